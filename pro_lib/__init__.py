@@ -23,7 +23,7 @@ _MODULES = (
     "models",
     "qa",
     "scores",
-    "settings",
+    "semantic",
     "strategies",
     "sweeps",
     "workbench",

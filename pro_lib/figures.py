@@ -22,6 +22,8 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#00
 DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 PANEL = (3.4, 2.6)
+# The paper's printed numbers beside ours.
+_PRINTED = {"color": "#777777", "mfc": "none", "ms": 5, "ls": "", "zorder": 1}
 _STYLE = {
     "font.size": 8,
     "axes.titlesize": 9,
@@ -64,11 +66,12 @@ def save(figure: Figure, table: pd.DataFrame, name: str, *, figures_dir: str | P
     return figure
 
 
-def auroc_vs_alpha(sweep: pd.DataFrame, choices: pd.DataFrame) -> Figure:
+def auroc_vs_alpha(sweep: pd.DataFrame, choices: pd.DataFrame, paper: pd.DataFrame | None = None) -> Figure:
     """AUROC of PRO against α: a row per split, a column per dataset, a line per model.
 
     `sweep` has columns dataset, model, split, alpha, auroc and, for bands, low and high; `choices` has dataset,
-    model, split, alpha, auroc and kind (`selected`, `default` or `oracle`), drawn as markers.
+    model, split, alpha, auroc and kind (`selected`, `default` or `oracle`), drawn as markers. `paper`, what the
+    paper chose and printed for the same settings (dataset, model, alpha, auroc), is drawn in grey.
     """
     splits, datasets, models = (list(dict.fromkeys(sweep[name])) for name in ("split", "dataset", "model"))
     marks = {"selected": ("o", "chosen on validation"), "default": ("s", "default"), "oracle": ("*", "oracle")}
@@ -85,6 +88,9 @@ def auroc_vs_alpha(sweep: pd.DataFrame, choices: pd.DataFrame) -> Figure:
                 color = COLORS[models.index(choice.model)]
                 size = 9 if marker == "*" else 5
                 ax.plot(choice.alpha, choice.auroc, marker, ms=size, mfc="white", mec=color, mew=1.3, zorder=5)
+            if paper is not None:
+                printed = _where(paper, dataset=dataset)
+                ax.plot(printed["alpha"], printed["auroc"], "D", **_PRINTED)
             _title(ax, dataset, split, panel=panel)
             _alpha_axis(ax)
             if column == 0:
@@ -96,7 +102,7 @@ def auroc_vs_alpha(sweep: pd.DataFrame, choices: pd.DataFrame) -> Figure:
             for kind, (marker, label) in marks.items()
             if (choices["kind"] == kind).any()
         ]
-        _legend(figure, handles)
+        _legend(figure, handles + _printed_handle(paper))
     return figure
 
 
@@ -122,11 +128,12 @@ def k_vs_alpha(sweep: pd.DataFrame) -> Figure:
     return figure
 
 
-def fixed_k(sweep: pd.DataFrame, adaptive: pd.DataFrame) -> Figure:
+def fixed_k(sweep: pd.DataFrame, adaptive: pd.DataFrame, paper: pd.DataFrame | None = None) -> Figure:
     """AUROC of PRO at fixed K beside adaptive PRO: a panel per dataset, a line per model.
 
     `sweep` has columns dataset, model, k, auroc, low, high; `adaptive` has dataset, model, alpha, auroc, low,
-    high and is drawn at the right of each panel.
+    high and is drawn at the right of each panel. `paper`, what the paper printed for the same settings (dataset,
+    model, selection, k, auroc), is drawn in grey.
     """
     datasets, models = (list(dict.fromkeys(sweep[name])) for name in ("dataset", "model"))
     ks = sorted(sweep["k"].unique())
@@ -142,20 +149,25 @@ def fixed_k(sweep: pd.DataFrame, adaptive: pd.DataFrame) -> Figure:
                     at = ks[-1] + 1.6 + shift
                     _bar(ax, at, point.auroc, point.low, point.high, index)
                     ax.axhline(point.auroc, color=COLORS[index], lw=0.6, ls=":")
+                if paper is not None:
+                    printed = _where(paper, dataset=dataset, model=model)
+                    at = printed["k"].astype(float).fillna(ks[-1] + 1.6)
+                    ax.plot(at, printed["auroc"], MARKERS[index], **_PRINTED)
             ax.axvline(ks[-1] + 0.8, color="black", lw=0.6)
             ax.xaxis.set_major_locator(FixedLocator([*ks, ks[-1] + 1.6]))
             ax.xaxis.set_major_formatter(FixedFormatter([*map(str, ks), "adaptive"]))
             _title(ax, dataset, panel=_where(sweep, dataset=dataset))
             ax.set_xlabel("K, answers used")
         axes[0, 0].set_ylabel("AUROC, 95 % interval")
-        _legend(figure, _model_handles(models, marker=True))
+        _legend(figure, _model_handles(models, marker=True) + _printed_handle(paper))
     return figure
 
 
-def rouge_thresholds(sweep: pd.DataFrame) -> Figure:
+def rouge_thresholds(sweep: pd.DataFrame, paper: pd.DataFrame | None = None) -> Figure:
     """AUROC of every method against the ROUGE-L threshold: a row per model, a column per dataset.
 
-    `sweep` has columns dataset, model, threshold, method, auroc, accuracy and, for bars, low and high.
+    `sweep` has columns dataset, model, threshold, method, auroc, accuracy and, for bars, low and high; `paper`, what
+    the paper printed for the same settings (dataset, model, method, threshold, auroc), is drawn in grey.
     """
     datasets, models, methods = (list(dict.fromkeys(sweep[name])) for name in ("dataset", "model", "method"))
     with style():
@@ -167,6 +179,9 @@ def rouge_thresholds(sweep: pd.DataFrame) -> Figure:
                 shift = 0.006 * (index - (len(methods) - 1) / 2)
                 line = panel[panel["method"] == method]
                 _line(ax, line["threshold"] + shift, line, index, label=method, bars=True)
+                if paper is not None:
+                    printed = _where(paper, dataset=dataset, model=model, method=method.split(", ")[0])
+                    ax.plot(printed["threshold"] + shift, printed["auroc"], MARKERS[index % len(MARKERS)], **_PRINTED)
             thresholds = panel.drop_duplicates("threshold")
             ax.xaxis.set_major_locator(FixedLocator(list(thresholds["threshold"])))
             labels = [f"{t:g}\n({a:.0%})" for t, a in zip(thresholds["threshold"], thresholds["accuracy"], strict=True)]
@@ -176,19 +191,20 @@ def rouge_thresholds(sweep: pd.DataFrame) -> Figure:
                 ax.set_xlabel("right if ROUGE-L > threshold (share right)")
             if column == 0:
                 ax.set_ylabel("AUROC, 95 % interval")
-        handles = _model_handles(methods, marker=True)
-        _legend(figure, handles)
+        _legend(figure, _model_handles(methods, marker=True) + _printed_handle(paper))
     return figure
 
 
 def benchmark(table: pd.DataFrame) -> Figure:
     """AUROC of every method with its interval, a panel per setting (dataset × model).
 
-    `table` has columns dataset, model, method, auroc, low, high; methods are drawn in the order they come in.
+    `table` has columns dataset, model, method, auroc, low, high and, to mark methods that differ from PRO, difference
+    and significant; methods are drawn in the order they come in.
     """
     datasets, models, methods = (list(dict.fromkeys(table[name])) for name in ("dataset", "model", "method"))
     with style():
-        figure, axes = _panels(len(models), len(datasets), height=0.6 + 0.2 * len(methods), sharex=True, sharey=True)
+        height = 0.6 + 0.16 * max(len(methods), 6)
+        figure, axes = _panels(len(models), len(datasets), height=height, sharex=True, sharey=True)
         for (row, model), (column, dataset) in _grid(models, datasets):
             ax = axes[row, column]
             panel = _where(table, dataset=dataset, model=model)
@@ -197,6 +213,9 @@ def benchmark(table: pd.DataFrame) -> Figure:
                 # The oracle is no method one could use, so it is greyed.
                 color = 7 if "oracle" in point.method else 0 if point.method.startswith("PRO") else 6
                 _bar(ax, point.auroc, at, point.low, point.high, color, horizontal=True)
+                if getattr(point, "significant", False):
+                    mark = "▲" if point.difference > 0 else "▼"
+                    ax.text(1.01, at, mark, transform=ax.get_yaxis_transform(), va="center", fontsize=6)
             best = panel["auroc"].max()
             ax.axvline(best, color="black", lw=0.6, ls=":")
             ax.axvline(0.5, color="black", lw=0.6)
@@ -204,7 +223,98 @@ def benchmark(table: pd.DataFrame) -> Figure:
             ax.set_ylim(len(methods) - 0.5, -0.5)
             _title(ax, dataset, model, panel=panel)
             if row + 1 == len(models):
-                ax.set_xlabel("AUROC, 95 % interval")
+                marked = "\n▲ above PRO, ▼ below: DeLong, Holm-corrected" if "significant" in table else ""
+                ax.set_xlabel(f"AUROC, 95 % interval{marked}")
+    return figure
+
+
+def beside_paper(table: pd.DataFrame, paper: pd.DataFrame) -> Figure:
+    """AUROC minus PRO's, method by method: the settings of the paper above, ours below.
+
+    Both have columns dataset, model, method, auroc; a method of ours may name its similarity, `SE, lexical`, and those
+    that the paper does not have are left out.
+    """
+    methods = [name for name in dict.fromkeys(paper["method"]) if name != "PRO"]
+    sources = {"the paper": paper, "here": table}
+    with style():
+        figure, axes = _panels(1, 1, height=0.5 + 0.32 * len(methods), width=5.2)
+        ax = axes[0, 0]
+        for (name, source), shift, color in zip(sources.items(), (-0.17, 0.17), (COLORS[6], COLORS[0]), strict=True):
+            cells = source.assign(base=source["method"].str.split(", ").str[0])
+            keys = ["dataset", "model"]
+            pro = source[source["method"] == "PRO"].set_index(keys)["auroc"]
+            cells = cells[cells["base"].isin(methods)]
+            difference = cells["auroc"].to_numpy() - pro[pd.MultiIndex.from_frame(cells[keys])].to_numpy()
+            at = np.array([methods.index(base) for base in cells["base"]]) + shift
+            label = f"{name}, {len(pro)} settings"
+            ax.plot(difference, at, "o", color=color, mfc="none" if name == "here" else color, alpha=0.5, label=label)
+            means = pd.Series(difference).groupby(at).mean()
+            ax.vlines(means, means.index - 0.15, means.index + 0.15, color=color, lw=1.8)
+        ax.axvline(0, color="black", lw=0.6)
+        ax.set_yticks(range(len(methods)), methods)
+        ax.set_ylim(len(methods) - 0.5, -0.5)
+        ax.set_xlabel("AUROC minus that of PRO (a point per setting, the bar is their mean)")
+        _legend(figure, ax.get_legend_handles_labels()[0])
+    return figure
+
+
+def answered(table: pd.DataFrame) -> Figure:
+    """Accuracy among the questions answered against their share: a row per model, a column per dataset.
+
+    `table` has columns dataset, model, method, coverage, accuracy; the method `oracle` is drawn as a limit.
+    """
+    datasets, models, methods = (list(dict.fromkeys(table[name])) for name in ("dataset", "model", "method"))
+    methods = [name for name in methods if name != "oracle"]
+    with style():
+        figure, axes = _panels(len(models), len(datasets), sharex=True, sharey=True)
+        for (row, model), (column, dataset) in _grid(models, datasets):
+            ax = axes[row, column]
+            panel = _where(table, dataset=dataset, model=model)
+            limit = panel[panel["method"] == "oracle"]
+            ax.plot(limit["coverage"], limit["accuracy"], color=COLORS[7], lw=1, ls=":")
+            for index, method in enumerate(methods):
+                line = panel[panel["method"] == method]
+                _line(ax, line["coverage"], line, index, label=method, y="accuracy", marker=None)
+            ax.set_ylim(0, 1.03)
+            _title(ax, dataset, model, panel=panel)
+            if row + 1 == len(models):
+                ax.set_xlabel("share of questions answered")
+            if column == 0:
+                ax.set_ylabel("accuracy of the answers")
+        limit = plt.Line2D([], [], color=COLORS[7], lw=1, ls=":", label="right answers first")
+        _legend(figure, [*_model_handles(methods), limit])
+    return figure
+
+
+def reliability(table: pd.DataFrame) -> Figure:
+    """Accuracy against confidence in bins of equal size: a row per model, a column per dataset.
+
+    `table` has columns dataset, model, method, n, confidence, accuracy, accuracy_low, accuracy_high, ece; equal
+    confidences share a bin, so bins differ in size, and so do their markers.
+    """
+    datasets, models, methods = (list(dict.fromkeys(table[name])) for name in ("dataset", "model", "method"))
+    with style():
+        figure, axes = _panels(len(models), len(datasets), sharex=True, sharey=True)
+        for (row, model), (column, dataset) in _grid(models, datasets):
+            ax = axes[row, column]
+            panel = _where(table, dataset=dataset, model=model)
+            ax.plot([0, 1], [0, 1], color="black", lw=0.6, ls=":")
+            for index, method in enumerate(methods):
+                line = panel[panel["method"] == method]
+                x, color = line["confidence"], COLORS[index % len(COLORS)]
+                label = f"{method}: ECE {line['ece'].iloc[0]:.3f}"
+                ax.plot(x, line["accuracy"], color=color, ls=DASHES[index % len(DASHES)], lw=0.8, alpha=0.6)
+                ax.vlines(x, line["accuracy_low"], line["accuracy_high"], color=color, lw=0.8)
+                sizes = 90 * line["n"] / panel["n"].max()
+                ax.scatter(x, line["accuracy"], s=sizes, marker=MARKERS[index], color=color, lw=0, label=label)
+            ax.set_xlim(0, 1)
+            ax.set_ylim(0, 1.03)
+            ax.legend(loc="lower right", fontsize=6)
+            _title(ax, dataset, model, panel=panel)
+            if row + 1 == len(models):
+                ax.set_xlabel("confidence, fitted on validation")
+            if column == 0:
+                ax.set_ylabel("accuracy, 95 % interval")
     return figure
 
 
@@ -398,6 +508,10 @@ def _model_handles(names: Sequence[str], *, marker: bool = False) -> list[plt.Li
         )
         for i, name in enumerate(names)
     ]  # fmt: skip
+
+
+def _printed_handle(paper: pd.DataFrame | None) -> list[plt.Line2D]:
+    return [] if paper is None or paper.empty else [plt.Line2D([], [], marker="D", **_PRINTED, label="the paper")]
 
 
 def _alpha_axis(ax: Axes) -> None:

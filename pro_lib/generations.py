@@ -132,6 +132,11 @@ class Run:
         """Log-probabilities per token `(n, N)`, in the places of `log_probs`; the ending counts as a token."""
         return self._matrix(self._ordered(convention, distinct), "mean")
 
+    def texts(self, *, convention: str = "complete", distinct: bool = True) -> np.ndarray:
+        """Texts of the answers `(n, N)`, in the places of `log_probs`; None where there is none."""
+        ordered = self._ordered(convention, distinct)
+        return self._matrix(ordered.assign(text=ordered["text"].where(ordered["text"].notna(), None)), "text", None)
+
     def ranked(self, *, convention: str = "complete", distinct: bool = True) -> pd.DataFrame:
         """Finished answers, question by question and downwards in `value`, their log-probability.
 
@@ -153,10 +158,10 @@ class Run:
             .assign(question_id=self.questions["question_id"].to_numpy())
         )
 
-    def _matrix(self, ordered: pd.DataFrame, column: str) -> np.ndarray:
+    def _matrix(self, ordered: pd.DataFrame, column: str, missing: float | None = np.nan) -> np.ndarray:
         place = ordered.groupby("row", sort=False).cumcount()
         width = int(place.max()) + 1 if len(ordered) else 1
-        matrix = np.full((len(self.questions), width), np.nan)
+        matrix = np.full((len(self.questions), width), missing)
         matrix[ordered["row"], place] = ordered[column]
         return matrix
 

@@ -8,12 +8,14 @@ order, so each counts with the mean accuracy of its tie.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfc
+from scipy.stats import binomtest
 
 _CHUNK_CELLS = 1_000_000  # resamples x questions held at once; a few arrays of 8 MB each
 
@@ -70,7 +72,8 @@ class Calibration:
     brier: float
     """Mean squared distance of probability and correctness; lower is better."""
     table: pd.DataFrame
-    """One row per bin: `n, low, high` (range of the probabilities), `confidence` (their mean), `accuracy`."""
+    """One row per bin: `n, low, high` (range of the probabilities), `confidence` (their mean), `accuracy`, and its
+    95 % Wilson interval, `accuracy_low, accuracy_high`."""
 
 
 def usable(uncertainties: pd.DataFrame, correct: ArrayLike) -> Exclusions:
@@ -143,6 +146,7 @@ def compared(
     correct: ArrayLike,
     *,
     reference: str = "PRO",
+    apart: Collection[str] = (),
     n_resamples: int = 1000,
     level: float = 0.95,
     seed: int = 0,
@@ -150,14 +154,17 @@ def compared(
 ) -> pd.DataFrame:
     """The table of `bootstrap_auroc`, row by row, with a test of each method's difference to the reference.
 
-    Adds `p_value` (`delong`, two-sided), `p_holm` (corrected for the number of other methods in the table) and
-    `significant` (`p_holm` at most `significance`); the reference has NaN, NaN and False. Raises as both do.
+    Adds `p_value` (`delong`, two-sided), `p_holm` (corrected for the number of other methods in the table, those
+    named in `apart` not counted; theirs is `p_value`) and `significant` (`p_holm` at most `significance`); the
+    reference has NaN, NaN and False. Raises as both do.
     """
     table = bootstrap_auroc(
         uncertainties, correct, n_resamples=n_resamples, level=level, seed=seed, reference=reference
     )
     p_value = delong(uncertainties, correct, reference=uncertainties.columns.get_loc(reference)).p_value
-    p_holm = holm(p_value)
+    family = ~uncertainties.columns.isin(list(apart))
+    p_holm = p_value.copy()
+    p_holm[family] = holm(p_value[family])
     return table.assign(p_value=p_value, p_holm=p_holm, significant=p_holm <= significance)
 
 
@@ -233,6 +240,36 @@ def resampled_aurocs(
             pairs = cumulative.take(below, axis=1) + cumulative.take(up_to, axis=1)
             aurocs[rows, column] = np.einsum("bi,bi->b", wrong_weights, pairs) / (2 * n_right * n_wrong)
     return aurocs
+
+
+def paired_difference(
+    uncertainty: ArrayLike,
+    correct: ArrayLike,
+    other_uncertainty: ArrayLike,
+    other_correct: ArrayLike,
+    *,
+    n_resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> tuple[float, float, float]:
+    """AUROC of one uncertainty minus another's on the same n questions, each with labels of its own, and its interval.
+
+    For comparisons that `bootstrap_auroc` cannot make, since what counts as right differs too; all arguments are
+    `(n,)`. Questions are resampled, with both their uncertainties and both their labels; a resample in which either
+    side has one class only is left out (NaN if none is left). Returns difference, low, high. Raises as `auroc` does.
+    """
+    values = (_column(uncertainty), _column(other_uncertainty, of="other_"))
+    sides = [_checked(values[0], correct), _checked(values[1], other_correct, of="other_")]
+    _check_lengths(values[0], sides[1][1])
+    weights = _draw_weights(np.random.default_rng(seed), n_resamples, len(sides[0][1]))
+    weights = np.vstack([np.ones(weights.shape[1]), weights])
+    first, second = (_weighted_auroc(column[:, 0], labels, weights) for column, labels in sides)
+    difference = first - second
+    if np.isnan(difference[0]):
+        raise OneClassError("a difference of AUROCs needs right and wrong answers on both sides")
+    defined = difference[1:][~np.isnan(difference[1:])]
+    low, high = interval(defined[:, None], level) if defined.size else (np.array([np.nan]), np.array([np.nan]))
+    return float(difference[0]), float(low[0]), float(high[0])
 
 
 def interval(resampled: NDArray[np.float64], level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -415,6 +452,20 @@ def _draw_weights(rng: np.random.Generator, n_resamples: int, n: int) -> NDArray
     return counts.reshape(n_resamples, n).astype(np.float64)
 
 
+def _weighted_auroc(
+    uncertainty: NDArray[np.float64], correct: NDArray[np.bool_], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """AUROC of an uncertainty (n,) once for each row of weights (B, n): (B,); NaN where a class has no weight."""
+    order = np.argsort(uncertainty[correct])
+    below, up_to = _right_below(uncertainty[correct][order], uncertainty[~correct])
+    cumulative = np.zeros((len(weights), len(order) + 1))
+    np.cumsum(weights[:, correct][:, order], axis=1, out=cumulative[:, 1:])
+    of_wrong = weights[:, ~correct]
+    pairs = np.einsum("bi,bi->b", of_wrong, cumulative.take(below, axis=1) + cumulative.take(up_to, axis=1))
+    total = 2 * cumulative[:, -1] * of_wrong.sum(axis=1)
+    return np.divide(pairs, total, out=np.full(len(weights), np.nan), where=total > 0)
+
+
 def _placements(among: NDArray[np.float64], each: NDArray[np.float64]) -> NDArray[np.float64]:
     """For each value, the share of `among` that lies below it, ties counting half."""
     below, up_to = _right_below(np.sort(among), each)
@@ -473,10 +524,15 @@ def _reliability(probability: NDArray[np.float64], correct: NDArray[np.bool_], n
     twice_middle = 2 * np.cumsum(sizes) - sizes  # a tie's middle on the scale from 0 to n; doubled, it is whole
     bins = (twice_middle * n_bins // (2 * len(probability)))[tie]
     by_bin = pd.DataFrame({"probability": probability, "correct": correct}).groupby(bins)
-    return by_bin.agg(
+    table = by_bin.agg(
         n=("correct", "size"),
         low=("probability", "min"),
         high=("probability", "max"),
         confidence=("probability", "mean"),
         accuracy=("correct", "mean"),
     ).reset_index(drop=True)
+    n_right = by_bin["correct"].sum()
+    limits = [
+        binomtest(int(k), int(n)).proportion_ci(method="wilson") for k, n in zip(n_right, table["n"], strict=True)
+    ]
+    return table.assign(accuracy_low=[limit.low for limit in limits], accuracy_high=[limit.high for limit in limits])

@@ -61,10 +61,11 @@ def premise(log_probs: ArrayLike) -> Premise:
     return Premise(mass=mass, above_one=mass > 1 + _ROUNDING, duplicates=duplicates)
 
 
-def pro(log_probs: ArrayLike, *, alpha: float | ArrayLike = 0.4) -> NDArray[np.float64]:
+def pro(log_probs: ArrayLike, *, alpha: float | ArrayLike = 0.4, strict: bool = False) -> NDArray[np.float64]:
     """PRO with adaptive K: the answers with `p >= alpha`, or the most probable one if none has.
 
-    `alpha` is one number, or `(A,)` numbers for a result of shape `(n, A)`. A `PremiseWarning` counts the
+    `alpha` is one number, or `(A,)` numbers for a result of shape `(n, A)`. `strict` keeps those with `p > alpha`, as
+    the code released with the paper does (the paper has ≥). A `PremiseWarning` counts the
     questions whose answers (all given, not only those kept) have a mass above 1. Raises `ValueError` for an
     alpha outside [0, 1], for one below the `search_alpha` of an exact search, and for log-probabilities that are
     positive or infinite.
@@ -75,7 +76,7 @@ def pro(log_probs: ArrayLike, *, alpha: float | ArrayLike = 0.4) -> NDArray[np.f
     """
     checked = _checked(log_probs)
     _refuse_below_search(log_probs, alpha)
-    n_kept = _kept(checked, alpha)
+    n_kept = _kept(checked, alpha, strict)
     _warn_above_one(checked)
     return _at(_pro_all_k(checked), n_kept)
 
@@ -287,13 +288,13 @@ def _refuse_beyond_search(log_probs: ArrayLike, checked: NDArray[np.float64], k:
         )
 
 
-def _kept(log_probs: NDArray[np.float64], alpha: float | ArrayLike) -> NDArray[np.int64]:
+def _kept(log_probs: NDArray[np.float64], alpha: float | ArrayLike, strict: bool = False) -> NDArray[np.int64]:
     alphas = _alphas(alpha)
     with np.errstate(divide="ignore"):  # log(0) = -inf keeps everything, as it should
         thresholds = np.log(np.atleast_1d(alphas))
     counts = np.zeros((len(log_probs), len(thresholds)), dtype=np.int64)
     for answer in log_probs.T:  # a loop over the few answers, not over the questions
-        counts += answer[:, None] >= thresholds
+        counts += answer[:, None] > thresholds if strict else answer[:, None] >= thresholds
     has_answer = ~np.isnan(log_probs).all(axis=1)
     counts = np.maximum(counts, has_answer[:, None])
     return counts[:, 0] if alphas.ndim == 0 else counts

@@ -1,15 +1,17 @@
-"""AUROC as α, K or the ROUGE-L threshold varies, and the choice of α; knows no files, models or figures.
+"""AUROC as α, K or the ROUGE-L threshold varies, and the protocol: α chosen on validation, methods reported on test.
 
-`log_probs` (n, N) is as in `scores`, `correct` (n,) boolean as in `metrics`. `alphas=None` is `ALPHA_GRID`, or the
-part of it that an exact search reaches (see `scores`). Every question needs an answer:
-the caller excludes the others (see `metrics.usable`). With `n_resamples` above 0 the tables gain `low` and
-`high`, pointwise stratified-bootstrap intervals. A sweep emits at most one `scores.PremiseWarning`.
+It knows arrays, and tables of judged answers; it does not know files, models, texts or figures. `log_probs` (n, N) is
+as in `scores`, `correct` (n,) boolean as in `metrics`. `alphas=None` is `ALPHA_GRID`, or the part of it that an exact
+search reaches (see `scores`). Every question needs an answer: the caller excludes the others (see `metrics.usable`).
+With `n_resamples` above 0 the tables gain `low` and `high`, pointwise stratified-bootstrap intervals. A sweep emits at
+most one `scores.PremiseWarning`.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -23,12 +25,84 @@ DEFAULT_ALPHA = 0.4  # what the paper recommends without validation data
 ALPHA_GRID = tuple(
     sorted({step / 20 for step in range(21)} | {0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04})
 )
+_PRO_NAMES = {"selected": "PRO", "default": "PRO, default", "oracle": "PRO, oracle"}
 # (log_probs, alpha=) -> uncertainty (n,) or (n, A)
 AlphaScore = Callable[..., NDArray[np.float64]]
 
 
 class OneClassWarning(UserWarning):
     """At some point of a sweep all answers are right, or all wrong, so its AUROC is NaN."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One model's answers to one split of a dataset, and what the methods say of them, row by row.
+
+    `answers` has a row per question: question_id, text (the answer judged), rouge_l, correct, and for each run
+    compared `correct_<strategy>`, of its own most probable answer. `log_probs` (n, N) are the answers PRO reads.
+    `baselines` has a column per method that needs no α, higher = more uncertain. `exclusions` says which questions
+    were left out and why, `unavailable` which methods the run cannot feed.
+    """
+
+    model: str
+    dataset: str
+    split: str
+    answers: pd.DataFrame
+    log_probs: np.ndarray
+    baselines: pd.DataFrame
+    exclusions: metrics.Exclusions
+    unavailable: tuple[str, ...]
+
+    @property
+    def correct(self) -> np.ndarray:
+        """Whether the judged answer is right, `(n,)`."""
+        return self.answers["correct"].to_numpy(bool)
+
+    def uncertainties(self, *, alpha: float) -> pd.DataFrame:
+        """PRO at `alpha` and every other method: a row per question, a column per method."""
+        return _with_pro(self, {"PRO": alpha})
+
+    def by(self, strategy: str) -> Judged:
+        """The same, each question judged by that strategy's own most probable answer; those without one left out."""
+        correct = self.answers[f"correct_{strategy}"]
+        labelled = replace(self, answers=self.answers.assign(correct=correct))
+        return labelled._rows(np.flatnonzero(correct.notna()))
+
+    def drawn(self, n_questions: int, *, seed: int = 0) -> Judged:
+        """At most `n_questions` of the questions, drawn with `seed`, in their order."""
+        if len(self.correct) <= n_questions:
+            return self
+        return self._rows(
+            np.sort(np.random.default_rng(seed).choice(len(self.correct), size=n_questions, replace=False))
+        )
+
+    def only(self, question_ids: Sequence[str]) -> Judged:
+        """Those of the questions that are named, in their order."""
+        return self._rows(np.flatnonzero(self.answers["question_id"].isin(set(question_ids))))
+
+    def _rows(self, rows: np.ndarray) -> Judged:
+        return replace(
+            self,
+            answers=self.answers.iloc[rows].reset_index(drop=True),
+            log_probs=self.log_probs[rows],
+            baselines=self.baselines.iloc[rows].reset_index(drop=True),
+        )
+
+    def labels(self) -> dict[str, str | int]:
+        """Columns that tell this setting's tables from those of others: dataset, model, split, n_questions."""
+        return {
+            "dataset": self.dataset,
+            "model": self.model,
+            "split": self.split,
+            "n_questions": len(self.correct),
+        }
+
+    def sentence(self) -> str:
+        """What was used and what was not, for people."""
+        without = f" Not available: {', '.join(self.unavailable)}." if self.unavailable else ""
+        accuracy = f"{self.correct.mean():.3f} of the judged answers are right."
+        drawn = f" {len(self.correct)} were drawn of them." if len(self.correct) < self.exclusions.mask.sum() else ""
+        return f"{self.dataset}, {self.model}, {self.split}: {self.exclusions.sentence()}{drawn} {accuracy}{without}"
 
 
 def alpha_sweep(
@@ -174,6 +248,204 @@ def rouge_threshold_sweep(
             stacklevel=2,
         )
     return pd.concat(parts, ignore_index=True)
+
+
+@dataclass(frozen=True)
+class Searched:
+    """An exact search and beams on the same questions, judged on the same answers, row by row.
+
+    `judged` is of the search; `beams` (n, N) are the beams' log-probabilities, `still_open` (n, M) those of prefixes
+    open at the length cut, `tree` log p(v) and H(next | v) of the expanded prefixes, (n, P) each.
+    """
+
+    judged: Judged
+    beams: np.ndarray
+    still_open: np.ndarray
+    tree: tuple[np.ndarray, np.ndarray]
+
+    def only(self, question_ids: Sequence[str]) -> Searched:
+        """Those of the questions that are named, in their order."""
+        rows = np.flatnonzero(self.judged.answers["question_id"].isin(set(question_ids)))
+        tree = self.tree[0][rows], self.tree[1][rows]
+        return Searched(self.judged.only(question_ids), self.beams[rows], self.still_open[rows], tree)
+
+    def alpha_scores(self) -> dict[str, tuple[np.ndarray, AlphaScore]]:
+        """By name, the array a score reads and the score as a function of it and `alpha`."""
+
+        def floor(log_probs, *, alpha):
+            return scores.alpha_floor(log_probs, alpha=alpha, open_log_probs=self.still_open)
+
+        def bound(prefixes, *, alpha):
+            return scores.tree_bound(prefixes, self.tree[1], alpha=alpha)
+
+        exact = self.judged.log_probs
+        return {
+            "PRO, exact": (exact, scores.pro),
+            "PRO, beams": (self.beams, scores.pro),
+            "α-floor": (exact, floor),
+            "tree bound": (self.tree[0], bound),
+            "mass not found": (exact, scores.mass_not_found),
+        }
+
+
+def search_benchmark(validation: Searched, reported: Searched, *, seed: int = 0) -> pd.DataFrame:
+    """AUROC of the scores on exact sets and of PRO on beams, each with its α chosen on validation.
+
+    All look at the same grid, from the search's α on. NLL and ALL are those of the search's most probable answer.
+    Columns as in `benchmark`, differences to `PRO, exact`.
+    """
+    grid = alpha_grid(validation.judged.log_probs)
+    chosen, uncertainties = {}, {}
+    on_reported = reported.alpha_scores()
+    for name, (array, score) in validation.alpha_scores().items():
+        chosen[name] = select_alpha(array, validation.judged.correct, alphas=grid, score=score)
+        array, score = on_reported[name]
+        uncertainties[name] = score(array, alpha=chosen[name])
+    methods = pd.DataFrame(uncertainties).join(reported.judged.baselines[["NLL", "ALL"]])
+    table = metrics.bootstrap_auroc(methods, reported.judged.correct, reference="PRO, exact", seed=seed)
+    return _labelled(table, chosen, reported.judged)
+
+
+def _alphas(validation: Judged, reported: Judged, default: float) -> dict[str, float]:
+    """The α that tables compare, by kind."""
+    return {
+        "selected": select_alpha(validation.log_probs, validation.correct),
+        "default": default,
+        "oracle": select_alpha(reported.log_probs, reported.correct),
+    }
+
+
+def alpha_choices(validation: Judged, reported: Judged, *, default: float, seed: int = 0) -> pd.DataFrame:
+    """AUROC of PRO at the α chosen on validation, at the default, and at the one best on the reported split.
+
+    Columns: dataset, model, split, n_questions, kind (selected, default; oracle on the reported split only), alpha,
+    auroc, low, high.
+    """
+    alphas = _alphas(validation, reported, default)
+    rows = []
+    for judged, kinds in ((validation, ("selected", "default")), (reported, tuple(alphas))):
+        chosen = [alphas[kind] for kind in kinds]
+        table = alpha_sweep(judged.log_probs, judged.correct, alphas=chosen, n_resamples=1000, seed=seed)
+        rows.append(table.assign(kind=kinds, **judged.labels()))
+    return pd.concat(rows)[[*reported.labels(), "kind", "alpha", "auroc", "low", "high"]]
+
+
+def benchmark(
+    validation: Judged, reported: Judged, *, default: float = DEFAULT_ALPHA, n_resamples: int = 2000, seed: int = 0
+) -> pd.DataFrame:
+    """Every method on the reported split: AUROC with its difference to PRO, rejection and calibration.
+
+    `PRO` has its α chosen on validation, `PRO, default` the default, `PRO, oracle` the best on the reported split.
+    The last two are PRO again, so Holm's correction does not count them as methods: their `p_holm` is `p_value`.
+
+    Columns: dataset, model, split, n_questions, method, alpha, those of `metrics.compared` (auroc, low, high,
+    difference to PRO with its interval, p_value, p_holm, significant), prr and auarc (`metrics.rejection`), and ece and
+    brier, of the probability of being right fitted on validation (`metrics.calibration`).
+    """
+    alphas = {_PRO_NAMES[kind]: alpha for kind, alpha in _alphas(validation, reported, default).items()}
+    methods, fitted_on = (_with_pro(judged, alphas) for judged in (reported, validation))
+    table = metrics.compared(
+        methods, reported.correct, n_resamples=n_resamples, seed=seed, apart=("PRO, default", "PRO, oracle")
+    )
+    table = table.merge(metrics.rejection(methods, reported.correct), on="method", validate="1:1")
+    fits = [
+        metrics.calibration(fitted_on[name], validation.correct, methods[name], reported.correct)
+        for name in methods.columns
+    ]
+    table = table.assign(ece=[fit.ece for fit in fits], brier=[fit.brier for fit in fits])
+    return _labelled(table, alphas, reported)
+
+
+def by_strategy(
+    validation: Judged, reported: Judged, *, default: float = DEFAULT_ALPHA, strategies: Sequence[str] | None = None
+) -> pd.DataFrame:
+    """AUROC of every method when each question is judged by one strategy's own most probable answer.
+
+    `strategies` is None for all that were compared. Columns: dataset, model, split, n_questions, judged (the
+    strategy, or `most probable`, as in `benchmark`), accuracy, method, alpha, auroc.
+    """
+    found = [name.removeprefix("correct_") for name in reported.answers if name.startswith("correct_")]
+    parts = []
+    for strategy in (None, *(strategies or found)):
+        pair = (validation, reported) if strategy is None else (validation.by(strategy), reported.by(strategy))
+        alphas = {_PRO_NAMES[kind]: alpha for kind, alpha in _alphas(*pair, default).items()}
+        methods = _with_pro(pair[1], alphas)
+        table = pd.DataFrame({"judged": strategy or "most probable", "accuracy": pair[1].correct.mean()}, index=[0])
+        aurocs = metrics.auroc_columns(methods, pair[1].correct)
+        table = table.merge(pd.DataFrame({"method": methods.columns, "auroc": aurocs}), how="cross")
+        parts.append(_labelled(table, alphas, pair[1]))
+    return pd.concat(parts, ignore_index=True)
+
+
+def redraw_benchmark(
+    everything: Judged, reported: Judged, *, n_questions: int = 100, n_redraws: int = 200, seed: int = 0
+) -> pd.DataFrame:
+    """PRO's AUROC on the reported split for α chosen on many redraws of the validation questions.
+
+    `everything` is the whole validation split. A row per redraw. Columns: dataset, model, split, redraw, alpha, auroc
+    (on the reported split), difference (minus NLL's there).
+    """
+    redraws = redraw_alpha(
+        everything.log_probs, everything.correct, n_questions=n_questions, n_redraws=n_redraws, seed=seed
+    )
+    alphas = np.unique(redraws["alpha"])
+    aurocs = metrics.auroc_columns(scores.pro(reported.log_probs, alpha=alphas), reported.correct)
+    on_reported = redraws["alpha"].map(dict(zip(alphas, aurocs, strict=True)))
+    nll = metrics.auroc(reported.baselines["NLL"], reported.correct)
+    labels = {name: value for name, value in reported.labels().items() if name != "n_questions"}
+    table = pd.DataFrame({"redraw": redraws["redraw"], "alpha": redraws["alpha"], "auroc": on_reported})
+    return table.assign(**labels, difference=on_reported - nll)[[*labels, "redraw", "alpha", "auroc", "difference"]]
+
+
+def answered(
+    validation: Judged, reported: Judged, *, methods: Sequence[str] | None = None, n_points: int = 101
+) -> pd.DataFrame:
+    """Accuracy among the questions answered when the most uncertain are not, at `n_points` coverages from 2 % to 1.
+
+    Below 2 % the curve is that of a few questions. PRO's α is chosen on validation. Beside the methods stands `oracle`,
+    which answers right answers first.
+    Columns: dataset, model, split, n_questions, method, n_answered, coverage, threshold, accuracy.
+    """
+    chosen = {"PRO": select_alpha(validation.log_probs, validation.correct)}
+    uncertainties = _with_pro(reported, chosen)
+    uncertainties = uncertainties[list(methods)] if methods is not None else uncertainties
+    uncertainties = uncertainties.assign(oracle=(~reported.correct).astype(float))
+    n = len(uncertainties)
+    at = np.unique(np.linspace(np.ceil(0.02 * n) - 1, n - 1, n_points).round().astype(int))
+    curves = {
+        name: metrics.coverage_accuracy(column, reported.correct).iloc[at] for name, column in uncertainties.items()
+    }
+    table = pd.concat(curves, names=["method"]).reset_index(level=0)
+    return table.assign(**reported.labels())[[*reported.labels(), *table.columns]].reset_index(drop=True)
+
+
+def calibrated(validation: Judged, reported: Judged, *, methods: Sequence[str] | None = None) -> pd.DataFrame:
+    """Reliability, method by method: confidence fitted on validation against accuracy on the reported split.
+
+    Columns: dataset, model, split, n_questions, method, ece, brier, and those of `metrics.Calibration.table`.
+    """
+    chosen = {"PRO": select_alpha(validation.log_probs, validation.correct)}
+    fitted_on, uncertainties = (_with_pro(judged, chosen) for judged in (validation, reported))
+    parts = []
+    for name in methods if methods is not None else uncertainties.columns:
+        fit = metrics.calibration(fitted_on[name], validation.correct, uncertainties[name], reported.correct)
+        parts.append(fit.table.assign(method=name, ece=fit.ece, brier=fit.brier, **reported.labels()))
+    table = pd.concat(parts, ignore_index=True)
+    first = [*reported.labels(), "method", "ece", "brier"]
+    return table[[*first, *(name for name in table if name not in first)]]
+
+
+def _with_pro(judged: Judged, alphas: dict[str, float]) -> pd.DataFrame:
+    """PRO once for each α, and every other method: a row per question, a column per method."""
+    pros = {name: scores.pro(judged.log_probs, alpha=alpha) for name, alpha in alphas.items()}
+    return pd.DataFrame(pros).join(judged.baselines)
+
+
+def _labelled(table: pd.DataFrame, alphas: dict[str, float], reported: Judged) -> pd.DataFrame:
+    """The methods' table with their α and, in front, what setting it is of."""
+    table.insert(table.columns.get_loc("method") + 1, "alpha", table["method"].map(alphas))
+    labels = pd.DataFrame([reported.labels()] * len(table))
+    return pd.concat([labels, table], axis=1)
 
 
 def _by_alpha(log_probs: ArrayLike, alphas: Iterable[float] | None, score: AlphaScore) -> tuple[NDArray, NDArray]:

@@ -1,83 +1,51 @@
-"""One answer judged per question, and what every method says of it, row by row.
+"""What notebooks call: shared parameters, the runs they ask for, and one answer judged per question for every method.
 
-It ties runs, scores, correctness and metrics together; it does not know a score by its formula, and it does not draw.
+It ties questions, runs, correctness and scores together; it does not know a score by its formula, and it does not draw.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from pro_lib import correctness, generations, metrics, scores, sweeps
+from pro_lib import correctness, generations, metrics, qa, scores, semantic
 from pro_lib.generations import Run
-from pro_lib.run_files import RunError
+from pro_lib.run_files import ROOT, STRATEGIES, RunError, bundled_models, fingerprint
+from pro_lib.sweeps import Judged, Searched
+
+if TYPE_CHECKING:
+    from pro_lib.models import Model
 
 ROUGE_THRESHOLD = 0.3
+CORRECTNESS = ("rouge_l", "exact_match", "alias_match")
+LABEL_COLUMNS = ("question_id", "text", "correct")
+# A comparison of methods needs beams for PRO, NLL, ALL, PE, SE and SD, and samples for PE-MC, NE and Deg.
+BEAMS, SAMPLES, EXACT = "diverse_beam", "multinomial", "threshold"
 
 
 @dataclass(frozen=True)
-class Judged:
-    """One model's answers to one split of a dataset, and what the methods say of them, row by row.
+class Choices:
+    """What counts as an answer and what as right. The defaults are this project's; docs/audit.md says what others do.
 
-    `answers` has a row per question: question_id, text (the answer judged), rouge_l, correct. `log_probs` (n, N)
-    are the answers PRO reads. `baselines` has a column per method that needs no α, higher = more uncertain.
-    `exclusions` says which questions were left out and why, `unavailable` which methods the run cannot feed.
+    Args:
+        convention: `complete` (ending included) or `answer_tokens` (ending left out), as in `Run.log_probs`.
+        distinct: leave repeated beams out.
+        correctness: `rouge_l` above 0.3, `exact_match` or `alias_match` (see `correctness`).
+        references: `max`, ROUGE-L of the best reference, or `last`, of the last one only.
+        labels: labels from outside, of people or of a judge model, columns question_id, text, correct; they replace
+            every other correctness. An answer without a label is left out and counted.
     """
 
-    model: str
-    dataset: str
-    split: str
-    answers: pd.DataFrame
-    log_probs: np.ndarray
-    baselines: pd.DataFrame
-    exclusions: metrics.Exclusions
-    unavailable: tuple[str, ...]
-
-    @property
-    def correct(self) -> np.ndarray:
-        """Whether the judged answer is right, `(n,)`."""
-        return self.answers["correct"].to_numpy(bool)
-
-    def uncertainties(self, *, alpha: float) -> pd.DataFrame:
-        """PRO at `alpha` and every other method: a row per question, a column per method."""
-        return pd.DataFrame({"PRO": scores.pro(self.log_probs, alpha=alpha)}).join(self.baselines)
-
-    def drawn(self, n_questions: int, *, seed: int = 0) -> "Judged":
-        """At most `n_questions` of the questions, drawn with `seed`, in their order."""
-        if len(self.correct) <= n_questions:
-            return self
-        return self._rows(
-            np.sort(np.random.default_rng(seed).choice(len(self.correct), size=n_questions, replace=False))
-        )
-
-    def only(self, question_ids: Sequence[str]) -> "Judged":
-        """Those of the questions that are named, in their order."""
-        return self._rows(np.flatnonzero(self.answers["question_id"].isin(set(question_ids))))
-
-    def _rows(self, rows: np.ndarray) -> "Judged":
-        return replace(
-            self,
-            answers=self.answers.iloc[rows].reset_index(drop=True),
-            log_probs=self.log_probs[rows],
-            baselines=self.baselines.iloc[rows].reset_index(drop=True),
-        )
-
-    def labels(self) -> dict[str, str | int]:
-        """Columns that tell this setting's tables from those of others: dataset, model, split, n_questions."""
-        return {
-            "dataset": self.dataset,
-            "model": self.model,
-            "split": self.split,
-            "n_questions": len(self.correct),
-        }
-
-    def sentence(self) -> str:
-        """What was used and what was not, for people."""
-        without = f" Not available: {', '.join(self.unavailable)}." if self.unavailable else ""
-        accuracy = f"{self.correct.mean():.3f} of the judged answers are right."
-        drawn = f" {len(self.correct)} were drawn of them." if len(self.correct) < self.exclusions.mask.sum() else ""
-        return f"{self.dataset}, {self.model}, {self.split}: {self.exclusions.sentence()}{drawn} {accuracy}{without}"
+    convention: str = "complete"
+    distinct: bool = True
+    correctness: str = "rouge_l"
+    references: str = "max"
+    labels: pd.DataFrame | None = None
 
 
 def judge(
@@ -86,30 +54,40 @@ def judge(
     samples: Run | None = None,
     others: Sequence[Run] = (),
     split: str | None = None,
-    own: bool = False,
+    judges: Mapping[str, semantic.Judge | None] | None = None,
+    choices: Choices | None = None,
 ) -> Judged:
     """Judge one answer per question and line up what the methods say of it.
 
-    The answer judged is the most probable one that any of the runs found. A question that a method cannot score,
-    or that has no answer to judge, is left out for all methods and counted.
+    The answer judged is the most probable one that any of the runs found; what each run's own most probable answer
+    is worth stands beside it (`Judged.by`). A question that a method cannot score, or that has no answer to judge, is
+    left out for all methods and counted.
 
     Args:
-        beams: the run that PRO, NLL, ALL and PE (Eq. 2) read, repeats left out.
-        samples: the run that the Monte-Carlo forms, PE-MC and NE, read, repeats kept; None leaves them out.
+        beams: the run that PRO, NLL, ALL, PE (Eq. 2), SE and SD read.
+        samples: the run that PE-MC, NE and Deg read, repeats kept; None leaves them out.
         others: further runs whose answers may be the most probable one.
         split: the split to judge; None for all questions of `beams`.
-        own: judge the most probable answer of `beams` instead.
+        judges: which answers mean the same: SE, SE-MC, SD, Deg, WD and gap once for each, named `SE, <key>`; None
+            for a judge that this dataset cannot have.
+        choices: None for this project's.
     """
+    choices = choices or Choices()
     beams = beams.select(split=split) if split is not None else beams
     ids = list(beams.questions["question_id"])
-    samples = samples.select(question_ids=ids) if samples is not None else None
-    compared = [beams, *([samples] if samples is not None else []), *others]
-    top = generations.most_probable([beams] if own else compared)
-    answers = top[["question_id", "text"]].join(rouge_and_correct(top, beams.questions))
+    runs = [run.select(question_ids=ids) for run in (beams, *([samples] if samples is not None else []), *others)]
+    samples = runs[1] if samples is not None else None
+    top = generations.most_probable(runs, convention=choices.convention)
+    answers = top[["question_id", "text"]].join(rouge_and_correct(top, beams.questions, choices))
     if answers["correct"].isna().all():
         raise RunError(f"run {beams.name}: no answer can be judged without references and texts, rouge_l or correct")
-    log_probs = beams.log_probs()
-    baselines = _baselines(log_probs, beams, samples)
+    for run in runs:
+        own = run.top(convention=choices.convention)
+        answers[f"correct_{run.info.strategy}"] = rouge_and_correct(own, beams.questions, choices)["correct"]
+    log_probs = beams.log_probs(convention=choices.convention, distinct=choices.distinct)
+    baselines = _baselines(log_probs, beams, samples, choices)
+    for name, measure in (judges or {}).items():
+        baselines = baselines.join(_semantic(measure, beams, samples, choices).add_suffix(f", {name}"))
     unavailable = tuple(baselines.columns[baselines.isna().all()])
     baselines = baselines.drop(columns=list(unavailable))
     exclusions = metrics.usable(baselines.set_axis(ids), answers["correct"])
@@ -126,60 +104,48 @@ def judge(
     )
 
 
-def _baselines(log_probs: np.ndarray, beams: Run, samples: Run | None) -> pd.DataFrame:
+def _baselines(log_probs: np.ndarray, beams: Run, samples: Run | None, choices: Choices) -> pd.DataFrame:
+    means = beams.mean_log_probs(convention=choices.convention, distinct=choices.distinct)
     table = pd.DataFrame(
         {
             "NLL": scores.nll(log_probs),
-            "ALL": scores.average_log_likelihood(beams.mean_log_probs(), log_probs),
+            "ALL": scores.average_log_likelihood(means, log_probs),
             "PE": scores.predictive_entropy(log_probs),
         }
     )
     if samples is None:
         return table
-    return table.assign(
-        **{
-            "PE-MC": scores.predictive_entropy_mc(samples.log_probs(distinct=False)),
-            "NE": scores.normalized_entropy(samples.mean_log_probs(distinct=False)),
-        }
-    )
+    log_probs = samples.log_probs(convention=choices.convention, distinct=False)
+    means = samples.mean_log_probs(convention=choices.convention, distinct=False)
+    return table.assign(**{"PE-MC": scores.predictive_entropy_mc(log_probs), "NE": scores.normalized_entropy(means)})
 
 
-@dataclass(frozen=True)
-class Searched:
-    """An exact search and beams on the same questions, judged on the same answers, row by row.
+def _semantic(measure: semantic.Judge | None, beams: Run, samples: Run | None, choices: Choices) -> pd.DataFrame:
+    """The methods that compare meanings.
 
-    `judged` is of the search; `beams` (n, N) are the beams' log-probabilities, `still_open` (n, M) those of prefixes
-    open at the length cut, `tree` log p(v) and H(next | v) of the expanded prefixes, (n, P) each.
+    SE is the entropy over meanings itself, of the probabilities found, made to sum to 1; SE-MC the estimate from
+    samples, token-averaged, that the release of PRO applies to beams. SD and WD count each text once.
     """
-
-    judged: Judged
-    beams: np.ndarray
-    still_open: np.ndarray
-    tree: tuple[np.ndarray, np.ndarray]
-
-    def only(self, question_ids: Sequence[str]) -> "Searched":
-        """Those of the questions that are named, in their order."""
-        rows = np.flatnonzero(self.judged.answers["question_id"].isin(set(question_ids)))
-        tree = self.tree[0][rows], self.tree[1][rows]
-        return Searched(self.judged.only(question_ids), self.beams[rows], self.still_open[rows], tree)
-
-    def alpha_scores(self) -> dict[str, tuple[np.ndarray, sweeps.AlphaScore]]:
-        """By name, the array a score reads and the score as a function of it and `alpha`."""
-
-        def floor(log_probs, *, alpha):
-            return scores.alpha_floor(log_probs, alpha=alpha, open_log_probs=self.still_open)
-
-        def bound(prefixes, *, alpha):
-            return scores.tree_bound(prefixes, self.tree[1], alpha=alpha)
-
-        exact = self.judged.log_probs
-        return {
-            "PRO, exact": (exact, scores.pro),
-            "PRO, beams": (self.beams, scores.pro),
-            "α-floor": (exact, floor),
-            "tree bound": (self.tree[0], bound),
-            "mass not found": (exact, scores.mass_not_found),
-        }
+    texts = beams.texts(convention=choices.convention, distinct=choices.distinct)
+    names = ("SE", "SE-MC", "SD", *(("Deg",) if samples is not None else ()), "WD", "gap")
+    options = {"convention": choices.convention, "distinct": choices.distinct}
+    log_probs, means = beams.log_probs(**options), beams.mean_log_probs(**options)
+    drawn = None if samples is None else samples.texts(convention=choices.convention, distinct=False)
+    if measure is None or (pd.isna(texts) & ~np.isnan(log_probs)).any() or np.isnan(means[~np.isnan(log_probs)]).any():
+        return pd.DataFrame(np.nan, index=range(len(texts)), columns=list(names))
+    judged = measure(texts, beams.questions)
+    meaning = semantic.clusters(judged)
+    once = semantic.distinct(texts)
+    table = {
+        "SE": semantic.semantic_entropy(log_probs, meaning, variant="farquhar2024"),
+        "SE-MC": semantic.semantic_entropy(means, meaning, variant="kuhn2023"),
+        "SD": semantic.semantic_density(means, judged, keep=once),
+        "WD": semantic.weighted_dissimilarity(judged, log_probs, keep=once),
+        "gap": semantic.top_two_gap(log_probs, meaning),
+    }
+    if drawn is not None:
+        table["Deg"] = semantic.degree(measure(drawn, samples.questions))
+    return pd.DataFrame(table)[list(names)]
 
 
 def searched(exact: Run, beams: Run, *, others: Sequence[Run] = (), split: str | None = None) -> Searched:
@@ -192,24 +158,6 @@ def searched(exact: Run, beams: Run, *, others: Sequence[Run] = (), split: str |
     ids = list(by_beams.answers["question_id"])
     run = exact.select(question_ids=ids)
     return Searched(by_search.only(ids), by_beams.log_probs, run.open_log_probs(), run.tree())
-
-
-def search_benchmark(validation: Searched, reported: Searched, *, seed: int = 0) -> pd.DataFrame:
-    """AUROC of the scores on exact sets and of PRO on beams, each with its α chosen on validation.
-
-    All look at the same grid, from the search's α on. NLL and ALL are those of the search's most probable answer.
-    Columns as in `benchmark`, differences to `PRO, exact`.
-    """
-    grid = sweeps.alpha_grid(validation.judged.log_probs)
-    chosen, uncertainties = {}, {}
-    on_reported = reported.alpha_scores()
-    for name, (array, score) in validation.alpha_scores().items():
-        chosen[name] = sweeps.select_alpha(array, validation.judged.correct, alphas=grid, score=score)
-        array, score = on_reported[name]
-        uncertainties[name] = score(array, alpha=chosen[name])
-    methods = pd.DataFrame(uncertainties).join(reported.judged.baselines[["NLL", "ALL"]])
-    table = metrics.bootstrap_auroc(methods, reported.judged.correct, reference="PRO, exact", seed=seed)
-    return _labelled(table, chosen, reported.judged)
 
 
 def split_records(run: Run, *, n_validation: int = 100, seed: int = 0) -> Run:
@@ -226,63 +174,353 @@ def split_records(run: Run, *, n_validation: int = 100, seed: int = 0) -> Run:
     return replace(run, questions=run.questions.assign(split=names))
 
 
-def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame) -> pd.DataFrame:
-    """ROUGE-L and correctness of answers: as records brought them, else against the references.
+def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: Choices | None = None) -> pd.DataFrame:
+    """ROUGE-L and correctness of answers: as labels or records brought them, else against the references.
 
-    `answers` has the columns text and, if brought, rouge_l and correct; `questions` has the references, row by row.
-    Columns: rouge_l, correct (a boolean, or None where it cannot be known).
+    `answers` has the columns question_id (needed for labels), text and, if brought, rouge_l and correct; `questions`
+    has the references, row by row. Columns: rouge_l, correct (a boolean, or None where it cannot be known).
     """
+    choices = choices or Choices()
+    known = (answers["text"].notna() & questions["references"].notna().to_numpy()).to_numpy(bool)
+    texts, references = list(answers["text"][known]), list(questions["references"][known])
     if "rouge_l" in answers:
         rouge_l = answers["rouge_l"].to_numpy(float)
     else:
-        known = (answers["text"].notna() & questions["references"].notna().to_numpy()).to_numpy(bool)
         rouge_l = np.full(len(answers), np.nan)
-        rouge_l[known] = correctness.rouge_l(list(answers["text"][known]), list(questions["references"][known]))
-    judged = np.where(np.isnan(rouge_l), None, rouge_l > ROUGE_THRESHOLD)
-    correct = answers["correct"].to_numpy(object) if "correct" in answers else judged
+        rouge_l[known] = correctness.rouge_l(texts, references, best=choices.references)
+    if choices.labels is not None:
+        correct = _labels_of(answers, choices.labels)
+    elif "correct" in answers:
+        correct = answers["correct"].to_numpy(object)
+    elif choices.correctness == "rouge_l":
+        correct = np.where(np.isnan(rouge_l), None, rouge_l > ROUGE_THRESHOLD)
+    else:
+        correct = np.full(len(answers), None, dtype=object)
+        match = {"exact_match": correctness.exact_match, "alias_match": correctness.alias_match}[choices.correctness]
+        correct[known] = match(texts, references)
     return pd.DataFrame({"rouge_l": rouge_l, "correct": correct}, index=answers.index)
 
 
-def _alphas(validation: Judged, reported: Judged, default: float) -> dict[str, float]:
-    """The α that tables compare, by kind."""
-    return {
-        "selected": sweeps.select_alpha(validation.log_probs, validation.correct),
-        "default": default,
-        "oracle": sweeps.select_alpha(reported.log_probs, reported.correct),
-    }
+def _labels_of(answers: pd.DataFrame, labels: pd.DataFrame) -> np.ndarray:
+    known = dict(zip(zip(labels["question_id"], labels["text"], strict=True), labels["correct"], strict=True))
+    pairs = zip(answers["question_id"], answers["text"], strict=True)
+    return np.array([known.get(pair) for pair in pairs], dtype=object)
 
 
-def alpha_choices(validation: Judged, reported: Judged, *, default: float, seed: int = 0) -> pd.DataFrame:
-    """AUROC of PRO at the α chosen on validation, at the default, and at the one best on the reported split.
+def read_labels(path: str | Path) -> pd.DataFrame:
+    """Labels from outside, a row per question and answer: a CSV, Parquet or JSONL file with `LABEL_COLUMNS`.
 
-    Columns: dataset, model, split, n_questions, kind (selected, default; oracle on the reported split only), alpha,
-    auroc, low, high.
+    `correct` is true or false (1 or 0). Raises `RunError`, naming file and row, for anything else, and for two
+    labels of one answer that differ.
     """
-    alphas = _alphas(validation, reported, default)
-    rows = []
-    for judged, kinds in ((validation, ("selected", "default")), (reported, tuple(alphas))):
-        chosen = [alphas[kind] for kind in kinds]
-        table = sweeps.alpha_sweep(judged.log_probs, judged.correct, alphas=chosen, n_resamples=1000, seed=seed)
-        rows.append(table.assign(kind=kinds, **judged.labels()))
-    return pd.concat(rows)[[*reported.labels(), "kind", "alpha", "auroc", "low", "high"]]
+    path = Path(path)
+    readers = {".csv": pd.read_csv, ".parquet": pd.read_parquet, ".jsonl": lambda p: pd.read_json(p, lines=True)}
+    if path.suffix not in readers:
+        raise RunError(f"{path} is neither {', '.join(readers)}: labels of answers cannot be read from it")
+    try:
+        table = readers[path.suffix](path)
+    except (OSError, ValueError) as error:  # pandas' and Arrow's own errors are among them
+        raise RunError(f"{path} cannot be read: {error}") from error
+    missing = [name for name in LABEL_COLUMNS if name not in table]
+    if missing:
+        raise RunError(f"{path} has no column {missing[0]}; labels need {', '.join(LABEL_COLUMNS)}")
+    table = table[list(LABEL_COLUMNS)].astype({"question_id": str, "text": str})
+    values = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
+    correct = table["correct"].map(lambda value: values.get(str(value).strip().lower()))
+    if correct.isna().any():
+        row = int(correct.isna().argmax())
+        raise RunError(f"{path}, row {row + 1}: correct is {table['correct'].iloc[row]!r}, neither true nor false")
+    table = table.assign(correct=correct.astype(bool)).drop_duplicates()
+    twice = table.duplicated(["question_id", "text"])
+    if twice.any():
+        raise RunError(f"{path} calls answer {table['text'][twice].iloc[0]!r} both right and wrong")
+    return table.reset_index(drop=True)
 
 
-def benchmark(validation: Judged, reported: Judged, *, default: float, seed: int = 0) -> pd.DataFrame:
-    """AUROC of every method on the reported split, with paired intervals and differences to PRO.
+PAPER_DIR = ROOT / "data" / "paper"
 
-    `PRO` has its α chosen on validation, `PRO, default` the default, `PRO, oracle` the best on the reported split.
-    Columns: dataset, model, split, n_questions, method, alpha, auroc, low, high, difference (method minus PRO),
-    difference_low, difference_high.
+
+def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:
+    """A table of the paper's printed numbers, `data/paper/<name>.csv`.
+
+    With `settings`, a table with columns dataset and model as our tables have them, only the rows of settings that
+    are among them come back, under our names (`data/paper/settings.csv` says which of ours is which of the paper's);
+    none if there is no such setting.
     """
-    names = {"selected": "PRO", "default": "PRO, default", "oracle": "PRO, oracle"}
-    alphas = {names[kind]: alpha for kind, alpha in _alphas(validation, reported, default).items()}
-    pros = {name: scores.pro(reported.log_probs, alpha=alpha) for name, alpha in alphas.items()}
-    table = metrics.bootstrap_auroc(pd.DataFrame(pros).join(reported.baselines), reported.correct, seed=seed)
-    return _labelled(table, alphas, reported)
+    table = pd.read_csv(PAPER_DIR / f"{name}.csv", dtype={"k": "Int64"})
+    if settings is None:
+        return table
+    names = pd.read_csv(PAPER_DIR / "settings.csv")
+    for column in ("dataset", "model"):
+        known = names[names["kind"] == column]
+        ours = {str(value).lower().split("/")[-1]: value for value in settings[column]}
+        shown = {row.name: ours.get(row.id.lower().split("/")[-1]) for row in known.itertuples(index=False)}
+        table = table.assign(**{column: table[column].map(shown)})
+    asked = settings[["dataset", "model"]].drop_duplicates()
+    return table.dropna(subset=["dataset", "model"]).merge(asked, on=["dataset", "model"]).reset_index(drop=True)
 
 
-def _labelled(table: pd.DataFrame, alphas: dict[str, float], reported: Judged) -> pd.DataFrame:
-    """The methods' table with their α and, in front, what setting it is of."""
-    table.insert(1, "alpha", table["method"].map(alphas))
-    labels = pd.DataFrame([reported.labels()] * len(table))
-    return pd.concat([labels, table], axis=1)
+_held: tuple[tuple[str, str, str], Model] | None = None
+
+
+def _loaded(name: str, device: str, dtype: str) -> Model:
+    """The model, loaded unless it was the last one asked for; the one before is let go first."""
+    global _held
+    if _held is None or _held[0] != (name, device, dtype):
+        from pro_lib import models
+
+        _held = None
+        _held = (name, device, dtype), models.load(name, device=device, dtype=dtype)
+    return _held[1]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The parameters that notebooks share, checked when they are put together.
+
+    Folders that are None are `data/generations` and `figures` of the repository.
+
+    Args:
+        similarity: what decides whether answers mean the same: names of `semantic.JUDGES`, or an NLI model's folder
+            or hub id; several are compared.
+        correctness: what makes an answer right: a name of `CORRECTNESS`, or a file of labels (`read_labels`).
+        reported: the parameters are for a report on `split`, so that it may not be `validation`, where α is chosen.
+
+    Raises:
+        ValueError: one sentence naming the parameter, its value and what it may be.
+    """
+
+    model: str | Sequence[str] = "facts-2m"
+    dataset: str | Sequence[str] = "world-facts"
+    split: str = "test"
+    strategy: str = BEAMS
+    alpha: float = 0.4
+    search_alpha: float = 0.02
+    n_answers: int = 10
+    limit: int | None = None
+    n_validation: int | None = 100
+    seed: int = 0
+    batch_size: int | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+    similarity: str | Sequence[str] = "lexical"
+    correctness: str = "rouge_l"
+    records: str | None = None
+    generations_dir: str | Path | None = None
+    figures_dir: str | Path | None = None
+    reported: bool = False
+
+    def __post_init__(self):
+        for name, folder in (("generations_dir", "data/generations"), ("figures_dir", "figures")):
+            # Notebooks run in folders of their own, so a default must not depend on where that is.
+            object.__setattr__(self, name, Path(getattr(self, name) or ROOT / folder))
+        for name in ("model", "dataset"):
+            if not self._list(name) or not all(isinstance(value, str) and value for value in self._list(name)):
+                raise ValueError(f"{name}={getattr(self, name)!r} must be a name or a list of names")
+        if self.split not in qa.SPLITS and self.records is None:
+            raise ValueError(f"split={self.split!r} is unknown; choose {', '.join(qa.SPLITS)}")
+        if self.reported and self.split == "validation":
+            raise ValueError("split='validation' is where alpha is chosen; report on another split")
+        if self.strategy not in STRATEGIES:
+            raise ValueError(f"strategy={self.strategy!r} is unknown; choose {', '.join(STRATEGIES)}")
+        if not isinstance(self.alpha, (int, float)) or isinstance(self.alpha, bool) or not 0 <= self.alpha <= 1:
+            raise ValueError(f"alpha={self.alpha!r} must lie in [0, 1]")
+        is_number = isinstance(self.search_alpha, (int, float)) and not isinstance(self.search_alpha, bool)
+        if not is_number or not 0 < self.search_alpha <= 1:
+            raise ValueError(f"search_alpha={self.search_alpha!r} must lie in (0, 1]")
+        if self.strategy == EXACT and self.records is None and self.alpha < self.search_alpha:
+            raise ValueError(f"alpha={self.alpha!r} is below search_alpha={self.search_alpha!r}: not searched so far")
+        for name, may_be_none in (("n_answers", False), ("limit", True), ("n_validation", True), ("batch_size", True)):
+            value = getattr(self, name)
+            if (value is None and may_be_none) or (type(value) is int and value >= 1):
+                continue
+            raise ValueError(f"{name}={value!r} must be a positive whole number{' or None' if may_be_none else ''}")
+        if type(self.seed) is not int or self.seed < 0:
+            raise ValueError(f"seed={self.seed!r} must be a whole number of at least 0")
+        for name in self._list("similarity"):
+            if not isinstance(name, str) or not (name in semantic.JUDGES or Path(name).is_dir() or "/" in name):
+                known = ", ".join(semantic.JUDGES)
+                raise ValueError(f"similarity={name!r} is neither {known}, nor an NLI model's folder or hub id")
+        if self.correctness not in CORRECTNESS and not Path(self.correctness).is_file():
+            known = ", ".join(CORRECTNESS)
+            raise ValueError(f"correctness={self.correctness!r} is neither {known}, nor a file of labels")
+        if self.records is not None and not Path(self.records).is_file():
+            raise ValueError(f"records={self.records!r} is not a file")
+        bundled = bundled_models()
+        for model in self.models if self.records is None else []:
+            if model not in bundled and not Path(model).is_dir() and model.count("/") != 1:
+                raise ValueError(
+                    f"model={model!r} is neither bundled ({', '.join(bundled)}), nor a folder, nor a hub id owner/name"
+                )
+        for dataset in self.datasets:
+            if self.records is None and dataset not in qa.BUNDLED and not Path(dataset).is_file():
+                raise ValueError(f"dataset={dataset!r} is neither {' nor '.join(qa.BUNDLED)} nor a file")
+
+    @property
+    def models(self) -> list[str]:
+        """The models, always a list."""
+        return self._list("model")
+
+    @property
+    def datasets(self) -> list[str]:
+        """The datasets, always a list."""
+        return self._list("dataset")
+
+    def questions(self, dataset: str, *splits: str) -> qa.QuestionSet:
+        """The questions of a bundled set or a file, of the splits named."""
+        source = {"name": dataset} if dataset in qa.BUNDLED else {"path": dataset}
+        return qa.load(**source, split=splits or self.split, limit=self.limit, seed=self.seed)
+
+    def run(self, model: str, dataset: str, *splits: str, strategy: str | None = None) -> Run:
+        """The stored run of these questions, generated where it is missing; or the records, if they are given."""
+        if self.records is not None:
+            return generations.from_records(self.records)
+        strategy = strategy or self.strategy
+        questions = self.questions(dataset, *splits)
+        stored = self._stored(model, questions, strategy)
+        return stored if stored is not None else self._generated(model, questions, strategy)
+
+    @property
+    def choices(self) -> Choices:
+        """What makes an answer right, as `correctness` says."""
+        if self.correctness in CORRECTNESS:
+            return Choices(correctness=self.correctness)
+        return Choices(labels=read_labels(self.correctness))
+
+    def judges(self, model: str, dataset: str) -> dict[str, semantic.Judge | None]:
+        """What decides whether answers mean the same, by name; None for `alias` where questions lack references."""
+        return {Path(name).name: self._judge(name, model, dataset) for name in self._list("similarity")}
+
+    def _judge(self, name: str, model: str, dataset: str) -> semantic.Judge | None:
+        if name == "alias":
+            table = self._alias_table(dataset)
+            return semantic.Alias(table) if table["references"].notna().all() else None
+        if name in semantic.JUDGES and name != "nli":
+            return semantic.judge(name)
+        chosen = {} if name == "nli" else {"model": name}
+        device = None if self.device == "auto" else self.device
+        return semantic.Nli(**chosen, device=device, cache=self.generations_dir / Path(dataset).stem / Path(model).name)
+
+    def _alias_table(self, dataset: str) -> pd.DataFrame:
+        if self.records is not None:
+            return generations.from_records(self.records).questions
+        if dataset in qa.BUNDLED:
+            # Of all splits: a wrong answer is often the right one to another question.
+            return qa.load(dataset, split=qa.SPLITS, n_shots=0).table
+        return self.questions(dataset, "validation", self.split).table
+
+    def judged(self, model: str, dataset: str, split: str, *, everything: bool = False) -> Judged:
+        """The answers of one strategy to one split, the most probable one of each question judged.
+
+        Of the validation split, `n_validation` questions drawn with the seed, unless `everything` is asked for.
+        """
+        judged = judge(self._both_splits(model, dataset, self.strategy), split=split, choices=self.choices)
+        return judged if everything else self._drawn(judged)
+
+    def compared(
+        self,
+        model: str,
+        dataset: str,
+        split: str,
+        *,
+        everything: bool = False,
+        meanings: bool = True,
+        choices: Choices | None = None,
+    ) -> Judged:
+        """Every method on one split: beams, samples and greedy answers, one answer of each question judged.
+
+        Of the validation split, `n_validation` questions drawn with the seed, unless `everything` is asked for.
+        `meanings=False` leaves out the methods that compare answers; `choices` stands for `correctness` and more.
+        """
+        beams, samples, others = self.runs_compared(model, dataset)
+        judges = self.judges(model, dataset) if meanings else {}
+        choices = choices or self.choices
+        judged = judge(beams, samples=samples, others=others, split=split, judges=judges, choices=choices)
+        return judged if everything else self._drawn(judged)
+
+    def runs_compared(self, model: str, dataset: str) -> tuple[Run, Run, list[Run]]:
+        """Beams, samples and further runs of the validation split and of the one reported."""
+        beams = self._both_splits(model, dataset, BEAMS)
+        if self.records is not None:
+            return beams, beams, []
+        samples, greedy = (self._both_splits(model, dataset, strategy) for strategy in (SAMPLES, "greedy"))
+        return beams, samples, [greedy]
+
+    def searched(self, model: str, dataset: str, split: str) -> Searched:
+        """An exact search at `search_alpha` beside beams, on the validation questions drawn or on another split."""
+        exact, beams, greedy = (self._both_splits(model, dataset, name) for name in (EXACT, BEAMS, "greedy"))
+        lined_up = searched(exact, beams, others=[greedy], split=split)
+        drawn = self._drawn(lined_up.judged)
+        return lined_up if drawn is lined_up.judged else lined_up.only(drawn.answers["question_id"])
+
+    def deeper(self, model: str, dataset: str, search_alpha: float) -> Run:
+        """A search of the reported split down to another α, kept apart from that at `search_alpha`."""
+        if search_alpha == self.search_alpha:
+            return self._both_splits(model, dataset, EXACT).select(split=self.split)
+        folder = self.generations_dir / f"search_alpha={search_alpha:g}"
+        return replace(self, search_alpha=search_alpha, generations_dir=folder).run(model, dataset, strategy=EXACT)
+
+    def sampled(self, model: str, dataset: str, question_ids: Sequence[str], *, n_samples: int) -> Run:
+        """Many samples of some questions of the reported split, to estimate entropies from; kept apart."""
+        questions = self.questions(dataset)
+        table = questions.table[questions.table["question_id"].isin(set(question_ids))]
+        folder = self.generations_dir / f"n_samples={n_samples}"
+        asked = replace(questions, table=table.reset_index(drop=True))
+        apart = replace(self, n_answers=n_samples, generations_dir=folder)
+        stored = apart._stored(model, asked, SAMPLES)
+        return stored if stored is not None else apart._generated(model, asked, SAMPLES)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Every (model, dataset), model by model, so that each is loaded once; with records there is one."""
+        if self.records is not None and self.strategy == EXACT:
+            raise ValueError(f"records={self.records!r} hold no search: exact search needs a model")
+        if self.records is not None:
+            return [("records", Path(self.records).stem)]
+        return [(model, dataset) for model in self.models for dataset in self.datasets]
+
+    def _both_splits(self, model: str, dataset: str, strategy: str) -> Run:
+        """One run of the validation questions and of those reported, so that each is generated once."""
+        if self.records is not None:
+            return split_records(generations.from_records(self.records), seed=self.seed)
+        return self.run(model, dataset, *dict.fromkeys(("validation", self.split)), strategy=strategy)
+
+    def _drawn(self, judged: Judged) -> Judged:
+        is_validation = judged.split == "validation" and self.n_validation is not None
+        return judged.drawn(self.n_validation, seed=self.seed) if is_validation else judged
+
+    def _list(self, name: str) -> list[str]:
+        value = getattr(self, name)
+        return [value] if isinstance(value, str) else list(value)
+
+    def _stored(self, model: str, questions: qa.QuestionSet, strategy: str) -> Run | None:
+        """A finished run that answers these questions as asked for; the model is not loaded to find out."""
+        folder = self.generations_dir / questions.name / Path(model).name / strategy
+        if not (folder / "run.json").is_file():
+            return None
+        run = generations.read(folder)
+        asked = {"shots": [list(shot) for shot in questions.shots], "template": questions.template}
+        asked |= {"header": questions.header} | ({} if self.dtype == "auto" else {"dtype": self.dtype})
+        asked |= {"n_answers": self.n_answers} if strategy in (BEAMS, SAMPLES) else {}
+        asked |= {"search_alpha": self.search_alpha} if strategy == EXACT else {}
+        asked |= {"seed": self.seed} if strategy == SAMPLES else {}
+        source = bundled_models().get(model, Path(model))
+        asked |= {"fingerprint": fingerprint(source)} if (source / "config.json").is_file() else {}
+        differs = any(run.info.parameters.get(name) != value for name, value in asked.items())
+        held = set(run.questions["question_id"])
+        if differs or not held.issuperset(questions.table["question_id"]):
+            return None
+        return run.asked_as(questions.table)
+
+    def _generated(self, model: str, questions: qa.QuestionSet, strategy: str) -> Run:
+        from pro_lib import generate
+
+        return generate.generate(
+            _loaded(model, self.device, self.dtype),
+            questions,
+            strategy=strategy,
+            n_answers=self.n_answers,
+            out=self.generations_dir,
+            batch_size=self.batch_size,
+            seed=self.seed,
+            search_alpha=self.search_alpha,
+        )

@@ -204,7 +204,7 @@ def test_new_scores_compete_with_alpha_from_validation(facts_2m, questions):
         for strategy, options in (("threshold", {"search_alpha": 0.02}), ("diverse_beam", {}))
     )
     lined_up = [workbench.searched(exact, beams, split=split) for split in ("validation", "test")]
-    table = workbench.search_benchmark(*lined_up)
+    table = sweeps.search_benchmark(*lined_up)
     names = ["PRO, exact", "PRO, beams", "α-floor", "tree bound", "mass not found", "NLL", "ALL"]
     assert list(table["method"]) == names
     assert (table["alpha"].dropna() >= 0.02).all()

@@ -257,3 +257,13 @@ def test_log_probs_agree_with_a_loop_over_the_answers(rows, distinct, complete):
     matrix = run_of(rows, "cab").log_probs(convention=convention, distinct=distinct)
     assert matrix.shape == (3, max(1, *map(len, expected)))
     assert [[value for value in row if not np.isnan(value)] for row in matrix.tolist()] == expected
+
+
+def test_texts_stand_where_their_log_probabilities_do(run):
+    for options in ({}, {"distinct": False}, {"convention": "answer_tokens"}):
+        texts, values = run.texts(**options), run.log_probs(**options)
+        ranked = run.ranked(**options)
+        assert texts.shape == values.shape
+        np.testing.assert_array_equal(pd.isna(texts), np.isnan(values))
+        for row, text, value in zip(ranked["row"], ranked["text"], ranked["value"], strict=True):
+            assert value in values[row][texts[row] == text]

@@ -456,7 +456,11 @@ def test_calibration_by_hand():
     assert found.brier == 0.3125
     assert found.ece == 0.375
     expected = {"n": [2, 2], "low": [0, 0.5], "high": [0, 1], "confidence": [0, 0.75], "accuracy": [0.5, 1]}
-    pd.testing.assert_frame_equal(found.table, pd.DataFrame(expected).astype(dict.fromkeys([*expected][1:], float)))
+    # Wilson with z = 1.96 and n = 2, z^2 = 3.8415: centre (k + z^2/2) / (n + z^2) = 1/2 for one right of two, half
+    # width z sqrt(1/2 + z^2/4) / (n + z^2) = 0.4055; for two right of two from n / (n + z^2) = 0.3424 to 1.
+    expected |= {"accuracy_low": [0.0945, 0.3424], "accuracy_high": [0.9055, 1.0]}
+    table = pd.DataFrame(expected).astype(dict.fromkeys([*expected][1:], float))
+    pd.testing.assert_frame_equal(found.table, table, rtol=0, atol=1e-4)
 
 
 def naive_isotonic(uncertainty, correct):
@@ -538,3 +542,51 @@ def test_calibration_says_what_is_wrong():
     with pytest.raises(ValueError, match="n_bins must be at least 1, not 0"):
         metrics.calibration(*good, *good, n_bins=0)
     assert metrics.calibration(*good, [1.0], [True]).brier == 0  # one class to report on is no obstacle
+
+
+def test_the_paired_difference_of_one_labelling_by_hand():
+    # Wrong, right, wrong, right: the first ranks all pairs rightly, the second none.
+    correct = np.array([False, True, False, True])
+    difference, low, high = metrics.paired_difference([4.0, 1, 3, 2], correct, [1.0, 4, 2, 3], correct)
+    assert difference == 1.0
+    assert low <= 1.0 == high
+
+
+@given(QUESTIONS, QUESTIONS)
+def test_the_paired_difference_is_that_of_the_two_aurocs(rows, others):
+    n = min(len(rows), len(others))
+    first, second = ([*zip(*r[:n], strict=True)] for r in (rows, others))
+    if min(len(set(first[1])), len(set(second[1]))) < 2:
+        with pytest.raises(metrics.OneClassError, match="needs right and wrong answers on both sides"):
+            metrics.paired_difference(*first, *second, n_resamples=3)
+        return
+    sides = [(np.array(u, dtype=float), np.array(c)) for u, c in (first, second)]
+    difference, low, high = metrics.paired_difference(*sides[0], *sides[1], n_resamples=5)
+    expected = [roc_auc_score(~c, u) for u, c in sides]
+    assert difference == pytest.approx(expected[0] - expected[1], abs=1e-12)
+    assert low <= high or (np.isnan(low) and np.isnan(high))
+
+
+def test_the_paired_interval_is_that_of_resampled_questions():
+    uncertainties, correct = some_questions()
+    other = ~correct[::-1]
+    difference, low, high = metrics.paired_difference(
+        uncertainties["PRO"], correct, uncertainties["NLL"], other, n_resamples=50, seed=3
+    )
+    drawn = np.random.default_rng(3).integers(len(correct), size=(50, len(correct)))
+    naive = [
+        roc_auc_score(~correct[rows], uncertainties["PRO"].iloc[rows])
+        - roc_auc_score(~other[rows], uncertainties["NLL"].iloc[rows])
+        for rows in drawn
+    ]
+    assert (low, high) == pytest.approx(tuple(np.quantile(naive, [0.025, 0.975])), abs=1e-12)
+    assert low < difference < high
+
+
+def test_methods_apart_are_tested_and_not_counted():
+    uncertainties, correct = some_questions()
+    table = metrics.compared(uncertainties, correct, apart=["SE"], n_resamples=50).set_index("method")
+    assert table.loc["SE", "p_holm"] == table.loc["SE", "p_value"]
+    assert table.loc["NLL", "p_holm"] == table.loc["NLL", "p_value"]
+    both = metrics.compared(uncertainties, correct, n_resamples=50).set_index("method")
+    assert both.loc[["NLL", "SE"], "p_holm"].min() == pytest.approx(min(2 * both["p_value"].min(), 1))

@@ -38,6 +38,7 @@ def rounded(values):
         ("rouge_thresholds", "dataset model method threshold auroc", 40),
         ("appendix_examples", "question truth answer count probability", 21),
         ("appendix_scores", "question selection k alpha pro", 12),
+        ("settings", "kind name id", 9),
     ],
 )
 def test_the_files_are_those_the_readme_names(name, columns, rows):
@@ -177,3 +178,9 @@ def test_sd_has_the_higher_average_on_trivia_qa():
     assert round(table.loc["Llama2-13B", "SD"] - table.loc["Llama2-13B", "PRO"], 3) == 0.06
     others = table.drop(index="Llama2-13B").mean()
     assert others["PRO"] > others["SD"]
+
+
+def test_every_setting_says_what_it_is_on_the_hub():
+    settings = read("settings")
+    for kind, names in (("dataset", DATASETS), ("model", MODELS)):
+        assert list(dict.fromkeys(settings.loc[settings["kind"] == kind, "name"])) == names

@@ -13,7 +13,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "pro_lib").glob("*.py"))
-TORCH = {"models", "engine", "strategies", "generate"}
+TORCH = {"models", "engine", "strategies", "generate", "semantic"}
 
 
 def imports(path):
@@ -52,7 +52,8 @@ def test_the_constraints_pin_every_direct_dependency():
         for line in (ROOT / "constraints.txt").read_text().splitlines()
         if "==" in line
     }
-    direct = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    extras = project["optional-dependencies"]
+    direct = [*project["dependencies"], *extras["dev"], *extras["embedding"]]
     assert {r.split(">")[0].lower() for r in direct} <= pinned
     assert not [line for line in (ROOT / "constraints.txt").read_text().splitlines() if "+cpu" in line or "@" in line]
 
@@ -76,7 +77,7 @@ def test_imports_never_form_a_circle():
 
 
 @pytest.mark.parametrize(
-    "module", ["qa", "generations", "scores", "metrics", "sweeps", "correctness", "workbench", "figures"]
+    "module", ["qa", "generations", "scores", "semantic", "metrics", "sweeps", "correctness", "workbench", "figures"]
 )
 def test_importing_what_reads_and_scores_does_not_load_torch(module):
     code = f"import sys, pro_lib; pro_lib.{module}; sys.exit('torch' in sys.modules)"

@@ -297,3 +297,10 @@ def test_the_entropy_is_estimated_from_samples():
     covered = (estimate.low <= exact) & (exact <= estimate.high)
     assert 0.92 < covered.mean() < 0.98
     assert np.isnan(scores.entropy_estimate(log_probs[:, :1]).mean).all()
+
+
+def test_the_strict_filter_leaves_out_an_answer_that_equals_alpha():
+    log_probs = np.log([[0.5, 0.25, 0.1]])
+    assert scores.pro(log_probs, alpha=0.25) == pytest.approx(scores.pro_at_k(log_probs, 2))
+    assert scores.pro(log_probs, alpha=0.25, strict=True) == pytest.approx(scores.pro_at_k(log_probs, 1))
+    assert scores.pro(log_probs, alpha=0.5, strict=True) == scores.nll(log_probs)
