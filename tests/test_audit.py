@@ -1,0 +1,75 @@
+"""The audit: each choice moves what it says, and the page in the docs holds the numbers that were measured."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pro_lib import scores
+from pro_lib.generations import Run
+from pro_lib.run_files import RunInfo
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def audit():
+    spec = importlib.util.spec_from_file_location("audit", ROOT / "benchmarks" / "audit.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_fallback_is_the_first_beam_only_where_nothing_is_kept(audit):
+    log_probs = np.log([[0.5, 0.2], [0.3, 0.2]])
+    score = audit.falling_back_on({id(log_probs): np.log([0.2, 0.1])}, strict=False)
+    np.testing.assert_allclose(score(log_probs, alpha=0.4), -np.log([0.5, 0.1]))
+    np.testing.assert_allclose(score(log_probs, alpha=0.3), -np.log([0.5, 0.3]))
+    strict = audit.falling_back_on({id(log_probs): np.log([0.2, 0.1])}, strict=True)
+    np.testing.assert_allclose(strict(log_probs, alpha=0.3), -np.log([0.5, 0.1]))
+    several = score(log_probs, alpha=np.array([0.0, 0.3, 0.4]))
+    np.testing.assert_allclose(several[:, 0], scores.pro(log_probs, alpha=0.0))
+    np.testing.assert_allclose(several[:, 1:], np.column_stack([score(log_probs, alpha=a) for a in (0.3, 0.4)]))
+
+
+def test_the_first_token_leaves_the_likelihood(audit):
+    answers = pd.DataFrame({"token_log_probs": [[-1.0, -0.5], []], "log_prob": [-1.5, 0.0]})
+    run = Run(answers, pd.DataFrame(), RunInfo("toy", "none", "diverse_beam"))
+    assert list(audit.without_first_token(run).answers["log_prob"]) == [-0.5, 0.0]
+    assert list(run.answers["log_prob"]) == [-1.5, 0.0]
+
+
+def test_rows_are_compared_on_their_common_questions(audit):
+    ids = np.array(list("abcd"))
+    ours = audit.Row("PRO", "this project's", "", ids, np.array([1.0, 2, 3, 4]), np.array([True, False, True, False]))
+    other = audit.Row("PRO", "other", "x", ids[:3], np.array([2.0, 1, 3]), np.array([True, False, False]))
+    table = audit.table([ours, other], n_resamples=20).set_index("choice")
+    assert table.loc["this project's", "auroc"] == 0.75
+    # On a, b, c: wrong b against right a and c is 1/2 for ours; the other has b below and c above a: 1/2.
+    assert table.loc["other", "auroc"] == 0.5
+    assert table.loc["other", "difference"] == 0.0
+    assert table.loc["this project's", "difference"] == 0.0
+
+
+@pytest.mark.slow
+def test_the_audit_runs_on_the_bundled_model_and_differs_where_it_must(audit, tmp_path, capsys, monkeypatch):
+    settings = audit.Settings
+    monkeypatch.setattr(audit, "Settings", lambda **options: settings(generations_dir=tmp_path, n_answers=4, **options))
+    audit.main(["--model", "facts-1m", "--limit", "60", "--similarity", "alias", "--csv", str(tmp_path / "a.csv")])
+    table = pd.read_csv(tmp_path / "a.csv")
+    assert len(capsys.readouterr().out.splitlines()) == len(table) + 2
+    pro = table[table["method"] == "PRO"].set_index("choice")
+    oracle = pro.loc["α best on the test questions (oracle)", "auroc"]
+    assert oracle >= pro.loc[["this project's", "α = 0.4, not chosen"], "auroc"].max()
+    assert table.set_index("choice").loc["of one beam, as released", "auroc"] == 0.5
+
+
+def test_the_page_holds_the_numbers_of_its_file(audit):
+    page = (ROOT / "docs" / "audit.md").read_text()
+    measured = pd.read_csv(ROOT / "docs" / "audit.csv", keep_default_na=False, na_values={"alpha": ""})
+    shown = measured[(measured["method"] == "PRO") | measured["method"].str.endswith("lexical")]
+    assert audit.markdown(shown) in page
+    assert not re.search(r"^\| (PRO|SE|SD|Deg),.*(alias|embedding) \|", page, re.MULTILINE)
