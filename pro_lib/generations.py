@@ -262,3 +262,36 @@ def from_records(path: str | Path) -> Run:
     """
     answers, questions = records.read_records(Path(path))
     return Run(answers, questions, RunInfo(dataset=Path(path).stem, model="records", strategy="records"))
+
+
+def from_openai(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
+    """A run from saved responses of an OpenAI-compatible server, a JSONL file or a JSON list with a response per line.
+
+    Both endpoints, chat and text completions, with `logprobs` and any n; `records.read_openai` says which layouts are
+    known and what becomes of the ending, which OpenAI itself does not return: then `complete` log-probabilities are
+    those of beginning with the answer, and no bound holds for them.
+
+    Args:
+        questions: the questions asked, with references and splits, as `qa.load(...).table`; without them, what the
+            file says of them. A response that carries no question_id or custom_id answers the question in its place.
+
+    Raises:
+        RunError: a response is malformed or has no log-probabilities; the sentence names file, line and choice.
+    """
+    info = RunInfo(dataset=Path(path).stem, model="openai", strategy="openai")
+    return Run(*records.read_openai(Path(path), questions=questions), info)
+
+
+def from_vllm(source: str | Path | Iterable[object], *, questions: pd.DataFrame | None = None) -> Run:
+    """A run from what `LLM.generate` of vLLM returned: the objects themselves, or a file of their JSON.
+
+    `records.read_vllm` says how the token that ended an answer is told from the answer's own.
+
+    Args:
+        questions: as for `from_openai`.
+
+    Raises:
+        RunError: an output is malformed or has no log-probabilities; the sentence names its place.
+    """
+    name = Path(source).stem if isinstance(source, (str, Path)) else "vllm"
+    return Run(*records.read_vllm(source, questions=questions), RunInfo(dataset=name, model="vllm", strategy="vllm"))

@@ -1,9 +1,14 @@
 """Question sets: the bundled ones, files, splits, limits, prompts, and what bad input is told."""
 
 import json
+import warnings
 
+import datasets
 import pandas as pd
 import pytest
+from datasets import Dataset, DatasetDict, Features, List, Value
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pro_lib import qa
 from pro_lib.qa import QuestionsError
@@ -244,7 +249,14 @@ BAD_FILES = [
     ("longer.csv", "question,references\nA?,a\nB, or C?,b\n", "line 3, saw 3$"),
     ("all_longer.csv", "question,references\nB, or C?,b\n", "line 2: more fields than the header"),
     ("junk.parquet", b"PAR1 and nothing", "cannot be read"),
-    ("set.txt", GOOD, "is none of .jsonl, .csv, .parquet"),
+    ("set.tsv", GOOD, "is none of .jsonl, .csv, .parquet, .txt"),
+    ("no_answers.txt", "A?\na\n\nB?\n\nC?\nc\n", "line 4: a question without a line of answers"),
+    ("last.txt", "A?\na\n\nB?", "line 4: a question without a line of answers"),
+    ("three.txt", "A?\na\n\nB?\nb\nb2\n", "line 4: 3 lines, not two"),
+    ("no_blank.txt", "A?\na\nB?\nb\n", "line 1: 4 lines, not two"),
+    ("semicolons.txt", "A?\na\n\nB?\n ; ;\n", "question 2: it has no references"),
+    ("empty.txt", "\n\n", "holds no questions"),
+    ("latin.txt", "A?\na\n\nB?\ncafé\n".encode("latin-1"), "line 5: not UTF-8 text"),
 ]
 
 
@@ -266,6 +278,16 @@ BAD_REQUESTS = [
     ({"limit": 0}, "limit=0 must be a positive whole number or None"),
     ({"limit": 1.5}, "limit=1.5"),
     ({"limit": True}, "limit=True"),
+    ({"fraction": 0}, r"fraction=0 must lie in \(0, 1\], or be None"),
+    ({"fraction": 1.01}, "fraction=1.01"),
+    ({"fraction": float("nan")}, "fraction=nan"),
+    ({"fraction": True}, "fraction=True"),
+    ({"fraction": "half"}, "fraction='half'"),
+    ({"columns": {"answers": "references"}}, "'answers' is wrong; it takes keys question_id, question, references"),
+    ({"columns": {"question": ["question", "split"]}}, "'question' is wrong"),
+    ({"columns": {"references": []}}, "'references' is wrong"),
+    ({"columns": {"question": 5}}, "'question' is wrong"),
+    ({"columns": {"question": "query"}}, "has no column 'query'; it has question_id, question, references, split$"),
     ({"template": "Answer:"}, "template='Answer:' must contain {question}"),
 ]
 
@@ -277,7 +299,374 @@ def test_a_bad_request_is_refused_with_the_parameter(write, request_, sentence):
 
 
 def test_an_unknown_dataset_and_a_missing_file_are_named(tmp_path):
-    with pytest.raises(QuestionsError, match="'squad' is unknown; choose world-facts, world-facts-reworded"):
+    with pytest.raises(QuestionsError, match="'squad' is unknown; choose world-facts, world-facts-reworded, trivia_qa"):
         qa.load("squad")
     with pytest.raises(QuestionsError, match=r"nowhere\.jsonl does not exist"):
         qa.load(path=tmp_path / "nowhere.jsonl")
+
+
+def test_a_fraction_draws_that_part_of_each_split_with_the_seed_as_a_limit_does():
+    tenth = qa.load("world-facts", split=["validation", "test"], fraction=0.1, seed=3).table
+    for split, part in tenth.groupby("split"):
+        everything = qa.load("world-facts", split=split)
+        assert len(part) == round(0.1 * len(everything))
+        limited = qa.load("world-facts", split=split, limit=len(part), seed=3).table
+        assert part["question_id"].tolist() == limited["question_id"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("drawn", "n_questions"),
+    [
+        ({"fraction": 1}, 10),
+        ({"fraction": 0.24}, 2),
+        ({"fraction": 1e-09}, 1),
+        ({"fraction": 0.7}, 7),
+        ({"fraction": 0.5, "limit": 3}, 3),
+        ({"fraction": 0.5, "limit": 8}, 5),
+    ],
+)
+def test_fraction_and_limit_are_both_upper_bounds(write, drawn, n_questions):
+    rows = [{"question": f"Question {n}?", "references": [str(n)]} for n in range(10)]
+    assert len(qa.load(path=write("set.jsonl", rows), **drawn)) == n_questions
+
+
+def test_what_was_drawn_from_where_is_recorded_as_json(write):
+    path = write("set.jsonl", ROWS)
+    questions = qa.load("mine", path=path, split=["validation", "test"], limit=1, fraction=0.5, seed=4, n_shots=2)
+    assert json.loads(json.dumps(questions.source)) == {
+        "dataset": "mine",
+        "path": str(path),
+        "columns": {name: [name] for name in ("question_id", "question", "references", "split")},
+        "split": ["validation", "test"],
+        "limit": 1,
+        "fraction": 0.5,
+        "seed": 4,
+        "n_shots": 2,
+    }
+    bundled = qa.load("world-facts", limit=2)
+    assert (bundled.source["path"], bundled.source["columns"], bundled.source["n_shots"]) == (None, {}, 10)
+
+
+LINES = "who wrote Emma?\nJane Austen; Austen\n\n \nCapital of Peru?\r\nLima\r\n\r\nlast?\nyes"
+
+
+def test_question_and_answer_lines_are_read(write):
+    questions = qa.load(path=write("lines.txt", "\ufeff" + LINES))
+    assert questions.table.to_dict("list") == {
+        "question_id": ["lines-0", "lines-1", "lines-2"],
+        "question": ["who wrote Emma?", "Capital of Peru?", "last?"],
+        "references": [["Jane Austen", "Austen"], ["Lima"], ["yes"]],
+        "split": ["test"] * 3,
+    }
+    assert questions.shots == ()
+
+
+def test_a_folder_of_files_named_after_splits_is_one_set(write, tmp_path):
+    write("train.txt", LINES)
+    write("dev.jsonl", [{"question": "Dev?", "references": ["d"], "split": "whatever"}])
+    write("test.txt", "One?\n1\n\nTwo?\n2\n")
+    write("notes.txt", "not a split")
+    questions = qa.load(path=tmp_path, split=["validation", "test"], n_shots=3)
+    assert questions.name == tmp_path.name
+    assert questions.table["question_id"].tolist() == ["dev-0", "test-0", "test-1"]
+    assert questions.table["split"].tolist() == ["validation", "test", "test"]
+    assert {question for question, _ in questions.shots} == {"who wrote Emma?", "Capital of Peru?", "last?"}
+
+
+def test_a_folder_without_such_files_or_with_two_for_a_split_is_refused(write, tmp_path):
+    with pytest.raises(QuestionsError, match="has no file named train, dev, train_shots, validation, test"):
+        qa.load(path=tmp_path)
+    write("test.txt", "One?\n1\n")
+    write("test.jsonl", GOOD)
+    with pytest.raises(QuestionsError, match="has two files for one split"):
+        qa.load(path=tmp_path)
+
+
+def test_an_id_used_in_two_files_of_a_folder_is_refused(write, tmp_path):
+    for split in ("validation", "test"):
+        write(f"{split}.jsonl", GOOD[:-2] + ', "question_id": "same"}')
+    with pytest.raises(QuestionsError, match="question_id 'same' is used in two files"):
+        qa.load(path=tmp_path)
+
+
+GUESSES = [
+    ({"query": "A?", "answers": ["a"]}, {"question": ["query"], "references": ["answers"]}, ["a"]),
+    ({"Question": "A?", "Answer": "a; b"}, {"question": ["Question"], "references": ["Answer"]}, ["a", "b"]),
+    (
+        {"prompt": "A?", "answer": "a", "aliases": ["b", "a"]},
+        {"question": ["prompt"], "references": ["answer", "aliases"]},
+        ["a", "b"],
+    ),
+    ({"question": "A?", "aliases": ["b"]}, {"question": ["question"], "references": ["aliases"]}, ["b"]),
+]
+
+
+@pytest.mark.parametrize(("row", "used", "references"), GUESSES)
+def test_usual_column_names_are_taken_and_said(write, row, used, references):
+    path = write("set.jsonl", [row])
+    with pytest.warns(UserWarning, match="columns= says so, or otherwise") as caught:
+        questions = qa.load(path=path)
+    for wanted, names in used.items():
+        said = f"{' and '.join(map(repr, names))} as {wanted}"
+        assert (said in str(caught[0].message)) == (names != [wanted])
+    assert caught[0].filename == __file__
+    assert questions.source["columns"] == used
+    assert questions.table[["question", "references"]].to_dict("records") == [
+        {"question": "A?", "references": references}
+    ]
+
+
+@pytest.mark.parametrize(("row", "used", "references"), GUESSES)
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_columns_that_are_named_are_not_guessed(write, suffix, row, used, references):
+    questions = qa.load(path=write(f"set.{suffix}", [row]), columns=used | {"question": used["question"][0]})
+    assert questions.table["references"].tolist() == [references]
+    assert questions.table.columns.tolist() == list(qa.COLUMNS)
+
+
+def test_named_columns_win_over_those_called_like_ours_and_others_are_kept(write):
+    row = {"question": "long form", "short": "A?", "references": ["r"], "gold": "a", "id": 7, "part": "dev", "x": 1}
+    columns = {"question": "short", "references": "gold", "question_id": "id", "split": "part"}
+    table = qa.load(path=write("set.jsonl", [row]), columns=columns, split="dev").table
+    expected = {"question_id": "7", "question": "A?", "references": ["a"], "split": "dev", "x": 1}
+    assert table.to_dict("records") == [expected]
+
+
+def test_one_of_several_reference_columns_may_be_empty_but_not_all(write):
+    columns = {"references": ["answer", "aliases"]}
+    rows = [
+        {"question": "A?", "answer": "a", "aliases": None},
+        {"question": "B?", "answer": "", "aliases": ["b", "c"]},
+    ]
+    assert qa.load(path=write("set.jsonl", rows), columns=columns).table["references"].tolist() == [["a"], ["b", "c"]]
+    with pytest.raises(QuestionsError, match="question 3: it has no references"):
+        qa.load(path=write("set.jsonl", [*rows, {"question": "C?", "aliases": []}]), columns=columns)
+
+
+TEXTS = List(Value("string"))
+LAYOUTS = {
+    "trivia_qa": Features(
+        {
+            "question": Value("string"),
+            "question_id": Value("string"),
+            "question_source": Value("string"),
+            "entity_pages": dict.fromkeys(("doc_source", "filename", "title", "wiki_context"), TEXTS),
+            "search_results": {
+                **dict.fromkeys(("description", "filename", "title", "url", "search_context"), TEXTS),
+                "rank": List(Value("int32")),
+            },
+            "answer": {
+                "aliases": TEXTS,
+                "normalized_aliases": TEXTS,
+                **{
+                    name: Value("string")
+                    for name in (
+                        "matched_wiki_entity_name",
+                        "normalized_matched_wiki_entity_name",
+                        "normalized_value",
+                        "type",
+                        "value",
+                    )
+                },
+            },
+        }
+    ),
+    "sciq": Features(
+        {
+            name: Value("string")
+            for name in ("question", "distractor3", "distractor1", "distractor2", "correct_answer", "support")
+        }
+    ),
+    "nq": Features({"question": Value("string"), "answer": TEXTS}),
+}
+
+
+def trivia(number, value, *aliases, question=None):
+    pages = {name: [] for name in ("doc_source", "filename", "title", "wiki_context")}
+    results = {name: [] for name in ("description", "filename", "rank", "title", "url", "search_context")}
+    answer = {"aliases": list(aliases), "normalized_aliases": [alias.lower() for alias in aliases], "value": value}
+    names = ("matched_wiki_entity_name", "normalized_matched_wiki_entity_name", "normalized_value", "type")
+    return {
+        "question": question or f"Trivia {number}?",
+        "question_id": f"tc_{number}",
+        "question_source": "http://www.triviacountry.com/",
+        "entity_pages": pages,
+        "search_results": results,
+        "answer": answer | dict.fromkeys(names, ""),
+    }
+
+
+def science(number, split, **fields):
+    distractors = {f"distractor{n}": f"wrong {n}" for n in (1, 2, 3)}
+    row = {"question": f"Science {split} {number}?", "correct_answer": f"right {number}; really", "support": ""}
+    return row | distractors | fields
+
+
+HUB_ROWS = {
+    "trivia_qa": {
+        # Questions come once per kind of evidence, so that the hub has rows twice.
+        "train": [trivia(n, f"answer {n}") for n in range(20) for _ in range(2)]
+        + [trivia(98, "leaked", question="Trivia 100?"), trivia(101, "leaked", question="Other words?")],
+        "validation": [
+            trivia(100, "Sunset Boulevard", "Sunset Blvd", "Sunset Boulevard", " ", "sunset blvd"),
+            trivia(100, "Sunset Boulevard", "Sunset Blvd"),
+            trivia(101, "Bacall"),
+        ],
+        "test": [trivia(n, "<unk>") for n in range(200, 203)],
+    },
+    "sciq": {
+        "train": [science(n, "train") for n in range(15)] + [science(99, "test", question="Science test 0?")],
+        "validation": [science(n, "validation") for n in range(4)],
+        "test": [science(n, "test") for n in range(5)],
+    },
+    "nq": {
+        "train": [{"question": f"nq train {n}", "answer": [f"a{n}"]} for n in range(3000)],
+        "validation": [{"question": f"nq {n}", "answer": [f"a{n}", f"b{n}", f"a{n}"]} for n in range(7)],
+    },
+}
+
+
+def hub_dataset(name):
+    rows = {split: Dataset.from_list(part, features=LAYOUTS[name]) for split, part in HUB_ROWS[name].items()}
+    return DatasetDict(rows)
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """The hub, holding the three sets in their own column layout; a list of what was asked of it."""
+    asked = []
+    names = {(repository, configuration): name for name, (repository, configuration, _) in qa.HUB.items()}
+
+    def load_dataset(repository, configuration=None):
+        asked.append((repository, configuration))
+        return hub_dataset(names[repository, configuration])
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    return asked
+
+
+def test_trivia_qa_is_its_labelled_split_each_question_once_with_every_alias(hub):
+    questions = qa.load("trivia_qa", n_shots=5)
+    assert hub == [("mandarjoshi/trivia_qa", "rc.nocontext")]
+    assert questions.table.to_dict("records") == [
+        {
+            "question_id": "tc_100",
+            "question": "Trivia 100?",
+            "references": ["Sunset Boulevard", "Sunset Blvd", "sunset blvd"],
+            "split": "test",
+        },
+        {"question_id": "tc_101", "question": "Trivia 101?", "references": ["Bacall"], "split": "test"},
+    ]
+
+
+def test_sciq_has_its_three_splits_and_an_answer_is_not_cut_at_a_semicolon(hub):
+    questions = qa.load("sciq", split=["test", "validation"])
+    assert hub == [("allenai/sciq", None)]
+    assert questions.table["split"].tolist() == ["test"] * 5 + ["validation"] * 4
+    assert questions.table["question_id"].tolist()[:2] == ["sciq-test-0", "sciq-test-1"]
+    assert questions.table["references"].tolist()[1] == ["right 1; really"]
+    assert all(question.startswith("Science train") for question, _ in questions.shots)
+    assert len(questions.shots) == 10
+
+
+def test_nq_open_tests_on_the_hubs_validation_split_under_either_name(hub):
+    questions = qa.load("nq_open")
+    assert hub == [("google-research-datasets/nq_open", None)]
+    assert questions.name == qa.load("nq").name == "nq"
+    assert questions.table["question"].tolist() == [f"nq {n}" for n in range(7)]
+    assert questions.table["references"].tolist() == [[f"a{n}", f"b{n}"] for n in range(7)]
+    assert questions.table["question_id"].tolist()[0] == "nq-validation-0"
+
+
+@pytest.mark.parametrize("name", ["trivia_qa", "nq"])
+@pytest.mark.parametrize("seed", [0, 5])
+def test_validation_and_shots_share_no_question_with_each_other_or_with_the_test(hub, name, seed):
+    splits = [set(qa.load(name, split=split, n_shots=0).table["question"]) for split in qa.SPLITS]
+    assert sum(map(len, splits)) == len(set.union(*splits))
+    drawn = qa.load(name, split=["validation", "test"], limit=3, seed=seed, n_shots=8)
+    assert {question for question, _ in drawn.shots} <= splits[0]
+    assert drawn.shots == qa.load(name, n_shots=8, seed=seed + 1).shots
+    assert set(drawn.table["question"]) <= splits[1] | splits[2]
+    other = qa.load(name, split="validation", limit=3, seed=seed + 1).table["question"].tolist()
+    assert other != drawn.table["question"].tolist()[:3]
+
+
+def test_validation_out_of_train_is_a_thousand_questions_or_half_of_a_small_one(hub):
+    assert [len(qa.load(name, split="validation")) for name in ("nq", "trivia_qa")] == [1000, 10]
+    assert len(qa.load("nq", split="train_shots", n_shots=0)) == 2000
+
+
+def test_a_hub_set_saved_to_disk_is_the_same_set(hub, tmp_path):
+    hub_dataset("trivia_qa").save_to_disk(tmp_path)
+    saved, fetched = (qa.load("trivia_qa", path=path, n_shots=4) for path in (tmp_path, None))
+    assert len(hub) == 1
+    pd.testing.assert_frame_equal(saved.table, fetched.table)
+    assert saved.shots == fetched.shots
+    assert saved.prompts() == fetched.prompts()
+    assert saved.source["path"] == str(tmp_path)
+    with pytest.raises(QuestionsError, match="is a saved dataset; say which with name=, one of trivia_qa, sciq, nq"):
+        qa.load(path=tmp_path)
+    with pytest.raises(QuestionsError, match=r"'sciq', split '.*', has no column 'correct_answer'; it has question, "):
+        qa.load("sciq", path=tmp_path)
+
+
+def test_a_damaged_saved_set_is_refused(tmp_path):
+    hub_dataset("nq").save_to_disk(tmp_path)
+    (tmp_path / "train" / "state.json").write_text("{")
+    with pytest.raises(QuestionsError, match="dataset 'nq' cannot be loaded from folder"):
+        qa.load("nq", path=tmp_path)
+
+
+@pytest.mark.parametrize("keep", [["test"], ["train"], ["train", "test"]])
+def test_a_hub_set_without_labelled_questions_or_without_shots_is_refused(hub, tmp_path, keep):
+    DatasetDict({split: hub_dataset("trivia_qa")[split] for split in keep}).save_to_disk(tmp_path)
+    with pytest.raises(QuestionsError, match="has no split with answers to ask, or none to take shots from"):
+        qa.load("trivia_qa", path=tmp_path)
+
+
+def test_a_file_under_the_name_of_a_hub_set_stays_a_file(hub, write):
+    questions = qa.load("sciq", path=write("set.jsonl", ROWS))
+    assert (questions.name, len(questions), questions.shots, hub) == ("sciq", 2, (), [])
+
+
+def test_without_a_network_there_is_one_sentence(monkeypatch):
+    def load_dataset(repository, configuration):
+        raise ConnectionError("Couldn't reach 'allenai/sciq' on the Hub\n(OfflineModeIsEnabled)")
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    with pytest.raises(
+        QuestionsError, match=r"'sciq' cannot be loaded from the Hugging Face hub \(allenai/sciq\)"
+    ) as e:
+        qa.load("sciq")
+    assert "Couldn't reach 'allenai/sciq' on the Hub (OfflineModeIsEnabled); without a network" in str(e.value)
+    assert "\n" not in str(e.value)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("damaged")
+
+
+@given(st.data(), st.sampled_from([".jsonl", ".csv", ".txt", ".parquet"]))
+def test_damaged_files_are_read_or_refused(place, data, suffix):
+    path = place / f"set{suffix}"
+    if suffix == ".parquet":
+        pd.DataFrame(ROWS).to_parquet(path)
+        good = path.read_bytes()
+    else:
+        lines = "".join(json.dumps(row) + "\n" for row in ROWS)
+        good = {".jsonl": lines, ".csv": as_csv(ROWS), ".txt": LINES}[suffix].encode()
+    start = data.draw(st.integers(0, len(good)))
+    stop = data.draw(st.integers(start, min(len(good), start + 8)))
+    new = data.draw(
+        st.binary(max_size=4) | st.sampled_from([b"null", b"[]", b'"\\ud800"', b"\n\n", b'"', b",", b"NaN"])
+    )
+    path.write_bytes(good[:start] + new + good[stop:])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a damaged name of a column may look like a usual one
+        try:
+            table = qa.load(path=path).table
+        except QuestionsError:
+            return
+    assert all(isinstance(question, str) and question.strip() for question in table["question"])
+    assert all(references and all(references) for references in table["references"])

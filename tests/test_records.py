@@ -2,13 +2,19 @@
 
 import json
 import math
+import re
+import tempfile
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pro_lib.generations import from_records
+from pro_lib.generations import from_openai, from_records, from_vllm
 from pro_lib.run_files import RunError
 
 FULL = {
@@ -182,10 +188,12 @@ def test_a_missing_file_is_named(tmp_path):
         from_records(tmp_path / "nowhere.jsonl")
 
 
-def reads_or_refuses(path):
-    """Every question of a file that is read has a sorted row of log-probabilities; otherwise there is a sentence."""
+def reads_or_refuses(source, reader=from_records):
+    """Every question of what is read has a sorted row of log-probabilities; otherwise there is a sentence."""
     try:
-        run = from_records(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # answers left out are said
+            run = reader(source)
     except RunError:
         return
     log_probs = run.log_probs()
@@ -217,3 +225,409 @@ def test_any_value_in_any_field_is_read_or_refused(write, name, value):
     damaged = json.loads(json.dumps(FULL))
     (damaged if name in FULL else damaged["answers"][0])[name] = value
     reads_or_refuses(write(damaged))
+
+
+def chat(text, *tokens, reason="stop", **fields):
+    """A choice of a chat completion; a token is (text, log-probability)."""
+    content = [
+        {"token": token, "logprob": value, "bytes": list(token.encode()), "top_logprobs": []} for token, value in tokens
+    ]
+    message = {"role": "assistant", "content": text, "refusal": None}
+    choice = {"index": 0, "message": message, "logprobs": {"content": content, "refusal": None}}
+    return choice | {"finish_reason": reason} | fields
+
+
+def completion(text, *tokens, reason="stop", **fields):
+    """A choice of a text completion."""
+    names, values = ([token[place] for token in tokens] for place in (0, 1))
+    logprobs = {"tokens": names, "token_logprobs": values, "top_logprobs": None, "text_offset": [0] * len(tokens)}
+    return {"index": 0, "text": text, "logprobs": logprobs, "finish_reason": reason} | fields
+
+
+def response(*choices, identity="chatcmpl-1", **fields):
+    return {"id": identity, "object": "chat.completion", "model": "some-model", "choices": list(choices)} | fields
+
+
+PARIS = (("Par", -0.25), ("is", -0.5))
+BOTH = pytest.mark.parametrize("choice", [chat, completion])
+
+
+@BOTH
+def test_an_ending_that_is_not_returned_is_missing(write, choice):
+    run = from_openai(write(response(choice("Paris", *PARIS), choice("Lyon", ("Lyon", -2.0)))))
+    paris, lyon = run.answers.to_dict("records")
+    assert (paris["text"], paris["log_prob"], paris["token_log_probs"], paris["finished"]) == (
+        "Paris",
+        -0.75,
+        [-0.25, -0.5],
+        True,
+    )
+    assert math.isnan(paris["end_log_prob"])
+    assert (paris["rank"], lyon["rank"], paris["question_id"]) == (0, 1, "chatcmpl-1")
+    np.testing.assert_array_equal(run.log_probs(), [[-0.75, -2.0]])
+    np.testing.assert_array_equal(run.mean_log_probs(), [[-0.375, -2.0]])
+    with pytest.raises(RunError, match="does not say what its endings cost"):
+        run.log_probs(convention="answer_tokens")
+
+
+ENDINGS = [
+    ("Paris", (*PARIS, ("<|eot|>", -0.125)), 2, -0.125),  # servers that return the token that ended the answer
+    ("Paris", (*PARIS, ("\n", -0.125)), 2, -0.125),  # a newline as stop text
+    ("Paris", (*PARIS, ("\n", -0.125), ("\nQ:", -1.0)), 2, -1.125),  # a stop text of two tokens
+    ("Paris", (("Par", -0.25), ("is\n", -0.5)), 2, 0.0),  # a token that is both text and ending
+    ("Par", (*PARIS, ("\n", -0.125)), 1, -0.625),
+    ("Pari", (*PARIS, ("\n", -0.125)), 2, -0.125),
+    ("Paris", ((" Par", -0.25), ("is", -0.5), ("</s>", -0.125)), 2, -0.125),  # text stripped by the server
+    ("", (("\n", -0.125),), 0, -0.125),
+]
+
+
+@BOTH
+@pytest.mark.parametrize(("text", "tokens", "n_tokens", "ending"), ENDINGS)
+def test_tokens_beyond_the_text_are_its_ending(write, choice, text, tokens, n_tokens, ending):
+    run = from_openai(write(response(choice(text, *tokens))))
+    answer = run.answers.iloc[0]
+    assert len(answer["token_log_probs"]) == n_tokens
+    assert answer["end_log_prob"] == ending
+    total = sum(value for _, value in tokens)
+    np.testing.assert_array_equal(run.log_probs(), [[total]])
+    np.testing.assert_array_equal(run.log_probs(convention="answer_tokens"), [[total - ending]])
+
+
+@BOTH
+def test_tokens_that_spell_another_text_are_not_split(write, choice):
+    run = from_openai(write(response(choice("Paris", ("Rome", -0.5), ("</s>", -0.25)))))
+    assert math.isnan(run.answers["end_log_prob"][0])
+    np.testing.assert_array_equal(run.log_probs(), [[-0.75]])
+
+
+def test_characters_cut_by_tokens_are_put_together_from_their_bytes(write):
+    choice = chat("é", ("x", -0.5), ("y", -0.25), ("</s>", -1.0))
+    for token, byte in zip(choice["logprobs"]["content"], "é".encode(), strict=False):
+        token.update(token=f"bytes:\\x{byte:x}", bytes=[byte])
+    assert from_openai(write(response(choice))).answers["end_log_prob"].tolist() == [-1.0]
+
+
+@BOTH
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+def test_a_choice_that_was_cut_is_not_finished(write, choice, reason):
+    run = from_openai(write(response(choice("Par", ("Par", -0.25), reason=reason), choice("Lyon", ("Lyon", -2.0)))))
+    assert run.answers["finished"].tolist() == [False, True]
+    assert run.answers["end_log_prob"][0] == 0.0
+    np.testing.assert_array_equal(run.log_probs(), [[-2.0]])
+
+
+def test_wrapped_responses_and_those_of_the_batch_api_bring_their_ids(write):
+    body = response(chat("Paris", *PARIS))
+    wrapped = {"question_id": 7, "question": "Capital?", "references": "Paris", "split": "test", "response": body}
+    batch = {"id": "batch_req_1", "custom_id": "q8", "response": {"status_code": 200, "body": body}, "error": None}
+    run = from_openai(write(wrapped, batch, {"choices": [completion("Rome", ("Rome", -1.0))]}))
+    assert run.questions["question_id"].tolist() == ["7", "q8", "answers-3"]
+    first = {"question_id": "7", "question": "Capital?", "references": ["Paris"], "split": "test"}
+    assert run.questions.iloc[0].to_dict() == first
+    assert run.questions.iloc[1:, 1:].isna().all(axis=None)
+    assert run.name == "answers/openai/openai"
+
+
+def test_a_json_list_is_read_like_lines(write):
+    records = [response(chat("Paris", *PARIS), identity=f"r{n}") for n in range(3)]
+    lines = from_openai(write(*records)).answers
+    pd.testing.assert_frame_equal(from_openai(write("\n " + json.dumps(records, indent=1))).answers, lines)
+
+
+QUESTIONS = pd.DataFrame(
+    {
+        "question_id": ["a", "b"],
+        "question": ["A?", "B?"],
+        "references": [["x"], ["y"]],
+        "split": "test",
+        "level": [1, 2],
+    }
+)
+
+
+def test_given_questions_are_met_by_place_or_by_the_ids_that_responses_carry(write):
+    first, second = (response(chat("x", ("x", -value)), identity=f"r{value}") for value in (1.0, 2.0))
+    by_place = from_openai(write(first, second), questions=QUESTIONS)
+    by_id = from_openai(
+        write({"custom_id": "b", "response": second}, {"custom_id": "a", "response": first}), questions=QUESTIONS
+    )
+    for run in (by_place, by_id):
+        pd.testing.assert_frame_equal(run.questions, QUESTIONS)
+        np.testing.assert_array_equal(run.log_probs(), [[-1.0], [-2.0]])
+    only = from_openai(write({"question_id": "b", "response": second}), questions=QUESTIONS)
+    np.testing.assert_array_equal(only.log_probs(), [[np.nan], [-2.0]])
+
+
+@pytest.mark.parametrize(
+    ("ids", "questions", "sentence"),
+    [
+        ([None], QUESTIONS, "has 1 responses, but questions= has 2 rows"),
+        (["a", "c"], QUESTIONS, "question_id 'c' is not in questions="),
+        (["a", None], QUESTIONS, "some responses carry a question_id and some do not"),
+        ([None, None], QUESTIONS.assign(question_id="a"), "each id once"),
+        ([None, None], QUESTIONS.drop(columns="question"), "must have columns question_id and question"),
+    ],
+)
+def test_questions_that_do_not_fit_the_responses_are_refused(write, ids, questions, sentence):
+    lines = [
+        {"question_id": identity, "response": response(chat("x", ("x", -1.0)), identity=f"r{n}")}
+        for n, identity in enumerate(ids)
+    ]
+    with pytest.raises(RunError, match=sentence):
+        from_openai(write(*lines), questions=questions)
+
+
+@BOTH
+def test_answers_of_unknown_probability_are_left_out_and_counted(write, choice):
+    known, rare, empty = choice("Paris", *PARIS), choice("Zug", ("Z", -0.5), ("ug", -9999.0)), choice("")
+    path = write(response(known, rare), response(empty, identity="r2"))
+    with pytest.warns(UserWarning, match=r"^2 answers are left out, .* the first is .*line 1, choice 1$") as caught:
+        run = from_openai(path)
+    assert caught[0].filename == __file__
+    np.testing.assert_array_equal(run.log_probs(), [[-0.75], [np.nan]])
+    with pytest.raises(RunError, match=r"holds no answers \(1 questions, 1 answers whose probability was not returned"):
+        from_openai(write(response(rare)))
+
+
+BAD_RESPONSES = [
+    (response(chat("a", ("a", -1.0), logprobs=None)), "choice 0: logprobs are missing; the request must ask for them"),
+    (response(chat("a", ("a", -1.0)), chat("a", logprobs={"content": None})), "choice 1: logprobs are missing"),
+    (response(completion("a", logprobs=None)), "choice 0: logprobs are missing"),
+    (response({"text": "a", "finish_reason": "stop"}), "choice 0: logprobs are missing"),
+    (response(chat("a", ("a", -1.0), reason=None)), "choice 0: finish_reason is missing"),
+    (response(chat(None, ("a", -1.0))), "choice 0: the text: not text but NoneType"),
+    (response(completion("a", ("a", None))), "choice 0: logprobs holds None, not a finite number"),
+    (response(chat("a", ("a", 0.5))), "answer 0: token_log_probs is 0.5, but"),
+    (response(chat("a", logprobs={"content": ["a"]})), "choice 0, token 0: not an object but str"),
+    (response(chat("a", message="a")), "choice 0: message: not an object but str"),
+    (response("a"), "choice 0: not an object but str"),
+    ({"id": "r", "choices": {}}, "choices: not a list but dict"),
+    ({"custom_id": "a", "response": None, "error": {"code": "x"}}, "response: not an object but NoneType"),
+    ({"error": {"message": "quota"}}, "choices are missing, instead there is an error: .*quota"),
+    ({"question_id": "a", "answers": []}, "choices are missing$"),
+    ("[1]", "not an object but list"),
+    ("{", "not JSON"),
+]
+
+
+@pytest.mark.parametrize(("line", "sentence"), BAD_RESPONSES, ids=[sentence for _, sentence in BAD_RESPONSES])
+def test_a_malformed_response_is_refused_with_file_line_and_choice(write, line, sentence):
+    path = write(response(chat("Paris", *PARIS), identity="good"), "", line)
+    with pytest.raises(RunError, match=sentence) as caught:
+        from_openai(path)
+    assert str(caught.value).startswith(f"{path}, line 3")
+
+
+def test_a_malformed_list_is_refused_with_the_entry(write):
+    with pytest.raises(RunError, match=r"answers\.jsonl, entry 2: choices are missing"):
+        from_openai(write(json.dumps([response(chat("Paris", *PARIS)), {}])))
+    with pytest.raises(RunError, match="not JSON"):
+        from_openai(write("[{},"))
+    with pytest.raises(RunError, match=r"nowhere\.jsonl does not exist"):
+        from_openai("nowhere.jsonl")
+
+
+def vllm_output(text, *tokens, reason="stop", stop=None, decoded=True):
+    """A CompletionOutput as JSON has it; a token is (id, text, log-probability). Runners-up are there too."""
+    steps = [
+        {
+            str(token): {"logprob": value, "rank": 1, "decoded_token": name if decoded else None},
+            "999": {"logprob": -7.5, "rank": 2, "decoded_token": "other"},
+        }
+        for token, name, value in tokens
+    ]
+    return {
+        "index": 0,
+        "text": text,
+        "token_ids": [token for token, _, _ in tokens],
+        "cumulative_logprob": sum(value for _, _, value in tokens),
+        "logprobs": steps,
+        "finish_reason": reason,
+        "stop_reason": stop,
+    }
+
+
+def request(*outputs, request_id="0", prompt="Question: Capital?\nAnswer:", **fields):
+    return {"request_id": request_id, "prompt": prompt, "outputs": list(outputs), "finished": True} | fields
+
+
+def as_objects(record):
+    """The same as vLLM's objects: ids are numbers, entries have attributes, sequences are tuples."""
+    outputs = []
+    for output in record["outputs"]:
+        steps = [{int(key): SimpleNamespace(**entry) for key, entry in step.items()} for step in output["logprobs"]]
+        outputs.append(SimpleNamespace(**output | {"logprobs": steps, "token_ids": tuple(output["token_ids"])}))
+    return SimpleNamespace(**record | {"outputs": outputs})
+
+
+TOKENS = ((5, " Par", -0.25), (6, "is", -0.5))
+END = (2, "</s>", -0.125)
+NEWLINE = (13, "\n", -0.125)
+VLLM = [
+    (vllm_output(" Paris", *TOKENS, END), [5, 6], -0.125),
+    (vllm_output(" Paris", *TOKENS, END, decoded=False), [5, 6], -0.125),
+    (vllm_output(" Paris", *TOKENS, NEWLINE, stop=13, decoded=False), [5, 6], -0.125),
+    (vllm_output(" Paris", *TOKENS, NEWLINE, stop="\n"), [5, 6], -0.125),
+    (vllm_output(" Paris", *TOKENS, NEWLINE, (14, "Q:", -1.0), stop="\nQ:"), [5, 6], -1.125),
+    (vllm_output(" Paris", TOKENS[0], (7, "is.", -0.5), stop="."), [5, 7], 0.0),
+    # Tokens decoded one by one lose the space before them with some tokenizers.
+    (vllm_output("New York", (8, "New", -0.5), (9, "York", -0.5), NEWLINE, stop="\n"), [8, 9], -0.125),
+    (vllm_output(" Paris \n", *TOKENS, (10, " \n", -1.0), END), [5, 6, 10], -0.125),
+    (vllm_output("", END), [], -0.125),
+]
+
+
+@pytest.mark.parametrize("form", ["objects", "dicts", "lines", "list"])
+@pytest.mark.parametrize(("output", "ids", "ending"), VLLM)
+def test_the_token_that_ended_an_answer_is_its_ending(write, form, output, ids, ending):
+    record = request(output)
+    sources = {"objects": [as_objects(record)], "dicts": [record], "lines": None, "list": None}
+    source = sources[form] or write(record if form == "lines" else json.dumps([record]))
+    run = from_vllm(source)
+    answer = run.answers.iloc[0]
+    assert answer["token_ids"] == ids
+    assert answer["token_log_probs"] == [entry["logprob"] for entry in expected_entries(output)[: len(ids)]]
+    assert answer["end_log_prob"] == ending
+    np.testing.assert_array_equal(run.log_probs(), [[output["cumulative_logprob"]]])
+    np.testing.assert_array_equal(run.log_probs(convention="answer_tokens"), [[output["cumulative_logprob"] - ending]])
+    assert run.questions.to_dict("records") == [
+        {"question_id": "0", "question": "Question: Capital?\nAnswer:", "references": None, "split": None}
+    ]
+
+
+def expected_entries(output):
+    return [step[str(token)] for step, token in zip(output["logprobs"], output["token_ids"], strict=True)]
+
+
+UNKNOWN = [
+    vllm_output("Paris", *TOKENS, NEWLINE, stop="\n", decoded=False),  # nothing tells where the text ends
+    vllm_output(" Paris", *TOKENS, NEWLINE, stop=99, decoded=False),  # not the token that is said to have ended it
+    vllm_output(" Paris", *TOKENS),  # the text is all there is
+    vllm_output(" Paris</s>", *TOKENS, END),  # include_stop_str_in_output
+    vllm_output(" Paris", *TOKENS, END) | {"logprobs": None},  # cumulative_logprob alone
+]
+
+
+@pytest.mark.parametrize("output", UNKNOWN)
+def test_an_ending_that_cannot_be_told_apart_is_missing_and_counted_in_the_whole(output):
+    run = from_vllm([request(output)])
+    assert math.isnan(run.answers["end_log_prob"][0])
+    np.testing.assert_array_equal(run.log_probs(), [[output["cumulative_logprob"]]])
+
+
+@pytest.mark.parametrize("lost", [{}, {"logprobs": None}])
+def test_an_output_that_was_cut_keeps_all_its_tokens(lost):
+    cut = vllm_output(" Paris", *TOKENS, reason="length") | lost
+    answer = from_vllm([request(cut)]).answers.iloc[0]
+    assert (answer["token_ids"], answer["log_prob"]) == ([5, 6], -0.75)
+    assert (answer["end_log_prob"], answer["finished"]) == (0.0, False)
+
+
+def test_arrays_of_ids_are_read_and_equal_answers_count_once():
+    record = as_objects(request(*(vllm_output(" Paris", *TOKENS, END) for _ in range(2))))
+    record.outputs[0].token_ids = np.array(record.outputs[0].token_ids)
+    record.outputs[1].token_ids = list(np.array(record.outputs[1].token_ids))
+    run = from_vllm([record])
+    np.testing.assert_array_equal(run.log_probs(), [[-0.875]])
+    assert run.log_probs(distinct=False).shape == (1, 2)
+    assert run.name == "vllm/vllm/vllm"
+
+
+def test_given_questions_are_met_by_the_order_of_requests():
+    outputs = [request(vllm_output("x", (1, "x", -value), END), request_id=str(value)) for value in (7.0, 8.0)]
+    run = from_vllm(outputs, questions=QUESTIONS)
+    pd.testing.assert_frame_equal(run.questions, QUESTIONS)
+    np.testing.assert_array_equal(run.log_probs(), [[-7.125], [-8.125]])
+
+
+BAD_OUTPUTS = [
+    (vllm_output("a", END) | {"logprobs": None, "cumulative_logprob": None}, "output 0: logprobs are missing; vLLM"),
+    (vllm_output("a", END) | {"token_ids": None}, "output 0: token_ids: missing"),
+    (vllm_output("a", END) | {"token_ids": [[2]]}, r"output 0: token_ids holds \[2\]"),
+    (vllm_output("a", END) | {"token_ids": [3]}, "output 0, token 0: logprobs lack the token chosen, 3"),
+    (vllm_output("a", END) | {"token_ids": [2, 2]}, "output 0: 1 logprobs for 2 token_ids"),
+    (vllm_output("a", END) | {"logprobs": [None]}, "token 0: logprobs: not an object but NoneType"),
+    (vllm_output("a", END) | {"logprobs": [{"2": {}}]}, "output 0: logprobs holds {}, not a finite number"),
+    (vllm_output("a", (2, "a", -math.inf)), "output 0: logprobs holds -inf"),
+    (vllm_output("a", (2, "a", 1.0), END), "answer 0: token_log_probs is 1, but"),
+    (vllm_output("a", END, reason=None), "output 0: finish_reason is missing"),
+    (vllm_output(None, END), "output 0: the text: not text"),
+    ("a", "output 0: finish_reason is missing"),
+]
+
+
+@pytest.mark.parametrize(("output", "sentence"), BAD_OUTPUTS)
+def test_a_malformed_output_is_refused_with_its_place(write, output, sentence):
+    good = request(vllm_output(" Paris", *TOKENS, END))
+    with pytest.raises(RunError, match=sentence) as caught:
+        from_vllm([good, request(output, request_id="1")])
+    assert str(caught.value).startswith("vLLM output 1")
+    with pytest.raises(RunError, match=sentence) as caught:
+        from_vllm(write(good, request(output, request_id="1")))
+    assert "answers.jsonl, line 2" in str(caught.value)
+
+
+@pytest.mark.parametrize("source", [None, 5, b"x", {}, [5], [None], ["text"], []])
+def test_what_is_no_list_of_outputs_is_refused(source):
+    with pytest.raises(RunError, match=r"neither a file nor a list|outputs: missing|holds no answers"):
+        from_vllm(source)
+
+
+@pytest.mark.parametrize("damage", [{"prompt": "\ud800"}, {"request_id": "\ud800"}, {"outputs": "\ud800"}])
+def test_half_a_character_in_an_object_is_refused(damage):
+    damage = {name: [vllm_output(text, END)] if name == "outputs" else text for name, text in damage.items()}
+    with pytest.raises(RunError, match="vllm: a text holds half a character"):
+        from_vllm([request(vllm_output("x", END)) | damage])
+
+
+READERS = {
+    from_openai: [
+        response(chat("Paris", *PARIS, END[1:])),
+        response(completion("Lyon", ("Lyon", -2.0)), identity="r2"),
+    ],
+    from_vllm: [request(*(output for output, _, _ in VLLM[:4])), request(vllm_output("x", END), request_id="1")],
+}
+
+
+@given(st.data(), st.sampled_from(list(READERS)), st.booleans())
+def test_damaged_bytes_of_other_layouts_are_read_or_refused(write, data, reader, as_list):
+    records = READERS[reader]
+    good = (json.dumps(records) if as_list else "\n".join(map(json.dumps, records))).encode()
+    start = data.draw(st.integers(0, len(good)))
+    stop = data.draw(st.integers(start, min(len(good), start + 8)))
+    new = data.draw(
+        st.binary(max_size=4) | st.sampled_from([b"9" * 400, b"null", b"[]", b"-1e999", b'"\\ud800"', b"NaN", b"{}"])
+    )
+    reads_or_refuses(write(good[:start] + new + good[stop:]), reader)
+
+
+def places_of(value, path=()):
+    """The path to everything inside a JSON value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path] * bool(path) + [place for key, part in inner for place in places_of(part, (*path, key))]
+
+
+@given(st.data(), st.sampled_from(list(READERS)), ANYTHING)
+def test_any_value_in_any_place_of_other_layouts_is_read_or_refused(write, data, reader, value):
+    damaged = json.loads(json.dumps(READERS[reader]))
+    *path, last = data.draw(st.sampled_from(places_of(damaged)))
+    inner = damaged
+    for key in path:
+        inner = inner[key]
+    inner[last] = value
+    reads_or_refuses(write(json.dumps(damaged)), reader)
+    if reader is from_vllm:
+        reads_or_refuses(damaged, from_vllm)
+
+
+DOCS = (Path(__file__).resolve().parents[1] / "docs" / "own_data.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_every_example_of_the_docs_runs_as_it_stands(block, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "docs/own_data.md", "exec"), {})
+    assert any(tmp_path.iterdir())
