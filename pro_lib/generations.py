@@ -264,6 +264,17 @@ def from_records(path: str | Path) -> Run:
     return Run(answers, questions, RunInfo(dataset=Path(path).stem, model="records", strategy="records"))
 
 
+def from_file(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
+    """A run from a file of log-probabilities in any layout: our records, OpenAI's responses or vLLM's outputs.
+
+    `questions` as for `from_openai`; records of ours bring their own. Raises `RunError` as the three readers do.
+    """
+    known = records.layout(Path(path))
+    if known == "records":
+        return from_records(path)
+    return {"openai": from_openai, "vllm": from_vllm}[known](path, questions=questions)
+
+
 def from_openai(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
     """A run from saved responses of an OpenAI-compatible server, a JSONL file or a JSON list with a response per line.
 

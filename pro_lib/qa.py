@@ -28,6 +28,7 @@ HUB = {
     "nq": ("google-research-datasets/nq_open", None, "answer"),
 }
 OTHER_NAMES = {"nq_open": "nq"}
+NAMES = (*BUNDLED, *HUB, *OTHER_NAMES)
 # Enough to choose α on; where validation questions come out of the hub's train split, this many do.
 N_VALIDATION = 1000
 SPLITS = ("train_shots", "validation", "test")
@@ -89,11 +90,12 @@ def load(
     *,
     path: str | Path | None = None,
     columns: Mapping[str, str | Sequence[str]] | None = None,
-    split: str | Sequence[str] = "test",
+    split: str | Sequence[str] | None = "test",
     limit: int | None = None,
     fraction: float | None = None,
     seed: int = 0,
     n_shots: int | None = None,
+    n_validation: int | None = None,
     header: str = "",
     template: str = TEMPLATE,
 ) -> QuestionSet:
@@ -108,13 +110,16 @@ def load(
             splits (train, validation, test). Or, with the name of a hub set, a folder that `save_to_disk` has made.
         columns: what the columns are called, as `{"question": "query", "references": ["answer", "aliases"]}`.
             Without it usual names are tried, and a warning says which were taken.
-        split: a split or several; a file without a split column is one `test` split. Of a hub set whose test split is
-            missing or has no answers, `test` is its validation split, and `validation` is 1,000 of its train split.
+        split: a split or several, None for all there are; a file without a split column is one `test` split. Of a hub
+            set whose test split is missing or has no answers, `test` is its validation split, and `validation` is
+            1,000 of its train split.
         limit: at most this many questions of each split, drawn with `seed` and kept in order.
         fraction: at most this part of each split, in (0, 1], drawn likewise.
         seed: of that draw; the shots do not depend on it.
         n_shots: number of shots (0 for files, else 10). They come from `train_shots` where there is such a split, else
             from questions of the file that are not asked.
+        n_validation: of files without a validation split, this many of the questions become one, always the same ones,
+            if there are twice as many; None takes the splits as they are.
         header: text before the shots.
         template: how a question is put; `{question}` stands for it.
 
@@ -130,19 +135,22 @@ def load(
         raise QuestionsError(f"fraction={fraction!r} must lie in (0, 1], or be None")
     name = OTHER_NAMES.get(name, name)
     everything, used = _everything(name, None if path is None else Path(path), columns or {})
+    found = list(everything["split"]) if split is None else [split] if isinstance(split, str) else split
+    splits = list(dict.fromkeys(found))
+    if n_validation is not None:
+        everything = _with_validation(everything, n_validation, wanted="validation" in splits, name=name or str(path))
     guessed = {wanted: names for wanted, names in used.items() if names != [wanted] and wanted not in (columns or {})}
     if guessed:
         said = ", ".join(f"{' and '.join(map(repr, names))} as {wanted}" for wanted, names in guessed.items())
         warnings.warn(f"{path}: read {said}; columns= says so, or otherwise", UserWarning, stacklevel=2)
     if path is not None and name is None:
         name = Path(path).name if Path(path).is_dir() else Path(path).stem
-    splits = [split] if isinstance(split, str) else list(dict.fromkeys(split))
     if not splits:
         raise QuestionsError(f"split={split!r} names no split")
     asked = pd.concat([_drawn(_of_split(everything, part, name), limit, fraction, seed) for part in splits])
     shots = _shots(everything, asked, (0 if used else 10) if n_shots is None else n_shots, name)
     source = {"dataset": name, "path": None if path is None else str(path), "columns": used, "split": splits}
-    source |= {"limit": limit, "fraction": fraction, "seed": seed, "n_shots": len(shots)}
+    source |= {"n_validation": n_validation, "limit": limit, "fraction": fraction, "seed": seed, "n_shots": len(shots)}
     return QuestionSet(name, asked.reset_index(drop=True), shots, header, template, source)
 
 
@@ -166,6 +174,21 @@ def _everything(
             known = f"keys {', '.join(COLUMNS)}, each with the name of a column (references with one or a list)"
             raise QuestionsError(f"columns={columns!r}: {key!r} is wrong; it takes {known}")
     return _read_folder(path, columns) if path.is_dir() else _read_file(path, columns)
+
+
+def _with_validation(table: pd.DataFrame, n_validation: int, *, wanted: bool, name: str) -> pd.DataFrame:
+    """The table with a validation split of its own, or else `n_validation` of its test questions as one."""
+    test = np.flatnonzero(table["split"] == "test")
+    if (table["split"] == "validation").any() or (len(test) < 2 * n_validation and not wanted):
+        return table
+    if len(test) < 2 * n_validation:
+        raise QuestionsError(
+            f"dataset {name!r} has no validation split and {len(test)} test questions, too few to take {n_validation} "
+            "of them for one; name a split column, or lower n_validation"
+        )
+    # Always the same draw, so that other parameters do not move questions between the splits.
+    drawn = test[np.random.default_rng(0).choice(len(test), size=n_validation, replace=False)]
+    return table.assign(split=np.where(np.isin(np.arange(len(table)), drawn), "validation", table["split"]))
 
 
 def _of_split(table: pd.DataFrame, split: str, name: str) -> pd.DataFrame:

@@ -34,6 +34,21 @@ def read_records(path: Path) -> Tables:
     return _tables(_json_lines(path), path)
 
 
+def layout(path: Path) -> str:
+    """Whether a file holds `records` of ours, responses of an `openai`-compatible server, or outputs of `vllm`.
+
+    The first entry decides. Raises `RunError` if it is none of the three.
+    """
+    where, first = next(iter(_json_entries(path)), (str(path), None))
+    inside = first.get("response", first) if isinstance(first, dict) else {}
+    inside = inside.get("body", inside) if isinstance(inside, dict) else {}
+    keys = {"answers": "records", "choices": "openai", "outputs": "vllm"}
+    for key, name in keys.items():
+        if isinstance(inside, dict) and key in inside:
+            return name
+    raise RunError(f"{where}: neither answers (our records), nor choices (OpenAI), nor outputs (vLLM) are there")
+
+
 def read_openai(path: Path, *, questions: pd.DataFrame | None = None) -> Tables:
     """The answers and the questions of saved chat-completions or text-completions responses with `logprobs`.
 

@@ -298,6 +298,8 @@ class Settings:
     search_alpha: float = 0.02
     n_answers: int = 10
     limit: int | None = None
+    fraction: float | None = None
+    n_shots: int | None = None
     n_validation: int | None = 100
     seed: int = 0
     batch_size: int | None = None
@@ -335,6 +337,10 @@ class Settings:
             if (value is None and may_be_none) or (type(value) is int and value >= 1):
                 continue
             raise ValueError(f"{name}={value!r} must be a positive whole number{' or None' if may_be_none else ''}")
+        if self.fraction is not None and not (type(self.fraction) in (int, float) and 0 < self.fraction <= 1):
+            raise ValueError(f"fraction={self.fraction!r} must lie in (0, 1], or be None")
+        if self.n_shots is not None and (type(self.n_shots) is not int or self.n_shots < 0):
+            raise ValueError(f"n_shots={self.n_shots!r} must be a whole number of at least 0, or None")
         if type(self.seed) is not int or self.seed < 0:
             raise ValueError(f"seed={self.seed!r} must be a whole number of at least 0")
         for name in self._list("similarity"):
@@ -353,8 +359,8 @@ class Settings:
                     f"model={model!r} is neither bundled ({', '.join(bundled)}), nor a folder, nor a hub id owner/name"
                 )
         for dataset in self.datasets:
-            if self.records is None and dataset not in qa.BUNDLED and not Path(dataset).is_file():
-                raise ValueError(f"dataset={dataset!r} is neither {' nor '.join(qa.BUNDLED)} nor a file")
+            if self.records is None and dataset not in qa.NAMES and not Path(dataset).exists():
+                raise ValueError(f"dataset={dataset!r} is neither {', '.join(qa.NAMES)}, nor a file or folder")
 
     @property
     def models(self) -> list[str]:
@@ -367,14 +373,19 @@ class Settings:
         return self._list("dataset")
 
     def questions(self, dataset: str, *splits: str) -> qa.QuestionSet:
-        """The questions of a bundled set or a file, of the splits named."""
-        source = {"name": dataset} if dataset in qa.BUNDLED else {"path": dataset}
-        return qa.load(**source, split=splits or self.split, limit=self.limit, seed=self.seed)
+        """The questions of a set by name, of a file or of a folder, of the splits named.
+
+        Files without a validation split lend `n_validation` of their questions to one.
+        """
+        drawn = {"limit": self.limit, "fraction": self.fraction, "seed": self.seed, "n_shots": self.n_shots}
+        if dataset in qa.NAMES:
+            return qa.load(dataset, split=splits or self.split, **drawn)
+        return qa.load(path=dataset, split=splits or self.split, n_validation=self.n_validation or 100, **drawn)
 
     def run(self, model: str, dataset: str, *splits: str, strategy: str | None = None) -> Run:
         """The stored run of these questions, generated where it is missing; or the records, if they are given."""
         if self.records is not None:
-            return generations.from_records(self.records)
+            return self._recorded()
         strategy = strategy or self.strategy
         questions = self.questions(dataset, *splits)
         stored = self._stored(model, questions, strategy)
@@ -403,10 +414,10 @@ class Settings:
 
     def _alias_table(self, dataset: str) -> pd.DataFrame:
         if self.records is not None:
-            return generations.from_records(self.records).questions
+            return self._recorded().questions
         if dataset in qa.BUNDLED:
             # Of all splits: a wrong answer is often the right one to another question.
-            return qa.load(dataset, split=qa.SPLITS, n_shots=0).table
+            return qa.load(dataset, split=None, n_shots=0).table
         return self.questions(dataset, "validation", self.split).table
 
     def judged(self, model: str, dataset: str, split: str, *, everything: bool = False) -> Judged:
@@ -481,8 +492,14 @@ class Settings:
     def _both_splits(self, model: str, dataset: str, strategy: str) -> Run:
         """One run of the validation questions and of those reported, so that each is generated once."""
         if self.records is not None:
-            return split_records(generations.from_records(self.records), seed=self.seed)
+            return split_records(self._recorded(), seed=self.seed)
         return self.run(model, dataset, *dict.fromkeys(("validation", self.split)), strategy=strategy)
+
+    def _recorded(self) -> Run:
+        """The records; a question file given as `dataset` says what was asked where they do not."""
+        dataset = self.datasets[0]
+        file = dataset not in qa.NAMES and Path(dataset).exists()
+        return generations.from_file(self.records, questions=qa.load(path=dataset, split=None).table if file else None)
 
     def _drawn(self, judged: Judged) -> Judged:
         is_validation = judged.split == "validation" and self.n_validation is not None

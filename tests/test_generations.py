@@ -1,5 +1,7 @@
 """Runs of any origin: log-probabilities, conventions, distinct answers, the most probable one, selecting, reading."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -267,3 +269,23 @@ def test_texts_stand_where_their_log_probabilities_do(run):
         np.testing.assert_array_equal(pd.isna(texts), np.isnan(values))
         for row, text, value in zip(ranked["row"], ranked["text"], ranked["value"], strict=True):
             assert value in values[row][texts[row] == text]
+
+
+def test_a_file_is_read_by_what_its_first_entry_holds(tmp_path):
+    token = {"token": "yes", "logprob": -0.5}
+    choice = {"message": {"content": "yes"}, "finish_reason": "stop", "logprobs": {"content": [token]}}
+    output = {"text": "yes", "token_ids": [7], "cumulative_logprob": -0.5, "finish_reason": "stop"}
+    files = {
+        "records": {"question_id": "a", "answers": [{"log_prob": -0.5, "text": "yes"}]},
+        "openai": {"question_id": "a", "response": {"choices": [choice]}},
+        "vllm": {"question_id": "a", "prompt": "?", "outputs": [output]},
+    }
+    for name, content in files.items():
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text(json.dumps(content) + "\n")
+        run = generations.from_file(path)
+        assert run.info.model == name
+        np.testing.assert_allclose(run.log_probs(), [[-0.5]])
+    path.write_text('{"something": 1}')
+    with pytest.raises(RunError, match=r"vllm.jsonl, line 1: neither answers \(our records\), nor choices"):
+        generations.from_file(path)

@@ -338,6 +338,7 @@ def test_what_was_drawn_from_where_is_recorded_as_json(write):
         "path": str(path),
         "columns": {name: [name] for name in ("question_id", "question", "references", "split")},
         "split": ["validation", "test"],
+        "n_validation": None,
         "limit": 1,
         "fraction": 0.5,
         "seed": 4,
@@ -670,3 +671,24 @@ def test_damaged_files_are_read_or_refused(place, data, suffix):
             return
     assert all(isinstance(question, str) and question.strip() for question in table["question"])
     assert all(references and all(references) for references in table["references"])
+
+
+def test_a_file_without_a_validation_split_lends_one_always_the_same(write):
+    path = write("set.jsonl", [{"question": f"Question {n}?", "references": [str(n)]} for n in range(10)])
+    both = qa.load(path=path, split=["validation", "test"], n_validation=4, seed=7).table
+    assert both["split"].value_counts().to_dict() == {"test": 6, "validation": 4}
+    alone = qa.load(path=path, split="test", n_validation=4).table
+    assert list(alone["question_id"]) == list(both.loc[both["split"] == "test", "question_id"])
+    with pytest.raises(qa.QuestionsError, match="no validation split and 10 test questions, too few to take 6 of them"):
+        qa.load(path=path, split=["validation", "test"], n_validation=6)
+    assert len(qa.load(path=path, n_validation=6)) == 10
+
+
+def test_a_split_that_is_there_is_left_as_it_is_and_none_means_all(write):
+    rows = [
+        {"question": f"{s} {n}?", "references": ["x"], "split": s} for s in ("validation", "test") for n in range(4)
+    ]
+    path = write("set.jsonl", rows)
+    assert (qa.load(path=path, split="validation", n_validation=1).table["split"] == "validation").sum() == 4
+    assert len(qa.load(path=path, split=None)) == 8
+    assert set(qa.load("world-facts", split=None, n_shots=0).table["split"]) == set(qa.SPLITS)

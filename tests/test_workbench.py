@@ -345,3 +345,24 @@ def test_another_number_of_answers_is_refused_by_name(tmp_path):
     Settings(n_answers=2, **options).run("facts-1m", "world-facts")
     with pytest.raises(RunError, match="was made with n_answers=2, now n_answers=3 is asked for"):
         Settings(n_answers=3, **options).run("facts-1m", "world-facts")
+
+
+def test_a_question_file_beside_records_says_what_was_asked(tmp_path):
+    questions = tmp_path / "mine.jsonl"
+    questions.write_text("".join(json.dumps({"question": f"{n}?", "references": ["yes"]}) + "\n" for n in range(4)))
+    choice = {"message": {"content": "yes"}, "finish_reason": "stop"}
+    choice["logprobs"] = {"content": [{"token": "yes", "logprob": -0.5}]}
+    path = tmp_path / "responses.jsonl"
+    path.write_text("".join(json.dumps({"choices": [choice]}) + "\n" for _ in range(4)))
+    run = Settings(records=str(path), dataset=str(questions)).run("records", "responses")
+    assert list(run.questions["references"]) == [["yes"]] * 4
+    assert Settings(records=str(path)).run("records", "responses").questions["references"].isna().all()
+
+
+def test_a_set_of_the_hub_and_a_folder_are_datasets_too(tmp_path):
+    assert Settings(dataset=["sciq", "nq", "trivia_qa"]).datasets == ["sciq", "nq", "trivia_qa"]
+    (tmp_path / "test.txt").write_text("\n".join(f"Question {n}?\nanswer {n}\n" for n in range(8)))
+    settings = Settings(dataset=str(tmp_path), n_validation=3, fraction=0.5, n_shots=1)
+    asked = settings.questions(str(tmp_path), "validation", "test")
+    assert asked.table["split"].value_counts().to_dict() == {"validation": 2, "test": 2}
+    assert len(asked.shots) == 1
