@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from pro_lib.engine import largest_packing_error
-from pro_lib.run_files import bundled_models, fingerprint
+from pro_lib.run_files import bundled_models, fingerprint, paper_models
 from pro_lib.strategies import Endings
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -95,10 +95,10 @@ def load(
     device_map: str | dict | None = None,
     trust_remote_code: bool = False,
 ) -> Model:
-    """Load a model by bundled name (`facts-2m`, `facts-1m`), folder or hub id.
+    """Load a model by bundled name (`facts-2m`, `facts-1m`), the paper's name (`Gemma-2B`, …), folder or hub id.
 
     Args:
-        name: a folder in `data/models`, a folder anywhere, or a hub id.
+        name: a folder in `data/models`, a name in `run_files.paper_models`, a folder anywhere, or a hub id.
         dtype: `auto` (float32 on a CPU and for bundled models, else bfloat16), or a name in `DTYPES`.
         device: `auto` (CUDA, then MPS, then CPU) or a torch device.
         quantization: None, `8bit` or `4bit` (needs the extra `quantization` and a CUDA device).
@@ -137,7 +137,7 @@ def load(
     endings = find_endings(tokenizer, network, vocabulary)
     packing_error = _checked_packing_error(str(name), network)
     identity = fingerprint(Path(source)) if Path(source).is_dir() else str(getattr(config, "_commit_hash", None))
-    return Model(Path(str(name)).name, source, identity, network, tokenizer, endings, packing_error)
+    return Model(Path(source).name, source, identity, network, tokenizer, endings, packing_error)
 
 
 def find_endings(tokenizer: Tokenizer, network: PreTrainedModel, vocabulary: int) -> Endings:
@@ -172,9 +172,11 @@ def _end_of_text_ids(tokenizer: Tokenizer, network: PreTrainedModel) -> set[int]
 
 def _locate(name: str | Path) -> tuple[str, bool]:
     """Where `name` is to be loaded from, and whether it is one of the bundled models."""
-    bundled = bundled_models()
+    bundled, paper = bundled_models(), paper_models()
     if str(name) in bundled:
         return str(bundled[str(name)]), True
+    if str(name) in paper:
+        return paper[str(name)], False
     folder = Path(name).expanduser()
     if folder.is_dir():
         if not (folder / "config.json").is_file():
@@ -184,7 +186,8 @@ def _locate(name: str | Path) -> tuple[str, bool]:
         raise FileNotFoundError(f"model folder {name} does not exist")
     if "/" not in str(name):
         raise FileNotFoundError(
-            f"model {name!r} is neither bundled ({', '.join(bundled)}), nor a folder, nor a hub id owner/name"
+            f"model {name!r} is neither bundled ({', '.join(bundled)}), nor one of the paper's "
+            f"({', '.join(paper)}), nor a folder, nor a hub id owner/name"
         )
     return str(name), False
 

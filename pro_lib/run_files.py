@@ -3,6 +3,7 @@
 It knows schemas, checksums and plans; it does not know weights, decoding, or what the numbers mean.
 """
 
+import csv
 import hashlib
 import json
 import os
@@ -190,6 +191,12 @@ def read_tables(path: Path) -> tuple[pd.DataFrame, pd.DataFrame, RunInfo]:
     if not questions:
         raise RunError(f"run folder {path} has no finished part yet; run the generation again to continue it")
     return _concatenated(answers), _concatenated(questions), info
+
+
+def paper_models() -> dict[str, str]:
+    """The paper's models by its names for them, each with its id on the hub."""
+    with open(ROOT / "data" / "paper" / "settings.csv", encoding="utf-8", newline="") as file:
+        return {row["name"]: row["id"] for row in csv.DictReader(file) if row["kind"] == "model"}
 
 
 def bundled_models() -> dict[str, Path]:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from pro_lib import correctness, generations, metrics, qa, scores, semantic
 from pro_lib.generations import Run
-from pro_lib.run_files import ROOT, STRATEGIES, RunError, bundled_models, fingerprint
+from pro_lib.run_files import ROOT, STRATEGIES, RunError, bundled_models, fingerprint, paper_models
 from pro_lib.sweeps import Judged, Searched
 
 if TYPE_CHECKING:
@@ -274,6 +274,11 @@ def _loaded(name: str, device: str, dtype: str) -> Model:
     return _held[1]
 
 
+def _folder_name(model: str) -> str:
+    """What a model's run folders are called, which is the name it has once it is loaded."""
+    return Path(paper_models().get(model, model)).name
+
+
 @dataclass(frozen=True)
 class Settings:
     """The parameters that notebooks share, checked when they are put together.
@@ -352,11 +357,12 @@ class Settings:
             raise ValueError(f"correctness={self.correctness!r} is neither {known}, nor a file of labels")
         if self.records is not None and not Path(self.records).is_file():
             raise ValueError(f"records={self.records!r} is not a file")
-        bundled = bundled_models()
+        bundled, paper = bundled_models(), paper_models()
         for model in self.models if self.records is None else []:
-            if model not in bundled and not Path(model).is_dir() and model.count("/") != 1:
+            if model not in (*bundled, *paper) and not Path(model).is_dir() and model.count("/") != 1:
                 raise ValueError(
-                    f"model={model!r} is neither bundled ({', '.join(bundled)}), nor a folder, nor a hub id owner/name"
+                    f"model={model!r} is neither bundled ({', '.join(bundled)}), nor one of the paper's "
+                    f"({', '.join(paper)}), nor a folder, nor a hub id owner/name"
                 )
         for dataset in self.datasets:
             if self.records is None and dataset not in qa.NAMES and not Path(dataset).exists():
@@ -410,7 +416,9 @@ class Settings:
             return semantic.judge(name)
         chosen = {} if name == "nli" else {"model": name}
         device = None if self.device == "auto" else self.device
-        return semantic.Nli(**chosen, device=device, cache=self.generations_dir / Path(dataset).stem / Path(model).name)
+        return semantic.Nli(
+            **chosen, device=device, cache=self.generations_dir / Path(dataset).stem / _folder_name(model)
+        )
 
     def _alias_table(self, dataset: str) -> pd.DataFrame:
         if self.records is not None:
@@ -511,7 +519,7 @@ class Settings:
 
     def _stored(self, model: str, questions: qa.QuestionSet, strategy: str) -> Run | None:
         """A finished run that answers these questions as asked for; the model is not loaded to find out."""
-        folder = self.generations_dir / questions.name / Path(model).name / strategy
+        folder = self.generations_dir / questions.name / _folder_name(model) / strategy
         if not (folder / "run.json").is_file():
             return None
         run = generations.read(folder)

@@ -71,6 +71,14 @@ def tiny_config(family: str, vocab_size: int) -> PreTrainedConfig:
         "mistral": lambda: MistralConfig(**SHAPE, **ids, sliding_window=None),
         "qwen2": lambda: Qwen2Config(**SHAPE, **ids),
         "falcon-7b": lambda: FalconConfig(**FALCON_SHAPE, **ids, multi_query=True, new_decoder_architecture=False),
+        # The paper's five, each in its own shape: Gemma-2B has one key-value head, Gemma-7B and Llama-2-13B one a head,
+        # and Falcon-11B a single layer norm before attention and feed-forward, which run side by side.
+        "gemma-2b": lambda: GemmaConfig(**SHAPE | {"num_key_value_heads": 1}, **ids, head_dim=16),
+        "gemma-7b": lambda: GemmaConfig(**SHAPE | {"num_key_value_heads": 4}, **ids, head_dim=16),
+        "Llama-2-13b-chat-hf": lambda: LlamaConfig(**SHAPE | {"num_key_value_heads": 4}, **ids),
+        "falcon-11B": lambda: FalconConfig(
+            **FALCON_SHAPE, **ids, num_kv_heads=2, new_decoder_architecture=True, num_ln_in_parallel_attn=1
+        ),
         "falcon-40b": lambda: FalconConfig(**FALCON_SHAPE, **ids, num_kv_heads=2, new_decoder_architecture=True),
         "falcon-alibi": lambda: FalconConfig(**FALCON_SHAPE | {"alibi": True}, **ids),
         "mistral-window": lambda: MistralConfig(**SHAPE, **ids, sliding_window=16),
@@ -78,7 +86,8 @@ def tiny_config(family: str, vocab_size: int) -> PreTrainedConfig:
 
 
 FAMILIES = ("llama", "gemma", "gemma2", "mistral", "qwen2", "falcon-7b", "falcon-40b")
-WITHOUT_BOS = ("qwen2", "falcon-7b", "falcon-40b")
+PAPER = ("gemma-2b", "gemma-7b", "Llama-2-13b-chat-hf", "falcon-11B", "falcon-40b")
+WITHOUT_BOS = ("qwen2", "falcon-7b", "falcon-11B", "falcon-40b")
 
 
 def save_tiny(family: str, folder: Path) -> Path:

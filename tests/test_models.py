@@ -1,15 +1,18 @@
 import json
 import shutil
 
+import pandas as pd
 import pytest
 import torch
-from conftest import FAMILIES, WITHOUT_BOS
+from conftest import FAMILIES, PAPER, WITHOUT_BOS
 from transformers import BloomConfig, BloomForCausalLM, MambaConfig, MambaForCausalLM
 
 from pro_lib import models
 from pro_lib.explorer import ask
+from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError, find_endings
-from pro_lib.run_files import BUNDLED_DIR
+from pro_lib.qa import QuestionSet
+from pro_lib.run_files import BUNDLED_DIR, paper_models
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -24,6 +27,26 @@ def test_prompts_begin_with_the_beginning_of_text_where_the_tokenizer_has_one(ti
     ids = tiny_model(family).encode("Who?")
     assert (ids[0] == 1) == (family not in WITHOUT_BOS)
     assert ids[-1] != 2
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_papers_five_load_as_a_users_would_and_answer_exactly_as_one_row_at_a_time(tiny_folders, name):
+    model = models.load(tiny_folders(name), device="cpu", dtype="float32")
+    assert model.name == name
+    asked = QuestionSet("asked", pd.DataFrame()).with_questions(["Who wrote Emma?", "What is the capital of France?"])
+    run = generate(model, asked, strategy="threshold", search_alpha=0.05, max_new_tokens=6, progress=False)
+    for answer in run.answers.itertuples():
+        prompt = asked.prompts()[int(answer.question_id.removeprefix("asked-"))]
+        ids = [*model.encode(prompt), *answer.token_ids]
+        logits = model.network(torch.tensor([ids])).logits[0, -len(answer.token_ids) - 1 : -1]
+        plain = logits.double().log_softmax(-1)[range(len(answer.token_ids)), list(answer.token_ids)]
+        torch.testing.assert_close(torch.tensor(answer.token_log_probs), plain, atol=1e-4, rtol=0, check_dtype=False)
+
+
+def test_the_papers_names_stand_for_their_hub_ids():
+    assert set(PAPER) == {model.rpartition("/")[2] for model in paper_models().values()}
+    with pytest.raises(FileNotFoundError, match="model 'Gemma-2B' could not be loaded from google/gemma-2b"):
+        models.load("Gemma-2B", device="cpu")
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

@@ -359,6 +359,11 @@ def test_a_question_file_beside_records_says_what_was_asked(tmp_path):
     assert Settings(records=str(path)).run("records", "responses").questions["references"].isna().all()
 
 
+def test_the_papers_models_are_asked_for_by_name_and_kept_under_the_name_of_their_id(tmp_path):
+    settings = Settings(model="Gemma-2B", similarity="nli", generations_dir=tmp_path)
+    assert settings.judges("Gemma-2B", "world-facts")["nli"].cache == tmp_path / "world-facts" / "gemma-2b"
+
+
 def test_a_set_of_the_hub_and_a_folder_are_datasets_too(tmp_path):
     assert Settings(dataset=["sciq", "nq", "trivia_qa"]).datasets == ["sciq", "nq", "trivia_qa"]
     (tmp_path / "test.txt").write_text("\n".join(f"Question {n}?\nanswer {n}\n" for n in range(8)))
