@@ -116,7 +116,7 @@ class Nli:
     def _probabilities(self, pairs: list[tuple[str, str]]) -> list[tuple[float, ...]]:
         from transformers import AutoConfig
 
-        config = AutoConfig.from_pretrained(self.model)
+        config = self._fetched(AutoConfig)
         order = label_order(config.id2label, str(self.model))
         path = None if self.cache is None else Path(self.cache) / f"nli-{self._fingerprint(config)}.parquet"
         trivial = {pair: (1.0, 0.0, 0.0) for pair in pairs if pair[0] == pair[1] and self.identical_entail}
@@ -136,8 +136,8 @@ class Nli:
 
         if self._loaded is None:
             device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
-            network = AutoModelForSequenceClassification.from_pretrained(self.model).eval().to(device)
-            self._loaded = network, AutoTokenizer.from_pretrained(self.model)
+            network = self._fetched(AutoModelForSequenceClassification).eval().to(device)
+            self._loaded = network, self._fetched(AutoTokenizer)
         network, tokenizer = self._loaded
         # RoBERTa keeps the first two of its positions to itself.
         longest = min(tokenizer.model_max_length, getattr(network.config, "max_position_embeddings", 10**9) - 2)
@@ -154,6 +154,15 @@ class Nli:
             for k, row in zip(batch, logits.double().softmax(-1)[:, order].tolist(), strict=True):
                 result[k] = tuple(row)
         return result
+
+    def _fetched(self, kind: type) -> object:
+        try:
+            return kind.from_pretrained(self.model)
+        except (OSError, ValueError, KeyError, ImportError) as error:
+            first_line = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise ValueError(
+                f"NLI model {str(self.model)!r} could not be loaded: {first_line} (alias and lexical need no model)"
+            ) from error
 
     def _fingerprint(self, config: object) -> str:
         if Path(self.model).is_dir():

@@ -742,3 +742,10 @@ def test_distinct_marks_first_occurrences():
 def test_bad_input_is_refused_in_one_sentence(call, message):
     with pytest.raises(ValueError, match=f"^{message}"):
         call()
+
+
+def test_an_nli_model_that_cannot_be_had_is_one_sentence(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"NLI model '.*nowhere' could not be loaded: .*\(alias and lexical need no model\)"
+    ):
+        semantic.Nli(model=str(tmp_path / "nowhere"))([["a", "b"]])
