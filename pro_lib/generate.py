@@ -101,7 +101,8 @@ def generate(
 
     Raises:
         ValueError: a setting out of its range, or a model that cannot see the longest prompt whole.
-        RunError: the folder holds a run made with other parameters.
+        RunError: the folder holds a run made with other parameters, is written by another process, is damaged, or
+            cannot be written; what was complete is kept.
     """
     n_answers = 1 if strategy == "greedy" else n_answers
     decoding = Decoding(strategy, n_answers, max_new_tokens, seed, temperature, top_p, diversity_penalty, tuple(stop))
@@ -112,14 +113,14 @@ def generate(
     info = RunInfo(questions.name, model.name, strategy, job.parameters())
     if out is None:
         return job.run_in_memory(info, per_pack, progress)
-    folder = RunFolder(Path(out) / questions.name / model.name / strategy, info)
-    folder.plan(questions.table, per_pack=per_pack, per_part=per_pack * -(-QUESTIONS_PER_PART // per_pack))
-    missing = folder.missing_parts()
-    with _bar(sum(len(table) for _, table, _ in missing), questions.name, model.name, strategy, progress) as bar:
-        for name, table, pack in missing:
-            folder.write_part(name, *job.part(table, pack, bar))
-    if missing or not folder.info.provenance:
-        folder.finish(_provenance(model))
+    with RunFolder(Path(out) / questions.name / model.name / strategy, info) as folder:
+        folder.plan(questions.table, per_pack=per_pack, per_part=per_pack * -(-QUESTIONS_PER_PART // per_pack))
+        missing = folder.missing_parts()
+        with _bar(sum(len(table) for _, table, _ in missing), questions.name, model.name, strategy, progress) as bar:
+            for name, table, pack in missing:
+                folder.write_part(name, *job.part(table, pack, bar))
+        if missing or not folder.info.provenance:
+            folder.finish(_provenance(model))
     return generations.read(folder.path).asked_as(questions.table)
 
 
