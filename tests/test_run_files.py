@@ -376,6 +376,18 @@ def test_what_another_process_wrote_before_the_lock_was_taken_is_not_made_again(
     assert read_tables(path)[1]["question_id"].tolist() == list("abcdef")
 
 
+def test_parts_that_another_process_made_in_the_last_moment_are_not_made_again(stopped, monkeypatch):
+    lock = run_files.lock
+
+    def just_too_late(path):
+        monkeypatch.setattr(run_files, "lock", lock)
+        assert go_on(stopped) == ["part-000-00001", "part-000-00002"]
+        return lock(path)
+
+    monkeypatch.setattr(run_files, "lock", just_too_late)
+    assert go_on(stopped) == []
+
+
 def test_a_killed_holder_leaves_no_lock_behind(stopped, finished):
     code = (
         "folder = RunFolder(sys.argv[1], INFO); folder.missing_parts()\n"
