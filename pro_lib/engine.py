@@ -72,8 +72,9 @@ def encode_prefix(network: PreTrainedModel, token_ids: Sequence[int], *, counts:
 class PackedTree:
     """All live prefixes of a pack of questions, grown one token at a time.
 
-    The *rows* of the tree are its open prefixes: after `plant` one per question, after `grow` one per child.
-    A prefix that gets no child is dead; its keys and values leave the cache once the dead outweigh the living.
+    The *rows* of the tree are its open prefixes: after `plant` one per question, after `grow` one per child, behind
+    the rows asked to stay. A prefix that neither stays nor gets a child is dead; its keys and values leave the cache
+    once the dead outweigh the living.
     Everything a row may attend to is one line of a boolean matrix `(rows, slots)`: a child sees what its parent
     saw, and itself, so siblings share their past and nothing is ever reordered or padded.
     """
@@ -86,7 +87,7 @@ class PackedTree:
         self._network = network
         self._counts = counts
         self._suffixes = [list(prompt[start:]) for prompt in prompts]
-        self._prefix_length = start
+        self.prefix_length = start
         self._cache = DynamicCache()
         for index, (keys, values) in enumerate(prefix.layers):
             self._cache.update(keys, values, index)
@@ -106,36 +107,38 @@ class PackedTree:
         owner = torch.repeat_interleave(torch.arange(len(lengths), device=device), torch.tensor(lengths, device=device))
         offset = torch.cat([torch.arange(length, device=device) for length in lengths])
         causal = (owner[:, None] == owner[None, :]) & (offset[:, None] >= offset[None, :])
-        visible = torch.cat([causal.new_ones(len(owner), self._prefix_length), causal], dim=1)
+        visible = torch.cat([causal.new_ones(len(owner), self.prefix_length), causal], dim=1)
         last = torch.tensor(lengths, device=device).cumsum(0) - 1
         tokens = torch.tensor(list(itertools.chain.from_iterable(self._suffixes)), device=device)
-        log_probs = self._forward(tokens, self._prefix_length + offset, visible, last)
-        self._visible, self._positions = visible[last], self._prefix_length + offset[last]
+        log_probs = self._forward(tokens, self.prefix_length + offset, visible, last)
+        self._visible, self._positions = visible[last], self.prefix_length + offset[last]
         self._counts.prompt_tokens += len(tokens)
         self._counts.peak_width = max(self._counts.peak_width, len(lengths))
         return log_probs
 
     @torch.inference_mode()
-    def grow(self, parents: Tensor, tokens: Tensor) -> Tensor:
-        """Give row `parents[i]` the child `tokens[i]`; the children become the rows.
+    def grow(self, parents: Tensor, tokens: Tensor, *, keep: Tensor | None = None) -> Tensor:
+        """Give row `parents[i]` the child `tokens[i]`; the children become the rows, after the rows in `keep`.
 
         Returns log-probabilities `(children, V)` of the token after each child, in nats, in the children's order.
         """
-        inherited = self._drop_dead(self._visible[parents])
-        itself = torch.eye(len(tokens), dtype=torch.bool, device=tokens.device)
-        self._visible = torch.cat([inherited, itself], dim=1)
-        self._positions = self._positions[parents] + 1
+        kept = parents[:0] if keep is None else keep
+        inherited = self._drop_dead(self._visible[torch.cat([kept, parents])])
+        new_slots = inherited.new_zeros(len(inherited), len(tokens))
+        new_slots[len(kept) :].fill_diagonal_(True)
+        self._visible = torch.cat([inherited, new_slots], dim=1)
+        self._positions = torch.cat([self._positions[kept], self._positions[parents] + 1])
         everyone = torch.arange(len(tokens), device=tokens.device)
         self._counts.token_forwards += len(tokens)
         self._counts.peak_width = max(self._counts.peak_width, len(tokens))
-        return self._forward(tokens, self._positions, self._visible, everyone)
+        return self._forward(tokens, self._positions[len(kept) :], self._visible[len(kept) :], everyone)
 
     def _drop_dead(self, visible: Tensor) -> Tensor:
         """Leave out of the cache the slots that no row of `visible` sees, once they outnumber the others."""
         living = visible.any(dim=0)
-        living[: self._prefix_length] = True
+        living[: self.prefix_length] = True
         n_living = int(living.sum())
-        if self.slots - n_living <= n_living - self._prefix_length:
+        if self.slots - n_living <= n_living - self.prefix_length:
             return visible
         kept = living.nonzero().squeeze(1)
         compacted = DynamicCache()

@@ -14,7 +14,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
+from matplotlib.ticker import FixedFormatter, FixedLocator, LogLocator, NullLocator
 
 # Okabe and Ito's palette in an order whose lightness differs from one to the next; line style and marker repeat
 # what colour says, so that a figure survives greyscale.
@@ -206,6 +206,76 @@ def benchmark(table: pd.DataFrame) -> Figure:
             if row + 1 == len(models):
                 ax.set_xlabel("AUROC, 95 % interval")
     return figure
+
+
+def exact_search(searches: pd.DataFrame, recall: pd.DataFrame, bounds: pd.DataFrame) -> Figure:
+    """What exact search does as its α falls: a row per setting; recall, status, bounds and cost from left to right.
+
+    `searches` has a row per dataset, model and α with the columns of `explorer.search_table`, and greedy_forwards
+    and beam_forwards, token-forwards per question of the other strategies. `recall` has columns dataset, model, alpha,
+    recall, all_found; `bounds` dataset, model, alpha, n_questions, pro, alpha_floor, tree_bound, entropy,
+    entropy_low, entropy_high.
+    """
+    settings = list(dict.fromkeys(zip(searches["dataset"], searches["model"], strict=True)))
+    with style():
+        figure, axes = _panels(len(settings), 4, width=2.9)
+        for row, (dataset, model) in zip(axes, settings, strict=True):
+            tables = [_where(table, dataset=dataset, model=model) for table in (recall, searches, bounds)]
+            for ax, draw, table in zip(row, (_recall, _status, _bounds, _cost), (*tables, tables[1]), strict=True):
+                draw(ax, table)
+                ax.set_xscale("log")
+                ax.set_xlabel("α")
+                ticks = [tick for tick in (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4) if tick >= table["alpha"].min()]
+                ax.xaxis.set_major_locator(FixedLocator(ticks))
+                ax.xaxis.set_major_formatter(FixedFormatter([f"{tick:g}" for tick in ticks]))
+                ax.xaxis.set_minor_locator(NullLocator())
+            n = f"n = {tables[1]['n_questions'].iloc[0]:,}"
+            row[0].set_ylabel("\n".join([dataset, model, n]))
+        for ax, title in zip(
+            axes[0],
+            ("found by ten beams", "status of the questions", "mean, nats", "token-forwards per question"),
+            strict=True,
+        ):
+            ax.set_title(title)
+    return figure
+
+
+def _recall(ax: Axes, table: pd.DataFrame) -> None:
+    names = {"recall": "answers with p ≥ α", "all_found": "questions, all of them"}
+    for index, (name, label) in enumerate(names.items()):
+        _line(ax, table["alpha"], table, index, label=label, y=name)
+    ax.set_ylim(0, 1.03)
+    ax.legend(loc="lower right")
+
+
+def _status(ax: Axes, table: pd.DataFrame) -> None:
+    names = ("certified", "fallback", "undecided")
+    shades = (COLORS[0], COLORS[4], COLORS[6])
+    ax.stackplot(table["alpha"], *(table[name] for name in names), colors=shades, labels=names, lw=0)
+    ax.set_ylim(0, 1)
+    ax.legend(loc="lower right", frameon=True)
+
+
+def _bounds(ax: Axes, table: pd.DataFrame) -> None:
+    ax.axhspan(table["entropy_low"].iloc[0], table["entropy_high"].iloc[0], color=COLORS[7], alpha=0.4, lw=0)
+    n = f"H, estimate (n = {table['n_questions'].iloc[0]:,})"
+    ax.axhline(table["entropy"].iloc[0], color=COLORS[6], lw=1, label=n)
+    names = {"tree_bound": "tree bound", "alpha_floor": "α-floor", "pro": "PRO, or NLL"}
+    for index, (name, label) in enumerate(names.items()):
+        _line(ax, table["alpha"], table, index, label=label, y=name)
+    ax.set_ylim(0, None)
+    ax.legend(loc="lower left", fontsize=6)
+
+
+def _cost(ax: Axes, table: pd.DataFrame) -> None:
+    _line(ax, table["alpha"], table, 0, label="exact search", y="token_forwards")
+    for index, (name, label) in enumerate({"beam_forwards": "ten beams", "greedy_forwards": "greedy"}.items(), start=1):
+        ax.axhline(table[name].iloc[0], color=COLORS[index], ls=DASHES[index], label=label)
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.legend(loc="upper right")
 
 
 def answers(table: pd.DataFrame, *, alpha: float, n_questions: int = 6) -> Figure:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from importlib import metadata
 from pathlib import Path
 
@@ -20,16 +21,19 @@ import torch
 from tqdm.auto import tqdm
 
 from pro_lib import generations, strategies
-from pro_lib.engine import Counts, PackedTree, Prefix, encode_prefix
+from pro_lib.engine import Counts, PackedTree, Prefix, common_prefix_length, encode_prefix
 from pro_lib.generations import Run
 from pro_lib.models import Model
 from pro_lib.qa import QuestionSet
-from pro_lib.run_files import ANSWER_SCHEMA, STRATEGIES, Cost, RunFolder, RunInfo, to_pandas
-from pro_lib.strategies import Answer
+from pro_lib.run_files import ANSWER_SCHEMA, LEDGER_SCHEMA, STRATEGIES, Cost, RunFolder, RunInfo, to_pandas
+from pro_lib.strategies import Answer, Ledger
 
 # Measured on two cores with the bundled model: smaller packs pay more per call, larger ones attend to more in vain.
 QUESTIONS_PER_PACK = 32
 QUESTIONS_PER_PART = 256
+SEARCH_ALPHA = 0.02
+# In half precision rounding is measured on the greedy paths of this many questions, and the largest difference doubled.
+_EPSILON_QUESTIONS = 8
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,9 @@ class Decoding:
     temperature: float
     top_p: float
     diversity_penalty: float
+    search_alpha: float | None
+    top_n: int | None
+    budget: int | None
     stop: tuple[str, ...]
 
     def __post_init__(self):
@@ -58,11 +65,27 @@ class Decoding:
             raise ValueError(f"top_p={self.top_p!r} must lie in (0, 1]")
         if not 0 <= self.diversity_penalty < float("inf"):
             raise ValueError(f"diversity_penalty={self.diversity_penalty!r} must be 0 or more")
+        self._check_search()
+
+    def _check_search(self) -> None:
+        if self.search_alpha is not None and self.top_n is not None:
+            raise ValueError("search_alpha and top_n are two ways to end a search; give one of them")
+        if self.search_alpha is not None and not 0 < self.search_alpha <= 1:
+            raise ValueError(f"search_alpha={self.search_alpha!r} must lie in (0, 1]")
+        for name, least in (("top_n", 1), ("budget", 0)):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+                raise ValueError(f"{name}={value!r} must be a whole number of at least {least}, or None")
 
     def relevant(self) -> dict[str, object]:
         """The settings that this strategy depends on."""
-        used = {"multinomial": ("seed", "temperature", "top_p"), "diverse_beam": ("diversity_penalty",)}
-        names = ("strategy", "n_answers", "max_new_tokens", *used.get(self.strategy, ()))
+        used = {
+            "greedy": ("n_answers",),
+            "multinomial": ("n_answers", "seed", "temperature", "top_p"),
+            "diverse_beam": ("n_answers", "diversity_penalty"),
+            "threshold": ("search_alpha", "top_n", "budget"),
+        }
+        names = ("strategy", "max_new_tokens", *used[self.strategy])
         return {**{name: getattr(self, name) for name in names}, "stop": list(self.stop)}
 
 
@@ -79,6 +102,9 @@ def generate(
     temperature: float = 1.0,
     top_p: float = 1.0,
     diversity_penalty: float = 1.0,
+    search_alpha: float | None = None,
+    top_n: int | None = None,
+    budget: int | None = None,
     stop: Sequence[str] = (),
     progress: bool = True,
 ) -> Run:
@@ -88,14 +114,18 @@ def generate(
     again, new ones are added, and a run that was stopped is continued to the same tables as an unbroken one.
 
     Args:
-        strategy: `greedy` (one answer), `multinomial` (samples) or `diverse_beam` (groups of one beam each).
-        n_answers: N, the number of samples or beams.
+        strategy: `greedy` (one answer), `multinomial` (samples), `diverse_beam` (groups of one beam each) or
+            `threshold` (exact search: every answer with p ≥ search_alpha, and the greedy one).
+        n_answers: N, the number of samples or beams; a search finds as many as there are.
         batch_size: questions in one pack; None for 32.
         max_new_tokens: T, the length at which an answer is cut, its ending included.
         seed: of the samples; a draw depends on it, the question's id and the sample's number only.
         temperature: τ of the samples; the log-probabilities kept are always the unmodified model's.
         top_p: nucleus of the samples.
         diversity_penalty: λ of the beams.
+        search_alpha: α of the search; None for 0.02.
+        top_n: search for this many most probable answers instead.
+        budget: token-forwards that the search may spend on a question; None for no limit.
         stop: further texts, each one token, that end an answer.
         progress: whether to show a bar with tokens per second.
 
@@ -105,7 +135,21 @@ def generate(
             cannot be written; what was complete is kept.
     """
     n_answers = 1 if strategy == "greedy" else n_answers
-    decoding = Decoding(strategy, n_answers, max_new_tokens, seed, temperature, top_p, diversity_penalty, tuple(stop))
+    if search_alpha is None and top_n is None:
+        search_alpha = SEARCH_ALPHA
+    decoding = Decoding(
+        strategy,
+        n_answers,
+        max_new_tokens,
+        seed,
+        temperature,
+        top_p,
+        diversity_penalty,
+        search_alpha,
+        top_n,
+        budget,
+        tuple(stop),
+    )
     if batch_size is not None and (isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1):
         raise ValueError(f"batch_size={batch_size!r} must be a positive whole number or None")
     per_pack = batch_size or QUESTIONS_PER_PACK
@@ -152,10 +196,14 @@ class _Job:
         """Answer the questions of one part; the questions' table, the answers' table, the cost."""
         started, before = time.perf_counter(), Counts(**vars(self.counts))
         rows: list[dict] = []
+        ledgers: list[dict] = []
         for start in range(0, len(table), per_pack):
             pack = table.iloc[start : start + per_pack]
-            for question_id, answers in zip(pack["question_id"], self._answer(pack), strict=True):
+            found, prompt_tokens = self._answer(pack)
+            for question_id, (answers, ledger), n_tokens in zip(pack["question_id"], found, prompt_tokens, strict=True):
                 rows.extend(self._rows(question_id, answers))
+                if ledger is not None:
+                    ledgers.append({**vars(ledger), "prompt_tokens": n_tokens})
             bar.update(len(pack))
             bar.set_postfix_str(f"{self.counts.token_forwards / max(bar.format_dict['elapsed'], 1e-9):,.0f} tokens/s")
         cost = Cost(
@@ -166,34 +214,71 @@ class _Job:
             _peak_memory(self.model.device),
         )
         questions = pa.Table.from_pandas(table, preserve_index=False)
+        if ledgers:
+            columns = pa.Table.from_pylist(ledgers, schema=LEDGER_SCHEMA)
+            for name in LEDGER_SCHEMA.names:
+                questions = questions.append_column(LEDGER_SCHEMA.field(name), columns[name])
         return questions, pa.Table.from_pylist(rows, schema=ANSWER_SCHEMA), cost
 
-    def _answer(self, pack: pd.DataFrame) -> list[list[Answer]]:
-        if self._prefix is None:
-            shots = self.questions.prefix()
-            ids = self.model.encode(shots) if shots else []
-            self._prefix = encode_prefix(self.model.network, ids, counts=self.counts)
+    def _answer(self, pack: pd.DataFrame) -> tuple[list[tuple[list[Answer], Ledger | None]], list[int]]:
+        """Answers to the questions of a pack, with their ledgers if they were searched for; their prompts' tokens."""
         prompts = [self.model.encode(prompt) for prompt in replace(self.questions, table=pack).prompts()]
-        tree = PackedTree(self.model.network, prompts, self._prefix.shared_with(prompts), self.counts)
-        decoding, endings = self.decoding, self.model.endings
+        tree = self._tree(prompts)
+        n_tokens = [len(prompt) - tree.prefix_length for prompt in prompts]
+        decoding, endings, length = self.decoding, self.model.endings, self.decoding.max_new_tokens
+        if decoding.strategy == "threshold":
+            found = strategies.threshold(
+                tree,
+                endings,
+                search_alpha=decoding.search_alpha,
+                top_n=decoding.top_n,
+                budget=decoding.budget,
+                max_new_tokens=length,
+                epsilon=self.epsilon,
+            )
+            return found, n_tokens
         if decoding.strategy == "greedy":
-            return strategies.greedy(tree, endings, max_new_tokens=decoding.max_new_tokens)
-        if decoding.strategy == "multinomial":
-            uniforms = _uniforms(decoding.seed, pack["question_id"], decoding.n_answers, decoding.max_new_tokens)
-            return strategies.multinomial(
+            found = strategies.greedy(tree, endings, max_new_tokens=length)
+        elif decoding.strategy == "multinomial":
+            uniforms = _uniforms(decoding.seed, pack["question_id"], decoding.n_answers, length)
+            found = strategies.multinomial(
                 tree,
                 endings,
                 uniforms=torch.from_numpy(uniforms).to(self.model.device),
                 temperature=decoding.temperature,
                 top_p=decoding.top_p,
             )
-        return strategies.diverse_beam(
-            tree,
-            endings,
-            n_answers=decoding.n_answers,
-            diversity_penalty=decoding.diversity_penalty,
-            max_new_tokens=decoding.max_new_tokens,
-        )
+        else:
+            found = strategies.diverse_beam(
+                tree,
+                endings,
+                n_answers=decoding.n_answers,
+                diversity_penalty=decoding.diversity_penalty,
+                max_new_tokens=length,
+            )
+        return [(answers, None) for answers in found], n_tokens
+
+    def _tree(self, prompts: list[list[int]], counts: Counts | None = None) -> PackedTree:
+        if self._prefix is None:
+            shots = self.questions.prefix()
+            ids = self.model.encode(shots) if shots else []
+            self._prefix = encode_prefix(self.model.network, ids, counts=self.counts)
+        return PackedTree(self.model.network, prompts, self._prefix.shared_with(prompts), counts or self.counts)
+
+    @cached_property
+    def epsilon(self) -> float:
+        """How far a prefix's log-probability moves with the shape of the pack, in nats; 0 in full precision.
+
+        Measured in half precision, where it matters: the greedy paths of the first questions, together and alone.
+        """
+        if self.model.network.dtype not in (torch.bfloat16, torch.float16):
+            return 0.0
+        table = self.questions.table.iloc[:_EPSILON_QUESTIONS]
+        prompts = [self.model.encode(prompt) for prompt in replace(self.questions, table=table).prompts()]
+        greedy = partial(strategies.greedy, endings=self.model.endings, max_new_tokens=self.decoding.max_new_tokens)
+        together = greedy(self._tree(prompts, Counts()))
+        alone = [greedy(self._tree([prompt], Counts()))[0] for prompt in prompts]
+        return 2 * max(map(_largest_difference, together, alone))
 
     def _rows(self, question_id: str, answers: list[Answer]) -> list[dict]:
         """Rows of the answers' table: downwards in probability, samples in the order they were drawn."""
@@ -206,12 +291,24 @@ class _Job:
                 "text": self.model.decode(answer.token_ids),
                 "token_ids": answer.token_ids,
                 "token_log_probs": answer.token_log_probs,
-                "log_prob": float(np.sum(answer.token_log_probs)),
+                # In order, as a search adds them up: an answer exactly at α must stay there.
+                "log_prob": float(np.cumsum([0.0, *answer.token_log_probs])[-1]),
                 "end_log_prob": answer.end_log_prob,
                 "finished": answer.finished,
             }
             for rank, answer in enumerate(answers)
         ]
+
+
+def _largest_difference(ones: list[Answer], others: list[Answer]) -> float:
+    """Largest difference in log-probability of the prefixes that two greedy paths share, endings included."""
+    [one], [other] = ones, others
+    shared = common_prefix_length([one.token_ids, other.token_ids])
+    paths = [np.cumsum([0.0, *answer.token_log_probs[:shared]]) for answer in (one, other)]
+    difference = np.abs(paths[0] - paths[1]).max()
+    if one.token_ids == other.token_ids and one.finished and other.finished:
+        difference = max(difference, abs(paths[0][-1] + one.end_log_prob - paths[1][-1] - other.end_log_prob))
+    return float(difference)
 
 
 def _uniforms(seed: int, question_ids: Sequence[str], n_answers: int, max_new_tokens: int) -> np.ndarray:

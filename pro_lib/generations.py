@@ -3,6 +3,7 @@
 It knows tables of answers and questions; it does not know models, decoding, scores or correctness.
 """
 
+import unicodedata
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,9 +13,22 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import records
-from pro_lib.run_files import RunError, RunInfo, read_tables
+from pro_lib.run_files import LEDGER_SCHEMA, RunError, RunInfo, read_tables
 
 CONVENTIONS = ("complete", "answer_tokens")
+_ROUNDING = 1e-9
+
+
+class SearchedLogProbs(np.ndarray):
+    """Log-probabilities `(n, N)` of a search: every answer with p ≥ `search_alpha` is there, no matter how few.
+
+    Rows and columns taken out of it remember `search_alpha`; scores refuse an α below it.
+    """
+
+    search_alpha: float | None = None
+
+    def __array_finalize__(self, source: object) -> None:
+        self.search_alpha = getattr(source, "search_alpha", None)
 
 
 @dataclass(frozen=True)
@@ -24,7 +38,8 @@ class Run:
     `answers` has a row per answer: question_id, rank, text, token_ids, token_log_probs, log_prob (sum over the
     answer's tokens), end_log_prob (of ending there), finished; records may bring mean_log_prob, rouge_l, correct.
     `rank` counts from 0, downwards in probability, for samples in the order they were drawn.
-    `questions` has a row per question: question_id, question, references, split, and what the dataset adds.
+    `questions` has a row per question: question_id, question, references, split, what the dataset adds, and after
+    an exact search its ledger (columns as in `strategies.Ledger`).
     """
 
     answers: pd.DataFrame
@@ -53,26 +68,69 @@ class Run:
     def asked_as(self, questions: pd.DataFrame) -> "Run":
         """The run of these questions in this order, with the references and splits that they come with now."""
         selected = self.select(question_ids=list(questions["question_id"]))
-        return replace(selected, questions=questions.reset_index(drop=True))
+        ledger = selected.questions[[name for name in LEDGER_SCHEMA.names if name in selected.questions]]
+        return replace(selected, questions=questions.reset_index(drop=True).join(ledger))
 
     @property
     def name(self) -> str:
         """`dataset/model/strategy`."""
         return f"{self.info.dataset}/{self.info.model}/{self.info.strategy}"
 
-    def log_probs(self, *, convention: str = "complete", distinct: bool = True) -> np.ndarray:
+    @property
+    def search_alpha(self) -> float | None:
+        """The α down to which every answer was looked for; None unless the run is such a search."""
+        return self.info.parameters.get("search_alpha") if self.info.strategy == "threshold" else None
+
+    def log_probs(
+        self, *, convention: str = "complete", distinct: bool = True, merge_by: str | None = None
+    ) -> np.ndarray:
         """Log-probabilities `(n, N)` in nats, sorted downwards, NaN where a question has fewer answers.
+
+        Of an exact search they are the answers with p ≥ α, and the greedy one alone where none reaches α; scores
+        refuse such an array at a lower α.
 
         Args:
             convention: `complete` (ending included) or `answer_tokens` (ending left out).
             distinct: one entry per answer: per token sequence, per text where ids are missing, per
                 log-probability where both are; False keeps repeats. Answers cut by length never count.
+            merge_by: `text` adds up the probabilities of answers with the same text (see `normalized`), which
+                changes the outcomes: no bound on the entropy of token sequences holds for the result.
         """
-        return self._matrix("value", convention, distinct)
+        if merge_by not in (None, "text"):
+            raise ValueError(f"merge_by={merge_by!r} is unknown; choose None or 'text'")
+        ordered = self._ordered(convention, distinct)
+        values = self._matrix(_merged(ordered, self.name) if merge_by else ordered, "value")
+        if self.search_alpha is not None:
+            values = values.view(SearchedLogProbs)
+            values.search_alpha = self.search_alpha
+        return values
+
+    def open_log_probs(self) -> np.ndarray:
+        """Log-probabilities `(n, M)` of answers still open at the length cut, in nats; NaN where there are fewer."""
+        table = self.answers[~self.answers["finished"].to_numpy(bool)]
+        row = pd.Index(self.questions["question_id"]).get_indexer(table["question_id"])
+        return self._matrix(table.assign(row=row), "log_prob")
+
+    def outcome_log_probs(self) -> np.ndarray:
+        """Log-probabilities `(n, N)` of all outcomes as they came, repeats and those cut by length included."""
+        row = pd.Index(self.questions["question_id"]).get_indexer(self.answers["question_id"])
+        value = self.answers["log_prob"] + self.answers["end_log_prob"].fillna(0.0)
+        return self._matrix(self.answers.assign(row=row, value=value), "value")
+
+    def tree(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of an exact search: log p(v) and H(next | v) of every expanded prefix, `(n, M)` each, NaN where fewer."""
+        if "tree_log_probs" not in self.questions:
+            raise RunError(f"run {self.name} holds no search tree; generate it with strategy='threshold'")
+        lists = [self.questions[name] for name in ("tree_log_probs", "tree_entropies")]
+        width = int(lists[0].str.len().max())
+        log_probs, entropies = np.full((2, len(self.questions), width), np.nan)
+        for row, (ones, others) in enumerate(zip(*lists, strict=True)):
+            log_probs[row, : len(ones)], entropies[row, : len(others)] = ones, others
+        return log_probs, entropies
 
     def mean_log_probs(self, *, convention: str = "complete", distinct: bool = True) -> np.ndarray:
         """Log-probabilities per token `(n, N)`, in the places of `log_probs`; the ending counts as a token."""
-        return self._matrix("mean", convention, distinct)
+        return self._matrix(self._ordered(convention, distinct), "mean")
 
     def ranked(self, *, convention: str = "complete", distinct: bool = True) -> pd.DataFrame:
         """Finished answers, question by question and downwards in `value`, their log-probability.
@@ -95,8 +153,7 @@ class Run:
             .assign(question_id=self.questions["question_id"].to_numpy())
         )
 
-    def _matrix(self, column: str, convention: str, distinct: bool) -> np.ndarray:
-        ordered = self._ordered(convention, distinct)
+    def _matrix(self, ordered: pd.DataFrame, column: str) -> np.ndarray:
         place = ordered.groupby("row", sort=False).cumcount()
         width = int(place.max()) + 1 if len(ordered) else 1
         matrix = np.full((len(self.questions), width), np.nan)
@@ -116,6 +173,11 @@ class Run:
         row = pd.Index(self.questions["question_id"]).get_indexer(table["question_id"])
         table = table.assign(row=row, value=value, mean=self._means(table, value, ending, convention))
         table = table.sort_values(["row", "value"], ascending=[True, False], kind="stable")
+        if "search_alpha" in self.questions:
+            # The greedy answer counts below α only where it stands for all: others below α were not looked for.
+            log_alpha = np.log(self.questions["search_alpha"].to_numpy(float))[table["row"]]
+            reaches = table["log_prob"] + table["end_log_prob"] >= log_alpha - _ROUNDING
+            table = table[reaches | ~reaches.groupby(table["row"]).transform("any")]
         return (
             table[~pd.DataFrame({"row": table["row"], "key": _identities(table)}).duplicated()] if distinct else table
         )
@@ -128,6 +190,25 @@ class Run:
             return value / np.maximum(events, 1)
         given = table["mean_log_prob"].to_numpy(float)
         return np.where(np.isnan(given), value / np.maximum(events, 1), given)
+
+
+def normalized(text: str) -> str:
+    """A text as far as it matters for being the same answer: letters and digits, without case or punctuation."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    kept = "".join(c if unicodedata.category(c)[0] in "LNMS" else " " for c in folded)
+    return " ".join(kept.split()) or folded.strip()
+
+
+def _merged(ordered: pd.DataFrame, name: str) -> pd.DataFrame:
+    """One row per question and text, with the probabilities added up, downwards."""
+    if ordered["text"].isna().any():
+        raise RunError(f"run {name} does not say the texts of its answers, which merge_by='text' needs")
+    total = (
+        ordered.assign(text=ordered["text"].map(normalized))
+        .groupby(["row", "text"])["value"]
+        .agg(lambda values: np.logaddexp.reduce(values.to_numpy()))
+    )
+    return total.reset_index().sort_values(["row", "value"], ascending=[True, False], kind="stable")
 
 
 def _identities(table: pd.DataFrame) -> list[object]:

@@ -20,7 +20,7 @@ from pro_lib.safe_files import RunError, lock, make_folder, reading, write_whole
 ROOT = Path(__file__).resolve().parent.parent
 BUNDLED_DIR = ROOT / "data" / "models"
 # The last part of a run folder's path; here, and not beside the code, so that a name is checked without loading torch.
-STRATEGIES = ("greedy", "multinomial", "diverse_beam")
+STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
 FORMAT_VERSION = 1
 MOVE_AWAY = "restore it from a copy, or move the folder away and start again"
 ANSWER_SCHEMA = pa.schema(
@@ -33,6 +33,33 @@ ANSWER_SCHEMA = pa.schema(
         ("log_prob", pa.float64()),
         ("end_log_prob", pa.float64()),
         ("finished", pa.bool_()),
+    ]
+)
+# What an exact search leaves beside each question; `strategies.Ledger` says what the columns mean.
+LEDGER_SCHEMA = pa.schema(
+    [
+        ("status", pa.string()),
+        ("why", pa.string()),
+        ("search_alpha", pa.float64()),
+        ("epsilon", pa.float64()),
+        ("found_mass", pa.float64()),
+        ("small_endings_mass", pa.float64()),
+        ("pruned_mass", pa.float64()),
+        ("length_cut_mass", pa.float64()),
+        ("budget_cut_mass", pa.float64()),
+        ("expanded_prefixes", pa.int64()),
+        ("depth", pa.int64()),
+        ("live_width", pa.int64()),
+        ("prompt_tokens", pa.int64()),
+        ("token_forwards", pa.int64()),
+        ("alpha_floor", pa.float64()),
+        ("tree_bound", pa.float64()),
+        ("upper_bound", pa.float64()),
+        ("tree_parents", pa.list_(pa.int32())),
+        ("tree_tokens", pa.list_(pa.int32())),
+        ("tree_log_probs", pa.list_(pa.float64())),
+        ("tree_entropies", pa.list_(pa.float64())),
+        ("tree_greedy", pa.list_(pa.bool_())),
     ]
 )
 

@@ -6,6 +6,9 @@ and NaN for a question without any answer. A log-probability of `-inf` is an err
 infinite once such an answer is kept, so whoever made the array has to leave it out. Log-probabilities may
 exceed 0 by 1e-6 (rounding) and are then used as they are.
 
+An array may carry an attribute `search_alpha`: it then holds every answer with p ≥ search_alpha and makes no
+claim below (`generations.SearchedLogProbs`), and what would need the others is refused.
+
 PRO is from Nguyen, Gupta and Le, "Probabilities Are All You Need" (AAAI 2026, arXiv 2511.07694).
 """
 
@@ -16,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 _ROUNDING = 1e-6  # how far a log-probability may lie above 0, or a question's mass above 1
 
@@ -62,9 +66,15 @@ def pro(log_probs: ArrayLike, *, alpha: float | ArrayLike = 0.4) -> NDArray[np.f
 
     `alpha` is one number, or `(A,)` numbers for a result of shape `(n, A)`. A `PremiseWarning` counts the
     questions whose answers (all given, not only those kept) have a mass above 1. Raises `ValueError` for an
-    alpha outside [0, 1] and for log-probabilities that are positive or infinite.
+    alpha outside [0, 1], for one below the `search_alpha` of an exact search, and for log-probabilities that are
+    positive or infinite.
+
+    On the answers of a *certified* search (all with p ≥ search_alpha, none open) every premise of Proposition 1
+    holds, and PRO ≤ `alpha_floor` ≤ `tree_bound` ≤ H(Y). Where none reaches alpha it is the NLL of one answer, and
+    no bound is claimed.
     """
     checked = _checked(log_probs)
+    _refuse_below_search(log_probs, alpha)
     n_kept = _kept(checked, alpha)
     _warn_above_one(checked)
     return _at(_pro_all_k(checked), n_kept)
@@ -73,13 +83,15 @@ def pro(log_probs: ArrayLike, *, alpha: float | ArrayLike = 0.4) -> NDArray[np.f
 def pro_at_k(log_probs: ArrayLike, k: int | ArrayLike) -> NDArray[np.float64]:
     """PRO of the `k` most probable answers; a question with fewer than `k` uses all it has.
 
-    `k` is one integer of at least 1, or `(A,)` of them for a result of shape `(n, A)`. Warns as `pro` does.
+    `k` is one integer of at least 1, or `(A,)` of them for a result of shape `(n, A)`. Warns as `pro` does. Raises
+    `ValueError` for a `k` that a search with a `search_alpha` did not reach on every question (`top_n` does).
     `pro_at_k(log_probs, 1)` is exactly `nll(log_probs)`.
     """
     checked = _checked(log_probs)
     requested = np.asarray(k)
     if requested.dtype.kind not in "iu" or requested.ndim > 1 or (requested < 1).any():
         raise ValueError(f"k must be an integer of at least 1, or several of them, not {k!r}")
+    _refuse_beyond_search(log_probs, checked, int(requested.max(initial=1)))
     _warn_above_one(checked)
     n_answers = (~np.isnan(checked)).sum(axis=1)
     n_used = np.minimum(requested, n_answers if requested.ndim == 0 else n_answers[:, None])
@@ -103,7 +115,89 @@ def kept(log_probs: ArrayLike, alpha: float | ArrayLike) -> NDArray[np.int64]:
     as `np.log(0.1)` is kept at `alpha=0.1`, which comparing `exp` does not promise. `alpha=0` keeps all.
     `alpha` is one number, shape `(n,)`, or `(A,)` numbers, shape `(n, A)`, each in [0, 1].
     """
+    _refuse_below_search(log_probs, alpha)
     return _kept(_checked(log_probs), alpha)
+
+
+def alpha_floor(
+    log_probs: ArrayLike, *, alpha: float | ArrayLike, open_log_probs: ArrayLike | None = None
+) -> NDArray[np.float64]:
+    """The α-floor: `-Σ_found p log p - (1 - found) log α`, found being the answers with `p >= alpha`.
+
+    A lower bound of H(Y) **when** `log_probs` holds every answer with p ≥ alpha and `open_log_probs` (n, M) every
+    prefix with p ≥ alpha that was left open, at the length cut or by a budget: then everything else is made of
+    outcomes below alpha, each of which adds more than -p log α. At least PRO at the same alpha. Where nothing
+    reaches alpha it is -log α. `alpha` above 0, one number or `(A,)`, as in `pro`; raises `ValueError` as `pro` does.
+    """
+    checked = _checked(log_probs)
+    if open_log_probs is not None:
+        checked = np.column_stack([checked, _checked(open_log_probs, "open_log_probs")])
+    _refuse_below_search(log_probs, alpha)
+    log_alpha = _log_alpha(alpha, "alpha_floor")
+    terms = [_above(checked, value) for value in np.atleast_1d(log_alpha)]
+    floors = [
+        np.nansum(-np.exp(a) * a, axis=1) - (1 - _mass(a)) * v for a, v in zip(terms, log_alpha.flat, strict=True)
+    ]
+    return np.column_stack(floors).reshape(len(checked), *log_alpha.shape)
+
+
+def mass_not_found(log_probs: ArrayLike, *, alpha: float | ArrayLike) -> NDArray[np.float64]:
+    """One minus the probabilities of the answers with `p >= alpha`: what lies outside the likely answers.
+
+    In [0, 1], not in nats. A score; the four masses of a search's ledger add up to the same, each measured where it
+    arises. It claims nothing about the entropy. `alpha` as in `pro`.
+    """
+    checked = _checked(log_probs)
+    _refuse_below_search(log_probs, alpha)
+    log_alpha = _log_alpha(alpha, "mass_not_found")
+    masses = [1 - _mass(_above(checked, value)) for value in np.atleast_1d(log_alpha)]
+    return np.maximum(np.column_stack(masses), 0.0).reshape(len(checked), *log_alpha.shape)
+
+
+def tree_bound(
+    prefix_log_probs: ArrayLike, next_entropies: ArrayLike, *, alpha: float | ArrayLike = 0.0
+) -> NDArray[np.float64]:
+    """The tree bound: `Σ_v p(v) H(next | v)` over expanded prefixes v with `p(v) >= alpha`.
+
+    A lower bound of H(Y) for any set of distinct prefixes (chain rule of entropy), whatever was found, when
+    H(next | v) counts the ending as one event; at least the α-floor at the same alpha when every prefix with
+    p ≥ alpha that could be expanded was. `prefix_log_probs` and `next_entropies` are (n, M), NaN where a question
+    has fewer prefixes (`Run.tree`). `alpha` as in `pro`; 0 takes all.
+    """
+    checked, entropies = _checked(prefix_log_probs, "prefix_log_probs"), np.asarray(next_entropies, dtype=np.float64)
+    if entropies.shape != checked.shape:
+        raise ValueError(f"next_entropies has the shape {entropies.shape}, but prefix_log_probs {checked.shape}")
+    alphas = _alphas(alpha)
+    with np.errstate(divide="ignore"):
+        above = [_above(checked, value) for value in np.atleast_1d(np.log(alphas))]
+    sums = [np.nansum(np.exp(a) * entropies, axis=1) for a in above]
+    sums = np.column_stack(sums).reshape(len(checked), *alphas.shape)
+    return np.where(np.isnan(checked).all(axis=1).reshape(-1, *[1] * alphas.ndim), np.nan, sums)
+
+
+@dataclass(frozen=True)
+class EntropyEstimate:
+    """A Monte-Carlo estimate of H(Y) in nats, with a limit on either side; every field has the shape `(n,)`."""
+
+    mean: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+def entropy_estimate(log_probs: ArrayLike, *, level: float = 0.95) -> EntropyEstimate:
+    """Estimate H(Y) from independent samples of Y: the mean of `-log p`, with Student's interval of a mean.
+
+    `log_probs` (n, N) are those of the samples, repeats kept, samples cut by length included
+    (`Run.outcome_log_probs`). The mean is unbiased. The interval is too narrow where the samples are few and what is
+    rare carries the entropy; where all samples agree it has no width at all. NaN with fewer than two samples.
+    """
+    surprise = -_checked(log_probs)
+    n_samples = (~np.isnan(surprise)).sum(axis=1)
+    enough = np.where(n_samples > 1, n_samples, np.nan)
+    mean = np.nansum(surprise, axis=1) / enough
+    variance = np.nansum((surprise - mean[:, None]) ** 2, axis=1) / (enough - 1)
+    half_width = stats.t.ppf((1 + level) / 2, enough - 1) * np.sqrt(variance / enough)
+    return EntropyEstimate(mean, mean - half_width, mean + half_width)
 
 
 def nll(log_probs: ArrayLike) -> NDArray[np.float64]:
@@ -155,10 +249,46 @@ def _checked(log_probs: ArrayLike, name: str = "log_probs") -> NDArray[np.float6
     return array
 
 
-def _kept(log_probs: NDArray[np.float64], alpha: float | ArrayLike) -> NDArray[np.int64]:
+def _alphas(alpha: float | ArrayLike) -> NDArray[np.float64]:
     alphas = np.asarray(alpha, dtype=np.float64)
     if alphas.ndim > 1 or not ((alphas >= 0) & (alphas <= 1)).all():
         raise ValueError(f"alpha must lie in [0, 1], not {alpha}")
+    return alphas
+
+
+def _log_alpha(alpha: float | ArrayLike, score: str) -> NDArray[np.float64]:
+    alphas = _alphas(alpha)
+    if not (alphas > 0).all():
+        raise ValueError(f"alpha must be above 0 for {score}, not {alpha}")
+    return np.log(alphas)
+
+
+def _above(log_probs: NDArray[np.float64], log_alpha: float) -> NDArray[np.float64]:
+    return np.where(log_probs >= log_alpha, log_probs, np.nan)
+
+
+def _refuse_below_search(log_probs: ArrayLike, alpha: float | ArrayLike) -> None:
+    search_alpha = getattr(log_probs, "search_alpha", None)
+    lowest = _alphas(alpha).min(initial=1.0)
+    if search_alpha is not None and lowest < search_alpha:
+        raise ValueError(
+            f"alpha={lowest:g} is below search_alpha={search_alpha:g}: the search did not look for answers in "
+            "between; search again with a lower search_alpha, or score at a higher alpha"
+        )
+
+
+def _refuse_beyond_search(log_probs: ArrayLike, checked: NDArray[np.float64], k: int) -> None:
+    search_alpha = getattr(log_probs, "search_alpha", None)
+    found = (~np.isnan(checked)).sum(axis=1)
+    if search_alpha is not None and k > 1 and (found < k).any():
+        raise ValueError(
+            f"k={k}: the search found fewer answers with p >= {search_alpha:g} in row {(found < k).argmax()}; "
+            f"fixed K wants a search for the most probable (top_n={k})"
+        )
+
+
+def _kept(log_probs: NDArray[np.float64], alpha: float | ArrayLike) -> NDArray[np.int64]:
+    alphas = _alphas(alpha)
     with np.errstate(divide="ignore"):  # log(0) = -inf keeps everything, as it should
         thresholds = np.log(np.atleast_1d(alphas))
     counts = np.zeros((len(log_probs), len(thresholds)), dtype=np.int64)

@@ -4,20 +4,20 @@ It knows names, folders and which runs a comparison needs; it does not know how 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pro_lib import generations, qa
 from pro_lib.generations import Run
 from pro_lib.run_files import ROOT, STRATEGIES, bundled_models, fingerprint
-from pro_lib.workbench import Judged, judge, split_records
+from pro_lib.workbench import Judged, Searched, judge, searched, split_records
 
 if TYPE_CHECKING:
     from pro_lib.models import Model
 
 # A comparison of methods needs beams for PRO, NLL, ALL and PE, and samples for the Monte-Carlo forms.
-BEAMS, SAMPLES = "diverse_beam", "multinomial"
+BEAMS, SAMPLES, EXACT = "diverse_beam", "multinomial", "threshold"
 
 
 _held: tuple[tuple[str, str, str], "Model"] | None = None
@@ -52,6 +52,7 @@ class Settings:
     split: str = "test"
     strategy: str = BEAMS
     alpha: float = 0.4
+    search_alpha: float = 0.02
     n_answers: int = 10
     limit: int | None = None
     n_validation: int | None = 100
@@ -79,6 +80,11 @@ class Settings:
             raise ValueError(f"strategy={self.strategy!r} is unknown; choose {', '.join(STRATEGIES)}")
         if not isinstance(self.alpha, (int, float)) or isinstance(self.alpha, bool) or not 0 <= self.alpha <= 1:
             raise ValueError(f"alpha={self.alpha!r} must lie in [0, 1]")
+        is_number = isinstance(self.search_alpha, (int, float)) and not isinstance(self.search_alpha, bool)
+        if not is_number or not 0 < self.search_alpha <= 1:
+            raise ValueError(f"search_alpha={self.search_alpha!r} must lie in (0, 1]")
+        if self.strategy == EXACT and self.records is None and self.alpha < self.search_alpha:
+            raise ValueError(f"alpha={self.alpha!r} is below search_alpha={self.search_alpha!r}: not searched so far")
         for name, may_be_none in (("n_answers", False), ("limit", True), ("n_validation", True), ("batch_size", True)):
             value = getattr(self, name)
             if (value is None and may_be_none) or (type(value) is int and value >= 1):
@@ -141,8 +147,34 @@ class Settings:
         samples, greedy = (self._both_splits(model, dataset, strategy) for strategy in (SAMPLES, "greedy"))
         return self._drawn(judge(beams, samples=samples, others=[greedy], split=split, own=own))
 
+    def searched(self, model: str, dataset: str, split: str) -> Searched:
+        """An exact search at `search_alpha` beside beams, on the validation questions drawn or on another split."""
+        exact, beams, greedy = (self._both_splits(model, dataset, name) for name in (EXACT, BEAMS, "greedy"))
+        lined_up = searched(exact, beams, others=[greedy], split=split)
+        drawn = self._drawn(lined_up.judged)
+        return lined_up if drawn is lined_up.judged else lined_up.only(drawn.answers["question_id"])
+
+    def deeper(self, model: str, dataset: str, search_alpha: float) -> Run:
+        """A search of the reported split down to another α, kept apart from that at `search_alpha`."""
+        if search_alpha == self.search_alpha:
+            return self._both_splits(model, dataset, EXACT).select(split=self.split)
+        folder = self.generations_dir / f"search_alpha={search_alpha:g}"
+        return replace(self, search_alpha=search_alpha, generations_dir=folder).run(model, dataset, strategy=EXACT)
+
+    def sampled(self, model: str, dataset: str, question_ids: Sequence[str], *, n_samples: int) -> Run:
+        """Many samples of some questions of the reported split, to estimate entropies from; kept apart."""
+        questions = self.questions(dataset)
+        table = questions.table[questions.table["question_id"].isin(set(question_ids))]
+        folder = self.generations_dir / f"n_samples={n_samples}"
+        asked = replace(questions, table=table.reset_index(drop=True))
+        apart = replace(self, n_answers=n_samples, generations_dir=folder)
+        stored = apart._stored(model, asked, SAMPLES)
+        return stored if stored is not None else apart._generated(model, asked, SAMPLES)
+
     def pairs(self) -> list[tuple[str, str]]:
         """Every (model, dataset), model by model, so that each is loaded once; with records there is one."""
+        if self.records is not None and self.strategy == EXACT:
+            raise ValueError(f"records={self.records!r} hold no search: exact search needs a model")
         if self.records is not None:
             return [("records", Path(self.records).stem)]
         return [(model, dataset) for model in self.models for dataset in self.datasets]
@@ -169,7 +201,8 @@ class Settings:
         run = generations.read(folder)
         asked = {"shots": [list(shot) for shot in questions.shots], "template": questions.template}
         asked |= {"header": questions.header} | ({} if self.dtype == "auto" else {"dtype": self.dtype})
-        asked |= {} if strategy == "greedy" else {"n_answers": self.n_answers}
+        asked |= {"n_answers": self.n_answers} if strategy in (BEAMS, SAMPLES) else {}
+        asked |= {"search_alpha": self.search_alpha} if strategy == EXACT else {}
         asked |= {"seed": self.seed} if strategy == SAMPLES else {}
         source = bundled_models().get(model, Path(model))
         asked |= {"fingerprint": fingerprint(source)} if (source / "config.json").is_file() else {}
@@ -190,4 +223,5 @@ class Settings:
             out=self.generations_dir,
             batch_size=self.batch_size,
             seed=self.seed,
+            search_alpha=self.search_alpha,
         )

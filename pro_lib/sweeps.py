@@ -1,6 +1,7 @@
 """AUROC as α, K or the ROUGE-L threshold varies, and the choice of α; knows no files, models or figures.
 
-`log_probs` (n, N) is as in `scores`, `correct` (n,) boolean as in `metrics`. Every question needs an answer:
+`log_probs` (n, N) is as in `scores`, `correct` (n,) boolean as in `metrics`. `alphas=None` is `ALPHA_GRID`, or the
+part of it that an exact search reaches (see `scores`). Every question needs an answer:
 the caller excludes the others (see `metrics.usable`). With `n_resamples` above 0 the tables gain `low` and
 `high`, pointwise stratified-bootstrap intervals. A sweep emits at most one `scores.PremiseWarning`.
 """
@@ -8,7 +9,7 @@ the caller excludes the others (see `metrics.usable`). With `n_resamples` above 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,8 @@ DEFAULT_ALPHA = 0.4  # what the paper recommends without validation data
 ALPHA_GRID = tuple(
     sorted({step / 20 for step in range(21)} | {0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04})
 )
+# (log_probs, alpha=) -> uncertainty (n,) or (n, A)
+AlphaScore = Callable[..., NDArray[np.float64]]
 
 
 class OneClassWarning(UserWarning):
@@ -32,24 +35,24 @@ def alpha_sweep(
     log_probs: ArrayLike,
     correct: ArrayLike,
     *,
-    alphas: Iterable[float] = ALPHA_GRID,
+    alphas: Iterable[float] | None = None,
     n_resamples: int = 0,
     level: float = 0.95,
     seed: int = 0,
 ) -> pd.DataFrame:
     """AUROC of PRO at each α. Columns: `alpha, auroc, mean_kept` (mean K), and `low, high` on request."""
-    alphas, uncertainty = _pro_by_alpha(log_probs, alphas)
+    alphas, uncertainty = _by_alpha(log_probs, alphas, scores.pro)
     table = pd.DataFrame({"alpha": alphas, "auroc": metrics.auroc_columns(uncertainty, correct)})
     table["mean_kept"] = scores.kept(log_probs, alphas).mean(axis=0)
     return _with_interval(table, uncertainty, correct, n_resamples, level, seed)
 
 
-def kept_sweep(log_probs: ArrayLike, *, alphas: Iterable[float] = ALPHA_GRID, level: float = 0.95) -> pd.DataFrame:
+def kept_sweep(log_probs: ArrayLike, *, alphas: Iterable[float] | None = None, level: float = 0.95) -> pd.DataFrame:
     """Mean K, the number of answers kept, at each α, with the normal interval of a mean over questions.
 
     Columns: `alpha, mean_kept, low, high`.
     """
-    alphas = np.array(list(alphas), dtype=np.float64)
+    alphas = alpha_grid(log_probs) if alphas is None else np.array(list(alphas), dtype=np.float64)
     _answer_counts(log_probs)
     counts = scores.kept(log_probs, alphas)
     half_width = stats.norm.ppf((1 + level) / 2) * counts.std(axis=0, ddof=1) / np.sqrt(len(counts))
@@ -57,12 +60,26 @@ def kept_sweep(log_probs: ArrayLike, *, alphas: Iterable[float] = ALPHA_GRID, le
     return pd.DataFrame({"alpha": alphas, "mean_kept": mean, "low": mean - half_width, "high": mean + half_width})
 
 
-def select_alpha(log_probs: ArrayLike, correct: ArrayLike, *, alphas: Iterable[float] = ALPHA_GRID) -> float:
-    """The α with the best AUROC on these (validation) questions.
+def alpha_grid(log_probs: ArrayLike) -> NDArray[np.float64]:
+    """`ALPHA_GRID`, from the `search_alpha` on where the answers are those of an exact search; that α included."""
+    search_alpha = getattr(log_probs, "search_alpha", None)
+    if search_alpha is None:
+        return np.array(ALPHA_GRID)
+    return np.unique([search_alpha, *(alpha for alpha in ALPHA_GRID if alpha > search_alpha)])
+
+
+def select_alpha(
+    log_probs: ArrayLike,
+    correct: ArrayLike,
+    *,
+    alphas: Iterable[float] | None = None,
+    score: AlphaScore = scores.pro,
+) -> float:
+    """The α with the best AUROC of `score`, as in `scores.pro`, on these (validation) questions.
 
     Ties go to the α nearest 0.4, and of two equally near to the smaller.
     """
-    alphas, uncertainty = _pro_by_alpha(log_probs, alphas)
+    alphas, uncertainty = _by_alpha(log_probs, alphas, score)
     return float(alphas[_best(alphas, metrics.auroc_columns(uncertainty, correct))])
 
 
@@ -73,7 +90,7 @@ def redraw_alpha(
     n_questions: int = 100,
     n_redraws: int = 200,
     seed: int = 0,
-    alphas: Iterable[float] = ALPHA_GRID,
+    alphas: Iterable[float] | None = None,
 ) -> pd.DataFrame:
     """How much `select_alpha` moves with the validation questions. Columns: `redraw, alpha, auroc`.
 
@@ -81,7 +98,7 @@ def redraw_alpha(
     all wrong; `auroc` is that of the chosen α on the questions drawn. Raises `metrics.OneClassError` if no
     draw could have both, `ValueError` unless 2 <= n_questions <= n.
     """
-    alphas, uncertainty = _pro_by_alpha(log_probs, alphas)
+    alphas, uncertainty = _by_alpha(log_probs, alphas, scores.pro)
     metrics.auroc_columns(uncertainty[:, :1], correct)  # raises unless both classes are there to be drawn
     correct = np.asarray(correct)
     if not 2 <= n_questions <= len(correct):
@@ -159,16 +176,16 @@ def rouge_threshold_sweep(
     return pd.concat(parts, ignore_index=True)
 
 
-def _pro_by_alpha(log_probs: ArrayLike, alphas: Iterable[float]) -> tuple[NDArray, NDArray]:
+def _by_alpha(log_probs: ArrayLike, alphas: Iterable[float] | None, score: AlphaScore) -> tuple[NDArray, NDArray]:
     _answer_counts(log_probs)
-    alphas = np.array(list(alphas), dtype=np.float64)
+    alphas = alpha_grid(log_probs) if alphas is None else np.array(list(alphas), dtype=np.float64)
     if not alphas.size:
         raise ValueError("alphas is empty: a sweep needs at least one alpha")
-    return alphas, scores.pro(log_probs, alpha=alphas)
+    return alphas, score(log_probs, alpha=alphas)
 
 
 def _answer_counts(log_probs: ArrayLike) -> NDArray[np.int64]:
-    n_answers = scores.kept(log_probs, 0.0)
+    n_answers = (~np.isnan(np.asarray(log_probs, dtype=np.float64))).sum(axis=1)
     empty = n_answers == 0
     if empty.any():
         raise ValueError(

@@ -47,7 +47,15 @@ class Judged:
         """At most `n_questions` of the questions, drawn with `seed`, in their order."""
         if len(self.correct) <= n_questions:
             return self
-        rows = np.sort(np.random.default_rng(seed).choice(len(self.correct), size=n_questions, replace=False))
+        return self._rows(
+            np.sort(np.random.default_rng(seed).choice(len(self.correct), size=n_questions, replace=False))
+        )
+
+    def only(self, question_ids: Sequence[str]) -> "Judged":
+        """Those of the questions that are named, in their order."""
+        return self._rows(np.flatnonzero(self.answers["question_id"].isin(set(question_ids))))
+
+    def _rows(self, rows: np.ndarray) -> "Judged":
         return replace(
             self,
             answers=self.answers.iloc[rows].reset_index(drop=True),
@@ -136,6 +144,74 @@ def _baselines(log_probs: np.ndarray, beams: Run, samples: Run | None) -> pd.Dat
     )
 
 
+@dataclass(frozen=True)
+class Searched:
+    """An exact search and beams on the same questions, judged on the same answers, row by row.
+
+    `judged` is of the search; `beams` (n, N) are the beams' log-probabilities, `still_open` (n, M) those of prefixes
+    open at the length cut, `tree` log p(v) and H(next | v) of the expanded prefixes, (n, P) each.
+    """
+
+    judged: Judged
+    beams: np.ndarray
+    still_open: np.ndarray
+    tree: tuple[np.ndarray, np.ndarray]
+
+    def only(self, question_ids: Sequence[str]) -> "Searched":
+        """Those of the questions that are named, in their order."""
+        rows = np.flatnonzero(self.judged.answers["question_id"].isin(set(question_ids)))
+        tree = self.tree[0][rows], self.tree[1][rows]
+        return Searched(self.judged.only(question_ids), self.beams[rows], self.still_open[rows], tree)
+
+    def alpha_scores(self) -> dict[str, tuple[np.ndarray, sweeps.AlphaScore]]:
+        """By name, the array a score reads and the score as a function of it and `alpha`."""
+
+        def floor(log_probs, *, alpha):
+            return scores.alpha_floor(log_probs, alpha=alpha, open_log_probs=self.still_open)
+
+        def bound(prefixes, *, alpha):
+            return scores.tree_bound(prefixes, self.tree[1], alpha=alpha)
+
+        exact = self.judged.log_probs
+        return {
+            "PRO, exact": (exact, scores.pro),
+            "PRO, beams": (self.beams, scores.pro),
+            "α-floor": (exact, floor),
+            "tree bound": (self.tree[0], bound),
+            "mass not found": (exact, scores.mass_not_found),
+        }
+
+
+def searched(exact: Run, beams: Run, *, others: Sequence[Run] = (), split: str | None = None) -> Searched:
+    """Line up a search and beams; the answer judged is the most probable one that any of the runs found.
+
+    A question that either of them, or NLL or ALL, cannot score is left out.
+    """
+    by_search = judge(exact, others=[beams, *others], split=split)
+    by_beams = judge(beams.select(question_ids=list(by_search.answers["question_id"])), others=[exact, *others])
+    ids = list(by_beams.answers["question_id"])
+    run = exact.select(question_ids=ids)
+    return Searched(by_search.only(ids), by_beams.log_probs, run.open_log_probs(), run.tree())
+
+
+def search_benchmark(validation: Searched, reported: Searched, *, seed: int = 0) -> pd.DataFrame:
+    """AUROC of the scores on exact sets and of PRO on beams, each with its α chosen on validation.
+
+    All look at the same grid, from the search's α on. NLL and ALL are those of the search's most probable answer.
+    Columns as in `benchmark`, differences to `PRO, exact`.
+    """
+    grid = sweeps.alpha_grid(validation.judged.log_probs)
+    chosen, uncertainties = {}, {}
+    on_reported = reported.alpha_scores()
+    for name, (array, score) in validation.alpha_scores().items():
+        chosen[name] = sweeps.select_alpha(array, validation.judged.correct, alphas=grid, score=score)
+        array, score = on_reported[name]
+        uncertainties[name] = score(array, alpha=chosen[name])
+    methods = pd.DataFrame(uncertainties).join(reported.judged.baselines[["NLL", "ALL"]])
+    table = metrics.bootstrap_auroc(methods, reported.judged.correct, reference="PRO, exact", seed=seed)
+    return _labelled(table, chosen, reported.judged)
+
+
 def split_records(run: Run, *, n_validation: int = 100, seed: int = 0) -> Run:
     """The run with every question in `validation` or `test`: as its records say, else drawn with `seed`."""
     splits = run.questions["split"]
@@ -202,6 +278,11 @@ def benchmark(validation: Judged, reported: Judged, *, default: float, seed: int
     alphas = {names[kind]: alpha for kind, alpha in _alphas(validation, reported, default).items()}
     pros = {name: scores.pro(reported.log_probs, alpha=alpha) for name, alpha in alphas.items()}
     table = metrics.bootstrap_auroc(pd.DataFrame(pros).join(reported.baselines), reported.correct, seed=seed)
+    return _labelled(table, alphas, reported)
+
+
+def _labelled(table: pd.DataFrame, alphas: dict[str, float], reported: Judged) -> pd.DataFrame:
+    """The methods' table with their α and, in front, what setting it is of."""
     table.insert(1, "alpha", table["method"].map(alphas))
     labels = pd.DataFrame([reported.labels()] * len(table))
     return pd.concat([labels, table], axis=1)

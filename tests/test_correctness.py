@@ -1,3 +1,6 @@
+import re
+import string
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -29,6 +32,16 @@ def test_values_are_those_of_rouge_score(rows):
     references = [[" ".join(words) for words in accepted] for _, accepted in rows]
     expected = [scorer.score_multi(r, t)["rougeL"].fmeasure for t, r in zip(texts, references, strict=True)]
     assert correctness.rouge_l(texts, references).tolist() == expected
+
+
+def test_the_last_reference_only_where_it_is_asked_for():
+    references = [["Adams", "Paris"], ["Paris", "Adams"], ["Paris"]]
+    assert correctness.rouge_l(["Paris"] * 3, references, best="last").tolist() == [1.0, 0.0, 1.0]
+    assert correctness.rouge_l(["Paris"] * 3, references, best="max").tolist() == [1.0, 1.0, 1.0]
+    # What is not compared is not warned about either.
+    assert correctness.rouge_l(["Paris"], [["Париж", "Paris"]], best="last").tolist() == [1.0]
+    with pytest.raises(ValueError, match="best must be 'max' or 'last', not 'first'"):
+        correctness.rouge_l(["a"], [["a"]], best="first")
 
 
 def test_words_are_not_stemmed():
@@ -84,3 +97,90 @@ def test_bad_input_names_the_row():
         correctness.rouge_l(["a"], [["a", None]])
     with pytest.raises(ValueError, match="texts row 1 must be a string, not nan"):
         correctness.rouge_l(["a", np.nan], [["a"], ["b"]])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The United States of America.", "united states of america"),
+        ("  U.S.\n", "us"),
+        ("an Apple, a pear & the plum", "apple pear plum"),
+        ("Theatre", "theatre"),
+        ("Straße", "strasse"),
+        ("Saint-Étienne", "saintétienne"),
+        ("E\u0301tienne", "étienne"),
+        ("«Москва» — город", "москва город"),
+        ("rock ’n’ roll", "rock n roll"),
+        ("don´t", "dont"),
+        ("$5", "5"),
+        ("The The", "the the"),
+        ("A", "a"),
+        ("?!", ""),
+    ],
+)
+def test_normalize_by_hand(text, words):
+    assert correctness.normalize(text) == words
+
+
+@given(st.text(alphabet="aAnNtThHeEbB 19.,-'_$\n", max_size=25))
+def test_normalize_is_that_of_squad_on_ascii(text):
+    kept = "".join(character for character in text.lower() if character not in string.punctuation)
+    expected = " ".join(re.sub(r"\b(a|an|the)\b", " ", kept).split())
+    found = correctness.normalize(text)
+    assert found == expected or (expected == "" and set(found.split()) <= {"a", "an", "the"})
+    assert correctness.normalize(found) == found
+
+
+def test_exact_match_by_hand():
+    references = [["Paris", "City of Light"]] * 5
+    texts = ["paris.", "the City of Light!", "Paris, France", "Pari", "city light"]
+    assert correctness.exact_match(texts, references).tolist() == [True, True, False, False, False]
+
+
+def test_alias_match_wants_a_whole_reference_at_the_ends_of_words():
+    references = [["John Adams", "J. Adams"]] * 7
+    texts = [
+        "John Adams",
+        "It was John Adams.",
+        "I think J. Adams",
+        "Adams",
+        "John Adamson",
+        "John Q. Adams",
+        "St. John Adams",
+    ]
+    expected = [True, True, True, False, False, False, True]
+    assert correctness.alias_match(texts, references).tolist() == expected
+    # The price of containment: a list and a denial count too.
+    assert correctness.alias_match(["Paris or Rome", "not Paris"], [["Paris"]] * 2).tolist() == [True, True]
+
+
+def test_what_nothing_is_left_of_matches_nothing():
+    for match in (correctness.exact_match, correctness.alias_match):
+        assert match(["", "?!", "...", "Paris"], [["Paris"], ["?!"], [""], ["!!!"]]).tolist() == [False] * 4
+        assert match(["The The", "the"], [["the the"], ["A"]]).tolist() == [True, False]
+        assert match(["Москва"], [["МОСКВА"]]).tolist() == [True]
+        assert match([], []).shape == (0,)
+        assert match([], []).dtype == bool
+
+
+@given(st.lists(st.tuples(WORDS, st.lists(WORDS, min_size=1, max_size=3)), min_size=1, max_size=5))
+def test_matches_are_those_of_comparing_word_lists(rows):
+    texts = [" ".join(words) for words, _ in rows]
+    references = [[" ".join(words) for words in accepted] for _, accepted in rows]
+    exact, contained = [], []
+    for text, accepted in zip(texts, references, strict=True):
+        words, aliases = correctness.normalize(text).split(), [correctness.normalize(a).split() for a in accepted]
+        exact.append(words in aliases)
+        contained.append(any(words[i : i + len(a)] == a for a in aliases for i in range(len(words) - len(a) + 1)))
+    assert correctness.exact_match(texts, references).tolist() == exact
+    assert correctness.alias_match(texts, references).tolist() == contained
+
+
+def test_matches_name_the_row_of_bad_input():
+    for match in (correctness.exact_match, correctness.alias_match):
+        with pytest.raises(ValueError, match="texts has 2 entries, but references 1"):
+            match(["a", "b"], [["a"]])
+        with pytest.raises(ValueError, match="references row 1 is empty"):
+            match(["a", "b"], [["a"], []])
+        with pytest.raises(ValueError, match="texts row 0 must be a string, not None"):
+            match([None], [["a"]])

@@ -48,13 +48,15 @@ def test_found_counts_repeats_and_mass():
     assert list(table["answers"]) == [3, 1]
     assert list(table["distinct"]) == [2, 1]
     assert list(table["mass"]) == pytest.approx([0.5, 0.1])
+    assert list(table["mass_with_repeats"]) == pytest.approx([0.8, 0.1])
     assert list(table["kept"]) == [2, 1]
     assert list(table["cut"]) == [0, 0]
 
 
 def test_asking_the_bundled_model(facts_2m):
     questions = qa.load("world-facts", split="validation", limit=1)
-    answer = ask(facts_2m, "What is the capital of France?", alpha=0.4, questions=questions)
+    options = {"alpha": 0.4, "questions": questions, "strategy": "diverse_beam"}
+    answer = ask(facts_2m, "What is the capital of France?", **options)
     assert answer.text == answer.answers[0].text
     probabilities = np.array([p for _, p in answer.answers])
     assert (np.diff(probabilities) <= 0).all()

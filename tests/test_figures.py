@@ -41,12 +41,18 @@ ANSWERS = pd.DataFrame(
         "uncertainty": [0.5, 0.5, 1.6],
     }
 )
+SEARCHES = grid(dataset=DATASETS, model=MODELS, alpha=[0.01, 0.1]).assign(
+    certified=0.7, fallback=0.2, undecided=0.1, token_forwards=[9.0, 4.0] * 4, greedy_forwards=3.0, beam_forwards=20.0
+)
+RECALL = SEARCHES.assign(recall=0.9, all_found=0.8)
+BOUNDS = SEARCHES.assign(pro=1.0, alpha_floor=1.1, tree_bound=2.0, entropy=3.0, entropy_low=2.8, entropy_high=3.2)
 ALL = {
     "auroc_vs_alpha": (lambda: figures.auroc_vs_alpha(SWEEP, CHOICES), 4),
     "k_vs_alpha": (lambda: figures.k_vs_alpha(KEPT), 2),
     "fixed_k": (lambda: figures.fixed_k(FIXED, ADAPTIVE), 2),
     "rouge_thresholds": (lambda: figures.rouge_thresholds(THRESHOLDS), 4),
     "benchmark": (lambda: figures.benchmark(METHODS), 4),
+    "exact_search": (lambda: figures.exact_search(SEARCHES, RECALL, BOUNDS), 16),
     "answers": (lambda: figures.answers(ANSWERS, alpha=0.4), 2),
     "answers_found": (lambda: figures.answers_found(FOUND), 4),
 }

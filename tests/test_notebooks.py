@@ -21,9 +21,11 @@ DESIGN = [
     "04_fixed_k",
     "05_rouge_threshold",
     "06_benchmark",
+    "07_exact_search",
 ]
 SHARED = {"dataset", "split", "alpha", "n_answers", "limit", "seed", "batch_size", "device", "dtype", "records"}
 SHARED |= {"model", "generations_dir", "figures_dir"}
+SEARCHING = ["00_explore_examples", "01_generate", "02_alpha_sweep", "03_k_vs_alpha", "04_fixed_k", "07_exact_search"]
 # Kernels are processes of their own: they must neither look for a network nor fight over two cores.
 KERNEL = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
 BAD = [
@@ -76,7 +78,7 @@ def test_its_shape(path):
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
 def test_papermill_describes_every_parameter(path):
     described = papermill.inspect_notebook(path)
-    assert set(described) >= SHARED
+    assert set(described) >= SHARED | ({"search_alpha"} if path.stem in SEARCHING else set())
     for name, parameter in described.items():
         assert parameter["inferred_type_name"] != "None", name
         assert parameter["help"], name
@@ -124,10 +126,27 @@ def records(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS[2:], ids=NAMES[2:])
+@pytest.mark.parametrize("path", NOTEBOOKS[2:-1], ids=NAMES[2:-1])
 def test_it_runs_on_records(path, records, tmp_path, monkeypatch):
     run(path, tmp_path / "out.ipynb", monkeypatch, records=str(records), figures_dir=str(tmp_path), n_answers=3)
     assert (tmp_path / f"{path.stem}.csv").stat().st_size > 100
+
+
+def test_a_search_cannot_be_had_from_records(records, tmp_path, monkeypatch):
+    path = ROOT / "notebooks" / "07_exact_search.ipynb"
+    with pytest.raises(papermill.PapermillExecutionError, match="hold no search: exact search needs a model"):
+        run(path, tmp_path / "out.ipynb", monkeypatch, records=str(records), figures_dir=str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["02_alpha_sweep", "03_k_vs_alpha"])
+def test_a_sweep_over_exact_answers_goes_as_far_down_as_the_search(name, folders, tmp_path, monkeypatch):
+    import pandas as pd
+
+    path = ROOT / "notebooks" / f"{name}.ipynb"
+    parameters = {"model": ["facts-1m"], "dataset": ["world-facts"], "limit": 60, "strategy": "threshold"}
+    folder = {"generations_dir": str(folders[0] / "exact"), "figures_dir": str(tmp_path)}
+    run(path, tmp_path / "out.ipynb", monkeypatch, search_alpha=0.03, **parameters, **folder)
+    assert pd.read_csv(tmp_path / f"{name}.csv")["alpha"].min() == 0.03
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)

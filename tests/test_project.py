@@ -126,10 +126,12 @@ def test_no_notebook_carries_what_a_run_leaves():
 
 def test_the_readmes_python_runs_and_prints_what_it_says(tmp_path):
     readme = (ROOT / "README.md").read_text()
-    code, printed = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", readme, re.DOTALL).groups()
+    blocks = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", readme, re.DOTALL)
+    # Blocks go on where the one before stopped, as a reader who types them would.
+    code, printed = ("".join(parts) for parts in zip(*blocks, strict=True))
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == printed
-    assert len([line for line in code.splitlines() if line]) == 8
+    assert len([line for line in blocks[0][0].splitlines() if line]) == 8
 
 
 def test_every_file_the_readme_names_is_there():

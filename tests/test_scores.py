@@ -249,3 +249,51 @@ def test_premise_measures_mass_and_duplicates():
 
 def test_premise_is_silent_where_it_holds():
     scores.premise(padded([[0.2, 0.1], []])).warn_if_violated()
+
+
+def test_the_alpha_floor_by_hand():
+    log_probs = np.log([[0.5, 0.2, 0.05], [0.03, np.nan, np.nan]])
+    terms = -0.5 * np.log(0.5) - 0.2 * np.log(0.2) - 0.3 * np.log(0.1)
+    floor = scores.alpha_floor(log_probs, alpha=0.1)
+    assert floor == pytest.approx([terms, -np.log(0.1)])
+    still_open = np.log([[0.15], [np.nan]])
+    opened = scores.alpha_floor(log_probs, alpha=0.1, open_log_probs=still_open)
+    assert opened[0] == pytest.approx(terms - 0.15 * np.log(0.15) + 0.15 * np.log(0.1))
+    assert scores.alpha_floor(log_probs, alpha=[0.1, 0.3])[0] == pytest.approx([terms, -0.5 * np.log(0.5 * 0.3)])
+    with pytest.raises(ValueError, match="alpha must be above 0 for alpha_floor"):
+        scores.alpha_floor(log_probs, alpha=0.0)
+
+
+def test_the_mass_not_found_by_hand():
+    log_probs = np.log([[0.5, 0.2, 0.05], [0.03, np.nan, np.nan]])
+    expected = [[0.3, 0.25], [1.0, 0.97]]
+    np.testing.assert_allclose(scores.mass_not_found(log_probs, alpha=[0.1, 0.01]), expected, atol=1e-12)
+
+
+def test_the_tree_bound_by_hand():
+    prefixes, entropies = np.log([[1.0, 0.4, 0.1], [1.0, np.nan, np.nan]]), np.array([[2.0, 1.0, 0.5], [0.3, 0, 0]])
+    assert scores.tree_bound(prefixes, entropies) == pytest.approx([2.45, 0.3])
+    assert scores.tree_bound(prefixes, entropies, alpha=[0.2, 0.0])[0] == pytest.approx([2.4, 2.45])
+    with pytest.raises(ValueError, match="next_entropies has the shape"):
+        scores.tree_bound(prefixes, entropies[:1])
+
+
+@given(st.lists(st.floats(0.001, 1.0), min_size=1, max_size=8), st.floats(0.001, 1.0))
+def test_pro_stays_below_the_alpha_floor_and_both_below_the_entropy(weights, alpha):
+    probs = np.sort(np.array(weights) / sum(weights))[::-1]
+    log_probs = np.log(probs)[None]
+    entropy = -(probs * np.log(probs)).sum()
+    floor = scores.alpha_floor(log_probs, alpha=alpha)[0]
+    assert floor <= entropy + 1e-9
+    if (log_probs >= np.log(alpha)).any():
+        assert scores.pro(log_probs, alpha=alpha)[0] <= floor + 1e-9
+
+
+def test_the_entropy_is_estimated_from_samples():
+    log_probs = np.log(np.random.default_rng(0).choice([0.5, 0.25, 0.25], p=[0.5, 0.25, 0.25], size=(400, 50)))
+    estimate = scores.entropy_estimate(log_probs)
+    exact = -(0.5 * np.log(0.5) + 0.5 * np.log(0.25))
+    assert estimate.mean.mean() == pytest.approx(exact, abs=0.01)
+    covered = (estimate.low <= exact) & (exact <= estimate.high)
+    assert 0.92 < covered.mean() < 0.98
+    assert np.isnan(scores.entropy_estimate(log_probs[:, :1]).mean).all()
