@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pandas.testing import assert_frame_equal
 
-from pro_lib import run_files, safe_files
+from pro_lib import run_files
 from pro_lib.run_files import ANSWER_SCHEMA, ROOT, Cost, RunError, RunFolder, RunInfo, read_tables
 
 INFO = RunInfo("set", "model", "greedy", {"seed": 0, "stop": [], "header": "Answer briefly."})
@@ -93,7 +93,11 @@ def test_what_was_written_is_what_is_read(finished):
     assert_frame_equal(questions, asked(*"abcde"))
     assert_frame_equal(answers, answer_table(asked(*"abcde")).to_pandas())
     assert (info.dataset, info.model, info.strategy) == ("set", "model", "greedy")
-    assert (info.parameters, info.provenance, info.plans) == (INFO.parameters, {"device": "cpu"}, [(5, 1, 2)])
+    assert (info.parameters, info.provenance, info.plans) == (
+        INFO.parameters,
+        {"device": "cpu", "halved_packs": 0},
+        [(5, 1, 2)],
+    )
 
 
 def test_references_are_lists_and_may_be_absent_in_some_parts(tmp_path):
@@ -377,14 +381,14 @@ def test_what_another_process_wrote_before_the_lock_was_taken_is_not_made_again(
 
 
 def test_parts_that_another_process_made_in_the_last_moment_are_not_made_again(stopped, monkeypatch):
-    lock = run_files.lock
+    lock = run_files._lock
 
     def just_too_late(path):
-        monkeypatch.setattr(run_files, "lock", lock)
+        monkeypatch.setattr(run_files, "_lock", lock)
         assert go_on(stopped) == ["part-000-00001", "part-000-00002"]
         return lock(path)
 
-    monkeypatch.setattr(run_files, "lock", just_too_late)
+    monkeypatch.setattr(run_files, "_lock", just_too_late)
     assert go_on(stopped) == []
 
 
@@ -400,8 +404,7 @@ def test_a_killed_holder_leaves_no_lock_behind(stopped, finished):
     assert contents(stopped) == contents(finished)
 
 
-def test_a_holder_without_a_name_yet_is_another_process(stopped, monkeypatch):
-    monkeypatch.setattr(safe_files.time, "sleep", lambda _: None)
+def test_a_holder_without_a_name_yet_is_another_process(stopped):
     with RunFolder(stopped, INFO) as folder:
         folder.missing_parts()
         (stopped / ".lock").write_bytes(b"")
@@ -416,9 +419,9 @@ def no_locks(*_):
 @pytest.mark.parametrize("without", [("flock", no_locks), None])
 def test_a_file_system_or_machine_without_locks_is_warned_about(stopped, monkeypatch, without):
     if without is None:
-        monkeypatch.setattr(safe_files, "fcntl", None)
+        monkeypatch.setattr(run_files, "fcntl", None)
     else:
-        monkeypatch.setattr(safe_files.fcntl, *without)
+        monkeypatch.setattr(run_files.fcntl, *without)
     with pytest.warns(
         UserWarning, match=rf"run folder {stopped} cannot be locked: .*; let no other process write there"
     ):
@@ -438,8 +441,8 @@ def test_a_file_system_that_cannot_sync_folders_is_written_all_the_same(tmp_path
     monkeypatch.setattr(os, "fsync", files_only)
     go_on(tmp_path / "run")
     assert contents(tmp_path / "run") == contents(finished)
-    # run.json, the plan, run.json, nine files of three parts, run.json, and the folder that was made.
-    assert len(of_folders) == 14
+    # run.json, the plan, run.json, nine files of three parts, run.json.
+    assert len(of_folders) == 13
 
 
 def truncate(path):

@@ -52,8 +52,8 @@ class Moments:
 
         return wrapped
 
-    def watch(self, safe_files):
-        for module, name in [(os, "replace"), (os, "fsync"), (os, "ftruncate"), (safe_files.fcntl, "flock")]:
+    def watch(self, run_files):
+        for module, name in [(os, "replace"), (os, "fsync"), (os, "ftruncate"), (run_files.fcntl, "flock")]:
             setattr(module, name, self.around(getattr(module, name)))
         moment = self.moment
 
@@ -64,7 +64,7 @@ class Moments:
                 moment()
                 return written + super().write(data[len(data) // 2 :])
 
-        safe_files.open = Halved
+        run_files.open = Halved
 
 
 def with_model():
@@ -94,14 +94,14 @@ def without_model():
 
 def trial(work, *, out, strategy, said, at=None, number=0):
     """Do the work in this process and end it; `said` becomes the number of moments passed, or the refusal."""
-    from pro_lib import safe_files
+    from pro_lib import run_files
 
     moments, code = Moments(at, number), 0
-    moments.watch(safe_files)
+    moments.watch(run_files)
     try:
         work(out, strategy)
         text = str(moments.passed)
-    except safe_files.RunError as error:
+    except run_files.RunError as error:
         text, code = str(error), REFUSED
     Path(said).write_text(text)
     os._exit(code)
@@ -293,9 +293,9 @@ def test_kills_at_random_moments_lose_and_repeat_no_question_and_change_no_numbe
 def test_a_kill_at_any_moment_of_any_file_operation_is_survived(tmp_path):
     server = Server(tmp_path, without_model)
     whole = Unbroken(server, tmp_path / "unbroken", None)
-    # The lock, the new folder, and in run.json, the plan, run.json, nine files of three parts, run.json: two in the
-    # middle of a file, and two for each of sync, rename and sync of the folder.
-    assert whole.moments == 2 * 2 + 2 + 13 * 8
+    # The lock (taken, and its file emptied), and in run.json, the plan, run.json, nine files of three parts, run.json:
+    # two in the middle of a file, and two for each of sync, rename and sync of the folder.
+    assert whole.moments == 2 * 2 + 13 * 8
     for at in range(1, whole.moments + 1):
         out = tmp_path / str(at)
         assert server.run(out, None, at=at, number=signal.SIGKILL) == KILLED, at
