@@ -1,14 +1,20 @@
-"""From a model and questions to a run: packs, parts, random streams and what it all cost.
+"""From a model and questions to a run: packs, parts, random streams, workers and what it all cost.
 
-It knows models, strategies and run folders; it does not know scores or correctness.
+It knows models, strategies, run folders and how Ray is called; it does not know scores or correctness.
 """
 
+import gc
 import hashlib
+import json
+import logging
+import os
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib import metadata
@@ -20,18 +26,23 @@ import pyarrow as pa
 import torch
 from tqdm.auto import tqdm
 
-from pro_lib import generations, strategies
+from pro_lib import generations, models, run_files, strategies
 from pro_lib.engine import Counts, PackedTree, Prefix, common_prefix_length, encode_prefix
 from pro_lib.generations import Run
 from pro_lib.models import Model
 from pro_lib.qa import QuestionSet
-from pro_lib.run_files import ANSWER_SCHEMA, LEDGER_SCHEMA, STRATEGIES, Cost, RunFolder, RunInfo, to_pandas
-from pro_lib.strategies import Answer, Ledger
+from pro_lib.run_files import ANSWER_SCHEMA, LEDGER_SCHEMA, STRATEGIES, Cost, RunError, RunFolder, RunInfo, to_pandas
+from pro_lib.strategies import Answer, Endings, Ledger
 
 # Measured on two cores with the bundled model: smaller packs pay more per call, larger ones attend to more in vain.
 QUESTIONS_PER_PACK = 32
 QUESTIONS_PER_PART = 256
 SEARCH_ALPHA = 0.02
+ENGINES = ("local", "ray")
+# A run stops when so many workers have died over one part: the fault is then the part's, not a machine's.
+_TRIES_PER_PART = 3
+# What is said when there is no memory, beside the exceptions made for it: by the CPU's allocator, CUDA, MPS and cuBLAS.
+_NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 # In half precision rounding is measured on the greedy paths of this many questions, and the largest difference doubled.
 _EPSILON_QUESTIONS = 8
 
@@ -107,6 +118,9 @@ def generate(
     budget: int | None = None,
     stop: Sequence[str] = (),
     progress: bool = True,
+    engine: str = "local",
+    n_workers: int | None = None,
+    gpus_per_worker: int = 1,
 ) -> Run:
     """Answer the questions with the model and return the run of them, in their order.
 
@@ -117,7 +131,8 @@ def generate(
         strategy: `greedy` (one answer), `multinomial` (samples), `diverse_beam` (groups of one beam each) or
             `threshold` (exact search: every answer with p ≥ search_alpha, and the greedy one).
         n_answers: N, the number of samples or beams; a search finds as many as there are.
-        batch_size: questions in one pack; None for 32.
+        batch_size: questions in one pack; None for 32. A pack that does not fit into memory is halved, and a warning
+            says so; the answers then agree to 1e-5 with those of a run with more memory.
         max_new_tokens: T, the length at which an answer is cut, its ending included.
         seed: of the samples; a draw depends on it, the question's id and the sample's number only.
         temperature: τ of the samples; the log-probabilities kept are always the unmodified model's.
@@ -128,10 +143,16 @@ def generate(
         budget: token-forwards that the search may spend on a question; None for no limit.
         stop: further texts, each one token, that end an answer.
         progress: whether to show a bar with tokens per second.
+        engine: `local`, in this process, or `ray`: by workers on a Ray cluster (docs/cluster.md), which load the model
+            anew and write into the same run folder; the tables are those of the local engine.
+        n_workers: workers of `ray`; None for as many as the cluster's GPUs serve, 1 if it has none.
+        gpus_per_worker: GPUs of a worker of `ray`, over which its model is spread, where the cluster has any.
 
     Raises:
         ValueError: a setting out of its range, or a model that cannot see the longest prompt whole.
-        RunError: the folder holds a run made with other parameters.
+        MemoryError: a question does not fit into memory even alone.
+        RunError: the folder holds a run made with other parameters, is written by another process, is damaged, or
+            cannot be written; what was complete is kept.
     """
     n_answers = 1 if strategy == "greedy" else n_answers
     if search_alpha is None and top_n is None:
@@ -149,21 +170,30 @@ def generate(
         budget,
         tuple(stop),
     )
-    if batch_size is not None and (isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1):
-        raise ValueError(f"batch_size={batch_size!r} must be a positive whole number or None")
+    for name, value in (("batch_size", batch_size), ("n_workers", n_workers), ("gpus_per_worker", gpus_per_worker)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise ValueError(f"{name}={value!r} must be a positive whole number or None")
+    if engine not in ENGINES:
+        raise ValueError(f"engine={engine!r} is unknown; choose {', '.join(ENGINES)}")
+    if engine == "ray" and out is None:
+        raise ValueError("engine='ray' needs out=, a folder that all workers can write to")
     per_pack = batch_size or QUESTIONS_PER_PACK
     job = _Job(model.with_stop(stop) if stop else model, questions, decoding)
     info = RunInfo(questions.name, model.name, strategy, job.parameters())
     if out is None:
         return job.run_in_memory(info, per_pack, progress)
-    folder = RunFolder(Path(out) / questions.name / model.name / strategy, info)
-    folder.plan(questions.table, per_pack=per_pack, per_part=per_pack * -(-QUESTIONS_PER_PART // per_pack))
-    missing = folder.missing_parts()
-    with _bar(sum(len(table) for _, table, _ in missing), questions.name, model.name, strategy, progress) as bar:
-        for name, table, pack in missing:
-            folder.write_part(name, *job.part(table, pack, bar))
-    if missing or not folder.info.provenance:
-        folder.finish(_provenance(model))
+    with RunFolder(Path(out) / questions.name / model.name / strategy, info) as folder:
+        folder.plan(questions.table, per_pack=per_pack, per_part=per_pack * -(-QUESTIONS_PER_PART // per_pack))
+        missing = folder.missing_parts()
+        provenance = _provenance(model)
+        with _bar(sum(len(table) for _, table, _ in missing), questions.name, model.name, strategy, progress) as bar:
+            if engine == "ray" and missing:
+                provenance = _run_on_ray(job, folder.path, missing, n_workers, gpus_per_worker, bar)
+            else:
+                for name, table, pack in missing:
+                    folder.write_part(name, *job.part(table, pack, bar))
+        if missing or not folder.info.provenance:
+            folder.finish(provenance)
     return generations.read(folder.path).asked_as(questions.table)
 
 
@@ -173,6 +203,8 @@ class _Job:
     def __init__(self, model: Model, questions: QuestionSet, decoding: Decoding):
         self.model, self.questions, self.decoding = model, questions, decoding
         self.counts = Counts()
+        # The most questions that have been found to fit into memory at once, and how often a pack was halved for that.
+        self.fitting, self.halved = sys.maxsize, 0
         longest = max(len(model.encode(prompt)) for prompt in questions.prompts())
         model.check_length(longest + decoding.max_new_tokens)
         self._prefix: Prefix | None = None
@@ -188,17 +220,18 @@ class _Job:
         with _bar(len(self.questions), info.dataset, info.model, info.strategy, progress) as bar:
             questions, answers, cost = self.part(self.questions.table, per_pack, bar)
         plans = [(len(self.questions), per_pack, len(self.questions))]
-        info = replace(info, provenance=_provenance(self.model), plans=plans, cost=cost)
+        provenance = _provenance(self.model) | {"halved_packs": cost.halved_packs}
+        info = replace(info, provenance=provenance, plans=plans, cost=cost)
         return Run(to_pandas(answers), to_pandas(questions), info)
 
     def part(self, table: pd.DataFrame, per_pack: int, bar: tqdm) -> tuple[pa.Table, pa.Table, Cost]:
         """Answer the questions of one part; the questions' table, the answers' table, the cost."""
-        started, before = time.perf_counter(), Counts(**vars(self.counts))
+        started, before, halved = time.perf_counter(), Counts(**vars(self.counts)), self.halved
         rows: list[dict] = []
         ledgers: list[dict] = []
         for start in range(0, len(table), per_pack):
             pack = table.iloc[start : start + per_pack]
-            found, prompt_tokens = self._answer(pack)
+            found, prompt_tokens = self._answer_in_pieces(pack)
             for question_id, (answers, ledger), n_tokens in zip(pack["question_id"], found, prompt_tokens, strict=True):
                 rows.extend(self._rows(question_id, answers))
                 if ledger is not None:
@@ -211,6 +244,7 @@ class _Job:
             self.counts.model_calls - before.model_calls,
             time.perf_counter() - started,
             _peak_memory(self.model.device),
+            self.halved - halved,
         )
         questions = pa.Table.from_pandas(table, preserve_index=False)
         if ledgers:
@@ -218,6 +252,37 @@ class _Job:
             for name in LEDGER_SCHEMA.names:
                 questions = questions.append_column(LEDGER_SCHEMA.field(name), columns[name])
         return questions, pa.Table.from_pylist(rows, schema=ANSWER_SCHEMA), cost
+
+    def _answer_in_pieces(self, pack: pd.DataFrame) -> tuple[list[tuple[list[Answer], Ledger | None]], list[int]]:
+        """What `_answer` finds, for as many questions at once as fit into memory."""
+        found, n_tokens = [], []
+        while len(found) < len(pack):
+            piece, reason = pack.iloc[len(found) : len(found) + self.fitting], ""
+            try:
+                more = self._answer(piece)
+            except (RuntimeError, MemoryError) as error:
+                reason = _memory_shortage(error)
+                if not reason:
+                    raise
+            if reason:  # here, and not above: the error keeps hold of the frames that hold the memory
+                self._halve(piece["question_id"].tolist(), reason)
+            else:
+                found, n_tokens = found + more[0], n_tokens + more[1]
+        return found, n_tokens
+
+    def _halve(self, question_ids: list[str], reason: str) -> None:
+        size, device = len(question_ids), self.model.device
+        if size == 1:
+            raise MemoryError(
+                f"question {question_ids[0]!r} does not fit into the memory of {device} even alone ({reason}); "
+                "take fewer shots, fewer answers or tokens, or a smaller dtype"
+            )
+        self.fitting, self.halved = size // 2, self.halved + 1
+        gc.collect()
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+        message = f"{size} questions at once do not fit into the memory of {device}; going on with {self.fitting}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def _answer(self, pack: pd.DataFrame) -> tuple[list[tuple[list[Answer], Ledger | None]], list[int]]:
         """Answers to the questions of a pack, with their ledgers if they were searched for; their prompts' tokens."""
@@ -272,7 +337,7 @@ class _Job:
         """
         if self.model.network.dtype not in (torch.bfloat16, torch.float16):
             return 0.0
-        table = self.questions.table.iloc[:_EPSILON_QUESTIONS]
+        table = self.questions.table.iloc[: min(_EPSILON_QUESTIONS, self.fitting)]
         prompts = [self.model.encode(prompt) for prompt in replace(self.questions, table=table).prompts()]
         greedy = partial(strategies.greedy, endings=self.model.endings, max_new_tokens=self.decoding.max_new_tokens)
         together = greedy(self._tree(prompts, Counts()))
@@ -297,6 +362,173 @@ class _Job:
             }
             for rank, answer in enumerate(answers)
         ]
+
+
+class _RayWorker:
+    """An actor: loads the model once, then answers part after part and writes each into the run folder.
+
+    What goes wrong is returned and not raised, so that Ray neither tries again nor wraps it.
+    """
+
+    def __init__(
+        self,
+        job: Mapping[str, object],
+        load: Mapping[str, object],
+        threads: int,
+        path: Path,
+        parts: Sequence[tuple[str, pd.DataFrame, int]],
+    ):
+        self.asked, self.load, self.threads, self.path, self.parts = job, load, threads, path, parts
+        self.job: _Job | None = None
+
+    def __call__(self, batch: Mapping[str, np.ndarray]) -> dict[str, list]:
+        [part] = batch["part"].tolist()
+        said = {"part": part, "halved": 0, "fitting": 0, "provenance": "{}", "memory": False, "error": ""}
+        try:
+            said |= self._write(*self.parts[part])
+        except (ValueError, FileNotFoundError, MemoryError) as error:
+            said |= {"memory": isinstance(error, MemoryError), "error": str(error)}
+        return {name: [value] for name, value in said.items()}
+
+    def _write(self, name: str, table: pd.DataFrame, per_pack: int) -> dict[str, object]:
+        if run_files.has_part(self.path, name):  # by a worker that died before it could say so
+            return {}
+        if run_files.begin_part(self.path, name) > _TRIES_PER_PART:
+            first, last = table["question_id"].iloc[[0, -1]]
+            raise RunError(
+                f"{name} (questions {first!r} to {last!r}) has ended {_TRIES_PER_PART} workers that were killed "
+                "or crashed; Ray's logs say more, and the same command tries again"
+            )
+        job = self._load()
+        with _bar(0, "", "", "", False) as bar:
+            questions, answers, cost = job.part(table, per_pack, bar)
+        run_files.write_part(self.path, name, questions, answers, cost)
+        return {
+            "halved": cost.halved_packs,
+            "fitting": min(job.fitting, per_pack),
+            "provenance": json.dumps(_provenance(job.model)),
+        }
+
+    def _load(self) -> "_Job":
+        if self.job is None:
+            torch.set_num_threads(self.threads)
+            try:
+                model = models.load(**self.load)
+            except torch.OutOfMemoryError as error:
+                reason = _memory_shortage(error)
+                raise MemoryError(
+                    f"model {self.load['name']} does not fit into a worker's memory ({reason}); raise gpus_per_worker, "
+                    "or load it in 8 or 4 bits"
+                ) from error
+            if model.fingerprint != self.asked["fingerprint"]:
+                raise RunError(
+                    f"model {self.load['name']} on {os.uname().nodename} is not the one asked for: its files differ"
+                )
+            stop, closing = (table.to(model.device) for table in self.asked["endings"])
+            model = replace(model, name=self.asked["name"], endings=Endings(stop, closing))
+            self.job = _Job(model, self.asked["questions"], self.asked["decoding"])
+        return self.job
+
+
+def _run_on_ray(
+    job: _Job,
+    path: Path,
+    parts: Sequence[tuple[str, pd.DataFrame, int]],
+    n_workers: int | None,
+    gpus_per_worker: int,
+    bar: tqdm,
+) -> Mapping[str, object]:
+    """Have the parts made by actors of Ray Data; where they were made."""
+    try:
+        import ray.data
+    except ImportError as error:
+        raise ValueError("engine='ray' needs Ray: pip install 'pro-workbench[ray]'") from error
+    model, threads, provenance = job.model, torch.get_num_threads(), {}
+    halved, fitting = 0, sys.maxsize
+    with _ray_cluster(ray, (n_workers or 1) * threads):
+        gpus = int(ray.cluster_resources().get("GPU", 0))
+        if 0 < gpus < gpus_per_worker:
+            raise ValueError(f"gpus_per_worker={gpus_per_worker}, but the Ray cluster has {gpus} in all")
+        gpus, n_workers = min(gpus, gpus_per_worker), n_workers or max(1, gpus // gpus_per_worker)
+        asked = {"name": model.name, "fingerprint": model.fingerprint, "questions": job.questions}
+        asked |= {"decoding": job.decoding, "endings": (model.endings.stop.cpu(), model.endings.closing.cpu())}
+        made = ray.data.from_items(
+            [{"part": part} for part in range(len(parts))], override_num_blocks=len(parts)
+        ).map_batches(
+            _RayWorker,
+            batch_size=1,
+            # One part at a time: those that wait behind a slow one would otherwise hold up the end.
+            compute=ray.data.ActorPoolStrategy(size=min(n_workers, len(parts)), max_tasks_in_flight_per_actor=1),
+            fn_constructor_args=(asked, _load_options(model, gpus), threads, path.resolve(), list(parts)),
+            num_gpus=gpus,
+            num_cpus=1 if gpus else threads,
+        )
+        made.context.enable_progress_bars = False
+        rows = iter(made.iter_rows())
+        try:
+            for said in rows:
+                if said["error"]:
+                    raise (MemoryError if said["memory"] else RunError)(said["error"])
+                provenance |= json.loads(said["provenance"])
+                halved, fitting = halved + said["halved"], min(fitting, said["fitting"] or fitting)
+                bar.update(len(parts[said["part"]][1]))
+        finally:
+            del rows  # or the error would keep hold of it, and with it of the workers
+    if halved:
+        message = (
+            f"{halved} packs did not fit into the memory of their worker; going down to {fitting} questions at once"
+        )
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+    return {**_provenance(model), **provenance, "engine": "ray", "n_workers": n_workers}
+
+
+@contextmanager
+def _ray_cluster(ray: object, num_cpus: int) -> Iterator[None]:
+    """The Ray cluster that this process is connected to, else that of RAY_ADDRESS, else one for the time being.
+
+    A cluster is not looked for: what Ray remembers may be gone, and then it waits for many minutes, or another's.
+    """
+    quiet, level = logging.getLogger("ray.data"), logging.getLogger("ray.data").level
+    is_new = not ray.is_initialized()
+    if is_new:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        options = {"logging_level": logging.ERROR, "log_to_driver": False}
+        address = os.environ.get("RAY_ADDRESS")
+        if not address:  # nobody else is to reach it, and it reaches nobody
+            options |= {"num_cpus": num_cpus, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        try:
+            ray.init(address or "local", **options)
+        except ConnectionError as error:
+            raise ValueError(f"RAY_ADDRESS={address}, but no Ray cluster answers there: {error}") from error
+    quiet.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        quiet.setLevel(level)
+        if is_new:
+            ray.shutdown()
+
+
+def _load_options(model: Model, gpus: int) -> dict[str, object]:
+    """How a worker with so many GPUs loads the model that was loaded here."""
+    network = model.network
+    loaded_in = [kind for kind in models.QUANTIZATIONS if getattr(network, f"is_loaded_in_{kind}", False)]
+    return {
+        # A hub id stays one; a folder must be found from wherever a worker runs.
+        "name": str(Path(model.source).resolve()) if Path(model.source).is_dir() else model.source,
+        "dtype": model.dtype,
+        "device": "cuda" if gpus else model.device.type,
+        "device_map": "auto" if gpus > 1 else None,
+        "quantization": loaded_in[0] if loaded_in else None,
+        "trust_remote_code": type(network).__module__.startswith("transformers_modules."),
+    }
+
+
+def _memory_shortage(error: Exception) -> str:
+    """The first line of an error that says there is no memory; empty for any other error."""
+    first_line = str(error).strip().partition("\n")[0] or type(error).__name__
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return first_line if known or any(sign in str(error) for sign in _NO_MEMORY) else ""
 
 
 def _largest_difference(ones: list[Answer], others: list[Answer]) -> float:

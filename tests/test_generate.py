@@ -1,4 +1,10 @@
+import importlib
+import logging
+import math
+import os
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +16,7 @@ from pro_lib import generations
 from pro_lib.engine import common_prefix_length
 from pro_lib.generate import generate
 from pro_lib.qa import QuestionSet
-from pro_lib.run_files import RunError, RunFolder
+from pro_lib.run_files import ROOT, RunError, RunFolder
 from pro_lib.strategies import Endings
 
 
@@ -123,12 +129,269 @@ def test_a_run_is_not_continued_with_another_prompt(model, tmp_path):
         ({"top_p": 1.5}, r"top_p=1.5 must lie in \(0, 1\]"),
         ({"diversity_penalty": -1.0}, "diversity_penalty=-1.0 must be 0 or more"),
         ({"batch_size": 0}, "batch_size=0 must be a positive whole number or None"),
+        ({"n_workers": 0}, "n_workers=0 must be a positive whole number or None"),
+        ({"gpus_per_worker": 0.5}, "gpus_per_worker=0.5 must be a positive whole number or None"),
+        ({"engine": "slurm"}, "engine='slurm' is unknown; choose local, ray"),
     ],
 )
 def test_a_setting_out_of_range_is_named_and_nothing_is_written(model, tmp_path, option, sentence):
     with pytest.raises(ValueError, match=sentence):
         generate(model, asked(2), out=tmp_path / "out", **OPTIONS | option)
     assert not (tmp_path / "out").exists()
+
+
+def cuda_is_full():
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nGPU 0 has a total of 80 GiB.")
+
+
+def host_is_full():
+    """What the CPU's allocator really says: this asks it for more than any machine has."""
+    torch.empty(2**60, dtype=torch.uint8)
+
+
+def python_is_full():
+    raise MemoryError
+
+
+def small_memory(monkeypatch, room, full):
+    """Let trees of more than `room` questions run out of memory at their third step; the sizes of all trees."""
+    sizes = []
+
+    class Small(module.PackedTree):
+        def __init__(self, network, prompts, prefix, counts):
+            super().__init__(network, prompts, prefix, counts)
+            self.size, self.depth = len(prompts), 0
+            sizes.append(self.size)
+
+        def grow(self, *args, **options):
+            self.depth += 1
+            if self.size > room and self.depth == 3:
+                full()
+            return super().grow(*args, **options)
+
+    monkeypatch.setattr(module, "PackedTree", Small)
+    return sizes
+
+
+def assert_runs_agree(run, other):
+    """The same answers in the same order, the same ledger, log-probabilities and masses to 1e-5.
+
+    The upper bound multiplies a mass by as many nats as T tokens can have, so that is what it is measured in.
+    """
+    per_mass = OPTIONS["max_new_tokens"] * math.log(300)
+    for name in ("answers", "questions"):
+        ours, theirs = getattr(run, name), getattr(other, name)
+        assert list(ours) == list(theirs)
+        for column in ours:
+            one, two = ours[column], theirs[column]
+            if any(isinstance(v, np.ndarray) for v in one):
+                assert one.str.len().tolist() == two.str.len().tolist()
+                one, two = np.concatenate(one.to_list()), np.concatenate(two.to_list())
+            if np.asarray(one).dtype.kind == "f":
+                atol = 1e-5 * per_mass if column == "upper_bound" else 1e-5
+                np.testing.assert_allclose(one, two, rtol=0, atol=atol, err_msg=column)
+            else:
+                assert list(one) == list(two), column
+
+
+@pytest.mark.parametrize("full", [cuda_is_full, host_is_full, python_is_full])
+@pytest.mark.parametrize("strategy", ["greedy", "multinomial", "diverse_beam", "threshold"])
+def test_a_pack_without_memory_is_halved_and_the_run_agrees_with_one_that_had_enough(
+    model, tmp_path, monkeypatch, strategy, full
+):
+    options = OPTIONS | {"batch_size": 8, "strategy": strategy}
+    enough = generate(model, asked(11), **options)
+    assert enough.info.provenance["halved_packs"] == 0
+    sizes = small_memory(monkeypatch, 3, full)
+    with pytest.warns(RuntimeWarning) as warned:
+        run = generate(model, asked(11), out=tmp_path, **options)
+    # 8 and 4 are too many; the size that was found stays for the rest of this pack and for the next.
+    assert sizes == [8, 4, 2, 2, 2, 2, 2, 1]
+    assert [str(w.message) for w in warned] == [
+        "8 questions at once do not fit into the memory of cpu; going on with 4",
+        "4 questions at once do not fit into the memory of cpu; going on with 2",
+    ]
+    assert run.info.cost.halved_packs == run.info.provenance["halved_packs"] == 2
+    assert_runs_agree(run, enough)
+    monkeypatch.undo()
+    # Plan and parts are those of the whole packs: with more memory the run goes on as if nothing had been.
+    assert run.info.plans == [(11, 8, 256)]
+    assert_runs_agree(generate(model, asked(13), out=tmp_path, **options), generate(model, asked(13), **options))
+
+
+def test_a_question_that_does_not_fit_alone_is_named_and_the_parts_before_it_stay(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "QUESTIONS_PER_PART", 2)
+    options, enough = OPTIONS | {"strategy": "greedy"}, generate(model, asked(4), strategy="greedy", **OPTIONS)
+
+    def full(self, prompts, *_, answer=module._Job._tree):
+        if self.model.encode(asked(1, start=2).prompts()[0]) in prompts:
+            cuda_is_full()
+        return answer(self, prompts)
+
+    sentence = (
+        r"^question 'q2' does not fit into the memory of cpu even alone \(CUDA out of memory\. Tried to allocate "
+        r"2\.00 GiB\.\); take fewer shots, fewer answers or tokens, or a smaller dtype$"
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(module._Job, "_tree", full)
+        with pytest.raises(MemoryError, match=sentence), pytest.warns(RuntimeWarning, match="going on with 1"):
+            generate(model, asked(4), out=tmp_path, **options)
+    with pytest.warns(UserWarning, match="holds 2 of the 4 questions planned"):
+        kept = generations.read(tmp_path / "toy" / "llama" / "greedy")
+    assert tables(kept) == tables(enough.select(question_ids=["q0", "q1"]))
+    assert tables(generate(model, asked(4), out=tmp_path, **options)) == tables(enough)
+
+
+def test_another_error_of_the_network_is_no_lack_of_memory(model, monkeypatch):
+    def broken():
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    small_memory(monkeypatch, 0, broken)
+    with pytest.raises(RuntimeError, match="device-side assert"):
+        generate(model, asked(2), **OPTIONS)
+
+
+def test_an_engine_of_workers_needs_a_folder(model):
+    with pytest.raises(ValueError, match=r"engine='ray' needs out=, a folder that all workers can write to"):
+        generate(model, asked(2), engine="ray", **OPTIONS)
+
+
+class OneProcess:
+    """Stands in for Ray: the actor is made and called here, and what it is asked for is kept in `asked`."""
+
+    def __init__(self, monkeypatch, resources, *, is_connected=True):
+        self.data, self.is_initialized, self.cluster_resources = self, lambda: is_connected, lambda: resources
+        self.calls = []
+        self.ActorPoolStrategy, self.context = dict, SimpleNamespace(enable_progress_bars=True)
+        for name in ("ray", "ray.data"):
+            monkeypatch.setitem(sys.modules, name, self)
+
+    def init(self, address, **options):
+        if address == "nowhere:1":
+            raise ConnectionError("gone")
+        self.calls.append((address, options))
+
+    def shutdown(self):
+        self.calls.append("shutdown")
+
+    def from_items(self, items, *, override_num_blocks):
+        assert override_num_blocks == len(items)
+        self.items = items
+        return self
+
+    def map_batches(self, worker, *, fn_constructor_args, **asked):
+        self.asked, self.load, self.worker = asked, fn_constructor_args[1], worker(*fn_constructor_args)
+        return self
+
+    def iter_rows(self):
+        assert not self.context.enable_progress_bars
+        for item in self.items:
+            row = self.worker({name: np.array([value]) for name, value in item.items()})
+            yield {name: value for name, [value] in row.items()}
+
+
+def test_a_worker_halves_its_packs_and_the_run_says_so(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "QUESTIONS_PER_PART", 4)
+    options = OPTIONS | {"batch_size": 4, "strategy": "diverse_beam"}
+    enough = generate(model, asked(7), **options)
+    small_memory(monkeypatch, 1, host_is_full)
+    ray = OneProcess(monkeypatch, {"CPU": 4.0})
+    with pytest.warns(RuntimeWarning) as warned:
+        run = generate(model, asked(7), out=tmp_path, engine="ray", n_workers=5, **options)
+    assert (
+        str(warned[-1].message)
+        == "2 packs did not fit into the memory of their worker; going down to 1 questions at once"
+    )
+    assert_runs_agree(run, enough)
+    assert ray.asked["compute"] == {"size": 2, "max_tasks_in_flight_per_actor": 1}
+    assert (ray.asked["num_gpus"], ray.asked["num_cpus"]) == (0, torch.get_num_threads())
+    told = run.info.provenance
+    assert (told["engine"], told["n_workers"], told["halved_packs"], told["device"]) == ("ray", 5, 2, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "per_worker", "n_workers", "n_actors", "device_map"),
+    [(8, 1, None, 8, None), (8, 2, None, 4, "auto"), (7, 2, None, 3, "auto"), (8, 1, 3, 3, None)],
+)
+def test_a_cluster_with_gpus_gives_each_worker_its_own(
+    model, tmp_path, monkeypatch, gpus, per_worker, n_workers, n_actors, device_map
+):
+    ray = OneProcess(monkeypatch, {"CPU": 64.0, "GPU": float(gpus)})
+    monkeypatch.setattr(module, "QUESTIONS_PER_PART", 1)
+    options = OPTIONS | {"batch_size": 1, "gpus_per_worker": per_worker, "n_workers": n_workers}
+    monkeypatch.setattr(module.models, "load", lambda name, **_: model)
+    run = generate(model, asked(9), out=tmp_path, engine="ray", **options)
+    assert tables(run) == tables(generate(model, asked(9), **OPTIONS | {"batch_size": 1}))
+    assert ray.asked["compute"]["size"] == n_actors
+    assert (ray.asked["num_gpus"], ray.asked["num_cpus"]) == (per_worker, 1)
+    assert (ray.load["device"], ray.load["device_map"]) == ("cuda", device_map)
+
+
+def test_a_cluster_is_the_one_connected_to_or_that_of_ray_address_or_starts_and_ends_with_the_call(
+    model, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(module.models, "load", lambda **_: model)
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    called = {}
+    for is_connected, address in [(True, "auto"), (False, "auto"), (False, "")]:
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        ray = OneProcess(monkeypatch, {"CPU": 2.0}, is_connected=is_connected)
+        out = tmp_path / f"{is_connected}{address}"
+        generate(model, asked(2), out=out, engine="ray", n_workers=3, **OPTIONS)
+        called[is_connected, address] = ray.calls
+    assert called[True, "auto"] == []
+    quiet = {"logging_level": logging.ERROR, "log_to_driver": False}
+    assert called[False, "auto"] == [("auto", quiet), "shutdown"]
+    alone = {"num_cpus": 3 * torch.get_num_threads(), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    assert called[False, ""] == [("local", quiet | alone), "shutdown"]
+    monkeypatch.setenv("RAY_ADDRESS", "nowhere:1")
+    OneProcess(monkeypatch, {}, is_connected=False)
+    with pytest.raises(ValueError, match=r"^RAY_ADDRESS=nowhere:1, but no Ray cluster answers there: gone$"):
+        generate(model, asked(2), out=tmp_path / "nowhere", engine="ray", **OPTIONS)
+
+
+def test_a_worker_that_needs_more_gpus_than_there_are_is_refused(model, tmp_path, monkeypatch):
+    OneProcess(monkeypatch, {"GPU": 1.0})
+    with pytest.raises(ValueError, match="gpus_per_worker=2, but the Ray cluster has 1 in all"):
+        generate(model, asked(2), out=tmp_path, engine="ray", gpus_per_worker=2, **OPTIONS)
+
+
+def test_a_worker_loads_a_model_as_it_was_loaded_here(model):
+    load = {"name": model.source, "dtype": "float32", "device": "cpu", "device_map": None, "quantization": None}
+    assert module._load_options(model, 0) == load | {"trust_remote_code": False}
+    by_relative_path = replace(model, source=os.path.relpath(model.source))
+    assert module._load_options(by_relative_path, 0) == module._load_options(model, 0)
+    assert module._load_options(replace(model, source="meta-llama/Llama-2-13b-chat-hf"), 1)["name"].startswith(
+        "meta-llama/"
+    )
+
+    class Shipped(torch.nn.Module):
+        __module__, is_loaded_in_4bit, dtype = "transformers_modules.shipped.modeling", True, torch.bfloat16
+        device = torch.device("cuda:0")
+
+    assert module._load_options(replace(model, network=Shipped()), 2) == {
+        "name": model.source,
+        "dtype": "bfloat16",
+        "device": "cuda",
+        "device_map": "auto",
+        "quantization": "4bit",
+        "trust_remote_code": True,
+    }
+
+
+def test_a_model_that_no_worker_holds_is_named(model, tmp_path, monkeypatch):
+    OneProcess(monkeypatch, {"GPU": 1.0})
+    monkeypatch.setattr(module.models, "load", lambda **_: cuda_is_full())
+    sentence = rf"^model {model.source} does not fit into a worker's memory \(CUDA out of memory.*raise gpus_per_worker"
+    with pytest.raises(MemoryError, match=sentence):
+        generate(model, asked(2), out=tmp_path, engine="ray", **OPTIONS)
+
+
+def test_without_ray_its_engine_says_what_to_install(model, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray.data", None)
+    with pytest.raises(ValueError, match=r"engine='ray' needs Ray: pip install 'pro-workbench\[ray\]'"):
+        generate(model, asked(2), out=tmp_path, engine="ray", **OPTIONS)
 
 
 def test_ranks_go_down_in_probability_but_samples_keep_their_order(model):
@@ -152,6 +415,33 @@ def test_the_prompts_shared_beginning_is_run_once(model):
     assert len(prefix) - 2 <= shared
     cost = generate(model, with_shots, strategy="greedy", **OPTIONS).info.cost
     assert cost.prompt_tokens == len(prefix) + sum(len(prompt) - shared for prompt in prompts)
+
+
+@pytest.fixture
+def cost_model(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module("cost_model")
+
+
+def test_the_cost_model_in_the_docs_is_what_the_script_computes(cost_model):
+    rows = cost_model.table()
+    assert len(rows) == 2 + 15 + 2
+    assert "\n".join(rows) in (ROOT / "docs" / "cluster.md").read_text()
+    # By hand: 17,944 questions of 6 tokens, 1 + 6.4 + 6.6 + 4.4 times; four times 28 tokens of prompt.
+    assert rows[2].split(" | ")[2:5] == ["17,944", f"{17_944 * 112 / 1e6:.2f}", f"{17_944 * 6 * 18.4 / 1e6:.2f}"]
+
+
+def test_a_call_of_the_cost_model_by_hand(cost_model):
+    llama = next(network for network in cost_model.NETWORKS if network.name == "Llama2-13B")
+    # Keys and values of 40 layers, 5,120 wide, 2 bytes each. One token moves the weights and little else.
+    assert llama.slot_bytes == 2 * 40 * 5120 * 2
+    moved = 26.04e9 + 100 * 819_200 + 32_000 * 24
+    assert llama.call_seconds(1, 100, 2) == pytest.approx(moved / 2.01e12 + 40 * 0.8e-3, rel=1e-12)
+    # A thousand tokens are bound by arithmetic: 26.04 GFLOPs each, and 4 × 40 × 5,120 per key.
+    flops = 1000 * (26.04e9 + 819_200 * 100)
+    assert llama.call_seconds(1000, 100, 2) == pytest.approx(flops / 395.6e12 + 0.032, rel=1e-12)
+    # In 8 bits half the weights move, and the layers take three times as long to launch.
+    assert llama.call_seconds(1, 100, 1) == pytest.approx((moved - 13.02e9) / 2.01e12 + 0.096, rel=1e-12)
 
 
 def test_a_sample_stream_is_its_own():

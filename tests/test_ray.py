@@ -1,0 +1,185 @@
+"""The same run by workers on a Ray cluster of this machine, some of them killed: the tables of the local engine."""
+
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from pro_lib import generate as module
+from pro_lib import generations, models, qa
+from pro_lib.generate import generate
+from pro_lib.run_files import RunError
+
+ray = pytest.importorskip("ray")
+pytest.importorskip("ray.data")
+
+pytestmark = [
+    pytest.mark.slow,
+    # What Ray does to itself.
+    pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning:ray"),
+    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
+]
+PARTS = 6
+OPTIONS = {"n_answers": 3, "max_new_tokens": 8, "batch_size": 4, "seed": 3, "progress": False}
+ON_RAY = {"engine": "ray", "n_workers": 2}
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch):
+    monkeypatch.setattr(module, "QUESTIONS_PER_PART", 4)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """One cluster for all tests, since it takes seconds to start."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    ray.init(
+        "local",
+        num_cpus=2 * torch.get_num_threads(),
+        include_dashboard=False,
+        log_to_driver=False,
+        _node_ip_address="127.0.0.1",
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return models.load("facts-1m", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def questions():
+    return qa.load("world-facts", limit=4 * PARTS - 1)
+
+
+def folder_in(out, strategy):
+    return out / "world-facts" / "facts-1m" / strategy
+
+
+def tables_in(folder):
+    return {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
+
+
+def assert_same_run(out, local, strategy):
+    """The same files, byte for byte, but for what times and machines are told of."""
+    ours, theirs = folder_in(out, strategy), folder_in(local, strategy)
+    assert tables_in(ours) == tables_in(theirs)
+    assert sorted(path.name for path in ours.iterdir()) == sorted(path.name for path in theirs.iterdir())
+    one, other = generations.read(ours), generations.read(theirs)
+    pd.testing.assert_frame_equal(one.answers, other.answers, check_exact=True)
+    assert (one.info.parameters, one.info.plans) == (other.info.parameters, other.info.plans)
+    assert one.info.provenance["engine"] == "ray"
+
+
+def actors():
+    """Process ids of the actors that Ray runs below this process, by its own account of them in /proc."""
+    parents, titles = {}, {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            titles[int(process.name)] = (process / "cmdline").read_bytes()
+        except OSError:  # it has just ended
+            continue
+
+    def is_ours(pid):
+        return pid == os.getpid() or (pid in parents and is_ours(parents[pid]))
+
+    return [
+        pid for pid, title in titles.items() if title.startswith(b"ray::") and b"_RayWorker" in title and is_ours(pid)
+    ]
+
+
+def test_two_workers_leave_the_tables_of_the_local_engine(cluster, model, questions, tmp_path):
+    options = OPTIONS | {"strategy": "threshold"}
+    generate(model, questions, out=tmp_path / "local", **options)
+    run = generate(model, questions, out=tmp_path / "ray", **options, **ON_RAY)
+    assert_same_run(tmp_path / "ray", tmp_path / "local", "threshold")
+    assert run.info.provenance["n_workers"] == 2
+
+
+def test_a_run_that_one_engine_began_is_continued_by_the_other(cluster, model, questions, tmp_path):
+    options = OPTIONS | {"strategy": "multinomial"}
+    for out in (tmp_path / "whole", tmp_path / "begun"):
+        generate(model, questions, out=out, **options)
+    for part in (1, 4):
+        (folder_in(tmp_path / "begun", "multinomial") / f"part-000-{part:05}.json").unlink()
+    generate(model, questions, out=tmp_path / "begun", **options, **ON_RAY)
+    assert_same_run(tmp_path / "begun", tmp_path / "whole", "multinomial")
+
+
+def test_a_worker_that_is_killed_is_replaced_and_its_part_done_again(cluster, model, tmp_path):
+    questions = qa.load("world-facts", limit=400)
+    generate(model, questions, out=tmp_path / "local", **OPTIONS)
+    folder, killed = folder_in(tmp_path / "ray", "diverse_beam"), []
+
+    def kill_one():
+        end = time.monotonic() + 120
+        while not killed and time.monotonic() < end:
+            at_work = list(folder.glob(".part-*.begun")) if any(folder.glob("part-*.json")) else []
+            for pid in actors() if len(at_work) == 2 else []:
+                os.kill(pid, signal.SIGKILL)
+                killed.append((pid, len(list(folder.glob("part-*.json")))))
+                break
+            time.sleep(0.005)
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    generate(model, questions, out=tmp_path / "ray", **OPTIONS, **ON_RAY)
+    killer.join()
+    [(pid, parts)] = killed
+    assert 1 <= parts < 100
+    assert pid not in actors()
+    assert_same_run(tmp_path / "ray", tmp_path / "local", "diverse_beam")
+
+
+def test_a_part_that_ends_every_worker_stops_the_run_and_the_same_command_tries_again(
+    cluster, model, questions, tmp_path
+):
+    generate(model, questions, strategy="greedy", out=tmp_path / "local", **OPTIONS)
+    begun, stop = folder_in(tmp_path / "ray", "greedy") / ".part-000-00000.begun", threading.Event()
+    tries = []
+
+    def kill_all():
+        while not stop.wait(0.002):
+            if len(tries) < 3 and begun.exists() and begun.stat().st_size > len(tries):
+                tries.append(begun.stat().st_size)
+                for pid in actors():
+                    os.kill(pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_all)
+    killer.start()
+    sentence = r"part-000-00000 \(questions '.*' to '.*'\) has ended 3 workers that were killed or crashed"
+    try:
+        with pytest.raises(RunError, match=sentence):
+            generate(model, questions, strategy="greedy", out=tmp_path / "ray", **OPTIONS, **ON_RAY | {"n_workers": 1})
+    finally:
+        stop.set()
+        killer.join()
+    assert tries == [1, 2, 3]
+    generate(model, questions, strategy="greedy", out=tmp_path / "ray", **OPTIONS, **ON_RAY)
+    assert_same_run(tmp_path / "ray", tmp_path / "local", "greedy")
+
+
+def test_what_goes_wrong_with_a_worker_is_said_as_by_the_local_engine_and_ends_the_workers(
+    cluster, model, questions, tmp_path
+):
+    options = OPTIONS | {"strategy": "multinomial", "out": tmp_path}
+    other = replace(model, fingerprint="0" * 16, name="other")
+    with pytest.raises(RunError, match=r"^model .*facts-1m on .* is not the one asked for: its files differ$"):
+        generate(other, questions, **options, **ON_RAY)
+    # NumPy refuses room for so many draws at once, so the pack goes down to one question, which does not fit either.
+    first = questions.table["question_id"].iloc[0]
+    with pytest.raises(MemoryError, match=rf"^question '{first}' does not fit into the memory of cpu even alone"):
+        generate(model, questions, **options | {"n_answers": 10**15}, engine="ray")
+    end = time.monotonic() + 30
+    while actors() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert actors() == []
