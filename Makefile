@@ -15,7 +15,7 @@ install: $(VENV)/.installed  ## set up .venv with the tested versions
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,embedding]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,embedding,ray]"
 	touch $@
 
 figures: install  ## the main job: run every notebook headless, leave figures/

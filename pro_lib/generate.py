@@ -31,14 +31,23 @@ from pro_lib.engine import Counts, PackedTree, Prefix, common_prefix_length, enc
 from pro_lib.generations import Run
 from pro_lib.models import Model
 from pro_lib.qa import QuestionSet
-from pro_lib.run_files import ANSWER_SCHEMA, LEDGER_SCHEMA, STRATEGIES, Cost, RunError, RunFolder, RunInfo, to_pandas
+from pro_lib.run_files import (
+    ANSWER_SCHEMA,
+    ENGINES,
+    LEDGER_SCHEMA,
+    STRATEGIES,
+    Cost,
+    RunError,
+    RunFolder,
+    RunInfo,
+    to_pandas,
+)
 from pro_lib.strategies import Answer, Endings, Ledger
 
 # Measured on two cores with the bundled model: smaller packs pay more per call, larger ones attend to more in vain.
 QUESTIONS_PER_PACK = 32
 QUESTIONS_PER_PART = 256
 SEARCH_ALPHA = 0.02
-ENGINES = ("local", "ray")
 # A run stops when so many workers have died over one part: the fault is then the part's, not a machine's.
 _TRIES_PER_PART = 3
 # What is said when there is no memory, beside the exceptions made for it: by the CPU's allocator, CUDA, MPS and cuBLAS.
@@ -62,6 +71,7 @@ class Decoding:
     top_n: int | None
     budget: int | None
     stop: tuple[str, ...]
+    chat: bool = False
 
     def __post_init__(self):
         if self.strategy not in STRATEGIES:
@@ -97,7 +107,8 @@ class Decoding:
             "threshold": ("search_alpha", "top_n", "budget"),
         }
         names = ("strategy", "max_new_tokens", *used[self.strategy])
-        return {**{name: getattr(self, name) for name in names}, "stop": list(self.stop)}
+        chat = {"chat": True} if self.chat else {}
+        return {**{name: getattr(self, name) for name in names}, "stop": list(self.stop), **chat}
 
 
 def generate(
@@ -117,6 +128,7 @@ def generate(
     top_n: int | None = None,
     budget: int | None = None,
     stop: Sequence[str] = (),
+    chat: bool = False,
     progress: bool = True,
     engine: str = "local",
     n_workers: int | None = None,
@@ -142,6 +154,7 @@ def generate(
         top_n: search for this many most probable answers instead.
         budget: token-forwards that the search may spend on a question; None for no limit.
         stop: further texts, each one token, that end an answer.
+        chat: put prompts as conversations in the model's own chat template, the shots as earlier turns.
         progress: whether to show a bar with tokens per second.
         engine: `local`, in this process, or `ray`: by workers on a Ray cluster (docs/cluster.md), which load the model
             anew and write into the same run folder; the tables are those of the local engine.
@@ -169,6 +182,7 @@ def generate(
         top_n,
         budget,
         tuple(stop),
+        chat,
     )
     for name, value in (("batch_size", batch_size), ("n_workers", n_workers), ("gpus_per_worker", gpus_per_worker)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
@@ -185,16 +199,68 @@ def generate(
     with RunFolder(Path(out) / questions.name / model.name / strategy, info) as folder:
         folder.plan(questions.table, per_pack=per_pack, per_part=per_pack * -(-QUESTIONS_PER_PART // per_pack))
         missing = folder.missing_parts()
-        provenance = _provenance(model)
+        provenance = {**_provenance(model), "questions": dict(questions.source)}
         with _bar(sum(len(table) for _, table, _ in missing), questions.name, model.name, strategy, progress) as bar:
             if engine == "ray" and missing:
-                provenance = _run_on_ray(job, folder.path, missing, n_workers, gpus_per_worker, bar)
+                provenance |= _run_on_ray(job, folder.path, missing, n_workers, gpus_per_worker, bar)
             else:
                 for name, table, pack in missing:
                     folder.write_part(name, *job.part(table, pack, bar))
         if missing or not folder.info.provenance:
             folder.finish(provenance)
     return generations.read(folder.path).asked_as(questions.table)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run would take here, from two of its questions; an estimate.
+
+    `seconds` are the least and the most: a pack of questions takes as long as two of them, or as many times longer as
+    it is larger. `token_forwards` and `prompt_tokens` are of all questions. `memory_bytes` are the weights and, of a
+    whole pack, keys and values of every token that was put through the model; activations come on top.
+    """
+
+    n_questions: int
+    seconds: tuple[float, float]
+    prompt_tokens: int
+    token_forwards: int
+    memory_bytes: int
+
+    def sentence(self) -> str:
+        """The estimate, for people."""
+        least, most = (_duration(seconds) for seconds in self.seconds)
+        return (
+            f"{self.n_questions:,} questions: {least} to {most}, about {self.token_forwards:,} token-forwards and "
+            f"{self.memory_bytes / 2**30:.1f} GiB for weights and cache (estimated from two questions)"
+        )
+
+
+def estimate(model: Model, questions: QuestionSet, *, batch_size: int | None = None, **options: object) -> Estimate:
+    """Estimate time and memory of `generate` with the same arguments, by answering two of the questions here.
+
+    One question before them warms up. Raises as `generate` does, and `ValueError` without questions.
+    """
+    n = len(questions)
+    if not n:
+        raise ValueError("there are no questions to estimate the cost of")
+    probes = questions.table.iloc[sorted({0, n // 2})]
+    generate(model, replace(questions, table=probes.iloc[:1]), progress=False, **options)
+    cost = generate(model, replace(questions, table=probes), progress=False, **options).info.cost
+    shots = questions.prefix()
+    n_shared = min(len(model.encode(shots)), cost.prompt_tokens) if shots else 0
+    n_own = (cost.prompt_tokens - n_shared) / len(probes)
+    n_grown = cost.token_forwards / len(probes)
+    per_pack = min(batch_size or QUESTIONS_PER_PACK, n)
+    weights = sum(parameter.numel() * parameter.element_size() for parameter in model.network.parameters())
+    ids = model.encode(questions.prompts()[0])
+    kept = sum(keys.nbytes + values.nbytes for keys, values in encode_prefix(model.network, ids).layers) / len(ids)
+    return Estimate(
+        n,
+        (cost.seconds * -(-n // per_pack), cost.seconds * n / len(probes)),
+        round(n_shared + n_own * n),
+        round(n_grown * n),
+        round(weights + kept * (n_shared + per_pack * (n_own + n_grown))),
+    )
 
 
 class _Job:
@@ -205,7 +271,7 @@ class _Job:
         self.counts = Counts()
         # The most questions that have been found to fit into memory at once, and how often a pack was halved for that.
         self.fitting, self.halved = sys.maxsize, 0
-        longest = max(len(model.encode(prompt)) for prompt in questions.prompts())
+        longest = max(map(len, self._prompts(questions.table)))
         model.check_length(longest + decoding.max_new_tokens)
         self._prefix: Prefix | None = None
 
@@ -286,7 +352,7 @@ class _Job:
 
     def _answer(self, pack: pd.DataFrame) -> tuple[list[tuple[list[Answer], Ledger | None]], list[int]]:
         """Answers to the questions of a pack, with their ledgers if they were searched for; their prompts' tokens."""
-        prompts = [self.model.encode(prompt) for prompt in replace(self.questions, table=pack).prompts()]
+        prompts = self._prompts(pack)
         tree = self._tree(prompts)
         n_tokens = [len(prompt) - tree.prefix_length for prompt in prompts]
         decoding, endings, length = self.decoding, self.model.endings, self.decoding.max_new_tokens
@@ -324,10 +390,24 @@ class _Job:
 
     def _tree(self, prompts: list[list[int]], counts: Counts | None = None) -> PackedTree:
         if self._prefix is None:
-            shots = self.questions.prefix()
-            ids = self.model.encode(shots) if shots else []
-            self._prefix = encode_prefix(self.model.network, ids, counts=self.counts)
+            self._prefix = encode_prefix(self.model.network, self._shared_ids(), counts=self.counts)
         return PackedTree(self.model.network, prompts, self._prefix.shared_with(prompts), counts or self.counts)
+
+    def _prompts(self, table: pd.DataFrame) -> list[list[int]]:
+        """Token ids of the prompts of some questions."""
+        questions = replace(self.questions, table=table)
+        if self.decoding.chat:
+            return [self.model.encode_chat(messages) for messages in questions.chats()]
+        return [self.model.encode(prompt) for prompt in questions.prompts()]
+
+    def _shared_ids(self) -> list[int]:
+        """What all prompts begin with, or nearly: a tree takes as much of it as its own prompts share."""
+        if self.decoding.chat:
+            any_two = self.questions.with_questions(["Who?", "When?"]).table
+            prompts = self._prompts(any_two)
+            return prompts[0][: common_prefix_length(prompts)] if self.questions.prefix() else []
+        shots = self.questions.prefix()
+        return self.model.encode(shots) if shots else []
 
     @cached_property
     def epsilon(self) -> float:
@@ -338,7 +418,7 @@ class _Job:
         if self.model.network.dtype not in (torch.bfloat16, torch.float16):
             return 0.0
         table = self.questions.table.iloc[: min(_EPSILON_QUESTIONS, self.fitting)]
-        prompts = [self.model.encode(prompt) for prompt in replace(self.questions, table=table).prompts()]
+        prompts = self._prompts(table)
         greedy = partial(strategies.greedy, endings=self.model.endings, max_new_tokens=self.decoding.max_new_tokens)
         together = greedy(self._tree(prompts, Counts()))
         alone = [greedy(self._tree([prompt], Counts()))[0] for prompt in prompts]
@@ -529,6 +609,13 @@ def _memory_shortage(error: Exception) -> str:
     first_line = str(error).strip().partition("\n")[0] or type(error).__name__
     known = isinstance(error, MemoryError | torch.OutOfMemoryError)
     return first_line if known or any(sign in str(error) for sign in _NO_MEMORY) else ""
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
 
 
 def _largest_difference(ones: list[Answer], others: list[Answer]) -> float:

@@ -4,21 +4,21 @@ It knows weights, devices and token texts; it does not know questions, strategie
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
+from jinja2 import TemplateError
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from pro_lib.engine import largest_packing_error
-from pro_lib.run_files import bundled_models, fingerprint, paper_models
+from pro_lib.run_files import QUANTIZATIONS, bundled_models, fingerprint, paper_models
 from pro_lib.strategies import Endings
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-QUANTIZATIONS = ("8bit", "4bit")
 # A guess at what rounding may do; the test models stay far below it, and no large model has been tried.
 PACKING_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5, torch.float16: 0.1}
 
@@ -56,6 +56,22 @@ class Model:
         """Token ids of a prompt, with the beginning-of-text token where the tokenizer adds one."""
         ids = self.tokenizer(text)["input_ids"]
         return ids[:-1] if len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id else ids
+
+    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Token ids of a conversation in the model's chat template, up to where its answer begins.
+
+        Raises:
+            UnsupportedModelError: the tokenizer has no chat template, or the template refuses the conversation.
+        """
+        if not getattr(self.tokenizer, "chat_template", None):
+            raise UnsupportedModelError(f"model {self.name} has no chat template; leave chat=True out")
+        try:
+            text = self.tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
+        except TemplateError as error:
+            raise UnsupportedModelError(
+                f"the chat template of model {self.name} refuses the prompt: {error}"
+            ) from error
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The answer's text: up to its first newline, without special tokens or surrounding white space."""
@@ -195,9 +211,12 @@ def _locate(name: str | Path) -> tuple[str, bool]:
 def _device(device: str) -> str:
     if device != "auto":
         try:
-            return str(torch.device(device))
+            kind = torch.device(device).type
         except RuntimeError as error:
             raise ValueError(f"device={device!r} is not a torch device such as 'cpu' or 'cuda:0'") from error
+        if kind == "cuda" and not torch.cuda.is_available():
+            raise ValueError(f"device={device!r}: this torch sees no CUDA device; choose cpu or auto")
+        return device
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"

@@ -76,6 +76,14 @@ class QuestionSet:
         prefix = self.prefix()
         return [prefix + self._ask(question) for question in self.table["question"]]
 
+    def chats(self) -> list[list[dict[str, str]]]:
+        """The prompts as conversations, in the order of the table: the shots as earlier turns, the header in front.
+
+        The header opens the first message and is no system message, which some chat templates refuse.
+        """
+        turns = [(self._ask(question), answer) for question, answer in self.shots]
+        return [_turns(self.header, turns, self._ask(question)) for question in self.table["question"]]
+
     def with_questions(self, questions: Sequence[str]) -> "QuestionSet":
         """Other questions, asked in the same way; they have no references."""
         rows = {"question_id": [f"asked-{n}" for n in range(len(questions))], "question": list(questions)}
@@ -83,6 +91,16 @@ class QuestionSet:
 
     def _ask(self, question: str) -> str:
         return self.template.replace("{question}", question)
+
+
+def _turns(header: str, shots: Sequence[tuple[str, str]], question: str) -> list[dict[str, str]]:
+    messages = [
+        {"role": role, "content": text}
+        for shot in shots
+        for role, text in zip(("user", "assistant"), shot, strict=True)
+    ]
+    messages.append({"role": "user", "content": question})
+    return [messages[0] | {"content": header + messages[0]["content"]}, *messages[1:]]
 
 
 def load(

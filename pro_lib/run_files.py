@@ -29,6 +29,9 @@ ROOT = Path(__file__).resolve().parent.parent
 BUNDLED_DIR = ROOT / "data" / "models"
 # The last part of a run folder's path; here, and not beside the code, so that a name is checked without loading torch.
 STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
+# Likewise where runs are made, and how weights may be shrunk.
+ENGINES = ("local", "ray")
+QUANTIZATIONS = ("8bit", "4bit")
 FORMAT_VERSION = 1
 MOVE_AWAY = "restore it from a copy, or move the folder away and start again"
 DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, FileNotFoundError, pa.ArrowException)

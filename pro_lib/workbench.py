@@ -15,7 +15,16 @@ import pandas as pd
 
 from pro_lib import correctness, generations, metrics, qa, scores, semantic
 from pro_lib.generations import Run
-from pro_lib.run_files import ROOT, STRATEGIES, RunError, bundled_models, fingerprint, paper_models
+from pro_lib.run_files import (
+    ENGINES,
+    QUANTIZATIONS,
+    ROOT,
+    STRATEGIES,
+    RunError,
+    bundled_models,
+    fingerprint,
+    paper_models,
+)
 from pro_lib.sweeps import Judged, Searched
 
 if TYPE_CHECKING:
@@ -260,17 +269,18 @@ def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:
     return table.dropna(subset=["dataset", "model"]).merge(asked, on=["dataset", "model"]).reset_index(drop=True)
 
 
-_held: tuple[tuple[str, str, str], Model] | None = None
+_held: tuple[tuple, Model] | None = None
 
 
-def _loaded(name: str, device: str, dtype: str) -> Model:
+def _loaded(name: str, **options: object) -> Model:
     """The model, loaded unless it was the last one asked for; the one before is let go first."""
     global _held
-    if _held is None or _held[0] != (name, device, dtype):
+    key = (name, *sorted(options.items()))
+    if _held is None or _held[0] != key:
         from pro_lib import models
 
         _held = None
-        _held = (name, device, dtype), models.load(name, device=device, dtype=dtype)
+        _held = key, models.load(name, **options)
     return _held[1]
 
 
@@ -289,6 +299,7 @@ class Settings:
         similarity: what decides whether answers mean the same: names of `semantic.JUDGES`, or an NLI model's folder
             or hub id; several are compared.
         correctness: what makes an answer right: a name of `CORRECTNESS`, or a file of labels (`read_labels`).
+        quantization, device_map, trust_remote_code: as in `models.load`; chat, engine, n_workers: as in `generate`.
         reported: the parameters are for a report on `split`, so that it may not be `validation`, where α is chosen.
 
     Raises:
@@ -310,6 +321,12 @@ class Settings:
     batch_size: int | None = None
     device: str = "auto"
     dtype: str = "auto"
+    quantization: str | None = None
+    device_map: str | None = None
+    trust_remote_code: bool = False
+    chat: bool = False
+    engine: str = "local"
+    n_workers: int | None = None
     similarity: str | Sequence[str] = "lexical"
     correctness: str = "rouge_l"
     records: str | None = None
@@ -337,7 +354,13 @@ class Settings:
             raise ValueError(f"search_alpha={self.search_alpha!r} must lie in (0, 1]")
         if self.strategy == EXACT and self.records is None and self.alpha < self.search_alpha:
             raise ValueError(f"alpha={self.alpha!r} is below search_alpha={self.search_alpha!r}: not searched so far")
-        for name, may_be_none in (("n_answers", False), ("limit", True), ("n_validation", True), ("batch_size", True)):
+        for name, may_be_none in (
+            ("n_answers", False),
+            ("limit", True),
+            ("n_validation", True),
+            ("batch_size", True),
+            ("n_workers", True),
+        ):
             value = getattr(self, name)
             if (value is None and may_be_none) or (type(value) is int and value >= 1):
                 continue
@@ -346,6 +369,12 @@ class Settings:
             raise ValueError(f"fraction={self.fraction!r} must lie in (0, 1], or be None")
         if self.n_shots is not None and (type(self.n_shots) is not int or self.n_shots < 0):
             raise ValueError(f"n_shots={self.n_shots!r} must be a whole number of at least 0, or None")
+        if self.engine not in ENGINES:
+            raise ValueError(f"engine={self.engine!r} is unknown; choose {', '.join(ENGINES)}")
+        if self.quantization not in (None, *QUANTIZATIONS):
+            raise ValueError(
+                f"quantization={self.quantization!r} is unknown; choose {', '.join(QUANTIZATIONS)} or None"
+            )
         if type(self.seed) is not int or self.seed < 0:
             raise ValueError(f"seed={self.seed!r} must be a whole number of at least 0")
         for name in self._list("similarity"):
@@ -528,6 +557,7 @@ class Settings:
         asked |= {"n_answers": self.n_answers} if strategy in (BEAMS, SAMPLES) else {}
         asked |= {"search_alpha": self.search_alpha} if strategy == EXACT else {}
         asked |= {"seed": self.seed} if strategy == SAMPLES else {}
+        asked |= {"chat": True if self.chat else None}
         source = bundled_models().get(model, Path(model))
         asked |= {"fingerprint": fingerprint(source)} if (source / "config.json").is_file() else {}
         differs = any(run.info.parameters.get(name) != value for name, value in asked.items())
@@ -539,13 +569,27 @@ class Settings:
     def _generated(self, model: str, questions: qa.QuestionSet, strategy: str) -> Run:
         from pro_lib import generate
 
-        return generate.generate(
-            _loaded(model, self.device, self.dtype),
-            questions,
-            strategy=strategy,
-            n_answers=self.n_answers,
-            out=self.generations_dir,
-            batch_size=self.batch_size,
-            seed=self.seed,
-            search_alpha=self.search_alpha,
-        )
+        where = {"out": self.generations_dir, "engine": self.engine, "n_workers": self.n_workers}
+        return generate.generate(self._model(model), questions, **self._decoding(strategy), **where)
+
+    def estimate(self, model: str, dataset: str) -> str:
+        """What generating the run would take here, in a sentence; or that it is there already."""
+        from pro_lib import generate
+
+        if self.records is not None:
+            return "Records are read; nothing is generated."
+        questions = self.questions(dataset)
+        setting = f"{questions.name}, {_folder_name(model)}, {self.strategy}"
+        if self._stored(model, questions, self.strategy) is not None:
+            return f"{setting}: already there."
+        expected = generate.estimate(self._model(model), questions, **self._decoding(self.strategy))
+        return f"{setting}: {expected.sentence()}."
+
+    def _model(self, model: str) -> Model:
+        placed = {"quantization": self.quantization, "device_map": self.device_map}
+        placed |= {"trust_remote_code": self.trust_remote_code}
+        return _loaded(model, device=self.device, dtype=self.dtype, **placed)
+
+    def _decoding(self, strategy: str) -> dict[str, object]:
+        names = ("n_answers", "batch_size", "seed", "search_alpha", "chat")
+        return {"strategy": strategy} | {name: getattr(self, name) for name in names}

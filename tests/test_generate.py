@@ -1,3 +1,4 @@
+import copy
 import importlib
 import logging
 import math
@@ -12,9 +13,10 @@ import pytest
 import torch
 
 from pro_lib import generate as module
-from pro_lib import generations
+from pro_lib import generations, qa
 from pro_lib.engine import common_prefix_length
 from pro_lib.generate import generate
+from pro_lib.models import UnsupportedModelError
 from pro_lib.qa import QuestionSet
 from pro_lib.run_files import ROOT, RunError, RunFolder
 from pro_lib.strategies import Endings
@@ -450,3 +452,84 @@ def test_a_sample_stream_is_its_own():
     assert len(np.unique(one)) == one.size
     np.testing.assert_array_equal(module._uniforms(0, ["b"], 2, 4), one[1:, :2, :4])
     assert (module._uniforms(1, ["a"], 1, 5) != one[0, :1]).all()
+
+
+CHAT = "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}[answer]"
+
+
+def with_template(model, template):
+    tokenizer = copy.deepcopy(model.tokenizer)
+    tokenizer.chat_template = template
+    return replace(model, tokenizer=tokenizer)
+
+
+def test_a_chat_is_put_in_the_models_template_with_the_shots_as_turns(model):
+    questions = replace(
+        asked(3), header="Be brief. ", shots=(("Who wrote Emma?", "Jane Austen"),), template="{question}"
+    )
+    chatting = with_template(model, CHAT)
+    text = "[user]Be brief. Who wrote Emma?\n[assistant]Jane Austen\n[user]Who wrote book 0?\n[answer]"
+    ids = chatting.encode_chat(questions.chats()[0])
+    assert chatting.tokenizer.decode(ids) == text
+    run = generate(chatting, questions, strategy="greedy", max_new_tokens=6, chat=True, progress=False)
+    assert run.info.parameters["chat"] is True
+    for number, row in enumerate(run.answers.itertuples()):
+        prompt = chatting.encode_chat(questions.chats()[number])
+        with torch.inference_mode():
+            logits = model.network(torch.tensor([prompt])).logits[0, -1].double().log_softmax(-1)
+        if len(row.token_ids):
+            assert row.token_log_probs[0] == pytest.approx(float(logits[row.token_ids[0]]), abs=1e-4)
+        else:
+            ending = logits[model.endings.stop].logsumexp(0)
+            assert row.end_log_prob == pytest.approx(float(ending), abs=1e-4)
+    # The shots went through the model once: the cost is less than that of three whole prompts.
+    whole = sum(len(chatting.encode_chat(messages)) for messages in questions.chats())
+    assert run.info.cost.prompt_tokens < whole - len(ids)
+
+
+def test_a_model_without_a_template_or_with_one_that_refuses_says_so(model):
+    with pytest.raises(UnsupportedModelError, match="model llama has no chat template; leave chat=True out"):
+        generate(with_template(model, None), asked(1), chat=True, progress=False)
+    refusing = with_template(model, "{{ raise_exception('only saints') }}")
+    with pytest.raises(UnsupportedModelError, match="chat template of model llama refuses the prompt: only saints"):
+        generate(refusing, asked(1), chat=True, progress=False)
+
+
+def test_a_run_without_chat_is_not_continued_as_one_with(model, tmp_path):
+    generate(model, asked(2), strategy="greedy", out=tmp_path, max_new_tokens=4, progress=False)
+    with pytest.raises(RunError, match="was made with chat=None, now chat=True"):
+        generate(with_template(model, CHAT), asked(2), strategy="greedy", out=tmp_path, max_new_tokens=4, chat=True)
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "diverse_beam", "threshold"])
+def test_the_estimate_is_that_of_its_two_questions(model, strategy):
+    options = {"strategy": strategy, "n_answers": 3, "max_new_tokens": 6}
+    questions = asked(10)
+    expected = module.estimate(model, questions, batch_size=4, **options)
+    two = replace(questions, table=questions.table.iloc[[0, 5]])
+    cost = generate(model, two, progress=False, **options).info.cost
+    assert expected.n_questions == 10
+    assert expected.token_forwards == 5 * cost.token_forwards
+    assert expected.prompt_tokens == 5 * cost.prompt_tokens  # without shots nothing is shared
+    assert expected.seconds[0] == pytest.approx(expected.seconds[1] * 3 / 5)  # three packs of four, five of two
+    weights = sum(p.numel() * 4 for p in model.network.parameters())
+    # Two layers of keys and values, two heads of eight numbers of four bytes.
+    per_token = 2 * 2 * 2 * 8 * 4
+    tokens = 4 * (cost.prompt_tokens + cost.token_forwards) / 2
+    assert expected.memory_bytes == weights + per_token * tokens
+    assert expected.sentence().startswith("10 questions: ")
+    with pytest.raises(ValueError, match="there are no questions to estimate the cost of"):
+        module.estimate(model, asked(0))
+
+
+def test_where_the_questions_came_from_is_kept_with_the_run(tiny_model, tmp_path):
+    questions = qa.load("world-facts", limit=2, n_shots=1)
+    run = generate(tiny_model("llama"), questions, strategy="greedy", out=tmp_path, max_new_tokens=3, progress=False)
+    assert run.info.provenance["questions"]["limit"] == 2
+    assert run.info.provenance["questions"]["dataset"] == "world-facts"
+
+
+def test_durations_are_told_in_the_unit_one_would_use():
+    assert [module._duration(s) for s in (3, 119, 200, 7300, 200_000)] == [
+        "3 seconds", "119 seconds", "3 minutes", "2 hours", "2 days",
+    ]  # fmt: skip

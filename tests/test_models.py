@@ -185,3 +185,9 @@ def test_loading_never_changes_what_the_files_say(tiny_folders):
     stored = models.AutoModelForCausalLM.from_pretrained(tiny_folders("llama"), dtype=torch.float32)
     for name, parameter in stored.named_parameters():
         assert torch.equal(parameter, model.network.get_parameter(name))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_device_that_is_not_there_is_named():
+    with pytest.raises(ValueError, match="device='cuda:1': this torch sees no CUDA device; choose cpu or auto"):
+        models.load("facts-1m", device="cuda:1")

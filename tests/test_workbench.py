@@ -371,3 +371,20 @@ def test_a_set_of_the_hub_and_a_folder_are_datasets_too(tmp_path):
     asked = settings.questions(str(tmp_path), "validation", "test")
     assert asked.table["split"].value_counts().to_dict() == {"validation": 2, "test": 2}
     assert len(asked.shots) == 1
+
+
+def test_the_estimate_says_what_a_run_would_take_or_that_it_is_there(tmp_path):
+    settings = Settings(model="facts-1m", limit=4, n_answers=2, generations_dir=tmp_path, device="cpu")
+    said = settings.estimate("facts-1m", "world-facts")
+    assert said.startswith("world-facts, facts-1m, diverse_beam: 4 questions: ")
+    assert said.endswith("for weights and cache (estimated from two questions).")
+    settings.run("facts-1m", "world-facts")
+    assert settings.estimate("facts-1m", "world-facts") == "world-facts, facts-1m, diverse_beam: already there."
+
+
+def test_a_stored_run_in_a_chat_template_is_not_one_without(tmp_path):
+    settings = Settings(model="facts-1m", limit=2, n_answers=2, generations_dir=tmp_path, device="cpu")
+    settings.run("facts-1m", "world-facts")
+    assert settings._stored("facts-1m", settings.questions("world-facts"), "diverse_beam") is not None
+    chatting = Settings(chat=True, model="facts-1m", limit=2, n_answers=2, generations_dir=tmp_path)
+    assert chatting._stored("facts-1m", chatting.questions("world-facts"), "diverse_beam") is None
