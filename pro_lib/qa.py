@@ -135,7 +135,7 @@ def load(
         fraction: at most this part of each split, in (0, 1], drawn likewise.
         seed: of that draw; the shots do not depend on it.
         n_shots: number of shots (0 for files, else 10). They come from `train_shots` where there is such a split, else
-            from questions of the file that are not asked.
+            so many questions of the file, always the same ones, are set apart and never asked.
         n_validation: of files without a validation split, this many of the questions become one, always the same ones,
             if there are twice as many; None takes the splits as they are.
         header: text before the shots.
@@ -155,6 +155,10 @@ def load(
     everything, used = _everything(name, None if path is None else Path(path), columns or {})
     found = list(everything["split"]) if split is None else [split] if isinstance(split, str) else split
     splits = list(dict.fromkeys(found))
+    wanted_shots = (0 if used else 10) if n_shots is None else n_shots
+    set_apart = None
+    if wanted_shots > 0 and not (everything["split"] == "train_shots").any():
+        everything, set_apart = _set_apart(everything, wanted_shots, name or str(path))
     if n_validation is not None:
         everything = _with_validation(everything, n_validation, wanted="validation" in splits, name=name or str(path))
     guessed = {wanted: names for wanted, names in used.items() if names != [wanted] and wanted not in (columns or {})}
@@ -166,7 +170,7 @@ def load(
     if not splits:
         raise QuestionsError(f"split={split!r} names no split")
     asked = pd.concat([_drawn(_of_split(everything, part, name), limit, fraction, seed) for part in splits])
-    shots = _shots(everything, asked, (0 if used else 10) if n_shots is None else n_shots, name)
+    shots = _shots(everything, asked, wanted_shots, name) if set_apart is None else set_apart
     source = {"dataset": name, "path": None if path is None else str(path), "columns": used, "split": splits}
     source |= {"n_validation": n_validation, "limit": limit, "fraction": fraction, "seed": seed, "n_shots": len(shots)}
     return QuestionSet(name, asked.reset_index(drop=True), shots, header, template, source)
@@ -227,10 +231,22 @@ def _drawn(table: pd.DataFrame, limit: int | None, fraction: float | None, seed:
     return table.iloc[np.sort(chosen)]
 
 
+def _set_apart(table: pd.DataFrame, n_shots: int, name: str) -> tuple[pd.DataFrame, tuple[tuple[str, str], ...]]:
+    """The table without the questions that become shots, and those.
+
+    Whatever split, limit or seed is asked for, the prompt stays the same, so that runs of one set go together.
+    """
+    chosen = table.iloc[np.random.default_rng(0).permutation(len(table))[:n_shots]]
+    rest = table[~table["question"].isin(chosen["question"])]
+    if rest.empty:
+        raise QuestionsError(f"n_shots={n_shots}: dataset {name!r} has {len(table)} rows, so nothing is left to ask")
+    return rest.reset_index(drop=True), tuple((row.question, row.references[0]) for row in chosen.itertuples())
+
+
 def _shots(everything: pd.DataFrame, asked: pd.DataFrame, n_shots: int, name: str) -> tuple[tuple[str, str], ...]:
     """Questions and first references for the prompt, never among those asked."""
     rest = everything[~everything["question"].isin(asked["question"])]
-    pool = rest[rest["split"] == "train_shots"] if (everything["split"] == "train_shots").any() else rest
+    pool = rest[rest["split"] == "train_shots"]
     if n_shots < 0 or n_shots > len(pool):
         raise QuestionsError(f"n_shots={n_shots}: dataset {name!r} has {len(pool)} questions for shots")
     # Always the same draw: another seed asks other questions, or draws other samples, with the same prompt.

@@ -115,19 +115,25 @@ def test_shots_do_not_fall_back_on_other_splits_when_train_shots_is_asked():
         qa.load("world-facts", split="train_shots", n_shots=1)
 
 
-def test_shots_of_a_file_without_train_shots_are_questions_that_are_not_asked(write):
-    rows = [{"question": f"Question {n}?", "references": [str(n)]} for n in range(6)]
-    questions = qa.load(path=write("set.jsonl", rows), limit=4, n_shots=2)
+def test_a_file_without_train_shots_sets_its_shots_apart_whatever_is_asked(write):
+    rows = [{"question": f"Question {n}?", "references": [str(n)]} for n in range(12)]
+    path = write("set.jsonl", rows)
+    whole = qa.load(path=path, n_shots=2)
     left = {(row["question"], row["references"][0]) for row in rows} - {
         (question, references[0])
-        for question, references in zip(questions.table["question"], questions.table["references"], strict=True)
+        for question, references in zip(whole.table["question"], whole.table["references"], strict=True)
     }
-    assert set(questions.shots) == left
+    assert set(whole.shots) == left
+    assert len(whole) == 10
+    for asked in ({"limit": 4}, {"seed": 5, "fraction": 0.5}, {"split": ["validation", "test"], "n_validation": 4}):
+        other = qa.load(path=path, n_shots=2, **asked)
+        assert other.shots == whole.shots
+        assert set(other.table["question"]) <= set(whole.table["question"])
 
 
 def test_a_question_asked_under_another_id_is_no_shot(write):
     rows = [{"question": "Same?", "references": ["yes"]}, {"question": "Same?", "references": ["yes"]}]
-    with pytest.raises(QuestionsError, match="has 0 questions for shots"):
+    with pytest.raises(QuestionsError, match=r"n_shots=1: .*set\.jsonl' has 2 rows, so nothing is left"):
         qa.load(path=write("set.jsonl", rows), limit=1, n_shots=1)
 
 
