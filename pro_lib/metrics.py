@@ -156,12 +156,15 @@ def compared(
 
     Adds `p_value` (`delong`, two-sided), `p_holm` (corrected for the number of other methods in the table, those
     named in `apart` not counted; theirs is `p_value`) and `significant` (`p_holm` at most `significance`); the
-    reference has NaN, NaN and False. Raises as both do.
+    reference has NaN, NaN and False, and so has every method where fewer than two answers are right or wrong. Raises
+    as `bootstrap_auroc` does.
     """
     table = bootstrap_auroc(
         uncertainties, correct, n_resamples=n_resamples, level=level, seed=seed, reference=reference
     )
-    p_value = delong(uncertainties, correct, reference=uncertainties.columns.get_loc(reference)).p_value
+    n_right, at = np.count_nonzero(correct), uncertainties.columns.get_loc(reference)
+    testable = 2 <= n_right <= len(uncertainties) - 2
+    p_value = delong(uncertainties, correct, reference=at).p_value if testable else np.full(len(table), np.nan)
     family = ~uncertainties.columns.isin(list(apart))
     p_holm = p_value.copy()
     p_holm[family] = holm(p_value[family])

@@ -31,7 +31,7 @@ AlphaScore = Callable[..., NDArray[np.float64]]
 
 
 class OneClassWarning(UserWarning):
-    """At some point of a sweep all answers are right, or all wrong, so its AUROC is NaN."""
+    """All answers are right, or all wrong, so that an AUROC is NaN or α cannot be chosen."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,15 @@ class Judged:
             baselines=self.baselines.iloc[rows].reset_index(drop=True),
         )
 
+    def one_class(self) -> str:
+        """The sentence that all answers are right, or all wrong; empty where both occur."""
+        if self.correct.any() and not self.correct.all():
+            return ""
+        which = f"all {len(self.correct)} judged answers are {'right' if self.correct.all() else 'wrong'}"
+        return (
+            f"{self.dataset}, {self.model}, {self.split}: {which if len(self.correct) else 'there is no judged answer'}"
+        )
+
     def labels(self) -> dict[str, str | int]:
         """Columns that tell this setting's tables from those of others: dataset, model, split, n_questions."""
         return {
@@ -114,10 +123,17 @@ def alpha_sweep(
     level: float = 0.95,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """AUROC of PRO at each α. Columns: `alpha, auroc, mean_kept` (mean K), and `low, high` on request."""
+    """AUROC of PRO at each α. Columns: `alpha, auroc, mean_kept` (mean K), and `low, high` on request.
+
+    Where all answers are right, or all wrong, AUROC and interval are NaN, and a `OneClassWarning` says so.
+    """
     alphas, uncertainty = _by_alpha(log_probs, alphas, scores.pro)
-    table = pd.DataFrame({"alpha": alphas, "auroc": metrics.auroc_columns(uncertainty, correct)})
-    table["mean_kept"] = scores.kept(log_probs, alphas).mean(axis=0)
+    table = pd.DataFrame({"alpha": alphas, "auroc": np.nan, "mean_kept": scores.kept(log_probs, alphas).mean(axis=0)})
+    try:
+        table["auroc"] = metrics.auroc_columns(uncertainty, correct)
+    except metrics.OneClassError as error:
+        warnings.warn(str(error), OneClassWarning, stacklevel=2)
+        return table.assign(low=np.nan, high=np.nan) if n_resamples else table
     return _with_interval(table, uncertainty, correct, n_resamples, level, seed)
 
 
@@ -155,6 +171,19 @@ def select_alpha(
     """
     alphas, uncertainty = _by_alpha(log_probs, alphas, score)
     return float(alphas[_best(alphas, metrics.auroc_columns(uncertainty, correct))])
+
+
+def chosen_alpha(validation: Judged) -> float:
+    """`select_alpha` on judged validation questions; the default, with a `OneClassWarning`, where it cannot choose."""
+    try:
+        return select_alpha(validation.log_probs, validation.correct)
+    except metrics.OneClassError:
+        warnings.warn(
+            f"{validation.one_class()}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken",
+            OneClassWarning,
+            stacklevel=2,
+        )
+        return DEFAULT_ALPHA
 
 
 def redraw_alpha(
@@ -309,7 +338,7 @@ def search_benchmark(validation: Searched, reported: Searched, *, seed: int = 0)
 def _alphas(validation: Judged, reported: Judged, default: float) -> dict[str, float]:
     """The α that tables compare, by kind."""
     return {
-        "selected": select_alpha(validation.log_probs, validation.correct),
+        "selected": chosen_alpha(validation),
         "default": default,
         "oracle": select_alpha(reported.log_probs, reported.correct),
     }
@@ -348,6 +377,8 @@ def benchmark(
         methods, reported.correct, n_resamples=n_resamples, seed=seed, apart=("PRO, default", "PRO, oracle")
     )
     table = table.merge(metrics.rejection(methods, reported.correct), on="method", validate="1:1")
+    if validation.one_class():  # nothing can be fitted there; `chosen_alpha` has said so
+        return _labelled(table.assign(ece=np.nan, brier=np.nan), alphas, reported)
     fits = [
         metrics.calibration(fitted_on[name], validation.correct, methods[name], reported.correct)
         for name in methods.columns
@@ -382,12 +413,15 @@ def redraw_benchmark(
 ) -> pd.DataFrame:
     """PRO's AUROC on the reported split for α chosen on many redraws of the validation questions.
 
-    `everything` is the whole validation split. A row per redraw. Columns: dataset, model, split, redraw, alpha, auroc
-    (on the reported split), difference (minus NLL's there).
+    `everything` is the whole validation split; where it has one class, there is one row, of the default. Else a row
+    per redraw. Columns: dataset, model, split, redraw, alpha, auroc (on the reported split), difference (minus NLL's
+    there).
     """
-    redraws = redraw_alpha(
-        everything.log_probs, everything.correct, n_questions=n_questions, n_redraws=n_redraws, seed=seed
-    )
+    if everything.one_class():
+        redraws = pd.DataFrame({"redraw": [0], "alpha": [DEFAULT_ALPHA]})
+    else:
+        options = {"n_questions": n_questions, "n_redraws": n_redraws, "seed": seed}
+        redraws = redraw_alpha(everything.log_probs, everything.correct, **options)
     alphas = np.unique(redraws["alpha"])
     aurocs = metrics.auroc_columns(scores.pro(reported.log_probs, alpha=alphas), reported.correct)
     on_reported = redraws["alpha"].map(dict(zip(alphas, aurocs, strict=True)))
@@ -406,7 +440,7 @@ def answered(
     which answers right answers first.
     Columns: dataset, model, split, n_questions, method, n_answered, coverage, threshold, accuracy.
     """
-    chosen = {"PRO": select_alpha(validation.log_probs, validation.correct)}
+    chosen = {"PRO": chosen_alpha(validation)}
     uncertainties = _with_pro(reported, chosen)
     uncertainties = uncertainties[list(methods)] if methods is not None else uncertainties
     uncertainties = uncertainties.assign(oracle=(~reported.correct).astype(float))
@@ -424,7 +458,9 @@ def calibrated(validation: Judged, reported: Judged, *, methods: Sequence[str] |
 
     Columns: dataset, model, split, n_questions, method, ece, brier, and those of `metrics.Calibration.table`.
     """
-    chosen = {"PRO": select_alpha(validation.log_probs, validation.correct)}
+    if validation.one_class():
+        raise metrics.OneClassError(f"{validation.one_class()}: no probability can be fitted on them")
+    chosen = {"PRO": chosen_alpha(validation)}
     fitted_on, uncertainties = (_with_pro(judged, chosen) for judged in (validation, reported))
     parts = []
     for name in methods if methods is not None else uncertainties.columns:

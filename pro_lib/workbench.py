@@ -539,8 +539,11 @@ class Settings:
         return generations.from_file(self.records, questions=qa.load(path=dataset, split=None).table if file else None)
 
     def _drawn(self, judged: Judged) -> Judged:
-        is_validation = judged.split == "validation" and self.n_validation is not None
-        return judged.drawn(self.n_validation, seed=self.seed) if is_validation else judged
+        if judged.split == "validation":
+            return judged if self.n_validation is None else judged.drawn(self.n_validation, seed=self.seed)
+        if self.reported and judged.one_class():
+            raise metrics.OneClassError(f"{judged.one_class()}, so no score can be told from another on them")
+        return judged
 
     def _list(self, name: str) -> list[str]:
         value = getattr(self, name)

@@ -590,3 +590,12 @@ def test_methods_apart_are_tested_and_not_counted():
     assert table.loc["NLL", "p_holm"] == table.loc["NLL", "p_value"]
     both = metrics.compared(uncertainties, correct, n_resamples=50).set_index("method")
     assert both.loc[["NLL", "SE"], "p_holm"].min() == pytest.approx(min(2 * both["p_value"].min(), 1))
+
+
+def test_one_wrong_answer_gives_intervals_and_no_test():
+    uncertainties, correct = some_questions(20)
+    correct[:], correct[4] = True, False
+    table = metrics.compared(uncertainties, correct, n_resamples=20)
+    assert table["auroc"].notna().all()
+    assert table["p_holm"].isna().all()
+    assert not table["significant"].any()

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -388,3 +389,32 @@ def test_a_stored_run_in_a_chat_template_is_not_one_without(tmp_path):
     assert settings._stored("facts-1m", settings.questions("world-facts"), "diverse_beam") is not None
     chatting = Settings(chat=True, model="facts-1m", limit=2, n_answers=2, generations_dir=tmp_path)
     assert chatting._stored("facts-1m", chatting.questions("world-facts"), "diverse_beam") is None
+
+
+def all_wrong(judged):
+    return replace(judged, answers=judged.answers.assign(correct=False))
+
+
+def test_where_validation_has_one_class_the_default_is_taken_and_said(pair):
+    validation, reported = all_wrong(pair[0]), pair[1]
+    with pytest.warns(
+        sweeps.OneClassWarning, match="toy, none, validation: all 60 judged answers are wrong: alpha cannot"
+    ):
+        table = sweeps.benchmark(validation, reported, n_resamples=50).set_index("method")
+    assert table.loc["PRO", "alpha"] == 0.4
+    assert table["ece"].isna().all()
+    redraws = sweeps.redraw_benchmark(validation, reported)
+    assert redraws["alpha"].tolist() == [0.4]
+    with pytest.raises(metrics.OneClassError, match="validation: all 60 judged answers are wrong: no probability"):
+        sweeps.calibrated(validation, reported)
+    with pytest.warns(sweeps.OneClassWarning, match="all 60 are wrong"):
+        swept = sweeps.alpha_sweep(validation.log_probs, validation.correct, n_resamples=10)
+    assert swept[["auroc", "low", "high"]].isna().all(axis=None)
+    assert swept["mean_kept"].notna().all()
+
+
+def test_a_reported_split_of_one_class_is_refused_by_name(pair):
+    wrong = all_wrong(pair[1])
+    with pytest.raises(metrics.OneClassError, match="toy, none, test: all 80 judged answers are wrong, so no score"):
+        Settings(reported=True)._drawn(wrong)
+    assert Settings()._drawn(wrong) is wrong
