@@ -5,12 +5,17 @@ It knows token ids, positions and log-probabilities; it does not know text, data
 
 import inspect
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
+
+# Tokens looked at together where few of the vocabulary are wanted.
+_BLOCK = 128
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,37 @@ def encode_prefix(network: PreTrainedModel, token_ids: Sequence[int], *, counts:
         counts.prompt_tokens += len(token_ids)
         counts.model_calls += 1
     return Prefix(tuple(token_ids), tuple((layer.keys, layer.values) for layer in cache.layers))
+
+
+def most_probable(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Ids, rising, and log-probabilities `(rows, n)` of the n most probable tokens; fewer if there are fewer.
+
+    Of tokens equally probable at the n-th place, any may be among them.
+    """
+    blocks = _in_blocks(log_probs)
+    # The n best tokens lie in the n blocks with the highest maxima.
+    chosen = blocks.amax(dim=-1).topk(min(n, blocks.shape[1]), dim=-1).indices
+    size = blocks.shape[2]
+    values = blocks.gather(1, chosen[:, :, None].expand(-1, -1, size)).flatten(1)
+    ids = (chosen[:, :, None] * size + torch.arange(size, device=chosen.device)).flatten(1)
+    values, place = values.topk(min(n, values.shape[1]), dim=-1)
+    ids, order = ids.gather(1, place).sort(dim=-1)
+    return ids, values.gather(1, order)
+
+
+def at_least(log_probs: Tensor, floors: Tensor) -> tuple[Tensor, Tensor]:
+    """Row and token of the log-probabilities `(rows, V)` at or above their row's floor `(rows,)`, in order."""
+    blocks = _in_blocks(log_probs)
+    row, block = (blocks.amax(dim=-1) >= floors[:, None]).nonzero(as_tuple=True)
+    hit, place = (blocks[row, block] >= floors[row, None]).nonzero(as_tuple=True)
+    return row[hit], block[hit] * blocks.shape[2] + place
+
+
+def _in_blocks(log_probs: Tensor) -> Tensor:
+    """`(rows, V)` seen as `(rows, blocks, size)`: maxima of blocks are quick, and say which few to look into."""
+    vocabulary = log_probs.shape[1]
+    size = math.gcd(vocabulary, _BLOCK)
+    return log_probs.reshape(-1, vocabulary // size, size)
 
 
 class PackedTree:
@@ -151,8 +187,7 @@ class PackedTree:
         """One call of the network on one row; log-probabilities `(len(keep), V)` in float32."""
         dtype = self._network.dtype
         # Additive, not boolean: under eager attention some architectures add whatever they are handed.
-        mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
-        mask.masked_fill_(~visible, torch.finfo(dtype).min)
+        mask = torch.where(visible, 0.0, torch.finfo(dtype).min).to(dtype)
         output = self._network(
             input_ids=tokens[None],
             position_ids=positions[None],
@@ -170,8 +205,12 @@ class PackedTree:
 
 def _keep_logits(network: PreTrainedModel, keep: Tensor) -> dict[str, Tensor]:
     """The argument that asks the network for the logits of some positions only, where it has one."""
-    accepts = "logits_to_keep" in inspect.signature(network.forward).parameters
-    return {"logits_to_keep": keep} if accepts else {}
+    return {"logits_to_keep": keep} if _accepts_logits_to_keep(type(network)) else {}
+
+
+@lru_cache(maxsize=16)
+def _accepts_logits_to_keep(network_class: type[PreTrainedModel]) -> bool:
+    return "logits_to_keep" in inspect.signature(network_class.forward).parameters
 
 
 @torch.inference_mode()

@@ -6,12 +6,13 @@ It knows token ids and log-probabilities; it does not know text, datasets, files
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pro_lib.engine import PackedTree
+from pro_lib.engine import PackedTree, at_least, most_probable
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,20 @@ class Endings:
     stop: Tensor
     closing: Tensor
 
+    # As ids: a boolean index is counted anew at each use, and on a GPU waited for.
+    @cached_property
+    def stop_ids(self) -> Tensor:
+        """The stop tokens, in order."""
+        return self.stop.nonzero().squeeze(1)
+
+    @cached_property
+    def closing_ids(self) -> Tensor:
+        """The closing tokens, in order."""
+        return self.closing.nonzero().squeeze(1)
+
     def log_prob(self, log_probs: Tensor) -> Tensor:
         """`(rows, V)` -> `(rows,)`: log-probability that the answer ends here, whichever stop token says so."""
-        return torch.logsumexp(log_probs[:, self.stop].double(), dim=-1)
+        return torch.logsumexp(log_probs[:, self.stop_ids].double(), dim=-1)
 
 
 # Given the step, the log-probabilities (rows, V), the row of each walker (questions, walkers) and which walkers
@@ -100,14 +112,19 @@ def diverse_beam(
     """
 
     def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:
-        penalty = log_probs.new_zeros(rows.shape[0], log_probs.shape[1])
-        tokens = torch.empty_like(rows)
+        # Only tokens that do not stop are ever penalised, at most one more per group. So a group's best of them is
+        # among the N best of its row, and its best stop token is the row's.
+        ids, values = most_probable(log_probs.index_fill(1, endings.stop_ids, -torch.inf), n_answers)
+        stop_value, place = log_probs[:, endings.stop_ids].max(dim=-1)
+        stop_id = endings.stop_ids[place]
+        tokens, taken = torch.empty_like(rows), torch.empty_like(rows)
         for group in range(n_answers):
-            penalised = log_probs[rows[:, group]] - diversity_penalty * penalty
-            tokens[:, group] = best = penalised.argmax(dim=-1)
-            runner_up = penalised.masked_fill(endings.stop, -torch.inf).argmax(dim=-1)
-            taken = torch.where(endings.stop[best], runner_up, best)
-            penalty.scatter_add_(1, taken[:, None], is_open[:, group, None].to(penalty.dtype))
+            row = rows[:, group]
+            before = (ids[row, :, None] == taken[:, None, :group]) & is_open[:, None, :group]
+            best, place = (values[row] - diversity_penalty * before.sum(dim=-1)).max(dim=-1)
+            taken[:, group] = other = ids[row, place]
+            ends = (stop_value[row] > best) | ((stop_value[row] == best) & (stop_id[row] < other))
+            tokens[:, group] = torch.where(ends, stop_id[row], other)
         return tokens
 
     return _walk(tree, endings, choose, n_answers=n_answers, max_new_tokens=max_new_tokens)
@@ -573,7 +590,10 @@ def _mass(events: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class _Step:
-    """What the search needs of log-probabilities `(rows, V)`: the first five per row, the others per child listed."""
+    """What the search needs of log-probabilities `(rows, V)`: the first five per row, the others per child listed.
+
+    `best` is the most probable token of a greedy row, -1 elsewhere.
+    """
 
     end: np.ndarray
     entropy: np.ndarray
@@ -592,20 +612,27 @@ def _read(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np.nd
     `floors` are relative to the row. The comparison is in float32 and lists a little too much; whoever reads the
     list compares again. The ending is one event, in the entropy too.
     """
-    # exp(-1e4) is 0: it stands for -inf, which times 0 is not a number.
-    log_probs = log_probs.clamp_min(-1e4)
     device = log_probs.device
-    end, best, probs = endings.log_prob(log_probs), log_probs.argmax(dim=-1), log_probs.exp()
-    bits = (probs * log_probs).masked_fill_(endings.stop, 0)
-    entropy = -bits.sum(dim=-1, dtype=torch.float64) - end.exp() * end
-    listed = log_probs >= torch.from_numpy(floors - 1e-4).to(device, log_probs.dtype)[:, None]
-    listed |= (
-        torch.nn.functional.one_hot(best, log_probs.shape[1]).bool() & torch.from_numpy(greedy).to(device)[:, None]
-    )
-    listed &= ~endings.stop
-    rest = probs.masked_fill_(listed | endings.stop, 0)
-    rest_closing = (rest * endings.closing).sum(dim=-1, dtype=torch.float64)
-    rest_open = rest.masked_fill_(endings.closing, 0).sum(dim=-1, dtype=torch.float64)
-    row, token = listed.nonzero(as_tuple=True)
-    numbers = (end, entropy, best, rest_open, rest_closing, row, token, log_probs[row, token].double())
+    # In sums, what is not above e^-80 is nothing: as it is, it would be -inf times 0, or subnormal and slow.
+    clamped = log_probs.clamp_min(-80.0)
+    probs = torch.nn.functional.threshold_(clamped.exp(), math.exp(-79.99), 0.0).index_fill_(1, endings.stop_ids, 0)
+    end = endings.log_prob(log_probs).clamp_min(-1e4)
+    greedy_rows = torch.from_numpy(greedy.nonzero()[0]).to(device)
+    best = torch.full((len(log_probs),), -1, device=device)
+    best[greedy_rows] = log_probs[greedy_rows].argmax(dim=-1)
+    row, token = at_least(log_probs, torch.from_numpy(floors - 1e-4).to(device, log_probs.dtype))
+    row, token = _with_best(row, token, greedy_rows, best[greedy_rows], log_probs.shape[1])
+    row, token = (column[~endings.stop[token]] for column in (row, token))
+    found = log_probs[row, token].double()
+    entropy = -clamped.mul_(probs).sum(dim=-1, dtype=torch.float64) - end.exp() * end
+    probs[row, token] = 0
+    rest_closing = probs[:, endings.closing_ids].sum(dim=-1, dtype=torch.float64)
+    rest_open = probs.index_fill_(1, endings.closing_ids, 0).sum(dim=-1, dtype=torch.float64)
+    numbers = (end, entropy, best, rest_open, rest_closing, row, token, found)
     return _Step(*(number.cpu().numpy() for number in numbers))
+
+
+def _with_best(row: Tensor, token: Tensor, greedy_rows: Tensor, best: Tensor, vocabulary: int) -> tuple[Tensor, Tensor]:
+    """The list of children with the best child of the greedy rows in it, once."""
+    places = torch.cat([row * vocabulary + token, greedy_rows * vocabulary + best]).unique()
+    return places // vocabulary, places % vocabulary

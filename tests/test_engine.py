@@ -1,8 +1,18 @@
 import pytest
 import torch
 from conftest import FAMILIES
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pro_lib.engine import Counts, PackedTree, common_prefix_length, encode_prefix, largest_packing_error
+from pro_lib.engine import (
+    Counts,
+    PackedTree,
+    at_least,
+    common_prefix_length,
+    encode_prefix,
+    largest_packing_error,
+    most_probable,
+)
 
 PREFIX = [1, 20, 30, 40]
 PROMPTS = [[*PREFIX, 50, 60, 70], [*PREFIX, 55], [*PREFIX, 50, 61]]
@@ -88,6 +98,35 @@ def test_common_prefix_length():
     assert common_prefix_length([[1, 2, 3], [1, 2, 4], [1, 2]]) == 2
     assert common_prefix_length([[1], [2]]) == 0
     assert common_prefix_length([[1, 2]]) == 2
+
+
+# Vocabularies of many blocks, of one, and of blocks of one token.
+VOCABULARIES = st.sampled_from([1, 7, 12, 128, 131, 384, 640])
+
+
+@given(VOCABULARIES, st.integers(1, 12), st.integers(0, 10_000))
+def test_the_most_probable_tokens_are_those_of_a_full_sort(vocabulary, n, seed):
+    generator = torch.Generator().manual_seed(seed)
+    # A permutation: no ties, so the tokens are decided.
+    ranks = torch.stack([torch.randperm(vocabulary, generator=generator) for _ in range(3)])
+    log_probs = -0.1 * ranks.float()
+    ids, values = most_probable(log_probs, n)
+    for row, line in enumerate(log_probs.tolist()):
+        best = sorted(sorted(range(vocabulary), key=lambda token, line=line: -line[token])[:n])
+        assert ids[row].tolist() == best
+        assert values[row].tolist() == [line[token] for token in best]
+
+
+@given(VOCABULARIES, st.integers(0, 10_000))
+def test_tokens_at_or_above_a_floor_are_those_of_a_full_scan(vocabulary, seed):
+    generator = torch.Generator().manual_seed(seed)
+    # Coarse numbers, so that some lie on the floor exactly, and some impossible tokens.
+    log_probs = -torch.randint(0, 9, (3, vocabulary), generator=generator).float()
+    log_probs[log_probs == -8] = -torch.inf
+    floors = torch.tensor([-1.0, 0.5, -6.0])
+    row, token = at_least(log_probs, floors)
+    expected = [(r, t) for r in range(3) for t in range(vocabulary) if log_probs[r, t] >= floors[r]]
+    assert list(zip(row.tolist(), token.tolist(), strict=True)) == expected
 
 
 def test_the_packing_check_sees_a_network_that_ignores_the_mask(tiny_model):

@@ -1,0 +1,209 @@
+"""One process of the ladder: answers requests for single arms, and holds the arms that transformers alone can run.
+
+It needs torch and transformers, new or 4.56.2, and nothing of this project: arms A, B and C run in an environment of
+their own. Started by `ladder.py`; jobs, requests and replies are JSON.
+"""
+
+import ctypes
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+import transformers
+from transformers import AutoModelForCausalLM
+
+N_CHECKED = 5
+MARK = "reply:"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all arms share: stop tokens, the padding token, N, λ, T, and the tokens before the first question."""
+
+    stop: tuple[int, ...]
+    pad: int
+    prefix: tuple[int, ...]
+    n_answers: int
+    diversity_penalty: float
+    max_new_tokens: int
+
+
+@dataclass
+class Counts:
+    """What went through the network; `attended_positions` adds up how many positions each token may see."""
+
+    token_forwards: int = 0
+    model_calls: int = 0
+    attended_positions: int = 0
+
+    def hook(self, network, arguments: tuple, named: dict) -> None:
+        """Forward pre-hook: count the call from its inputs and its mask."""
+        ids, mask, cache = named["input_ids"], named.get("attention_mask"), named.get("past_key_values")
+        rows, width = ids.shape
+        past = cache.get_seq_length() if cache is not None else 0
+        self.model_calls += 1
+        self.token_forwards += ids.numel()
+        if mask is None:
+            self.attended_positions += rows * (width * past + width * (width + 1) // 2)
+        elif mask.dim() == 4:
+            self.attended_positions += int((mask if mask.dtype == torch.bool else mask == 0).sum())
+        else:
+            self.attended_positions += int((mask.cumsum(1) * mask)[:, -width:].sum())
+
+
+# An arm turns prompts into the answers to each: token ids without the ending.
+Prompts = Sequence[list[int]]
+Arm = Callable[[torch.nn.Module, Prompts, Settings, int], list[list[list[int]]]]
+
+
+def beams_one_by_one(network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
+    """Arm B: group beam search, one question at a time, the prompt expanded to all beams."""
+    return [_group_beams(network, [prompt], settings)[0] for prompt in prompts]
+
+
+def beams_rescored(network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
+    """Arm A: as B, and then a pass over prompt and answer for each answer, to learn its log-probability."""
+    found = beams_one_by_one(network, prompts, settings, batch_size)
+    for prompt, answers in zip(prompts, found, strict=True):
+        for answer in answers:
+            _score(network, prompt, answer)
+    return found
+
+
+def beams_batched(network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
+    """Arm C: as B, many questions at a time, padded on the left."""
+    packs = (prompts[start : start + batch_size] for start in range(0, len(prompts), batch_size))
+    return [answers for pack in packs for answers in _group_beams(network, pack, settings)]
+
+
+def library_greedy(network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
+    """Arm G: the library's greedy decoding, many questions at a time, padded on the left."""
+    packs = (prompts[start : start + batch_size] for start in range(0, len(prompts), batch_size))
+    return [answers for pack in packs for answers in _generate(network, pack, settings)]
+
+
+def _group_beams(network, prompts: Prompts, settings: Settings) -> list[list[list[int]]]:
+    n = settings.n_answers
+    groups = {"num_beam_groups": n, "diversity_penalty": settings.diversity_penalty} if n > 1 else {}
+    return _generate(network, prompts, settings, num_beams=n, num_return_sequences=n, **groups)
+
+
+def _generate(network, prompts: Prompts, settings: Settings, **options) -> list[list[list[int]]]:
+    width = max(map(len, prompts))
+    ids = torch.tensor([[settings.pad] * (width - len(prompt)) + list(prompt) for prompt in prompts])
+    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
+    sequences = network.generate(
+        ids.to(network.device),
+        attention_mask=mask.to(network.device),
+        do_sample=False,
+        max_new_tokens=settings.max_new_tokens,
+        eos_token_id=list(settings.stop),
+        pad_token_id=settings.pad,
+        **options,
+    )
+    answers = [_until_stop(tokens, settings.stop) for tokens in sequences[:, width:].tolist()]
+    per_prompt = len(answers) // len(prompts)
+    return [answers[start : start + per_prompt] for start in range(0, len(answers), per_prompt)]
+
+
+def _until_stop(tokens: list[int], stop: Sequence[int]) -> list[int]:
+    return tokens[: next((place for place, token in enumerate(tokens) if token in stop), len(tokens))]
+
+
+@torch.inference_mode()
+def _score(network, prompt: list[int], answer: list[int]) -> float:
+    """Log-probability of an answer by a plain pass over the prompt and all of it, in nats."""
+    ids = torch.tensor([prompt + answer], device=network.device)
+    log_probs = torch.log_softmax(network(input_ids=ids, use_cache=False).logits[0].float(), dim=-1)
+    return float(log_probs[len(prompt) - 1 : -1].gather(1, ids[0, len(prompt) :, None]).sum())
+
+
+ARMS: dict[str, Arm] = {"A": beams_rescored, "B": beams_one_by_one, "C": beams_batched, "G": library_greedy}
+
+
+def serve(arms: dict[str, Arm], job_path: str) -> None:
+    """Load the job's model, say how it sees the first prompt, then answer one request per line of stdin."""
+    job = json.loads(Path(job_path).read_text())
+    torch.set_num_threads(job["threads"])
+    network = AutoModelForCausalLM.from_pretrained(
+        job["folder"], dtype=getattr(torch, job["dtype"]), attn_implementation="sdpa"
+    )
+    network.to(job["device"]).eval()
+    settings = Settings(**job["settings"])
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    _reply({"versions": versions, "log_probs": _first_log_probs(network, job["prompts"][0])})
+    for line in sys.stdin:
+        request = json.loads(line)
+        asked = job["prompts"][: request["questions"]]
+        _reply(_measure(request["mode"], arms[request["arm"]], network, asked, settings, request["batch_size"]))
+
+
+def _reply(content: dict) -> None:
+    # Libraries may print to stdout; a reply is the line with the mark.
+    print(MARK + json.dumps(content), flush=True)
+
+
+@torch.inference_mode()
+def _first_log_probs(network, prompt: list[int]) -> list[float]:
+    """Log-probabilities of the first few token ids after a prompt: equal weights read equally give equal numbers."""
+    logits = network(input_ids=torch.tensor([prompt], device=network.device)).logits[0, -1]
+    return torch.log_softmax(logits.float(), dim=-1)[:N_CHECKED].tolist()
+
+
+def _measure(mode: str, arm: Arm, network, prompts: Prompts, settings: Settings, batch_size: int) -> dict:
+    """Run an arm once: `count` its forwards, `time` it, or read its peak `memory`."""
+    if mode == "count":
+        counts = Counts()
+        handle = network.register_forward_pre_hook(counts.hook, with_kwargs=True)
+        answers = arm(network, prompts, settings, batch_size)
+        handle.remove()
+        return {"answers": answers, **asdict(counts)}
+    if mode == "memory":
+        idle = _idle_memory(arm, network, prompts, settings)
+        arm(network, prompts, settings, batch_size)
+        return {"idle_bytes": idle, "peak_bytes": _peak_memory(network.device)}
+    _synchronise(network.device)
+    wall, cpu = time.perf_counter(), time.process_time()
+    arm(network, prompts, settings, batch_size)
+    _synchronise(network.device)
+    return {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
+
+
+def _synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _idle_memory(arm: Arm, network, prompts: Prompts, settings: Settings) -> int:
+    """Bytes held by the loaded model after one question: weights in memory, libraries warm; the peak starts here."""
+    arm(network, prompts[:1], settings, 1)
+    for parameter in network.parameters():
+        parameter.sum()
+    if network.device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(network.device)
+        return torch.cuda.memory_allocated(network.device)
+    ctypes.CDLL(None).malloc_trim(0)
+    # Linux: the high-water mark of the resident set starts anew.
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status_bytes("VmRSS")
+
+
+def _peak_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return _status_bytes("VmHWM")
+
+
+def _status_bytes(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name + ":"))
+
+
+if __name__ == "__main__":
+    transformers.logging.set_verbosity_error()
+    serve(ARMS, sys.argv[1])
