@@ -6,7 +6,7 @@ NOTEBOOKS := $(wildcard notebooks/[0-9]*.ipynb)
 EXECUTED := build/notebooks
 
 .DEFAULT_GOAL := help
-.PHONY: help install figures notebook lab test test-quick lint format world models golden clean
+.PHONY: help install figures notebook lab test test-quick lint format world models golden ladder clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -51,6 +51,9 @@ world: install  ## build the world facts from their hand-written relations
 
 models: install  ## train the bundled models anew
 	$(BIN)/python data/models/train.py facts-2m facts-1m
+
+ladder: install  ## time every step of the speed ladder (needs make golden once)
+	$(BIN)/python benchmarks/ladder.py
 
 golden: install  ## make the beam-search golden file anew (uses a second environment, build/golden)
 	$(BIN)/python tests/golden/diverse_beam.py prompts

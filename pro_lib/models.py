@@ -153,7 +153,8 @@ def load(
     endings = find_endings(tokenizer, network, vocabulary)
     packing_error = _checked_packing_error(str(name), network)
     identity = fingerprint(Path(source)) if Path(source).is_dir() else str(getattr(config, "_commit_hash", None))
-    return Model(Path(source).name, source, identity, network, tokenizer, endings, packing_error)
+    folder = Path(source).resolve() if Path(source).is_dir() else Path(source)
+    return Model(folder.name, source, identity, network, tokenizer, endings, packing_error)
 
 
 def find_endings(tokenizer: Tokenizer, network: PreTrainedModel, vocabulary: int) -> Endings:

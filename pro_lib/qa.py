@@ -64,6 +64,12 @@ class QuestionSet:
     template: str = TEMPLATE
     source: Mapping[str, object] = field(default_factory=dict)
 
+    def __post_init__(self):
+        # Run folders are called after it, and must stay where they belong.
+        bad = not self.name.strip() or self.name in (".", "..") or any(c in "/\\" or ord(c) < 32 for c in self.name)
+        if bad:
+            raise QuestionsError(f"name={self.name!r} of a question set must do as the name of a folder")
+
     def __len__(self) -> int:
         return len(self.table)
 

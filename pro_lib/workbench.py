@@ -286,7 +286,9 @@ def _loaded(name: str, **options: object) -> Model:
 
 def _folder_name(model: str) -> str:
     """What a model's run folders are called, which is the name it has once it is loaded."""
-    return Path(paper_models().get(model, model)).name
+    named = bundled_models() | paper_models()
+    folder = Path(named.get(model, model))
+    return folder.resolve().name if model not in named and folder.is_dir() else folder.name
 
 
 @dataclass(frozen=True)

@@ -1,3 +1,4 @@
+import contextlib
 import json
 import shutil
 
@@ -191,3 +192,37 @@ def test_loading_never_changes_what_the_files_say(tiny_folders):
 def test_a_device_that_is_not_there_is_named():
     with pytest.raises(ValueError, match="device='cuda:1': this torch sees no CUDA device; choose cpu or auto"):
         models.load("facts-1m", device="cuda:1")
+
+
+def test_a_model_that_ships_code_is_refused_unless_asked_for(tiny_folders, tmp_path):
+    folder, ran = tmp_path / "own-code", tmp_path / "ran"
+    shutil.copytree(tiny_folders("llama"), folder)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "own-code", "auto_map": {"AutoConfig": "configuration_own.OwnConfig"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    code = f"""
+from pathlib import Path
+
+from transformers import LlamaConfig
+
+Path({str(ran)!r}).touch()
+
+
+class OwnConfig(LlamaConfig):
+    model_type = "own-code"
+"""
+    (folder / "configuration_own.py").write_text(code)
+    with pytest.raises(FileNotFoundError, match=r"own-code' could not be loaded"):
+        models.load(folder, device="cpu")
+    assert not ran.exists()
+    with contextlib.suppress(FileNotFoundError):  # the code runs; that it makes no model is another matter
+        models.load(folder, device="cpu", trust_remote_code=True)
+    assert ran.exists()
+
+
+def test_a_model_in_the_folder_above_has_a_name_and_not_two_dots(tiny_folders, tmp_path, monkeypatch):
+    folder = tmp_path / "mine"
+    shutil.copytree(tiny_folders("llama"), folder)
+    (folder / "below").mkdir()
+    monkeypatch.chdir(folder / "below")
+    assert models.load("..", device="cpu").name == "mine"

@@ -698,3 +698,9 @@ def test_a_split_that_is_there_is_left_as_it_is_and_none_means_all(write):
     assert (qa.load(path=path, split="validation", n_validation=1).table["split"] == "validation").sum() == 4
     assert len(qa.load(path=path, split=None)) == 8
     assert set(qa.load("world-facts", split=None, n_shots=0).table["split"]) == set(qa.SPLITS)
+
+
+@pytest.mark.parametrize("name", ["../../elsewhere", "a/b", "..", "", " ", "a\\b", "a\0b"])
+def test_a_name_that_would_lead_out_of_the_run_folder_is_refused(write, name):
+    with pytest.raises(QuestionsError, match="of a question set must do as the name of a folder"):
+        qa.load(name, path=write("set.jsonl", ROWS))

@@ -1,0 +1,109 @@
+"""Reading, scoring and sweeping a large run: seconds and peak memory of each step, on a synthetic run folder.
+
+Run from the repository root: `python benchmarks/large_run.py [--questions 100000] [--folder DIR]`. The folder is
+written once, part by part as `generate` does; what is measured happens in a process that does nothing else.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from pro_lib.run_files import ANSWER_SCHEMA, Cost, RunFolder, RunInfo
+
+N_ANSWERS, N_TOKENS, PER_PART = 10, 6, 4096
+
+
+def write(folder: Path, n_questions: int, *, seed: int = 0) -> None:
+    """Write a run of `n_questions` with ten answers of six tokens each, probabilities falling as answers go on."""
+    rng = np.random.default_rng(seed)
+    ids = [f"q{number}" for number in range(n_questions)]
+    table = {"question_id": ids, "question": "Who?", "references": [["answer 0"]] * n_questions, "split": "test"}
+    with RunFolder(folder, RunInfo("large", "synthetic", "diverse_beam")) as run:
+        run.plan(pd.DataFrame(table), per_pack=32, per_part=PER_PART)
+        for name, questions, _ in run.missing_parts():
+            answers = _answers(rng, list(questions["question_id"]))
+            run.write_part(name, pa.Table.from_pandas(questions, preserve_index=False), answers, Cost())
+        run.finish({})
+
+
+def _answers(rng: np.random.Generator, question_ids: list[str]) -> pa.Table:
+    n = len(question_ids)
+    log_probs = np.log(rng.dirichlet(np.r_[np.full(N_ANSWERS, 0.3), 0.5], size=n)[:, :N_ANSWERS] + 1e-9)
+    log_probs = -np.sort(-log_probs, axis=1).ravel()
+    first_is_right = np.exp(log_probs[::N_ANSWERS]) > rng.random(n)
+    ranks = np.tile(np.arange(N_ANSWERS, dtype=np.int32), n)
+    right = np.repeat(first_is_right, N_ANSWERS) & (ranks == 0)
+    tokens = rng.integers(3, 30_000, size=(n * N_ANSWERS, N_TOKENS))
+    columns = {
+        "question_id": np.repeat(question_ids, N_ANSWERS).tolist(),
+        "rank": ranks,
+        "text": np.where(right, "answer 0", np.char.add("other", ranks.astype(str))).tolist(),
+        "token_ids": list(tokens),
+        "token_log_probs": list(np.repeat(log_probs[:, None] / N_TOKENS, N_TOKENS, axis=1)),
+        "log_prob": log_probs,
+        "end_log_prob": np.zeros(len(ranks)),
+        "finished": np.ones(len(ranks), dtype=bool),
+    }
+    return pa.table(columns, schema=ANSWER_SCHEMA)
+
+
+def measure(folder: Path) -> pd.DataFrame:
+    """Read, score, judge, sweep and test the run. Columns: step, seconds, peak_mib (of the process so far)."""
+    from pro_lib import generations, metrics, scores, sweeps, workbench
+
+    rows, started = [], time.perf_counter()
+
+    def done(step: str) -> None:
+        nonlocal started
+        seconds, peak = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        rows.append((step, seconds, peak))
+        started = time.perf_counter()
+
+    done("imports")
+    run = generations.read(folder)
+    done("read the folder")
+    log_probs = run.log_probs()
+    done("log-probabilities, repeats left out")
+    uncertainties = pd.DataFrame({"PRO": scores.pro(log_probs, alpha=0.4), "NLL": scores.nll(log_probs)})
+    uncertainties["PE"] = scores.predictive_entropy(log_probs)
+    done("PRO, NLL, PE")
+    judged = workbench.judge(run)
+    done("judge one answer per question, ROUGE-L")
+    sweeps.alpha_sweep(judged.log_probs, judged.correct, alphas=np.linspace(0, 1, 101))
+    done("sweep of 101 α")
+    metrics.compared(uncertainties, judged.correct, n_resamples=2000)
+    done("2,000 paired resamples of three methods, DeLong")
+    return pd.DataFrame(rows, columns=["step", "seconds", "peak_mib"])
+
+
+def main(arguments: list[str]) -> None:
+    """Write the folder if it is not there, measure in a fresh process, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--questions", type=int, default=100_000)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--measure", action="store_true", help="only measure, and print JSON")
+    asked = parser.parse_args(arguments)
+    if asked.measure:
+        print(measure(asked.folder).to_json(orient="records"))
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = asked.folder or Path(temporary) / "large" / "synthetic" / "diverse_beam"
+        if not (folder / "run.json").is_file():
+            write(folder, asked.questions)
+        command = [sys.executable, __file__, "--measure", "--folder", str(folder)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+    table = pd.DataFrame(json.loads(done.stdout))
+    print(table.round(1).to_string(index=False))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
