@@ -286,7 +286,9 @@ def read_tables(path: Path) -> tuple[pd.DataFrame, pd.DataFrame, RunInfo]:
 def paper_models() -> dict[str, str]:
     """The paper's models by its names for them, each with its id on the hub."""
     with open(ROOT / "data" / "paper" / "settings.csv", encoding="utf-8", newline="") as file:
-        return {row["name"]: row["id"] for row in csv.DictReader(file) if row["kind"] == "model"}
+        named = {row["name"]: row["id"] for row in csv.DictReader(file) if row["kind"] == "model"}
+    # Its table shortens the name of the chat model.
+    return named | {"Llama2-13B-chat": named["Llama2-13B"]}
 
 
 def bundled_models() -> dict[str, Path]:
