@@ -14,7 +14,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedFormatter, FixedLocator, LogLocator, NullLocator
+from matplotlib.ticker import FixedFormatter, FixedLocator, LogLocator, MaxNLocator, NullLocator
 
 # Okabe and Ito's palette in an order whose lightness differs from one to the next; line style and marker repeat
 # what colour says, so that a figure survives greyscale.
@@ -527,3 +527,183 @@ def _alpha_axis(ax: Axes) -> None:
 
 def _shortened(text: str, length: int = 28) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+# ---- The explorer's panels. Margins are set by hand: laying them out automatically takes longer than drawing them.
+
+
+def looked_at(
+    answers: pd.DataFrame,
+    questions: pd.DataFrame,
+    sweep: pd.DataFrame,
+    *,
+    alpha: float,
+    bounds: dict[str, float] | None = None,
+) -> Figure:
+    """One question at `alpha`, and the run it belongs to: running PRO, its place among the scores, AUROC, mean K.
+
+    `answers` has a row per answer of the question, most probable first, columns running_pro and kept; `questions` a row
+    per question, columns uncertainty, correct (None where it is not known) and shown (whether it is the one
+    looked at); `sweep` a row per α, columns alpha, auroc, mean_kept. `bounds`, names and nats, are drawn as lines.
+    """
+    with style(), plt.rc_context({"figure.constrained_layout.use": False}):
+        figure, axes = plt.subplots(1, 4, figsize=(10.4, 2.5))
+        figure.subplots_adjust(left=0.04, right=0.985, bottom=0.19, top=0.87, wspace=0.27)
+        _running_pro(axes[0], answers, bounds or {})
+        _standing(axes[1], questions)
+        for ax, column, title in zip(axes[2:], ("auroc", "mean_kept"), ("AUROC", "mean K"), strict=True):
+            _at_alpha(ax, sweep, column, title, alpha)
+    return figure
+
+
+def _running_pro(ax: Axes, answers: pd.DataFrame, bounds: dict[str, float]) -> None:
+    pro, kept = answers["running_pro"].to_numpy(float), answers["kept"].to_numpy(bool)
+    k = np.arange(1, len(pro) + 1)
+    ax.plot(k, pro, color=COLORS[0], marker="o", ms=5, mfc="white", zorder=2)
+    ax.plot(k[kept], pro[kept], "o", color=COLORS[0], ms=5, zorder=3)
+    top = max([*pro, *bounds.values(), 0.1])
+    ax.axvline(kept.sum(), color=COLORS[1], lw=1, ls="--", zorder=1)
+    paper = {"fc": "white", "ec": "none", "alpha": 0.8, "pad": 0.5}
+    for (name, value), dashes in zip(bounds.items(), ("-.", ":"), strict=False):
+        ax.axhline(value, color="black", lw=0.9, ls=dashes)
+        ax.text(
+            1, value, f"{name} {value:.2f}", ha="right", va="bottom", bbox=paper, transform=ax.get_yaxis_transform()
+        )
+    ax.set_xlim(0.5, max(len(pro), 3) + 0.5)
+    ax.set_ylim(0, 1.12 * top)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.yaxis.set_major_locator(MaxNLocator(4))
+    ax.set_xlabel("K, answers used (filled: kept)")
+    ax.set_title(f"PRO at K = {kept.sum()}: {pro[kept.sum() - 1]:.3f} nats" if kept.any() else "PRO")
+
+
+def _standing(ax: Axes, questions: pd.DataFrame) -> None:
+    """Scores of right answers upwards, of wrong ones downwards, and where the question looked at stands."""
+    values, correct = questions["uncertainty"].to_numpy(float), questions["correct"].to_numpy(object)
+    edges = np.linspace(0, max(np.nanmax(values, initial=0.0), 0.1), 31)
+    tallest = 1
+    for label, is_right, sign, look in (
+        ("right", True, 1, {"fc": COLORS[0]}),
+        ("wrong", False, -1, {"fc": "white", "ec": COLORS[1], "hatch": "////"}),
+    ):
+        chosen = values[correct == is_right]
+        counts, _ = np.histogram(chosen[~np.isnan(chosen)], bins=edges)
+        tallest = max(tallest, counts.max())
+        ax.stairs(sign * counts, edges, fill=True, lw=0.6, **look)
+        at = {"x": 0.98, "y": 0.96 if sign > 0 else 0.04, "va": "top" if sign > 0 else "bottom"}
+        ax.text(**at, s=f"{label}, n = {len(chosen):,}", ha="right", transform=ax.transAxes)
+    for value in values[questions["shown"].to_numpy(bool)]:
+        ax.axvline(value, color="black", lw=1.4)
+    ax.axhline(0, color="black", lw=0.6)
+    ax.set_ylim(-1.25 * tallest, 1.25 * tallest)
+    ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    ax.yaxis.set_major_formatter(lambda count, _: f"{abs(count):g}")
+    ax.set_xlim(0, edges[-1])
+    ax.set_xlabel("PRO, nats (line: this question)")
+    ax.set_title("questions by score")
+
+
+def _at_alpha(ax: Axes, sweep: pd.DataFrame, column: str, title: str, alpha: float) -> None:
+    """A curve over α and the point on it that is looked at."""
+    ax.plot(sweep["alpha"], sweep[column], color=COLORS[0])
+    _alpha_axis(ax)
+    ticks = (0, 0.01, 0.1, 0.4, 1)
+    ax.xaxis.set_major_locator(FixedLocator(ticks))
+    ax.xaxis.set_major_formatter(FixedFormatter([f"{tick:g}" for tick in ticks]))
+    here = np.interp(alpha, sweep["alpha"], sweep[column])
+    ax.axvline(alpha, color=COLORS[1], lw=1, ls="--", zorder=1)
+    if np.isnan(here):
+        ax.text(0.5, 0.5, "needs right and\nwrong answers", ha="center", va="center", transform=ax.transAxes)
+    else:
+        ax.plot(alpha, here, "o", ms=6, color=COLORS[1], zorder=3)
+    ax.yaxis.set_major_locator(MaxNLocator(4))
+    ax.set_title(f"{title} at α = {alpha:g}" + ("" if np.isnan(here) else f": {here:.3f}"))
+
+
+def prefix_tree(table: pd.DataFrame, *, alpha: float) -> Figure:
+    """A searched prefix tree from left to right: thicker is likelier, grey dots lead to what was cut.
+
+    `table` has a row per node, parents first: node, parent (-1: none), kind (`prefix`, `answer`, `open`, `cut`), text
+    (what it adds to its parent), probability, greedy. The greedy path is black; answers with p ≥ `alpha` are filled.
+    What was cut is drawn from a probability of 0.005 on.
+    """
+    table = table[(table["kind"] != "cut") | (table["probability"] >= 0.005)]
+    texts = {row.node: _plain(_shortened(row.text.strip(), 34)) for row in table.itertuples()}
+    x, y, width = _tree_places(table, texts)
+    height = max(y.values()) + 1
+    with style(), plt.rc_context({"figure.constrained_layout.use": False}):
+        figure, ax = plt.subplots(figsize=(min(max(0.085 * width, 5), 12), 0.3 + 0.26 * max(height, 2)))
+        figure.subplots_adjust(0.01, 0.01, 0.99, 0.99)
+        for row in table[table["parent"] >= 0].itertuples():
+            start, stop, up, at = x[row.parent], x[row.node], y[row.parent], y[row.node]
+            is_end, is_cut = row.kind != "prefix", row.kind in ("cut", "open")
+            color = "#767676" if is_cut else "black" if row.greedy else COLORS[0]
+            ax.plot([start, start], [up, at], color="#b0b0b0", lw=0.7, zorder=1)
+            thickness = 0.7 if is_cut else 0.8 + 4 * row.probability
+            ax.plot([start, stop], [at, at], color=color, lw=thickness, ls=":" if is_cut else "-", zorder=2)
+            is_kept = row.kind == "answer" and row.probability >= alpha
+            if row.kind == "answer":
+                ax.plot(stop, at, "o", ms=5, mfc=color if is_kept else "white", mec=color, zorder=3)
+            place = {"x": stop + 0.9, "y": at, "va": "center"} if is_end else {"x": start + 0.5, "y": at - 0.16}
+            weight = "bold" if is_kept else "normal"
+            ax.text(**place, s=f"{texts[row.node]} {row.probability:.3f}", color=color, weight=weight)
+        ax.set_xlim(-1, width)
+        ax.set_ylim(height - 0.4, -0.8)
+        ax.axis("off")
+    return figure
+
+
+def _tree_places(table: pd.DataFrame, texts: dict[int, str]) -> tuple[dict[int, float], dict[int, float], float]:
+    """Where the nodes go, and how wide that is in letters: a line per leaf, a prefix in the line of its first child.
+
+    The likeliest child comes first, what was cut last; a column is as wide as its longest prefix.
+    """
+    ordered = table.assign(last=table["kind"] == "cut").sort_values(["last", "probability"], ascending=[False, True])
+    children = {parent: list(nodes["node"]) for parent, nodes in ordered.groupby("parent")}
+    y: dict[int, float] = {}
+    depth, waiting, leaves = {-1: -1}, children[-1].copy(), 0
+    parent_of, kinds = (dict(zip(table["node"], table[name], strict=True)) for name in ("parent", "kind"))
+    while waiting:
+        node = waiting.pop()
+        depth[node], y[node] = depth[parent_of[node]] + 1, leaves
+        leaves += node not in children
+        waiting += children.get(node, [])
+    widths = dict.fromkeys(range(max(depth.values()) + 1), 3.0)
+    for node in y:
+        if kinds[node] == "prefix" and depth[node]:
+            widths[depth[node]] = max(widths[depth[node]], len(texts[node]) + 8.0)
+    ends = np.cumsum([0.0, *(widths[level] for level in range(1, len(widths)))])
+    starts = {node: ends[depth[node] - 1] if depth[node] else 0.0 for node in y}
+    x = {node: ends[depth[node]] if kinds[node] == "prefix" else starts[node] + 3 for node in y}
+    return x, y, max(x[node] + (len(texts[node]) + 9 if kinds[node] != "prefix" else 0) for node in y)
+
+
+def disagreement(table: pd.DataFrame, *, names: tuple[str, str], n_marked: int = 10) -> Figure:
+    """Two methods' ranks of the same questions, the first `n_marked` rows numbered as they stand in the table.
+
+    `table` has columns first and second (ranks in percent, higher = more uncertain) and correct.
+    """
+    with style(), plt.rc_context({"figure.constrained_layout.use": False}):
+        figure, ax = plt.subplots(figsize=(4.6, 4.4))
+        figure.subplots_adjust(left=0.12, right=0.97, bottom=0.11, top=0.9)
+        ax.plot([0, 100], [0, 100], color="black", lw=0.6, ls=":")
+        looks = (("right", True, "o", COLORS[0]), ("wrong", False, "x", COLORS[1]))
+        for label, is_right, marker, color in looks:
+            chosen = table[table["correct"] == is_right]
+            look = {"ms": 3, "mfc": "none", "alpha": 0.5 if len(table) > 500 else 0.9, "mew": 0.7}
+            ax.plot(
+                chosen["first"], chosen["second"], marker, color=color, label=f"{label}, n = {len(chosen):,}", **look
+            )
+        for number, row in enumerate(table.head(n_marked).itertuples(), start=1):
+            ax.annotate(str(number), (row.first, row.second), (3, 3), textcoords="offset points", weight="bold")
+        ax.set_xlim(-2, 102)
+        ax.set_ylim(-2, 102)
+        ax.set_xlabel(f"rank by {names[0]}, % (100 = most uncertain)")
+        ax.set_ylabel(f"rank by {names[1]}, %")
+        figure.legend(loc="upper center", ncols=2)
+    return figure
+
+
+def _plain(text: str) -> str:
+    """Text as it is: Matplotlib would read what stands between two dollar signs as mathematics."""
+    return text.replace("$", r"\$")
