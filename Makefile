@@ -6,7 +6,7 @@ NOTEBOOKS := $(wildcard notebooks/[0-9]*.ipynb)
 EXECUTED := build/notebooks
 
 .DEFAULT_GOAL := help
-.PHONY: help install figures notebook lab test test-quick lint format world models golden ladder clean
+.PHONY: help install figures notebook lab test test-quick lint format world models golden ladder screenshots clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -15,7 +15,7 @@ install: $(VENV)/.installed  ## set up .venv with the tested versions
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,embedding,ray]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,embedding,ray,browser]"
 	touch $@
 
 figures: install  ## the main job: run every notebook headless, leave figures/
@@ -51,6 +51,9 @@ world: install  ## build the world facts from their hand-written relations
 
 models: install  ## train the bundled models anew
 	$(BIN)/python data/models/train.py facts-2m facts-1m
+
+screenshots: install  ## make the explorer's pictures in docs/images anew (needs Chromium)
+	$(BIN)/python tests/test_browser.py
 
 ladder: install  ## time every step of the speed ladder (needs make golden once)
 	$(BIN)/python benchmarks/ladder.py

@@ -878,7 +878,7 @@ class Explorer:
         info = self.view.run.info
         name = _model_name(self.view.run, self.settings)
         self.status.value = progress_html(f"Loading {info.model} …")
-        model = workbench._loaded(name, self.settings.device, self.settings.dtype)
+        model = self.settings.loaded(name)
         self.status.value = progress_html(f"{info.model} is searching …")
         shots = tuple((question, answer) for question, answer in info.parameters["shots"])
         asked_as = {name: info.parameters[name] for name in ("header", "template")}

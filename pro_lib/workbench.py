@@ -273,7 +273,7 @@ _held: tuple[tuple, Model] | None = None
 
 
 def _loaded(name: str, **options: object) -> Model:
-    """The model, loaded unless it was the last one asked for; the one before is let go first."""
+    """The model, loaded unless it was the last one asked for; the one before is let go first. As `models.load`."""
     global _held
     key = (name, *sorted(options.items()))
     if _held is None or _held[0] != key:
@@ -575,7 +575,7 @@ class Settings:
         from pro_lib import generate
 
         where = {"out": self.generations_dir, "engine": self.engine, "n_workers": self.n_workers}
-        return generate.generate(self._model(model), questions, **self._decoding(strategy), **where)
+        return generate.generate(self.loaded(model), questions, **self._decoding(strategy), **where)
 
     def estimate(self, model: str, dataset: str) -> str:
         """What generating the run would take here, in a sentence; or that it is there already."""
@@ -587,10 +587,11 @@ class Settings:
         setting = f"{questions.name}, {_folder_name(model)}, {self.strategy}"
         if self._stored(model, questions, self.strategy) is not None:
             return f"{setting}: already there."
-        expected = generate.estimate(self._model(model), questions, **self._decoding(self.strategy))
+        expected = generate.estimate(self.loaded(model), questions, **self._decoding(self.strategy))
         return f"{setting}: {expected.sentence()}."
 
-    def _model(self, model: str) -> Model:
+    def loaded(self, model: str) -> Model:
+        """The model, loaded as the parameters say, unless it was the last one asked for."""
         placed = {"quantization": self.quantization, "device_map": self.device_map}
         placed |= {"trust_remote_code": self.trust_remote_code}
         return _loaded(model, device=self.device, dtype=self.dtype, **placed)

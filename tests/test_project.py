@@ -53,7 +53,7 @@ def test_the_constraints_pin_every_direct_dependency():
         if "==" in line
     }
     extras = project["optional-dependencies"]
-    direct = [*project["dependencies"], *extras["dev"], *extras["embedding"], *extras["ray"]]
+    direct = [*project["dependencies"], *extras["dev"], *extras["embedding"], *extras["ray"], *extras["browser"]]
     assert {r.split(">")[0].split("[")[0].lower() for r in direct} <= pinned
     assert not [line for line in (ROOT / "constraints.txt").read_text().splitlines() if "+cpu" in line or "@" in line]
 
@@ -77,7 +77,8 @@ def test_imports_never_form_a_circle():
 
 
 @pytest.mark.parametrize(
-    "module", ["qa", "generations", "scores", "semantic", "metrics", "sweeps", "correctness", "workbench", "figures"]
+    "module",
+    ["qa", "generations", "scores", "semantic", "metrics", "sweeps", "correctness", "workbench", "figures", "explorer"],
 )
 def test_importing_what_reads_and_scores_does_not_load_torch(module):
     code = f"import sys, pro_lib; pro_lib.{module}; sys.exit('torch' in sys.modules)"
