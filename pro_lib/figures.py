@@ -43,6 +43,8 @@ _STYLE = {
     "savefig.dpi": 200,
     "svg.hashsalt": "pro",
     "svg.fonttype": "none",
+    # An answer may hold dollar signs; nothing here is written in TeX.
+    "text.parse_math": False,
 }
 
 
@@ -628,7 +630,7 @@ def prefix_tree(table: pd.DataFrame, *, alpha: float) -> Figure:
     What was cut is drawn from a probability of 0.005 on.
     """
     table = table[(table["kind"] != "cut") | (table["probability"] >= 0.005)]
-    texts = {row.node: _plain(_shortened(row.text.strip(), 34)) for row in table.itertuples()}
+    texts = {row.node: _shortened(row.text.strip(), 34) for row in table.itertuples()}
     x, y, width = _tree_places(table, texts)
     height = max(y.values()) + 1
     with style(), plt.rc_context({"figure.constrained_layout.use": False}):
@@ -702,8 +704,3 @@ def disagreement(table: pd.DataFrame, *, names: tuple[str, str], n_marked: int =
         ax.set_ylabel(f"rank by {names[1]}, %")
         figure.legend(loc="upper center", ncols=2)
     return figure
-
-
-def _plain(text: str) -> str:
-    """Text as it is: Matplotlib would read what stands between two dollar signs as mathematics."""
-    return text.replace("$", r"\$")

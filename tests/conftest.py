@@ -1,6 +1,7 @@
 """Tiny real models: every architecture class at toy size, saved to disk and loaded as a user's would be."""
 
 import os
+import sys
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -135,3 +136,11 @@ def tiny_model(tiny_folders):
 def facts_2m() -> pro_models.Model:
     """The bundled model, on the CPU."""
     return pro_models.load("facts-2m", device="cpu")
+
+
+@pytest.fixture(autouse=True)
+def no_figure_stays_open():
+    """Figures of one test are nothing to another."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")

@@ -144,3 +144,9 @@ def test_differences_to_pro_are_taken_within_a_setting():
     ]
     np.testing.assert_allclose(points[0], [0.1])
     np.testing.assert_allclose(points[1], [-0.1, 0.05])
+
+
+def test_dollar_signs_in_answers_are_dollar_signs():
+    labels = [label for ax in figures.answers(ANSWERS, alpha=0.4).axes for label in ax.get_yticklabels()]
+    assert "$Jane_Austen$" in [label.get_text() for label in labels]
+    assert not any(label.get_parse_math() for label in labels)
