@@ -1,0 +1,838 @@
+"""Exact search over a text-completions server: real HTTP on loopback, with faults, held against the local search."""
+
+import http.server
+import itertools
+import json
+import math
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from contextlib import contextmanager
+from email.utils import formatdate
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pandas.testing import assert_frame_equal
+from test_threshold import World, entropy, worlds
+
+from pro_lib import generate, generations, models, qa, records, scores
+from pro_lib.generations import from_endpoint
+from pro_lib.run_files import LEDGER_SCHEMA, RunError
+
+KEY = "sk-very-secret-0123456789"
+HOST = "127.0.0.1"
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Answers `POST /v1/completions` with what `respond(body)` returns; `fault(handler, body)` may do it first."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, respond, fault=None):
+        super().__init__((HOST, 0), Handler)
+        self.respond, self.fault, self.log, self.headers, self.busy = respond, fault, [], [], set()
+        self.url = f"http://{HOST}:{self.server_port}/v1"
+
+    def handle_error(self, request, client_address):
+        pass  # a client that has gone away
+
+    def settle(self):
+        """Wait for the requests of a client that is gone, and forget them all."""
+        time.sleep(0.1)  # for those that no thread has taken up yet
+        while self.busy:
+            time.sleep(0.005)
+        self.log.clear()
+
+    @property
+    def prompts(self):
+        return [body["prompt"] for body in self.log]
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.server.busy.add(self)
+        try:
+            self.answer()
+        finally:
+            self.server.busy.discard(self)
+
+    def answer(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.headers.append(dict(self.headers))
+        if self.server.fault and self.server.fault(self, body):
+            return
+        self.server.log.append(body)
+        assert self.path == "/v1/completions"
+        self.say(200, json.dumps(self.server.respond(body)).encode())
+
+    def say(self, status, data, *, length=None, **headers):
+        self.send_response(status)
+        for name, value in {"Content-Length": length or len(data), **headers}.items():
+            self.send_header(name.replace("_", "-"), str(value))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def serving(respond, fault=None):
+    server = Server(respond, fault)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def quick_and_unproxied(monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(records, "_FIRST_WAIT", 0.005)
+
+
+def listing(pairs, *, n_prompt_tokens=7):
+    """A response as OpenAI lays it out; `pairs` are the tokens and probabilities listed, the chosen one first."""
+    values = {text: math.log(p) if p > 0 else -9999.0 for text, p in pairs}
+    first = next(iter(values), "")
+    text = "" if first.startswith("<") else first
+    logprobs = {"tokens": [first], "token_logprobs": [0.0], "top_logprobs": [values], "text_offset": [0]}
+    return {
+        "choices": [{"text": text, "logprobs": logprobs, "finish_reason": "length"}],
+        "usage": {"prompt_tokens": n_prompt_tokens},
+    }
+
+
+def asked(n=1, names=None):
+    names = names or [f"q{i}" for i in range(n)]
+    table = pd.DataFrame({"question_id": names, "question": names, "references": [[x] for x in names], "split": "test"})
+    return qa.QuestionSet("toy", table, template="{question}>")
+
+
+def search(server, questions=None, **options):
+    questions = asked() if questions is None else questions
+    return from_endpoint(server.url, questions, model="toy", progress=False, **options)
+
+
+def by_table(table):
+    """Responses from `{text after the prompt: [(token, probability)]}`, cut at what is asked for."""
+    ends = [("\n", 1.0)]  # every other answer ends for sure
+    return lambda body: listing(table.get(body["prompt"].split(">", 1)[1], ends)[: body["logprobs"]])
+
+
+def searched(table, **options):
+    with serving(by_table(table)) as server:
+        run = search(server, **options)
+    return run.answers, run.questions.iloc[0]
+
+
+def h(*values):
+    return -sum(x * math.log(x) for x in values if x > 0)
+
+
+def masses(ledger):
+    names = ("found", "small_endings", "pruned", "length_cut", "budget_cut")
+    return [ledger[f"{name}_mass"] for name in names]
+
+
+# By hand --------------------------------------------------------------------------------------------------------------
+
+WHOLE = {
+    "": [("a", 0.6), ("\n", 0.25), ("b", 0.1), ("</s>", 0.05)],
+    "a": [("\n", 0.5), ("</s>", 0.4), ("c", 0.1)],
+}
+
+
+def test_where_everything_is_listed_the_search_is_the_local_one_by_hand():
+    """Two stop tokens of 0.25 and 0.05 make one ending of 0.3; after 'a' the answer ends with 0.9 of 0.6."""
+    answers, ledger = searched(WHOLE, search_alpha=0.2, max_new_tokens=2)
+    assert answers["text"].tolist() == ["a", ""]
+    assert np.exp(answers["log_prob"] + answers["end_log_prob"]).tolist() == pytest.approx([0.54, 0.3])
+    assert answers["end_log_prob"].tolist() == pytest.approx(answers["end_log_prob_lower"].tolist())
+    assert (ledger["status"], ledger["why"], ledger["expanded_prefixes"], ledger["depth"]) == ("certified", "", 2, 1)
+    assert masses(ledger) == pytest.approx([0.84, 0, 0.1, 0.06, 0])
+    assert ledger["tree_bound"] == pytest.approx(h(0.3, 0.6, 0.1) + 0.6 * h(0.9, 0.1))
+    assert ledger["alpha_floor"] == pytest.approx(h(0.3, 0.54) - 0.16 * math.log(0.2))
+    assert ledger["tree_parents"].tolist() == [-1, 0]
+    assert ledger["tree_log_probs"].tolist() == pytest.approx([0, math.log(0.6)])
+    assert (ledger["token_forwards"], ledger["prompt_tokens"], ledger["live_width"]) == (1, 7, 1)
+    assert ledger["epsilon"] == pytest.approx(0, abs=1e-9)
+    assert np.isnan(ledger["upper_bound"])
+
+
+# 0.2 is not listed, at most 0.1 of it in one token.
+PART = {"": [("a", 0.5), ("b", 0.2), ("\n", 0.1)], "a": [("\n", 0.7), ("c", 0.2), ("d", 0.1)]}
+
+
+@pytest.mark.parametrize(
+    ("n_stop_tokens", "root"),
+    [
+        (1, h(0.5, 0.2, 0.1) - 0.2 * math.log(0.1)),
+        (2, h(0.5, 0.2) + min(h(0.1) - 0.2 * math.log(0.1), h(0.2) - 0.1 * math.log(0.1))),
+        (None, h(0.5, 0.2) + min(h(0.1) - 0.2 * math.log(0.1), h(0.3))),
+    ],
+)
+def test_what_is_not_listed_is_lumped_and_the_bounds_widen(n_stop_tokens, root):
+    answers, ledger = searched(PART, top=3, search_alpha=0.31, n_stop_tokens=n_stop_tokens)
+    assert (ledger["status"], answers["text"].tolist()) == ("certified", ["a"])
+    assert ledger["tree_bound"] == pytest.approx(root + 0.5 * h(0.7, 0.2, 0.1))
+    assert masses(ledger) == pytest.approx([0.35, 0.1, 0.55, 0, 0])
+    assert ledger["alpha_floor"] == pytest.approx(h(0.35) - 0.65 * math.log(0.31))
+
+
+@pytest.mark.parametrize(
+    ("alpha", "n_stop_tokens", "status", "why"),
+    [
+        (0.12, 1, "certified", ""),  # no other stop token is left: the ending has 0.1
+        (0.12, 2, "undecided", "an answer reaches α or not"),  # a second one may have up to 0.1 more
+        (0.31, None, "certified", ""),  # all stop tokens together may have 0.3, and no more
+        (0.29, None, "undecided", "an answer reaches α or not"),
+        (0.09, 1, "undecided", "tokens that the server did not list may reach α"),
+    ],
+)
+def test_stop_tokens_that_may_be_missing_leave_it_undecided_unless_the_bound_decides(alpha, n_stop_tokens, status, why):
+    _, ledger = searched(PART, top=3, search_alpha=alpha, n_stop_tokens=n_stop_tokens)
+    assert ledger["status"] == status
+    assert why in ledger["why"]
+    assert (ledger["why"] == "") == (status == "certified")
+
+
+def test_a_found_answer_gets_what_may_be_its_own_and_too_much_of_that_is_undecided():
+    table = {"": [("a", 0.99), ("\n", 0.01)], "a": [("\n", 0.9), ("c", 0.06)]}
+    answers, ledger = searched(table, top=2, search_alpha=0.2)
+    assert ledger["status"] == "undecided"
+    assert "may add 0.04 to an answer's probability" in ledger["why"]
+    answers, ledger = searched(table, top=2, search_alpha=0.2, tolerance=0.05)
+    assert ledger["status"] == "certified"
+    row = answers.iloc[0]
+    assert np.exp([row["end_log_prob"], row["end_log_prob_lower"]]) == pytest.approx([0.94, 0.9])
+    assert ledger["epsilon"] == pytest.approx(math.log(0.94 / 0.9))
+    assert masses(ledger) == pytest.approx([0.99 * 0.94, 0.01, 0.99 * 0.06, 0, 0])
+    assert ledger["alpha_floor"] == pytest.approx(h(0.99 * 0.94) - (1 - 0.99 * 0.94) * math.log(0.2))
+    assert ledger["tree_bound"] == pytest.approx(h(0.99, 0.01) + 0.99 * h(0.94, 0.06))
+
+
+def test_nothing_reaches_alpha_and_the_greedy_answer_stands_for_all():
+    table = {"": [("a", 0.6), ("\n", 0.4)], "a": [("c", 0.5), ("\n", 0.5)], "ac": [("\n", 1.0)]}
+    answers, ledger = searched(table, search_alpha=0.5, n_stop_tokens=1)
+    assert (ledger["status"], ledger["why"]) == ("fallback", "no answer reaches α")
+    assert answers["text"].tolist() == ["ac"]
+    assert ledger["alpha_floor"] == pytest.approx(-math.log(0.5))
+    assert ledger["tree_greedy"].tolist() == [True, True, True]
+
+
+def test_closing_tokens_end_an_answer_by_themselves():
+    table = {"": [("a\nb", 0.6), (" \n", 0.3), ("c", 0.1)], "c": [("\n", 1.0)]}
+    answers, ledger = searched(table, search_alpha=0.05)
+    assert answers["text"].tolist() == ["a", "", "c"]
+    assert answers["end_log_prob"].tolist() == pytest.approx([0, math.log(0.3), 0])
+    assert ledger["status"] == "certified"
+    assert ledger["tree_bound"] == pytest.approx(h(0.6, 0.3, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("first", "why"),
+    [
+        ([("caf\ufffd", 0.9), ("\n", 0.1)], "cannot be sent"),
+        ([("bytes:\\xc3", 0.9), ("\n", 0.1)], "cannot be sent"),
+        # A token without text may be an end of text.
+        ([("", 0.9), ("\n", 0.1)], "an answer reaches α or not"),
+        ([], "tokens that the server did not list may reach α"),
+        # Two of three: a third one may have been written like one of them.
+        ([("\n", 0.3), ("b", 0.05)], "tokens that the server did not list may reach α"),
+    ],
+)
+def test_what_cannot_be_read_or_sent_is_undecided(first, why):
+    _, ledger = searched({"": first}, top=3, search_alpha=0.2)
+    assert ledger["status"] == "undecided"
+    assert why in ledger["why"]
+    assert sum(masses(ledger)) == pytest.approx(1)
+
+
+def test_an_empty_text_may_be_named_as_a_stop():
+    answers, ledger = searched({"": [("", 0.9), ("\n", 0.1)]}, top=2, search_alpha=0.2, stop=["", "</s>"])
+    assert (ledger["status"], answers["text"].tolist()) == ("certified", [""])
+
+
+def test_open_at_its_length_or_for_want_of_requests_is_undecided():
+    table = {"a" * n: [("a", 0.9), ("\n", 0.1)] for n in range(4)}
+    answers, ledger = searched(table, search_alpha=0.5, max_new_tokens=3)
+    assert ledger["why"] == "a prefix at or above α is still open at 3 tokens"
+    assert answers[["text", "finished"]].to_numpy().tolist() == [["aaa", False]]
+    assert masses(ledger) == pytest.approx([0, 0.271, 0, 0.729, 0])
+    _, ledger = searched(table, search_alpha=0.5, budget=2)
+    assert "the budget of 2 requests was spent with a prefix" in ledger["why"]
+    assert (ledger["expanded_prefixes"], masses(ledger)[4]) == (2, pytest.approx(0.81))
+    assert ledger["tree_bound"] == pytest.approx(1.9 * h(0.9, 0.1))
+
+
+def test_what_lies_within_epsilon_of_alpha_is_undecided():
+    table = {"": [("a", 0.5), ("\n", 0.3), ("b\n", 0.2)], "a": [("\n", 1.0)]}
+    for alpha, epsilon, near in ((0.29, 0.0, False), (0.29, 0.05, True), (0.31, 0.05, True), (0.201, 0.01, True)):
+        answers, ledger = searched(table, search_alpha=alpha, epsilon=epsilon, n_stop_tokens=1)
+        assert (ledger["status"] == "undecided") == ("within" in ledger["why"]) == near
+        assert {"a", ""} <= set(answers["text"]) or alpha == 0.31
+
+
+def test_tokens_listed_with_ids_and_bytes_as_llama_cpp_does_are_read():
+    def respond(body):
+        table = WHOLE[body["prompt"].split(">", 1)[1]]
+        entries = [
+            {"id": n, "token": text, "bytes": list(text.encode()), "logprob": math.log(p)}
+            for n, (text, p) in enumerate(table)
+        ]
+        step = {**entries[0], "top_logprobs": entries}
+        return {"choices": [{"text": table[0][0], "logprobs": {"content": [step]}, "finish_reason": "length"}]}
+
+    with serving(respond) as server:
+        run = search(server, search_alpha=0.2, max_new_tokens=2)
+    answers, ledger = searched(WHOLE, search_alpha=0.2, max_new_tokens=2)
+    assert_frame_equal(run.answers, answers)
+    assert run.questions["tree_bound"].item() == ledger["tree_bound"]
+
+
+# Against brute force --------------------------------------------------------------------------------------------------
+
+
+def texts_of(world):
+    """The tokens of a random world as texts: stops, closing tokens, letters."""
+    kinds = [f"<{n}>" for n in range(world.n_stops)] + [f"{chr(65 + n)}\n" for n in range(world.n_closing)]
+    return kinds + [chr(97 + n) for n in range(world.vocabulary - len(kinds))]
+
+
+def answering(world, top):
+    texts = texts_of(world)
+    places = {text: n for n, text in enumerate(texts)}
+
+    def complete(self, prompt):
+        question, path = prompt.split(">", 1)
+        probs = world.log_probs(int(question), tuple(places[letter] for letter in path)).double().exp().numpy()
+        return listing([(texts[n], probs[n]) for n in np.argsort(-probs, kind="stable")[:top]])
+
+    return complete
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    worlds(),
+    st.sampled_from([0.7, 0.4, 0.2, 0.1, 0.05, 0.01, 1e-3]),
+    st.integers(1, 12),
+    st.booleans(),
+    st.sampled_from([None, 1, 4]),
+)
+def test_what_it_certifies_is_what_brute_force_finds(world, alpha, top, counted, budget):
+    stops = texts_of(world)[: world.n_stops]
+    questions = asked(names=[str(n) for n in range(world.n_questions)])
+    options = {"search_alpha": alpha, "max_new_tokens": world.length, "budget": budget, "tolerance": 1e-4}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records.Endpoint, "complete", answering(world, top))
+        run = from_endpoint(
+            "http://x/v1",
+            questions,
+            model="toy",
+            top=top,
+            stop=stops,
+            n_stop_tokens=world.n_stops if counted else None,
+            progress=False,
+            concurrency=1,
+            **options,
+        )
+    log_probs, places = run.log_probs(), {text: n for n, text in enumerate(texts_of(world))}
+    for question, ledger in run.questions.iterrows():
+        outcomes, _ = world.outcomes(question)
+        assert sum(masses(ledger)) == pytest.approx(1, abs=1e-5)
+        assert ledger["alpha_floor"] <= ledger["tree_bound"] + 1e-6
+        assert ledger["tree_bound"] <= entropy(outcomes) + 1e-5
+        complete = {ids: math.exp(v) for (ids, finished), v in outcomes.items() if finished}
+        mine = run.answers[(run.answers["question_id"] == str(question)) & run.answers["finished"]]
+        for row in mine.itertuples():
+            p = complete[tuple(places[text] for text in row.token_texts)]
+            assert math.exp(row.log_prob + row.end_log_prob_lower) <= p + 1e-6
+        if ledger["status"] == "undecided" or any(abs(p - alpha) < 1e-6 for p in complete.values()):
+            continue
+        likely = {ids: p for ids, p in complete.items() if p >= alpha}
+        assert (ledger["status"] == "certified") == bool(likely)
+        assert not any(math.exp(v) >= alpha + 1e-6 for (_, finished), v in outcomes.items() if not finished)
+        found = {
+            tuple(places[text] for text in row.token_texts): math.exp(row.log_prob + row.end_log_prob)
+            for row in mine.itertuples()
+            if math.exp(row.log_prob + row.end_log_prob) >= alpha
+        }
+        assert found == pytest.approx(likely, abs=1.1e-4)
+        assert all(found[ids] >= p - 1e-6 for ids, p in likely.items())
+        if likely:
+            assert scores.pro(log_probs, alpha=alpha)[question] <= ledger["alpha_floor"] + 1e-6
+
+
+# Against the bundled model --------------------------------------------------------------------------------------------
+
+
+class Served:
+    """The bundled model behind `respond`: a plain forward pass per prompt; the most probable tokens and their texts."""
+
+    def __init__(self, model):
+        self.model, self.known, self.lock = model, {}, threading.Lock()
+
+    def __call__(self, body):
+        as_ids = not isinstance(body["prompt"], str)
+        ids = tuple(body["prompt"] if as_ids else self.model.encode(body["prompt"]))
+        with self.lock:
+            if ids not in self.known:
+                with torch.inference_mode():
+                    logits = self.model.network(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1]
+                self.known[ids] = torch.log_softmax(logits.float(), dim=-1).topk(20)
+            values, tokens = (top[: body["logprobs"]].tolist() for top in self.known[ids])
+        assert (body["max_tokens"], body["temperature"], body.get("echo", False)) == (1, 0, False)
+        as_ids = body.get("return_tokens_as_token_ids", False)
+        texts = [f"token_id:{t}" if as_ids else self.model.tokenizer.decode([t]) for t in tokens]
+        logprobs = {"tokens": texts[:1], "top_logprobs": [dict(zip(texts, values, strict=True))]}
+        text = "" if tokens[0] == self.model.tokenizer.eos_token_id else self.model.tokenizer.decode(tokens[:1])
+        return {"choices": [{"text": text, "logprobs": logprobs}], "usage": {"prompt_tokens": len(ids)}}
+
+
+class Faults:
+    """At random, but the same ones in the same order: 429, 500, silence, cut JSON, a lost connection."""
+
+    def __init__(self, *, share, silence):
+        self.rng, self.share, self.silence = random.Random(0), share, silence
+        self.lock, self.met = threading.Lock(), []
+
+    def __call__(self, handler, body):
+        with self.lock:
+            if self.rng.random() > self.share:
+                return False
+            self.met.append(kind := self.rng.choice(["429", "500", "silence", "cut", "short", "lost"]))
+        whole = json.dumps(handler.server.respond(body)).encode()
+        if kind == "429":
+            handler.say(429, b"{}", Retry_After="0.01")
+        elif kind == "500":
+            handler.say(500, b"oops")
+        elif kind == "silence":
+            time.sleep(self.silence)
+        elif kind == "cut":
+            handler.say(200, whole[: len(whole) // 2])
+        elif kind == "short":
+            handler.say(200, whole[: len(whole) // 2], length=len(whole))
+        handler.close_connection = True
+        return True
+
+
+@pytest.fixture(scope="module")
+def bundled():
+    model = models.load("facts-1m")
+    questions = qa.load("world-facts", split="test", limit=20, seed=0)
+    local = {
+        alpha: generate.generate(model, questions, strategy="threshold", search_alpha=alpha, progress=False)
+        for alpha in (0.1, 0.05)
+    }
+    return SimpleNamespace(model=model, questions=questions, local=local, served=Served(model))
+
+
+def probabilities(run, question_id, alpha, key):
+    rows = run.answers[(run.answers["question_id"] == question_id) & run.answers["finished"]]
+    values = np.exp(rows["log_prob"] + rows["end_log_prob"])
+    return {key(row): p for row, p in zip(rows.itertuples(), values, strict=True) if p >= alpha}
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.05])
+@pytest.mark.parametrize("as_ids", [True, False], ids=["ids", "texts"])
+def test_the_bundled_model_behind_a_failing_server_answers_as_it_does_here(bundled, alpha, as_ids, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    model, questions, local = bundled.model, bundled.questions, bundled.local[alpha]
+    how = {"tokenizer": model.tokenizer} if as_ids else {"n_stop_tokens": 2}
+    faults = Faults(share=0.2, silence=1.2)
+    with serving(bundled.served, faults) as server:
+        options = {"model": "facts-1m", "search_alpha": alpha, "tolerance": 1e-4, "timeout": 1.0, "retries": 12}
+        run = from_endpoint(server.url, questions, progress=False, **options, **how)
+    assert set(faults.met) == {"429", "500", "silence", "cut", "short", "lost"}
+    assert {headers["Authorization"] for headers in server.headers} == {f"Bearer {KEY}"}
+    assert run.name == "world-facts/facts-1m/threshold"
+    assert run.questions["question_id"].tolist() == local.questions["question_id"].tolist()
+
+    # A server reads texts anew: only where every prefix comes back as the tokens it was made of is the tree the same.
+    def is_read_back(prompt, row):
+        paths = []
+        for parent, token in zip(row["tree_parents"], row["tree_tokens"], strict=True):
+            paths.append([] if parent < 0 else [*paths[parent], int(token)])
+        ids = model.encode(prompt)
+        return all(model.encode(prompt + model.tokenizer.decode(path)) == ids + path for path in paths)
+
+    compared = []
+    for prompt, (_, mine), (_, theirs) in zip(
+        questions.prompts(), run.questions.iterrows(), local.questions.iterrows(), strict=True
+    ):
+        if not as_ids and not is_read_back(prompt, theirs):
+            continue
+        assert mine["alpha_floor"] <= mine["tree_bound"] + 1e-9
+        assert mine["tree_bound"] <= theirs["tree_bound"] + 1e-6
+        assert mine["expanded_prefixes"] == theirs["expanded_prefixes"]
+        if mine["status"] == "undecided":
+            continue
+        assert mine["status"] == theirs["status"]
+        key = (lambda row: tuple(row.token_ids)) if as_ids else (lambda row: row.text)
+        here, there = (probabilities(x, mine["question_id"], alpha, key) for x in (local, run))
+        assert there == pytest.approx(here, abs=1e-4)
+        compared.append(mine["status"])
+    assert compared.count("certified") >= 8
+    assert "fallback" in compared
+    assert (scores.pro(run.log_probs(), alpha=0.4) > 0).all()
+
+
+def test_where_stop_tokens_are_not_counted_fewer_questions_are_certain_and_none_wrongly(bundled):
+    with serving(bundled.served) as server:
+        options = {"model": "facts-1m", "search_alpha": 0.1, "progress": False}
+        counted = from_endpoint(server.url, bundled.questions, n_stop_tokens=2, **options)
+        unknown = from_endpoint(server.url, bundled.questions, **options)
+    sure = [(run.questions["status"] != "undecided").to_numpy() for run in (counted, unknown)]
+    assert (sure[1] <= sure[0]).all()
+    assert 3 <= sure[1].sum() < sure[0].sum()
+
+
+# A server that fails --------------------------------------------------------------------------------------------------
+
+
+def once(*faults):
+    """Faults to be met one after the other, then none; an entry is the arguments of `Handler.say`."""
+    left = list(faults)
+
+    def fault(handler, body):
+        if not left:
+            return False
+        status, data, headers = left.pop(0)
+        handler.say(status, data, **headers)
+        return True
+
+    return fault
+
+
+@pytest.mark.parametrize("spelled", ["seconds", "date"])
+def test_retry_after_is_obeyed(spelled):
+    def later():
+        return "1" if spelled == "seconds" else formatdate(time.time() + 2, usegmt=True)
+
+    with serving(by_table(WHOLE), once((429, b"", {"Retry_After": later()}))) as server:
+        started = time.monotonic()
+        run = search(server, search_alpha=0.2)
+    assert time.monotonic() - started > 0.9
+    assert run.questions["status"].item() == "certified"
+
+
+def test_waiting_doubles_with_chance_and_nonsense_is_not_obeyed(monkeypatch):
+    monkeypatch.setattr(records, "_FIRST_WAIT", 0.5)
+    for attempt in range(12):
+        usual = min(0.5 * 2**attempt, 60)
+        for asked_for in (None, "", "soon", "-5", "nan", "0"):
+            assert 0.5 * usual <= records._wait(attempt, asked_for) <= 1.5 * usual
+    assert records._wait(0, "20") == 20
+    assert records._wait(0, "9" * 400) == 3600
+
+
+def test_a_server_that_keeps_failing_stops_the_run_with_a_sentence_and_keeps_the_rest(tmp_path):
+    def fault(handler, body):
+        if not body["prompt"].startswith("q3"):
+            return False
+        handler.say(503, b"busy")
+        return True
+
+    with serving(by_table(WHOLE), fault) as server:
+        with pytest.raises(RunError, match="gave no answer in 3 tries, at last: HTTP 503"):
+            search(server, asked(5), search_alpha=0.2, retries=2, concurrency=1, cache=tmp_path / "c.jsonl")
+        server.fault = None
+        server.settle()
+        run = search(server, asked(5), search_alpha=0.2, concurrency=1, cache=tmp_path / "c.jsonl")
+        assert {prompt[:2] for prompt in server.prompts} == {"q3", "q4"}
+    assert run.questions["status"].tolist() == ["certified"] * 5
+
+
+def test_nobody_there_is_a_sentence():
+    with serving(by_table(WHOLE)) as server:
+        pass
+    with pytest.raises(RunError, match=r"gave no answer in 2 tries, at last: .*refused"):
+        search(server, retries=1)
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 307])
+def test_a_refusal_stops_at_once_with_one_sentence_and_nothing_holds_the_key(status, monkeypatch, tmp_path):
+    monkeypatch.setenv("MY_KEY", f" {KEY}\n")
+    said = json.dumps({"error": {"message": f"Incorrect key {KEY}: logprobs at most 5"}}).encode()
+    elsewhere = serving(by_table(WHOLE))
+    with elsewhere as other:
+        where = {"Location": f"{other.url}/completions"}
+        with serving(by_table(WHOLE), once(*[(status, said, where)] * 9)) as server:
+            with pytest.raises(RunError) as caught:
+                search(server, cache=tmp_path / "c.jsonl", api_key_env="MY_KEY", concurrency=1)
+            assert len(server.headers) == 1
+            assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
+        assert not other.headers
+    sentence = str(caught.value)
+    assert f"HTTP {status}" in sentence
+    assert "at most 5" in sentence
+    assert ("MY_KEY" in sentence) == (status == 401)
+    assert "\n" not in sentence
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+    assert KEY.encode() not in (tmp_path / "c.jsonl").read_bytes()
+
+
+def test_the_key_is_in_no_file_and_in_nothing_a_run_holds(monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with serving(by_table(WHOLE)) as server:
+        run = search(server, asked(3), search_alpha=0.2, cache=tmp_path / "c.jsonl")
+        assert {headers["Authorization"] for headers in server.headers} == {f"Bearer {KEY}"}
+        server.headers.clear()
+        search(server, asked(3), search_alpha=0.2, api_key_env=None)
+        assert not any("Authorization" in headers for headers in server.headers)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path.name for path in files] == ["c.jsonl"]
+    for content in (files[0].read_text(), repr(run), repr(run.info), run.questions.to_json(), run.answers.to_json()):
+        assert KEY not in content
+
+
+@pytest.mark.parametrize("key", [f"{KEY}\nX-Header: 1", f"{KEY}é", f"{KEY}\x00"])
+def test_a_key_that_no_header_can_hold_is_not_quoted(key, monkeypatch):
+    # The system's own environment holds no zero bytes.
+    monkeypatch.setattr(records.os, "environ", {"OPENAI_API_KEY": key})
+    with serving(by_table(WHOLE)) as server, pytest.raises(RunError, match="holds no usable key") as caught:
+        search(server)
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+    assert not server.headers
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:8000/v1",
+        "ftp://x/v1",
+        "http://",
+        "http://me:pw@x/v1",
+        "https://x/v1?key=1",
+        "http://x/v1#a",
+        "http://x y/",
+    ],
+)
+def test_an_address_that_is_none_or_holds_a_secret_is_refused(url):
+    with pytest.raises(RunError, match="base_url must") as caught:
+        from_endpoint(url, asked(), model="toy")
+    assert "pw" not in str(caught.value)
+
+
+GOOD = listing([("a", 0.5), ("\n", 0.5)])["choices"][0]
+
+
+@pytest.mark.parametrize(
+    ("response", "sentence"),
+    [
+        ([], "not an object but list"),
+        ({}, "choices: missing"),
+        ({"choices": []}, "choice 0: not an object"),
+        ({"choices": [{"text": "a"}]}, "logprobs are missing"),
+        ({"choices": [{"text": "a", "logprobs": {"tokens": ["a"]}}]}, "logprobs are missing"),
+        (
+            {"choices": [{"text": "a", "logprobs": {"content": [{"token": "a", "top_logprobs": [{"token": 1}]}]}}]},
+            "text of a token",
+        ),
+        ({"choices": [GOOD | {"logprobs": {"top_logprobs": [{"a": "x"}]}}]}, "not a finite number"),
+        ({"choices": [GOOD | {"logprobs": {"top_logprobs": [{"a": 0.5}]}}]}, "not those of one distribution"),
+        (
+            {"choices": [GOOD | {"logprobs": {"top_logprobs": [{"a": 0.0, "b": -3.0}]}}]},
+            "not those of one distribution",
+        ),
+        # Token texts that have lost their space, as some servers list them.
+        ({"choices": [GOOD | {"text": " a"}]}, "cannot be put together; give tokenizer="),
+    ],
+)
+def test_a_response_that_cannot_be_used_is_a_sentence(response, sentence):
+    with serving(lambda body: response) as server, pytest.raises(RunError, match=sentence) as caught:
+        search(server)
+    assert "question 'q0'" in str(caught.value)
+
+
+def test_a_server_without_token_ids_is_told_from_one_with_them(bundled):
+    with serving(lambda body: {"choices": [GOOD]}) as server, pytest.raises(RunError, match="returns no token ids"):
+        search(server, tokenizer=bundled.model.tokenizer)
+
+
+def test_more_stop_tokens_than_there_should_be_are_refused():
+    with serving(by_table(WHOLE)) as server, pytest.raises(RunError, match="2 stop tokens are listed"):
+        search(server, n_stop_tokens=1)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"search_alpha": 0},
+        {"search_alpha": 1.5},
+        {"top": 0},
+        {"max_new_tokens": 0},
+        {"budget": 0},
+        {"budget": 1.5},
+        {"epsilon": -1},
+        {"tolerance": float("nan")},
+        {"concurrency": 0},
+        {"retries": -1},
+        {"timeout": 0},
+        {"n_stop_tokens": -1},
+    ],
+)
+def test_a_setting_out_of_its_range_is_refused(option):
+    [(name, value)] = option.items()
+    with pytest.raises(ValueError, match=f"{name}={value!r}"):
+        from_endpoint("http://x/v1", asked(), model="toy", **option)
+
+
+# The cache ------------------------------------------------------------------------------------------------------------
+
+# What is killed; it does without this file, and so without torch.
+SCRIPT = """
+import pandas as pd
+from pro_lib import qa
+from pro_lib.generations import from_endpoint
+names = [f"q{{i}}" for i in range(12)]
+references = [[name] for name in names]
+table = pd.DataFrame(dict(question_id=names, question=names, references=references, split="test"))
+questions = qa.QuestionSet("toy", table, template="{{question}}>")
+from_endpoint({url!r}, questions, model="toy", search_alpha=0.2, concurrency=3, cache={cache!r}, progress=False)
+"""
+
+
+def same_tables(one, other):
+    assert_frame_equal(one.answers, other.answers)
+    assert_frame_equal(one.questions, other.questions)
+
+
+def test_killed_again_and_again_no_question_is_lost_or_asked_twice(tmp_path):
+    cache = tmp_path / "cache.jsonl"
+
+    def slow(handler, body):
+        time.sleep(0.03)
+        return False
+
+    with serving(by_table(WHOLE), slow) as server:
+        script = SCRIPT.format(url=server.url, cache=str(cache))
+        for wanted in (3, 6, 9):
+            process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE)
+            deadline = time.monotonic() + 60
+            while process.poll() is None and (not cache.exists() or cache.read_bytes().count(b"\n") < wanted):
+                assert time.monotonic() < deadline
+                time.sleep(0.005)
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            assert process.returncode == -signal.SIGKILL
+            finished = {
+                json.loads(line)["question_id"]
+                for line in cache.read_bytes().splitlines(True)[1:]
+                if line[-1:] == b"\n"
+            }
+            assert len(finished) >= wanted - 1
+            server.settle()
+        server.fault = None
+        run = search(server, asked(12), search_alpha=0.2, cache=cache)
+        assert not {prompt.split(">")[0] for prompt in server.prompts} & finished
+        server.log.clear()
+        same_tables(search(server, asked(12), search_alpha=0.2, cache=cache), run)
+        assert not server.log
+        same_tables(search(server, asked(12), search_alpha=0.2), run)
+
+
+def test_a_cache_cut_anywhere_goes_on_to_the_same_tables(tmp_path):
+    cache = tmp_path / "c.jsonl"
+    with serving(by_table(WHOLE)) as server:
+        run = search(server, asked(4), search_alpha=0.2, cache=cache)
+        whole = cache.read_bytes()
+        for size in [*range(0, len(whole), 331), len(whole) - 1]:
+            cache.write_bytes(whole[:size])
+            same_tables(search(server, asked(4), search_alpha=0.2, cache=cache), run)
+    # Afterwards it is the run of any layout, and nothing is asked.
+    stored = generations.from_file(cache)
+    assert stored.search_alpha == 0.2
+    assert stored.select(question_ids=["q0", "q1", "q2", "q3"]).log_probs().tolist() == run.log_probs().tolist()
+    assert set(LEDGER_SCHEMA.names) <= set(stored.questions)
+    same_tables(generations.from_file(cache, questions=asked(4).table), run)
+
+
+def test_a_cache_of_other_settings_or_prompts_is_refused(tmp_path):
+    cache = tmp_path / "c.jsonl"
+    with serving(by_table(WHOLE)) as server:
+        search(server, asked(2), search_alpha=0.2, cache=cache)
+        for option, said in (
+            ({"search_alpha": 0.3}, "search_alpha=0.2"),
+            ({"top": 5}, "top=20"),
+            ({"stop": ["x"]}, "stop="),
+        ):
+            with pytest.raises(RunError, match=f"was made with {said}"):
+                search(server, asked(2), cache=cache, **({"search_alpha": 0.2} | option))
+        other = asked(2)
+        other.table.loc[1, "question"] = "changed"
+        with pytest.raises(RunError, match="holds question 'q1' with another prompt"):
+            search(server, other, search_alpha=0.2, cache=cache)
+        content = cache.read_text().splitlines(True)
+        for line in ('{"question_id": 1}\n', "[]\n", "nonsense\n"):
+            cache.write_text("".join([*content, line]))
+            with pytest.raises(RunError, match="line 4"):
+                search(server, asked(2), search_alpha=0.2, cache=cache)
+        cache.write_text('{"question_id": "q0", "answers": []}\n')
+        with pytest.raises(RunError, match="line 1: endpoint"):
+            search(server, asked(2), search_alpha=0.2, cache=cache)
+
+
+def test_two_processes_do_not_write_one_cache_and_a_bad_place_is_a_sentence(tmp_path):
+    import fcntl
+
+    cache = tmp_path / "c.jsonl"
+    with serving(by_table(WHOLE)) as server:
+        with open(cache, "a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            with pytest.raises(RunError, match="is being written by another process"):
+                search(server, cache=cache)
+        with pytest.raises(RunError, match="cannot be written"):
+            search(server, cache=tmp_path)
+        assert not server.log
+
+
+def test_questions_are_searched_at_once_and_come_back_in_their_order():
+    barrier = threading.Barrier(4)
+
+    def meet(handler, body):
+        if body["prompt"].endswith(">"):
+            barrier.wait(timeout=20)
+            time.sleep(0.02 * (5 - int(body["prompt"][1])))
+        return False
+
+    with serving(by_table(WHOLE), meet) as server:
+        run = search(server, asked(4), search_alpha=0.2, concurrency=4)
+    assert run.questions["question_id"].tolist() == ["q0", "q1", "q2", "q3"]
+    assert run.info.cost.model_calls == 8
+    assert run.info.cost.prompt_tokens == 8 * 7
+    assert run.info.parameters["search_alpha"] == 0.2
+    assert run.info.provenance == {"base_url": server.url}
+
+
+def test_tokens_of_one_text_in_a_path_are_told_apart_by_their_numbers():
+    """'ab' and 'a' then 'b' read alike; both are answers."""
+    table = {"": [("a", 0.5), ("ab", 0.5)], "a": [("b", 1.0)], "ab": [("\n", 1.0)]}
+    answers, ledger = searched(table, search_alpha=0.2)
+    assert answers["text"].tolist() == ["ab", "ab"]
+    assert len({tuple(ids) for ids in answers["token_ids"]}) == 2
+    assert all(number < -1 for number in itertools.chain(*answers["token_ids"]))
+    assert ledger["found_mass"] == pytest.approx(1)
+
+
+def test_world_is_what_the_brute_force_reads():
+    world = World(seed=1, n_questions=1, vocabulary=5, n_stops=2, n_closing=1, length=2, peakedness=1.0)
+    assert texts_of(world) == ["<0>", "<1>", "A\n", "a", "b"]
+    values = answering(world, 5)(None, "0>")["choices"][0]["logprobs"]["top_logprobs"][0]
+    assert sum(map(math.exp, values.values())) == pytest.approx(1, abs=1e-6)
