@@ -124,7 +124,7 @@ OUR_FUNCTIONS = {
     "D": partial(our_arm, _beams),
     "E": partial(our_arm, _greedy),
     **{f"F {alpha:g}": partial(our_arm, partial(_search, alpha)) for alpha in (0.4, 0.05, 0.01)},
-    "G": ladder_release.library_greedy,
+    "G": ladder_release.installed_greedy,
 }
 
 

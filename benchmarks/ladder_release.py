@@ -80,7 +80,7 @@ def beams_batched(network, prompts: Prompts, settings: Settings, batch_size: int
     return [answers for pack in packs for answers in _group_beams(network, pack, settings)]
 
 
-def library_greedy(network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
+def installed_greedy(network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
     """Arm G: the library's greedy decoding, many questions at a time, padded on the left."""
     packs = (prompts[start : start + batch_size] for start in range(0, len(prompts), batch_size))
     return [answers for pack in packs for answers in _generate(network, pack, settings)]
@@ -122,7 +122,7 @@ def _score(network, prompt: list[int], answer: list[int]) -> float:
     return float(log_probs[len(prompt) - 1 : -1].gather(1, ids[0, len(prompt) :, None]).sum())
 
 
-ARMS: dict[str, Arm] = {"A": beams_rescored, "B": beams_one_by_one, "C": beams_batched, "G": library_greedy}
+ARMS: dict[str, Arm] = {"A": beams_rescored, "B": beams_one_by_one, "C": beams_batched, "G": installed_greedy}
 
 
 def serve(arms: dict[str, Arm], job_path: str) -> None:

@@ -382,8 +382,7 @@ def question_answers(run: Run, *, alpha: float, distinct: bool = True) -> pd.Dat
 
 def _identity(answers: pd.DataFrame) -> pd.Series:
     """What repeats of an answer share: token ids, the text where they are missing, the value where both are."""
-    ids = answers["token_ids"].map(lambda ids: None if ids is None or np.ndim(ids) == 0 else str(list(ids)))
-    return ids.fillna(answers["text"]).fillna(answers["value"].astype(str))
+    return pd.Series([str(key) for key in generations.identities(answers)], index=answers.index)
 
 
 def prefix_tree(run: Run, decode: Callable[[Sequence[int]], str], *, n_nodes: int = 30) -> pd.DataFrame:

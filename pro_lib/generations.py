@@ -185,9 +185,7 @@ class Run:
             log_alpha = np.log(self.questions["search_alpha"].to_numpy(float))[table["row"]]
             reaches = table["log_prob"] + table["end_log_prob"] >= log_alpha - _ROUNDING
             table = table[reaches | ~reaches.groupby(table["row"]).transform("any")]
-        return (
-            table[~pd.DataFrame({"row": table["row"], "key": _identities(table)}).duplicated()] if distinct else table
-        )
+        return table[~pd.DataFrame({"row": table["row"], "key": identities(table)}).duplicated()] if distinct else table
 
     @staticmethod
     def _means(table: pd.DataFrame, value: np.ndarray, ending: np.ndarray, convention: str) -> np.ndarray:
@@ -218,7 +216,7 @@ def _merged(ordered: pd.DataFrame, name: str) -> pd.DataFrame:
     return total.reset_index().sort_values(["row", "value"], ascending=[True, False], kind="stable")
 
 
-def _identities(table: pd.DataFrame) -> list[object]:
+def identities(table: pd.DataFrame) -> list[object]:
     """What makes two answers of one question the same."""
     # What is missing is None or NaN, as pandas has it.
     return [

@@ -365,14 +365,14 @@ def _cost(content: Mapping[str, float]) -> Cost:
 
 
 def _write_json(content: Mapping, path: Path) -> None:
-    _write_whole((json.dumps(content, indent=1, sort_keys=True) + "\n").encode(), path)
+    write_whole((json.dumps(content, indent=1, sort_keys=True) + "\n").encode(), path)
 
 
 def _write_table(table: pa.Table, path: Path) -> str:
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
     data = sink.getvalue().to_pybytes()
-    _write_whole(data, path)
+    write_whole(data, path)
     return hashlib.sha256(data).hexdigest()
 
 
@@ -449,7 +449,7 @@ def _sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def _write_whole(data: bytes, path: Path) -> None:
+def write_whole(data: bytes, path: Path) -> None:
     """Write a file so that it is there as a whole, and to stay, or not at all."""
     temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
     with _writing(path):

@@ -11,7 +11,6 @@ where there is nothing to score. `docs/semantic_variants.md` says whose variant 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import unicodedata
 import warnings
@@ -24,7 +23,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pro_lib import correctness
-from pro_lib.run_files import fingerprint
+from pro_lib.run_files import fingerprint, write_whole
 
 LABELS = ("entailment", "neutral", "contradiction")
 _ROUNDING = 1e-6
@@ -173,9 +172,7 @@ class Nli:
         table = pd.DataFrame(list(self._known), columns=["premise", "hypothesis"])
         table[list(LABELS)] = np.array(list(self._known.values()))
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        table.to_parquet(temporary)
-        os.replace(temporary, path)
+        write_whole(table.to_parquet(), path)
 
 
 @dataclass

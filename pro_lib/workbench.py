@@ -93,10 +93,15 @@ def judge(
     for run in runs:
         own = run.top(convention=choices.convention)
         answers[f"correct_{run.info.strategy}"] = rouge_and_correct(own, beams.questions, choices)["correct"]
-    log_probs = beams.log_probs(convention=choices.convention, distinct=choices.distinct)
-    baselines = _baselines(log_probs, beams, samples, choices)
-    for name, measure in (judges or {}).items():
-        baselines = baselines.join(_semantic(measure, beams, samples, choices).add_suffix(f", {name}"))
+    options = {"convention": choices.convention, "distinct": choices.distinct}
+    log_probs, means = beams.log_probs(**options), beams.mean_log_probs(**options)
+    baselines = _baselines(log_probs, means, samples, choices)
+    if judges:
+        texts = beams.texts(**options)
+        drawn = None if samples is None else samples.texts(convention=choices.convention, distinct=False)
+        for name, measure in judges.items():
+            compared = _semantic(measure, beams.questions, log_probs, means, texts, drawn)
+            baselines = baselines.join(compared.add_suffix(f", {name}"))
     unavailable = tuple(baselines.columns[baselines.isna().all()])
     baselines = baselines.drop(columns=list(unavailable))
     exclusions = metrics.usable(baselines.set_axis(ids), answers["correct"])
@@ -113,8 +118,7 @@ def judge(
     )
 
 
-def _baselines(log_probs: np.ndarray, beams: Run, samples: Run | None, choices: Choices) -> pd.DataFrame:
-    means = beams.mean_log_probs(convention=choices.convention, distinct=choices.distinct)
+def _baselines(log_probs: np.ndarray, means: np.ndarray, samples: Run | None, choices: Choices) -> pd.DataFrame:
     table = pd.DataFrame(
         {
             "NLL": scores.nll(log_probs),
@@ -129,20 +133,24 @@ def _baselines(log_probs: np.ndarray, beams: Run, samples: Run | None, choices: 
     return table.assign(**{"PE-MC": scores.predictive_entropy_mc(log_probs), "NE": scores.normalized_entropy(means)})
 
 
-def _semantic(measure: semantic.Judge | None, beams: Run, samples: Run | None, choices: Choices) -> pd.DataFrame:
-    """The methods that compare meanings.
+def _semantic(
+    measure: semantic.Judge | None,
+    questions: pd.DataFrame,
+    log_probs: np.ndarray,
+    means: np.ndarray,
+    texts: np.ndarray,
+    drawn: np.ndarray | None,
+) -> pd.DataFrame:
+    """The methods that compare meanings: of beams, by `texts` and log-probabilities, and of samples, the texts `drawn`.
 
     SE is the entropy over meanings itself, of the probabilities found, made to sum to 1; SE-MC the estimate from
     samples, token-averaged, that the release of PRO applies to beams. SD and WD count each text once.
     """
-    texts = beams.texts(convention=choices.convention, distinct=choices.distinct)
-    names = ("SE", "SE-MC", "SD", *(("Deg",) if samples is not None else ()), "WD", "gap")
-    options = {"convention": choices.convention, "distinct": choices.distinct}
-    log_probs, means = beams.log_probs(**options), beams.mean_log_probs(**options)
-    drawn = None if samples is None else samples.texts(convention=choices.convention, distinct=False)
-    if measure is None or (pd.isna(texts) & ~np.isnan(log_probs)).any() or np.isnan(means[~np.isnan(log_probs)]).any():
+    names = ("SE", "SE-MC", "SD", *(("Deg",) if drawn is not None else ()), "WD", "gap")
+    there = ~np.isnan(log_probs)
+    if measure is None or (pd.isna(texts) & there).any() or np.isnan(means[there]).any():
         return pd.DataFrame(np.nan, index=range(len(texts)), columns=list(names))
-    judged = measure(texts, beams.questions)
+    judged = measure(texts, questions)
     meaning = semantic.clusters(judged)
     once = semantic.distinct(texts)
     table = {
@@ -153,7 +161,7 @@ def _semantic(measure: semantic.Judge | None, beams: Run, samples: Run | None, c
         "gap": semantic.top_two_gap(log_probs, meaning),
     }
     if drawn is not None:
-        table["Deg"] = semantic.degree(measure(drawn, samples.questions))
+        table["Deg"] = semantic.degree(measure(drawn, questions))
     return pd.DataFrame(table)[list(names)]
 
 
