@@ -222,7 +222,8 @@ def _walk(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Tensor:
     handle = network.model.norm.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0][0]))
     log_probs = tree.plant()
     last = torch.tensor([len(prompt) - len(prefix.token_ids) for prompt in prompts]).cumsum(0) - 1
-    states = [seen.pop()[last]]
+    states = [torch.cat(seen)[last]]
+    seen.clear()
     for _ in range(_STEPS - 1):
         log_probs = tree.grow(torch.arange(len(prompts)), log_probs.argmax(-1))
         states.append(seen.pop())

@@ -6,7 +6,7 @@ It knows token ids, positions and log-probabilities; it does not know text, data
 import inspect
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,6 +16,10 @@ from transformers import DynamicCache, PreTrainedModel
 
 # Tokens looked at together where few of the vocabulary are wanted.
 _BLOCK = 128
+# Tokens of prompts put through the network at once, besides a question's own. A processor loses by more, since prompts
+# would attend to each other's masked tokens; a GPU loses by many small calls. Measured on processors only.
+_PLANTED_AT_ONCE = {"cpu": 256}
+_PLANTED_AT_ONCE_ELSEWHERE = 4096
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,8 @@ class PackedTree:
     once the dead outweigh the living.
     Everything a row may attend to is one line of a boolean matrix `(rows, slots)`: a child sees what its parent
     saw, and itself, so siblings share their past and nothing is ever reordered or padded.
+    This bookkeeping is the host's, whatever the device: log-probabilities stay on the device of the network, rows and
+    tokens are given on the host, and neither `plant` nor `grow` waits for a result.
     """
 
     def __init__(self, network: PreTrainedModel, prompts: Sequence[Sequence[int]], prefix: Prefix, counts: Counts):
@@ -124,11 +130,10 @@ class PackedTree:
         self._counts = counts
         self._suffixes = [list(prompt[start:]) for prompt in prompts]
         self.prefix_length = start
-        self._cache = DynamicCache()
-        for index, (keys, values) in enumerate(prefix.layers):
-            self._cache.update(keys, values, index)
-        self._visible = torch.empty(0, start, dtype=torch.bool, device=network.device)
-        self._positions = torch.empty(0, dtype=torch.long, device=network.device)
+        self._prefix = prefix
+        self._cache = _filled(prefix.layers)
+        self._visible = torch.empty(0, start, dtype=torch.bool)
+        self._positions = torch.empty(0, dtype=torch.long)
 
     @property
     def slots(self) -> int:
@@ -138,25 +143,40 @@ class PackedTree:
     @torch.inference_mode()
     def plant(self) -> Tensor:
         """Run the prompts; return log-probabilities `(questions, V)` of the first answer token, in nats."""
-        device = self._network.device
-        lengths = [len(suffix) for suffix in self._suffixes]
-        owner = torch.repeat_interleave(torch.arange(len(lengths), device=device), torch.tensor(lengths, device=device))
-        offset = torch.cat([torch.arange(length, device=device) for length in lengths])
+        lengths = torch.tensor([len(suffix) for suffix in self._suffixes])
+        limit = _PLANTED_AT_ONCE.get(self._network.device.type, _PLANTED_AT_ONCE_ELSEWHERE)
+        planted, log_probs = [], []
+        for piece in _pieces(self._suffixes, limit):
+            self._cache = _filled(self._prefix.layers)
+            log_probs.append(self._plant_piece(piece))
+            planted.append(self._cache)
+        self._cache = planted[0] if len(planted) == 1 else _joined(planted, self.prefix_length)
+        own = torch.zeros(len(lengths), int(lengths.sum()), dtype=torch.bool)
+        owner = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+        own[owner, torch.arange(len(owner))] = True
+        self._visible = torch.cat([own.new_ones(len(own), self.prefix_length), own], dim=1)
+        self._positions = self.prefix_length + lengths - 1
+        self._counts.prompt_tokens += len(owner)
+        self._counts.peak_width = max(self._counts.peak_width, len(lengths))
+        return torch.cat(log_probs)
+
+    def _plant_piece(self, suffixes: Sequence[Sequence[int]]) -> Tensor:
+        """Run some of the prompts on a cache that holds the shared prefix alone."""
+        lengths = torch.tensor([len(suffix) for suffix in suffixes])
+        owner = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+        last = lengths.cumsum(0) - 1
+        offset = torch.arange(len(owner)) - (last - lengths + 1)[owner]
         causal = (owner[:, None] == owner[None, :]) & (offset[:, None] >= offset[None, :])
         visible = torch.cat([causal.new_ones(len(owner), self.prefix_length), causal], dim=1)
-        last = torch.tensor(lengths, device=device).cumsum(0) - 1
-        tokens = torch.tensor(list(itertools.chain.from_iterable(self._suffixes)), device=device)
-        log_probs = self._forward(tokens, self.prefix_length + offset, visible, last)
-        self._visible, self._positions = visible[last], self.prefix_length + offset[last]
-        self._counts.prompt_tokens += len(tokens)
-        self._counts.peak_width = max(self._counts.peak_width, len(lengths))
-        return log_probs
+        tokens = torch.tensor(list(itertools.chain.from_iterable(suffixes)))
+        return self._forward(tokens, self.prefix_length + offset, visible, last)
 
     @torch.inference_mode()
     def grow(self, parents: Tensor, tokens: Tensor, *, keep: Tensor | None = None) -> Tensor:
         """Give row `parents[i]` the child `tokens[i]`; the children become the rows, after the rows in `keep`.
 
-        Returns log-probabilities `(children, V)` of the token after each child, in nats, in the children's order.
+        All three are on the host. Returns log-probabilities `(children, V)` of the token after each child, in nats, in
+        the children's order.
         """
         kept = parents[:0] if keep is None else keep
         inherited = self._drop_dead(self._visible[torch.cat([kept, parents])])
@@ -164,7 +184,7 @@ class PackedTree:
         new_slots[len(kept) :].fill_diagonal_(True)
         self._visible = torch.cat([inherited, new_slots], dim=1)
         self._positions = torch.cat([self._positions[kept], self._positions[parents] + 1])
-        everyone = torch.arange(len(tokens), device=tokens.device)
+        everyone = torch.arange(len(tokens))
         self._counts.token_forwards += len(tokens)
         self._counts.peak_width = max(self._counts.peak_width, len(tokens))
         return self._forward(tokens, self._positions[len(kept) :], self._visible[len(kept) :], everyone)
@@ -177,15 +197,16 @@ class PackedTree:
         if self.slots - n_living <= n_living - self.prefix_length:
             return visible
         kept = living.nonzero().squeeze(1)
-        compacted = DynamicCache()
-        for index, layer in enumerate(self._cache.layers):
-            compacted.update(layer.keys[:, :, kept], layer.values[:, :, kept], index)
-        self._cache = compacted
+        slots = kept.to(self._network.device, non_blocking=True)
+        self._cache = _filled((layer.keys[:, :, slots], layer.values[:, :, slots]) for layer in self._cache.layers)
         return visible[:, kept]
 
     def _forward(self, tokens: Tensor, positions: Tensor, visible: Tensor, keep: Tensor) -> Tensor:
-        """One call of the network on one row; log-probabilities `(len(keep), V)` in float32."""
-        dtype = self._network.dtype
+        """One call of the network on one row; log-probabilities `(len(keep), V)` in float32, on its device."""
+        dtype, device = self._network.dtype, self._network.device
+        tokens, positions, visible, keep = (
+            tensor.to(device, non_blocking=True) for tensor in (tokens, positions, visible, keep)
+        )
         # Additive, not boolean: under eager attention some architectures add whatever they are handed.
         mask = torch.where(visible, 0.0, torch.finfo(dtype).min).to(dtype)
         output = self._network(
@@ -201,6 +222,35 @@ class PackedTree:
         if logits.shape[0] != len(keep):
             logits = logits[keep]
         return torch.log_softmax(logits.float(), dim=-1)
+
+
+def _filled(layers: Iterable[tuple[Tensor, Tensor]]) -> DynamicCache:
+    """A cache that holds these keys and values."""
+    cache = DynamicCache()
+    for index, (keys, values) in enumerate(layers):
+        cache.update(keys, values, index)
+    return cache
+
+
+def _joined(caches: Sequence[DynamicCache], shared: int) -> DynamicCache:
+    """One cache of several that begin with the same `shared` slots: those once, then what each has besides."""
+
+    def own(tensors: Sequence[Tensor]) -> Tensor:
+        return torch.cat([tensors[0], *(tensor[:, :, shared:] for tensor in tensors[1:])], dim=2)
+
+    layers = zip(*(cache.layers for cache in caches), strict=True)
+    return _filled((own([one.keys for one in layer]), own([one.values for one in layer])) for layer in layers)
+
+
+def _pieces(suffixes: Sequence[Sequence[int]], limit: int) -> list[list[Sequence[int]]]:
+    """The suffixes in order, in pieces of at most `limit` tokens, or of one suffix."""
+    pieces, size = [], limit
+    for suffix in suffixes:
+        size += len(suffix)
+        if size > limit:
+            pieces, size = [*pieces, []], len(suffix)
+        pieces[-1].append(suffix)
+    return pieces
 
 
 def _keep_logits(network: PreTrainedModel, keep: Tensor) -> dict[str, Tensor]:
@@ -226,9 +276,8 @@ def largest_packing_error(network: PreTrainedModel) -> float:
     counts = Counts()
     tree = PackedTree(network, prompts, encode_prefix(network, ids[:3]), counts)
     tree.plant()
-    parents = torch.tensor([0, 0, 1, 1], device=network.device)
-    children = ids[7:11]
-    packed = tree.grow(parents, torch.tensor(children, device=network.device))
+    parents, children = torch.tensor([0, 0, 1, 1]), ids[7:11]
+    packed = tree.grow(parents, torch.tensor(children))
     worst = 0.0
     for row, (parent, child) in enumerate(zip(parents.tolist(), children, strict=True)):
         alone = network(input_ids=torch.tensor([[*prompts[parent], child]], device=network.device)).logits[0, -1]

@@ -52,6 +52,11 @@ class Endings:
         """The closing tokens, in order."""
         return self.closing.nonzero().squeeze(1)
 
+    @cached_property
+    def on_host(self) -> tuple[Tensor, Tensor]:
+        """Both tables, `stop` and `closing`, where the bookkeeping is done."""
+        return self.stop.cpu(), self.closing.cpu()
+
     def log_prob(self, log_probs: Tensor) -> Tensor:
         """`(rows, V)` -> `(rows,)`: log-probability that the answer ends here, whichever stop token says so."""
         return torch.logsumexp(log_probs[:, self.stop_ids].double(), dim=-1)
@@ -139,45 +144,55 @@ def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:
     return torch.zeros_like(probabilities).scatter(-1, index, ordered * (mass_before < top_p))
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Record:
-    """What the walkers did, a tensor `(questions, walkers)` per step."""
+    """What the walkers did, a tensor `(questions, walkers)` per step; the log-probabilities stay on their device."""
 
     tokens: list[Tensor]
+    stops: list[Tensor]
+    closes: list[Tensor]
     token_log_probs: list[Tensor]
-    length: Tensor
-    end_log_prob: Tensor
-    finished: Tensor
+    end_log_probs: list[Tensor]
 
     def answers(self) -> list[list[Answer]]:
-        tokens = torch.stack(self.tokens, dim=-1).tolist()
-        log_probs = torch.stack(self.token_log_probs, dim=-1).double().tolist()
-        length, end, finished = self.length.tolist(), self.end_log_prob.tolist(), self.finished.tolist()
+        tokens, stops, closes = (torch.stack(steps, dim=-1) for steps in (self.tokens, self.stops, self.closes))
+        log_probs, ends = (torch.stack(steps, dim=-1).cpu() for steps in (self.token_log_probs, self.end_log_probs))
+        # What a walker does once it has ended is recorded, and means nothing.
+        last = (stops | closes).int().argmax(dim=-1)
+        finished = (stops | closes).any(dim=-1)
+        length = torch.where(finished, last + 1, tokens.shape[-1]) - stops.any(dim=-1).int()
+        end = torch.where(stops, ends, 0.0).sum(dim=-1)
+        columns = (tokens, log_probs.double(), length, end, finished)
         return [
             [
-                Answer(tuple(tokens[q][w][:size]), tuple(log_probs[q][w][:size]), end[q][w], finished[q][w])
-                for w, size in enumerate(sizes)
+                Answer(tuple(t[:size]), tuple(p[:size]), end, finished)
+                for t, p, size, end, finished in zip(*walkers, strict=True)
             ]
-            for q, sizes in enumerate(length)
+            for walkers in zip(*(column.tolist() for column in columns), strict=True)
         ]
 
 
 def _walk(
     tree: PackedTree, endings: Endings, choose: Choose, *, n_answers: int, max_new_tokens: int
 ) -> list[list[Answer]]:
-    """Let `n_answers` walkers per question go down the tree; walkers on one path share its nodes."""
+    """Let `n_answers` walkers per question go down the tree; walkers on one path share its nodes.
+
+    Which walker stands where is known on the host; it waits for the device once a step, for the tokens chosen.
+    """
     log_probs = tree.plant()
-    rows = torch.arange(len(log_probs), device=log_probs.device)[:, None].repeat(1, n_answers)
+    device, (stop, closing) = log_probs.device, endings.on_host
+    rows = torch.arange(len(log_probs))[:, None].repeat(1, n_answers)
     is_open = torch.ones_like(rows, dtype=torch.bool)
-    record = _Record([], [], torch.zeros_like(rows), torch.zeros_like(rows, dtype=torch.float64), ~is_open)
+    record = _Record([], [], [], [], [])
     for step in range(max_new_tokens):
-        tokens = choose(step, log_probs, rows, is_open)
-        stops, closes = is_open & endings.stop[tokens], is_open & endings.closing[tokens]
-        record.tokens.append(tokens)
-        record.token_log_probs.append(log_probs[rows, tokens])
-        record.length += is_open & ~stops
-        record.end_log_prob = torch.where(stops, endings.log_prob(log_probs)[rows], record.end_log_prob)
-        record.finished |= stops | closes
+        at, still = (tensor.to(device, non_blocking=True) for tensor in (rows, is_open))
+        chosen = choose(step, log_probs, at, still)
+        record.token_log_probs.append(log_probs[at, chosen])
+        record.end_log_probs.append(endings.log_prob(log_probs)[at])
+        tokens = chosen.cpu()
+        stops, closes = is_open & stop[tokens], is_open & closing[tokens]
+        for steps, tensor in ((record.tokens, tokens), (record.stops, stops), (record.closes, closes)):
+            steps.append(tensor)
         is_open = is_open & ~stops & ~closes
         if step + 1 == max_new_tokens or not is_open.any():
             break
@@ -302,8 +317,7 @@ class _Search:
         max_width: int | None,
     ):
         self.tree, self.endings = tree, endings
-        self.closing = endings.closing.cpu().numpy()
-        self.stop = endings.stop.cpu().numpy()
+        self.stop, self.closing = (table.numpy() for table in endings.on_host)
         self.log_alpha = None if search_alpha is None else math.log(search_alpha)
         self.top_n, self.budget, self.length, self.epsilon = top_n, budget, max_new_tokens, epsilon
         self.max_width = max_width or max(1, _LOG_PROBS_AT_ONCE // len(self.stop))
@@ -330,8 +344,7 @@ class _Search:
         """Log-probabilities after the prefixes of the batch, and their rows; rows still waited for stay."""
         waited_for = [self.frontier["row"], *([self.roots["row"]] if self.top_n else [])]
         waiting = np.unique(np.concatenate(waited_for))
-        device = self.endings.stop.device
-        parents, tokens, keep = (torch.from_numpy(a).to(device) for a in (batch["row"], batch["token"], waiting))
+        parents, tokens, keep = (torch.from_numpy(a) for a in (batch["row"], batch["token"], waiting))
         log_probs = self.tree.grow(parents, tokens, keep=keep)
         self.frontier["row"] = np.searchsorted(waiting, self.frontier["row"])
         if self.top_n:
@@ -612,27 +625,29 @@ def _read(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np.nd
     `floors` are relative to the row. The comparison is in float32 and lists a little too much; whoever reads the
     list compares again. The ending is one event, in the entropy too.
     """
-    device = log_probs.device
+    device, (rows, vocabulary) = log_probs.device, log_probs.shape
     # In sums, what is not above e^-80 is nothing: as it is, it would be -inf times 0, or subnormal and slow.
     clamped = log_probs.clamp_min(-80.0)
     probs = torch.nn.functional.threshold_(clamped.exp(), math.exp(-79.99), 0.0).index_fill_(1, endings.stop_ids, 0)
     end = endings.log_prob(log_probs).clamp_min(-1e4)
-    greedy_rows = torch.from_numpy(greedy.nonzero()[0]).to(device)
-    best = torch.full((len(log_probs),), -1, device=device)
-    best[greedy_rows] = log_probs[greedy_rows].argmax(dim=-1)
-    row, token = at_least(log_probs, torch.from_numpy(floors - 1e-4).to(device, log_probs.dtype))
-    row, token = _with_best(row, token, greedy_rows, best[greedy_rows], log_probs.shape[1])
-    row, token = (column[~endings.stop[token]] for column in (row, token))
-    found = log_probs[row, token].double()
     entropy = -clamped.mul_(probs).sum(dim=-1, dtype=torch.float64) - end.exp() * end
-    probs[row, token] = 0
+    greedy_rows = greedy.nonzero()[0]
+    on_greedy_path = torch.from_numpy(greedy_rows).to(device, non_blocking=True)
+    best = log_probs[on_greedy_path].argmax(dim=-1)
+    row, token = at_least(log_probs, torch.from_numpy(floors - 1e-4).to(device, log_probs.dtype, non_blocking=True))
+    listed = torch.cat([row * vocabulary + token, on_greedy_path * vocabulary + best])
+    found = log_probs.flatten()[listed].double()
+    probs.view(-1)[listed] = 0
     rest_closing = probs[:, endings.closing_ids].sum(dim=-1, dtype=torch.float64)
     rest_open = probs.index_fill_(1, endings.closing_ids, 0).sum(dim=-1, dtype=torch.float64)
-    numbers = (end, entropy, best, rest_open, rest_closing, row, token, found)
-    return _Step(*(number.cpu().numpy() for number in numbers))
-
-
-def _with_best(row: Tensor, token: Tensor, greedy_rows: Tensor, best: Tensor, vocabulary: int) -> tuple[Tensor, Tensor]:
-    """The list of children with the best child of the greedy rows in it, once."""
-    places = torch.cat([row * vocabulary + token, greedy_rows * vocabulary + best]).unique()
-    return places // vocabulary, places % vocabulary
+    # One copy to the host, for which it waits; doubles hold every place in `(rows, V)`.
+    numbers = torch.cat([end, entropy, rest_open, rest_closing, found, listed.double()]).cpu().numpy()
+    end, entropy, rest_open, rest_closing = numbers[: 4 * rows].reshape(4, rows)
+    found, listed = numbers[4 * rows :].reshape(2, -1)
+    best = np.full(rows, -1)
+    best[greedy_rows] = listed[len(listed) - len(greedy_rows) :] % vocabulary
+    # The best child of a greedy row may be listed twice; the children come in order, without the stop tokens.
+    places, first = np.unique(listed.astype(np.int64), return_index=True)
+    going_on = ~endings.on_host[0].numpy()[places % vocabulary]
+    row, token = np.divmod(places[going_on], vocabulary)
+    return _Step(end, entropy, best, rest_open, rest_closing, row, token, found[first[going_on]])

@@ -4,6 +4,7 @@ from conftest import FAMILIES
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pro_lib import engine
 from pro_lib.engine import (
     Counts,
     PackedTree,
@@ -51,6 +52,33 @@ def test_planting_gives_one_row_per_prompt_without_a_prefix_too(tiny_model):
     _, log_probs, counts = planted(network, prefix=[])
     torch.testing.assert_close(log_probs, torch.stack([alone(network, p) for p in PROMPTS]), atol=1e-5, rtol=0)
     assert counts.prompt_tokens == sum(map(len, PROMPTS))
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+@pytest.mark.parametrize("prefix", [PREFIX, []], ids=["shots", "none"])
+def test_prompts_planted_in_pieces_grow_as_prompts_planted_at_once(tiny_model, monkeypatch, family, prefix):
+    network, parents, tokens = tiny_model(family).network, torch.tensor([2, 0, 0, 1]), torch.tensor([5, 6, 7, 8])
+    found = []
+    for limit, calls in ((1000, 1), (4, 2), (1, 3)):
+        monkeypatch.setattr(engine, "_PLANTED_AT_ONCE", {"cpu": limit})
+        prompts = PROMPTS if prefix else [prompt[4:] for prompt in PROMPTS]
+        tree, log_probs, counts = planted(network, prompts, prefix)
+        assert counts.model_calls == calls + bool(prefix)
+        found.append((log_probs, tree.grow(parents, tokens), tree.slots, counts.prompt_tokens))
+    for planted_rows, grown_rows, slots, n_tokens in found[1:]:
+        torch.testing.assert_close(planted_rows, found[0][0], atol=1e-5, rtol=0)
+        torch.testing.assert_close(grown_rows, found[0][1], atol=1e-5, rtol=0)
+        assert (slots, n_tokens) == found[0][2:]
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=20), st.integers(1, 20))
+def test_pieces_keep_order_and_limit_and_could_not_be_fewer_by_joining_neighbours(lengths, limit):
+    suffixes = [[place] * length for place, length in enumerate(lengths)]
+    pieces = engine._pieces(suffixes, limit)
+    assert [suffix for piece in pieces for suffix in piece] == suffixes
+    sizes = [sum(map(len, piece)) for piece in pieces]
+    assert all(size <= limit or len(piece) == 1 for size, piece in zip(sizes, pieces, strict=True))
+    assert all(size + len(after[0]) > limit for size, after in zip(sizes, pieces[1:], strict=False))
 
 
 def test_the_shared_prefix_is_computed_and_counted_once(tiny_model):

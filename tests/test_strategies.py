@@ -10,7 +10,7 @@ from scipy import stats
 from pro_lib.engine import Counts, PackedTree, encode_prefix
 from pro_lib.generate import generate
 from pro_lib.qa import QuestionSet
-from pro_lib.strategies import Endings, _nucleus, diverse_beam, greedy, multinomial
+from pro_lib.strategies import Endings, _nucleus, diverse_beam, greedy, multinomial, threshold
 
 WORDS = ("Emma", "Paris", "the capital", "France", "Jane", "wrote", "is", "Question")
 
@@ -270,3 +270,43 @@ def test_a_tree_is_grown_once_per_distinct_prefix(tiny_model):
     stop[2] = True
     diverse_beam(tree, Endings(stop, ~stop & False), n_answers=4, diversity_penalty=0.0, max_new_tokens=5)
     assert counts.token_forwards == 4
+
+
+class OnDevice(torch.Tensor):
+    """Stands for a tensor on a GPU: what comes of it is there too, and what makes the host wait for it is counted."""
+
+    waits = 0
+    # What needs a value, or the size of a result, on the host.
+    WAITING = ("cpu", "numpy", "item", "tolist", "nonzero", "unique", "__bool__", "__int__", "__float__", "__index__")
+
+    @classmethod
+    def __torch_function__(cls, function, types, arguments=(), named=None):
+        name = function.__name__
+        index = arguments[1] if name in ("__getitem__", "__setitem__") else ()
+        masked = any(
+            isinstance(i, OnDevice) and i.dtype == torch.bool for i in (index if type(index) is tuple else (index,))
+        )
+        OnDevice.waits += name in cls.WAITING or masked
+        result = super().__torch_function__(function, types, arguments, named or {})
+        return result.as_subclass(torch.Tensor) if name == "cpu" else result
+
+
+@pytest.mark.parametrize(
+    ("strategy", "per_step", "at_the_end"),
+    [
+        (greedy, 1, 2),
+        (lambda tree, endings, **options: diverse_beam(tree, endings, n_answers=4, **options), 1, 2),
+        (lambda tree, endings, **options: threshold(tree, endings, search_alpha=1e-4, **options), 3, 0),
+    ],
+    ids=["greedy", "diverse_beam", "threshold"],
+)
+def test_the_host_waits_for_the_device_no_more_than_it_must(tiny_model, monkeypatch, strategy, per_step, at_the_end):
+    forward = PackedTree._forward
+    monkeypatch.setattr(PackedTree, "_forward", lambda *given: forward(*given).as_subclass(OnDevice))
+    model, counts = tiny_model("llama"), Counts()
+    prompts = [model.encode(prompt) for prompt in asked(4).prompts()]
+    tree = PackedTree(model.network, prompts, encode_prefix(model.network, []), counts)
+    OnDevice.waits = 0
+    strategy(tree, model.endings, max_new_tokens=6)
+    assert counts.model_calls > 4
+    assert 0 < OnDevice.waits <= per_step * counts.model_calls + at_the_end
