@@ -283,7 +283,10 @@ def write_job(name: str, shots: int, folder: Path, arguments: argparse.Namespace
     )
     if name in random_models.SHAPES:
         weights, stop, pad = folder / f"{name}-{shots}", [random_models.STOP], random_models.PAD
-        constants, shape = random_models.build(name, weights, prompts, seed=arguments.seed)
+        form = {"device": arguments.device, "dtype": arguments.dtype}
+        constants, shape = random_models.build(name, weights, prompts, seed=arguments.seed, **form)
+        if arguments.device.startswith("cuda"):  # the workers need the room
+            torch.cuda.empty_cache()
         print(f"{name}, {shots} shots: {random_models.describe(constants, shape)}", flush=True)
     settings = {
         "stop": stop,

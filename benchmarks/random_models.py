@@ -25,11 +25,21 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from pro_lib import strategies
 from pro_lib.engine import Counts, PackedTree, encode_prefix
 
+
+def _shape(vocabulary: int, hidden: int, intermediate: int, layers: int, heads: int, **options) -> dict[str, object]:
+    sizes = {"vocab_size": vocabulary, "hidden_size": hidden, "intermediate_size": intermediate}
+    return {**sizes, "num_hidden_layers": layers, "num_attention_heads": heads, **options}
+
+
+# The last three have the matrices of the models they are named for, in the Llama architecture, and are for a GPU.
 SHAPES = {
-    "random-35m": {"hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 6, "num_attention_heads": 8},
-    "random-200m": {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 13, "num_attention_heads": 16},
+    "random-35m": _shape(16_000, 512, 1376, 6, 8),
+    "random-200m": _shape(16_000, 1024, 2816, 13, 16),
+    "random-gemma-2b": _shape(256_000, 2048, 16_384, 18, 8, num_key_value_heads=1, head_dim=256),
+    "random-gemma-7b": _shape(256_000, 3072, 24_576, 28, 16, head_dim=256),
+    "random-llama-2-7b": _shape(32_000, 4096, 11_008, 32, 32),
 }
-VOCABULARY, POSITIONS = 16_000, 1024
+POSITIONS = 1024
 STOP, PAD = 0, 1
 MEAN_LENGTH = 6.0
 SHARE_LIKELY, LIKELY = 0.375, 0.4
@@ -70,19 +80,30 @@ class Shape:
     share_possible: float
 
 
-def build(name: str, folder: Path, prompts: Sequence[list[int]], *, seed: int = 0) -> tuple[Peakedness, Shape]:
+def build(
+    name: str,
+    folder: Path,
+    prompts: Sequence[list[int]],
+    *,
+    seed: int = 0,
+    device: str = "cpu",
+    dtype: str = "float32",
+) -> tuple[Peakedness, Shape]:
     """Make a model of `SHAPES`, calibrate it on the prompts and save it; its constants and what it then answers.
+
+    It is calibrated in float32 and measured and saved in `dtype`. The same seed gives another model on another device.
 
     Raises:
         ValueError: an unknown name, a prompt with a token the model does not have, or answers outside `ACCEPTED`.
     """
     if name not in SHAPES:
         raise ValueError(f"random model {name!r} is unknown; choose {', '.join(SHAPES)}")
-    if (largest := max(max(prompt) for prompt in prompts)) >= VOCABULARY:
-        raise ValueError(f"a prompt has token {largest}, and {name} has only {VOCABULARY}")
-    network = random_network(SHAPES[name], last_tokens={prompt[-1] for prompt in prompts}, seed=seed)
+    if (largest := max(max(prompt) for prompt in prompts)) >= (size := SHAPES[name]["vocab_size"]):
+        raise ValueError(f"a prompt has token {largest}, and {name} has only {size}")
+    network = random_network(SHAPES[name], last_tokens={prompt[-1] for prompt in prompts}, seed=seed, device=device)
     constants = calibrate(network, prompts)
     set_peakedness(network, constants)
+    network.to(getattr(torch, dtype))
     shape = measure(network, prompts)
     for field, (least, most) in ACCEPTED.items():
         if not least <= (value := getattr(shape, field)) <= most:
@@ -93,11 +114,10 @@ def build(name: str, folder: Path, prompts: Sequence[list[int]], *, seed: int = 
     return constants, shape
 
 
-def random_network(shape: dict[str, int], *, last_tokens: set[int], seed: int) -> LlamaForCausalLM:
-    """A random Llama, on the CPU in float32, its answers not yet calibrated; `last_tokens` start the clock."""
+def empty_network(shape: dict[str, object], *, device: str = "cpu") -> LlamaForCausalLM:
+    """A Llama of a shape of `SHAPES`, in float32, its weights not yet what they will be."""
     config = LlamaConfig(
         **shape,
-        vocab_size=VOCABULARY,
         max_position_embeddings=POSITIONS,
         eos_token_id=STOP,
         pad_token_id=PAD,
@@ -107,11 +127,19 @@ def random_network(shape: dict[str, int], *, last_tokens: set[int], seed: int) -
         dtype="float32",
     )
     config._attn_implementation = "sdpa"
-    network = LlamaForCausalLM(config).eval()
-    generator = torch.Generator().manual_seed(seed)
+    with torch.device(device):
+        return LlamaForCausalLM(config).eval()
+
+
+def random_network(
+    shape: dict[str, object], *, last_tokens: set[int], seed: int, device: str = "cpu"
+) -> LlamaForCausalLM:
+    """A random Llama in float32, its answers not yet calibrated; `last_tokens` start the clock."""
+    network = empty_network(shape, device=device)
+    generator = torch.Generator(device).manual_seed(seed)
     with torch.no_grad():
         for layer in network.model.layers:
-            _fill_layer(layer, _CONTEXT / (2 * config.num_hidden_layers) ** 0.5, generator)
+            _fill_layer(layer, _CONTEXT / (2 * network.config.num_hidden_layers) ** 0.5, generator)
         _fill_vocabulary(network, last_tokens, generator)
         # The neuron that writes the temperature: silent after most prefixes, loud after some.
         gate = network.model.layers[-1].mlp.gate_proj.weight[0]
@@ -138,9 +166,10 @@ def _fill_vocabulary(network: LlamaForCausalLM, last_tokens: set[int], generator
     embedding, head = network.get_input_embeddings().weight, network.get_output_embeddings().weight
     embedding.normal_(generator=generator)
     embedding[:, : _CLOCK.stop] = 0
-    hours = torch.randint(1, _HOURS, (VOCABULARY,), generator=generator)
+    vocabulary, device = len(embedding), embedding.device
+    hours = torch.randint(1, _HOURS, (vocabulary,), generator=generator, device=device)
     hours[list(last_tokens)] = 0
-    ids = torch.arange(VOCABULARY)
+    ids = torch.arange(vocabulary, device=device)
     embedding[ids, _CLOCK.start + hours] = _TICK
     head.normal_(0, head.shape[1] ** -0.5, generator=generator)
     head[:, : _CLOCK.stop] = 0
@@ -155,8 +184,9 @@ def set_peakedness(network: LlamaForCausalLM, constants: Peakedness) -> None:
     with torch.no_grad():
         network.model.norm.weight[1:] = constants.scale
         network.model.layers[-1].mlp.down_proj.weight[0, 0] = constants.spread
-        late = torch.arange(_HOURS) - constants.hour
-        network.get_output_embeddings().weight[STOP, _CLOCK] = late * _STOP_PER_HOUR * _CONTEXT / _TICK
+        head = network.get_output_embeddings().weight
+        late = torch.arange(_HOURS, device=head.device) - constants.hour
+        head[STOP, _CLOCK] = late * _STOP_PER_HOUR * _CONTEXT / _TICK
 
 
 def calibrate(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Peakedness:
@@ -178,7 +208,8 @@ def calibrate(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Peaked
         head[STOP] = 0
         best = torch.stack([(question @ head.T).amax(-1) for question in normed])
         hours = normed[..., _CLOCK] * (_STOP_PER_HOUR * _CONTEXT / _TICK)
-        clock = torch.stack([(hours * (torch.arange(_HOURS) - hour)).sum(-1) for hour in (0.0, 1.0)])
+        hands = torch.arange(_HOURS, device=head.device)
+        clock = torch.stack([(hours * (hands - hour)).sum(-1) for hour in (0.0, 1.0)])
 
         def lengths(hour: float) -> Tensor:
             stops = stop_row + clock[0] + hour * (clock[1] - clock[0]) >= best
@@ -187,14 +218,14 @@ def calibrate(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Peaked
 
         hour = _bisect(lambda hour: float(lengths(hour).double().mean()), MEAN_LENGTH, -float(_HOURS), float(_HOURS))
         set_peakedness(network, Peakedness(1.0, 0.0, hour))
-        alive = torch.arange(normed.shape[1]) < lengths(hour)[:, None]
+        alive = torch.arange(normed.shape[1], device=head.device) < lengths(hour)[:, None]
         logits = normed[alive] @ network.get_output_embeddings().weight.T
 
     def share(scale: float, spread: float, p: float) -> float:
         sharpness = scale / (1 + spread**2 * ratio[alive]).sqrt()
         steps = torch.log_softmax(logits * sharpness[:, None], dim=-1).amax(-1).double()
         owner = alive.nonzero()[:, 0]
-        log_prob = torch.zeros(len(normed), dtype=torch.float64).index_add_(0, owner, steps)
+        log_prob = steps.new_zeros(len(normed)).index_add_(0, owner, steps)
         return float((log_prob.exp() >= p).double().mean())
 
     def scale_for(spread: float) -> float:
@@ -225,7 +256,7 @@ def _walk(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Tensor:
     states = [torch.cat(seen)[last]]
     seen.clear()
     for _ in range(_STEPS - 1):
-        log_probs = tree.grow(torch.arange(len(prompts)), log_probs.argmax(-1))
+        log_probs = tree.grow(torch.arange(len(prompts)), log_probs.argmax(-1).cpu())
         states.append(seen.pop())
     handle.remove()
     return torch.stack(states, dim=1).clone()
@@ -234,16 +265,16 @@ def _walk(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Tensor:
 def measure(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Shape:
     """What the greedy answers look like, by the project's own decoding."""
     tree = PackedTree(network, prompts, encode_prefix(network, prompts[0]).shared_with(prompts), Counts())
-    answers = [answer for [answer] in strategies.greedy(tree, endings())]
+    answers = [answer for [answer] in strategies.greedy(tree, endings(network))]
     lengths = torch.tensor([len(answer.token_ids) + answer.finished for answer in answers], dtype=torch.float64)
     p = torch.tensor([sum(answer.token_log_probs) + answer.end_log_prob for answer in answers]).exp()
     shares = (float((p >= limit).double().mean()) for limit in (LIKELY, POSSIBLE))
     return Shape(float(lengths.mean()), float(lengths.std()), *shares)
 
 
-def endings() -> strategies.Endings:
+def endings(network: LlamaForCausalLM) -> strategies.Endings:
     """The one token that ends an answer of a random model."""
-    stop = torch.zeros(VOCABULARY, dtype=torch.bool)
+    stop = torch.zeros(network.config.vocab_size, dtype=torch.bool, device=network.device)
     stop[STOP] = True
     return strategies.Endings(stop, torch.zeros_like(stop))
 

@@ -1,4 +1,4 @@
-"""The ladder of speed at toy size: a run of our own arms, its counts by hand, and the random models' calibration."""
+"""The benchmarks of speed at toy size: our own arms, counts by hand, random models, the roofline, growth."""
 
 import argparse
 import importlib
@@ -13,7 +13,8 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-ladder, ladder_release, random_models = map(importlib.import_module, ("ladder", "ladder_release", "random_models"))
+NAMES = ("growth", "ladder", "ladder_release", "random_models", "roofline")
+growth, ladder, ladder_release, random_models, roofline = map(importlib.import_module, NAMES)
 
 
 def run(*options):
@@ -130,7 +131,7 @@ def test_attended_positions_by_hand():
     assert counts.model_calls == 4
 
 
-TINY = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+TINY = random_models._shape(3000, 64, 128, 2, 4)
 
 
 @pytest.fixture(scope="module")
@@ -140,10 +141,11 @@ def calibrated(tmp_path_factory):
     prompts = [[*torch.randint(2, 3000, (9,), generator=generator).tolist(), 42] for _ in range(96)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(random_models.SHAPES, "random-tiny", TINY)
-        patch.setattr(random_models, "VOCABULARY", 3000)
         folder = tmp_path_factory.mktemp("random")
         constants, found = random_models.build("random-tiny", folder / "one", prompts)
         again, _ = random_models.build("random-tiny", folder / "two", prompts)
+        _, halved = random_models.build("random-tiny", folder / "half", prompts, dtype="bfloat16")
+        assert halved.mean_length == pytest.approx(found.mean_length, abs=0.3)
     return folder, constants, again, found
 
 
@@ -159,16 +161,44 @@ def test_answers_that_cannot_be_calibrated_are_refused(tmp_path):
     # One prompt, asked twice: its answer has one probability, and no share of one half is near the targets.
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(random_models.SHAPES, "random-tiny", TINY)
-        patch.setattr(random_models, "VOCABULARY", 3000)
         with pytest.raises(ValueError, match="random-tiny with seed 0 cannot be calibrated on these prompts"):
             random_models.build("random-tiny", tmp_path, [[5, 6, 42]] * 2)
 
 
-def test_a_random_model_is_decided_by_its_seed(calibrated):
+def test_a_random_model_is_decided_by_its_seed_and_saved_in_its_dtype(calibrated):
     folder, constants, again, _ = calibrated
     assert constants == again
-    one, two = ((folder / name / "model.safetensors").read_bytes() for name in ("one", "two"))
+    one, two, half = ((folder / name / "model.safetensors").read_bytes() for name in ("one", "two", "half"))
     assert one == two
+    assert len(half) < 0.55 * len(one)
+
+
+@pytest.mark.parametrize(
+    ("name", "millions"),
+    [("random-gemma-2b", 2506.17), ("random-gemma-7b", 8537.68), ("random-llama-2-7b", 6738.42)],
+)
+def test_shapes_named_for_models_have_their_parameters(name, millions):
+    network = random_models.empty_network(random_models.SHAPES[name], device="meta")
+    # Gemma's embedding is its output head too; here they are two, and the attention's biases are none of theirs.
+    tied = network.get_input_embeddings().weight if "gemma" in name else None
+    n = sum(p.numel() for key, p in network.named_parameters() if p is not tied and not key.endswith(".bias"))
+    assert n / 1e6 == pytest.approx(millions, abs=0.01)
+
+
+def test_a_roofline_reads_weights_once_and_the_cache_of_all_prefixes(tiny_model):
+    network = tiny_model("llama").network
+    [row, wider] = roofline.roofline("tiny", network, 1e9, widths=[1, 4], prompt_tokens=5, repeats=2)
+    head, embedding = network.get_output_embeddings().weight, network.get_input_embeddings().weight
+    total = sum(parameter.numel() for parameter in network.parameters())
+    assert row["weights_gb"] * 1e9 == pytest.approx(4 * (total - (0 if head is embedding else embedding.numel())))
+    # Five tokens of a prompt, and one for each of five steps, two of them timed; the dead have left the cache.
+    config = network.config
+    per_slot = 2 * 4 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
+    assert row["cache_gb"] * 1e9 == pytest.approx(per_slot * (5 + roofline.WARM_UP + 2))
+    assert wider["cache_gb"] == pytest.approx(4 * row["cache_gb"])
+    assert 0 < row["ms_min"] <= row["ms_median"]
+    assert row["ms_limit"] == pytest.approx(1000 * (row["weights_gb"] + row["cache_gb"]))
+    assert row["times_attainable"] == pytest.approx(0.8 * row["ms_min"] / row["ms_limit"])
 
 
 @pytest.mark.parametrize(
@@ -178,3 +208,23 @@ def test_a_random_model_is_decided_by_its_seed(calibrated):
 def test_a_random_model_that_cannot_be_made_is_refused(tmp_path, name, prompts, message):
     with pytest.raises(ValueError, match=message):
         random_models.build(name, tmp_path, prompts)
+
+
+def test_growth_at_toy_size_says_what_was_varied_and_draws_it(tmp_path):
+    model = growth.load("facts-1m")
+    settings = growth.Settings(questions=(4, 8), answers=(1, 2), prompt_tokens=(10, 30), alphas=(0.4, 0.1), n=4)
+    table = growth.measure(model, settings, repeats=2)
+    assert table.groupby("varied")["value"].agg(list).map(sorted).map(lambda values: sorted(set(values))).to_dict() == {
+        "questions": [4, 8],
+        "answers": [1, 2],
+        "prompt_tokens": [10, 30],
+        "1/alpha": [2.5, 10],
+    }
+    assert (table["ms"] > 0).all()
+    assert (table["ms"] <= table["ms_median"]).all()
+    forwards = table.set_index(["varied", "arm", "value"])["token_forwards"]
+    # The same question asked twice as often costs twice as much; a wider search or a longer prompt costs more.
+    assert forwards["answers", "diverse beams", 2] > forwards["answers", "diverse beams", 1]
+    assert forwards["prompt_tokens", "greedy", 30] - forwards["prompt_tokens", "greedy", 10] > 15
+    growth.save(table, tmp_path / "growth")
+    assert {path.suffix for path in tmp_path.iterdir()} == {".png", ".csv"}
