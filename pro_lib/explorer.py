@@ -64,6 +64,7 @@ def ask(
     budget: int | None = None,
     n_answers: int = 10,
     max_new_tokens: int = 32,
+    chat: bool = False,
 ) -> Asked:
     """Ask one question; the answer with its uncertainty.
 
@@ -77,13 +78,15 @@ def ask(
         budget: token-forwards the search may spend; None for no limit.
         n_answers: N, as in `generate`.
         max_new_tokens: T, as in `generate`.
+        chat: ask in the model's own chat template, as in `generate`.
 
     Raises:
         ValueError: an empty question, alpha outside [0, 1] or below search_alpha, or no answer that ended within
             `max_new_tokens`.
     """
     options = {"search_alpha": search_alpha, "budget": budget} if strategy == "threshold" else {"n_answers": n_answers}
-    run = answered(model, question, questions=questions, strategy=strategy, max_new_tokens=max_new_tokens, **options)
+    options |= {"max_new_tokens": max_new_tokens, "chat": chat}
+    run = answered(model, question, questions=questions, strategy=strategy, **options)
     log_probs = run.log_probs()
     kept = int(scores.kept(log_probs, alpha)[0])
     if not kept:
@@ -133,6 +136,18 @@ def explained(run: Run, *, alpha: float, distinct: bool = True) -> pd.DataFrame:
             "uncertainty": scores.pro(log_probs, alpha=alpha)[row],
         }
     )
+
+
+def examples(run: Run, *, n: int = 3, seed: int = 0) -> Run:
+    """`n` questions drawn from those answered right and `n` from those answered wrong, for a figure.
+
+    Where nothing can be judged, `2n` drawn from all. Fewer where there are fewer.
+    """
+    rng, ids = np.random.default_rng(seed), run.questions["question_id"].to_numpy(object)
+    correct = workbench.rouge_and_correct(run.top(), run.questions)["correct"].to_numpy(object)
+    groups = [correct == True, correct == False] if pd.notna(correct).any() else [pd.isna(correct)]  # noqa: E712
+    drawn = [rng.permutation(ids[of])[: 2 * n // len(groups)] for of in groups]
+    return run.select(question_ids=list(np.concatenate(drawn)))
 
 
 def cost_table(runs: Sequence[Run]) -> pd.DataFrame:
@@ -270,6 +285,9 @@ def merged_table(run: Run, *, alpha: float) -> pd.DataFrame:
 ORDERS = ("as asked", "most uncertain first", "least uncertain first")
 _SLIDER = np.arange(1, 101) / 100
 _NEXT_TO_NOTHING = 0.005
+# Where all probability lies after a search, in the order of the ledger, in colours that the colour-blind tell apart.
+_MASSES = {"found": "#0072B2", "small_endings": "#56B4E9", "pruned": "#bbbbbb"}
+_MASSES |= {"length_cut": "#E69F00", "budget_cut": "#000000"}
 
 
 @dataclass(frozen=True)
@@ -279,7 +297,7 @@ class View:
     `questions` has a row per question: question_id, question, references, text (its most probable answer), correct
     (None where it is not known), searchable (question, references and answers, for finding) and what the dataset
     adds. `alphas` (A,) are the slider's; `uncertainty` (n, A) is PRO, and `sweep` the table of `alphas` with AUROC
-    (NaN where it is not defined) and mean K. `distinct` as in `Run.log_probs`.
+    (NaN where it is not defined) and mean K, of the questions with an answer. `distinct` as in `Run.log_probs`.
     """
 
     run: Run
@@ -310,14 +328,16 @@ def view(run: Run, *, alpha: float = 0.4, distinct: bool = True) -> View:
         correct=np.where(pd.isna(correct), None, correct),
     )
     references = questions["references"].map(lambda names: "" if names is None else " ".join(names))
-    found = questions["question_id"].map(texts).fillna("")
+    found = texts.reindex(questions["question_id"], fill_value="").to_numpy(object)
     questions["searchable"] = (questions["question"] + " " + references + " " + found).str.casefold()
-    used = ~np.isnan(uncertainty[:, 0]) & questions["correct"].notna().to_numpy()
+    scored = ~np.isnan(uncertainty[:, 0])
+    used = scored & questions["correct"].notna().to_numpy()
     try:
         aurocs = metrics.auroc_columns(uncertainty[used], questions["correct"][used].to_numpy(bool))
     except ValueError:  # all right, all wrong, or none known: there is no AUROC, and everything else stands
         aurocs = np.full(len(alphas), np.nan)
-    sweep = pd.DataFrame({"alpha": alphas, "auroc": aurocs, "mean_kept": kept.mean(axis=0)})
+    mean_kept = kept[scored].mean(axis=0) if scored.any() else np.nan
+    sweep = pd.DataFrame({"alpha": alphas, "auroc": aurocs, "mean_kept": mean_kept})
     return View(run, distinct, questions, alphas, uncertainty, sweep)
 
 
@@ -365,13 +385,9 @@ def question_answers(run: Run, *, alpha: float, distinct: bool = True) -> pd.Dat
     last, with the probability of what there is of them; PRO does not read them, nor do their columns say more.
     """
     table = explained(run, alpha=alpha, distinct=distinct)
-    every, each = run.ranked(distinct=False), run.ranked(distinct=distinct)
-    copies = _identity(every).value_counts()
-    once = run.ranked()
-    spelled = once["text"].map(generations.normalized, na_action="ignore").fillna(_identity(once))
-    mass = np.exp(once["value"]).groupby(spelled).agg(["size", "sum"])
-    own = each["text"].map(generations.normalized, na_action="ignore").fillna(_identity(each))
-    table["copies"] = _identity(each).map(copies).to_numpy()
+    (every, _), (_, once), (each, own) = (_shared(run.ranked(distinct=which)) for which in (False, True, distinct))
+    mass = np.exp(run.ranked()["value"]).groupby(once).agg(["size", "sum"])
+    table["copies"] = each.map(every.value_counts()).to_numpy()
     table["spellings"], table["together"] = own.map(mass["size"]).to_numpy(), own.map(mass["sum"]).to_numpy()
     table["finished"] = True
     cut = run.answers[~run.answers["finished"].to_numpy(bool)]
@@ -380,9 +396,10 @@ def question_answers(run: Run, *, alpha: float, distinct: bool = True) -> pd.Dat
     return pd.concat([table, rest], ignore_index=True) if len(rest) else table
 
 
-def _identity(answers: pd.DataFrame) -> pd.Series:
-    """What repeats of an answer share: token ids, the text where they are missing, the value where both are."""
-    return pd.Series([str(key) for key in generations.identities(answers)], index=answers.index)
+def _shared(answers: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """What repeats of an answer share, see `generations.identities`, and what its spellings share."""
+    repeats = pd.Series([str(key) for key in generations.identities(answers)], index=answers.index)
+    return repeats, answers["text"].map(generations.normalized, na_action="ignore").fillna(repeats)
 
 
 def prefix_tree(run: Run, decode: Callable[[Sequence[int]], str], *, n_nodes: int = 30) -> pd.DataFrame:
@@ -445,15 +462,10 @@ def disagreements(judged: sweeps.Judged, questions: pd.DataFrame, *, first: str,
     (ranks in percent, 100 = most uncertain, ties share one), difference (first minus second).
     """
     uncertainties = judged.uncertainties(alpha=alpha)
-    ranks = 100 * uncertainties[[first, second]].rank() / len(uncertainties)
-    table = judged.answers[["question_id", "text"]].assign(
-        correct=judged.correct,
-        first_score=uncertainties[first],
-        second_score=uncertainties[second],
-        first=ranks[first],
-        second=ranks[second],
-        difference=ranks[first] - ranks[second],
-    )
+    ranks = 100 * uncertainties.rank() / len(uncertainties)
+    table = judged.answers[["question_id", "text"]].assign(correct=judged.correct)
+    table = table.assign(first_score=uncertainties[first], second_score=uncertainties[second])
+    table = table.assign(first=ranks[first], second=ranks[second], difference=ranks[first] - ranks[second])
     table = table.merge(questions[["question_id", "question"]], on="question_id", how="left", validate="1:1")
     return table.sort_values("difference", key=np.abs, ascending=False, kind="stable", ignore_index=True)
 
@@ -462,32 +474,17 @@ def appendix_run() -> Run:
     """The three questions of the paper's appendix as a run; what the paper prints of each is its `note`."""
     table, printed = workbench.paper("appendix_examples"), workbench.paper("appendix_scores")
     table = table.loc[table.index.repeat(table["count"])].reset_index(drop=True)
-    ids = table["question"]
-    answers = pd.DataFrame(
-        {
-            "question_id": ids,
-            "rank": table.groupby("question").cumcount(),
-            "text": table["answer"],
-            "token_ids": None,
-            "token_log_probs": None,
-            "log_prob": np.log(table["probability"]),
-            "end_log_prob": np.nan,
-            "finished": True,
-        }
-    )
-    questions = table.drop_duplicates("question", ignore_index=True)
-    adaptive = printed[printed["selection"] == "adaptive"].set_index("question").loc[questions["question"]]
-    notes = [
-        f"The paper prints PRO = {row.pro:g} at α = {row.alpha:g}, repeats counted." for row in adaptive.itertuples()
-    ]
-    questions = pd.DataFrame(
-        {
-            "question_id": questions["question"],
-            "question": questions["question"],
-            "references": [[truth] for truth in questions["truth"]],
-            "split": None,
-            "note": notes,
-        }
+    answers = pd.DataFrame({"question_id": table["question"], "rank": table.groupby("question").cumcount()})
+    answers = answers.assign(text=table["answer"], token_ids=None, token_log_probs=None)
+    answers = answers.assign(log_prob=np.log(table["probability"]), end_log_prob=np.nan, finished=True)
+    asked = table.drop_duplicates("question", ignore_index=True)
+    printed = printed[printed["selection"] == "adaptive"].set_index("question").loc[asked["question"]]
+    questions = pd.DataFrame({"question_id": asked["question"], "question": asked["question"]}).assign(
+        references=[[truth] for truth in asked["truth"]],
+        split=None,
+        note=[
+            f"The paper prints PRO = {at.pro:g} at α = {at.alpha:g}, repeats counted." for at in printed.itertuples()
+        ],
     )
     return Run(answers, questions, RunInfo("nq", "Gemma-7B", "the paper's appendix"))
 
@@ -535,7 +532,7 @@ def answers_html(table: pd.DataFrame, *, alpha: float) -> str:
             (row.finished and not pd.isna(row.correct) and row.correct, "✓ right"),
             (row.copies > 1, f"found {row.copies} times"),
             (row.spellings > 1, f"{row.spellings:.0f} spellings, together {row.together:.3g}"),
-            (not row.finished, "still open at the length limit"),
+            (not row.finished, "still open where it was cut"),
         ]
         look, width = "pro-bar pro-kept" if row.kept else "pro-bar", 100 * min(row.probability, 1)
         bar = f'<div class="{look}" style="width:{width:.2f}%"></div>'
@@ -561,7 +558,9 @@ def question_html(run: Run, table: pd.DataFrame, *, alpha: float, standing: str 
     asked = f"question {question['question_id']}" if pd.isna(question["question"]) else question["question"]
     head = f'<div class="pro-head">{html.escape(asked)}</div>'
     if finished.empty:
-        return f"{head}<p>No answer ended within the length limit.</p>{answers_html(table, alpha=alpha)}"
+        return (
+            f"{head}<p>No answer ended before it was cut.</p>{_ledger_html(question)}{answers_html(table, alpha=alpha)}"
+        )
     best, kept, mass = finished.iloc[0], int(finished["kept"].sum()), finished["probability"].sum()
     verdict = "" if pd.isna(best["correct"]) else " ✓ right" if best["correct"] else " ✗ wrong"
     references = question["references"]
@@ -586,19 +585,18 @@ def _ledger_html(question: pd.Series) -> str:
     """What an exact search is sure of: its status, its bounds, and where all the probability lies."""
     if "status" not in question:
         return ""
-    names = {"found": "#0072B2", "small_endings": "#56B4E9", "pruned": "#bbbbbb", "length_cut": "#E69F00"}
-    bar, words = [], []
-    for name, color in (names | {"budget_cut": "#000000"}).items():
+    bar, words = "", []
+    for name, color in _MASSES.items():
         share = question[f"{name}_mass"]
-        bar.append(f'<div style="width:{100 * share:.2f}%;background:{color}"></div>')
+        bar += f'<div style="width:{100 * share:.2f}%;background:{color}"></div>'
         words.append(f'<span style="color:{color}">■</span> {name.replace("_", " ")} {share:.3f}')
+    masses = f'<div class="pro-mass">{bar}</div><p>{" &nbsp; ".join(words)}</p>'
     searched = f"Searched down to α = {question['search_alpha']:g}: <b>{html.escape(question['status'])}</b>"
     why = f" ({html.escape(question['why'])})" if question["why"] else ""
-    bounds = (
-        f"α-floor {question['alpha_floor']:.3f} ≤ tree bound {question['tree_bound']:.3f} ≤ H(Y) ≤ "
-        f"{question['upper_bound']:.1f} nats, {question['expanded_prefixes']:,} prefixes expanded."
-    )
-    return f'<p>{searched}{why}. {bounds}</p><div class="pro-mass">{"".join(bar)}</div><p>{" &nbsp; ".join(words)}</p>'
+    # A search over an endpoint has no upper bound.
+    upper = f" ≤ {question['upper_bound']:.1f}" if pd.notna(question["upper_bound"]) else ""
+    bounds = f"α-floor {question['alpha_floor']:.3f} ≤ tree bound {question['tree_bound']:.3f} ≤ H(Y){upper} nats"
+    return f"<p>{searched}{why}. {bounds}, {question['expanded_prefixes']:,} prefixes expanded.</p>{masses}"
 
 
 def standing(shown: View, row: int, *, alpha: float) -> str:
@@ -609,7 +607,8 @@ def standing(shown: View, row: int, *, alpha: float) -> str:
         for name, of in (("right", (correct == True).to_numpy()), ("wrong", (correct == False).to_numpy()))  # noqa: E712
         if of.any()
     ]
-    return f"More uncertain than {' and '.join(parts)}." if parts and not np.isnan(values[row]) else ""
+    alone = correct.notna().sum() < 2 or np.isnan(values[row])
+    return "" if alone else f"More uncertain than {' and '.join(parts)}."
 
 
 def disagreements_html(table: pd.DataFrame, *, names: tuple[str, str], n: int = 10) -> str:
@@ -631,11 +630,17 @@ def disagreements_html(table: pd.DataFrame, *, names: tuple[str, str], n: int = 
 
 def summary_html(shown: View, *, alpha: float) -> str:
     """The run at `alpha` in a sentence."""
-    at, correct = shown.sweep.iloc[shown.column(alpha)], shown.questions["correct"].dropna()
-    auroc = "not defined" if np.isnan(at["auroc"]) else f"{at['auroc']:.3f}"
-    accuracy = f", {correct.astype(bool).mean():.0%} right" if len(correct) else ""
+    at, correct = shown.sweep.iloc[shown.column(alpha)], shown.questions["correct"].dropna().astype(bool)
+    n, auroc = len(shown.questions), f"{at['auroc']:.3f}"
+    if correct.empty:
+        auroc = "not defined: no answer can be judged"
+    elif np.isnan(at["auroc"]):
+        auroc = f"not defined: all {len(correct):,} judged answers are {'right' if correct.all() else 'wrong'}"
+    judged = "" if len(correct) == n else f" of the {len(correct):,} that can be judged"
+    accuracy = f", {correct.mean():.0%} right{judged}" if len(correct) else ""
+    kept = "no answer ended" if np.isnan(at["mean_kept"]) else f"mean K {at['mean_kept']:.2f}"
     name = html.escape(shown.run.name)
-    return f"<b>AUROC {auroc}</b> · mean K {at['mean_kept']:.2f} · {name}, n = {len(shown.questions):,}{accuracy}"
+    return f"<b>AUROC {auroc}</b> · {kept} · {name}, n = {n:,}{accuracy}"
 
 
 # ---- The explorer: its widgets.
@@ -788,7 +793,8 @@ class Explorer:
         self.status.value = progress_html(f"Reading {self.runs.value} …")
         run = self._runs[self.runs.value]
         self._run = run if isinstance(run, Run) else generations.read(run)
-        self._set(self.list, options=())  # the question shown before is one of another run
+        self._set(self.list, options=())  # the question shown before is one of another run, and so is the one asked
+        self._asked = None
         splits = list(self._run.questions["split"].dropna().unique())
         value = self.settings.split if self.settings.split in splits else "all"
         self._set(self.splits, options=["all", *splits], value=value)
@@ -883,6 +889,9 @@ class Explorer:
         asked_as = {name: info.parameters[name] for name in ("header", "template")}
         questions = qa.QuestionSet(info.dataset, pd.DataFrame(), shots, **asked_as)
         options = {"strategy": "threshold", "search_alpha": self.ask_alpha.value}
+        options |= {
+            name: info.parameters[name] for name in ("chat", "max_new_tokens", "stop") if name in info.parameters
+        }
         run = answered(model, self.ask_text.value, questions=questions, **options)
         self._asked = run, prefix_tree(run, model.decode)
         self._show_asked()
@@ -891,8 +900,7 @@ class Explorer:
         from pro_lib import figures
 
         if self._asked is None:
-            name = html.escape(self.view.run.info.model)
-            self.answer.value = f"<p>{name} will be asked with the same prompt as in the run above.</p>"
+            self.answer.value, self.tree.value = self._to_be_asked(), ""
             return
         (run, tree), alpha = self._asked, self.alpha.value
         table = question_answers(run, alpha=alpha)
@@ -900,12 +908,21 @@ class Explorer:
         figure = figures.prefix_tree(tree, alpha=alpha)
         self.tree.value = picture_html(figure, alt="The prefixes searched, their probabilities and what was cut")
 
+    def _to_be_asked(self) -> str:
+        try:
+            _model_name(self.view.run, self.settings)
+        except RunError as error:
+            return f"<p>{html.escape(str(error))}</p>"
+        return f"<p>{html.escape(self.view.run.info.model)} will be asked with the same prompt as in the run above.</p>"
+
     # Comparing.
 
     def _show_compared(self) -> None:
         from pro_lib import figures
 
         if self._key not in self._compared:
+            self.scatter.value = self.disagreed.value = ""
+            self._set(self.open, options=())
             self.status.value = progress_html("Scoring the questions with every method …")
             run, choices = self.view.run, workbench.Choices(distinct=self.view.distinct)
             judges = {"lexical": semantic.judge("lexical")}
@@ -926,7 +943,8 @@ class Explorer:
         self.disagreed.value = f"<p>AUROC: {html.escape(says)}</p>{disagreements_html(table, names=names)}"
         options = [("choose one of these to look at it", "")]
         options += [(f"{n}. {row.question}", row.question_id) for n, row in enumerate(table.head(10).itertuples(), 1)]
-        self._set(self.open, options=options, value="")
+        if tuple(options) != self.open.options:  # else the next one is an arrow key away from the last one looked at
+            self._set(self.open, options=options, value="")
         figure = figures.disagreement(table, names=names)
         self.scatter.value = picture_html(figure, alt=f"Ranks of the questions by {names[0]} and by {names[1]}")
 

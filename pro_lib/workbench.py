@@ -598,6 +598,12 @@ class Settings:
         expected = generate.estimate(self.loaded(model), questions, **self._decoding(self.strategy))
         return f"{setting}: {expected.sentence()}."
 
+    def store(self, table: pd.DataFrame, name: str) -> pd.DataFrame:
+        """Write a table to `figures_dir/<name>.csv`, whatever becomes of the notebook that shows it; return it."""
+        self.figures_dir.mkdir(parents=True, exist_ok=True)
+        table.to_csv(self.figures_dir / f"{name}.csv", index=False, float_format="%.6g")
+        return table
+
     def loaded(self, model: str) -> Model:
         """The model, loaded as the parameters say, unless it was the last one asked for."""
         placed = {"quantization": self.quantization, "device_map": self.device_map}

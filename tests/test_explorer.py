@@ -1,4 +1,5 @@
 import base64
+import copy
 import io
 import json
 import subprocess
@@ -144,7 +145,25 @@ def test_a_view_of_answers_that_are_all_right_has_no_auroc_and_everything_else()
     shown = explorer.view(run)
     assert shown.sweep["auroc"].isna().all()
     assert shown.sweep["mean_kept"].notna().all()
-    assert "AUROC not defined" in explorer.summary_html(shown, alpha=0.4)
+    written = explorer.summary_html(shown, alpha=0.4)
+    assert "AUROC not defined: all 3 judged answers are right" in written
+    assert "100% right" in written
+
+
+def test_mean_k_is_of_the_questions_with_an_answer_and_accuracy_of_those_judged():
+    run = many(n=4)
+    run = replace(
+        run,
+        answers=run.answers[run.answers["question_id"] != "q00"],
+        questions=run.questions.assign(references=[["alpha"], None, ["alpha"], ["alpha"]]),
+    )
+    shown = explorer.view(run, alpha=0)
+    assert shown.sweep["mean_kept"].iloc[0] == 3
+    assert explorer.summary_html(shown, alpha=0).endswith("n = 4, 50% right of the 2 that can be judged")
+    nothing = explorer.view(run.select(question_ids=["q00"]))
+    assert explorer.summary_html(nothing, alpha=0.4) == (
+        "<b>AUROC not defined: no answer can be judged</b> · no answer ended · letters/toy/diverse_beam, n = 1"
+    )
 
 
 def test_a_view_of_a_search_does_not_offer_what_was_not_searched(facts_2m):
@@ -191,7 +210,7 @@ def test_a_question_shows_repeats_spellings_and_what_was_cut():
     assert list(table["finished"]) == [True, True, True, False]
     assert list(explorer.question_answers(run, alpha=0.25, distinct=False)["text"])[:3] == ["Paris", "Paris", "Lyon"]
     written = explorer.answers_html(table, alpha=0.25)
-    for text in ("found 2 times", "2 spellings, together 0.4", "still open at the length limit", "✓ right"):
+    for text in ("found 2 times", "2 spellings, together 0.4", "still open where it was cut", "✓ right"):
         assert text in written
     assert written.count("pro-kept") == 1
 
@@ -213,6 +232,21 @@ def test_standing_counts_the_questions_that_are_less_uncertain():
     of_right, of_wrong = ((score[of] < score[row]).mean() for of in (right, ~right))
     expected = f"More uncertain than {of_right:.0%} of the 14 right ones and {of_wrong:.0%} of the 26 wrong ones."
     assert explorer.standing(shown, row, alpha=0.4) == expected
+
+
+def test_a_question_does_not_stand_among_none():
+    assert explorer.standing(explorer.view(many(n=1)), 0, alpha=0.4) == ""
+
+
+def test_examples_are_right_and_wrong_ones_or_any_where_nothing_can_be_judged():
+    run = many()
+    ids = [list(explorer.examples(run, seed=seed).questions["question_id"]) for seed in (0, 1)]
+    assert list(explorer.view(explorer.examples(run)).questions["correct"]) == [True] * 3 + [False] * 3
+    assert ids[0] != ids[1]
+    few = explorer.examples(run.select(question_ids=["q00", "q01", "q02"]))
+    assert sorted(few.questions["question_id"]) == ["q00", "q01", "q02"]
+    unknown = replace(run, questions=run.questions.assign(references=None))
+    assert len(set(explorer.examples(unknown, n=2).questions["question_id"])) == 4
 
 
 # ---- The prefix tree.
@@ -291,6 +325,30 @@ def test_the_tree_of_a_real_search_sums_to_one_and_agrees_with_its_ledger(facts_
 def test_a_run_without_a_search_has_no_tree():
     with pytest.raises(RunError, match="holds no search tree"):
         explorer.prefix_tree(toy_run().select(question_ids=["a"]), spelled)
+
+
+def test_an_upper_bound_is_shown_where_there_is_one(facts_2m):
+    """A search over an endpoint has none."""
+    run = searched(facts_2m, 1)
+    table = explorer.question_answers(run, alpha=0.4)
+    upper = f" ≤ H(Y) ≤ {run.questions['upper_bound'][0]:.1f} nats"
+    assert upper in explorer.question_html(run, table, alpha=0.4)
+    for missing in (None, np.nan):
+        without = replace(run, questions=run.questions.assign(upper_bound=missing))
+        written = explorer.question_html(without, table, alpha=0.4)
+        assert " ≤ H(Y) nats" in written
+        assert "nan" not in written
+
+
+def test_a_search_that_found_no_answer_shows_what_it_is_sure_of(facts_2m):
+    questions = qa.load("world-facts", split="test", limit=1)
+    options = {"strategy": "threshold", "search_alpha": 0.05, "budget": 1, "progress": False}
+    run = generate.generate(facts_2m, questions, **options)
+    table = explorer.question_answers(run, alpha=0.4)
+    assert not table["finished"].any()
+    written = explorer.question_html(run, table, alpha=0.4)
+    assert "No answer ended before it was cut." in written
+    assert "Searched down to α = 0.05: <b>undecided</b>" in written
 
 
 # ---- Compare.
@@ -445,7 +503,8 @@ def test_methods_are_compared_and_a_question_is_opened(app):
     app.tabs.selected_index = 2
     assert {"PRO", "NLL", "SE, lexical"} <= set(app.first.options)
     app.first.value = app.second.value = "NLL"
-    assert "NLL 0." in app.disagreed.value
+    assert app.status.value == ""
+    assert app.disagreed.value.count("NLL 0.") == 2
     app.second.value = "PRO"
     picture = app.scatter.value
     app.alpha.value = 0.05
@@ -473,6 +532,100 @@ def test_the_model_of_a_run_is_asked_as_the_run_was(facts_2m, tmp_path):
     app.ask_button.click()
     assert "alpha=0.05 is below search_alpha=0.1" in app.status.value
     assert app.tree.value == tree
+
+
+CHAT = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>\n{% endfor %}<assistant>"
+
+
+def test_a_run_made_with_the_chat_template_is_asked_with_it(facts_2m, tmp_path, monkeypatch):
+    tokenizer = copy.deepcopy(facts_2m.tokenizer)
+    tokenizer.chat_template = CHAT
+    model, question = replace(facts_2m, tokenizer=tokenizer), "What is the capital of France?"
+    questions = qa.load("world-facts", split="test", limit=2)
+    options = {"strategy": "greedy", "max_new_tokens": 7, "chat": True, "progress": False}
+    run = generate.generate(model, questions, **options)
+    monkeypatch.setattr(workbench.Settings, "loaded", lambda *_: model)
+    app = explorer.Explorer(run, workbench.Settings(generations_dir=tmp_path, device="cpu"))
+    app.tabs.selected_index = 1
+    app.ask_text.value = question
+    app.ask_button.click()
+    assert app.status.value == ""
+    plain, chatting = (
+        ask(model, question, questions=questions, max_new_tokens=7, alpha=0.4, chat=chat) for chat in (False, True)
+    )
+    assert chatting.uncertainty != pytest.approx(plain.uncertainty, abs=1e-3)
+    assert f"PRO = {chatting.uncertainty:.3f} nats" in app.answer.value
+
+
+def test_another_run_clears_what_was_asked_and_compared(app, facts_2m):
+    app._runs["asked"] = searched(facts_2m, 3)
+    unjudged = many()
+    app._runs["unjudged"] = replace(unjudged, questions=unjudged.questions.assign(references=None))
+    app.runs.options = list(app._runs)
+    app.runs.value = "asked"
+    app.tabs.selected_index = 1
+    app.ask_text.value = "What is the capital of France?"
+    app.ask_button.click()
+    assert "<img" in app.tree.value
+    app.tabs.selected_index = 2
+    assert "<img" in app.scatter.value
+    app.runs.value = "unjudged"
+    assert "no answer can be judged" in app.status.value
+    assert (app.scatter.value, app.disagreed.value, app.open.options) == ("", "", ())
+    app.tabs.selected_index = 1
+    assert "comes without a model to ask" in app.answer.value
+    assert (app.tree.value, app.status.value) == ("", "")
+
+
+def test_the_next_disagreement_is_an_arrow_key_away_from_the_last(app):
+    app.tabs.selected_index = 2
+    app.open.value = app.open.options[1][1]
+    assert app.tabs.selected_index == 0
+    app.tabs.selected_index = 2
+    assert app.open.index == 1
+
+
+@pytest.mark.parametrize("question", ["asdf $$ <b>", "🦆", "?", "word " * 3000])
+def test_whatever_is_typed_gets_an_answer_or_a_sentence(question, facts_2m, tmp_path):
+    app = explorer.Explorer(searched(facts_2m, 2), workbench.Settings(generations_dir=tmp_path, device="cpu"))
+    app.tabs.selected_index = 1
+    app.ask_text.value = question
+    app.ask_button.click()
+    assert ("PRO = " in app.answer.value) != ('role="alert"' in app.status.value)
+    assert "<b>asdf" not in app.answer.value
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        many(n=1),
+        many(n=2).select(question_ids=["q00"]),
+        many(n=3).select(question_ids=[]),
+        replace(many(), questions=many().questions.assign(references=None)),
+        replace(many(), answers=many().answers.assign(finished=False)),
+        replace(many(), answers=many().answers.assign(text=None)),
+    ],
+    ids=["one question", "one class", "no question", "no references", "no answer", "no text"],
+)
+def test_runs_of_which_little_is_known_get_sentences(run, tmp_path):
+    app = explorer.Explorer(run, workbench.Settings(generations_dir=tmp_path))
+    assert app.status.value == ""
+    app.find.value = "no such thing"
+    assert app.question.value == "<p>No question passes the filters.</p>"
+    for widget, value in (
+        (app.alpha, 0.05),
+        (app.repeats, True),
+        (app.right, "wrong"),
+        (app.order, explorer.ORDERS[1]),
+    ):
+        widget.value = value
+        assert app.status.value == ""
+    app.tabs.selected_index = 1
+    assert "comes without a model to ask" in app.answer.value
+    app.tabs.selected_index = 2
+    assert app.scatter.value or "no answer can be judged" in app.status.value
+    shown = explorer.examples(run)
+    assert len(explorer.explained(shown, alpha=0.4)) <= 6 * 3
 
 
 def test_importing_it_loads_neither_torch_nor_widgets_nor_matplotlib():

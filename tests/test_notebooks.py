@@ -1,7 +1,10 @@
 """Every notebook runs headless, has the shape the design asks for, and stops early on a wrong parameter."""
 
+import ast
 import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +28,7 @@ DESIGN = [
 ]
 SHARED = {"dataset", "split", "alpha", "n_answers", "limit", "seed", "batch_size", "device", "dtype", "records"}
 SHARED |= {"model", "generations_dir", "figures_dir"}
+TYPES = {"str", "int", "float", "bool", "list[str]"}
 SEARCHING = ["00_explore_examples", "01_generate", "02_alpha_sweep", "03_k_vs_alpha", "04_fixed_k", "07_exact_search"]
 # Kernels are processes of their own: they must neither look for a network nor fight over two cores.
 KERNEL = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
@@ -80,8 +84,23 @@ def test_papermill_describes_every_parameter(path):
     described = papermill.inspect_notebook(path)
     assert set(described) >= SHARED | ({"search_alpha"} if path.stem in SEARCHING else set())
     for name, parameter in described.items():
-        assert parameter["inferred_type_name"] != "None", name
+        assert parameter["inferred_type_name"] in TYPES, name
         assert parameter["help"], name
+        value = ast.literal_eval(parameter["default"])
+        if value is None:
+            assert "None" in parameter["help"], name
+        else:
+            typed = "list[str]" if isinstance(value, list) else type(value).__name__
+            assert parameter["inferred_type_name"] == typed, name
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+def test_its_first_cell_says_what_it_is_in_the_paper(path):
+    first = nbformat.read(path, as_version=4).cells[0].source
+    _, said, about = first.partition("**In the paper:** ")
+    assert said
+    assert about.startswith("nothing corresponds") or 0 < about.find("*Same:*") < about.find("*Different:*")
+    assert len(about.splitlines()) <= 6
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
@@ -162,6 +181,118 @@ def test_a_wrong_parameter_stops_it_in_the_cell_after_the_parameters(path, name,
         exec(cells[2].source, namespace)
     assert str(raised.value).startswith(sentence)
     assert not (tmp_path / "generations").exists()
+
+
+def test_help_is_printed_with_types_and_defaults():
+    command = [sys.executable, "-m", "papermill", "--help-notebook", "notebooks/06_benchmark.ipynb"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    said = " ".join(done.stdout.split())
+    for line in (
+        'model: list[str] (default ["facts-2m", "facts-1m"]) one or several: bundled',
+        "alpha: float (default 0.4) the default α",
+        "limit: int (default None) at most this many questions of each split; None for all",
+        "chat: bool (default False) put prompts",
+    ):
+        assert line in said
+
+
+def papermilled(*arguments, cwd, folders, stdout, figures_dir):
+    """Notebook 03 as typed at a prompt: papermill's exit status, and what it said."""
+    command = [sys.executable, "-m", "papermill", "--no-progress-bar", str(ROOT / "notebooks" / "03_k_vs_alpha.ipynb")]
+    given = {"model": "facts-1m", "dataset": "world-facts", "limit": 60, "n_answers": 4}
+    given |= {"generations_dir": folders[0], "figures_dir": figures_dir}
+    given = [str(text) for pair in given.items() for text in ("-p", *pair)]
+    return subprocess.run(
+        [*command, *arguments, *given],
+        cwd=cwd, env=os.environ | KERNEL, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+
+
+def all_stored(figures_dir):
+    return all((figures_dir / f"03_k_vs_alpha.{suffix}").stat().st_size > 100 for suffix in ("png", "svg", "csv"))
+
+
+@pytest.mark.slow
+def test_results_are_stored_whatever_becomes_of_the_output(folders, tmp_path):
+    """From a folder that is not the repository: to a file, to nowhere, to a pipe, and to a full disk."""
+    here = tmp_path / "here"
+    here.mkdir()
+    common = {"cwd": here, "folders": folders}
+    for arguments in (["out.ipynb"], ["/dev/null"]):
+        figures_dir = tmp_path / arguments[0].strip("/")
+        done = papermilled(*arguments, stdout=subprocess.DEVNULL, figures_dir=figures_dir, **common)
+        assert done.returncode == 0, done.stderr
+        assert all_stored(figures_dir)
+    assert [path.name for path in here.iterdir()] == ["out.ipynb"]
+
+    # Without an output path papermill prints the notebook, and nothing else, where that is no terminal.
+    done = papermilled(stdout=subprocess.PIPE, figures_dir=tmp_path / "pipe", **common)
+    assert done.returncode == 0, done.stderr
+    printed = nbformat.reads(done.stdout, as_version=4)
+    assert any(cell.get("outputs") for cell in printed.cells)
+    assert all_stored(tmp_path / "pipe")
+
+    if Path("/dev/full").exists():
+        with open("/dev/full", "w") as full:
+            done = papermilled(stdout=full, figures_dir=tmp_path / "full", **common)
+        assert done.returncode != 0
+        assert "No space left on device" in done.stderr
+        assert all_stored(tmp_path / "full")
+
+
+def test_papermill_runs_nothing_when_its_output_has_no_folder(folders, tmp_path):
+    arguments = {"cwd": tmp_path, "folders": folders, "stdout": subprocess.DEVNULL, "figures_dir": tmp_path / "figures"}
+    done = papermilled("nowhere/out.ipynb", **arguments)
+    assert done.returncode != 0
+    assert "output folder nowhere doesn't exist" in done.stderr.strip().splitlines()[-1]
+    assert not (tmp_path / "figures").exists()
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+def test_every_table_and_figure_goes_where_the_parameters_say(path):
+    """None is written beside the notebook: the folder is always that of the settings."""
+    code = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    written = "\n".join(code)
+    assert written.count("figures.save(") == written.count("figures_dir=settings.figures_dir)")
+    assert written.count("figures.save(") >= 1
+    assert not any(word in written for word in ("to_csv", "to_parquet", "savefig", "open("))
+
+
+def test_a_notebook_can_show_records_that_nobody_judged(tmp_path, monkeypatch):
+    path, lines = tmp_path / "mine.jsonl", [{"question_id": 0, "answers": [{"log_prob": -0.4}, {"log_prob": -2.0}]}]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    folder = {"generations_dir": str(tmp_path), "figures_dir": str(tmp_path / "figures")}
+    notebook = ROOT / "notebooks" / "00_explore_examples.ipynb"
+    run(notebook, tmp_path / "out.ipynb", monkeypatch, records=str(path), **folder)
+    assert (tmp_path / "figures" / "00_explore_examples.png").is_file()
+
+
+def made(*arguments):
+    """What `make notebook` would do; nothing is installed or run."""
+    command = ["make", "--dry-run", "notebook", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize(
+    ("chosen", "stem"), [("02", "02_alpha_sweep"), ("2", "02_alpha_sweep"), ("07_ex", "07_exact_search")]
+)
+def test_make_fills_in_the_output(chosen, stem):
+    done = made(f"N={chosen}", "ARGS=-p alpha 0.3 -p records 'my file.jsonl'")
+    assert done.returncode == 0, done.stderr
+    words = shlex.split(done.stdout.strip().splitlines()[-1])
+    assert words[-2:] == [f"notebooks/{stem}.ipynb", f"build/notebooks/{stem}.ipynb"]
+    assert words[words.index("-p") : -2] == ["-p", "alpha", "0.3", "-p", "records", "my file.jsonl"]
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize(("arguments", "count"), [(["N=0"], 8), ([], 8), (["N="], 8), (["N=99"], 0), (["N=0 2"], 0)])
+def test_make_says_which_notebooks_there_are(arguments, count):
+    done = made(*arguments)
+    assert done.returncode != 0
+    (said,) = done.stderr.strip().splitlines()
+    assert f" fits {count} notebooks, not one; choose N from 00_explore_examples " in said
+    assert done.stdout == ""
 
 
 def test_under_papermill_a_wrong_parameter_is_the_last_thing_said(tmp_path):

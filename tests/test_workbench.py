@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -329,6 +330,15 @@ def test_one_name_or_several_are_always_a_list():
 def test_a_parameter_that_cannot_be_is_named(parameters, sentence):
     with pytest.raises(ValueError, match=sentence):
         Settings(**parameters)
+
+
+def test_results_go_to_the_repository_wherever_a_notebook_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings, root = Settings(), Path(__file__).resolve().parents[1]
+    assert (settings.generations_dir, settings.figures_dir) == (root / "data" / "generations", root / "figures")
+    table = pd.DataFrame({"alpha": [0.4, 1 / 3], "model": ["a", "b"]})
+    assert Settings(figures_dir="mine/figures").store(table, "chosen") is table
+    assert (tmp_path / "mine" / "figures" / "chosen.csv").read_text() == "alpha,model\n0.4,a\n0.333333,b\n"
 
 
 def test_a_stored_run_is_read_without_the_model_and_made_with_it(tmp_path, monkeypatch):
