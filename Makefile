@@ -1,9 +1,17 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-NOTEBOOKS := $(wildcard notebooks/[0-9]*.ipynb)
+NOTEBOOKS := $(sort $(wildcard notebooks/[0-9]*.ipynb))
 # Executed copies; every notebook leaves its figures in figures/ by itself.
 EXECUTED := build/notebooks
+
+# The notebook whose name begins with N; 2 will do for 02. Looked up before anything is installed.
+CHOSEN := $(or $(filter notebooks/$(N)%,$(NOTEBOOKS)),$(filter notebooks/0$(N)%,$(NOTEBOOKS)))
+ifneq ($(filter notebook,$(MAKECMDGOALS)),)
+ifneq ($(words $(CHOSEN)),1)
+$(error N=$(N) fits $(words $(CHOSEN)) notebooks, not one; choose N from $(patsubst notebooks/%.ipynb,%,$(NOTEBOOKS)))
+endif
+endif
 
 .DEFAULT_GOAL := help
 .PHONY: help install figures notebook lab test test-quick lint format world models golden ladder screenshots clean
@@ -27,7 +35,7 @@ figures: install  ## the main job: run every notebook headless, leave figures/
 
 notebook: install  ## run one: make notebook N=02 ARGS="-p alpha 0.3"
 	@mkdir -p $(EXECUTED)
-	@notebook=$$(ls notebooks/$(N)*.ipynb) && $(BIN)/papermill --cwd . $(ARGS) $$notebook $(EXECUTED)/$$(basename $$notebook)
+	$(BIN)/papermill --cwd . $(ARGS) $(CHOSEN) $(EXECUTED)/$(notdir $(CHOSEN))
 
 lab: install  ## open JupyterLab
 	$(BIN)/jupyter lab notebooks
