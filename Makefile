@@ -4,6 +4,7 @@ BIN := $(VENV)/bin
 NOTEBOOKS := $(sort $(wildcard notebooks/[0-9]*.ipynb))
 # Executed copies; every notebook leaves its figures in figures/ by itself.
 EXECUTED := build/notebooks
+SITE := build/site
 
 # The notebook whose name begins with N; 2 will do for 02. Looked up before anything is installed.
 CHOSEN := $(or $(filter notebooks/$(N)%,$(NOTEBOOKS)),$(filter notebooks/0$(N)%,$(NOTEBOOKS)))
@@ -14,7 +15,7 @@ endif
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install figures notebook lab test test-quick lint format world models golden ladder screenshots clean
+.PHONY: help install figures notebook lab test test-quick lint format docs world models golden ladder screenshots clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -23,7 +24,7 @@ install: $(VENV)/.installed  ## set up .venv with the tested versions
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,embedding,ray,browser]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,docs,embedding,ray,browser]"
 	touch $@
 
 figures: install  ## the main job: run every notebook headless, leave figures/
@@ -53,6 +54,10 @@ lint: install  ## check style and format
 format: install  ## put everything into format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: install  ## build the docs as a site into build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir $(abspath $(SITE))
+	@echo "$(SITE)/index.html"
 
 world: install  ## build the world facts from their hand-written relations
 	$(BIN)/python data/world_facts/build.py

@@ -1,6 +1,6 @@
 """How well an uncertainty tells wrong answers from right ones, with intervals; knows no score by its formula.
 
-Orientation everywhere: uncertainty is higher = more uncertain, `correct` is True for a right answer, and
+Everywhere `uncertainty` is `(n,)`, higher = more uncertain, `correct` is `(n,)`, True for a right answer, and
 AUROC is the probability that a wrong answer has the higher uncertainty of the two, ties counting half.
 Rejection metrics let a model keep silent, the most uncertain questions first; questions that tie stand in no
 order, so each counts with the mean accuracy of its tie.

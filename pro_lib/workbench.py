@@ -303,13 +303,13 @@ def _folder_name(model: str) -> str:
 class Settings:
     """The parameters that notebooks share, checked when they are put together.
 
-    Folders that are None are `data/generations` and `figures` of the repository.
+    Folders that are None are `data/generations` and `figures` of the repository. `quantization`, `device_map` and
+    `trust_remote_code` are as in `models.load`, `chat`, `engine` and `n_workers` as in `generate`.
 
     Args:
         similarity: what decides whether answers mean the same: names of `semantic.JUDGES`, or an NLI model's folder
             or hub id; several are compared.
         correctness: what makes an answer right: a name of `CORRECTNESS`, or a file of labels (`read_labels`).
-        quantization, device_map, trust_remote_code: as in `models.load`; chat, engine, n_workers: as in `generate`.
         reported: the parameters are for a report on `split`, so that it may not be `validation`, where α is chosen.
 
     Raises:

@@ -1,29 +1,516 @@
-"""Every Python block of the docs runs, block by block, and every link of theirs leads somewhere."""
+"""The docs: the site builds without a warning; every block of code in README and docs is run, or listed with why."""
 
+import ast
+import functools
+import inspect
+import json
+import os
 import re
+import runpy
+import shlex
+import shutil
 import subprocess
 import sys
+import tomllib
+import warnings
+from argparse import ArgumentParser
+from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+import papermill
 import pytest
+import yaml
+from markdown_it import MarkdownIt
+
+import pro_lib
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "data" / "paper" / "README.md"])
-BLOCKS = [
-    pytest.param(block, id=f"{page.stem}-{number}")
-    for page in PAGES
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
-]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "data").rglob("README.md"))]
+MODULES = sorted((ROOT / "pro_lib").glob("[a-z]*.py"))
+BIN = Path(sys.executable).parent
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_a_block_of_the_docs_runs_as_it_stands(block, tmp_path):
-    command = [sys.executable, "-W", "error::UserWarning", "-c", block]
+# ---- Blocks of code -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code of a page; one that is indented and not fenced has the language `indented`."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+
+    def __str__(self):
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks_of(page):
+    return [
+        Block(page, token.map[0] + 1, token.info if token.type == "fence" else "indented", token.content)
+        for token in MarkdownIt("commonmark").parse(page.read_text())
+        if token.type in ("fence", "code_block")
+    ]
+
+
+BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+
+
+def in_language(*languages):
+    return [pytest.param(block, id=str(block)) for block in BLOCKS if block.language in languages]
+
+
+# What a model reads is no command.
+NOT_CODE = ("Question: What is the capital of Italy?",)
+PROGRAMS = (
+    r"(\w+=\S+ )*(\./|\. |bash|conda|curl|export|git|jupyter|make|mkdocs|papermill|pip|pytest|python3?|ray|vllm)\b"
+)
+
+
+def test_every_block_says_what_it_is():
+    known = {"python", "sh", "json", "text", "indented", ""}
+    assert not [str(block) for block in BLOCKS if block.language not in known]
+    # Without a language stand what Python blocks print, and the tree of files, which tests/test_project.py checks.
+    assert {block.page.name for block in BLOCKS if not block.language} == {"README.md"}
+
+
+@pytest.mark.parametrize("block", in_language("text", ""))
+def test_no_command_hides_in_a_block_of_text(block):
+    assert not [line for line in block.text.splitlines() if re.match(rf"[$>]? ?{PROGRAMS} ", line)]
+
+
+@pytest.mark.parametrize("block", in_language("json"))
+def test_a_json_block_is_read_by_the_reader_of_its_format(block, tmp_path):
+    path = tmp_path / "block.jsonl"
+    path.write_text(block.text)
+    fields = [set(json.loads(line)) for line in block.text.splitlines()]
+    if all("question" in row for row in fields):
+        assert len(pro_lib.qa.load(path=path, split=None)) == len(fields)
+    else:
+        assert len(pro_lib.generations.from_records(path).questions) == len(fields)
+
+
+# ---- Python ---------------------------------------------------------------------------------------------------------
+
+PYTHON_NOT_RUN = {
+    "run = pro_lib.generate.generate(model, questions, out=": "needs a cluster; tests/test_ray.py makes the call",
+    "from transformers import AutoTokenizer": "needs a server with Gemma; the block after it runs against a server",
+}
+# What a reader has at hand where a block begins, by its first words.
+AT_HAND = {
+    "outputs = llm.generate(": """
+import pro_lib
+from types import SimpleNamespace as SamplingParams
+
+def answer(number, prompt):
+    pairs = ((5, -0.3, " Lima"), (2, -0.1, ""))
+    steps = [{token: SamplingParams(logprob=value, decoded_token=text)} for token, value, text in pairs]
+    one = SamplingParams(text=" Lima", token_ids=[5, 2], logprobs=steps, finish_reason="stop", stop_reason=None)
+    return SamplingParams(request_id=str(number), prompt=prompt, outputs=[one])
+
+llm = SamplingParams(generate=lambda prompts, _: [answer(*pair) for pair in enumerate(prompts)])
+questions = pro_lib.qa.load("world-facts", split="test", limit=3)
+""",
+}
+PYTHON = [block for block in BLOCKS if block.language == "python"]
+LISTED = [block for block in PYTHON if block.text.startswith(tuple(PYTHON_NOT_RUN))]
+# Those of the README go on where the one before stopped: tests/test_project.py runs them.
+RUN_HERE = [block for block in PYTHON if block not in LISTED and block.page.name != "README.md"]
+
+
+@pytest.mark.parametrize("block", RUN_HERE, ids=str)
+def test_a_python_block_runs_as_it_stands(block, tmp_path):
+    before = "".join(code for words, code in AT_HAND.items() if block.text.startswith(words))
+    command = [sys.executable, "-W", "error::UserWarning", "-c", before + block.text]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("block", LISTED, ids=str)
+def test_a_python_block_that_cannot_run_calls_what_there_is(block):
+    calls = [node for node in ast.walk(ast.parse(block.text)) if isinstance(node, ast.Call)]
+    ours = [call for call in calls if ast.unparse(call.func).startswith("pro_lib.")]
+    assert ours
+    for call in ours:
+        function = pro_lib
+        for name in ast.unparse(call.func).split(".")[1:]:
+            function = getattr(function, name)
+        inspect.signature(function).bind(*call.args, **{keyword.arg: None for keyword in call.keywords})
+
+
+def test_every_python_block_that_is_listed_is_there_once():
+    assert len(LISTED) == len(PYTHON_NOT_RUN)
+    assert all(any(block.text.startswith(words) for block in RUN_HERE) for words in AT_HAND)
+
+
+# ---- Commands -------------------------------------------------------------------------------------------------------
+
+SMALL = "-p model facts-1m -p dataset world-facts -p limit 30"
+# Command: what is added so that it takes seconds. `HERE` is a folder of the trial.
+RUN = {
+    'make notebook N=02 ARGS="-p alpha 0.3"': SMALL,
+    'make notebook N=02 ARGS="-p limit 200"': SMALL,
+    "papermill notebooks/02_alpha_sweep.ipynb out.ipynb -p alpha 0.3 -p limit 500": SMALL,
+    "papermill --help-notebook notebooks/02_alpha_sweep.ipynb": "",
+    "papermill notebooks/01_generate.ipynb out.ipynb -p model path/to/model -p limit 200": "-p limit 30",
+    'papermill notebooks/02_alpha_sweep.ipynb out.ipynb -y "{model: [facts-2m, facts-1m], dataset: [world-facts]}" '
+    "-p limit 100": "-p limit 30",
+    "papermill notebooks/06_benchmark.ipynb out.ipynb -p records responses.jsonl -p dataset my_questions.jsonl": "",
+    "python benchmarks/cost_model.py": "",
+    "python benchmarks/ladder.py --arms D E G --questions 8 --repeats 1 --shots 0": "--batch-sizes 32 --no-memory "
+    "--out HERE/ladder.csv",
+    "python benchmarks/records_table.py llama2-7b-chat_nq-open_t1.0.jsonl": "",
+    "python benchmarks/records_table.py nq.jsonl --label rouge_l --alphas": "",
+    "python benchmarks/records_table.py nq.jsonl --label correct --alphas": "",
+    "python data/world_facts/build.py": "",
+    "export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0": "",
+    "export OPENAI_API_KEY=…": "",
+}
+# Command: why it is not run.
+HUB = "downloads models or questions from the hub"
+NOT_RUN = {
+    "make figures": "nine minutes; tests/test_notebooks.py runs every notebook",
+    "make test": "runs this test",
+    "make docs": "run below, by the trial of the site",
+    "make lab": "runs until it is stopped; tests/test_browser.py opens JupyterLab",
+    "make golden": "makes an environment from the network",
+    ". .venv/bin/activate": "the environment is that of whoever runs the tests",
+    "python -m http.server --directory build/site": "runs until it is stopped",
+    'pip install "pro-workbench[ray]"': "installs from the network",
+    "papermill notebooks/02_alpha_sweep.ipynb out.ipynb -p model google/gemma-2b -p dataset my_questions.jsonl": HUB,
+    "papermill notebooks/06_benchmark.ipynb out.ipynb -p model path/to/model -p dataset sciq -p dtype bfloat16": HUB,
+    "papermill notebooks/01_generate.ipynb out.ipynb -p model Gemma-2B -p dataset sciq -p limit 100": HUB,
+    "papermill notebooks/06_benchmark.ipynb out.ipynb -p model Gemma-2B "
+    '-y "{dataset: [trivia_qa, sciq, nq], similarity: [nli]}"': HUB,
+    "papermill notebooks/01_generate.ipynb out.ipynb -p model Falcon-40B -p dataset sciq -p quantization 8bit "
+    "-p strategy greedy -p split validation": HUB,
+    "python benchmarks/ladder.py": "many minutes, and the environment of make golden",
+    "python benchmarks/ladder.py --models random-35m --release-questions 8": "many minutes",
+    "python benchmarks/ladder.py --models random-200m --release-questions 2 --shots 10": "many minutes",
+    "python benchmarks/ladder.py --device cuda --dtype bfloat16 --models random-200m --batch-sizes 1 32": "needs a GPU",
+    "python data/models/train.py facts-1m": "trains for minutes",
+    "python data/models/train.py facts-2m": "trains for minutes",
+    "ray get-auth-token --generate": "writes into the home folder",
+    "ray start --head --port=6379 --disable-usage-stats": "starts a cluster; tests/test_ray.py has one of its own",
+    "ray start --address=FIRST_MACHINE:6379": "needs a second machine",
+    "ray stop": "ends every Ray of the machine",
+    "RAY_ADDRESS=auto python my_script.py": "the reader's own script",
+    "vllm serve google/gemma-2b --max-logprobs 20": "another project's program",
+}
+
+
+def commands_of(block):
+    """A block's lines without comments, as they would be typed."""
+    lines = [re.sub(r"(^|\s+)#.*$", "", line) for line in block.text.splitlines()]
+    return [line.rstrip() for line in lines if line.strip()]
+
+
+SHELL = [block for block in BLOCKS if block.language in ("sh", "indented") and not block.text.startswith(NOT_CODE)]
+COMMANDS = [command for block in SHELL for command in commands_of(block)]
+
+
+def test_every_command_is_run_or_listed_with_a_reason():
+    unknown = [f"{block}: {line}" for block in SHELL for line in commands_of(block) if line not in RUN | NOT_RUN]
+    assert not unknown, "run it (RUN), or say why it cannot be (NOT_RUN)"
+    assert not RUN.keys() & NOT_RUN.keys()
+    assert set(COMMANDS) == RUN.keys() | NOT_RUN.keys(), "listed, but in no page"
+    assert all(NOT_RUN.values())
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory):
+    """A folder that looks like the repository, with the files that commands of the docs take for granted."""
+    folder = tmp_path_factory.mktemp("workplace")
+    for name in ("Makefile", "benchmarks", "notebooks", "pro_lib", "pyproject.toml", "constraints.txt"):
+        (folder / name).symlink_to(ROOT / name)
+    (folder / "path" / "to").mkdir(parents=True)
+    (folder / "path" / "to" / "model").symlink_to(ROOT / "data" / "models" / "facts-1m")
+    shutil.copytree(ROOT / "data" / "world_facts", folder / "data" / "world_facts")
+    questions, responses, records = [], [], []
+    table = pro_lib.qa.load("world-facts", split=None, limit=60).table.groupby("split").head(60).reset_index(drop=True)
+    for n, row in enumerate(table[table["split"] != "train_shots"].itertuples()):
+        texts = [row.references[0], "Atlantis", "nobody"]
+        texts = texts if n % 3 else texts[::-1]
+        likely = [-0.1 - 0.01 * n, -1.5 - 0.02 * n, -4.0]
+        identity = {"question_id": row.question_id}
+        questions.append({**identity, "question": row.question, "references": row.references, "split": row.split})
+        choices = [
+            {
+                "message": {"content": text},
+                "finish_reason": "stop",
+                "logprobs": {"content": [{"token": text, "logprob": p, "bytes": list(text.encode())}]},
+            }
+            for text, p in zip(texts, likely, strict=True)
+        ]
+        responses.append({**identity, "response": {"choices": choices}})
+        answers = [
+            {"log_prob": p, "rouge_l": float(text in row.references)} for text, p in zip(texts, likely, strict=True)
+        ]
+        answers = [
+            answer | {"mean_log_prob": answer["log_prob"] / 2, "correct": answer["rouge_l"] > 0} for answer in answers
+        ]
+        records.append({**identity, "answers": answers})
+    for name, rows in (
+        ("my_questions.jsonl", questions),
+        ("responses.jsonl", responses),
+        ("nq.jsonl", records),
+        ("llama2-7b-chat_nq-open_t1.0.jsonl", records),
+    ):
+        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def typed(command, folder, figures):
+    """The command as it is run: with what makes it small, writing nowhere but into the folders."""
+    added = RUN[command].replace("HERE", str(folder))
+    if "out.ipynb" in command or "N=0" in command:
+        added += f" -p generations_dir {folder / 'generations'} -p figures_dir {figures}"
+    if command.startswith("make notebook"):
+        ours = f"make -o {sys.prefix}/.installed VENV={sys.prefix} EXECUTED={folder / 'executed'}"
+        return command.replace("make", ours, 1).removesuffix('"') + f' {added}"'
+    return f"{command} {added}".strip()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", RUN)
+def test_a_command_of_the_docs_runs(command, workplace, tmp_path):
+    done = run(typed(command, workplace, tmp_path), workplace)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    if "--help-notebook" in command:
+        assert all(re.search(rf"^\s*{name}: ", done.stdout, re.MULTILINE) for name in ("model", "alpha", "limit"))
+    elif "out.ipynb" in command or "N=0" in command:
+        assert list(tmp_path.glob("*.png"))
+    if "cost_model" in command:
+        page = (ROOT / "docs" / "cluster.md").read_text()
+        assert [row for row in done.stdout.splitlines() if row.startswith("|") and row not in page] == []
+    if "build.py" in command:
+        ours = [(folder / "data" / "world_facts" / "facts.jsonl").read_bytes() for folder in (ROOT, workplace)]
+        assert ours[0] == ours[1]
+
+
+def run(line, folder):
+    # Kernels must neither look for a network nor fight over two cores.
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
+    environment |= {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    options = {"cwd": folder, "env": environment, "capture_output": True, "text": True, "check": False}
+    return subprocess.run(["bash", "-c", line], **options)
+
+
+@pytest.mark.parametrize("command", NOT_RUN)
+def test_a_command_that_is_not_run_could_be(command, monkeypatch):
+    program, *arguments = shlex.split(command)
+    checks = {"make": has_target, "papermill": has_parameters, "pip": has_extra, "ray": has_ray_command, ".": is_ours}
+    if program == "python":
+        parses(arguments, monkeypatch)
+    elif program in checks:
+        checks[program](arguments)
+    else:  # nothing of it is ours
+        assert program in ("vllm", "RAY_ADDRESS=auto")
+
+
+def has_target(arguments):
+    line = ["make", "-n", "-o", f"{sys.prefix}/.installed", f"VENV={sys.prefix}", *arguments]
+    assert subprocess.run(line, cwd=ROOT, capture_output=True, check=False).returncode == 0
+
+
+def has_parameters(arguments):
+    notebook, _, *options = arguments
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        known = papermill.inspect_notebook(str(ROOT / notebook))
+    given = {}
+    for option, *words in words_after(options, "-p", "-y"):
+        assert (option, len(words)) in (("-p", 2), ("-y", 1))
+        given |= yaml.safe_load(words[0]) if option == "-y" else {words[0]: yaml.safe_load(words[1])}
+    for name, value in given.items():
+        kind = known[name]["inferred_type_name"].partition("[")[0]
+        # A list may be given as one name.
+        assert isinstance(value, {"list": list | str, "str": str, "int": int, "float": float | int, "bool": bool}[kind])
+
+
+def words_after(words, *options):
+    """Each option with the words up to the next one."""
+    starts = [place for place, word in enumerate(words) if word in options]
+    assert starts[:1] == [0]
+    return [words[start:end] for start, end in zip(starts, [*starts[1:], len(words)], strict=True)]
+
+
+def has_extra(arguments):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    name, extra = re.fullmatch(r"(.+)\[(.+)\]", arguments[-1]).groups()
+    assert name == project["name"]
+    assert extra in project["optional-dependencies"]
+
+
+def has_ray_command(arguments):
+    pytest.importorskip("ray")
+    command, *options = arguments
+    assert {option.partition("=")[0] for option in options} <= set(ray_options()[command])
+
+
+@functools.cache
+def ray_options():
+    """Options of every command of Ray, read where its warnings trouble nobody."""
+    code = "import json; from ray.scripts.scripts import cli; "
+    code += "print(json.dumps({k: [o for p in c.params for o in p.opts] for k, c in cli.commands.items()}))"
+    return json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+
+
+def is_ours(arguments):
+    assert arguments == [
+        re.search(r"^VENV \?= (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1] + "/bin/activate"
+    ]
+
+
+def parses(arguments, monkeypatch):
+    """The script is there, and its parser takes the options; it goes no further."""
+    if arguments == ["my_script.py"]:
+        return
+
+    class ParsedError(Exception):
+        pass
+
+    def parse(self, *_):
+        original(self)
+        raise ParsedError
+
+    original = ArgumentParser.parse_args
+    monkeypatch.setattr(ArgumentParser, "parse_args", parse)
+    module = arguments[0] == "-m"
+    script, *options = arguments[module:]
+    monkeypatch.setattr(sys, "argv", [script, *options])
+    start = runpy.run_module if module else runpy.run_path
+    with pytest.raises(ParsedError):
+        start(script if module else str(ROOT / script), run_name="__main__")
+
+
+# ---- Links and numbers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_file_a_page_links_to_is_there(page):
-    for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
+    for target in re.findall(r"\]\((?!http)([^)#]+)[^)]*\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def table_rows(page, heading):
+    """Cells of the first table below a heading, or line, of a page of the docs."""
+    below = (ROOT / "docs" / page).read_text().split(heading, 1)[1]
+    lines = re.search(r"(^\|.*\n)+", below, re.MULTILINE)[0].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in (lines[0], *lines[2:])]
+
+
+def test_the_benchmark_page_has_the_numbers_of_the_figure():
+    table = pd.read_csv(ROOT / "figures" / "06_benchmark.csv")
+    (_, *settings), *rows = table_rows("benchmark.md", "## AUROC")
+    wording = {"seen": "world-facts", "reworded": "world-facts-reworded"}
+    assert [row[0] for row in rows] == list(dict.fromkeys(table["method"]))
+    for method, *cells in rows:
+        for setting, cell in zip(settings, cells, strict=True):
+            model, asked = setting.split(", ")
+            of = (table["method"] == method) & (table["model"] == model) & (table["dataset"] == wording[asked])
+            [one] = table[of].itertuples()
+            mark = "" if not one.significant else "\u00a0▲" if one.difference > 0 else "\u00a0▼"
+            assert cell == f"{one.auroc:.3f} [{one.low:.3f}, {one.high:.3f}]{mark}", (method, setting)
+
+
+def test_the_benchmark_page_has_the_numbers_of_the_exact_search():
+    table = pd.read_csv(ROOT / "figures" / "07_exact_search.csv")
+    expected = [
+        f"{r.alpha:g} {r.certified:.3f} {r.fallback:.3f} {r.answers:.2f} {r.recall:.3f} {r.alpha_floor:.2f} "
+        f"{r.tree_bound:.2f} {r.token_forwards / r.greedy_forwards:.2f}"
+        for r in table.itertuples()
+    ]
+    assert [" ".join(row) for row in table_rows("benchmark.md", "## Exact search")[1:]] == expected
+
+
+def test_the_hours_of_the_paper_are_sums_of_the_cost_model():
+    costs = {tuple(row[:2]): row for row in table_rows("cluster.md", "## What it would cost")[1:]}
+    for model, memory, *hours, total in table_rows("reproduce.md", "## What it takes")[1:]:
+        name = model.split(",")[0]
+        assert hours == [costs[name, dataset][6] for dataset in ("TriviaQA", "SciQ", "NQ")]
+        assert float(total) == pytest.approx(sum(map(float, hours)), abs=1e-9)
+        assert memory == costs[name, "SciQ"][5].split("/")[0]
+
+
+# ---- The site -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """What `make docs` builds, and what it said."""
+    folder = tmp_path_factory.mktemp("site")
+    line = f"make docs -o {sys.prefix}/.installed VENV={sys.prefix} SITE={folder}"
+    done = run(line, ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder, done.stdout + done.stderr
+
+
+def test_the_site_builds_in_strict_mode_without_a_warning(site):
+    folder, said = site
+    assert yaml.safe_load((ROOT / "mkdocs.yml").read_text())["strict"] is True
+    assert "WARNING" not in said
+    assert "ERROR" not in said
+    assert (folder / "index.html").is_file()
+
+
+def test_every_page_and_every_notebook_is_in_the_navigation():
+    def leaves(node):
+        if isinstance(node, str):
+            return {node}
+        return set().union(*map(leaves, node.values() if isinstance(node, dict) else node))
+
+    listed = leaves(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
+    assert listed >= {path.name for path in (ROOT / "docs").glob("*.md")}
+    assert listed >= {f"notebooks/{path.stem}.md" for path in (ROOT / "notebooks").glob("[0-9]*.ipynb")}
+    assert listed >= {f"api/{path.stem}.md" for path in MODULES}
+
+
+def test_the_site_asks_nothing_of_the_network_and_links_only_to_what_it_has(site):
+    folder, _ = site
+    tag = re.compile(r'<(script|link|img|iframe|a)\b[^>]*?\b(?:src|href)="([^"#?]*)[^"]*"')
+    for page in folder.rglob("*.html"):
+        for kind, target in tag.findall(page.read_text()):
+            if re.match(r"https?:|//|data:|mailto:", target):
+                assert kind == "a" or target.startswith("data:"), (page.name, target)
+            elif target and not target.startswith("/"):  # the page for what was not found has paths of a server
+                assert (page.parent / target).exists(), (page.name, target)
+    for style in folder.rglob("*.css"):
+        assert not re.findall(r"(?:@import|url\()\s*['\"]?(?:https?:)?//", style.read_text()), style.name
+
+
+def public(path):
+    """Public functions, classes and methods of a module: dotted name, node."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name, node
+            for part in node.body if isinstance(node, ast.ClassDef) else []:
+                if isinstance(part, ast.FunctionDef) and not part.name.startswith("_"):
+                    yield f"{node.name}.{part.name}", part
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_whatever_is_public_is_in_the_api_reference(path, site):
+    page = (site[0] / "api" / f"{path.stem}.html").read_text()
+    missing = [name for name, _ in public(path) if f'id="pro_lib.{path.stem}.{name}"' not in page]
+    assert not missing
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_what_takes_arrays_says_their_shape(path):
+    module = ast.get_docstring(ast.parse(path.read_text()))
+    for name, node in public(path):
+        assert ast.get_docstring(node), name
+        arguments = ast.unparse(node.args) if isinstance(node, ast.FunctionDef) else ""
+        if re.search(r"ArrayLike|NDArray|Floats", arguments):
+            assert re.search(r"\(n|shape", ast.get_docstring(node) + module), name
+
+
+def test_the_docs_extra_is_pinned_and_installed_with_the_rest():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+    names = {re.split(r"[\[>]", requirement)[0] for requirement in project["optional-dependencies"]["docs"]}
+    assert names <= pinned.keys()
+    assert re.search(r'--editable "\.\[.*\bdocs\b.*\]"', (ROOT / "Makefile").read_text())
