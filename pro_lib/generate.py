@@ -280,6 +280,7 @@ class _Job:
         prompt = {"header": self.questions.header, "template": self.questions.template}
         shots = [list(shot) for shot in self.questions.shots]
         model = {"model": self.model.name, "fingerprint": self.model.fingerprint, "dtype": self.model.dtype}
+        model |= {"quantization": self.model.quantization} if self.model.quantization else {}
         return {**self.decoding.relevant(), **prompt, "shots": shots, **model}
 
     def run_in_memory(self, info: RunInfo, per_pack: int, progress: bool) -> Run:
@@ -591,16 +592,14 @@ def _ray_cluster(ray: object, num_cpus: int) -> Iterator[None]:
 
 def _load_options(model: Model, gpus: int) -> dict[str, object]:
     """How a worker with so many GPUs loads the model that was loaded here."""
-    network = model.network
-    loaded_in = [kind for kind in models.QUANTIZATIONS if getattr(network, f"is_loaded_in_{kind}", False)]
     return {
         # A hub id stays one; a folder must be found from wherever a worker runs.
         "name": str(Path(model.source).resolve()) if Path(model.source).is_dir() else model.source,
         "dtype": model.dtype,
         "device": "cuda" if gpus else model.device.type,
         "device_map": "auto" if gpus > 1 else None,
-        "quantization": loaded_in[0] if loaded_in else None,
-        "trust_remote_code": type(network).__module__.startswith("transformers_modules."),
+        "quantization": model.quantization,
+        "trust_remote_code": type(model.network).__module__.startswith("transformers_modules."),
     }
 
 

@@ -52,6 +52,12 @@ class Model:
         """The precision of the weights, as in `load(dtype=)`."""
         return str(self.network.dtype).removeprefix("torch.")
 
+    @property
+    def quantization(self) -> str | None:
+        """How the weights were quantised, as in `load(quantization=)`; None if they were not."""
+        kinds = (kind for kind in QUANTIZATIONS if getattr(self.network, f"is_loaded_in_{kind}", False))
+        return next(kinds, None)
+
     def encode(self, text: str) -> list[int]:
         """Token ids of a prompt, with the beginning-of-text token where the tokenizer adds one."""
         ids = self.tokenizer(text)["input_ids"]

@@ -567,6 +567,7 @@ class Settings:
         run = generations.read(folder)
         asked = {"shots": [list(shot) for shot in questions.shots], "template": questions.template}
         asked |= {"header": questions.header} | ({} if self.dtype == "auto" else {"dtype": self.dtype})
+        asked |= {} if self.quantization is None else {"quantization": self.quantization}
         asked |= {"n_answers": self.n_answers} if strategy in (BEAMS, SAMPLES) else {}
         asked |= {"search_alpha": self.search_alpha} if strategy == EXACT else {}
         asked |= {"seed": self.seed} if strategy == SAMPLES else {}

@@ -113,6 +113,16 @@ def test_a_run_is_not_continued_with_other_parameters(model, tmp_path, option, s
     assert tables(generations.read(tmp_path / "toy" / "llama" / "diverse_beam")) == tables(first)
 
 
+def test_a_run_of_quantised_weights_is_not_continued_with_others(model, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(model.network, "is_loaded_in_8bit", True, raising=False)
+        assert model.quantization == "8bit"
+        assert generate(model, asked(3), out=tmp_path, **OPTIONS).info.parameters["quantization"] == "8bit"
+    assert model.quantization is None
+    with pytest.raises(RunError, match="was made with quantization='8bit', now quantization=None is asked for"):
+        generate(model, asked(5), out=tmp_path, **OPTIONS)
+
+
 def test_a_run_is_not_continued_with_another_prompt(model, tmp_path):
     generate(model, asked(3), out=tmp_path, **OPTIONS)
     with pytest.raises(RunError, match=r"was made with shots=.*, now shots="):

@@ -349,6 +349,9 @@ def test_a_stored_run_is_read_without_the_model_and_made_with_it(tmp_path, monke
     assert list(read.answers["text"]) == list(made.answers["text"])
     fewer = Settings(model="facts-1m", limit=6, n_answers=3, generations_dir=tmp_path, seed=0)
     assert len(fewer.run("facts-1m", "world-facts").questions) == 6
+    # Who does not say how weights are to be quantised takes what is there; who does, gets that.
+    quantised = Settings(model="facts-1m", limit=6, n_answers=3, generations_dir=tmp_path, quantization="8bit")
+    assert quantised._stored("facts-1m", quantised.questions("world-facts"), "diverse_beam") is None
 
 
 def test_another_number_of_answers_is_refused_by_name(tmp_path):
