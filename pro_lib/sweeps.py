@@ -437,8 +437,10 @@ def answered(
     """Accuracy among the questions answered when the most uncertain are not, at `n_points` coverages from 2 % to 1.
 
     Below 2 % the curve is that of a few questions. PRO's α is chosen on validation. Beside the methods stands `oracle`,
-    which answers right answers first.
-    Columns: dataset, model, split, n_questions, method, n_answered, coverage, threshold, accuracy.
+    which answers right answers first. `low` and `high` are pointwise 95 % Wilson intervals of the accuracy among the
+    n_answered questions (Wilson 1927), NaN for the oracle, which has seen the labels. All methods have the same
+    questions, so that two of them may differ significantly though their intervals overlap.
+    Columns: dataset, model, split, n_questions, method, n_answered, coverage, threshold, accuracy, low, high.
     """
     chosen = {"PRO": chosen_alpha(validation)}
     uncertainties = _with_pro(reported, chosen)
@@ -450,7 +452,18 @@ def answered(
         name: metrics.coverage_accuracy(column, reported.correct).iloc[at] for name, column in uncertainties.items()
     }
     table = pd.concat(curves, names=["method"]).reset_index(level=0)
+    low, high = _wilson(table["accuracy"], table["n_answered"])
+    is_method = table["method"] != "oracle"
+    table = table.assign(low=low.where(is_method), high=high.where(is_method))
     return table.assign(**reported.labels())[[*reported.labels(), *table.columns]].reset_index(drop=True)
+
+
+def _wilson(share: pd.Series, n: pd.Series) -> tuple[pd.Series, pd.Series]:
+    """95 % score intervals of shares of n, in closed form: within a tie, n times an accuracy may be no whole number."""
+    z = stats.norm.ppf(0.975)
+    middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    return (middle - half).clip(0), (middle + half).clip(upper=1)
 
 
 def calibrated(validation: Judged, reported: Judged, *, methods: Sequence[str] | None = None) -> pd.DataFrame:

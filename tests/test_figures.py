@@ -1,12 +1,19 @@
 import itertools
+from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from PIL import Image
 
 from pro_lib import figures
+
+ROOT = Path(__file__).parent.parent
 
 DATASETS, MODELS = ("world-facts", "mine"), ("facts-2m", "facts-1m")
 
@@ -68,6 +75,133 @@ ALL = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+def committed(name):
+    return pd.read_csv(ROOT / "figures" / f"{name}.csv")
+
+
+def embedded(name, columns):
+    """The figure of this name from the committed numbers of the bundled models."""
+    if name == "auroc_vs_alpha":
+        return figures.auroc_vs_alpha(committed("02_alpha_sweep"), committed("02_alpha_choices"), columns=columns)
+    if name == "fixed_k":
+        table = committed("04_fixed_k")
+        is_adaptive = table["k"] == "adaptive"
+        return figures.fixed_k(table[~is_adaptive].astype({"k": int}), table[is_adaptive], columns=columns)
+    if name == "beside_paper":
+        paper = pd.read_csv(ROOT / "data" / "paper" / "main_table.csv")
+        return figures.beside_paper(committed("06_benchmark"), paper, columns=columns)
+    if name == "answers":
+        return figures.answers(committed("00_explore_examples"), alpha=0.4, columns=columns)
+    if name == "exact_search":
+        table = committed("07_exact_search")
+        bounds = table.assign(n_questions=300, entropy=6.1, entropy_low=5.6, entropy_high=6.6)
+        return figures.exact_search(table, table, bounds, columns=columns)
+    file = {
+        "k_vs_alpha": "03_k_vs_alpha",
+        "rouge_thresholds": "05_rouge_threshold",
+        "benchmark": "06_benchmark",
+        "answered": "06_answered",
+        "reliability": "06_reliability",
+        "answers_found": "01_generate",
+    }[name]
+    return getattr(figures, name)(committed(file), columns=columns)
+
+
+MANY = [name for name in ALL if name not in ("beside_paper", "exact_search", "answers", "answered")]
+PAPER_SIZED = {
+    "dataset": ("TriviaQA", "SciQ", "NQ"),
+    "model": ("Gemma-2B", "Gemma-7B", "Llama2-13B", "Falcon-11B", "Falcon-40B"),
+}
+
+
+def paper_sized(name, columns):
+    """The same with as many datasets and models as the paper has; AUROCs scattered, so that some ends are near."""
+    eight = {"method": ("PRO", "SD", "SE", "Deg", "NE", "PE", "ALL", "NLL")}
+    if name == "auroc_vs_alpha":
+        sweep = grid(**PAPER_SIZED, split=("test",), alpha=[0, 0.001, 0.01, 0.1, 1])
+        return figures.auroc_vs_alpha(sweep, sweep[sweep["alpha"] == 0.1].assign(kind="oracle"), columns=columns)
+    if name == "k_vs_alpha":
+        sweep = grid(**PAPER_SIZED, alpha=[0, 0.001, 0.01, 0.1, 1])
+        return figures.k_vs_alpha(sweep.rename(columns={"auroc": "mean_kept"}), columns=columns)
+    if name == "fixed_k":
+        return figures.fixed_k(grid(**PAPER_SIZED, k=range(1, 11)), grid(**PAPER_SIZED), columns=columns)
+    if name == "rouge_thresholds":
+        sweep = grid(**PAPER_SIZED, threshold=[0.1, 0.2, 0.3, 0.4, 0.5], **eight).assign(accuracy=0.5)
+        return figures.rouge_thresholds(sweep, columns=columns)
+    if name == "benchmark":
+        table = grid(**PAPER_SIZED, **eight).assign(difference=0.1, significant=True)
+        return figures.benchmark(table, columns=columns)
+    if name == "answers_found":
+        found = grid(**PAPER_SIZED, distinct=range(1, 11))
+        return figures.answers_found(found.rename(columns={"auroc": "mass"}), columns=columns)
+    bins = grid(**PAPER_SIZED, method=("PRO", "NLL", "PE"), confidence=[0.0, 0.5, 1.0])
+    named = {"auroc": "accuracy", "low": "accuracy_low", "high": "accuracy_high"}
+    return figures.reliability(bins.rename(columns=named).assign(ece=0.05, n=40), columns=columns)
+
+
+def written(figure):
+    """Every text that is drawn and its box in pixels; the labels of ticks beyond the axes are not drawn."""
+    figure.draw_without_rendering()
+    beyond = set()
+    for axis in itertools.chain.from_iterable((ax.xaxis, ax.yaxis) for ax in figure.axes):
+        low, high = sorted(axis.get_view_interval())
+        ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
+        beyond |= {tick.label1 for tick in ticks if not low - 1e-9 <= tick.get_loc() <= high + 1e-9}
+    found = figure.findobj(Text)
+    texts = [text for text in found if text.get_visible() and text.get_text().strip() and text not in beyond]
+    # That of an annotation has its arrow in it, which may well touch another text.
+    return [(text, Text.get_window_extent(text)) for text in texts]
+
+
+def unreadable(figure):
+    """What is wrong with the texts of a figure: too small, over its edge, or over each other."""
+    texts, page = written(figure), figure.bbox
+    found = [f"{text.get_text()!r} has {text.get_fontsize()} pt" for text, _ in texts if text.get_fontsize() < 6]
+    for text, box in texts:
+        if box.x0 < 0 or box.y0 < 0 or box.x1 > page.width or box.y1 > page.height:
+            found.append(f"{text.get_text()!r} leaves the figure")
+    boxes = np.array([box.extents for _, box in texts]).reshape(-1, 4)
+    overlap = np.minimum(boxes[:, None, 2:], boxes[None, :, 2:]) - np.maximum(boxes[:, None, :2], boxes[None, :, :2])
+    # Boxes are rounded to whole pixels.
+    for one, other in np.argwhere(np.triu((overlap > 0.5).all(axis=2), k=1)):
+        found.append(f"{texts[one][0].get_text()!r} lies over {texts[other][0].get_text()!r}")
+    return found
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("name", ALL)
+def test_the_embedded_numbers_can_be_read_at_one_and_at_two_columns(name, columns):
+    figure = embedded(name, columns)
+    assert figure.get_figwidth() == {1: 3.3, 2: 7.0}[columns]
+    assert figure.get_figheight() < 9
+    assert unreadable(figure) == []
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("name", MANY)
+def test_three_datasets_and_five_models_can_be_read_at_one_and_at_two_columns(name, columns):
+    figure = paper_sized(name, columns)
+    assert figure.get_figwidth() == {1: 3.3, 2: 7.0}[columns]
+    assert figure.get_figheight() < 9
+    assert unreadable(figure) == []
+
+
+def test_what_cannot_be_read_is_found():
+    figure = plt.figure()
+    assert unreadable(figure) == []
+    figure.text(0.1, 0.1, "small", fontsize=5)
+    figure.text(0.99, 0.5, "outside")
+    figure.text(0.5, 0.5, "over")
+    figure.text(0.52, 0.51, "other")
+    assert unreadable(figure) == ["'small' has 5.0 pt", "'outside' leaves the figure", "'over' lies over 'other'"]
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_a_figure_has_a_titled_panel_per_setting_and_labelled_axes(name):
     make, n_panels = ALL[name]
@@ -75,7 +209,7 @@ def test_a_figure_has_a_titled_panel_per_setting_and_labelled_axes(name):
     assert isinstance(figure, Figure)
     panels = [ax for ax in figure.axes if ax.get_visible()]
     assert len(panels) == n_panels
-    assert any(ax.get_xlabel() for ax in panels)
+    assert figure.get_supxlabel() or any(ax.get_xlabel() for ax in panels)
     if name in ("auroc_vs_alpha", "k_vs_alpha", "fixed_k", "rouge_thresholds", "benchmark", "answered", "reliability"):
         assert all("123" in ax.get_title() for ax in panels)
 
@@ -89,21 +223,151 @@ def test_lines_go_through_the_numbers_of_the_table():
         np.testing.assert_array_equal(line.get_ydata(), rows["auroc"])
 
 
-def test_saving_leaves_bitmap_vector_and_numbers_and_the_same_bytes_twice(tmp_path):
+@pytest.mark.parametrize("formats", [("png", "svg"), ("png", "svg", "pdf")])
+def test_saving_leaves_bitmap_vector_and_numbers_and_the_same_bytes_twice(tmp_path, formats):
+    options = {} if formats == ("png", "svg") else {"formats": formats}
     for folder in ("one", "two"):
-        figures.save(figures.fixed_k(FIXED, ADAPTIVE), FIXED, "fixed", figures_dir=tmp_path / folder)
+        figure = figures.fixed_k(FIXED, ADAPTIVE, columns=1)
+        figures.save(figure, FIXED, "fixed", figures_dir=tmp_path / folder, **options)
     one, two = ({p.name: p.read_bytes() for p in (tmp_path / f).iterdir()} for f in ("one", "two"))
-    assert set(one) == {"fixed.png", "fixed.svg", "fixed.csv"}
-    assert one["fixed.svg"] == two["fixed.svg"]
-    assert one["fixed.csv"] == two["fixed.csv"]
+    assert set(one) == {"fixed.csv", *(f"fixed.{name}" for name in formats)}
+    assert one == two
     with Image.open(tmp_path / "one" / "fixed.png") as image:
-        assert image.width > 800
+        assert image.width == 660
+    if "pdf" in formats:
+        # Type 42 is TrueType; publishers refuse Type 3.
+        assert b"/Type3" not in one["fixed.pdf"]
+        assert one["fixed.pdf"].startswith(b"%PDF")
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "one" / "fixed.csv"), FIXED, rtol=1e-5)
+
+
+def test_a_figure_drawn_outside_its_style_is_the_one_that_is_saved(tmp_path):
+    figures.save(figures.k_vs_alpha(KEPT), KEPT, "kept", figures_dir=tmp_path)
+    figures.k_vs_alpha(KEPT).savefig(tmp_path / "shown.png", dpi=200)
+    with Image.open(tmp_path / "kept.png") as kept, Image.open(tmp_path / "shown.png") as shown:
+        assert kept.tobytes() == shown.tobytes()
 
 
 def test_colours_differ_in_greyscale_or_in_their_dashes_and_markers():
     looks = set(zip(map(str, figures.DASHES), figures.MARKERS, strict=True))
     assert len(looks) == len(figures.COLORS)
+    assert len(set(map(str, figures.DASHES))) == len(set(figures.MARKERS)) == len(figures.COLORS)
+
+
+def test_more_lines_than_colours_still_differ():
+    many = grid(dataset=["d"], model=[f"m{i}" for i in range(16)], alpha=ALPHAS)
+    lines = figures.k_vs_alpha(many.rename(columns={"auroc": "mean_kept"})).axes[0].lines[:16]
+    assert len({(line.get_color(), line.get_linestyle(), str(line._dash_pattern)) for line in lines}) == 16
+
+
+def test_names_stand_at_the_ends_of_lines_that_end_apart():
+    apart = SWEEP.assign(auroc=np.where(SWEEP["model"] == MODELS[0], 0.8, 0.7))
+    for ax in figures.auroc_vs_alpha(apart, CHOICES.head(0)).axes:
+        heights = {text.get_text(): text.xyann[1] for text in ax.texts}
+        assert set(heights) == set(MODELS)
+        assert heights[MODELS[0]] > heights[MODELS[1]]
+
+
+@pytest.mark.parametrize("why", ["ends in one place", "seven lines", "a line that is not there"])
+def test_a_legend_names_the_lines_where_their_ends_do_not(why):
+    models = [f"m{i}" for i in range(7)] if why == "seven lines" else MODELS
+    table = grid(dataset=["d"], model=models, split=["test"], alpha=ALPHAS)
+    if why == "ends in one place":
+        table["auroc"] = 0.8
+    if why == "a line that is not there":
+        table.loc[table["model"] == models[1], "auroc"] = np.nan
+    figure = figures.auroc_vs_alpha(table, CHOICES.head(0))
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(models)
+    assert not figure.axes[0].texts
+
+
+def test_names_are_pushed_apart_by_hand():
+    # Two ends at 50 and 52 want 8 each: 4 to either side of their mean, 51.
+    np.testing.assert_allclose(figures._apart(np.array([52.0, 50.0]), 8, 100), [55, 47])
+    # At the lower edge the first stands half its height above 0.
+    np.testing.assert_allclose(figures._apart(np.array([1.0, 3.0, 60.0]), 8, 100), [4, 12, 60])
+    assert figures._apart(np.array([1.0, 3.0]), 8, 15) is None  # no room for both
+    assert figures._apart(np.array([1.0, 3.0, 5.0, 7.0, 9.0]), 8, 100) is None  # the last would stand far from its line
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=6))
+def test_names_keep_their_order_and_distance_and_stay_inside(ys):
+    places = figures._apart(np.array(ys), 8, 100)
+    if places is not None:
+        order = np.argsort(ys, kind="stable")
+        assert (np.diff(places[order]) >= 8 - 1e-9).all()
+        assert places.min() >= 4 - 1e-9
+        assert places.max() <= 96 + 1e-9
+
+
+def test_panels_wrap_at_one_column_and_stand_side_by_side_at_two():
+    one, two = ([ax.get_position() for ax in figures.k_vs_alpha(KEPT, columns=c).axes] for c in (1, 2))
+    assert one[0].x0 == one[1].x0
+    assert one[0].y0 > one[1].y1
+    assert two[0].y0 == two[1].y0
+    assert two[0].x1 < two[1].x0
+
+
+def test_intervals_are_drawn_and_named_where_the_table_has_them():
+    ax = figures.answered(CURVES)
+    assert [len(panel.collections) for panel in ax.axes] == [2] * 4
+    assert "95 %" in ax.get_supylabel()
+    bare = figures.answered(CURVES.drop(columns=["low", "high"]))
+    assert not any(panel.collections for panel in bare.axes)
+    assert "95 %" not in bare.get_supylabel()
+    # Wilson's interval of 50 questions in 100.
+    recall = RECALL.assign(all_found=0.5, questions=100)
+    band = figures.exact_search(SEARCHES, recall, BOUNDS).axes[0].collections[0].get_paths()[0].vertices[:, 1]
+    np.testing.assert_allclose([band.min(), band.max()], [0.40383, 0.59617], atol=1e-5)
+
+
+def test_the_subject_comes_first_whatever_its_row():
+    last = THRESHOLDS.sort_values("method")
+    assert list(dict.fromkeys(last["method"])) == ["NLL", "PRO"]
+    first = figures.rouge_thresholds(last).axes[0].lines[0]
+    assert first.get_label() == "PRO"
+    assert first.get_color() == figures.COLORS[0]
+
+
+def test_a_setting_without_rows_leaves_its_panel_empty():
+    def holed(table):
+        return table[(table["dataset"] != "mine") | (table["model"] != "facts-1m")]
+
+    for figure in (
+        figures.auroc_vs_alpha(holed(SWEEP), holed(CHOICES)),
+        figures.k_vs_alpha(holed(KEPT)),
+        figures.fixed_k(holed(FIXED), holed(ADAPTIVE)),
+        figures.answers_found(holed(FOUND)),
+    ):
+        assert [len(ax.lines) > 0 for ax in figure.axes] == [True] * len(figure.axes)
+    for figure in (
+        figures.rouge_thresholds(holed(THRESHOLDS)),
+        figures.benchmark(holed(METHODS)),
+        figures.answered(holed(CURVES)),
+        figures.reliability(holed(BINS)),
+    ):
+        assert ["n\N{NO-BREAK SPACE}=" in ax.get_title() for ax in figure.axes] == [True, True, True, False]
+        assert unreadable(figure) == []
+
+
+@pytest.mark.parametrize(
+    ("draw", "sentence"),
+    [
+        (lambda: figures.k_vs_alpha(KEPT, columns=3), "columns=3 must be 1 or 2"),
+        (lambda: figures.k_vs_alpha(SWEEP), "sweep has no column 'mean_kept'; it needs dataset, model, alpha"),
+        (lambda: figures.fixed_k(FIXED, ADAPTIVE.drop(columns="auroc")), "adaptive has no column 'auroc'"),
+        (lambda: figures.benchmark(METHODS.head(0)), "table has no rows"),
+        (lambda: figures.auroc_vs_alpha(SWEEP, CHOICES.assign(kind="best")), "kind 'best' is none of selected"),
+        (lambda: figures.benchmark(METHODS.assign(method="m" * 90), columns=1), "the names are too long for a figure"),
+        (lambda: figures.save(plt.figure(), KEPT, "x", formats=["jpg"]), "formats has 'jpg', which is none of png"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said_in_a_sentence(draw, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=sentence):
+        draw()
+    assert not list(tmp_path.iterdir())
 
 
 def test_significant_differences_to_pro_are_marked_by_their_direction():
@@ -122,9 +386,8 @@ def test_printed_values_stand_where_the_paper_has_them_and_no_legend_where_it_ha
     figure = figures.fixed_k(FIXED, ADAPTIVE, printed)
     grey = [line for line in figure.axes[1].lines if line.get_color() == "#777777" and len(line.get_xdata())]
     np.testing.assert_array_equal(grey[0].get_ydata(), [0.7, 0.8])
-    labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels == [*MODELS, "the paper"]
-    assert len(figures.fixed_k(FIXED, ADAPTIVE, printed.head(0)).legends[0].get_texts()) == 2
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["the paper"]
+    assert not figures.fixed_k(FIXED, ADAPTIVE, printed.head(0)).legends
     thresholds = pd.DataFrame(
         {"dataset": "mine", "model": "facts-2m", "method": "NLL", "threshold": [0.3], "auroc": [0.66]}
     )

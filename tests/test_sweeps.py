@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics, scores, sweeps
@@ -163,6 +164,40 @@ def test_rouge_threshold_sweep_by_hand():
         "auroc": [1.0, 0.5, 1.0, 0.0],
         "accuracy": [2 / 3, 2 / 3, 1 / 3, 1 / 3],
     }
+
+
+def judged(correct, **baselines):
+    """Questions judged as told, PRO's answers drawn at random."""
+    n = len(correct)
+    answers = pd.DataFrame({"question_id": [str(i) for i in range(n)], "correct": correct})
+    scored = pd.DataFrame(baselines)
+    return sweeps.Judged(
+        model="m",
+        dataset="d",
+        split="test",
+        answers=answers,
+        log_probs=some_questions(n)[0],
+        baselines=scored,
+        exclusions=metrics.usable(scored, correct),
+        unavailable=(),
+    )
+
+
+def test_the_accuracy_of_the_questions_answered_has_wilsons_interval():
+    # NLL answers right, wrong, right, …: of ten answered five are right, and Wilson's interval of 5 in 10 is
+    # (0.5 + 0.19207 ± 1.95996 √(0.025 + 0.0096037)) / 1.38415 = 0.5 ± 0.26341. TIED knows nothing: 0.5 everywhere.
+    setting = judged([True, False] * 10, NLL=np.arange(20.0), TIED=np.zeros(20))
+    table = sweeps.answered(setting, setting, n_points=20)
+    nll = table[table["method"] == "NLL"].set_index("n_answered")
+    np.testing.assert_allclose(nll.loc[10, ["low", "high"]].astype(float), [0.23659, 0.76341], atol=1e-5)
+    for k, row in nll.iterrows():
+        expected = binomtest(round(row["accuracy"] * k), k).proportion_ci(method="wilson")
+        np.testing.assert_allclose([row["low"], row["high"]], [expected.low, expected.high], atol=1e-12)
+    tied = table[table["method"] == "TIED"]
+    assert (tied["accuracy"] == 0.5).all()
+    np.testing.assert_allclose(tied["low"] + tied["high"], 1)
+    assert (np.diff(tied["high"] - tied["low"]) < 0).all()
+    assert table.loc[table["method"] == "oracle", ["low", "high"]].isna().all(axis=None)
 
 
 @pytest.mark.parametrize("thresholds", [(0.1, 0.5, 1.0), (1.0, 0.5), (1.0,)])
