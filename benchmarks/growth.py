@@ -15,6 +15,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pandas as pd
 import torch
+from matplotlib.ticker import LogLocator, NullLocator
 
 from pro_lib import figures, models, qa, strategies
 from pro_lib.engine import Counts, PackedTree, encode_prefix
@@ -150,7 +151,7 @@ def save(table: pd.DataFrame, path: Path) -> None:
     """The table as CSV and a panel per thing varied, both axes logarithmic."""
     table.round(4).to_csv(path.with_suffix(".csv"), index=False)
     with figures.style():
-        figure, axes = plt.subplots(1, len(LABELS), figsize=(10.4, 2.6), sharey=True)
+        figure, axes = plt.subplots(1, len(LABELS), figsize=(10.4, 2.6), sharey=True, layout="constrained")
         for ax, (varied, label) in zip(axes, LABELS.items(), strict=True):
             panel = table[table["varied"] == varied]
             for index, (arm, line) in enumerate(panel.groupby("arm", sort=False)):
@@ -158,8 +159,15 @@ def save(table: pd.DataFrame, path: Path) -> None:
                 ax.plot(line["value"], line["ms"], label=arm, **look)
             ax.set_xscale("log")
             ax.set_yscale("log")
+            # Plain numbers, since nothing is set in TeX; a tick for each value.
+            ax.set_xticks(sorted(panel["value"].unique()), [f"{value:g}" for value in sorted(panel["value"].unique())])
+            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ax.yaxis.set_major_formatter("{x:g}")
+            ax.xaxis.set_minor_locator(NullLocator())
+            ax.yaxis.set_minor_locator(NullLocator())
+            ax.tick_params(axis="x", rotation=45 if len(panel["value"].unique()) > 6 else 0)
             ax.set_xlabel(label)
-            ax.legend()
+            ax.legend(loc="upper left")
         axes[0].set_ylabel("ms per question")
         figure.savefig(path.with_suffix(".png"))
         plt.close(figure)

@@ -16,10 +16,10 @@ from transformers import DynamicCache, PreTrainedModel
 
 # Tokens looked at together where few of the vocabulary are wanted.
 _BLOCK = 128
-# Tokens of prompts put through the network at once, besides a question's own. A processor loses by more, since prompts
-# would attend to each other's masked tokens; a GPU loses by many small calls. Measured on processors only.
-_PLANTED_AT_ONCE = {"cpu": 256}
-_PLANTED_AT_ONCE_ELSEWHERE = 4096
+# Tokens put through the network at once. A processor loses by more, since each token is held against the masked tokens
+# of all other questions too; a GPU loses by many small calls. Measured on processors only.
+_AT_ONCE = {"cpu": 256}
+_AT_ONCE_ELSEWHERE = 4096
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,8 @@ class PackedTree:
         self._suffixes = [list(prompt[start:]) for prompt in prompts]
         self.prefix_length = start
         self._prefix = prefix
-        self._cache = _filled(prefix.layers)
+        self._at_once = _AT_ONCE.get(network.device.type, _AT_ONCE_ELSEWHERE)
+        self._cache = DynamicCache()
         self._visible = torch.empty(0, start, dtype=torch.bool)
         self._positions = torch.empty(0, dtype=torch.long)
 
@@ -144,13 +145,11 @@ class PackedTree:
     def plant(self) -> Tensor:
         """Run the prompts; return log-probabilities `(questions, V)` of the first answer token, in nats."""
         lengths = torch.tensor([len(suffix) for suffix in self._suffixes])
-        limit = _PLANTED_AT_ONCE.get(self._network.device.type, _PLANTED_AT_ONCE_ELSEWHERE)
-        planted, log_probs = [], []
-        for piece in _pieces(self._suffixes, limit):
-            self._cache = _filled(self._prefix.layers)
-            log_probs.append(self._plant_piece(piece))
-            planted.append(self._cache)
-        self._cache = planted[0] if len(planted) == 1 else _joined(planted, self.prefix_length)
+        caches, log_probs = [], []
+        for piece in _pieces(self._suffixes, self._at_once):
+            caches.append(_filled(self._prefix.layers))
+            log_probs.append(self._plant_piece(piece, caches[-1]))
+        self._cache = _joined(caches, [0] + [self.prefix_length] * (len(caches) - 1))
         own = torch.zeros(len(lengths), int(lengths.sum()), dtype=torch.bool)
         owner = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
         own[owner, torch.arange(len(owner))] = True
@@ -160,7 +159,7 @@ class PackedTree:
         self._counts.peak_width = max(self._counts.peak_width, len(lengths))
         return torch.cat(log_probs)
 
-    def _plant_piece(self, suffixes: Sequence[Sequence[int]]) -> Tensor:
+    def _plant_piece(self, suffixes: Sequence[Sequence[int]], cache: DynamicCache) -> Tensor:
         """Run some of the prompts on a cache that holds the shared prefix alone."""
         lengths = torch.tensor([len(suffix) for suffix in suffixes])
         owner = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
@@ -169,7 +168,7 @@ class PackedTree:
         causal = (owner[:, None] == owner[None, :]) & (offset[:, None] >= offset[None, :])
         visible = torch.cat([causal.new_ones(len(owner), self.prefix_length), causal], dim=1)
         tokens = torch.tensor(list(itertools.chain.from_iterable(suffixes)))
-        return self._forward(tokens, self.prefix_length + offset, visible, last)
+        return self._forward(cache, tokens, self.prefix_length + offset, visible, last)
 
     @torch.inference_mode()
     def grow(self, parents: Tensor, tokens: Tensor, *, keep: Tensor | None = None) -> Tensor:
@@ -180,14 +179,34 @@ class PackedTree:
         """
         kept = parents[:0] if keep is None else keep
         inherited = self._drop_dead(self._visible[torch.cat([kept, parents])])
+        self._positions = torch.cat([self._positions[kept], self._positions[parents] + 1])
+        log_probs = self._grow_in_pieces(tokens, self._positions[len(kept) :], inherited[len(kept) :])
         new_slots = inherited.new_zeros(len(inherited), len(tokens))
         new_slots[len(kept) :].fill_diagonal_(True)
         self._visible = torch.cat([inherited, new_slots], dim=1)
-        self._positions = torch.cat([self._positions[kept], self._positions[parents] + 1])
-        everyone = torch.arange(len(tokens))
         self._counts.token_forwards += len(tokens)
         self._counts.peak_width = max(self._counts.peak_width, len(tokens))
-        return self._forward(tokens, self._positions[len(kept) :], self._visible[len(kept) :], everyone)
+        return log_probs
+
+    def _grow_in_pieces(self, tokens: Tensor, positions: Tensor, inherited: Tensor) -> Tensor:
+        """Run the children, not too many at once; of several pieces, each on the slots alone that its rows see."""
+        caches, own_from, log_probs = [self._cache], [0], []
+        for rows in torch.arange(len(tokens)).tensor_split(max(1, -(-len(tokens) // self._at_once))):
+            seen, cache = inherited[rows], self._cache
+            if len(rows) < len(tokens):
+                slots = seen.any(dim=0).nonzero().squeeze(1)
+                seen, cache = seen[:, slots], self._only(slots)
+                caches.append(cache)
+                own_from.append(len(slots))
+            visible = torch.cat([seen, torch.eye(len(rows), dtype=torch.bool)], dim=1)
+            log_probs.append(self._forward(cache, tokens[rows], positions[rows], visible, torch.arange(len(rows))))
+        self._cache = _joined(caches, own_from)
+        return torch.cat(log_probs)
+
+    def _only(self, slots: Tensor) -> DynamicCache:
+        """A copy of some of the cache's slots."""
+        slots = slots.to(self._network.device, non_blocking=True)
+        return _filled((layer.keys[:, :, slots], layer.values[:, :, slots]) for layer in self._cache.layers)
 
     def _drop_dead(self, visible: Tensor) -> Tensor:
         """Leave out of the cache the slots that no row of `visible` sees, once they outnumber the others."""
@@ -197,12 +216,11 @@ class PackedTree:
         if self.slots - n_living <= n_living - self.prefix_length:
             return visible
         kept = living.nonzero().squeeze(1)
-        slots = kept.to(self._network.device, non_blocking=True)
-        self._cache = _filled((layer.keys[:, :, slots], layer.values[:, :, slots]) for layer in self._cache.layers)
+        self._cache = self._only(kept)
         return visible[:, kept]
 
-    def _forward(self, tokens: Tensor, positions: Tensor, visible: Tensor, keep: Tensor) -> Tensor:
-        """One call of the network on one row; log-probabilities `(len(keep), V)` in float32, on its device."""
+    def _forward(self, cache: DynamicCache, tokens: Tensor, positions: Tensor, visible: Tensor, keep: Tensor) -> Tensor:
+        """One call of the network on one row, which fills the cache; log-probabilities `(len(keep), V)` in float32."""
         dtype, device = self._network.dtype, self._network.device
         tokens, positions, visible, keep = (
             tensor.to(device, non_blocking=True) for tensor in (tokens, positions, visible, keep)
@@ -213,7 +231,7 @@ class PackedTree:
             input_ids=tokens[None],
             position_ids=positions[None],
             attention_mask=mask[None, None],
-            past_key_values=self._cache,
+            past_key_values=cache,
             use_cache=True,
             **_keep_logits(self._network, keep),
         )
@@ -232,14 +250,16 @@ def _filled(layers: Iterable[tuple[Tensor, Tensor]]) -> DynamicCache:
     return cache
 
 
-def _joined(caches: Sequence[DynamicCache], shared: int) -> DynamicCache:
-    """One cache of several that begin with the same `shared` slots: those once, then what each has besides."""
+def _joined(caches: Sequence[DynamicCache], starts: Sequence[int]) -> DynamicCache:
+    """One cache of the slots of several, of each from its start on."""
+    if len(caches) == 1:
+        return caches[0]
 
-    def own(tensors: Sequence[Tensor]) -> Tensor:
-        return torch.cat([tensors[0], *(tensor[:, :, shared:] for tensor in tensors[1:])], dim=2)
+    def joined(tensors: Iterable[Tensor]) -> Tensor:
+        return torch.cat([tensor[:, :, start:] for tensor, start in zip(tensors, starts, strict=True)], dim=2)
 
     layers = zip(*(cache.layers for cache in caches), strict=True)
-    return _filled((own([one.keys for one in layer]), own([one.values for one in layer])) for layer in layers)
+    return _filled((joined(one.keys for one in layer), joined(one.values for one in layer)) for layer in layers)
 
 
 def _pieces(suffixes: Sequence[Sequence[int]], limit: int) -> list[list[Sequence[int]]]:

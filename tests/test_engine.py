@@ -31,8 +31,10 @@ def planted(network, prompts=PROMPTS, prefix=PREFIX):
     return tree, tree.plant(), counts
 
 
+@pytest.mark.parametrize("at_once", [256, 2], ids=["whole", "in pieces"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_grown_tree_gives_what_plain_forward_passes_give(tiny_model, family):
+def test_a_grown_tree_gives_what_plain_forward_passes_give(tiny_model, monkeypatch, family, at_once):
+    monkeypatch.setattr(engine, "_AT_ONCE", {"cpu": at_once})
     network = tiny_model(family).network
     tree, log_probs, _ = planted(network)
     paths = [list(prompt) for prompt in PROMPTS]
@@ -59,12 +61,13 @@ def test_planting_gives_one_row_per_prompt_without_a_prefix_too(tiny_model):
 def test_prompts_planted_in_pieces_grow_as_prompts_planted_at_once(tiny_model, monkeypatch, family, prefix):
     network, parents, tokens = tiny_model(family).network, torch.tensor([2, 0, 0, 1]), torch.tensor([5, 6, 7, 8])
     found = []
-    for limit, calls in ((1000, 1), (4, 2), (1, 3)):
-        monkeypatch.setattr(engine, "_PLANTED_AT_ONCE", {"cpu": limit})
+    for limit, calls, grown_in in ((1000, 1, 1), (4, 2, 1), (3, 2, 2), (1, 3, 4)):
+        monkeypatch.setattr(engine, "_AT_ONCE", {"cpu": limit})
         prompts = PROMPTS if prefix else [prompt[4:] for prompt in PROMPTS]
         tree, log_probs, counts = planted(network, prompts, prefix)
         assert counts.model_calls == calls + bool(prefix)
         found.append((log_probs, tree.grow(parents, tokens), tree.slots, counts.prompt_tokens))
+        assert counts.model_calls == calls + bool(prefix) + grown_in
     for planted_rows, grown_rows, slots, n_tokens in found[1:]:
         torch.testing.assert_close(planted_rows, found[0][0], atol=1e-5, rtol=0)
         torch.testing.assert_close(grown_rows, found[0][1], atol=1e-5, rtol=0)
