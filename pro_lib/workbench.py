@@ -310,6 +310,7 @@ class Settings:
         similarity: what decides whether answers mean the same: names of `semantic.JUDGES`, or an NLI model's folder
             or hub id; several are compared.
         correctness: what makes an answer right: a name of `CORRECTNESS`, or a file of labels (`read_labels`).
+        columns: the columns of a paper that a figure spans, 1 or 2.
         reported: the parameters are for a report on `split`, so that it may not be `validation`, where α is chosen.
 
     Raises:
@@ -342,6 +343,7 @@ class Settings:
     records: str | None = None
     generations_dir: str | Path | None = None
     figures_dir: str | Path | None = None
+    columns: int = 2
     reported: bool = False
 
     def __post_init__(self):
@@ -385,6 +387,8 @@ class Settings:
             raise ValueError(
                 f"quantization={self.quantization!r} is unknown; choose {', '.join(QUANTIZATIONS)} or None"
             )
+        if type(self.columns) is not int or self.columns not in (1, 2):
+            raise ValueError(f"columns={self.columns!r} must be 1 or 2, the columns of a paper that a figure spans")
         if type(self.seed) is not int or self.seed < 0:
             raise ValueError(f"seed={self.seed!r} must be a whole number of at least 0")
         for name in self._list("similarity"):

@@ -27,7 +27,7 @@ DESIGN = [
     "07_exact_search",
 ]
 SHARED = {"dataset", "split", "alpha", "n_answers", "limit", "seed", "batch_size", "device", "dtype", "records"}
-SHARED |= {"model", "generations_dir", "figures_dir"}
+SHARED |= {"model", "generations_dir", "figures_dir", "columns"}
 TYPES = {"str", "int", "float", "bool", "list[str]"}
 SEARCHING = ["00_explore_examples", "01_generate", "02_alpha_sweep", "03_k_vs_alpha", "04_fixed_k", "07_exact_search"]
 # Kernels are processes of their own: they must neither look for a network nor fight over two cores.

@@ -318,6 +318,7 @@ def test_one_name_or_several_are_always_a_list():
         ({"alpha": float("nan")}, r"alpha=nan must lie in \[0, 1\]"),
         ({"strategy": "beams"}, "strategy='beams' is unknown; choose greedy, multinomial, diverse_beam"),
         ({"n_answers": 2.5}, "n_answers=2.5 must be a positive whole number"),
+        ({"columns": 3}, "columns=3 must be 1 or 2, the columns of a paper that a figure spans"),
         ({"batch_size": 0}, "batch_size=0 must be a positive whole number or None"),
         ({"split": "validation", "reported": True}, "split='validation' is where alpha is chosen"),
         (
