@@ -187,9 +187,9 @@ NOT_RUN = {
     "papermill notebooks/01_generate.ipynb out.ipynb -p model Falcon-40B -p dataset sciq -p quantization 8bit "
     "-p strategy greedy -p split validation": HUB,
     "python benchmarks/ladder.py": "many minutes, and the environment of make golden",
-    "python benchmarks/ladder.py --models random-35m --release-questions 2": "many minutes",
-    "python benchmarks/ladder.py --models random-200m --shots 10 --release-questions 1 --batch-sizes 32": "many minutes",
-    "python benchmarks/ladder.py --device cuda --dtype bfloat16 --models random-gemma-2b random-gemma-7b": "needs a GPU",
+    "python benchmarks/ladder.py --models random-35m --release-questions 2": "slow",
+    "python benchmarks/ladder.py --models random-200m --shots 10 --release-questions 1 --batch-sizes 32": "slow",
+    "python benchmarks/ladder.py --device cuda --dtype bfloat16 --models random-gemma-2b random-gemma-7b": "on a GPU",
     "python benchmarks/roofline.py --device cuda --dtype bfloat16 --models random-gemma-2b random-gemma-7b "
     "random-llama-2-7b": "needs a GPU",
     "python data/models/train.py facts-1m": "trains for minutes",
