@@ -151,7 +151,7 @@ def ask(page, question):
 def test_the_explorer_in_jupyterlab(tmp_path, record_property):
     with jupyter_lab(tmp_path) as address:
         folders = {"generations_dir": str(tmp_path / "generations"), "figures_dir": str(tmp_path / "figures")}
-        notebook_with(tmp_path / "work", model="facts-1m", limit=60, **folders)
+        notebook_with(tmp_path / "work", model="facts-1m", limit=1000, **folders)
         with browser_page(address) as (page, errors):
             run_all(page)
             explorer, head = page.locator(".pro-app"), page.locator(".pro-head").first
@@ -164,7 +164,7 @@ def test_the_explorer_in_jupyterlab(tmp_path, record_property):
             assert "line: α = 0.35" in explorer.inner_text()
             assert explorer.inner_text() != text
             record_property("slider_to_picture_seconds", sorted(seconds)[2])
-            print(f"slider to picture: median {sorted(seconds)[2]:.3f} s of {len(seconds)}, 60 questions")
+            print(f"slider to picture: median {sorted(seconds)[2]:.3f} s of {len(seconds)}, 1,000 questions")
 
             # The list, by keyboard, and a filter.
             question = head.inner_text()
@@ -172,7 +172,7 @@ def test_the_explorer_in_jupyterlab(tmp_path, record_property):
             page.keyboard.press("ArrowDown")
             sync_api.expect(head).not_to_have_text(question)
             explorer.get_by_role("button", name="wrong").click()
-            sync_api.expect(explorer).to_contain_text(re.compile(r"\b\d\d of 60 questions"))
+            sync_api.expect(explorer).to_contain_text(re.compile(r"\b[1-9]\d\d of 1,?000 questions"))
 
             # A question of one's own, then one that is none.
             ask(page, "What is the capital of France?")
