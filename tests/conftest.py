@@ -25,6 +25,10 @@ from transformers import (
 
 from pro_lib import models as pro_models
 
+# `make test` would tell the `make` of a trial that it is an inner one, which then prints its folder and takes options.
+for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"):
+    os.environ.pop(name, None)
+
 # A loaded machine is no reason to fail, and a failure must come again.
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")

@@ -384,8 +384,11 @@ def parses(arguments, monkeypatch):
     script, *options = arguments[module:]
     monkeypatch.setattr(sys, "argv", [script, *options])
     start = runpy.run_module if module else runpy.run_path
-    with pytest.raises(ParsedError):
-        start(script if module else str(ROOT / script), run_name="__main__")
+    with warnings.catch_warnings():
+        # A module that some other test imported is run anew, which runpy warns of.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        with pytest.raises(ParsedError):
+            start(script if module else str(ROOT / script), run_name="__main__")
 
 
 # ---- Links and numbers ----------------------------------------------------------------------------------------------

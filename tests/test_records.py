@@ -2,10 +2,7 @@
 
 import json
 import math
-import re
-import tempfile
 import warnings
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -619,15 +616,3 @@ def test_any_value_in_any_place_of_other_layouts_is_read_or_refused(write, data,
     reads_or_refuses(write(json.dumps(damaged)), reader)
     if reader is from_vllm:
         reads_or_refuses(damaged, from_vllm)
-
-
-DOCS = (Path(__file__).resolve().parents[1] / "docs" / "own_data.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
-
-
-@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_every_example_of_the_docs_runs_as_it_stands(block, tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    exec(compile(block, "docs/own_data.md", "exec"), {})
-    assert any(tmp_path.iterdir())
