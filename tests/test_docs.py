@@ -120,6 +120,7 @@ LISTED = [block for block in PYTHON if block.text.startswith(tuple(PYTHON_NOT_RU
 RUN_HERE = [block for block in PYTHON if block not in LISTED and block.page.name != "README.md"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", RUN_HERE, ids=str)
 def test_a_python_block_runs_as_it_stands(block, tmp_path):
     before = "".join(code for words, code in AT_HAND.items() if block.text.startswith(words))

@@ -16,6 +16,8 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 NAMES = ("growth", "ladder", "ladder_release", "random_models", "roofline")
 growth, ladder, ladder_release, random_models, roofline = map(importlib.import_module, NAMES)
 
+pytestmark = pytest.mark.slow
+
 
 def run(*options):
     command = [sys.executable, str(ROOT / "benchmarks" / "ladder.py"), *map(str, options)]
