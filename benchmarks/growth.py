@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import exact_search
 import matplotlib.pyplot as plt
 import pandas as pd
 import torch
 from matplotlib.ticker import LogLocator, NullLocator
 
 from pro_lib import figures, models, qa, strategies
-from pro_lib.engine import Counts, PackedTree, encode_prefix
+from pro_lib.engine import Counts, encode_prefix
 from pro_lib.generate import QUESTIONS_PER_PACK, generate
 from pro_lib.qa import QuestionSet
 
@@ -100,10 +101,8 @@ def _decode(model: models.Model, shared: list[int], prompts: list[list[int]], st
     """The strategy alone, pack by pack, the shared prefix computed within the time."""
     counts = Counts()
     prefix = encode_prefix(model.network, shared, counts=counts)
-    for start in range(0, len(prompts), QUESTIONS_PER_PACK):
-        pack = prompts[start : start + QUESTIONS_PER_PACK]
-        strategy(PackedTree(model.network, pack, prefix.shared_with(pack), counts), model.endings)
-    return len(prompts), counts.prompt_tokens + counts.token_forwards
+    _, found = exact_search.timed(strategy, model, prompts, prefix, QUESTIONS_PER_PACK)
+    return len(prompts), counts.prompt_tokens + found.prompt_tokens + found.token_forwards
 
 
 def _lengthened(prompts: list[list[int]], shared: int, length: int, vocabulary: int) -> list[list[int]]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pro_lib import models
-from pro_lib.engine import Counts, PackedTree, Prefix
+from pro_lib.engine import Counts, PackedTree, Prefix, encode_prefix
 
 # The share of the copy bandwidth that a good kernel gets; steps are held against it.
 ATTAINABLE = 0.8
@@ -61,10 +61,7 @@ def steps(network, width: int, *, prompt_tokens: int, repeats: int) -> tuple[lis
     tree.plant()
     everyone = torch.arange(width)
     timed = seconds(lambda: tree.grow(everyone, drawn(width)), network.device, repeats=repeats)
-    config = network.config.get_text_config()
-    heads, size = config.num_key_value_heads, getattr(config, "head_dim", None)
-    per_slot = 2 * config.num_hidden_layers * heads * (size or config.hidden_size // config.num_attention_heads)
-    return timed, per_slot * tree.slots * network.dtype.itemsize
+    return timed, encode_prefix(network, [3]).nbytes * tree.slots
 
 
 def roofline(name: str, network, bandwidth: float, *, widths: Sequence[int], prompt_tokens: int, repeats: int) -> list:

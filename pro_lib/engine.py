@@ -32,6 +32,11 @@ class Prefix:
     token_ids: tuple[int, ...]
     layers: tuple[tuple[Tensor, Tensor], ...]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that its keys and values take."""
+        return sum(keys.nbytes + values.nbytes for keys, values in self.layers)
+
     def shared_with(self, prompts: Sequence[Sequence[int]]) -> "Prefix":
         """As much of the prefix as all prompts begin with, leaving each at least one token of its own.
 

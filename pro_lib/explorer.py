@@ -385,8 +385,9 @@ def question_answers(run: Run, *, alpha: float, distinct: bool = True) -> pd.Dat
     last, with the probability of what there is of them; PRO does not read them, nor do their columns say more.
     """
     table = explained(run, alpha=alpha, distinct=distinct)
-    (every, _), (_, once), (each, own) = (_shared(run.ranked(distinct=which)) for which in (False, True, distinct))
-    mass = np.exp(run.ranked()["value"]).groupby(once).agg(["size", "sum"])
+    ranked = {which: run.ranked(distinct=which) for which in (False, True)}
+    (every, _), (_, once), (each, own) = (_shared(ranked[which]) for which in (False, True, distinct))
+    mass = np.exp(ranked[True]["value"]).groupby(once).agg(["size", "sum"])
     table["copies"] = each.map(every.value_counts()).to_numpy()
     table["spellings"], table["together"] = own.map(mass["size"]).to_numpy(), own.map(mass["sum"]).to_numpy()
     table["finished"] = True
@@ -462,10 +463,15 @@ def disagreements(judged: sweeps.Judged, questions: pd.DataFrame, *, first: str,
     (ranks in percent, 100 = most uncertain, ties share one), difference (first minus second).
     """
     uncertainties = judged.uncertainties(alpha=alpha)
-    ranks = 100 * uncertainties.rank() / len(uncertainties)
-    table = judged.answers[["question_id", "text"]].assign(correct=judged.correct)
-    table = table.assign(first_score=uncertainties[first], second_score=uncertainties[second])
-    table = table.assign(first=ranks[first], second=ranks[second], difference=ranks[first] - ranks[second])
+    one, other = uncertainties[first], uncertainties[second]
+    table = judged.answers[["question_id", "text"]].assign(
+        correct=judged.correct,
+        first_score=one,
+        second_score=other,
+        first=100 * one.rank() / len(one),
+        second=100 * other.rank() / len(other),
+    )
+    table = table.assign(difference=table["first"] - table["second"])
     table = table.merge(questions[["question_id", "question"]], on="question_id", how="left", validate="1:1")
     return table.sort_values("difference", key=np.abs, ascending=False, kind="stable", ignore_index=True)
 

@@ -23,7 +23,8 @@ from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedFormatter, FixedLocator, LogLocator, MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 from scipy.optimize import isotonic_regression
-from scipy.stats import binomtest
+
+from pro_lib import metrics
 
 # Okabe and Ito's palette in an order whose lightness differs from one to the next; line style and marker repeat
 # what colour says, so that a figure survives greyscale.
@@ -101,15 +102,21 @@ def save(
     formats = [formats] if isinstance(formats, str) else list(formats)
     if unknown := [wanted for wanted in formats if wanted not in FORMATS]:
         raise ValueError(f"formats has {unknown[0]!r}, which is none of {', '.join(FORMATS)}")
-    folder = Path(figures_dir)
-    folder.mkdir(parents=True, exist_ok=True)
+    save_table(table, name, figures_dir=figures_dir)
     undated = {"png": None, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with style():
         for wanted in formats:
-            figure.savefig(folder / f"{name}.{wanted}", metadata=undated[wanted])
-    table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
+            figure.savefig(Path(figures_dir) / f"{name}.{wanted}", metadata=undated[wanted])
     plt.close(figure)
     return figure
+
+
+def save_table(table: pd.DataFrame, name: str, *, figures_dir: str | Path = "figures") -> pd.DataFrame:
+    """Write `<name>.csv`; return the table."""
+    folder = Path(figures_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
+    return table
 
 
 def auroc_vs_alpha(
@@ -408,7 +415,8 @@ def exact_search(searches: pd.DataFrame, recall: pd.DataFrame, bounds: pd.DataFr
 
 def _recall(ax: Axes, table: pd.DataFrame) -> None:
     if "questions" in table:
-        table = table.assign(**_wilson(table["all_found"], table["questions"], "all_found"))
+        low, high = metrics.wilson_interval(table["all_found"], table["questions"])
+        table = table.assign(all_found_low=low, all_found_high=high)
     for index, (name, label) in enumerate({"recall": "answers with p ≥ α", "all_found": "all of a question's"}.items()):
         _line(ax, table["alpha"], table, index, name=label, y=name, low=f"{name}_low", high=f"{name}_high")
     ax.set_ylim(0, 1.03)
@@ -483,9 +491,9 @@ def answers_found(table: pd.DataFrame, *, columns: int = 2) -> Figure:
                 counts = panel["distinct"].value_counts(normalize=True)
                 counts = counts.reindex(range(table["distinct"].max() + 1), fill_value=0.0)
                 top.step(counts.index, counts, where="mid", **look)
-                ends = _wilson(counts, pd.Series(len(panel), counts.index), "share")
+                ends = metrics.wilson_interval(counts, len(panel))
                 at = counts.index + 0.12 * (index - (len(models) - 1) / 2)
-                top.vlines(at, ends["share_low"], ends["share_high"], color=look["color"], lw=0.8)
+                top.vlines(at, *ends, color=look["color"], lw=0.8)
                 mass = np.linspace(0, max(1, table["mass"].max()), 201)
                 share = np.searchsorted(np.sort(panel["mass"]), mass, side="right") / len(panel)
                 band = np.sqrt(np.log(2 / 0.05) / (2 * len(panel)))
@@ -822,15 +830,6 @@ def _where(table: pd.DataFrame, **values: str) -> pd.DataFrame:
     for name, value in values.items():
         table = table[table[name] == value]
     return table
-
-
-def _wilson(shares: pd.Series, n: pd.Series, name: str) -> dict[str, list[float]]:
-    """95 % intervals of shares of n, under `<name>_low` and `<name>_high`."""
-    ends = [
-        binomtest(round(share * size), size).proportion_ci(method="wilson") if size else (np.nan, np.nan)
-        for share, size in zip(shares, n.astype(int), strict=True)
-    ]
-    return {f"{name}_{end}": [pair[side] for pair in ends] for side, end in enumerate(("low", "high"))}
 
 
 def _look(index: int, *, marker: bool = True) -> dict[str, object]:

@@ -253,7 +253,7 @@ def estimate(model: Model, questions: QuestionSet, *, batch_size: int | None = N
     per_pack = min(batch_size or QUESTIONS_PER_PACK, n)
     weights = sum(parameter.numel() * parameter.element_size() for parameter in model.network.parameters())
     ids = model.encode(questions.prompts()[0])
-    kept = sum(keys.nbytes + values.nbytes for keys, values in encode_prefix(model.network, ids).layers) / len(ids)
+    kept = encode_prefix(model.network, ids).nbytes / len(ids)
     return Estimate(
         n,
         (cost.seconds * -(-n // per_pack), cost.seconds * n / len(probes)),

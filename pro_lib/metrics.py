@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfc
-from scipy.stats import binomtest
+from scipy.special import erfc, ndtri
 
 _CHUNK_CELLS = 1_000_000  # resamples x questions held at once; a few arrays of 8 MB each
 
@@ -398,6 +397,21 @@ def calibration(
     return Calibration(probability, float(ece), float(np.mean((probability - labels) ** 2)), table)
 
 
+def wilson_interval(share: ArrayLike, n: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Lower and upper ends of 95 % score intervals of shares of `n` (Wilson 1927), element by element; NaN for n = 0.
+
+    In closed form, since within a tie n times an accuracy may be no whole number.
+    """
+    share, n = np.asarray(share, float), np.asarray(n, float)
+    z = ndtri(0.975)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+        half = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    # Rounding must not leave a little beside what is exact.
+    low = np.where((share == 0) & (n > 0), 0.0, middle - half)
+    return low, np.where((share == 1) & (n > 0), 1.0, middle + half)
+
+
 def _split(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Check both; the uncertainties of the right answers (A, n_right) and wrong ones (A, n_wrong), copied."""
     values, labels = _checked(uncertainty, correct)
@@ -534,8 +548,5 @@ def _reliability(probability: NDArray[np.float64], correct: NDArray[np.bool_], n
         confidence=("probability", "mean"),
         accuracy=("correct", "mean"),
     ).reset_index(drop=True)
-    n_right = by_bin["correct"].sum()
-    limits = [
-        binomtest(int(k), int(n)).proportion_ci(method="wilson") for k, n in zip(n_right, table["n"], strict=True)
-    ]
-    return table.assign(accuracy_low=[limit.low for limit in limits], accuracy_high=[limit.high for limit in limits])
+    low, high = wilson_interval(table["accuracy"], table["n"])
+    return table.assign(accuracy_low=low, accuracy_high=high)

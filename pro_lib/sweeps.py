@@ -452,18 +452,10 @@ def answered(
         name: metrics.coverage_accuracy(column, reported.correct).iloc[at] for name, column in uncertainties.items()
     }
     table = pd.concat(curves, names=["method"]).reset_index(level=0)
-    low, high = _wilson(table["accuracy"], table["n_answered"])
-    is_method = table["method"] != "oracle"
-    table = table.assign(low=low.where(is_method), high=high.where(is_method))
+    low, high = metrics.wilson_interval(table["accuracy"], table["n_answered"])
+    is_oracle = table["method"] == "oracle"
+    table = table.assign(low=np.where(is_oracle, np.nan, low), high=np.where(is_oracle, np.nan, high))
     return table.assign(**reported.labels())[[*reported.labels(), *table.columns]].reset_index(drop=True)
-
-
-def _wilson(share: pd.Series, n: pd.Series) -> tuple[pd.Series, pd.Series]:
-    """95 % score intervals of shares of n, in closed form: within a tie, n times an accuracy may be no whole number."""
-    z = stats.norm.ppf(0.975)
-    middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
-    return (middle - half).clip(0), (middle + half).clip(upper=1)
 
 
 def calibrated(validation: Judged, reported: Judged, *, methods: Sequence[str] | None = None) -> pd.DataFrame:

@@ -605,9 +605,9 @@ class Settings:
 
     def store(self, table: pd.DataFrame, name: str) -> pd.DataFrame:
         """Write a table to `figures_dir/<name>.csv`, whatever becomes of the notebook that shows it; return it."""
-        self.figures_dir.mkdir(parents=True, exist_ok=True)
-        table.to_csv(self.figures_dir / f"{name}.csv", index=False, float_format="%.6g")
-        return table
+        from pro_lib import figures
+
+        return figures.save_table(table, name, figures_dir=self.figures_dir)
 
     def loaded(self, model: str) -> Model:
         """The model, loaded as the parameters say, unless it was the last one asked for."""

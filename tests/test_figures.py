@@ -175,18 +175,11 @@ def unreadable(figure):
 
 
 @pytest.mark.parametrize("columns", [1, 2])
-@pytest.mark.parametrize("name", ALL)
-def test_the_embedded_numbers_can_be_read_at_one_and_at_two_columns(name, columns):
-    figure = embedded(name, columns)
-    assert figure.get_figwidth() == {1: 3.3, 2: 7.0}[columns]
-    assert figure.get_figheight() < 9
-    assert unreadable(figure) == []
-
-
-@pytest.mark.parametrize("columns", [1, 2])
-@pytest.mark.parametrize("name", MANY)
-def test_three_datasets_and_five_models_can_be_read_at_one_and_at_two_columns(name, columns):
-    figure = paper_sized(name, columns)
+@pytest.mark.parametrize(
+    ("drawn", "name"), [*((embedded, name) for name in ALL), *((paper_sized, name) for name in MANY)]
+)
+def test_the_embedded_numbers_and_as_many_as_the_paper_has_can_be_read_at_one_and_at_two_columns(drawn, name, columns):
+    figure = drawn(name, columns)
     assert figure.get_figwidth() == {1: 3.3, 2: 7.0}[columns]
     assert figure.get_figheight() < 9
     assert unreadable(figure) == []

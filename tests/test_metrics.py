@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.stats import binomtest, norm
 from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics
@@ -599,3 +599,16 @@ def test_one_wrong_answer_gives_intervals_and_no_test():
     assert table["auroc"].notna().all()
     assert table["p_holm"].isna().all()
     assert not table["significant"].any()
+
+
+@given(st.integers(1, 4000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_a_wilson_interval_is_scipys(counted):
+    k, n = counted
+    expected = binomtest(k, n).proportion_ci(method="wilson")
+    np.testing.assert_allclose(metrics.wilson_interval(k / n, n), [expected.low, expected.high], rtol=0, atol=1e-14)
+
+
+def test_a_wilson_interval_is_exact_at_its_ends_and_missing_where_nothing_was_counted():
+    low, high = metrics.wilson_interval([0, 1, 0, np.nan], [7, 7, 0, 0])
+    assert (low[0], high[1]) == (0, 1)
+    assert np.isnan([*low[2:], *high[2:]]).all()
