@@ -17,12 +17,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pro_lib import metrics, scores, semantic, sweeps, workbench
-from pro_lib.generations import Run
-from pro_lib.sweeps import Judged
-from pro_lib.workbench import BEAMS, Choices, Settings
+from pro_lib import evaluation, metrics, scores, semantic, sweeps
+from pro_lib.evaluation import BEAMS, Choices, Evaluation
+from pro_lib.runs import Run
+from pro_lib.settings import Settings
 
-Pair = tuple[Judged, Judged]
+Pair = tuple[Evaluation, Evaluation]
 RELEASED = Choices(convention="answer_tokens", distinct=False, references="last")
 
 
@@ -88,7 +88,7 @@ def pro_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
 
     def pair(choices: Choices | None = None, *, of: Run = beams) -> Pair:
         judged = [
-            workbench.judge(of, samples=samples, others=others, split=split, choices=choices)
+            evaluation.evaluate(of, samples=samples, others=others, split=split, choices=choices)
             for split in ("validation", settings.split)
         ]
         return judged[0].drawn(settings.n_validation, seed=settings.seed), judged[1]
@@ -114,10 +114,10 @@ def pro_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
     yield pro_row("exact match", '`correctness="exact_match"`', pair(Choices(correctness="exact_match")))
     yield pro_row("alias match", '`correctness="alias_match"`', pair(Choices(correctness="alias_match")))
     own = tuple(judged.by(BEAMS) for judged in ours)
-    yield pro_row("judged by the beams' own answer", '`Judged.by("diverse_beam")`', own)
+    yield pro_row("judged by the beams' own answer", '`Evaluation.by("diverse_beam")`', own)
     greedy = tuple(judged.by("greedy") for judged in ours)
     fallback = falling_back_on(first_beams(greedy, "complete"), strict=False)
-    yield pro_row("judged by the first beam, fallback on it", '`Judged.by("greedy")`', greedy, score=fallback)
+    yield pro_row("judged by the first beam, fallback on it", '`Evaluation.by("greedy")`', greedy, score=fallback)
     released = tuple(judged.by("greedy") for judged in pair(RELEASED))
     fallback = falling_back_on(first_beams(released, "answer_tokens"), strict=True)
     yield pro_row("as released, but for the cuts in the text", "all of these", released, alpha="oracle", score=fallback)
@@ -126,7 +126,7 @@ def pro_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
 def meaning_rows(settings: Settings, model: str, dataset: str, similarity: str) -> Iterator[Row]:
     """One row a choice that concerns SE, SD and Deg, for one similarity."""
     beams, samples, others = settings.runs_compared(model, dataset)
-    judged = workbench.judge(beams, samples=samples, others=others, split=settings.split)
+    judged = evaluation.evaluate(beams, samples=samples, others=others, split=settings.split)
     ids = judged.answers["question_id"].to_numpy()
     beams, samples = (run.select(question_ids=ids) for run in (beams, samples))
     measure = settings.judges(model, dataset)[similarity]

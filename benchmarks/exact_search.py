@@ -10,8 +10,10 @@ from functools import partial
 
 import pandas as pd
 
-from pro_lib import models, qa, strategies
-from pro_lib.engine import Counts, PackedTree, Prefix, encode_prefix
+from pro_lib import models
+from pro_lib import questions as question_sets
+from pro_lib.decoding import strategies
+from pro_lib.decoding.tree import Counts, PackedTree, Prefix, encode_prefix
 
 ARMS = {
     "greedy": strategies.greedy,
@@ -43,7 +45,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
     model = models.load(arguments.model)
-    questions = qa.load(arguments.dataset, split="test", limit=arguments.limit, n_shots=arguments.shots)
+    questions = question_sets.load(arguments.dataset, split="test", limit=arguments.limit, n_shots=arguments.shots)
     prompts = [model.encode(prompt) for prompt in questions.prompts()]
     shots = questions.prefix()
     prefix = encode_prefix(model.network, model.encode(shots) if shots else [])

@@ -18,10 +18,12 @@ import pandas as pd
 import torch
 from matplotlib.ticker import LogLocator, NullLocator
 
-from pro_lib import figures, models, qa, strategies
-from pro_lib.engine import Counts, encode_prefix
+from pro_lib import figures, models
+from pro_lib import questions as question_sets
+from pro_lib.decoding import strategies
+from pro_lib.decoding.tree import Counts, encode_prefix
 from pro_lib.generate import QUESTIONS_PER_PACK, generate
-from pro_lib.qa import QuestionSet
+from pro_lib.questions import QuestionSet
 
 ROOT = Path(__file__).resolve().parents[1]
 DATASETS = ("world-facts", "world-facts-reworded")
@@ -55,8 +57,10 @@ def load(name: str) -> models.Model:
 
 def asked(n: int) -> QuestionSet:
     """`n` questions of both wordings and all splits, again from the start where there are not enough, ids their own."""
-    first = qa.load(DATASETS[0], split="test")
-    table = pd.concat([qa.load(name, split=split).table for name in DATASETS for split in ("test", "validation")])
+    first = question_sets.load(DATASETS[0], split="test")
+    table = pd.concat(
+        [question_sets.load(name, split=split).table for name in DATASETS for split in ("test", "validation")]
+    )
     table = pd.concat([table] * -(-n // len(table))).iloc[:n]
     return replace(first, table=table.assign(question_id=[f"q{i}" for i in range(n)], split="test"))
 

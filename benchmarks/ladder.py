@@ -30,9 +30,11 @@ import ladder_release
 import random_models
 from ladder_release import MARK, Prompts, Settings
 
-from pro_lib import models, qa, strategies
-from pro_lib.engine import Counts, PackedTree, encode_prefix
-from pro_lib.strategies import Endings
+from pro_lib import models
+from pro_lib import questions as question_sets
+from pro_lib.decoding import strategies
+from pro_lib.decoding.strategies import Endings
+from pro_lib.decoding.tree import Counts, PackedTree, encode_prefix
 
 ROOT = Path(__file__).resolve().parents[1]
 RELEASE_ARMS = {
@@ -274,7 +276,7 @@ def write_job(name: str, shots: int, folder: Path, arguments: argparse.Namespace
     """Everything a worker has to know, as a file; a random model is made here, calibrated on these very prompts."""
     reader = models.load("facts-2m" if name in random_models.SHAPES else name, device="cpu", dtype="float32")
     count = max(arguments.questions, CALIBRATION_QUESTIONS)
-    questions = qa.load("world-facts", split="test", limit=count, n_shots=shots)
+    questions = question_sets.load("world-facts", split="test", limit=count, n_shots=shots)
     prompts = [reader.encode(prompt) for prompt in questions.prompts()]
     weights, stop, pad = (
         Path(reader.source),

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pro_lib.run_files import ANSWER_SCHEMA, Cost, RunFolder, RunInfo
+from pro_lib.storage import ANSWER_SCHEMA, Cost, RunFolder, RunInfo
 
 N_ANSWERS, N_TOKENS, PER_PART = 10, 6, 4096
 
@@ -58,7 +58,8 @@ def _answers(rng: np.random.Generator, question_ids: list[str]) -> pa.Table:
 
 def measure(folder: Path) -> pd.DataFrame:
     """Read, score, judge, sweep and test the run. Columns: step, seconds, peak_mib (of the process so far)."""
-    from pro_lib import generations, metrics, scores, sweeps, workbench
+    from pro_lib import evaluation, metrics, scores, sweeps
+    from pro_lib import runs as run_tables
 
     rows, started = [], time.perf_counter()
 
@@ -69,14 +70,14 @@ def measure(folder: Path) -> pd.DataFrame:
         started = time.perf_counter()
 
     done("imports")
-    run = generations.read(folder)
+    run = run_tables.read(folder)
     done("read the folder")
     log_probs = run.log_probs()
     done("log-probabilities, repeats left out")
     uncertainties = pd.DataFrame({"PRO": scores.pro(log_probs, alpha=0.4), "NLL": scores.nll(log_probs)})
     uncertainties["PE"] = scores.predictive_entropy(log_probs)
     done("PRO, NLL, PE")
-    judged = workbench.judge(run)
+    judged = evaluation.evaluate(run)
     done("judge one answer per question, ROUGE-L")
     sweeps.alpha_sweep(judged.log_probs, judged.correct, alphas=np.linspace(0, 1, 101))
     done("sweep of 101 α")

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pro_lib import strategies
-from pro_lib.engine import Counts, PackedTree, encode_prefix
+from pro_lib.decoding import strategies
+from pro_lib.decoding.tree import Counts, PackedTree, encode_prefix
 
 
 def _shape(vocabulary: int, hidden: int, intermediate: int, layers: int, heads: int, **options) -> dict[str, object]:

@@ -11,10 +11,11 @@ import warnings
 import numpy as np
 import pandas as pd
 
-from pro_lib import generations, metrics, scores, workbench
+from pro_lib import evaluation, imports, metrics, scores
+from pro_lib import runs as run_tables
 
 
-def methods(run: generations.Run, *, distinct: bool, alphas: list[float]) -> pd.DataFrame:
+def methods(run: run_tables.Run, *, distinct: bool, alphas: list[float]) -> pd.DataFrame:
     """Every method's uncertainty `(n, methods)`, PRO at each K and each α among them."""
     log_probs = run.log_probs(distinct=distinct)
     means = run.mean_log_probs(distinct=distinct)
@@ -31,12 +32,12 @@ def methods(run: generations.Run, *, distinct: bool, alphas: list[float]) -> pd.
     return pd.DataFrame(columns)
 
 
-def column(run: generations.Run, label: str, *, distinct: bool, alphas: list[float], seed: int) -> pd.Series:
+def column(run: run_tables.Run, label: str, *, distinct: bool, alphas: list[float], seed: int) -> pd.Series:
     """AUROC with its interval for every method, as text."""
     uncertainties = methods(run, distinct=distinct, alphas=alphas)
     top = run.top()
-    judged = workbench.rouge_and_correct(top, run.questions)
-    correct = judged["correct"] if label == "correct" else judged["rouge_l"] > workbench.ROUGE_THRESHOLD
+    judged = evaluation.rouge_and_correct(top, run.questions)
+    correct = judged["correct"] if label == "correct" else judged["rouge_l"] > evaluation.ROUGE_THRESHOLD
     exclusions = metrics.usable(uncertainties, correct.to_numpy(object))
     print(f"<!-- {run.name}, distinct={distinct}: {exclusions.sentence()} -->")
     table = metrics.bootstrap_auroc(
@@ -54,10 +55,10 @@ def main() -> None:
     parser.add_argument("--alphas", type=float, nargs="*", default=[0, 1e-6, 1e-4, 0.001, 0.01, 0.05, 0.1, 0.2, 0.4, 1])
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    run = generations.from_records(arguments.records)
+    run = imports.from_records(arguments.records)
     if arguments.label == "rouge_l" and "rouge_l" not in run.answers:
         # Labels from outside take precedence in the workbench; here ROUGE-L is asked for.
-        run = generations.Run(run.answers.drop(columns="correct", errors="ignore"), run.questions, run.info)
+        run = run_tables.Run(run.answers.drop(columns="correct", errors="ignore"), run.questions, run.info)
     warnings.simplefilter("ignore", scores.PremiseWarning)
     n_answers = np.isfinite(run.log_probs(distinct=False)).sum(axis=1)
     n_distinct = np.isfinite(run.log_probs()).sum(axis=1)

@@ -13,20 +13,27 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 __version__ = "0.1.0"
 
 _MODULES = (
+    "asking",
+    "bundled",
     "correctness",
-    "engine",
+    "decoding",
+    "endpoint",
+    "evaluation",
     "explorer",
     "figures",
     "generate",
-    "generations",
+    "imports",
     "metrics",
     "models",
-    "qa",
+    "questions",
+    "runs",
     "scores",
     "semantic",
-    "strategies",
+    "settings",
+    "storage",
     "sweeps",
-    "workbench",
+    "tables",
+    "checks",
 )
 __all__ = ["ask", *_MODULES]
 
@@ -35,7 +42,7 @@ def __getattr__(name: str):
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
     if name == "ask":
-        return importlib.import_module(f"{__name__}.explorer").ask
+        return importlib.import_module(f"{__name__}.asking").ask
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -26,12 +26,16 @@ import pyarrow as pa
 import torch
 from tqdm.auto import tqdm
 
-from pro_lib import generations, models, run_files, strategies
-from pro_lib.engine import Counts, PackedTree, Prefix, common_prefix_length, encode_prefix
-from pro_lib.generations import Run
+from pro_lib import models, storage
+from pro_lib import runs as run_tables
+from pro_lib.decoding import strategies
+from pro_lib.decoding.certificate import Ledger
+from pro_lib.decoding.strategies import Answer, Endings
+from pro_lib.decoding.tree import Counts, PackedTree, Prefix, common_prefix_length, encode_prefix
 from pro_lib.models import Model
-from pro_lib.qa import QuestionSet
-from pro_lib.run_files import (
+from pro_lib.questions import QuestionSet
+from pro_lib.runs import Run
+from pro_lib.storage import (
     ANSWER_SCHEMA,
     ENGINES,
     LEDGER_SCHEMA,
@@ -42,7 +46,6 @@ from pro_lib.run_files import (
     RunInfo,
     to_pandas,
 )
-from pro_lib.strategies import Answer, Endings, Ledger
 
 # Measured on two cores with the bundled model: smaller packs pay more per call, larger ones attend to more in vain.
 QUESTIONS_PER_PACK = 32
@@ -208,7 +211,7 @@ def generate(
                     folder.write_part(name, *job.part(table, pack, bar))
         if missing or not folder.info.provenance:
             folder.finish(provenance)
-    return generations.read(folder.path).asked_as(questions.table)
+    return run_tables.read(folder.path).asked_as(questions.table)
 
 
 @dataclass(frozen=True)
@@ -472,9 +475,9 @@ class _RayWorker:
         return {name: [value] for name, value in said.items()}
 
     def _write(self, name: str, table: pd.DataFrame, per_pack: int) -> dict[str, object]:
-        if run_files.has_part(self.path, name):  # by a worker that died before it could say so
+        if storage.has_part(self.path, name):  # by a worker that died before it could say so
             return {}
-        if run_files.begin_part(self.path, name) > _TRIES_PER_PART:
+        if storage.begin_part(self.path, name) > _TRIES_PER_PART:
             first, last = table["question_id"].iloc[[0, -1]]
             raise RunError(
                 f"{name} (questions {first!r} to {last!r}) has ended {_TRIES_PER_PART} workers that were killed "
@@ -483,7 +486,7 @@ class _RayWorker:
         job = self._load()
         with _bar(0, "", "", "", False) as bar:
             questions, answers, cost = job.part(table, per_pack, bar)
-        run_files.write_part(self.path, name, questions, answers, cost)
+        storage.write_part(self.path, name, questions, answers, cost)
         return {
             "halved": cost.halved_packs,
             "fitting": min(job.fitting, per_pack),

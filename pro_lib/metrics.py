@@ -282,7 +282,7 @@ def interval(resampled: NDArray[np.float64], level: float) -> tuple[NDArray[np.f
     return low, high
 
 
-def coverage_accuracy(uncertainty: ArrayLike, correct: ArrayLike) -> pd.DataFrame:
+def accuracy_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> pd.DataFrame:
     """Accuracy among the k least uncertain of n questions, for every k from 1 to n.
 
     `uncertainty` and `correct` are (n,). Columns: `n_answered` (k), `coverage` (k / n), `threshold` (the
@@ -308,9 +308,9 @@ def auarc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
     """Area under the accuracy-coverage curve, the same as under accuracy-rejection: mean accuracy over all k.
 
     Between 0 and 1, higher = better; an uninformative uncertainty has about the accuracy itself. `prr` is the same
-    area on a scale of its own. Raises as `coverage_accuracy` does.
+    area on a scale of its own. Raises as `accuracy_coverage` does.
     """
-    return float(coverage_accuracy(uncertainty, correct)["accuracy"].mean())
+    return float(accuracy_coverage(uncertainty, correct)["accuracy"].mean())
 
 
 def prr(

@@ -14,9 +14,10 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
-from pro_lib.engine import largest_packing_error
-from pro_lib.run_files import QUANTIZATIONS, bundled_models, fingerprint, paper_models
-from pro_lib.strategies import Endings
+from pro_lib.bundled import bundled_models, fingerprint, paper_models
+from pro_lib.decoding.strategies import Endings
+from pro_lib.decoding.tree import largest_packing_error
+from pro_lib.storage import QUANTIZATIONS
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 # A guess at what rounding may do; the test models stay far below it, and no large model has been tried.
@@ -120,7 +121,7 @@ def load(
     """Load a model by bundled name (`facts-2m`, `facts-1m`), the paper's name (`Gemma-2B`, …), folder or hub id.
 
     Args:
-        name: a folder in `data/models`, a name in `run_files.paper_models`, a folder anywhere, or a hub id.
+        name: a folder in `data/models`, a name in `bundled.paper_models`, a folder anywhere, or a hub id.
         dtype: `auto` (float32 on a CPU and for bundled models, else bfloat16), or a name in `DTYPES`.
         device: `auto` (CUDA, then MPS, then CPU) or a torch device.
         quantization: None, `8bit` or `4bit` (needs the extra `quantization` and a CUDA device).

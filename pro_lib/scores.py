@@ -6,8 +6,8 @@ and NaN for a question without any answer. A log-probability of `-inf` is an err
 infinite once such an answer is kept, so whoever made the array has to leave it out. Log-probabilities may
 exceed 0 by 1e-6 (rounding) and are then used as they are.
 
-An array may carry an attribute `search_alpha`: it then holds every answer with p ≥ search_alpha and makes no
-claim below (`generations.SearchedLogProbs`), and what would need the others is refused.
+`search_alpha` says that the answers are those of an exact search: every one with p ≥ search_alpha is there, no claim is
+made below, and what would need the others is refused (`Run.search_alpha`).
 
 PRO is from Nguyen, Gupta and Le, "Probabilities Are All You Need" (AAAI 2026, arXiv 2511.07694).
 """
@@ -61,7 +61,9 @@ def premise(log_probs: ArrayLike) -> Premise:
     return Premise(mass=mass, above_one=mass > 1 + _ROUNDING, duplicates=duplicates)
 
 
-def pro(log_probs: ArrayLike, *, alpha: float | ArrayLike = 0.4, strict: bool = False) -> NDArray[np.float64]:
+def pro(
+    log_probs: ArrayLike, *, alpha: float | ArrayLike = 0.4, search_alpha: float | None = None, strict: bool = False
+) -> NDArray[np.float64]:
     """PRO with adaptive K: the answers with `p >= alpha`, or the most probable one if none has.
 
     `alpha` is one number, or `(A,)` numbers for a result of shape `(n, A)`. `strict` keeps those with `p > alpha`, as
@@ -75,13 +77,13 @@ def pro(log_probs: ArrayLike, *, alpha: float | ArrayLike = 0.4, strict: bool = 
     no bound is claimed.
     """
     checked = _checked(log_probs)
-    _refuse_below_search(log_probs, alpha)
+    _refuse_below_search(alpha, search_alpha)
     n_kept = _kept(checked, alpha, strict)
     _warn_above_one(checked)
     return _at(_pro_all_k(checked), n_kept)
 
 
-def pro_at_k(log_probs: ArrayLike, k: int | ArrayLike) -> NDArray[np.float64]:
+def pro_at_k(log_probs: ArrayLike, k: int | ArrayLike, *, search_alpha: float | None = None) -> NDArray[np.float64]:
     """PRO of the `k` most probable answers; a question with fewer than `k` uses all it has.
 
     `k` is one integer of at least 1, or `(A,)` of them for a result of shape `(n, A)`. Warns as `pro` does. Raises
@@ -92,7 +94,7 @@ def pro_at_k(log_probs: ArrayLike, k: int | ArrayLike) -> NDArray[np.float64]:
     requested = np.asarray(k)
     if requested.dtype.kind not in "iu" or requested.ndim > 1 or (requested < 1).any():
         raise ValueError(f"k must be an integer of at least 1, or several of them, not {k!r}")
-    _refuse_beyond_search(log_probs, checked, int(requested.max(initial=1)))
+    _refuse_beyond_search(search_alpha, checked, int(requested.max(initial=1)))
     _warn_above_one(checked)
     n_answers = (~np.isnan(checked)).sum(axis=1)
     n_used = np.minimum(requested, n_answers if requested.ndim == 0 else n_answers[:, None])
@@ -109,19 +111,25 @@ def pro_all_k(log_probs: ArrayLike) -> NDArray[np.float64]:
     return _pro_all_k(checked)
 
 
-def kept(log_probs: ArrayLike, alpha: float | ArrayLike) -> NDArray[np.int64]:
+def adaptive_k(
+    log_probs: ArrayLike, alpha: float | ArrayLike, *, search_alpha: float | None = None
+) -> NDArray[np.int64]:
     """Adaptive K: how many answers have `p >= alpha`, at least 1; 0 where a question has no answer.
 
     The comparison is `log_probs >= np.log(alpha)`, in the space the probabilities come in: an answer given
     as `np.log(0.1)` is kept at `alpha=0.1`, which comparing `exp` does not promise. `alpha=0` keeps all.
     `alpha` is one number, shape `(n,)`, or `(A,)` numbers, shape `(n, A)`, each in [0, 1].
     """
-    _refuse_below_search(log_probs, alpha)
+    _refuse_below_search(alpha, search_alpha)
     return _kept(_checked(log_probs), alpha)
 
 
 def alpha_floor(
-    log_probs: ArrayLike, *, alpha: float | ArrayLike, open_log_probs: ArrayLike | None = None
+    log_probs: ArrayLike,
+    *,
+    alpha: float | ArrayLike,
+    open_log_probs: ArrayLike | None = None,
+    search_alpha: float | None = None,
 ) -> NDArray[np.float64]:
     """The α-floor: `-Σ_found p log p - (1 - found) log α`, found being the answers with `p >= alpha`.
 
@@ -133,7 +141,7 @@ def alpha_floor(
     checked = _checked(log_probs)
     if open_log_probs is not None:
         checked = np.column_stack([checked, _checked(open_log_probs, "open_log_probs")])
-    _refuse_below_search(log_probs, alpha)
+    _refuse_below_search(alpha, search_alpha)
     log_alpha = _log_alpha(alpha, "alpha_floor")
     terms = [_above(checked, value) for value in np.atleast_1d(log_alpha)]
     floors = [
@@ -142,14 +150,16 @@ def alpha_floor(
     return np.column_stack(floors).reshape(len(checked), *log_alpha.shape)
 
 
-def mass_not_found(log_probs: ArrayLike, *, alpha: float | ArrayLike) -> NDArray[np.float64]:
+def mass_not_found(
+    log_probs: ArrayLike, *, alpha: float | ArrayLike, search_alpha: float | None = None
+) -> NDArray[np.float64]:
     """One minus the probabilities of the answers with `p >= alpha`: what lies outside the likely answers.
 
     In [0, 1], not in nats. A score; the four masses of a search's ledger add up to the same, each measured where it
     arises. It claims nothing about the entropy. `alpha` as in `pro`.
     """
     checked = _checked(log_probs)
-    _refuse_below_search(log_probs, alpha)
+    _refuse_below_search(alpha, search_alpha)
     log_alpha = _log_alpha(alpha, "mass_not_found")
     masses = [1 - _mass(_above(checked, value)) for value in np.atleast_1d(log_alpha)]
     return np.maximum(np.column_stack(masses), 0.0).reshape(len(checked), *log_alpha.shape)
@@ -268,8 +278,7 @@ def _above(log_probs: NDArray[np.float64], log_alpha: float) -> NDArray[np.float
     return np.where(log_probs >= log_alpha, log_probs, np.nan)
 
 
-def _refuse_below_search(log_probs: ArrayLike, alpha: float | ArrayLike) -> None:
-    search_alpha = getattr(log_probs, "search_alpha", None)
+def _refuse_below_search(alpha: float | ArrayLike, search_alpha: float | None) -> None:
     lowest = _alphas(alpha).min(initial=1.0)
     if search_alpha is not None and lowest < search_alpha:
         raise ValueError(
@@ -278,8 +287,7 @@ def _refuse_below_search(log_probs: ArrayLike, alpha: float | ArrayLike) -> None
         )
 
 
-def _refuse_beyond_search(log_probs: ArrayLike, checked: NDArray[np.float64], k: int) -> None:
-    search_alpha = getattr(log_probs, "search_alpha", None)
+def _refuse_beyond_search(search_alpha: float | None, checked: NDArray[np.float64], k: int) -> None:
     found = (~np.isnan(checked)).sum(axis=1)
     if search_alpha is not None and k > 1 and (found < k).any():
         raise ValueError(

@@ -10,8 +10,8 @@ most one `scores.PremiseWarning`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from pro_lib import metrics, scores
+from pro_lib.evaluation import AlphaScore, Evaluation, Searched
 
 DEFAULT_ALPHA = 0.4  # what the paper recommends without validation data
 # Steps of 0.05, and finer ones near 0 for a logarithmic axis.
@@ -26,92 +27,10 @@ ALPHA_GRID = tuple(
     sorted({step / 20 for step in range(21)} | {0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04})
 )
 _PRO_NAMES = {"selected": "PRO", "default": "PRO, default", "oracle": "PRO, oracle"}
-# (log_probs, alpha=) -> uncertainty (n,) or (n, A)
-AlphaScore = Callable[..., NDArray[np.float64]]
 
 
 class OneClassWarning(UserWarning):
     """All answers are right, or all wrong, so that an AUROC is NaN or α cannot be chosen."""
-
-
-@dataclass(frozen=True)
-class Judged:
-    """One model's answers to one split of a dataset, and what the methods say of them, row by row.
-
-    `answers` has a row per question: question_id, text (the answer judged), rouge_l, correct, and for each run
-    compared `correct_<strategy>`, of its own most probable answer. `log_probs` (n, N) are the answers PRO reads.
-    `baselines` has a column per method that needs no α, higher = more uncertain. `exclusions` says which questions
-    were left out and why, `unavailable` which methods the run cannot feed.
-    """
-
-    model: str
-    dataset: str
-    split: str
-    answers: pd.DataFrame
-    log_probs: np.ndarray
-    baselines: pd.DataFrame
-    exclusions: metrics.Exclusions
-    unavailable: tuple[str, ...]
-
-    @property
-    def correct(self) -> np.ndarray:
-        """Whether the judged answer is right, `(n,)`."""
-        return self.answers["correct"].to_numpy(bool)
-
-    def uncertainties(self, *, alpha: float) -> pd.DataFrame:
-        """PRO at `alpha` and every other method: a row per question, a column per method."""
-        return _with_pro(self, {"PRO": alpha})
-
-    def by(self, strategy: str) -> Judged:
-        """The same, each question judged by that strategy's own most probable answer; those without one left out."""
-        correct = self.answers[f"correct_{strategy}"]
-        labelled = replace(self, answers=self.answers.assign(correct=correct))
-        return labelled._rows(np.flatnonzero(correct.notna()))
-
-    def drawn(self, n_questions: int, *, seed: int = 0) -> Judged:
-        """At most `n_questions` of the questions, drawn with `seed`, in their order."""
-        if len(self.correct) <= n_questions:
-            return self
-        return self._rows(
-            np.sort(np.random.default_rng(seed).choice(len(self.correct), size=n_questions, replace=False))
-        )
-
-    def only(self, question_ids: Sequence[str]) -> Judged:
-        """Those of the questions that are named, in their order."""
-        return self._rows(np.flatnonzero(self.answers["question_id"].isin(set(question_ids))))
-
-    def _rows(self, rows: np.ndarray) -> Judged:
-        return replace(
-            self,
-            answers=self.answers.iloc[rows].reset_index(drop=True),
-            log_probs=self.log_probs[rows],
-            baselines=self.baselines.iloc[rows].reset_index(drop=True),
-        )
-
-    def one_class(self) -> str:
-        """The sentence that all answers are right, or all wrong; empty where both occur."""
-        if self.correct.any() and not self.correct.all():
-            return ""
-        which = f"all {len(self.correct)} judged answers are {'right' if self.correct.all() else 'wrong'}"
-        return (
-            f"{self.dataset}, {self.model}, {self.split}: {which if len(self.correct) else 'there is no judged answer'}"
-        )
-
-    def labels(self) -> dict[str, str | int]:
-        """Columns that tell this setting's tables from those of others: dataset, model, split, n_questions."""
-        return {
-            "dataset": self.dataset,
-            "model": self.model,
-            "split": self.split,
-            "n_questions": len(self.correct),
-        }
-
-    def sentence(self) -> str:
-        """What was used and what was not, for people."""
-        without = f" Not available: {', '.join(self.unavailable)}." if self.unavailable else ""
-        accuracy = f"{self.correct.mean():.3f} of the judged answers are right."
-        drawn = f" {len(self.correct)} were drawn of them." if len(self.correct) < self.exclusions.mask.sum() else ""
-        return f"{self.dataset}, {self.model}, {self.split}: {self.exclusions.sentence()}{drawn} {accuracy}{without}"
 
 
 def alpha_sweep(
@@ -119,6 +38,7 @@ def alpha_sweep(
     correct: ArrayLike,
     *,
     alphas: Iterable[float] | None = None,
+    search_alpha: float | None = None,
     n_resamples: int = 0,
     level: float = 0.95,
     seed: int = 0,
@@ -127,8 +47,14 @@ def alpha_sweep(
 
     Where all answers are right, or all wrong, AUROC and interval are NaN, and a `OneClassWarning` says so.
     """
-    alphas, uncertainty = _by_alpha(log_probs, alphas, scores.pro)
-    table = pd.DataFrame({"alpha": alphas, "auroc": np.nan, "mean_kept": scores.kept(log_probs, alphas).mean(axis=0)})
+    alphas, uncertainty = _by_alpha(log_probs, alphas, partial(scores.pro, search_alpha=search_alpha), search_alpha)
+    table = pd.DataFrame(
+        {
+            "alpha": alphas,
+            "auroc": np.nan,
+            "mean_kept": scores.adaptive_k(log_probs, alphas, search_alpha=search_alpha).mean(axis=0),
+        }
+    )
     try:
         table["auroc"] = metrics.auroc_columns(uncertainty, correct)
     except metrics.OneClassError as error:
@@ -137,22 +63,27 @@ def alpha_sweep(
     return _with_interval(table, uncertainty, correct, n_resamples, level, seed)
 
 
-def kept_sweep(log_probs: ArrayLike, *, alphas: Iterable[float] | None = None, level: float = 0.95) -> pd.DataFrame:
+def kept_sweep(
+    log_probs: ArrayLike,
+    *,
+    alphas: Iterable[float] | None = None,
+    search_alpha: float | None = None,
+    level: float = 0.95,
+) -> pd.DataFrame:
     """Mean K, the number of answers kept, at each α, with the normal interval of a mean over questions.
 
     Columns: `alpha, mean_kept, low, high`.
     """
-    alphas = alpha_grid(log_probs) if alphas is None else np.array(list(alphas), dtype=np.float64)
+    alphas = alpha_grid(search_alpha) if alphas is None else np.array(list(alphas), dtype=np.float64)
     _answer_counts(log_probs)
-    counts = scores.kept(log_probs, alphas)
+    counts = scores.adaptive_k(log_probs, alphas, search_alpha=search_alpha)
     half_width = stats.norm.ppf((1 + level) / 2) * counts.std(axis=0, ddof=1) / np.sqrt(len(counts))
     mean = counts.mean(axis=0)
     return pd.DataFrame({"alpha": alphas, "mean_kept": mean, "low": mean - half_width, "high": mean + half_width})
 
 
-def alpha_grid(log_probs: ArrayLike) -> NDArray[np.float64]:
+def alpha_grid(search_alpha: float | None = None) -> NDArray[np.float64]:
     """`ALPHA_GRID`, from the `search_alpha` on where the answers are those of an exact search; that α included."""
-    search_alpha = getattr(log_probs, "search_alpha", None)
     if search_alpha is None:
         return np.array(ALPHA_GRID)
     return np.unique([search_alpha, *(alpha for alpha in ALPHA_GRID if alpha > search_alpha)])
@@ -163,20 +94,22 @@ def select_alpha(
     correct: ArrayLike,
     *,
     alphas: Iterable[float] | None = None,
-    score: AlphaScore = scores.pro,
+    search_alpha: float | None = None,
+    score: AlphaScore | None = None,
 ) -> float:
     """The α with the best AUROC of `score`, as in `scores.pro`, on these (validation) questions.
 
     Ties go to the α nearest 0.4, and of two equally near to the smaller.
     """
-    alphas, uncertainty = _by_alpha(log_probs, alphas, score)
+    score = score or partial(scores.pro, search_alpha=search_alpha)
+    alphas, uncertainty = _by_alpha(log_probs, alphas, score, search_alpha)
     return float(alphas[_best(alphas, metrics.auroc_columns(uncertainty, correct))])
 
 
-def chosen_alpha(validation: Judged) -> float:
+def chosen_alpha(validation: Evaluation) -> float:
     """`select_alpha` on judged validation questions; the default, with a `OneClassWarning`, where it cannot choose."""
     try:
-        return select_alpha(validation.log_probs, validation.correct)
+        return select_alpha(validation.log_probs, validation.correct, search_alpha=validation.search_alpha)
     except metrics.OneClassError:
         warnings.warn(
             f"{validation.one_class()}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken",
@@ -194,6 +127,7 @@ def redraw_alpha(
     n_redraws: int = 200,
     seed: int = 0,
     alphas: Iterable[float] | None = None,
+    search_alpha: float | None = None,
 ) -> pd.DataFrame:
     """How much `select_alpha` moves with the validation questions. Columns: `redraw, alpha, auroc`.
 
@@ -201,7 +135,7 @@ def redraw_alpha(
     all wrong; `auroc` is that of the chosen α on the questions drawn. Raises `metrics.OneClassError` if no
     draw could have both, `ValueError` unless 2 <= n_questions <= n.
     """
-    alphas, uncertainty = _by_alpha(log_probs, alphas, scores.pro)
+    alphas, uncertainty = _by_alpha(log_probs, alphas, partial(scores.pro, search_alpha=search_alpha), search_alpha)
     metrics.auroc_columns(uncertainty[:, :1], correct)  # raises unless both classes are there to be drawn
     correct = np.asarray(correct)
     if not 2 <= n_questions <= len(correct):
@@ -221,6 +155,7 @@ def fixed_k_sweep(
     correct: ArrayLike,
     *,
     max_k: int | None = None,
+    search_alpha: float | None = None,
     n_resamples: int = 0,
     level: float = 0.95,
     seed: int = 0,
@@ -233,7 +168,7 @@ def fixed_k_sweep(
     if max_k is not None and max_k < 1:
         raise ValueError(f"max_k must be at least 1, not {max_k}")
     ks = np.arange(1, (max_k or n_answers.max(initial=1)) + 1)
-    uncertainty = scores.pro_at_k(log_probs, ks)
+    uncertainty = scores.pro_at_k(log_probs, ks, search_alpha=search_alpha)
     table = pd.DataFrame({"k": ks, "auroc": metrics.auroc_columns(uncertainty, correct)})
     return _with_interval(table, uncertainty, correct, n_resamples, level, seed)
 
@@ -279,51 +214,13 @@ def rouge_threshold_sweep(
     return pd.concat(parts, ignore_index=True)
 
 
-@dataclass(frozen=True)
-class Searched:
-    """An exact search and beams on the same questions, judged on the same answers, row by row.
-
-    `judged` is of the search; `beams` (n, N) are the beams' log-probabilities, `still_open` (n, M) those of prefixes
-    open at the length cut, `tree` log p(v) and H(next | v) of the expanded prefixes, (n, P) each.
-    """
-
-    judged: Judged
-    beams: np.ndarray
-    still_open: np.ndarray
-    tree: tuple[np.ndarray, np.ndarray]
-
-    def only(self, question_ids: Sequence[str]) -> Searched:
-        """Those of the questions that are named, in their order."""
-        rows = np.flatnonzero(self.judged.answers["question_id"].isin(set(question_ids)))
-        tree = self.tree[0][rows], self.tree[1][rows]
-        return Searched(self.judged.only(question_ids), self.beams[rows], self.still_open[rows], tree)
-
-    def alpha_scores(self) -> dict[str, tuple[np.ndarray, AlphaScore]]:
-        """By name, the array a score reads and the score as a function of it and `alpha`."""
-
-        def floor(log_probs, *, alpha):
-            return scores.alpha_floor(log_probs, alpha=alpha, open_log_probs=self.still_open)
-
-        def bound(prefixes, *, alpha):
-            return scores.tree_bound(prefixes, self.tree[1], alpha=alpha)
-
-        exact = self.judged.log_probs
-        return {
-            "PRO, exact": (exact, scores.pro),
-            "PRO, beams": (self.beams, scores.pro),
-            "α-floor": (exact, floor),
-            "tree bound": (self.tree[0], bound),
-            "mass not found": (exact, scores.mass_not_found),
-        }
-
-
 def search_benchmark(validation: Searched, reported: Searched, *, seed: int = 0) -> pd.DataFrame:
     """AUROC of the scores on exact sets and of PRO on beams, each with its α chosen on validation.
 
     All look at the same grid, from the search's α on. NLL and ALL are those of the search's most probable answer.
     Columns as in `benchmark`, differences to `PRO, exact`.
     """
-    grid = alpha_grid(validation.judged.log_probs)
+    grid = alpha_grid(validation.judged.search_alpha)
     chosen, uncertainties = {}, {}
     on_reported = reported.alpha_scores()
     for name, (array, score) in validation.alpha_scores().items():
@@ -335,16 +232,16 @@ def search_benchmark(validation: Searched, reported: Searched, *, seed: int = 0)
     return _labelled(table, chosen, reported.judged)
 
 
-def _alphas(validation: Judged, reported: Judged, default: float) -> dict[str, float]:
+def _alphas(validation: Evaluation, reported: Evaluation, default: float) -> dict[str, float]:
     """The α that tables compare, by kind."""
     return {
         "selected": chosen_alpha(validation),
         "default": default,
-        "oracle": select_alpha(reported.log_probs, reported.correct),
+        "oracle": select_alpha(reported.log_probs, reported.correct, search_alpha=reported.search_alpha),
     }
 
 
-def alpha_choices(validation: Judged, reported: Judged, *, default: float, seed: int = 0) -> pd.DataFrame:
+def alpha_choices(validation: Evaluation, reported: Evaluation, *, default: float, seed: int = 0) -> pd.DataFrame:
     """AUROC of PRO at the α chosen on validation, at the default, and at the one best on the reported split.
 
     Columns: dataset, model, split, n_questions, kind (selected, default; oracle on the reported split only), alpha,
@@ -354,13 +251,25 @@ def alpha_choices(validation: Judged, reported: Judged, *, default: float, seed:
     rows = []
     for judged, kinds in ((validation, ("selected", "default")), (reported, tuple(alphas))):
         chosen = [alphas[kind] for kind in kinds]
-        table = alpha_sweep(judged.log_probs, judged.correct, alphas=chosen, n_resamples=1000, seed=seed)
+        table = alpha_sweep(
+            judged.log_probs,
+            judged.correct,
+            alphas=chosen,
+            search_alpha=judged.search_alpha,
+            n_resamples=1000,
+            seed=seed,
+        )
         rows.append(table.assign(kind=kinds, **judged.labels()))
     return pd.concat(rows)[[*reported.labels(), "kind", "alpha", "auroc", "low", "high"]]
 
 
 def benchmark(
-    validation: Judged, reported: Judged, *, default: float = DEFAULT_ALPHA, n_resamples: int = 2000, seed: int = 0
+    validation: Evaluation,
+    reported: Evaluation,
+    *,
+    default: float = DEFAULT_ALPHA,
+    n_resamples: int = 2000,
+    seed: int = 0,
 ) -> pd.DataFrame:
     """Every method on the reported split: AUROC with its difference to PRO, rejection and calibration.
 
@@ -372,7 +281,7 @@ def benchmark(
     brier, of the probability of being right fitted on validation (`metrics.calibration`).
     """
     alphas = {_PRO_NAMES[kind]: alpha for kind, alpha in _alphas(validation, reported, default).items()}
-    methods, fitted_on = (_with_pro(judged, alphas) for judged in (reported, validation))
+    methods, fitted_on = (judged.with_pro(alphas) for judged in (reported, validation))
     table = metrics.compared(
         methods, reported.correct, n_resamples=n_resamples, seed=seed, apart=("PRO, default", "PRO, oracle")
     )
@@ -388,7 +297,11 @@ def benchmark(
 
 
 def by_strategy(
-    validation: Judged, reported: Judged, *, default: float = DEFAULT_ALPHA, strategies: Sequence[str] | None = None
+    validation: Evaluation,
+    reported: Evaluation,
+    *,
+    default: float = DEFAULT_ALPHA,
+    strategies: Sequence[str] | None = None,
 ) -> pd.DataFrame:
     """AUROC of every method when each question is judged by one strategy's own most probable answer.
 
@@ -400,7 +313,7 @@ def by_strategy(
     for strategy in (None, *(strategies or found)):
         pair = (validation, reported) if strategy is None else (validation.by(strategy), reported.by(strategy))
         alphas = {_PRO_NAMES[kind]: alpha for kind, alpha in _alphas(*pair, default).items()}
-        methods = _with_pro(pair[1], alphas)
+        methods = pair[1].with_pro(alphas)
         table = pd.DataFrame({"judged": strategy or "most probable", "accuracy": pair[1].correct.mean()}, index=[0])
         aurocs = metrics.auroc_columns(methods, pair[1].correct)
         table = table.merge(pd.DataFrame({"method": methods.columns, "auroc": aurocs}), how="cross")
@@ -409,7 +322,7 @@ def by_strategy(
 
 
 def redraw_benchmark(
-    everything: Judged, reported: Judged, *, n_questions: int = 100, n_redraws: int = 200, seed: int = 0
+    everything: Evaluation, reported: Evaluation, *, n_questions: int = 100, n_redraws: int = 200, seed: int = 0
 ) -> pd.DataFrame:
     """PRO's AUROC on the reported split for α chosen on many redraws of the validation questions.
 
@@ -421,9 +334,12 @@ def redraw_benchmark(
         redraws = pd.DataFrame({"redraw": [0], "alpha": [DEFAULT_ALPHA]})
     else:
         options = {"n_questions": n_questions, "n_redraws": n_redraws, "seed": seed}
+        options |= {"search_alpha": everything.search_alpha}
         redraws = redraw_alpha(everything.log_probs, everything.correct, **options)
     alphas = np.unique(redraws["alpha"])
-    aurocs = metrics.auroc_columns(scores.pro(reported.log_probs, alpha=alphas), reported.correct)
+    aurocs = metrics.auroc_columns(
+        scores.pro(reported.log_probs, alpha=alphas, search_alpha=reported.search_alpha), reported.correct
+    )
     on_reported = redraws["alpha"].map(dict(zip(alphas, aurocs, strict=True)))
     nll = metrics.auroc(reported.baselines["NLL"], reported.correct)
     labels = {name: value for name, value in reported.labels().items() if name != "n_questions"}
@@ -431,8 +347,8 @@ def redraw_benchmark(
     return table.assign(**labels, difference=on_reported - nll)[[*labels, "redraw", "alpha", "auroc", "difference"]]
 
 
-def answered(
-    validation: Judged, reported: Judged, *, methods: Sequence[str] | None = None, n_points: int = 101
+def accuracy_coverage(
+    validation: Evaluation, reported: Evaluation, *, methods: Sequence[str] | None = None, n_points: int = 101
 ) -> pd.DataFrame:
     """Accuracy among the questions answered when the most uncertain are not, at `n_points` coverages from 2 % to 1.
 
@@ -443,13 +359,13 @@ def answered(
     Columns: dataset, model, split, n_questions, method, n_answered, coverage, threshold, accuracy, low, high.
     """
     chosen = {"PRO": chosen_alpha(validation)}
-    uncertainties = _with_pro(reported, chosen)
+    uncertainties = reported.with_pro(chosen)
     uncertainties = uncertainties[list(methods)] if methods is not None else uncertainties
     uncertainties = uncertainties.assign(oracle=(~reported.correct).astype(float))
     n = len(uncertainties)
     at = np.unique(np.linspace(np.ceil(0.02 * n) - 1, n - 1, n_points).round().astype(int))
     curves = {
-        name: metrics.coverage_accuracy(column, reported.correct).iloc[at] for name, column in uncertainties.items()
+        name: metrics.accuracy_coverage(column, reported.correct).iloc[at] for name, column in uncertainties.items()
     }
     table = pd.concat(curves, names=["method"]).reset_index(level=0)
     low, high = metrics.wilson_interval(table["accuracy"], table["n_answered"])
@@ -458,7 +374,7 @@ def answered(
     return table.assign(**reported.labels())[[*reported.labels(), *table.columns]].reset_index(drop=True)
 
 
-def calibrated(validation: Judged, reported: Judged, *, methods: Sequence[str] | None = None) -> pd.DataFrame:
+def reliability(validation: Evaluation, reported: Evaluation, *, methods: Sequence[str] | None = None) -> pd.DataFrame:
     """Reliability, method by method: confidence fitted on validation against accuracy on the reported split.
 
     Columns: dataset, model, split, n_questions, method, ece, brier, and those of `metrics.Calibration.table`.
@@ -466,7 +382,7 @@ def calibrated(validation: Judged, reported: Judged, *, methods: Sequence[str] |
     if validation.one_class():
         raise metrics.OneClassError(f"{validation.one_class()}: no probability can be fitted on them")
     chosen = {"PRO": chosen_alpha(validation)}
-    fitted_on, uncertainties = (_with_pro(judged, chosen) for judged in (validation, reported))
+    fitted_on, uncertainties = (judged.with_pro(chosen) for judged in (validation, reported))
     parts = []
     for name in methods if methods is not None else uncertainties.columns:
         fit = metrics.calibration(fitted_on[name], validation.correct, uncertainties[name], reported.correct)
@@ -476,22 +392,18 @@ def calibrated(validation: Judged, reported: Judged, *, methods: Sequence[str] |
     return table[[*first, *(name for name in table if name not in first)]]
 
 
-def _with_pro(judged: Judged, alphas: dict[str, float]) -> pd.DataFrame:
-    """PRO once for each α, and every other method: a row per question, a column per method."""
-    pros = {name: scores.pro(judged.log_probs, alpha=alpha) for name, alpha in alphas.items()}
-    return pd.DataFrame(pros).join(judged.baselines)
-
-
-def _labelled(table: pd.DataFrame, alphas: dict[str, float], reported: Judged) -> pd.DataFrame:
+def _labelled(table: pd.DataFrame, alphas: dict[str, float], reported: Evaluation) -> pd.DataFrame:
     """The methods' table with their α and, in front, what setting it is of."""
     table.insert(table.columns.get_loc("method") + 1, "alpha", table["method"].map(alphas))
     labels = pd.DataFrame([reported.labels()] * len(table))
     return pd.concat([labels, table], axis=1)
 
 
-def _by_alpha(log_probs: ArrayLike, alphas: Iterable[float] | None, score: AlphaScore) -> tuple[NDArray, NDArray]:
+def _by_alpha(
+    log_probs: ArrayLike, alphas: Iterable[float] | None, score: AlphaScore, search_alpha: float | None
+) -> tuple[NDArray, NDArray]:
     _answer_counts(log_probs)
-    alphas = alpha_grid(log_probs) if alphas is None else np.array(list(alphas), dtype=np.float64)
+    alphas = alpha_grid(search_alpha) if alphas is None else np.array(list(alphas), dtype=np.float64)
     if not alphas.size:
         raise ValueError("alphas is empty: a sweep needs at least one alpha")
     return alphas, score(log_probs, alpha=alphas)

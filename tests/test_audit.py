@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from pro_lib import scores
-from pro_lib.generations import Run
-from pro_lib.run_files import RunInfo
+from pro_lib.runs import Run
+from pro_lib.storage import RunInfo
 
 ROOT = Path(__file__).resolve().parents[1]
 

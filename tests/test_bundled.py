@@ -13,11 +13,11 @@ import pytest
 import torch
 from scipy import stats
 
-from pro_lib import qa
-from pro_lib.engine import Counts, PackedTree, encode_prefix
+from pro_lib import questions as question_sets
+from pro_lib.bundled import BUNDLED_DIR
+from pro_lib.decoding.strategies import diverse_beam, greedy
+from pro_lib.decoding.tree import Counts, PackedTree, encode_prefix
 from pro_lib.generate import generate
-from pro_lib.run_files import BUNDLED_DIR
-from pro_lib.strategies import diverse_beam, greedy
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "diverse_beam.json").read_text())
 
@@ -86,7 +86,7 @@ def plain(model, prompt, token_ids):
 
 def test_2000_samples_fit_the_exact_answer_probabilities(facts_2m):
     n_samples = 2000
-    question = qa.load("world-facts", split="validation", limit=1, seed=2)
+    question = question_sets.load("world-facts", split="validation", limit=1, seed=2)
     options = {"n_answers": n_samples, "seed": 0, "progress": False}
     run = generate(facts_2m, question, strategy="multinomial", **options)
     drawn = run.answers[run.answers["finished"]].assign(key=lambda table: table["token_ids"].map(tuple))
@@ -101,7 +101,7 @@ def test_2000_samples_fit_the_exact_answer_probabilities(facts_2m):
 
 @pytest.mark.parametrize("strategy", ["greedy", "multinomial", "diverse_beam"])
 def test_a_question_alone_and_among_64_gives_the_same_and_so_does_a_plain_forward_pass(facts_2m, strategy):
-    many = qa.load("world-facts", split="validation", limit=64)
+    many = question_sets.load("world-facts", split="validation", limit=64)
     options = {"strategy": strategy, "progress": False}
     packed = generate(facts_2m, many, batch_size=64, **options)
     for place in (0, 31, 63):

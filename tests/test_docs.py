@@ -87,9 +87,9 @@ def test_a_json_block_is_read_by_the_reader_of_its_format(block, tmp_path):
     path.write_text(block.text)
     fields = [set(json.loads(line)) for line in block.text.splitlines()]
     if all("question" in row for row in fields):
-        assert len(pro_lib.qa.load(path=path, split=None)) == len(fields)
+        assert len(pro_lib.questions.load(path=path, split=None)) == len(fields)
     else:
-        assert len(pro_lib.generations.from_records(path).questions) == len(fields)
+        assert len(pro_lib.imports.from_records(path).questions) == len(fields)
 
 
 # ---- Python ---------------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def answer(number, prompt):
     return SamplingParams(request_id=str(number), prompt=prompt, outputs=[one])
 
 llm = SamplingParams(generate=lambda prompts, _: [answer(*pair) for pair in enumerate(prompts)])
-questions = pro_lib.qa.load("world-facts", split="test", limit=3)
+questions = pro_lib.questions.load("world-facts", split="test", limit=3)
 """,
 }
 PYTHON = [block for block in BLOCKS if block.language == "python"]
@@ -232,7 +232,12 @@ def workplace(tmp_path_factory):
     (folder / "path" / "to" / "model").symlink_to(ROOT / "data" / "models" / "facts-1m")
     shutil.copytree(ROOT / "data" / "world_facts", folder / "data" / "world_facts")
     questions, responses, records = [], [], []
-    table = pro_lib.qa.load("world-facts", split=None, limit=60).table.groupby("split").head(60).reset_index(drop=True)
+    table = (
+        pro_lib.questions.load("world-facts", split=None, limit=60)
+        .table.groupby("split")
+        .head(60)
+        .reset_index(drop=True)
+    )
     for n, row in enumerate(table[table["split"] != "train_shots"].itertuples()):
         texts = [row.references[0], "Atlantis", "nobody"]
         texts = texts if n % 3 else texts[::-1]

@@ -24,9 +24,12 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 from test_threshold import World, entropy, worlds
 
-from pro_lib import generate, generations, models, qa, records, scores
-from pro_lib.generations import from_endpoint
-from pro_lib.run_files import LEDGER_SCHEMA, RunError
+from pro_lib import generate, imports, models, scores
+from pro_lib import questions as question_sets
+from pro_lib.endpoint import from_endpoint
+from pro_lib.endpoint import search as searching
+from pro_lib.imports import records
+from pro_lib.storage import LEDGER_SCHEMA, RunError
 
 KEY = "sk-very-secret-0123456789"
 HOST = "127.0.0.1"
@@ -121,7 +124,7 @@ def listing(pairs, *, n_prompt_tokens=7):
 def asked(n=1, names=None):
     names = names or [f"q{i}" for i in range(n)]
     table = pd.DataFrame({"question_id": names, "question": names, "references": [[x] for x in names], "split": "test"})
-    return qa.QuestionSet("toy", table, template="{question}>")
+    return question_sets.QuestionSet("toy", table, template="{question}>")
 
 
 def search(server, questions=None, **options):
@@ -340,7 +343,7 @@ def test_what_it_certifies_is_what_brute_force_finds(world, alpha, top, counted,
     questions = asked(names=[str(n) for n in range(world.n_questions)])
     options = {"search_alpha": alpha, "max_new_tokens": world.length, "budget": budget, "tolerance": 1e-4}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(records.Endpoint, "complete", answering(world, top))
+        patch.setattr(searching.Endpoint, "complete", answering(world, top))
         run = from_endpoint(
             "http://x/v1",
             questions,
@@ -435,7 +438,7 @@ class Faults:
 @pytest.fixture(scope="module")
 def bundled():
     model = models.load("facts-1m")
-    questions = qa.load("world-facts", split="test", limit=20, seed=0)
+    questions = question_sets.load("world-facts", split="test", limit=20, seed=0)
     local = {
         alpha: generate.generate(model, questions, strategy="threshold", search_alpha=alpha, progress=False)
         for alpha in (0.1, 0.05)
@@ -699,12 +702,12 @@ def test_a_setting_out_of_its_range_is_refused(option):
 # What is killed; it does without this file, and so without torch.
 SCRIPT = """
 import pandas as pd
-from pro_lib import qa
-from pro_lib.generations import from_endpoint
+from pro_lib import questions as question_sets
+from pro_lib.endpoint import from_endpoint
 names = [f"q{{i}}" for i in range(12)]
 references = [[name] for name in names]
 table = pd.DataFrame(dict(question_id=names, question=names, references=references, split="test"))
-questions = qa.QuestionSet("toy", table, template="{{question}}>")
+questions = question_sets.QuestionSet("toy", table, template="{{question}}>")
 from_endpoint({url!r}, questions, model="toy", search_alpha=0.2, concurrency=3, cache={cache!r}, progress=False)
 """
 
@@ -757,11 +760,11 @@ def test_a_cache_cut_anywhere_goes_on_to_the_same_tables(tmp_path):
             cache.write_bytes(whole[:size])
             same_tables(search(server, asked(4), search_alpha=0.2, cache=cache), run)
     # Afterwards it is the run of any layout, and nothing is asked.
-    stored = generations.from_file(cache)
+    stored = imports.from_file(cache)
     assert stored.search_alpha == 0.2
     assert stored.select(question_ids=["q0", "q1", "q2", "q3"]).log_probs().tolist() == run.log_probs().tolist()
     assert set(LEDGER_SCHEMA.names) <= set(stored.questions)
-    same_tables(generations.from_file(cache, questions=asked(4).table), run)
+    same_tables(imports.from_file(cache, questions=asked(4).table), run)
 
 
 def test_a_cache_of_other_settings_or_prompts_is_refused(tmp_path):

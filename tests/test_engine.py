@@ -4,8 +4,8 @@ from conftest import FAMILIES
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pro_lib import engine
-from pro_lib.engine import (
+from pro_lib.decoding import tree as engine
+from pro_lib.decoding.tree import (
     Counts,
     PackedTree,
     at_least,

@@ -6,25 +6,27 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pro_lib import ask, explorer, generations, qa, scores, sweeps, workbench
+from pro_lib import ask, evaluation, scores, sweeps, tables
 from pro_lib import models as pro_models
+from pro_lib import questions as question_sets
+from pro_lib import runs as run_tables
+from pro_lib.decoding.certificate import Ledger
 from pro_lib.generate import generate
-from pro_lib.run_files import LEDGER_SCHEMA, RunError
-from pro_lib.strategies import Ledger
+from pro_lib.storage import LEDGER_SCHEMA, RunError
 
 MASSES = ["found_mass", "small_endings_mass", "pruned_mass", "length_cut_mass", "budget_cut_mass"]
 
 
 @pytest.fixture(scope="module")
 def questions():
-    return qa.load("world-facts", split="test", limit=96, seed=3)
+    return question_sets.load("world-facts", split="test", limit=96, seed=3)
 
 
 @pytest.fixture(scope="module")
 def exact(facts_2m, questions, tmp_path_factory):
     out = tmp_path_factory.mktemp("exact")
     generate(facts_2m, questions, strategy="threshold", search_alpha=0.01, out=out, progress=False)
-    return generations.read(out / "world-facts" / "facts-2m" / "threshold")
+    return run_tables.read(out / "world-facts" / "facts-2m" / "threshold")
 
 
 def test_the_ledger_is_stored_with_the_run(exact, questions):
@@ -54,7 +56,7 @@ def test_the_certified_set_holds_every_likely_answer_that_another_strategy_finds
 
 @pytest.mark.slow
 def test_on_all_test_questions_no_other_strategy_finds_a_likely_answer_that_the_search_missed(facts_2m):
-    everything = qa.load("world-facts", split="test")
+    everything = question_sets.load("world-facts", split="test")
     run = generate(facts_2m, everything, strategy="threshold", search_alpha=0.01, progress=False)
     certified = set(run.questions.loc[run.questions["status"] == "certified", "question_id"])
     assert len(certified) > 3300
@@ -115,7 +117,7 @@ def test_the_exact_ten_are_at_least_as_probable_as_ten_beams(facts_2m, questions
 
 def test_scoring_below_the_search_alpha_is_refused_in_a_sentence(exact):
     log_probs = exact.log_probs()
-    for score in (scores.pro, scores.kept, scores.mass_not_found, scores.alpha_floor):
+    for score in (scores.pro, scores.adaptive_k, scores.mass_not_found, scores.alpha_floor):
         with pytest.raises(ValueError, match=r"alpha=0.005 is below search_alpha=0.01: the search did not look"):
             score(log_probs[5:9], alpha=0.005)
     with pytest.raises(ValueError, match=r"k=40: .* fixed K wants a search for the most probable \(top_n=40\)"):
@@ -123,7 +125,7 @@ def test_scoring_below_the_search_alpha_is_refused_in_a_sentence(exact):
     assert scores.pro_at_k(log_probs, 1) == pytest.approx(scores.nll(log_probs))
     assert sweeps.alpha_grid(log_probs)[0] == 0.01
     with pytest.raises(ValueError, match="alphas must be at least the search_alpha"):
-        explorer.recall_table(exact, exact, alphas=[0.001])
+        tables.recall_table(exact, exact, alphas=[0.001])
 
 
 def test_a_budget_is_kept_and_said(facts_2m, questions):
@@ -153,15 +155,15 @@ def test_merging_spellings_adds_their_probabilities():
         }
     )
     questions = pd.DataFrame({"question_id": ["a"], "question": ["?"], "references": [["Rome"]], "split": ["test"]})
-    info = generations.RunInfo("toy", "none", "threshold", parameters={"search_alpha": 0.1})
-    run = generations.Run(answers, questions.assign(search_alpha=0.1), info)
+    info = run_tables.RunInfo("toy", "none", "threshold", parameters={"search_alpha": 0.1})
+    run = run_tables.Run(answers, questions.assign(search_alpha=0.1), info)
     np.testing.assert_allclose(np.exp(run.log_probs(merge_by="text")), [[0.6, 0.25]])
-    table = explorer.merged_table(run, alpha=0.2)
+    table = tables.merged_table(run, alpha=0.2)
     assert list(table.loc[0, ["kept", "kept_merged", "certain"]]) == [3, 2, True]
     # What is not found (0.15) could all be Oslo, which would still lie below Rome; without Rome's 0.1 it would not.
-    assert bool(explorer.merged_table(run, alpha=0.5)["certain"][0])
+    assert bool(tables.merged_table(run, alpha=0.5)["certain"][0])
     fewer = replace(run, answers=answers[answers["token_ids"].map(len) == 1])
-    assert not explorer.merged_table(fewer, alpha=0.3)["certain"][0]
+    assert not tables.merged_table(fewer, alpha=0.3)["certain"][0]
     with pytest.raises(ValueError, match="merge_by='tokens' is unknown"):
         run.log_probs(merge_by="tokens")
     with pytest.raises(RunError, match="does not say the texts"):
@@ -172,11 +174,11 @@ def test_merging_spellings_adds_their_probabilities():
     ("text", "same"), [("Rome.", "rome"), (" São  Paulo", "são paulo"), ("O'Neill", "o neill"), ("?", "?"), ("ﬁ", "fi")]
 )
 def test_normalized_texts(text, same):
-    assert generations.normalized(text) == same
+    assert run_tables.normalized(text) == same
 
 
 def test_the_table_of_searches_is_means_of_their_ledgers(exact):
-    [row] = explorer.search_table([exact]).itertuples()
+    [row] = tables.search_table([exact]).itertuples()
     ledger = exact.questions
     assert (row.alpha, row.n_questions) == (0.01, 96)
     assert row.certified + row.fallback + row.undecided == pytest.approx(1.0)
@@ -189,7 +191,7 @@ def test_the_table_of_searches_is_means_of_their_ledgers(exact):
 def test_recall_counts_what_another_run_found(exact):
     ids = exact.ranked().groupby("question_id").head(1).index
     best = replace(exact, answers=exact.ranked().loc[ids].drop(columns=["row", "value", "mean"]))
-    table = explorer.recall_table(exact, best, alphas=[0.3, 0.01])
+    table = tables.recall_table(exact, best, alphas=[0.3, 0.01])
     log_probs = np.asarray(exact.log_probs())
     for row, alpha in zip(table.itertuples(), (0.3, 0.01), strict=True):
         likely = log_probs >= np.log(alpha)
@@ -198,12 +200,12 @@ def test_recall_counts_what_another_run_found(exact):
 
 
 def test_new_scores_compete_with_alpha_from_validation(facts_2m, questions):
-    both = qa.load("world-facts", split=("validation", "test"), limit=80)
+    both = question_sets.load("world-facts", split=("validation", "test"), limit=80)
     exact, beams = (
         generate(facts_2m, both, strategy=strategy, progress=False, **options)
         for strategy, options in (("threshold", {"search_alpha": 0.02}), ("diverse_beam", {}))
     )
-    lined_up = [workbench.searched(exact, beams, split=split) for split in ("validation", "test")]
+    lined_up = [evaluation.searched(exact, beams, split=split) for split in ("validation", "test")]
     table = sweeps.search_benchmark(*lined_up)
     names = ["PRO, exact", "PRO, beams", "α-floor", "tree bound", "mass not found", "NLL", "ALL"]
     assert list(table["method"]) == names

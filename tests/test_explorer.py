@@ -12,9 +12,11 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from pro_lib import ask, explorer, figures, generate, metrics, qa, scores, sweeps, workbench
-from pro_lib.generations import Run
-from pro_lib.run_files import Cost, RunError, RunInfo
+from pro_lib import ask, bundled, evaluation, explorer, figures, generate, metrics, scores, tables
+from pro_lib import questions as question_sets
+from pro_lib import settings as notebook_settings
+from pro_lib.runs import Run
+from pro_lib.storage import Cost, RunError, RunInfo
 
 NASTY = "<script>alert('$x$')</script> & <img src=x onerror=alert(1)>"
 
@@ -40,7 +42,7 @@ def toy_run():
 
 
 def test_explained_says_what_pro_makes_of_every_answer():
-    table = explorer.explained(toy_run(), alpha=0.25)
+    table = tables.explained(toy_run(), alpha=0.25)
     assert list(table["text"]) == ["Paris", "Lyon", "Emma"]
     assert list(table["probability"]) == pytest.approx([0.3, 0.2, 0.1])
     assert list(table["kept"]) == [True, False, True]  # nothing of b reaches α, so its likeliest answer stands alone
@@ -51,12 +53,12 @@ def test_explained_says_what_pro_makes_of_every_answer():
 
 
 def test_cost_counts_prompt_and_decoded_tokens_per_second():
-    row = explorer.cost_table([toy_run()]).iloc[0]
+    row = tables.cost_table([toy_run()]).iloc[0]
     assert (row["run"], row["tokens_per_second"], row["peak_memory_mib"]) == ("toy/none/diverse_beam", 20, 3)
 
 
 def test_found_counts_repeats_and_mass():
-    table = explorer.found_table([toy_run()], alpha=0.15)
+    table = tables.found_table([toy_run()], alpha=0.15)
     assert list(table["answers"]) == [3, 1]
     assert list(table["distinct"]) == [2, 1]
     assert list(table["mass"]) == pytest.approx([0.5, 0.1])
@@ -66,7 +68,7 @@ def test_found_counts_repeats_and_mass():
 
 
 def test_asking_the_bundled_model(facts_2m):
-    questions = qa.load("world-facts", split="validation", limit=1)
+    questions = question_sets.load("world-facts", split="validation", limit=1)
     options = {"alpha": 0.4, "questions": questions, "strategy": "diverse_beam"}
     answer = ask(facts_2m, "What is the capital of France?", **options)
     assert answer.text == answer.answers[0].text
@@ -136,7 +138,7 @@ def test_a_view_holds_pro_at_every_alpha_of_the_slider():
         np.testing.assert_array_equal(shown.uncertainty[:, shown.column(alpha)], expected)
         row = shown.sweep.iloc[shown.column(alpha)]
         assert row["auroc"] == pytest.approx(metrics.auroc(expected, shown.questions["correct"].to_numpy(bool)))
-        assert row["mean_kept"] == scores.kept(run.log_probs(), alpha).mean()
+        assert row["mean_kept"] == scores.adaptive_k(run.log_probs(), alpha).mean()
     assert list(shown.questions["correct"][:4]) == [True, False, False, True]
 
 
@@ -217,7 +219,7 @@ def test_a_question_shows_repeats_spellings_and_what_was_cut():
 
 def test_the_papers_examples_have_the_papers_pro_when_repeats_count():
     run = explorer.appendix_run()
-    printed = workbench.paper("appendix_scores")
+    printed = bundled.paper("appendix_scores")
     adaptive = printed[printed["selection"] == "adaptive"].set_index("question")["pro"]
     with pytest.warns(scores.PremiseWarning):
         pro = scores.pro(run.log_probs(distinct=False), alpha=0.1)
@@ -240,20 +242,20 @@ def test_a_question_does_not_stand_among_none():
 
 def test_examples_are_right_and_wrong_ones_or_any_where_nothing_can_be_judged():
     run = many()
-    ids = [list(explorer.examples(run, seed=seed).questions["question_id"]) for seed in (0, 1)]
-    assert list(explorer.view(explorer.examples(run)).questions["correct"]) == [True] * 3 + [False] * 3
+    ids = [list(tables.examples(run, seed=seed).questions["question_id"]) for seed in (0, 1)]
+    assert list(explorer.view(tables.examples(run)).questions["correct"]) == [True] * 3 + [False] * 3
     assert ids[0] != ids[1]
-    few = explorer.examples(run.select(question_ids=["q00", "q01", "q02"]))
+    few = tables.examples(run.select(question_ids=["q00", "q01", "q02"]))
     assert sorted(few.questions["question_id"]) == ["q00", "q01", "q02"]
     unknown = replace(run, questions=run.questions.assign(references=None))
-    assert len(set(explorer.examples(unknown, n=2).questions["question_id"])) == 4
+    assert len(set(tables.examples(unknown, n=2).questions["question_id"])) == 4
 
 
 # ---- The prefix tree.
 
 
 def searched(model, n, *, search_alpha=0.05):
-    questions = qa.load("world-facts", split="test", limit=n)
+    questions = question_sets.load("world-facts", split="test", limit=n)
     return generate.generate(model, questions, strategy="threshold", search_alpha=search_alpha, progress=False)
 
 
@@ -341,7 +343,7 @@ def test_an_upper_bound_is_shown_where_there_is_one(facts_2m):
 
 
 def test_a_search_that_found_no_answer_shows_what_it_is_sure_of(facts_2m):
-    questions = qa.load("world-facts", split="test", limit=1)
+    questions = question_sets.load("world-facts", split="test", limit=1)
     options = {"strategy": "threshold", "search_alpha": 0.05, "budget": 1, "progress": False}
     run = generate.generate(facts_2m, questions, **options)
     table = explorer.question_answers(run, alpha=0.4)
@@ -359,7 +361,7 @@ def test_disagreements_put_the_largest_difference_of_ranks_first():
     log_probs = np.log([[0.9], [0.5], [0.2], [0.1]])
     baselines = pd.DataFrame({"NLL": [4.0, 2.0, 2.0, 1.0]})
     exclusions = metrics.usable(baselines, answers["correct"])
-    judged = sweeps.Judged("m", "d", "test", answers, log_probs, baselines, exclusions, ())
+    judged = evaluation.Evaluation("m", "d", "test", answers, log_probs, baselines, exclusions, ())
     questions = pd.DataFrame({"question_id": list("abcd"), "question": ["A?", "B?", "C?", "D?"]})
     table = explorer.disagreements(judged, questions, first="PRO", second="NLL", alpha=0.4)
     assert list(table["question"]) == ["A?", "D?", "B?", "C?"]
@@ -380,7 +382,7 @@ def test_nothing_that_a_model_or_a_file_says_becomes_markup():
     )
     shown, one = explorer.view(run), run.select(question_ids=["q00"])
     table = explorer.question_answers(one, alpha=0.4)
-    judged = workbench.judge(run)
+    judged = evaluation.evaluate(run)
     compared = explorer.disagreements(judged, run.questions, first="PRO", second="NLL", alpha=0.4)
     for text in (
         explorer.question_html(one, table, alpha=0.4, standing=explorer.standing(shown, 0, alpha=0.4)),
@@ -431,7 +433,7 @@ def test_the_tree_is_drawn_with_its_answers_and_its_cuts():
 
 @pytest.fixture
 def app(tmp_path):
-    return explorer.Explorer(many(), workbench.Settings(generations_dir=tmp_path))
+    return explorer.Explorer(many(), notebook_settings.Settings(generations_dir=tmp_path))
 
 
 def test_the_slider_moves_text_picture_and_summary_at_once(app):
@@ -482,7 +484,7 @@ def test_a_damaged_run_is_a_sentence(tmp_path):
     folder = tmp_path / "world-facts" / "facts-9m" / "greedy"
     folder.mkdir(parents=True)
     (folder / "run.json").write_text("{")
-    app = explorer.Explorer(many(), workbench.Settings(generations_dir=tmp_path))
+    app = explorer.Explorer(many(), notebook_settings.Settings(generations_dir=tmp_path))
     app.runs.value = "world-facts/facts-9m/greedy"
     assert 'role="alert"' in app.status.value
     assert "facts-9m" in app.status.value
@@ -517,13 +519,17 @@ def test_methods_are_compared_and_a_question_is_opened(app):
 
 def test_the_model_of_a_run_is_asked_as_the_run_was(facts_2m, tmp_path):
     run = searched(facts_2m, 3)
-    app = explorer.Explorer(run, workbench.Settings(generations_dir=tmp_path, strategy="threshold", device="cpu"))
+    app = explorer.Explorer(
+        run, notebook_settings.Settings(generations_dir=tmp_path, strategy="threshold", device="cpu")
+    )
     assert "Searched down to α = 0.05" in app.question.value
     app.tabs.selected_index = 1
     app.ask_text.value = "What is the capital of France?"
     app.ask_button.click()
     assert app.status.value == ""
-    answer = ask(facts_2m, "What is the capital of France?", questions=qa.load("world-facts", split="test", limit=3))
+    answer = ask(
+        facts_2m, "What is the capital of France?", questions=question_sets.load("world-facts", split="test", limit=3)
+    )
     assert f"PRO = {answer.uncertainty:.3f} nats" in app.answer.value
     assert "<img" in app.tree.value
     app.alpha.value = 0.05
@@ -541,11 +547,11 @@ def test_a_run_made_with_the_chat_template_is_asked_with_it(facts_2m, tmp_path, 
     tokenizer = copy.deepcopy(facts_2m.tokenizer)
     tokenizer.chat_template = CHAT
     model, question = replace(facts_2m, tokenizer=tokenizer), "What is the capital of France?"
-    questions = qa.load("world-facts", split="test", limit=2)
+    questions = question_sets.load("world-facts", split="test", limit=2)
     options = {"strategy": "greedy", "max_new_tokens": 7, "chat": True, "progress": False}
     run = generate.generate(model, questions, **options)
-    monkeypatch.setattr(workbench.Settings, "loaded", lambda *_: model)
-    app = explorer.Explorer(run, workbench.Settings(generations_dir=tmp_path, device="cpu"))
+    monkeypatch.setattr(notebook_settings.Settings, "loaded", lambda *_: model)
+    app = explorer.Explorer(run, notebook_settings.Settings(generations_dir=tmp_path, device="cpu"))
     app.tabs.selected_index = 1
     app.ask_text.value = question
     app.ask_button.click()
@@ -587,7 +593,7 @@ def test_the_next_disagreement_is_an_arrow_key_away_from_the_last(app):
 
 @pytest.mark.parametrize("question", ["asdf $$ <b>", "🦆", "?", "word " * 3000])
 def test_whatever_is_typed_gets_an_answer_or_a_sentence(question, facts_2m, tmp_path):
-    app = explorer.Explorer(searched(facts_2m, 2), workbench.Settings(generations_dir=tmp_path, device="cpu"))
+    app = explorer.Explorer(searched(facts_2m, 2), notebook_settings.Settings(generations_dir=tmp_path, device="cpu"))
     app.tabs.selected_index = 1
     app.ask_text.value = question
     app.ask_button.click()
@@ -608,7 +614,7 @@ def test_whatever_is_typed_gets_an_answer_or_a_sentence(question, facts_2m, tmp_
     ids=["one question", "one class", "no question", "no references", "no answer", "no text"],
 )
 def test_runs_of_which_little_is_known_get_sentences(run, tmp_path):
-    app = explorer.Explorer(run, workbench.Settings(generations_dir=tmp_path))
+    app = explorer.Explorer(run, notebook_settings.Settings(generations_dir=tmp_path))
     assert app.status.value == ""
     app.find.value = "no such thing"
     assert app.question.value == "<p>No question passes the filters.</p>"
@@ -624,8 +630,8 @@ def test_runs_of_which_little_is_known_get_sentences(run, tmp_path):
     assert "comes without a model to ask" in app.answer.value
     app.tabs.selected_index = 2
     assert app.scatter.value or "no answer can be judged" in app.status.value
-    shown = explorer.examples(run)
-    assert len(explorer.explained(shown, alpha=0.4)) <= 6 * 3
+    shown = tables.examples(run)
+    assert len(tables.explained(shown, alpha=0.4)) <= 6 * 3
 
 
 def test_importing_it_loads_neither_torch_nor_widgets_nor_matplotlib():
@@ -642,7 +648,7 @@ def test_records_without_texts_can_be_looked_at(tmp_path):
     ]
     lines += [{"question_id": 4, "answers": [{"log_prob": -0.5}]}, {"question_id": 5, "answers": []}]
     path.write_text("\n".join(map(json.dumps, lines)))
-    settings = workbench.Settings(records=str(path), generations_dir=tmp_path)
+    settings = notebook_settings.Settings(records=str(path), generations_dir=tmp_path)
     app = explorer.Explorer(settings.run("records", "mine"), settings)
     assert app.status.value == ""
     assert "AUROC 1.000" in app.summary.value

@@ -62,7 +62,7 @@ BINS = grid(dataset=DATASETS, model=MODELS, method=("PRO", "NLL"), confidence=[0
 )
 ALL = {
     "beside_paper": (lambda: figures.beside_paper(PAPER, PAPER), 1),
-    "answered": (lambda: figures.answered(CURVES), 4),
+    "answered": (lambda: figures.accuracy_coverage(CURVES), 4),
     "reliability": (lambda: figures.reliability(BINS), 4),
     "auroc_vs_alpha": (lambda: figures.auroc_vs_alpha(SWEEP, CHOICES), 4),
     "k_vs_alpha": (lambda: figures.k_vs_alpha(KEPT), 2),
@@ -303,10 +303,10 @@ def test_panels_wrap_at_one_column_and_stand_side_by_side_at_two():
 
 
 def test_intervals_are_drawn_and_named_where_the_table_has_them():
-    ax = figures.answered(CURVES)
+    ax = figures.accuracy_coverage(CURVES)
     assert [len(panel.collections) for panel in ax.axes] == [2] * 4
     assert "95 %" in ax.get_supylabel()
-    bare = figures.answered(CURVES.drop(columns=["low", "high"]))
+    bare = figures.accuracy_coverage(CURVES.drop(columns=["low", "high"]))
     assert not any(panel.collections for panel in bare.axes)
     assert "95 %" not in bare.get_supylabel()
     # Wilson's interval of 50 questions in 100.
@@ -337,7 +337,7 @@ def test_a_setting_without_rows_leaves_its_panel_empty():
     for figure in (
         figures.rouge_thresholds(holed(THRESHOLDS)),
         figures.benchmark(holed(METHODS)),
-        figures.answered(holed(CURVES)),
+        figures.accuracy_coverage(holed(CURVES)),
         figures.reliability(holed(BINS)),
     ):
         assert ["n\N{NO-BREAK SPACE}=" in ax.get_title() for ax in figure.axes] == [True, True, True, False]

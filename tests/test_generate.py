@@ -13,13 +13,15 @@ import pytest
 import torch
 
 from pro_lib import generate as module
-from pro_lib import generations, qa
-from pro_lib.engine import common_prefix_length
+from pro_lib import questions as question_sets
+from pro_lib import runs as run_tables
+from pro_lib.bundled import ROOT
+from pro_lib.decoding.strategies import Endings
+from pro_lib.decoding.tree import common_prefix_length
 from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError
-from pro_lib.qa import QuestionSet
-from pro_lib.run_files import ROOT, RunError, RunFolder
-from pro_lib.strategies import Endings
+from pro_lib.questions import QuestionSet
+from pro_lib.storage import RunError, RunFolder
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def test_a_run_on_disk_is_the_run_in_memory(model, tmp_path):
     for strategy in ("greedy", "multinomial", "diverse_beam"):
         in_memory = generate(model, asked(5), strategy=strategy, **OPTIONS)
         on_disk = generate(model, asked(5), strategy=strategy, out=tmp_path, **OPTIONS)
-        read = generations.read(tmp_path / "toy" / "llama" / strategy)
+        read = run_tables.read(tmp_path / "toy" / "llama" / strategy)
         assert tables(in_memory) == tables(on_disk) == tables(read)
         assert in_memory.info.cost.token_forwards == read.info.cost.token_forwards > 0
         assert read.info.parameters["strategy"] == strategy
@@ -95,7 +97,7 @@ def test_new_questions_join_a_run_and_old_ones_stay(model, tmp_path):
     assert list(more.questions["question_id"]) == [f"q{i}" for i in range(6)]
     assert tables(more.select(question_ids=["q0", "q1", "q2"])) == tables(few)
     assert tables(generate(model, asked(3), out=tmp_path, **OPTIONS)) == tables(few)
-    assert len(generations.read(tmp_path / "toy" / "llama" / "diverse_beam").questions) == 6
+    assert len(run_tables.read(tmp_path / "toy" / "llama" / "diverse_beam").questions) == 6
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def test_a_run_is_not_continued_with_other_parameters(model, tmp_path, option, s
     first = generate(model, asked(3), out=tmp_path, **OPTIONS)
     with pytest.raises(RunError, match=sentence):
         generate(model, asked(5), out=tmp_path, **OPTIONS | option)
-    assert tables(generations.read(tmp_path / "toy" / "llama" / "diverse_beam")) == tables(first)
+    assert tables(run_tables.read(tmp_path / "toy" / "llama" / "diverse_beam")) == tables(first)
 
 
 def test_a_run_of_quantised_weights_is_not_continued_with_others(model, tmp_path, monkeypatch):
@@ -249,7 +251,7 @@ def test_a_question_that_does_not_fit_alone_is_named_and_the_parts_before_it_sta
         with pytest.raises(MemoryError, match=sentence), pytest.warns(RuntimeWarning, match="going on with 1"):
             generate(model, asked(4), out=tmp_path, **options)
     with pytest.warns(UserWarning, match="holds 2 of the 4 questions planned"):
-        kept = generations.read(tmp_path / "toy" / "llama" / "greedy")
+        kept = run_tables.read(tmp_path / "toy" / "llama" / "greedy")
     assert tables(kept) == tables(enough.select(question_ids=["q0", "q1"]))
     assert tables(generate(model, asked(4), out=tmp_path, **options)) == tables(enough)
 
@@ -533,7 +535,7 @@ def test_the_estimate_is_that_of_its_two_questions(model, strategy):
 
 
 def test_where_the_questions_came_from_is_kept_with_the_run(tiny_model, tmp_path):
-    questions = qa.load("world-facts", limit=2, n_shots=1)
+    questions = question_sets.load("world-facts", limit=2, n_shots=1)
     run = generate(tiny_model("llama"), questions, strategy="greedy", out=tmp_path, max_new_tokens=3, progress=False)
     assert run.info.provenance["questions"]["limit"] == 2
     assert run.info.provenance["questions"]["dataset"] == "world-facts"

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
-from pro_lib import generations
-from pro_lib.generations import Run, most_probable
-from pro_lib.run_files import ANSWER_SCHEMA, Cost, RunError, RunFolder, RunInfo, to_pandas
+from pro_lib import imports
+from pro_lib import runs as run_tables
+from pro_lib.runs import Run, most_probable
+from pro_lib.storage import ANSWER_SCHEMA, Cost, RunError, RunFolder, RunInfo, to_pandas
 
 NAN = np.nan
 INFO = RunInfo("set", "model", "greedy", {"seed": 0})
@@ -84,7 +85,7 @@ def records_run(tmp_path, *answers):
     path = tmp_path / "answers.jsonl"
     frame = pd.DataFrame({"question_id": ["a"], "answers": [list(answers)]})
     frame.to_json(path, orient="records", lines=True)
-    return generations.from_records(path)
+    return imports.from_records(path)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +225,7 @@ def write_run(path, parts=2):
 
 def test_what_a_run_folder_holds_is_what_was_written(tmp_path, run):
     write_run(tmp_path)
-    stored = generations.read(tmp_path)
+    stored = run_tables.read(tmp_path)
     assert_frame_equal(stored.questions, run.questions)
     assert_frame_equal(stored.answers.drop(columns="rank"), run.answers.drop(columns="rank"))
     np.testing.assert_array_equal(stored.log_probs(), run.log_probs())
@@ -234,7 +235,7 @@ def test_what_a_run_folder_holds_is_what_was_written(tmp_path, run):
 def test_an_unfinished_run_is_read_as_far_as_it_got_with_a_warning(tmp_path):
     write_run(tmp_path, parts=1)
     with pytest.warns(UserWarning, match="holds 2 of the 3 questions planned; run the generation again"):
-        run = generations.read(tmp_path)
+        run = run_tables.read(tmp_path)
     assert run.questions["question_id"].tolist() == ["a", "b"]
 
 
@@ -283,9 +284,9 @@ def test_a_file_is_read_by_what_its_first_entry_holds(tmp_path):
     for name, content in files.items():
         path = tmp_path / f"{name}.jsonl"
         path.write_text(json.dumps(content) + "\n")
-        run = generations.from_file(path)
+        run = imports.from_file(path)
         assert run.info.model == name
         np.testing.assert_allclose(run.log_probs(), [[-0.5]])
     path.write_text('{"something": 1}')
     with pytest.raises(RunError, match=r"vllm.jsonl, line 1: neither answers \(our records\), nor choices"):
-        generations.from_file(path)
+        imports.from_file(path)

@@ -392,8 +392,8 @@ def test_ties_count_with_the_mean_over_their_orders():
     assert metrics.auarc(uncertainty[shuffled], correct[shuffled]) == pytest.approx(expected, abs=1e-15)
 
 
-def test_coverage_accuracy_by_hand():
-    table = metrics.coverage_accuracy([3.0, 1.0, np.inf, 1.0], [True, True, False, False])
+def test_accuracy_coverage_by_hand():
+    table = metrics.accuracy_coverage([3.0, 1.0, np.inf, 1.0], [True, True, False, False])
     expected = pd.DataFrame(
         {
             "n_answered": [1, 2, 3, 4],
@@ -406,16 +406,16 @@ def test_coverage_accuracy_by_hand():
 
 
 @given(QUESTIONS)
-def test_coverage_accuracy_ends_at_the_accuracy_and_auarc_is_its_mean(rows):
+def test_accuracy_coverage_ends_at_the_accuracy_and_auarc_is_its_mean(rows):
     uncertainty, correct = [float(u) for u, _ in rows], [c for _, c in rows]
-    table = metrics.coverage_accuracy(uncertainty, correct)
+    table = metrics.accuracy_coverage(uncertainty, correct)
     assert table["accuracy"].iloc[-1] == pytest.approx(np.mean(correct), abs=1e-12)
     assert metrics.auarc(uncertainty, correct) == pytest.approx(table["accuracy"].mean(), abs=1e-12)
 
 
 def test_accuracy_is_defined_for_one_class_and_the_ratio_is_not():
     assert metrics.auarc([1.0, 2.0], [True, True]) == 1.0
-    assert metrics.coverage_accuracy([1.0, 2.0], [False, False])["accuracy"].tolist() == [0.0, 0.0]
+    assert metrics.accuracy_coverage([1.0, 2.0], [False, False])["accuracy"].tolist() == [0.0, 0.0]
     with pytest.raises(metrics.OneClassError, match="PRR needs right and wrong answers, but all 2 are right"):
         metrics.prr([1.0, 2.0], [True, True])
 
@@ -442,7 +442,7 @@ def test_rejection_options_are_checked():
     with pytest.raises(ValueError, match="accuracy needs at least one question"):
         metrics.auarc([], np.array([], dtype=bool))
     with pytest.raises(ValueError, match=r"uncertainty must have the shape \(n,\), not \(1, 2\)"):
-        metrics.coverage_accuracy([[1.0, 2.0]], [True, False])
+        metrics.accuracy_coverage([[1.0, 2.0]], [True, False])
 
 
 def test_calibration_by_hand():

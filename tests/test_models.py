@@ -9,11 +9,11 @@ from conftest import FAMILIES, PAPER, WITHOUT_BOS
 from transformers import BloomConfig, BloomForCausalLM, MambaConfig, MambaForCausalLM
 
 from pro_lib import models
-from pro_lib.explorer import ask
+from pro_lib.asking import ask
+from pro_lib.bundled import BUNDLED_DIR, paper_models
 from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError, find_endings
-from pro_lib.qa import QuestionSet
-from pro_lib.run_files import BUNDLED_DIR, paper_models
+from pro_lib.questions import QuestionSet
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -90,8 +90,8 @@ def test_every_public_function_of_the_design_is_there():
     import pro_lib
 
     calls = """
-        models.load qa.load generate.generate generations.read generations.from_records scores.pro scores.pro_at_k
-        scores.kept scores.nll scores.predictive_entropy correctness.rouge_l metrics.auroc ask
+        models.load question_sets.load generate.generate run_tables.read imports.from_records scores.pro scores.pro_at_k
+        scores.adaptive_k scores.nll scores.predictive_entropy correctness.rouge_l metrics.auroc ask
     """
     for dotted in calls.split():
         target = pro_lib

@@ -10,10 +10,13 @@ from datasets import Dataset, DatasetDict, Features, List, Value
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pro_lib import qa
-from pro_lib.qa import QuestionsError
+from pro_lib import questions as question_sets
+from pro_lib.questions import QuestionsError
 
-FACTS = [json.loads(line) for line in (qa.WORLD_FACTS_DIR / "facts.jsonl").read_text(encoding="utf-8").splitlines()]
+FACTS = [
+    json.loads(line)
+    for line in (question_sets.WORLD_FACTS_DIR / "facts.jsonl").read_text(encoding="utf-8").splitlines()
+]
 ROWS = [
     {"question_id": "q1", "question": "Capital of France?", "references": ["Paris"], "split": "test"},
     {"question_id": "q2", "question": "Capital of Peru?", "references": ["Lima"], "split": "test"},
@@ -51,7 +54,7 @@ def write(tmp_path):
 
 
 def test_bundled_set_has_the_facts_of_the_split_with_answer_and_aliases():
-    table = qa.load("world-facts", split="validation").table
+    table = question_sets.load("world-facts", split="validation").table
     facts = [fact for fact in FACTS if fact["split"] == "validation"]
     assert table["question_id"].tolist() == [fact["fact_id"] for fact in facts]
     assert table["question"].tolist() == [fact["question"] for fact in facts]
@@ -61,7 +64,10 @@ def test_bundled_set_has_the_facts_of_the_split_with_answer_and_aliases():
 
 
 def test_bundled_wordings_ask_for_the_same_facts_in_different_words():
-    seen, reworded = qa.load("world-facts", limit=40, seed=3), qa.load("world-facts-reworded", limit=40, seed=3)
+    seen, reworded = (
+        question_sets.load("world-facts", limit=40, seed=3),
+        question_sets.load("world-facts-reworded", limit=40, seed=3),
+    )
     assert seen.table["question_id"].tolist() == reworded.table["question_id"].tolist()
     assert seen.table["references"].tolist() == reworded.table["references"].tolist()
     assert (seen.table["question"] != reworded.table["question"]).all()
@@ -69,10 +75,10 @@ def test_bundled_wordings_ask_for_the_same_facts_in_different_words():
 
 
 def test_limit_draws_with_the_seed_and_keeps_the_order():
-    everything = qa.load("world-facts").table["question_id"].tolist()
-    some = qa.load("world-facts", limit=20, seed=1).table["question_id"].tolist()
-    assert some == qa.load("world-facts", limit=20, seed=1).table["question_id"].tolist()
-    assert some != qa.load("world-facts", limit=20, seed=2).table["question_id"].tolist()
+    everything = question_sets.load("world-facts").table["question_id"].tolist()
+    some = question_sets.load("world-facts", limit=20, seed=1).table["question_id"].tolist()
+    assert some == question_sets.load("world-facts", limit=20, seed=1).table["question_id"].tolist()
+    assert some != question_sets.load("world-facts", limit=20, seed=2).table["question_id"].tolist()
     assert some != everything[:20]
     positions = [everything.index(name) for name in some]
     assert positions == sorted(set(positions))
@@ -80,24 +86,24 @@ def test_limit_draws_with_the_seed_and_keeps_the_order():
 
 
 def test_limit_counts_for_each_split_and_splits_come_in_the_order_asked_for():
-    both = qa.load("world-facts", split=["validation", "test"], limit=5)
+    both = question_sets.load("world-facts", split=["validation", "test"], limit=5)
     assert both.table["split"].tolist() == ["validation"] * 5 + ["test"] * 5
     assert len(both) == 10
     assert both.table.index.tolist() == list(range(10))
 
 
 def test_a_split_named_twice_is_asked_once(write):
-    assert len(qa.load(path=write("set.jsonl", ROWS), split=["test", "test"])) == 2
+    assert len(question_sets.load(path=write("set.jsonl", ROWS), split=["test", "test"])) == 2
 
 
 def test_a_limit_above_the_number_of_questions_keeps_them_all(write):
-    assert len(qa.load(path=write("set.jsonl", ROWS), limit=99)) == 2
+    assert len(question_sets.load(path=write("set.jsonl", ROWS), limit=99)) == 2
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_bundled_shots_are_ten_of_train_shots_with_their_first_reference(seed):
-    questions = qa.load("world-facts", limit=5, seed=seed)
-    assert questions.shots == qa.load("world-facts", limit=7, seed=2).shots  # whatever else is drawn
+    questions = question_sets.load("world-facts", limit=5, seed=seed)
+    assert questions.shots == question_sets.load("world-facts", limit=7, seed=2).shots  # whatever else is drawn
     answers = {fact["question"]: fact["answer"] for fact in FACTS if fact["split"] == "train_shots"}
     assert len(questions.shots) == 10
     assert len(set(questions.shots)) == 10
@@ -105,20 +111,20 @@ def test_bundled_shots_are_ten_of_train_shots_with_their_first_reference(seed):
 
 
 def test_shots_are_never_among_the_questions_asked():
-    questions = qa.load("world-facts", split="train_shots", limit=60, n_shots=12)
+    questions = question_sets.load("world-facts", split="train_shots", limit=60, n_shots=12)
     assert len(questions.shots) == 12
     assert not {question for question, _ in questions.shots} & set(questions.table["question"])
 
 
 def test_shots_do_not_fall_back_on_other_splits_when_train_shots_is_asked():
     with pytest.raises(QuestionsError, match="n_shots=1: dataset 'world-facts' has 0 questions for shots"):
-        qa.load("world-facts", split="train_shots", n_shots=1)
+        question_sets.load("world-facts", split="train_shots", n_shots=1)
 
 
 def test_a_file_without_train_shots_sets_its_shots_apart_whatever_is_asked(write):
     rows = [{"question": f"Question {n}?", "references": [str(n)]} for n in range(12)]
     path = write("set.jsonl", rows)
-    whole = qa.load(path=path, n_shots=2)
+    whole = question_sets.load(path=path, n_shots=2)
     left = {(row["question"], row["references"][0]) for row in rows} - {
         (question, references[0])
         for question, references in zip(whole.table["question"], whole.table["references"], strict=True)
@@ -126,7 +132,7 @@ def test_a_file_without_train_shots_sets_its_shots_apart_whatever_is_asked(write
     assert set(whole.shots) == left
     assert len(whole) == 10
     for asked in ({"limit": 4}, {"seed": 5, "fraction": 0.5}, {"split": ["validation", "test"], "n_validation": 4}):
-        other = qa.load(path=path, n_shots=2, **asked)
+        other = question_sets.load(path=path, n_shots=2, **asked)
         assert other.shots == whole.shots
         assert set(other.table["question"]) <= set(whole.table["question"])
 
@@ -134,11 +140,11 @@ def test_a_file_without_train_shots_sets_its_shots_apart_whatever_is_asked(write
 def test_a_question_asked_under_another_id_is_no_shot(write):
     rows = [{"question": "Same?", "references": ["yes"]}, {"question": "Same?", "references": ["yes"]}]
     with pytest.raises(QuestionsError, match=r"n_shots=1: .*set\.jsonl' has 2 rows, so nothing is left"):
-        qa.load(path=write("set.jsonl", rows), limit=1, n_shots=1)
+        question_sets.load(path=write("set.jsonl", rows), limit=1, n_shots=1)
 
 
 def test_prompts_are_header_shots_and_question_in_the_template(write):
-    questions = qa.load(
+    questions = question_sets.load(
         path=write("set.jsonl", ROWS), n_shots=1, header="Answer briefly.\n\n", template="Q: {question}\nA:"
     )
     (shot, answer) = questions.shots[0]
@@ -150,7 +156,7 @@ def test_prompts_are_header_shots_and_question_in_the_template(write):
 
 
 def test_prefix_is_a_true_prefix_of_every_bundled_prompt():
-    questions = qa.load("world-facts-reworded", limit=10)
+    questions = question_sets.load("world-facts-reworded", limit=10)
     assert questions.prefix().count("Question: ") == 10
     for prompt, question in zip(questions.prompts(), questions.table["question"], strict=True):
         assert prompt == questions.prefix() + f"Question: {question}\nAnswer:"
@@ -158,11 +164,13 @@ def test_prefix_is_a_true_prefix_of_every_bundled_prompt():
 
 def test_braces_in_a_question_are_kept_as_they_are(write):
     rows = [{"question": "What is {x} and {question}?", "references": ["a set"]}]
-    assert qa.load(path=write("set.jsonl", rows)).prompts() == ["Question: What is {x} and {question}?\nAnswer:"]
+    assert question_sets.load(path=write("set.jsonl", rows)).prompts() == [
+        "Question: What is {x} and {question}?\nAnswer:"
+    ]
 
 
 def test_with_questions_asks_others_in_the_same_way():
-    bundled = qa.load("world-facts", limit=3)
+    bundled = question_sets.load("world-facts", limit=3)
     asked = bundled.with_questions(["Who?", "Where?"])
     assert asked.prompts() == [bundled.prefix() + f"Question: {text}\nAnswer:" for text in ("Who?", "Where?")]
     assert asked.table["question_id"].tolist() == ["asked-0", "asked-1"]
@@ -172,7 +180,7 @@ def test_with_questions_asks_others_in_the_same_way():
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
 def test_every_file_format_gives_the_same_table(write, suffix):
-    questions = qa.load(path=write(f"set.{suffix}", ROWS), split=["validation", "test"])
+    questions = question_sets.load(path=write(f"set.{suffix}", ROWS), split=["validation", "test"])
     assert questions.name == "set"
     assert questions.shots == ()
     assert questions.table.to_dict("list") == {
@@ -188,7 +196,7 @@ def test_a_file_without_ids_and_splits_gets_both_and_keeps_further_columns(write
         {"question": "A?", "references": " a ; b;", "level": 3},
         {"question": "B?", "references": ["c"], "level": 4},
     ]
-    table = qa.load("mine", path=write("set.jsonl", rows)).table
+    table = question_sets.load("mine", path=write("set.jsonl", rows)).table
     assert table.columns.tolist() == ["question_id", "question", "references", "split", "level"]
     assert table["question_id"].tolist() == ["set-0", "set-1"]
     assert table["references"].tolist() == [["a", "b"], ["c"]]
@@ -199,16 +207,16 @@ def test_a_file_without_ids_and_splits_gets_both_and_keeps_further_columns(write
 def test_whole_number_ids_become_text_and_blank_lines_are_skipped(write):
     first, second = ({"question_id": n, "question": f"{n}?", "references": "a"} for n in (7, 12))
     path = write("set.jsonl", f"{json.dumps(first)}\n\n{json.dumps(second)}")
-    assert qa.load(path=path).table["question_id"].tolist() == ["7", "12"]
+    assert question_sets.load(path=path).table["question_id"].tolist() == ["7", "12"]
 
 
 def test_separators_that_json_allows_within_a_text_do_not_break_a_line(write):
     rows = [{"question": "One\u2028two\x85three?", "references": ["a"]}]
-    assert qa.load(path=write("set.jsonl", rows)).table["question"].tolist() == ["One\u2028two\x85three?"]
+    assert question_sets.load(path=write("set.jsonl", rows)).table["question"].tolist() == ["One\u2028two\x85three?"]
 
 
 def test_words_that_pandas_reads_as_missing_are_references_in_csv(write):
-    table = qa.load(path=write("set.csv", "\ufeffquestion,references\nAtomic symbol of sodium?,NA\n")).table
+    table = question_sets.load(path=write("set.csv", "\ufeffquestion,references\nAtomic symbol of sodium?,NA\n")).table
     assert table["references"].tolist() == [["NA"]]
 
 
@@ -270,7 +278,7 @@ BAD_FILES = [
 def test_a_bad_file_is_refused_with_its_name_and_row(write, name, content, sentence):
     path = write(name, content)
     with pytest.raises(QuestionsError, match=sentence) as caught:
-        qa.load(path=path)
+        question_sets.load(path=path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -301,22 +309,22 @@ BAD_REQUESTS = [
 @pytest.mark.parametrize(("request_", "sentence"), BAD_REQUESTS)
 def test_a_bad_request_is_refused_with_the_parameter(write, request_, sentence):
     with pytest.raises(QuestionsError, match=sentence):
-        qa.load(path=write("set.jsonl", ROWS), **request_)
+        question_sets.load(path=write("set.jsonl", ROWS), **request_)
 
 
 def test_an_unknown_dataset_and_a_missing_file_are_named(tmp_path):
     with pytest.raises(QuestionsError, match="'squad' is unknown; choose world-facts, world-facts-reworded, trivia_qa"):
-        qa.load("squad")
+        question_sets.load("squad")
     with pytest.raises(QuestionsError, match=r"nowhere\.jsonl does not exist"):
-        qa.load(path=tmp_path / "nowhere.jsonl")
+        question_sets.load(path=tmp_path / "nowhere.jsonl")
 
 
 def test_a_fraction_draws_that_part_of_each_split_with_the_seed_as_a_limit_does():
-    tenth = qa.load("world-facts", split=["validation", "test"], fraction=0.1, seed=3).table
+    tenth = question_sets.load("world-facts", split=["validation", "test"], fraction=0.1, seed=3).table
     for split, part in tenth.groupby("split"):
-        everything = qa.load("world-facts", split=split)
+        everything = question_sets.load("world-facts", split=split)
         assert len(part) == round(0.1 * len(everything))
-        limited = qa.load("world-facts", split=split, limit=len(part), seed=3).table
+        limited = question_sets.load("world-facts", split=split, limit=len(part), seed=3).table
         assert part["question_id"].tolist() == limited["question_id"].tolist()
 
 
@@ -333,12 +341,14 @@ def test_a_fraction_draws_that_part_of_each_split_with_the_seed_as_a_limit_does(
 )
 def test_fraction_and_limit_are_both_upper_bounds(write, drawn, n_questions):
     rows = [{"question": f"Question {n}?", "references": [str(n)]} for n in range(10)]
-    assert len(qa.load(path=write("set.jsonl", rows), **drawn)) == n_questions
+    assert len(question_sets.load(path=write("set.jsonl", rows), **drawn)) == n_questions
 
 
 def test_what_was_drawn_from_where_is_recorded_as_json(write):
     path = write("set.jsonl", ROWS)
-    questions = qa.load("mine", path=path, split=["validation", "test"], limit=1, fraction=0.5, seed=4, n_shots=2)
+    questions = question_sets.load(
+        "mine", path=path, split=["validation", "test"], limit=1, fraction=0.5, seed=4, n_shots=2
+    )
     assert json.loads(json.dumps(questions.source)) == {
         "dataset": "mine",
         "path": str(path),
@@ -350,7 +360,7 @@ def test_what_was_drawn_from_where_is_recorded_as_json(write):
         "seed": 4,
         "n_shots": 2,
     }
-    bundled = qa.load("world-facts", limit=2)
+    bundled = question_sets.load("world-facts", limit=2)
     assert (bundled.source["path"], bundled.source["columns"], bundled.source["n_shots"]) == (None, {}, 10)
 
 
@@ -358,7 +368,7 @@ LINES = "who wrote Emma?\nJane Austen; Austen\n\n \nCapital of Peru?\r\nLima\r\n
 
 
 def test_question_and_answer_lines_are_read(write):
-    questions = qa.load(path=write("lines.txt", "\ufeff" + LINES))
+    questions = question_sets.load(path=write("lines.txt", "\ufeff" + LINES))
     assert questions.table.to_dict("list") == {
         "question_id": ["lines-0", "lines-1", "lines-2"],
         "question": ["who wrote Emma?", "Capital of Peru?", "last?"],
@@ -373,7 +383,7 @@ def test_a_folder_of_files_named_after_splits_is_one_set(write, tmp_path):
     write("dev.jsonl", [{"question": "Dev?", "references": ["d"], "split": "whatever"}])
     write("test.txt", "One?\n1\n\nTwo?\n2\n")
     write("notes.txt", "not a split")
-    questions = qa.load(path=tmp_path, split=["validation", "test"], n_shots=3)
+    questions = question_sets.load(path=tmp_path, split=["validation", "test"], n_shots=3)
     assert questions.name == tmp_path.name
     assert questions.table["question_id"].tolist() == ["dev-0", "test-0", "test-1"]
     assert questions.table["split"].tolist() == ["validation", "test", "test"]
@@ -382,18 +392,18 @@ def test_a_folder_of_files_named_after_splits_is_one_set(write, tmp_path):
 
 def test_a_folder_without_such_files_or_with_two_for_a_split_is_refused(write, tmp_path):
     with pytest.raises(QuestionsError, match="has no file named train, dev, train_shots, validation, test"):
-        qa.load(path=tmp_path)
+        question_sets.load(path=tmp_path)
     write("test.txt", "One?\n1\n")
     write("test.jsonl", GOOD)
     with pytest.raises(QuestionsError, match="has two files for one split"):
-        qa.load(path=tmp_path)
+        question_sets.load(path=tmp_path)
 
 
 def test_an_id_used_in_two_files_of_a_folder_is_refused(write, tmp_path):
     for split in ("validation", "test"):
         write(f"{split}.jsonl", GOOD[:-2] + ', "question_id": "same"}')
     with pytest.raises(QuestionsError, match="question_id 'same' is used in two files"):
-        qa.load(path=tmp_path)
+        question_sets.load(path=tmp_path)
 
 
 GUESSES = [
@@ -412,7 +422,7 @@ GUESSES = [
 def test_usual_column_names_are_taken_and_said(write, row, used, references):
     path = write("set.jsonl", [row])
     with pytest.warns(UserWarning, match="columns= says so, or otherwise") as caught:
-        questions = qa.load(path=path)
+        questions = question_sets.load(path=path)
     for wanted, names in used.items():
         said = f"{' and '.join(map(repr, names))} as {wanted}"
         assert (said in str(caught[0].message)) == (names != [wanted])
@@ -426,15 +436,15 @@ def test_usual_column_names_are_taken_and_said(write, row, used, references):
 @pytest.mark.parametrize(("row", "used", "references"), GUESSES)
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 def test_columns_that_are_named_are_not_guessed(write, suffix, row, used, references):
-    questions = qa.load(path=write(f"set.{suffix}", [row]), columns=used | {"question": used["question"][0]})
+    questions = question_sets.load(path=write(f"set.{suffix}", [row]), columns=used | {"question": used["question"][0]})
     assert questions.table["references"].tolist() == [references]
-    assert questions.table.columns.tolist() == list(qa.COLUMNS)
+    assert questions.table.columns.tolist() == list(question_sets.COLUMNS)
 
 
 def test_named_columns_win_over_those_called_like_ours_and_others_are_kept(write):
     row = {"question": "long form", "short": "A?", "references": ["r"], "gold": "a", "id": 7, "part": "dev", "x": 1}
     columns = {"question": "short", "references": "gold", "question_id": "id", "split": "part"}
-    table = qa.load(path=write("set.jsonl", [row]), columns=columns, split="dev").table
+    table = question_sets.load(path=write("set.jsonl", [row]), columns=columns, split="dev").table
     expected = {"question_id": "7", "question": "A?", "references": ["a"], "split": "dev", "x": 1}
     assert table.to_dict("records") == [expected]
 
@@ -445,9 +455,12 @@ def test_one_of_several_reference_columns_may_be_empty_but_not_all(write):
         {"question": "A?", "answer": "a", "aliases": None},
         {"question": "B?", "answer": "", "aliases": ["b", "c"]},
     ]
-    assert qa.load(path=write("set.jsonl", rows), columns=columns).table["references"].tolist() == [["a"], ["b", "c"]]
+    assert question_sets.load(path=write("set.jsonl", rows), columns=columns).table["references"].tolist() == [
+        ["a"],
+        ["b", "c"],
+    ]
     with pytest.raises(QuestionsError, match="question 3: it has no references"):
-        qa.load(path=write("set.jsonl", [*rows, {"question": "C?", "aliases": []}]), columns=columns)
+        question_sets.load(path=write("set.jsonl", [*rows, {"question": "C?", "aliases": []}]), columns=columns)
 
 
 TEXTS = List(Value("string"))
@@ -542,7 +555,7 @@ def hub_dataset(name):
 def hub(monkeypatch):
     """The hub, holding the three sets in their own column layout; a list of what was asked of it."""
     asked = []
-    names = {(repository, configuration): name for name, (repository, configuration, _) in qa.HUB.items()}
+    names = {(repository, configuration): name for name, (repository, configuration, _) in question_sets.HUB.items()}
 
     def load_dataset(repository, configuration=None):
         asked.append((repository, configuration))
@@ -553,7 +566,7 @@ def hub(monkeypatch):
 
 
 def test_trivia_qa_is_its_labelled_split_each_question_once_with_every_alias(hub):
-    questions = qa.load("trivia_qa", n_shots=5)
+    questions = question_sets.load("trivia_qa", n_shots=5)
     assert hub == [("mandarjoshi/trivia_qa", "rc.nocontext")]
     assert questions.table.to_dict("records") == [
         {
@@ -567,7 +580,7 @@ def test_trivia_qa_is_its_labelled_split_each_question_once_with_every_alias(hub
 
 
 def test_sciq_has_its_three_splits_and_an_answer_is_not_cut_at_a_semicolon(hub):
-    questions = qa.load("sciq", split=["test", "validation"])
+    questions = question_sets.load("sciq", split=["test", "validation"])
     assert hub == [("allenai/sciq", None)]
     assert questions.table["split"].tolist() == ["test"] * 5 + ["validation"] * 4
     assert questions.table["question_id"].tolist()[:2] == ["sciq-test-0", "sciq-test-1"]
@@ -577,9 +590,9 @@ def test_sciq_has_its_three_splits_and_an_answer_is_not_cut_at_a_semicolon(hub):
 
 
 def test_nq_open_tests_on_the_hubs_validation_split_under_either_name(hub):
-    questions = qa.load("nq_open")
+    questions = question_sets.load("nq_open")
     assert hub == [("google-research-datasets/nq_open", None)]
-    assert questions.name == qa.load("nq").name == "nq"
+    assert questions.name == question_sets.load("nq").name == "nq"
     assert questions.table["question"].tolist() == [f"nq {n}" for n in range(7)]
     assert questions.table["references"].tolist() == [[f"a{n}", f"b{n}"] for n in range(7)]
     assert questions.table["question_id"].tolist()[0] == "nq-validation-0"
@@ -588,51 +601,51 @@ def test_nq_open_tests_on_the_hubs_validation_split_under_either_name(hub):
 @pytest.mark.parametrize("name", ["trivia_qa", "nq"])
 @pytest.mark.parametrize("seed", [0, 5])
 def test_validation_and_shots_share_no_question_with_each_other_or_with_the_test(hub, name, seed):
-    splits = [set(qa.load(name, split=split, n_shots=0).table["question"]) for split in qa.SPLITS]
+    splits = [set(question_sets.load(name, split=split, n_shots=0).table["question"]) for split in question_sets.SPLITS]
     assert sum(map(len, splits)) == len(set.union(*splits))
-    drawn = qa.load(name, split=["validation", "test"], limit=3, seed=seed, n_shots=8)
+    drawn = question_sets.load(name, split=["validation", "test"], limit=3, seed=seed, n_shots=8)
     assert {question for question, _ in drawn.shots} <= splits[0]
-    assert drawn.shots == qa.load(name, n_shots=8, seed=seed + 1).shots
+    assert drawn.shots == question_sets.load(name, n_shots=8, seed=seed + 1).shots
     assert set(drawn.table["question"]) <= splits[1] | splits[2]
-    other = qa.load(name, split="validation", limit=3, seed=seed + 1).table["question"].tolist()
+    other = question_sets.load(name, split="validation", limit=3, seed=seed + 1).table["question"].tolist()
     assert other != drawn.table["question"].tolist()[:3]
 
 
 def test_validation_out_of_train_is_a_thousand_questions_or_half_of_a_small_one(hub):
-    assert [len(qa.load(name, split="validation")) for name in ("nq", "trivia_qa")] == [1000, 10]
-    assert len(qa.load("nq", split="train_shots", n_shots=0)) == 2000
+    assert [len(question_sets.load(name, split="validation")) for name in ("nq", "trivia_qa")] == [1000, 10]
+    assert len(question_sets.load("nq", split="train_shots", n_shots=0)) == 2000
 
 
 def test_a_hub_set_saved_to_disk_is_the_same_set(hub, tmp_path):
     hub_dataset("trivia_qa").save_to_disk(tmp_path)
-    saved, fetched = (qa.load("trivia_qa", path=path, n_shots=4) for path in (tmp_path, None))
+    saved, fetched = (question_sets.load("trivia_qa", path=path, n_shots=4) for path in (tmp_path, None))
     assert len(hub) == 1
     pd.testing.assert_frame_equal(saved.table, fetched.table)
     assert saved.shots == fetched.shots
     assert saved.prompts() == fetched.prompts()
     assert saved.source["path"] == str(tmp_path)
     with pytest.raises(QuestionsError, match="is a saved dataset; say which with name=, one of trivia_qa, sciq, nq"):
-        qa.load(path=tmp_path)
+        question_sets.load(path=tmp_path)
     with pytest.raises(QuestionsError, match=r"'sciq', split '.*', has no column 'correct_answer'; it has question, "):
-        qa.load("sciq", path=tmp_path)
+        question_sets.load("sciq", path=tmp_path)
 
 
 def test_a_damaged_saved_set_is_refused(tmp_path):
     hub_dataset("nq").save_to_disk(tmp_path)
     (tmp_path / "train" / "state.json").write_text("{")
     with pytest.raises(QuestionsError, match="dataset 'nq' cannot be loaded from folder"):
-        qa.load("nq", path=tmp_path)
+        question_sets.load("nq", path=tmp_path)
 
 
 @pytest.mark.parametrize("keep", [["test"], ["train"], ["train", "test"]])
 def test_a_hub_set_without_labelled_questions_or_without_shots_is_refused(hub, tmp_path, keep):
     DatasetDict({split: hub_dataset("trivia_qa")[split] for split in keep}).save_to_disk(tmp_path)
     with pytest.raises(QuestionsError, match="has no split with answers to ask, or none to take shots from"):
-        qa.load("trivia_qa", path=tmp_path)
+        question_sets.load("trivia_qa", path=tmp_path)
 
 
 def test_a_file_under_the_name_of_a_hub_set_stays_a_file(hub, write):
-    questions = qa.load("sciq", path=write("set.jsonl", ROWS))
+    questions = question_sets.load("sciq", path=write("set.jsonl", ROWS))
     assert (questions.name, len(questions), questions.shots, hub) == ("sciq", 2, (), [])
 
 
@@ -644,7 +657,7 @@ def test_without_a_network_there_is_one_sentence(monkeypatch):
     with pytest.raises(
         QuestionsError, match=r"'sciq' cannot be loaded from the Hugging Face hub \(allenai/sciq\)"
     ) as e:
-        qa.load("sciq")
+        question_sets.load("sciq")
     assert "Couldn't reach 'allenai/sciq' on the Hub (OfflineModeIsEnabled); without a network" in str(e.value)
     assert "\n" not in str(e.value)
 
@@ -672,7 +685,7 @@ def test_damaged_files_are_read_or_refused(place, data, suffix):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a damaged name of a column may look like a usual one
         try:
-            table = qa.load(path=path).table
+            table = question_sets.load(path=path).table
         except QuestionsError:
             return
     assert all(isinstance(question, str) and question.strip() for question in table["question"])
@@ -681,13 +694,15 @@ def test_damaged_files_are_read_or_refused(place, data, suffix):
 
 def test_a_file_without_a_validation_split_lends_one_always_the_same(write):
     path = write("set.jsonl", [{"question": f"Question {n}?", "references": [str(n)]} for n in range(10)])
-    both = qa.load(path=path, split=["validation", "test"], n_validation=4, seed=7).table
+    both = question_sets.load(path=path, split=["validation", "test"], n_validation=4, seed=7).table
     assert both["split"].value_counts().to_dict() == {"test": 6, "validation": 4}
-    alone = qa.load(path=path, split="test", n_validation=4).table
+    alone = question_sets.load(path=path, split="test", n_validation=4).table
     assert list(alone["question_id"]) == list(both.loc[both["split"] == "test", "question_id"])
-    with pytest.raises(qa.QuestionsError, match="no validation split and 10 test questions, too few to take 6 of them"):
-        qa.load(path=path, split=["validation", "test"], n_validation=6)
-    assert len(qa.load(path=path, n_validation=6)) == 10
+    with pytest.raises(
+        question_sets.QuestionsError, match="no validation split and 10 test questions, too few to take 6 of them"
+    ):
+        question_sets.load(path=path, split=["validation", "test"], n_validation=6)
+    assert len(question_sets.load(path=path, n_validation=6)) == 10
 
 
 def test_a_split_that_is_there_is_left_as_it_is_and_none_means_all(write):
@@ -695,12 +710,12 @@ def test_a_split_that_is_there_is_left_as_it_is_and_none_means_all(write):
         {"question": f"{s} {n}?", "references": ["x"], "split": s} for s in ("validation", "test") for n in range(4)
     ]
     path = write("set.jsonl", rows)
-    assert (qa.load(path=path, split="validation", n_validation=1).table["split"] == "validation").sum() == 4
-    assert len(qa.load(path=path, split=None)) == 8
-    assert set(qa.load("world-facts", split=None, n_shots=0).table["split"]) == set(qa.SPLITS)
+    assert (question_sets.load(path=path, split="validation", n_validation=1).table["split"] == "validation").sum() == 4
+    assert len(question_sets.load(path=path, split=None)) == 8
+    assert set(question_sets.load("world-facts", split=None, n_shots=0).table["split"]) == set(question_sets.SPLITS)
 
 
 @pytest.mark.parametrize("name", ["../../elsewhere", "a/b", "..", "", " ", "a\\b", "a\0b"])
 def test_a_name_that_would_lead_out_of_the_run_folder_is_refused(write, name):
     with pytest.raises(QuestionsError, match="of a question set must do as the name of a folder"):
-        qa.load(name, path=write("set.jsonl", ROWS))
+        question_sets.load(name, path=write("set.jsonl", ROWS))

@@ -12,9 +12,11 @@ import pytest
 import torch
 
 from pro_lib import generate as module
-from pro_lib import generations, models, qa
+from pro_lib import models
+from pro_lib import questions as question_sets
+from pro_lib import runs as run_tables
 from pro_lib.generate import generate
-from pro_lib.run_files import RunError
+from pro_lib.storage import RunError
 
 ray = pytest.importorskip("ray")
 pytest.importorskip("ray.data")
@@ -57,7 +59,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def questions():
-    return qa.load("world-facts", limit=4 * PARTS - 1)
+    return question_sets.load("world-facts", limit=4 * PARTS - 1)
 
 
 def folder_in(out, strategy):
@@ -73,7 +75,7 @@ def assert_same_run(out, local, strategy):
     ours, theirs = folder_in(out, strategy), folder_in(local, strategy)
     assert tables_in(ours) == tables_in(theirs)
     assert sorted(path.name for path in ours.iterdir()) == sorted(path.name for path in theirs.iterdir())
-    one, other = generations.read(ours), generations.read(theirs)
+    one, other = run_tables.read(ours), run_tables.read(theirs)
     pd.testing.assert_frame_equal(one.answers, other.answers, check_exact=True)
     assert (one.info.parameters, one.info.plans) == (other.info.parameters, other.info.plans)
     assert one.info.provenance["engine"] == "ray"
@@ -116,7 +118,7 @@ def test_a_run_that_one_engine_began_is_continued_by_the_other(cluster, model, q
 
 
 def test_a_worker_that_is_killed_is_replaced_and_its_part_done_again(cluster, model, tmp_path):
-    questions = qa.load("world-facts", limit=400)
+    questions = question_sets.load("world-facts", limit=400)
     generate(model, questions, out=tmp_path / "local", **OPTIONS)
     folder, killed = folder_in(tmp_path / "ray", "diverse_beam"), []
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pro_lib.generations import from_openai, from_records, from_vllm
-from pro_lib.run_files import RunError
+from pro_lib.imports import from_openai, from_records, from_vllm
+from pro_lib.storage import RunError
 
 FULL = {
     "question_id": "q1",

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 from pandas.testing import assert_frame_equal
 
-from pro_lib import run_files
-from pro_lib.run_files import ANSWER_SCHEMA, ROOT, Cost, RunError, RunFolder, RunInfo, read_tables
+from pro_lib import storage
+from pro_lib.bundled import ROOT
+from pro_lib.storage import ANSWER_SCHEMA, Cost, RunError, RunFolder, RunInfo, read_tables
 
 INFO = RunInfo("set", "model", "greedy", {"seed": 0, "stop": [], "header": "Answer briefly."})
 
@@ -184,7 +185,7 @@ def test_a_crash_between_the_files_of_a_part_leaves_the_part_missing(stopped, fi
 
 def test_a_crash_between_plan_and_info_leaves_the_old_plan(finished, monkeypatch):
     with monkeypatch.context() as patch, RunFolder(finished, INFO) as folder:
-        patch.setattr(run_files, "_write_json", lambda *_: (_ for _ in ()).throw(Crash))
+        patch.setattr(storage, "_write_json", lambda *_: (_ for _ in ()).throw(Crash))
         with pytest.raises(Crash):
             folder.plan(asked("f", "g"), per_pack=1, per_part=2)
         assert folder.missing_parts() == RunFolder(finished, INFO).missing_parts() == []
@@ -381,14 +382,14 @@ def test_what_another_process_wrote_before_the_lock_was_taken_is_not_made_again(
 
 
 def test_parts_that_another_process_made_in_the_last_moment_are_not_made_again(stopped, monkeypatch):
-    lock = run_files._lock
+    lock = storage._lock
 
     def just_too_late(path):
-        monkeypatch.setattr(run_files, "_lock", lock)
+        monkeypatch.setattr(storage, "_lock", lock)
         assert go_on(stopped) == ["part-000-00001", "part-000-00002"]
         return lock(path)
 
-    monkeypatch.setattr(run_files, "_lock", just_too_late)
+    monkeypatch.setattr(storage, "_lock", just_too_late)
     assert go_on(stopped) == []
 
 
@@ -419,9 +420,9 @@ def no_locks(*_):
 @pytest.mark.parametrize("without", [("flock", no_locks), None])
 def test_a_file_system_or_machine_without_locks_is_warned_about(stopped, monkeypatch, without):
     if without is None:
-        monkeypatch.setattr(run_files, "fcntl", None)
+        monkeypatch.setattr(storage, "fcntl", None)
     else:
-        monkeypatch.setattr(run_files.fcntl, *without)
+        monkeypatch.setattr(storage.fcntl, *without)
     with pytest.warns(
         UserWarning, match=rf"run folder {stopped} cannot be locked: .*; let no other process write there"
     ):

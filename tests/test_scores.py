@@ -104,7 +104,7 @@ def test_the_order_of_the_answers_is_irrelevant(rows, random):
     order = list(range(log_probs.shape[1]))
     random.shuffle(order)
     shuffled = log_probs[:, order]
-    for score in (scores.pro, scores.pro_all_k, scores.nll, lambda x: scores.kept(x, 0.1)):
+    for score in (scores.pro, scores.pro_all_k, scores.nll, lambda x: scores.adaptive_k(x, 0.1)):
         np.testing.assert_array_equal(score(shuffled), score(log_probs))
     for score in (scores.predictive_entropy, scores.predictive_entropy_mc, scores.normalized_entropy):
         np.testing.assert_allclose(score(shuffled), score(log_probs), rtol=1e-12, atol=1e-15)
@@ -119,19 +119,19 @@ def test_kept_counts_the_answers_at_or_above_alpha(probs, alphas):
     log_probs = np.log(probs)
     alphas = [*alphas, *probs[0, :2]]  # exact ties among them
     expected = [[max(1, int(np.sum(np.log(row) >= (np.log(a) if a else -np.inf)))) for a in alphas] for row in probs]
-    np.testing.assert_array_equal(scores.kept(log_probs, alphas), expected)
+    np.testing.assert_array_equal(scores.adaptive_k(log_probs, alphas), expected)
 
 
 def test_alpha_keeps_an_answer_that_equals_it():
     for alpha in (0.1, 0.15, 0.3, 0.7, 1.0):
-        assert scores.kept(np.log([[alpha, alpha, alpha / 2]]), alpha).tolist() == [2]
+        assert scores.adaptive_k(np.log([[alpha, alpha, alpha / 2]]), alpha).tolist() == [2]
 
 
 def test_kept_falls_back_to_one_answer_and_to_none():
     log_probs = padded([[0.3, 0.2, 0.1], [0.05], []])
-    assert scores.kept(log_probs, 0.15).tolist() == [2, 1, 0]
-    assert scores.kept(log_probs, 0).tolist() == [3, 1, 0]
-    assert scores.kept(log_probs, 1).tolist() == [1, 1, 0]
+    assert scores.adaptive_k(log_probs, 0.15).tolist() == [2, 1, 0]
+    assert scores.adaptive_k(log_probs, 0).tolist() == [3, 1, 0]
+    assert scores.adaptive_k(log_probs, 1).tolist() == [1, 1, 0]
 
 
 def test_several_alphas_or_ks_give_a_column_each():
@@ -195,7 +195,7 @@ def test_a_question_without_answers_is_nan_and_alone_in_that(score):
     assert score(np.empty((0, 3))).shape == (0,)
 
 
-@pytest.mark.parametrize("score", [*ALL_SCORES, scores.pro_all_k, scores.premise, lambda x: scores.kept(x, 0.4)])
+@pytest.mark.parametrize("score", [*ALL_SCORES, scores.pro_all_k, scores.premise, lambda x: scores.adaptive_k(x, 0.4)])
 def test_impossible_log_probabilities_name_row_and_answer(score):
     for bad in (0.1, 2e-6, np.inf, -np.inf):
         with pytest.raises(ValueError, match=r"log_probs row 1, answer 2 is .*must be finite and at most 0"):
@@ -210,7 +210,7 @@ def test_rounding_above_zero_is_accepted():
 
 @pytest.mark.parametrize("alpha", [-0.1, 1.1, NAN, [0.1, 2.0], [[0.1]]])
 def test_alpha_outside_zero_to_one_is_an_error(alpha):
-    for score in (lambda: scores.pro([[-1.0]], alpha=alpha), lambda: scores.kept([[-1.0]], alpha)):
+    for score in (lambda: scores.pro([[-1.0]], alpha=alpha), lambda: scores.adaptive_k([[-1.0]], alpha)):
         with pytest.raises(ValueError, match=r"alpha must lie in \[0, 1\]"):
             score()
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import DebertaConfig, PreTrainedTokenizerFast, RobertaConfig
 
-from pro_lib import correctness, qa, scores, semantic
+from pro_lib import correctness, scores, semantic
+from pro_lib import questions as question_sets
 
 NAN = np.nan
 GOLDEN = Path(__file__).parent / "golden" / "polygraph.json"
@@ -443,7 +444,7 @@ def test_alias_without_relations_compares_accepted_names_only():
 
 
 def test_alias_reads_the_bundled_questions():
-    table = qa.load("world-facts", split=["train_shots", "validation", "test"], n_shots=0).table
+    table = question_sets.load("world-facts", split=["train_shots", "validation", "test"], n_shots=0).table
     questions = table[table["references"].str.len() > 1].head(200)
     judged = semantic.Alias(table)([[*names[:2], "no such name"] for names in questions["references"]], questions)
     assert (judged[:, 0, 1] == 1).all()

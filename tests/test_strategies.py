@@ -7,10 +7,10 @@ import torch
 from conftest import FAMILIES
 from scipy import stats
 
-from pro_lib.engine import Counts, PackedTree, encode_prefix
+from pro_lib.decoding.strategies import Endings, _nucleus, diverse_beam, greedy, multinomial, threshold
+from pro_lib.decoding.tree import Counts, PackedTree, encode_prefix
 from pro_lib.generate import generate
-from pro_lib.qa import QuestionSet
-from pro_lib.strategies import Endings, _nucleus, diverse_beam, greedy, multinomial, threshold
+from pro_lib.questions import QuestionSet
 
 WORDS = ("Emma", "Paris", "the capital", "France", "Jane", "wrote", "is", "Question")
 

@@ -21,7 +21,8 @@ from pathlib import Path
 import pytest
 from pandas.testing import assert_frame_equal
 
-from pro_lib.run_files import ROOT, STRATEGIES, read_tables
+from pro_lib.bundled import ROOT
+from pro_lib.storage import STRATEGIES, read_tables
 
 N_QUESTIONS, PER_PACK, PER_PART = 14, 1, 2
 OPTIONS = {"n_answers": 3, "max_new_tokens": 8, "batch_size": PER_PACK, "seed": 3, "progress": False}
@@ -52,8 +53,8 @@ class Moments:
 
         return wrapped
 
-    def watch(self, run_files):
-        for module, name in [(os, "replace"), (os, "fsync"), (os, "ftruncate"), (run_files.fcntl, "flock")]:
+    def watch(self, storage):
+        for module, name in [(os, "replace"), (os, "fsync"), (os, "ftruncate"), (storage.fcntl, "flock")]:
             setattr(module, name, self.around(getattr(module, name)))
         moment = self.moment
 
@@ -64,7 +65,7 @@ class Moments:
                 moment()
                 return written + super().write(data[len(data) // 2 :])
 
-        run_files.open = Halved
+        storage.open = Halved
 
 
 def with_model():
@@ -76,10 +77,11 @@ def with_model():
     tqdm.set_lock(threading.RLock())
     tqdm.monitor_interval = 0
     torch.set_num_threads(1)
-    from pro_lib import generate, models, qa
+    from pro_lib import generate, models
+    from pro_lib import questions as question_sets
 
     generate.QUESTIONS_PER_PART = PER_PART
-    model, questions = models.load("facts-1m", device="cpu"), qa.load("world-facts", limit=N_QUESTIONS)
+    model, questions = models.load("facts-1m", device="cpu"), question_sets.load("world-facts", limit=N_QUESTIONS)
     return questions.table["question_id"].tolist(), lambda out, strategy: generate.generate(
         model, questions, strategy=strategy, out=out, **OPTIONS
     )
@@ -94,14 +96,14 @@ def without_model():
 
 def trial(work, *, out, strategy, said, at=None, number=0):
     """Do the work in this process and end it; `said` becomes the number of moments passed, or the refusal."""
-    from pro_lib import run_files
+    from pro_lib import storage
 
     moments, code = Moments(at, number), 0
-    moments.watch(run_files)
+    moments.watch(storage)
     try:
         work(out, strategy)
         text = str(moments.passed)
-    except run_files.RunError as error:
+    except storage.RunError as error:
         text, code = str(error), REFUSED
     Path(said).write_text(text)
     os._exit(code)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from sklearn.metrics import roc_auc_score
 
-from pro_lib import metrics, scores, sweeps
+from pro_lib import evaluation, metrics, scores, sweeps
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -171,7 +171,7 @@ def judged(correct, **baselines):
     n = len(correct)
     answers = pd.DataFrame({"question_id": [str(i) for i in range(n)], "correct": correct})
     scored = pd.DataFrame(baselines)
-    return sweeps.Judged(
+    return evaluation.Evaluation(
         model="m",
         dataset="d",
         split="test",
@@ -187,7 +187,7 @@ def test_the_accuracy_of_the_questions_answered_has_wilsons_interval():
     # NLL answers right, wrong, right, …: of ten answered five are right, and Wilson's interval of 5 in 10 is
     # (0.5 + 0.19207 ± 1.95996 √(0.025 + 0.0096037)) / 1.38415 = 0.5 ± 0.26341. TIED knows nothing: 0.5 everywhere.
     setting = judged([True, False] * 10, NLL=np.arange(20.0), TIED=np.zeros(20))
-    table = sweeps.answered(setting, setting, n_points=20)
+    table = sweeps.accuracy_coverage(setting, setting, n_points=20)
     nll = table[table["method"] == "NLL"].set_index("n_answered")
     np.testing.assert_allclose(nll.loc[10, ["low", "high"]].astype(float), [0.23659, 0.76341], atol=1e-5)
     for k, row in nll.iterrows():

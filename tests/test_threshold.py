@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pro_lib.strategies import Endings, greedy, threshold
+from pro_lib.decoding.strategies import Endings, greedy, threshold
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pro_lib import generations, metrics, scores, semantic, sweeps, workbench
-from pro_lib.generations import Run
-from pro_lib.run_files import RunError, RunInfo
-from pro_lib.workbench import Choices, Settings, judge, split_records
+from pro_lib import bundled, evaluation, imports, metrics, scores, semantic, sweeps
+from pro_lib.evaluation import Choices, evaluate, split_records
+from pro_lib.runs import Run
+from pro_lib.settings import Settings
+from pro_lib.storage import RunError, RunInfo
 
 
 def toy_run(answers, *, strategy="diverse_beam", references=None, split="test"):
@@ -30,17 +31,17 @@ SAMPLES = toy_run({"a": [("no", 0.3)], "b": [("no", 0.4)], "c": [("yes", 0.6), (
 
 
 def test_the_judged_answer_is_the_most_probable_one_that_any_run_found():
-    judged = judge(BEAMS, samples=SAMPLES)
+    judged = evaluate(BEAMS, samples=SAMPLES)
     assert list(judged.answers["text"]) == ["yes", "no", "yes"]
     assert list(judged.correct) == [True, False, True]
-    assert list(judge(BEAMS, samples=SAMPLES).by("diverse_beam").correct) == [True, False, False]
-    assert list(judge(BEAMS, samples=SAMPLES).by("multinomial").correct) == [False, False, True]
+    assert list(evaluate(BEAMS, samples=SAMPLES).by("diverse_beam").correct) == [True, False, False]
+    assert list(evaluate(BEAMS, samples=SAMPLES).by("multinomial").correct) == [False, False, True]
     better = toy_run({"a": [("no", 0.9)], "b": [("no", 0.1)], "c": [("no", 0.1)]}, strategy="greedy")
-    assert list(judge(BEAMS, samples=SAMPLES, others=[better]).answers["text"]) == ["no", "no", "yes"]
+    assert list(evaluate(BEAMS, samples=SAMPLES, others=[better]).answers["text"]) == ["no", "no", "yes"]
 
 
 def test_every_method_reads_its_own_run():
-    table = judge(BEAMS, samples=SAMPLES).uncertainties(alpha=0.25)
+    table = evaluate(BEAMS, samples=SAMPLES).uncertainties(alpha=0.25)
     assert list(table) == ["PRO", "NLL", "ALL", "PE", "PE-MC", "NE"]
     np.testing.assert_allclose(table["NLL"], -np.log([0.5, 0.4, 0.2]))
     np.testing.assert_allclose(table["PE"][0], -0.5 * np.log(0.5) - 0.3 * np.log(0.3))
@@ -50,7 +51,7 @@ def test_every_method_reads_its_own_run():
 
 def test_a_question_without_a_value_is_left_out_for_all_and_counted():
     empty = toy_run({"a": [("yes", 0.5)], "b": [], "c": [("no", 0.2)]})
-    judged = judge(empty, samples=SAMPLES)
+    judged = evaluate(empty, samples=SAMPLES)
     assert list(judged.answers["question_id"]) == ["a", "c"]
     assert len(judged.log_probs) == len(judged.baselines) == 2
     assert "1 of 3 questions are left out (b)" in judged.sentence()
@@ -60,8 +61,8 @@ def test_a_method_that_no_question_has_is_named_not_judged(tmp_path):
     path = tmp_path / "answers.jsonl"
     lines = [{"question_id": i, "answers": [{"log_prob": -0.1 * i - 0.1, "correct": i < 2}]} for i in range(4)]
     path.write_text("\n".join(map(json.dumps, lines)))
-    run = generations.from_records(path)
-    judged = judge(run, samples=run)
+    run = imports.from_records(path)
+    judged = evaluate(run, samples=run)
     assert judged.unavailable == ("ALL", "NE")
     assert "Not available: ALL, NE" in judged.sentence()
     assert list(judged.correct) == [True, True, False, False]
@@ -71,13 +72,13 @@ def test_a_run_that_cannot_be_judged_is_refused(tmp_path):
     path = tmp_path / "answers.jsonl"
     path.write_text('{"question_id": 1, "answers": [{"log_prob": -1.0}]}')
     with pytest.raises(RunError, match="no answer can be judged without references and texts, rouge_l or correct"):
-        judge(generations.from_records(path))
+        evaluate(imports.from_records(path))
 
 
 def test_labels_from_outside_take_precedence_over_rouge():
     answers = pd.DataFrame({"text": ["yes", "no"], "correct": [False, True]})
     questions = pd.DataFrame({"references": [["yes"], ["yes"]]})
-    judged = workbench.rouge_and_correct(answers, questions)
+    judged = evaluation.rouge_and_correct(answers, questions)
     assert list(judged["rouge_l"]) == [1.0, 0.0]
     assert list(judged["correct"]) == [False, True]
 
@@ -103,7 +104,7 @@ def test_methods_that_compare_meanings_read_beams_and_deg_the_samples():
     beams = toy_run({"a": [("yes", 0.5), ("Yes!", 0.2), ("no", 0.1)]})
     samples = toy_run({"a": [("yes", 0.5), ("no", 0.1)]}, strategy="multinomial")
     table = pd.DataFrame({"question_id": ["a"], "references": [["yes"]]})
-    judged = judge(beams, samples=samples, judges={"alias": semantic.Alias(table)})
+    judged = evaluate(beams, samples=samples, judges={"alias": semantic.Alias(table)})
     row = judged.baselines.iloc[0]
     # Two meanings of 0.7 and 0.1: with Q = 7/8 and 1/8 the entropy is 3 log 2 - 7/8 log 7.
     assert row["SE, alias"] == pytest.approx(3 * np.log(2) - 7 / 8 * np.log(7))
@@ -118,9 +119,9 @@ def test_methods_that_compare_meanings_read_beams_and_deg_the_samples():
 def test_methods_without_what_they_need_are_named_not_guessed():
     unknown = replace_texts(BEAMS, None)
     labels = pd.DataFrame({"question_id": ["a", "b", "c"], "text": [None] * 3, "correct": [True, False, True]})
-    judged = judge(unknown, samples=SAMPLES, judges={"lexical": semantic.Lexical()}, choices=Choices(labels=labels))
+    judged = evaluate(unknown, samples=SAMPLES, judges={"lexical": semantic.Lexical()}, choices=Choices(labels=labels))
     assert judged.unavailable == tuple(f"{name}, lexical" for name in MEANINGS)
-    judged = judge(BEAMS, samples=SAMPLES, judges={"alias": None})
+    judged = evaluate(BEAMS, samples=SAMPLES, judges={"alias": None})
     assert judged.unavailable == tuple(f"{name}, alias" for name in MEANINGS)
 
 
@@ -140,14 +141,14 @@ def replace_texts(run, text):
 def test_what_is_right_is_a_choice(choices, expected):
     answers = {"a": [("the great Leo", 0.5)], "b": [("Rome", 0.5)], "c": [("Leon Battista Alberti", 0.5)]}
     references = {"a": ["Leo"], "b": ["Rome", "Paris"], "c": ["Leon Alberti"]}
-    assert list(judge(toy_run(answers, references=references), choices=choices).correct) == expected
+    assert list(evaluate(toy_run(answers, references=references), choices=choices).correct) == expected
 
 
 def test_answers_without_their_ending_and_with_repeats_are_a_choice_too():
     run = toy_run({"a": [("yes", 0.5), ("yes", 0.5), ("no", 0.25)]})
     run = Run(run.answers.assign(end_log_prob=np.log(0.5)), run.questions, run.info)
-    np.testing.assert_allclose(judge(run).log_probs, np.log([[0.25, 0.125]]))
-    without = judge(run, choices=Choices(convention="answer_tokens", distinct=False))
+    np.testing.assert_allclose(evaluate(run).log_probs, np.log([[0.25, 0.125]]))
+    without = evaluate(run, choices=Choices(convention="answer_tokens", distinct=False))
     np.testing.assert_allclose(without.log_probs, np.log([[0.5, 0.5, 0.25]]))
 
 
@@ -160,7 +161,7 @@ def test_labels_are_read_from_a_file_and_an_answer_without_one_is_counted(tmp_pa
         "jsonl": lambda: table.to_json(path, orient="records", lines=True),
         "parquet": lambda: table.to_parquet(path),
     }[suffix]()
-    judged = judge(BEAMS, samples=SAMPLES, choices=Settings(correctness=str(path)).choices)
+    judged = evaluate(BEAMS, samples=SAMPLES, choices=Settings(correctness=str(path)).choices)
     assert list(judged.correct) == [False, True]
     assert "1 of 3 questions are left out (c): correct is missing for 1" in judged.sentence()
 
@@ -177,18 +178,18 @@ def test_labels_that_cannot_be_are_refused_with_the_file(tmp_path, content, sent
     path = tmp_path / "labels.csv"
     path.write_text(content)
     with pytest.raises(RunError, match=f"labels.csv.*{sentence}"):
-        workbench.read_labels(path)
+        evaluation.read_labels(path)
     with pytest.raises(RunError, match=r"labels\.txt is neither \.csv"):
-        workbench.read_labels(tmp_path / "labels.txt")
+        evaluation.read_labels(tmp_path / "labels.txt")
 
 
 def test_a_setting_of_the_paper_is_found_under_our_names():
     ours = pd.DataFrame({"dataset": ["trivia_qa", "mine"], "model": ["gemma-2b", "gemma-2b"]})
-    cells = workbench.paper("main_table", ours)
+    cells = bundled.paper("main_table", ours)
     assert set(zip(cells["dataset"], cells["model"], strict=True)) == {("trivia_qa", "gemma-2b")}
     assert cells.set_index("method")["auroc"]["PRO"] == 0.819
-    assert len(workbench.paper("main_table")) == 120
-    assert workbench.paper("main_table", pd.DataFrame({"dataset": ["world-facts"], "model": ["facts-2m"]})).empty
+    assert len(bundled.paper("main_table")) == 120
+    assert bundled.paper("main_table", pd.DataFrame({"dataset": ["world-facts"], "model": ["facts-2m"]})).empty
 
 
 def test_the_alias_table_of_a_bundled_set_has_all_splits_and_records_without_references_have_none(tmp_path):
@@ -221,7 +222,7 @@ def pair():
         return toy_run(answers, split=split)
 
     return tuple(
-        judge(r, samples=r, split=s) for s, r in (("validation", run("validation", 60)), ("test", run("test", 80)))
+        evaluate(r, samples=r, split=s) for s, r in (("validation", run("validation", 60)), ("test", run("test", 80)))
     )
 
 
@@ -293,13 +294,13 @@ def test_redraws_report_on_the_reported_split(pair):
 
 def test_answering_fewer_questions_and_the_reliability_of_the_fit(pair):
     validation, reported = pair
-    curves = sweeps.answered(validation, reported, methods=["NLL"], n_points=11)
+    curves = sweeps.accuracy_coverage(validation, reported, methods=["NLL"], n_points=11)
     assert set(curves["method"]) == {"NLL", "oracle"}
     last = curves[curves["coverage"] == 1]
     np.testing.assert_allclose(last["accuracy"], reported.correct.mean())
     oracle = curves[curves["method"] == "oracle"]
     assert (oracle["accuracy"].to_numpy() >= curves.loc[curves["method"] == "NLL", "accuracy"].to_numpy()).all()
-    table = sweeps.calibrated(validation, reported, methods=["PRO", "NLL"])
+    table = sweeps.reliability(validation, reported, methods=["PRO", "NLL"])
     assert (table.groupby("method")["n"].sum() == 80).all()
     assert ((table["accuracy_low"] <= table["accuracy"]) & (table["accuracy"] <= table["accuracy_high"])).all()
 
@@ -420,7 +421,7 @@ def test_where_validation_has_one_class_the_default_is_taken_and_said(pair):
     redraws = sweeps.redraw_benchmark(validation, reported)
     assert redraws["alpha"].tolist() == [0.4]
     with pytest.raises(metrics.OneClassError, match="validation: all 60 judged answers are wrong: no probability"):
-        sweeps.calibrated(validation, reported)
+        sweeps.reliability(validation, reported)
     with pytest.warns(sweeps.OneClassWarning, match="all 60 are wrong"):
         swept = sweeps.alpha_sweep(validation.log_probs, validation.correct, n_resamples=10)
     assert swept[["auroc", "low", "high"]].isna().all(axis=None)

@@ -37,12 +37,13 @@ def log_probs(network, token_ids: list[int]) -> torch.Tensor:
 
 def write_prompts() -> None:
     """Prompts without and with ten shots, and the most probable first tokens after them."""
-    from pro_lib import models, qa
+    from pro_lib import models
+    from pro_lib import questions as question_sets
 
     model = models.load(MODEL, device="cpu")
     prompts = []
     for n_shots in (0, 10):
-        questions = qa.load("world-facts", split="validation", limit=N_PROMPTS, seed=1, n_shots=n_shots)
+        questions = question_sets.load("world-facts", split="validation", limit=N_PROMPTS, seed=1, n_shots=n_shots)
         for prompt in questions.prompts():
             ids = model.encode(prompt)
             top = log_probs(model.network, ids)[-1].topk(N_LOG_PROBS)

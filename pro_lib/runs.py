@@ -8,29 +8,14 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from tqdm.auto import tqdm
 
-from pro_lib import records
-from pro_lib.run_files import LEDGER_SCHEMA, Cost, RunError, RunInfo, read_tables
+from pro_lib.storage import LEDGER_SCHEMA, RunError, RunInfo, read_tables
 
 CONVENTIONS = ("complete", "answer_tokens")
 _ROUNDING = 1e-9
-
-
-class SearchedLogProbs(np.ndarray):
-    """Log-probabilities `(n, N)` of a search: every answer with p ≥ `search_alpha` is there, no matter how few.
-
-    Rows and columns taken out of it remember `search_alpha`; scores refuse an α below it.
-    """
-
-    search_alpha: float | None = None
-
-    def __array_finalize__(self, source: object) -> None:
-        self.search_alpha = getattr(source, "search_alpha", None)
 
 
 @dataclass(frozen=True)
@@ -41,7 +26,7 @@ class Run:
     answer's tokens), end_log_prob (of ending there), finished; records may bring mean_log_prob, rouge_l, correct.
     `rank` counts from 0, downwards in probability, for samples in the order they were drawn.
     `questions` has a row per question: question_id, question, references, split, what the dataset adds, and after
-    an exact search its ledger (columns as in `strategies.Ledger`).
+    an exact search its ledger (columns as in `certificate.Ledger`).
     """
 
     answers: pd.DataFrame
@@ -89,7 +74,7 @@ class Run:
         """Log-probabilities `(n, N)` in nats, sorted downwards, NaN where a question has fewer answers.
 
         Of an exact search they are the answers with p ≥ α, and the greedy one alone where none reaches α; scores
-        refuse such an array at a lower α.
+        want `search_alpha` beside them.
 
         Args:
             convention: `complete` (ending included) or `answer_tokens` (ending left out).
@@ -101,11 +86,7 @@ class Run:
         if merge_by not in (None, "text"):
             raise ValueError(f"merge_by={merge_by!r} is unknown; choose None or 'text'")
         ordered = self._ordered(convention, distinct)
-        values = self._matrix(_merged(ordered, self.name) if merge_by else ordered, "value")
-        if self.search_alpha is not None:
-            values = values.view(SearchedLogProbs)
-            values.search_alpha = self.search_alpha
-        return values
+        return self._matrix(_merged(ordered, self.name) if merge_by else ordered, "value")
 
     def open_log_probs(self) -> np.ndarray:
         """Log-probabilities `(n, M)` of answers still open at the length cut, in nats; NaN where there are fewer."""
@@ -247,165 +228,3 @@ def read(path: str | Path) -> Run:
         message = f"run folder {path} holds {len(run.questions):,} of the {planned:,} questions planned"
         warnings.warn(f"{message}; run the generation again to continue it", UserWarning, stacklevel=2)
     return run
-
-
-def from_records(path: str | Path) -> Run:
-    """A run from log-probabilities made elsewhere: a JSONL file with a line per question.
-
-    A line is `{question_id, question?, references?, split?, answers: [...]}`; an answer is `{log_prob?,
-    mean_log_prob?, token_log_probs?, end_log_prob?, text?, token_ids?, rouge_l?, correct?}` with at least one of
-    log_prob and token_log_probs. `log_prob` is taken to be that of the complete answer where no end_log_prob is
-    given. Nothing needs a model or a network.
-
-    Raises:
-        RunError: the file is empty or not UTF-8, or a line is malformed; the sentence names file and line.
-    """
-    answers, questions = records.read_records(Path(path))
-    return Run(answers, questions, RunInfo(dataset=Path(path).stem, model="records", strategy="records"))
-
-
-def from_file(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
-    """A run from a file of log-probabilities in any layout: our records, OpenAI's responses or vLLM's outputs.
-
-    The cache of `from_endpoint` is read as well, as far as it got, and nothing is asked.
-    `questions` as for `from_openai`; records of ours bring their own. Raises `RunError` as the three readers do.
-    """
-    known = records.layout(Path(path))
-    if known == "records":
-        return from_records(path)
-    if known == "endpoint":
-        parameters, searched = records.read_endpoint(Path(path))
-        order = {} if questions is None else {name: place for place, name in enumerate(questions["question_id"])}
-        searched.sort(key=lambda record: order.get(record["question_id"], len(order)))
-        run = _searched_run(searched, None, Path(path).stem, parameters, {})
-        return run if questions is None else run.asked_as(questions)
-    return {"openai": from_openai, "vllm": from_vllm}[known](path, questions=questions)
-
-
-def from_openai(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
-    """A run from saved responses of an OpenAI-compatible server, a JSONL file or a JSON list with a response per line.
-
-    Both endpoints, chat and text completions, with `logprobs` and any n; `records.read_openai` says which layouts are
-    known and what becomes of the ending, which OpenAI itself does not return: then `complete` log-probabilities are
-    those of beginning with the answer, and no bound holds for them.
-
-    Args:
-        questions: the questions asked, with references and splits, as `qa.load(...).table`; without them, what the
-            file says of them. A response that carries no question_id or custom_id answers the question in its place.
-
-    Raises:
-        RunError: a response is malformed or has no log-probabilities; the sentence names file, line and choice.
-    """
-    info = RunInfo(dataset=Path(path).stem, model="openai", strategy="openai")
-    return Run(*records.read_openai(Path(path), questions=questions), info)
-
-
-def from_vllm(source: str | Path | Iterable[object], *, questions: pd.DataFrame | None = None) -> Run:
-    """A run from what `LLM.generate` of vLLM returned: the objects themselves, or a file of their JSON.
-
-    `records.read_vllm` says how the token that ended an answer is told from the answer's own.
-
-    Args:
-        questions: as for `from_openai`.
-
-    Raises:
-        RunError: an output is malformed or has no log-probabilities; the sentence names its place.
-    """
-    name = Path(source).stem if isinstance(source, (str, Path)) else "vllm"
-    return Run(*records.read_vllm(source, questions=questions), RunInfo(dataset=name, model="vllm", strategy="vllm"))
-
-
-def from_endpoint(
-    base_url: str,
-    questions: Any,
-    *,
-    model: str,
-    search_alpha: float = 0.05,
-    top: int = 20,
-    stop: Sequence[str] = records.END_OF_TEXT,
-    n_stop_tokens: int | None = None,
-    tokenizer: Any = None,
-    max_new_tokens: int = 32,
-    budget: int | None = None,
-    epsilon: float = 0.0,
-    tolerance: float = 1e-3,
-    cache: str | Path | None = None,
-    concurrency: int = 8,
-    retries: int = 6,
-    timeout: float = 60.0,
-    api_key_env: str | None = "OPENAI_API_KEY",
-    progress: bool = True,
-) -> Run:
-    """Exact search over a text-completions server, `POST {base_url}/completions` with `logprobs`: a run of `threshold`.
-
-    The run has the tables and the ledger of a local search; `docs/endpoint.md` says what is certified. A found answer
-    has all the probability that stop tokens not listed may add, so PRO ≤ `alpha_floor` ≤ `tree_bound` ≤ H(Y) stays
-    true; without it, ending there costs `end_log_prob_lower`. `epsilon` in the ledger has the largest such difference
-    in it, `upper_bound` is missing, and `budget_cut_mass` holds also what may reach α and cannot be seen. Without
-    `tokenizer`, Y is the sequence of *texts* that come out when each prompt is read anew, and `token_ids` are negative
-    numbers that only tell answers apart (`token_texts` has the texts).
-
-    Args:
-        base_url: as in `http://localhost:8000/v1`.
-        questions: a `qa.QuestionSet`.
-        model: the server's name for the model.
-        search_alpha: α of the search; at 1/top or above nothing that continues an answer can be missed.
-        top: how many log-probabilities are asked for at every place.
-        stop: texts of the tokens that end an answer; a text that begins with a newline, white space aside, always does.
-        n_stop_tokens: how many tokens of the model's vocabulary end an answer, if you know: those that are not listed
-            are then bounded one by one.
-        tokenizer: the model's own (as transformers has it): prompts are sent as token ids, and ids read back.
-        max_new_tokens: T, the length at which an answer is cut, its ending included.
-        budget: requests that may be spent on a question; None for no limit.
-        epsilon: by how many nats the server's log-probabilities may be off; what lies so close to α is undecided.
-        tolerance: by how much the probability of an answer may be uncertain; above it the question is undecided.
-        cache: JSON lines, where every finished question is kept: the same command goes on from there.
-        concurrency: questions searched at once.
-        retries: further tries after 429, 5xx, time-outs, lost connections and damaged responses, more and more apart.
-        timeout: seconds of silence after which a request is given up.
-        api_key_env: the environment variable that holds the API key; None if none is to be sent.
-        progress: whether to show a bar.
-
-    Raises:
-        ValueError: a setting out of its range.
-        RunError: the server refuses or fails, or the cache belongs to another run or is damaged.
-    """
-    whole = {"top": top, "concurrency": concurrency, "retries": retries + 1, "n_stop_tokens": n_stop_tokens or 1}
-    for name, value in whole.items():
-        if type(value) is not int or value < 1:
-            raise ValueError(f"{name}={locals()[name]!r} must be a whole number, 1 or more (retries: 0)")
-    if not timeout > 0:
-        raise ValueError(f"timeout={timeout!r} must be above 0")
-    asking = records.Asking(search_alpha, max_new_tokens, budget, epsilon, tolerance)
-    endpoint = records.Endpoint(base_url, model, top, retries, timeout, api_key_env)
-    vocabulary = records.Vocabulary(stop, n_stop_tokens, tokenizer)
-    with tqdm(total=len(questions.table), desc=f"{questions.name}/{model}", disable=not progress) as bar:
-        searched = records.ask_endpoint(
-            endpoint,
-            vocabulary,
-            asking,
-            questions.table,
-            questions.prompts(),
-            cache=None if cache is None else Path(cache),
-            concurrency=concurrency,
-            done=bar.update,
-        )
-    parameters = records.parameters(endpoint, vocabulary, asking)
-    return _searched_run(searched, questions.table, questions.name, parameters, {"base_url": base_url})
-
-
-def _searched_run(
-    searched: list[dict], questions: pd.DataFrame | None, dataset: str, parameters: dict, provenance: dict
-) -> Run:
-    """The run of records of an endpoint; its seconds are added up over questions, several of which ran at once."""
-    answers, table = records.endpoint_tables(searched, questions)
-    n_requests = int(table["expanded_prefixes"].sum())
-    cost = Cost(
-        prompt_tokens=sum(record["all_prompt_tokens"] for record in searched),
-        token_forwards=n_requests - len(searched),
-        model_calls=n_requests,
-        seconds=sum(record["seconds"] for record in searched),
-    )
-    plans = [(len(searched), 1, max(1, len(searched)))]
-    info = RunInfo(dataset, parameters["model"], "threshold", parameters, provenance, plans, cost=cost)
-    return Run(answers, table, info)

@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pro_lib.run_files import ROOT
+from pro_lib.bundled import ROOT
 
 WORLD_FACTS_DIR = ROOT / "data" / "world_facts"
 BUNDLED = {"world-facts": "question", "world-facts-reworded": "question_reworded"}

@@ -1,280 +1,37 @@
-"""What notebooks call: shared parameters, the runs they ask for, and one answer judged per question for every method.
-
-It ties questions, runs, correctness and scores together; it does not know a score by its formula, and it does not draw.
-"""
+"""The parameters that notebooks share, declared once, and the runs and evaluations they ask for; knows no score by its formula, and does not draw."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 
-from pro_lib import correctness, generations, metrics, qa, scores, semantic
-from pro_lib.generations import Run
-from pro_lib.run_files import (
-    ENGINES,
-    QUANTIZATIONS,
-    ROOT,
-    STRATEGIES,
-    RunError,
-    bundled_models,
-    fingerprint,
-    paper_models,
+from pro_lib import endpoint, imports, metrics, semantic
+from pro_lib import questions as question_sets
+from pro_lib import runs as run_tables
+from pro_lib.bundled import ROOT, bundled_models, fingerprint, paper_models
+from pro_lib.evaluation import (
+    CORRECTNESS,
+    Choices,
+    Evaluation,
+    Searched,
+    evaluate,
+    read_labels,
+    searched,
+    split_records,
 )
-from pro_lib.sweeps import Judged, Searched
+from pro_lib.imports import records
+from pro_lib.runs import Run
+from pro_lib.storage import ENGINES, QUANTIZATIONS, STRATEGIES
 
 if TYPE_CHECKING:
     from pro_lib.models import Model
 
-ROUGE_THRESHOLD = 0.3
-CORRECTNESS = ("rouge_l", "exact_match", "alias_match")
-LABEL_COLUMNS = ("question_id", "text", "correct")
 # A comparison of methods needs beams for PRO, NLL, ALL, PE, SE and SD, and samples for PE-MC, NE and Deg.
 BEAMS, SAMPLES, EXACT = "diverse_beam", "multinomial", "threshold"
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What counts as an answer and what as right. The defaults are this project's; docs/audit.md says what others do.
-
-    Args:
-        convention: `complete` (ending included) or `answer_tokens` (ending left out), as in `Run.log_probs`.
-        distinct: leave repeated beams out.
-        correctness: `rouge_l` above 0.3, `exact_match` or `alias_match` (see `correctness`).
-        references: `max`, ROUGE-L of the best reference, or `last`, of the last one only.
-        labels: labels from outside, of people or of a judge model, columns question_id, text, correct; they replace
-            every other correctness. An answer without a label is left out and counted.
-    """
-
-    convention: str = "complete"
-    distinct: bool = True
-    correctness: str = "rouge_l"
-    references: str = "max"
-    labels: pd.DataFrame | None = None
-
-
-def judge(
-    beams: Run,
-    *,
-    samples: Run | None = None,
-    others: Sequence[Run] = (),
-    split: str | None = None,
-    judges: Mapping[str, semantic.Judge | None] | None = None,
-    choices: Choices | None = None,
-) -> Judged:
-    """Judge one answer per question and line up what the methods say of it.
-
-    The answer judged is the most probable one that any of the runs found; what each run's own most probable answer
-    is worth stands beside it (`Judged.by`). A question that a method cannot score, or that has no answer to judge, is
-    left out for all methods and counted.
-
-    Args:
-        beams: the run that PRO, NLL, ALL, PE (Eq. 2), SE and SD read.
-        samples: the run that PE-MC, NE and Deg read, repeats kept; None leaves them out.
-        others: further runs whose answers may be the most probable one.
-        split: the split to judge; None for all questions of `beams`.
-        judges: which answers mean the same: SE, SE-MC, SD, Deg, WD and gap once for each, named `SE, <key>`; None
-            for a judge that this dataset cannot have.
-        choices: None for this project's.
-    """
-    choices = choices or Choices()
-    beams = beams.select(split=split) if split is not None else beams
-    ids = list(beams.questions["question_id"])
-    runs = [run.select(question_ids=ids) for run in (beams, *([samples] if samples is not None else []), *others)]
-    samples = runs[1] if samples is not None else None
-    top = generations.most_probable(runs, convention=choices.convention)
-    answers = top[["question_id", "text"]].join(rouge_and_correct(top, beams.questions, choices))
-    if answers["correct"].isna().all():
-        raise RunError(f"run {beams.name}: no answer can be judged without references and texts, rouge_l or correct")
-    for run in runs:
-        own = run.top(convention=choices.convention)
-        answers[f"correct_{run.info.strategy}"] = rouge_and_correct(own, beams.questions, choices)["correct"]
-    options = {"convention": choices.convention, "distinct": choices.distinct}
-    log_probs, means = beams.log_probs(**options), beams.mean_log_probs(**options)
-    baselines = _baselines(log_probs, means, samples, choices)
-    if judges:
-        texts = beams.texts(**options)
-        drawn = None if samples is None else samples.texts(convention=choices.convention, distinct=False)
-        for name, measure in judges.items():
-            compared = _semantic(measure, beams.questions, log_probs, means, texts, drawn)
-            baselines = baselines.join(compared.add_suffix(f", {name}"))
-    unavailable = tuple(baselines.columns[baselines.isna().all()])
-    baselines = baselines.drop(columns=list(unavailable))
-    exclusions = metrics.usable(baselines.set_axis(ids), answers["correct"])
-    used = exclusions.mask
-    return Judged(
-        beams.info.model,
-        beams.info.dataset,
-        split or "all",
-        answers[used].reset_index(drop=True),
-        log_probs[used],
-        baselines[used].reset_index(drop=True),
-        exclusions,
-        unavailable,
-    )
-
-
-def _baselines(log_probs: np.ndarray, means: np.ndarray, samples: Run | None, choices: Choices) -> pd.DataFrame:
-    table = pd.DataFrame(
-        {
-            "NLL": scores.nll(log_probs),
-            "ALL": scores.average_log_likelihood(means, log_probs),
-            "PE": scores.predictive_entropy(log_probs),
-        }
-    )
-    if samples is None:
-        return table
-    log_probs = samples.log_probs(convention=choices.convention, distinct=False)
-    means = samples.mean_log_probs(convention=choices.convention, distinct=False)
-    return table.assign(**{"PE-MC": scores.predictive_entropy_mc(log_probs), "NE": scores.normalized_entropy(means)})
-
-
-def _semantic(
-    measure: semantic.Judge | None,
-    questions: pd.DataFrame,
-    log_probs: np.ndarray,
-    means: np.ndarray,
-    texts: np.ndarray,
-    drawn: np.ndarray | None,
-) -> pd.DataFrame:
-    """The methods that compare meanings: of beams, by `texts` and log-probabilities, and of samples, the texts `drawn`.
-
-    SE is the entropy over meanings itself, of the probabilities found, made to sum to 1; SE-MC the estimate from
-    samples, token-averaged, that the release of PRO applies to beams. SD and WD count each text once.
-    """
-    names = ("SE", "SE-MC", "SD", *(("Deg",) if drawn is not None else ()), "WD", "gap")
-    there = ~np.isnan(log_probs)
-    if measure is None or (pd.isna(texts) & there).any() or np.isnan(means[there]).any():
-        return pd.DataFrame(np.nan, index=range(len(texts)), columns=list(names))
-    judged = measure(texts, questions)
-    meaning = semantic.clusters(judged)
-    once = semantic.distinct(texts)
-    table = {
-        "SE": semantic.semantic_entropy(log_probs, meaning, variant="farquhar2024"),
-        "SE-MC": semantic.semantic_entropy(means, meaning, variant="kuhn2023"),
-        "SD": semantic.semantic_density(means, judged, keep=once),
-        "WD": semantic.weighted_dissimilarity(judged, log_probs, keep=once),
-        "gap": semantic.top_two_gap(log_probs, meaning),
-    }
-    if drawn is not None:
-        table["Deg"] = semantic.degree(measure(drawn, questions))
-    return pd.DataFrame(table)[list(names)]
-
-
-def searched(exact: Run, beams: Run, *, others: Sequence[Run] = (), split: str | None = None) -> Searched:
-    """Line up a search and beams; the answer judged is the most probable one that any of the runs found.
-
-    A question that either of them, or NLL or ALL, cannot score is left out.
-    """
-    by_search = judge(exact, others=[beams, *others], split=split)
-    by_beams = judge(beams.select(question_ids=list(by_search.answers["question_id"])), others=[exact, *others])
-    ids = list(by_beams.answers["question_id"])
-    run = exact.select(question_ids=ids)
-    return Searched(by_search.only(ids), by_beams.log_probs, run.open_log_probs(), run.tree())
-
-
-def split_records(run: Run, *, n_validation: int = 100, seed: int = 0) -> Run:
-    """The run with every question in `validation` or `test`: as its records say, else drawn with `seed`."""
-    splits = run.questions["split"]
-    if splits.notna().all():
-        return run
-    if splits.notna().any():
-        raise RunError(f"run {run.name} says the split of some questions only")
-    if len(splits) < 2 * n_validation:
-        raise RunError(f"run {run.name} has {len(splits)} questions, too few to draw {n_validation} for validation")
-    drawn = np.random.default_rng(seed).choice(len(splits), size=n_validation, replace=False)
-    names = np.where(np.isin(np.arange(len(splits)), drawn), "validation", "test")
-    return replace(run, questions=run.questions.assign(split=names))
-
-
-def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: Choices | None = None) -> pd.DataFrame:
-    """ROUGE-L and correctness of answers: as labels or records brought them, else against the references.
-
-    `answers` has the columns question_id (needed for labels), text and, if brought, rouge_l and correct; `questions`
-    has the references, row by row. Columns: rouge_l, correct (a boolean, or None where it cannot be known).
-    """
-    choices = choices or Choices()
-    known = (answers["text"].notna() & questions["references"].notna().to_numpy()).to_numpy(bool)
-    texts, references = list(answers["text"][known]), list(questions["references"][known])
-    if "rouge_l" in answers:
-        rouge_l = answers["rouge_l"].to_numpy(float)
-    else:
-        rouge_l = np.full(len(answers), np.nan)
-        rouge_l[known] = correctness.rouge_l(texts, references, best=choices.references)
-    if choices.labels is not None:
-        correct = _labels_of(answers, choices.labels)
-    elif "correct" in answers:
-        correct = answers["correct"].to_numpy(object)
-    elif choices.correctness == "rouge_l":
-        correct = np.where(np.isnan(rouge_l), None, rouge_l > ROUGE_THRESHOLD)
-    else:
-        correct = np.full(len(answers), None, dtype=object)
-        match = {"exact_match": correctness.exact_match, "alias_match": correctness.alias_match}[choices.correctness]
-        correct[known] = match(texts, references)
-    return pd.DataFrame({"rouge_l": rouge_l, "correct": correct}, index=answers.index)
-
-
-def _labels_of(answers: pd.DataFrame, labels: pd.DataFrame) -> np.ndarray:
-    known = dict(zip(zip(labels["question_id"], labels["text"], strict=True), labels["correct"], strict=True))
-    pairs = zip(answers["question_id"], answers["text"], strict=True)
-    return np.array([known.get(pair) for pair in pairs], dtype=object)
-
-
-def read_labels(path: str | Path) -> pd.DataFrame:
-    """Labels from outside, a row per question and answer: a CSV, Parquet or JSONL file with `LABEL_COLUMNS`.
-
-    `correct` is true or false (1 or 0). Raises `RunError`, naming file and row, for anything else, and for two
-    labels of one answer that differ.
-    """
-    path = Path(path)
-    readers = {".csv": pd.read_csv, ".parquet": pd.read_parquet, ".jsonl": lambda p: pd.read_json(p, lines=True)}
-    if path.suffix not in readers:
-        raise RunError(f"{path} is neither {', '.join(readers)}: labels of answers cannot be read from it")
-    try:
-        table = readers[path.suffix](path)
-    except (OSError, ValueError) as error:  # pandas' and Arrow's own errors are among them
-        raise RunError(f"{path} cannot be read: {error}") from error
-    missing = [name for name in LABEL_COLUMNS if name not in table]
-    if missing:
-        raise RunError(f"{path} has no column {missing[0]}; labels need {', '.join(LABEL_COLUMNS)}")
-    table = table[list(LABEL_COLUMNS)].astype({"question_id": str, "text": str})
-    values = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
-    correct = table["correct"].map(lambda value: values.get(str(value).strip().lower()))
-    if correct.isna().any():
-        row = int(correct.isna().argmax())
-        raise RunError(f"{path}, row {row + 1}: correct is {table['correct'].iloc[row]!r}, neither true nor false")
-    table = table.assign(correct=correct.astype(bool)).drop_duplicates()
-    twice = table.duplicated(["question_id", "text"])
-    if twice.any():
-        raise RunError(f"{path} calls answer {table['text'][twice].iloc[0]!r} both right and wrong")
-    return table.reset_index(drop=True)
-
-
-PAPER_DIR = ROOT / "data" / "paper"
-
-
-def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:
-    """A table of the paper's printed numbers, `data/paper/<name>.csv`.
-
-    With `settings`, a table with columns dataset and model as our tables have them, only the rows of settings that
-    are among them come back, under our names (`data/paper/settings.csv` says which of ours is which of the paper's);
-    none if there is no such setting.
-    """
-    table = pd.read_csv(PAPER_DIR / f"{name}.csv", dtype={"k": "Int64"})
-    if settings is None:
-        return table
-    names = pd.read_csv(PAPER_DIR / "settings.csv")
-    for column in ("dataset", "model"):
-        known = names[names["kind"] == column]
-        ours = {str(value).lower().split("/")[-1]: value for value in settings[column]}
-        shown = {row.name: ours.get(row.id.lower().split("/")[-1]) for row in known.itertuples(index=False)}
-        table = table.assign(**{column: table[column].map(shown)})
-    asked = settings[["dataset", "model"]].drop_duplicates()
-    return table.dropna(subset=["dataset", "model"]).merge(asked, on=["dataset", "model"]).reset_index(drop=True)
 
 
 _held: tuple[tuple, Model] | None = None
@@ -353,8 +110,8 @@ class Settings:
         for name in ("model", "dataset"):
             if not self._list(name) or not all(isinstance(value, str) and value for value in self._list(name)):
                 raise ValueError(f"{name}={getattr(self, name)!r} must be a name or a list of names")
-        if self.split not in qa.SPLITS and self.records is None:
-            raise ValueError(f"split={self.split!r} is unknown; choose {', '.join(qa.SPLITS)}")
+        if self.split not in question_sets.SPLITS and self.records is None:
+            raise ValueError(f"split={self.split!r} is unknown; choose {', '.join(question_sets.SPLITS)}")
         if self.reported and self.split == "validation":
             raise ValueError("split='validation' is where alpha is chosen; report on another split")
         if self.strategy not in STRATEGIES:
@@ -408,8 +165,10 @@ class Settings:
                     f"({', '.join(paper)}), nor a folder, nor a hub id owner/name"
                 )
         for dataset in self.datasets:
-            if self.records is None and dataset not in qa.NAMES and not Path(dataset).exists():
-                raise ValueError(f"dataset={dataset!r} is neither {', '.join(qa.NAMES)}, nor a file or folder")
+            if self.records is None and dataset not in question_sets.NAMES and not Path(dataset).exists():
+                raise ValueError(
+                    f"dataset={dataset!r} is neither {', '.join(question_sets.NAMES)}, nor a file or folder"
+                )
 
     @property
     def models(self) -> list[str]:
@@ -421,15 +180,17 @@ class Settings:
         """The datasets, always a list."""
         return self._list("dataset")
 
-    def questions(self, dataset: str, *splits: str) -> qa.QuestionSet:
+    def questions(self, dataset: str, *splits: str) -> question_sets.QuestionSet:
         """The questions of a set by name, of a file or of a folder, of the splits named.
 
         Files without a validation split lend `n_validation` of their questions to one.
         """
         drawn = {"limit": self.limit, "fraction": self.fraction, "seed": self.seed, "n_shots": self.n_shots}
-        if dataset in qa.NAMES:
-            return qa.load(dataset, split=splits or self.split, **drawn)
-        return qa.load(path=dataset, split=splits or self.split, n_validation=self.n_validation or 100, **drawn)
+        if dataset in question_sets.NAMES:
+            return question_sets.load(dataset, split=splits or self.split, **drawn)
+        return question_sets.load(
+            path=dataset, split=splits or self.split, n_validation=self.n_validation or 100, **drawn
+        )
 
     def run(self, model: str, dataset: str, *splits: str, strategy: str | None = None) -> Run:
         """The stored run of these questions, generated where it is missing; or the records, if they are given."""
@@ -466,17 +227,17 @@ class Settings:
     def _alias_table(self, dataset: str) -> pd.DataFrame:
         if self.records is not None:
             return self._recorded().questions
-        if dataset in qa.BUNDLED:
+        if dataset in question_sets.BUNDLED:
             # Of all splits: a wrong answer is often the right one to another question.
-            return qa.load(dataset, split=None, n_shots=0).table
+            return question_sets.load(dataset, split=None, n_shots=0).table
         return self.questions(dataset, "validation", self.split).table
 
-    def judged(self, model: str, dataset: str, split: str, *, everything: bool = False) -> Judged:
+    def judged(self, model: str, dataset: str, split: str, *, everything: bool = False) -> Evaluation:
         """The answers of one strategy to one split, the most probable one of each question judged.
 
         Of the validation split, `n_validation` questions drawn with the seed, unless `everything` is asked for.
         """
-        judged = judge(self._both_splits(model, dataset, self.strategy), split=split, choices=self.choices)
+        judged = evaluate(self._both_splits(model, dataset, self.strategy), split=split, choices=self.choices)
         return judged if everything else self._drawn(judged)
 
     def compared(
@@ -488,7 +249,7 @@ class Settings:
         everything: bool = False,
         meanings: bool = True,
         choices: Choices | None = None,
-    ) -> Judged:
+    ) -> Evaluation:
         """Every method on one split: beams, samples and greedy answers, one answer of each question judged.
 
         Of the validation split, `n_validation` questions drawn with the seed, unless `everything` is asked for.
@@ -497,7 +258,7 @@ class Settings:
         beams, samples, others = self.runs_compared(model, dataset)
         judges = self.judges(model, dataset) if meanings else {}
         choices = choices or self.choices
-        judged = judge(beams, samples=samples, others=others, split=split, judges=judges, choices=choices)
+        judged = evaluate(beams, samples=samples, others=others, split=split, judges=judges, choices=choices)
         return judged if everything else self._drawn(judged)
 
     def runs_compared(self, model: str, dataset: str) -> tuple[Run, Run, list[Run]]:
@@ -549,10 +310,13 @@ class Settings:
     def _recorded(self) -> Run:
         """The records; a question file given as `dataset` says what was asked where they do not."""
         dataset = self.datasets[0]
-        file = dataset not in qa.NAMES and Path(dataset).exists()
-        return generations.from_file(self.records, questions=qa.load(path=dataset, split=None).table if file else None)
+        file = dataset not in question_sets.NAMES and Path(dataset).exists()
+        table = question_sets.load(path=dataset, split=None).table if file else None
+        if records.layout(Path(self.records)) == "endpoint":
+            return endpoint.read(self.records, questions=table)
+        return imports.from_file(self.records, questions=table)
 
-    def _drawn(self, judged: Judged) -> Judged:
+    def _drawn(self, judged: Evaluation) -> Evaluation:
         if judged.split == "validation":
             return judged if self.n_validation is None else judged.drawn(self.n_validation, seed=self.seed)
         if self.reported and judged.one_class():
@@ -563,12 +327,12 @@ class Settings:
         value = getattr(self, name)
         return [value] if isinstance(value, str) else list(value)
 
-    def _stored(self, model: str, questions: qa.QuestionSet, strategy: str) -> Run | None:
+    def _stored(self, model: str, questions: question_sets.QuestionSet, strategy: str) -> Run | None:
         """A finished run that answers these questions as asked for; the model is not loaded to find out."""
         folder = self.generations_dir / questions.name / _folder_name(model) / strategy
         if not (folder / "run.json").is_file():
             return None
-        run = generations.read(folder)
+        run = run_tables.read(folder)
         asked = {"shots": [list(shot) for shot in questions.shots], "template": questions.template}
         asked |= {"header": questions.header} | ({} if self.dtype == "auto" else {"dtype": self.dtype})
         asked |= {} if self.quantization is None else {"quantization": self.quantization}
@@ -584,7 +348,7 @@ class Settings:
             return None
         return run.asked_as(questions.table)
 
-    def _generated(self, model: str, questions: qa.QuestionSet, strategy: str) -> Run:
+    def _generated(self, model: str, questions: question_sets.QuestionSet, strategy: str) -> Run:
         from pro_lib import generate
 
         where = {"out": self.generations_dir, "engine": self.engine, "n_workers": self.n_workers}

@@ -23,7 +23,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pro_lib import correctness
-from pro_lib.run_files import fingerprint, write_whole
+from pro_lib.bundled import fingerprint
+from pro_lib.storage import write_whole
 
 LABELS = ("entailment", "neutral", "contradiction")
 _ROUNDING = 1e-6

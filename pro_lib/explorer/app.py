@@ -1,8 +1,4 @@
-"""What one run or one question looks like to a person: `ask`, tables for people, and the explorer of notebook 00.
-
-It knows runs, scores and widgets; drawing is left to `figures`, and nothing here chooses or judges a method. All that
-the explorer shows is made by pure functions, of which `Explorer` only wires the widgets.
-"""
+"""The explorer of notebook 00: what it shows, and its widgets."""
 
 import base64
 import functools
@@ -10,274 +6,25 @@ import html
 import io
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from pro_lib import generations, metrics, qa, scores, semantic, sweeps, workbench
-from pro_lib.generations import Run
-from pro_lib.run_files import RunError, RunInfo, bundled_models
+from pro_lib import bundled, evaluation, metrics, scores, semantic, sweeps
+from pro_lib import questions as question_sets
+from pro_lib import runs as run_tables
+from pro_lib import settings as notebook_settings
+from pro_lib.asking import answered
+from pro_lib.bundled import bundled_models
+from pro_lib.runs import Run
+from pro_lib.storage import RunError, RunInfo
+from pro_lib.tables import explained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from pro_lib.models import Model
-
-
-class AnswerProbability(NamedTuple):
-    """An answer and the probability of its complete text, ending included."""
-
-    text: str
-    probability: float
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A model's answer to one question, with its PRO uncertainty (nats, higher = more uncertain).
-
-    `answers` are the distinct answers found, the most probable first; PRO read the first `kept` of them.
-    `status` (`certified`, `fallback` or `undecided`, see `strategies.Ledger`) and `entropy_bounds` (nats, of the
-    entropy over complete token sequences: the tree bound and the loose upper bound) come from an exact search; they
-    are None for another strategy.
-    """
-
-    question: str
-    text: str
-    uncertainty: float
-    answers: tuple[AnswerProbability, ...]
-    kept: int
-    status: str | None = None
-    entropy_bounds: tuple[float, float] | None = None
-
-
-def ask(
-    model: "Model",
-    question: str,
-    *,
-    alpha: float = 0.4,
-    questions: qa.QuestionSet | None = None,
-    strategy: str = "threshold",
-    search_alpha: float = 0.02,
-    budget: int | None = None,
-    n_answers: int = 10,
-    max_new_tokens: int = 32,
-    chat: bool = False,
-) -> Asked:
-    """Ask one question; the answer with its uncertainty.
-
-    Args:
-        model: a loaded model.
-        question: the question, as text.
-        alpha: PRO keeps the answers with `p >= alpha`.
-        questions: a question set whose header, template and shots are used; None asks without shots.
-        strategy: how answers are looked for, as in `generate`; by default all with p ≥ search_alpha.
-        search_alpha: how far down the exact search goes.
-        budget: token-forwards the search may spend; None for no limit.
-        n_answers: N, as in `generate`.
-        max_new_tokens: T, as in `generate`.
-        chat: ask in the model's own chat template, as in `generate`.
-
-    Raises:
-        ValueError: an empty question, alpha outside [0, 1] or below search_alpha, or no answer that ended within
-            `max_new_tokens`.
-    """
-    options = {"search_alpha": search_alpha, "budget": budget} if strategy == "threshold" else {"n_answers": n_answers}
-    options |= {"max_new_tokens": max_new_tokens, "chat": chat}
-    run = answered(model, question, questions=questions, strategy=strategy, **options)
-    log_probs = run.log_probs()
-    kept = int(scores.kept(log_probs, alpha)[0])
-    if not kept:
-        raise ValueError(f"no answer of {model.name} ended within {max_new_tokens} tokens: {question!r}")
-    found = run.ranked().itertuples()
-    answers = tuple(AnswerProbability(row.text, float(np.exp(row.value))) for row in found)
-    asked = Asked(question, answers[0].text, float(scores.pro(log_probs, alpha=alpha)[0]), answers, kept)
-    if "status" not in run.questions:
-        return asked
-    ledger = run.questions.iloc[0]
-    bounds = (float(ledger["tree_bound"]), float(ledger["upper_bound"]))
-    return replace(asked, status=ledger["status"], entropy_bounds=bounds)
-
-
-def answered(model: "Model", question: str, *, questions: qa.QuestionSet | None = None, **options: object) -> Run:
-    """The run of one question, asked as `questions` are; `options` as in `generate`. ValueError if it is empty."""
-    from pro_lib import generate
-
-    if not isinstance(question, str) or not question.strip():
-        raise ValueError("question is empty")
-    if questions is None:  # one without questions of its own, which is falsy, still says how to ask
-        questions = qa.QuestionSet("asked", pd.DataFrame())
-    return generate.generate(model, questions.with_questions([question.strip()]), progress=False, **options)
-
-
-def explained(run: Run, *, alpha: float, distinct: bool = True) -> pd.DataFrame:
-    """Every answer of a run with what PRO makes of it, question by question, most probable first.
-
-    Repeats are left out unless `distinct=False`. Columns: question_id, question, text, probability (ending included),
-    kept (whether PRO keeps it at `alpha`), correct (None where it cannot be known), running_pro (PRO_K with the answers
-    so far), uncertainty (of the question). Records without texts get numbers in their place.
-    """
-    log_probs = run.log_probs(distinct=distinct)
-    table = run.ranked(distinct=distinct)
-    place = table.groupby("row").cumcount()
-    row = table["row"].to_numpy()
-    questions = run.questions.iloc[row].reset_index(drop=True)
-    return pd.DataFrame(
-        {
-            "question_id": table["question_id"],
-            "question": questions["question"].fillna("question " + questions["question_id"]),
-            "text": table["text"].fillna("answer " + (place + 1).astype(str)),
-            "probability": np.exp(table["value"]),
-            "kept": place.to_numpy() < scores.kept(log_probs, alpha)[row],
-            "correct": workbench.rouge_and_correct(table, questions)["correct"],
-            "running_pro": scores.pro_all_k(log_probs)[row, place],
-            "uncertainty": scores.pro(log_probs, alpha=alpha)[row],
-        }
-    )
-
-
-def examples(run: Run, *, n: int = 3, seed: int = 0) -> Run:
-    """`n` questions drawn from those answered right and `n` from those answered wrong, for a figure.
-
-    Where nothing can be judged, `2n` drawn from all. Fewer where there are fewer.
-    """
-    rng, ids = np.random.default_rng(seed), run.questions["question_id"].to_numpy(object)
-    correct = workbench.rouge_and_correct(run.top(), run.questions)["correct"].to_numpy(object)
-    groups = [correct == True, correct == False] if pd.notna(correct).any() else [pd.isna(correct)]  # noqa: E712
-    drawn = [rng.permutation(ids[of])[: 2 * n // len(groups)] for of in groups]
-    return run.select(question_ids=list(np.concatenate(drawn)))
-
-
-def cost_table(runs: Sequence[Run]) -> pd.DataFrame:
-    """What runs have cost, a row per run, over all questions their folders hold.
-
-    Columns: run, prompt_tokens, token_forwards, model_calls, seconds, tokens_per_second, peak_memory_mib.
-    """
-    rows = []
-    for run in runs:
-        cost = run.info.cost
-        rows.append(
-            {
-                "run": run.name,
-                "prompt_tokens": cost.prompt_tokens,
-                "token_forwards": cost.token_forwards,
-                "model_calls": cost.model_calls,
-                "seconds": round(cost.seconds, 1),
-                "tokens_per_second": round((cost.prompt_tokens + cost.token_forwards) / max(cost.seconds, 1e-9)),
-                "peak_memory_mib": round(cost.peak_memory_bytes / 2**20),
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def found_table(runs: Sequence[Run], *, alpha: float) -> pd.DataFrame:
-    """What runs found, a row per question.
-
-    Columns: dataset, model, answers (finished, repeats counted), distinct, mass (of the distinct answers),
-    mass_with_repeats, kept (by PRO at `alpha`), cut (answers still open at the length limit).
-    """
-    tables = []
-    for run in runs:
-        log_probs, repeated = run.log_probs(), run.log_probs(distinct=False)
-        cut = run.answers.loc[~run.answers["finished"], "question_id"].value_counts()
-        table = pd.DataFrame(
-            {
-                "answers": np.isfinite(repeated).sum(axis=1),
-                "distinct": np.isfinite(log_probs).sum(axis=1),
-                "mass": scores.premise(log_probs).mass,
-                "mass_with_repeats": scores.premise(repeated).mass,
-                "kept": scores.kept(log_probs, alpha),
-                "cut": cut.reindex(run.questions["question_id"], fill_value=0).to_numpy(),
-            }
-        )
-        tables.append(table.assign(dataset=run.info.dataset, model=run.info.model))
-    return pd.concat(tables, ignore_index=True)
-
-
-def recall_table(exact: Run, other: Run, *, alphas: Sequence[float]) -> pd.DataFrame:
-    """How many of the answers with p ≥ α another run found, over the questions of the search.
-
-    `exact` is a run of `threshold`; α below its own is refused. A row per α. Columns: alpha, answers (with p ≥ α,
-    certainly), found (of them, by token ids), recall, all_found (share of the questions whose answers with p ≥ α
-    are all found, of those that have one), questions (that have one).
-    """
-    if exact.search_alpha is None or min(alphas) < exact.search_alpha:
-        raise ValueError(f"alphas must be at least the search_alpha of the run, {exact.search_alpha}")
-    other = other.select(question_ids=list(exact.questions["question_id"]))
-    answers = exact.ranked()
-    keys = answers["question_id"], answers["token_ids"].map(tuple)
-    theirs = other.answers[other.answers["finished"].to_numpy(bool)]
-    known = set(zip(theirs["question_id"], theirs["token_ids"].map(tuple), strict=True))
-    answers = answers.assign(found=[key in known for key in zip(*keys, strict=True)])
-    rows = []
-    for alpha in alphas:
-        likely = answers[answers["value"] >= np.log(alpha)]
-        by_question = likely.groupby("question_id")["found"].all()
-        rows.append(
-            {
-                "alpha": alpha,
-                "answers": len(likely),
-                "found": int(likely["found"].sum()),
-                "recall": likely["found"].mean() if len(likely) else np.nan,
-                "all_found": by_question.mean() if len(by_question) else np.nan,
-                "questions": len(by_question),
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def search_table(runs: Sequence[Run]) -> pd.DataFrame:
-    """What searches found, claim and cost, a row per run; means over questions, bounds and PRO in nats.
-
-    Columns: alpha (of the search), n_questions, certified, fallback, undecided (shares), answers (with p ≥ α),
-    found_mass, pro, alpha_floor, tree_bound, upper_bound, expanded_prefixes, token_forwards, live_width,
-    largest_width, and, of the whole run, model_calls and milliseconds per question.
-    """
-    rows = []
-    for run in runs:
-        ledger, log_probs = run.questions, run.log_probs()
-        planned = sum(plan[0] for plan in run.info.plans)
-        means = ["found_mass", "alpha_floor", "tree_bound", "upper_bound", "expanded_prefixes", "token_forwards"]
-        rows.append(
-            {"alpha": run.search_alpha, "n_questions": len(ledger)}
-            | {status: (ledger["status"] == status).mean() for status in ("certified", "fallback", "undecided")}
-            | {"answers": (np.asarray(log_probs) >= np.log(run.search_alpha)).sum(axis=1).mean()}
-            | {"pro": np.nanmean(scores.pro(log_probs, alpha=run.search_alpha))}
-            | {name: ledger[name].mean() for name in means}
-            | {"live_width": ledger["live_width"].mean(), "largest_width": ledger["live_width"].max()}
-            | {"model_calls": run.info.cost.model_calls, "milliseconds": 1000 * run.info.cost.seconds / planned}
-        )
-    return pd.DataFrame(rows)
-
-
-def merged_table(run: Run, *, alpha: float) -> pd.DataFrame:
-    """What adding up the spellings of an answer does to PRO at `alpha`, a row per question of a search.
-
-    Columns: question_id, kept and pro as they are, kept_merged and pro_merged with texts merged, certain: whether
-    the kept texts are surely the most probable ones. They are where the mass not found is smaller than the smallest
-    kept text, even if all of it belonged to one that is not kept. Bounds on the entropy of token sequences say
-    nothing about the merged set.
-    """
-    single, merged = run.log_probs(), run.log_probs(merge_by="text")
-    kept = scores.kept(merged, alpha)
-    columns = np.arange(merged.shape[1])
-    is_kept = columns < kept[:, None]
-    probabilities = np.nan_to_num(np.exp(np.asarray(merged)))
-    smallest = np.where(is_kept, probabilities, np.inf).min(axis=1)
-    runner_up = np.where(is_kept, 0.0, probabilities).max(axis=1)
-    not_found = 1 - probabilities.sum(axis=1)
-    return pd.DataFrame(
-        {
-            "question_id": run.questions["question_id"],
-            "kept": scores.kept(single, alpha),
-            "kept_merged": kept,
-            "pro": scores.pro(single, alpha=alpha),
-            "pro_merged": scores.pro(merged, alpha=alpha),
-            "certain": (kept > 0) & (runner_up + not_found < smallest),
-        }
-    )
 
 
 # ---- The explorer: what it shows.
@@ -315,12 +62,14 @@ class View:
 def view(run: Run, *, alpha: float = 0.4, distinct: bool = True) -> View:
     """Lay out a run; `alpha` will be among the slider's. A `PremiseWarning` as in `scores.pro`."""
     log_probs = run.log_probs(distinct=distinct)
-    grid = sweeps.alpha_grid(log_probs)
+    grid = sweeps.alpha_grid(run.search_alpha)
     alphas = np.unique(np.round([*grid, *_SLIDER, alpha], 9))
     alphas = alphas[alphas >= grid[0]]
-    uncertainty, kept = scores.pro(log_probs, alpha=alphas), scores.kept(log_probs, alphas)
+    uncertainty, kept = (
+        score(log_probs, alpha=alphas, search_alpha=run.search_alpha) for score in (scores.pro, scores.adaptive_k)
+    )
     top = run.top()
-    correct = workbench.rouge_and_correct(top, run.questions)["correct"].to_numpy(object)
+    correct = evaluation.rouge_and_correct(top, run.questions)["correct"].to_numpy(object)
     texts = run.answers["text"].fillna("").groupby(run.answers["question_id"], sort=False).agg(" ".join)
     questions = run.questions.assign(
         question=run.questions["question"].fillna("question " + run.questions["question_id"]),
@@ -381,7 +130,7 @@ def question_answers(run: Run, *, alpha: float, distinct: bool = True) -> pd.Dat
     """The answers to the one question of `run`: the columns of `explained`, and what repeats and what was cut.
 
     Further columns: copies (times it was found), spellings (answers of the same text, see
-    `generations.normalized`), together (their probability), finished. Answers still open at the length limit come
+    `run_tables.normalized`), together (their probability), finished. Answers still open at the length limit come
     last, with the probability of what there is of them; PRO does not read them, nor do their columns say more.
     """
     table = explained(run, alpha=alpha, distinct=distinct)
@@ -398,9 +147,9 @@ def question_answers(run: Run, *, alpha: float, distinct: bool = True) -> pd.Dat
 
 
 def _shared(answers: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """What repeats of an answer share, see `generations.identities`, and what its spellings share."""
-    repeats = pd.Series([str(key) for key in generations.identities(answers)], index=answers.index)
-    return repeats, answers["text"].map(generations.normalized, na_action="ignore").fillna(repeats)
+    """What repeats of an answer share, see `run_tables.identities`, and what its spellings share."""
+    repeats = pd.Series([str(key) for key in run_tables.identities(answers)], index=answers.index)
+    return repeats, answers["text"].map(run_tables.normalized, na_action="ignore").fillna(repeats)
 
 
 def prefix_tree(run: Run, decode: Callable[[Sequence[int]], str], *, n_nodes: int = 30) -> pd.DataFrame:
@@ -456,7 +205,7 @@ def _added(decode: Callable[[Sequence[int]], str], path: tuple[int, ...]) -> str
     return whole[len(before) :] if whole.startswith(before) else decode(path[-1:])
 
 
-def disagreements(judged: sweeps.Judged, questions: pd.DataFrame, *, first: str, second: str, alpha: float):
+def disagreements(judged: evaluation.Evaluation, questions: pd.DataFrame, *, first: str, second: str, alpha: float):
     """Questions on which two methods disagree, the largest difference of ranks first, a row per question.
 
     Columns: question_id, question, text (the answer judged), correct, first_score, second_score, first and second
@@ -478,7 +227,7 @@ def disagreements(judged: sweeps.Judged, questions: pd.DataFrame, *, first: str,
 
 def appendix_run() -> Run:
     """The three questions of the paper's appendix as a run; what the paper prints of each is its `note`."""
-    table, printed = workbench.paper("appendix_examples"), workbench.paper("appendix_scores")
+    table, printed = bundled.paper("appendix_examples"), bundled.paper("appendix_scores")
     table = table.loc[table.index.repeat(table["count"])].reset_index(drop=True)
     answers = pd.DataFrame({"question_id": table["question"], "rank": table.groupby("question").cumcount()})
     answers = answers.assign(text=table["answer"], token_ids=None, token_log_probs=None)
@@ -677,7 +426,7 @@ _PAPER = "the paper's appendix"
 class Explorer:
     """The widgets of `explore`, wired to the functions above. `box` is what is shown."""
 
-    def __init__(self, run: Run, settings: workbench.Settings):
+    def __init__(self, run: Run, settings: notebook_settings.Settings):
         self.settings, self._views, self._compared, self._asked = settings, {}, {}, None
         self._runs = {f"{run.name} (this notebook)": run, _PAPER: appendix_run()}
         self._runs |= stored_runs(settings.generations_dir)
@@ -798,7 +547,7 @@ class Explorer:
     def _choose_run(self) -> None:
         self.status.value = progress_html(f"Reading {self.runs.value} …")
         run = self._runs[self.runs.value]
-        self._run = run if isinstance(run, Run) else generations.read(run)
+        self._run = run if isinstance(run, Run) else run_tables.read(run)
         self._set(self.list, options=())  # the question shown before is one of another run, and so is the one asked
         self._asked = None
         splits = list(self._run.questions["split"].dropna().unique())
@@ -893,7 +642,7 @@ class Explorer:
         self.status.value = progress_html(f"{info.model} is searching …")
         shots = tuple((question, answer) for question, answer in info.parameters["shots"])
         asked_as = {name: info.parameters[name] for name in ("header", "template")}
-        questions = qa.QuestionSet(info.dataset, pd.DataFrame(), shots, **asked_as)
+        questions = question_sets.QuestionSet(info.dataset, pd.DataFrame(), shots, **asked_as)
         options = {"strategy": "threshold", "search_alpha": self.ask_alpha.value}
         options |= {
             name: info.parameters[name] for name in ("chat", "max_new_tokens", "stop") if name in info.parameters
@@ -930,9 +679,11 @@ class Explorer:
             self.scatter.value = self.disagreed.value = ""
             self._set(self.open, options=())
             self.status.value = progress_html("Scoring the questions with every method …")
-            run, choices = self.view.run, workbench.Choices(distinct=self.view.distinct)
+            run, choices = self.view.run, evaluation.Choices(distinct=self.view.distinct)
             judges = {"lexical": semantic.judge("lexical")}
-            self._compared[self._key] = workbench.judge(run, samples=self._samples(), judges=judges, choices=choices)
+            self._compared[self._key] = evaluation.evaluate(
+                run, samples=self._samples(), judges=judges, choices=choices
+            )
         judged, alpha = self._compared[self._key], self.alpha.value
         methods = tuple(judged.uncertainties(alpha=alpha).columns)
         if methods != self.first.options:
@@ -957,9 +708,9 @@ class Explorer:
     def _samples(self) -> Run | None:
         """Stored samples of the same questions, which some methods read."""
         run = self.view.run
-        folder = self.settings.generations_dir / run.info.dataset / run.info.model / workbench.SAMPLES
+        folder = self.settings.generations_dir / run.info.dataset / run.info.model / evaluation.SAMPLES
         try:
-            return generations.read(folder).select(question_ids=list(run.questions["question_id"]))
+            return run_tables.read(folder).select(question_ids=list(run.questions["question_id"]))
         except RunError:
             return None
 
@@ -971,7 +722,7 @@ class Explorer:
         self._fill(row)
 
 
-def _model_name(run: Run, settings: workbench.Settings) -> str:
+def _model_name(run: Run, settings: notebook_settings.Settings) -> str:
     """What to load to ask the model of a run."""
     named = [name for name in settings.models if Path(name).name == run.info.model]
     source = run.info.model if run.info.model in bundled_models() else run.info.provenance.get("source")
@@ -980,7 +731,7 @@ def _model_name(run: Run, settings: workbench.Settings) -> str:
     return named[0] if named else source
 
 
-def explore(run: Run, settings: workbench.Settings):
+def explore(run: Run, settings: notebook_settings.Settings):
     """The explorer: a widget that shows `run`, the other runs of `settings.generations_dir`, and the paper's examples.
 
     Choose a run, filter its questions, look at one; ask the model of the run; compare two methods. One α moves it all.

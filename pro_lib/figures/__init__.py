@@ -24,7 +24,7 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, LogLocator, MaxNLoca
 from matplotlib.transforms import ScaledTranslation
 from scipy.optimize import isotonic_regression
 
-from pro_lib import metrics
+from pro_lib import metrics, tables
 
 # Okabe and Ito's palette in an order whose lightness differs from one to the next; line style and marker repeat
 # what colour says, so that a figure survives greyscale.
@@ -321,7 +321,7 @@ def beside_paper(table: pd.DataFrame, paper: pd.DataFrame, *, columns: int = 2) 
     return sheet.figure
 
 
-def answered(table: pd.DataFrame, *, columns: int = 2) -> Figure:
+def accuracy_coverage(table: pd.DataFrame, *, columns: int = 2) -> Figure:
     """Accuracy among the questions answered against their share: a row per model, a column per dataset.
 
     `table` has columns dataset, model, method, coverage, accuracy and, for bands, low and high; the method `oracle` is
@@ -383,7 +383,7 @@ def reliability(table: pd.DataFrame, *, columns: int = 2) -> Figure:
 def exact_search(searches: pd.DataFrame, recall: pd.DataFrame, bounds: pd.DataFrame, *, columns: int = 2) -> Figure:
     """What exact search does as its α falls: recall, status, bounds and cost, four panels for each setting.
 
-    `searches` has a row per dataset, model and α with the columns of `explorer.search_table`, and greedy_forwards
+    `searches` has a row per dataset, model and α with the columns of `tables.search_table`, and greedy_forwards
     and beam_forwards, token-forwards per question of the other strategies. `recall` has columns dataset, model, alpha,
     recall, all_found and, for the latter's Wilson interval, questions (answers to one question go together, so that
     recall gets none); `bounds` dataset, model, alpha, n_questions, pro, alpha_floor, tree_bound, entropy, entropy_low,

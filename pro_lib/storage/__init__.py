@@ -1,7 +1,4 @@
-"""A run as files: a folder of JSON and Parquet parts, each whole or absent, and which model folder it came from.
-
-It knows schemas, checksums, plans and who is writing; it does not know weights, decoding, or what the numbers mean.
-"""
+"""A run as files: a folder of JSON and Parquet parts, each whole or absent; knows schemas, checksums and who is writing, not weights, decoding or what the numbers mean."""
 
 import csv
 import errno
@@ -25,8 +22,6 @@ try:
 except ImportError:  # Windows has no flock; runs can still be read there
     fcntl = None
 
-ROOT = Path(__file__).resolve().parent.parent
-BUNDLED_DIR = ROOT / "data" / "models"
 # The last part of a run folder's path; here, and not beside the code, so that a name is checked without loading torch.
 STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
 # Likewise where runs are made, and how weights may be shrunk.
@@ -49,7 +44,7 @@ ANSWER_SCHEMA = pa.schema(
 )
 _MASSES = ("found_mass", "small_endings_mass", "pruned_mass", "length_cut_mass", "budget_cut_mass")
 _COUNTS = ("expanded_prefixes", "depth", "live_width", "prompt_tokens", "token_forwards")
-# What an exact search leaves beside each question; `strategies.Ledger` says what the columns mean.
+# What an exact search leaves beside each question; `certificate.Ledger` says what the columns mean.
 LEDGER_SCHEMA = pa.schema(
     dict.fromkeys(("status", "why"), pa.string())
     | dict.fromkeys(("search_alpha", "epsilon", *_MASSES), pa.float64())
@@ -281,29 +276,6 @@ def read_tables(path: Path) -> tuple[pd.DataFrame, pd.DataFrame, RunInfo]:
     if not questions:
         raise RunError(f"run folder {path} has no finished part yet; run the generation again to continue it")
     return _concatenated(answers), _concatenated(questions), info
-
-
-def paper_models() -> dict[str, str]:
-    """The paper's models by its names for them, each with its id on the hub."""
-    with open(ROOT / "data" / "paper" / "settings.csv", encoding="utf-8", newline="") as file:
-        named = {row["name"]: row["id"] for row in csv.DictReader(file) if row["kind"] == "model"}
-    # Its table shortens the name of the chat model.
-    return named | {"Llama2-13B-chat": named["Llama2-13B"]}
-
-
-def bundled_models() -> dict[str, Path]:
-    """Folder of every model that lies in the repository, by name."""
-    return {path.parent.name: path.parent for path in sorted(BUNDLED_DIR.glob("*/config.json"))}
-
-
-def fingerprint(folder: Path) -> str:
-    """What tells the files of one model folder from those of another: names, sizes and how each file begins."""
-    digest = hashlib.sha256()
-    for path in sorted(path for path in folder.glob("*") if path.suffix in (".json", ".safetensors", ".bin", ".model")):
-        digest.update(f"{path.name} {path.stat().st_size} ".encode())
-        with open(path, "rb") as file:
-            digest.update(file.read(2**20))
-    return digest.hexdigest()[:16]
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:

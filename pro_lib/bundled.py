@@ -1,0 +1,68 @@
+"""What lies in the repository: models, world facts and the paper's numbers by name; knows no weights and no scores."""
+
+import csv
+import hashlib
+from pathlib import Path
+
+import pandas as pd
+
+try:
+    import fcntl
+except ImportError:  # Windows has no flock; runs can still be read there
+    fcntl = None
+
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
+
+ROOT = Path(__file__).resolve().parent.parent
+BUNDLED_DIR = ROOT / "data" / "models"
+
+
+def paper_models() -> dict[str, str]:
+    """The paper's models by its names for them, each with its id on the hub."""
+    with open(ROOT / "data" / "paper" / "settings.csv", encoding="utf-8", newline="") as file:
+        named = {row["name"]: row["id"] for row in csv.DictReader(file) if row["kind"] == "model"}
+    # Its table shortens the name of the chat model.
+    return named | {"Llama2-13B-chat": named["Llama2-13B"]}
+
+
+def bundled_models() -> dict[str, Path]:
+    """Folder of every model that lies in the repository, by name."""
+    return {path.parent.name: path.parent for path in sorted(BUNDLED_DIR.glob("*/config.json"))}
+
+
+def fingerprint(folder: Path) -> str:
+    """What tells the files of one model folder from those of another: names, sizes and how each file begins."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.glob("*") if path.suffix in (".json", ".safetensors", ".bin", ".model")):
+        digest.update(f"{path.name} {path.stat().st_size} ".encode())
+        with open(path, "rb") as file:
+            digest.update(file.read(2**20))
+    return digest.hexdigest()[:16]
+
+
+PAPER_DIR = ROOT / "data" / "paper"
+
+
+def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:
+    """A table of the paper's printed numbers, `data/paper/<name>.csv`.
+
+    With `settings`, a table with columns dataset and model as our tables have them, only the rows of settings that
+    are among them come back, under our names (`data/paper/settings.csv` says which of ours is which of the paper's);
+    none if there is no such setting.
+    """
+    table = pd.read_csv(PAPER_DIR / f"{name}.csv", dtype={"k": "Int64"})
+    if settings is None:
+        return table
+    names = pd.read_csv(PAPER_DIR / "settings.csv")
+    for column in ("dataset", "model"):
+        known = names[names["kind"] == column]
+        ours = {str(value).lower().split("/")[-1]: value for value in settings[column]}
+        shown = {row.name: ours.get(row.id.lower().split("/")[-1]) for row in known.itertuples(index=False)}
+        table = table.assign(**{column: table[column].map(shown)})
+    asked = settings[["dataset", "model"]].drop_duplicates()
+    return table.dropna(subset=["dataset", "model"]).merge(asked, on=["dataset", "model"]).reset_index(drop=True)
