@@ -41,11 +41,12 @@ notebook: install  ## run one: make notebook N=02 ARGS="-p alpha 0.3"
 lab: install  ## open JupyterLab
 	$(BIN)/jupyter lab notebooks
 
+# Two workers of one thread each: the tests' models are too small to gain from a second thread.
 test: install  ## run all tests
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 test-quick: install  ## run the tests without the slow ones
-	$(BIN)/python -m pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not slow"
 
 lint: install  ## check style and format
 	$(BIN)/ruff check .

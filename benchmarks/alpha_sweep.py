@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import roc_auc_score
 
-from pro_lib import sweeps
+from pro_lib import metrics, sweeps
+from pro_lib.evaluation import Evaluation
 
 
 def synthetic_answers(n_questions: int, n_answers: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -25,6 +26,12 @@ def synthetic_answers(n_questions: int, n_answers: int, seed: int) -> tuple[np.n
     probs = rng.dirichlet(np.full(n_answers + 1, 0.3), size=n_questions)[:, :n_answers]
     probs = np.sort(np.maximum(probs, 1e-12))[:, ::-1]
     return np.log(probs), rng.random(n_questions) < probs[:, 0]
+
+
+def evaluation_of(log_probs: np.ndarray, correct: np.ndarray) -> Evaluation:
+    """What `sweeps` take."""
+    answers, nothing = pd.DataFrame({"correct": correct}), pd.DataFrame(index=range(len(correct)))
+    return Evaluation("model", "synthetic", "all", answers, log_probs, nothing, metrics.usable(nothing, correct), ())
 
 
 def pro_of(probs: Sequence[float]) -> float:
@@ -99,7 +106,7 @@ def main() -> None:
     sweep_seconds = []
     for _ in range(args.repeats):
         start = time.perf_counter()
-        swept = sweeps.alpha_sweep(log_probs, correct, alphas=alphas)["auroc"].to_numpy()
+        swept = sweeps.alpha_sweep(evaluation_of(log_probs, correct), alphas=alphas)["auroc"].to_numpy()
         sweep_seconds.append(time.perf_counter() - start)
     fast = float(np.median(sweep_seconds))
 

@@ -1,9 +1,10 @@
 """What each choice of the evaluation moves: AUROC with one decision changed at a time, beside this project's.
 
 Run from the repository root: `python benchmarks/audit.py [--model facts-2m] [--dataset world-facts] [--csv FILE]`.
-Every row changes one choice by an option of the package, as docs/audit.md explains, and is compared with the project's
-own choice on the same questions: difference of the AUROCs, 95 % interval over 1,000 resamples of the questions. PRO's
-α is chosen on 100 validation questions under the same choice, but where the row says otherwise.
+Every row changes one choice by an option of the package, or by what lies here and in variants.py, as docs/audit.md
+explains, and is compared with the project's own choice on the same questions: difference of the AUROCs, 95 % interval
+over 1,000 resamples of the questions. PRO's α is chosen on 100 validation questions under the same choice, but where
+the row says otherwise.
 """
 
 import argparse
@@ -16,14 +17,16 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import variants
+from scipy.stats import rankdata
 
 from pro_lib import evaluation, metrics, scores, semantic, sweeps
-from pro_lib.evaluation import BEAMS, Choices, Evaluation
+from pro_lib.evaluation import Choices, Evaluation
 from pro_lib.runs import Run
-from pro_lib.settings import Settings
+from pro_lib.settings import BEAMS, Settings
 
 Pair = tuple[Evaluation, Evaluation]
-RELEASED = Choices(convention="answer_tokens", distinct=False, references="last")
+RELEASED = Choices(convention="answer_tokens", distinct=False)
 
 
 class Row(NamedTuple):
@@ -38,6 +41,11 @@ class Row(NamedTuple):
     alpha: float = np.nan
     above_one: int = 0
 
+    def of(self, rows: np.ndarray) -> "Row":
+        """The row on some of its questions."""
+        columns = ("question_ids", "uncertainty", "correct")
+        return self._replace(**{name: getattr(self, name)[rows] for name in columns})
+
 
 def pro_row(
     choice: str, option: str, pair: Pair, *, alpha: float | str = "selected", score: Callable = scores.pro
@@ -46,7 +54,7 @@ def pro_row(
     validation, reported = pair
     if isinstance(alpha, str):
         chosen_on = reported if alpha == "oracle" else validation
-        alpha = sweeps.select_alpha(chosen_on.log_probs, chosen_on.correct, score=score)
+        alpha = sweeps.select_alpha(chosen_on, score=score)
     uncertainty = score(reported.log_probs, alpha=alpha)
     above_one = int(scores.premise(reported.log_probs).above_one.sum())
     ids = reported.answers["question_id"].to_numpy()
@@ -54,8 +62,16 @@ def pro_row(
 
 
 def strictly(log_probs: np.ndarray, *, alpha: float) -> np.ndarray:
-    """PRO of the answers with p > α."""
-    return scores.pro(log_probs, alpha=alpha, strict=True)
+    """PRO of the answers with p > α, or of the most probable one: (n,), or (n, A) for several α."""
+    highest = log_probs == np.nanmax(log_probs, axis=1, keepdims=True)
+    first = highest & (highest.cumsum(axis=1) == 1)
+    with np.errstate(divide="ignore"):
+        log_alphas = np.log(alpha)
+    columns = [
+        scores.pro(np.where((log_probs > log_alpha) | first, log_probs, np.nan), alpha=0)
+        for log_alpha in np.ravel(log_alphas)
+    ]
+    return np.column_stack(columns) if np.ndim(alpha) else columns[0]
 
 
 def falling_back_on(first: dict[int, np.ndarray], *, strict: bool) -> Callable:
@@ -65,7 +81,7 @@ def falling_back_on(first: dict[int, np.ndarray], *, strict: bool) -> Callable:
     """
 
     def score(log_probs, *, alpha):
-        pro = scores.pro(log_probs, alpha=alpha, strict=strict)
+        pro = strictly(log_probs, alpha=alpha) if strict else scores.pro(log_probs, alpha=alpha)
         highest = np.nanmax(log_probs, axis=1)
         with np.errstate(divide="ignore"):
             log_alpha = np.log(alpha)
@@ -80,6 +96,11 @@ def without_first_token(run: Run) -> Run:
     """The run with the first token of each answer left out of its likelihood."""
     first = run.answers["token_log_probs"].map(lambda values: values[0] if len(values) else 0.0)
     return replace(run, answers=run.answers.assign(log_prob=run.answers["log_prob"] - first.astype(float)))
+
+
+def with_last_reference(run: Run) -> Run:
+    """The run with the last reference of each question only, as the release keeps it."""
+    return replace(run, questions=run.questions.assign(references=run.questions["references"].map(lambda r: r[-1:])))
 
 
 def pro_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
@@ -102,7 +123,7 @@ def pro_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
     yield pro_row("this project's", "", ours)
     yield pro_row("α = 0.4, not chosen", "`alpha=0.4`", ours, alpha=0.4)
     yield pro_row("α best on the test questions (oracle)", "`select_alpha` on them", ours, alpha="oracle")
-    yield pro_row("p > α", "`scores.pro(strict=True)`", ours, score=strictly)
+    yield pro_row("p > α", "`strictly` here", ours, score=strictly)
     yield pro_row("repeated beams kept", "`Choices(distinct=False)`", pair(Choices(distinct=False)))
     ending = Choices(convention="answer_tokens")
     yield pro_row("ending left out", '`Choices(convention="answer_tokens")`', pair(ending))
@@ -110,7 +131,7 @@ def pro_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
     cut = pair(replace(ending, distinct=False), of=without_first_token(beams))
     cut = tuple(replace(judged, answers=own.answers) for judged, own in zip(cut, pair(ending), strict=True))
     yield pro_row("first token left out too", "`without_first_token` here", cut)
-    yield pro_row("last reference only", '`Choices(references="last")`', pair(Choices(references="last")))
+    yield pro_row("last reference only", "`with_last_reference` here", pair(of=with_last_reference(beams)))
     yield pro_row("exact match", '`correctness="exact_match"`', pair(Choices(correctness="exact_match")))
     yield pro_row("alias match", '`correctness="alias_match"`', pair(Choices(correctness="alias_match")))
     own = tuple(judged.by(BEAMS) for judged in ours)
@@ -118,7 +139,7 @@ def pro_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
     greedy = tuple(judged.by("greedy") for judged in ours)
     fallback = falling_back_on(first_beams(greedy, "complete"), strict=False)
     yield pro_row("judged by the first beam, fallback on it", '`Evaluation.by("greedy")`', greedy, score=fallback)
-    released = tuple(judged.by("greedy") for judged in pair(RELEASED))
+    released = tuple(judged.by("greedy") for judged in pair(RELEASED, of=with_last_reference(beams)))
     fallback = falling_back_on(first_beams(released, "answer_tokens"), strict=True)
     yield pro_row("as released, but for the cuts in the text", "all of these", released, alpha="oracle", score=fallback)
 
@@ -129,49 +150,64 @@ def meaning_rows(settings: Settings, model: str, dataset: str, similarity: str) 
     judged = evaluation.evaluate(beams, samples=samples, others=others, split=settings.split)
     ids = judged.answers["question_id"].to_numpy()
     beams, samples = (run.select(question_ids=ids) for run in (beams, samples))
-    measure = settings.judges(model, dataset)[similarity]
+    measure = settings.similarities(model, dataset)[similarity]
     log_probs, means, texts = beams.log_probs(), beams.mean_log_probs(), beams.texts()
-    pairs, meaning = measure(texts, beams.questions), None
+    pairs = measure(texts, beams.questions)
     meaning, once = semantic.clusters(pairs), semantic.distinct(texts)
-    only_first = once & (np.arange(once.shape[1]) == 0)
     drawn = samples.texts(distinct=False)
 
     def row(method: str, choice: str, option: str, uncertainty: np.ndarray) -> Row:
         return Row(f"{method}, {similarity}", choice, option, ids, uncertainty, judged.correct)
 
-    entropy = semantic.semantic_entropy
-    yield row("SE", "this project's", "", entropy(log_probs, meaning, variant="farquhar2024"))
-    for variant in semantic.SEMANTIC_ENTROPIES:
+    yield row("SE", "this project's", "", semantic.semantic_entropy(log_probs, meaning))
+    for variant, entropy in variants.ENTROPIES.items():
         for name, values in (("", log_probs), (", token-averaged", means)):
             if (variant, name) not in (("farquhar2024", ""), ("discrete", ", token-averaged")):
-                yield row("SE", variant + name, f'`variant="{variant}"`', entropy(values, meaning, variant=variant))
+                yield row("SE", variant + name, f"`ENTROPIES[{variant!r}]`", entropy(values, meaning))
     sampled = samples.log_probs(distinct=False)
     of_samples = semantic.clusters(measure(drawn, samples.questions))
-    yield row("SE", "farquhar2024 on samples", "samples' texts", entropy(sampled, of_samples, variant="farquhar2024"))
-    yield row("SE", "kuhn2023 on samples", "samples' texts", entropy(sampled, of_samples, variant="kuhn2023"))
-    yield row("SE", "discrete on samples", "samples' texts", entropy(sampled, of_samples, variant="discrete"))
-    density = semantic.semantic_density
-    yield row("SD", "this project's", "", density(means, pairs, keep=once))
-    yield row("SD", "of one beam, as released", "`keep` the first only", density(means, pairs, keep=only_first))
-    yield row(
-        "SD", "lm_polygraph", '`variant="lm_polygraph"`', density(means, pairs, keep=once, variant="lm_polygraph")
-    )
+    for variant in ("farquhar2024", "kuhn2023", "discrete"):
+        entropy = variants.ENTROPIES[variant]
+        yield row("SE", f"{variant} on samples", "samples' texts", entropy(sampled, of_samples))
+    density, each_once = semantic.semantic_density, np.where(once, means, np.nan)
+    yield row("SD", "this project's", "", density(each_once, pairs))
+    only_first = np.where(np.arange(once.shape[1]) == 0, means, np.nan)
+    yield row("SD", "of one beam, as released", "the first beam alone", density(only_first, pairs))
+    forward = variants.forward_density(means, pairs, with_itself=True, keep=once)
+    yield row("SD", "lm_polygraph", "`forward_density`", forward)
     yield row("Deg", "this project's", "", semantic.degree(measure(drawn, samples.questions)))
     yield row("Deg", "of the beams", "beams' texts", semantic.degree(pairs))
-    beside = np.column_stack([texts[:, :1], drawn])
-    distances, apart = measure(beside, beams.questions), semantic.distinct(beside, target=0)
+    beside = measure(np.column_stack([texts[:, :1], drawn]), beams.questions)
+    apart = np.column_stack([np.zeros(len(drawn), dtype=bool), semantic.distinct(drawn)])
     for choice, keep in (
         ("mean distance from the first beam", apart),
-        ("the same, one sample", apart & once_only(beside)),
+        ("the same, one sample", apart & (np.arange(apart.shape[1]) == 1)),
     ):
-        keep = keep & (np.arange(beside.shape[1]) > 0)
-        option = "`weighted_dissimilarity`"
-        yield row("Deg", choice, option, semantic.weighted_dissimilarity(distances, both_directions=True, keep=keep))
+        yield row("Deg", choice, "`mean_distance`", variants.mean_distance(beside, keep))
 
 
-def once_only(texts: np.ndarray) -> np.ndarray:
-    """The second column alone, the first sample beside the beam."""
-    return np.broadcast_to(np.arange(texts.shape[1]) == 1, texts.shape)
+def paired_difference(first: Row, second: Row, *, n_resamples: int, seed: int) -> tuple[float, float, float]:
+    """AUROC of one row minus another's on the same questions, each with its own labels, and its 95 % interval.
+
+    Questions are resampled, with both their uncertainties and both their labels; a resample in which either side has
+    one class only is left out (NaN if none is left).
+    """
+    n = len(first.correct)
+    drawn = np.vstack([np.arange(n), np.random.default_rng(seed).integers(n, size=(n_resamples, n))])
+    differences = resampled_auroc(first, drawn) - resampled_auroc(second, drawn)
+    defined = differences[1:][~np.isnan(differences[1:])]
+    low, high = np.quantile(defined, [0.025, 0.975]) if defined.size else (np.nan, np.nan)
+    return float(differences[0]), float(low), float(high)
+
+
+def resampled_auroc(row: Row, drawn: np.ndarray) -> np.ndarray:
+    """AUROC (B,) of the questions drawn (B, n), from the ranks of the wrong answers; NaN where one class is missing."""
+    wrong = ~row.correct[drawn]
+    n_wrong = wrong.sum(axis=1)
+    n_pairs = n_wrong * (wrong.shape[1] - n_wrong)
+    ranks = rankdata(row.uncertainty[drawn], axis=1)
+    above = (ranks * wrong).sum(axis=1) - n_wrong * (n_wrong + 1) / 2
+    return np.divide(above, n_pairs, out=np.full(len(drawn), np.nan), where=n_pairs > 0)
 
 
 def table(rows: list[Row], *, n_resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
@@ -185,8 +221,7 @@ def table(rows: list[Row], *, n_resamples: int = 1000, seed: int = 0) -> pd.Data
     for row in rows:
         own = ours.setdefault(row.method, row)
         _, at, own_at = np.intersect1d(row.question_ids, own.question_ids, return_indices=True)
-        compared = (row.uncertainty[at], row.correct[at], own.uncertainty[own_at], own.correct[own_at])
-        difference, low, high = metrics.paired_difference(*compared, n_resamples=n_resamples, seed=seed)
+        difference, low, high = paired_difference(row.of(at), own.of(own_at), n_resamples=n_resamples, seed=seed)
         auroc = metrics.auroc(row.uncertainty, row.correct)
         line = (row.method, row.choice, row.option, row.alpha, len(row.correct), row.above_one, auroc)
         lines.append((*line, difference, low, high))

@@ -6,31 +6,29 @@ the same packs, and take turns; token-forwards are counts and come first, time i
 
 import argparse
 import time
-from functools import partial
 
 import pandas as pd
 
 from pro_lib import models
 from pro_lib import questions as question_sets
-from pro_lib.decoding import strategies
-from pro_lib.decoding.tree import Counts, PackedTree, Prefix, encode_prefix
+from pro_lib.decoding import Counts, DiverseBeam, Greedy, PackedTree, Prefix, Strategy, Threshold, encode_prefix
 
 ARMS = {
-    "greedy": strategies.greedy,
-    "threshold, α = 0.1": partial(strategies.threshold, search_alpha=0.1),
-    "threshold, α = 0.05": partial(strategies.threshold, search_alpha=0.05),
-    "threshold, α = 0.02": partial(strategies.threshold, search_alpha=0.02),
-    "threshold, α = 0.01": partial(strategies.threshold, search_alpha=0.01),
-    "diverse beams, N = 10": partial(strategies.diverse_beam, n_answers=10),
+    "greedy": Greedy(),
+    **{f"threshold, α = {alpha}": Threshold(alpha) for alpha in (0.1, 0.05, 0.02, 0.01)},
+    "diverse beams, N = 10": DiverseBeam(10),
 }
 
 
-def timed(arm, model: models.Model, prompts: list[list[int]], prefix: Prefix, per_pack: int) -> tuple[float, Counts]:
+def timed(
+    arm: Strategy, model: models.Model, prompts: list[list[int]], prefix: Prefix, per_pack: int
+) -> tuple[float, Counts]:
     """Seconds and counts of one arm over all prompts."""
     counts, started = Counts(), time.perf_counter()
     for start in range(0, len(prompts), per_pack):
         pack = prompts[start : start + per_pack]
-        arm(PackedTree(model.network, pack, prefix.shared_with(pack), counts), model.endings)
+        tree = PackedTree(model.network, pack, prefix.shared_with(pack), counts)
+        arm.decode(tree, model.endings, question_ids=[str(place) for place in range(len(pack))])
     return time.perf_counter() - started, counts
 
 

@@ -20,8 +20,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from pro_lib import figures, models
 from pro_lib import questions as question_sets
-from pro_lib.decoding import strategies
-from pro_lib.decoding.tree import Counts, encode_prefix
+from pro_lib.decoding import Counts, DiverseBeam, Greedy, Multinomial, Strategy, Threshold, encode_prefix
 from pro_lib.generate import QUESTIONS_PER_PACK, generate
 from pro_lib.questions import QuestionSet
 
@@ -67,7 +66,6 @@ def asked(n: int) -> QuestionSet:
 
 def points(model: models.Model, settings: Settings) -> Iterator[Point]:
     """Everything that is timed, in the order of the table."""
-    greedy, search, beams = strategies.greedy, strategies.threshold, strategies.diverse_beam
     few = asked(settings.n)
     prefix = model.encode(few.prefix())
     prompts = [model.encode(prompt) for prompt in few.prompts()]
@@ -80,18 +78,14 @@ def points(model: models.Model, settings: Settings) -> Iterator[Point]:
         ):
             yield Point("questions", n, arm, partial(_whole_run, model, many, options))
     for n in settings.answers:
-        yield Point("answers", n, "diverse beams", partial(decode, prefix, prompts, partial(beams, n_answers=n)))
-        # The same draws for each pack.
-        size, generator = (min(QUESTIONS_PER_PACK, settings.n), n, 32), torch.Generator().manual_seed(0)
-        samples = partial(strategies.multinomial, uniforms=torch.rand(size, dtype=torch.float64, generator=generator))
-        yield Point("answers", n, "samples", partial(decode, prefix, prompts, samples))
+        for arm, strategy in (("diverse beams", DiverseBeam(n)), ("samples", Multinomial(n))):
+            yield Point("answers", n, arm, partial(decode, prefix, prompts, strategy))
     for length in settings.prompt_tokens:
         longer = _lengthened(prompts, len(prefix), length, len(model.endings.stop))
-        for arm, strategy in (("greedy", greedy), ("search, α = 0.05", partial(search, search_alpha=0.05))):
+        for arm, strategy in (("greedy", Greedy()), ("search, α = 0.05", Threshold(0.05))):
             yield Point("prompt_tokens", length, arm, partial(decode, [], longer, strategy))
     for alpha in settings.alphas:
-        at = partial(search, search_alpha=alpha)
-        yield Point("1/alpha", 1 / alpha, "search", partial(decode, prefix, prompts, at))
+        yield Point("1/alpha", 1 / alpha, "search", partial(decode, prefix, prompts, Threshold(alpha)))
 
 
 def _whole_run(model: models.Model, questions: QuestionSet, options: dict) -> tuple[int, int]:
@@ -101,7 +95,7 @@ def _whole_run(model: models.Model, questions: QuestionSet, options: dict) -> tu
     return len(questions), cost.prompt_tokens + cost.token_forwards
 
 
-def _decode(model: models.Model, shared: list[int], prompts: list[list[int]], strategy: Callable) -> tuple[int, int]:
+def _decode(model: models.Model, shared: list[int], prompts: list[list[int]], strategy: Strategy) -> tuple[int, int]:
     """The strategy alone, pack by pack, the shared prefix computed within the time."""
     counts = Counts()
     prefix = encode_prefix(model.network, shared, counts=counts)

@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -32,9 +32,7 @@ from ladder_release import MARK, Prompts, Settings
 
 from pro_lib import models
 from pro_lib import questions as question_sets
-from pro_lib.decoding import strategies
-from pro_lib.decoding.strategies import Endings
-from pro_lib.decoding.tree import Counts, PackedTree, encode_prefix
+from pro_lib.decoding import Counts, Endings, PackedTree, encode_prefix, strategies
 
 ROOT = Path(__file__).resolve().parents[1]
 RELEASE_ARMS = {
@@ -89,43 +87,25 @@ GOALS = (
 )
 
 
-def our_arm(strategy: Callable, network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
+def our_arm(given: dict, network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
     """One of the project's strategies; the shared prefix is computed once, and within the time."""
     stop = torch.zeros(network.get_output_embeddings().weight.shape[0], dtype=torch.bool)
     stop[list(settings.stop)] = True
     endings = Endings(stop.to(network.device), torch.zeros_like(stop).to(network.device))
-    counts, found = Counts(), []
+    shared = {name: getattr(settings, name) for name in ("n_answers", "diversity_penalty", "max_new_tokens")}
+    strategy, counts, found = strategies.strategy(**given, **shared), Counts(), []
     prefix = encode_prefix(network, settings.prefix, counts=counts)
     for start in range(0, len(prompts), batch_size):
         pack = prompts[start : start + batch_size]
-        found += strategy(PackedTree(network, pack, prefix.shared_with(pack), counts), endings, settings)
-    return [[list(answer.token_ids) for answer in answers] for answers in found]
-
-
-def _beams(tree: PackedTree, endings: Endings, settings: Settings) -> list:
-    penalty = settings.diversity_penalty
-    return strategies.diverse_beam(
-        tree,
-        endings,
-        n_answers=settings.n_answers,
-        diversity_penalty=penalty,
-        max_new_tokens=settings.max_new_tokens,
-    )
-
-
-def _greedy(tree: PackedTree, endings: Endings, settings: Settings) -> list:
-    return strategies.greedy(tree, endings, max_new_tokens=settings.max_new_tokens)
-
-
-def _search(alpha: float, tree: PackedTree, endings: Endings, settings: Settings) -> list:
-    found = strategies.threshold(tree, endings, search_alpha=alpha, max_new_tokens=settings.max_new_tokens)
-    return [answers for answers, _ in found]
+        tree = PackedTree(network, pack, prefix.shared_with(pack), counts)
+        found += strategy.decode(tree, endings, question_ids=[str(place) for place in range(len(pack))])
+    return [[list(answer.token_ids) for answer in answers] for answers, _ in found]
 
 
 OUR_FUNCTIONS = {
-    "D": partial(our_arm, _beams),
-    "E": partial(our_arm, _greedy),
-    **{f"F {alpha:g}": partial(our_arm, partial(_search, alpha)) for alpha in (0.4, 0.05, 0.01)},
+    "D": partial(our_arm, {"name": "diverse_beam"}),
+    "E": partial(our_arm, {"name": "greedy"}),
+    **{f"F {alpha:g}": partial(our_arm, {"name": "threshold", "search_alpha": alpha}) for alpha in (0.4, 0.05, 0.01)},
     "G": ladder_release.installed_greedy,
 }
 

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
-from pro_lib.storage import ANSWER_SCHEMA, Cost, RunFolder, RunInfo
+from pro_lib.storage import Cost, RunFolder, RunInfo, part_table
 
 N_ANSWERS, N_TOKENS, PER_PART = 10, 6, 4096
 
@@ -29,31 +28,31 @@ def write(folder: Path, n_questions: int, *, seed: int = 0) -> None:
     table = {"question_id": ids, "question": "Who?", "references": [["answer 0"]] * n_questions, "split": "test"}
     with RunFolder(folder, RunInfo("large", "synthetic", "diverse_beam")) as run:
         run.plan(pd.DataFrame(table), per_pack=32, per_part=PER_PART)
-        for name, questions, _ in run.missing_parts():
-            answers = _answers(rng, list(questions["question_id"]))
-            run.write_part(name, pa.Table.from_pandas(questions, preserve_index=False), answers, Cost())
+        for part in run.missing_parts():
+            n = len(part.questions)
+            run.write_part(part, part_table(part.questions, _answers(rng, n), [None] * n), Cost())
         run.finish({})
 
 
-def _answers(rng: np.random.Generator, question_ids: list[str]) -> pa.Table:
-    n = len(question_ids)
+def _answers(rng: np.random.Generator, n: int) -> list[list[dict]]:
     log_probs = np.log(rng.dirichlet(np.r_[np.full(N_ANSWERS, 0.3), 0.5], size=n)[:, :N_ANSWERS] + 1e-9)
-    log_probs = -np.sort(-log_probs, axis=1).ravel()
-    first_is_right = np.exp(log_probs[::N_ANSWERS]) > rng.random(n)
-    ranks = np.tile(np.arange(N_ANSWERS, dtype=np.int32), n)
-    right = np.repeat(first_is_right, N_ANSWERS) & (ranks == 0)
-    tokens = rng.integers(3, 30_000, size=(n * N_ANSWERS, N_TOKENS))
-    columns = {
-        "question_id": np.repeat(question_ids, N_ANSWERS).tolist(),
-        "rank": ranks,
-        "text": np.where(right, "answer 0", np.char.add("other", ranks.astype(str))).tolist(),
-        "token_ids": list(tokens),
-        "token_log_probs": list(np.repeat(log_probs[:, None] / N_TOKENS, N_TOKENS, axis=1)),
-        "log_prob": log_probs,
-        "end_log_prob": np.zeros(len(ranks)),
-        "finished": np.ones(len(ranks), dtype=bool),
-    }
-    return pa.table(columns, schema=ANSWER_SCHEMA)
+    log_probs = -np.sort(-log_probs, axis=1)
+    first_is_right = np.exp(log_probs[:, 0]) > rng.random(n)
+    tokens = rng.integers(3, 30_000, size=(n, N_ANSWERS, N_TOKENS))
+    return [
+        [
+            {
+                "text": "answer 0" if right and rank == 0 else f"other{rank}",
+                "token_ids": tokens[row, rank],
+                "token_log_probs": np.full(N_TOKENS, value / N_TOKENS),
+                "log_prob": value,
+                "end_log_prob": 0.0,
+                "finished": True,
+            }
+            for rank, value in enumerate(log_probs[row])
+        ]
+        for row, right in enumerate(first_is_right)
+    ]
 
 
 def measure(folder: Path) -> pd.DataFrame:
@@ -79,7 +78,7 @@ def measure(folder: Path) -> pd.DataFrame:
     done("PRO, NLL, PE")
     judged = evaluation.evaluate(run)
     done("judge one answer per question, ROUGE-L")
-    sweeps.alpha_sweep(judged.log_probs, judged.correct, alphas=np.linspace(0, 1, 101))
+    sweeps.alpha_sweep(judged, alphas=np.linspace(0, 1, 101))
     done("sweep of 101 α")
     metrics.compared(uncertainties, judged.correct, n_resamples=2000)
     done("2,000 paired resamples of three methods, DeLong")

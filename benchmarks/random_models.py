@@ -22,8 +22,7 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pro_lib.decoding import strategies
-from pro_lib.decoding.tree import Counts, PackedTree, encode_prefix
+from pro_lib.decoding import Counts, Endings, Greedy, PackedTree, encode_prefix
 
 
 def _shape(vocabulary: int, hidden: int, intermediate: int, layers: int, heads: int, **options) -> dict[str, object]:
@@ -265,18 +264,18 @@ def _walk(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Tensor:
 def measure(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Shape:
     """What the greedy answers look like, by the project's own decoding."""
     tree = PackedTree(network, prompts, encode_prefix(network, prompts[0]).shared_with(prompts), Counts())
-    answers = [answer for [answer] in strategies.greedy(tree, endings(network))]
+    answers = [answer for [answer], _ in Greedy().decode(tree, endings(network), question_ids=[])]
     lengths = torch.tensor([len(answer.token_ids) + answer.finished for answer in answers], dtype=torch.float64)
     p = torch.tensor([sum(answer.token_log_probs) + answer.end_log_prob for answer in answers]).exp()
     shares = (float((p >= limit).double().mean()) for limit in (LIKELY, POSSIBLE))
     return Shape(float(lengths.mean()), float(lengths.std()), *shares)
 
 
-def endings(network: LlamaForCausalLM) -> strategies.Endings:
+def endings(network: LlamaForCausalLM) -> Endings:
     """The one token that ends an answer of a random model."""
     stop = torch.zeros(network.config.vocab_size, dtype=torch.bool, device=network.device)
     stop[STOP] = True
-    return strategies.Endings(stop, torch.zeros_like(stop))
+    return Endings(stop, torch.zeros_like(stop))
 
 
 def describe(constants: Peakedness, shape: Shape) -> str:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pro_lib import models
-from pro_lib.decoding.tree import Counts, PackedTree, Prefix, encode_prefix
+from pro_lib.decoding import Counts, PackedTree, Prefix, encode_prefix
 
 # The share of the copy bandwidth that a good kernel gets; steps are held against it.
 ATTAINABLE = 0.8

@@ -20,7 +20,11 @@ DATASHEETS = ("data/paper", "data/world_facts", "data/models/facts-2m", "data/mo
 PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
 PAGES |= {f"{folder}/README.md": f"data/{Path(folder).name}.md" for folder in DATASHEETS}
 NOTEBOOKS = {f"notebooks/{p.name}": f"notebooks/{p.stem}.md" for p in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))}
-MODULES = {f"pro_lib/{p.name}": f"api/{p.stem}.md" for p in sorted((ROOT / "pro_lib").glob("[a-z]*.py"))}
+# Plain modules, then rooms, each with its modules behind its door.
+HALL = {f"pro_lib/{p.name}": f"api/{p.stem}.md" for p in sorted((ROOT / "pro_lib").glob("[a-z]*.py"))}
+DOORS = sorted((ROOT / "pro_lib").glob("*/__init__.py"))
+ROOMS = {f"pro_lib/{p.parent.name}/__init__.py": f"api/{p.parent.name}.md" for p in DOORS}
+MODULES = HALL | ROOMS
 LINK = re.compile(r"(\]\()(?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?(\))")
 CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
 
@@ -33,8 +37,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, site in (PAGES | NOTEBOOKS).items():
         files.append(File.generated(config, site, content=texts[name]))
     for name, site in MODULES.items():
-        module = Path(name).stem
-        files.append(File.generated(config, site, content=f"# pro_lib.{module}\n\n::: pro_lib.{module}\n"))
+        files.append(File.generated(config, site, content=api_page(name)))
     files.append(File.generated(config, "api/index.md", content=api_index()))
     linked = {target for name, text in texts.items() for target in targets(name, text)}
     for target in sorted(linked - {*PAGES, *NOTEBOOKS, *MODULES}):
@@ -105,17 +108,33 @@ def notebook_page(path: Path) -> str:
     return "\n\n".join([title, note, rest.strip(), *parts[1:]]) + "\n"
 
 
+def api_page(name: str) -> str:
+    """What is documented of a module, or of a room and its modules."""
+    parts = [name] if name in HALL else [name, *(f"pro_lib/{p.parent.name}/{p.name}" for p in inside(name))]
+    dotted = [part.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for part in parts]
+    pages = [f"# {dotted[0]}\n\n::: {dotted[0]}\n    options: {{members: {str(name in HALL).lower()}}}"]
+    return "\n\n".join(pages + [f"## {module}\n\n::: {module}" for module in dotted[1:]]) + "\n"
+
+
+def inside(name: str) -> list[Path]:
+    """The modules of a room."""
+    return sorted((ROOT / name).parent.glob("[a-z]*.py"))
+
+
 def api_index() -> str:
-    """The list of modules, each with the first sentence of its contract."""
+    """The list of modules and rooms, each with the first sentence of its contract and its lines."""
     lines = [
         "# API reference\n",
         "Made from the docstrings. `n` questions, `N` answers each, `T` tokens, `V` vocabulary; log-probabilities and",
         "entropies in nats; uncertainty: higher = more uncertain. Names with an underscore are not for use.\n",
-        "`import pro_lib` loads nothing but itself: modules load on first use, and `pro_lib.ask` is `explorer.ask`.\n",
-        "| module | |\n|---|---|",
+        "`import pro_lib` loads nothing but itself: modules load on first use, and `pro_lib.ask` is `asking.ask`.\n",
+        "| module or room (/) | | lines |\n|---|---|---|",
     ]
     for name, site in MODULES.items():
         contract = re.match(r'"""(.*?)(?:\n\n|"""$)', (ROOT / name).read_text(), re.DOTALL | re.MULTILINE)[1]
         sentence = re.match(r".*?\.(?=\s|$)|.*", " ".join(contract.split()))[0]
-        lines.append(f"| [{Path(name).stem}]({posixpath.basename(site)}) | {sentence} |")
+        files = [ROOT / name, *([] if name in HALL else inside(name))]
+        length = sum(len(file.read_text().splitlines()) for file in files)
+        title = Path(site).stem + ("" if name in HALL else "/")
+        lines.append(f"| [{title}]({posixpath.basename(site)}) | {sentence} | {length} |")
     return "\n".join(lines) + "\n"

@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 _MODULES = (
     "asking",
-    "bundled",
+    "base",
     "correctness",
     "decoding",
     "endpoint",
@@ -25,15 +25,17 @@ _MODULES = (
     "imports",
     "metrics",
     "models",
+    "parameters",
     "questions",
     "runs",
     "scores",
+    "selective",
     "semantic",
     "settings",
     "storage",
     "sweeps",
     "tables",
-    "checks",
+    "work",
 )
 __all__ = ["ask", *_MODULES]
 

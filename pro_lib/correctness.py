@@ -5,43 +5,36 @@ accented letters split a word, and a text in another script has no token at all 
 matches compare texts after `normalize`, which keeps every script.
 """
 
-from __future__ import annotations
-
+import re
 import string
 import unicodedata
 import warnings
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rouge_score import rouge_scorer, tokenize
 
-_SCORER = rouge_scorer.RougeScorer(["rougeL"], use_stemmer=False)
 _ARTICLES = {"a", "an", "the"}
+Rows = list[tuple[str, list[str]]]
 
 
 class TokenizerWarning(UserWarning):
     """A text or reference is not empty, but ROUGE sees nothing in it, so it can only score 0."""
 
 
-def rouge_l(texts: Sequence[str], references: Sequence[Sequence[str]], *, best: str = "max") -> NDArray[np.float64]:
+def rouge_l(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.float64]:
     """ROUGE-L F1 of each text, the best over its references: shape `(n,)`, in [0, 1], higher = closer.
 
     `texts` are n answers, `references` their n sequences of accepted answers. The paper calls an answer
-    right if this exceeds 0.3. An empty text scores 0. `best="last"` compares with the last reference only, as the
-    code released with the paper does. Emits one `TokenizerWarning` that counts the texts and the references
-    compared without any ROUGE token. Raises `ValueError` if the lengths differ, for another `best`, and, naming
-    the row, for a question without references or anything that is not a string.
+    right if this exceeds 0.3. An empty text scores 0. Emits one `TokenizerWarning` that counts the texts and the
+    references without any ROUGE token. Raises `ValueError` if the lengths differ and, naming the row, for a question
+    without references or anything that is not a string.
     """
-    if best not in ("max", "last"):
-        raise ValueError(f"best must be 'max' or 'last', not {best!r}")
-    rows = _checked_rows(texts, references)
-    if best == "last":
-        rows = [(text, accepted[-1:]) for text, accepted in rows]
+    rows = _checked(texts, references)
     _warn_about_invisible(rows)
-    values = (max(_f1(text, reference) for reference in accepted) for text, accepted in rows)
-    return np.fromiter(values, dtype=np.float64, count=len(rows))
+    return _best(rows, _f1, float)
 
 
 def exact_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
@@ -50,7 +43,7 @@ def exact_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> ND
     The exact match of SQuAD (Rajpurkar et al. 2016) with the differences that `normalize` names. A text of which
     nothing is left matches nothing. Raises as `rouge_l` does.
     """
-    return _matches(texts, references, lambda words, accepted: words == accepted)
+    return _best(_checked(texts, references), lambda text, alias: normalize(text) == normalize(alias) != "", bool)
 
 
 def alias_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
@@ -60,7 +53,11 @@ def alias_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> ND
     "John Adams"). So an answer in a sentence counts, but so does one that lists several ("Paris or Rome") or denies
     ("not Paris"). Every exact match is an alias match. Raises as `rouge_l` does.
     """
-    return _matches(texts, references, lambda words, accepted: f" {accepted} " in f" {words} ")
+
+    def contains(text: str, alias: str) -> bool:
+        return normalize(alias) != "" and f" {normalize(alias)} " in f" {normalize(text)} "
+
+    return _best(_checked(texts, references), contains, bool)
 
 
 @lru_cache(maxsize=200_000)
@@ -77,16 +74,15 @@ def normalize(text: str) -> str:
     return " ".join([word for word in words if word not in _ARTICLES] or words)
 
 
-def _matches(
-    texts: Sequence[str], references: Sequence[Sequence[str]], same: Callable[[str, str], bool]
-) -> NDArray[np.bool_]:
-    rows = _checked_rows(texts, references)
-    found = (any(_hits(normalize(text), normalize(alias), same) for alias in accepted) for text, accepted in rows)
-    return np.fromiter(found, dtype=bool, count=len(rows))
+@lru_cache(maxsize=200_000)
+def words(text: str) -> str:
+    """The words of a text in lower case, one space between them: all that punctuation or white space separates.
 
-
-def _hits(words: str, accepted: str, same: Callable[[str, str], bool]) -> bool:
-    return bool(accepted) and same(words, accepted)
+    Letters of a compatible form count as one (NFKC). A text without words is itself, so that "?" is not "!".
+    """
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    kept = "".join(character if unicodedata.category(character)[0] in "LNMS" else " " for character in folded)
+    return " ".join(kept.split()) or folded.strip()
 
 
 def _is_punctuation(character: str) -> bool:
@@ -94,50 +90,50 @@ def _is_punctuation(character: str) -> bool:
     return character in string.punctuation or category.startswith("P") or category == "Sk"
 
 
-def _checked_rows(texts: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[str, list[str]]]:
-    if len(texts) != len(references):
-        raise ValueError(f"texts has {len(texts)} entries, but references {len(references)}")
-    return [
-        _checked_row(row, text, accepted) for row, (text, accepted) in enumerate(zip(texts, references, strict=True))
-    ]
+def _best(rows: Rows, score: Callable[[str, str], Any], kind: type) -> NDArray:
+    return np.array([max(score(text, reference) for reference in accepted) for text, accepted in rows], dtype=kind)
+
+
+@cache
+def _scorer() -> Any:
+    from rouge_score import rouge_scorer  # takes a second to load, which reading a run need not wait for
+
+    return rouge_scorer.RougeScorer(["rougeL"], use_stemmer=False)
 
 
 @lru_cache(maxsize=200_000)
 def _f1(text: str, reference: str) -> float:
-    return _SCORER.score(reference, text)["rougeL"].fmeasure
+    return _scorer().score(reference, text)["rougeL"].fmeasure
 
 
-def _checked_row(row: int, text: str, accepted: Sequence[str]) -> tuple[str, list[str]]:
-    if not isinstance(text, str):
-        raise ValueError(f"texts row {row} must be a string, not {text!r}")
-    if isinstance(accepted, str) or not np.iterable(accepted):
-        raise ValueError(f"references row {row} must be a sequence of strings, not {accepted!r}")
-    accepted = list(accepted)
-    if not accepted:
-        raise ValueError(f"references row {row} is empty: a question without references cannot be judged")
-    for reference in accepted:
-        if not isinstance(reference, str):
-            raise ValueError(f"references row {row} must hold strings only, not {reference!r}")
-    return text, accepted
+def _checked(texts: Sequence[str], references: Sequence[Sequence[str]]) -> Rows:
+    if len(texts) != len(references):
+        raise ValueError(f"texts has {len(texts)} entries, but references {len(references)}")
+    rows = []
+    for row, (text, accepted) in enumerate(zip(texts, references, strict=True)):
+        if not isinstance(text, str):
+            raise ValueError(f"texts row {row} must be a string, not {text!r}")
+        if isinstance(accepted, str) or not np.iterable(accepted):
+            raise ValueError(f"references row {row} must be a sequence of strings, not {accepted!r}")
+        rows.append((text, list(accepted)))
+        if not rows[-1][1]:
+            raise ValueError(f"references row {row} is empty: a question without references cannot be judged")
+        if others := [reference for reference in accepted if not isinstance(reference, str)]:
+            raise ValueError(f"references row {row} must hold strings only, not {others[0]!r}")
+    return rows
 
 
-def _warn_about_invisible(rows: list[tuple[str, list[str]]]) -> None:
-    n_texts = n_references = 0
-    first = None
-    for row, (text, accepted) in enumerate(rows):
-        in_text, in_references = _is_invisible(text), sum(map(_is_invisible, accepted))
-        n_texts, n_references = n_texts + in_text, n_references + in_references
-        if first is None and (in_text or in_references):
-            first = row
-    if first is not None:
+def _warn_about_invisible(rows: Rows) -> None:
+    texts = [row for row, (text, _) in enumerate(rows) if _is_invisible(text)]
+    references = [row for row, (_, accepted) in enumerate(rows) for reference in accepted if _is_invisible(reference)]
+    if texts or references:
         warnings.warn(
-            f"texts: {n_texts}, references: {n_references} have no character that ROUGE sees "
-            f"(a-z, 0-9; first in row {first}) and can only score 0.",
+            f"texts: {len(texts)}, references: {len(references)} have no character that ROUGE sees "
+            f"(a-z, 0-9; first in row {min(texts + references)}) and can only score 0.",
             TokenizerWarning,
             stacklevel=3,
         )
 
 
-@lru_cache(maxsize=200_000)
 def _is_invisible(text: str) -> bool:
-    return bool(text.strip()) and not tokenize.tokenize(text, None)
+    return bool(text.strip()) and not re.search("[a-z0-9]", text.lower())

@@ -1,4 +1,4 @@
-"""One answer judged per question and every score beside it; knows runs, correctness and scores, no files of figures and no choice of a method."""
+"""One answer judged per question and every score beside it; knows runs, correctness and scores, draws no figure."""
 
 from __future__ import annotations
 
@@ -6,26 +6,39 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import pandas as pd
+from pydantic import BeforeValidator
 
 from pro_lib import correctness, metrics, scores, semantic
 from pro_lib import runs as run_tables
+from pro_lib.base.checks import Format, Text, fitted
+from pro_lib.imports import json_lines
 from pro_lib.runs import Run
 from pro_lib.storage import RunError
 
-if TYPE_CHECKING:
-    pass
+ROUGE_THRESHOLD = 0.3
+CORRECTNESS = ("rouge_l", "exact_match", "alias_match")
 
 
-from collections.abc import Callable
+@dataclass(frozen=True)
+class Choices:
+    """What counts as an answer and what as right. The defaults are this project's; docs/audit.md says what others do.
 
-from numpy.typing import NDArray
+    Args:
+        convention: `complete` (ending included) or `answer_tokens` (ending left out), as in `Run.log_probs`.
+        distinct: leave repeated beams out.
+        correctness: `rouge_l` above 0.3, `exact_match` or `alias_match` (see `correctness`).
+        labels: labels from outside, of people or of a judge model, columns question_id, text, correct; they replace
+            every other correctness. An answer without a label is left out and counted.
+    """
 
-# (log_probs, alpha=) -> uncertainty (n,) or (n, A)
-AlphaScore = Callable[..., NDArray[np.float64]]
+    convention: str = "complete"
+    distinct: bool = True
+    correctness: str = "rouge_l"
+    labels: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -33,10 +46,10 @@ class Evaluation:
     """One model's answers to one split of a dataset, and what the methods say of them, row by row.
 
     `answers` has a row per question: question_id, text (the answer judged), rouge_l, correct, and for each run
-    compared `correct_<strategy>`, of its own most probable answer. `log_probs` (n, N) are the answers PRO reads, those of an exact search
-    down to `search_alpha` unless that is None.
-    `baselines` has a column per method that needs no α, higher = more uncertain. `exclusions` says which questions
-    were left out and why, `unavailable` which methods the run cannot feed.
+    compared `correct_<strategy>`, of its own most probable answer. `log_probs` (n, N) are the answers PRO reads, those
+    of an exact search down to `search_alpha` unless that is None. `baselines` has a column per method that needs no α,
+    higher = more uncertain. `exclusions` says which questions were left out and why, `unavailable` which methods the
+    run cannot feed.
     """
 
     model: str
@@ -67,45 +80,37 @@ class Evaluation:
         """The same, each question judged by that strategy's own most probable answer; those without one left out."""
         correct = self.answers[f"correct_{strategy}"]
         labelled = replace(self, answers=self.answers.assign(correct=correct))
-        return labelled._rows(np.flatnonzero(correct.notna()))
+        return labelled._rows(correct.notna().to_numpy())
 
     def drawn(self, n_questions: int, *, seed: int = 0) -> Evaluation:
         """At most `n_questions` of the questions, drawn with `seed`, in their order."""
-        if len(self.correct) <= n_questions:
+        n = len(self.correct)
+        if n <= n_questions:
             return self
-        return self._rows(
-            np.sort(np.random.default_rng(seed).choice(len(self.correct), size=n_questions, replace=False))
-        )
+        return self._rows(np.sort(np.random.default_rng(seed).choice(n, size=n_questions, replace=False)))
 
     def only(self, question_ids: Sequence[str]) -> Evaluation:
         """Those of the questions that are named, in their order."""
-        return self._rows(np.flatnonzero(self.answers["question_id"].isin(set(question_ids))))
+        return self._rows(self.answers["question_id"].isin(set(question_ids)).to_numpy())
 
     def _rows(self, rows: np.ndarray) -> Evaluation:
-        return replace(
-            self,
-            answers=self.answers.iloc[rows].reset_index(drop=True),
-            log_probs=self.log_probs[rows],
-            baselines=self.baselines.iloc[rows].reset_index(drop=True),
-        )
+        """Those of the questions that a mask or positions name."""
+        rows = np.arange(len(self.answers))[rows]
+        answers, baselines = (table.iloc[rows].reset_index(drop=True) for table in (self.answers, self.baselines))
+        return replace(self, answers=answers, log_probs=self.log_probs[rows], baselines=baselines)
 
     def one_class(self) -> str:
         """The sentence that all answers are right, or all wrong; empty where both occur."""
-        if self.correct.any() and not self.correct.all():
+        kinds = set(self.correct.tolist())
+        if len(kinds) == 2:
             return ""
-        which = f"all {len(self.correct)} judged answers are {'right' if self.correct.all() else 'wrong'}"
-        return (
-            f"{self.dataset}, {self.model}, {self.split}: {which if len(self.correct) else 'there is no judged answer'}"
-        )
+        which = f"all {len(self.correct)} judged answers are {'right' if kinds == {True} else 'wrong'}"
+        return f"{self.dataset}, {self.model}, {self.split}: {which if kinds else 'there is no judged answer'}"
 
     def labels(self) -> dict[str, str | int]:
         """Columns that tell this setting's tables from those of others: dataset, model, split, n_questions."""
-        return {
-            "dataset": self.dataset,
-            "model": self.model,
-            "split": self.split,
-            "n_questions": len(self.correct),
-        }
+        n = len(self.correct)
+        return {"dataset": self.dataset, "model": self.model, "split": self.split, "n_questions": n}
 
     def sentence(self) -> str:
         """What was used and what was not, for people."""
@@ -115,86 +120,19 @@ class Evaluation:
         return f"{self.dataset}, {self.model}, {self.split}: {self.exclusions.sentence()}{drawn} {accuracy}{without}"
 
 
-@dataclass(frozen=True)
-class Searched:
-    """An exact search and beams on the same questions, judged on the same answers, row by row.
-
-    `judged` is of the search; `beams` (n, N) are the beams' log-probabilities, `still_open` (n, M) those of prefixes
-    open at the length cut, `tree` log p(v) and H(next | v) of the expanded prefixes, (n, P) each.
-    """
-
-    judged: Evaluation
-    beams: np.ndarray
-    still_open: np.ndarray
-    tree: tuple[np.ndarray, np.ndarray]
-
-    def only(self, question_ids: Sequence[str]) -> Searched:
-        """Those of the questions that are named, in their order."""
-        rows = np.flatnonzero(self.judged.answers["question_id"].isin(set(question_ids)))
-        tree = self.tree[0][rows], self.tree[1][rows]
-        return Searched(self.judged.only(question_ids), self.beams[rows], self.still_open[rows], tree)
-
-    def alpha_scores(self) -> dict[str, tuple[np.ndarray, AlphaScore]]:
-        """By name, the array a score reads and the score as a function of it and `alpha`."""
-
-        search_alpha = self.judged.search_alpha
-        searched_pro = partial(scores.pro, search_alpha=search_alpha)
-
-        def floor(log_probs, *, alpha):
-            options = {"open_log_probs": self.still_open, "search_alpha": search_alpha}
-            return scores.alpha_floor(log_probs, alpha=alpha, **options)
-
-        def bound(prefixes, *, alpha):
-            return scores.tree_bound(prefixes, self.tree[1], alpha=alpha)
-
-        exact = self.judged.log_probs
-        return {
-            "PRO, exact": (exact, searched_pro),
-            "PRO, beams": (self.beams, scores.pro),
-            "α-floor": (exact, floor),
-            "tree bound": (self.tree[0], bound),
-            "mass not found": (exact, partial(scores.mass_not_found, search_alpha=search_alpha)),
-        }
-
-
-ROUGE_THRESHOLD = 0.3
-CORRECTNESS = ("rouge_l", "exact_match", "alias_match")
-LABEL_COLUMNS = ("question_id", "text", "correct")
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What counts as an answer and what as right. The defaults are this project's; docs/audit.md says what others do.
-
-    Args:
-        convention: `complete` (ending included) or `answer_tokens` (ending left out), as in `Run.log_probs`.
-        distinct: leave repeated beams out.
-        correctness: `rouge_l` above 0.3, `exact_match` or `alias_match` (see `correctness`).
-        references: `max`, ROUGE-L of the best reference, or `last`, of the last one only.
-        labels: labels from outside, of people or of a judge model, columns question_id, text, correct; they replace
-            every other correctness. An answer without a label is left out and counted.
-    """
-
-    convention: str = "complete"
-    distinct: bool = True
-    correctness: str = "rouge_l"
-    references: str = "max"
-    labels: pd.DataFrame | None = None
-
-
 def evaluate(
     beams: Run,
     *,
     samples: Run | None = None,
     others: Sequence[Run] = (),
     split: str | None = None,
-    judges: Mapping[str, semantic.Judge | None] | None = None,
+    similarities: Mapping[str, semantic.Similarity | None] | None = None,
     choices: Choices | None = None,
 ) -> Evaluation:
     """Judge one answer per question and line up what the methods say of it.
 
-    The answer judged is the most probable one that any of the runs found; what each run's own most probable answer
-    is worth stands beside it (`Evaluation.by`). A question that a method cannot score, or that has no answer to judge, is
+    The answer judged is the most probable one that any of the runs found; what each run's own most probable answer is
+    worth stands beside it (`Evaluation.by`). A question that a method cannot score, or that has no answer to judge, is
     left out for all methods and counted.
 
     Args:
@@ -202,105 +140,87 @@ def evaluate(
         samples: the run that PE-MC, NE and Deg read, repeats kept; None leaves them out.
         others: further runs whose answers may be the most probable one.
         split: the split to judge; None for all questions of `beams`.
-        judges: which answers mean the same: SE, SE-MC, SD, Deg, WD and gap once for each, named `SE, <key>`; None
-            for a judge that this dataset cannot have.
+        similarities: which answers mean the same: SE, SE-MC, SD, Deg, WD and gap once for each, named `SE, <key>`; None
+            for one that this dataset cannot have.
         choices: None for this project's.
+
+    Raises:
+        RunError: a run lacks one of the questions, or no answer can be judged.
     """
     choices = choices or Choices()
     beams = beams.select(split=split) if split is not None else beams
     ids = list(beams.questions["question_id"])
-    runs = [run.select(question_ids=ids) for run in (beams, *([samples] if samples is not None else []), *others)]
-    samples = runs[1] if samples is not None else None
+    samples = samples and samples.select(question_ids=ids)
+    runs = [beams, *([samples] if samples else []), *(run.select(question_ids=ids) for run in others)]
     top = run_tables.most_probable(runs, convention=choices.convention)
     answers = top[["question_id", "text"]].join(rouge_and_correct(top, beams.questions, choices))
     if answers["correct"].isna().all():
         raise RunError(f"run {beams.name}: no answer can be judged without references and texts, rouge_l or correct")
     for run in runs:
-        own = run.top(convention=choices.convention)
-        answers[f"correct_{run.info.strategy}"] = rouge_and_correct(own, beams.questions, choices)["correct"]
-    options = {"convention": choices.convention, "distinct": choices.distinct}
-    log_probs, means = beams.log_probs(**options), beams.mean_log_probs(**options)
-    baselines = _baselines(log_probs, means, samples, choices)
-    if judges:
-        texts = beams.texts(**options)
-        drawn = None if samples is None else samples.texts(convention=choices.convention, distinct=False)
-        for name, measure in judges.items():
-            compared = _semantic(measure, beams.questions, log_probs, means, texts, drawn)
-            baselines = baselines.join(compared.add_suffix(f", {name}"))
-    unavailable = tuple(baselines.columns[baselines.isna().all()])
-    baselines = baselines.drop(columns=list(unavailable))
-    exclusions = metrics.usable(baselines.set_axis(ids), answers["correct"])
-    used = exclusions.mask
-    return Evaluation(
-        beams.info.model,
-        beams.info.dataset,
-        split or "all",
-        answers[used].reset_index(drop=True),
-        log_probs[used],
-        baselines[used].reset_index(drop=True),
-        exclusions,
-        unavailable,
-        beams.search_alpha,
-    )
+        own = rouge_and_correct(run.top(convention=choices.convention), beams.questions, choices)
+        answers[f"correct_{run.info.strategy}"] = own["correct"]
+    found = _Found.of(beams, choices.convention, distinct=choices.distinct)
+    drawn = samples and _Found.of(samples, choices.convention, distinct=False)
+    methods = _likelihoods(found, drawn)
+    for name, similarity in (similarities or {}).items():
+        compared = _meanings(similarity, beams.questions, found, drawn)
+        methods |= {f"{method}, {name}": values for method, values in compared.items()}
+    table = pd.DataFrame(methods, index=range(len(ids)))
+    unavailable = tuple(table.columns[table.isna().all()])
+    table = table.drop(columns=list(unavailable))
+    exclusions = metrics.usable(table.set_axis(ids), answers["correct"])
+    setting = beams.info.model, beams.info.dataset, split or "all"
+    everything = Evaluation(*setting, answers, found.log_probs, table, exclusions, unavailable, beams.search_alpha)
+    return everything._rows(exclusions.mask)
 
 
-def _baselines(log_probs: np.ndarray, means: np.ndarray, samples: Run | None, choices: Choices) -> pd.DataFrame:
-    table = pd.DataFrame(
-        {
-            "NLL": scores.nll(log_probs),
-            "ALL": scores.average_log_likelihood(means, log_probs),
-            "PE": scores.predictive_entropy(log_probs),
-        }
-    )
-    if samples is None:
-        return table
-    log_probs = samples.log_probs(convention=choices.convention, distinct=False)
-    means = samples.mean_log_probs(convention=choices.convention, distinct=False)
-    return table.assign(**{"PE-MC": scores.predictive_entropy_mc(log_probs), "NE": scores.normalized_entropy(means)})
+class _Found(NamedTuple):
+    """The answers of a run, (n, N) each: log-probabilities, the same per token, texts."""
+
+    log_probs: np.ndarray
+    means: np.ndarray
+    texts: np.ndarray
+
+    @classmethod
+    def of(cls, run: Run, convention: str, *, distinct: bool) -> _Found:
+        read = (run.log_probs, run.mean_log_probs, run.texts)
+        return cls(*(matrix(convention=convention, distinct=distinct) for matrix in read))
 
 
-def _semantic(
-    measure: semantic.Judge | None,
-    questions: pd.DataFrame,
-    log_probs: np.ndarray,
-    means: np.ndarray,
-    texts: np.ndarray,
-    drawn: np.ndarray | None,
-) -> pd.DataFrame:
-    """The methods that compare meanings: of beams, by `texts` and log-probabilities, and of samples, the texts `drawn`.
+def _likelihoods(beams: _Found, samples: _Found | None) -> dict[str, np.ndarray]:
+    methods = {
+        "NLL": scores.nll(beams.log_probs),
+        "ALL": scores.average_log_likelihood(beams.means, beams.log_probs),
+        "PE": scores.predictive_entropy(beams.log_probs),
+    }
+    if samples:
+        methods["PE-MC"] = scores.predictive_entropy_mc(samples.log_probs)
+        methods["NE"] = scores.normalized_entropy(samples.means)
+    return methods
+
+
+def _meanings(
+    similarity: semantic.Similarity | None, questions: pd.DataFrame, beams: _Found, samples: _Found | None
+) -> dict[str, np.ndarray | float]:
+    """The methods that compare meanings.
 
     SE is the entropy over meanings itself, of the probabilities found, made to sum to 1; SE-MC the estimate from
     samples, token-averaged, that the release of PRO applies to beams. SD and WD count each text once.
     """
-    names = ("SE", "SE-MC", "SD", *(("Deg",) if drawn is not None else ()), "WD", "gap")
-    there = ~np.isnan(log_probs)
-    if measure is None or (pd.isna(texts) & there).any() or np.isnan(means[there]).any():
-        return pd.DataFrame(np.nan, index=range(len(texts)), columns=list(names))
-    judged = measure(texts, questions)
-    meaning = semantic.clusters(judged)
-    once = semantic.distinct(texts)
-    table = {
-        "SE": semantic.semantic_entropy(log_probs, meaning, variant="farquhar2024"),
-        "SE-MC": semantic.semantic_entropy(means, meaning, variant="kuhn2023"),
-        "SD": semantic.semantic_density(means, judged, keep=once),
-        "WD": semantic.weighted_dissimilarity(judged, log_probs, keep=once),
-        "gap": semantic.top_two_gap(log_probs, meaning),
+    there = ~np.isnan(beams.log_probs)
+    if similarity is None or (pd.isna(beams.texts) & there).any() or np.isnan(beams.means[there]).any():
+        return dict.fromkeys(("SE", "SE-MC", "SD", *(("Deg",) if samples else ()), "WD", "gap"), np.nan)
+    compared, once = similarity(beams.texts, questions), semantic.distinct(beams.texts)
+    meaning = semantic.clusters(compared)
+    of_samples = {"Deg": semantic.degree(similarity(samples.texts, questions))} if samples else {}
+    return {
+        "SE": semantic.semantic_entropy(beams.log_probs, meaning),
+        "SE-MC": semantic.semantic_entropy_mc(beams.means, meaning),
+        "SD": semantic.semantic_density(np.where(once, beams.means, np.nan), compared),
+        **of_samples,
+        "WD": semantic.weighted_dissimilarity(np.where(once, beams.log_probs, np.nan), compared),
+        "gap": semantic.top_two_gap(beams.log_probs, meaning),
     }
-    if drawn is not None:
-        table["Deg"] = semantic.degree(measure(drawn, questions))
-    return pd.DataFrame(table)[list(names)]
-
-
-def searched(exact: Run, beams: Run, *, others: Sequence[Run] = (), split: str | None = None) -> Searched:
-    """Line up a search and beams; the answer judged is the most probable one that any of the runs found.
-
-    A question that either of them, or NLL or ALL, cannot score is left out.
-    """
-    by_search = evaluate(exact, others=[beams, *others], split=split)
-    by_beams = evaluate(beams.select(question_ids=list(by_search.answers["question_id"])), others=[exact, *others])
-    ids = list(by_beams.answers["question_id"])
-    run = exact.select(question_ids=ids)
-    return Searched(by_search.only(ids), by_beams.log_probs, run.open_log_probs(), run.tree())
 
 
 def split_records(run: Run, *, n_validation: int = 100, seed: int = 0) -> Run:
@@ -324,57 +244,56 @@ def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: C
     has the references, row by row. Columns: rouge_l, correct (a boolean, or None where it cannot be known).
     """
     choices = choices or Choices()
-    known = (answers["text"].notna() & questions["references"].notna().to_numpy()).to_numpy(bool)
-    texts, references = list(answers["text"][known]), list(questions["references"][known])
-    if "rouge_l" in answers:
-        rouge_l = answers["rouge_l"].to_numpy(float)
-    else:
-        rouge_l = np.full(len(answers), np.nan)
-        rouge_l[known] = correctness.rouge_l(texts, references, best=choices.references)
+    known = answers["text"].notna().to_numpy() & questions["references"].notna().to_numpy()
+    compared = list(answers["text"][known]), list(questions["references"][known])
+    rouge_l = answers.get("rouge_l", pd.Series(np.nan, answers.index)).to_numpy(float, copy=True)
+    if "rouge_l" not in answers:
+        rouge_l[known] = correctness.rouge_l(*compared)
+    correct = np.full(len(answers), None, dtype=object)
     if choices.labels is not None:
-        correct = _labels_of(answers, choices.labels)
+        *asked, said = (choices.labels[name] for name in _Label.model_fields)
+        labels = dict(zip(zip(*asked, strict=True), said, strict=True))
+        correct[:] = [labels.get(pair) for pair in zip(answers["question_id"], answers["text"], strict=True)]
     elif "correct" in answers:
         correct = answers["correct"].to_numpy(object)
     elif choices.correctness == "rouge_l":
         correct = np.where(np.isnan(rouge_l), None, rouge_l > ROUGE_THRESHOLD)
     else:
-        correct = np.full(len(answers), None, dtype=object)
-        match = {"exact_match": correctness.exact_match, "alias_match": correctness.alias_match}[choices.correctness]
-        correct[known] = match(texts, references)
+        correct[known] = getattr(correctness, choices.correctness)(*compared)
     return pd.DataFrame({"rouge_l": rouge_l, "correct": correct}, index=answers.index)
 
 
-def _labels_of(answers: pd.DataFrame, labels: pd.DataFrame) -> np.ndarray:
-    known = dict(zip(zip(labels["question_id"], labels["text"], strict=True), labels["correct"], strict=True))
-    pairs = zip(answers["question_id"], answers["text"], strict=True)
-    return np.array([known.get(pair) for pair in pairs], dtype=object)
+_READERS = {
+    ".csv": partial(pd.read_csv, dtype=str, keep_default_na=False),
+    ".parquet": pd.read_parquet,
+    ".jsonl": lambda path: pd.DataFrame([row for _, row in json_lines(path)]),
+}
+_TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
+
+
+class _Label(Format):
+    """A row of a file of labels; an id may be a number, and `correct` 1 or 0."""
+
+    question_id: Annotated[Text, BeforeValidator(str)]
+    text: Text
+    correct: Annotated[bool, BeforeValidator(lambda value: _TRUTH.get(str(value).strip().lower(), value))]
 
 
 def read_labels(path: str | Path) -> pd.DataFrame:
-    """Labels from outside, a row per question and answer: a CSV, Parquet or JSONL file with `LABEL_COLUMNS`.
+    """Labels from outside, a row per question and answer: a CSV, Parquet or JSONL file of question_id, text, correct.
 
     `correct` is true or false (1 or 0). Raises `RunError`, naming file and row, for anything else, and for two
     labels of one answer that differ.
     """
-    path = Path(path)
-    readers = {".csv": pd.read_csv, ".parquet": pd.read_parquet, ".jsonl": lambda p: pd.read_json(p, lines=True)}
-    if path.suffix not in readers:
-        raise RunError(f"{path} is neither {', '.join(readers)}: labels of answers cannot be read from it")
+    if (suffix := Path(path).suffix) not in _READERS:
+        raise RunError(f"{path} is neither {', '.join(_READERS)}: labels of answers cannot be read from it")
     try:
-        table = readers[path.suffix](path)
+        read = _READERS[suffix](path).to_dict("records")
     except (OSError, ValueError) as error:  # pandas' and Arrow's own errors are among them
         raise RunError(f"{path} cannot be read: {error}") from error
-    missing = [name for name in LABEL_COLUMNS if name not in table]
-    if missing:
-        raise RunError(f"{path} has no column {missing[0]}; labels need {', '.join(LABEL_COLUMNS)}")
-    table = table[list(LABEL_COLUMNS)].astype({"question_id": str, "text": str})
-    values = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
-    correct = table["correct"].map(lambda value: values.get(str(value).strip().lower()))
-    if correct.isna().any():
-        row = int(correct.isna().argmax())
-        raise RunError(f"{path}, row {row + 1}: correct is {table['correct'].iloc[row]!r}, neither true nor false")
-    table = table.assign(correct=correct.astype(bool)).drop_duplicates()
+    rows = [dict(fitted(_Label, row, f"{path}, row {n}", RunError)) for n, row in enumerate(read, start=1)]
+    table = pd.DataFrame(rows, columns=list(_Label.model_fields)).drop_duplicates(ignore_index=True)
     twice = table.duplicated(["question_id", "text"])
     if twice.any():
         raise RunError(f"{path} calls answer {table['text'][twice].iloc[0]!r} both right and wrong")
-    return table.reset_index(drop=True)
+    return table

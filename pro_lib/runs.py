@@ -1,9 +1,5 @@
-"""Answers and their log-probabilities: the two tables of a run, however they came about.
+"""Answers and log-probabilities as tables and matrices, however they came about; knows no model and no score."""
 
-It knows tables of answers and questions; it does not know models, decoding, scores or correctness.
-"""
-
-import unicodedata
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pro_lib.storage import LEDGER_SCHEMA, RunError, RunInfo, read_tables
+from pro_lib import storage
+from pro_lib.correctness import words
+from pro_lib.storage import CERTIFICATE_COLUMNS, RunError, RunInfo
 
 CONVENTIONS = ("complete", "answer_tokens")
 _ROUNDING = 1e-9
@@ -26,7 +24,7 @@ class Run:
     answer's tokens), end_log_prob (of ending there), finished; records may bring mean_log_prob, rouge_l, correct.
     `rank` counts from 0, downwards in probability, for samples in the order they were drawn.
     `questions` has a row per question: question_id, question, references, split, what the dataset adds, and after
-    an exact search its ledger (columns as in `certificate.Ledger`).
+    an exact search its certificate (columns as in `decoding.Certificate`).
     """
 
     answers: pd.DataFrame
@@ -55,8 +53,8 @@ class Run:
     def asked_as(self, questions: pd.DataFrame) -> "Run":
         """The run of these questions in this order, with the references and splits that they come with now."""
         selected = self.select(question_ids=list(questions["question_id"]))
-        ledger = selected.questions[[name for name in LEDGER_SCHEMA.names if name in selected.questions]]
-        return replace(selected, questions=questions.reset_index(drop=True).join(ledger))
+        certificate = selected.questions.filter(items=CERTIFICATE_COLUMNS)
+        return replace(selected, questions=questions.reset_index(drop=True).join(certificate))
 
     @property
     def name(self) -> str:
@@ -80,52 +78,39 @@ class Run:
             convention: `complete` (ending included) or `answer_tokens` (ending left out).
             distinct: one entry per answer: per token sequence, per text where ids are missing, per
                 log-probability where both are; False keeps repeats. Answers cut by length never count.
-            merge_by: `text` adds up the probabilities of answers with the same text (see `normalized`), which
-                changes the outcomes: no bound on the entropy of token sequences holds for the result.
+            merge_by: `text` adds up the probabilities of answers with the same text (see `correctness.words`),
+                which changes the outcomes: no bound on the entropy of token sequences holds for the result.
         """
         if merge_by not in (None, "text"):
             raise ValueError(f"merge_by={merge_by!r} is unknown; choose None or 'text'")
-        ordered = self._ordered(convention, distinct)
-        return self._matrix(_merged(ordered, self.name) if merge_by else ordered, "value")
+        ranked = self.ranked(convention=convention, distinct=distinct)
+        return self._matrix(_merged(ranked, self.name) if merge_by else ranked, "value")
 
     def open_log_probs(self) -> np.ndarray:
         """Log-probabilities `(n, M)` of answers still open at the length cut, in nats; NaN where there are fewer."""
-        table = self.answers[~self.answers["finished"].to_numpy(bool)]
-        row = pd.Index(self.questions["question_id"]).get_indexer(table["question_id"])
-        return self._matrix(table.assign(row=row), "log_prob")
+        return self._matrix(self._placed(~self.answers["finished"].to_numpy(bool)), "log_prob")
 
     def outcome_log_probs(self) -> np.ndarray:
         """Log-probabilities `(n, N)` of all outcomes as they came, repeats and those cut by length included."""
-        row = pd.Index(self.questions["question_id"]).get_indexer(self.answers["question_id"])
-        value = self.answers["log_prob"] + self.answers["end_log_prob"].fillna(0.0)
-        return self._matrix(self.answers.assign(row=row, value=value), "value")
+        table = self._placed(slice(None))
+        return self._matrix(table.assign(value=table["log_prob"] + table["end_log_prob"].fillna(0.0)), "value")
 
     def tree(self) -> tuple[np.ndarray, np.ndarray]:
         """Of an exact search: log p(v) and H(next | v) of every expanded prefix, `(n, M)` each, NaN where fewer."""
         if "tree_log_probs" not in self.questions:
             raise RunError(f"run {self.name} holds no search tree; generate it with strategy='threshold'")
-        lists = [self.questions[name] for name in ("tree_log_probs", "tree_entropies")]
-        width = int(lists[0].str.len().max())
-        log_probs, entropies = np.full((2, len(self.questions), width), np.nan)
-        for row, (ones, others) in enumerate(zip(*lists, strict=True)):
-            log_probs[row, : len(ones)], entropies[row, : len(others)] = ones, others
-        return log_probs, entropies
+        columns = ["tree_log_probs", "tree_entropies"]
+        prefixes = self.questions[columns].assign(row=range(len(self.questions))).explode(columns)
+        return self._matrix(prefixes, columns[0]), self._matrix(prefixes, columns[1])
 
     def mean_log_probs(self, *, convention: str = "complete", distinct: bool = True) -> np.ndarray:
         """Log-probabilities per token `(n, N)`, in the places of `log_probs`; the ending counts as a token."""
-        return self._matrix(self._ordered(convention, distinct), "mean")
+        return self._matrix(self.ranked(convention=convention, distinct=distinct), "mean")
 
     def texts(self, *, convention: str = "complete", distinct: bool = True) -> np.ndarray:
         """Texts of the answers `(n, N)`, in the places of `log_probs`; None where there is none."""
-        ordered = self._ordered(convention, distinct)
-        return self._matrix(ordered.assign(text=ordered["text"].where(ordered["text"].notna(), None)), "text", None)
-
-    def ranked(self, *, convention: str = "complete", distinct: bool = True) -> pd.DataFrame:
-        """Finished answers, question by question and downwards in `value`, their log-probability.
-
-        Columns: those of `answers`, `row` (of `questions`), `value`, and `mean`, the value per token.
-        """
-        return self._ordered(convention, distinct).reset_index(drop=True)
+        ranked = self.ranked(convention=convention, distinct=distinct)
+        return self._matrix(ranked.assign(text=ranked["text"].where(ranked["text"].notna(), None)), "text", None)
 
     def top(self, *, convention: str = "complete") -> pd.DataFrame:
         """The most probable finished answer of each question, a row per row of `questions`.
@@ -133,68 +118,62 @@ class Run:
         Columns: question_id, text, value (its log-probability under `convention`) and, where records brought
         them, rouge_l and correct. A question without a finished answer has a row of missing values.
         """
-        first = self._ordered(convention, distinct=True).drop_duplicates("row")
+        first = self.ranked(convention=convention).drop_duplicates("row").set_index("row")
         columns = ["question_id", "text", "value", *(c for c in ("rouge_l", "correct") if c in self.answers)]
-        return (
-            first.set_index("row")[columns]
-            .reindex(range(len(self.questions)))
-            .assign(question_id=self.questions["question_id"].to_numpy())
-        )
+        everywhere = first[columns].reindex(range(len(self.questions)))
+        return everywhere.assign(question_id=self.questions["question_id"].to_numpy())
 
-    def _matrix(self, ordered: pd.DataFrame, column: str, missing: float | None = np.nan) -> np.ndarray:
-        place = ordered.groupby("row", sort=False).cumcount()
-        width = int(place.max()) + 1 if len(ordered) else 1
-        matrix = np.full((len(self.questions), width), missing)
-        matrix[ordered["row"], place] = ordered[column]
+    def _placed(self, which: np.ndarray | slice) -> pd.DataFrame:
+        """Some of the answers with `row`, that of their question."""
+        table = self.answers[which]
+        return table.assign(row=pd.Index(self.questions["question_id"]).get_indexer(table["question_id"]))
+
+    def _matrix(self, table: pd.DataFrame, column: str, missing: float | None = np.nan) -> np.ndarray:
+        """A column laid out as `(n, N)`: what a question has in its row, in the order of the table."""
+        place = table.groupby("row", sort=False).cumcount().to_numpy()
+        matrix = np.full((len(self.questions), place.max(initial=0) + 1), missing)
+        matrix[table["row"], place] = table[column]
         return matrix
 
-    def _ordered(self, convention: str, distinct: bool) -> pd.DataFrame:
-        """Finished answers with `row`, `value` and `mean`, by row and downwards in value."""
+    def ranked(self, *, convention: str = "complete", distinct: bool = True) -> pd.DataFrame:
+        """Finished answers, question by question and downwards in `value`, their log-probability.
+
+        Columns: those of `answers`, `row` (of `questions`), `value`, and `mean`, the value per token.
+        """
         if convention not in CONVENTIONS:
             raise ValueError(f"convention={convention!r} is unknown; choose {' or '.join(CONVENTIONS)}")
-        table = self.answers[self.answers["finished"].to_numpy(bool)]
+        table = self._placed(self.answers["finished"].to_numpy(bool))
         ending = table["end_log_prob"].to_numpy(float)
         if convention == "answer_tokens" and np.isnan(ending).any():
             raise RunError(f"run {self.name} does not say what its endings cost; use convention='complete'")
         ending = np.nan_to_num(ending) if convention == "complete" else np.zeros(len(table))
         value = table["log_prob"].to_numpy(float) + ending
-        row = pd.Index(self.questions["question_id"]).get_indexer(table["question_id"])
-        table = table.assign(row=row, value=value, mean=self._means(table, value, ending, convention))
+        table = table.assign(value=value, mean=_per_token(table, value, ending))
         table = table.sort_values(["row", "value"], ascending=[True, False], kind="stable")
         if "search_alpha" in self.questions:
             # The greedy answer counts below α only where it stands for all: others below α were not looked for.
             log_alpha = np.log(self.questions["search_alpha"].to_numpy(float))[table["row"]]
             reaches = table["log_prob"] + table["end_log_prob"] >= log_alpha - _ROUNDING
             table = table[reaches | ~reaches.groupby(table["row"]).transform("any")]
-        return table[~pd.DataFrame({"row": table["row"], "key": identities(table)}).duplicated()] if distinct else table
-
-    @staticmethod
-    def _means(table: pd.DataFrame, value: np.ndarray, ending: np.ndarray, convention: str) -> np.ndarray:
-        # A closing token carries its own ending (end_log_prob exactly 0), so there is no further event to count.
-        events = table["token_log_probs"].str.len().to_numpy(float) + (ending != 0)
-        if "mean_log_prob" not in table:
-            return value / np.maximum(events, 1)
-        given = table["mean_log_prob"].to_numpy(float)
-        return np.where(np.isnan(given), value / np.maximum(events, 1), given)
+        if distinct:
+            table = table[~pd.DataFrame({"row": table["row"], "key": identities(table)}).duplicated()]
+        return table.reset_index(drop=True)
 
 
-def normalized(text: str) -> str:
-    """A text as far as it matters for being the same answer: letters and digits, without case or punctuation."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    kept = "".join(c if unicodedata.category(c)[0] in "LNMS" else " " for c in folded)
-    return " ".join(kept.split()) or folded.strip()
+def _per_token(table: pd.DataFrame, value: np.ndarray, ending: np.ndarray) -> np.ndarray:
+    # A closing token carries its own ending (end_log_prob exactly 0), so there is no further event to count.
+    events = table["token_log_probs"].str.len().to_numpy(float) + (ending != 0)
+    means = pd.Series(value / np.maximum(events, 1), table.index)
+    return table["mean_log_prob"].fillna(means) if "mean_log_prob" in table else means
 
 
-def _merged(ordered: pd.DataFrame, name: str) -> pd.DataFrame:
+def _merged(ranked: pd.DataFrame, name: str) -> pd.DataFrame:
     """One row per question and text, with the probabilities added up, downwards."""
-    if ordered["text"].isna().any():
+    if ranked["text"].isna().any():
         raise RunError(f"run {name} does not say the texts of its answers, which merge_by='text' needs")
-    total = (
-        ordered.assign(text=ordered["text"].map(normalized))
-        .groupby(["row", "text"])["value"]
-        .agg(lambda values: np.logaddexp.reduce(values.to_numpy()))
-    )
-    return total.reset_index().sort_values(["row", "value"], ascending=[True, False], kind="stable")
+    by_text = ranked.assign(text=ranked["text"].map(words)).groupby(["row", "text"])["value"]
+    total = by_text.agg(lambda values: np.logaddexp.reduce(values.to_numpy())).reset_index()
+    return total.sort_values(["row", "value"], ascending=[True, False], kind="stable")
 
 
 def identities(table: pd.DataFrame) -> list[object]:
@@ -220,10 +199,10 @@ def read(path: str | Path) -> Run:
     """Read a run folder, `<dataset>/<model>/<strategy>`; an unfinished run is read as far as it got, and said.
 
     Raises:
-        RunError: the folder is no run, was written by a newer format, or a part is damaged.
+        RunError: as `storage.read`.
     """
-    run = Run(*read_tables(Path(path)))
-    planned = sum(plan[0] for plan in run.info.plans)
+    run = Run(*storage.read(Path(path)))
+    planned = run.info.n_planned
     if len(run.questions) < planned:
         message = f"run folder {path} holds {len(run.questions):,} of the {planned:,} questions planned"
         warnings.warn(f"{message}; run the generation again to continue it", UserWarning, stacklevel=2)

@@ -1,266 +1,141 @@
 """AUROC as α, K or the ROUGE-L threshold varies, and the protocol: α chosen on validation, methods reported on test.
 
-It knows arrays, and tables of judged answers; it does not know files, models, texts or figures. `log_probs` (n, N) is
-as in `scores`, `correct` (n,) boolean as in `metrics`. `alphas=None` is `ALPHA_GRID`, or the part of it that an exact
-search reaches (see `scores`). Every question needs an answer: the caller excludes the others (see `metrics.usable`).
-With `n_resamples` above 0 the tables gain `low` and `high`, pointwise stratified-bootstrap intervals. A sweep emits at
-most one `scores.PremiseWarning`.
+It knows evaluations; it does not know files, models, texts or figures. A sweep takes one `Evaluation` or several and
+ends its rows with their labels (dataset, model, split, n_questions); with `n_resamples` above 0 it has the columns
+`low` and `high`, pointwise 95 % intervals of the stratified bootstrap. Where all answers are right, or all wrong, AUROC
+and interval are NaN, and a `OneClassWarning` says so. `alphas=None` is `alpha_grid`. What compares methods takes an
+evaluation of validation questions and one of those reported; its rows begin with the latter's labels.
 """
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy.special import ndtri
 
-from pro_lib import metrics, scores
-from pro_lib.evaluation import AlphaScore, Evaluation, Searched
+from pro_lib import metrics, scores, selective
+from pro_lib.evaluation import Evaluation
 
+Floats = NDArray[np.float64]
+Alphas = Sequence[float] | None
+AlphaScore = Callable[..., Floats]  # (log_probs, alpha=) -> uncertainty (n,) or (n, A)
 DEFAULT_ALPHA = 0.4  # what the paper recommends without validation data
 # Steps of 0.05, and finer ones near 0 for a logarithmic axis.
 ALPHA_GRID = tuple(
     sorted({step / 20 for step in range(21)} | {0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04})
 )
-_PRO_NAMES = {"selected": "PRO", "default": "PRO, default", "oracle": "PRO, oracle"}
 
 
 class OneClassWarning(UserWarning):
     """All answers are right, or all wrong, so that an AUROC is NaN or α cannot be chosen."""
 
 
-def alpha_sweep(
-    log_probs: ArrayLike,
-    correct: ArrayLike,
-    *,
-    alphas: Iterable[float] | None = None,
-    search_alpha: float | None = None,
-    n_resamples: int = 0,
-    level: float = 0.95,
-    seed: int = 0,
-) -> pd.DataFrame:
-    """AUROC of PRO at each α. Columns: `alpha, auroc, mean_kept` (mean K), and `low, high` on request.
-
-    Where all answers are right, or all wrong, AUROC and interval are NaN, and a `OneClassWarning` says so.
-    """
-    alphas, uncertainty = _by_alpha(log_probs, alphas, partial(scores.pro, search_alpha=search_alpha), search_alpha)
-    table = pd.DataFrame(
-        {
-            "alpha": alphas,
-            "auroc": np.nan,
-            "mean_kept": scores.adaptive_k(log_probs, alphas, search_alpha=search_alpha).mean(axis=0),
-        }
-    )
-    try:
-        table["auroc"] = metrics.auroc_columns(uncertainty, correct)
-    except metrics.OneClassError as error:
-        warnings.warn(str(error), OneClassWarning, stacklevel=2)
-        return table.assign(low=np.nan, high=np.nan) if n_resamples else table
-    return _with_interval(table, uncertainty, correct, n_resamples, level, seed)
-
-
-def kept_sweep(
-    log_probs: ArrayLike,
-    *,
-    alphas: Iterable[float] | None = None,
-    search_alpha: float | None = None,
-    level: float = 0.95,
-) -> pd.DataFrame:
-    """Mean K, the number of answers kept, at each α, with the normal interval of a mean over questions.
-
-    Columns: `alpha, mean_kept, low, high`.
-    """
-    alphas = alpha_grid(search_alpha) if alphas is None else np.array(list(alphas), dtype=np.float64)
-    _answer_counts(log_probs)
-    counts = scores.adaptive_k(log_probs, alphas, search_alpha=search_alpha)
-    half_width = stats.norm.ppf((1 + level) / 2) * counts.std(axis=0, ddof=1) / np.sqrt(len(counts))
-    mean = counts.mean(axis=0)
-    return pd.DataFrame({"alpha": alphas, "mean_kept": mean, "low": mean - half_width, "high": mean + half_width})
-
-
-def alpha_grid(search_alpha: float | None = None) -> NDArray[np.float64]:
+def alpha_grid(search_alpha: float | None = None) -> Floats:
     """`ALPHA_GRID`, from the `search_alpha` on where the answers are those of an exact search; that α included."""
     if search_alpha is None:
         return np.array(ALPHA_GRID)
     return np.unique([search_alpha, *(alpha for alpha in ALPHA_GRID if alpha > search_alpha)])
 
 
-def select_alpha(
-    log_probs: ArrayLike,
-    correct: ArrayLike,
-    *,
-    alphas: Iterable[float] | None = None,
-    search_alpha: float | None = None,
-    score: AlphaScore | None = None,
-) -> float:
-    """The α with the best AUROC of `score`, as in `scores.pro`, on these (validation) questions.
+def _of_one_or_several(sweep: Callable[..., pd.DataFrame]) -> Callable[..., pd.DataFrame]:
+    @functools.wraps(sweep)
+    def swept(evaluations: Evaluation | Iterable[Evaluation], **options: object) -> pd.DataFrame:
+        parts = []
+        for each in [evaluations] if isinstance(evaluations, Evaluation) else evaluations:
+            parts.append(sweep(each, **options).assign(**each.labels()))
+        return pd.concat(parts, ignore_index=True)
 
-    Ties go to the α nearest 0.4, and of two equally near to the smaller.
+    return swept
+
+
+@_of_one_or_several
+def alpha_sweep(evaluation: Evaluation, *, alphas: Alphas = None, n_resamples: int = 0, seed: int = 0) -> pd.DataFrame:
+    """AUROC of PRO at each α. Columns: `alpha, auroc, mean_kept` (mean K), `low, high` on request, and the labels."""
+    alphas, uncertainty = _by_alpha(evaluation, alphas)
+    kept = scores.adaptive_k(evaluation.log_probs, alphas)
+    table = pd.DataFrame({"alpha": alphas, "auroc": np.nan, "mean_kept": kept.mean(axis=0)})
+    return _with_aurocs(table, uncertainty, evaluation, n_resamples, seed)
+
+
+@_of_one_or_several
+def k_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFrame:
+    """Mean K, the number of answers kept, at each α, with the normal 95 % interval of a mean over questions.
+
+    Columns: `alpha, mean_kept, low, high`, and the labels.
     """
-    score = score or partial(scores.pro, search_alpha=search_alpha)
-    alphas, uncertainty = _by_alpha(log_probs, alphas, score, search_alpha)
-    return float(alphas[_best(alphas, metrics.auroc_columns(uncertainty, correct))])
+    alphas = alpha_grid(evaluation.search_alpha) if alphas is None else np.array(alphas)
+    counts = scores.adaptive_k(evaluation.log_probs, alphas, search_alpha=evaluation.search_alpha)
+    if (empty := (counts == 0).any(axis=1)).any():
+        raise ValueError(f"{empty.sum()} of {len(empty)} questions have no answer, first in row {empty.argmax()}")
+    mean, half_width = counts.mean(axis=0), ndtri(0.975) * counts.std(axis=0, ddof=1) / np.sqrt(len(counts))
+    return pd.DataFrame({"alpha": alphas, "mean_kept": mean, "low": mean - half_width, "high": mean + half_width})
 
 
-def chosen_alpha(validation: Evaluation) -> float:
-    """`select_alpha` on judged validation questions; the default, with a `OneClassWarning`, where it cannot choose."""
-    try:
-        return select_alpha(validation.log_probs, validation.correct, search_alpha=validation.search_alpha)
-    except metrics.OneClassError:
-        warnings.warn(
-            f"{validation.one_class()}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken",
-            OneClassWarning,
-            stacklevel=2,
-        )
-        return DEFAULT_ALPHA
+@_of_one_or_several
+def fixed_k_sweep(evaluation: Evaluation, *, max_k: int, n_resamples: int = 0, seed: int = 0) -> pd.DataFrame:
+    """AUROC of PRO_K for K = 1 … `max_k`; a question with fewer than K answers uses all it has.
 
-
-def redraw_alpha(
-    log_probs: ArrayLike,
-    correct: ArrayLike,
-    *,
-    n_questions: int = 100,
-    n_redraws: int = 200,
-    seed: int = 0,
-    alphas: Iterable[float] | None = None,
-    search_alpha: float | None = None,
-) -> pd.DataFrame:
-    """How much `select_alpha` moves with the validation questions. Columns: `redraw, alpha, auroc`.
-
-    Each redraw takes `n_questions` of the questions without replacement, and again if they are all right or
-    all wrong; `auroc` is that of the chosen α on the questions drawn. Raises `metrics.OneClassError` if no
-    draw could have both, `ValueError` unless 2 <= n_questions <= n.
+    Columns: `k, auroc`, `low, high` on request, and the labels.
     """
-    alphas, uncertainty = _by_alpha(log_probs, alphas, partial(scores.pro, search_alpha=search_alpha), search_alpha)
-    metrics.auroc_columns(uncertainty[:, :1], correct)  # raises unless both classes are there to be drawn
-    correct = np.asarray(correct)
-    if not 2 <= n_questions <= len(correct):
-        raise ValueError(f"n_questions must lie in [2, {len(correct)}], the questions there are, not {n_questions}")
-    rng = np.random.default_rng(seed)
-    rows = []
-    for redraw in range(n_redraws):
-        drawn = _draw_both_classes(rng, correct, n_questions)
-        aurocs = metrics.auroc_columns(uncertainty[drawn], correct[drawn])
-        best = _best(alphas, aurocs)
-        rows.append((redraw, alphas[best], aurocs[best]))
-    return pd.DataFrame(rows, columns=["redraw", "alpha", "auroc"])
+    table = pd.DataFrame({"k": np.arange(1, max_k + 1), "auroc": np.nan})
+    uncertainty = scores.pro_at_k(evaluation.log_probs, table["k"], search_alpha=evaluation.search_alpha)
+    return _with_aurocs(table, uncertainty, evaluation, n_resamples, seed)
 
 
-def fixed_k_sweep(
-    log_probs: ArrayLike,
-    correct: ArrayLike,
-    *,
-    max_k: int | None = None,
-    search_alpha: float | None = None,
-    n_resamples: int = 0,
-    level: float = 0.95,
-    seed: int = 0,
-) -> pd.DataFrame:
-    """AUROC of PRO_K for K = 1 … `max_k` (default: the most answers a question has). Columns: `k, auroc`.
-
-    A question with fewer than K answers uses all it has. `low` and `high` on request.
-    """
-    n_answers = _answer_counts(log_probs)
-    if max_k is not None and max_k < 1:
-        raise ValueError(f"max_k must be at least 1, not {max_k}")
-    ks = np.arange(1, (max_k or n_answers.max(initial=1)) + 1)
-    uncertainty = scores.pro_at_k(log_probs, ks, search_alpha=search_alpha)
-    table = pd.DataFrame({"k": ks, "auroc": metrics.auroc_columns(uncertainty, correct)})
-    return _with_interval(table, uncertainty, correct, n_resamples, level, seed)
-
-
+@_of_one_or_several
 def rouge_threshold_sweep(
-    uncertainties: pd.DataFrame,
-    rouge_l: ArrayLike,
+    evaluation: Evaluation,
     *,
-    thresholds: Iterable[float] = (0.1, 0.2, 0.3, 0.4, 0.5),
+    alpha: float = DEFAULT_ALPHA,
+    thresholds: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5),
     n_resamples: int = 0,
-    level: float = 0.95,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """AUROC of every method as the bar for a right answer, `rouge_l > threshold`, moves.
+    """AUROC of every method, PRO at `alpha`, as the bar for a right answer, `rouge_l > threshold`, moves.
 
-    `uncertainties` has a row per question and a column per method, `rouge_l` is (n,). Columns: `threshold,
-    method, auroc, accuracy`, and `low, high` on request. Where all answers are right, or all wrong, AUROC and
-    interval are NaN and a `OneClassWarning` names the thresholds.
+    Columns: `threshold, method, auroc, accuracy`, `low, high` on request, and the labels.
     """
-    rouge_l = np.asarray(rouge_l, dtype=np.float64)
-    if np.isnan(rouge_l).any():
-        raise ValueError(f"rouge_l is NaN in {np.isnan(rouge_l).sum()} rows, first in row {np.isnan(rouge_l).argmax()}")
-    parts, one_class = [], []
+    rouge_l, uncertainties = evaluation.answers["rouge_l"], evaluation.uncertainties(alpha=alpha)
+    if rouge_l.isna().any():
+        raise ValueError(f"rouge_l is NaN in {rouge_l.isna().sum()} rows, first in row {rouge_l.isna().argmax()}")
+    parts, methods = [], {"method": uncertainties.columns, "auroc": np.nan}
     for threshold in thresholds:
-        correct = rouge_l > threshold
-        table = pd.DataFrame({"threshold": threshold, "method": uncertainties.columns, "auroc": np.nan})
-        table["accuracy"] = correct.mean()
-        try:
-            table["auroc"] = metrics.auroc_columns(uncertainties, correct)
-            table = _with_interval(table, uncertainties, correct, n_resamples, level, seed)
-        except metrics.OneClassError:
-            one_class.append(threshold)
-            if n_resamples:
-                table = table.assign(low=np.nan, high=np.nan)
-        parts.append(table)
-    if one_class:
-        warnings.warn(
-            f"at ROUGE-L threshold {', '.join(map(str, one_class))} all {len(rouge_l)} answers are right, "
-            f"or all are wrong, so AUROC is NaN there",
-            OneClassWarning,
-            stacklevel=2,
-        )
-    return pd.concat(parts, ignore_index=True)
+        judged = replace(evaluation, answers=evaluation.answers.assign(correct=rouge_l > threshold))
+        table = pd.DataFrame({"threshold": threshold, **methods, "accuracy": judged.correct.mean()})
+        where = f" at ROUGE-L threshold {threshold}"
+        parts.append(_with_aurocs(table, uncertainties, judged, n_resamples, seed, where))
+    return pd.concat(parts)
 
 
-def search_benchmark(validation: Searched, reported: Searched, *, seed: int = 0) -> pd.DataFrame:
-    """AUROC of the scores on exact sets and of PRO on beams, each with its α chosen on validation.
+def select_alpha(validation: Evaluation, *, alphas: Alphas = None, score: AlphaScore | None = None) -> float:
+    """The α with the best AUROC of `score(log_probs, alpha=)`, by default `scores.pro`, on validation questions.
 
-    All look at the same grid, from the search's α on. NLL and ALL are those of the search's most probable answer.
-    Columns as in `benchmark`, differences to `PRO, exact`.
+    Ties go to the α nearest 0.4, and of two equally near to the smaller. Where all answers are right, or all wrong, it
+    is 0.4, and a `OneClassWarning` says so.
     """
-    grid = alpha_grid(validation.judged.search_alpha)
-    chosen, uncertainties = {}, {}
-    on_reported = reported.alpha_scores()
-    for name, (array, score) in validation.alpha_scores().items():
-        chosen[name] = select_alpha(array, validation.judged.correct, alphas=grid, score=score)
-        array, score = on_reported[name]
-        uncertainties[name] = score(array, alpha=chosen[name])
-    methods = pd.DataFrame(uncertainties).join(reported.judged.baselines[["NLL", "ALL"]])
-    table = metrics.bootstrap_auroc(methods, reported.judged.correct, reference="PRO, exact", seed=seed)
-    return _labelled(table, chosen, reported.judged)
-
-
-def _alphas(validation: Evaluation, reported: Evaluation, default: float) -> dict[str, float]:
-    """The α that tables compare, by kind."""
-    return {
-        "selected": chosen_alpha(validation),
-        "default": default,
-        "oracle": select_alpha(reported.log_probs, reported.correct, search_alpha=reported.search_alpha),
-    }
+    if one_class := validation.one_class():
+        sentence = f"{one_class}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken"
+        warnings.warn(sentence, OneClassWarning, stacklevel=2)
+        return DEFAULT_ALPHA
+    return _best(*_by_alpha(validation, alphas, score), validation.correct)
 
 
 def alpha_choices(validation: Evaluation, reported: Evaluation, *, default: float, seed: int = 0) -> pd.DataFrame:
     """AUROC of PRO at the α chosen on validation, at the default, and at the one best on the reported split.
 
-    Columns: dataset, model, split, n_questions, kind (selected, default; oracle on the reported split only), alpha,
-    auroc, low, high.
+    Columns: the labels, kind (selected, default; oracle on the reported split only), alpha, auroc, low, high.
     """
-    alphas = _alphas(validation, reported, default)
-    rows = []
-    for judged, kinds in ((validation, ("selected", "default")), (reported, tuple(alphas))):
-        chosen = [alphas[kind] for kind in kinds]
-        table = alpha_sweep(
-            judged.log_probs,
-            judged.correct,
-            alphas=chosen,
-            search_alpha=judged.search_alpha,
-            n_resamples=1000,
-            seed=seed,
-        )
-        rows.append(table.assign(kind=kinds, **judged.labels()))
-    return pd.concat(rows)[[*reported.labels(), "kind", "alpha", "auroc", "low", "high"]]
+    alphas, kinds = list(_alphas(validation, reported, default).values()), ["selected", "default", "oracle"]
+    options = {"n_resamples": 1000, "seed": seed}
+    parts = alpha_sweep(validation, alphas=alphas[:2], **options), alpha_sweep(reported, alphas=alphas, **options)
+    table = pd.concat(parts).assign(kind=[*kinds[:2], *kinds])
+    return table[[*reported.labels(), "kind", "alpha", "auroc", "low", "high"]]
 
 
 def benchmark(
@@ -275,49 +150,38 @@ def benchmark(
 
     `PRO` has its α chosen on validation, `PRO, default` the default, `PRO, oracle` the best on the reported split.
     The last two are PRO again, so Holm's correction does not count them as methods: their `p_holm` is `p_value`.
-
-    Columns: dataset, model, split, n_questions, method, alpha, those of `metrics.compared` (auroc, low, high,
-    difference to PRO with its interval, p_value, p_holm, significant), prr and auarc (`metrics.rejection`), and ece and
-    brier, of the probability of being right fitted on validation (`metrics.calibration`).
+    Columns: the labels, method, alpha, those of `metrics.compared`, prr and auarc (`selective.rejection`), and ece
+    and brier, of the probability of being right fitted on validation (`selective.calibration`).
     """
-    alphas = {_PRO_NAMES[kind]: alpha for kind, alpha in _alphas(validation, reported, default).items()}
-    methods, fitted_on = (judged.with_pro(alphas) for judged in (reported, validation))
-    table = metrics.compared(
-        methods, reported.correct, n_resamples=n_resamples, seed=seed, apart=("PRO, default", "PRO, oracle")
-    )
-    table = table.merge(metrics.rejection(methods, reported.correct), on="method", validate="1:1")
-    if validation.one_class():  # nothing can be fitted there; `chosen_alpha` has said so
-        return _labelled(table.assign(ece=np.nan, brier=np.nan), alphas, reported)
-    fits = [
-        metrics.calibration(fitted_on[name], validation.correct, methods[name], reported.correct)
-        for name in methods.columns
-    ]
-    table = table.assign(ece=[fit.ece for fit in fits], brier=[fit.brier for fit in fits])
-    return _labelled(table, alphas, reported)
+    alphas = _alphas(validation, reported, default)
+    methods = reported.with_pro(alphas)
+    apart = ("PRO, default", "PRO, oracle")
+    table = metrics.compared(methods, reported.correct, n_resamples=n_resamples, seed=seed, apart=apart)
+    table = table.merge(selective.rejection(methods, reported.correct), on="method", validate="1:1")
+    table.insert(1, "alpha", table["method"].map(alphas))
+    fits = {} if validation.one_class() else _calibrations(validation, reported, alphas, methods)
+    for name in ("ece", "brier"):  # nothing can be fitted on one class; `select_alpha` has said so
+        table[name] = [getattr(fits.get(method), name, np.nan) for method in methods]
+    return labelled(table, reported)
 
 
-def by_strategy(
-    validation: Evaluation,
-    reported: Evaluation,
-    *,
-    default: float = DEFAULT_ALPHA,
-    strategies: Sequence[str] | None = None,
-) -> pd.DataFrame:
+def by_strategy(validation: Evaluation, reported: Evaluation, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
     """AUROC of every method when each question is judged by one strategy's own most probable answer.
 
-    `strategies` is None for all that were compared. Columns: dataset, model, split, n_questions, judged (the
-    strategy, or `most probable`, as in `benchmark`), accuracy, method, alpha, auroc.
+    Columns: the labels, judged (each strategy compared, or `most probable`, as in `benchmark`), accuracy, method,
+    alpha, auroc.
     """
-    found = [name.removeprefix("correct_") for name in reported.answers if name.startswith("correct_")]
+    strategies = [name.removeprefix("correct_") for name in reported.answers if name.startswith("correct_")]
+    pairs = {"most probable": (validation, reported)}
+    pairs |= {strategy: (validation.by(strategy), reported.by(strategy)) for strategy in strategies}
     parts = []
-    for strategy in (None, *(strategies or found)):
-        pair = (validation, reported) if strategy is None else (validation.by(strategy), reported.by(strategy))
-        alphas = {_PRO_NAMES[kind]: alpha for kind, alpha in _alphas(*pair, default).items()}
+    for judged, pair in pairs.items():
+        alphas = _alphas(*pair, default)
         methods = pair[1].with_pro(alphas)
-        table = pd.DataFrame({"judged": strategy or "most probable", "accuracy": pair[1].correct.mean()}, index=[0])
-        aurocs = metrics.auroc_columns(methods, pair[1].correct)
-        table = table.merge(pd.DataFrame({"method": methods.columns, "auroc": aurocs}), how="cross")
-        parts.append(_labelled(table, alphas, pair[1]))
+        table = pd.DataFrame({"judged": judged, "accuracy": pair[1].correct.mean(), "method": methods.columns})
+        table["alpha"] = table["method"].map(alphas)
+        table["auroc"] = metrics.auroc_columns(methods, pair[1].correct)
+        parts.append(labelled(table, pair[1]))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -326,25 +190,16 @@ def redraw_benchmark(
 ) -> pd.DataFrame:
     """PRO's AUROC on the reported split for α chosen on many redraws of the validation questions.
 
-    `everything` is the whole validation split; where it has one class, there is one row, of the default. Else a row
-    per redraw. Columns: dataset, model, split, redraw, alpha, auroc (on the reported split), difference (minus NLL's
-    there).
+    Each redraw takes `n_questions` of `everything`, the whole validation split, without replacement, and again if they
+    are all right or all wrong; where all of them are, there is one row, of the default. Columns: the labels, redraw,
+    alpha, auroc (on the reported split), difference (minus NLL's there).
     """
-    if everything.one_class():
-        redraws = pd.DataFrame({"redraw": [0], "alpha": [DEFAULT_ALPHA]})
-    else:
-        options = {"n_questions": n_questions, "n_redraws": n_redraws, "seed": seed}
-        options |= {"search_alpha": everything.search_alpha}
-        redraws = redraw_alpha(everything.log_probs, everything.correct, **options)
-    alphas = np.unique(redraws["alpha"])
-    aurocs = metrics.auroc_columns(
-        scores.pro(reported.log_probs, alpha=alphas, search_alpha=reported.search_alpha), reported.correct
-    )
-    on_reported = redraws["alpha"].map(dict(zip(alphas, aurocs, strict=True)))
+    chosen = _redrawn_alphas(everything, n_questions, n_redraws, seed)
+    table = pd.DataFrame({"redraw": np.arange(len(chosen)), "alpha": chosen})
+    on_reported = alpha_sweep(reported, alphas=table["alpha"].unique()).set_index("alpha")["auroc"]
+    table["auroc"] = table["alpha"].map(on_reported)
     nll = metrics.auroc(reported.baselines["NLL"], reported.correct)
-    labels = {name: value for name, value in reported.labels().items() if name != "n_questions"}
-    table = pd.DataFrame({"redraw": redraws["redraw"], "alpha": redraws["alpha"], "auroc": on_reported})
-    return table.assign(**labels, difference=on_reported - nll)[[*labels, "redraw", "alpha", "auroc", "difference"]]
+    return labelled(table.assign(difference=table["auroc"] - nll), reported)
 
 
 def accuracy_coverage(
@@ -356,88 +211,90 @@ def accuracy_coverage(
     which answers right answers first. `low` and `high` are pointwise 95 % Wilson intervals of the accuracy among the
     n_answered questions (Wilson 1927), NaN for the oracle, which has seen the labels. All methods have the same
     questions, so that two of them may differ significantly though their intervals overlap.
-    Columns: dataset, model, split, n_questions, method, n_answered, coverage, threshold, accuracy, low, high.
+    Columns: the labels, method, n_answered, coverage, threshold, accuracy, low, high.
     """
-    chosen = {"PRO": chosen_alpha(validation)}
-    uncertainties = reported.with_pro(chosen)
-    uncertainties = uncertainties[list(methods)] if methods is not None else uncertainties
-    uncertainties = uncertainties.assign(oracle=(~reported.correct).astype(float))
-    n = len(uncertainties)
+    uncertainties = reported.uncertainties(alpha=select_alpha(validation))
+    uncertainties = uncertainties[list(methods or uncertainties)].assign(oracle=(~reported.correct).astype(float))
+    n, correct = len(uncertainties), reported.correct
     at = np.unique(np.linspace(np.ceil(0.02 * n) - 1, n - 1, n_points).round().astype(int))
-    curves = {
-        name: metrics.accuracy_coverage(column, reported.correct).iloc[at] for name, column in uncertainties.items()
-    }
-    table = pd.concat(curves, names=["method"]).reset_index(level=0)
-    low, high = metrics.wilson_interval(table["accuracy"], table["n_answered"])
-    is_oracle = table["method"] == "oracle"
-    table = table.assign(low=np.where(is_oracle, np.nan, low), high=np.where(is_oracle, np.nan, high))
-    return table.assign(**reported.labels())[[*reported.labels(), *table.columns]].reset_index(drop=True)
+    curves = {name: selective.accuracy_coverage(of, correct).iloc[at] for name, of in uncertainties.items()}
+    table = pd.concat(curves, names=["method", "row"]).reset_index().drop(columns="row")
+    table["low"], table["high"] = selective.wilson_interval(table["accuracy"], table["n_answered"])
+    table.loc[table["method"] == "oracle", ["low", "high"]] = np.nan
+    return labelled(table, reported)
 
 
-def reliability(validation: Evaluation, reported: Evaluation, *, methods: Sequence[str] | None = None) -> pd.DataFrame:
+def reliability(validation: Evaluation, reported: Evaluation, *, methods: Sequence[str]) -> pd.DataFrame:
     """Reliability, method by method: confidence fitted on validation against accuracy on the reported split.
 
-    Columns: dataset, model, split, n_questions, method, ece, brier, and those of `metrics.Calibration.table`.
+    Columns: the labels, method, ece, brier, and those of `selective.Calibration.table`.
     """
     if validation.one_class():
         raise metrics.OneClassError(f"{validation.one_class()}: no probability can be fitted on them")
-    chosen = {"PRO": chosen_alpha(validation)}
-    fitted_on, uncertainties = (judged.with_pro(chosen) for judged in (validation, reported))
-    parts = []
-    for name in methods if methods is not None else uncertainties.columns:
-        fit = metrics.calibration(fitted_on[name], validation.correct, uncertainties[name], reported.correct)
-        parts.append(fit.table.assign(method=name, ece=fit.ece, brier=fit.brier, **reported.labels()))
-    table = pd.concat(parts, ignore_index=True)
-    first = [*reported.labels(), "method", "ece", "brier"]
-    return table[[*first, *(name for name in table if name not in first)]]
+    fits = _calibrations(validation, reported, {"PRO": select_alpha(validation)}, methods)
+    tables = {(name, fit.ece, fit.brier): fit.table for name, fit in fits.items()}
+    table = pd.concat(tables, names=["method", "ece", "brier", "bin"]).reset_index().drop(columns="bin")
+    return labelled(table, reported)
 
 
-def _labelled(table: pd.DataFrame, alphas: dict[str, float], reported: Evaluation) -> pd.DataFrame:
-    """The methods' table with their α and, in front, what setting it is of."""
-    table.insert(table.columns.get_loc("method") + 1, "alpha", table["method"].map(alphas))
-    labels = pd.DataFrame([reported.labels()] * len(table))
-    return pd.concat([labels, table], axis=1)
+def labelled(table: pd.DataFrame, reported: Evaluation) -> pd.DataFrame:
+    """The table with the labels of an evaluation in front."""
+    labels = reported.labels()
+    return table.assign(**labels)[[*labels, *table.columns]]
 
 
-def _by_alpha(
-    log_probs: ArrayLike, alphas: Iterable[float] | None, score: AlphaScore, search_alpha: float | None
-) -> tuple[NDArray, NDArray]:
-    _answer_counts(log_probs)
-    alphas = alpha_grid(search_alpha) if alphas is None else np.array(list(alphas), dtype=np.float64)
-    if not alphas.size:
-        raise ValueError("alphas is empty: a sweep needs at least one alpha")
-    return alphas, score(log_probs, alpha=alphas)
+def _alphas(validation: Evaluation, reported: Evaluation, default: float) -> dict[str, float]:
+    """The α that tables compare: chosen on validation, the default, and the best on what is reported."""
+    return {"PRO": select_alpha(validation), "PRO, default": default, "PRO, oracle": select_alpha(reported)}
 
 
-def _answer_counts(log_probs: ArrayLike) -> NDArray[np.int64]:
-    n_answers = (~np.isnan(np.asarray(log_probs, dtype=np.float64))).sum(axis=1)
-    empty = n_answers == 0
-    if empty.any():
-        raise ValueError(
-            f"log_probs has {empty.sum()} of {len(empty)} rows without any answer, first in row "
-            f"{empty.argmax()}; exclude them (and count them) before the sweep"
-        )
-    return n_answers
+def _by_alpha(evaluation: Evaluation, alphas: Alphas = None, score: AlphaScore | None = None) -> tuple[Floats, Floats]:
+    """The αs (A,) and the score at each of them (n, A)."""
+    alphas = alpha_grid(evaluation.search_alpha) if alphas is None else np.array(alphas)
+    score = score or functools.partial(scores.pro, search_alpha=evaluation.search_alpha)
+    return alphas, score(evaluation.log_probs, alpha=alphas)
 
 
-def _best(alphas: NDArray[np.float64], aurocs: NDArray[np.float64]) -> int:
-    """Index of the best AUROC; equal AUROCs are exactly equal, being counts of pairs over the same number."""
+def _redrawn_alphas(everything: Evaluation, n_questions: int, n_redraws: int, seed: int) -> list[float]:
+    if everything.one_class():
+        return [DEFAULT_ALPHA]
+    correct, rng = everything.correct, np.random.default_rng(seed)
+    if not 2 <= n_questions <= len(correct):
+        raise ValueError(f"n_questions must lie in [2, {len(correct)}], the questions there are, not {n_questions}")
+    grid, uncertainty = _by_alpha(everything)
+    chosen: list[float] = []
+    while len(chosen) < n_redraws:
+        drawn = rng.choice(len(correct), size=n_questions, replace=False)
+        if 0 < correct[drawn].sum() < n_questions:
+            chosen.append(_best(grid, uncertainty[drawn], correct[drawn]))
+    return chosen
+
+
+def _best(alphas: Floats, uncertainty: ArrayLike, correct: ArrayLike) -> float:
+    """The α whose column has the best AUROC; equal AUROCs are exactly equal, being counts over the same number."""
+    aurocs = metrics.auroc_columns(uncertainty, correct)
     distance = np.round(np.abs(alphas - DEFAULT_ALPHA), 12)  # 0.35 and 0.45 are equally far, rounding aside
-    return int(np.lexsort((alphas, distance, -aurocs))[0])
+    return float(alphas[np.lexsort((alphas, distance, -aurocs))[0]])
 
 
-def _draw_both_classes(rng: np.random.Generator, correct: NDArray[np.bool_], size: int) -> NDArray[np.int64]:
-    while True:
-        drawn = rng.choice(len(correct), size=size, replace=False)
-        if correct[drawn].any() and not correct[drawn].all():
-            return drawn
+def _calibrations(
+    validation: Evaluation, reported: Evaluation, alphas: dict[str, float], methods: Iterable[str]
+) -> dict[str, selective.Calibration]:
+    fitted_on, scored = validation.with_pro(alphas), reported.with_pro(alphas)
+    labels = validation.correct, reported.correct
+    return {name: selective.calibration(fitted_on[name], labels[0], scored[name], labels[1]) for name in methods}
 
 
-def _with_interval(
-    table: pd.DataFrame, uncertainty: ArrayLike, correct: ArrayLike, n_resamples: int, level: float, seed: int
+def _with_aurocs(
+    table: pd.DataFrame, uncertainty: ArrayLike, evaluation: Evaluation, n_resamples: int, seed: int, where: str = ""
 ) -> pd.DataFrame:
+    """The table with the AUROC of an uncertainty's columns, row by row, and its interval on request."""
+    if one_class := evaluation.one_class():
+        warnings.warn(f"{one_class}{where}, so that AUROC is NaN", OneClassWarning, stacklevel=4)
+        return table.assign(low=np.nan, high=np.nan) if n_resamples else table
+    table = table.assign(auroc=metrics.auroc_columns(uncertainty, evaluation.correct))
     if not n_resamples:
         return table
-    resampled = metrics.resampled_aurocs(uncertainty, correct, n_resamples=n_resamples, seed=seed)
-    low, high = metrics.interval(resampled, level)
+    resampled = metrics.resampled_aurocs(uncertainty, evaluation.correct, n_resamples=n_resamples, seed=seed)
+    low, high = metrics.interval(resampled)
     return table.assign(low=low, high=high)

@@ -1,12 +1,16 @@
 """The audit: each choice moves what it says, and the page in the docs holds the numbers that were measured."""
 
-import importlib.util
+import importlib
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
 
 from pro_lib import scores
 from pro_lib.runs import Run
@@ -17,10 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.fixture(scope="module")
 def audit():
-    spec = importlib.util.spec_from_file_location("audit", ROOT / "benchmarks" / "audit.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    return importlib.import_module("audit")
 
 
 def test_the_fallback_is_the_first_beam_only_where_nothing_is_kept(audit):
@@ -40,6 +42,60 @@ def test_the_first_token_leaves_the_likelihood(audit):
     run = Run(answers, pd.DataFrame(), RunInfo("toy", "none", "diverse_beam"))
     assert list(audit.without_first_token(run).answers["log_prob"]) == [-0.5, 0.0]
     assert list(run.answers["log_prob"]) == [-1.5, 0.0]
+
+
+def test_the_strict_filter_leaves_out_an_answer_that_equals_alpha(audit):
+    log_probs = np.log([[0.5, 0.25, 0.1], [0.5, 0.5, np.nan]])
+    alphas = np.array([0.0, 0.1, 0.25, 0.5, 1.0])
+    columns = [[scores.pro_at_k(row[None], k)[0] for k in (3, 2, 1, 1, 1)] for row in log_probs[:1]]
+    # Two answers of exactly 0.5 are kept below that, and leave the first alone at it.
+    columns.append([scores.pro_at_k(log_probs[1:], k)[0] for k in (2, 2, 2, 1, 1)])
+    np.testing.assert_allclose(audit.strictly(log_probs, alpha=alphas), columns, rtol=1e-15)
+    for column, alpha in zip(np.transpose(columns), alphas, strict=True):
+        np.testing.assert_allclose(audit.strictly(log_probs, alpha=alpha), column, rtol=1e-15)
+
+
+def test_the_last_reference_alone_decides_where_it_is_asked_for(audit):
+    questions = pd.DataFrame({"references": [["Adams", "Paris"], ["Paris"]]})
+    run = Run(pd.DataFrame(), questions, RunInfo("toy", "none", "diverse_beam"))
+    assert audit.with_last_reference(run).questions["references"].tolist() == [["Paris"], ["Paris"]]
+
+
+QUESTIONS = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=20)
+
+
+def row(audit, uncertainty, correct):
+    values = np.asarray(uncertainty, dtype=float), np.asarray(correct, dtype=bool)
+    return audit.Row("PRO", "", "", np.arange(len(correct)), *values)
+
+
+def test_the_paired_difference_of_one_labelling_by_hand(audit):
+    # Wrong, right, wrong, right: the first ranks all pairs rightly, the second none.
+    correct = [False, True, False, True]
+    sides = row(audit, [4, 1, 3, 2], correct), row(audit, [1, 4, 2, 3], correct)
+    difference, low, high = audit.paired_difference(*sides, n_resamples=1000, seed=0)
+    assert difference == 1.0
+    assert low <= 1.0 == high
+
+
+@given(QUESTIONS, QUESTIONS)
+def test_the_paired_difference_and_its_interval_are_those_of_resampled_questions(audit, rows, others):
+    n = min(len(rows), len(others))
+    sides = [row(audit, *zip(*r[:n], strict=True)) for r in (rows, others)]
+    difference, low, high = audit.paired_difference(*sides, n_resamples=20, seed=3)
+
+    def naive(at):
+        labels = [side.correct[at] for side in sides]
+        if not all(0 < label.sum() < n for label in labels):
+            return np.nan
+        first, second = (roc_auc_score(~label, s.uncertainty[at]) for label, s in zip(labels, sides, strict=True))
+        return first - second
+
+    assert difference == pytest.approx(naive(np.arange(n)), abs=1e-12, nan_ok=True)
+    resampled = np.array([naive(at) for at in np.random.default_rng(3).integers(n, size=(20, n))])
+    defined = resampled[~np.isnan(resampled)]
+    expected = np.quantile(defined, [0.025, 0.975]) if defined.size else (np.nan, np.nan)
+    assert (low, high) == pytest.approx(tuple(expected), abs=1e-12, nan_ok=True)
 
 
 def test_rows_are_compared_on_their_common_questions(audit):

@@ -1,4 +1,4 @@
-"""The explorer in a real browser: JupyterLab runs the notebook, the slider moves, a question is asked.
+"""The explorer in a real browser: in JupyterLab, where it runs the notebook, and as one file without a kernel.
 
 Called by hand, `python tests/test_browser.py`, it writes the pictures of the docs to docs/images instead.
 """
@@ -15,10 +15,16 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
+import numpy as np
+import pandas as pd
 import pytest
+from test_explorer import CAPITAL, NASTY, ODD, many
+
+from pro_lib import explorer
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
 
@@ -99,45 +105,35 @@ def wait_for_server(url, server, log):
 
 
 @contextmanager
-def browser_page(address, *, width=1200, height=1000):
-    """The notebook, open in the browser, and a list that collects the errors of its console."""
+def browser_page(address, *, width=1200, height=1000, color_scheme="light"):
+    """The page at that address, and a list that collects the errors of its console."""
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         try:
-            page = browser.new_page(viewport={"width": width, "height": height})
+            page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=color_scheme)
             page.set_default_timeout(PATIENCE)
             errors = []
             page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
             page.on("pageerror", lambda error: errors.append(f"{error.name}: {error.message}"))
-            page.goto(f"{address}/doc/tree/{NOTEBOOK.name}?token={TOKEN}")
+            page.goto(address)
             yield page, errors
         finally:
             browser.close()
 
 
+def notebook_page(address, **options):
+    """The notebook, open in JupyterLab."""
+    return browser_page(f"{address}/doc/tree/{NOTEBOOK.name}?token={TOKEN}", **options)
+
+
 def run_all(page):
-    """Run the notebook and wait for the explorer's first picture and the figure below it."""
+    """Run the notebook and wait for the explorer's charts and the figure below it."""
     # Before the kernel is there, running a cell asks which kernel to take.
     page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-    page.locator(".pro-app img.pro-picture").first.wait_for()
+    page.locator(".pro-app figure").first.wait_for()
     page.locator(".jp-RenderedImage img").first.wait_for()
-
-
-def picture(page, about):
-    """The picture of that description, shown."""
-    return page.locator(f".pro-app img.pro-picture[alt*='{about}']")
-
-
-def press_on_slider(page, key):
-    """Move α by a key; seconds until a picture for another α is there."""
-    drawn_for = "document.querySelector(\"img[alt*='mean K at']\").alt.match(/α = ([0-9.]+)\\. /)[1]"
-    before = page.evaluate(drawn_for)
-    started = time.perf_counter()
-    page.locator(".pro-app .noUi-handle").first.press(key)
-    page.wait_for_function(f"before => {drawn_for} !== before", arg=before)
-    return time.perf_counter() - started
 
 
 def ask(page, question):
@@ -148,70 +144,205 @@ def ask(page, question):
     text.press("Enter")
 
 
-def test_the_explorer_in_jupyterlab(tmp_path, record_property):
+MOVE = """async () => {
+    const slider = document.querySelector(".pro-slider input"), seconds = [];
+    for (let step = 0; step < 21; step++) {
+        const started = performance.now();
+        slider.value = Number(slider.value) + (step % 2 ? -7 : 8);
+        slider.dispatchEvent(new Event("input"));
+        const channel = new MessageChannel(); // what is sent before a frame is painted arrives after it
+        await new Promise((painted) => {
+            channel.port1.onmessage = painted;
+            requestAnimationFrame(() => channel.port2.postMessage(0));
+        });
+        seconds.push((performance.now() - started) / 1000);
+    }
+    return seconds.sort((a, b) => a - b)[10];
+}"""
+
+
+def test_the_explorer_in_jupyterlab(tmp_path):
     with jupyter_lab(tmp_path) as address:
         folders = {"generations_dir": str(tmp_path / "generations"), "figures_dir": str(tmp_path / "figures")}
         notebook_with(tmp_path / "work", model="facts-1m", limit=1000, **folders)
-        with browser_page(address) as (page, errors):
+        with notebook_page(address) as (page, errors):
             run_all(page)
             explorer, head = page.locator(".pro-app"), page.locator(".pro-head").first
-            shown = picture(page, "mean K at α = 0.4.")
-            first, text = shown.get_attribute("src"), explorer.inner_text()
+            expect, slider = sync_api.expect, explorer.get_by_role("slider", name="α")
 
-            # The slider: text and picture change.
-            seconds = [press_on_slider(page, "ArrowLeft") for _ in range(5)]
-            assert picture(page, "mean K at α = 0.35.").get_attribute("src") != first
-            assert "line: α = 0.35" in explorer.inner_text()
-            assert explorer.inner_text() != text
-            record_property("slider_to_picture_seconds", sorted(seconds)[2])
-            print(f"slider to picture: median {sorted(seconds)[2]:.3f} s of {len(seconds)}, 1,000 questions")
+            # The slider, by keyboard: numbers and charts move, and JupyterLab does not take the key.
+            for _ in range(5):
+                slider.press("ArrowLeft")
+            expect(explorer.get_by_role("img", name="mean K against α. α = 0.35: mean K")).to_be_visible()
+            expect(explorer.get_by_role("columnheader", name="line: α = 0.35")).to_be_visible()
+            expect(slider).to_be_focused()
 
             # The list, by keyboard, and a filter.
             question = head.inner_text()
-            explorer.locator("select[size]").first.focus()
+            explorer.get_by_role("listbox", name="questions").focus()
             page.keyboard.press("ArrowDown")
-            sync_api.expect(head).not_to_have_text(question)
-            explorer.get_by_role("button", name="wrong").click()
-            sync_api.expect(explorer).to_contain_text(re.compile(r"\b[1-9]\d\d of 1,?000 questions"))
+            expect(head).not_to_have_text(question)
+            explorer.get_by_label("answered").select_option("wrong")
+            expect(explorer).to_contain_text(re.compile(r"\b[1-9]\d\d of 1,000 questions"))
 
-            # A question of one's own, then one that is none.
-            ask(page, "What is the capital of France?")
-            picture(page, "prefixes searched").wait_for()
-            sync_api.expect(explorer).to_contain_text("Searched down to α = 0.02")
+            # A question of one's own, then one that is none: no old answer stays.
+            ask(page, CAPITAL)
+            expect(explorer).to_contain_text("The prefixes searched")
+            expect(explorer).to_contain_text("Searched down to α = 0.02")
             ask(page, " ")
-            sync_api.expect(explorer.get_by_role("alert")).to_have_text("question is empty")
+            expect(explorer.get_by_role("alert")).to_have_text("question is empty")
+            expect(explorer).not_to_contain_text("The prefixes searched")
 
             page.get_by_role("tab", name="Compare").click()
-            picture(page, "Ranks of the questions by PRO").wait_for()
+            expect(explorer).to_contain_text("All 1,000 questions shown are compared.")
+            worst = explorer.locator(".pro-link").first
+            question = worst.inner_text()
+            worst.press("Enter")
+            expect(head).to_have_text(question)
+
+            # After a reload it is there again, where the slider stood, and still talks to the kernel.
+            page.wait_for_timeout(1000)
+            page.reload()
+            page.locator(".pro-app figure").first.wait_for()
+            expect(explorer.locator(".pro-alpha")).to_have_text("0.35")
             explorer.get_by_role("button", name="The paper's examples").click()
-            sync_api.expect(head).to_have_text("sixth president of the United States")
+            expect(head).to_have_text("sixth president of the United States")
+            expect(explorer).to_contain_text("AUROC left out: 3 judged answers are too few")
+            explorer.get_by_label("Run", exact=True).select_option("world-facts/facts-1m/diverse_beam")
+            expect(explorer).to_contain_text("n = 1,000")
             assert explorer.get_by_role("alert").count() == 0
             assert errors == []
     assert (tmp_path / "figures" / "00_explore_examples.png").is_file()
 
 
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """3,600 questions with 32 answers each, all found by a search."""
+    run = many(n=3600)
+    answers = pd.concat([run.answers] * 11, ignore_index=True).sort_values("question_id", kind="stable")
+    answers = answers.assign(token_ids=[[at] for at in range(len(answers))], log_prob=answers["log_prob"] - np.log(11))
+    certificate = {"status": "certified", "why": "", "search_alpha": 0.0001, "alpha_floor": 1.0, "tree_bound": 2.0}
+    certificate |= {"upper_bound": None, "expanded_prefixes": 7, "found_mass": 0.5, "small_endings_mass": 0.2}
+    certificate |= {"pruned_mass": 0.2, "length_cut_mass": 0.1, "budget_cut_mass": 0.0}
+    run = replace(run, answers=answers.reset_index(drop=True), questions=run.questions.assign(**certificate))
+    return explorer.to_html(run, tmp_path_factory.mktemp("page") / "run.html").as_uri()
+
+
+@pytest.mark.parametrize(("width", "color_scheme"), [(1370, "light"), (1024, "dark"), (683, "light"), (400, "dark")])
+def test_nothing_is_cut_at_any_width_in_light_and_dark(large, width, color_scheme):
+    with browser_page(large, width=width, height=768, color_scheme=color_scheme) as (page, errors):
+        app = page.locator(".pro-app")
+        app.locator("figure").first.wait_for()
+        for tab in ("Compare", "Ask", "Questions"):
+            page.get_by_role("tab", name=tab).click()
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, tab
+        assert page.get_by_role("slider").bounding_box()["width"] >= 150
+        # 33 answers scroll in their table, so that the charts are below it and not below the screen.
+        table = app.locator(".pro-scroll").bounding_box()
+        assert table["height"] < 330
+        ground, text = page.evaluate(
+            "(look => [look.backgroundColor, look.color])(getComputedStyle(document.querySelector('.pro-app')))"
+        )
+        assert (brightness(ground) > brightness(text)) == (color_scheme == "light")
+        error = page.evaluate("""() => {
+            const said = Object.assign(document.createElement("p"), { className: "pro-error" });
+            document.querySelector(".pro-app").append(said);
+            return getComputedStyle(said).color; }""")
+        assert contrast(error, ground) > 4.5
+        assert errors == []
+
+
+def brightness(color):
+    """Relative luminance of `rgb(…)`, as WCAG has it."""
+    parts = [int(part) / 255 for part in re.findall(r"\d+", color)[:3]]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+
+def contrast(one, other):
+    low, high = sorted((brightness(one), brightness(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_the_slider_moves_everything_in_one_file(large, record_property):
+    """How long that takes is recorded; other work on the machine decides it too."""
+    with browser_page(large) as (page, errors):
+        app, head = page.locator(".pro-app"), page.locator(".pro-head")
+        app.locator("figure").first.wait_for()
+        seconds = page.evaluate(MOVE)
+        record_property("slider_to_picture_seconds", seconds)
+        print(f"slider to picture: median {seconds:.3f} s of 21, 3,600 questions")
+        # A click on a point leads to its question.
+        before, scores = head.inner_text(), app.locator("figure svg").nth(1)
+        box = scores.bounding_box()
+        scores.click(position={"x": box["width"] - 12, "y": box["height"] - 60})
+        sync_api.expect(head).not_to_have_text(before)
+        scores.hover(position={"x": 60, "y": 60})
+        assert app.locator("figure figcaption").nth(1).inner_text() != ""
+        page.get_by_role("tab", name="Ask").click()
+        sync_api.expect(app).to_contain_text("Asking needs a model and a running kernel")
+        page.get_by_role("tab", name="Compare").click()
+        sync_api.expect(app).to_contain_text("All 3,600 questions shown are compared.")
+        app.get_by_label("count repeated answers").check()
+        sync_api.expect(app).to_contain_text("Comparing this needs a running kernel")
+        assert errors == []
+
+
+def test_odd_runs_and_hostile_texts_are_shown_as_they_are(tmp_path):
+    texts = {"question": NASTY, "references": [[NASTY]] * 3, "note": NASTY}
+    nasty = replace(
+        many(n=3), answers=many(n=3).answers.assign(text=NASTY), questions=many(n=3).questions.assign(**texts)
+    )
+    says = {
+        "one question": "AUROC not defined: all 1 judged answers are right",
+        "one class": "AUROC not defined: all 2 judged answers are right",
+        "no question": "No question passes the filters.",
+        "no references": "AUROC not defined: no answer can be judged",
+        "no answer": "No answer ended before it was cut.",
+        "no text": "This run has no texts",
+        "nasty": NASTY,
+    }
+    runs = ODD | {"nasty": nasty}
+    for name, run in runs.items():
+        explorer.to_html(run, tmp_path / f"{name}.html")
+    with browser_page("about:blank") as (page, errors):
+        page.on("dialog", lambda dialog: errors.append(dialog.message))
+        for name in runs:
+            page.goto((tmp_path / f"{name}.html").as_uri())
+            app = page.locator(".pro-app")
+            sync_api.expect(app).to_contain_text(says[name])
+            page.evaluate(MOVE)
+            page.get_by_role("tab", name="Compare").click()
+            page.get_by_role("tab", name="Questions").click()
+            app.get_by_label("order").select_option("most uncertain first")
+            app.get_by_label("find").fill("no such thing")
+            sync_api.expect(app).to_contain_text("No question passes the filters.")
+            app.get_by_role("button", name="next").click()
+            assert app.locator("img, script").count() == 0
+            assert errors == [], name
+
+
 def take_pictures(folder, images):
-    """The explorer as the docs show it, 1,200 pixels wide."""
+    """The explorer as the docs show it."""
     images.mkdir(parents=True, exist_ok=True)
     with jupyter_lab(folder) as address:
         folders = {"generations_dir": str(folder / "generations"), "figures_dir": str(folder / "figures")}
         notebook_with(folder / "work", limit=500, alpha=0.05, strategy="threshold", search_alpha=0.01, **folders)
-        with browser_page(address, width=1370, height=1300) as (page, errors):
+        with notebook_page(address, width=1370, height=1300) as (page, errors):
             run_all(page)
             explorer = page.locator(".pro-app")
-            explorer.get_by_role("button", name="wrong").click()
-            sync_api.expect(explorer).to_contain_text(re.compile(r"\d of 500 questions"))
-            press_on_slider(page, "ArrowLeft")
+            explorer.get_by_label("answered").select_option("wrong")
+            explorer.get_by_role("slider", name="α").press("ArrowLeft")
             explorer.screenshot(path=images / "explorer.png")
             ask(page, "On a political map of Mali, which city is marked as the capital?")
-            picture(page, "prefixes searched").wait_for()
+            sync_api.expect(explorer).to_contain_text("The prefixes searched")
             explorer.screenshot(path=images / "explorer_ask.png")
             page.get_by_role("tab", name="Compare").click()
-            picture(page, "Ranks of the questions by PRO").wait_for()
+            explorer.locator(".pro-link").first.wait_for()
             explorer.screenshot(path=images / "explorer_compare.png")
             print(errors)
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
-        take_pictures(Path(name), ROOT / "docs" / "images")
+        take_pictures(Path(name), Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "images")

@@ -14,16 +14,17 @@ import torch
 from scipy import stats
 
 from pro_lib import questions as question_sets
-from pro_lib.bundled import BUNDLED_DIR
-from pro_lib.decoding.strategies import diverse_beam, greedy
+from pro_lib.base.bundled import DATA
+from pro_lib.decoding.beams import diverse_beam
 from pro_lib.decoding.tree import Counts, PackedTree, encode_prefix
+from pro_lib.decoding.walk import greedy
 from pro_lib.generate import generate
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "diverse_beam.json").read_text())
 
 
 def test_the_golden_file_belongs_to_the_committed_weights():
-    weights = (BUNDLED_DIR / "facts-2m" / "model.safetensors").read_bytes()
+    weights = (DATA / "models" / "facts-2m" / "model.safetensors").read_bytes()
     assert GOLDEN["weights"] == hashlib.sha256(weights).hexdigest()
     assert GOLDEN["versions"]["transformers"] == "4.56.2"
 

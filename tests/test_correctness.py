@@ -34,16 +34,6 @@ def test_values_are_those_of_rouge_score(rows):
     assert correctness.rouge_l(texts, references).tolist() == expected
 
 
-def test_the_last_reference_only_where_it_is_asked_for():
-    references = [["Adams", "Paris"], ["Paris", "Adams"], ["Paris"]]
-    assert correctness.rouge_l(["Paris"] * 3, references, best="last").tolist() == [1.0, 0.0, 1.0]
-    assert correctness.rouge_l(["Paris"] * 3, references, best="max").tolist() == [1.0, 1.0, 1.0]
-    # What is not compared is not warned about either.
-    assert correctness.rouge_l(["Paris"], [["Париж", "Paris"]], best="last").tolist() == [1.0]
-    with pytest.raises(ValueError, match="best must be 'max' or 'last', not 'first'"):
-        correctness.rouge_l(["a"], [["a"]], best="first")
-
-
 def test_words_are_not_stemmed():
     assert correctness.rouge_l(["presidents"], [["president"]]).tolist() == [0.0]
 
@@ -57,7 +47,7 @@ def test_a_pair_is_scored_once(monkeypatch):
             return rouge_scorer.RougeScorer(["rougeL"]).score(target, prediction)
 
     correctness._f1.cache_clear()
-    monkeypatch.setattr(correctness, "_SCORER", CountingScorer())
+    monkeypatch.setattr(correctness, "_scorer", CountingScorer)
     correctness.rouge_l(["rome", "rome", "oslo"], [["rome", "oslo"], ["oslo"], ["rome"]])
     assert sorted(calls) == [("oslo", "rome"), ("rome", "oslo"), ("rome", "rome")]
 
@@ -120,6 +110,14 @@ def test_bad_input_names_the_row():
 )
 def test_normalize_by_hand(text, words):
     assert correctness.normalize(text) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("The Rome.", "the rome"), (" São  Paulo", "são paulo"), ("O'Neill", "o neill"), ("?", "?"), ("ﬁ", "fi")],
+)
+def test_words_by_hand(text, words):
+    assert correctness.words(text) == words
 
 
 @given(st.text(alphabet="aAnNtThHeEbB 19.,-'_$\n", max_size=25))

@@ -27,7 +27,7 @@ import pro_lib
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "data").rglob("README.md"))]
-MODULES = sorted((ROOT / "pro_lib").glob("[a-z]*.py"))
+MODULES = sorted((ROOT / "pro_lib").rglob("[a-z]*.py"))
 BIN = Path(sys.executable).parent
 
 
@@ -476,7 +476,7 @@ def test_every_page_and_every_notebook_is_in_the_navigation():
     listed = leaves(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
     assert listed >= {path.name for path in (ROOT / "docs").glob("*.md")}
     assert listed >= {f"notebooks/{path.stem}.md" for path in (ROOT / "notebooks").glob("[0-9]*.ipynb")}
-    assert listed >= {f"api/{path.stem}.md" for path in MODULES}
+    assert listed >= {f"api/{top(path)}.md" for path in MODULES}
 
 
 def test_the_site_asks_nothing_of_the_network_and_links_only_to_what_it_has(site):
@@ -492,6 +492,15 @@ def test_the_site_asks_nothing_of_the_network_and_links_only_to_what_it_has(site
         assert not re.findall(r"(?:@import|url\()\s*['\"]?(?:https?:)?//", style.read_text()), style.name
 
 
+def top(path):
+    """The plain module, or the room, that a file belongs to."""
+    return path.relative_to(ROOT / "pro_lib").with_suffix("").parts[0]
+
+
+def dotted(path):
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
 def public(path):
     """Public functions, classes and methods of a module: dotted name, node."""
     for node in ast.parse(path.read_text()).body:
@@ -502,14 +511,14 @@ def public(path):
                     yield f"{node.name}.{part.name}", part
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", MODULES, ids=dotted)
 def test_whatever_is_public_is_in_the_api_reference(path, site):
-    page = (site[0] / "api" / f"{path.stem}.html").read_text()
-    missing = [name for name, _ in public(path) if f'id="pro_lib.{path.stem}.{name}"' not in page]
+    page = (site[0] / "api" / f"{top(path)}.html").read_text()
+    missing = [name for name, _ in public(path) if f'id="{dotted(path)}.{name}"' not in page]
     assert not missing
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", MODULES, ids=dotted)
 def test_what_takes_arrays_says_their_shape(path):
     module = ast.get_docstring(ast.parse(path.read_text()))
     for name, node in public(path):

@@ -1,5 +1,6 @@
 """Exact search over a text-completions server: real HTTP on loopback, with faults, held against the local search."""
 
+import asyncio
 import http.server
 import itertools
 import json
@@ -19,17 +20,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from filelock import FileLock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 from test_threshold import World, entropy, worlds
 
-from pro_lib import generate, imports, models, scores
+from pro_lib import endpoint, generate, models, scores
 from pro_lib import questions as question_sets
-from pro_lib.endpoint import from_endpoint
-from pro_lib.endpoint import search as searching
-from pro_lib.imports import records
-from pro_lib.storage import LEDGER_SCHEMA, RunError
+from pro_lib.endpoint import client, from_endpoint
+from pro_lib.storage import CERTIFICATE_COLUMNS, RunError
 
 KEY = "sk-very-secret-0123456789"
 HOST = "127.0.0.1"
@@ -103,10 +103,11 @@ def serving(respond, fault=None):
 
 
 @pytest.fixture(autouse=True)
-def quick_and_unproxied(monkeypatch):
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(records, "_FIRST_WAIT", 0.005)
+def quick_and_past_the_proxies_of_the_environment(monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, f"http://{HOST}:9")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setattr(client, "FIRST_WAIT", 0.005)
 
 
 def listing(pairs, *, n_prompt_tokens=7):
@@ -322,7 +323,7 @@ def answering(world, top):
     texts = texts_of(world)
     places = {text: n for n, text in enumerate(texts)}
 
-    def complete(self, prompt):
+    async def complete(self, prompt):
         question, path = prompt.split(">", 1)
         probs = world.log_probs(int(question), tuple(places[letter] for letter in path)).double().exp().numpy()
         return listing([(texts[n], probs[n]) for n in np.argsort(-probs, kind="stable")[:top]])
@@ -343,7 +344,7 @@ def test_what_it_certifies_is_what_brute_force_finds(world, alpha, top, counted,
     questions = asked(names=[str(n) for n in range(world.n_questions)])
     options = {"search_alpha": alpha, "max_new_tokens": world.length, "budget": budget, "tolerance": 1e-4}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(searching.Endpoint, "complete", answering(world, top))
+        patch.setattr(client.Client, "complete", answering(world, top))
         run = from_endpoint(
             "http://x/v1",
             questions,
@@ -536,13 +537,13 @@ def test_retry_after_is_obeyed(spelled):
 
 
 def test_waiting_doubles_with_chance_and_nonsense_is_not_obeyed(monkeypatch):
-    monkeypatch.setattr(records, "_FIRST_WAIT", 0.5)
+    monkeypatch.setattr(client, "FIRST_WAIT", 0.5)
     for attempt in range(12):
         usual = min(0.5 * 2**attempt, 60)
         for asked_for in (None, "", "soon", "-5", "nan", "0"):
-            assert 0.5 * usual <= records._wait(attempt, asked_for) <= 1.5 * usual
-    assert records._wait(0, "20") == 20
-    assert records._wait(0, "9" * 400) == 3600
+            assert 0.5 * usual <= client.waiting(attempt, asked_for) <= 1.5 * usual
+    assert client.waiting(0, "20") == 20
+    assert client.waiting(0, "9" * 400) == 3600
 
 
 def test_a_server_that_keeps_failing_stops_the_run_with_a_sentence_and_keeps_the_rest(tmp_path):
@@ -553,7 +554,7 @@ def test_a_server_that_keeps_failing_stops_the_run_with_a_sentence_and_keeps_the
         return True
 
     with serving(by_table(WHOLE), fault) as server:
-        with pytest.raises(RunError, match="gave no answer in 3 tries, at last: HTTP 503"):
+        with pytest.raises(RunError, match=r"gave no answer in 3 tries.*at last: HTTP 503"):
             search(server, asked(5), search_alpha=0.2, retries=2, concurrency=1, cache=tmp_path / "c.jsonl")
         server.fault = None
         server.settle()
@@ -562,10 +563,38 @@ def test_a_server_that_keeps_failing_stops_the_run_with_a_sentence_and_keeps_the
     assert run.questions["status"].tolist() == ["certified"] * 5
 
 
+def drip(handler, data):
+    for n in range(len(data)):
+        handler.wfile.write(data[n : n + 1])
+        handler.wfile.flush()
+        time.sleep(0.05)
+    return True
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        (lambda handler, body: drip(handler, b"HTTP/1.0 200 OK\r\nContent-Length: 99\r\n\r\n"), "within 0.4 seconds"),
+        (lambda handler, body: handler.say(200, b"", length=99) or drip(handler, b" " * 99), "within 0.4 seconds"),
+        (lambda handler, body: handler.say(200, b" " * 5000) or True, "a response of more than 4096 bytes"),
+        (lambda handler, body: handler.say(200, b"\xff") or True, "utf-8"),
+        (lambda handler, body: handler.say(200, b"[" * 4000) or True, "recursion"),
+    ],
+    ids=["slow head", "slow body", "long", "bytes", "deep"],
+)
+def test_a_response_without_end_in_time_or_size_or_that_is_no_json_is_given_up(fault, sentence, monkeypatch):
+    monkeypatch.setattr(client, "MOST_BYTES", 4096)
+    with serving(by_table(WHOLE), fault) as server:
+        started = time.monotonic()
+        with pytest.raises(RunError, match=f"gave no answer in 2 tries.*{sentence}"):
+            search(server, retries=1, timeout=0.4)
+        assert time.monotonic() - started < 5
+
+
 def test_nobody_there_is_a_sentence():
     with serving(by_table(WHOLE)) as server:
         pass
-    with pytest.raises(RunError, match=r"gave no answer in 2 tries, at last: .*refused"):
+    with pytest.raises(RunError, match=r"gave no answer in 2 tries.*at last: All connection attempts failed"):
         search(server, retries=1)
 
 
@@ -594,41 +623,35 @@ def test_a_refusal_stops_at_once_with_one_sentence_and_nothing_holds_the_key(sta
 def test_the_key_is_in_no_file_and_in_nothing_a_run_holds(monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with serving(by_table(WHOLE)) as server:
-        run = search(server, asked(3), search_alpha=0.2, cache=tmp_path / "c.jsonl")
+        run = search(server, asked(3), search_alpha=0.2, cache=tmp_path / "of" / "c.jsonl")
         assert {headers["Authorization"] for headers in server.headers} == {f"Bearer {KEY}"}
         server.headers.clear()
         search(server, asked(3), search_alpha=0.2, api_key_env=None)
         assert not any("Authorization" in headers for headers in server.headers)
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert [path.name for path in files] == ["c.jsonl"]
-    for content in (files[0].read_text(), repr(run), repr(run.info), run.questions.to_json(), run.answers.to_json()):
+    files = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(max(files, key=len).splitlines()) == 4
+    for content in (*files, repr(run), repr(run.info), run.questions.to_json(), run.answers.to_json()):
         assert KEY not in content
 
 
 @pytest.mark.parametrize("key", [f"{KEY}\nX-Header: 1", f"{KEY}é", f"{KEY}\x00"])
 def test_a_key_that_no_header_can_hold_is_not_quoted(key, monkeypatch):
     # The system's own environment holds no zero bytes.
-    monkeypatch.setattr(records.os, "environ", {"OPENAI_API_KEY": key})
+    monkeypatch.setattr(client.os, "environ", {"OPENAI_API_KEY": key})
     with serving(by_table(WHOLE)) as server, pytest.raises(RunError, match="holds no usable key") as caught:
         search(server)
     assert KEY not in "".join(traceback.format_exception(caught.value))
     assert not server.headers
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "localhost:8000/v1",
-        "ftp://x/v1",
-        "http://",
-        "http://me:pw@x/v1",
-        "https://x/v1?key=1",
-        "http://x/v1#a",
-        "http://x y/",
-    ],
+BAD_ADDRESSES = (
+    "localhost:8000/v1 ftp://x/v1 http:// http://me:pw@x/v1 https://x/v1?key=1 http://x/v1#a http://x:port/v1"
 )
+
+
+@pytest.mark.parametrize("url", [*BAD_ADDRESSES.split(), "http://x y/", "http://x/v1\n"])
 def test_an_address_that_is_none_or_holds_a_secret_is_refused(url):
-    with pytest.raises(RunError, match="base_url must") as caught:
+    with pytest.raises(ValueError, match="base_url must") as caught:
         from_endpoint(url, asked(), model="toy")
     assert "pw" not in str(caught.value)
 
@@ -639,16 +662,21 @@ GOOD = listing([("a", 0.5), ("\n", 0.5)])["choices"][0]
 @pytest.mark.parametrize(
     ("response", "sentence"),
     [
-        ([], "not an object but list"),
-        ({}, "choices: missing"),
-        ({"choices": []}, "choice 0: not an object"),
+        ([KEY], r"\['\*\*\*'\] should be a valid dictionary"),
+        ({}, "logprobs are missing"),
+        ({"choices": []}, "logprobs are missing"),
         ({"choices": [{"text": "a"}]}, "logprobs are missing"),
         ({"choices": [{"text": "a", "logprobs": {"tokens": ["a"]}}]}, "logprobs are missing"),
         (
             {"choices": [{"text": "a", "logprobs": {"content": [{"token": "a", "top_logprobs": [{"token": 1}]}]}}]},
-            "text of a token",
+            r"token=1 should be a valid string",
         ),
-        ({"choices": [GOOD | {"logprobs": {"top_logprobs": [{"a": "x"}]}}]}, "not a finite number"),
+        ({"choices": [GOOD | {"logprobs": {"top_logprobs": [{"a": "x"}]}}]}, "a='x' should be a valid number"),
+        ({"choices": [GOOD | {"logprobs": {"top_logprobs": [{"\ud800": -1.0}]}}]}, "half a character"),
+        (
+            {"choices": [{"text": "a", "logprobs": {"content": [{"token": "a", "top_logprobs": [{"token": "a"}]}]}}]},
+            "not those of one distribution",
+        ),
         ({"choices": [GOOD | {"logprobs": {"top_logprobs": [{"a": 0.5}]}}]}, "not those of one distribution"),
         (
             {"choices": [GOOD | {"logprobs": {"top_logprobs": [{"a": 0.0, "b": -3.0}]}}]},
@@ -658,43 +686,35 @@ GOOD = listing([("a", 0.5), ("\n", 0.5)])["choices"][0]
         ({"choices": [GOOD | {"text": " a"}]}, "cannot be put together; give tokenizer="),
     ],
 )
-def test_a_response_that_cannot_be_used_is_a_sentence(response, sentence):
+def test_a_response_that_cannot_be_used_is_a_sentence(response, sentence, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with serving(lambda body: response) as server, pytest.raises(RunError, match=sentence) as caught:
         search(server)
     assert "question 'q0'" in str(caught.value)
 
 
-def test_a_server_without_token_ids_is_told_from_one_with_them(bundled):
+def test_a_server_without_ids_or_with_more_stop_tokens_than_there_should_be_is_refused(bundled):
     with serving(lambda body: {"choices": [GOOD]}) as server, pytest.raises(RunError, match="returns no token ids"):
         search(server, tokenizer=bundled.model.tokenizer)
-
-
-def test_more_stop_tokens_than_there_should_be_are_refused():
     with serving(by_table(WHOLE)) as server, pytest.raises(RunError, match="2 stop tokens are listed"):
         search(server, n_stop_tokens=1)
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        {"search_alpha": 0},
-        {"search_alpha": 1.5},
-        {"top": 0},
-        {"max_new_tokens": 0},
-        {"budget": 0},
-        {"budget": 1.5},
-        {"epsilon": -1},
-        {"tolerance": float("nan")},
-        {"concurrency": 0},
-        {"retries": -1},
-        {"timeout": 0},
-        {"n_stop_tokens": -1},
-    ],
-)
-def test_a_setting_out_of_its_range_is_refused(option):
-    [(name, value)] = option.items()
-    with pytest.raises(ValueError, match=f"{name}={value!r}"):
-        from_endpoint("http://x/v1", asked(), model="toy", **option)
+NUMBERS = {"nan": math.nan, "inf": math.inf}
+OUT_OF_RANGE = "search_alpha=0 search_alpha=1.5 top=0 max_new_tokens=0 budget=0 budget=1.5 epsilon=-1 tolerance=nan"
+OUT_OF_RANGE += " concurrency=0 retries=-1 timeout=0 timeout=inf n_stop_tokens=-1 n_stop_tokens=0"
+
+
+@pytest.mark.parametrize("setting", OUT_OF_RANGE.split())
+def test_a_setting_out_of_its_range_is_refused(setting):
+    name, value = setting.split("=")
+    with pytest.raises(ValueError, match=f"{name}={value} must"):
+        from_endpoint("http://x/v1", asked(), model="toy", **{name: NUMBERS.get(value) or json.loads(value)})
+
+
+def test_an_unknown_setting_is_refused():
+    with pytest.raises(ValueError, match="alpha is no parameter"):
+        from_endpoint("http://x/v1", asked(), model="toy", alpha=0.4)
 
 
 # The cache ------------------------------------------------------------------------------------------------------------
@@ -726,15 +746,15 @@ def test_killed_again_and_again_no_question_is_lost_or_asked_twice(tmp_path):
 
     with serving(by_table(WHOLE), slow) as server:
         script = SCRIPT.format(url=server.url, cache=str(cache))
-        for wanted in (3, 6, 9):
+        for wanted, way in ((3, signal.SIGKILL), (6, signal.SIGINT), (9, signal.SIGKILL)):
             process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE)
             deadline = time.monotonic() + 60
             while process.poll() is None and (not cache.exists() or cache.read_bytes().count(b"\n") < wanted):
                 assert time.monotonic() < deadline
                 time.sleep(0.005)
-            process.send_signal(signal.SIGKILL)
+            process.send_signal(way)
             process.communicate()
-            assert process.returncode == -signal.SIGKILL
+            assert process.returncode == -way
             finished = {
                 json.loads(line)["question_id"]
                 for line in cache.read_bytes().splitlines(True)[1:]
@@ -760,11 +780,11 @@ def test_a_cache_cut_anywhere_goes_on_to_the_same_tables(tmp_path):
             cache.write_bytes(whole[:size])
             same_tables(search(server, asked(4), search_alpha=0.2, cache=cache), run)
     # Afterwards it is the run of any layout, and nothing is asked.
-    stored = imports.from_file(cache)
+    stored = endpoint.read(cache)
     assert stored.search_alpha == 0.2
     assert stored.select(question_ids=["q0", "q1", "q2", "q3"]).log_probs().tolist() == run.log_probs().tolist()
-    assert set(LEDGER_SCHEMA.names) <= set(stored.questions)
-    same_tables(imports.from_file(cache, questions=asked(4).table), run)
+    assert set(CERTIFICATE_COLUMNS) <= set(stored.questions)
+    same_tables(endpoint.read(cache, questions=asked(4).table), run)
 
 
 def test_a_cache_of_other_settings_or_prompts_is_refused(tmp_path):
@@ -793,17 +813,36 @@ def test_a_cache_of_other_settings_or_prompts_is_refused(tmp_path):
 
 
 def test_two_processes_do_not_write_one_cache_and_a_bad_place_is_a_sentence(tmp_path):
-    import fcntl
-
     cache = tmp_path / "c.jsonl"
     with serving(by_table(WHOLE)) as server:
-        with open(cache, "a+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            with pytest.raises(RunError, match="is being written by another process"):
-                search(server, cache=cache)
+        with FileLock(f"{cache}.lock"), pytest.raises(RunError, match="is being written by another process"):
+            search(server, cache=cache)
         with pytest.raises(RunError, match="cannot be written"):
             search(server, cache=tmp_path)
         assert not server.log
+
+
+@pytest.mark.parametrize(
+    "content", ["shopping list", "eggs\nmilk", '{"endpoint": {"model"', "\n\n", "[1]\n", "{a cache}remember the milk"]
+)
+def test_what_is_not_its_own_keeps_every_byte(content, tmp_path):
+    cache = tmp_path / "notes"
+    with serving(by_table(WHOLE)) as server:
+        search(server, search_alpha=0.2, cache=cache)
+        content = content.replace("{a cache}", cache.read_text())
+        cache.write_text(content)
+        server.log.clear()
+        with pytest.raises(RunError, match="notes"):
+            search(server, search_alpha=0.2, cache=cache)
+        assert not server.log
+    assert cache.read_text() == content
+
+
+def test_it_works_where_a_loop_of_events_runs_already_as_in_a_notebook():
+    async def cell():
+        return searched(WHOLE, search_alpha=0.2)
+
+    assert asyncio.run(cell())[1]["status"] == "certified"
 
 
 def test_questions_are_searched_at_once_and_come_back_in_their_order():
@@ -837,5 +876,5 @@ def test_tokens_of_one_text_in_a_path_are_told_apart_by_their_numbers():
 def test_world_is_what_the_brute_force_reads():
     world = World(seed=1, n_questions=1, vocabulary=5, n_stops=2, n_closing=1, length=2, peakedness=1.0)
     assert texts_of(world) == ["<0>", "<1>", "A\n", "a", "b"]
-    values = answering(world, 5)(None, "0>")["choices"][0]["logprobs"]["top_logprobs"][0]
+    values = asyncio.run(answering(world, 5)(None, "0>"))["choices"][0]["logprobs"]["top_logprobs"][0]
     assert sum(map(math.exp, values.values())) == pytest.approx(1, abs=1e-6)

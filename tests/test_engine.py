@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from conftest import FAMILIES
@@ -5,15 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pro_lib.decoding import tree as engine
-from pro_lib.decoding.tree import (
-    Counts,
-    PackedTree,
-    at_least,
-    common_prefix_length,
-    encode_prefix,
-    largest_packing_error,
-    most_probable,
-)
+from pro_lib.decoding.children import at_least, most_probable
+from pro_lib.decoding.tree import Counts, PackedTree, common_prefix_length, encode_prefix, largest_packing_error
 
 PREFIX = [1, 20, 30, 40]
 PROMPTS = [[*PREFIX, 50, 60, 70], [*PREFIX, 55], [*PREFIX, 50, 61]]
@@ -76,18 +70,19 @@ def test_prompts_planted_in_pieces_grow_as_prompts_planted_at_once(tiny_model, m
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=20), st.integers(1, 20))
 def test_pieces_keep_order_and_limit_and_could_not_be_fewer_by_joining_neighbours(lengths, limit):
-    suffixes = [[place] * length for place, length in enumerate(lengths)]
-    pieces = engine._pieces(suffixes, limit)
-    assert [suffix for piece in pieces for suffix in piece] == suffixes
-    sizes = [sum(map(len, piece)) for piece in pieces]
-    assert all(size <= limit or len(piece) == 1 for size, piece in zip(sizes, pieces, strict=True))
-    assert all(size + len(after[0]) > limit for size, after in zip(sizes, pieces[1:], strict=False))
+    sizes = engine._sizes(lengths, limit)
+    ends, suffix_ends = np.cumsum(sizes).tolist(), np.cumsum(lengths).tolist()
+    assert ends[-1] == suffix_ends[-1]
+    assert set(ends) <= set(suffix_ends)
+    assert all(size <= limit or size in lengths for size in sizes)
+    first_after = [lengths[suffix_ends.index(end) + 1] for end in ends[:-1]]
+    assert all(size + first > limit for size, first in zip(sizes, first_after, strict=False))
 
 
 def test_the_shared_prefix_is_computed_and_counted_once(tiny_model):
     _, _, counts = planted(tiny_model("llama").network)
     assert counts.prompt_tokens == len(PREFIX) + 3 + 1 + 2
-    assert (counts.token_forwards, counts.model_calls, counts.peak_width) == (0, 2, 3)
+    assert (counts.token_forwards, counts.model_calls) == (0, 2)
 
 
 def test_dead_branches_leave_the_cache_and_the_prefix_stays(tiny_model):

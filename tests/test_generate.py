@@ -2,26 +2,28 @@ import copy
 import importlib
 import logging
 import math
-import os
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 import torch
 
+from pro_lib import decoding
 from pro_lib import generate as module
 from pro_lib import questions as question_sets
 from pro_lib import runs as run_tables
-from pro_lib.bundled import ROOT
-from pro_lib.decoding.strategies import Endings
+from pro_lib.base.bundled import ROOT
 from pro_lib.decoding.tree import common_prefix_length
+from pro_lib.decoding.walk import Endings
 from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError
 from pro_lib.questions import QuestionSet
 from pro_lib.storage import RunError, RunFolder
+from pro_lib.work import packs
 
 
 @pytest.fixture
@@ -78,7 +80,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_tables_of_an_unbroken_one(model, 
     assert tables(continued) == tables(unbroken)
     for part in (tmp_path / "unbroken").rglob("*.parquet"):
         twin = tmp_path / "broken" / part.relative_to(tmp_path / "unbroken")
-        assert twin.read_bytes() == part.read_bytes()
+        assert pq.read_table(twin) == pq.read_table(part)
 
 
 def test_a_finished_run_is_not_computed_again(model, tmp_path, monkeypatch):
@@ -87,7 +89,7 @@ def test_a_finished_run_is_not_computed_again(model, tmp_path, monkeypatch):
     def forbidden(*_):
         raise AssertionError("the model was called")
 
-    monkeypatch.setattr(module, "PackedTree", forbidden)
+    monkeypatch.setattr(decoding, "PackedTree", forbidden)
     assert tables(generate(model, asked(5), out=tmp_path, **OPTIONS)) == tables(first)
 
 
@@ -138,13 +140,14 @@ def test_a_run_is_not_continued_with_another_prompt(model, tmp_path):
         ({"n_answers": 0}, "n_answers=0 must be a positive whole number"),
         ({"n_answers": True}, "n_answers=True must be a positive whole number"),
         ({"max_new_tokens": 0}, "max_new_tokens=0 must be a positive whole number"),
-        ({"temperature": 0.0}, "temperature=0.0 must be above 0"),
-        ({"temperature": float("nan")}, "temperature=nan must be above 0"),
-        ({"top_p": 1.5}, r"top_p=1.5 must lie in \(0, 1\]"),
+        ({"strategy": "multinomial", "temperature": 0.0}, "temperature=0.0 must be above 0"),
+        ({"strategy": "multinomial", "temperature": float("nan")}, "temperature=nan must be above 0"),
+        ({"strategy": "multinomial", "top_p": 1.5}, r"top_p=1.5 must lie in \(0, 1\]"),
         ({"diversity_penalty": -1.0}, "diversity_penalty=-1.0 must be 0 or more"),
-        ({"batch_size": 0}, "batch_size=0 must be a positive whole number or None"),
-        ({"n_workers": 0}, "n_workers=0 must be a positive whole number or None"),
-        ({"gpus_per_worker": 0.5}, "gpus_per_worker=0.5 must be a positive whole number or None"),
+        ({"n_samples": 5}, "n_samples is no setting of a strategy; these are: "),
+        ({"batch_size": 0}, "batch_size=0 must be a positive whole number"),
+        ({"n_workers": 0}, "n_workers=0 must be a positive whole number"),
+        ({"gpus_per_worker": 0.5}, "gpus_per_worker=0.5 must be a positive whole number"),
         ({"engine": "slurm"}, "engine='slurm' is unknown; choose local, ray"),
     ],
 )
@@ -171,7 +174,7 @@ def small_memory(monkeypatch, room, full):
     """Let trees of more than `room` questions run out of memory at their third step; the sizes of all trees."""
     sizes = []
 
-    class Small(module.PackedTree):
+    class Small(decoding.PackedTree):
         def __init__(self, network, prompts, prefix, counts):
             super().__init__(network, prompts, prefix, counts)
             self.size, self.depth = len(prompts), 0
@@ -183,7 +186,7 @@ def small_memory(monkeypatch, room, full):
                 full()
             return super().grow(*args, **options)
 
-    monkeypatch.setattr(module, "PackedTree", Small)
+    monkeypatch.setattr(decoding, "PackedTree", Small)
     return sizes
 
 
@@ -215,7 +218,7 @@ def test_a_pack_without_memory_is_halved_and_the_run_agrees_with_one_that_had_en
 ):
     options = OPTIONS | {"batch_size": 8, "strategy": strategy}
     enough = generate(model, asked(11), **options)
-    assert enough.info.provenance["halved_packs"] == 0
+    assert enough.info.cost.halved_packs == 0
     sizes = small_memory(monkeypatch, 3, full)
     with pytest.warns(RuntimeWarning) as warned:
         run = generate(model, asked(11), out=tmp_path, **options)
@@ -229,7 +232,7 @@ def test_a_pack_without_memory_is_halved_and_the_run_agrees_with_one_that_had_en
     assert_runs_agree(run, enough)
     monkeypatch.undo()
     # Plan and parts are those of the whole packs: with more memory the run goes on as if nothing had been.
-    assert run.info.plans == [(11, 8, 256)]
+    assert [(plan.questions, plan.per_pack, plan.per_part) for plan in run.info.plans] == [(11, 8, 256)]
     assert_runs_agree(generate(model, asked(13), out=tmp_path, **options), generate(model, asked(13), **options))
 
 
@@ -237,17 +240,17 @@ def test_a_question_that_does_not_fit_alone_is_named_and_the_parts_before_it_sta
     monkeypatch.setattr(module, "QUESTIONS_PER_PART", 2)
     options, enough = OPTIONS | {"strategy": "greedy"}, generate(model, asked(4), strategy="greedy", **OPTIONS)
 
-    def full(self, prompts, *_, answer=module._Job._tree):
+    def full(self, prompts, counts, answer=packs.Job._tree):
         if self.model.encode(asked(1, start=2).prompts()[0]) in prompts:
             cuda_is_full()
-        return answer(self, prompts)
+        return answer(self, prompts, counts)
 
     sentence = (
         r"^question 'q2' does not fit into the memory of cpu even alone \(CUDA out of memory\. Tried to allocate "
         r"2\.00 GiB\.\); take fewer shots, fewer answers or tokens, or a smaller dtype$"
     )
     with monkeypatch.context() as patch:
-        patch.setattr(module._Job, "_tree", full)
+        patch.setattr(packs.Job, "_tree", full)
         with pytest.raises(MemoryError, match=sentence), pytest.warns(RuntimeWarning, match="going on with 1"):
             generate(model, asked(4), out=tmp_path, **options)
     with pytest.warns(UserWarning, match="holds 2 of the 4 questions planned"):
@@ -284,8 +287,12 @@ class OneProcess:
         if address == "nowhere:1":
             raise ConnectionError("gone")
         self.calls.append((address, options))
+        return self
 
-    def shutdown(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         self.calls.append("shutdown")
 
     def from_items(self, items, *, override_num_blocks):
@@ -294,7 +301,7 @@ class OneProcess:
         return self
 
     def map_batches(self, worker, *, fn_constructor_args, **asked):
-        self.asked, self.load, self.worker = asked, fn_constructor_args[1], worker(*fn_constructor_args)
+        self.asked, self.worker = asked, worker(*fn_constructor_args)
         return self
 
     def iter_rows(self):
@@ -312,10 +319,7 @@ def test_a_worker_halves_its_packs_and_the_run_says_so(model, tmp_path, monkeypa
     ray = OneProcess(monkeypatch, {"CPU": 4.0})
     with pytest.warns(RuntimeWarning) as warned:
         run = generate(model, asked(7), out=tmp_path, engine="ray", n_workers=5, **options)
-    assert (
-        str(warned[-1].message)
-        == "2 packs did not fit into the memory of their worker; going down to 1 questions at once"
-    )
+    assert str(warned[-1].message) == "2 packs did not fit into the memory of their worker and were halved"
     assert_runs_agree(run, enough)
     assert ray.asked["compute"] == {"size": 2, "max_tasks_in_flight_per_actor": 1}
     assert (ray.asked["num_gpus"], ray.asked["num_cpus"]) == (0, torch.get_num_threads())
@@ -333,12 +337,13 @@ def test_a_cluster_with_gpus_gives_each_worker_its_own(
     ray = OneProcess(monkeypatch, {"CPU": 64.0, "GPU": float(gpus)})
     monkeypatch.setattr(module, "QUESTIONS_PER_PART", 1)
     options = OPTIONS | {"batch_size": 1, "gpus_per_worker": per_worker, "n_workers": n_workers}
-    monkeypatch.setattr(module.models, "load", lambda name, **_: model)
+    loaded = []
+    monkeypatch.setattr(module.models, "load", lambda **options: loaded.append(options) or model)
     run = generate(model, asked(9), out=tmp_path, engine="ray", **options)
     assert tables(run) == tables(generate(model, asked(9), **OPTIONS | {"batch_size": 1}))
     assert ray.asked["compute"]["size"] == n_actors
     assert (ray.asked["num_gpus"], ray.asked["num_cpus"]) == (per_worker, 1)
-    assert (ray.load["device"], ray.load["device_map"]) == ("cuda", device_map)
+    assert [(options["device"], options["device_map"]) for options in loaded] == [("cuda", device_map)]
 
 
 def test_a_cluster_is_the_one_connected_to_or_that_of_ray_address_or_starts_and_ends_with_the_call(
@@ -370,27 +375,24 @@ def test_a_worker_that_needs_more_gpus_than_there_are_is_refused(model, tmp_path
         generate(model, asked(2), out=tmp_path, engine="ray", gpus_per_worker=2, **OPTIONS)
 
 
-def test_a_worker_loads_a_model_as_it_was_loaded_here(model):
-    load = {"name": model.source, "dtype": "float32", "device": "cpu", "device_map": None, "quantization": None}
-    assert module._load_options(model, 0) == load | {"trust_remote_code": False}
-    by_relative_path = replace(model, source=os.path.relpath(model.source))
-    assert module._load_options(by_relative_path, 0) == module._load_options(model, 0)
-    assert module._load_options(replace(model, source="meta-llama/Llama-2-13b-chat-hf"), 1)["name"].startswith(
-        "meta-llama/"
-    )
-
+def test_a_worker_loads_a_model_as_it_was_loaded_here(model, monkeypatch):
     class Shipped(torch.nn.Module):
         __module__, is_loaded_in_4bit, dtype = "transformers_modules.shipped.modeling", True, torch.bfloat16
-        device = torch.device("cuda:0")
+        device, config = torch.device("cuda:0"), model.network.config
 
-    assert module._load_options(replace(model, network=Shipped()), 2) == {
-        "name": model.source,
-        "dtype": "bfloat16",
-        "device": "cuda",
-        "device_map": "auto",
-        "quantization": "4bit",
+    strategy, asked_for = decoding.strategy("greedy", max_new_tokens=4), {}
+    monkeypatch.setattr(module.models, "load", lambda **options: asked_for.update(options) or model)
+    job = packs.Job(replace(model, name="mine"), asked(1), strategy)
+    made = module._recipe(job)(0)
+    assert asked_for == {
+        "name": model.source, "dtype": "float32", "device": "cpu", "quantization": None, "trust_remote_code": False,
+    }  # fmt: skip
+    assert made.parameters() == job.parameters()
+    module._recipe(packs.Job(replace(model, network=Shipped()), asked(1), strategy))(2)
+    assert asked_for == {
+        "name": model.source, "dtype": "bfloat16", "device": "cuda", "device_map": "auto", "quantization": "4bit",
         "trust_remote_code": True,
-    }
+    }  # fmt: skip
 
 
 def test_a_model_that_no_worker_holds_is_named(model, tmp_path, monkeypatch):
@@ -458,14 +460,6 @@ def test_a_call_of_the_cost_model_by_hand(cost_model):
     assert llama.call_seconds(1, 100, 1) == pytest.approx((moved - 13.02e9) / 2.01e12 + 0.096, rel=1e-12)
 
 
-def test_a_sample_stream_is_its_own():
-    one = module._uniforms(0, ["a", "b"], 3, 5)
-    assert one.shape == (2, 3, 5)
-    assert len(np.unique(one)) == one.size
-    np.testing.assert_array_equal(module._uniforms(0, ["b"], 2, 4), one[1:, :2, :4])
-    assert (module._uniforms(1, ["a"], 1, 5) != one[0, :1]).all()
-
-
 CHAT = "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}[answer]"
 
 
@@ -500,10 +494,10 @@ def test_a_chat_is_put_in_the_models_template_with_the_shots_as_turns(model):
 
 
 def test_a_model_without_a_template_or_with_one_that_refuses_says_so(model):
-    with pytest.raises(UnsupportedModelError, match="model llama has no chat template; leave chat=True out"):
+    with pytest.raises(UnsupportedModelError, match="llama has no chat template that takes the prompt; leave chat"):
         generate(with_template(model, None), asked(1), chat=True, progress=False)
     refusing = with_template(model, "{{ raise_exception('only saints') }}")
-    with pytest.raises(UnsupportedModelError, match="chat template of model llama refuses the prompt: only saints"):
+    with pytest.raises(UnsupportedModelError, match=r"leave chat=True out \(only saints\)"):
         generate(refusing, asked(1), chat=True, progress=False)
 
 
@@ -529,8 +523,9 @@ def test_the_estimate_is_that_of_its_two_questions(model, strategy):
     per_token = 2 * 2 * 2 * 8 * 4
     tokens = 4 * (cost.prompt_tokens + cost.token_forwards) / 2
     assert expected.memory_bytes == weights + per_token * tokens
-    assert expected.sentence().startswith("10 questions: ")
-    with pytest.raises(ValueError, match="there are no questions to estimate the cost of"):
+    said = replace(expected, seconds=(3.4, 7300.0)).sentence()
+    assert said.startswith(f"10 questions: 0:00:03 to 2:01:40, about {expected.token_forwards} token-forwards")
+    with pytest.raises(ValueError, match="there are no questions to answer"):
         module.estimate(model, asked(0))
 
 
@@ -539,9 +534,3 @@ def test_where_the_questions_came_from_is_kept_with_the_run(tiny_model, tmp_path
     run = generate(tiny_model("llama"), questions, strategy="greedy", out=tmp_path, max_new_tokens=3, progress=False)
     assert run.info.provenance["questions"]["limit"] == 2
     assert run.info.provenance["questions"]["dataset"] == "world-facts"
-
-
-def test_durations_are_told_in_the_unit_one_would_use():
-    assert [module._duration(s) for s in (3, 119, 200, 7300, 200_000)] == [
-        "3 seconds", "119 seconds", "3 minutes", "2 hours", "2 days",
-    ]  # fmt: skip

@@ -10,7 +10,7 @@ from transformers import BloomConfig, BloomForCausalLM, MambaConfig, MambaForCau
 
 from pro_lib import models
 from pro_lib.asking import ask
-from pro_lib.bundled import BUNDLED_DIR, paper_models
+from pro_lib.base.bundled import bundled_models, paper_models
 from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError, find_endings
 from pro_lib.questions import QuestionSet
@@ -58,7 +58,7 @@ def test_half_precision_passes_its_packed_step(tiny_folders, dtype):
 
 
 def test_the_bundled_model_is_stored_in_16_bits_and_computed_in_32(facts_2m):
-    config = json.loads((BUNDLED_DIR / "facts-2m" / "config.json").read_text())
+    config = json.loads((bundled_models()["facts-2m"] / "config.json").read_text())
     assert config.get("dtype", config.get("torch_dtype")) == "float16"
     assert facts_2m.dtype == "float32"
 
@@ -142,8 +142,8 @@ def test_an_answers_text_ends_before_its_first_newline(tiny_model):
     ("options", "sentence"),
     [
         ({"dtype": "float31"}, "dtype='float31' is unknown; choose auto, float32, bfloat16, float16"),
-        ({"device": "gpu7"}, "device='gpu7' is not a torch device"),
-        ({"quantization": "3bit"}, "quantization='3bit' is unknown; choose 8bit or 4bit"),
+        ({"device": "gpu7"}, "device='gpu7' is no device that this torch sees; choose cpu or auto"),
+        ({"quantization": "3bit"}, "quantization='3bit' is unknown; choose 8bit, 4bit"),
     ],
 )
 def test_an_unknown_option_is_named(tiny_folders, options, sentence):
@@ -151,20 +151,17 @@ def test_an_unknown_option_is_named(tiny_folders, options, sentence):
         models.load(tiny_folders("llama"), **options)
 
 
-@pytest.mark.parametrize("name", ["/nowhere/model", "./nowhere", "a/b/c"])
-def test_a_folder_that_does_not_exist_is_named(name):
-    with pytest.raises(FileNotFoundError, match=f"model folder {name} does not exist"):
-        models.load(name)
-
-
 def test_a_name_that_is_neither_bundled_nor_to_be_had_is_named():
     with pytest.raises(FileNotFoundError, match="model 'no-such/model' could not be loaded"):
         models.load("no-such/model")
 
 
-def test_a_bare_name_that_is_not_bundled_is_named_with_those_that_are():
-    with pytest.raises(FileNotFoundError, match=r"model 'fact-2m' is neither bundled \(.*facts-2m"):
-        models.load("fact-2m")
+@pytest.mark.parametrize("name", ["/nowhere/model", "./nowhere", "a/b/c", "fact-2m"])
+def test_a_name_that_is_no_model_and_no_hub_id_is_named_with_those_that_are_there(name):
+    with pytest.raises(
+        ValueError, match=rf"model='{name.removeprefix('./')}' is neither bundled \(.*facts-2m.*\), .* nor a folder"
+    ):
+        models.load(name)
 
 
 def test_a_folder_without_a_model_is_named(tmp_path):
@@ -190,7 +187,7 @@ def test_loading_never_changes_what_the_files_say(tiny_folders):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_device_that_is_not_there_is_named():
-    with pytest.raises(ValueError, match="device='cuda:1': this torch sees no CUDA device; choose cpu or auto"):
+    with pytest.raises(ValueError, match="device='cuda:1' is no device that this torch sees; choose cpu or auto"):
         models.load("facts-1m", device="cuda:1")
 
 

@@ -1,8 +1,9 @@
-"""What the project promises about itself: one source of dependencies, layers that stay layers, no heavy import."""
+"""What the project promises about itself: one source of dependencies, floors that stay floors, no heavy import."""
 
 import ast
 import json
 import re
+import statistics
 import subprocess
 import sys
 import tomllib
@@ -12,22 +13,67 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-MODULES = sorted((ROOT / "pro_lib").glob("*.py"))
-TORCH = {"models", "engine", "strategies", "generate", "semantic"}
+HOUSE = ROOT / "pro_lib"
+FILES = sorted(HOUSE.rglob("*.py"))
+# Imports go up this list, never down and never sideways; a room stands for all of its modules.
+FLOORS = (
+    ("base",),
+    ("correctness", "scores", "metrics", "decoding"),
+    ("selective", "storage"),
+    ("figures", "runs", "models", "semantic"),
+    ("imports",),
+    ("evaluation",),
+    ("questions", "endpoint", "sweeps"),
+    ("tables", "work"),
+    ("generate",),
+    ("asking", "parameters"),
+    ("settings",),
+    ("explorer",),
+)
+# What may load torch when it is imported, and what of it may not.
+TORCH = {"models", "decoding", "generate", "work.packs"}
+WITHOUT_TORCH = {"decoding", "decoding.strategies", "decoding.certificate"}
 
 
-def imports(path):
-    """Modules of pro_lib and top-level packages that a module imports, wherever in the file."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module == "pro_lib":
-            found |= {f"pro_lib.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            own = node.module.startswith("pro_lib.")
-            found.add(node.module if own else node.module.split(".")[0])
+def dotted(path):
+    """Name of a file of the package, without `pro_lib.` and `.__init__`; empty for the front door."""
+    parts = path.relative_to(HOUSE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {dotted(path): path for path in FILES}
+
+
+def imports(path, *, everywhere=True):
+    """Dotted names that a file imports, of `from` imports with the name imported; `everywhere`: in functions too.
+
+    What stands under `if TYPE_CHECKING` is for readers and runs nowhere.
+    """
+    tree, found = ast.parse(path.read_text()), set()
+    idle = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for inner in node.body
+    }
+    for node in ast.walk(tree) if everywhere else tree.body:
+        if isinstance(node, ast.Import) and id(node) not in idle:
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and id(node) not in idle:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
     return found
+
+
+def modules_imported(path):
+    """Modules of the package that a file imports, by name."""
+    found = set()
+    for name in imports(path):
+        if name.startswith("pro_lib."):
+            module = name.removeprefix("pro_lib.")
+            while module not in MODULES:
+                module = module.rpartition(".")[0]
+            found.add(module)
+    return found - {""}
 
 
 def test_environment_yml_holds_python_pip_and_the_editable_install_only():
@@ -45,6 +91,15 @@ def test_dependencies_are_named_in_pyproject_alone_and_torch_stays_a_range():
     assert not list(ROOT.glob("requirements*.txt"))
 
 
+def test_every_package_that_the_package_imports_is_a_dependency():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [each for names in project["optional-dependencies"].values() for each in names]
+    named = {re.split(r"[\[><=]", each)[0].lower().replace("-", "_") for each in [*project["dependencies"], *extras]}
+    named |= {"sklearn", "pro_lib", "pydantic_core"}  # of scikit-learn, ourselves, of pydantic
+    used = {name.split(".")[0] for path in FILES for name in imports(path)} - set(sys.stdlib_module_names)
+    assert used <= named
+
+
 def test_the_constraints_pin_every_direct_dependency():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     pinned = {
@@ -59,28 +114,51 @@ def test_the_constraints_pin_every_direct_dependency():
     assert not [line for line in (ROOT / "constraints.txt").read_text().splitlines() if "+cpu" in line or "@" in line]
 
 
-def test_at_most_sixteen_modules_and_each_opens_with_its_contract():
-    assert len(MODULES) - 1 <= 16
-    for path in MODULES:
-        assert ast.get_docstring(ast.parse(path.read_text())), path.name
+def test_every_module_opens_with_its_contract_and_none_is_too_long():
+    lengths = {path: len(path.read_text().splitlines()) for path in FILES}
+    assert [path for path in FILES if not ast.get_docstring(ast.parse(path.read_text()))] == []
+    assert [path for path, length in lengths.items() if length > 300] == []
+    assert statistics.median(lengths.values()) <= 180
+    assert sum(lengths[path] for path in HOUSE.glob("*.py")) <= 2800
+    # 5,800 are asked for; docs/log.md says what the rest is spent on. It may only fall.
+    assert sum(lengths.values()) <= 8100
 
 
-def test_only_the_decoding_layers_import_torch():
-    assert {path.stem for path in MODULES if "torch" in imports(path)} <= TORCH
+def test_imports_go_down_from_floor_to_floor():
+    floor = {name: number for number, names in enumerate(FLOORS) for name in names}
+    assert {module.split(".")[0] for module in MODULES if module} == set(floor)
+    for module, path in MODULES.items():
+        room = module.split(".")[0]
+        for other in modules_imported(path):
+            there = other.split(".")[0]
+            assert there == room or floor[there] < floor[room], f"{module} imports {other}"
 
 
-def test_imports_never_form_a_circle():
-    graph = {p.stem: {i.removeprefix("pro_lib.") for i in imports(p) if i.startswith("pro_lib.")} for p in MODULES}
+def test_within_a_room_imports_form_no_circle():
+    graph = {module: modules_imported(path) - {module} for module, path in MODULES.items() if "." in module}
     while leaves := [name for name, needs in graph.items() if not needs & graph.keys()]:
         for name in leaves:
             del graph[name]
     assert not graph
 
 
-@pytest.mark.parametrize(
-    "module",
-    ["qa", "generations", "scores", "semantic", "metrics", "sweeps", "correctness", "workbench", "figures", "explorer"],
-)
+def test_nobody_imports_what_a_module_keeps_to_itself():
+    for path in FILES:
+        own = [name for name in imports(path) if name.startswith("pro_lib.")]
+        assert not [name for name in own if name.rpartition(".")[2].startswith("_")], path
+
+
+def test_only_decoding_and_what_calls_it_load_torch():
+    for module, path in MODULES.items():
+        loads = "torch" in {name.split(".")[0] for name in imports(path, everywhere=False)}
+        may = {module, module.split(".")[0]} & TORCH and module not in WITHOUT_TORCH
+        assert may or not loads, module
+
+
+READING = sorted({name.split(".")[0] for name in MODULES if name} - {"models", "generate", "work"})
+
+
+@pytest.mark.parametrize("module", READING)
 def test_importing_what_reads_and_scores_does_not_load_torch(module):
     code = f"import sys, pro_lib; pro_lib.{module}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -90,13 +168,14 @@ def test_every_public_function_of_the_design_is_there():
     import pro_lib
 
     calls = """
-        models.load question_sets.load generate.generate run_tables.read imports.from_records scores.pro scores.pro_at_k
-        scores.adaptive_k scores.nll scores.predictive_entropy correctness.rouge_l metrics.auroc ask
+        models.load questions.load generate.generate runs.read imports.from_records imports.from_openai
+        imports.from_vllm scores.pro scores.pro_at_k scores.adaptive_k scores.nll scores.predictive_entropy
+        correctness.rouge_l metrics.auroc ask
     """
-    for dotted in calls.split():
+    for name in calls.split():
         target = pro_lib
-        for name in dotted.split("."):
-            target = getattr(target, name)
+        for part in name.split("."):
+            target = getattr(target, part)
         assert callable(target)
 
 
@@ -107,16 +186,8 @@ def test_the_papers_main_table_is_whole_and_its_averages_come_out():
         index=["dataset", "model"], columns="method", values="auroc", sort=False
     )
     assert table.shape == (15, 8)
-    printed = {
-        "SD": 0.709,
-        "SE": 0.618,
-        "Deg": 0.695,
-        "NE": 0.595,
-        "PE": 0.600,
-        "ALL": 0.646,
-        "NLL": 0.715,
-        "PRO": 0.739,
-    }
+    names = ["SD", "SE", "Deg", "NE", "PE", "ALL", "NLL", "PRO"]
+    printed = dict(zip(names, [0.709, 0.618, 0.695, 0.595, 0.600, 0.646, 0.715, 0.739], strict=True))
     for method, mean in printed.items():
         assert table[method].mean() == pytest.approx(mean, abs=0.001), method
 
@@ -142,5 +213,6 @@ def test_every_file_the_readme_names_is_there():
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", readme):
         assert (ROOT / target).exists(), target
     tree = re.search(r"## What is here\n\n```\n(.*?)```", readme, re.DOTALL).group(1)
-    named = set(re.findall(r"^  (\w+\.py)", tree, re.MULTILINE))
-    assert named == {path.name for path in MODULES} - {"__init__.py"}
+    package = tree.partition("pro_lib/")[2].partition("\ndata/")[0]
+    named = set(re.findall(r"^  (\w+)(?:\.py|/) ", package, re.MULTILINE))
+    assert named == {module.split(".")[0] for module in MODULES if module}

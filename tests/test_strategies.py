@@ -7,8 +7,10 @@ import torch
 from conftest import FAMILIES
 from scipy import stats
 
-from pro_lib.decoding.strategies import Endings, _nucleus, diverse_beam, greedy, multinomial, threshold
-from pro_lib.decoding.tree import Counts, PackedTree, encode_prefix
+from pro_lib.decoding import Counts, DiverseBeam, Endings, Greedy, PackedTree, Threshold, encode_prefix, strategies
+from pro_lib.decoding.beams import diverse_beam
+from pro_lib.decoding.sampling import _nucleus, multinomial, uniforms
+from pro_lib.decoding.walk import greedy
 from pro_lib.generate import generate
 from pro_lib.questions import QuestionSet
 
@@ -209,6 +211,14 @@ def test_the_nucleus_is_the_smallest_set_that_reaches_its_mass():
     assert _nucleus(probabilities, 1.0).tolist() == probabilities.tolist()
 
 
+def test_a_sample_stream_is_its_own():
+    one = uniforms(0, ["a", "b"], 3, 5).numpy()
+    assert one.shape == (2, 3, 5)
+    assert len(np.unique(one)) == one.size
+    np.testing.assert_array_equal(uniforms(0, ["b"], 2, 4).numpy(), one[1:, :2, :4])
+    assert (uniforms(1, ["a"], 1, 5).numpy() != one[0, :1]).all()
+
+
 class Script:
     """A stand-in for the tree of one question: the probabilities of each step, one for all rows or one per row."""
 
@@ -294,11 +304,11 @@ class OnDevice(torch.Tensor):
 @pytest.mark.parametrize(
     ("strategy", "per_step", "at_the_end"),
     [
-        (greedy, 1, 2),
-        (lambda tree, endings, **options: diverse_beam(tree, endings, n_answers=4, **options), 1, 2),
-        (lambda tree, endings, **options: threshold(tree, endings, search_alpha=1e-4, **options), 3, 0),
+        (Greedy(max_new_tokens=6), 1, 2),
+        (DiverseBeam(4, max_new_tokens=6), 1, 2),
+        (Threshold(1e-4, max_new_tokens=6), 3, 0),
     ],
-    ids=["greedy", "diverse_beam", "threshold"],
+    ids=lambda given: getattr(given, "name", ""),
 )
 def test_the_host_waits_for_the_device_no_more_than_it_must(tiny_model, monkeypatch, strategy, per_step, at_the_end):
     forward = PackedTree._forward
@@ -307,6 +317,37 @@ def test_the_host_waits_for_the_device_no_more_than_it_must(tiny_model, monkeypa
     prompts = [model.encode(prompt) for prompt in asked(4).prompts()]
     tree = PackedTree(model.network, prompts, encode_prefix(model.network, []), counts)
     OnDevice.waits = 0
-    strategy(tree, model.endings, max_new_tokens=6)
+    strategy.decode(tree, model.endings, question_ids=[])
     assert counts.model_calls > 4
     assert 0 < OnDevice.waits <= per_step * counts.model_calls + at_the_end
+
+
+def test_a_strategy_takes_its_settings_and_passes_over_those_of_others():
+    settings = {"n_answers": 3, "seed": 1, "search_alpha": 0.1, "stop": ["."], "max_new_tokens": 8}
+    assert strategies.strategy("diverse_beam", **settings) == DiverseBeam(3, max_new_tokens=8, stop=(".",))
+    assert strategies.strategy("threshold", **settings).parameters() == {
+        "strategy": "threshold",
+        "search_alpha": 0.1,
+        "top_n": None,
+        "budget": None,
+        "max_new_tokens": 8,
+        "stop": ["."],
+    }
+    assert Threshold().search_alpha == 0.02
+    assert Threshold(top_n=3).search_alpha is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"name": "beam"}, "strategy='beam' is unknown; choose greedy, multinomial, diverse_beam, threshold"),
+        ({"name": "greedy", "beams": 3}, "beams is no setting of a strategy; these are: budget, "),
+        ({"name": "greedy", "stop": "."}, r"stop='\.' must be a list of texts"),
+        ({"name": "multinomial", "temperature": 0}, "temperature=0 must be above 0"),
+        ({"name": "multinomial", "n_answers": True}, "n_answers=True must be a positive whole number"),
+        ({"name": "threshold", "search_alpha": 0.1, "top_n": 3}, "are two ways to end a search; give one of them"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_in_a_sentence(settings, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        strategies.strategy(**settings)

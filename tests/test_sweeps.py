@@ -1,5 +1,6 @@
 import importlib.util
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -7,10 +8,11 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm
 from sklearn.metrics import roc_auc_score
 
-from pro_lib import evaluation, metrics, scores, sweeps
+from pro_lib import metrics, scores, sweeps
+from pro_lib.evaluation import Evaluation
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -23,6 +25,19 @@ def some_questions(n=80, n_answers=5, seed=0):
     probs[rng.random(probs.shape) < 0.3] = np.nan
     probs[np.isnan(probs).all(axis=1), 0] = 0.01
     return np.log(probs), correct
+
+
+def evaluation_of(log_probs, correct, *, rouge_l=None, search_alpha=None, model="m", **baselines):
+    """An evaluation of these answers; the question with right answers has ROUGE-L 1."""
+    answers = pd.DataFrame({"question_id": np.arange(len(correct)).astype(str), "correct": correct})
+    answers["rouge_l"] = np.asarray(correct, float) if rouge_l is None else rouge_l
+    scored = pd.DataFrame(baselines, index=answers.index)
+    exclusions = metrics.usable(scored, correct)
+    return Evaluation(model, "d", "test", answers, np.asarray(log_probs), scored, exclusions, (), search_alpha)
+
+
+def labels(n, model="m"):
+    return {"dataset": "d", "model": model, "split": "test", "n_questions": n}
 
 
 def naive_alpha_sweep(log_probs, correct, alphas):
@@ -50,9 +65,10 @@ def test_alpha_sweep_by_hand():
     # Right: p = 0.5, 0.3. Wrong: p = 0.45, 0.05.
     # α = 0.4 keeps one answer each: 0.693 (right) < 0.799 (wrong): AUROC 1, mean K 1.
     # α = 0.1 keeps two of the right one: -log 0.3 - 0.5 log(5/3) = 1.204 - 0.255 = 0.949 > 0.799: AUROC 0.
-    log_probs = np.log([[0.5, 0.3], [0.45, 0.05]])
-    table = sweeps.alpha_sweep(log_probs, np.array([True, False]), alphas=[0.4, 0.1])
-    assert table.to_dict("list") == {"alpha": [0.4, 0.1], "auroc": [1.0, 0.0], "mean_kept": [1.0, 1.5]}
+    evaluation = evaluation_of(np.log([[0.5, 0.3], [0.45, 0.05]]), [True, False])
+    table = sweeps.alpha_sweep(evaluation, alphas=[0.4, 0.1])
+    expected = {"alpha": [0.4, 0.1], "auroc": [1.0, 0.0], "mean_kept": [1.0, 1.5]}
+    assert table.to_dict("list") == expected | {name: [value] * 2 for name, value in labels(2).items()}
 
 
 @settings(max_examples=20, deadline=None)
@@ -62,12 +78,13 @@ def test_alpha_sweep_agrees_with_a_loop_over_the_questions(seed, n_answers):
     correct[:2] = True, False
     alphas = [0.0, 0.003, 0.1, 0.35, 0.8, 1.0]
     expected = naive_alpha_sweep(log_probs, correct, alphas)
-    pd.testing.assert_frame_equal(sweeps.alpha_sweep(log_probs, correct, alphas=alphas), expected, atol=1e-12, rtol=0)
+    table = sweeps.alpha_sweep(evaluation_of(log_probs, correct), alphas=alphas)
+    pd.testing.assert_frame_equal(table[["alpha", "auroc", "mean_kept"]], expected, atol=1e-12, rtol=0)
 
 
 def test_alpha_one_is_exactly_nll():
     log_probs, correct = some_questions()
-    table = sweeps.alpha_sweep(log_probs, correct)
+    table = sweeps.alpha_sweep(evaluation_of(log_probs, correct))
     assert table["alpha"].tolist() == list(sweeps.ALPHA_GRID)
     assert table["auroc"].iloc[-1] == metrics.auroc(scores.nll(log_probs), correct)
     assert table["mean_kept"].iloc[-1] == 1
@@ -76,117 +93,121 @@ def test_alpha_one_is_exactly_nll():
 
 def test_intervals_of_the_alpha_sweep_are_those_of_the_bootstrap():
     log_probs, correct = some_questions()
-    table = sweeps.alpha_sweep(log_probs, correct, alphas=[0.1, 0.4], n_resamples=100, level=0.9, seed=5)
+    table = sweeps.alpha_sweep(evaluation_of(log_probs, correct), alphas=[0.1, 0.4], n_resamples=100, seed=5)
     frame = pd.DataFrame({"PRO": scores.pro(log_probs, alpha=0.4)})
-    expected = metrics.bootstrap_auroc(frame, correct, n_resamples=100, level=0.9, seed=5)
-    assert list(table.columns) == ["alpha", "auroc", "mean_kept", "low", "high"]
+    expected = metrics.bootstrap_auroc(frame, correct, n_resamples=100, seed=5)
+    assert list(table.columns) == ["alpha", "auroc", "mean_kept", "low", "high", *labels(0)]
     assert table.loc[1, ["auroc", "low", "high"]].tolist() == expected.loc[0, ["auroc", "low", "high"]].tolist()
 
 
-def test_select_alpha_takes_the_best():
+def test_several_evaluations_are_swept_one_below_the_other_and_say_which_is_which():
+    several = [evaluation_of(*some_questions(seed=seed), model=f"m{seed}", NLL=0.0) for seed in (0, 1)]
+    for sweep in (sweeps.alpha_sweep, sweeps.k_sweep, partial(sweeps.fixed_k_sweep, max_k=3)):
+        table = sweep(iter(several))
+        pd.testing.assert_frame_equal(table, pd.concat([sweep(each) for each in several], ignore_index=True))
+        assert table["model"].drop_duplicates().tolist() == ["m0", "m1"]
+        assert list(table.columns[-4:]) == list(labels(0))
+
+
+def test_an_exact_search_is_swept_down_to_its_alpha():
+    evaluation = evaluation_of(*some_questions(), search_alpha=0.012)
+    for sweep in (sweeps.alpha_sweep, sweeps.k_sweep):
+        assert sweep(evaluation)["alpha"].iloc[:2].tolist() == [0.012, 0.015]
+        with pytest.raises(ValueError, match=r"alpha=0\.01 is below search_alpha=0\.012"):
+            sweep(evaluation, alphas=[0.01])
+    assert sweeps.select_alpha(evaluation) >= 0.012
+
+
+def test_k_sweep_is_the_mean_of_adaptive_k_with_its_normal_interval():
     log_probs, correct = some_questions()
-    table = sweeps.alpha_sweep(log_probs, correct)
-    chosen = sweeps.select_alpha(log_probs, correct)
-    assert table.set_index("alpha")["auroc"][chosen] == table["auroc"].max()
+    row = sweeps.k_sweep(evaluation_of(log_probs, correct), alphas=[0.1]).iloc[0]
+    counts = scores.adaptive_k(log_probs, 0.1)
+    expected = norm.interval(0.95, counts.mean(), counts.std(ddof=1) / np.sqrt(80))
+    assert row["mean_kept"] == counts.mean()
+    np.testing.assert_allclose([row["low"], row["high"]], expected, rtol=1e-12)
+
+
+def test_select_alpha_takes_the_best():
+    evaluation = evaluation_of(*some_questions())
+    table = sweeps.alpha_sweep(evaluation)
+    assert table.set_index("alpha")["auroc"][sweeps.select_alpha(evaluation)] == table["auroc"].max()
 
 
 def test_select_alpha_breaks_ties_towards_the_recommended_alpha():
-    log_probs, correct = np.log([[0.9], [0.2]]), np.array([True, False])  # one answer each: every α ties
-    assert sweeps.select_alpha(log_probs, correct) == 0.4
-    assert sweeps.select_alpha(log_probs, correct, alphas=[0.9, 0.35, 0.1, 0.45]) == 0.35
-    assert sweeps.select_alpha(log_probs, correct, alphas=[0.9, 0.45, 0.1]) == 0.45
+    evaluation = evaluation_of(np.log([[0.9], [0.2]]), [True, False])  # one answer each: every α ties
+    assert sweeps.select_alpha(evaluation) == 0.4
+    assert sweeps.select_alpha(evaluation, alphas=[0.9, 0.35, 0.1, 0.45]) == 0.35
+    assert sweeps.select_alpha(evaluation, alphas=[0.9, 0.45, 0.1]) == 0.45
+
+
+def redrawn(log_probs, correct, **options):
+    """The table of the redraws, reported on the same questions."""
+    evaluation = evaluation_of(log_probs, correct, NLL=scores.nll(log_probs))
+    return sweeps.redraw_benchmark(evaluation, evaluation, **options)
 
 
 def test_redraws_choose_from_the_questions_drawn():
     log_probs, correct = some_questions()
-    table = sweeps.redraw_alpha(log_probs, correct, n_questions=30, n_redraws=20, seed=2)
-    assert list(table.columns) == ["redraw", "alpha", "auroc"]
+    table = redrawn(log_probs, correct, n_questions=30, n_redraws=20, seed=2)
+    assert list(table.columns) == [*labels(0), "redraw", "alpha", "auroc", "difference"]
     rng = np.random.default_rng(2)
     for alpha, auroc in zip(table["alpha"], table["auroc"], strict=True):
         drawn = rng.choice(len(correct), size=30, replace=False)
-        assert alpha == sweeps.select_alpha(log_probs[drawn], correct[drawn])
-        assert auroc == metrics.auroc(scores.pro(log_probs[drawn], alpha=alpha), correct[drawn])
+        assert alpha == sweeps.select_alpha(evaluation_of(log_probs[drawn], correct[drawn]))
+        assert auroc == metrics.auroc(scores.pro(log_probs, alpha=alpha), correct)
     assert table["redraw"].tolist() == list(range(20))
     assert len(set(table["alpha"])) > 1
 
 
 def test_redrawing_all_questions_always_chooses_the_same():
     log_probs, correct = some_questions()
-    table = sweeps.redraw_alpha(log_probs, correct, n_questions=len(correct), n_redraws=5)
-    assert table["alpha"].tolist() == [sweeps.select_alpha(log_probs, correct)] * 5
+    table = redrawn(log_probs, correct, n_questions=len(correct), n_redraws=5)
+    assert table["alpha"].tolist() == [sweeps.select_alpha(evaluation_of(log_probs, correct))] * 5
 
 
 def test_one_class_draws_are_drawn_again():
     log_probs, correct = some_questions(20)
     correct[:] = True
     correct[3] = False  # most draws of two questions have no wrong answer
-    table = sweeps.redraw_alpha(log_probs, correct, n_questions=2, n_redraws=10)
+    table = redrawn(log_probs, correct, n_questions=2, n_redraws=10)
     assert len(table) == 10
     assert table["auroc"].notna().all()
-    correct[3] = True
-    with pytest.raises(metrics.OneClassError):
-        sweeps.redraw_alpha(log_probs, correct, n_questions=2)
 
 
 @pytest.mark.parametrize("n_questions", [1, 81])
 def test_redraw_wants_as_many_questions_as_there_are(n_questions):
-    log_probs, correct = some_questions(80)
     with pytest.raises(ValueError, match=rf"n_questions must lie in \[2, 80\].*not {n_questions}"):
-        sweeps.redraw_alpha(log_probs, correct, n_questions=n_questions)
+        redrawn(*some_questions(80), n_questions=n_questions)
 
 
 def test_fixed_k_sweep_is_pro_at_each_k():
     log_probs, correct = some_questions()
-    table = sweeps.fixed_k_sweep(log_probs, correct)
+    table = sweeps.fixed_k_sweep(evaluation_of(log_probs, correct), max_k=5, n_resamples=20)
+    assert list(table.columns) == ["k", "auroc", "low", "high", *labels(0)]
     assert table["k"].tolist() == [1, 2, 3, 4, 5]
     expected = [roc_auc_score(~correct, scores.pro_at_k(log_probs, k)) for k in table["k"]]
     np.testing.assert_allclose(table["auroc"], expected, rtol=0, atol=1e-12)
-
-
-def test_fixed_k_sweep_covers_the_ks_asked_for():
-    log_probs, correct = some_questions()
-    widened = np.column_stack([log_probs, np.full(len(log_probs), np.nan)])  # a column no question uses
-    assert sweeps.fixed_k_sweep(widened, correct)["k"].tolist() == [1, 2, 3, 4, 5]
-    table = sweeps.fixed_k_sweep(log_probs, correct, max_k=2, n_resamples=20)
-    assert list(table.columns) == ["k", "auroc", "low", "high"]
-    assert table["k"].tolist() == [1, 2]
-    with pytest.raises(ValueError, match="max_k must be at least 1, not 0"):
-        sweeps.fixed_k_sweep(log_probs, correct, max_k=0)
+    with pytest.raises(ValueError, match="k must be an integer of at least 1"):
+        sweeps.fixed_k_sweep(evaluation_of(log_probs, correct), max_k=0)
 
 
 def test_rouge_threshold_sweep_by_hand():
-    # ROUGE-L 0.3 is not above 0.3. At 0.2 the wrong answer is c alone, at 0.3 it is b and c.
-    uncertainties = pd.DataFrame({"PRO": [1.0, 2.0, 3.0], "NLL": [2.0, 1.0, 1.5]})
-    table = sweeps.rouge_threshold_sweep(uncertainties, [1.0, 0.3, 0.0], thresholds=[0.2, 0.3])
-    assert table.to_dict("list") == {
+    # One answer each, so that PRO is NLL. ROUGE-L 0.3 is not above 0.3. At 0.2 the wrong answer is c alone, at 0.3 it
+    # is b and c.
+    evaluation = evaluation_of([[-1.0], [-2.0], [-3.0]], [True] * 3, rouge_l=[1.0, 0.3, 0.0], SE=[2.0, 1.0, 1.5])
+    table = sweeps.rouge_threshold_sweep(evaluation, thresholds=[0.2, 0.3])
+    assert table.drop(columns=[*labels(0)]).to_dict("list") == {
         "threshold": [0.2, 0.2, 0.3, 0.3],
-        "method": ["PRO", "NLL", "PRO", "NLL"],
+        "method": ["PRO", "SE", "PRO", "SE"],
         "auroc": [1.0, 0.5, 1.0, 0.0],
         "accuracy": [2 / 3, 2 / 3, 1 / 3, 1 / 3],
     }
 
 
-def judged(correct, **baselines):
-    """Questions judged as told, PRO's answers drawn at random."""
-    n = len(correct)
-    answers = pd.DataFrame({"question_id": [str(i) for i in range(n)], "correct": correct})
-    scored = pd.DataFrame(baselines)
-    return evaluation.Evaluation(
-        model="m",
-        dataset="d",
-        split="test",
-        answers=answers,
-        log_probs=some_questions(n)[0],
-        baselines=scored,
-        exclusions=metrics.usable(scored, correct),
-        unavailable=(),
-    )
-
-
 def test_the_accuracy_of_the_questions_answered_has_wilsons_interval():
     # NLL answers right, wrong, right, …: of ten answered five are right, and Wilson's interval of 5 in 10 is
     # (0.5 + 0.19207 ± 1.95996 √(0.025 + 0.0096037)) / 1.38415 = 0.5 ± 0.26341. TIED knows nothing: 0.5 everywhere.
-    setting = judged([True, False] * 10, NLL=np.arange(20.0), TIED=np.zeros(20))
+    setting = evaluation_of(some_questions(20)[0], [True, False] * 10, NLL=np.arange(20.0), TIED=np.zeros(20))
     table = sweeps.accuracy_coverage(setting, setting, n_points=20)
     nll = table[table["method"] == "NLL"].set_index("n_answered")
     np.testing.assert_allclose(nll.loc[10, ["low", "high"]].astype(float), [0.23659, 0.76341], atol=1e-5)
@@ -202,41 +223,52 @@ def test_the_accuracy_of_the_questions_answered_has_wilsons_interval():
 
 @pytest.mark.parametrize("thresholds", [(0.1, 0.5, 1.0), (1.0, 0.5), (1.0,)])
 def test_a_one_class_threshold_is_nan_and_named(thresholds):
-    uncertainties = pd.DataFrame({"PRO": [1.0, 2.0, 3.0]})
-    with pytest.warns(sweeps.OneClassWarning, match="threshold 1.0 all 3 answers") as caught:
-        table = sweeps.rouge_threshold_sweep(uncertainties, [1.0, 0.8, 0.0], thresholds=thresholds, n_resamples=10)
+    evaluation = evaluation_of([[-1.0], [-2.0], [-3.0]], [True] * 3, rouge_l=[1.0, 0.8, 0.0])
+    with pytest.warns(sweeps.OneClassWarning, match="all 3 judged answers are wrong at .* threshold 1.0") as caught:
+        table = sweeps.rouge_threshold_sweep(evaluation, thresholds=thresholds, n_resamples=10)
     assert len(caught) == 1
+    assert caught[0].filename == __file__
     assert table["accuracy"][table["threshold"] == 1.0].tolist() == [0.0]
     lost = table[["auroc", "low", "high"]].isna().all(axis=1)
     assert lost.tolist() == [threshold == 1.0 for threshold in thresholds]
     assert table["auroc"].notna().tolist() == (~lost).tolist()
 
 
-def test_nan_is_never_dropped_silently():
-    log_probs, correct = some_questions()
+PRO_SWEEPS = [
+    sweeps.alpha_sweep,
+    sweeps.select_alpha,
+    lambda evaluation: sweeps.redraw_benchmark(evaluation, evaluation),
+    partial(sweeps.fixed_k_sweep, max_k=2),
+]
+
+
+@pytest.mark.parametrize("sweep", PRO_SWEEPS)
+def test_nan_is_never_dropped_silently(sweep):
+    log_probs, correct = some_questions(120)
     log_probs[[4, 9]] = np.nan
-    for sweep in (sweeps.alpha_sweep, sweeps.select_alpha, sweeps.redraw_alpha, sweeps.fixed_k_sweep):
-        with pytest.raises(ValueError, match="2 of 80 rows without any answer, first in row 4"):
-            sweep(log_probs, correct)
-    with pytest.raises(ValueError, match="rouge_l is NaN in 1 rows, first in row 1"):
-        sweeps.rouge_threshold_sweep(pd.DataFrame({"PRO": [1.0, 2.0]}), [0.5, np.nan])
-    with pytest.raises(ValueError, match="uncertainty is NaN in 1 of 2 rows"):
-        sweeps.rouge_threshold_sweep(pd.DataFrame({"PRO": [1.0, np.nan]}), [0.5, 0.0])
+    with pytest.raises(ValueError, match=r"uncertainty is NaN in \d+ of \d+ rows, first in row"):
+        sweep(evaluation_of(log_probs, correct))
 
 
-def test_a_sweep_without_alphas_is_an_error():
+def test_what_a_sweep_lacks_is_said():
     log_probs, correct = some_questions()
-    with pytest.raises(ValueError, match="alphas is empty"):
-        sweeps.alpha_sweep(log_probs, correct, alphas=[])
-    with pytest.raises(ValueError, match=r"alpha must lie in \[0, 1\]"):
-        sweeps.alpha_sweep(log_probs, correct, alphas=[0.1, 1.2])
+    with pytest.raises(ValueError, match="rouge_l is NaN in 80 rows, first in row 0"):
+        sweeps.rouge_threshold_sweep(evaluation_of(log_probs, correct, rouge_l=np.nan))
+    with pytest.raises(ValueError, match="uncertainty is NaN in 80 of 80 rows"):
+        sweeps.rouge_threshold_sweep(evaluation_of(log_probs, correct, SE=np.nan))
+    for alphas in ([], [0.1, 1.2]):
+        with pytest.raises(ValueError, match=r"alpha must lie in \[0, 1\]"):
+            sweeps.alpha_sweep(evaluation_of(log_probs, correct), alphas=alphas)
+    log_probs[[4, 9]] = np.nan
+    with pytest.raises(ValueError, match="2 of 80 questions have no answer, first in row 4"):
+        sweeps.k_sweep(evaluation_of(log_probs, correct))
 
 
-@pytest.mark.parametrize("sweep", [sweeps.alpha_sweep, sweeps.select_alpha, sweeps.redraw_alpha, sweeps.fixed_k_sweep])
+@pytest.mark.parametrize("sweep", [PRO_SWEEPS[0], PRO_SWEEPS[1], PRO_SWEEPS[3]])
 def test_a_violated_premise_is_warned_about_once_a_sweep(sweep):
     log_probs, correct = np.tile(np.log([[0.9, 0.9], [0.2, 0.1]]), (60, 1)), np.tile([True, False], 60)
     with pytest.warns(scores.PremiseWarning, match="^60 of 120 questions") as caught:
-        sweep(log_probs, correct)
+        sweep(evaluation_of(log_probs, correct))
     assert len(caught) == 1
 
 
@@ -248,7 +280,7 @@ def test_the_sweep_is_300_times_faster_than_a_per_question_pandas_loop():
     log_probs, correct = benchmark.synthetic_answers(10_000, 10, 0)
     alphas = np.linspace(0, 1, 101)
     start = time.perf_counter()
-    swept = sweeps.alpha_sweep(log_probs, correct, alphas=alphas)
+    swept = sweeps.alpha_sweep(evaluation_of(log_probs, correct), alphas=alphas)
     ours = time.perf_counter() - start
     start = time.perf_counter()
     looped = benchmark.pandas_loc_loop(log_probs, correct, alphas[[20]])

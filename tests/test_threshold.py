@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pro_lib.decoding.strategies import Endings, greedy, threshold
+from pro_lib.decoding import Endings, Greedy, Threshold, exact
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,6 @@ class World:
         logits = np.round(logits) if self.seed % 3 == 0 else logits
         logits[rng.integers(self.vocabulary)] -= np.inf if self.seed % 5 == 0 and self.vocabulary > 2 else 0
         return torch.log_softmax(torch.tensor(logits), dim=-1).float()
-
-    def tree(self):
-        return TableTree(self)
 
     def outcomes(self, question):
         """(token ids, finished) -> log-probability; and p(v), H(next | v) of every prefix that can be expanded."""
@@ -99,16 +97,18 @@ def worlds(draw):
     )
 
 
-def masses(ledger):
-    return np.array(
-        [
-            ledger.found_mass,
-            ledger.small_endings_mass,
-            ledger.pruned_mass,
-            ledger.length_cut_mass,
-            ledger.budget_cut_mass,
-        ]
-    )
+def searched(world, *, tree=None, epsilon=0.0, max_width=None, **settings):
+    """Answers and certificate of each question, the tree grown by at most `max_width` prefixes at once."""
+    at_once = max_width * world.vocabulary if max_width else exact._LOG_PROBS_AT_ONCE
+    with mock.patch.object(exact, "_LOG_PROBS_AT_ONCE", at_once):
+        return Threshold(max_new_tokens=world.length, **settings).decode(
+            tree or TableTree(world), world.endings, question_ids=[], epsilon=epsilon
+        )
+
+
+def masses(certificate):
+    names = ("found", "small_endings", "pruned", "length_cut", "budget_cut")
+    return np.array([getattr(certificate, f"{name}_mass") for name in names])
 
 
 def entropy(outcomes):
@@ -119,31 +119,37 @@ def probability(answer):
     return math.exp(sum(answer.token_log_probs) + answer.end_log_prob)
 
 
-def check_tree(world, question, ledger, prefixes):
+def check_tree(certificate, prefixes, *, lowest=None):
     """The stored tree is a part of the whole one, with its probabilities and entropies; return its prefixes."""
     paths = []
-    for parent, token in zip(ledger.tree_parents, ledger.tree_tokens, strict=True):
+    for parent, token in zip(certificate.tree_parents, certificate.tree_tokens, strict=True):
         paths.append(() if parent < 0 else (*paths[parent], token))
-    assert len(set(paths)) == len(paths) == ledger.expanded_prefixes
-    for path, log_prob, bits in zip(paths, ledger.tree_log_probs, ledger.tree_entropies, strict=True):
+    assert len(set(paths)) == len(paths) == certificate.expanded_prefixes
+    for path, log_prob, bits in zip(paths, certificate.tree_log_probs, certificate.tree_entropies, strict=True):
         assert math.exp(log_prob) == pytest.approx(prefixes[path][0], abs=1e-6)
         assert bits == pytest.approx(prefixes[path][1], abs=1e-5)
-    assert ledger.depth == max(map(len, paths))
-    assert ledger.live_width == max(np.bincount([len(path) for path in paths]))
+    # No search expands more than E[length]/α prefixes beside the greedy path; the p of the prefixes at or above α sum
+    # to at most E[length] over the whole tree, so with the sum over those expanded this is at least as strict.
+    log_probs, greedy = np.array(certificate.tree_log_probs), np.array(certificate.tree_greedy)
+    lowest = log_probs[~greedy].min(initial=0) if lowest is None else lowest - 1e-9
+    expected_length = np.exp(log_probs[log_probs >= lowest]).sum()
+    assert certificate.expanded_prefixes <= expected_length * math.exp(-lowest) * (1 + 1e-9) + greedy.sum()
+    assert certificate.depth == max(map(len, paths))
+    assert certificate.live_width == max(np.bincount([len(path) for path in paths]))
     return set(paths)
 
 
-def check_bounds(ledger, outcomes):
+def check_bounds(certificate, outcomes):
     exact = entropy(outcomes)
-    assert ledger.alpha_floor <= ledger.tree_bound + 1e-5
-    assert ledger.tree_bound <= exact + 1e-5
-    assert exact <= ledger.upper_bound + 1e-5
-    assert masses(ledger).sum() == pytest.approx(1.0, abs=1e-5)
+    assert certificate.alpha_floor <= certificate.tree_bound + 1e-5
+    assert certificate.tree_bound <= exact + 1e-5
+    assert exact <= certificate.upper_bound + 1e-5
+    assert masses(certificate).sum() == pytest.approx(1.0, abs=1e-5)
 
 
 def check_greedy(world, question, answers):
-    alone = World(**{**vars(world), "n_questions": world.n_questions})
-    [best] = greedy(alone.tree(), alone.endings, max_new_tokens=alone.length)[question]
+    decoded = Greedy(max_new_tokens=world.length).decode(TableTree(world), world.endings, question_ids=[])
+    [best] = decoded[question][0]
     [mine] = [a for a in answers if a.token_ids == best.token_ids and a.finished == best.finished]
     assert mine.end_log_prob == pytest.approx(best.end_log_prob)
 
@@ -160,10 +166,10 @@ def away_from(alpha, outcomes):
     st.sampled_from([None, 1, 3]),
 )
 def test_threshold_search_finds_what_brute_force_finds(world, alpha, max_width):
-    tree = world.tree()
-    results = threshold(tree, world.endings, search_alpha=alpha, max_new_tokens=world.length, max_width=max_width)
+    tree = TableTree(world)
+    results = searched(world, tree=tree, search_alpha=alpha, max_width=max_width)
     assert max_width is None or tree.widest <= max_width
-    for question, (answers, ledger) in enumerate(results):
+    for question, (answers, certificate) in enumerate(results):
         outcomes, prefixes = world.outcomes(question)
         if not away_from(alpha, outcomes):
             continue
@@ -174,7 +180,7 @@ def test_threshold_search_finds_what_brute_force_finds(world, alpha, max_width):
         assert len([a for a in answers if a.finished]) == len({a.token_ids for a in answers if a.finished})
         check_greedy(world, question, answers)
 
-        paths = check_tree(world, question, ledger, prefixes)
+        paths = check_tree(certificate, prefixes, lowest=math.log(alpha))
         expanded = {path for path, (p, _) in prefixes.items() if p >= alpha}
         assert (
             {p for p in paths if prefixes[p][0] >= alpha + 1e-6}
@@ -184,16 +190,16 @@ def test_threshold_search_finds_what_brute_force_finds(world, alpha, max_width):
         small = sum(p for ids, p in complete.items() if ids_seen(ids, world, paths) and p < alpha)
         pruned = sum(p for path, (p, _) in prefixes.items() if path and path not in paths and path[:-1] in paths)
         length_cut = sum(p for ids, p in cut.items() if ids[:-1] in paths)
-        assert masses(ledger) == pytest.approx([sum(found.values()), small, pruned, length_cut, 0.0], abs=1e-5)
-        check_bounds(ledger, outcomes)
+        assert masses(certificate) == pytest.approx([sum(found.values()), small, pruned, length_cut, 0.0], abs=1e-5)
+        check_bounds(certificate, outcomes)
         is_open = any(p >= alpha for p in cut.values())
-        assert ledger.status == ("undecided" if is_open else "certified" if found else "fallback")
-        assert (ledger.why == "") == (ledger.status == "certified")
+        assert certificate.status == ("undecided" if is_open else "certified" if found else "fallback")
+        assert (certificate.why == "") == (certificate.status == "certified")
         expected_length = sum(p for p, _ in prefixes.values())
-        assert ledger.expanded_prefixes <= expected_length / alpha * (1 + 1e-6) + world.length
-        assert ledger.token_forwards == ledger.expanded_prefixes - 1
-        if ledger.status == "fallback":
-            assert ledger.alpha_floor == pytest.approx(-math.log(alpha), abs=1e-5)
+        assert certificate.expanded_prefixes <= expected_length / alpha * (1 + 1e-6) + world.length
+        assert certificate.token_forwards == certificate.expanded_prefixes - 1
+        if certificate.status == "fallback":
+            assert certificate.alpha_floor == pytest.approx(-math.log(alpha), abs=1e-5)
             best = max(probability(a) for a in answers) if any(a.finished for a in answers) else 0.0
             assert best - 1e-6 <= max(complete.values(), default=0.0) < alpha
 
@@ -207,70 +213,66 @@ def ids_seen(ids, world, paths):
 @settings(max_examples=300, deadline=None)
 @given(worlds(), st.integers(1, 12), st.sampled_from([None, 1, 4]))
 def test_top_n_finds_the_n_most_probable(world, top_n, max_width):
-    results = threshold(world.tree(), world.endings, top_n=top_n, max_new_tokens=world.length, max_width=max_width)
-    for question, (answers, ledger) in enumerate(results):
+    results = searched(world, top_n=top_n, max_width=max_width)
+    for question, (answers, certificate) in enumerate(results):
         outcomes, prefixes = world.outcomes(question)
         complete = sorted((math.exp(v) for (_, finished), v in outcomes.items() if finished), reverse=True)
         found = sorted((probability(a) for a in answers if a.finished), reverse=True)
         expected = complete[:top_n]
         assert found[: len(expected)] == pytest.approx(expected, abs=1e-6)
         check_greedy(world, question, answers)
-        check_tree(world, question, ledger, prefixes)
-        check_bounds(ledger, outcomes)
+        check_tree(certificate, prefixes)
+        check_bounds(certificate, outcomes)
         # Where there are fewer than N, every answer is found, and the search says how far down it looked.
-        least = expected[-1] if len(expected) == top_n else ledger.search_alpha
+        least = expected[-1] if len(expected) == top_n else certificate.search_alpha
         cut = [math.exp(v) for (_, finished), v in outcomes.items() if not finished]
         if not any(abs(p - least) < 1e-6 for p in cut):
             is_open = any(p >= least for p in cut)
-            assert ledger.status == ("undecided" if is_open else "certified" if found else "fallback")
+            assert certificate.status == ("undecided" if is_open else "certified" if found else "fallback")
         if len(complete) >= top_n:
-            assert ledger.search_alpha == pytest.approx(expected[-1], abs=1e-6)
+            assert certificate.search_alpha == pytest.approx(expected[-1], abs=1e-6)
 
 
 @settings(max_examples=300, deadline=None)
 @given(worlds(), st.sampled_from([0.3, 0.1, 0.03, 0.01, 1e-4]), st.integers(0, 40), st.booleans())
 def test_stopped_by_its_budget_it_says_undecided_and_its_bounds_hold(world, alpha, budget, use_top_n):
     how = {"top_n": 5} if use_top_n else {"search_alpha": alpha}
-    options = {"max_new_tokens": world.length}
-    whole = threshold(world.tree(), world.endings, **how, **options)
-    results = threshold(world.tree(), world.endings, budget=budget, **how, **options)
-    for question, (answers, ledger) in enumerate(results):
+    whole, results = searched(world, **how), searched(world, budget=budget, **how)
+    for question, (answers, certificate) in enumerate(results):
         outcomes, prefixes = world.outcomes(question)
-        assert ledger.token_forwards <= budget
-        check_tree(world, question, ledger, prefixes)
-        check_bounds(ledger, outcomes)
+        assert certificate.token_forwards <= budget
+        check_tree(certificate, prefixes)
+        check_bounds(certificate, outcomes)
         complete = {ids: math.exp(v) for (ids, finished), v in outcomes.items() if finished}
         for answer in answers:
             if answer.finished:
                 assert probability(answer) == pytest.approx(complete[answer.token_ids], abs=1e-6)
         if budget >= whole[question][1].token_forwards:
-            assert ledger == whole[question][1]
-        elif ledger.budget_cut_mass > 0:
-            assert ledger.status == "undecided"
-            assert f"budget of {budget}" in ledger.why
-        if ledger.status == "certified" and not use_top_n:
-            assert ledger.found_mass == pytest.approx(sum(p for p in complete.values() if p >= alpha), abs=1e-5)
+            assert certificate == whole[question][1]
+        elif certificate.budget_cut_mass > 0:
+            assert certificate.status == "undecided"
+            assert f"budget of {budget}" in certificate.why
+        if certificate.status == "certified" and not use_top_n:
+            assert certificate.found_mass == pytest.approx(sum(p for p in complete.values() if p >= alpha), abs=1e-5)
         if budget >= world.length:
             check_greedy(world, question, answers)
 
 
 def test_questions_do_not_touch_each_other():
     world = World(seed=7, n_questions=6, vocabulary=8, n_stops=2, n_closing=1, length=4, peakedness=1.0)
-    together = threshold(world.tree(), world.endings, search_alpha=0.01, max_new_tokens=4)
+    together = searched(world, search_alpha=0.01)
 
     class One(World):
         def log_probs(self, question, prefix):
             return world.log_probs(self.n_closing + 0 * question + offset, prefix)
 
     for offset in range(-1, 5):
-        alone = One(**{**vars(world), "n_questions": 1})
-        [result] = threshold(alone.tree(), alone.endings, search_alpha=0.01, max_new_tokens=4)
+        [result] = searched(One(**vars(world) | {"n_questions": 1}), search_alpha=0.01)
         assert result == together[offset + 1]
 
 
 def test_a_search_by_hand():
     """Two stop tokens of 0.25 and 0.05 make one ending of 0.3; 'a' then ends surely, 'b' is cut at its second token."""
-    endings = Endings(torch.tensor([True, True, False, False]), torch.zeros(4, dtype=torch.bool))
     tables = {(): [0.25, 0.05, 0.6, 0.1], (2,): [0.4, 0.5, 0.1, 0.0], (3,): [0.0, 0.1, 0.5, 0.4]}
 
     class Hand(World):
@@ -278,15 +280,22 @@ def test_a_search_by_hand():
             return torch.tensor(tables[prefix], dtype=torch.float64).log().float()
 
     world = Hand(0, 1, 4, 2, 0, 2, 0.0)
-    [(answers, ledger)] = threshold(TableTree(world), endings, search_alpha=0.2, max_new_tokens=2)
+    [(answers, certificate)] = searched(world, search_alpha=0.2)
     assert {a.token_ids: round(probability(a), 6) for a in answers} == {(): 0.3, (2,): 0.54}
-    assert masses(ledger) == pytest.approx([0.84, 0, 0.1, 0.06, 0], abs=1e-6)
-    assert (ledger.status, ledger.why, ledger.expanded_prefixes, ledger.token_forwards) == ("certified", "", 2, 1)
+    assert masses(certificate) == pytest.approx([0.84, 0, 0.1, 0.06, 0], abs=1e-6)
+    assert (certificate.status, certificate.why, certificate.expanded_prefixes, certificate.token_forwards) == (
+        "certified",
+        "",
+        2,
+        1,
+    )
     root, child = entropy_of(0.3, 0.6, 0.1), entropy_of(0.9, 0.1)
-    assert ledger.tree_bound == pytest.approx(root + 0.6 * child, abs=1e-6)
-    assert ledger.alpha_floor == pytest.approx(-0.3 * np.log(0.3) - 0.54 * np.log(0.54) - 0.16 * np.log(0.2), abs=1e-6)
+    assert certificate.tree_bound == pytest.approx(root + 0.6 * child, abs=1e-6)
+    assert certificate.alpha_floor == pytest.approx(
+        -0.3 * np.log(0.3) - 0.54 * np.log(0.54) - 0.16 * np.log(0.2), abs=1e-6
+    )
     # Below the pruned prefix one token is missing: the ending, or one of two tokens.
-    assert ledger.upper_bound == pytest.approx(ledger.tree_bound + 0.1 * np.log(3), abs=1e-6)
+    assert certificate.upper_bound == pytest.approx(certificate.tree_bound + 0.1 * np.log(3), abs=1e-6)
 
 
 def entropy_of(*probabilities):
@@ -299,13 +308,11 @@ def test_what_lies_within_epsilon_of_alpha_is_undecided():
         outcomes, _ = world.outcomes(question)
         complete = sorted((v for (_, finished), v in outcomes.items() if finished), reverse=True)
         for value in complete[:5]:
-            for shift, near in ((0.02, True), (-0.02, True), (0.0, True)):
+            for shift in (0.02, -0.02, 0.0):
                 alpha = min(1.0, math.exp(value + shift))
-                answers, ledger = threshold(
-                    world.tree(), world.endings, search_alpha=alpha, max_new_tokens=3, epsilon=0.05
-                )[question]
-                assert (ledger.status == "undecided") == near
+                answers, certificate = searched(world, search_alpha=alpha, epsilon=0.05)[question]
+                assert certificate.status == "undecided"
                 assert any(math.log(probability(a)) == pytest.approx(value, abs=1e-5) for a in answers)
-                check_bounds(ledger, outcomes)
-    answers, ledger = threshold(world.tree(), world.endings, search_alpha=0.9999, max_new_tokens=3, epsilon=0.05)[0]
-    assert ledger.status == "fallback"
+                check_bounds(certificate, outcomes)
+    answers, certificate = searched(world, search_alpha=0.9999, epsilon=0.05)[0]
+    assert certificate.status == "fallback"

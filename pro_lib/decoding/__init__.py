@@ -1,1 +1,23 @@
-"""Answers found in a packed prefix tree, with certificates; knows token ids and log-probabilities, no text, dataset or score."""
+"""Answers found in a packed prefix tree, with certificates; knows token ids and log-probabilities, no text or score.
+
+Settings and certificates do without torch; what needs it is loaded on first use.
+"""
+
+import importlib
+
+from pro_lib.decoding.certificate import Certificate, Masses, SearchTree, certify
+from pro_lib.decoding.strategies import STRATEGIES, DiverseBeam, Greedy, Multinomial, Strategy, Threshold, strategy
+
+_NEED_TORCH = {
+    "tree": ("Counts", "PackedTree", "Prefix", "common_prefix_length", "encode_prefix", "largest_packing_error"),
+    "walk": ("Answer", "Endings"),
+}
+_NO_TORCH = (Certificate, Masses, SearchTree, certify, DiverseBeam, Greedy, Multinomial, Strategy, Threshold, strategy)
+__all__ = ["STRATEGIES", *(each.__name__ for each in _NO_TORCH), *sum(_NEED_TORCH.values(), ())]
+
+
+def __getattr__(name: str):
+    for module, names in _NEED_TORCH.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,7 +5,6 @@ It knows token ids, positions and log-probabilities; it does not know text, data
 
 import inspect
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,8 +13,6 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
-# Tokens looked at together where few of the vocabulary are wanted.
-_BLOCK = 128
 # Tokens put through the network at once. A processor loses by more, since each token is held against the masked tokens
 # of all other questions too; a GPU loses by many small calls. Measured on processors only.
 _AT_ONCE = {"cpu": 256}
@@ -51,16 +48,13 @@ class Prefix:
 
 @dataclass
 class Counts:
-    """What the trees of a run have cost so far; `model_calls` and `peak_width` are per forward pass.
-
-    `prompt_tokens` are the tokens of prompts put through the model (a shared prefix once), `token_forwards`
-    the tokens put through it after the prompts, `peak_width` the largest number of live prefixes at one depth.
+    """What the trees of a run have cost so far: tokens of prompts put through the model (a shared prefix once), tokens
+    put through it after the prompts, forward passes.
     """
 
     prompt_tokens: int = 0
     token_forwards: int = 0
     model_calls: int = 0
-    peak_width: int = 0
 
 
 def common_prefix_length(sequences: Sequence[Sequence[int]]) -> int:
@@ -81,37 +75,6 @@ def encode_prefix(network: PreTrainedModel, token_ids: Sequence[int], *, counts:
         counts.prompt_tokens += len(token_ids)
         counts.model_calls += 1
     return Prefix(tuple(token_ids), tuple((layer.keys, layer.values) for layer in cache.layers))
-
-
-def most_probable(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Ids, rising, and log-probabilities `(rows, n)` of the n most probable tokens; fewer if there are fewer.
-
-    Of tokens equally probable at the n-th place, any may be among them.
-    """
-    blocks = _in_blocks(log_probs)
-    # The n best tokens lie in the n blocks with the highest maxima.
-    chosen = blocks.amax(dim=-1).topk(min(n, blocks.shape[1]), dim=-1).indices
-    size = blocks.shape[2]
-    values = blocks.gather(1, chosen[:, :, None].expand(-1, -1, size)).flatten(1)
-    ids = (chosen[:, :, None] * size + torch.arange(size, device=chosen.device)).flatten(1)
-    values, place = values.topk(min(n, values.shape[1]), dim=-1)
-    ids, order = ids.gather(1, place).sort(dim=-1)
-    return ids, values.gather(1, order)
-
-
-def at_least(log_probs: Tensor, floors: Tensor) -> tuple[Tensor, Tensor]:
-    """Row and token of the log-probabilities `(rows, V)` at or above their row's floor `(rows,)`, in order."""
-    blocks = _in_blocks(log_probs)
-    row, block = (blocks.amax(dim=-1) >= floors[:, None]).nonzero(as_tuple=True)
-    hit, place = (blocks[row, block] >= floors[row, None]).nonzero(as_tuple=True)
-    return row[hit], block[hit] * blocks.shape[2] + place
-
-
-def _in_blocks(log_probs: Tensor) -> Tensor:
-    """`(rows, V)` seen as `(rows, blocks, size)`: maxima of blocks are quick, and say which few to look into."""
-    vocabulary = log_probs.shape[1]
-    size = math.gcd(vocabulary, _BLOCK)
-    return log_probs.reshape(-1, vocabulary // size, size)
 
 
 class PackedTree:
@@ -135,9 +98,8 @@ class PackedTree:
         self._counts = counts
         self._suffixes = [list(prompt[start:]) for prompt in prompts]
         self.prefix_length = start
-        self._prefix = prefix
         self._at_once = _AT_ONCE.get(network.device.type, _AT_ONCE_ELSEWHERE)
-        self._cache = DynamicCache()
+        self._cache = _filled(prefix.layers)
         self._visible = torch.empty(0, start, dtype=torch.bool)
         self._positions = torch.empty(0, dtype=torch.long)
 
@@ -150,30 +112,14 @@ class PackedTree:
     def plant(self) -> Tensor:
         """Run the prompts; return log-probabilities `(questions, V)` of the first answer token, in nats."""
         lengths = torch.tensor([len(suffix) for suffix in self._suffixes])
-        caches, log_probs = [], []
-        for piece in _pieces(self._suffixes, self._at_once):
-            caches.append(_filled(self._prefix.layers))
-            log_probs.append(self._plant_piece(piece, caches[-1]))
-        self._cache = _joined(caches, [0] + [self.prefix_length] * (len(caches) - 1))
-        own = torch.zeros(len(lengths), int(lengths.sum()), dtype=torch.bool)
-        owner = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
-        own[owner, torch.arange(len(owner))] = True
-        self._visible = torch.cat([own.new_ones(len(own), self.prefix_length), own], dim=1)
-        self._positions = self.prefix_length + lengths - 1
-        self._counts.prompt_tokens += len(owner)
-        self._counts.peak_width = max(self._counts.peak_width, len(lengths))
-        return torch.cat(log_probs)
-
-    def _plant_piece(self, suffixes: Sequence[Sequence[int]], cache: DynamicCache) -> Tensor:
-        """Run some of the prompts on a cache that holds the shared prefix alone."""
-        lengths = torch.tensor([len(suffix) for suffix in suffixes])
-        owner = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+        owner = torch.arange(len(lengths)).repeat_interleave(lengths)
+        tokens = torch.tensor(list(itertools.chain.from_iterable(self._suffixes)))
         last = lengths.cumsum(0) - 1
-        offset = torch.arange(len(owner)) - (last - lengths + 1)[owner]
-        causal = (owner[:, None] == owner[None, :]) & (offset[:, None] >= offset[None, :])
-        visible = torch.cat([causal.new_ones(len(owner), self.prefix_length), causal], dim=1)
-        tokens = torch.tensor(list(itertools.chain.from_iterable(suffixes)))
-        return self._forward(cache, tokens, self.prefix_length + offset, visible, last)
+        positions = self.prefix_length + torch.arange(len(tokens)) - (last - lengths + 1)[owner]
+        shared = torch.ones(len(tokens), self.prefix_length, dtype=torch.bool)
+        pieces = torch.arange(len(tokens)).split(_sizes(lengths.tolist(), self._at_once))
+        self._counts.prompt_tokens += len(tokens)
+        return self._run(tokens, positions, owner, shared, last, pieces)
 
     @torch.inference_mode()
     def grow(self, parents: Tensor, tokens: Tensor, *, keep: Tensor | None = None) -> Tensor:
@@ -184,28 +130,37 @@ class PackedTree:
         """
         kept = parents[:0] if keep is None else keep
         inherited = self._drop_dead(self._visible[torch.cat([kept, parents])])
-        self._positions = torch.cat([self._positions[kept], self._positions[parents] + 1])
-        log_probs = self._grow_in_pieces(tokens, self._positions[len(kept) :], inherited[len(kept) :])
-        new_slots = inherited.new_zeros(len(inherited), len(tokens))
-        new_slots[len(kept) :].fill_diagonal_(True)
-        self._visible = torch.cat([inherited, new_slots], dim=1)
+        positions = self._positions[parents] + 1
+        self._visible, self._positions = inherited[: len(kept)], self._positions[kept]
         self._counts.token_forwards += len(tokens)
-        self._counts.peak_width = max(self._counts.peak_width, len(tokens))
-        return log_probs
+        # Each child is its own owner: it sees itself and none of the others.
+        each = torch.arange(len(tokens))
+        pieces = each.tensor_split(max(1, -(-len(tokens) // self._at_once)))
+        return self._run(tokens, positions, each, inherited[len(kept) :], each, pieces)
 
-    def _grow_in_pieces(self, tokens: Tensor, positions: Tensor, inherited: Tensor) -> Tensor:
-        """Run the children, not too many at once; of several pieces, each on the slots alone that its rows see."""
+    def _run(
+        self, tokens: Tensor, positions: Tensor, owner: Tensor, before: Tensor, last: Tensor, pieces: Sequence[Tensor]
+    ) -> Tensor:
+        """Put tokens through the network; the `last` of each owner become rows, whose log-probabilities are returned.
+
+        A token sees those slots that `before (tokens, slots)` says, its owner's earlier tokens, and itself. Of several
+        pieces each is run on the slots alone that its tokens see.
+        """
         caches, own_from, log_probs = [self._cache], [0], []
-        for rows in torch.arange(len(tokens)).tensor_split(max(1, -(-len(tokens) // self._at_once))):
-            seen, cache = inherited[rows], self._cache
-            if len(rows) < len(tokens):
+        for places in pieces:
+            seen, cache = before[places], self._cache
+            if len(places) < len(tokens):
                 slots = seen.any(dim=0).nonzero().squeeze(1)
                 seen, cache = seen[:, slots], self._only(slots)
                 caches.append(cache)
                 own_from.append(len(slots))
-            visible = torch.cat([seen, torch.eye(len(rows), dtype=torch.bool)], dim=1)
-            log_probs.append(self._forward(cache, tokens[rows], positions[rows], visible, torch.arange(len(rows))))
+            own = (owner[places, None] == owner[places]) & (positions[places, None] >= positions[places])
+            visible, wanted = torch.cat([seen, own], dim=1), torch.isin(places, last).nonzero().squeeze(1)
+            log_probs.append(self._forward(cache, tokens[places], positions[places], visible, wanted))
         self._cache = _joined(caches, own_from)
+        waiting = torch.nn.functional.pad(self._visible, (0, len(tokens)))
+        self._visible = torch.cat([waiting, torch.cat([before[last], owner[last, None] == owner], dim=1)])
+        self._positions = torch.cat([self._positions, positions[last]])
         return torch.cat(log_probs)
 
     def _only(self, slots: Tensor) -> DynamicCache:
@@ -256,26 +211,24 @@ def _filled(layers: Iterable[tuple[Tensor, Tensor]]) -> DynamicCache:
 
 
 def _joined(caches: Sequence[DynamicCache], starts: Sequence[int]) -> DynamicCache:
-    """One cache of the slots of several, of each from its start on."""
+    """One cache of the slots of several, of each from its start on; one without slots may have no layers."""
     if len(caches) == 1:
         return caches[0]
-
-    def joined(tensors: Iterable[Tensor]) -> Tensor:
-        return torch.cat([tensor[:, :, start:] for tensor, start in zip(tensors, starts, strict=True)], dim=2)
-
-    layers = zip(*(cache.layers for cache in caches), strict=True)
-    return _filled((joined(one.keys for one in layer), joined(one.values for one in layer)) for layer in layers)
+    used = [(cache.layers, start) for cache, start in zip(caches, starts, strict=True) if cache.layers]
+    parts = [[(layer.keys[:, :, start:], layer.values[:, :, start:]) for layer in layers] for layers, start in used]
+    layers = zip(*parts, strict=True)
+    return _filled([torch.cat(tensors, dim=2) for tensors in zip(*layer, strict=True)] for layer in layers)
 
 
-def _pieces(suffixes: Sequence[Sequence[int]], limit: int) -> list[list[Sequence[int]]]:
-    """The suffixes in order, in pieces of at most `limit` tokens, or of one suffix."""
-    pieces, size = [], limit
-    for suffix in suffixes:
-        size += len(suffix)
-        if size > limit:
-            pieces, size = [*pieces, []], len(suffix)
-        pieces[-1].append(suffix)
-    return pieces
+def _sizes(lengths: Sequence[int], limit: int) -> list[int]:
+    """Sizes of pieces of at most `limit` tokens, or of one suffix, that hold suffixes of these lengths in order."""
+    sizes: list[int] = []
+    for length in lengths:
+        if sizes and sizes[-1] + length <= limit:
+            sizes[-1] += length
+        else:
+            sizes.append(length)
+    return sizes
 
 
 def _keep_logits(network: PreTrainedModel, keep: Tensor) -> dict[str, Tensor]:
@@ -297,15 +250,12 @@ def largest_packing_error(network: PreTrainedModel) -> float:
     """
     vocabulary = network.config.get_text_config().vocab_size
     ids = torch.randint(0, vocabulary, (11,), generator=torch.Generator().manual_seed(0)).tolist()
-    prompts = [ids[:3] + ids[3:6], ids[:3] + ids[6:7]]
-    counts = Counts()
-    tree = PackedTree(network, prompts, encode_prefix(network, ids[:3]), counts)
+    prompts = [ids[:6], ids[:3] + ids[6:7]]
+    tree = PackedTree(network, prompts, encode_prefix(network, ids[:3]), Counts())
     tree.plant()
-    parents, children = torch.tensor([0, 0, 1, 1]), ids[7:11]
-    packed = tree.grow(parents, torch.tensor(children))
-    worst = 0.0
-    for row, (parent, child) in enumerate(zip(parents.tolist(), children, strict=True)):
-        alone = network(input_ids=torch.tensor([[*prompts[parent], child]], device=network.device)).logits[0, -1]
-        difference = (packed[row] - torch.log_softmax(alone.float(), dim=-1)).abs().max()
-        worst = max(worst, float(difference.nan_to_num(nan=float("inf"))))
-    return worst
+    parents, children = [0, 0, 1, 1], ids[7:]
+    packed = tree.grow(torch.tensor(parents), torch.tensor(children))
+    paths = [[*prompts[parent], child] for parent, child in zip(parents, children, strict=True)]
+    alone = [network(input_ids=torch.tensor([path], device=network.device)).logits[0, -1:] for path in paths]
+    difference = packed - torch.log_softmax(torch.cat(alone).float(), dim=-1)
+    return float(difference.abs().nan_to_num(nan=float("inf")).max())

@@ -1,20 +1,25 @@
 """Exact search over a server that returns the most probable next tokens; knows HTTP and certificates, no weights."""
 
-import unicodedata
-import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+import asyncio
+import hashlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
+from anyio.from_thread import start_blocking_portal
 from tqdm.auto import tqdm
 
-from pro_lib.endpoint import search
-from pro_lib.imports import records
+from pro_lib.endpoint.asking import END_OF_TEXT, Asking
+from pro_lib.endpoint.cache import Searched, opened, read_cache
+from pro_lib.endpoint.client import Client
+from pro_lib.endpoint.search import Search
+from pro_lib.endpoint.vocabulary import Next, Token, Vocabulary
 from pro_lib.runs import Run
-from pro_lib.storage import LEDGER_SCHEMA, Cost, RunError, RunInfo, read_tables
+from pro_lib.storage import Cost, RunError, RunInfo, part_table, tables
+
+__all__ = ["END_OF_TEXT", "Asking", "from_endpoint", "read"]
+_OF_A_QUESTION = ("question_id", "question", "references", "split")
 
 
 def from_endpoint(
@@ -22,101 +27,91 @@ def from_endpoint(
     questions: Any,
     *,
     model: str,
-    search_alpha: float = 0.05,
-    top: int = 20,
-    stop: Sequence[str] = search.END_OF_TEXT,
-    n_stop_tokens: int | None = None,
-    tokenizer: Any = None,
-    max_new_tokens: int = 32,
-    budget: int | None = None,
-    epsilon: float = 0.0,
-    tolerance: float = 1e-3,
     cache: str | Path | None = None,
-    concurrency: int = 8,
-    retries: int = 6,
-    timeout: float = 60.0,
-    api_key_env: str | None = "OPENAI_API_KEY",
     progress: bool = True,
+    **settings: Any,
 ) -> Run:
     """Exact search over a text-completions server, `POST {base_url}/completions` with `logprobs`: a run of `threshold`.
 
-    The run has the tables and the ledger of a local search; `docs/endpoint.md` says what is certified. A found answer
+    The run has the tables and certificates of a local search; `docs/endpoint.md` says what is certified. A found answer
     has all the probability that stop tokens not listed may add, so PRO ≤ `alpha_floor` ≤ `tree_bound` ≤ H(Y) stays
-    true; without it, ending there costs `end_log_prob_lower`. `epsilon` in the ledger has the largest such difference
-    in it, `upper_bound` is missing, and `budget_cut_mass` holds also what may reach α and cannot be seen. Without
-    `tokenizer`, Y is the sequence of *texts* that come out when each prompt is read anew, and `token_ids` are negative
-    numbers that only tell answers apart (`token_texts` has the texts).
+    true; without it, ending there costs `end_log_prob_lower`. `epsilon` in the certificate has the largest such
+    difference in it, `upper_bound` is missing, and `budget_cut_mass` holds also what may reach α and cannot be seen.
+    Without `tokenizer`, Y is the sequence of *texts* that come out when each prompt is read anew, and `token_ids` are
+    negative numbers that only tell answers apart (`token_texts` has the texts).
 
     Args:
         base_url: as in `http://localhost:8000/v1`.
-        questions: a `question_sets.QuestionSet`.
+        questions: a `questions.QuestionSet`.
         model: the server's name for the model.
-        search_alpha: α of the search; at 1/top or above nothing that continues an answer can be missed.
-        top: how many log-probabilities are asked for at every place.
-        stop: texts of the tokens that end an answer; a text that begins with a newline, white space aside, always does.
-        n_stop_tokens: how many tokens of the model's vocabulary end an answer, if you know: those that are not listed
-            are then bounded one by one.
-        tokenizer: the model's own (as transformers has it): prompts are sent as token ids, and ids read back.
-        max_new_tokens: T, the length at which an answer is cut, its ending included.
-        budget: requests that may be spent on a question; None for no limit.
-        epsilon: by how many nats the server's log-probabilities may be off; what lies so close to α is undecided.
-        tolerance: by how much the probability of an answer may be uncertain; above it the question is undecided.
         cache: JSON lines, where every finished question is kept: the same command goes on from there.
-        concurrency: questions searched at once.
-        retries: further tries after 429, 5xx, time-outs, lost connections and damaged responses, more and more apart.
-        timeout: seconds of silence after which a request is given up.
-        api_key_env: the environment variable that holds the API key; None if none is to be sent.
         progress: whether to show a bar.
+        settings: those of `Asking`.
 
     Raises:
-        ValueError: a setting out of its range.
+        ValueError: a setting out of its range, or an unknown one.
         RunError: the server refuses or fails, or the cache belongs to another run or is damaged.
     """
-    whole = {"top": top, "concurrency": concurrency, "retries": retries + 1, "n_stop_tokens": n_stop_tokens or 1}
-    for name, value in whole.items():
-        if type(value) is not int or value < 1:
-            raise ValueError(f"{name}={locals()[name]!r} must be a whole number, 1 or more (retries: 0)")
-    if not timeout > 0:
-        raise ValueError(f"timeout={timeout!r} must be above 0")
-    asking = search.Asking(search_alpha, max_new_tokens, budget, epsilon, tolerance)
-    endpoint = search.Endpoint(base_url, model, top, retries, timeout, api_key_env)
-    vocabulary = search.Vocabulary(stop, n_stop_tokens, tokenizer)
-    with tqdm(total=len(questions.table), desc=f"{questions.name}/{model}", disable=not progress) as bar:
-        searched = search.ask_endpoint(
-            endpoint,
-            vocabulary,
-            asking,
-            questions.table,
-            questions.prompts(),
-            cache=None if cache is None else Path(cache),
-            concurrency=concurrency,
-            done=bar.update,
-        )
-    parameters = search.parameters(endpoint, vocabulary, asking)
-    return _searched_run(searched, questions.table, questions.name, parameters, {"base_url": base_url})
-
-
-def _searched_run(
-    searched: list[dict], questions: pd.DataFrame | None, dataset: str, parameters: dict, provenance: dict
-) -> Run:
-    """The run of records of an endpoint; its seconds are added up over questions, several of which ran at once."""
-    answers, table = search.endpoint_tables(searched, questions)
-    n_requests = int(table["expanded_prefixes"].sum())
-    cost = Cost(
-        prompt_tokens=sum(record["all_prompt_tokens"] for record in searched),
-        token_forwards=n_requests - len(searched),
-        model_calls=n_requests,
-        seconds=sum(record["seconds"] for record in searched),
-    )
-    plans = [(len(searched), 1, max(1, len(searched)))]
-    info = RunInfo(dataset, parameters["model"], "threshold", parameters, provenance, plans, cost=cost)
-    return Run(answers, table, info)
+    asking = Asking(base_url, model, **settings)
+    vocabulary = Vocabulary(asking)
+    parameters = asking.parameters() | {"n_stop_tokens": vocabulary.n_stop}
+    rows = list(zip(questions.table.to_dict("records"), questions.prompts(), strict=True))
+    with opened(cache, parameters) as known:
+        for row, prompt in rows:
+            if row["question_id"] in known and known[row["question_id"]].prompt != _digest(prompt):
+                raise RunError(f"cache {cache} holds question {row['question_id']!r} with another prompt")
+        missing = [(row, prompt) for row, prompt in rows if row["question_id"] not in known]
+        bar = tqdm(total=len(missing), desc=f"{questions.name}/{model}", disable=not progress)
+        # In a thread of its own: in a notebook, a loop of events already runs in this one.
+        with bar, start_blocking_portal() as portal:
+            portal.call(_search, asking, vocabulary, missing, lambda searched: (known.add(searched), bar.update()))
+    searched = [known[row["question_id"]] for row, _ in rows]
+    return _run(searched, questions.table, questions.name, parameters, {"base_url": base_url})
 
 
 def read(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
     """The run in the cache of `from_endpoint`, as far as it got; nothing is asked. `questions` as in `imports`."""
-    parameters, searched = search.read_endpoint(Path(path))
+    parameters, known = read_cache(path)
     order = {} if questions is None else {name: place for place, name in enumerate(questions["question_id"])}
-    searched.sort(key=lambda record: order.get(record["question_id"], len(order)))
-    run = _searched_run(searched, None, Path(path).stem, parameters, {})
+    searched = sorted(known.values(), key=lambda each: order.get(each.question_id, len(order)))
+    asked = pd.DataFrame([{name: getattr(each, name) for name in _OF_A_QUESTION} for each in searched])
+    run = _run(searched, asked, Path(path).stem, parameters, {})
     return run if questions is None else run.asked_as(questions)
+
+
+async def _search(
+    asking: Asking, vocabulary: Vocabulary, rows: Sequence[tuple[dict, str]], done: Callable[[Searched], object]
+) -> None:
+    """Search the questions, several at once; if one fails, the others under way are given up."""
+    places, client = asyncio.Semaphore(asking.concurrency), Client(asking)
+
+    async def search(row: dict, prompt: str) -> None:
+        async def ask(tokens: Sequence[Token]) -> Next:
+            response = await client.complete(vocabulary.prompt(prompt, tokens))
+            return vocabulary.read(response, f"{asking.base_url}, question {row['question_id']!r}")
+
+        async with places:
+            answers, certificate, cost = await Search(asking, vocabulary).run(ask)
+        found = {"prompt": _digest(prompt), "answers": answers, "certificate": certificate, "cost": cost}
+        done(Searched(**{name: row.get(name) for name in _OF_A_QUESTION}, **found))
+
+    try:
+        async with client.http, asyncio.TaskGroup() as group:
+            for row, prompt in rows:
+                group.create_task(search(row, prompt))
+    except ExceptionGroup as failed:
+        raise client.told(failed.exceptions[0]) from None
+
+
+def _run(searched: list[Searched], questions: pd.DataFrame, dataset: str, parameters: dict, provenance: dict) -> Run:
+    """The run of questions searched; its seconds are added up over questions, several of which ran at once."""
+    found = [[vars(answer) for answer in each.answers] for each in searched]
+    answers, table = tables([part_table(questions, found, [each.certificate for each in searched])])
+    for name in ("end_log_prob_lower", "token_texts"):
+        answers[name] = [answer[name] for one in found for answer in one]
+    cost = sum((each.cost for each in searched), Cost())
+    return Run(answers, table, RunInfo(dataset, parameters["model"], "threshold", parameters, provenance, cost=cost))
+
+
+def _digest(prompt: str) -> str:
+    return hashlib.sha256(prompt.encode()).hexdigest()

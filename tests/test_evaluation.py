@@ -1,12 +1,11 @@
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from pro_lib import bundled, evaluation, imports, metrics, scores, semantic, sweeps
+from pro_lib import evaluation, imports, metrics, scores, selective, semantic, sweeps
 from pro_lib.evaluation import Choices, evaluate, split_records
 from pro_lib.runs import Run
 from pro_lib.settings import Settings
@@ -104,7 +103,7 @@ def test_methods_that_compare_meanings_read_beams_and_deg_the_samples():
     beams = toy_run({"a": [("yes", 0.5), ("Yes!", 0.2), ("no", 0.1)]})
     samples = toy_run({"a": [("yes", 0.5), ("no", 0.1)]}, strategy="multinomial")
     table = pd.DataFrame({"question_id": ["a"], "references": [["yes"]]})
-    judged = evaluate(beams, samples=samples, judges={"alias": semantic.Alias(table)})
+    judged = evaluate(beams, samples=samples, similarities={"alias": semantic.Alias(table)})
     row = judged.baselines.iloc[0]
     # Two meanings of 0.7 and 0.1: with Q = 7/8 and 1/8 the entropy is 3 log 2 - 7/8 log 7.
     assert row["SE, alias"] == pytest.approx(3 * np.log(2) - 7 / 8 * np.log(7))
@@ -119,9 +118,11 @@ def test_methods_that_compare_meanings_read_beams_and_deg_the_samples():
 def test_methods_without_what_they_need_are_named_not_guessed():
     unknown = replace_texts(BEAMS, None)
     labels = pd.DataFrame({"question_id": ["a", "b", "c"], "text": [None] * 3, "correct": [True, False, True]})
-    judged = evaluate(unknown, samples=SAMPLES, judges={"lexical": semantic.Lexical()}, choices=Choices(labels=labels))
+    judged = evaluate(
+        unknown, samples=SAMPLES, similarities={"lexical": semantic.Lexical()}, choices=Choices(labels=labels)
+    )
     assert judged.unavailable == tuple(f"{name}, lexical" for name in MEANINGS)
-    judged = evaluate(BEAMS, samples=SAMPLES, judges={"alias": None})
+    judged = evaluate(BEAMS, samples=SAMPLES, similarities={"alias": None})
     assert judged.unavailable == tuple(f"{name}, alias" for name in MEANINGS)
 
 
@@ -133,7 +134,6 @@ def replace_texts(run, text):
     ("choices", "expected"),
     [
         (Choices(), [True, True, True]),
-        (Choices(references="last"), [True, False, True]),
         (Choices(correctness="exact_match"), [False, True, False]),
         (Choices(correctness="alias_match"), [True, True, False]),
     ],
@@ -169,8 +169,8 @@ def test_labels_are_read_from_a_file_and_an_answer_without_one_is_counted(tmp_pa
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("question_id,text\na,yes\n", "has no column correct; labels need question_id, text, correct"),
-        ("question_id,text,correct\na,yes,maybe\n", "row 1: correct is 'maybe', neither true nor false"),
+        ("question_id,text\na,yes\n", "row 1: correct is missing"),
+        ("question_id,text,correct\na,yes,maybe\n", "row 1: correct='maybe' should be a valid boolean"),
         ("question_id,text,correct\na,yes,1\na,yes,0\n", "calls answer 'yes' both right and wrong"),
     ],
 )
@@ -181,32 +181,6 @@ def test_labels_that_cannot_be_are_refused_with_the_file(tmp_path, content, sent
         evaluation.read_labels(path)
     with pytest.raises(RunError, match=r"labels\.txt is neither \.csv"):
         evaluation.read_labels(tmp_path / "labels.txt")
-
-
-def test_a_setting_of_the_paper_is_found_under_our_names():
-    ours = pd.DataFrame({"dataset": ["trivia_qa", "mine"], "model": ["gemma-2b", "gemma-2b"]})
-    cells = bundled.paper("main_table", ours)
-    assert set(zip(cells["dataset"], cells["model"], strict=True)) == {("trivia_qa", "gemma-2b")}
-    assert cells.set_index("method")["auroc"]["PRO"] == 0.819
-    assert len(bundled.paper("main_table")) == 120
-    assert bundled.paper("main_table", pd.DataFrame({"dataset": ["world-facts"], "model": ["facts-2m"]})).empty
-
-
-def test_the_alias_table_of_a_bundled_set_has_all_splits_and_records_without_references_have_none(tmp_path):
-    judges = Settings(similarity=["lexical", "alias"]).judges("facts-2m", "world-facts")
-    assert list(judges) == ["lexical", "alias"]
-    assert set(judges["alias"].table["split"]) == {"train_shots", "validation", "test"}
-    path = tmp_path / "answers.jsonl"
-    path.write_text('{"question_id": 1, "answers": [{"log_prob": -1.0, "text": "yes", "correct": true}]}')
-    assert Settings(similarity="alias", records=str(path)).judges("records", "answers") == {"alias": None}
-
-
-def test_an_nli_model_is_named_by_its_folder_and_keeps_its_pairs_beside_the_runs(tmp_path):
-    (tmp_path / "my-nli").mkdir()
-    settings = Settings(similarity=str(tmp_path / "my-nli"), generations_dir=tmp_path / "runs")
-    measure = settings.judges("facts-2m", "world-facts")["my-nli"]
-    assert measure.cache == tmp_path / "runs" / "world-facts" / "facts-2m"
-    assert Settings(similarity="nli").judges("facts-2m", "world-facts")["nli"].model == "microsoft/deberta-large-mnli"
 
 
 @pytest.fixture
@@ -270,8 +244,8 @@ def test_every_method_is_tested_and_pros_other_rows_are_no_methods(pair):
         assert table.loc[name, "p_holm"] == p_value[name]
     assert not table.loc["PRO", "significant"]
     judged = pair[1]
-    assert table.loc["NLL", "auarc"] == pytest.approx(metrics.auarc(judged.baselines["NLL"], judged.correct))
-    fit = metrics.calibration(pair[0].baselines["NLL"], pair[0].correct, judged.baselines["NLL"], judged.correct)
+    assert table.loc["NLL", "auarc"] == pytest.approx(selective.auarc(judged.baselines["NLL"], judged.correct))
+    fit = selective.calibration(pair[0].baselines["NLL"], pair[0].correct, judged.baselines["NLL"], judged.correct)
     assert table.loc["NLL", "ece"] == fit.ece
 
 
@@ -305,107 +279,6 @@ def test_answering_fewer_questions_and_the_reliability_of_the_fit(pair):
     assert ((table["accuracy_low"] <= table["accuracy"]) & (table["accuracy"] <= table["accuracy_high"])).all()
 
 
-def test_one_name_or_several_are_always_a_list():
-    assert Settings(model="facts-2m").models == ["facts-2m"]
-    assert Settings(dataset=["world-facts", "world-facts-reworded"]).datasets == ["world-facts", "world-facts-reworded"]
-    assert len(Settings(model=["facts-2m", "facts-1m"]).pairs()) == 2
-
-
-@pytest.mark.parametrize(
-    ("parameters", "sentence"),
-    [
-        ({"model": []}, r"model=\[\] must be a name or a list of names"),
-        ({"alpha": "0.4"}, r"alpha='0.4' must lie in \[0, 1\]"),
-        ({"alpha": float("nan")}, r"alpha=nan must lie in \[0, 1\]"),
-        ({"strategy": "beams"}, "strategy='beams' is unknown; choose greedy, multinomial, diverse_beam"),
-        ({"n_answers": 2.5}, "n_answers=2.5 must be a positive whole number"),
-        ({"columns": 3}, "columns=3 must be 1 or 2, the columns of a paper that a figure spans"),
-        ({"batch_size": 0}, "batch_size=0 must be a positive whole number or None"),
-        ({"split": "validation", "reported": True}, "split='validation' is where alpha is chosen"),
-        (
-            {"similarity": "nil"},
-            "similarity='nil' is neither lexical, alias, nli, embedding, nor an NLI model's folder",
-        ),
-        ({"correctness": "rouge"}, "correctness='rouge' is neither rouge_l, exact_match, alias_match, nor a file"),
-    ],
-)
-def test_a_parameter_that_cannot_be_is_named(parameters, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        Settings(**parameters)
-
-
-def test_results_go_to_the_repository_wherever_a_notebook_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    settings, root = Settings(), Path(__file__).resolve().parents[1]
-    assert (settings.generations_dir, settings.figures_dir) == (root / "data" / "generations", root / "figures")
-    table = pd.DataFrame({"alpha": [0.4, 1 / 3], "model": ["a", "b"]})
-    assert Settings(figures_dir="mine/figures").store(table, "chosen") is table
-    assert (tmp_path / "mine" / "figures" / "chosen.csv").read_text() == "alpha,model\n0.4,a\n0.333333,b\n"
-
-
-def test_a_stored_run_is_read_without_the_model_and_made_with_it(tmp_path, monkeypatch):
-    settings = Settings(model="facts-1m", limit=6, n_answers=3, generations_dir=tmp_path, device="cpu")
-    made = settings.run("facts-1m", "world-facts")
-    monkeypatch.setattr(Settings, "_generated", lambda *_: pytest.fail("generated again"))
-    read = settings.run("facts-1m", "world-facts")
-    assert list(read.answers["text"]) == list(made.answers["text"])
-    fewer = Settings(model="facts-1m", limit=6, n_answers=3, generations_dir=tmp_path, seed=0)
-    assert len(fewer.run("facts-1m", "world-facts").questions) == 6
-    # Who does not say how weights are to be quantised takes what is there; who does, gets that.
-    quantised = Settings(model="facts-1m", limit=6, n_answers=3, generations_dir=tmp_path, quantization="8bit")
-    assert quantised._stored("facts-1m", quantised.questions("world-facts"), "diverse_beam") is None
-
-
-def test_another_number_of_answers_is_refused_by_name(tmp_path):
-    options = {"model": "facts-1m", "limit": 3, "generations_dir": tmp_path, "device": "cpu"}
-    Settings(n_answers=2, **options).run("facts-1m", "world-facts")
-    with pytest.raises(RunError, match="was made with n_answers=2, now n_answers=3 is asked for"):
-        Settings(n_answers=3, **options).run("facts-1m", "world-facts")
-
-
-def test_a_question_file_beside_records_says_what_was_asked(tmp_path):
-    questions = tmp_path / "mine.jsonl"
-    questions.write_text("".join(json.dumps({"question": f"{n}?", "references": ["yes"]}) + "\n" for n in range(4)))
-    choice = {"message": {"content": "yes"}, "finish_reason": "stop"}
-    choice["logprobs"] = {"content": [{"token": "yes", "logprob": -0.5}]}
-    path = tmp_path / "responses.jsonl"
-    path.write_text("".join(json.dumps({"choices": [choice]}) + "\n" for _ in range(4)))
-    run = Settings(records=str(path), dataset=str(questions)).run("records", "responses")
-    assert list(run.questions["references"]) == [["yes"]] * 4
-    assert Settings(records=str(path)).run("records", "responses").questions["references"].isna().all()
-
-
-def test_the_papers_models_are_asked_for_by_name_and_kept_under_the_name_of_their_id(tmp_path):
-    settings = Settings(model="Gemma-2B", similarity="nli", generations_dir=tmp_path)
-    assert settings.judges("Gemma-2B", "world-facts")["nli"].cache == tmp_path / "world-facts" / "gemma-2b"
-
-
-def test_a_set_of_the_hub_and_a_folder_are_datasets_too(tmp_path):
-    assert Settings(dataset=["sciq", "nq", "trivia_qa"]).datasets == ["sciq", "nq", "trivia_qa"]
-    (tmp_path / "test.txt").write_text("\n".join(f"Question {n}?\nanswer {n}\n" for n in range(8)))
-    settings = Settings(dataset=str(tmp_path), n_validation=3, fraction=0.5, n_shots=1)
-    asked = settings.questions(str(tmp_path), "validation", "test")
-    assert asked.table["split"].value_counts().to_dict() == {"validation": 2, "test": 2}
-    assert len(asked.shots) == 1
-
-
-def test_the_estimate_says_what_a_run_would_take_or_that_it_is_there(tmp_path):
-    settings = Settings(model="facts-1m", limit=4, n_answers=2, generations_dir=tmp_path, device="cpu")
-    said = settings.estimate("facts-1m", "world-facts")
-    assert said.startswith("world-facts, facts-1m, diverse_beam: 4 questions: ")
-    assert said.endswith("for weights and cache (estimated from two questions).")
-    settings.run("facts-1m", "world-facts")
-    assert settings.estimate("facts-1m", "world-facts") == "world-facts, facts-1m, diverse_beam: already there."
-
-
-def test_a_stored_run_in_a_chat_template_is_not_one_without(tmp_path):
-    settings = Settings(model="facts-1m", limit=2, n_answers=2, generations_dir=tmp_path, device="cpu")
-    settings.run("facts-1m", "world-facts")
-    assert settings._stored("facts-1m", settings.questions("world-facts"), "diverse_beam") is not None
-    chatting = Settings(chat=True, model="facts-1m", limit=2, n_answers=2, generations_dir=tmp_path)
-    assert chatting._stored("facts-1m", chatting.questions("world-facts"), "diverse_beam") is None
-
-
 def all_wrong(judged):
     return replace(judged, answers=judged.answers.assign(correct=False))
 
@@ -421,15 +294,8 @@ def test_where_validation_has_one_class_the_default_is_taken_and_said(pair):
     redraws = sweeps.redraw_benchmark(validation, reported)
     assert redraws["alpha"].tolist() == [0.4]
     with pytest.raises(metrics.OneClassError, match="validation: all 60 judged answers are wrong: no probability"):
-        sweeps.reliability(validation, reported)
-    with pytest.warns(sweeps.OneClassWarning, match="all 60 are wrong"):
-        swept = sweeps.alpha_sweep(validation.log_probs, validation.correct, n_resamples=10)
+        sweeps.reliability(validation, reported, methods=["PRO"])
+    with pytest.warns(sweeps.OneClassWarning, match="all 60 judged answers are wrong, so that AUROC"):
+        swept = sweeps.alpha_sweep(validation, n_resamples=10)
     assert swept[["auroc", "low", "high"]].isna().all(axis=None)
     assert swept["mean_kept"].notna().all()
-
-
-def test_a_reported_split_of_one_class_is_refused_by_name(pair):
-    wrong = all_wrong(pair[1])
-    with pytest.raises(metrics.OneClassError, match="toy, none, test: all 80 judged answers are wrong, so no score"):
-        Settings(reported=True)._drawn(wrong)
-    assert Settings()._drawn(wrong) is wrong

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +12,7 @@ from pandas.testing import assert_frame_equal
 from pro_lib import imports
 from pro_lib import runs as run_tables
 from pro_lib.runs import Run, most_probable
-from pro_lib.storage import ANSWER_SCHEMA, Cost, RunError, RunFolder, RunInfo, to_pandas
+from pro_lib.storage import Cost, RunError, RunFolder, RunInfo, part_table, tables
 
 NAN = np.nan
 INFO = RunInfo("set", "model", "greedy", {"seed": 0})
@@ -30,11 +29,13 @@ ANSWERS = [
 ]
 
 
-def answer_table(rows):
-    records = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
-    for rank, record in enumerate(records):
-        record |= {"rank": rank, "log_prob": sum(record["token_log_probs"])}
-    return pa.Table.from_pylist(records, schema=ANSWER_SCHEMA)
+def part_of(rows, questions):
+    """The table of a part: the questions, and those of the rows that answer one of them."""
+    answers = {name: [] for name in questions["question_id"]}
+    for row in rows:
+        record = dict(zip(COLUMNS, row, strict=True))
+        answers.get(record["question_id"], []).append(record | {"log_prob": sum(record["token_log_probs"])})
+    return part_table(questions, answers.values(), [None] * len(questions))
 
 
 def question_table(ids, split="test"):
@@ -43,7 +44,7 @@ def question_table(ids, split="test"):
 
 
 def run_of(rows, ids="abc"):
-    return Run(to_pandas(answer_table(rows)), question_table(ids), INFO)
+    return Run(*tables([part_of(rows, question_table(ids))]), INFO)
 
 
 @pytest.fixture
@@ -217,9 +218,8 @@ def write_run(path, parts=2):
     """A folder with questions a and b in one part, c in another; only the first `parts` are written."""
     folder = RunFolder(path, INFO)
     folder.plan(question_table("abc"), per_pack=1, per_part=2)
-    for name, questions, _ in folder.missing_parts()[:parts]:
-        answers = answer_table([row for row in ANSWERS if row[0] in set(questions["question_id"])])
-        folder.write_part(name, pa.Table.from_pandas(questions, preserve_index=False), answers, Cost())
+    for part in folder.missing_parts()[:parts]:
+        folder.write_part(part, part_of(ANSWERS, part.questions), Cost())
     folder.finish({"device": "cpu"})
 
 
@@ -227,7 +227,7 @@ def test_what_a_run_folder_holds_is_what_was_written(tmp_path, run):
     write_run(tmp_path)
     stored = run_tables.read(tmp_path)
     assert_frame_equal(stored.questions, run.questions)
-    assert_frame_equal(stored.answers.drop(columns="rank"), run.answers.drop(columns="rank"))
+    assert_frame_equal(stored.answers, run.answers)
     np.testing.assert_array_equal(stored.log_probs(), run.log_probs())
     assert stored.name == "set/model/greedy"
 

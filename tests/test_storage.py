@@ -1,22 +1,27 @@
-"""Run folders: parts that are whole or absent, plans, refusals, locks, and what a crash or a full disk leaves."""
+"""Run folders: parts that are whole or absent, plans, seals, refusals, locks; what a crash or a full disk leaves."""
 
 import errno
+import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
-import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pandas.testing import assert_frame_equal
 
 from pro_lib import storage
-from pro_lib.bundled import ROOT
-from pro_lib.storage import ANSWER_SCHEMA, Cost, RunError, RunFolder, RunInfo, read_tables
+from pro_lib.base.bundled import ROOT
+from pro_lib.decoding import Certificate
+from pro_lib.storage import Cost, RunError, RunFolder, RunInfo, difference, part_table, tables
+from pro_lib.storage import files as storage_files
 
 INFO = RunInfo("set", "model", "greedy", {"seed": 0, "stop": [], "header": "Answer briefly."})
 
@@ -26,31 +31,34 @@ def asked(*ids, suffix="?"):
     return pd.DataFrame(rows)
 
 
-def answer_table(questions):
-    rows = [
-        {
-            "question_id": question_id,
-            "rank": rank,
-            "text": f"{question_id}{rank}",
-            "token_ids": list(range(rank + 1)),
-            "token_log_probs": [-0.1] * (rank + 1),
-            "log_prob": -0.1 * (rank + 1),
-            "end_log_prob": -0.5,
-            "finished": rank < 2,
-        }
+def answers_to(questions):
+    """Three answers to each question, the last of them open."""
+    return [
+        [
+            {
+                "text": f"{question_id}{rank}",
+                "token_ids": list(range(rank + 1)),
+                "token_log_probs": [-0.1] * (rank + 1),
+                "log_prob": -0.1 * (rank + 1),
+                "end_log_prob": -0.5,
+                "finished": rank < 2,
+            }
+            for rank in range(3)
+        ]
         for question_id in questions["question_id"]
-        for rank in range(3)
     ]
-    return pa.Table.from_pylist(rows, schema=ANSWER_SCHEMA)
+
+
+def table_of(questions):
+    return part_table(questions, answers_to(questions), [None] * len(questions))
 
 
 def make_parts(folder, count=None):
     """Write the missing parts, or the first `count` of them; their names."""
     missing = folder.missing_parts()[:count]
-    for name, questions, _ in missing:
-        table = pa.Table.from_pandas(questions, preserve_index=False)
-        folder.write_part(name, table, answer_table(questions), Cost(10, 20, 3, 0.5, 100))
-    return [name for name, _, _ in missing]
+    for part in missing:
+        folder.write_part(part, table_of(part.questions), Cost(10, 20, 3, 0.5, 100))
+    return [part.name for part in missing]
 
 
 def planned(path, ids="abcde", per_part=2):
@@ -60,8 +68,8 @@ def planned(path, ids="abcde", per_part=2):
 
 
 def contents(path):
-    """What lies in a folder, but for the lock, which holds nothing of the run."""
-    return {file.name: file.read_bytes() for file in path.iterdir() if file.name != ".lock"}
+    """What lies in a folder, but for the lock and its holder's name, which are nothing of the run."""
+    return {file.name: file.read_bytes() for file in path.iterdir() if file.name not in (".lock", ".holder")}
 
 
 def go_on(path, ids="abcde"):
@@ -90,41 +98,39 @@ def stopped(tmp_path):
 
 
 def test_what_was_written_is_what_is_read(finished):
-    answers, questions, info = read_tables(finished)
+    answers, questions, info = storage.read(finished)
     assert_frame_equal(questions, asked(*"abcde"))
-    assert_frame_equal(answers, answer_table(asked(*"abcde")).to_pandas())
+    assert_frame_equal(answers, tables([table_of(asked(*"abcde"))])[0])
+    assert answers["question_id"].tolist() == [name for name in "abcde" for _ in range(3)]
+    assert answers["rank"].tolist() == [0, 1, 2] * 5
     assert (info.dataset, info.model, info.strategy) == ("set", "model", "greedy")
-    assert (info.parameters, info.provenance, info.plans) == (
-        INFO.parameters,
-        {"device": "cpu", "halved_packs": 0},
-        [(5, 1, 2)],
-    )
+    assert (info.parameters, info.provenance) == (INFO.parameters, {"device": "cpu", "halved_packs": 0})
+    assert [(plan.questions, plan.per_pack, plan.per_part) for plan in info.plans] == [(5, 1, 2)]
 
 
 def test_references_are_lists_and_may_be_absent_in_some_parts(tmp_path):
     folder = planned(tmp_path, "a")
     folder.plan(asked("b").assign(references=None, split=None), per_pack=1, per_part=2)
     make_parts(folder)
-    _, questions, _ = read_tables(tmp_path)
+    _, questions, _ = storage.read(tmp_path)
     assert questions["references"].tolist() == [["a", "the a"], None]
     assert questions["split"].isna().tolist() == [False, True]
 
 
 def test_a_plan_is_cut_into_parts_in_order(tmp_path):
     parts = planned(tmp_path).missing_parts()
-    assert [name for name, _, _ in parts] == ["part-000-00000", "part-000-00001", "part-000-00002"]
-    assert [table["question_id"].tolist() for _, table, _ in parts] == [["a", "b"], ["c", "d"], ["e"]]
-    assert [per_pack for _, _, per_pack in parts] == [1, 1, 1]
+    assert [part.name for part in parts] == ["part-000-00000", "part-000-00001", "part-000-00002"]
+    assert [part.questions["question_id"].tolist() for part in parts] == [["a", "b"], ["c", "d"], ["e"]]
+    assert [part.per_pack for part in parts] == [1, 1, 1]
 
 
 def test_a_second_plan_adds_only_new_questions_after_the_others(finished):
     folder = RunFolder(finished, INFO)
     folder.plan(asked(*"gdfa"), per_pack=4, per_part=8)
-    assert [(name, table["question_id"].tolist(), n) for name, table, n in folder.missing_parts()] == [
-        ("part-001-00000", ["g", "f"], 4)
-    ]
+    [part] = folder.missing_parts()
+    assert (part.name, part.questions["question_id"].tolist(), part.per_pack) == ("part-001-00000", ["g", "f"], 4)
     make_parts(folder)
-    assert read_tables(finished)[1]["question_id"].tolist() == list("abcdegf")
+    assert storage.read(finished)[1]["question_id"].tolist() == list("abcdegf")
 
 
 def test_planning_the_same_questions_again_changes_nothing(finished):
@@ -162,45 +168,49 @@ class Crash(BaseException):
     """The process is gone: nothing can catch this."""
 
 
-@pytest.mark.parametrize("written", [0, 1, 2])
-def test_a_crash_between_the_files_of_a_part_leaves_the_part_missing(stopped, finished, monkeypatch, written):
-    replaces, replace = [], os.replace
-
-    def crash(source, target):
-        if len(replaces) == written:
-            raise Crash
-        replaces.append(target)
-        replace(source, target)
-
+@pytest.mark.parametrize("written", [0, 1])
+def test_a_crash_before_a_part_is_renamed_leaves_the_part_missing(stopped, finished, monkeypatch, written):
     with monkeypatch.context() as patch, RunFolder(stopped, INFO) as folder:
         missing = folder.missing_parts()
-        patch.setattr(os, "replace", crash)
+        patch.setattr(os, "replace", crashing_after(written))
         with pytest.raises(Crash):
             make_parts(folder)
-    assert (len(replaces), missing[0][0]) == (written, "part-000-00001")
-    assert read_tables(stopped)[1]["question_id"].tolist() == ["a", "b"]
-    assert go_on(stopped) == ["part-000-00001", "part-000-00002"]
+    assert [part.name for part in missing] == ["part-000-00001", "part-000-00002"]
+    assert storage.read(stopped)[1]["question_id"].tolist() == list("abcd"[: 2 + 2 * written])
+    assert go_on(stopped) == ["part-000-00001", "part-000-00002"][written:]
     assert contents(stopped) == contents(finished)
+
+
+def crashing_after(count, replace=os.replace):
+    done = []
+
+    def crash(source, target):
+        if len(done) == count:
+            raise Crash
+        done.append(target)
+        replace(source, target)
+
+    return crash
 
 
 def test_a_crash_between_plan_and_info_leaves_the_old_plan(finished, monkeypatch):
     with monkeypatch.context() as patch, RunFolder(finished, INFO) as folder:
-        patch.setattr(storage, "_write_json", lambda *_: (_ for _ in ()).throw(Crash))
+        patch.setattr(os, "replace", crashing_after(1))
         with pytest.raises(Crash):
             folder.plan(asked("f", "g"), per_pack=1, per_part=2)
         assert folder.missing_parts() == RunFolder(finished, INFO).missing_parts() == []
     assert go_on(finished, "h") == ["part-001-00000"]
-    assert read_tables(finished)[1]["question_id"].tolist() == list("abcdeh")
+    assert storage.read(finished)[1]["question_id"].tolist() == list("abcdeh")
 
 
-STRAYS = (".run.json.4711", ".part-000-00003.json.4711", ".part-000-00001.answers.parquet.7", ".plan-001.parquet.4711")
+STRAYS = (".run.json.4711", ".part-000-00003.parquet.4711", ".part-000-00001.parquet.begun", ".plan-001.parquet.4711")
 
 
 def test_leftover_temporary_files_are_ignored_and_cleared_away_by_the_next_writer(stopped, finished):
     for path in (stopped, finished):
         for name in STRAYS:
             (path / name).write_bytes(b'{"half')
-    assert read_tables(stopped)[1]["question_id"].tolist() == ["a", "b"]
+    assert storage.read(stopped)[1]["question_id"].tolist() == ["a", "b"]
     assert go_on(finished) == []
     assert set(STRAYS) <= contents(finished).keys()
     assert go_on(stopped) == ["part-000-00001", "part-000-00002"]
@@ -212,8 +222,7 @@ REASONS = [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO]
 
 
 @pytest.mark.parametrize("reason", REASONS)
-@pytest.mark.parametrize("call", ["replace", "fsync"])
-@pytest.mark.parametrize("succeed", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize(("call", "succeed"), [("replace", 0), ("replace", 1), *(("fsync", n) for n in range(4))])
 def test_a_disk_that_refuses_is_told_and_leaves_what_was_good_and_no_half_file(
     stopped, finished, monkeypatch, call, succeed, reason
 ):
@@ -226,7 +235,7 @@ def test_a_disk_that_refuses_is_told_and_leaves_what_was_good_and_no_half_file(
         return original(*args)
 
     with monkeypatch.context() as patch, RunFolder(stopped, INFO) as folder:
-        missing = folder.missing_parts()
+        files = [f"{part.name}.parquet" for part in folder.missing_parts()]
         patch.setattr(os, call, refusing)
         sentence = rf"{stopped}/part-\S+ cannot be written: .* \({errno.errorcode[reason]}\); what was complete is kept"
         with pytest.raises(RunError, match=sentence):
@@ -234,10 +243,10 @@ def test_a_disk_that_refuses_is_told_and_leaves_what_was_good_and_no_half_file(
     after = contents(stopped)
     assert {name: after[name] for name in before} == before
     # Every file is synced, renamed, and its folder synced: after the rename it is there, and whole.
-    files = [f"{name}.{kind}" for name, *_ in missing for kind in ("questions.parquet", "answers.parquet", "json")]
     there = succeed if call == "replace" else (succeed + 1) // 2
     assert sorted(set(after) - set(before)) == sorted(files[:there])
-    assert go_on(stopped)[-1] == "part-000-00002"
+    assert [f"{name}.parquet" for name in go_on(stopped)] == files[there:]
+    assert contents(stopped)["part-000-00002.parquet"] == contents(finished)["part-000-00002.parquet"]
     assert contents(stopped) == contents(finished)
 
 
@@ -262,7 +271,7 @@ def test_a_disk_full_from_the_start_is_told_and_the_same_command_goes_on(tmp_pat
 
 def child(code, *arguments, check=True):
     """Run code in a process of its own, the helpers of this file at hand; its output."""
-    command = [sys.executable, "-c", f"import resource\nfrom test_run_files import *\n{code}", *map(str, arguments)]
+    command = [sys.executable, "-c", f"import resource\nfrom test_storage import *\n{code}", *map(str, arguments)]
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{Path(__file__).parent}"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert not check or done.returncode == 0, done.stderr
@@ -270,17 +279,12 @@ def child(code, *arguments, check=True):
 
 
 def test_a_real_limit_on_file_size_is_told_and_leaves_what_was_good(stopped, finished):
-    before = contents(stopped)
+    before, too_large = contents(stopped), "part-000-00001.parquet"
+    limit = len(contents(finished)[too_large]) - 1
     code = (
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (2500, resource.RLIM_INFINITY))\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, resource.RLIM_INFINITY))\n"
         "try: go_on(sys.argv[1])\n"
         "except RunError as error: print(error)"
-    )
-    sizes = {name: len(data) for name, data in contents(finished).items()}
-    too_large = next(
-        f"part-000-00001.{kind}.parquet"
-        for kind in ("questions", "answers")
-        if sizes[f"part-000-00001.{kind}.parquet"] > 2500
     )
     assert f"{stopped / too_large} cannot be written: File too large (EFBIG)" in child(code, stopped).stdout
     after = contents(stopped)
@@ -332,8 +336,8 @@ def test_a_run_file_that_may_not_be_read_is_named_with_the_reason(finished, monk
     def refusing(path, *_, **__):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    monkeypatch.setattr(Path, "read_text", refusing)
-    for opened in (read_tables, lambda path: RunFolder(path, INFO)):
+    monkeypatch.setattr(Path, "read_bytes", refusing)
+    for opened in (storage.read, lambda path: RunFolder(path, INFO)):
         with pytest.raises(RunError, match=r"run\.json cannot be read: Permission denied \(EACCES\)"):
             opened(finished)
 
@@ -351,7 +355,7 @@ def test_a_second_writer_is_refused_until_the_first_has_ended(stopped, finished)
             with pytest.raises(RunError, match=rf"run folder {stopped} is being written by {holder}; wait until"):
                 other()
         assert contents(stopped) == before
-        assert read_tables(stopped)[1]["question_id"].tolist() == ["a", "b"]
+        assert storage.read(stopped)[1]["question_id"].tolist() == ["a", "b"]
         make_parts(folder)
         folder.finish({"device": "cpu"})
         assert go_on(stopped) == []
@@ -378,18 +382,18 @@ def test_what_another_process_wrote_before_the_lock_was_taken_is_not_made_again(
     go_on(path)
     early.plan(asked(*"fab"), per_pack=1, per_part=2)
     assert make_parts(early) == ["part-001-00000"]
-    assert read_tables(path)[1]["question_id"].tolist() == list("abcdef")
+    assert storage.read(path)[1]["question_id"].tolist() == list("abcdef")
 
 
 def test_parts_that_another_process_made_in_the_last_moment_are_not_made_again(stopped, monkeypatch):
-    lock = storage._lock
+    lock = storage_files.locked
 
     def just_too_late(path):
-        monkeypatch.setattr(storage, "_lock", lock)
+        monkeypatch.setattr(storage_files, "locked", lock)
         assert go_on(stopped) == ["part-000-00001", "part-000-00002"]
         return lock(path)
 
-    monkeypatch.setattr(storage, "_lock", just_too_late)
+    monkeypatch.setattr(storage_files, "locked", just_too_late)
     assert go_on(stopped) == []
 
 
@@ -400,7 +404,7 @@ def test_a_killed_holder_leaves_no_lock_behind(stopped, finished):
     )
     done = child(code, stopped, check=False)
     assert done.returncode == -signal.SIGKILL
-    assert (stopped / ".lock").read_text() == f"process {int(done.stdout)} on {socket.gethostname()}"
+    assert (stopped / ".holder").read_text() == f"process {int(done.stdout)} on {socket.gethostname()}"
     assert go_on(stopped) == ["part-000-00001", "part-000-00002"]
     assert contents(stopped) == contents(finished)
 
@@ -408,21 +412,17 @@ def test_a_killed_holder_leaves_no_lock_behind(stopped, finished):
 def test_a_holder_without_a_name_yet_is_another_process(stopped):
     with RunFolder(stopped, INFO) as folder:
         folder.missing_parts()
-        (stopped / ".lock").write_bytes(b"")
+        (stopped / ".holder").write_bytes(b"")
         with pytest.raises(RunError, match="is being written by another process; wait"):
             go_on(stopped)
 
 
-def no_locks(*_):
-    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+@pytest.mark.parametrize("reason", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_warned_about(stopped, monkeypatch, reason):
+    def no_locks(*_):
+        raise OSError(reason, os.strerror(reason))
 
-
-@pytest.mark.parametrize("without", [("flock", no_locks), None])
-def test_a_file_system_or_machine_without_locks_is_warned_about(stopped, monkeypatch, without):
-    if without is None:
-        monkeypatch.setattr(storage, "fcntl", None)
-    else:
-        monkeypatch.setattr(storage.fcntl, *without)
+    monkeypatch.setattr(fcntl, "flock", no_locks)
     with pytest.warns(
         UserWarning, match=rf"run folder {stopped} cannot be locked: .*; let no other process write there"
     ):
@@ -442,8 +442,8 @@ def test_a_file_system_that_cannot_sync_folders_is_written_all_the_same(tmp_path
     monkeypatch.setattr(os, "fsync", files_only)
     go_on(tmp_path / "run")
     assert contents(tmp_path / "run") == contents(finished)
-    # run.json, the plan, run.json, nine files of three parts, run.json.
-    assert len(of_folders) == 13
+    # run.json, the plan, run.json, three parts, run.json.
+    assert len(of_folders) == 7
 
 
 def truncate(path):
@@ -456,74 +456,193 @@ def alter(path):
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("damage", [truncate, alter, os.remove])
-@pytest.mark.parametrize("kind", ["questions", "answers"])
-def test_a_damaged_part_is_refused_by_name_and_made_again_when_its_json_is_deleted(finished, kind, damage):
+def empty(path):
+    path.write_bytes(b"")
+
+
+def without_seal(path):
+    """The same table, written by somebody else."""
+    pq.write_table(pq.read_table(path).replace_schema_metadata(None), path)
+
+
+def with_another_answer(path):
+    """The same table with another number, under the seal that it had."""
+    footer, table = pq.read_metadata(path).metadata, pq.read_table(path)
+    questions = tables([table])[1].assign(question="?")
+    with pq.ParquetWriter(path, table.schema) as writer:
+        writer.write_table(part_table(questions, answers_to(questions), [None] * len(questions)))
+        writer.add_key_value_metadata({key: footer[key] for key in (b"cost", b"identity", b"checksum")})
+
+
+@pytest.mark.parametrize("damage", [truncate, alter, empty, without_seal, with_another_answer])
+def test_a_damaged_part_is_refused_by_name_and_made_again_when_it_is_deleted_as_told(finished, damage):
     before = contents(finished)
-    damage(finished / f"part-000-00001.{kind}.parquet")
-    (finished / "part-000-00002.json").unlink()
+    damage(finished / "part-000-00001.parquet")
+    (finished / "part-000-00002.parquet").unlink()
     damaged = contents(finished)
-    for reader in (read_tables, go_on):
-        with pytest.raises(RunError, match=rf"part-000-00001\.{kind}\.parquet .*delete part-000-00001\.json beside it"):
+    for reader in (storage.read, go_on):
+        with pytest.raises(
+            RunError, match=r"part-000-00001\.parquet (is missing or damaged|was cut short or altered).*; delete it to"
+        ):
             reader(finished)
         assert contents(finished) == damaged
-    (finished / "part-000-00001.json").unlink()
+    (finished / "part-000-00001.parquet").unlink()
     assert go_on(finished) == ["part-000-00001", "part-000-00002"]
     assert contents(finished) == before
 
 
-DAMAGED_JSON = [b"", b'{"cost": ', b"[]", b"{}", b"null", b"\xff", b"[" * 100_000]
+def test_every_altered_byte_of_a_part_is_noticed(stopped):
+    [path] = stopped.glob("part-*")
+    data = path.read_bytes()
+    for place in range(0, len(data), 61):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        with pytest.raises(RunError, match=r"part-000-00000\.parquet (is missing or damaged|was cut short or altered)"):
+            storage.read(stopped)
+    path.write_bytes(data)
+    assert len(storage.read(stopped)[0]) == 6
 
 
-@pytest.mark.parametrize("content", DAMAGED_JSON)
-@pytest.mark.parametrize("name", ["run.json", "part-000-00001.json"])
-def test_a_damaged_json_is_refused_by_name_before_anything_is_written(finished, name, content):
-    (finished / "part-000-00002.json").unlink()
-    (finished / name).write_bytes(content)
-    before = contents(finished)
-    for reader in (read_tables, go_on):
-        with pytest.raises(RunError, match=r"damaged|format version None") as caught:
-            reader(finished)
-        assert str(finished) in str(caught.value)
-        assert ("part-000-00001.json" in str(caught.value)) == (name != "run.json")
-        assert contents(finished) == before
+def renamed(name):
+    return lambda folder, _: shutil.move(folder / "part-000-00001.parquet", folder / name)
 
 
-def test_a_damaged_marker_is_made_again_when_it_is_deleted_as_told(finished):
-    before = contents(finished)
-    (finished / "part-000-00001.json").write_bytes(b"")
-    (finished / "part-000-00002.json").unlink()
-    with pytest.raises(RunError, match=r"00001\.json is missing or damaged \(.*\); delete it to make the part again"):
-        go_on(finished)
-    (finished / "part-000-00001.json").unlink()
-    go_on(finished)
-    assert contents(finished) == before
+def copied(name):
+    return lambda folder, _: shutil.copy(folder / "part-000-00000.parquet", folder / name)
+
+
+def of_another_run(folder, elsewhere):
+    """A part of the same questions, answered with another seed."""
+    other = RunInfo("set", "model", "greedy", INFO.parameters | {"seed": 1})
+    with RunFolder(elsewhere, other) as run:
+        run.plan(asked(*"abcde"), per_pack=1, per_part=2)
+        make_parts(run)
+    shutil.copy(elsewhere / "part-000-00001.parquet", folder)
+
+
+def of_other_questions(folder, elsewhere):
+    go_on(elsewhere, "vwxyz")
+    shutil.copy(elsewhere / "part-000-00001.parquet", folder)
+
+
+def with_json(**change):
+    def alter_json(folder, _):
+        content = json.loads((folder / "run.json").read_text())
+        plans = [content["plans"][0] | change.get("plan", {})]
+        parameters = content["parameters"] | change.get("parameters", {})
+        (folder / "run.json").write_text(json.dumps(content | {"plans": plans, "parameters": parameters}))
+
+    return alter_json
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"plans": [[5, 1]]},
-        {"plans": [[5, 1, 0]]},
-        {"plans": [[5, 1, "x"]]},
-        {"plans": None},
-        {"parameters": None},
-        {"cost": {"seconds": "long"}},
-        {"cost": {"seconds": []}},
-        {"cost": {"pages": 1}},
-        {"plan_checksums": 7},
-        {"plan_checksums": ["0"]},
-        {"plan_checksums": [7]},
-        {"plans": [[5, 1, 2], [5, 1, 2]]},
+        renamed("part-000-00002.parquet"),
+        renamed("part-000-00007.parquet"),
+        renamed("part-001-00000.parquet"),
+        renamed("part-two.parquet"),
+        copied("part-000-00001.parquet"),
+        copied("part-000-00003.parquet"),
+        copied("part-000-000000.parquet"),
+        of_another_run,
+        of_other_questions,
+        with_json(plan={"per_part": 3}),
+        with_json(plan={"per_pack": 2}),
+        with_json(plan={"questions": 4}),
+        with_json(plan={"checksum": "0" * 64}),
+        with_json(parameters={"seed": 1}),
     ],
 )
-def test_an_entry_of_run_json_that_cannot_be_is_refused(finished, change):
+def test_a_part_that_is_not_the_one_planned_under_its_name_is_refused(finished, tmp_path, change):
+    change(finished, tmp_path / "elsewhere")
+    with pytest.raises(
+        RunError,
+        match=r"part-\S+\.parquet is not the part that run\.json plans under this name: .*; restore run\.json from",
+    ):
+        storage.read(finished)
+    (finished / "part-000-00000.parquet").unlink()
+    before = contents(finished)
+    for ids in ("abcde", "abcdef"):
+        with pytest.raises(
+            RunError, match=r"is not the part that|plan-000\.parquet was cut short|was made with seed=1, now"
+        ):
+            go_on(finished, ids)
+        assert contents(finished) == before
+
+
+DAMAGED_JSON = [b"", b'{"cost": ', b"[]", b"{}", b"null", b"\xff", b"[" * 100_000, b'{"dataset": Infinity}']
+
+
+@pytest.mark.parametrize("content", DAMAGED_JSON)
+def test_a_damaged_json_is_refused_by_name_before_anything_is_written(finished, content):
+    (finished / "part-000-00002.parquet").unlink()
+    (finished / "run.json").write_bytes(content)
+    before = contents(finished)
+    for reader in (storage.read, go_on):
+        with pytest.raises(
+            RunError,
+            match=rf"{finished}/run\.json (is missing or damaged \(.*\)|has format version None;).*; restore it from",
+        ):
+            reader(finished)
+        assert contents(finished) == before
+
+
+PLAN = {"questions": 5, "per_pack": 1, "per_part": 2, "checksum": "0"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"plans": [[5, 1, 2]]},
+        {"plans": [PLAN | {"per_part": 0}]},
+        {"plans": [PLAN | {"per_part": "2"}]},
+        {"plans": [PLAN | {"questions": True}]},
+        {"plans": [PLAN | {"checksum": 7}]},
+        {"plans": [PLAN | {"colour": "red"}]},
+        {"plans": None},
+        {"parameters": None},
+        {"provenance": {"seconds": float("inf")}},
+        {"parameters": {"temperature": float("nan")}},
+        {"cost": {"seconds": "long"}},
+        {"cost": {"seconds": []}},
+        {"cost": {"seconds": 1e999}},
+        {"cost": {"token_forwards": 1.5}},
+        {"cost": {"pages": 1}},
+        {"colour": "red"},
+        {"dataset": 7},
+    ],
+    ids=json.dumps,
+)
+def test_an_entry_of_run_json_that_cannot_be_is_refused_by_name_and_nothing_written(finished, change):
     content = json.loads((finished / "run.json").read_text())
     (finished / "run.json").write_text(json.dumps(content | change))
     before = contents(finished)
-    with pytest.raises(RunError, match=r"damaged|checksum differs"):
-        go_on(finished, "abcdef")
+    [entry] = change
+    for opened in (storage.read, lambda path: go_on(path, "abcdef")):
+        with pytest.raises(
+            RunError, match=rf"run\.json is missing or damaged \(.*({entry}|expected value).*; restore it from a"
+        ):
+            opened(finished)
     assert contents(finished) == before
+
+
+@pytest.mark.parametrize("version", [1, 0, 3, "2", None])
+def test_another_format_is_refused_with_the_way_out(finished, version):
+    content = json.loads((finished / "run.json").read_text())
+    (finished / "run.json").write_text(json.dumps(content | {"format_version": version, "plan_checksums": ["0"]}))
+    for opened in (storage.read, go_on):
+        with pytest.raises(
+            RunError,
+            match=rf"run\.json has format version {version}; this program reads version 2; .*move the folder away and",
+        ):
+            opened(finished)
+
+
+def test_a_plan_that_run_json_knows_twice_is_refused(finished):
+    content = json.loads((finished / "run.json").read_text())
+    (finished / "run.json").write_text(json.dumps(content | {"plans": content["plans"] * 2}))
+    with pytest.raises(RunError, match=r"plan-001\.parquet is missing or damaged"):
+        go_on(finished, "abcdef")
 
 
 def test_parts_without_a_run_json_are_not_taken_for_another_runs(finished):
@@ -535,29 +654,10 @@ def test_parts_without_a_run_json_are_not_taken_for_another_runs(finished):
     assert contents(finished) == before
 
 
-def test_a_run_made_before_plans_had_checksums_goes_on(stopped, finished):
-    content = json.loads((stopped / "run.json").read_text())
-    del content["plan_checksums"]
-    (stopped / "run.json").write_text(json.dumps(content))
-    assert go_on(stopped) == ["part-000-00001", "part-000-00002"]
-    assert_frame_equal(read_tables(stopped)[0], read_tables(finished)[0])
-
-
-def test_an_unknown_entry_in_run_json_is_refused(finished):
-    content = json.loads((finished / "run.json").read_text())
-    (finished / "run.json").write_text(json.dumps(content | {"colour": "red"}))
-    with pytest.raises(RunError, match=r"run\.json is missing or damaged \(.*colour"):
-        read_tables(finished)
-
-
-def empty(path):
-    path.write_bytes(b"")
-
-
 @pytest.mark.parametrize("damage", [truncate, alter, empty, os.remove])
 def test_a_damaged_plan_is_refused_by_name_and_the_parts_can_still_be_read(finished, damage):
-    answers = read_tables(finished)[0]
-    (finished / "part-000-00002.json").unlink()
+    answers = storage.read(finished)[0]
+    (finished / "part-000-00002.parquet").unlink()
     damage(finished / "plan-000.parquet")
     before = contents(finished)
     with pytest.raises(
@@ -565,7 +665,7 @@ def test_a_damaged_plan_is_refused_by_name_and_the_parts_can_still_be_read(finis
     ):
         go_on(finished)
     assert contents(finished) == before
-    assert_frame_equal(read_tables(finished)[0], answers[:12])
+    assert_frame_equal(storage.read(finished)[0], answers[:12])
 
 
 def test_the_cost_of_added_parts_is_summed_up_when_the_run_is_killed_before_its_end(finished):
@@ -573,28 +673,64 @@ def test_the_cost_of_added_parts_is_summed_up_when_the_run_is_killed_before_its_
         folder.plan(asked("f"), per_pack=1, per_part=2)
         make_parts(folder)
     assert go_on(finished, "f") == []
-    assert read_tables(finished)[2].cost == Cost(40, 80, 12, 2.0, 100)
-
-
-@pytest.mark.parametrize("version", [2, 0, "1", None])
-def test_another_format_version_is_refused_and_nothing_written(finished, version):
-    content = json.loads((finished / "run.json").read_text())
-    (finished / "run.json").write_text(json.dumps(content | {"format_version": version}))
-    before = contents(finished)
-    for opened in (read_tables, lambda path: RunFolder(path, INFO)):
-        with pytest.raises(RunError, match=f"has format version {version}; this program reads version 1"):
-            opened(finished)
-    assert contents(finished) == before
+    assert storage.read(finished)[2].cost == Cost(40, 80, 12, 2.0, 100)
 
 
 def test_a_folder_that_is_no_run_and_a_run_without_parts_are_refused(tmp_path):
     with pytest.raises(RunError, match=r"is not a run folder: it has no run\.json"):
-        read_tables(tmp_path)
+        storage.read(tmp_path)
     planned(tmp_path)
     with pytest.raises(RunError, match="has no finished part yet"):
-        read_tables(tmp_path)
+        storage.read(tmp_path)
 
 
 def test_costs_add_up_and_peak_memory_is_a_maximum(finished):
     assert Cost(1, 2, 3, 0.5, 70) + Cost(10, 20, 30, 0.25, 60) == Cost(11, 22, 33, 0.75, 70)
-    assert read_tables(finished)[2].cost == Cost(30, 60, 9, 1.5, 100)
+    assert storage.read(finished)[2].cost == Cost(30, 60, 9, 1.5, 100)
+
+
+CERTIFICATE = Certificate(
+    **dict.fromkeys(("status", "why"), "certified"),
+    **dict.fromkeys(("search_alpha", "epsilon", "alpha_floor", "tree_bound"), 0.25),
+    **{f"{name}_mass": 0.2 for name in ("found", "small_endings", "pruned", "length_cut", "budget_cut")},
+    **dict.fromkeys(("expanded_prefixes", "depth", "live_width", "token_forwards"), 2**40),
+    upper_bound=None,
+    tree_parents=(-1, 0),
+    tree_tokens=(-1, 7),
+    tree_log_probs=(0.0, -0.5),
+    tree_entropies=(0.5, 0.25),
+    tree_greedy=(True, False),
+    prompt_tokens=12,
+)
+
+
+def test_a_certificate_becomes_columns_of_the_questions_and_stays_number_for_number():
+    part = part_table(asked("a"), answers_to(asked("a")), [CERTIFICATE])
+    _, questions = tables([part])
+    assert questions.columns.tolist() == [*asked("a"), *vars(CERTIFICATE)]
+    [row] = questions[list(vars(CERTIFICATE))].to_dict("records")
+    stored = {
+        name: tuple(value) if name.startswith("tree_") and name != "tree_bound" else value
+        for name, value in row.items()
+    }
+    assert np.isnan(stored.pop("upper_bound"))
+    assert stored == {name: value for name, value in vars(CERTIFICATE).items() if name != "upper_bound"}
+
+
+def test_questions_without_answers_and_answers_without_text_are_kept():
+    questions = asked(*"abc")
+    answers = answers_to(questions)
+    answers[1], answers[2][0]["text"] = [], None
+    table, _ = tables([part_table(questions, answers, [None] * 3)])
+    assert table["question_id"].tolist() == ["a"] * 3 + ["c"] * 3
+    assert table["rank"].tolist() == [0, 1, 2, 0, 1, 2]
+    assert table["text"].isna().tolist() == [False] * 3 + [True, False, False]
+
+
+def test_the_first_parameter_that_differs_is_named():
+    stored = {"seed": 0, "dtype": "float32", "stop": []}
+    assert difference(stored, dict(stored)) is None
+    assert difference(stored, {"seed": 1, "stop": ["a"]}, only_known=True) == "seed=0, now seed=1"
+    assert difference(stored, {"seed": 0}, only_known=True) is None
+    assert difference(stored, {"seed": 0}) == "dtype='float32', now dtype=None"
+    assert difference({}, {"chat": None}) is None

@@ -1,4 +1,4 @@
-"""What lies in the repository: models, world facts and the paper's numbers by name; knows no weights and no scores."""
+"""What lies in the repository, by name: models, questions and the paper's numbers; knows no weights and no scores."""
 
 import csv
 import hashlib
@@ -6,25 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 
-try:
-    import fcntl
-except ImportError:  # Windows has no flock; runs can still be read there
-    fcntl = None
-
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
-
-ROOT = Path(__file__).resolve().parent.parent
-BUNDLED_DIR = ROOT / "data" / "models"
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "data"
 
 
 def paper_models() -> dict[str, str]:
     """The paper's models by its names for them, each with its id on the hub."""
-    with open(ROOT / "data" / "paper" / "settings.csv", encoding="utf-8", newline="") as file:
+    with open(DATA / "paper" / "settings.csv", encoding="utf-8", newline="") as file:
         named = {row["name"]: row["id"] for row in csv.DictReader(file) if row["kind"] == "model"}
     # Its table shortens the name of the chat model.
     return named | {"Llama2-13B-chat": named["Llama2-13B"]}
@@ -32,7 +20,24 @@ def paper_models() -> dict[str, str]:
 
 def bundled_models() -> dict[str, Path]:
     """Folder of every model that lies in the repository, by name."""
-    return {path.parent.name: path.parent for path in sorted(BUNDLED_DIR.glob("*/config.json"))}
+    return {path.parent.name: path.parent for path in sorted((DATA / "models").glob("*/config.json"))}
+
+
+def check_model(name: str) -> None:
+    """Refuse, with a `ValueError`, a name that no model can have; whether a hub has it is not looked up."""
+    bundled, paper = bundled_models(), paper_models()
+    if name not in (*bundled, *paper) and not Path(name).is_dir() and name.count("/") != 1:
+        raise ValueError(
+            f"model={name!r} is neither bundled ({', '.join(bundled)}), nor one of the paper's ({', '.join(paper)}), "
+            "nor a folder, nor a hub id owner/name"
+        )
+
+
+def model_folder_name(model: str) -> str:
+    """What a model's run folders are called, which is the name it has once it is loaded."""
+    named = bundled_models() | paper_models()
+    folder = Path(named.get(model, model))
+    return folder.resolve().name if model not in named and folder.is_dir() else folder.name
 
 
 def fingerprint(folder: Path) -> str:
@@ -45,9 +50,6 @@ def fingerprint(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-PAPER_DIR = ROOT / "data" / "paper"
-
-
 def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:
     """A table of the paper's printed numbers, `data/paper/<name>.csv`.
 
@@ -55,10 +57,10 @@ def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:
     are among them come back, under our names (`data/paper/settings.csv` says which of ours is which of the paper's);
     none if there is no such setting.
     """
-    table = pd.read_csv(PAPER_DIR / f"{name}.csv", dtype={"k": "Int64"})
+    table = pd.read_csv(DATA / "paper" / f"{name}.csv", dtype={"k": "Int64"})
     if settings is None:
         return table
-    names = pd.read_csv(PAPER_DIR / "settings.csv")
+    names = pd.read_csv(DATA / "paper" / "settings.csv")
     for column in ("dataset", "model"):
         known = names[names["kind"] == column]
         ours = {str(value).lower().split("/")[-1]: value for value in settings[column]}

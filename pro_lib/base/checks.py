@@ -1,0 +1,121 @@
+"""Declared types of parameters, and pydantic's errors as one sentence; knows no parameter by its name.
+
+A type carries the words of its sentence, so that a class of parameters declares each parameter once, where it enters.
+"""
+
+import functools
+import reprlib
+from collections.abc import Callable, Collection
+from dataclasses import fields
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, PlainValidator, ValidationError
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+from pydantic_core import PydanticCustomError
+
+_PLAIN = {"missing", "unexpected_keyword_argument"}
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 200
+
+
+def rule(kind: type | tuple[type, ...], holds: Callable[[Any], bool], words: str) -> Any:
+    """The type of values of a kind (a boolean is no number) of which `holds` is true; else "<name>=<value> <words>"."""
+
+    def check(value: Any) -> Any:
+        is_kind = isinstance(value, kind) and not (isinstance(value, bool) and kind is not bool)
+        if not is_kind or not holds(value):
+            raise PydanticCustomError("rule", words)
+        return value
+
+    return Annotated[Any, PlainValidator(check)]
+
+
+def choice(*names: str | int) -> Any:
+    """The type of one of these names."""
+    return rule((str, int), lambda value: value in names, f"is unknown; choose {', '.join(map(str, names))}")
+
+
+PositiveInt = rule(int, lambda value: value >= 1, "must be a positive whole number")
+WholeNumber = rule(int, lambda value: value >= 0, "must be a whole number of at least 0")
+Probability = rule((int, float), lambda value: 0 <= value <= 1, "must lie in [0, 1]")
+PositiveShare = rule((int, float), lambda value: 0 < value <= 1, "must lie in (0, 1]")
+Positive = rule((int, float), lambda value: 0 < value < float("inf"), "must be above 0")
+NotNegative = rule((int, float), lambda value: 0 <= value < float("inf"), "must be 0 or more")
+Flag = rule(bool, lambda value: True, "must be true or false")
+Name = rule(str, lambda value: bool(value.strip()), "must be a text that is not empty")
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise PydanticCustomError("rule", "holds half a character") from error
+    return text
+
+
+# Text as files of UTF-8 can hold it: without halves of a surrogate pair, which JSON and Python allow.
+Text = Annotated[str, AfterValidator(_encodable)]
+
+
+class Format(BaseModel):
+    """What is declared of an object that is read: types are strict, and what is not declared is passed over."""
+
+    model_config = ConfigDict(strict=True, frozen=True, from_attributes=True)
+
+
+Declared = TypeVar("Declared", bound=BaseModel)
+
+
+def fitted(declared: type[Declared], value: object, where: str, error: type[ValueError] = ValueError) -> Declared:
+    """The value (a mapping, or an object with attributes) as it is declared.
+
+    Raises:
+        error: the first thing that is wrong, as `<where>: <field>=<value> <what it must be>`.
+    """
+    try:
+        return declared.model_validate(value)
+    except ValidationError as wrong:
+        raise error(f"{where}: {sentence(wrong)}") from None
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+        raise PydanticCustomError("rule", "must be a list of texts")
+    return tuple(value)
+
+
+Texts = Annotated[Any, PlainValidator(_texts)]
+
+
+def checked(cls: type) -> type:
+    """The class as a frozen dataclass whose fields are checked by their types, keyword-only as far as it says so.
+
+    What is wrong ends in a `ValueError` of one sentence.
+    """
+    made = pydantic_dataclass(frozen=True, config=ConfigDict(arbitrary_types_allowed=True, extra="forbid"))(cls)
+    validated, names = made.__init__, [field.name for field in fields(made) if not field.kw_only]
+
+    @functools.wraps(validated)
+    def __init__(self, *args: Any, **values: Any) -> None:  # noqa: N807
+        try:
+            validated(self, *args[len(names) :], **dict(zip(names, args, strict=False)), **values)
+        except ValidationError as error:
+            optional = {name for name, kind in get_type_hints(cls).items() if type(None) in get_args(kind)}
+            raise ValueError(sentence(error, optional=optional)) from None
+
+    made.__init__ = __init__
+    return made
+
+
+def sentence(error: ValidationError, *, optional: Collection[str] = ()) -> str:
+    """The first thing that is wrong, as `<name>=<value> <what it must be>`; the names in `optional` may be None."""
+    errors = error.errors(include_url=False)
+    first = next((each for each in errors if each["type"] not in _PLAIN), errors[0])
+    place = [part for part in first["loc"] if not (isinstance(part, str) and "[" in part)]
+    name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
+    if first["type"] in ("missing", "unexpected_keyword_argument"):
+        return f"{name} is {'missing' if first['type'] == 'missing' else 'no parameter'}"
+    if first["type"] == "value_error":
+        return str(first["ctx"]["error"])
+    said = f"{name}={_SHORT.repr(first['input'])}" if name else _SHORT.repr(first["input"])
+    return f"{said} {first['msg'].removeprefix('Input ')}{' or None' if name in optional else ''}"

@@ -1,0 +1,106 @@
+"""What may follow a prefix, reduced to a few numbers where the log-probabilities lie; knows no tree and no search."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pro_lib.decoding.walk import Endings
+
+# In place of a token: the ending, and the sums of the closing and of all other tokens that are not listed.
+END, OTHER_CLOSING, OTHER = -1, -2, -3
+# Tokens looked at together where few of the vocabulary are wanted.
+_BLOCK = 128
+
+
+def most_probable(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Ids, rising, and log-probabilities `(rows, n)` of the n most probable tokens; fewer if there are fewer.
+
+    Of tokens equally probable at the n-th place, any may be among them.
+    """
+    blocks = _in_blocks(log_probs)
+    # The n best tokens lie in the n blocks with the highest maxima.
+    chosen = blocks.amax(dim=-1).topk(min(n, blocks.shape[1]), dim=-1).indices
+    size = blocks.shape[2]
+    values = blocks.gather(1, chosen[:, :, None].expand(-1, -1, size)).flatten(1)
+    ids = (chosen[:, :, None] * size + torch.arange(size, device=chosen.device)).flatten(1)
+    values, place = values.topk(min(n, values.shape[1]), dim=-1)
+    ids, order = ids.gather(1, place).sort(dim=-1)
+    return ids, values.gather(1, order)
+
+
+def at_least(log_probs: Tensor, floors: Tensor) -> tuple[Tensor, Tensor]:
+    """Row and token of the log-probabilities `(rows, V)` at or above their row's floor `(rows,)`, in order."""
+    blocks = _in_blocks(log_probs)
+    row, block = (blocks.amax(dim=-1) >= floors[:, None]).nonzero(as_tuple=True)
+    hit, place = (blocks[row, block] >= floors[row, None]).nonzero(as_tuple=True)
+    return row[hit], block[hit] * blocks.shape[2] + place
+
+
+def _in_blocks(log_probs: Tensor) -> Tensor:
+    """`(rows, V)` seen as `(rows, blocks, size)`: maxima of blocks are quick, and say which few to look into."""
+    vocabulary = log_probs.shape[1]
+    size = math.gcd(vocabulary, _BLOCK)
+    return log_probs.reshape(-1, vocabulary // size, size)
+
+
+@dataclass(frozen=True)
+class Children:
+    """What may follow each of some rows: the row, the token and the log-probability of each event that is listed.
+
+    Of each row the ending is listed as one event, then the tokens asked for in their order, then the sums of the
+    others. `entropy (rows,)` is H(next | row) in nats, `best (rows,)` the most probable event of a greedy row (a token,
+    or `END`), -1 elsewhere.
+    """
+
+    row: np.ndarray
+    token: np.ndarray
+    log_prob: np.ndarray
+    entropy: np.ndarray
+    best: np.ndarray
+
+
+@torch.inference_mode()
+def children(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray) -> Children:
+    """List the tokens at or above `floors (rows,)`, and of `greedy (rows,)` rows the best; sum up the others.
+
+    The comparison is in float32 and lists a little too much; whoever reads the list compares again. The ending is one
+    event, in the entropy too. The host waits for the device three times.
+    """
+    device, (rows, vocabulary) = log_probs.device, log_probs.shape
+    # In sums, what is not above e^-80 is nothing: as it is, it would be -inf times 0, or subnormal and slow.
+    clamped = log_probs.clamp_min(-80.0)
+    probs = torch.nn.functional.threshold_(clamped.exp(), math.exp(-79.99), 0.0).index_fill_(1, endings.stop_ids, 0)
+    end = endings.log_prob(log_probs).clamp_min(-1e4)
+    entropy = -clamped.mul_(probs).sum(dim=-1, dtype=torch.float64) - end.exp() * end
+    greedy_rows = greedy.nonzero()[0]
+    on_greedy_path = torch.from_numpy(greedy_rows).to(device, non_blocking=True)
+    best = log_probs[on_greedy_path].argmax(dim=-1)
+    row, token = at_least(log_probs, torch.from_numpy(floors - 1e-4).to(device, log_probs.dtype, non_blocking=True))
+    listed = torch.cat([row * vocabulary + token, on_greedy_path * vocabulary + best])
+    found = log_probs.flatten()[listed].double()
+    probs.view(-1)[listed] = 0
+    closing = probs[:, endings.closing_ids].sum(dim=-1, dtype=torch.float64)
+    other = probs.index_fill_(1, endings.closing_ids, 0).sum(dim=-1, dtype=torch.float64)
+    # One copy to the host, for which it waits; doubles hold every place in `(rows, V)`.
+    numbers = torch.cat([entropy, end, closing.log(), other.log(), found, listed.double()]).cpu().numpy()
+    entropy, end, closing, other = numbers[: 4 * rows].reshape(4, rows)
+    found, listed = numbers[4 * rows :].reshape(2, -1)
+    stop = endings.on_host[0].numpy()
+    best = np.full(rows, END)
+    chosen = listed[len(listed) - len(greedy_rows) :].astype(np.int64) % vocabulary
+    best[greedy_rows] = np.where(stop[chosen], END, chosen)
+    # The best child of a greedy row may be listed twice; the children come in order, without the stop tokens.
+    places, first = np.unique(listed.astype(np.int64), return_index=True)
+    going_on = ~stop[places % vocabulary]
+    row, token = np.divmod(places[going_on], vocabulary)
+    every = np.arange(rows)
+    return Children(
+        np.concatenate([every, row, every, every]),
+        np.concatenate([np.full(rows, END), token, np.full(rows, OTHER_CLOSING), np.full(rows, OTHER)]),
+        np.concatenate([end, found[first[going_on]], closing, other]),
+        entropy,
+        best,
+    )

@@ -1,0 +1,90 @@
+"""Asking a text-completions server for the most probable next tokens; knows HTTP and the key, no search."""
+
+import asyncio
+import json
+import os
+import random
+import time
+from email.utils import parsedate_to_datetime
+
+import httpx
+
+from pro_lib.endpoint.asking import Asking
+from pro_lib.storage import RunError
+
+# Seconds before the first new try, doubled for each further one up to the second number, and at most what is obeyed.
+FIRST_WAIT, LONGEST_WAIT, LONGEST_OBEYED = 0.5, 60.0, 3600.0
+MOST_BYTES = 2**24
+
+
+class Client:
+    """A server, asked with patience. The API key comes from the environment and goes to this server only."""
+
+    def __init__(self, asking: Asking):
+        self.asking, self.url = asking, f"{asking.base_url.rstrip('/')}/completions"
+        self._key = os.environ.get(asking.api_key_env or "", "").strip()
+        if not (self._key.isascii() and self._key.isprintable()):  # what is no header would be quoted in a complaint
+            raise RunError(f"the environment variable {asking.api_key_env} holds no usable key")
+        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        # No proxy or password of the environment is used, and no redirect followed.
+        limits = httpx.Limits(max_connections=asking.concurrency)
+        self.http = httpx.AsyncClient(headers=headers, trust_env=False, timeout=None, limits=limits)
+
+    async def complete(self, prompt: str | list[int]) -> object:
+        """The JSON that answers a request for one token and the most probable ones in its place.
+
+        Raises:
+            RunError: the server refuses, or gives no whole answer in all tries.
+        """
+        asking = self.asking
+        body = {"model": asking.model, "prompt": prompt, "max_tokens": 1, "temperature": 0, "logprobs": asking.top}
+        if not isinstance(prompt, str):
+            body["return_tokens_as_token_ids"] = True
+        for attempt in range(asking.retries + 1):
+            asked_for = None
+            try:
+                response, content = await self._post(body)
+                if response.is_success:
+                    return json.loads(content)
+                asked_for = response.headers.get("Retry-After")
+                reason = f"HTTP {response.status_code} {response.reason_phrase}"
+            except TimeoutError:
+                reason = f"no whole answer within {asking.timeout:g} seconds"
+            except (httpx.HTTPError, ValueError, RecursionError) as error:
+                reason = str(error) or type(error).__name__
+            else:
+                if response.status_code != 429 and response.status_code < 500:
+                    hint = f" (the key is taken from {asking.api_key_env})" if response.status_code == 401 else ""
+                    said = content.decode("utf-8", "replace")
+                    raise RunError(f"{self.url} refuses the request{hint}: {reason} {said}")
+            if attempt < asking.retries:
+                await asyncio.sleep(waiting(attempt, asked_for))
+        raise RunError(
+            f"{self.url} gave no answer in {asking.retries + 1} tries; questions in the cache are kept, "
+            f"and the same command goes on from there; at last: {reason}"
+        )
+
+    def told(self, error: Exception) -> Exception:
+        """A complaint of ours in a line, without the key, which it may quote from what the server says."""
+        line = " ".join(str(error).replace(self._key or "\0", "***").split())
+        return RunError(line[:800]) if isinstance(error, RunError) else error
+
+    async def _post(self, body: dict) -> tuple[httpx.Response, bytes]:
+        content = bytearray()
+        async with asyncio.timeout(self.asking.timeout), self.http.stream("POST", self.url, json=body) as response:
+            async for chunk in response.aiter_bytes():
+                content += chunk
+                if len(content) > MOST_BYTES:
+                    raise ValueError(f"a response of more than {MOST_BYTES} bytes")
+        return response, bytes(content)
+
+
+def waiting(attempt: int, asked_for: str | None) -> float:
+    """Seconds until the next try: twice as long each time, up to a half more or less by chance; or as asked."""
+    seconds = min(FIRST_WAIT * 2**attempt, LONGEST_WAIT) * random.uniform(0.5, 1.5)
+    try:
+        numeric = asked_for is None or asked_for.strip().replace(".", "", 1).isdecimal()
+        obeyed = float(asked_for or 0) if numeric else parsedate_to_datetime(asked_for).timestamp() - time.time()
+    except ValueError:
+        obeyed = 0.0
+    return max(seconds, min(obeyed, LONGEST_OBEYED))

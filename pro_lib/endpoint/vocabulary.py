@@ -1,0 +1,192 @@
+"""How tokens are sent, read and sorted, and what a list of them keeps to itself; knows servers' layouts, no search."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from pydantic import AliasPath, Field, FiniteFloat
+
+from pro_lib.base import texts
+from pro_lib.base.checks import Format, Text, fitted
+from pro_lib.endpoint.asking import Asking
+from pro_lib.storage import RunError
+
+# Log-probabilities of sums in float32 may come out a little above 0, and of one distribution a little above 1.
+_ROUNDING, _MASS_ROUNDING = 1e-4, 1e-3
+
+
+class _Token(Format):
+    token: Text = ""
+    raw: list[Annotated[int, Field(ge=0, lt=256)]] | None = Field(None, validation_alias="bytes")
+    id: Any = None
+    logprob: FiniteFloat = math.nan
+    top_logprobs: list["_Token"] | None = None
+
+    @property
+    def text(self) -> str:
+        return bytes(self.raw).decode("utf-8", "replace") if self.raw else self.token
+
+
+def _within(name: str) -> Any:
+    return Field(None, validation_alias=AliasPath("choices", 0, "logprobs", name))
+
+
+class _Response(Format):
+    """What is read of a response: OpenAI's layout, or that of chat (`content`), which llama.cpp uses here as well."""
+
+    text: Text | None = Field(None, validation_alias=AliasPath("choices", 0, "text"))
+    content: list[_Token] | None = _within("content")
+    tokens: list[Text] | None = _within("tokens")
+    top_logprobs: list[dict[Text, FiniteFloat] | None] | None = _within("top_logprobs")
+    prompt_tokens: int | None = Field(None, validation_alias=AliasPath("usage", "prompt_tokens"))
+
+    def chosen(self, where: str) -> _Token:
+        """The token chosen, and with it those listed in its place."""
+        if "content" in self.model_fields_set:
+            return self.content[0] if self.content else _Token()
+        if "top_logprobs" not in self.model_fields_set:
+            raise RunError(f"{where}: logprobs are missing; the server must return those of the most probable tokens")
+        first = (self.top_logprobs or [None])[0] or {}
+        listed = [_Token(token=text, logprob=value) for text, value in first.items()]
+        return _Token(token=(self.tokens or [""])[0], top_logprobs=listed)
+
+
+class Token(NamedTuple):
+    """A next token that the server listed; `id` is None where only texts are known.
+
+    `kind`: `stop`, `closing` (text, then a newline), `open`, `broken` (no text that could be sent) or `unknown`.
+    """
+
+    text: str
+    id: int | None
+    log_prob: float
+    kind: str
+
+    @property
+    def prob(self) -> float:
+        """Its probability."""
+        return math.exp(self.log_prob)
+
+
+@dataclass(frozen=True)
+class Next:
+    """What is known of the events after a prefix: probabilities, and the tokens listed that do not stop.
+
+    `ending` belongs to the stop tokens listed, `hidden_ending` at most to those that are not, `rest` to all tokens
+    not listed, none of which has more than `largest`. `best` is the first of all that are listed.
+    """
+
+    ending: float
+    hidden_ending: float
+    rest: float
+    largest: float
+    tokens: tuple[Token, ...]
+    best: Token | None
+    n_prompt_tokens: int
+
+    def least(self, log_prob: float = 0.0, log_alpha: float = -math.inf) -> float:
+        """The least that the ending and what is not listed add to `Σ -x log max(x, α)`, the prefix having `log_prob`.
+
+        How much of the rest is the ending is not known; the sum is concave in it, so the least is at one end.
+        """
+        log_largest = log_prob + math.log(self.largest) if self.largest > 0 else 0.0
+        return min(
+            weighed(log_prob + log(self.ending + hidden), log_alpha)
+            - math.exp(log_prob) * (self.rest - hidden) * max(log_largest, log_alpha)
+            for hidden in (0.0, self.hidden_ending)
+        )
+
+
+class Vocabulary:
+    """The tokens of a model: known by their texts, or by their ids where there is a tokenizer.
+
+    `n_stop` is how many tokens end an answer, None if that is not known.
+    """
+
+    def __init__(self, asking: Asking):
+        self.stop, self.top = frozenset(asking.stop), asking.top
+        self.n_stop, self.tokenizer = asking.n_stop_tokens, asking.tokenizer
+        if self.tokenizer is not None:
+            self.n_stop = sum(self._token(token, 0.0).kind == "stop" for token in range(len(self.tokenizer)))
+
+    def prompt(self, question: str, tokens: Sequence[Token]) -> str | list[int]:
+        """What is sent for a prompt and the tokens after it."""
+        if self.tokenizer is None:
+            return question + "".join(token.text for token in tokens)
+        return [*texts.encode(self.tokenizer, question), *(token.id for token in tokens)]
+
+    def answer(self, tokens: Sequence[Token]) -> str:
+        """The text of an answer."""
+        if self.tokenizer is None:
+            return texts.trimmed("".join(token.text for token in tokens))
+        return texts.answer_text(self.tokenizer, [token.id for token in tokens])
+
+    def read(self, response: object, where: str) -> Next:
+        """What a response says of the place after the prompt.
+
+        Raises:
+            RunError: it is not laid out as known, is no distribution, or its tokens cannot be sent back.
+        """
+        said = fitted(_Response, response, where, RunError)
+        chosen = said.chosen(where)
+        listed = chosen.top_logprobs or []
+        values = [entry.logprob for entry in listed]
+        if not (max(values, default=0.0) <= _ROUNDING and sum(map(math.exp, values)) <= 1 + _MASS_ROUNDING):
+            raise RunError(f"{where}: the log-probabilities are not those of one distribution")
+        known = {entry.text for entry in listed}
+        for text in (said.text, chosen.text) if known and self.tokenizer is None else ():
+            # A list that lost something, often a space: put together, its texts would be another prompt.
+            if text and "\ufffd" not in text and text not in known:
+                lost = f"{where}: the server writes {text!r} but lists {listed[0].text!r}"
+                raise RunError(f"{lost}, so that texts cannot be put together; give tokenizer=, to send token ids")
+        # Tokens of one text are one event where only texts are known: whatever is sent afterwards is the same.
+        merged: dict[str | int, float] = {}
+        for entry in listed:
+            key = entry.text if self.tokenizer is None else _token_id(entry, where)
+            merged[key] = float(np.logaddexp(merged.get(key, -math.inf), entry.logprob))
+        tokens = [self._token(key, min(value, 0.0)) for key, value in merged.items()]
+        return self._next(sorted(tokens, key=lambda token: -token.log_prob), said.prompt_tokens or 0, where)
+
+    def _token(self, key: str | int, log_prob: float) -> Token:
+        token_id, text = (None, key) if self.tokenizer is None else (key, texts.token_text(self.tokenizer, key))
+        kind = texts.ending(text) or "open"
+        if text in self.stop or (token_id is not None and token_id == self.tokenizer.eos_token_id):
+            kind = "stop"
+        elif token_id is None and not text:
+            kind = "unknown"  # some servers show the end of text so
+        elif token_id is None and kind == "open" and ("\ufffd" in text or text.startswith("bytes:\\x")):
+            kind = "broken"
+        return Token(text, token_id, log_prob, kind)
+
+    def _next(self, listed: list[Token], n_prompt_tokens: int, where: str) -> Next:
+        stops, unknown = (sum(token.prob for token in listed if token.kind == kind) for kind in ("stop", "unknown"))
+        n_stops = sum(token.kind == "stop" for token in listed)
+        if self.n_stop is not None and n_stops > self.n_stop:
+            raise RunError(f"{where}: {n_stops} stop tokens are listed, but n_stop_tokens={self.n_stop}")
+        others = tuple(token for token in listed if token.kind not in ("stop", "unknown"))
+        rest = max(0.0, 1.0 - stops - sum(token.prob for token in others))
+        # Fewer than asked for: two tokens may have been written as one, and one of them may be likely.
+        least = listed[self.top - 1].prob if len(listed) >= self.top else rest
+        largest = min(rest, max(least, unknown))
+        hidden = rest if self.n_stop is None else min(rest, (self.n_stop - n_stops) * largest)
+        return Next(stops, hidden, rest, largest, others, listed[0] if listed else None, n_prompt_tokens)
+
+
+def _token_id(entry: _Token, where: str) -> int:
+    spelled = entry.text.removeprefix("token_id:")
+    number = int(spelled) if spelled != entry.text and spelled.isdecimal() and len(spelled) < 10 else entry.id
+    if type(number) is not int or not 0 <= number < 2**31:
+        raise RunError(f"{where}: the server returns no token ids; leave tokenizer out, so that texts are sent")
+    return number
+
+
+def log(value: float) -> float:
+    """The logarithm, -inf of 0."""
+    return math.log(value) if value > 0 else -math.inf
+
+
+def weighed(log_prob: float, log_alpha: float = -math.inf) -> float:
+    """`-p log max(p, α)`, in nats."""
+    return -math.exp(log_prob) * max(log_prob, log_alpha) if log_prob > -math.inf else 0.0

@@ -1,0 +1,32 @@
+"""A run's explorer as one file that opens by double click; knows data and the JavaScript, no kernel and no network."""
+
+import html
+import json
+import string
+from pathlib import Path
+
+from pro_lib.explorer.data import compared, run_data
+from pro_lib.runs import Run
+from pro_lib.storage import RunError
+
+PAGE, JAVASCRIPT, STYLES = (Path(__file__).with_name(f"explorer.{kind}") for kind in ("html", "js", "css"))
+
+
+def to_html(run: Run, path: str | Path, *, alpha: float = 0.4, samples: Run | None = None) -> Path:
+    """Write the explorer of a run into one file, which needs no server, kernel or network; return its path.
+
+    The slider stands at `alpha`. Methods are compared there too, those that need samples where `samples` (a run of
+    samples of the same questions) are given. A model cannot be asked there, and the page says so.
+    """
+    try:
+        methods = compared(run, samples)
+    except RunError as error:
+        methods = {"why": str(error)}
+    # In JSON, < occurs in texts only, and there it may be written so; nothing can then end the element it stands in.
+    data = json.dumps([run_data(run, alpha=alpha), methods], ensure_ascii=False, allow_nan=False).replace(
+        "<", "\\u003c"
+    )
+    styles, javascript, page = (file.read_text(encoding="utf-8") for file in (STYLES, JAVASCRIPT, PAGE))
+    parts = {"title": html.escape(run.name), "styles": styles, "data": data, "javascript": javascript}
+    Path(path).write_text(string.Template(page).substitute(parts), encoding="utf-8")
+    return Path(path)

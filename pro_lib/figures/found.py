@@ -1,0 +1,81 @@
+"""The answers that runs found: those to a few questions, how many there are and how much they hold."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pro_lib import selective
+from pro_lib.figures.lines import explain, handles
+from pro_lib.figures.panels import SHARE_TICKS, need, panels, set_ticks, values
+from pro_lib.figures.style import COLORS, look
+
+
+def answers(table: pd.DataFrame, *, alpha: float, n_questions: int = 6, columns: int = 2) -> Figure:
+    """The likeliest answers to some questions as bars, ten or, at one column, five; those kept at `alpha` filled.
+
+    Right answers are marked. `table` has columns question, text, probability, kept, correct and, of the question,
+    uncertainty.
+    """
+    need(table, "table", "question", "text", "probability", "kept", "correct", "uncertainty")
+    table = table[table["question"].isin(table["question"].unique()[:n_questions])]
+    table = table.groupby("question", sort=False).head(10 if columns == 2 else 5)
+    most = table["question"].value_counts().max()
+    shape = {"per_line": columns, "height": 0.135 * max(most, 3), "sharex": True}
+    with panels(table, "question", columns=columns, **shape) as (figure, grid):
+        for ax, _, found in grid:
+            colors = [COLORS[0] if kept else "white" for kept in found["kept"]]
+            ax.barh(range(len(found)), found["probability"], color=colors, edgecolor=COLORS[0], lw=0.8)
+            marks = ["✓ " if right else "" for right in found["correct"]]
+            ax.set_yticks(range(len(found)), [m + shortened(t) for m, t in zip(marks, found["text"], strict=True)])
+            ax.axvline(alpha, color=COLORS[1], lw=1, ls="--")
+            ax.set_title(f"{shortened(ax.get_title(), 80)}\nPRO = {found['uncertainty'].iloc[0]:.2f} nats")
+            ax.set(xlim=(0, 1), ylim=(most - 0.5, -0.5))
+            set_ticks(ax, SHARE_TICKS)
+        figure.supxlabel("probability (filled: kept, line: α, ✓: right)")
+    return figure
+
+
+def answers_found(table: pd.DataFrame, *, columns: int = 2) -> Figure:
+    """How many distinct answers runs found and how much probability they hold: a column per dataset.
+
+    `table` has a row per question with columns dataset, model, distinct and mass. Bars are 95 % Wilson intervals,
+    bands the 95 % Dvoretzky-Kiefer-Wolfowitz band of the whole curve.
+    """
+    need(table, "table", "dataset", "model", "distinct", "mass")
+    models, sizes = values(table, "model"), table.groupby(["dataset", "model"])["mass"].transform("size")
+    kinds = {"distinct answers found": _numbers, "probability of them together, at most": _masses}
+    table = pd.concat([table.assign(shown=shown, n_questions=sizes) for shown in kinds])
+    firsts: dict[str, Axes] = {}
+    with panels(table, "shown", "dataset", columns=columns) as (figure, grid):
+        for ax, setting, panel in grid:
+            if (first := firsts.setdefault(setting["shown"], ax)) is not ax:
+                ax.sharey(first)
+            ax.set_xlabel(setting["shown"])
+            ax.set_title(ax.get_title().replace(f", {setting['shown']}", ""))
+            for index, model in enumerate(models):
+                if len(of_model := panel[panel["model"] == model]):
+                    kinds[setting["shown"]](ax, table, of_model, 0.12 * (index - (len(models) - 1) / 2), look(index))
+        explain(figure, handles(models), y="share of questions")
+    return figure
+
+
+def _numbers(ax: Axes, table: pd.DataFrame, panel: pd.DataFrame, shift: float, shape: dict) -> None:
+    numbers = np.arange(table["distinct"].max() + 1)
+    shares = panel["distinct"].value_counts(normalize=True).reindex(numbers, fill_value=0.0)
+    ax.step(numbers, shares, where="mid", **{**shape, "marker": ""})
+    ax.vlines(numbers + shift, *selective.wilson_interval(shares, len(panel)), color=shape["color"], lw=0.8)
+
+
+def _masses(ax: Axes, table: pd.DataFrame, panel: pd.DataFrame, shift: float, shape: dict) -> None:
+    masses = np.linspace(0, max(1, table["mass"].max()), 201)
+    shares = np.searchsorted(np.sort(panel["mass"]), masses, side="right") / len(panel)
+    half = np.sqrt(np.log(2 / 0.05) / (2 * len(panel)))
+    ax.plot(masses, shares, **{**shape, "marker": ""})
+    low, high = (shares - half).clip(0), (shares + half).clip(max=1)
+    ax.fill_between(masses, low, high, color=shape["color"], alpha=0.15, lw=0)
+
+
+def shortened(text: str, length: int = 28) -> str:
+    """The text, its end cut where it is longer."""
+    return text if len(text) <= length else text[: length - 1] + "…"

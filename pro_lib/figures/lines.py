@@ -1,0 +1,58 @@
+"""Lines with their intervals, what the paper printed beside them, and legends; knows no figure."""
+
+from collections.abc import Sequence
+from math import ceil
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pro_lib.figures.style import LETTER, look
+
+# The paper's printed numbers beside ours: the marker says which line they belong to.
+PRINTED = {"color": "#777777", "mfc": "none", "ms": 5, "ls": "", "zorder": 1}
+
+
+def curve(
+    ax: Axes, x: pd.Series, line: pd.DataFrame, index: int, *, y: str, of: str = "", bars: bool = False, **other
+) -> None:
+    """A line with its interval, columns `<of>low` and `<of>high` where the table has them, as a band or as bars."""
+    step = 1 if bars else max(1, len(line) // 4)
+    drawn = {**look(index), "markevery": (2 * index % step, step), **other}
+    ax.plot(x, line[y], **drawn)
+    low, high = line.get(f"{of}low"), line.get(f"{of}high")
+    if low is not None and bars:
+        ax.vlines(x, low, high, color=drawn["color"], lw=0.8)
+    elif low is not None:
+        ax.fill_between(x, low.astype(float), high.astype(float), color=drawn["color"], alpha=0.15, lw=0)
+
+
+def curves(
+    ax: Axes, table: pd.DataFrame, by: str, names: list[str], x: str, y: str = "auroc", *, apart: float = 0.0, **other
+) -> None:
+    """A `curve` over the column `x` for each of the names in column `by`, one moved `apart` from the next."""
+    for index, name in enumerate(names):
+        line = table[table[by] == name]
+        curve(ax, line[x].astype(float) + apart * (index - (len(names) - 1) / 2), line, index, y=y, label=name, **other)
+
+
+def handle(label: str, **drawn) -> plt.Line2D:
+    """An entry of a legend."""
+    return plt.Line2D([], [], label=label, **drawn)
+
+
+def handles(names: Sequence[str], paper: pd.DataFrame | None = None) -> list[plt.Line2D]:
+    """A legend's entries for the lines with these names, and for what the paper printed, if it did."""
+    lines = [handle(name, **look(index)) for index, name in enumerate(names)]
+    return lines if paper is None or paper.empty else [*lines, handle("the paper", marker="D", **PRINTED)]
+
+
+def explain(figure: Figure, entries: Sequence[plt.Artist], x: str = "", y: str = "") -> None:
+    """A legend above all panels, and what their axes show."""
+    widest = 7 * (LETTER * max(len(entry.get_label()) for entry in entries) + 4.6)
+    rows = ceil(len(entries) / max(1, int(72 * figure.get_figwidth() / widest)))
+    spacing = {"ncols": ceil(len(entries) / rows), "handlelength": 2.6, "columnspacing": 1.2, "borderpad": 0}
+    figure.legend(handles=entries, loc="outside upper center", **spacing)
+    figure.supxlabel(x)
+    figure.supylabel(y)

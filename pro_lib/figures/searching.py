@@ -1,0 +1,88 @@
+"""What exact search finds, claims and costs as its α falls."""
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
+
+from pro_lib import selective
+from pro_lib.figures.lines import curve
+from pro_lib.figures.panels import need, panels, set_ticks, values
+from pro_lib.figures.style import COLORS, DASHES
+
+_ALPHAS = (0.005, 0.4, 0.02, 0.1, 0.01, 0.05, 0.2)
+
+
+def exact_search(searches: pd.DataFrame, recall: pd.DataFrame, bounds: pd.DataFrame, *, columns: int = 2) -> Figure:
+    """What exact search does as its α falls: recall, status, bounds and cost, four panels for each setting.
+
+    `searches` has a row per dataset, model and α with the columns of `tables.search_table`, and greedy_forwards
+    and beam_forwards, token-forwards per question of the other strategies. `recall` has columns dataset, model, alpha,
+    recall, all_found and, for the latter's Wilson interval, questions (answers to one question go together, so that
+    recall gets none); `bounds` dataset, model, alpha, n_questions, pro, alpha_floor, tree_bound, entropy, entropy_low,
+    entropy_high. A mean with columns `<name>_low` and `<name>_high` gets a band.
+    """
+    need(searches, "searches", "dataset", "model", "alpha", "n_questions", "token_forwards")
+    need(recall, "recall", "dataset", "model", "alpha", "recall", "all_found")
+    need(bounds, "bounds", "dataset", "model", "alpha", "n_questions", "entropy")
+    if "questions" in recall:
+        low, high = selective.wilson_interval(recall["all_found"], recall["questions"])
+        recall = recall.assign(all_found_low=low, all_found_high=high)
+    kinds = {
+        "share found by ten beams": (_recall, recall),
+        "share of questions by status": (_status, searches),
+        "mean, nats": (_bounds, bounds),
+        "token-forwards per question": (_cost, searches),
+    }
+    table = pd.concat([source.assign(shown=shown) for shown, (_, source) in kinds.items()])
+    table["setting"] = table["dataset"] + ", " + table["model"]
+    by = ["setting", "shown"] if len(values(table, "setting")) > 1 else ["shown"]
+    with panels(table, *by, columns=columns, per_line=2 * columns) as (figure, grid):
+        for number, (ax, setting, panel) in enumerate(grid):
+            kinds[setting["shown"]][0](ax, panel)
+            ax.set_xscale("log")
+            set_ticks(ax, [alpha for alpha in _ALPHAS if alpha >= panel["alpha"].min()])
+            if number < len(kinds):
+                _key(ax)
+        figure.supxlabel("search α")
+    return figure
+
+
+def _key(ax: Axes) -> None:
+    """The names of a panel's lines, between the panel and its title."""
+    handles, names = ax.get_legend_handles_labels()
+    place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "borderaxespad": 0.2}
+    ax.legend(handles, names, **place, handlelength=2.6, labelspacing=0.2, borderpad=0.2)
+    ax.set_title(ax.get_title(), pad=6 + 9 * len(names))
+
+
+def _means(ax: Axes, table: pd.DataFrame, names: dict[str, str]) -> None:
+    for index, (name, label) in enumerate(names.items()):
+        curve(ax, table["alpha"], table, index, y=name, of=f"{name}_", label=label)
+    ax.set_ylim(0, None)
+
+
+def _recall(ax: Axes, table: pd.DataFrame) -> None:
+    _means(ax, table, {"recall": "answers with p ≥ α", "all_found": "all of a question's"})
+
+
+def _status(ax: Axes, table: pd.DataFrame) -> None:
+    names, shades = ("certified", "fallback", "undecided"), (COLORS[0], COLORS[4], COLORS[6])
+    ax.stackplot(table["alpha"], *(table[name] for name in names), colors=shades, labels=names, lw=0)
+    ax.set_ylim(0, 1)
+
+
+def _bounds(ax: Axes, table: pd.DataFrame) -> None:
+    ax.axhspan(table["entropy_low"].iloc[0], table["entropy_high"].iloc[0], color=COLORS[7], alpha=0.4, lw=0)
+    ax.axhline(table["entropy"].iloc[0], color=COLORS[6], lw=1, label="H, estimate")
+    _means(ax, table, {"tree_bound": "tree bound", "alpha_floor": "α-floor", "pro": "PRO, or NLL"})
+
+
+def _cost(ax: Axes, table: pd.DataFrame) -> None:
+    curve(ax, table["alpha"], table, 0, y="token_forwards", of="token_forwards_", label="exact search")
+    for index, (name, label) in enumerate({"beam_forwards": "ten beams", "greedy_forwards": "greedy"}.items(), start=1):
+        ax.axhline(table[name].iloc[0], color=COLORS[index], ls=DASHES[index], label=label)
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_locator(NullLocator())

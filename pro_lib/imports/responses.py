@@ -1,0 +1,226 @@
+"""Responses of OpenAI-compatible servers and outputs of vLLM as records; knows their layouts, and no model."""
+
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+from pydantic import AliasChoices, AliasPath, BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from pro_lib.base.checks import Format, Text, fitted, rule
+from pro_lib.imports.formats import json_lines
+from pro_lib.imports.records import tables
+from pro_lib.runs import Run
+from pro_lib.storage import RunError, RunInfo
+
+# What OpenAI's endpoints and their likes write for a token whose log-probability they do not give.
+_NOT_GIVEN = -9999.0
+
+
+def _as_list(values: Any) -> Any:
+    """A list of what may be a tuple, an array, another sequence, or a list of an array's numbers."""
+    if isinstance(values, (str, bytes, dict)) or not isinstance(values, Iterable):
+        return values
+    return [value.item() if isinstance(value, np.generic) else value for value in values]
+
+
+Finite = rule((int, float), lambda value: abs(value) < float("inf"), "must be a finite number")
+Reason = rule(str, lambda value: True, "must be text: it says whether the answer is complete")
+Listed = BeforeValidator(_as_list)
+
+
+class _Token(Format):
+    logprob: Finite
+    text: str | None = Field(None, validation_alias=AliasChoices("token", "decoded_token"))
+    raw: list[Annotated[int, Field(ge=0, le=255)]] | None = Field(None, validation_alias="bytes")
+
+    def spelled(self) -> bytes | None:
+        """Its bytes, which may be part of a character; None where nothing tells."""
+        if self.raw is not None or self.text is None:
+            return self.raw and bytes(self.raw)
+        return self.text.encode("utf-8", "replace")
+
+
+class _Choice(Format):
+    """A choice of a chat or text completion, or a CompletionOutput of vLLM."""
+
+    finish_reason: Reason
+    text: Text = Field(validation_alias=AliasChoices(AliasPath("message", "content"), "text"))
+    stop_reason: Any = None
+    token_ids: Annotated[list[int], Listed] | None = None
+    cumulative_logprob: Finite | None = None
+    logprobs: list[_Token] | None = Field(
+        None, validate_default=True, validation_alias=AliasChoices(AliasPath("logprobs", "content"), "logprobs")
+    )
+
+    @field_validator("logprobs", mode="before")
+    @classmethod
+    def _tokens(cls, found: Any, others: ValidationInfo) -> Any:
+        """The tokens, which chat completions list; texts and numbers lie side by side in text completions."""
+        found, ids = _as_list(found), others.data.get("token_ids")
+        if isinstance(found, dict):
+            texts, found = found.get("tokens"), found.get("token_logprobs")
+            if isinstance(found, list):
+                known = isinstance(texts, list) and len(texts) == len(found)
+                found = [{"logprob": value, "token": texts[n] if known else None} for n, value in enumerate(found)]
+        if found is None and others.data.get("cumulative_logprob") is None:
+            how = "logprobs=true (chat), logprobs=1 (text), SamplingParams(logprobs=0) (vLLM)"
+            raise PydanticCustomError("rule", f"is missing; ask for it with {how}")
+        if isinstance(found, list) and ids is not None:
+            if len(found) != len(ids):
+                raise PydanticCustomError("rule", f"must have an entry for each of {len(ids)} token_ids")
+            found = [_chosen(step, token) for step, token in zip(found, ids, strict=True)]
+        return found
+
+    def answer(self) -> dict | None:
+        """A record's answer; None where the server keeps its probability to itself."""
+        answer = {"text": self.text, "token_ids": self.token_ids, "finished": self.finish_reason == "stop"}
+        if self.logprobs is None:
+            return answer | {"log_prob": self.cumulative_logprob, "end_log_prob": None if answer["finished"] else 0.0}
+        values = [token.logprob for token in self.logprobs]
+        if any(value <= _NOT_GIVEN for value in values) or (answer["finished"] and not values):
+            return None
+        # A token that is text and ending at once has paid for both.
+        n_tokens, paid = self._spelling() if answer["finished"] else (len(values), True)
+        answer["end_log_prob"] = sum(values[n_tokens:]) if n_tokens < len(values) else 0.0 if paid else None
+        ids = self.token_ids and self.token_ids[:n_tokens]
+        return answer | {"token_log_probs": values[:n_tokens], "token_ids": ids}
+
+    def _spelling(self) -> tuple[int, bool]:
+        """How many tokens spell the text, and whether the last of them goes beyond it; all if that cannot be told."""
+        spelling, stop = _spelled([token.spelled() for token in self.logprobs], self.text), self.stop_reason
+        # Of a stop text the tokens' texts tell; else vLLM's last token ended the answer, unless the text contains it.
+        if self.token_ids and not isinstance(stop, str) and (spelling is None or spelling[0] < len(self.token_ids)):
+            ended = stop is None or (isinstance(stop, int) and stop == self.token_ids[-1])
+            spelling = (len(self.token_ids) - 1, False) if ended else None
+        return spelling or (len(self.logprobs), False)
+
+
+def _chosen(step: Any, token: int) -> Any:
+    """Of a step of vLLM the entry of the token that was chosen; JSON turns its id, the key, into text."""
+    listed = isinstance(step, dict) and "logprob" not in step
+    return step.get(token, step.get(str(token), {})) if listed else step
+
+
+def _spelled(pieces: list[bytes | None], text: str) -> tuple[int, bool] | None:
+    """How many pieces spell the text, and whether the last of them goes beyond it; None if they spell another text.
+
+    If the texts as they are do not agree, white space is overlooked: decoding single tokens may lose or add it.
+    """
+    if any(piece is None for piece in pieces):
+        return None
+    for clean in (bytes, lambda raw: b"".join(raw.split())):
+        wanted, spelled, n_tokens = clean(text.encode()), b"", 0
+        while len(spelled) < len(wanted) and n_tokens < len(pieces):
+            spelled += clean(pieces[n_tokens])
+            n_tokens += 1
+        if spelled.startswith(wanted):
+            return n_tokens, len(spelled) > len(wanted)
+    return None
+
+
+def _within(name: str) -> tuple[str, AliasPath, AliasPath]:
+    return name, AliasPath("response", name), AliasPath("response", "body", name)
+
+
+class _Response(Format):
+    """A line: a response that is bare, within `response`, or as the batch API writes it, or a RequestOutput of vLLM.
+
+    What it says of its question is looked at by the check of records.
+    """
+
+    question_id: Any = Field(None, validation_alias=AliasChoices("question_id", "custom_id"))
+    served_id: Any = Field(None, validation_alias=AliasChoices("request_id", *_within("id")))
+    question: Any = Field(None, validation_alias=AliasChoices("question", "prompt"))
+    references: Any = None
+    split: Any = None
+    choices: Annotated[list[_Choice], Listed] = Field(validation_alias=AliasChoices(*_within("choices"), "outputs"))
+
+
+def from_openai(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
+    """A run from saved responses of an OpenAI-compatible server, chat or text completions, with `logprobs` and any n.
+
+    The file is JSONL or a JSON list, a response (with n choices) per question: bare, within `{question_id?, question?,
+    references?, split?, response}`, or as the batch API writes it (`custom_id`, `response.body`).
+
+    `log_prob` is that of the tokens that spell the text. A server that also returns the token which ended the answer
+    (vLLM does, OpenAI does not) gives `end_log_prob`, likewise the tokens of a stop text; where a token both ends the
+    text and goes beyond it, its ending costs nothing more. Else `end_log_prob` is missing: what is known is the
+    probability of beginning with the answer, so answers may add up to more than 1, and no bound holds. A choice that
+    was not finished by a stop is not finished. One whose probability the server keeps to itself (a token at -9999, or
+    nothing but an ending that is not returned) is left out, and a warning counts them.
+
+    Args:
+        questions: the questions asked, as `questions.load(...).table`; they replace those of the file. A response
+            belongs to the question whose id it carries (question_id, custom_id), else to the one in its place.
+
+    Raises:
+        RunError: what is wrong, with the file, the line and the choice; among it that `logprobs` were not asked for.
+    """
+    return _run(json_lines(path), Path(path), "openai", questions)
+
+
+def from_vllm(source: str | Path | Iterable[object], *, questions: pd.DataFrame | None = None) -> Run:
+    """A run from what `LLM.generate` of vLLM returned: `RequestOutput` objects, or a file of their JSON.
+
+    vLLM keeps the token that ended an answer in `token_ids` and `logprobs`, though not in `text`: its log-probability
+    becomes `end_log_prob`, and `log_prob` is that of the tokens before. With a stop text, the tokens' own texts
+    (`decoded_token`) tell where the answer ends; where they do not, and where only `cumulative_logprob` is given,
+    `log_prob` is that of everything generated and `end_log_prob` is missing. Only one way to end is counted, the one
+    that happened. JSON may bring question_id, question, references and split beside vLLM's fields.
+
+    Args:
+        source: the file, or the objects.
+        questions: as for `from_openai`.
+
+    Raises:
+        RunError: what is wrong, with the file or the place among the objects, and the output.
+    """
+    if isinstance(source, (str, Path)):
+        return _run(json_lines(source), Path(source), "vllm", questions)
+    if not isinstance(source, Iterable) or isinstance(source, (bytes, dict)):
+        raise RunError(f"source is {type(source).__name__}, neither a file nor a list of vLLM's outputs")
+    entries = ((f"vLLM output {n}", item) for n, item in enumerate(source))
+    return _run(entries, Path("vllm"), "vllm", questions)
+
+
+def _run(entries: Iterable[tuple[str, Any]], path: Path, model: str, asked: pd.DataFrame | None) -> Run:
+    records, named, left_out = [], [], []
+    for where, entry in entries:
+        if isinstance(entry, dict) and entry.get("error"):
+            raise RunError(f"{where}: an error instead of a response: {entry['error']}")
+        read = fitted(_Response, entry, where, RunError)
+        answers = [choice.answer() for choice in read.choices]
+        left_out += [f"{where}, choice {n}" for n, answer in enumerate(answers) if answer is None]
+        named.append(read.question_id is not None)
+        ids = (read.question_id, read.served_id, f"{path.stem}-{where.rsplit(' ', 1)[1]}")
+        record = {name: getattr(read, name) for name in ("question", "references", "split")}
+        record |= {"question_id": next(identity for identity in ids if identity is not None)}
+        records.append((where, record | {"answers": [answer for answer in answers if answer is not None]}))
+    answers, questions = tables(records, path)
+    if left_out:
+        message = f"{len(left_out)} answers are left out, since their probability was not returned; the first is"
+        warnings.warn(f"{message} {left_out[0]}", UserWarning, stacklevel=3)
+    if asked is not None:
+        ids = _answering(asked, list(questions["question_id"]), sum(named), path)
+        answers = answers.assign(question_id=answers["question_id"].map(ids))
+        questions = asked.assign(**{name: None for name in questions if name not in asked}).reset_index(drop=True)
+    return Run(answers, questions, RunInfo(path.stem, model, model))
+
+
+def _answering(asked: pd.DataFrame, found: list[str], n_named: int, path: Path) -> dict[str, str]:
+    """The question that each of the ids found stands for: the one it names, or without names that in its place."""
+    if not {"question_id", "question"} <= set(asked) or asked["question_id"].duplicated().any():
+        raise RunError("questions= must have columns question_id and question, and each id once")
+    if n_named == 0 and len(found) == len(asked):
+        return dict(zip(found, asked["question_id"], strict=True))
+    if n_named < len(found):
+        responses = f"{path} has {len(found)} responses, {n_named} of them with a question_id"
+        raise RunError(f"{responses}, and questions= has {len(asked)} rows: ids must match, or without any the number")
+    unknown = set(found) - set(asked["question_id"])
+    if unknown:
+        raise RunError(f"{path}: question_id {min(unknown)!r} is not in questions=")
+    return dict(zip(found, found, strict=True))

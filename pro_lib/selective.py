@@ -1,0 +1,181 @@
+"""Acting on an uncertainty: answering only when sure, and saying how sure; knows no score by its formula.
+
+`uncertainty` and `correct` are (n,) as in `metrics`, and raise as they do there. A model keeps silent on its most
+uncertain questions first; questions that tie stand in no order, so each counts with the mean accuracy of its tie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
+
+from pro_lib.metrics import Floats, Labels, aligned, need_both
+
+_SHUFFLES, _SEED = 1000, 42  # LM-Polygraph's, so that both have the same random baseline
+
+
+def accuracy_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> pd.DataFrame:
+    """Accuracy among the k least uncertain of n questions, for every k from 1 to n.
+
+    Columns: `n_answered` (k), `coverage` (k / n), `threshold` (the uncertainty of the k-th), `accuracy`. Within a tie,
+    the accuracy is the mean over the orders the tie could stand in. Defined where all answers are right, or all wrong.
+    """
+    values, labels = aligned(uncertainty, correct)
+    if not labels.size:
+        raise ValueError("uncertainty and correct are empty: accuracy needs at least one question")
+    distinct, tie, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    accuracy_of_tie = np.bincount(tie, weights=labels) / sizes
+    table = pd.DataFrame({"n_answered": np.arange(1, labels.size + 1)})
+    return table.assign(
+        coverage=table["n_answered"] / labels.size,
+        threshold=np.repeat(distinct, sizes),
+        accuracy=_running_mean(np.repeat(accuracy_of_tie, sizes)),
+    )
+
+
+def auarc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
+    """Area under the accuracy-coverage curve, the same as under accuracy-rejection: mean accuracy over all k.
+
+    Between 0 and 1, higher = better; an uninformative uncertainty has about the accuracy itself. `prr` is the same
+    area on a scale of its own.
+    """
+    return float(accuracy_coverage(uncertainty, correct)["accuracy"].mean())
+
+
+def prr(uncertainty: ArrayLike, correct: ArrayLike, *, max_rejection: float = 1.0) -> float:
+    """Prediction-rejection ratio: (area - random) / (oracle - random); 1 is perfect, 0 is random, and it may be lower.
+
+    As LM-Polygraph 0.7 has it (`prr_normalized`): the area is the mean accuracy of what is kept when 0, 1, 2, …
+    questions are rejected, fewer than `int(max_rejection * n)`; the oracle rejects wrong answers first; random is
+    the mean area of 1,000 shuffles, the same as theirs. Where uncertainties tie, theirs follows the order in which
+    sorting happens to leave the rows; here the mean over the tie counts. Raises `OneClassError` for one class, and
+    `ValueError` unless `max_rejection` is at most 1 and reaches two questions.
+    """
+    values, _ = aligned(uncertainty, correct)
+    return float(rejection(pd.DataFrame({"": values}), correct, max_rejection=max_rejection)["prr"].iloc[0])
+
+
+def rejection(uncertainties: pd.DataFrame, correct: ArrayLike, *, max_rejection: float = 1.0) -> pd.DataFrame:
+    """`prr` and `auarc` of several methods; the random baseline is drawn once. Columns: `method, prr, auarc`.
+
+    `uncertainties` has a row per question and a column per method. `max_rejection` concerns `prr` only.
+    """
+    _, labels = aligned(uncertainties, correct, columns=True)
+    need_both(labels, "PRR")
+    n_rejected = int(max_rejection * len(labels))
+    if not (max_rejection <= 1 and n_rejected >= 2):
+        raise ValueError(
+            f"max_rejection must be at most 1 and reach 2 of the {len(labels)} questions, not {max_rejection}"
+        )
+
+    def area(accuracies: Floats) -> float:
+        return accuracies[-n_rejected:].mean()
+
+    oracle = area(_running_mean(np.sort(labels)[::-1]))
+    random = np.mean([area(_running_mean(shuffled)) for shuffled in _shuffles(labels)])
+    curves = [accuracy_coverage(column, labels)["accuracy"].to_numpy() for _, column in uncertainties.items()]
+    return pd.DataFrame(
+        {
+            "method": uncertainties.columns,
+            "prr": [(area(curve) - random) / (oracle - random) for curve in curves],
+            "auarc": [curve.mean() for curve in curves],
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How well the probabilities of being right, fitted on other questions, agree with the labels."""
+
+    probability: Floats  # (n,): the fitted probability that the answer is right
+    ece: float  # expected calibration error: mean distance of confidence and accuracy over the bins, weighted by `n`
+    brier: float  # mean squared distance of probability and correctness; lower is better
+    # One row per bin: `n, low, high` (range of the probabilities), `confidence` (their mean), `accuracy`, and its 95 %
+    # Wilson interval, `accuracy_low, accuracy_high`.
+    table: pd.DataFrame
+
+
+def calibration(
+    validation_uncertainty: ArrayLike,
+    validation_correct: ArrayLike,
+    uncertainty: ArrayLike,
+    correct: ArrayLike,
+    *,
+    n_bins: int = 10,
+) -> Calibration:
+    """Turn an uncertainty into a probability of being right on validation questions, and check it on others.
+
+    The fit is isotonic regression of `validation_correct` (m,) on minus `validation_uncertainty` (m,): any scale
+    will do, and between and beyond the values fitted on it interpolates and stays level. `uncertainty` (n,) and
+    `correct` (n,) are of *other* questions; they enter no fit. The bins hold equal numbers of questions, ordered
+    by probability; equal probabilities share a bin, so that bins may differ in size, and empty ones are left out.
+    Infinite uncertainties count as the largest (smallest) finite one of validation. Raises `OneClassError` for one
+    class on validation, `ValueError` for NaN, no questions, or fewer than one bin.
+    """
+    from sklearn.isotonic import IsotonicRegression  # slow to import, and needed here only
+
+    if n_bins < 1:
+        raise ValueError(f"n_bins must be at least 1, not {n_bins}")
+    fitted_on, fitted_labels = aligned(validation_uncertainty, validation_correct, of="validation_")
+    values, labels = aligned(uncertainty, correct)
+    need_both(fitted_labels, "isotonic regression on validation")
+    finite = fitted_on[np.isfinite(fitted_on)]
+    if not (finite.size and labels.size):
+        raise ValueError("calibration needs a finite validation_uncertainty and at least one question to report on")
+    fit = IsotonicRegression(out_of_bounds="clip").fit(
+        -np.clip(fitted_on, finite.min(), finite.max()), fitted_labels.astype(np.float64)
+    )
+    probability = fit.predict(-np.clip(values, finite.min(), finite.max()))
+    table = _reliability(probability, labels, n_bins)
+    ece = np.average((table["confidence"] - table["accuracy"]).abs(), weights=table["n"])
+    return Calibration(probability, float(ece), float(np.mean((probability - labels) ** 2)), table)
+
+
+def wilson_interval(share: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
+    """Lower and upper ends of 95 % score intervals of shares of `n` (Wilson 1927), element by element; NaN for n = 0.
+
+    In closed form, since within a tie n times an accuracy may be no whole number.
+    """
+    share, n = np.asarray(share, float), np.asarray(n, float)
+    z = ndtri(0.975)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+        half = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    # Rounding must not leave a little beside what is exact.
+    low = np.where((share == 0) & (n > 0), 0.0, middle - half)
+    return low, np.where((share == 1) & (n > 0), 1.0, middle + half)
+
+
+def _running_mean(values: Floats) -> Floats:
+    return np.cumsum(values) / np.arange(1, len(values) + 1)
+
+
+def _shuffles(correct: Labels) -> Iterator[Labels]:
+    """The labels in the orders that rejecting at random is measured on, each a shuffle of the one before."""
+    generator, places, shuffled = np.random.RandomState(_SEED), np.arange(len(correct)), np.empty_like(correct)
+    for _ in range(_SHUFFLES):
+        generator.shuffle(places)
+        shuffled[places] = correct
+        yield shuffled
+
+
+def _reliability(probability: Floats, correct: Labels, n_bins: int) -> pd.DataFrame:
+    """Bins of equal numbers of questions by probability, with the confidence and the accuracy of each."""
+    _, tie, sizes = np.unique(probability, return_inverse=True, return_counts=True)
+    twice_middle = 2 * np.cumsum(sizes) - sizes  # a tie's middle on the scale from 0 to n; doubled, it is whole
+    bins = (twice_middle * n_bins // (2 * len(probability)))[tie]
+    by_bin = pd.DataFrame({"probability": probability, "correct": correct}).groupby(bins)
+    table = by_bin.agg(
+        n=("correct", "size"),
+        low=("probability", "min"),
+        high=("probability", "max"),
+        confidence=("probability", "mean"),
+        accuracy=("correct", "mean"),
+    ).reset_index(drop=True)
+    low, high = wilson_interval(table["accuracy"], table["n"])
+    return table.assign(accuracy_low=low, accuracy_high=high)

@@ -1,0 +1,140 @@
+"""Uncertainty from what answers mean, as pure functions of arrays; knows no text and no model.
+
+`compared` (n, N, N) or (n, N, N, 3) is what a similarity returned, most probable answers first; a similarity s counts
+as entailment with probability s, contradiction with 1 - s. `log_probs` (n, N) are natural logarithms, NaN where an
+answer is missing or is not to count; `meaning` (n, N) is from `clusters`. Scores are (n,) float64, **higher = more
+uncertain**, NaN where there is nothing to score. Arrays that do not fit are a `ValueError`.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FLOOR = 0.1  # no answer weighs less than this probability in `weighted_dissimilarity`
+_ROUNDING = 1e-6
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+def clusters(compared: ArrayLike) -> NDArray[np.int64]:
+    """Number of the meaning of each answer, (n, N), from 0 in order of appearance; -1 where an answer is missing.
+
+    An answer joins the first meaning whose first member it matches: where entailment is the most probable label both
+    ways (Kuhn et al. 2023, the paper); similarities match from 0.5 on.
+    """
+    array, present = _checked(compared)
+    entails = array[..., 0] >= array.max(axis=-1)  # False where an answer is missing
+    same = entails & entails.transpose(0, 2, 1) | np.eye(present.shape[1], dtype=bool)
+    leads, first = np.zeros_like(present), np.zeros(present.shape, dtype=np.int64)
+    for i in range(present.shape[1]):
+        leads[:, i] = present[:, i] & ~(same[:, :i, i] & leads[:, :i]).any(axis=1)
+        first[:, i] = (same[:, : i + 1, i] & leads[:, : i + 1]).argmax(axis=1)
+    return np.where(present, np.take_along_axis(leads.cumsum(axis=1), first, axis=1) - 1, -1)
+
+
+def semantic_entropy(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
+    """SE: -Σ_c Q log Q with Q = P(c) / Σ P, P(c) the sum of a meaning's probabilities (Farquhar et al. 2024)."""
+    masses = _masses(log_probs, meaning)
+    there = np.isfinite(masses)
+    total = np.logaddexp.reduce(masses, axis=1, keepdims=True, initial=-np.inf)
+    log_q = np.subtract(masses, total, out=np.zeros_like(masses), where=there)
+    entropy = -(np.exp(log_q) * log_q).sum(axis=1, where=there) + 0.0
+    return np.where(there.any(axis=1), entropy, np.nan)
+
+
+def semantic_entropy_mc(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
+    """SE-MC: -mean_c log P(c) over the meanings, as the releases of Kuhn et al. 2023 and of PRO (which add 5).
+
+    Length-normalised if `log_probs` are token-averaged.
+    """
+    masses = _masses(log_probs, meaning)
+    there = np.isfinite(masses)
+    entropy = -np.where(there, masses, 0).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
+    return np.where(there.any(axis=1), entropy, np.nan)
+
+
+def top_two_gap(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
+    """1 - (P_1 - P_2), the two most probable meanings, P_2 = 0 if there is one (CeRTS, after merging; in [0, 1])."""
+    masses = np.exp(_masses(log_probs, meaning))
+    top = -np.sort(-np.pad(masses, ((0, 0), (0, 2))), axis=1)
+    return np.where(masses.any(axis=1), 1 - (top[:, 0] - top[:, 1]), np.nan)
+
+
+def degree(compared: ArrayLike) -> Floats:
+    """Deg: trace(m I - D) / m², D the row sums of W = (S + Sᵀ) / 2, S the probabilities of entailment, m x m.
+
+    From Lin et al. 2023. Symmetry makes no difference to the trace.
+    """
+    array, present = _checked(compared)
+    m = present.sum(axis=1)
+    mean = np.nansum(1 - array[..., 0], axis=(1, 2)) / np.maximum(m, 1) ** 2
+    return np.where(m > 0, mean, np.nan)
+
+
+def semantic_density(mean_log_probs: ArrayLike, compared: ArrayLike) -> Floats:
+    """SD of the first answer among its question's, as 1 - density (Qiu & Miikkulainen 2024).
+
+    density = Σ w K / Σ w with w = exp(mean_log_probs), the token-averaged log-probabilities, and the kernel
+    K = 1 - E‖v‖², E‖v‖² = P(contradiction) + P(neutral) / 2, the mean of both directions. Their condition ‖v‖ <= 1
+    always holds of the expectation. The authors take each text once (`distinct`).
+    """
+    array, present = _checked(compared)
+    logs = _fitting(mean_log_probs, present)
+    highest = np.fmax.reduce(logs, axis=1, initial=np.nan)
+    kernel = array[..., 0] + array[..., 1] / 2
+    return _weighted_mean(1 - (kernel[:, 0] + kernel[:, :, 0]) / 2, np.exp(logs - highest[:, None]))
+
+
+def weighted_dissimilarity(log_probs: ArrayLike, compared: ArrayLike) -> Floats:
+    """WD: weighted mean over the answers of 1 - P(the first answer entails it).
+
+    The weights are max(p, 0.1), made to sum to 1: LM-Polygraph's beam-search estimator (arXiv 2512.09538).
+    """
+    array, present = _checked(compared)
+    return _weighted_mean(1 - array[:, 0, :, 0], np.maximum(np.exp(_fitting(log_probs, present)), FLOOR))
+
+
+def _checked(compared: ArrayLike) -> tuple[Floats, Mask]:
+    """What was compared as (n, N, N, 3), and which answers are there, (n, N)."""
+    array = np.asarray(compared, dtype=np.float64)
+    if array.ndim not in (3, 4) or array.shape[1] != array.shape[2] or array.shape[3:] not in ((), (3,)):
+        raise ValueError(f"compared must have the shape (n, N, N) or (n, N, N, 3), not {array.shape}")
+    three = array if array.ndim == 4 else np.stack([array, np.zeros_like(array), 1 - array], axis=-1)
+    present, total = ~np.isnan(np.diagonal(three[..., 0], axis1=1, axis2=2)), three.sum(axis=-1)
+    bad = (three < -_ROUNDING).any(axis=-1) | (np.abs(total - 1) > 1e-4)
+    bad |= np.isnan(total) == (present[:, :, None] & present[:, None, :])
+    _refuse(
+        bad, "compared", array, "a similarity in [0, 1], or three probabilities, of every pair of two answers there"
+    )
+    return three, present
+
+
+def _fitting(log_probs: ArrayLike, present: Mask) -> Floats:
+    """The log-probabilities, checked: as many as there are answers, none where there is no answer."""
+    array = np.asarray(log_probs, dtype=np.float64)
+    if array.shape != present.shape:
+        raise ValueError(f"log_probs has the shape {array.shape}, but the answers {present.shape}")
+    bad = np.isinf(array) | (array > _ROUNDING) | ~(np.isnan(array) | present)
+    _refuse(bad, "log_probs", array, "finite and at most 0 where there is an answer, and NaN where there is none")
+    return array
+
+
+def _refuse(bad: Mask, name: str, array: Floats, must_be: str) -> None:
+    if bad.any():
+        place = tuple(np.argwhere(bad)[0].tolist())
+        raise ValueError(f"{name}{list(place)} is {array[place]}, but it must be {must_be}")
+
+
+def _masses(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
+    """log P(c), (n, C), -inf where a question has fewer meanings."""
+    numbers = np.asarray(meaning)
+    logs = np.nan_to_num(_fitting(log_probs, numbers >= 0), nan=-np.inf)[:, :, None]
+    member = numbers[:, :, None] == np.arange(max(numbers.max(initial=0) + 1, 1))
+    return np.logaddexp.reduce(np.where(member, logs, -np.inf), axis=1, initial=-np.inf)
+
+
+def _weighted_mean(values: Floats, weights: Floats) -> Floats:
+    """Over the answers that have a weight, (n,); NaN where the first, which the others are compared with, has none."""
+    there = ~np.isnan(weights)
+    weights = np.where(there, weights, 0)
+    mean = np.where(there, values * weights, 0).sum(axis=1) / np.maximum(weights.sum(axis=1), 1e-300)
+    return np.where(there[:, 0], mean, np.nan)

@@ -1,0 +1,113 @@
+"""Files that are whole or absent, one writer at a time, and a sentence for what goes wrong; knows no run."""
+
+import errno
+import os
+import socket
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from filelock import FileLock, Timeout
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from pro_lib.base.checks import sentence
+
+# File systems without locks say one of these; the run is written all the same.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
+
+
+class RunError(ValueError):
+    """A run folder or a records file cannot be used as it is; the sentence says which and why."""
+
+
+@contextmanager
+def reading(path: Path, *, remedy: str) -> Iterator[None]:
+    """What a damaged or unreadable file leads to becomes a sentence that names the file and the remedy."""
+    try:
+        yield
+    except RunError:
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):  # None: by Arrow, of what it read
+            raise RunError(f"{path} cannot be read: {_reason(error)}") from error
+        reason = sentence(error) if isinstance(error, ValidationError) else error
+        raise RunError(f"{path} is missing or damaged ({type(error).__name__}: {reason}); {remedy}") from error
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """A full disk or a folder that refuses becomes a sentence that names the path and the reason."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(
+            f"{path} cannot be written: {_reason(error)}; what was complete is kept, "
+            "and the same command goes on from there once the reason is gone"
+        ) from error
+
+
+def _reason(error: OSError) -> str:
+    return f"{error.strerror or error} ({errno.errorcode.get(error.errno, type(error).__name__)})"
+
+
+def parsed(data: bytes, kind: type) -> Any:
+    """JSON as a dataclass, by its declared types and no other; Infinity and NaN, which are no JSON, are refused."""
+    from_json(data, allow_inf_nan=False)
+    return TypeAdapter(kind).validate_json(data, strict=True)
+
+
+def write_whole(data: bytes, path: Path) -> None:
+    """Write a file so that it is there as a whole, and to stay, or not at all."""
+    temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
+    with writing(path):
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            _sync_folder(path.parent)
+        finally:
+            with suppress(OSError):  # a disk that refuses this has said why above
+                temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(path: Path) -> None:
+    """Make the names in a folder outlast a power cut, where the system can."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems without such a thing
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def locked(folder: Path) -> FileLock:
+    """The lock of a folder, held until its release, or the end of the process, however it ends.
+
+    The file `.holder` says who held it last. Where nothing can be locked, a warning says so.
+    """
+    lock, holder = FileLock(folder / ".lock", thread_local=False, blocking=False), folder / ".holder"
+    with writing(folder / ".lock"):
+        try:
+            lock.acquire()
+        except Timeout:
+            name = holder.read_text(errors="replace") if holder.is_file() else ""
+            raise RunError(
+                f"run folder {folder} is being written by {name or 'another process'}; wait until that has ended, "
+                "or choose another folder (out=, in notebooks generations_dir)"
+            ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            message = f"run folder {folder} cannot be locked: {_reason(error)}; let no other process write there"
+            warnings.warn(message, UserWarning, stacklevel=2)
+    with suppress(OSError):  # the name is a courtesy; a full disk will be told of where it matters
+        holder.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+    return lock

@@ -1,0 +1,84 @@
+"""What runs found and what it cost, as tables; knows answers, correctness and scores, no search."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from pro_lib import scores
+from pro_lib.evaluation import rouge_and_correct
+from pro_lib.runs import Run
+
+
+def explained(run: Run, *, alpha: float, distinct: bool = True) -> pd.DataFrame:
+    """Every answer of a run with what PRO makes of it, question by question, most probable first.
+
+    Repeats are left out unless `distinct=False`. Columns: question_id, question, text, probability (ending included),
+    kept (whether PRO keeps it at `alpha`), correct (None where it cannot be known), running_pro (PRO_K with the answers
+    so far), uncertainty (of the question). Records without texts get numbers in their place.
+    """
+    log_probs, table = run.log_probs(distinct=distinct), run.ranked(distinct=distinct)
+    row, place = table["row"].to_numpy(), table.groupby("row").cumcount()
+    questions = run.questions.iloc[row].reset_index(drop=True)
+    columns = {
+        "question_id": table["question_id"],
+        "question": questions["question"].fillna("question " + questions["question_id"]),
+        "text": table["text"].fillna("answer " + (place + 1).astype(str)),
+        "probability": np.exp(table["value"]),
+        "kept": place.to_numpy() < scores.adaptive_k(log_probs, alpha, search_alpha=run.search_alpha)[row],
+        "correct": rouge_and_correct(table, questions)["correct"],
+        "running_pro": scores.pro_all_k(log_probs)[row, place],
+        "uncertainty": scores.pro(log_probs, alpha=alpha, search_alpha=run.search_alpha)[row],
+    }
+    return pd.DataFrame(columns)
+
+
+def examples(run: Run, *, n: int = 3, seed: int = 0) -> Run:
+    """`n` questions drawn from those answered right and `n` from those answered wrong, for a figure.
+
+    Where nothing can be judged, `2n` drawn from all. Fewer where there are fewer.
+    """
+    rng, ids = np.random.default_rng(seed), run.questions["question_id"].to_numpy(object)
+    correct = rouge_and_correct(run.top(), run.questions)["correct"].to_numpy(object)
+    groups = [correct == True, correct == False] if pd.notna(correct).any() else [pd.isna(correct)]  # noqa: E712
+    drawn = [rng.permutation(ids[of])[: 2 * n // len(groups)] for of in groups]
+    return run.select(question_ids=list(np.concatenate(drawn)))
+
+
+def cost_table(runs: Sequence[Run]) -> pd.DataFrame:
+    """What runs have cost, a row per run, over all questions their folders hold.
+
+    Columns: run, prompt_tokens, token_forwards, model_calls, seconds, tokens_per_second, peak_memory_mib.
+    """
+    costs = pd.DataFrame([vars(run.info.cost) for run in runs])
+    tokens = costs["prompt_tokens"] + costs["token_forwards"]
+    measured = costs[["prompt_tokens", "token_forwards", "model_calls"]].assign(
+        seconds=costs["seconds"].round(1),
+        tokens_per_second=(tokens / costs["seconds"].clip(lower=1e-9)).round().astype(int),
+        peak_memory_mib=(costs["peak_memory_bytes"] / 2**20).round().astype(int),
+    )
+    measured.insert(0, "run", [run.name for run in runs])
+    return measured
+
+
+def found_table(runs: Sequence[Run], *, alpha: float) -> pd.DataFrame:
+    """What runs found, a row per question.
+
+    Columns: answers (finished, repeats counted), distinct, mass (of the distinct answers), mass_with_repeats, kept (by
+    PRO at `alpha`), cut (answers still open at the length limit), dataset, model.
+    """
+    return pd.concat([_found(run, alpha) for run in runs], ignore_index=True)
+
+
+def _found(run: Run, alpha: float) -> pd.DataFrame:
+    log_probs, repeated = run.log_probs(), run.log_probs(distinct=False)
+    cut = run.answers.loc[~run.answers["finished"], "question_id"].value_counts()
+    columns = {
+        "answers": np.isfinite(repeated).sum(axis=1),
+        "distinct": np.isfinite(log_probs).sum(axis=1),
+        "mass": scores.premise(log_probs).mass,
+        "mass_with_repeats": scores.premise(repeated).mass,
+        "kept": scores.adaptive_k(log_probs, alpha, search_alpha=run.search_alpha),
+        "cut": cut.reindex(run.questions["question_id"], fill_value=0).to_numpy(),
+    }
+    return pd.DataFrame(columns).assign(dataset=run.info.dataset, model=run.info.model)

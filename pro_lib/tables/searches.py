@@ -1,0 +1,149 @@
+"""What exact searches found, claim and cost, alone and beside beams; knows runs, scores and evaluations, no files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from pro_lib import metrics, scores, sweeps
+from pro_lib.evaluation import Evaluation, evaluate
+from pro_lib.runs import Run
+
+
+def search_table(runs: Sequence[Run]) -> pd.DataFrame:
+    """What searches found, claim and cost, a row per run; means over questions, bounds and PRO in nats.
+
+    Columns: alpha (of the search), n_questions, certified, fallback, undecided (shares), answers (with p ≥ α), pro,
+    found_mass, alpha_floor, tree_bound, upper_bound, expanded_prefixes, token_forwards, live_width, largest_width, and,
+    of the whole run, model_calls and milliseconds per question.
+    """
+    return pd.DataFrame([_summed_up(run) for run in runs])
+
+
+def _summed_up(run: Run) -> dict[str, float]:
+    questions, log_probs, alpha, cost = run.questions, run.log_probs(), run.search_alpha, run.info.cost
+    means = ["found_mass", "alpha_floor", "tree_bound", "upper_bound", "expanded_prefixes", "token_forwards"]
+    return {
+        "alpha": alpha,
+        "n_questions": len(questions),
+        **{status: (questions["status"] == status).mean() for status in ("certified", "fallback", "undecided")},
+        "answers": (log_probs >= np.log(alpha)).sum(axis=1).mean(),
+        "pro": np.nanmean(scores.pro(log_probs, alpha=alpha, search_alpha=alpha)),
+        **questions[means].mean(),
+        "live_width": questions["live_width"].mean(),
+        "largest_width": questions["live_width"].max(),
+        "model_calls": cost.model_calls,
+        "milliseconds": 1000 * cost.seconds / run.info.n_planned,
+    }
+
+
+def recall_table(exact: Run, other: Run, *, alphas: Sequence[float]) -> pd.DataFrame:
+    """How many of the answers with p ≥ α another run found, over the questions of the search.
+
+    `exact` is a run of `threshold`; α below its own is refused. A row per α. Columns: alpha, answers (with p ≥ α,
+    certainly), found (of them, by token ids), recall, all_found (share of the questions whose answers with p ≥ α
+    are all found, of those that have one), questions (that have one).
+    """
+    if exact.search_alpha is None or min(alphas) < exact.search_alpha:
+        raise ValueError(f"alphas must be at least the search_alpha of the run, {exact.search_alpha}")
+    theirs = other.select(question_ids=list(exact.questions["question_id"])).ranked(distinct=False)
+    answers = exact.ranked()
+    known, keys = (
+        pd.MultiIndex.from_arrays([table["question_id"], table["token_ids"].map(tuple)]) for table in (theirs, answers)
+    )
+    answers = answers.assign(found=keys.isin(known))
+    rows = []
+    for alpha in alphas:
+        likely = answers[answers["value"] >= np.log(alpha)]
+        whole = likely.groupby("question_id")["found"].all()
+        found = {"answers": len(likely), "found": int(likely["found"].sum()), "recall": likely["found"].mean()}
+        rows.append({"alpha": alpha, **found, "all_found": whole.mean(), "questions": len(whole)})
+    return pd.DataFrame(rows)
+
+
+def merged_table(run: Run, *, alpha: float) -> pd.DataFrame:
+    """What adding up the spellings of an answer does to PRO at `alpha`, a row per question of a search.
+
+    Columns: question_id, kept and pro as they are, kept_merged and pro_merged with texts merged, certain: whether
+    the kept texts are surely the most probable ones. They are where the mass not found is smaller than the smallest
+    kept text, even if all of it belonged to one that is not kept. Bounds on the entropy of token sequences say
+    nothing about the merged set.
+    """
+    table = pd.DataFrame({"question_id": run.questions["question_id"]})
+    merged = run.log_probs(merge_by="text")
+    for suffix, log_probs in (("", run.log_probs()), ("_merged", merged)):
+        table[f"kept{suffix}"] = scores.adaptive_k(log_probs, alpha, search_alpha=run.search_alpha)
+        table[f"pro{suffix}"] = scores.pro(log_probs, alpha=alpha, search_alpha=run.search_alpha)
+    kept, probabilities = table["kept_merged"].to_numpy(), np.nan_to_num(np.exp(merged))
+    is_kept = np.arange(merged.shape[1]) < kept[:, None]
+    smallest = np.where(is_kept, probabilities, np.inf).min(axis=1)
+    runner_up = np.where(is_kept, 0.0, probabilities).max(axis=1)
+    return table.assign(certain=(kept > 0) & (runner_up + (1 - probabilities.sum(axis=1)) < smallest))
+
+
+@dataclass(frozen=True)
+class Searched:
+    """An exact search and beams on the same questions, judged on the same answers, row by row.
+
+    `judged` is of the search; `beams` (n, N) are the beams' log-probabilities, `still_open` (n, M) those of prefixes
+    open at the length cut, `prefixes` and `entropies` log p(v) and H(next | v) of the expanded prefixes, (n, P) each.
+    """
+
+    judged: Evaluation
+    beams: np.ndarray
+    still_open: np.ndarray
+    prefixes: np.ndarray
+    entropies: np.ndarray
+
+    def only(self, question_ids: Sequence[str]) -> Searched:
+        """Those of the questions that are named, in their order."""
+        rows = self.judged.answers["question_id"].isin(set(question_ids)).to_numpy()
+        arrays = {name: values[rows] for name, values in vars(self).items() if name != "judged"}
+        return Searched(self.judged.only(question_ids), **arrays)
+
+    def alpha_scores(self) -> dict[str, tuple[np.ndarray, sweeps.AlphaScore]]:
+        """By name, the array a score reads and the score as a function of it and `alpha`."""
+        exact, known = self.judged.log_probs, {"search_alpha": self.judged.search_alpha}
+        floor = partial(scores.alpha_floor, open_log_probs=self.still_open, **known)
+        return {
+            "PRO, exact": (exact, partial(scores.pro, **known)),
+            "PRO, beams": (self.beams, scores.pro),
+            "α-floor": (exact, floor),
+            "tree bound": (self.prefixes, partial(scores.tree_bound, next_entropies=self.entropies)),
+            "mass not found": (exact, partial(scores.mass_not_found, **known)),
+        }
+
+
+def searched(exact: Run, beams: Run, *, others: Sequence[Run] = (), split: str | None = None) -> Searched:
+    """Line up a search and beams; the answer judged is the most probable one that any of the runs found.
+
+    A question that either of them, or NLL or ALL, cannot score is left out.
+    """
+    by_search = evaluate(exact, others=[beams, *others], split=split)
+    by_beams = evaluate(beams.select(question_ids=list(by_search.answers["question_id"])), others=[exact, *others])
+    ids = list(by_beams.answers["question_id"])
+    run = exact.select(question_ids=ids)
+    return Searched(by_search.only(ids), by_beams.log_probs, run.open_log_probs(), *run.tree())
+
+
+def search_benchmark(validation: Searched, reported: Searched, *, seed: int = 0) -> pd.DataFrame:
+    """AUROC of the scores on exact sets and of PRO on beams, each with its α chosen on validation.
+
+    All look at the same grid, from the search's α on. NLL and ALL are those of the search's most probable answer.
+    Columns: dataset, model, split, n_questions, method, alpha, and those of `metrics.bootstrap_auroc`, differences to
+    `PRO, exact`.
+    """
+    grid = sweeps.alpha_grid(validation.judged.search_alpha)
+    chosen, uncertainties, on_reported = {}, {}, reported.alpha_scores()
+    for name, (array, score) in validation.alpha_scores().items():
+        chosen[name] = sweeps.select_alpha(replace(validation.judged, log_probs=array), alphas=grid, score=score)
+        array, score = on_reported[name]
+        uncertainties[name] = score(array, alpha=chosen[name])
+    methods = pd.DataFrame(uncertainties).join(reported.judged.baselines[["NLL", "ALL"]])
+    table = metrics.bootstrap_auroc(methods, reported.judged.correct, reference="PRO, exact", seed=seed)
+    table.insert(1, "alpha", table["method"].map(chosen))
+    return sweeps.labelled(table, reported.judged)

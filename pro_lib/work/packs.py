@@ -1,0 +1,190 @@
+"""Packs of questions answered by one model, one prompt and one strategy, halved where memory runs out.
+
+It knows tokens, devices and what computing costs; it does not know files, workers or scores.
+"""
+
+import gc
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import torch
+from tqdm.auto import tqdm
+
+from pro_lib import decoding
+from pro_lib.decoding import Answer, Certificate, Counts, Strategy
+from pro_lib.models import Model
+from pro_lib.questions import QuestionSet
+from pro_lib.storage import Cost, part_table
+
+# What is said when there is no memory, beside the exceptions made for it: by the CPU's allocator, CUDA, MPS and cuBLAS.
+_NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+# In half precision rounding is measured on the greedy paths of this many questions, and the largest difference doubled.
+_EPSILON_QUESTIONS = 8
+
+
+class Job:
+    """How questions are answered: the questions of a part in, their table and its cost out.
+
+    Raises:
+        ValueError: no questions, or the model cannot see the longest prompt whole.
+    """
+
+    def __init__(self, model: Model, questions: QuestionSet, strategy: Strategy, *, chat: bool = False):
+        self.model, self.questions, self.strategy, self.chat = model.with_stop(strategy.stop), questions, strategy, chat
+        # The most questions that have been found to fit into memory at once.
+        self.fitting = sys.maxsize
+        if not len(questions):
+            raise ValueError("there are no questions to answer")
+        model.check_length(max(map(len, self._prompts(questions.table))) + strategy.max_new_tokens)
+
+    def parameters(self) -> dict[str, object]:
+        """What decides the answers, as JSON can hold it."""
+        return self.strategy.parameters() | self.questions.parameters(chat=self.chat) | self.model.parameters()
+
+    def provenance(self) -> dict[str, object]:
+        """Where and with what the answers are made; the commit is that of the repository pro_lib lies in, if any."""
+        versions = {name: metadata.version(name) for name in ("torch", "transformers", "numpy", "pyarrow")}
+        device, here = self.model.device, Path(__file__).resolve().parent
+        named = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
+        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
+        commit = head.stdout.strip() or None
+        return {"source": self.model.source, "device": named, "commit": commit, "versions": versions}
+
+    def part(self, questions: pd.DataFrame, per_pack: int, bar: tqdm | None = None) -> tuple[pa.Table, Cost]:
+        """Answer the questions of a part, `per_pack` at once; its table (see `storage.part_table`) and its cost.
+
+        Raises:
+            MemoryError: a question does not fit into memory even alone.
+        """
+        started, bar, found = time.perf_counter(), bar or tqdm(disable=True), []
+        self.counts, self.halved = Counts(), 0
+        for start in range(0, len(questions), per_pack):
+            pack = questions.iloc[start : start + per_pack]
+            found += self._answered_in_pieces(pack)
+            seconds = time.perf_counter() - started
+            bar.update(len(pack))
+            bar.set_postfix_str(f"{self.counts.token_forwards / seconds:,.0f} tokens/s")
+        answers, certificates = zip(*found, strict=True)
+        counted = {name: getattr(self.counts, name) for name in ("prompt_tokens", "token_forwards", "model_calls")}
+        peak = _peak_memory(self.model.device)
+        cost = Cost(**counted, seconds=seconds, peak_memory_bytes=peak, halved_packs=self.halved)
+        return part_table(questions, [self._rows(each) for each in answers], certificates), cost
+
+    def _answered_in_pieces(self, pack: pd.DataFrame) -> list[tuple[list[Answer], Certificate | None]]:
+        """What `_answered` finds, for as many questions at once as fit into memory."""
+        found: list[tuple[list[Answer], Certificate | None]] = []
+        while len(found) < len(pack):
+            piece = pack.iloc[len(found) : len(found) + self.fitting]
+            try:
+                found += self._answered(piece)
+                continue
+            except (RuntimeError, MemoryError) as error:
+                shortage = memory_shortage(error)
+                if not shortage:
+                    raise
+            # Here, and not above: the error keeps hold of the frames that hold the memory.
+            self._halve(piece["question_id"].tolist(), shortage)
+        return found
+
+    def _halve(self, question_ids: Sequence[str], shortage: str) -> None:
+        size, device = len(question_ids), self.model.device
+        if size == 1:
+            raise MemoryError(
+                f"question {question_ids[0]!r} does not fit into the memory of {device} even alone ({shortage}); "
+                "take fewer shots, fewer answers or tokens, or a smaller dtype"
+            )
+        self.fitting, self.halved = size // 2, self.halved + 1
+        gc.collect()
+        torch.cuda.empty_cache()  # nothing where there is no CUDA
+        message = f"{size} questions at once do not fit into the memory of {device}; going on with {self.fitting}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+    def _answered(self, pack: pd.DataFrame) -> list[tuple[list[Answer], Certificate | None]]:
+        """The answers to the questions of a pack, with their certificates if they were searched for."""
+        prompts, ids = self._prompts(pack), pack["question_id"].tolist()
+        tree = self._tree(prompts, self.counts)
+        found = self.strategy.decode(tree, self.model.endings, question_ids=ids, epsilon=self.epsilon)
+        own = (len(prompt) - tree.prefix_length for prompt in prompts)
+        return [(ours, sure and replace(sure, prompt_tokens=n)) for (ours, sure), n in zip(found, own, strict=True)]
+
+    def _tree(self, prompts: list[list[int]], counts: Counts) -> decoding.PackedTree:
+        return decoding.PackedTree(self.model.network, prompts, self._prefix.shared_with(prompts), counts)
+
+    @cached_property
+    def _prefix(self) -> decoding.Prefix:
+        """What all prompts begin with, or nearly: a tree takes as much of it as its own prompts share."""
+        shots = self.questions.prefix()
+        shared = self.model.encode(shots) if shots else []
+        if shots and self.chat:
+            prompts = self._prompts(self.questions.with_questions(["Who?", "When?"]).table)
+            shared = prompts[0][: decoding.common_prefix_length(prompts)]
+        return decoding.encode_prefix(self.model.network, shared, counts=self.counts)
+
+    def _prompts(self, table: pd.DataFrame) -> list[list[int]]:
+        """Token ids of the prompts of some questions."""
+        questions = replace(self.questions, table=table)
+        if self.chat:
+            return [self.model.encode_chat(messages) for messages in questions.chats()]
+        return [self.model.encode(prompt) for prompt in questions.prompts()]
+
+    @cached_property
+    def epsilon(self) -> float:
+        """How far a prefix's log-probability moves with the shape of the pack, in nats; 0 in full precision.
+
+        Measured for searches in half precision, where it matters: the greedy paths of the first questions, together
+        and alone.
+        """
+        is_search = isinstance(self.strategy, decoding.Threshold)
+        if not is_search or self.model.network.dtype not in (torch.bfloat16, torch.float16):
+            return 0.0
+        prompts = self._prompts(self.questions.table.iloc[: min(_EPSILON_QUESTIONS, self.fitting)])
+        together, alone = self._greedy_paths(prompts), [self._greedy_paths([prompt])[0] for prompt in prompts]
+        return 2 * max(map(_largest_difference, together, alone))
+
+    def _greedy_paths(self, prompts: list[list[int]]) -> list[Answer]:
+        greedy, ids = decoding.Greedy(max_new_tokens=self.strategy.max_new_tokens), [""] * len(prompts)
+        found = greedy.decode(self._tree(prompts, Counts()), self.model.endings, question_ids=ids)
+        return [path for [path], _ in found]
+
+    def _rows(self, answers: list[Answer]) -> list[dict]:
+        """The answers as they are stored: downwards in probability, samples in the order they were drawn."""
+        if self.strategy.ranked:
+            answers = sorted(answers, key=lambda a: (not a.finished, -sum(a.token_log_probs) - a.end_log_prob))
+        # Added up in order, as a search does: an answer exactly at α must stay there.
+        sums = [float(np.cumsum([0.0, *answer.token_log_probs])[-1]) for answer in answers]
+        texts = [self.model.decode(answer.token_ids) for answer in answers]
+        return [vars(each) | {"text": t, "log_prob": p} for each, t, p in zip(answers, texts, sums, strict=True)]
+
+
+def memory_shortage(error: Exception) -> str:
+    """The first line of an error that says there is no memory; empty for any other error."""
+    first_line = str(error).strip().partition("\n")[0] or type(error).__name__
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return first_line if known or any(sign in str(error) for sign in _NO_MEMORY) else ""
+
+
+def _largest_difference(one: Answer, other: Answer) -> float:
+    """Largest difference in log-probability of the prefixes that two greedy paths share, endings included."""
+    n_shared = decoding.common_prefix_length([one.token_ids, other.token_ids])
+    n_shared += 1 + (one.token_ids == other.token_ids)
+    paths = [np.cumsum([0.0, *path.token_log_probs, path.end_log_prob])[:n_shared] for path in (one, other)]
+    return float(np.abs(paths[0] - paths[1]).max())
+
+
+def _peak_memory(device: torch.device) -> int:
+    """Peak of the memory allocated on a CUDA device, else of the whole process, in bytes."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux kibibytes
