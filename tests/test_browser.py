@@ -201,14 +201,16 @@ def test_the_explorer_in_jupyterlab(tmp_path):
             expect(head).to_have_text(question)
 
             # After a reload it is there again, where the slider stood, and still talks to the kernel.
-            page.wait_for_timeout(1000)
+            page.get_by_role("menuitem", name="File", exact=True).click()
+            page.get_by_role("menuitem", name="Save Notebook").first.click()
+            page.wait_for_timeout(2000)
             page.reload()
             page.locator(".pro-app figure").first.wait_for()
             expect(explorer.locator(".pro-alpha")).to_have_text("0.35")
             explorer.get_by_role("button", name="The paper's examples").click()
             expect(head).to_have_text("sixth president of the United States")
             expect(explorer).to_contain_text("AUROC left out: 3 judged answers are too few")
-            explorer.get_by_label("Run", exact=True).select_option("world-facts/facts-1m/diverse_beam")
+            explorer.get_by_role("combobox", name="Run", exact=True).select_option("world-facts/facts-1m/diverse_beam")
             expect(explorer).to_contain_text("n = 1,000")
             assert explorer.get_by_role("alert").count() == 0
             assert errors == []
