@@ -185,7 +185,7 @@ function chart({ title, series, across, up, labels = [], levels = [], shown, tol
     write(LEFT - 4, y(value) + 3, String(value), "end")]);
   const bounds = levels.map(([value, text], at) => [
     node("line", { class: "pro-bound", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) }),
-    write(WIDTH - RIGHT, y(value) + (at ? -3 : 10), text, "end")]);
+    write(LEFT + 4, y(value) + (at ? -3 : 10), text, "start")]); // on the left, where PRO has not come close yet
   const drawn = node("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title}. ${told(shown)}` },
     grid, across.ticks.map((value) => write(x(value), HEIGHT - 6, String(value))), bounds,
     series.map(({ look, places, joined }) => node("path", { class: `${joined ? "pro-curve" : "pro-dots"} ${look} ${places.length < 50 ? "pro-few" : ""}`, d: outline(places, x, y, joined) })),
@@ -209,7 +209,7 @@ function chart({ title, series, across, up, labels = [], levels = [], shown, tol
   return node("figure", { class: "pro-chart" }, node("div", { class: "pro-title" }, title), drawn, readout);
 }
 
-/** A line through the places, or a dot at each: a line of no length with round ends. */
+/** A line through the places, or a dot at each: a line of no length with square ends. */
 function outline(places, x, y, joined) {
   const spot = ([at, to]) => `${x(at).toFixed(1)} ${y(to).toFixed(1)}`;
   return joined ? `M${places.map(spot).join("L")}` : places.map((place) => `M${spot(place)}h0`).join("");
