@@ -724,7 +724,7 @@ SCRIPT = """
 import pandas as pd
 from pro_lib import questions as question_sets
 from pro_lib.endpoint import from_endpoint
-names = [f"q{{i}}" for i in range(12)]
+names = [f"q{{i}}" for i in range(40)]
 references = [[name] for name in names]
 table = pd.DataFrame(dict(question_id=names, question=names, references=references, split="test"))
 questions = question_sets.QuestionSet("toy", table, template="{{question}}>")
@@ -763,12 +763,12 @@ def test_killed_again_and_again_no_question_is_lost_or_asked_twice(tmp_path):
             assert len(finished) >= wanted - 1
             server.settle()
         server.fault = None
-        run = search(server, asked(12), search_alpha=0.2, cache=cache)
+        run = search(server, asked(40), search_alpha=0.2, cache=cache)
         assert not {prompt.split(">")[0] for prompt in server.prompts} & finished
         server.log.clear()
-        same_tables(search(server, asked(12), search_alpha=0.2, cache=cache), run)
+        same_tables(search(server, asked(40), search_alpha=0.2, cache=cache), run)
         assert not server.log
-        same_tables(search(server, asked(12), search_alpha=0.2), run)
+        same_tables(search(server, asked(40), search_alpha=0.2), run)
 
 
 def test_a_cache_cut_anywhere_goes_on_to_the_same_tables(tmp_path):
