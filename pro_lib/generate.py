@@ -14,7 +14,7 @@ import torch
 from tqdm.auto import tqdm
 
 from pro_lib import decoding, models, runs
-from pro_lib.base.checks import PositiveInt, checked, choice
+from pro_lib.base.checks import Engine, PositiveInt, checked
 from pro_lib.models import Model
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
@@ -32,7 +32,7 @@ class _Work:
     """How the work is shared out, which decides no answer."""
 
     batch_size: PositiveInt | None
-    engine: choice("local", "ray")
+    engine: Engine
     n_workers: PositiveInt | None
     gpus_per_worker: PositiveInt
 

@@ -16,11 +16,10 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from pro_lib.base import texts
 from pro_lib.base.bundled import bundled_models, check_model, fingerprint, paper_models
-from pro_lib.base.checks import checked, choice
+from pro_lib.base.checks import QUANTIZATIONS, Quantization, checked, choice
 from pro_lib.decoding import Endings, largest_packing_error
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-QUANTIZATIONS = ("8bit", "4bit")
 # A guess at what rounding may do; the test models stay far below it, and no large model has been tried.
 PACKING_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5, torch.float16: 0.1}
 # What bounds how far a model sees: its name in the configuration, the kind of layers that have it (all), and in words.
@@ -38,7 +37,7 @@ class UnsupportedModelError(ValueError):
 @checked
 class _Options:
     dtype: choice("auto", *DTYPES)
-    quantization: choice(*QUANTIZATIONS) | None
+    quantization: Quantization | None
 
 
 @dataclass(frozen=True)

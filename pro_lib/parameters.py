@@ -7,8 +7,7 @@ from pathlib import Path
 
 from pro_lib import evaluation, semantic
 from pro_lib import questions as question_sets
-from pro_lib.base import bundled
-from pro_lib.base.checks import Flag, PositiveInt, PositiveShare, Probability, WholeNumber, checked, choice, rule
+from pro_lib.base import bundled, checks
 from pro_lib.decoding.strategies import STRATEGIES
 
 # A comparison of methods needs beams for PRO, NLL, ALL, PE, SE and SD, and samples for PE-MC, NE and Deg.
@@ -24,11 +23,11 @@ def _is_names(value: str | Sequence[str]) -> bool:
     return bool(value) and all(isinstance(name, str) and name for name in listed(value))
 
 
-Columns = rule(int, lambda value: value in (1, 2), "must be 1 or 2, the columns of a paper that a figure spans")
-Names = rule((str, list, tuple), _is_names, "must be a name or a list of names")
+Columns = checks.rule(int, lambda value: value in (1, 2), "must be 1 or 2, the columns of a paper that a figure spans")
+Names = checks.rule((str, list, tuple), _is_names, "must be a name or a list of names")
 
 
-@checked
+@checks.checked
 class Parameters:
     """The parameters that notebooks share, checked when they are put together.
 
@@ -43,24 +42,24 @@ class Parameters:
     model: Names = "facts-2m"
     dataset: Names = "world-facts"
     split: str = "test"
-    strategy: choice(*STRATEGIES) = BEAMS
-    alpha: Probability = 0.4
-    search_alpha: PositiveShare = 0.02
-    n_answers: PositiveInt = 10
-    limit: PositiveInt | None = None
-    fraction: PositiveShare | None = None
-    n_shots: WholeNumber | None = None
-    n_validation: PositiveInt | None = 100
-    seed: WholeNumber = 0
-    batch_size: PositiveInt | None = None
+    strategy: checks.choice(*STRATEGIES) = BEAMS
+    alpha: checks.Probability = 0.4
+    search_alpha: checks.PositiveShare = 0.02
+    n_answers: checks.PositiveInt = 10
+    limit: checks.PositiveInt | None = None
+    fraction: checks.PositiveShare | None = None
+    n_shots: checks.WholeNumber | None = None
+    n_validation: checks.PositiveInt | None = 100
+    seed: checks.WholeNumber = 0
+    batch_size: checks.PositiveInt | None = None
     device: str = "auto"
     dtype: str = "auto"
-    quantization: choice("8bit", "4bit") | None = None
+    quantization: checks.Quantization | None = None
     device_map: str | None = None
-    trust_remote_code: Flag = False
-    chat: Flag = False
-    engine: choice("local", "ray") = "local"
-    n_workers: PositiveInt | None = None
+    trust_remote_code: checks.Flag = False
+    chat: checks.Flag = False
+    engine: checks.Engine = "local"
+    n_workers: checks.PositiveInt | None = None
     similarity: Names = "lexical"
     """What decides whether answers mean the same: names of `semantic.SIMILARITIES`, or an NLI model's folder or hub id;
     several are compared."""
@@ -71,16 +70,13 @@ class Parameters:
     figures_dir: str | Path | None = None
     columns: Columns = 2
     """The columns of a paper that a figure spans, 1 or 2."""
-    reported: Flag = False
+    reported: checks.Flag = False
     """The parameters are for a report on `split`, so that it may not be `validation`, where α is chosen."""
 
     def __post_init__(self) -> None:
-        for name, folder in (
-            ("generations_dir", bundled.DATA / "generations"),
-            ("figures_dir", bundled.ROOT / "figures"),
-        ):
-            # Notebooks run in folders of their own, so a default must not depend on where that is.
-            object.__setattr__(self, name, Path(getattr(self, name) or folder))
+        # Notebooks run in folders of their own, so a default must not depend on where that is.
+        for name, folder in (("generations_dir", "data/generations"), ("figures_dir", "figures")):
+            object.__setattr__(self, name, Path(getattr(self, name) or bundled.ROOT / folder))
         if self.reported and self.split == "validation":
             raise ValueError("split='validation' is where alpha is chosen; report on another split")
         for name in listed(self.similarity):

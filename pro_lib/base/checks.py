@@ -43,6 +43,9 @@ Positive = rule((int, float), lambda value: 0 < value < float("inf"), "must be a
 NotNegative = rule((int, float), lambda value: 0 <= value < float("inf"), "must be 0 or more")
 Flag = rule(bool, lambda value: True, "must be true or false")
 Name = rule(str, lambda value: bool(value.strip()), "must be a text that is not empty")
+# How weights may be shrunk and where runs are made; here, so that both are checked without loading torch.
+QUANTIZATIONS = ("8bit", "4bit")
+Quantization, Engine = choice(*QUANTIZATIONS), choice("local", "ray")
 
 
 def _encodable(text: str) -> str:
