@@ -1,12 +1,11 @@
-"""From a model and questions to a run, kept in its folder; and what a run would cost.
+"""From a model and questions to a run, kept in its folder.
 
 It knows jobs, run folders and workers; it does not know how answers are found, scores or correctness.
 """
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -104,54 +103,6 @@ def generate(
         if missing or not folder.info.provenance:
             folder.finish(provenance)
     return runs.read(folder.path).asked_as(questions.table)
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What a run would take here, from two of its questions; an estimate.
-
-    `seconds` are the least and the most: a pack of questions takes as long as two of them, or as many times longer as
-    it is larger. `token_forwards` and `prompt_tokens` are of all questions. `memory_bytes` are the weights and, of a
-    whole pack, keys and values of every token that was put through the model; activations come on top.
-    """
-
-    n_questions: int
-    seconds: tuple[float, float]
-    prompt_tokens: int
-    token_forwards: int
-    memory_bytes: int
-
-    def sentence(self) -> str:
-        """The estimate, for people; times as hours:minutes:seconds."""
-        least, most = (timedelta(seconds=round(seconds)) for seconds in self.seconds)
-        return (
-            f"{self.n_questions:,} questions: {least} to {most}, about {self.token_forwards:,} token-forwards and "
-            f"{self.memory_bytes / 2**30:.1f} GiB for weights and cache (estimated from two questions)"
-        )
-
-
-def estimate(model: Model, questions: QuestionSet, *, batch_size: int | None = None, **options: object) -> Estimate:
-    """Estimate time and memory of `generate` with the same arguments, by answering two of the questions here.
-
-    One question before them warms up. Raises as `generate` does.
-    """
-    n, two = len(questions), questions.table.iloc[:: max(1, len(questions) // 2)].head(2)
-    generate(model, replace(questions, table=two.head(1)), progress=False, **options)
-    cost = generate(model, replace(questions, table=two), progress=False, **options).info.cost
-    shots = questions.prefix()
-    n_shared = min(len(model.encode(shots)), cost.prompt_tokens) if shots else 0
-    n_own, n_grown = (cost.prompt_tokens - n_shared) / len(two), cost.token_forwards / len(two)
-    per_pack = min(batch_size or QUESTIONS_PER_PACK, n)
-    weights = sum(parameter.numel() * parameter.element_size() for parameter in model.network.parameters())
-    ids = model.encode(questions.prompts()[0])
-    kept = decoding.encode_prefix(model.network, ids).nbytes / len(ids)
-    return Estimate(
-        n,
-        (cost.seconds * -(-n // per_pack), cost.seconds * n / len(two)),
-        round(n_shared + n_own * n),
-        round(n_grown * n),
-        round(weights + kept * (n_shared + per_pack * (n_own + n_grown))),
-    )
 
 
 def _recipe(job: Job) -> partial:

@@ -129,19 +129,6 @@ class Settings(Parameters):
         asked = replace(questions, table=table.reset_index(drop=True))
         return self._apart(f"n_samples={n_samples}", n_answers=n_samples)._answers(model, asked, SAMPLES)
 
-    def estimate(self, model: str, dataset: str) -> str:
-        """What generating the run would take here, in a sentence; or that it is there already."""
-        from pro_lib import generate
-
-        if self.records is not None:
-            return "Records are read; nothing is generated."
-        questions, how = self.questions(dataset), strategy(self.strategy, **self._decoding())
-        setting = f"{questions.name}, {bundled.model_folder_name(model)}, {self.strategy}"
-        if self._stored(model, questions, how) is not None:
-            return f"{setting}: already there."
-        expected = generate.estimate(self.loaded(model), questions, strategy=how.name, **self._asked())
-        return f"{setting}: {expected.sentence()}."
-
     def store(self, table: pd.DataFrame, name: str) -> pd.DataFrame:
         """Write a table to `figures_dir/<name>.csv`, whatever becomes of the notebook that shows it; return it."""
         from pro_lib import figures

@@ -507,28 +507,6 @@ def test_a_run_without_chat_is_not_continued_as_one_with(model, tmp_path):
         generate(with_template(model, CHAT), asked(2), strategy="greedy", out=tmp_path, max_new_tokens=4, chat=True)
 
 
-@pytest.mark.parametrize("strategy", ["greedy", "diverse_beam", "threshold"])
-def test_the_estimate_is_that_of_its_two_questions(model, strategy):
-    options = {"strategy": strategy, "n_answers": 3, "max_new_tokens": 6}
-    questions = asked(10)
-    expected = module.estimate(model, questions, batch_size=4, **options)
-    two = replace(questions, table=questions.table.iloc[[0, 5]])
-    cost = generate(model, two, progress=False, **options).info.cost
-    assert expected.n_questions == 10
-    assert expected.token_forwards == 5 * cost.token_forwards
-    assert expected.prompt_tokens == 5 * cost.prompt_tokens  # without shots nothing is shared
-    assert expected.seconds[0] == pytest.approx(expected.seconds[1] * 3 / 5)  # three packs of four, five of two
-    weights = sum(p.numel() * 4 for p in model.network.parameters())
-    # Two layers of keys and values, two heads of eight numbers of four bytes.
-    per_token = 2 * 2 * 2 * 8 * 4
-    tokens = 4 * (cost.prompt_tokens + cost.token_forwards) / 2
-    assert expected.memory_bytes == weights + per_token * tokens
-    said = replace(expected, seconds=(3.4, 7300.0)).sentence()
-    assert said.startswith(f"10 questions: 0:00:03 to 2:01:40, about {expected.token_forwards} token-forwards")
-    with pytest.raises(ValueError, match="there are no questions to answer"):
-        module.estimate(model, asked(0))
-
-
 def test_where_the_questions_came_from_is_kept_with_the_run(tiny_model, tmp_path):
     questions = question_sets.load("world-facts", limit=2, n_shots=1)
     run = generate(tiny_model("llama"), questions, strategy="greedy", out=tmp_path, max_new_tokens=3, progress=False)

@@ -127,19 +127,9 @@ def test_a_set_of_the_hub_and_a_folder_are_datasets_too(tmp_path):
     assert len(asked.shots) == 1
 
 
-def test_the_estimate_says_what_a_run_would_take_or_that_it_is_there(tmp_path):
-    settings = Settings(model="facts-1m", limit=4, n_answers=2, generations_dir=tmp_path, device="cpu")
-    said = settings.estimate("facts-1m", "world-facts")
-    assert said.startswith("world-facts, facts-1m, diverse_beam: 4 questions: ")
-    assert said.endswith("for weights and cache (estimated from two questions).")
-    settings.run("facts-1m", "world-facts")
-    assert settings.estimate("facts-1m", "world-facts") == "world-facts, facts-1m, diverse_beam: already there."
-
-
 def test_a_stored_run_in_a_chat_template_is_not_one_without(tmp_path):
     settings = Settings(model="facts-1m", limit=2, n_answers=2, generations_dir=tmp_path, device="cpu")
     settings.run("facts-1m", "world-facts")
-    assert settings.estimate("facts-1m", "world-facts").endswith("already there.")
     with pytest.raises(UnsupportedModelError, match="has no chat template"):
         replace(settings, chat=True).run("facts-1m", "world-facts")
 
