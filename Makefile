@@ -15,7 +15,7 @@ endif
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install figures notebook lab test test-quick lint format docs world models golden ladder screenshots clean
+.PHONY: help install figures notebook lab test test-all trials lint format docs world models golden ladder screenshots clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -42,11 +42,16 @@ lab: install  ## open JupyterLab
 	$(BIN)/jupyter lab notebooks
 
 # Two workers of one thread each: the tests' models are too small to gain from a second thread.
-test: install  ## run all tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
-test-quick: install  ## run the tests without the slow ones
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not slow"
+test: install  ## run the tests: one trial of every kind
+	$(PYTEST)
+
+test-all: test  ## run all tests: those, then the slow ones and more examples of the sized
+	$(PYTEST) --size all -m "(slow or sized) and not trial"
+
+trials: install  ## run what takes long: kills, clusters, 10,000 damaged inputs, a fresh installation
+	$(PYTEST) --size trials -m "trial or sized"
 
 lint: install  ## check style and format
 	$(BIN)/ruff check .

@@ -30,8 +30,32 @@ for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"):
     os.environ.pop(name, None)
 
 # A loaded machine is no reason to fail, and a failure must come again.
-settings.register_profile("steady", deadline=None, derandomize=True)
-settings.load_profile("steady")
+EXAMPLES = {"quick": 20, "all": 200, "trials": 2000}
+for size, examples in EXAMPLES.items():
+    settings.register_profile(size, deadline=None, derandomize=True, max_examples=examples)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--size", choices=list(EXAMPLES), default="quick", help="how much a sized test tries")
+
+
+def pytest_configure(config):
+    settings.load_profile(config.getoption("size"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """What asks for the size, or draws its examples, tries more in `make test-all` and `make trials`."""
+    for item in items:
+        if "size" in item.fixturenames or getattr(item.obj, "is_hypothesis_test", False):
+            item.add_marker("sized")
+
+
+@pytest.fixture(scope="session")
+def size(request) -> str:
+    """How much is tried: quick, all or trials."""
+    return request.config.getoption("size")
+
 
 CORPUS = [
     "Question: What is the capital of France?\nAnswer: Paris\n\n",
