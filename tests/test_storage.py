@@ -299,7 +299,7 @@ def test_a_folder_that_cannot_be_made_is_named_with_the_reason(tmp_path):
     for path, reason in [("file", "EEXIST"), ("file/greedy", "ENOTDIR"), ("x" * 300, "ENAMETOOLONG")]:
         with pytest.raises(RunError, match=rf"cannot be (written|read): .* \({reason}\)") as caught:
             planned(tmp_path / path)
-        assert str(tmp_path / path) in str(caught.value)
+        assert str(caught.value).startswith(str(tmp_path / path)[:150])
 
 
 class Unwritable:
@@ -557,7 +557,7 @@ def test_a_part_that_is_not_the_one_planned_under_its_name_is_refused(finished, 
     change(finished, tmp_path / "elsewhere")
     with pytest.raises(
         RunError,
-        match=r"part-\S+\.parquet is not the part that run\.json plans under this name: .*; restore run\.json from",
+        match=r"part-\S+\.parquet is not the part that run\.json plans under this name .*; restore run\.json from",
     ):
         storage.read(finished)
     (finished / "part-000-00000.parquet").unlink()

@@ -4,6 +4,7 @@ A type carries the words of its sentence, so that a class of parameters declares
 """
 
 import functools
+import re
 import reprlib
 from collections.abc import Callable, Collection
 from dataclasses import fields
@@ -14,8 +15,31 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 from pydantic_core import PydanticCustomError
 
 _PLAIN = {"missing", "unexpected_keyword_argument"}
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 200
+
+
+class _Repr(reprlib.Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        # Python refuses to write numbers of more than 4,300 digits.
+        return super().repr_int(x, level) if x.bit_length() < 10_000 else f"a number of {x.bit_length()} bits"
+
+
+_SHORT = _Repr()
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 80
+_LONGEST = 300
+
+
+class SentenceError(ValueError):
+    """An error whose message is one line, of at most 300 characters: of a longer one the middle is left out."""
+
+    def __init__(self, said: object) -> None:
+        super().__init__(one_line(said))
+
+
+def one_line(said: object) -> str:
+    """A message as one line that can be printed, of at most 300 characters; its beginning and its end are kept."""
+    line = re.sub(r"\s*[\x00-\x1f\x7f-\x9f\u2028\u2029]+\s*", " ", str(said)).strip()
+    line = line.encode("utf-8", "backslashreplace").decode()
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 120]} … {line[-117:]}"
 
 
 def rule(kind: type | tuple[type, ...], holds: Callable[[Any], bool], words: str) -> Any:
@@ -69,7 +93,7 @@ class Format(BaseModel):
 Declared = TypeVar("Declared", bound=BaseModel)
 
 
-def fitted(declared: type[Declared], value: object, where: str, error: type[ValueError] = ValueError) -> Declared:
+def fitted(declared: type[Declared], value: object, where: str, error: type[ValueError] = SentenceError) -> Declared:
     """The value (a mapping, or an object with attributes) as it is declared.
 
     Raises:
@@ -93,7 +117,7 @@ Texts = Annotated[Any, PlainValidator(_texts)]
 def checked(cls: type) -> type:
     """The class as a frozen dataclass whose fields are checked by their types, keyword-only as far as it says so.
 
-    What is wrong ends in a `ValueError` of one sentence.
+    What is wrong ends in a `SentenceError`.
     """
     made = pydantic_dataclass(frozen=True, config=ConfigDict(arbitrary_types_allowed=True, extra="forbid"))(cls)
     validated, names = made.__init__, [field.name for field in fields(made) if not field.kw_only]
@@ -104,7 +128,7 @@ def checked(cls: type) -> type:
             validated(self, *args[len(names) :], **dict(zip(names, args, strict=False)), **values)
         except ValidationError as error:
             optional = {name for name, kind in get_type_hints(cls).items() if type(None) in get_args(kind)}
-            raise ValueError(sentence(error, optional=optional)) from None
+            raise SentenceError(sentence(error, optional=optional)) from None
 
     made.__init__ = __init__
     return made

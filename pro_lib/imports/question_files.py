@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from pro_lib.base.checks import Format, Name, fitted
+from pro_lib.base.checks import Format, Name, SentenceError, fitted
 from pro_lib.imports.formats import Identity, Texts, json_lines, once
 
 SPLITS = ("train_shots", "validation", "test")
@@ -27,7 +27,7 @@ ALIASES = ("aliases", "answer_aliases")
 Used = dict[str, list[str]]
 
 
-class QuestionsError(ValueError):
+class QuestionsError(SentenceError):
     """A question file or a request for questions is wrong; the sentence names file, row or parameter."""
 
 

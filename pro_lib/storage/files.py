@@ -14,13 +14,13 @@ from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from pro_lib.base.checks import sentence
+from pro_lib.base.checks import SentenceError, sentence
 
 # File systems without locks say one of these; the run is written all the same.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
-class RunError(ValueError):
+class RunError(SentenceError):
     """A run folder or a records file cannot be used as it is; the sentence says which and why."""
 
 

@@ -254,8 +254,8 @@ def _read_part(file: Path, info: RunInfo) -> tuple[pa.Table, Cost]:
                 raise RunError(f"{file} was cut short or altered (its checksum differs); {_MAKE_AGAIN}")
             if footer.get(b"identity") != _identity(info, file.stem).encode():
                 raise RunError(
-                    f"{file} is not the part that run.json plans under this name: it comes from another run or place, "
-                    f"or run.json was altered; restore run.json from a copy, or {_MAKE_AGAIN}"
+                    f"{file} is not the part that run.json plans under this name (it is another's, or run.json was "
+                    f"altered); restore run.json from a copy, or {_MAKE_AGAIN}"
                 )
             return part.read(), files.parsed(footer.get(b"cost", b""), Cost)
 
