@@ -1,21 +1,26 @@
 """Whether an answer is right, by ROUGE-L F1 or by matching its references; knows no model and no threshold.
 
-The ROUGE values are those of Google's rouge-score package without stemming, whose tokens are runs of a-z and 0-9:
-accented letters split a word, and a text in another script has no token at all (see `TokenizerWarning`). The
+The ROUGE values are those of Google's rouge-score package without stemming, bit for bit; its tokens are runs of a-z and
+0-9: accented letters split a word, and a text in another script has no token at all (see `TokenizerWarning`). The
 matches compare texts after `normalize`, which keeps every script.
 """
 
-import re
 import string
 import unicodedata
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from rapidfuzz import process
+from rapidfuzz.distance import LCSseq
+from rouge_score.tokenize import tokenize
 
+from pro_lib.base.checks import SentenceError
+
+# Of the texts of a question, compared each with each: at most some ten seconds.
+_MOST_WORDS = 300_000
 _ARTICLES = {"a", "an", "the"}
 Rows = list[tuple[str, list[str]]]
 
@@ -34,7 +39,20 @@ def rouge_l(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArra
     """
     rows = _checked(texts, references)
     _warn_about_invisible(rows)
-    return _best(rows, _f1, float)
+    return np.array([_f1([text], accepted).max() for text, accepted in rows], dtype=float)
+
+
+def rouge_l_between(texts: Sequence[str]) -> NDArray[np.float64]:
+    """ROUGE-L F1 of every two of n texts: shape `(n, n)`, symmetric, in [0, 1]; without a word on invisible texts.
+
+    Raises `ValueError` for texts that have more than 300,000 words in all: the effort grows with the square of that.
+    """
+    n_words = sum(len(tokenize(text, None)) for text in texts)
+    if n_words > _MOST_WORDS:
+        raise SentenceError(
+            f"{len(texts)} texts of {n_words} words are too long to compare (at most {_MOST_WORDS} words)"
+        )
+    return _f1(texts, texts)
 
 
 def exact_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
@@ -43,7 +61,7 @@ def exact_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> ND
     The exact match of SQuAD (Rajpurkar et al. 2016) with the differences that `normalize` names. A text of which
     nothing is left matches nothing. Raises as `rouge_l` does.
     """
-    return _best(_checked(texts, references), lambda text, alias: normalize(text) == normalize(alias) != "", bool)
+    return _any(_checked(texts, references), lambda text, alias: normalize(text) == normalize(alias) != "")
 
 
 def alias_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
@@ -57,7 +75,7 @@ def alias_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> ND
     def contains(text: str, alias: str) -> bool:
         return normalize(alias) != "" and f" {normalize(alias)} " in f" {normalize(text)} "
 
-    return _best(_checked(texts, references), contains, bool)
+    return _any(_checked(texts, references), contains)
 
 
 @lru_cache(maxsize=200_000)
@@ -90,36 +108,37 @@ def _is_punctuation(character: str) -> bool:
     return character in string.punctuation or category.startswith("P") or category == "Sk"
 
 
-def _best(rows: Rows, score: Callable[[str, str], Any], kind: type) -> NDArray:
-    return np.array([max(score(text, reference) for reference in accepted) for text, accepted in rows], dtype=kind)
+def _any(rows: Rows, match: Callable[[str, str], bool]) -> NDArray[np.bool_]:
+    return np.array([any(match(text, reference) for reference in accepted) for text, accepted in rows], dtype=bool)
 
 
-@cache
-def _scorer() -> Any:
-    from rouge_score import rouge_scorer  # takes a second to load, which reading a run need not wait for
-
-    return rouge_scorer.RougeScorer(["rougeL"], use_stemmer=False)
-
-
-@lru_cache(maxsize=200_000)
-def _f1(text: str, reference: str) -> float:
-    return _scorer().score(reference, text)["rougeL"].fmeasure
+def _f1(texts: Sequence[str], others: Sequence[str]) -> NDArray[np.float64]:
+    """ROUGE-L F1 of every text and every other one, `(n, m)`; 64 words are compared at once."""
+    numbers: dict[str, int] = {}
+    a, b = (
+        [[numbers.setdefault(word, len(numbers)) for word in tokenize(text, None)] for text in side]
+        for side in (texts, others)
+    )
+    common = process.cdist(a, b, scorer=LCSseq.similarity, dtype=np.int32)
+    precision = common / np.maximum(1, [[len(words)] for words in a])
+    recall = common / np.maximum(1, [len(words) for words in b])
+    return 2 * precision * recall / np.where(common > 0, precision + recall, 1)
 
 
 def _checked(texts: Sequence[str], references: Sequence[Sequence[str]]) -> Rows:
     if len(texts) != len(references):
-        raise ValueError(f"texts has {len(texts)} entries, but references {len(references)}")
+        raise SentenceError(f"texts has {len(texts)} entries, but references {len(references)}")
     rows = []
     for row, (text, accepted) in enumerate(zip(texts, references, strict=True)):
         if not isinstance(text, str):
-            raise ValueError(f"texts row {row} must be a string, not {text!r}")
+            raise SentenceError(f"texts row {row} must be a string, not {text!r}")
         if isinstance(accepted, str) or not np.iterable(accepted):
-            raise ValueError(f"references row {row} must be a sequence of strings, not {accepted!r}")
+            raise SentenceError(f"references row {row} must be a sequence of strings, not {accepted!r}")
         rows.append((text, list(accepted)))
         if not rows[-1][1]:
-            raise ValueError(f"references row {row} is empty: a question without references cannot be judged")
+            raise SentenceError(f"references row {row} is empty: a question without references cannot be judged")
         if others := [reference for reference in accepted if not isinstance(reference, str)]:
-            raise ValueError(f"references row {row} must hold strings only, not {others[0]!r}")
+            raise SentenceError(f"references row {row} must hold strings only, not {others[0]!r}")
     return rows
 
 
@@ -136,4 +155,4 @@ def _warn_about_invisible(rows: Rows) -> None:
 
 
 def _is_invisible(text: str) -> bool:
-    return bool(text.strip()) and not re.search("[a-z0-9]", text.lower())
+    return bool(text.strip()) and not tokenize(text, None)

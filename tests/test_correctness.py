@@ -1,5 +1,6 @@
 import re
 import string
+import time
 
 import numpy as np
 import pytest
@@ -38,18 +39,30 @@ def test_words_are_not_stemmed():
     assert correctness.rouge_l(["presidents"], [["president"]]).tolist() == [0.0]
 
 
-def test_a_pair_is_scored_once(monkeypatch):
-    calls = []
+@given(st.lists(WORDS, max_size=6))
+def test_values_between_texts_are_those_of_each_pair(rows):
+    texts = [" ".join(words) for words in rows]
+    scorer = rouge_scorer.RougeScorer(["rougeL"], use_stemmer=False)
+    expected = [[scorer.score(b, a)["rougeL"].fmeasure for b in texts] for a in texts]
+    assert correctness.rouge_l_between(texts).tolist() == expected
 
-    class CountingScorer:
-        def score(self, target, prediction):
-            calls.append((prediction, target))
-            return rouge_scorer.RougeScorer(["rougeL"]).score(target, prediction)
 
-    correctness._f1.cache_clear()
-    monkeypatch.setattr(correctness, "_scorer", CountingScorer)
-    correctness.rouge_l(["rome", "rome", "oslo"], [["rome", "oslo"], ["oslo"], ["rome"]])
-    assert sorted(calls) == [("oslo", "rome"), ("rome", "oslo"), ("rome", "rome")]
+def test_long_texts_are_compared_in_seconds_and_as_rouge_score_does():
+    rng = np.random.default_rng(0)
+    long = [" ".join(f"w{n}" for n in rng.integers(50, size=size)) for size in (900, 700)]
+    scorer = rouge_scorer.RougeScorer(["rougeL"], use_stemmer=False)
+    assert correctness.rouge_l(long[:1], [long[1:]]).tolist() == [scorer.score(long[1], long[0])["rougeL"].fmeasure]
+    started = time.process_time()
+    longer = [" ".join(f"w{n}" for n in rng.integers(3000, size=10_000)) for _ in range(2)]
+    many = [" ".join(f"w{n}" for n in rng.integers(500, size=rng.integers(1, 12))) for _ in range(1000)]
+    assert 0 < correctness.rouge_l_between(longer)[0, 1] < 1
+    assert correctness.rouge_l_between(many).shape == (1000, 1000)
+    assert time.process_time() - started < 10
+
+
+def test_texts_that_are_too_long_to_compare_are_refused():
+    with pytest.raises(ValueError, match=r"^2 texts of 300001 words are too long to compare"):
+        correctness.rouge_l_between(["a " * 300_000, "b"])
 
 
 def test_an_empty_text_scores_zero_without_a_warning():

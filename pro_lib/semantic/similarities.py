@@ -1,6 +1,5 @@
 """Whether answers mean the same by their words, by a table of names or by embeddings; knows no score."""
 
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -23,15 +22,18 @@ class Lexical:
 
     def __call__(self, answers: Answers, questions: pd.DataFrame | None = None) -> NDArray[np.float64]:
         """Similarities (n, N, N)."""
-        return of_pairs(texts_of(answers, questions), _rouge_l, symmetric=True)
-
-
-def _rouge_l(pairs: list[tuple[str, str]]) -> list[float]:
-    with warnings.catch_warnings():
-        # A text in which ROUGE sees nothing matches its equals and nothing else, which needs no word here.
-        warnings.simplefilter("ignore", correctness.TokenizerWarning)
-        values = correctness.rouge_l([a for a, _ in pairs], [[b] for _, b in pairs])
-    return [1.0 if a == b else value for (a, b), value in zip(pairs, values, strict=True)]
+        rows = texts_of(answers, questions)
+        width = max(map(len, rows), default=0)
+        result = np.full((len(rows), width, width), np.nan)
+        for values, row in zip(result, rows, strict=True):
+            texts = list(dict.fromkeys(text for text in row if text is not None))
+            compared, number = correctness.rouge_l_between(texts), {text: n for n, text in enumerate(texts)}
+            # A text in which ROUGE sees nothing matches its equals and nothing else.
+            np.fill_diagonal(compared, 1.0)
+            places = [place for place, text in enumerate(row) if text is not None]
+            each = [number[row[place]] for place in places]
+            values[np.ix_(places, places)] = compared[np.ix_(each, each)]
+        return result
 
 
 @dataclass(frozen=True)
