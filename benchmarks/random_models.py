@@ -266,7 +266,7 @@ def measure(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Shape:
     tree = PackedTree(network, prompts, encode_prefix(network, prompts[0]).shared_with(prompts), Counts())
     answers = [answer for [answer], _ in Greedy().decode(tree, endings(network), question_ids=[])]
     lengths = torch.tensor([len(answer.token_ids) + answer.finished for answer in answers], dtype=torch.float64)
-    p = torch.tensor([sum(answer.token_log_probs) + answer.end_log_prob for answer in answers]).exp()
+    p = torch.tensor([sum(answer.token_log_probs) + (answer.end_log_prob or 0.0) for answer in answers]).exp()
     shares = (float((p >= limit).double().mean()) for limit in (LIKELY, POSSIBLE))
     return Shape(float(lengths.mean()), float(lengths.std()), *shares)
 

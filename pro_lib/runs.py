@@ -22,6 +22,8 @@ class Run:
 
     `answers` has a row per answer: question_id, rank, text, token_ids, token_log_probs, log_prob (sum over the
     answer's tokens), end_log_prob (of ending there), finished; records may bring mean_log_prob, rouge_l, correct.
+    A missing end_log_prob says that the answer's last token carries its ending, or, in tables with a column `closed`
+    that is False there, that nobody knows it; 0 says that it was certain, or that the answer was cut (not finished).
     `rank` counts from 0, downwards in probability, for samples in the order they were drawn.
     `questions` has a row per question: question_id, question, references, split, what the dataset adds, and after
     an exact search its certificate (columns as in `decoding.Certificate`).
@@ -144,25 +146,25 @@ class Run:
             raise ValueError(f"convention={convention!r} is unknown; choose {' or '.join(CONVENTIONS)}")
         table = self._placed(self.answers["finished"].to_numpy(bool))
         ending = table["end_log_prob"].to_numpy(float)
-        if convention == "answer_tokens" and np.isnan(ending).any():
-            raise RunError(f"run {self.name} does not say what its endings cost; use convention='complete'")
-        ending = np.nan_to_num(ending) if convention == "complete" else np.zeros(len(table))
-        value = table["log_prob"].to_numpy(float) + ending
-        table = table.assign(value=value, mean=_per_token(table, value, ending))
+        if convention == "answer_tokens":
+            if "closed" in table and not table["closed"][np.isnan(ending)].all():
+                raise RunError(f"run {self.name} does not say what its endings cost; use convention='complete'")
+            ending = np.full(len(table), np.nan)
+        value = table["log_prob"].to_numpy(float) + np.nan_to_num(ending)
+        table = table.assign(value=value, mean=_per_token(table, value, ~np.isnan(ending)))
         table = table.sort_values(["row", "value"], ascending=[True, False], kind="stable")
         if "search_alpha" in self.questions:
             # The greedy answer counts below α only where it stands for all: others below α were not looked for.
             log_alpha = np.log(self.questions["search_alpha"].to_numpy(float))[table["row"]]
-            reaches = table["log_prob"] + table["end_log_prob"] >= log_alpha - _ROUNDING
+            reaches = table["log_prob"] + table["end_log_prob"].fillna(0.0) >= log_alpha - _ROUNDING
             table = table[reaches | ~reaches.groupby(table["row"]).transform("any")]
         if distinct:
             table = table[~pd.DataFrame({"row": table["row"], "key": identities(table)}).duplicated()]
         return table.reset_index(drop=True)
 
 
-def _per_token(table: pd.DataFrame, value: np.ndarray, ending: np.ndarray) -> np.ndarray:
-    # A closing token carries its own ending (end_log_prob exactly 0), so there is no further event to count.
-    events = table["token_log_probs"].str.len().to_numpy(float) + (ending != 0)
+def _per_token(table: pd.DataFrame, value: np.ndarray, ends: np.ndarray) -> pd.Series:
+    events = table["token_log_probs"].str.len().to_numpy(float) + ends  # an ending is an event, be it certain
     means = pd.Series(value / np.maximum(events, 1), table.index)
     return table["mean_log_prob"].fillna(means) if "mean_log_prob" in table else means
 

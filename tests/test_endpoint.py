@@ -244,7 +244,7 @@ def test_closing_tokens_end_an_answer_by_themselves():
     table = {"": [("a\nb", 0.6), (" \n", 0.3), ("c", 0.1)], "c": [("\n", 1.0)]}
     answers, ledger = searched(table, search_alpha=0.05)
     assert answers["text"].tolist() == ["a", "", "c"]
-    assert answers["end_log_prob"].tolist() == pytest.approx([0, math.log(0.3), 0])
+    assert answers["end_log_prob"].tolist() == pytest.approx([math.nan, math.log(0.3), 0], nan_ok=True)
     assert ledger["status"] == "certified"
     assert ledger["tree_bound"] == pytest.approx(h(0.6, 0.3, 0.1))
 
@@ -364,6 +364,7 @@ def test_what_it_certifies_is_what_brute_force_finds(world, alpha, top, counted,
         assert ledger["tree_bound"] <= entropy(outcomes) + 1e-5
         complete = {ids: math.exp(v) for (ids, finished), v in outcomes.items() if finished}
         mine = run.answers[(run.answers["question_id"] == str(question)) & run.answers["finished"]]
+        mine = mine.fillna({"end_log_prob": 0.0})  # a closing token carries it
         for row in mine.itertuples():
             p = complete[tuple(places[text] for text in row.token_texts)]
             assert math.exp(row.log_prob + row.end_log_prob_lower) <= p + 1e-6
@@ -449,7 +450,7 @@ def bundled():
 
 def probabilities(run, question_id, alpha, key):
     rows = run.answers[(run.answers["question_id"] == question_id) & run.answers["finished"]]
-    values = np.exp(rows["log_prob"] + rows["end_log_prob"])
+    values = np.exp(rows["log_prob"] + rows["end_log_prob"].fillna(0.0))
     return {key(row): p for row, p in zip(rows.itertuples(), values, strict=True) if p >= alpha}
 
 

@@ -13,9 +13,9 @@ from pro_lib.storage import RunError, RunInfo
 
 
 def toy_run(answers, *, strategy="diverse_beam", references=None, split="test"):
-    """A run from `{question: [(text, probability), ...]}`; its answers end with certainty."""
+    """A run from `{question: [(text, probability), ...]}`; one token each, which carries the ending."""
     rows = [
-        (question, rank, text, [sum(text.encode())], [np.log(p)], np.log(p), 0.0, True)
+        (question, rank, text, [sum(text.encode())], [np.log(p)], np.log(p), np.nan, True)
         for question, found in answers.items()
         for rank, (text, p) in enumerate(found)
     ]

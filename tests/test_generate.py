@@ -413,7 +413,7 @@ def test_without_ray_its_engine_says_what_to_install(model, tmp_path, monkeypatc
 def test_ranks_go_down_in_probability_but_samples_keep_their_order(model):
     for strategy in ("diverse_beam", "multinomial"):
         answers = generate(model, asked(6), strategy=strategy, **OPTIONS | {"n_answers": 8}).answers
-        totals = answers["log_prob"] + answers["end_log_prob"]
+        totals = answers["log_prob"] + answers["end_log_prob"].fillna(0.0)
         is_sorted = [
             totals[(answers["question_id"] == q) & answers["finished"]].is_monotonic_decreasing
             for q in answers["question_id"].unique()

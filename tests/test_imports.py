@@ -56,7 +56,7 @@ def test_every_field_is_kept(write):
     run = from_records(write(FULL))
     assert run.questions.to_dict("records") == [{name: FULL[name] for name in FULL if name != "answers"}]
     paris, lyon = run.answers.to_dict("records")
-    assert paris == {**FULL["answers"][0], "question_id": "q1", "rank": 0, "finished": True}
+    assert paris == {**FULL["answers"][0], "question_id": "q1", "rank": 0, "finished": True, "closed": False}
     assert (lyon["rank"], lyon["log_prob"], lyon["correct"], lyon["finished"]) == (1, -3.0, False, False)
     assert lyon["token_ids"] is None
     assert math.isnan(lyon["rouge_l"])
@@ -248,7 +248,7 @@ ENDINGS = [
     ("Paris", (*PARIS, ("<|eot|>", -0.125)), 2, -0.125),  # servers that return the token that ended the answer
     ("Paris", (*PARIS, ("\n", -0.125)), 2, -0.125),  # a newline as stop text
     ("Paris", (*PARIS, ("\n", -0.125), ("\nQ:", -1.0)), 2, -1.125),  # a stop text of two tokens
-    ("Paris", (("Par", -0.25), ("is\n", -0.5)), 2, 0.0),  # a token that is both text and ending
+    ("Paris", (("Par", -0.25), ("is\n", -0.5)), 2, None),  # a token that is both text and ending
     ("Par", (*PARIS, ("\n", -0.125)), 1, -0.625),
     ("Pari", (*PARIS, ("\n", -0.125)), 2, -0.125),
     ("Paris", ((" Par", -0.25), ("is", -0.5), ("</s>", -0.125)), 2, -0.125),  # text stripped by the server
@@ -262,10 +262,12 @@ def test_tokens_beyond_the_text_are_its_ending(write, choice, text, tokens, n_to
     run = from_openai(write(response(choice(text, *tokens))))
     answer = run.answers.iloc[0]
     assert len(answer["token_log_probs"]) == n_tokens
-    assert answer["end_log_prob"] == ending
+    assert answer["closed"] == (ending is None)
+    assert pd.isna(answer["end_log_prob"]) if ending is None else answer["end_log_prob"] == ending
     total = sum(value for _, value in tokens)
     np.testing.assert_array_equal(run.log_probs(), [[total]])
-    np.testing.assert_array_equal(run.log_probs(convention="answer_tokens"), [[total - ending]])
+    np.testing.assert_array_equal(run.log_probs(convention="answer_tokens"), [[total - (ending or 0.0)]])
+    np.testing.assert_array_equal(run.mean_log_probs(), [[total / (n_tokens + (ending is not None))]])
 
 
 @BOTH
@@ -448,7 +450,7 @@ VLLM = [
     (vllm_output(" Paris", *TOKENS, NEWLINE, stop=13, decoded=False), [5, 6], -0.125),
     (vllm_output(" Paris", *TOKENS, NEWLINE, stop="\n"), [5, 6], -0.125),
     (vllm_output(" Paris", *TOKENS, NEWLINE, (14, "Q:", -1.0), stop="\nQ:"), [5, 6], -1.125),
-    (vllm_output(" Paris", TOKENS[0], (7, "is.", -0.5), stop="."), [5, 7], 0.0),
+    (vllm_output(" Paris", TOKENS[0], (7, "is.", -0.5), stop="."), [5, 7], None),
     # Tokens decoded one by one lose the space before them with some tokenizers.
     (vllm_output("New York", (8, "New", -0.5), (9, "York", -0.5), NEWLINE, stop="\n"), [8, 9], -0.125),
     (vllm_output(" Paris \n", *TOKENS, (10, " \n", -1.0), END), [5, 6, 10], -0.125),
@@ -466,9 +468,10 @@ def test_the_token_that_ended_an_answer_is_its_ending(write, form, output, ids, 
     answer = run.answers.iloc[0]
     assert answer["token_ids"] == ids
     assert answer["token_log_probs"] == [entry["logprob"] for entry in expected_entries(output)[: len(ids)]]
-    assert answer["end_log_prob"] == ending
-    np.testing.assert_array_equal(run.log_probs(), [[output["cumulative_logprob"]]])
-    np.testing.assert_array_equal(run.log_probs(convention="answer_tokens"), [[output["cumulative_logprob"] - ending]])
+    assert pd.isna(answer["end_log_prob"]) if ending is None else answer["end_log_prob"] == ending
+    whole = output["cumulative_logprob"]
+    np.testing.assert_array_equal(run.log_probs(), [[whole]])
+    np.testing.assert_array_equal(run.log_probs(convention="answer_tokens"), [[whole - (ending or 0.0)]])
     assert run.questions.to_dict("records") == [
         {"question_id": "0", "question": "Question: Capital?\nAnswer:", "references": None, "split": None}
     ]

@@ -20,7 +20,7 @@ COLUMNS = ("question_id", "text", "token_ids", "token_log_probs", "end_log_prob"
 # Three questions: "a" has an answer of each kind, "b" nothing that ended, "c" the same answer twice.
 ANSWERS = [
     ("a", "Paris", [5], [-1.0], -0.5, True),
-    ("a", "Paris, France", [5, 6], [-1.0, -0.25], 0.0, True),  # its last token carries text and the line's end
+    ("a", "Paris, France", [5, 6], [-1.0, -0.25], None, True),  # its last token carries text and the line's end
     ("a", "Lyon", [7], [-2.0], -1.0, True),
     ("a", "Pa Pa Pa", [8, 9, 9], [-0.1, -0.1, -0.1], 0.0, False),
     ("b", "Pa Pa Pa", [8, 9, 9], [-0.1, -0.1, -0.1], 0.0, False),
@@ -64,6 +64,22 @@ def test_the_ending_counts_as_a_token_unless_the_last_token_carried_it(run):
     answer_tokens = [[-1.0, -1.25 / 2, -2.0], [NAN, NAN, NAN], [-0.25, NAN, NAN]]
     np.testing.assert_array_equal(run.mean_log_probs(), complete)
     np.testing.assert_array_equal(run.mean_log_probs(convention="answer_tokens"), answer_tokens)
+
+
+@pytest.mark.parametrize("ending", [0.0, -1e-9])
+def test_a_certain_ending_is_an_event_as_a_nearly_certain_one_is(tmp_path, ending):
+    answer = {"token_log_probs": [-0.5, -0.25], "end_log_prob": ending}
+    runs = run_of([("a", "Rome", [4, 5], [-0.5, -0.25], ending, True)], "a"), records_run(tmp_path, answer)
+    for run in runs:
+        np.testing.assert_allclose(run.mean_log_probs(), [[-0.25]], atol=1e-8)
+        assert run.answers["end_log_prob"].tolist() == [ending]
+
+
+def test_a_last_token_that_is_known_to_carry_the_ending_leaves_nothing_unknown(tmp_path):
+    run = records_run(tmp_path, {"token_log_probs": [-0.5, -0.25], "closed": True})
+    for convention in ("complete", "answer_tokens"):
+        np.testing.assert_array_equal(run.log_probs(convention=convention), [[-0.75]])
+        np.testing.assert_array_equal(run.mean_log_probs(convention=convention), [[-0.375]])
 
 
 def test_repeats_are_kept_when_asked_for(run):

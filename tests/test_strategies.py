@@ -78,7 +78,8 @@ def test_every_log_probability_is_that_of_a_plain_forward_pass(ending_model, fam
         assert answer.log_prob == pytest.approx(sum(tokens), abs=1e-5)
         closed = len(answer.token_ids) > 0 and bool(model.endings.closing[answer.token_ids[-1]])
         is_cut = not answer.finished
-        assert answer.end_log_prob == pytest.approx(0.0 if closed or is_cut else ending, abs=1e-5)
+        assert pd.isna(answer.end_log_prob) == closed
+        assert closed or answer.end_log_prob == pytest.approx(0.0 if is_cut else ending, abs=1e-5)
         assert len(answer.token_ids) == 8 if is_cut else len(answer.token_ids) < 8 or closed
         kinds.add("cut" if is_cut else "closed" if closed else "stopped")
     assert strategy != "multinomial" or len(kinds) > 1
@@ -246,7 +247,7 @@ def test_greedy_chooses_among_raw_tokens_and_merges_only_the_ending():
 
 def test_a_closing_token_belongs_to_the_answer_and_ends_it():
     [[answer]] = greedy(Script([0.1, 0.1, 0.6, 0.2], [0.1, 0.1, 0.2, 0.6]), STOPS)
-    assert (answer.token_ids, answer.end_log_prob, answer.finished) == ((2, 3), 0.0, True)
+    assert (answer.token_ids, answer.end_log_prob, answer.finished) == ((2, 3), None, True)
 
 
 def test_an_answer_is_cut_at_the_length_its_ending_included():

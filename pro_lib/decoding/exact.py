@@ -216,7 +216,8 @@ class Search:
         return [self._answer(event) for event in mine[given]], certificate
 
     def _answer(self, event: np.void) -> Answer:
-        tokens, log_probs, end, finished = [], [], 0.0, bool(event["kind"] == _COMPLETE)
+        tokens, log_probs, finished = [], [], bool(event["kind"] == _COMPLETE)
+        end = None if finished else 0.0
         if event["token"] == END:
             end, event = float(event["token_log_prob"]), self.events[event["parent"]]
         while event["parent"] >= 0:

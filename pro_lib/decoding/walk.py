@@ -17,14 +17,14 @@ from pro_lib.decoding.tree import PackedTree
 class Answer:
     """One path through the tree, its tokens and their log-probabilities under the unmodified model (nats).
 
-    `end_log_prob` is that of ending here, all stop tokens together. It is 0 for a path still open at the length
-    cut (`finished` is False) and for one whose last token carries the newline that ends it: there the ending is
-    part of that token.
+    `end_log_prob` is that of ending here, all stop tokens together: an event that counts, be it certain (0). It is
+    None where the last token carries the newline that ends the answer, since the ending is part of that token, and 0
+    for a path still open at the length cut (`finished` is False).
     """
 
     token_ids: tuple[int, ...]
     token_log_probs: tuple[float, ...]
-    end_log_prob: float
+    end_log_prob: float | None
     finished: bool
 
 
@@ -101,11 +101,14 @@ def walk(
 
 def _answers(tokens: Tensor, stops: Tensor, closes: Tensor, log_probs: Tensor, ends: Tensor) -> list[list[Answer]]:
     """What the walkers did, each `(questions, walkers, steps)`; once a walker has ended, that means nothing."""
-    ended = stops | closes
+    ended, closed = stops | closes, closes.any(dim=-1)
     finished = ended.any(dim=-1)
     length = torch.where(finished, ended.int().argmax(dim=-1) + 1, tokens.shape[-1]) - stops.any(dim=-1).int()
-    columns = (tokens, log_probs.double(), length, torch.where(stops, ends, 0.0).sum(dim=-1), finished)
+    columns = (tokens, log_probs.double(), length, torch.where(stops, ends, 0.0).sum(dim=-1), closed, finished)
     return [
-        [Answer(tuple(t[:size]), tuple(p[:size]), end, done) for t, p, size, end, done in zip(*walkers, strict=True)]
+        [
+            Answer(tuple(t[:size]), tuple(p[:size]), None if own else end, done)
+            for t, p, size, end, own, done in zip(*walkers, strict=True)
+        ]
         for walkers in zip(*(column.tolist() for column in columns), strict=True)
     ]

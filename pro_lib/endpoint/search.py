@@ -26,7 +26,7 @@ class Answer:
     token_ids: list[int]
     token_log_probs: list[float]
     log_prob: float
-    end_log_prob: float
+    end_log_prob: float | None
     finished: bool
     end_log_prob_lower: float
     token_texts: list[str]
@@ -65,7 +65,7 @@ class Search:
         for prefix in self.frontier:
             spent = f"the budget of {self.asking.budget} requests was spent with a prefix at or above α unexpanded"
             self._leave(prefix, spent, False)
-        self.answers.sort(key=lambda answer: (not answer.finished, -answer.log_prob - answer.end_log_prob))
+        self.answers.sort(key=lambda answer: (not answer.finished, -answer.log_prob - (answer.end_log_prob or 0.0)))
         n_prompt_tokens, n_requests = sum(step.n_prompt_tokens for step in self.steps), len(self.steps)
         cost = Cost(n_prompt_tokens, n_requests - 1, n_requests, time.perf_counter() - started)
         return self.answers, self._certificate(), cost
@@ -131,7 +131,9 @@ class Search:
     def _keep(self, prefix: _Prefix, end: float, lower: float, finished: bool) -> None:
         ids, log_probs = [*map(self._number, prefix.tokens)], [token.log_prob for token in prefix.tokens]
         text, token_texts = self.vocabulary.answer(prefix.tokens), [token.text for token in prefix.tokens]
-        self.answers.append(Answer(text, ids, log_probs, prefix.log_prob, end, finished, lower, token_texts))
+        closed = bool(prefix.tokens) and prefix.tokens[-1].kind == "closing"
+        own = None if closed else end
+        self.answers.append(Answer(text, ids, log_probs, prefix.log_prob, own, finished, lower, token_texts))
 
     def _number(self, token: Token) -> int:
         """The token's id; where only texts are known, a negative number that tells it from the others."""
@@ -146,7 +148,7 @@ class Search:
             [step.least() + sum(weighed(token.log_prob) for token in step.tokens) for step in self.steps],
             [prefix.greedy for prefix in self.nodes],
         )
-        off = max((answer.end_log_prob - answer.end_log_prob_lower for answer in self.answers), default=0.0)
+        off = max(((answer.end_log_prob or 0.0) - answer.end_log_prob_lower for answer in self.answers), default=0.0)
         certificate = certify(
             tree=tree,
             masses=Masses(**self.masses),

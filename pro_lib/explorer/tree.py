@@ -54,7 +54,7 @@ def prefix_tree(run: Run, decode: Decode, *, n_nodes: int = 30) -> pd.DataFrame:
 def _ends(answers: pd.DataFrame, places: dict[tuple[int, ...], int]) -> dict[int, list]:
     """The answers under the prefix that was expanded, or where their last token closes them or they are cut."""
     ends: dict[int, list] = {}
-    for answer in answers.itertuples():
+    for answer in answers.fillna({"end_log_prob": 0.0}).itertuples():
         ids = tuple(int(token) for token in answer.token_ids)
         at = places.get(ids) if answer.finished else None
         at = places.get(ids[:-1]) if at is None else at

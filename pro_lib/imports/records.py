@@ -37,6 +37,7 @@ class Answer(Format):
     end_log_prob: LogProb | None = None
     log_prob: LogProb = Field(None, validate_default=True)
     finished: bool = True
+    closed: bool = False
     correct: bool | None = None
     mean_log_prob: LogProb | None = None
     rouge_l: Probability | None = None
@@ -67,9 +68,10 @@ def from_records(path: str | Path) -> Run:
     """A run from log-probabilities made elsewhere: a JSONL file with a line per question.
 
     A line is `{question_id, question?, references?, split?, answers: [...]}`; an answer is `{log_prob?,
-    mean_log_prob?, token_log_probs?, end_log_prob?, text?, token_ids?, finished?, rouge_l?, correct?}` with at least
-    one of log_prob and token_log_probs. `log_prob` is taken to be that of the complete answer where no end_log_prob is
-    given. Nothing needs a model or a network.
+    mean_log_prob?, token_log_probs?, end_log_prob?, text?, token_ids?, finished?, closed?, rouge_l?, correct?}` with at
+    least one of log_prob and token_log_probs. `log_prob` is taken to be that of the complete answer where no
+    end_log_prob is given; an ending that is given counts as a token, be it certain (0). `closed` says that the last
+    token is text and ending at once. Nothing needs a model or a network.
 
     Raises:
         RunError: the file is empty or not UTF-8, or a line is malformed; the sentence names file, line and field.

@@ -83,9 +83,11 @@ class _Choice(Format):
         values = [token.logprob for token in self.logprobs]
         if any(value <= _NOT_GIVEN for value in values) or (answer["finished"] and not values):
             return None
+        n_tokens, closed = self._spelling() if answer["finished"] else (len(values), False)
+        cut = None if answer["finished"] else 0.0
+        answer["end_log_prob"] = sum(values[n_tokens:]) if n_tokens < len(values) else cut
         # A token that is text and ending at once has paid for both.
-        n_tokens, paid = self._spelling() if answer["finished"] else (len(values), True)
-        answer["end_log_prob"] = sum(values[n_tokens:]) if n_tokens < len(values) else 0.0 if paid else None
+        answer["closed"] = closed and n_tokens == len(values)
         ids = self.token_ids and self.token_ids[:n_tokens]
         return answer | {"token_log_probs": values[:n_tokens], "token_ids": ids}
 
@@ -147,8 +149,8 @@ def from_openai(path: str | Path, *, questions: pd.DataFrame | None = None) -> R
     references?, split?, response}`, or as the batch API writes it (`custom_id`, `response.body`).
 
     `log_prob` is that of the tokens that spell the text. A server that also returns the token which ended the answer
-    (vLLM does, OpenAI does not) gives `end_log_prob`, likewise the tokens of a stop text; where a token both ends the
-    text and goes beyond it, its ending costs nothing more. Else `end_log_prob` is missing: what is known is the
+    (vLLM does, OpenAI does not) gives `end_log_prob`, likewise the tokens of a stop text; an answer whose last token is
+    text and ending at once is `closed`. Else `end_log_prob` is missing and unknown: what is known is the
     probability of beginning with the answer, so answers may add up to more than 1, and no bound holds. A choice that
     was not finished by a stop is not finished. One whose probability the server keeps to itself (a token at -9999, or
     nothing but an ending that is not returned) is left out, and a warning counts them.

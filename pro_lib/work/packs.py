@@ -160,7 +160,7 @@ class Job:
     def _rows(self, answers: list[Answer]) -> list[dict]:
         """The answers as they are stored: downwards in probability, samples in the order they were drawn."""
         if self.strategy.ranked:
-            answers = sorted(answers, key=lambda a: (not a.finished, -sum(a.token_log_probs) - a.end_log_prob))
+            answers = sorted(answers, key=lambda a: (not a.finished, -sum(a.token_log_probs) - (a.end_log_prob or 0.0)))
         # Added up in order, as a search does: an answer exactly at α must stay there.
         sums = [float(np.cumsum([0.0, *answer.token_log_probs])[-1]) for answer in answers]
         texts = [self.model.decode(answer.token_ids) for answer in answers]
@@ -178,7 +178,7 @@ def _largest_difference(one: Answer, other: Answer) -> float:
     """Largest difference in log-probability of the prefixes that two greedy paths share, endings included."""
     n_shared = decoding.common_prefix_length([one.token_ids, other.token_ids])
     n_shared += 1 + (one.token_ids == other.token_ids)
-    paths = [np.cumsum([0.0, *path.token_log_probs, path.end_log_prob])[:n_shared] for path in (one, other)]
+    paths = [np.cumsum([0.0, *path.token_log_probs, path.end_log_prob or 0.0])[:n_shared] for path in (one, other)]
     return float(np.abs(paths[0] - paths[1]).max())
 
 
