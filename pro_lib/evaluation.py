@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from pydantic import BeforeValidator
 
 from pro_lib import correctness, metrics, scores, semantic
 from pro_lib import runs as run_tables
-from pro_lib.base.checks import Format, Text, fitted
-from pro_lib.imports import json_lines
+from pro_lib.imports.labels import read_labels  # noqa: F401
 from pro_lib.runs import Run
 from pro_lib.storage import RunError
 
@@ -154,6 +150,8 @@ def evaluate(
     runs = [beams, *([samples] if samples else []), *(run.select(question_ids=ids) for run in others)]
     top = run_tables.most_probable(runs, convention=choices.convention)
     answers = top[["question_id", "text"]].join(rouge_and_correct(top, beams.questions, choices))
+    if choices.labels is not None:
+        _check_labels(answers, choices.labels, beams.name)
     if answers["correct"].isna().all():
         raise RunError(f"run {beams.name}: no answer can be judged without references and texts, rouge_l or correct")
     for run in runs:
@@ -251,7 +249,7 @@ def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: C
         rouge_l[known] = correctness.rouge_l(*compared)
     correct = np.full(len(answers), None, dtype=object)
     if choices.labels is not None:
-        *asked, said = (choices.labels[name] for name in _Label.model_fields)
+        *asked, said = (choices.labels[name] for name in ("question_id", "text", "correct"))
         labels = dict(zip(zip(*asked, strict=True), said, strict=True))
         correct[:] = [labels.get(pair) for pair in zip(answers["question_id"], answers["text"], strict=True)]
     elif "correct" in answers:
@@ -263,37 +261,16 @@ def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: C
     return pd.DataFrame({"rouge_l": rouge_l, "correct": correct}, index=answers.index)
 
 
-_READERS = {
-    ".csv": partial(pd.read_csv, dtype=str, keep_default_na=False),
-    ".parquet": pd.read_parquet,
-    ".jsonl": lambda path: pd.DataFrame([row for _, row in json_lines(path)]),
-}
-_TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
-
-
-class _Label(Format):
-    """A row of a file of labels; an id may be a number, and `correct` 1 or 0."""
-
-    question_id: Annotated[Text, BeforeValidator(str)]
-    text: Text
-    correct: Annotated[bool, BeforeValidator(lambda value: _TRUTH.get(str(value).strip().lower(), value))]
-
-
-def read_labels(path: str | Path) -> pd.DataFrame:
-    """Labels from outside, a row per question and answer: a CSV, Parquet or JSONL file of question_id, text, correct.
-
-    `correct` is true or false (1 or 0). Raises `RunError`, naming file and row, for anything else, and for two
-    labels of one answer that differ.
-    """
-    if (suffix := Path(path).suffix) not in _READERS:
-        raise RunError(f"{path} is neither {', '.join(_READERS)}: labels of answers cannot be read from it")
-    try:
-        read = _READERS[suffix](path).to_dict("records")
-    except (OSError, ValueError) as error:  # pandas' and Arrow's own errors are among them
-        raise RunError(f"{path} cannot be read: {error}") from error
-    rows = [dict(fitted(_Label, row, f"{path}, row {n}", RunError)) for n, row in enumerate(read, start=1)]
-    table = pd.DataFrame(rows, columns=list(_Label.model_fields)).drop_duplicates(ignore_index=True)
-    twice = table.duplicated(["question_id", "text"])
-    if twice.any():
-        raise RunError(f"{path} calls answer {table['text'][twice].iloc[0]!r} both right and wrong")
-    return table
+def _check_labels(answers: pd.DataFrame, labels: pd.DataFrame, name: str) -> None:
+    """That a question with labels has one for the answer judged; labels of other runs and splits may be among them."""
+    texts = dict(zip(labels["question_id"], labels["text"], strict=True))
+    asked = answers[answers["question_id"].isin(list(texts))]
+    lost = asked[asked["correct"].isna()]
+    if asked.empty:
+        raise RunError(f"run {name}: none of the {len(labels)} labels is for one of its questions, as {min(texts)!r}")
+    if len(lost):
+        identity, text = lost[["question_id", "text"]].iloc[0]
+        raise RunError(
+            f"run {name}: the labels of {len(lost)} questions match none of the answers judged: "
+            f"question {identity!r} is answered {text!r}, its label is for {texts[identity]!r}"
+        )

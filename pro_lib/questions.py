@@ -1,6 +1,5 @@
 """Question sets by name or from files, their splits, and the few-shot prompt; knows no model and no answer."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -121,11 +120,9 @@ def load(
         name: `world-facts` or `world-facts-reworded` (bundled), `trivia_qa`, `sciq` or `nq` (from the hub); with
             `path`, a name for the set (the file's stem if None).
         path: a `.jsonl`, `.csv` or `.parquet` file with columns question and references (a list, or a text separated
-            by `;`), and optionally question_id and split; further columns are kept. Or a `.txt` file: a question, its
-            answers separated by `;`, a blank line. Or a folder of files named after splits (train, validation, test).
-            Or, with the name of a hub set, a folder that `save_to_disk` has made.
+            by `;`), and optionally question_id and split; further columns are kept. Or, with the name of a hub set, a
+            folder that `save_to_disk` has made.
         columns: what the columns are called, as `{"question": "query", "references": ["answer", "aliases"]}`.
-            Without it usual names are tried, and a warning says which were taken.
         split: a split or several, None for all; a file without a split column is one `test` split. `imports.hub` says
             what the splits of a hub set are.
         limit: at most this many questions of each split, drawn with `seed` and kept in order.
@@ -145,12 +142,8 @@ def load(
     name = OTHER_NAMES.get(name, name)
     draw = _Draw(limit, fraction, seed)
     table, used = _everything(name, None if path is None else Path(path), columns or {})
-    guessed = {wanted: names for wanted, names in used.items() if names != [wanted] and wanted not in (columns or {})}
-    if guessed:
-        said = ", ".join(f"{' and '.join(map(repr, names))} as {wanted}" for wanted, names in guessed.items())
-        warnings.warn(f"{path}: read {said}; columns= says so, or otherwise", UserWarning, stacklevel=2)
     if name is None:
-        name = Path(path).name if Path(path).is_dir() else Path(path).stem
+        name = Path(path).stem
     splits = list(dict.fromkeys(table["split"] if split is None else [split] if isinstance(split, str) else split))
     n_shots = (0 if used else 10) if n_shots is None else n_shots
     shots = None

@@ -117,7 +117,13 @@ def test_methods_that_compare_meanings_read_beams_and_deg_the_samples():
 
 def test_methods_without_what_they_need_are_named_not_guessed():
     unknown = replace_texts(BEAMS, None)
-    labels = pd.DataFrame({"question_id": ["a", "b", "c"], "text": [None] * 3, "correct": [True, False, True]})
+    labels = pd.DataFrame(
+        {
+            "question_id": ["a", "b", "c"],
+            "text": np.array([None, None, "yes"], dtype=object),
+            "correct": [True, False, True],
+        }
+    )
     judged = evaluate(
         unknown, samples=SAMPLES, similarities={"lexical": semantic.Lexical()}, choices=Choices(labels=labels)
     )
@@ -152,35 +158,98 @@ def test_answers_without_their_ending_and_with_repeats_are_a_choice_too():
     np.testing.assert_allclose(without.log_probs, np.log([[0.5, 0.5, 0.25]]))
 
 
-@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
-def test_labels_are_read_from_a_file_and_an_answer_without_one_is_counted(tmp_path, suffix):
-    table = pd.DataFrame({"question_id": ["a", "b"], "text": ["yes", "no"], "correct": [False, True]})
-    path = tmp_path / f"labels.{suffix}"
+def written_labels(table, path):
+    """The labels as a file of the format that its name says."""
     {
-        "csv": lambda: table.to_csv(path, index=False),
-        "jsonl": lambda: table.to_json(path, orient="records", lines=True),
-        "parquet": lambda: table.to_parquet(path),
-    }[suffix]()
+        ".csv": lambda: table.to_csv(path, index=False),
+        ".jsonl": lambda: table.to_json(path, orient="records", lines=True),
+        ".parquet": lambda: table.to_parquet(path),
+    }[path.suffix]()
+    return path
+
+
+SUFFIXES = pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+
+
+@SUFFIXES
+def test_labels_are_read_from_a_file_and_an_answer_without_one_is_counted(tmp_path, suffix):
+    table = pd.DataFrame(
+        {"question_id": ["a", "b", "of another run"], "text": ["yes", "no", "?"], "correct": [0, 1, 1]}
+    )
+    path = written_labels(table, tmp_path / f"labels{suffix}")
     judged = evaluate(BEAMS, samples=SAMPLES, choices=Settings(correctness=str(path)).choices)
     assert list(judged.correct) == [False, True]
     assert "1 of 3 questions are left out (c): correct is missing for 1" in judged.sentence()
 
 
+@SUFFIXES
+@pytest.mark.parametrize(
+    "texts", [["NA", "None", "null", "nan", "", "true"], ["007", "1.50", "1e3", "-0"], ["1990", "1991"]]
+)
+def test_texts_of_labels_are_what_is_written(tmp_path, suffix, texts):
+    ids = [f"{n:03}" for n in range(len(texts))]
+    table = pd.DataFrame({"question_id": ids, "text": texts, "correct": True})
+    read = evaluation.read_labels(written_labels(table, tmp_path / f"labels{suffix}"))
+    assert read.to_dict("list") == table.to_dict("list")
+
+
+@SUFFIXES
+def test_whole_numbers_may_be_ids_and_nothing_else_may(tmp_path, suffix):
+    table = pd.DataFrame({"question_id": [7, 8], "text": ["yes", "no"], "correct": [True, False]})
+    path = written_labels(table, tmp_path / f"labels{suffix}")
+    assert evaluation.read_labels(path)["question_id"].tolist() == ["7", "8"]
+    if suffix != ".csv":
+        for wrong in ({"question_id": [7.5, None]}, {"text": [1990, 1991]}):
+            with pytest.raises(RunError, match=r"(line|row) 1: .* should be a valid string"):
+                evaluation.read_labels(written_labels(table.assign(**wrong), path))
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("question_id,text\na,yes\n", "row 1: correct is missing"),
-        ("question_id,text,correct\na,yes,maybe\n", "row 1: correct='maybe' should be a valid boolean"),
-        ("question_id,text,correct\na,yes,1\na,yes,0\n", "calls answer 'yes' both right and wrong"),
+        ("question_id,text\na,yes\n", ", line 2: correct is missing"),
+        ("question_id,text,correct\na,yes,maybe\n", ", line 2: correct='maybe' should be a valid boolean"),
+        ("question_id,text,correct\na,yes,1\na,yes,0\n", " calls answer 'yes' both right and wrong"),
+        ("question_id,text,correct\n", " holds no labels"),
+        ("question_id,text,text,correct\na,yes,no,1\n", " has the column 'text' twice"),
+        ("0\n0\n", ", line 2: question_id is missing"),
     ],
 )
 def test_labels_that_cannot_be_are_refused_with_the_file(tmp_path, content, sentence):
     path = tmp_path / "labels.csv"
     path.write_text(content)
-    with pytest.raises(RunError, match=f"labels.csv.*{sentence}"):
+    with pytest.raises(RunError, match=f"labels.csv{sentence}"):
         evaluation.read_labels(path)
-    with pytest.raises(RunError, match=r"labels\.txt is neither \.csv"):
+
+
+def test_labels_of_other_kinds_are_refused(tmp_path):
+    with pytest.raises(RunError, match=r"labels\.txt is none of \.jsonl, \.csv"):
         evaluation.read_labels(tmp_path / "labels.txt")
+    (tmp_path / "labels.jsonl").write_text("0\n")
+    with pytest.raises(RunError, match=r"labels\.jsonl, line 1: not an object but int"):
+        evaluation.read_labels(tmp_path / "labels.jsonl")
+    binary = pd.DataFrame({"question_id": ["a"], "text": [b"yes"], "correct": [True]})
+    with pytest.raises(RunError, match=r"labels\.parquet, row 1: text=b'yes' should be a valid string"):
+        evaluation.read_labels(written_labels(binary, tmp_path / "labels.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("ids", "texts", "sentence"),
+    [
+        (
+            "ab",
+            ["yes", "no "],
+            "the labels of 1 questions match none of the answers judged: question 'b' is answered 'no', "
+            "its label is for 'no '",
+        ),
+        ("abc", ["Yes", "No", "yes"], "the labels of 2 questions match .* question 'a' is answered 'yes'"),
+        ("xy", ["yes", "no"], "none of the 2 labels is for one of its questions, as 'x'"),
+    ],
+)
+def test_labels_that_match_nothing_are_counted_and_one_is_shown(ids, texts, sentence):
+    labels = pd.DataFrame({"question_id": list(ids), "text": texts, "correct": True})
+    with pytest.raises(RunError, match=sentence):
+        evaluate(BEAMS, samples=SAMPLES, choices=Choices(labels=labels))
 
 
 @pytest.fixture

@@ -118,11 +118,13 @@ def test_the_papers_models_are_asked_for_by_name_and_kept_under_the_name_of_thei
     assert settings.similarities("Gemma-2B", "world-facts")["nli"].cache == tmp_path / "world-facts" / "gemma-2b"
 
 
-def test_a_set_of_the_hub_and_a_folder_are_datasets_too(tmp_path):
+def test_a_set_of_the_hub_and_a_file_are_datasets_too(tmp_path):
     assert Settings(dataset=["sciq", "nq", "trivia_qa"]).datasets == ["sciq", "nq", "trivia_qa"]
-    (tmp_path / "test.txt").write_text("\n".join(f"Question {n}?\nanswer {n}\n" for n in range(8)))
-    settings = Settings(dataset=str(tmp_path), n_validation=3, fraction=0.5, n_shots=1)
-    asked = settings.questions(str(tmp_path), "validation", "test")
+    path = tmp_path / "mine.csv"
+    path.write_text("question,references\n" + "".join(f"Question {n}?,answer {n}\n" for n in range(8)))
+    asked = Settings(dataset=str(path), n_validation=3, fraction=0.5, n_shots=1).questions(
+        str(path), "validation", "test"
+    )
     assert asked.table["split"].value_counts().to_dict() == {"validation": 2, "test": 2}
     assert len(asked.shots) == 1
 

@@ -1,10 +1,15 @@
-"""The objects of a JSON file and where they stand in it; knows JSON and UTF-8, no format by its name."""
+"""The rows of a JSON-lines, CSV or Parquet file, and where each stands in it; knows no column by its name."""
 
 import codecs
+import csv
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import BeforeValidator, Field
 from pydantic_core import from_json
 
@@ -28,10 +33,64 @@ def json_lines(path: str | Path, error: type[ValueError] = RunError) -> Iterator
         error: the file cannot be read, or something in it is no JSON in UTF-8 (half a surrogate pair and what is
             nested too deeply among it) or not an object; the sentence names file and line.
     """
+    yield from _objects(_content(path, error), path, error)
+
+
+def read_rows(path: str | Path, error: type[ValueError] = RunError) -> pd.DataFrame:
+    """The rows of a `.jsonl`, `.csv` or `.parquet` file as it has them, in CSV all text; the index has their places.
+
+    Raises:
+        error: the file cannot be read, is none of the three, or is damaged; the sentence names it, and the place.
+    """
+    suffix = Path(path).suffix
+    if suffix not in _READERS:
+        raise error(f"{path} is none of {', '.join(_READERS)}")
     try:
-        data = Path(path).read_bytes().removeprefix(codecs.BOM_UTF8)
+        table = _READERS[suffix](_content(path, error), path, error)
+    except error:
+        raise
+    except (ValueError, pa.ArrowException, csv.Error) as problem:
+        raise error(f"{path} cannot be read: {problem}") from problem
+    if twice := [name for name, again in zip(table, table.columns.duplicated(), strict=True) if again]:
+        raise error(f"{path} has the column {twice[0]!r} twice")
+    return table
+
+
+def _content(path: str | Path, error: type[ValueError]) -> bytes:
+    try:
+        return Path(path).read_bytes().removeprefix(codecs.BOM_UTF8)
     except OSError as problem:
         raise error(f"{path} cannot be read: {problem.strerror}") from problem
+
+
+def _jsonl(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFrame:
+    found = dict(_objects(data, path, error))
+    return pd.DataFrame(found.values(), index=list(found), dtype=object)
+
+
+def _csv(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFrame:
+    reader = csv.reader(io.StringIO(data.decode(), newline=""), strict=True)
+    header = next(reader, [])
+    found = {f"{path}, line {reader.line_num}": fields for fields in reader if fields}
+    for where, fields in found.items():
+        if len(fields) != len(header):
+            raise error(f"{where}: {len(fields)} fields, but the header has {len(header)}; quote fields with commas")
+    return pd.DataFrame(found.values(), index=list(found), columns=header, dtype=object)
+
+
+def _parquet(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFrame:
+    with pq.ParquetFile(pa.BufferReader(data)) as file:
+        table = file.read()
+    table.validate(full=True)  # else text that is no UTF-8 surfaces only when somebody looks at it
+    # What pandas wrote beside the columns is of no use here, and one more thing that may be damaged.
+    frame = table.replace_schema_metadata(None).to_pandas(integer_object_nulls=True)
+    return frame.set_axis([f"{path}, row {n}" for n in range(1, len(frame) + 1)])
+
+
+_READERS = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}
+
+
+def _objects(data: bytes, path: str | Path, error: type[ValueError]) -> Iterator[tuple[str, dict]]:
     for where, value in _entries(data, path, error):
         if not isinstance(value, dict):
             raise error(f"{where}: not an object but {type(value).__name__}")

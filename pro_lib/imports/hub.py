@@ -42,7 +42,7 @@ def from_hub(name: str, folder: Path | None) -> pd.DataFrame:
         parts["validation"], train = (train.iloc[np.sort(o)] for o in (order[:n_validation], order[n_validation:]))
     parts["train_shots"] = train
     table = pd.concat([part.assign(split=split) for split, part in parts.items()], ignore_index=True)
-    return question_table(table, f"dataset {name!r}", ["references"])
+    return question_table(table.set_axis([f"dataset {name!r}, question {n + 1}" for n in table.index]), ["references"])
 
 
 def _fetched(name: str, folder: Path | None) -> dict[str, pd.DataFrame]:
