@@ -117,15 +117,10 @@ def test_methods_that_compare_meanings_read_beams_and_deg_the_samples():
 
 def test_methods_without_what_they_need_are_named_not_guessed():
     unknown = replace_texts(BEAMS, None)
-    labels = pd.DataFrame(
-        {
-            "question_id": ["a", "b", "c"],
-            "text": np.array([None, None, "yes"], dtype=object),
-            "correct": [True, False, True],
-        }
-    )
+    samples = replace_texts(SAMPLES, None)
+    labels = pd.DataFrame({"question_id": ["a", "b", "c"], "text": [None] * 3, "correct": [True, False, True]})
     judged = evaluate(
-        unknown, samples=SAMPLES, similarities={"lexical": semantic.Lexical()}, choices=Choices(labels=labels)
+        unknown, samples=samples, similarities={"lexical": semantic.Lexical()}, choices=Choices(labels=labels)
     )
     assert judged.unavailable == tuple(f"{name}, lexical" for name in MEANINGS)
     judged = evaluate(BEAMS, samples=SAMPLES, similarities={"alias": None})
