@@ -16,10 +16,9 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from pro_lib.base import texts
 from pro_lib.base.bundled import bundled_models, check_model, fingerprint, paper_models
-from pro_lib.base.checks import QUANTIZATIONS, Quantization, checked, choice
+from pro_lib.base.checks import QUANTIZATIONS, Dtype, Quantization, checked
 from pro_lib.decoding import Endings, largest_packing_error
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 # A guess at what rounding may do; the test models stay far below it, and no large model has been tried.
 PACKING_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5, torch.float16: 0.1}
 # What bounds how far a model sees: its name in the configuration, the kind of layers that have it (all), and in words.
@@ -36,7 +35,7 @@ class UnsupportedModelError(ValueError):
 
 @checked
 class _Options:
-    dtype: choice("auto", *DTYPES)
+    dtype: Dtype
     quantization: Quantization | None
 
 
@@ -137,7 +136,7 @@ def load(
 
     Args:
         name: a folder in `data/models`, a name in `bundled.paper_models`, a folder anywhere, or a hub id.
-        dtype: `auto` (bfloat16 on CUDA, float32 elsewhere and for bundled models), or a name in `DTYPES`.
+        dtype: `auto` (bfloat16 on CUDA, float32 elsewhere and for bundled models), or a name in `checks.DTYPES`.
         device: `auto` (CUDA, then MPS, then CPU) or a torch device.
         quantization: None, `8bit` or `4bit` (needs the extra `quantization` and a CUDA device).
         device_map: given to transformers as it is, to spread a model over several devices.
@@ -149,15 +148,15 @@ def load(
         ValueError: an unknown dtype, device or quantization, or a name that no model can have.
     """
     name, _ = str(name), _Options(dtype=dtype, quantization=quantization)
-    source, device = _locate(name), _device(device)
+    source, device = _locate(name), find_device(device)
     if dtype == "auto":
         dtype = "bfloat16" if device.startswith("cuda") and name not in bundled_models() else "float32"
-    weights, code = {"dtype": DTYPES[dtype]}, {"trust_remote_code": trust_remote_code}
+    weights, code = {"dtype": getattr(torch, dtype)}, {"trust_remote_code": trust_remote_code}
     if quantization or device_map is not None:
         weights["device_map"] = device_map or device
     if quantization:
         kind = {f"load_in_{quantization}": True}
-        weights["quantization_config"] = BitsAndBytesConfig(**kind, bnb_4bit_compute_dtype=DTYPES[dtype])
+        weights["quantization_config"] = BitsAndBytesConfig(**kind, bnb_4bit_compute_dtype=getattr(torch, dtype))
     try:
         config = AutoConfig.from_pretrained(source, **code)
         text = config.get_text_config()
@@ -212,7 +211,8 @@ def _locate(name: str) -> str:
     return str(folder.resolve())
 
 
-def _device(device: str) -> str:
+def find_device(device: str) -> str:
+    """The device of that name, `auto` being the best there is. Raises `ValueError` for one that is not there."""
     if device == "auto":
         mps = "mps" if torch.backends.mps.is_available() else "cpu"
         return "cuda" if torch.cuda.is_available() else mps

@@ -25,53 +25,54 @@ def _is_names(value: str | Sequence[str]) -> bool:
 
 Columns = checks.rule(int, lambda value: value in (1, 2), "must be 1 or 2, the columns of a paper that a figure spans")
 Names = checks.rule((str, list, tuple), _is_names, "must be a name or a list of names")
+Texts = checks.rule(
+    (str, list, tuple), lambda value: not value or _is_names(value), "must be a text or a list of texts"
+)
 
 
 @checks.checked
 class Parameters:
-    """The parameters that notebooks share, checked when they are put together.
-
-    Folders that are None are `data/generations` and `figures` of the repository. `quantization`, `device_map` and
-    `trust_remote_code` are as in `models.load`, `chat`, `engine` and `n_workers` as in `generate`, and what decides the
-    answers as in `decoding.strategies`.
+    """The parameters that notebooks share, checked when they are put together; a notebook repeats the lines it uses.
 
     Raises:
         ValueError: one sentence naming the parameter, its value and what it may be.
     """
 
-    model: Names = "facts-2m"
-    dataset: Names = "world-facts"
-    split: str = "test"
-    strategy: checks.choice(*STRATEGIES) = BEAMS
-    alpha: checks.Probability = 0.4
-    search_alpha: checks.PositiveShare = 0.02
-    n_answers: checks.PositiveInt = 10
-    limit: checks.PositiveInt | None = None
-    fraction: checks.PositiveShare | None = None
-    n_shots: checks.WholeNumber | None = None
-    n_validation: checks.PositiveInt | None = 100
-    seed: checks.WholeNumber = 0
-    batch_size: checks.PositiveInt | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-    quantization: checks.Quantization | None = None
-    device_map: str | None = None
-    trust_remote_code: checks.Flag = False
-    chat: checks.Flag = False
-    engine: checks.Engine = "local"
-    n_workers: checks.PositiveInt | None = None
-    similarity: Names = "lexical"
-    """What decides whether answers mean the same: names of `semantic.SIMILARITIES`, or an NLI model's folder or hub id;
-    several are compared."""
-    correctness: str = "rouge_l"
-    """What makes an answer right: a name of `evaluation.CORRECTNESS`, or a file of labels for `read_labels`."""
-    records: str | None = None
-    generations_dir: str | Path | None = None
-    figures_dir: str | Path | None = None
-    columns: Columns = 2
-    """The columns of a paper that a figure spans, 1 or 2."""
-    reported: checks.Flag = False
-    """The parameters are for a report on `split`, so that it may not be `validation`, where α is chosen."""
+    model: Names = "facts-2m"  # one or several: bundled or paper's name, hub id, folder
+    dataset: Names = "world-facts"  # one or several: bundled, trivia_qa, sciq, nq, a file
+    split: str = "test"  # the split reported on
+    strategy: checks.choice(*STRATEGIES) = BEAMS  # how answers are found: greedy, multinomial, diverse_beam, threshold
+    alpha: checks.Probability = 0.4  # the default α: PRO keeps answers whose probability is at least α
+    search_alpha: checks.PositiveShare = 0.02  # α of strategy threshold, the exact search: how far down it looks
+    n_answers: checks.PositiveInt = 10  # N, answers per question
+    temperature: checks.Positive = 1.0  # of samples: below 1 likely tokens are drawn more often, above 1 less
+    top_p: checks.PositiveShare = 1.0  # samples are drawn from the likeliest tokens that hold this share; 1 for all
+    diversity_penalty: checks.NotNegative = 1.0  # λ, what a token costs a beam after another beam has taken it
+    max_new_tokens: checks.PositiveInt = 32  # T, tokens at which an answer is cut, its ending included
+    stop: Texts = ()  # texts that end an answer beside its end of text and newline, each one token
+    entropy_questions: checks.PositiveInt = 300  # the entropy of this many questions is estimated
+    entropy_samples: checks.PositiveInt = 100  # from this many samples each
+    limit: checks.PositiveInt | None = None  # at most this many questions of each split; None for all
+    fraction: checks.PositiveShare | None = None  # at most this part of each split, drawn with the seed; None for all
+    n_shots: checks.WholeNumber | None = None  # shots in the prompt; None for 10, and for none with files
+    n_validation: checks.PositiveInt | None = 100  # α is chosen on this many validation questions; None for all
+    seed: checks.WholeNumber = 0  # of samples, of drawn questions, of bootstrap resamples
+    batch_size: checks.PositiveInt | None = None  # questions in one pack; None chooses
+    device: checks.Name = "auto"  # auto, cpu, cuda, cuda:1, mps
+    dtype: checks.Dtype = "auto"  # auto, float32, bfloat16, float16
+    quantization: checks.Quantization | None = None  # 8bit or 4bit (bitsandbytes, CUDA); None for none
+    device_map: str | None = None  # auto spreads a model over several GPUs; None for one device
+    trust_remote_code: checks.Flag = False  # whether code that ships with a hub model may run here
+    chat: checks.Flag = False  # put prompts in the chat template of the model
+    engine: checks.Engine = "local"  # local, or ray: workers on a Ray cluster, one a GPU
+    n_workers: checks.PositiveInt | None = None  # workers of ray; None for as many as there are GPUs
+    similarity: Names = "lexical"  # what means the same: lexical, alias, embedding, nli, or an NLI model
+    correctness: str = "rouge_l"  # what is right: rouge_l, exact_match, alias_match, or a file of labels
+    records: str | None = None  # a file of log-probabilities made elsewhere (ours, OpenAI, vLLM); None asks the model
+    generations_dir: str | Path | None = None  # where runs are kept; None for data/generations of the repository
+    figures_dir: str | Path | None = None  # where figures go; None for figures of the repository
+    columns: Columns = 2  # columns of a paper that a figure spans, 1 or 2
+    reported: checks.Flag = False  # the split is reported on, so that it may not be validation, where α is chosen
 
     def __post_init__(self) -> None:
         # Notebooks run in folders of their own, so a default must not depend on where that is.
@@ -90,6 +91,8 @@ class Parameters:
             self._check_asked()
         elif not Path(self.records).is_file():
             raise ValueError(f"records={self.records!r} is not a file")
+        elif self.strategy == EXACT:
+            raise ValueError(f"records={self.records!r} hold no search: exact search needs a model")
 
     def _check_asked(self) -> None:
         """What only matters where a model is asked."""

@@ -5,7 +5,7 @@ It knows names, splits and folders; it does not know a score by its formula, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +14,7 @@ import pandas as pd
 
 from pro_lib import endpoint, evaluation, imports, metrics, runs, semantic, storage
 from pro_lib import questions as question_sets
-from pro_lib.base import bundled
-from pro_lib.base.checks import checked
+from pro_lib.base import bundled, checks, notebook
 from pro_lib.decoding.strategies import Strategy, strategy
 from pro_lib.evaluation import Choices, Evaluation
 from pro_lib.parameters import BEAMS, EXACT, GREEDY, SAMPLES, Parameters, listed
@@ -30,9 +29,49 @@ if TYPE_CHECKING:
 _held: tuple[tuple, Model] | None = None
 
 
-@checked
+@checks.checked
 class Settings(Parameters):
     """The parameters of a notebook, and what they ask for."""
+
+    @classmethod
+    def from_notebook(cls, cells: Iterable[str] | None = None, **constants: object) -> Settings:
+        """The settings that a notebook's parameters cell declares, what papermill put in their place, and `constants`.
+
+        Nothing else counts that was left in the kernel. What can be known without computing is tried: that the device
+        is there, that results can be written, that labels and NLI models can be read. From here on errors are shown as
+        one sentence.
+
+        Args:
+            cells: sources of the cells in the order in which they were run; None for those of this kernel.
+
+        Raises:
+            ValueError: a parameter is unknown, or is not what it may be; the nearest known one is named.
+        """
+        shell = notebook.kernel()
+        if cells is None and shell is None:
+            raise ValueError("there is no notebook to read parameters from; give them to Settings")
+        if shell:
+            notebook.in_one_sentence(shell)
+        namespace = shell.user_ns if shell else {}
+        declared = notebook.parameters(namespace["In"] if cells is None else cells, namespace, first="model")
+        made = cls(**declared | constants)
+        made.check_here()
+        return made
+
+    def check_here(self) -> None:
+        """Refuse, with a `ValueError`, what this machine cannot do, as far as that is known without computing."""
+        checks.check_writable(self.figures_dir, "figures_dir")
+        if self.records is None:
+            if not any(self.generations_dir.glob("*/*/*/run.json")):  # who only reads runs needs no more
+                checks.check_writable(self.generations_dir, "generations_dir")
+            if self.device not in ("auto", "cpu"):
+                from pro_lib import models
+
+                models.find_device(self.device)
+        _ = self.choices
+        for name in listed(self.similarity):
+            if name in ("nli", "embedding") or name not in semantic.SIMILARITIES:
+                self._similarity(name, *self.pairs()[0]).check()
 
     @property
     def choices(self) -> Choices:
@@ -43,8 +82,6 @@ class Settings(Parameters):
 
     def pairs(self) -> list[tuple[str, str]]:
         """Every (model, dataset), model by model, so that each is loaded once; with records there is one."""
-        if self.records is not None and self.strategy == EXACT:
-            raise ValueError(f"records={self.records!r} hold no search: exact search needs a model")
         if self.records is not None:
             return [("records", Path(self.records).stem)]
         return [(model, dataset) for model in self.models for dataset in self.datasets]
@@ -123,11 +160,16 @@ class Settings(Parameters):
         return apart.run(model, dataset, strategy=EXACT)
 
     def sampled(self, model: str, dataset: str, question_ids: Sequence[str], *, n_samples: int) -> Run:
-        """Many samples of some questions of the reported split, to estimate entropies from; kept apart."""
+        """Many samples of some questions of the reported split, to estimate entropies from; kept apart.
+
+        Drawn from the model as it is: an entropy at another temperature is another model's.
+        """
         questions = self.questions(dataset)
         table = questions.table[questions.table["question_id"].isin(set(question_ids))]
         asked = replace(questions, table=table.reset_index(drop=True))
-        return self._apart(f"n_samples={n_samples}", n_answers=n_samples)._answers(model, asked, SAMPLES)
+        return self._apart(f"n_samples={n_samples}", n_answers=n_samples, temperature=1.0, top_p=1.0)._answers(
+            model, asked, SAMPLES
+        )
 
     def store(self, table: pd.DataFrame, name: str) -> pd.DataFrame:
         """Write a table to `figures_dir/<name>.csv`, whatever becomes of the notebook that shows it; return it."""
@@ -138,8 +180,7 @@ class Settings(Parameters):
     def loaded(self, model: str) -> Model:
         """The model, loaded as the parameters say, unless it was the last one asked for; that one is let go first."""
         global _held
-        names = ("device", "dtype", "quantization", "device_map", "trust_remote_code")
-        options = {name: getattr(self, name) for name in names}
+        options = self._of("device", "dtype", "quantization", "device_map", "trust_remote_code")
         if _held is None or _held[0] != (model, options):
             from pro_lib import models
 
@@ -147,8 +188,12 @@ class Settings(Parameters):
             _held = (model, options), models.load(model, **options)
         return _held[1]
 
+    def _of(self, *names: str) -> dict[str, object]:
+        return {name: getattr(self, name) for name in names}
+
     def _decoding(self) -> dict[str, object]:
-        return {name: getattr(self, name) for name in ("n_answers", "seed", "search_alpha")}
+        drawn = self._of("n_answers", "seed", "temperature", "top_p", "diversity_penalty")
+        return drawn | self._of("search_alpha", "max_new_tokens") | {"stop": listed(self.stop)}
 
     def _apart(self, folder: str, **changes: object) -> Settings:
         """The same settings with these changes; what they generate is kept in a folder of its own."""

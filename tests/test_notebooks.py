@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -12,6 +13,11 @@ from pathlib import Path
 import nbformat
 import papermill
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from papermill.translators import PythonTranslator
+from traitlets.config import Config
+
+from pro_lib.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
@@ -168,19 +174,112 @@ def test_a_sweep_over_exact_answers_goes_as_far_down_as_the_search(name, folders
     assert pd.read_csv(tmp_path / f"{name}.csv")["alpha"].min() == 0.03
 
 
+@pytest.fixture
+def shell():
+    """What runs the cells of a kernel, in this process: a kernel for each trial would take minutes."""
+    shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
+    yield shell
+    InteractiveShell.clear_instance()
+
+
+def code(path):
+    return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+
+
+def injected(**parameters):
+    return PythonTranslator.codify(parameters)
+
+
+def ran(shell, *cells):
+    """Run cells as a kernel does; the sentence of the error in the last one, or what it left as `settings`."""
+    *_, last = [shell.run_cell(cell, store_history=True) for cell in cells]
+    return str(last.error_in_exec) if last.error_in_exec else shell.user_ns["settings"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+def test_its_settings_are_one_line_that_sees_every_parameter(path, shell):
+    imports, parameters, line, *_ = code(path)
+    assert re.fullmatch(r"settings = Settings.from_notebook\(.*\)", line)
+    settings = ran(shell, imports, parameters, injected(n_answers=7, figures_dir="/tmp", stop=["."]), line)
+    assert (settings.n_answers, settings.figures_dir, settings.stop) == (7, Path("/tmp"), ["."])
+    described = papermill.inspect_notebook(path)
+    for name in described.keys() - {"n_answers", "figures_dir", "generations_dir", "stop"}:
+        assert getattr(settings, name) == ast.literal_eval(described[name]["default"]), name
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
 @pytest.mark.parametrize(("name", "value", "sentence"), BAD)
-def test_a_wrong_parameter_stops_it_in_the_cell_after_the_parameters(path, name, value, sentence, tmp_path):
-    """The cells up to there, run in one process: a kernel for each would take minutes."""
-    namespace = {}
-    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
-    exec(cells[0].source, namespace)
-    exec(cells[1].source, namespace)
-    namespace |= {name: value, "generations_dir": str(tmp_path / "generations")}
-    with pytest.raises(ValueError) as raised:  # noqa: PT011 (the sentence is asserted below)
-        exec(cells[2].source, namespace)
-    assert str(raised.value).startswith(sentence)
+def test_a_wrong_parameter_stops_it_in_the_cell_after_the_parameters(path, name, value, sentence, tmp_path, shell):
+    imports, parameters, line, *_ = code(path)
+    given = injected(**{"generations_dir": str(tmp_path / "generations"), name: value})
+    assert ran(shell, imports, parameters, given, line).startswith(sentence)
     assert not (tmp_path / "generations").exists()
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+def test_a_name_that_is_no_parameter_of_it_is_refused_with_the_nearest_one(path, shell):
+    imports, parameters, line, *_ = code(path)
+    said = "alhpa is no parameter of this notebook; the nearest is alpha"
+    assert ran(shell, imports, parameters, injected(alhpa=0.3), line) == said
+    assert ran(shell, imports, parameters.replace("alpha: ", "alhpa: ", 1), line) == said.replace(
+        " of this notebook", ""
+    )
+
+
+def test_a_parameter_that_another_notebook_has_is_refused(shell):
+    imports, parameters, line, *_ = code(NOTEBOOKS[3])
+    said = ran(shell, imports, parameters, injected(n_validation=20), line)
+    assert said == "n_validation is no parameter of this notebook; the nearest is fraction"
+
+
+def test_what_other_cells_left_in_the_kernel_is_no_parameter(shell):
+    """A notebook that was run before, a cell that took a parameter's name, and a name of the settings."""
+    imports, parameters, line, *_ = code(NOTEBOOKS[2])
+    before = ran(shell, imports, parameters, injected(n_validation=7, limit=5), line)
+    assert (before.n_validation, before.limit) == (7, 5)
+    imports, parameters, line, *_ = code(NOTEBOOKS[3])
+    left = "fig = settings\nn_shots = 3\nfor model in ['facts-1m']:\n    alpha = 0.9"
+    settings = ran(shell, imports, parameters, left, line)
+    assert (settings.n_validation, settings.limit, settings.n_shots) == (100, None, None)
+    assert (settings.models, settings.alpha) == (["facts-2m", "facts-1m"], 0.4)
+
+
+def test_the_latest_parameters_cell_counts_and_what_was_injected_after_it(shell):
+    imports, parameters, line, *_ = code(NOTEBOOKS[3])
+    given = injected(alpha=0.3)
+    assert ran(shell, imports, parameters, given, line).alpha == 0.3
+    assert ran(shell, parameters.replace("alpha: float = 0.4", "alpha: float = 1 / 5"), line).alpha == 0.2
+    assert "alhpa" in ran(shell, given.replace("alpha", "alhpa"), line)
+    assert ran(shell, given.replace("0.3", "0.1"), line).alpha == 0.1
+    assert ran(shell, "broken =", "%who_ls", line).alpha == 0.1
+    assert ran(shell, parameters, line).alpha == 0.4
+
+
+def test_half_a_parameters_cell_is_not_taken_for_one(shell):
+    imports, parameters, line, *_ = code(NOTEBOOKS[3])
+    said = "no parameters cell has been run: one cell that declares model and the others by type"
+    assert ran(shell, imports, line) == said
+    half = "\n".join(parameters.splitlines()[5:])
+    assert ran(shell, parameters, half, line) == said
+
+
+def test_outside_of_notebooks_the_cells_are_given():
+    given = ["model: str = 'facts-1m'\nlimit: int = None", injected(limit=3)]
+    settings = Settings.from_notebook(given, reported=True)
+    assert (settings.models, settings.limit, settings.reported) == (["facts-1m"], 3, True)
+    with pytest.raises(ValueError, match="there is no notebook to read parameters from; give them to Settings"):
+        Settings.from_notebook()
+
+
+def test_an_error_of_ours_is_one_sentence_and_any_other_keeps_its_traceback(shell, capsys):
+    imports, parameters, line, *_ = code(NOTEBOOKS[3])
+    assert "is unknown; choose" in ran(shell, imports, parameters, injected(split="tset"), line)
+    assert capsys.readouterr().out == "ValueError: split='tset' is unknown; choose train_shots, validation, test\n"
+    ran(shell, "from pro_lib import scores; scores.pro([[0.5]], alpha=0.4)")
+    assert capsys.readouterr().out.count("\n") == 1
+    for others in ("int('x')", "import numpy; numpy.zeros(3).reshape(2)", "1 / 0"):
+        ran(shell, others)
+        assert "Traceback" in capsys.readouterr().out
 
 
 def test_help_is_printed_with_types_and_defaults():

@@ -3,11 +3,14 @@
 A type carries the words of its sentence, so that a class of parameters declares each parameter once, where it enters.
 """
 
+import difflib
 import functools
 import re
 import reprlib
-from collections.abc import Callable, Collection
+import tempfile
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, PlainValidator, ValidationError
@@ -68,8 +71,8 @@ NotNegative = rule((int, float), lambda value: 0 <= value < float("inf"), "must 
 Flag = rule(bool, lambda value: True, "must be true or false")
 Name = rule(str, lambda value: bool(value.strip()), "must be a text that is not empty")
 # How weights may be shrunk and where runs are made; here, so that both are checked without loading torch.
-QUANTIZATIONS = ("8bit", "4bit")
-Quantization, Engine = choice(*QUANTIZATIONS), choice("local", "ray")
+QUANTIZATIONS, DTYPES = ("8bit", "4bit"), ("float32", "bfloat16", "float16")
+Quantization, Dtype, Engine = choice(*QUANTIZATIONS), choice("auto", *DTYPES), choice("local", "ray")
 
 
 def _encodable(text: str) -> str:
@@ -124,6 +127,7 @@ def checked(cls: type) -> type:
 
     @functools.wraps(validated)
     def __init__(self, *args: Any, **values: Any) -> None:  # noqa: N807
+        check_known(values, [field.name for field in fields(made)])
         try:
             validated(self, *args[len(names) :], **dict(zip(names, args, strict=False)), **values)
         except ValidationError as error:
@@ -132,6 +136,23 @@ def checked(cls: type) -> type:
 
     made.__init__ = __init__
     return made
+
+
+def check_known(names: Iterable[str], known: Collection[str], where: str = "") -> None:
+    """Refuse, with a `ValueError` that says the nearest known one, a name that is not known."""
+    for name in names:
+        if name not in known:
+            nearest = "".join(f"; the nearest is {each}" for each in difflib.get_close_matches(name, known, 1, 0))
+            raise ValueError(f"{name} is no parameter{where}{nearest}")
+
+
+def check_writable(folder: Path, name: str) -> None:
+    """Refuse, with a `ValueError`, a folder in which no file can be made; the folder itself is not made."""
+    try:
+        there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+        tempfile.TemporaryFile(dir=there).close()
+    except OSError as error:
+        raise ValueError(f"{name}={str(folder)!r} cannot be written: {error.strerror}") from error
 
 
 def sentence(error: ValidationError, *, optional: Collection[str] = ()) -> str:
