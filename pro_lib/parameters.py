@@ -25,9 +25,6 @@ def _is_names(value: str | Sequence[str]) -> bool:
 
 Columns = checks.rule(int, lambda value: value in (1, 2), "must be 1 or 2, the columns of a paper that a figure spans")
 Names = checks.rule((str, list, tuple), _is_names, "must be a name or a list of names")
-Texts = checks.rule(
-    (str, list, tuple), lambda value: not value or _is_names(value), "must be a text or a list of texts"
-)
 
 
 @checks.checked
@@ -49,7 +46,7 @@ class Parameters:
     top_p: checks.PositiveShare = 1.0  # samples are drawn from the likeliest tokens that hold this share; 1 for all
     diversity_penalty: checks.NotNegative = 1.0  # λ, what a token costs a beam after another beam has taken it
     max_new_tokens: checks.PositiveInt = 32  # T, tokens at which an answer is cut, its ending included
-    stop: Texts = ()  # texts that end an answer beside its end of text and newline, each one token
+    stop: checks.Texts = ()  # texts that end an answer beside its end of text and newline, each one token
     entropy_questions: checks.PositiveInt = 300  # the entropy of this many questions is estimated
     entropy_samples: checks.PositiveInt = 100  # from this many samples each
     limit: checks.PositiveInt | None = None  # at most this many questions of each split; None for all

@@ -131,7 +131,7 @@ def load(
         n_shots: number of shots (0 for files, else 10), out of `train_shots`; a file without that split has so many
             questions, always the same ones, set apart and never asked.
         n_validation: of files without a validation split, this many of the questions become one, always the same ones,
-            if there are twice as many; None takes the splits as they are.
+            at most half; None takes the splits as they are.
         header: text before the shots.
         template: how a question is put; `{question}` stands for it.
 
@@ -185,17 +185,18 @@ def _everything(name: str | None, path: Path | None, columns: Mapping) -> tuple[
 
 
 def _with_validation(table: pd.DataFrame, n_validation: int, *, wanted: bool, name: str) -> pd.DataFrame:
-    """The table with a validation split of its own, or else `n_validation` of its test questions as one."""
+    """The table with a validation split of its own, or else `n_validation` of its test questions as one.
+
+    Where it is wanted, at most half of them are taken, with a warning; elsewhere none, if there are too few.
+    """
     test = np.flatnonzero(table["split"] == "test")
-    too_few = len(test) < 2 * n_validation
-    if (table["split"] == "validation").any() or (too_few and not wanted):
+    size = min(n_validation, len(test) // 2)
+    if (table["split"] == "validation").any() or (size < n_validation and not wanted) or not size:
         return table
-    if too_few:
-        raise QuestionsError(
-            f"dataset {name!r} has no validation split and {len(test)} test questions, too few to take {n_validation} "
-            "of them for one; name a split column, or lower n_validation"
-        )
-    drawn = np.isin(np.arange(len(table)), test[_drawn(len(test), n_validation)])
+    if size < n_validation:
+        message = f"dataset {name!r} has no validation split: {size} of its {len(test)} questions are taken for one"
+        warnings.warn(f"{message}, not {n_validation}", UserWarning, stacklevel=3)
+    drawn = np.isin(np.arange(len(table)), test[_drawn(len(test), size)])
     return table.assign(split=np.where(drawn, "validation", table["split"]))
 
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from pro_lib.models import Model
 
 
+# Parameters that strategies have as settings, one or another.
+DECODING = ("n_answers", "seed", "temperature", "top_p", "diversity_penalty", "search_alpha", "max_new_tokens", "stop")
+
 _held: tuple[tuple, Model] | None = None
 
 
@@ -35,43 +38,27 @@ class Settings(Parameters):
 
     @classmethod
     def from_notebook(cls, cells: Iterable[str] | None = None, **constants: object) -> Settings:
-        """The settings that a notebook's parameters cell declares, what papermill put in their place, and `constants`.
+        """What a notebook's parameters cell declares and papermill has replaced, and `constants` of the notebook.
 
-        Nothing else counts that was left in the kernel. What can be known without computing is tried: that the device
-        is there, that results can be written, that labels and NLI models can be read. From here on errors are shown as
-        one sentence.
-
-        Args:
-            cells: sources of the cells in the order in which they were run; None for those of this kernel.
+        `cells` are the sources of the cells that were run; None for those of this kernel.
 
         Raises:
-            ValueError: a parameter is unknown, or is not what it may be; the nearest known one is named.
+            ValueError: as `Settings`; a name is no parameter; or this machine lacks the device or the NLI model, or
+                cannot write results, as far as that can be known before anything is computed.
         """
-        shell = notebook.kernel()
-        if cells is None and shell is None:
-            raise ValueError("there is no notebook to read parameters from; give them to Settings")
-        if shell:
-            notebook.in_one_sentence(shell)
-        namespace = shell.user_ns if shell else {}
-        declared = notebook.parameters(namespace["In"] if cells is None else cells, namespace, first="model")
-        made = cls(**declared | constants)
-        made.check_here()
+        made = cls(**notebook.parameters(cells, first="model") | constants)
+        checks.check_writable(made.figures_dir, "figures_dir")
+        if made.records is None and not any(made.generations_dir.glob("*/*/*/run.json")):  # who only reads may go on
+            checks.check_writable(made.generations_dir, "generations_dir")
+        if made.records is None and made.device not in ("auto", "cpu"):
+            from pro_lib import models
+
+            models.find_device(made.device)
+        compared = set(listed(made.similarity)) - {"lexical", "alias"}
+        for name in sorted(compared):
+            made._similarity(name, *made.pairs()[0])([["one"]])  # compared with itself alone it needs no weights
+        _ = made.choices
         return made
-
-    def check_here(self) -> None:
-        """Refuse, with a `ValueError`, what this machine cannot do, as far as that is known without computing."""
-        checks.check_writable(self.figures_dir, "figures_dir")
-        if self.records is None:
-            if not any(self.generations_dir.glob("*/*/*/run.json")):  # who only reads runs needs no more
-                checks.check_writable(self.generations_dir, "generations_dir")
-            if self.device not in ("auto", "cpu"):
-                from pro_lib import models
-
-                models.find_device(self.device)
-        _ = self.choices
-        for name in listed(self.similarity):
-            if name in ("nli", "embedding") or name not in semantic.SIMILARITIES:
-                self._similarity(name, *self.pairs()[0]).check()
 
     @property
     def choices(self) -> Choices:
@@ -91,11 +78,10 @@ class Settings(Parameters):
 
         Files without a validation split lend `n_validation` of their questions to one.
         """
-        drawn = {"limit": self.limit, "fraction": self.fraction, "seed": self.seed, "n_shots": self.n_shots}
-        if dataset in question_sets.NAMES:
-            return question_sets.load(dataset, split=splits or self.split, **drawn)
-        lent = self.n_validation or 100
-        return question_sets.load(path=dataset, split=splits or self.split, n_validation=lent, **drawn)
+        named = dataset in question_sets.NAMES
+        where = {"name": dataset} if named else {"path": dataset, "n_validation": self.n_validation or 100}
+        drawn = self._of("limit", "fraction", "seed", "n_shots")
+        return question_sets.load(**where, split=splits or self.split, **drawn)
 
     def run(self, model: str, dataset: str, *splits: str, strategy: str | None = None) -> Run:
         """The stored run of these questions, generated where it is missing; or the records, if they are given."""
@@ -114,24 +100,17 @@ class Settings(Parameters):
         return judged if everything else self._drawn(judged)
 
     def compared(
-        self,
-        model: str,
-        dataset: str,
-        split: str,
-        *,
-        everything: bool = False,
-        meanings: bool = True,
-        choices: Choices | None = None,
+        self, model: str, dataset: str, split: str, *, everything: bool = False, meanings: bool = True
     ) -> Evaluation:
         """Every method on one split: beams, samples and greedy answers, one answer of each question judged.
 
         Of the validation split, `n_validation` questions drawn with the seed, unless `everything` is asked for.
-        `meanings=False` leaves out the methods that compare answers; `choices` stands for `correctness` and more.
+        `meanings=False` leaves out the methods that compare answers.
         """
         beams, samples, others = self.runs_compared(model, dataset)
         similarities = self.similarities(model, dataset) if meanings else {}
-        options = {"similarities": similarities, "choices": choices or self.choices}
-        judged = evaluation.evaluate(beams, samples=samples, others=others, split=split, **options)
+        runs = {"samples": samples, "others": others, "similarities": similarities}
+        judged = evaluation.evaluate(beams, **runs, split=split, choices=self.choices)
         return judged if everything else self._drawn(judged)
 
     def runs_compared(self, model: str, dataset: str) -> tuple[Run, Run, list[Run]]:
@@ -167,9 +146,8 @@ class Settings(Parameters):
         questions = self.questions(dataset)
         table = questions.table[questions.table["question_id"].isin(set(question_ids))]
         asked = replace(questions, table=table.reset_index(drop=True))
-        return self._apart(f"n_samples={n_samples}", n_answers=n_samples, temperature=1.0, top_p=1.0)._answers(
-            model, asked, SAMPLES
-        )
+        apart = self._apart(f"n_samples={n_samples}", n_answers=n_samples, temperature=1.0, top_p=1.0)
+        return apart._answers(model, asked, SAMPLES)
 
     def store(self, table: pd.DataFrame, name: str) -> pd.DataFrame:
         """Write a table to `figures_dir/<name>.csv`, whatever becomes of the notebook that shows it; return it."""
@@ -191,31 +169,25 @@ class Settings(Parameters):
     def _of(self, *names: str) -> dict[str, object]:
         return {name: getattr(self, name) for name in names}
 
-    def _decoding(self) -> dict[str, object]:
-        drawn = self._of("n_answers", "seed", "temperature", "top_p", "diversity_penalty")
-        return drawn | self._of("search_alpha", "max_new_tokens") | {"stop": listed(self.stop)}
-
     def _apart(self, folder: str, **changes: object) -> Settings:
         """The same settings with these changes; what they generate is kept in a folder of its own."""
         return replace(self, generations_dir=self.generations_dir / folder, **changes)
 
     def _answers(self, model: str, questions: QuestionSet, name: str) -> Run:
-        how = strategy(name, **self._decoding())
-        stored = self._stored(model, questions, how)
+        decoding = self._of(*DECODING)
+        stored = self._stored(model, questions, strategy(name, **decoding))
         if stored is not None:
             return stored
         from pro_lib import generate
 
-        where = {"out": self.generations_dir, "engine": self.engine, "n_workers": self.n_workers}
-        return generate.generate(self.loaded(model), questions, strategy=name, **self._asked(), **where)
-
-    def _asked(self) -> dict[str, object]:
-        return {"batch_size": self.batch_size, "chat": self.chat, **self._decoding()}
+        work = self._of("batch_size", "chat", "engine", "n_workers")
+        out = self.generations_dir
+        return generate.generate(self.loaded(model), questions, strategy=name, out=out, **work, **decoding)
 
     def _stored(self, model: str, questions: QuestionSet, how: Strategy) -> Run | None:
         """A stored run that answers these questions as asked for; the model is not loaded to find out."""
         folder = self.generations_dir / questions.name / bundled.model_folder_name(model) / how.name
-        if not (folder / "run.json").is_file():
+        if not storage.has_parts(folder):
             return None
         run = runs.read(folder)
         asked = {"chat": None} | how.parameters() | questions.parameters(chat=self.chat)

@@ -201,7 +201,7 @@ def test_its_settings_are_one_line_that_sees_every_parameter(path, shell):
     imports, parameters, line, *_ = code(path)
     assert re.fullmatch(r"settings = Settings.from_notebook\(.*\)", line)
     settings = ran(shell, imports, parameters, injected(n_answers=7, figures_dir="/tmp", stop=["."]), line)
-    assert (settings.n_answers, settings.figures_dir, settings.stop) == (7, Path("/tmp"), ["."])
+    assert (settings.n_answers, settings.figures_dir, settings.stop) == (7, Path("/tmp"), (".",))
     described = papermill.inspect_notebook(path)
     for name in described.keys() - {"n_answers", "figures_dir", "generations_dir", "stop"}:
         assert getattr(settings, name) == ast.literal_eval(described[name]["default"]), name
@@ -267,14 +267,14 @@ def test_outside_of_notebooks_the_cells_are_given():
     given = ["model: str = 'facts-1m'\nlimit: int = None", injected(limit=3)]
     settings = Settings.from_notebook(given, reported=True)
     assert (settings.models, settings.limit, settings.reported) == (["facts-1m"], 3, True)
-    with pytest.raises(ValueError, match="there is no notebook to read parameters from; give them to Settings"):
+    with pytest.raises(ValueError, match="no parameters cell has been run: one cell that declares model"):
         Settings.from_notebook()
 
 
 def test_an_error_of_ours_is_one_sentence_and_any_other_keeps_its_traceback(shell, capsys):
     imports, parameters, line, *_ = code(NOTEBOOKS[3])
     assert "is unknown; choose" in ran(shell, imports, parameters, injected(split="tset"), line)
-    assert capsys.readouterr().out == "ValueError: split='tset' is unknown; choose train_shots, validation, test\n"
+    assert capsys.readouterr().out == "SentenceError: split='tset' is unknown; choose train_shots, validation, test\n"
     ran(shell, "from pro_lib import scores; scores.pro([[0.5]], alpha=0.4)")
     assert capsys.readouterr().out.count("\n") == 1
     for others in ("int('x')", "import numpy; numpy.zeros(3).reshape(2)", "1 / 0"):
@@ -406,6 +406,6 @@ def test_under_papermill_a_wrong_parameter_is_the_last_thing_said(tmp_path):
     )
     assert done.returncode != 0
     assert (
-        "ValueError: split='tset' is unknown; choose train_shots, validation, test"
+        "SentenceError: split='tset' is unknown; choose train_shots, validation, test"
         in done.stderr.strip().splitlines()[-1]
     )

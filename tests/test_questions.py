@@ -551,8 +551,11 @@ def test_a_file_without_a_validation_split_lends_one_always_the_same(write):
     assert both["split"].value_counts().to_dict() == {"test": 6, "validation": 4}
     alone = load(path=path, split="test", n_validation=4).table
     assert list(alone["question_id"]) == list(both.loc[both["split"] == "test", "question_id"])
-    with pytest.raises(QuestionsError, match="no validation split and 10 test questions, too few to take 6 of them"):
-        load(path=path, split=["validation", "test"], n_validation=6)
+    with pytest.warns(
+        UserWarning, match="'set' has no validation split: 5 of its 10 questions are taken for one, not 6"
+    ):
+        few = load(path=path, split=["validation", "test"], n_validation=6).table
+    assert few["split"].value_counts().to_dict() == {"test": 5, "validation": 5}
     assert len(load(path=path, n_validation=6)) == 10
 
 

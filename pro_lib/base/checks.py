@@ -139,20 +139,20 @@ def checked(cls: type) -> type:
 
 
 def check_known(names: Iterable[str], known: Collection[str], where: str = "") -> None:
-    """Refuse, with a `ValueError` that says the nearest known one, a name that is not known."""
+    """Refuse, with a `SentenceError` that says the nearest known one, a name that is not known."""
     for name in names:
         if name not in known:
             nearest = "".join(f"; the nearest is {each}" for each in difflib.get_close_matches(name, known, 1, 0))
-            raise ValueError(f"{name} is no parameter{where}{nearest}")
+            raise SentenceError(f"{name} is no parameter{where}{nearest}")
 
 
 def check_writable(folder: Path, name: str) -> None:
-    """Refuse, with a `ValueError`, a folder in which no file can be made; the folder itself is not made."""
+    """Refuse, with a `SentenceError`, a folder in which no file can be made; the folder itself is not made."""
     try:
         there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
         tempfile.TemporaryFile(dir=there).close()
     except OSError as error:
-        raise ValueError(f"{name}={str(folder)!r} cannot be written: {error.strerror}") from error
+        raise SentenceError(f"{name}={str(folder)!r} cannot be written: {error.strerror}") from error
 
 
 def sentence(error: ValidationError, *, optional: Collection[str] = ()) -> str:

@@ -44,12 +44,6 @@ class Nli:
             rows = [[None if text is None else f"{question} {text}" for text in row] for question, row in asked]
         return of_pairs(rows, self._probabilities)
 
-    def check(self) -> None:
-        """Raise the `ValueError` that a call would, as far as the model's configuration tells, without its weights."""
-        from transformers import AutoConfig
-
-        label_order(self._fetched(AutoConfig).id2label, str(self.model))
-
     def _probabilities(self, pairs: list[Pair]) -> NDArray[np.float64]:
         from transformers import AutoConfig
 

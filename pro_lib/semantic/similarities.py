@@ -90,15 +90,11 @@ class Embedding:
     def __call__(self, answers: Answers, questions: pd.DataFrame | None = None) -> NDArray[np.float64]:
         """Similarities (n, N, N). Raises `ImportError` without the extra."""
         rows = texts_of(answers, questions)
-        self.check()
+        self.encoder = self.encoder or _carried_encoder()
         texts = list(dict.fromkeys(text for row in rows for text in row if text is not None))
         vectors = np.asarray(self.encoder.encode(texts), dtype=np.float64).reshape(len(texts), -1)
         unit = dict(zip(texts, vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12), strict=True))
         return of_pairs(rows, lambda pairs: [np.clip(unit[a] @ unit[b], 0, 1) for a, b in pairs])
-
-    def check(self) -> None:
-        """Have an encoder, which takes a second. Raises `ImportError` without the extra."""
-        self.encoder = self.encoder or _carried_encoder()
 
 
 def _carried_encoder() -> Any:

@@ -2,5 +2,5 @@
 
 # ruff: noqa: F401 (what is imported here is what others may call)
 from pro_lib.storage.files import RunError, write_whole
-from pro_lib.storage.folder import RunFolder, begin_part, difference, has_part, read, write_part
+from pro_lib.storage.folder import RunFolder, begin_part, difference, has_part, has_parts, read, write_part
 from pro_lib.storage.tables import CERTIFICATE_COLUMNS, Cost, Part, Plan, RunInfo, part_table, tables

@@ -171,6 +171,11 @@ def has_part(path: Path, part: Part) -> bool:
     return (path / f"{part.name}.parquet").exists()
 
 
+def has_parts(path: Path) -> bool:
+    """Whether any part of a run folder is complete; one that was killed before has none, and can be continued."""
+    return any(path.glob(_PARTS))
+
+
 def begin_part(path: Path, part: Part) -> int:
     """Note that a worker begins a part; how many workers have begun it and not completed it, this one included."""
     file = path / f".{part.name}.begun"
