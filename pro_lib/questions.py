@@ -1,5 +1,6 @@
 """Question sets by name or from files, their splits, and the few-shot prompt; knows no model and no answer."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
