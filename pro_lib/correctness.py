@@ -47,7 +47,7 @@ def rouge_l_between(texts: Sequence[str]) -> NDArray[np.float64]:
 
     Raises `ValueError` for texts that have more than 300,000 words in all: the effort grows with the square of that.
     """
-    n_words = sum(len(tokenize(text, None)) for text in texts)
+    n_words = sum(len(_tokens(text)) for text in texts)
     if n_words > _MOST_WORDS:
         raise SentenceError(
             f"{len(texts)} texts of {n_words} words are too long to compare (at most {_MOST_WORDS} words)"
@@ -112,11 +112,16 @@ def _any(rows: Rows, match: Callable[[str, str], bool]) -> NDArray[np.bool_]:
     return np.array([any(match(text, reference) for reference in accepted) for text, accepted in rows], dtype=bool)
 
 
+@lru_cache(maxsize=200_000)
+def _tokens(text: str) -> list[str]:
+    return tokenize(text, None)
+
+
 def _f1(texts: Sequence[str], others: Sequence[str]) -> NDArray[np.float64]:
     """ROUGE-L F1 of every text and every other one, `(n, m)`; 64 words are compared at once."""
     numbers: dict[str, int] = {}
     a, b = (
-        [[numbers.setdefault(word, len(numbers)) for word in tokenize(text, None)] for text in side]
+        [[numbers.setdefault(word, len(numbers)) for word in _tokens(text)] for text in side]
         for side in (texts, others)
     )
     common = process.cdist(a, b, scorer=LCSseq.similarity, dtype=np.int32)
@@ -155,4 +160,4 @@ def _warn_about_invisible(rows: Rows) -> None:
 
 
 def _is_invisible(text: str) -> bool:
-    return bool(text.strip()) and not tokenize(text, None)
+    return bool(text.strip()) and not _tokens(text)

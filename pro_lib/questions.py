@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -181,8 +182,13 @@ def _everything(name: str | None, path: Path | None, columns: Mapping) -> tuple[
     if name not in BUNDLED:
         known = ", ".join([*BUNDLED, *HUB])
         raise QuestionsError(f"dataset {name!r} is unknown; choose {known}, or give path= to a file")
+    return _bundled(name).copy(), {}
+
+
+@cache
+def _bundled(name: str) -> pd.DataFrame:
     ours = {"question_id": "fact_id", "question": BUNDLED[name], "references": ["answer", "aliases"]}
-    return read_questions(WORLD_FACTS, ours)[0][[*COLUMNS, "relation", "exposure", "conflict"]], {}
+    return read_questions(WORLD_FACTS, ours)[0][[*COLUMNS, "relation", "exposure", "conflict"]]
 
 
 def _with_validation(table: pd.DataFrame, n_validation: int, *, wanted: bool, name: str) -> pd.DataFrame:

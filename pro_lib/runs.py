@@ -181,9 +181,10 @@ def _merged(ranked: pd.DataFrame, name: str) -> pd.DataFrame:
 def identities(table: pd.DataFrame) -> list[object]:
     """What makes two answers of one question the same."""
     # What is missing is None or NaN, as pandas has it.
+    names = "token_ids", "text", "value"
     return [
         tuple(ids) if isinstance(ids, (list, np.ndarray)) else text if isinstance(text, str) else value
-        for ids, text, value in zip(table["token_ids"], table["text"], table["value"], strict=True)
+        for ids, text, value in zip(*(table[name].to_numpy(object) for name in names), strict=True)
     ]
 
 

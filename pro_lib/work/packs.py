@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import metadata
 from pathlib import Path
 
@@ -42,6 +42,8 @@ class Job:
 
     def __init__(self, model: Model, questions: QuestionSet, strategy: Strategy, *, chat: bool = False):
         self.model, self.questions, self.strategy, self.chat = model.with_stop(strategy.stop), questions, strategy, chat
+        # Each prompt is asked for twice, for its length and in its pack: a tenth of the time of beams.
+        self._encode = lru_cache(maxsize=5_000)(self.model.encode)
         # The most questions that have been found to fit into memory at once.
         self.fitting = sys.maxsize
         if not len(questions):
@@ -136,7 +138,7 @@ class Job:
         questions = replace(self.questions, table=table)
         if self.chat:
             return [self.model.encode_chat(messages) for messages in questions.chats()]
-        return [self.model.encode(prompt) for prompt in questions.prompts()]
+        return [self._encode(prompt) for prompt in questions.prompts()]
 
     @cached_property
     def epsilon(self) -> float:
