@@ -210,6 +210,8 @@ class Settings(Parameters):
         dataset = self.datasets[0]
         file = dataset not in question_sets.NAMES and Path(dataset).exists()
         questions = question_sets.load(path=dataset, split=None).table if file else None
+        if file and "validation" not in set(questions["split"]):
+            questions = questions.assign(split=None)  # so that one is drawn
         read = endpoint.read if imports.layout(Path(self.records)) == "endpoint" else imports.from_file
         return read(self.records, questions=questions)
 

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from pandas.testing import assert_frame_equal
 
 from pro_lib import metrics
 from pro_lib.base import bundled
 from pro_lib.evaluation import Evaluation
 from pro_lib.models import UnsupportedModelError
 from pro_lib.settings import Settings
-from pro_lib.storage import RunError
+from pro_lib.storage import RunError, RunFolder
 
 
 def test_a_setting_of_the_paper_is_found_under_our_names():
@@ -51,6 +52,14 @@ def test_one_name_or_several_are_always_a_list():
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
+        ({"model": 5}, "^model=5 must be a name or a list of names$"),
+        (
+            {"model": "facts-2m/"},
+            r"model='facts-2m/' is neither bundled \(facts-1m, facts-2m\), nor one of the paper's",
+        ),
+        ({"dtype": "float"}, "dtype='float' is unknown; choose auto, float32, bfloat16, float16"),
+        ({"alhpa": 0.3}, "^alhpa is no parameter; the nearest is alpha$"),
+        ({"stop": "."}, r"stop='\.' must be a list of texts"),
         ({"model": []}, r"model=\[\] must be a name or a list of names"),
         ({"alpha": "0.4"}, r"alpha='0.4' must lie in \[0, 1\]"),
         ({"alpha": float("nan")}, r"alpha=nan must lie in \[0, 1\]"),
@@ -101,13 +110,18 @@ def test_another_number_of_answers_is_refused_by_name(tmp_path):
         Settings(n_answers=3, **options).run("facts-1m", "world-facts")
 
 
+def response(text, log_prob):
+    """A line of a file of OpenAI's responses."""
+    logprobs = {"content": [{"token": text, "logprob": log_prob}]}
+    choice = {"message": {"content": text}, "finish_reason": "stop", "logprobs": logprobs}
+    return json.dumps({"choices": [choice]})
+
+
 def test_a_question_file_beside_records_says_what_was_asked(tmp_path):
     questions = tmp_path / "mine.jsonl"
     questions.write_text("".join(json.dumps({"question": f"{n}?", "references": ["yes"]}) + "\n" for n in range(4)))
-    choice = {"message": {"content": "yes"}, "finish_reason": "stop"}
-    choice["logprobs"] = {"content": [{"token": "yes", "logprob": -0.5}]}
     path = tmp_path / "responses.jsonl"
-    path.write_text("".join(json.dumps({"choices": [choice]}) + "\n" for _ in range(4)))
+    path.write_text("".join(response("yes", -0.5) + "\n" for _ in range(4)))
     run = Settings(records=str(path), dataset=str(questions)).run("records", "responses")
     assert list(run.questions["references"]) == [["yes"]] * 4
     assert Settings(records=str(path)).run("records", "responses").questions["references"].isna().all()
@@ -144,3 +158,130 @@ def test_a_reported_split_of_one_class_is_refused_by_name():
     with pytest.raises(metrics.OneClassError, match="toy, none, test: all 3 judged answers are wrong, so no score"):
         Settings(reported=True)._drawn(wrong)
     assert Settings()._drawn(wrong) is wrong
+
+
+def declared(**parameters):
+    """The cells of a notebook with these parameters."""
+    return ["\n".join(f"{name}: object = {value!r}" for name, value in ({"model": "facts-1m"} | parameters).items())]
+
+
+def test_what_this_machine_cannot_do_is_said_with_the_parameters_and_before_anything_is_made(tmp_path):
+    (tmp_path / "file").touch()
+    labels = tmp_path / "labels.csv"
+    labels.write_text("question_id,text\n1,yes\n")
+    runs, folder = tmp_path / "runs", tmp_path / "file" / "folder"
+    for parameters, said in [
+        ({"device": "cuda:99"}, "device='cuda:99' is no device that this torch sees; choose cpu or auto"),
+        ({"figures_dir": str(folder)}, f"figures_dir='{folder}' cannot be written: Not a directory"),
+        ({"generations_dir": str(folder)}, f"generations_dir='{folder}' cannot be written: Not a directory"),
+        ({"similarity": ["lexical", "nli"]}, "NLI model 'microsoft/deberta-large-mnli' could not be loaded: "),
+        ({"similarity": "nobody/nli"}, "NLI model 'nobody/nli' could not be loaded: "),
+        ({"correctness": str(labels)}, f"{labels}, line 2: correct is missing"),
+    ]:
+        with pytest.raises(ValueError) as raised:  # noqa: PT011 (the sentence is asserted below)
+            Settings.from_notebook(declared(**{"generations_dir": str(runs)} | parameters))
+        assert str(raised.value).startswith(said)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "labels.csv"]
+
+
+def test_runs_that_are_there_may_lie_where_nothing_can_be_written(tmp_path, monkeypatch):
+    folder = tmp_path / "runs"
+    refused = {folder}
+
+    def check(path, name):
+        if path in refused:
+            raise PermissionError(name)
+
+    monkeypatch.setattr("pro_lib.base.checks.check_writable", check)
+    given = declared(generations_dir=str(folder))
+    with pytest.raises(PermissionError, match="generations_dir"):
+        Settings.from_notebook(given)
+    (folder / "world-facts" / "facts-1m" / "greedy").mkdir(parents=True)
+    (folder / "world-facts" / "facts-1m" / "greedy" / "run.json").touch()
+    assert Settings.from_notebook(given).generations_dir == folder
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("multinomial", {"temperature": 0.7}),
+        ("multinomial", {"top_p": 0.8}),
+        ("diverse_beam", {"diversity_penalty": 0.5}),
+        ("greedy", {"max_new_tokens": 3}),
+        ("greedy", {"stop": ("a",)}),
+    ],
+)
+def test_what_decides_the_answers_reaches_the_strategy_and_the_identity_of_the_run(name, parameters, tmp_path):
+    ((parameter, value),) = parameters.items()
+    options = {"limit": 2, "n_answers": 2, "strategy": name, "generations_dir": tmp_path, "device": "cpu"}
+    run = Settings(**options, **parameters).run("facts-1m", "world-facts")
+    stored = run.info.parameters[parameter]
+    assert stored == (list(value) if parameter == "stop" else value)
+    with pytest.raises(RunError, match=f"was made with {parameter}="):
+        Settings(**options).run("facts-1m", "world-facts")
+
+
+def test_entropies_are_estimated_from_the_model_as_it_is(tmp_path):
+    settings = Settings(limit=2, generations_dir=tmp_path, device="cpu", temperature=0.5, top_p=0.5)
+    asked = settings.questions("world-facts").table["question_id"].tolist()[:1]
+    run = settings.sampled("facts-1m", "world-facts", asked, n_samples=3)
+    assert (run.info.parameters["temperature"], run.info.parameters["top_p"]) == (1.0, 1.0)
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.filterwarnings("ignore:.* of the 6 questions planned")
+@pytest.mark.parametrize("kills", [(0,), (1,), (0, 1), (1, 1)])
+def test_a_run_killed_in_any_part_goes_on_to_the_tables_of_an_unbroken_one(tmp_path, monkeypatch, kills):
+    """As a notebook asks for it; the parts that each life of the run leaves are counted in `kills`."""
+    monkeypatch.setattr("pro_lib.generate.QUESTIONS_PER_PART", 2)
+    options = {"limit": 6, "n_answers": 2, "batch_size": 2, "device": "cpu"}
+    whole = Settings(generations_dir=tmp_path / "whole", **options).run("facts-1m", "world-facts")
+    settings, write = Settings(generations_dir=tmp_path / "killed", **options), RunFolder.write_part
+    for survivors in kills:
+        left = iter(range(survivors))
+
+        def dies(self, *part, left=left):
+            if next(left, None) is None:
+                raise Killed
+            write(self, *part)
+
+        monkeypatch.setattr(RunFolder, "write_part", dies)
+        with pytest.raises(Killed):
+            settings.run("facts-1m", "world-facts")
+    monkeypatch.setattr(RunFolder, "write_part", write)
+    run = settings.run("facts-1m", "world-facts")
+    assert_frame_equal(run.answers, whole.answers, check_exact=True)
+    assert_frame_equal(run.questions, whole.questions, check_exact=True)
+
+
+def test_the_only_part_of_a_run_is_made_again_when_it_is_deleted_as_told(tmp_path):
+    settings = Settings(limit=2, n_answers=2, generations_dir=tmp_path, device="cpu")
+    whole = settings.run("facts-1m", "world-facts")
+    (part,) = tmp_path.glob("*/*/*/part-*.parquet")
+    part.write_bytes(part.read_bytes()[:-20])
+    with pytest.raises(RunError, match="delete it to make the part again"):
+        settings.run("facts-1m", "world-facts")
+    part.unlink()
+    assert_frame_equal(settings.run("facts-1m", "world-facts").answers, whole.answers, check_exact=True)
+
+
+def test_without_git_a_run_says_that_it_knows_no_commit(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    settings = Settings(limit=2, n_answers=2, generations_dir=tmp_path, device="cpu")
+    assert settings.run("facts-1m", "world-facts").info.provenance["commit"] is None
+
+
+@pytest.mark.filterwarnings("ignore:.* are taken for one")
+def test_records_are_split_though_the_questions_beside_them_are_not(tmp_path):
+    """A file without a split column is one test split; the records then say no split, and one is drawn."""
+    questions, path = tmp_path / "mine.jsonl", tmp_path / "responses.jsonl"
+    row = json.dumps({"question": "Is it?", "references": ["yes"]}) + "\n"
+    questions.write_text("".join(row.replace("it", f"it {n}") for n in range(202)))
+    path.write_text("".join(response(("yes", "no")[n % 2], -0.1 * (n % 3)) + "\n" for n in range(202)))
+    settings = Settings(records=str(path), dataset=str(questions))
+    sizes = [len(settings.judged(*settings.pairs()[0], split).correct) for split in ("validation", "test")]
+    assert sizes[0] == 100
+    assert sizes[1] in (101, 102)

@@ -10,6 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from importlib import metadata
@@ -59,8 +60,10 @@ class Job:
         versions = {name: metadata.version(name) for name in ("torch", "transformers", "numpy", "pyarrow")}
         device, here = self.model.device, Path(__file__).resolve().parent
         named = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
-        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
-        commit = head.stdout.strip() or None
+        commit = None
+        with suppress(OSError):  # without git there is none to tell
+            head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
+            commit = head.stdout.strip() or None
         return {"source": self.model.source, "device": named, "commit": commit, "versions": versions}
 
     def part(self, questions: pd.DataFrame, per_pack: int, bar: tqdm | None = None) -> tuple[pa.Table, Cost]:
