@@ -172,7 +172,7 @@ RUN = {
 # Command: why it is not run.
 HUB = "downloads models or questions from the hub"
 NOT_RUN = {
-    "make figures": "nine minutes; tests/test_notebooks.py runs every notebook",
+    "make figures": "minutes; tests/test_notebooks.py runs every notebook",
     "make test": "runs this test",
     "make docs": "run below, by the trial of the site",
     "make lab": "runs until it is stopped; tests/test_browser.py opens JupyterLab",
