@@ -32,6 +32,7 @@ from ladder_release import MARK, Prompts, Settings
 
 from pro_lib import models
 from pro_lib import questions as question_sets
+from pro_lib.base.checks import DTYPES
 from pro_lib.decoding import Counts, Endings, PackedTree, encode_prefix, strategies
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -316,7 +317,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--max-new-tokens", type=int, default=32)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="float32", choices=list(models.DTYPES))
+    parser.add_argument("--dtype", default="float32", choices=DTYPES)
     parser.add_argument("--seed", type=int, default=0, help="of the random models")
     parser.add_argument("--no-memory", dest="memory", action="store_false", help="leave peak memory out")
     parser.add_argument("--release-python", type=Path, default=ROOT / "build" / "golden" / "bin" / "python")

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from pro_lib import models
+from pro_lib.base.checks import DTYPES
 from pro_lib.decoding import Counts, PackedTree, Prefix, encode_prefix
 
 # The share of the copy bandwidth that a good kernel gets; steps are held against it.
@@ -98,7 +99,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--models", nargs="+", default=["random-200m"])
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="float32", choices=list(models.DTYPES))
+    parser.add_argument("--dtype", default="float32", choices=DTYPES)
     parser.add_argument("--widths", nargs="+", type=int, default=[1, 32, 128], help="prefixes in a step")
     parser.add_argument("--prompt-tokens", type=int, default=20, help="tokens of each prompt")
     parser.add_argument("--repeats", type=int, default=10)

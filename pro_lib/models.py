@@ -4,32 +4,24 @@ It knows weights, devices and token texts; it does not know questions, strategie
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 from jinja2 import TemplateError
-from safetensors import SafetensorError
+from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
+from transformers import PreTrainedConfig as Config
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from pro_lib.base import texts
 from pro_lib.base.bundled import bundled_models, check_model, fingerprint, paper_models
-from pro_lib.base.checks import QUANTIZATIONS, Dtype, Quantization, checked
-from pro_lib.decoding import Endings, largest_packing_error
-
-# A guess at what rounding may do; the test models stay far below it, and no large model has been tried.
-PACKING_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5, torch.float16: 0.1}
-# What bounds how far a model sees: its name in the configuration, the kind of layers that have it (all), and in words.
-_LIMITS = (
-    ("sliding_window", "sliding_attention", "sliding window"),
-    ("attention_chunk_size", "chunked_attention", "attention chunk"),
-    ("max_position_embeddings", "", "number of positions"),
-)
+from pro_lib.base.checks import QUANTIZATIONS, Dtype, Quantization, SentenceError, checked, one_line
+from pro_lib.decoding import Endings, packing
 
 
-class UnsupportedModelError(ValueError):
+class UnsupportedModelError(SentenceError):
     """The model cannot be run on the packed prefix tree."""
 
 
@@ -44,7 +36,8 @@ class Model:
     """A loaded model: `network` in evaluation mode on `device`, its `tokenizer`, and how its answers end.
 
     `source` is its folder or hub id; `fingerprint` tells its files from those of another model of the same name;
-    `packing_error` is how far a packed step was from plain forward passes, in nats.
+    `packing_error` is how far a packed step was from plain forward passes, in nats; `ends` are the texts that end
+    an answer.
     """
 
     name: str
@@ -54,6 +47,7 @@ class Model:
     tokenizer: Tokenizer = field(repr=False)
     endings: Endings = field(repr=False)
     packing_error: float
+    ends: tuple[str, ...] = texts.NEWLINE
 
     @property
     def device(self) -> torch.device:
@@ -93,30 +87,35 @@ class Model:
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """The answer's text: up to its first newline, without special tokens or surrounding white space."""
-        return texts.answer_text(self.tokenizer, token_ids)
+        """The answer's text: up to its first newline or stop, without special tokens or surrounding white space."""
+        return texts.answer_text(self.tokenizer, token_ids, self.ends)
 
     def with_stop(self, stop: Sequence[str]) -> "Model":
-        """The same model, with the single tokens that `stop` spells ending an answer as well."""
-        table = self.endings.stop.clone()
+        """The same model, whose answers end at these texts as they do at a newline.
+
+        Raises:
+            ValueError: no token is one of the texts by itself, so that answers could pass it.
+        """
+        if not stop:
+            return self
+        known = {text for token in texts.token_texts(self.tokenizer) for text in (token, token.strip())}
         for text in stop:
-            ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-            if len(ids) != 1:
-                raise ValueError(f"stop={text!r} is {len(ids)} tokens of {self.name}; a stop must be exactly one")
-            table[ids[0]] = True
-        return replace(self, endings=Endings(table, self.endings.closing & ~table))
+            if not text.strip() or text not in known:
+                why = "is only white space" if not text.strip() else f"is no single token of {self.name}"
+                raise ValueError(f"stop={text!r} {why}; a stop is a text that one token can hold")
+        old, ends = self.endings, (*self.ends, *stop)
+        more, closing = (table.to(self.device) for table in _tables(self.tokenizer, len(old.stop), ends))
+        stops = old.stop | more
+        return replace(self, ends=ends, endings=Endings(stops, (old.closing | closing) & ~stops))
 
     def check_length(self, n_tokens: int) -> None:
         """Refuse a text of `n_tokens` that the model could not see whole.
 
         Raises:
-            UnsupportedModelError: a sliding or chunked window, or the table of positions, is shorter.
+            UnsupportedModelError: a window, the table of positions, or what rope scaling leaves alike is shorter.
         """
-        config = self.network.config.get_text_config()
-        kinds = getattr(config, "layer_types", None) or ("sliding_attention",)
-        for name, kind, words in _LIMITS:
-            limit = getattr(config, name, None)
-            if limit and kind in ("", *kinds) and n_tokens > limit:
+        for limit, words in packing.length_limits(self.network.config.get_text_config()):
+            if n_tokens > limit:
                 raise UnsupportedModelError(
                     f"model {self.name}: the longest prompt and its answer take {n_tokens} tokens, "
                     f"but its {words} is {limit}; use fewer shots or a model that sees further"
@@ -143,8 +142,9 @@ def load(
         trust_remote_code: whether code that ships with a hub model may run here.
 
     Raises:
-        FileNotFoundError: the folder holds no model, or the name cannot be had from the hub.
-        UnsupportedModelError: the architecture cannot run on the packed tree (ALiBi, recurrent state, …).
+        FileNotFoundError: the folder holds no model, or a damaged one, or the name cannot be had from the hub.
+        UnsupportedModelError: the architecture cannot run on the packed tree (ALiBi, recurrent state, …), or weights
+            are missing.
         ValueError: an unknown dtype, device or quantization, or a name that no model can have.
     """
     name, _ = str(name), _Options(dtype=dtype, quantization=quantization)
@@ -159,23 +159,55 @@ def load(
         weights["quantization_config"] = BitsAndBytesConfig(**kind, bnb_4bit_compute_dtype=getattr(torch, dtype))
     try:
         config = AutoConfig.from_pretrained(source, **code)
-        text = config.get_text_config()
-        if getattr(text, "alibi", False) or text.model_type in ("bloom", "mpt"):
-            raise UnsupportedModelError(
-                f"model {name} uses ALiBi, whose distances follow the order of the cache; the packed tree cannot run it"
-            )
+        packing.check_config(config.get_text_config())
         tokenizer = AutoTokenizer.from_pretrained(source, **code)
-        network = AutoModelForCausalLM.from_pretrained(source, **weights, **code).eval()
-    except UnsupportedModelError:
+        _check_size(name, config, Path(source), code)
+        weights |= {"output_loading_info": True, "ignore_mismatched_sizes": True}  # so that both kinds are told here
+        network, found = AutoModelForCausalLM.from_pretrained(source, **weights, **code)
+        network = (network if "device_map" in weights else network.to(device)).eval()
+        if lacking := [*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])]:
+            # Transformers would make them up at random.
+            raise UnsupportedModelError(f"model {name} lacks weights, or has them in other shapes: {_named(lacking)}")
+        endings = find_endings(tokenizer, network, network.get_output_embeddings().weight.shape[0])
+        packing_error, folder = packing.checked_error(network), Path(source)
+        identity = fingerprint(folder) if folder.is_dir() else str(getattr(config, "_commit_hash", None))
+    except packing.PackingError as reason:
+        raise UnsupportedModelError(f"model {name} {reason}; the packed tree cannot run it") from reason
+    except (UnsupportedModelError, MemoryError, torch.OutOfMemoryError):
         raise
-    except (OSError, ValueError, KeyError, ImportError, SafetensorError) as error:  # as the files are damaged
-        first_line = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise FileNotFoundError(f"model {name!r} could not be loaded from {source}: {first_line}") from error
-    network = network if "device_map" in weights else network.to(device)
-    endings = find_endings(tokenizer, network, network.get_output_embeddings().weight.shape[0])
-    packing_error, folder = _checked_packing_error(name, network), Path(source)
-    identity = fingerprint(folder) if folder.is_dir() else str(getattr(config, "_commit_hash", None))
+    except Exception as error:  # whatever transformers, safetensors and their parsers make of damaged files
+        said, _, more = str(error).strip().partition("\n")
+        said += more if said.endswith(":") else ""
+        if said.startswith("Unrecognized configuration class"):
+            raise UnsupportedModelError(f"model {name} is no causal language model, but {config.model_type}") from error
+        said = said if said and isinstance(error, OSError | ValueError) else f"{type(error).__name__}: {said}"
+        where = "" if source == name else f" from {source}"
+        raise FileNotFoundError(one_line(f"model {name!r} could not be loaded{where}: {said}")) from error
+    if packing_error > packing.TOLERANCE[network.dtype] / 10:
+        warnings.warn(f"model {name}: a packed step is off by {packing_error:.3g} nats", RuntimeWarning, stacklevel=2)
+    if unused := found["unexpected_keys"]:
+        warnings.warn(f"model {name} has weights that are not used: {_named(unused)}", UserWarning, stacklevel=2)
     return Model(folder.name, source, identity, network, tokenizer, endings, packing_error)
+
+
+def _check_size(name: str, config: Config, folder: Path, code: Mapping) -> None:
+    """Refuse a configuration of far more weights than its files could hold, before memory is taken for them."""
+    held = sum(path.stat().st_size for path in folder.glob("*") if path.suffix in (".safetensors", ".bin"))
+    text = config.get_text_config()
+    # A layer has more weights than this, and so many layers take long to be set up even without any.
+    n_weights = getattr(text, "num_hidden_layers", 0) * getattr(text, "hidden_size", 0) ** 2
+    if folder.is_dir() and n_weights <= 8 * held:
+        with torch.device("meta"):
+            n_weights = AutoModelForCausalLM.from_config(config, **code).num_parameters()
+    if folder.is_dir() and n_weights > 8 * held:  # not even a bit for each
+        raise UnsupportedModelError(
+            f"model {name}: config.json asks for {n_weights:,} weights, the files hold {held:,} bytes"
+        )
+
+
+def _named(keys: Collection[str]) -> str:
+    first, *others = sorted(keys)
+    return first + (f" and {len(others)} more" if others else "")
 
 
 def find_endings(tokenizer: Tokenizer, network: PreTrainedModel, vocabulary: int) -> Endings:
@@ -184,18 +216,24 @@ def find_endings(tokenizer: Tokenizer, network: PreTrainedModel, vocabulary: int
     A token stops an answer if it is an end of text, or if its text has a newline with nothing but white space
     before it; it closes the answer if there is text before the newline.
     """
-    # Tokens of the tokenizer alone: an output beyond them has no text and ends nothing.
-    kinds = [texts.ending(texts.token_text(tokenizer, token_id)) for token_id in range(min(vocabulary, len(tokenizer)))]
-    kinds += [None] * (vocabulary - len(kinds))
-    stop, closing = (torch.tensor([kind == ending for kind in kinds]) for ending in ("stop", "closing"))
+    stop, closing = _tables(tokenizer, vocabulary, texts.NEWLINE)
     for source in (tokenizer, network.config.get_text_config(), network.generation_config):
         ids = getattr(source, "eos_token_id", None)
         for token_id in [ids] if isinstance(ids, int) else ids or []:
-            if token_id < vocabulary:
+            if 0 <= token_id < vocabulary:
                 stop[token_id], closing[token_id] = True, False
     if not stop.any():
         raise UnsupportedModelError("the tokenizer has neither an end-of-text token nor a newline token")
     return Endings(stop.to(network.device), closing.to(network.device))
+
+
+def _tables(tokenizer: Tokenizer, vocabulary: int, ends: Sequence[str]) -> tuple[Tensor, Tensor]:
+    """Which tokens stop and which close an answer that ends at any of these texts, each of shape `(vocabulary,)`."""
+    # Tokens of the tokenizer alone: an output beyond them has no text and ends nothing.
+    kinds = [texts.ending(text, ends) for text in texts.token_texts(tokenizer)[:vocabulary]]
+    kinds += [None] * (vocabulary - len(kinds))
+    stop, closing = (torch.tensor([kind == ending for kind in kinds]) for ending in ("stop", "closing"))
+    return stop, closing
 
 
 def _locate(name: str) -> str:
@@ -221,20 +259,3 @@ def find_device(device: str) -> str:
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device={device!r} is no device that this torch sees; choose cpu or auto") from error
     return device
-
-
-def _checked_packing_error(name: str, network: PreTrainedModel) -> float:
-    """One packed step against plain forward passes; a model that fails it would give wrong numbers silently."""
-    model, tolerance = f"model {name} ({type(network).__name__})", PACKING_TOLERANCE[network.dtype]
-    try:
-        error = largest_packing_error(network)
-    except (TypeError, ValueError, RuntimeError, AttributeError) as failure:
-        raise UnsupportedModelError(f"{model} cannot run one packed step: {failure}") from failure
-    if error > tolerance:
-        raise UnsupportedModelError(
-            f"{model} gives log-probabilities {error:.3g} nats off on a packed step (at most {tolerance:g} is "
-            "rounding): it ignores the 4-D attention mask or the position ids"
-        )
-    if error > tolerance / 10:
-        warnings.warn(f"{model}: a packed step is off by {error:.3g} nats", RuntimeWarning, stacklevel=3)
-    return error

@@ -4,10 +4,12 @@ import torch
 from conftest import FAMILIES
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from pro_lib.decoding import tree as engine
 from pro_lib.decoding.children import at_least, most_probable
-from pro_lib.decoding.tree import Counts, PackedTree, common_prefix_length, encode_prefix, largest_packing_error
+from pro_lib.decoding.packing import PackingError, checked_error, largest_packing_error, length_limits
+from pro_lib.decoding.tree import Counts, PackedTree, common_prefix_length, encode_prefix
 
 PREFIX = [1, 20, 30, 40]
 PROMPTS = [[*PREFIX, 50, 60, 70], [*PREFIX, 55], [*PREFIX, 50, 61]]
@@ -183,3 +185,78 @@ def test_the_packing_check_sees_a_network_that_ignores_the_positions(tiny_model)
     lost = Lost(network.config)
     lost.load_state_dict(network.state_dict())
     assert largest_packing_error(lost.eval()) > 0.01
+
+
+def test_the_packing_check_sees_a_network_that_counts_the_slots_of_the_cache(tiny_model):
+    """Two prompts of seven tokens cannot show it; a pack as wide as that of a run does."""
+    network = tiny_model("llama").network
+    forward = type(network).forward
+
+    class Nearsighted(type(network)):
+        def forward(self, *args, attention_mask=None, **kwargs):
+            if attention_mask is not None:  # a window of 64 slots, whoever's they are
+                attention_mask[..., : max(0, attention_mask.shape[-1] - 64)] = torch.finfo(torch.float32).min
+            return forward(self, *args, attention_mask=attention_mask, **kwargs)
+
+    nearsighted = Nearsighted(network.config)
+    nearsighted.load_state_dict(network.state_dict())
+    assert largest_packing_error(nearsighted.eval()) < 1e-5
+    with pytest.raises(PackingError, match="its attention depends on how many slots the cache has"):
+        checked_error(nearsighted)
+    assert checked_error(network) < 1e-5
+
+
+def test_a_crowd_is_seen_by_its_own_row_alone_and_changes_nothing(tiny_model):
+    network = tiny_model("llama").network
+    prompts = [[5, 6, 7], [5, 8]]
+
+    def grown(crowd):
+        tree = PackedTree(network, prompts, encode_prefix(network, [5]), Counts())
+        tree.plant()
+        if crowd:
+            tree.crowd(crowd)
+        found = tree.grow(torch.tensor([0, 1]), torch.tensor([9, 10]), keep=torch.tensor([2] if crowd else []).long())
+        return tree.slots, found
+
+    (slots, alone), (crowded_slots, crowded) = grown(0), grown(300)
+    assert crowded_slots == slots + 300
+    torch.testing.assert_close(crowded, alone, atol=1e-5, rtol=0)
+
+
+def config(**declared):
+    shape = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 64}
+    return LlamaConfig(**shape | declared)
+
+
+def test_lengths_that_change_how_a_text_is_read_are_limits():
+    rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
+    assert length_limits(config()) == [(64, "number of positions")]
+    assert length_limits(config(rope_parameters=rope)) == [(64, "number of positions")]
+    factors = {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4}
+    rope = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 32, **factors}
+    assert (32, "length before longrope turns otherwise") in length_limits(config(rope_parameters=rope))
+    yarn = {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4, "original_max_position_embeddings": 32}
+    assert length_limits(config(rope_parameters=yarn)) == [(64, "number of positions")]
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "longrope"])
+def test_a_text_beyond_what_rope_scaling_leaves_alike_changes_its_neighbours(kind):
+    """Why such texts are refused: beside one, a short question of the same pack comes out different."""
+    rope = {"rope_type": kind, "rope_theta": 1e4, "factor": 4.0}
+    if kind == "longrope":
+        factors = {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
+        rope |= {"original_max_position_embeddings": 32, **factors}
+    torch.manual_seed(0)
+    network = LlamaForCausalLM(config(rope_parameters=rope, vocab_size=50, intermediate_size=32)).eval()
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter)
+    limit = min(most for most, _ in length_limits(network.config))
+    assert limit == (32 if kind == "longrope" else 64)
+
+    def short_beside(length):
+        tokens = torch.arange(length).remainder(50).tolist()
+        return PackedTree(network, [[3, *range(4, 20)], [3, *tokens]], encode_prefix(network, []), Counts()).plant()[0]
+
+    alone = network(torch.tensor([[3, *range(4, 20)]])).logits[0, -1].log_softmax(-1)
+    torch.testing.assert_close(short_beside(limit - 1), alone, atol=1e-5, rtol=0)
+    assert (short_beside(limit + 1) - alone).abs().max() > 1e-4

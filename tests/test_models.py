@@ -1,12 +1,17 @@
 import contextlib
 import json
 import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
 from conftest import FAMILIES, PAPER, WITHOUT_BOS
-from transformers import BloomConfig, BloomForCausalLM, MambaConfig, MambaForCausalLM
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, trainers
+from tokenizers.models import BPE
+from transformers import AutoConfig, AutoModelForCausalLM, BloomConfig, BloomForCausalLM, PreTrainedTokenizerFast
 
 from pro_lib import models
 from pro_lib.asking import ask
@@ -54,7 +59,7 @@ def test_the_papers_names_stand_for_their_hub_ids():
 def test_half_precision_passes_its_packed_step(tiny_folders, dtype):
     model = models.load(tiny_folders("llama"), device="cpu", dtype=dtype)
     assert model.packing_error < 0.5
-    assert model.network.dtype == models.DTYPES[dtype]
+    assert model.network.dtype == getattr(torch, dtype)
 
 
 def test_the_bundled_model_is_stored_in_16_bits_and_computed_in_32(facts_2m):
@@ -73,11 +78,78 @@ def test_alibi_is_refused_before_weights_are_loaded(tiny_folders, tmp_path):
         models.load(tmp_path / "bloom", device="cpu")
 
 
-def test_a_recurrent_model_is_refused(tiny_folders, tmp_path):
-    folder = tmp_path / "mamba"
-    shutil.copytree(tiny_folders("llama"), folder, ignore=shutil.ignore_patterns("config.json", "*.safetensors"))
-    MambaForCausalLM(MambaConfig(vocab_size=299, hidden_size=16, num_hidden_layers=1)).save_pretrained(folder)
-    with pytest.raises(UnsupportedModelError, match=r"mamba .* packed step"):
+SMALL = {"vocab_size": 299, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+KV = {"num_key_value_heads": 2, "intermediate_size": 64}
+LINEAR = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
+MAMBA = {"mamba_d_state": 8, "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_n_groups": 1, "mamba_expand": 2}
+MOE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16}
+MIXED = {"layer_types": ["linear_attention", "full_attention"]}
+CONV = {"layer_types": ["conv", "full_attention"]}
+JAMBA = {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 8, "mamba_dt_rank": 4}
+GRANITE = {"layer_types": ["mamba", "attention"], "num_local_experts": 4, "num_experts_per_tok": 2}
+NEMOTRON = {"layers_block_type": ["mamba", "attention"], "mamba_num_heads": 8, "mamba_head_dim": 8, "ssm_state_size": 8}
+# What keeps more of a text than keys and values, as the installed transformers makes it: a model type, its shape, why.
+STATEFUL = {
+    "mamba": ({"vocab_size": 299, "hidden_size": 16, "num_hidden_layers": 1}, "linear_attention"),
+    "qwen3_5_text": (SMALL | KV | LINEAR | MIXED, "linear_attention"),
+    "qwen3_next": (SMALL | KV | LINEAR | MIXED | MOE, "linear_attention"),
+    "granitemoehybrid": (SMALL | KV | MAMBA | GRANITE, "linear_attention"),
+    "jamba": (SMALL | KV | JAMBA | MOE, "linear_attention"),
+    "nemotron_h": (SMALL | KV | NEMOTRON, "linear_attention"),
+    "falcon_h1": (SMALL | KV | MAMBA | {"mamba_d_ssm": 64, "head_dim": 8}, "hybrid"),
+    "lfm2": (SMALL | KV | CONV, "conv"),
+    "deepseek_v32": (SMALL, "indexed_attention"),
+}
+
+
+@pytest.mark.parametrize("kind", STATEFUL)
+def test_layers_that_keep_more_than_keys_and_values_are_refused_before_weights_are_loaded(tmp_path, kind):
+    shape, layers = STATEFUL[kind]
+    AutoConfig.for_model(kind, **shape).save_pretrained(tmp_path / kind)
+    sentence = rf"{kind} has layers \({layers}\) that keep a state or an index beside keys and values; the packed"
+    with pytest.raises(UnsupportedModelError, match=sentence):
+        models.load(tmp_path / kind, device="cpu")
+
+
+def from_shape(folder, tokenizer_of, kind, shape):
+    """The folder of a random model of a type; the tokenizer is another model's."""
+    torch.manual_seed(0)
+    shutil.copytree(tokenizer_of, folder, ignore=shutil.ignore_patterns("config.json", "*.safetensors"))
+    AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **shape)).save_pretrained(folder)
+    return folder
+
+
+RWKV = {"vocab_size": 299, "hidden_size": 16, "attention_hidden_size": 16, "num_hidden_layers": 2}
+BART = {"vocab_size": 299, "d_model": 16, "decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 16}
+BART |= {"encoder_layers": 1}
+NEO = {"vocab_size": 299, "hidden_size": 16, "num_layers": 1, "num_heads": 2, "window_size": 256}
+LLAMA_4 = {"attn_temperature_tuning": True, "no_rope_layers": [1, 0], "num_local_experts": 2, "head_dim": 8}
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "sentence"),
+    [
+        ("rwkv", RWKV, "rwkv is recurrent: it keeps a state of one sequence"),
+        (
+            "bart",
+            BART,
+            r"bart cannot run a packed step, of keys and values, .* \(IndexError: ",
+        ),
+        ("gpt_neo", NEO | {"attention_types": [[["local"], 1]]}, "gpt_neo masks attention by the slots of the cache"),
+        ("llama4_text", SMALL | KV | LLAMA_4, r"llama4_text scales attention by the slots of the cache \(attn_temp"),
+    ],
+)
+def test_what_cannot_run_in_a_pack_is_refused_by_its_reason(tiny_folders, tmp_path, kind, shape, sentence):
+    folder = from_shape(tmp_path / kind, tiny_folders("llama"), kind, shape)
+    with pytest.raises(UnsupportedModelError, match=sentence) as raised:
+        models.load(folder, device="cpu")
+    assert len(str(raised.value)) <= 300
+
+
+def test_a_configuration_without_a_causal_model_is_named(tiny_folders, tmp_path):
+    folder = copied(tiny_folders, tmp_path)
+    (folder / "config.json").write_text(json.dumps({"model_type": "vit", "hidden_size": 16, "num_hidden_layers": 1}))
+    with pytest.raises(UnsupportedModelError, match="damaged is no causal language model, but vit"):
         models.load(folder, device="cpu")
 
 
@@ -123,13 +195,88 @@ def test_outputs_beyond_the_tokenizer_end_nothing(tiny_model):
     assert endings_of(tiny_model("llama").network, "</s>", "a", "b", vocabulary=6) == [[0, 2], []]
 
 
-def test_a_caller_may_add_stops_of_one_token(tiny_model):
+def byte_level(*words):
+    """A byte-level BPE tokenizer that knows these words as tokens: as of GPT-2, Llama 3 and Qwen."""
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(
+        [word for word in words for _ in range(3)],
+        trainers.BpeTrainer(
+            special_tokens=["</s>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        ),
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
+
+
+def sentence_piece(*words):
+    """A tokenizer of the Llama-2 kind: `▁` for the space before a word, bytes for what it does not know, a BOS."""
+    vocabulary = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *words]
+    pieces = {piece: number for number, piece in enumerate(dict.fromkeys([*vocabulary, *"".join(words)]))}
+    tokenizer = Tokenizer(BPE(vocab=pieces, merges=[], unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+
+
+def tiktoken_like(*words):
+    """A tokenizer whose tokens join stops with newlines and more, as those of tiktoken do."""
+    return byte_level(".\n", ".\n\n", "\n\n", ").\n", *words)
+
+
+TOKENIZERS = {"byte-level": byte_level, "SentencePiece": sentence_piece, "tiktoken": tiktoken_like}
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_every_token_that_carries_a_stop_ends_the_answer_as_a_newline_does(tiny_model, kind):
     model = tiny_model("llama")
-    dot = model.tokenizer(".", add_special_tokens=False)["input_ids"][0]
-    assert not model.endings.stop[dot]
-    assert model.with_stop(["."]).endings.stop[dot]
-    with pytest.raises(ValueError, match=r"stop='xyz' is 3 tokens of llama"):
-        model.with_stop(["xyz"])
+    words = ("▁Paris", "▁.", ".", "s.", "...") if kind == "SentencePiece" else (" Paris", " .", ".", "s.", "...")
+    tokenizer = TOKENIZERS[kind](*words)
+    size = len(tokenizer) + 1  # an output beyond the tokenizer
+    ending = find_endings(tokenizer, model.network, size)
+    stopping = replace(model, tokenizer=tokenizer, endings=ending).with_stop(["."])
+    for token_id in range(len(tokenizer)):
+        text = tokenizer.decode([token_id])
+        before = min(text.partition(".")[0], text.partition("\n")[0], key=len)
+        is_stop = token_id in (tokenizer.eos_token_id, 2) or (("." in text or "\n" in text) and not before.strip())
+        is_closing = not is_stop and ("." in text or "\n" in text)
+        assert (bool(stopping.endings.stop[token_id]), bool(stopping.endings.closing[token_id])) == (
+            (is_stop, is_closing)
+        ), text
+    assert "s." in {tokenizer.decode([token_id]) for token_id in stopping.endings.closing_ids}
+    # The dot of "Paris." ends the answer, whichever token it is.
+    ids = tokenizer(" Paris.", add_special_tokens=False)["input_ids"]
+    assert stopping.endings.stop[ids[-1]]
+    assert not ending.stop[ids[-1]]
+    assert stopping.decode(ids) == "Paris"
+
+
+def test_a_stop_ends_the_answers_of_a_run_and_is_no_part_of_them(tiny_model):
+    model = tiny_model("llama")
+    asked = QuestionSet("asked", pd.DataFrame()).with_questions([f"Who wrote Emma {n}?" for n in range(8)])
+    letters = [text for text in "aeiou" if model.with_stop([text])]
+    options = {"strategy": "multinomial", "n_answers": 8, "max_new_tokens": 12, "progress": False}
+    answers = generate(model, asked, stop=letters, **options).answers
+    assert answers["finished"].sum() > 10
+    assert not answers["text"].str.contains("[aeiou]").any()
+    # Before a closing token's stop stands text of the answer, which has no ending of its own.
+    ended_inside = answers[answers["finished"] & answers["end_log_prob"].isna()]
+    assert len(ended_inside) > 0
+
+
+@pytest.mark.parametrize(
+    ("stop", "sentence"),
+    [
+        ("xyz", "stop='xyz' is no single token of llama; a stop is a text that one token can hold"),
+        ("", "stop='' is only white space"),
+        (" ", "stop=' ' is only white space"),
+    ],
+)
+def test_a_stop_that_no_token_can_hold_is_refused(tiny_model, stop, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        tiny_model("llama").with_stop([stop])
 
 
 def test_an_answers_text_ends_before_its_first_newline(tiny_model):
@@ -169,12 +316,88 @@ def test_a_folder_without_a_model_is_named(tmp_path):
         models.load(tmp_path)
 
 
-def test_damaged_weights_are_one_sentence(tiny_folders, tmp_path):
-    folder = tmp_path / "damaged"
-    shutil.copytree(tiny_folders("llama"), folder)
+def copied(tiny_folders, tmp_path, family="llama"):
+    return Path(shutil.copytree(tiny_folders(family), tmp_path / "damaged"))
+
+
+def with_config(**changes):
+    def damage(folder):
+        config = json.loads((folder / "config.json").read_text()) | changes
+        (folder / "config.json").write_text(json.dumps(config))
+
+    return damage
+
+
+def with_file(name, content):
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def with_weights(change):
+    def damage(folder):
+        weights = load_file(folder / "model.safetensors")
+        change(weights)
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    return damage
+
+
+def cut(folder):
     weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(FileNotFoundError, match=r"damaged.* could not be loaded"):
+    weights.write_bytes(weights.read_bytes()[:-1000])
+
+
+def with_nan(weights):
+    weights["model.norm.weight"][0] = torch.nan
+
+
+UP = "model.layers.1.mlp.up_proj.weight"
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (cut, "could not be loaded: SafetensorError"),
+        (with_file("model.safetensors", b""), r"config.json asks for [\d,]+ weights, the files hold 0 bytes"),
+        (with_file("tokenizer.json", b"{"), "could not be loaded: "),
+        (with_file("tokenizer.json", b"1"), "could not be loaded: AttributeError"),
+        (with_file("tokenizer_config.json", b"\xff"), "could not be loaded: "),
+        (with_file("generation_config.json", b"[" * 100_000), "could not be loaded: RecursionError"),
+        (with_file("config.json", b"null"), "could not be loaded: "),
+        (with_config(eos_token_id="x"), "could not be loaded: .*field 'eos_token_id'"),
+        (with_config(hidden_act="gelo"), "could not be loaded: KeyError: 'gelo'"),
+        (with_config(vocab_size=300), "lacks weights, or has them in other shapes: lm_head.weight and 1 more"),
+        (
+            with_config(num_hidden_layers=3),
+            r"lacks weights, or has them in other shapes: model.layers.2\.",
+        ),
+        (with_config(num_key_value_heads=10**6), r"config.json asks for [\d,]+ weights, the files hold [\d,]+ bytes"),
+        (with_config(num_hidden_layers=10**6), r"config.json asks for [\d,]+ weights, the files hold [\d,]+ bytes"),
+        (with_weights(lambda weights: weights.pop(UP)), f"lacks weights, or has them in other shapes: {UP};?"),
+        (with_weights(with_nan), "inf nats off .* they are no numbers, its weights are damaged"),
+    ],
+)
+def test_a_damaged_folder_ends_in_one_sentence_that_names_it(tiny_folders, tmp_path, damage, sentence):
+    folder = copied(tiny_folders, tmp_path)
+    damage(folder)
+    with pytest.raises((FileNotFoundError, UnsupportedModelError), match=sentence) as raised:
+        models.load(folder, device="cpu")
+    said = str(raised.value)
+    assert "damaged" in said
+    assert len(said) <= 300
+    assert "\n" not in said
+
+
+def test_tied_weights_are_not_missing(tiny_folders, tmp_path):
+    folder = copied(tiny_folders, tmp_path)
+    with_config(tie_word_embeddings=True)(folder)
+    with_weights(lambda weights: weights.pop("lm_head.weight"))(folder)
+    assert models.load(folder, device="cpu").packing_error < 1e-5
+
+
+def test_weights_that_are_not_used_are_named_and_the_model_is_loaded(tiny_folders, tmp_path):
+    folder = copied(tiny_folders, tmp_path)
+    with_weights(lambda weights: weights.update({"vision.patch.weight": torch.zeros(2)}))(folder)
+    with pytest.warns(UserWarning, match="damaged has weights that are not used: vision.patch.weight$"):
         models.load(folder, device="cpu")
 
 
@@ -212,7 +435,7 @@ class OwnConfig(LlamaConfig):
     with pytest.raises(FileNotFoundError, match=r"own-code' could not be loaded"):
         models.load(folder, device="cpu")
     assert not ran.exists()
-    with contextlib.suppress(FileNotFoundError):  # the code runs; that it makes no model is another matter
+    with contextlib.suppress(UnsupportedModelError):  # the code runs; that it makes no model is another matter
         models.load(folder, device="cpu", trust_remote_code=True)
     assert ran.exists()
 

@@ -1,7 +1,11 @@
 """Between token ids and texts: what ends an answer, and how its text is trimmed; free of torch, knows no model."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
+
+# What ends every answer.
+NEWLINE = ("\n",)
 
 
 def encode(tokenizer: Any, text: str) -> list[int]:
@@ -15,19 +19,29 @@ def token_text(tokenizer: Any, token_id: int) -> str:
     return tokenizer.decode([token_id], clean_up_tokenization_spaces=False)
 
 
-def answer_text(tokenizer: Any, token_ids: Sequence[int]) -> str:
+@lru_cache(maxsize=2)
+def token_texts(tokenizer: Any) -> tuple[str, ...]:
+    """The texts of all tokens, each by itself."""
+    return tuple(token_text(tokenizer, token_id) for token_id in range(len(tokenizer)))
+
+
+def answer_text(tokenizer: Any, token_ids: Sequence[int], ends: Sequence[str] = NEWLINE) -> str:
     """The text of an answer, without special tokens, trimmed."""
-    return trimmed(tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+    text = tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return trimmed(text, ends)
 
 
-def trimmed(text: str) -> str:
-    """What an answer says: up to its first newline, without surrounding white space."""
-    return text.lstrip().partition("\n")[0].strip()
+def trimmed(text: str, ends: Sequence[str] = NEWLINE) -> str:
+    """What an answer says: up to the first of the texts that end it, without surrounding white space."""
+    return _before(text.lstrip(), ends).strip()
 
 
-def ending(text: str) -> str | None:
-    """How a token with a newline ends an answer: `stop`, `closing` if text comes before it; None if it has none."""
-    before, newline, _ = text.partition("\n")
-    if not newline:
+def ending(text: str, ends: Sequence[str] = NEWLINE) -> str | None:
+    """How a token ends an answer at one of these texts: `stop`, `closing` if text comes before; None if it has none."""
+    if not any(end in text for end in ends):
         return None
-    return "closing" if before.strip() else "stop"
+    return "closing" if _before(text, ends).strip() else "stop"
+
+
+def _before(text: str, ends: Sequence[str]) -> str:
+    return min((text.partition(end)[0] for end in ends), key=len)

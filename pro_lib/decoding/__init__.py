@@ -9,7 +9,7 @@ from pro_lib.decoding.certificate import Certificate, Masses, SearchTree, certif
 from pro_lib.decoding.strategies import STRATEGIES, DiverseBeam, Greedy, Multinomial, Strategy, Threshold, strategy
 
 _NEED_TORCH = {
-    "tree": ("Counts", "PackedTree", "Prefix", "common_prefix_length", "encode_prefix", "largest_packing_error"),
+    "tree": ("Counts", "PackedTree", "Prefix", "common_prefix_length", "encode_prefix"),
     "walk": ("Answer", "Endings"),
 }
 _NO_TORCH = (Certificate, Masses, SearchTree, certify, DiverseBeam, Greedy, Multinomial, Strategy, Threshold, strategy)

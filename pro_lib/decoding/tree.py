@@ -138,6 +138,19 @@ class PackedTree:
         pieces = each.tensor_split(max(1, -(-len(tokens) // self._at_once)))
         return self._run(tokens, positions, each, inherited[len(kept) :], each, pieces)
 
+    def crowd(self, slots: int) -> None:
+        """Add a row that alone sees so many further slots of zeros: what other questions of a pack are to the rest."""
+        self._cache = _filled(
+            [
+                torch.cat([held, held.new_zeros(1, 1, 1, 1).expand(1, held.shape[1], slots, held.shape[3])], 2)
+                for held in pair
+            ]
+            for pair in ((layer.keys, layer.values) for layer in self._cache.layers)
+        )
+        self._visible = torch.nn.functional.pad(self._visible, (0, slots, 0, 1))
+        self._visible[-1, self.slots - slots :] = True
+        self._positions = torch.cat([self._positions, self._positions.new_tensor([slots])])
+
     def _run(
         self, tokens: Tensor, positions: Tensor, owner: Tensor, before: Tensor, last: Tensor, pieces: Sequence[Tensor]
     ) -> Tensor:
@@ -239,23 +252,3 @@ def _keep_logits(network: PreTrainedModel, keep: Tensor) -> dict[str, Tensor]:
 @lru_cache(maxsize=16)
 def _accepts_logits_to_keep(network_class: type[PreTrainedModel]) -> bool:
     return "logits_to_keep" in inspect.signature(network_class.forward).parameters
-
-
-@torch.inference_mode()
-def largest_packing_error(network: PreTrainedModel) -> float:
-    """Largest difference in log-probability between one packed step and plain forward passes, in nats.
-
-    Two short prompts on a shared prefix grow two children each; each path is then run alone. A network that
-    ignores the mask or the positions it is given cannot come out near zero.
-    """
-    vocabulary = network.config.get_text_config().vocab_size
-    ids = torch.randint(0, vocabulary, (11,), generator=torch.Generator().manual_seed(0)).tolist()
-    prompts = [ids[:6], ids[:3] + ids[6:7]]
-    tree = PackedTree(network, prompts, encode_prefix(network, ids[:3]), Counts())
-    tree.plant()
-    parents, children = [0, 0, 1, 1], ids[7:]
-    packed = tree.grow(torch.tensor(parents), torch.tensor(children))
-    paths = [[*prompts[parent], child] for parent, child in zip(parents, children, strict=True)]
-    alone = [network(input_ids=torch.tensor([path], device=network.device)).logits[0, -1:] for path in paths]
-    difference = packed - torch.log_softmax(torch.cat(alone).float(), dim=-1)
-    return float(difference.abs().nan_to_num(nan=float("inf")).max())
