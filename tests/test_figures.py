@@ -1,5 +1,6 @@
 import itertools
 from pathlib import Path
+from xml.etree import ElementTree
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -385,3 +386,19 @@ def test_dollar_signs_in_answers_are_dollar_signs():
     labels = [label for ax in figures.answers(ANSWERS, alpha=0.4).axes for label in ax.get_yticklabels()]
     assert "$Jane_Austen$" in [label.get_text() for label in labels]
     assert not any(label.get_parse_math() for label in labels)
+
+
+@pytest.mark.filterwarnings("ignore:Glyph .* missing from font")
+def test_control_characters_leave_an_svg_well_formed(tmp_path):
+    hostile = "".join(map(chr, [*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF]))
+    table = ANSWERS.assign(question=f"A{hostile}?", text=[f"{n}{hostile}" for n in range(3)])
+    figures.save(figures.answers(table, alpha=0.4), table, "found", figures_dir=tmp_path)
+    drawn = "".join(ElementTree.parse(tmp_path / "found.svg").getroot().itertext())
+    assert "A�" in drawn
+    assert "0�" in drawn
+
+
+def test_a_folder_that_refuses_is_said_in_a_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"file/figures cannot be written: Not a directory"):
+        figures.save_table(ANSWERS, "found", figures_dir=tmp_path / "file" / "figures")

@@ -642,12 +642,22 @@ def test_equal_texts_entail_each_other_without_asking(classifiers, counted):
     assert counted == []
 
 
-def test_a_damaged_cache_is_named(classifiers, tmp_path):
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(path.read_bytes()[:100]),
+        lambda path: path.write_bytes(b""),
+        lambda path: pd.read_parquet(path).assign(neutral=0.5).to_parquet(path),
+        lambda path: pd.read_parquet(path).drop(columns="neutral").to_parquet(path),
+        lambda path: pd.read_parquet(path).assign(premise=5).to_parquet(path),
+    ],
+)
+def test_a_damaged_cache_is_named(classifiers, tmp_path, damage):
     folder = classifiers["roberta", "entailment first"]
     semantic.Nli(folder, device="cpu", cache=tmp_path)([["Rome", "Paris"]])
     (path,) = tmp_path.glob("*.parquet")
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(ValueError, match=rf"^{path} is damaged; delete it"):
+    damage(path)
+    with pytest.raises(ValueError, match=rf"^{path} (is missing or damaged|was cut short or altered).*; delete it"):
         semantic.Nli(folder, device="cpu", cache=tmp_path)([["Rome", "Paris"]])
 
 

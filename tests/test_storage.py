@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -395,6 +396,47 @@ def test_parts_that_another_process_made_in_the_last_moment_are_not_made_again(s
 
     monkeypatch.setattr(storage_files, "locked", just_too_late)
     assert go_on(stopped) == []
+
+
+@pytest.mark.parametrize("name", [".lock", ".holder", ".part-000-00001.begun", ".part-000-00001.parquet.{}.{}"])
+def test_what_a_link_in_the_folder_points_to_is_left_alone(stopped, tmp_path, name):
+    target = tmp_path / "somebody_elses"
+    target.write_text("precious")
+    folder = RunFolder(stopped, INFO)
+    if name != ".lock":
+        folder.missing_parts()
+    link = stopped / name.format(socket.gethostname(), os.getpid())
+    link.unlink(missing_ok=True)
+    link.symlink_to(target)
+    refused = pytest.raises(RunError, match="cannot be written: Too many levels of symbolic links")
+    with refused if name != ".holder" else nullcontext():
+        [part, _] = folder.missing_parts()
+        storage.begin_part(stopped, part)
+        make_parts(folder)
+        folder.close()
+        go_on(stopped, "abcdef")
+    assert target.read_text() == "precious"
+
+
+@pytest.mark.parametrize("left", range(3))
+def test_a_process_without_file_handles_says_so_and_loses_nothing(finished, tmp_path, left):
+    code = (
+        "go_on(sys.argv[1] + 'first')\n"
+        "held, limit = [], max(map(int, os.listdir('/proc/self/fd'))) + 20\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))\n"
+        "while len(held) < 99:\n"
+        "    try: held.append(os.open('/dev/null', os.O_RDONLY))\n"
+        "    except OSError: break\n"
+        "for handle in held[len(held) - int(sys.argv[3]):]: os.close(handle)\n"
+        "for act, path in ((go_on, sys.argv[1]), (storage.read, Path(sys.argv[2]))):\n"
+        "    try: act(path)\n"
+        "    except RunError as error: print(error)"
+    )
+    said = child(code, tmp_path / "new", finished, left).stdout.splitlines()
+    assert len(said) == [2, 1, 0][left]
+    assert all("Too many open files (EMFILE)" in line for line in said)
+    go_on(tmp_path / "new")
+    assert contents(tmp_path / "new") == contents(finished)
 
 
 def test_a_killed_holder_leaves_no_lock_behind(stopped, finished):

@@ -1,5 +1,7 @@
 """The look of all figures, and how a figure and its numbers are written; knows no figure."""
 
+import io
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +10,8 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+
+from pro_lib.storage import write_whole, writing
 
 # Okabe and Ito's palette in an order whose lightness differs from one to the next; line style and marker repeat
 # what colour says, so that a figure survives greyscale.
@@ -19,6 +23,8 @@ DASHES = (
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 # How wide a letter is, in its size: seldom more in the font below.
 LETTER = 0.61
+# Characters that a question may hold, and no XML: Matplotlib writes them as they are.
+_NO_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
 _UNDATED = {"png": None, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 _STYLE = {
     "font.size": 8,
@@ -84,7 +90,10 @@ def save(
     save_table(table, name, figures_dir=figures_dir)
     with style():
         for wanted in formats:
-            figure.savefig(Path(figures_dir) / f"{name}.{wanted}", metadata=_UNDATED[wanted])
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=wanted, metadata=_UNDATED[wanted])
+            data = _NO_XML.sub("�".encode(), buffer.getvalue()) if wanted == "svg" else buffer.getvalue()
+            write_whole(data, Path(figures_dir) / f"{name}.{wanted}")
     plt.close(figure)
     return figure
 
@@ -92,6 +101,7 @@ def save(
 def save_table(table: pd.DataFrame, name: str, *, figures_dir: str | Path = "figures") -> pd.DataFrame:
     """Write `<name>.csv`; return the table."""
     folder = Path(figures_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_whole(table.to_csv(index=False, float_format="%.6g").encode(), folder / f"{name}.csv")
     return table

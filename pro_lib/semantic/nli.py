@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from pro_lib.base.bundled import fingerprint
 from pro_lib.semantic.pairs import Answers, of_pairs, texts_of
-from pro_lib.storage import write_whole
+from pro_lib.storage import read_sealed, write_sealed, writing
 
 LABELS = ("entailment", "neutral", "contradiction")
 Pair = tuple[str, str]
@@ -111,13 +112,11 @@ def label_order(id2label: dict[int, str], model: str) -> list[int]:
 def _store(known: dict[Pair, list[float]], path: Path) -> None:
     table = pd.DataFrame(list(known), columns=["premise", "hypothesis"])
     table[list(LABELS)] = np.array(list(known.values()))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(table.to_parquet(), path)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_sealed(pa.Table.from_pandas(table, preserve_index=False), path, {})
 
 
 def _read(path: Path) -> dict[Pair, list[float]]:
-    try:
-        stored = pd.read_parquet(path, columns=["premise", "hypothesis", *LABELS])
-    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
-        raise ValueError(f"{path} is damaged; delete it to have its pairs compared again ({error})") from error
+    stored = read_sealed(path, remedy="delete it to have its pairs compared again")[0].to_pandas()
     return {(premise, hypothesis): values for premise, hypothesis, *values in stored.itertuples(index=False)}

@@ -5,7 +5,6 @@
 makes it this run's and no other's, and of all its bytes.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -22,11 +21,8 @@ from pro_lib.storage import files
 from pro_lib.storage.files import RunError
 from pro_lib.storage.tables import FORMAT_VERSION, Cost, Part, Plan, RunInfo, tables, to_pandas
 
-_PARTS = "part-*.parquet"
 _MOVE_AWAY = "restore it from a copy, or move the folder away and start again"
 _MAKE_AGAIN = "delete it to make the part again"
-# Stands in the place of a part's checksum while the checksum is taken.
-_NO_CHECKSUM = b"0" * 64
 
 
 class RunFolder(AbstractContextManager):
@@ -61,9 +57,9 @@ class RunFolder(AbstractContextManager):
         if len(fresh) and self._hold():
             fresh = self._fresh(questions)
         if len(fresh):
-            data = _parquet(pa.Table.from_pandas(fresh, preserve_index=False), {})
+            data = files.parquet(pa.Table.from_pandas(fresh, preserve_index=False), {})
             files.write_whole(data, self.path / f"plan-{len(self.info.plans):03}.parquet")
-            plan = Plan(len(fresh), per_pack, per_part, _sha256(data))
+            plan = Plan(len(fresh), per_pack, per_part, files.sha256(data))
             # Without provenance the run counts as unfinished, so that its cost is summed up again.
             self._save(replace(self.info, plans=(*self.info.plans, plan), provenance={}))
 
@@ -106,10 +102,10 @@ class RunFolder(AbstractContextManager):
 
     def _clear_away(self) -> None:
         """Delete what a process left that was killed while it wrote."""
-        for kind in ("run.json", "plan-", "part-"):
-            for stray in self.path.glob(f".{kind}*"):
-                with files.writing(stray):
-                    stray.unlink(missing_ok=True)
+        with files.writing(self.path):
+            for stray in os.listdir(self.path):
+                if stray.startswith((".run.json", ".plan-", ".part-")):
+                    (self.path / stray).unlink(missing_ok=True)
 
     def _take_over(self) -> bool:
         """Go by what the folder says of its run; False if it is a new one."""
@@ -152,13 +148,13 @@ class RunFolder(AbstractContextManager):
         file = self.path / f"plan-{number:03}.parquet"
         with files.reading(file, remedy=_MOVE_AWAY):
             data = file.read_bytes()
-            if _sha256(data) != self.info.plans[number].checksum:
+            if files.sha256(data) != self.info.plans[number].checksum:
                 raise RunError(f"{file} was cut short or altered (its checksum differs); {_MOVE_AWAY}")
             return to_pandas([pq.read_table(pa.BufferReader(data))])
 
     def _cost(self) -> Cost:
         """What the parts that are there have cost, each of which is checked."""
-        return sum((_read_part(file, self.info)[1] for file in sorted(self.path.glob(_PARTS))), Cost())
+        return sum((_read_part(file, self.info)[1] for file in _parts(self.path)), Cost())
 
     def _save(self, info: RunInfo) -> None:
         text = json.dumps(asdict(info), indent=1, sort_keys=True, allow_nan=False)
@@ -179,16 +175,15 @@ def has_parts(path: Path) -> bool:
 def begin_part(path: Path, part: Part) -> int:
     """Note that a worker begins a part; how many workers have begun it and not completed it, this one included."""
     file = path / f".{part.name}.begun"
-    with files.writing(file), open(file, "ab") as begun:
+    with files.writing(file), open(file, "ab", opener=files.no_link) as begun:
         begun.write(b".")
         return begun.tell()
 
 
 def write_part(path: Path, part: Part, info: RunInfo, table: pa.Table, cost: Cost) -> None:
     """Write a part into a run folder that this process, or the one it works for, holds; `info` is the folder's."""
-    footer = {"cost": json.dumps(asdict(cost)), "identity": _identity(info, part.name), "checksum": _NO_CHECKSUM}
-    data = _parquet(table, footer)
-    files.write_whole(_with_checksum(data, _NO_CHECKSUM, _sha256(data).encode()), path / f"{part.name}.parquet")
+    footer = {"cost": json.dumps(asdict(cost)), "identity": _identity(info, part.name)}
+    files.write_sealed(table, path / f"{part.name}.parquet", footer)
     (path / f".{part.name}.begun").unlink(missing_ok=True)
 
 
@@ -198,11 +193,16 @@ def read(path: Path) -> tuple[pd.DataFrame, pd.DataFrame, RunInfo]:
     Raises:
         RunError: the folder is no run or in another format, or holds a part that is damaged or not of this run.
     """
-    found = sorted(path.glob(_PARTS))  # before run.json: who writes meanwhile plans parts before they are there
+    found = _parts(path)  # before run.json: who writes meanwhile plans parts before they are there
     info = _read_info(path)
     if not found:
         raise RunError(f"run folder {path} has no finished part yet; run the generation again to continue it")
     return *tables([_read_part(file, info)[0] for file in found]), info
+
+
+def _parts(path: Path) -> list[Path]:
+    with files.reading(path, remedy=_MOVE_AWAY):
+        return sorted(path.glob("part-*.parquet"))
 
 
 def difference(stored: Mapping, asked: Mapping, *, only_known: bool = False) -> str | None:
@@ -219,11 +219,7 @@ def difference(stored: Mapping, asked: Mapping, *, only_known: bool = False) -> 
 
 def _short(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= 60 else f"{text[:40]}… ({_sha256(text.encode())[:8]})"
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    return text if len(text) <= 60 else f"{text[:40]}… ({files.sha256(text.encode())[:8]})"
 
 
 def _read_info(path: Path) -> RunInfo:
@@ -245,34 +241,16 @@ def _identity(info: RunInfo, name: str) -> str:
     number = name.split("-")[1]
     plan = info.plans[int(number)] if number.isdecimal() and int(number) < len(info.plans) else None
     content = [info.parameters, name, plan and asdict(plan)]
-    return _sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode())
+    return files.sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode())
 
 
 def _read_part(file: Path, info: RunInfo) -> tuple[pa.Table, Cost]:
     """A part's table and cost, if it is whole and the part that the run planned under this name."""
+    table, footer = files.read_sealed(file, remedy=_MAKE_AGAIN)
+    if footer.get(b"identity") != _identity(info, file.stem).encode():
+        raise RunError(
+            f"{file} is not the part that run.json plans under this name (it is another's, or run.json was "
+            f"altered); restore run.json from a copy, or {_MAKE_AGAIN}"
+        )
     with files.reading(file, remedy=_MAKE_AGAIN):
-        data = file.read_bytes()
-        with pq.ParquetFile(pa.BufferReader(data)) as part:
-            footer = part.metadata.metadata or {}
-            checksum = footer.get(b"checksum", b"missing")
-            if _sha256(_with_checksum(data, checksum, _NO_CHECKSUM)).encode() != checksum:
-                raise RunError(f"{file} was cut short or altered (its checksum differs); {_MAKE_AGAIN}")
-            if footer.get(b"identity") != _identity(info, file.stem).encode():
-                raise RunError(
-                    f"{file} is not the part that run.json plans under this name (it is another's, or run.json was "
-                    f"altered); restore run.json from a copy, or {_MAKE_AGAIN}"
-                )
-            return part.read(), files.parsed(footer.get(b"cost", b""), Cost)
-
-
-def _with_checksum(data: bytes, old: bytes, new: bytes) -> bytes:
-    """A part's bytes with another checksum, which is the last such text in them: it stands in the footer."""
-    return new.join(data.rpartition(old)[::2])
-
-
-def _parquet(table: pa.Table, footer: Mapping[str, str | bytes]) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, table.schema) as writer:
-        writer.write_table(table)
-        writer.add_key_value_metadata(footer)
-    return sink.getvalue().to_pybytes()
+        return table, files.parsed(footer.get(b"cost", b""), Cost)
