@@ -169,7 +169,7 @@ def has_part(path: Path, part: Part) -> bool:
 
 def has_parts(path: Path) -> bool:
     """Whether any part of a run folder is complete; one that was killed before has none, and can be continued."""
-    return any(path.glob(_PARTS))
+    return bool(_parts(path))
 
 
 def begin_part(path: Path, part: Part) -> int:
