@@ -36,7 +36,7 @@ class Parameters:
     """
 
     model: Names = "facts-2m"  # one or several: bundled or paper's name, hub id, folder
-    dataset: Names = "world-facts"  # one or several: bundled, trivia_qa, sciq, nq, a file
+    dataset: Names = "world-facts"  # one or several: bundled, trivia_qa, sciq, nq, or a file
     split: str = "test"  # the split reported on
     strategy: checks.choice(*STRATEGIES) = BEAMS  # how answers are found: greedy, multinomial, diverse_beam, threshold
     alpha: checks.Probability = 0.4  # the default α: PRO keeps answers whose probability is at least α
@@ -97,19 +97,9 @@ class Parameters:
             raise ValueError(f"split={self.split!r} is unknown; choose {', '.join(question_sets.SPLITS)}")
         if self.strategy == EXACT and self.alpha < self.search_alpha:
             raise ValueError(f"alpha={self.alpha!r} is below search_alpha={self.search_alpha!r}: not searched so far")
-        for model in self.models:
+        for model in listed(self.model):
             bundled.check_model(model)
-        for dataset in self.datasets:
+        for dataset in listed(self.dataset):
             if dataset not in question_sets.NAMES and not Path(dataset).exists():
                 known = ", ".join(question_sets.NAMES)
                 raise ValueError(f"dataset={dataset!r} is neither {known}, nor a file or folder")
-
-    @property
-    def models(self) -> list[str]:
-        """The models, always a list."""
-        return listed(self.model)
-
-    @property
-    def datasets(self) -> list[str]:
-        """The datasets, always a list."""
-        return listed(self.dataset)

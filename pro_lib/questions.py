@@ -19,8 +19,7 @@ __all__ = ["BUNDLED", "COLUMNS", "HUB", "NAMES", "SPLITS", "QuestionSet", "Quest
 WORLD_FACTS = ROOT / "data" / "world_facts" / "facts.jsonl"
 # Name: column of the questions.
 BUNDLED = {"world-facts": "question", "world-facts-reworded": "question_reworded"}
-OTHER_NAMES = {"nq_open": "nq"}
-NAMES = (*BUNDLED, *HUB, *OTHER_NAMES)
+NAMES = (*BUNDLED, *HUB)
 TEMPLATE = "Question: {question}\nAnswer:"
 
 # Run folders are called after it, and must stay where they belong.
@@ -141,7 +140,6 @@ def load(
         QuestionsError: an unknown name, split or column, a set that cannot be fetched, or a file that is malformed.
         ValueError: a parameter out of its range.
     """
-    name = OTHER_NAMES.get(name, name)
     draw = _Draw(limit, fraction, seed)
     table, used = _everything(name, None if path is None else Path(path), columns or {})
     if name is None:

@@ -71,7 +71,7 @@ class Settings(Parameters):
         """Every (model, dataset), model by model, so that each is loaded once; with records there is one."""
         if self.records is not None:
             return [("records", Path(self.records).stem)]
-        return [(model, dataset) for model in self.models for dataset in self.datasets]
+        return [(model, dataset) for model in listed(self.model) for dataset in listed(self.dataset)]
 
     def questions(self, dataset: str, *splits: str) -> QuestionSet:
         """The questions of a set by name, of a file or of a folder, of the splits named.
@@ -207,7 +207,7 @@ class Settings(Parameters):
 
     def _recorded(self) -> Run:
         """The records; a question file given as `dataset` says what was asked where they do not."""
-        dataset = self.datasets[0]
+        dataset = listed(self.dataset)[0]
         file = dataset not in question_sets.NAMES and Path(dataset).exists()
         questions = question_sets.load(path=dataset, split=None).table if file else None
         if file and "validation" not in set(questions["split"]):

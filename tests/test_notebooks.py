@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import nbformat
@@ -17,6 +18,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from papermill.translators import PythonTranslator
 from traitlets.config import Config
 
+from pro_lib.parameters import Parameters
 from pro_lib.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,6 +36,9 @@ DESIGN = [
 ]
 SHARED = {"dataset", "split", "alpha", "n_answers", "limit", "seed", "batch_size", "device", "dtype", "records"}
 SHARED |= {"model", "generations_dir", "figures_dir", "columns"}
+SHARED |= {"diversity_penalty", "max_new_tokens", "stop", "fraction", "n_shots", "chat"}
+DRAWN = {"temperature", "top_p"}  # of samples; 07's are the model's own, whose entropy they estimate
+DEEPER = ("07_exact_search", "search_alpha", 0.005)
 TYPES = {"str", "int", "float", "bool", "list[str]"}
 SEARCHING = ["00_explore_examples", "01_generate", "02_alpha_sweep", "03_k_vs_alpha", "04_fixed_k", "07_exact_search"]
 # Kernels are processes of their own: they must neither look for a network nor fight over two cores.
@@ -85,10 +90,26 @@ def test_its_shape(path):
     assert not any("def " in cell.source or "class " in cell.source for cell in code)
 
 
+def test_a_parameter_is_the_same_line_in_every_notebook_and_as_it_is_declared():
+    """Its comment is that of `parameters.py`; only what a notebook is about has another default there."""
+    declared = {field.name: field.default for field in fields(Parameters)}
+    said = dict(re.findall(r"^    (\w+): .*?  # (.*)$", (ROOT / "pro_lib" / "parameters.py").read_text(), re.MULTILINE))
+    assert said.keys() == declared.keys()
+    own = {"model", "dataset", "similarity"}
+    for path in NOTEBOOKS:
+        for name, described in papermill.inspect_notebook(path).items():
+            one = path.stem == "00_explore_examples" and name in ("model", "dataset")
+            assert described["help"] == (said[name].replace("one or several: ", "") if one else said[name]), name
+            default = ast.literal_eval(described["default"])
+            default = tuple(default) if name == "stop" else default
+            assert default == declared[name] or name in own or (path.stem, name, default) == DEEPER, (path.stem, name)
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
 def test_papermill_describes_every_parameter(path):
     described = papermill.inspect_notebook(path)
     assert set(described) >= SHARED | ({"search_alpha"} if path.stem in SEARCHING else set())
+    assert set(described) >= DRAWN or (path.stem == DEEPER[0] and DRAWN.isdisjoint(described))
     for name, parameter in described.items():
         assert parameter["inferred_type_name"] in TYPES, name
         assert parameter["help"], name
@@ -241,7 +262,7 @@ def test_what_other_cells_left_in_the_kernel_is_no_parameter(shell):
     left = "fig = settings\nn_shots = 3\nfor model in ['facts-1m']:\n    alpha = 0.9"
     settings = ran(shell, imports, parameters, left, line)
     assert (settings.n_validation, settings.limit, settings.n_shots) == (100, None, None)
-    assert (settings.models, settings.alpha) == (["facts-2m", "facts-1m"], 0.4)
+    assert (settings.model, settings.alpha) == (["facts-2m", "facts-1m"], 0.4)
 
 
 def test_the_latest_parameters_cell_counts_and_what_was_injected_after_it(shell):
@@ -266,7 +287,7 @@ def test_half_a_parameters_cell_is_not_taken_for_one(shell):
 def test_outside_of_notebooks_the_cells_are_given():
     given = ["model: str = 'facts-1m'\nlimit: int = None", injected(limit=3)]
     settings = Settings.from_notebook(given, reported=True)
-    assert (settings.models, settings.limit, settings.reported) == (["facts-1m"], 3, True)
+    assert (settings.model, settings.limit, settings.reported) == ("facts-1m", 3, True)
     with pytest.raises(ValueError, match="no parameters cell has been run: one cell that declares model"):
         Settings.from_notebook()
 

@@ -463,10 +463,10 @@ def test_sciq_has_its_three_splits_and_an_answer_is_not_cut_at_a_semicolon(hub):
     assert len(questions.shots) == 10
 
 
-def test_nq_open_tests_on_the_hubs_validation_split_under_either_name(hub):
-    questions = load("nq_open")
+def test_nq_open_tests_on_the_hubs_validation_split(hub):
+    questions = load("nq")
     assert hub == [("google-research-datasets/nq_open", None)]
-    assert questions.name == load("nq").name == "nq"
+    assert questions.name == "nq"
     assert questions.table["question"].tolist() == [f"nq {n}" for n in range(7)]
     assert questions.table["references"].tolist() == [[f"a{n}", f"b{n}"] for n in range(7)]
     assert questions.table["question_id"].tolist()[0] == "nq-validation-0"

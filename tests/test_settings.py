@@ -43,9 +43,10 @@ def test_an_nli_model_is_named_by_its_folder_and_keeps_its_pairs_beside_the_runs
     )
 
 
-def test_one_name_or_several_are_always_a_list():
-    assert Settings(model="facts-2m").models == ["facts-2m"]
-    assert Settings(dataset=["world-facts", "world-facts-reworded"]).datasets == ["world-facts", "world-facts-reworded"]
+def test_one_name_or_several_make_pairs():
+    assert Settings(model="facts-2m").pairs() == [("facts-2m", "world-facts")]
+    both = Settings(dataset=("world-facts", "world-facts-reworded")).pairs()
+    assert both == [("facts-2m", "world-facts"), ("facts-2m", "world-facts-reworded")]
     assert len(Settings(model=["facts-2m", "facts-1m"]).pairs()) == 2
 
 
@@ -133,7 +134,7 @@ def test_the_papers_models_are_asked_for_by_name_and_kept_under_the_name_of_thei
 
 
 def test_a_set_of_the_hub_and_a_file_are_datasets_too(tmp_path):
-    assert Settings(dataset=["sciq", "nq", "trivia_qa"]).datasets == ["sciq", "nq", "trivia_qa"]
+    assert [name for _, name in Settings(dataset=["sciq", "nq", "trivia_qa"]).pairs()] == ["sciq", "nq", "trivia_qa"]
     path = tmp_path / "mine.csv"
     path.write_text("question,references\n" + "".join(f"Question {n}?,answer {n}\n" for n in range(8)))
     asked = Settings(dataset=str(path), n_validation=3, fraction=0.5, n_shots=1).questions(

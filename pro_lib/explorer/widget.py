@@ -12,9 +12,10 @@ from pro_lib.base.bundled import bundled_models
 from pro_lib.explorer.data import appendix_run, compared, run_data, stored_runs
 from pro_lib.explorer.page import JAVASCRIPT, STYLES
 from pro_lib.explorer.tree import prefix_tree
+from pro_lib.parameters import SAMPLES, listed
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
-from pro_lib.settings import SAMPLES, Settings
+from pro_lib.settings import Settings
 from pro_lib.storage import RunError
 
 _PAPER = "the paper's appendix"
@@ -86,6 +87,6 @@ class Explorer(anywidget.AnyWidget):
 
     def _asked_by(self, run: Run) -> str | None:
         """What to load to ask the model of a run; None where it was not said how it was asked."""
-        named = [name for name in self._settings.models if Path(name).name == run.info.model]
+        named = [name for name in listed(self._settings.model) if Path(name).name == run.info.model]
         source = run.info.model if run.info.model in bundled_models() else run.info.provenance.get("source")
         return (*named, source)[0] if "shots" in run.info.parameters else None
