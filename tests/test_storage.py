@@ -566,9 +566,16 @@ def of_other_questions(folder, elsewhere):
     shutil.copy(elsewhere / "part-000-00001.parquet", folder)
 
 
+def unsealed(folder):
+    """What run.json says, without its checksum, as somebody would write it who changes it by hand."""
+    content = json.loads((folder / "run.json").read_text())
+    del content["checksum"]
+    return content
+
+
 def with_json(**change):
     def alter_json(folder, _):
-        content = json.loads((folder / "run.json").read_text())
+        content = unsealed(folder)
         plans = [content["plans"][0] | change.get("plan", {})]
         parameters = content["parameters"] | change.get("parameters", {})
         (folder / "run.json").write_text(json.dumps(content | {"plans": plans, "parameters": parameters}))
@@ -656,7 +663,7 @@ PLAN = {"questions": 5, "per_pack": 1, "per_part": 2, "checksum": "0"}
     ids=json.dumps,
 )
 def test_an_entry_of_run_json_that_cannot_be_is_refused_by_name_and_nothing_written(finished, change):
-    content = json.loads((finished / "run.json").read_text())
+    content = unsealed(finished)
     (finished / "run.json").write_text(json.dumps(content | change))
     before = contents(finished)
     [entry] = change
@@ -668,9 +675,25 @@ def test_an_entry_of_run_json_that_cannot_be_is_refused_by_name_and_nothing_writ
     assert contents(finished) == before
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"checksum": None}, {"checksum": "0" * 64}, {"dataset": "other"}, {"cost": {}}, {"provenance": {}}],
+    ids=str,
+)
+def test_an_altered_run_json_is_refused_whatever_was_altered(finished, change):
+    content = json.loads((finished / "run.json").read_text())
+    (finished / "run.json").write_text(json.dumps(content | change))
+    for opened in (storage.read, go_on):
+        with pytest.raises(RunError, match=r"run\.json was altered \(its checksum differs\); restore it"):
+            opened(finished)
+    del content["checksum"]  # as runs have it that were made before
+    (finished / "run.json").write_text(json.dumps(content))
+    assert len(storage.read(finished)[0]) == 15
+
+
 @pytest.mark.parametrize("version", [1, 0, 3, "2", None])
 def test_another_format_is_refused_with_the_way_out(finished, version):
-    content = json.loads((finished / "run.json").read_text())
+    content = unsealed(finished)
     (finished / "run.json").write_text(json.dumps(content | {"format_version": version, "plan_checksums": ["0"]}))
     for opened in (storage.read, go_on):
         with pytest.raises(
@@ -681,7 +704,7 @@ def test_another_format_is_refused_with_the_way_out(finished, version):
 
 
 def test_a_plan_that_run_json_knows_twice_is_refused(finished):
-    content = json.loads((finished / "run.json").read_text())
+    content = unsealed(finished)
     (finished / "run.json").write_text(json.dumps(content | {"plans": content["plans"] * 2}))
     with pytest.raises(RunError, match=r"plan-001\.parquet is missing or damaged"):
         go_on(finished, "abcdef")

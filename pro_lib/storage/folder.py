@@ -157,7 +157,8 @@ class RunFolder(AbstractContextManager):
         return sum((_read_part(file, self.info)[1] for file in _parts(self.path)), Cost())
 
     def _save(self, info: RunInfo) -> None:
-        text = json.dumps(asdict(info), indent=1, sort_keys=True, allow_nan=False)
+        content = asdict(info)
+        text = json.dumps(content | {"checksum": _digest(content)}, indent=1, sort_keys=True, allow_nan=False)
         files.write_whole(f"{text}\n".encode(), self.path / "run.json")
         self.info = info
 
@@ -228,19 +229,26 @@ def _read_info(path: Path) -> RunInfo:
         if not file.is_file():
             raise RunError(f"{path} is not a run folder: it has no run.json")
         data = file.read_bytes()
-        version = files.parsed(data, dict).get("format_version")
+        content = files.parsed(data, dict)
+        version = content.get("format_version")
         if version != FORMAT_VERSION:
             raise RunError(
                 f"{file} has format version {version}; this program reads version {FORMAT_VERSION}; {_MOVE_AWAY}"
             )
-        return files.parsed(data, RunInfo)
+        # Runs made before there was a checksum have none.
+        if "checksum" in content and content.pop("checksum") != _digest(content):
+            raise RunError(f"{file} was altered (its checksum differs); {_MOVE_AWAY}")
+        return files.parsed(json.dumps(content).encode(), RunInfo)
 
 
 def _identity(info: RunInfo, name: str) -> str:
     """What makes a part this run's and no other's: the run's parameters, the part's name and the plan it belongs to."""
     number = name.split("-")[1]
     plan = info.plans[int(number)] if number.isdecimal() and int(number) < len(info.plans) else None
-    content = [info.parameters, name, plan and asdict(plan)]
+    return _digest([info.parameters, name, plan and asdict(plan)])
+
+
+def _digest(content: object) -> str:
     return files.sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode())
 
 
