@@ -13,7 +13,7 @@ import torch
 from tqdm.auto import tqdm
 
 from pro_lib import decoding, models, runs
-from pro_lib.base.checks import Engine, PositiveInt, checked
+from pro_lib.base.checks import Chat, Engine, PositiveInt, checked
 from pro_lib.models import Model
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
@@ -28,8 +28,9 @@ QUESTIONS_PER_PART = 256
 
 @checked
 class _Work:
-    """How the work is shared out, which decides no answer."""
+    """How the work is shared out, which decides no answer, and `chat`."""
 
+    chat: Chat
     batch_size: PositiveInt | None
     engine: Engine
     n_workers: PositiveInt | None
@@ -43,7 +44,7 @@ def generate(
     strategy: str = "diverse_beam",
     out: str | Path | None = None,
     batch_size: int | None = None,
-    chat: bool = False,
+    chat: bool | Mapping[str, object] = False,
     progress: bool = True,
     engine: str = "local",
     n_workers: int | None = None,
@@ -60,7 +61,8 @@ def generate(
             `threshold` (exact search: every answer with p ≥ search_alpha, and the greedy one).
         batch_size: questions in one pack; None for 32. A pack that does not fit into memory is halved, and a warning
             says so; the answers then agree to 1e-5 with those of a run with more memory.
-        chat: put prompts as conversations in the model's own chat template, the shots as earlier turns.
+        chat: put prompts as conversations in the model's own chat template, the shots as earlier turns; or the
+            template's options, as {"enable_thinking": False}; `date` is what it takes for today (2024-07-26).
         progress: whether to show a bar with tokens per second.
         engine: `local`, in this process, or `ray`: by workers on a Ray cluster (docs/cluster.md), which load the model
             anew and write into the same run folder; the tables are those of the local engine.
@@ -76,7 +78,7 @@ def generate(
         RunError: the folder holds a run made with other parameters, is written by another process, is damaged, or
             cannot be written; what was complete is kept.
     """
-    _Work(batch_size=batch_size, engine=engine, n_workers=n_workers, gpus_per_worker=gpus_per_worker)
+    _Work(chat=chat, batch_size=batch_size, engine=engine, n_workers=n_workers, gpus_per_worker=gpus_per_worker)
     if engine == "ray" and out is None:
         raise ValueError("engine='ray' needs out=, a folder that all workers can write to")
     per_pack = batch_size or QUESTIONS_PER_PACK
@@ -115,7 +117,7 @@ def _recipe(job: Job) -> partial:
     return partial(_made, like, load, (job.questions, job.strategy), job.chat, torch.get_num_threads())
 
 
-def _made(like: Model, load: Mapping, asked: tuple, chat: bool, threads: int, gpus: int) -> Job:
+def _made(like: Model, load: Mapping, asked: tuple, chat: bool | Mapping, threads: int, gpus: int) -> Job:
     """The job of a worker that has so many GPUs, whose model must be the one that it is to be like."""
     torch.set_num_threads(threads)
     placed = {"device": "cuda", "device_map": "auto" if gpus > 1 else None} if gpus else {}

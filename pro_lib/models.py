@@ -73,15 +73,15 @@ class Model:
         """Token ids of a prompt, with the beginning-of-text token where the tokenizer adds one."""
         return texts.encode(self.tokenizer, text)
 
-    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+    def encode_chat(self, messages: Sequence[Mapping[str, str]], options: Mapping[str, object]) -> list[int]:
         """Token ids of a conversation in the model's chat template, up to where its answer begins.
 
         Raises:
-            UnsupportedModelError: the tokenizer has no chat template, or the template refuses the conversation.
+            UnsupportedModelError: the tokenizer has no chat template, or it refuses the conversation or the options.
         """
         try:
-            text = self.tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
-        except (TemplateError, ValueError) as error:
+            text = texts.chat_text(self.tokenizer, messages, options)
+        except (TemplateError, ValueError, TypeError) as error:
             message = f"model {self.name} has no chat template that takes the prompt; leave chat=True out ({error})"
             raise UnsupportedModelError(message) from error
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]

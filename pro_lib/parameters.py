@@ -60,7 +60,7 @@ class Parameters:
     quantization: checks.Quantization | None = None  # 8bit or 4bit (bitsandbytes, CUDA); None for none
     device_map: str | None = None  # auto spreads a model over several GPUs; None for one device
     trust_remote_code: checks.Flag = False  # whether code that ships with a hub model may run here
-    chat: checks.Flag = False  # put prompts in the chat template of the model
+    chat: checks.Chat = False  # put prompts in the chat template of the model
     engine: checks.Engine = "local"  # local, or ray: workers on a Ray cluster, one a GPU
     n_workers: checks.PositiveInt | None = None  # workers of ray; None for as many as there are GPUs
     similarity: Names = "lexical"  # what means the same: lexical, alias, embedding, nli, or an NLI model

@@ -73,10 +73,10 @@ class QuestionSet:
             chats[-1] += [{"role": ("assistant", "user")[n % 2], "content": text} for n, text in enumerate(rest)]
         return chats
 
-    def parameters(self, *, chat: bool = False) -> dict[str, object]:
+    def parameters(self, *, chat: bool | Mapping = False) -> dict[str, object]:
         """What of the prompt decides the answers of a run, as JSON can hold it; `chat` only where it is true."""
         shots = [list(shot) for shot in self.shots]
-        return {"header": self.header, "template": self.template, "shots": shots} | ({"chat": True} if chat else {})
+        return {"header": self.header, "template": self.template, "shots": shots} | ({"chat": chat} if chat else {})
 
     def with_questions(self, questions: Sequence[str]) -> "QuestionSet":
         """Other questions, asked in the same way; they have no references."""

@@ -475,12 +475,12 @@ def test_a_chat_is_put_in_the_models_template_with_the_shots_as_turns(model):
     )
     chatting = with_template(model, CHAT)
     text = "[user]Be brief. Who wrote Emma?\n[assistant]Jane Austen\n[user]Who wrote book 0?\n[answer]"
-    ids = chatting.encode_chat(questions.chats()[0])
+    ids = chatting.encode_chat(questions.chats()[0], {})
     assert chatting.tokenizer.decode(ids) == text
     run = generate(chatting, questions, strategy="greedy", max_new_tokens=6, chat=True, progress=False)
     assert run.info.parameters["chat"] is True
     for number, row in enumerate(run.answers.itertuples()):
-        prompt = chatting.encode_chat(questions.chats()[number])
+        prompt = chatting.encode_chat(questions.chats()[number], {})
         with torch.inference_mode():
             logits = model.network(torch.tensor([prompt])).logits[0, -1].double().log_softmax(-1)
         if len(row.token_ids):
@@ -489,7 +489,7 @@ def test_a_chat_is_put_in_the_models_template_with_the_shots_as_turns(model):
             ending = logits[model.endings.stop].logsumexp(0)
             assert row.end_log_prob == pytest.approx(float(ending), abs=1e-4)
     # The shots went through the model once: the cost is less than that of three whole prompts.
-    whole = sum(len(chatting.encode_chat(messages)) for messages in questions.chats())
+    whole = sum(len(chatting.encode_chat(messages, {})) for messages in questions.chats())
     assert run.info.cost.prompt_tokens < whole - len(ids)
 
 
@@ -505,6 +505,87 @@ def test_a_run_without_chat_is_not_continued_as_one_with(model, tmp_path):
     generate(model, asked(2), strategy="greedy", out=tmp_path, max_new_tokens=4, progress=False)
     with pytest.raises(RunError, match="was made with chat=None, now chat=True"):
         generate(with_template(model, CHAT), asked(2), strategy="greedy", out=tmp_path, max_new_tokens=4, chat=True)
+
+
+DATED = "Today is {{ strftime_now('%d %b %Y') }}." + CHAT + "{% if shout is defined and shout %}!{% endif %}"
+TIMED = DATED + "{% if clock %}{% set how = '%H' %}{{ strftime_now(how) }}{% endif %}"
+
+
+def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_day(model, tmp_path):
+    dated, conversation = with_template(model, DATED), [{"role": "user", "content": "Who?"}]
+
+    def said(options):
+        return model.tokenizer.decode(dated.encode_chat(conversation, options))
+
+    assert said({}) == "Today is 26 Jul 2024.[user]Who?\n[answer]"
+    assert said({"date": "2031-01-02", "shout": True}) == "Today is 02 Jan 2031.[user]Who?\n[answer]!"
+    options = {"strategy": "greedy", "out": tmp_path, "max_new_tokens": 4, "progress": False}
+    first = generate(dated, asked(2), chat={"date": "2031-01-02"}, **options)
+    assert first.info.parameters["chat"] == {"date": "2031-01-02"}
+    assert tables(generate(dated, asked(2), chat={"date": "2031-01-02"}, **options)) == tables(first)
+    with pytest.raises(RunError, match=r"was made with chat=\{'date': '2031-01-02'\}, now chat=True"):
+        generate(dated, asked(3), chat=True, **options)
+
+
+def test_a_run_in_a_template_is_not_continued_where_the_template_says_something_else(model, tmp_path):
+    """Whatever makes it say so: the prompt as it is put belongs to what the run is."""
+    options = {"strategy": "greedy", "out": tmp_path, "chat": True, "max_new_tokens": 4, "progress": False}
+    generate(with_template(model, CHAT), asked(2), **options)
+    generate(with_template(model, CHAT), asked(3), **options)
+    with pytest.raises(RunError, match=r"was made with chat_prompt='[0-9a-f]{16}', now chat_prompt='"):
+        generate(with_template(model, "It is Tuesday." + CHAT), asked(4), **options)
+
+
+@pytest.mark.parametrize(
+    ("chat", "sentence"),
+    [
+        ("yes", "chat='yes' must be true, false, or options of the chat template by their names"),
+        ({}, "chat={} must be true, false, or options of the chat template by their names"),
+        ({"shout": [1]}, "must be true, false, or options of the chat template by their names"),
+        ({"shuot": True}, "takes the prompt; leave chat=True out .it has no option 'shuot'"),
+        ({"clock": True}, "it asks for the date in a way that is not known here"),
+        ({"date": "yesterday"}, "Invalid isoformat string: 'yesterday'"),
+    ],
+)
+def test_an_option_that_the_template_does_not_have_is_named(model, chat, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        generate(with_template(model, TIMED if "clock" in chat else DATED), asked(1), chat=chat, progress=False)
+
+
+THINKING = (
+    CHAT + "{% if enable_thinking is not defined or enable_thinking %}<think>\n{% else %}<think></think>{% endif %}"
+)
+
+
+def test_a_template_that_opens_a_thinking_block_is_refused_unless_an_option_closes_it(model):
+    thinking = with_template(model, THINKING)
+    with pytest.raises(
+        UnsupportedModelError, match=r"it opens a thinking block; an option may close it, as chat=\{'ena"
+    ):
+        generate(thinking, asked(1), chat=True, progress=False)
+    run = generate(thinking, asked(1), strategy="greedy", chat={"enable_thinking": False}, progress=False)
+    assert run.info.parameters["chat"] == {"enable_thinking": False}
+
+
+def that_says(model, monkeypatch, said):
+    """The model, whose tokenizer reads token ids as `said` does."""
+    tokenizer = copy.deepcopy(model.tokenizer)
+    monkeypatch.setattr(tokenizer, "decode", lambda ids, **_: said(list(ids)))
+    return replace(model, tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "multinomial", "diverse_beam", "threshold"])
+def test_an_answer_that_is_a_thought_is_an_error_that_says_so(model, monkeypatch, strategy):
+    thinking = that_says(model, monkeypatch, lambda ids: "<think>Well")
+    with pytest.raises(UnsupportedModelError, match="'q0': model llama answers with a thought, '<think>'; ask without"):
+        generate(thinking, asked(1), strategy=strategy, **OPTIONS)
+
+
+def test_a_thought_that_is_not_the_most_probable_answer_is_an_answer_like_others(model, monkeypatch):
+    beams = generate(model, asked(1), **OPTIONS).answers
+    last = beams["token_ids"].iloc[-1].tolist()
+    thinking = that_says(model, monkeypatch, lambda ids: "<think>" if ids == last else "Well")
+    assert "<think>" in set(generate(thinking, asked(1), **OPTIONS).answers["text"])
 
 
 def test_where_the_questions_came_from_is_kept_with_the_run(tiny_model, tmp_path):

@@ -1,6 +1,7 @@
 import importlib
 import json
 import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 import transformers
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import DebertaConfig, PreTrainedTokenizerFast, RobertaConfig
 
@@ -768,3 +770,27 @@ def test_an_nli_model_that_cannot_be_had_is_one_sentence(tmp_path):
         ValueError, match=r"NLI model '.*nowhere' could not be loaded: .*\(alias and lexical need no model\)"
     ):
         semantic.Nli(model=str(tmp_path / "nowhere"))([["a", "b"]])
+
+
+def test_code_that_ships_with_a_model_is_not_run_and_nobody_is_asked(tmp_path, monkeypatch):
+    """Transformers asks at a prompt where it is not told, and `y` ran the code."""
+    ran = tmp_path / "ran"
+    config = {"model_type": "own-code", "auto_map": {"AutoConfig": "configuration_own.OwnConfig"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    code = f"from pathlib import Path\nfrom transformers import BertConfig\nPath({str(ran)!r}).touch()\n"
+    code += "class OwnConfig(BertConfig):\n    model_type = 'own-code'\n"
+    (tmp_path / "configuration_own.py").write_text(code)
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    with pytest.raises(ValueError, match=r"NLI model .* could not be loaded: "):
+        semantic.Nli(tmp_path, device="cpu")([["Rome", "Paris"]])
+    assert not ran.exists()
+
+
+def test_an_nli_model_without_its_head_is_refused(classifiers, tmp_path):
+    """Transformers would make the head up at random, and every load would say something else."""
+    folder = shutil.copytree(next(iter(classifiers.values())), tmp_path / "headless")
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: tensor for name, tensor in weights.items() if not name.startswith("classifier.")}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"NLI model '.*headless' lacks weights: classifier\.bias, classifier"):
+        semantic.Nli(folder, device="cpu")([["Rome", "Paris"]])

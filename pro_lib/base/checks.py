@@ -117,6 +117,16 @@ def _texts(value: Any) -> tuple[str, ...]:
 Texts = Annotated[Any, PlainValidator(_texts)]
 
 
+def _chat(value: Any) -> Any:
+    plain = isinstance(value, dict) and value and all(isinstance(each, str) for each in value)
+    if not isinstance(value, bool) and not (plain and all(isinstance(v, str | int | float) for v in value.values())):
+        raise PydanticCustomError("rule", "must be true, false, or options of the chat template by their names")
+    return value
+
+
+Chat = Annotated[Any, PlainValidator(_chat)]
+
+
 def checked(cls: type) -> type:
     """The class as a frozen dataclass whose fields are checked by their types, keyword-only as far as it says so.
 

@@ -1,11 +1,18 @@
 """Between token ids and texts: what ends an answer, and how its text is trimmed; free of torch, knows no model."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date
 from functools import lru_cache
 from typing import Any
 
 # What ends every answer.
 NEWLINE = ("\n",)
+# What chat templates take for today, so that a run does not depend on the day: the date that Llama's own fall back on.
+TODAY = "2024-07-26"
+# How thoughts begin, in the prompt or in the answer: of DeepSeek and Qwen, Seed, Mistral, Cohere, gpt-oss, Gemma, Kimi.
+_THOUGHTS = ("<think>", "<thinking>", "<thought>", "<seed:think>", "[THINK]", "<|START_THINKING|>")
+_THOUGHTS += ("<|channel|>analysis", "<|channel>thought", "◁think▷", "<reasoning>")
 
 
 def encode(tokenizer: Any, text: str) -> list[int]:
@@ -17,6 +24,32 @@ def encode(tokenizer: Any, text: str) -> list[int]:
 def token_text(tokenizer: Any, token_id: int) -> str:
     """The text of a token by itself; part of a character shows as U+FFFD."""
     return tokenizer.decode([token_id], clean_up_tokenization_spaces=False)
+
+
+def chat_text(tokenizer: Any, messages: Sequence[Mapping[str, str]], options: Mapping[str, Any]) -> str:
+    """A conversation in the chat template, up to where the answer begins; `options` are the template's, and `date`.
+
+    Raises `ValueError`, or what the template raises, if there is none that takes the conversation and the options.
+    """
+    template, given = tokenizer.get_chat_template(), dict(options)
+    for name in options:
+        if name not in template and not (name == "date" and "strftime_now" in template):
+            raise ValueError(f"it has no option {name!r}")
+    day = date.fromisoformat(given.pop("date", TODAY))
+    # Transformers answers this call with the day it is, whatever it is given.
+    template = re.sub(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""", lambda call: repr(day.strftime(call[2])), template)
+    if "strftime_now(" in template:
+        raise ValueError("it asks for the date in a way that is not known here")
+    given |= {"chat_template": template, "tokenize": False, "add_generation_prompt": True}
+    text = tokenizer.apply_chat_template(list(messages), **given)
+    if text.rstrip().endswith(_THOUGHTS):
+        raise ValueError("it opens a thinking block; an option may close it, as chat={'enable_thinking': False}")
+    return text
+
+
+def thought(text: str) -> str | None:
+    """The mark of a thought that the text begins with, if it does."""
+    return next((mark for mark in _THOUGHTS if text.lstrip().startswith(mark)), None)
 
 
 @lru_cache(maxsize=2)

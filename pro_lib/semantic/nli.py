@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pro_lib.base.bundled import fingerprint
+from pro_lib.base.checks import SentenceError
 from pro_lib.semantic.pairs import Answers, of_pairs, texts_of
 from pro_lib.storage import read_sealed, write_sealed, writing
 
@@ -81,14 +82,17 @@ class Nli:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
         device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
-        return self._fetched(AutoModelForSequenceClassification).eval().to(device), self._fetched(AutoTokenizer)
+        network, found = self._fetched(AutoModelForSequenceClassification, output_loading_info=True)
+        if lacking := sorted(found["missing_keys"]):  # they would be made up at random
+            raise SentenceError(f"NLI model {str(self.model)!r} lacks weights: {', '.join(lacking)}")
+        return network.eval().to(device), self._fetched(AutoTokenizer)
 
-    def _fetched(self, kind: type) -> Any:
+    def _fetched(self, kind: type, **options: bool) -> Any:
         try:
-            return kind.from_pretrained(self.model)
-        except (OSError, ValueError, KeyError, ImportError) as error:
+            return kind.from_pretrained(self.model, trust_remote_code=False, **options)
+        except Exception as error:  # whatever transformers and its parsers make of damaged files
             said = str(error).strip().partition("\n")[0] or type(error).__name__
-            raise ValueError(
+            raise SentenceError(
                 f"NLI model {str(self.model)!r} could not be loaded: {said} (alias and lexical need no model)"
             ) from error
 

@@ -4,12 +4,13 @@ It knows tokens, devices and what computing costs; it does not know files, worke
 """
 
 import gc
+import hashlib
 import resource
 import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -23,8 +24,9 @@ import torch
 from tqdm.auto import tqdm
 
 from pro_lib import decoding
+from pro_lib.base import texts
 from pro_lib.decoding import Answer, Certificate, Counts, Strategy
-from pro_lib.models import Model
+from pro_lib.models import Model, UnsupportedModelError
 from pro_lib.questions import QuestionSet
 from pro_lib.storage import Cost, part_table
 
@@ -38,10 +40,10 @@ class Job:
     """How questions are answered: the questions of a part in, their table and its cost out.
 
     Raises:
-        ValueError: no questions, or the model cannot see the longest prompt whole.
+        ValueError: no questions, the model cannot see the longest prompt whole, or it answers with a thought.
     """
 
-    def __init__(self, model: Model, questions: QuestionSet, strategy: Strategy, *, chat: bool = False):
+    def __init__(self, model: Model, questions: QuestionSet, strategy: Strategy, *, chat: bool | Mapping = False):
         self.model, self.questions, self.strategy, self.chat = model.with_stop(strategy.stop), questions, strategy, chat
         # Each prompt is asked for twice, for its length and in its pack: a tenth of the time of beams.
         self._encode = lru_cache(maxsize=5_000)(self.model.encode)
@@ -53,7 +55,11 @@ class Job:
 
     def parameters(self) -> dict[str, object]:
         """What decides the answers, as JSON can hold it."""
-        return self.strategy.parameters() | self.questions.parameters(chat=self.chat) | self.model.parameters()
+        chat = {}
+        if self.chat:  # what the template makes of them is no parameter of ours
+            [prompt] = self._prompts(self.questions.with_questions(["Who?"]).table)
+            chat = {"chat_prompt": hashlib.sha256(repr(prompt).encode()).hexdigest()[:16]}
+        return self.strategy.parameters() | self.questions.parameters(chat=self.chat) | chat | self.model.parameters()
 
     def provenance(self) -> dict[str, object]:
         """Where and with what the answers are made; the commit is that of the repository pro_lib lies in, if any."""
@@ -120,8 +126,18 @@ class Job:
         prompts, ids = self._prompts(pack), pack["question_id"].tolist()
         tree = self._tree(prompts, self.counts)
         found = self.strategy.decode(tree, self.model.endings, question_ids=ids, epsilon=self.epsilon)
+        for question_id, (answers, _) in zip(ids, found, strict=True):
+            self._refuse_thought(question_id, answers)
         own = (len(prompt) - tree.prefix_length for prompt in prompts)
         return [(ours, sure and replace(sure, prompt_tokens=n)) for (ours, sure), n in zip(found, own, strict=True)]
+
+    def _refuse_thought(self, question_id: str, answers: list[Answer]) -> None:
+        likely = max(answers, key=lambda answer: sum(answer.token_log_probs) + (answer.end_log_prob or 0.0))
+        if mark := texts.thought(self.model.tokenizer.decode(list(likely.token_ids))):
+            raise UnsupportedModelError(
+                f"question {question_id!r}: model {self.model.name} answers with a thought, {mark!r}; ask without "
+                "thinking, by an option of its chat template, as chat={'enable_thinking': False}"
+            )
 
     def _tree(self, prompts: list[list[int]], counts: Counts) -> decoding.PackedTree:
         return decoding.PackedTree(self.model.network, prompts, self._prefix.shared_with(prompts), counts)
@@ -140,7 +156,8 @@ class Job:
         """Token ids of the prompts of some questions."""
         questions = replace(self.questions, table=table)
         if self.chat:
-            return [self.model.encode_chat(messages) for messages in questions.chats()]
+            options = {} if self.chat is True else self.chat
+            return [self.model.encode_chat(messages, options) for messages in questions.chats()]
         return [self._encode(prompt) for prompt in questions.prompts()]
 
     @cached_property
@@ -168,8 +185,8 @@ class Job:
             answers = sorted(answers, key=lambda a: (not a.finished, -sum(a.token_log_probs) - (a.end_log_prob or 0.0)))
         # Added up in order, as a search does: an answer exactly at α must stay there.
         sums = [float(np.cumsum([0.0, *answer.token_log_probs])[-1]) for answer in answers]
-        texts = [self.model.decode(answer.token_ids) for answer in answers]
-        return [vars(each) | {"text": t, "log_prob": p} for each, t, p in zip(answers, texts, sums, strict=True)]
+        said = [self.model.decode(answer.token_ids) for answer in answers]
+        return [vars(each) | {"text": t, "log_prob": p} for each, t, p in zip(answers, said, sums, strict=True)]
 
 
 def memory_shortage(error: Exception) -> str:
