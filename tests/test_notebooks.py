@@ -6,8 +6,10 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import fields
 from pathlib import Path
 
@@ -15,10 +17,12 @@ import nbformat
 import papermill
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
+from pandas.testing import assert_frame_equal
 from papermill.translators import PythonTranslator
 from traitlets.config import Config
 
 from pro_lib.parameters import Parameters
+from pro_lib.questions import load
 from pro_lib.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -303,6 +307,43 @@ def test_an_error_of_ours_is_one_sentence_and_any_other_keeps_its_traceback(shel
         assert "Traceback" in capsys.readouterr().out
 
 
+def ran_whole(shell, path, **parameters):
+    """Every cell of a notebook; the errors that there were."""
+    imports, declared, *others = code(path)
+    results = [
+        shell.run_cell(cell, store_history=True) for cell in (imports, declared, injected(**parameters), *others)
+    ]
+    return [result.error_in_exec for result in results if result.error_in_exec]
+
+
+@pytest.fixture(scope="session")
+def own_questions(tmp_path_factory):
+    """A file of one's own: 60 questions that the model half knows, without a split."""
+    table = load("world-facts", split="test", limit=60).table[["question_id", "question", "references"]]
+    path = tmp_path_factory.mktemp("own") / "mine.jsonl"
+    table.to_json(path, orient="records", lines=True)
+    return path
+
+
+QUICK = "04_fixed_k"
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    "path", [pytest.param(p, marks=() if p.stem == QUICK else pytest.mark.slow) for p in NOTEBOOKS[2:7]], ids=NAMES[2:7]
+)
+def test_a_file_of_few_questions_lends_half_of_them_and_the_notebook_says_so(
+    path, own_questions, folders, tmp_path, shell
+):
+    given = {"model": "facts-1m", "dataset": str(own_questions), "n_answers": 3, "device": "cpu"}
+    with pytest.warns(
+        UserWarning, match="'mine' has no validation split: 30 of its 60 questions are taken for one, not"
+    ):
+        errors = ran_whole(shell, path, **given, generations_dir=str(folders[0]), figures_dir=str(tmp_path))
+    assert errors == []
+    assert (tmp_path / f"{path.stem}.csv").stat().st_size > 100
+
+
 def test_help_is_printed_with_types_and_defaults():
     command = [sys.executable, "-m", "papermill", "--help-notebook", "notebooks/06_benchmark.ipynb"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -326,6 +367,63 @@ def papermilled(*arguments, cwd, folders, stdout, figures_dir):
         [*command, *arguments, *given],
         cwd=cwd, env=os.environ | KERNEL, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False,
     )  # fmt: skip
+
+
+N_QUESTIONS, PER_PART = 600, 256
+GREEDY = {"model": "facts-1m", "dataset": "world-facts", "strategy": "greedy", "limit": N_QUESTIONS}
+PATIENCE = 120.0  # seconds, after which a process counts as hung
+
+
+def killed(folder, n_parts):
+    """Notebook 01 by papermill, whose kernel is killed while it makes the part after so many; the parts it leaves."""
+    given = GREEDY | {"generations_dir": folder, "figures_dir": folder / "figures"}
+    given = [str(text) for pair in given.items() for text in ("-p", *pair)]
+    command = [sys.executable, "-m", "papermill", "--no-progress-bar", str(NOTEBOOKS[1]), str(folder / "out.ipynb")]
+    folder.mkdir(exist_ok=True)
+    with open(folder / "said", "w") as said:
+        process = subprocess.Popen([*command, *given], env=os.environ | KERNEL, stdout=said, stderr=said)
+    run, until = folder / "world-facts" / "facts-1m" / "greedy", time.monotonic() + PATIENCE
+    held = (run / ".holder").read_text() if (run / ".holder").exists() else ""
+    while process.poll() is None and time.monotonic() < until:
+        holder = (run / ".holder").read_text() if (run / ".holder").exists() else ""
+        writes = re.match(r"process (\d+) on", holder) if holder != held else None
+        if writes and (run / "plan-000.parquet").exists() and len(list(run.glob("part-*.parquet"))) >= n_parts:
+            os.kill(int(writes[1]), signal.SIGKILL)
+            break
+        time.sleep(0.002)
+    assert process.wait(PATIENCE) != 0, (folder / "said").read_text()
+    return len(list(run.glob("part-*.parquet")))
+
+
+def as_unbroken(folder, unbroken):
+    """The run that was killed goes on to the tables of one that was not, to the bit."""
+    settings = Settings(**GREEDY, generations_dir=folder, figures_dir=folder, device="cpu")
+    run, whole = settings.run("facts-1m", "world-facts"), unbroken
+    assert len(run.questions) == N_QUESTIONS
+    assert_frame_equal(run.answers, whole.answers, check_exact=True)
+    assert_frame_equal(run.questions, whole.questions, check_exact=True)
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unbroken")
+    settings = Settings(**GREEDY, generations_dir=folder, figures_dir=folder, device="cpu")
+    return settings.run("facts-1m", "world-facts")
+
+
+@pytest.mark.slow
+def test_a_notebook_killed_in_the_first_part_of_its_run_goes_on(unbroken, tmp_path):
+    assert killed(tmp_path / "runs", 0) == 0
+    as_unbroken(tmp_path / "runs", unbroken)
+
+
+@pytest.mark.trial
+@pytest.mark.filterwarnings("ignore:.* of the 600 questions planned")
+@pytest.mark.parametrize("kills", [(0, 0, 1, 2), (1, 1), (2,)])
+def test_a_notebook_killed_in_any_part_and_again_when_it_goes_on_loses_nothing(kills, unbroken, tmp_path):
+    left = [killed(tmp_path / "runs", n_parts) for n_parts in kills]
+    assert left == list(kills)
+    as_unbroken(tmp_path / "runs", unbroken)
 
 
 def all_stored(figures_dir):
