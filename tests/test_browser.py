@@ -40,10 +40,7 @@ PATIENCE = 120_000
 sync_api.expect.set_options(timeout=PATIENCE)
 NOTEBOOK_SETTINGS = {"windowingMode": "none"}  # else an output exists only while it is in view
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
-]
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
 
 def notebook_with(folder, **parameters):
@@ -161,6 +158,7 @@ MOVE = """async () => {
 }"""
 
 
+@pytest.mark.slow
 def test_the_explorer_in_jupyterlab(tmp_path):
     with jupyter_lab(tmp_path) as address:
         folders = {"generations_dir": str(tmp_path / "generations"), "figures_dir": str(tmp_path / "figures")}
@@ -230,6 +228,7 @@ def large(tmp_path_factory):
     return explorer.to_html(run, tmp_path_factory.mktemp("page") / "run.html").as_uri()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "color_scheme"), [(1370, "light"), (1024, "dark"), (683, "light"), (400, "dark")])
 def test_nothing_is_cut_at_any_width_in_light_and_dark(large, width, color_scheme):
     with browser_page(large, width=width, height=768, color_scheme=color_scheme) as (page, errors):
@@ -290,6 +289,7 @@ def test_the_slider_moves_everything_in_one_file(large, record_property):
         assert errors == []
 
 
+@pytest.mark.slow
 def test_odd_runs_and_hostile_texts_are_shown_as_they_are(tmp_path):
     texts = {"question": NASTY, "references": [[NASTY]] * 3, "note": NASTY}
     nasty = replace(

@@ -21,7 +21,7 @@ import pandas as pd
 import pytest
 import torch
 from filelock import FileLock
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 from test_threshold import World, entropy, worlds
@@ -331,7 +331,6 @@ def answering(world, top):
     return complete
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     worlds(),
     st.sampled_from([0.7, 0.4, 0.2, 0.1, 0.05, 0.01, 1e-3]),

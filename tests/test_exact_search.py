@@ -54,7 +54,7 @@ def test_the_certified_set_holds_every_likely_answer_that_another_strategy_finds
     assert n_likely > 50
 
 
-@pytest.mark.slow
+@pytest.mark.trial
 def test_on_all_test_questions_no_other_strategy_finds_a_likely_answer_that_the_search_missed(facts_2m):
     everything = question_sets.load("world-facts", split="test")
     run = generate(facts_2m, everything, strategy="threshold", search_alpha=0.01, progress=False)

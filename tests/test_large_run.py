@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.mark.slow
+@pytest.mark.trial
 def test_a_hundred_thousand_questions_take_less_than_two_gigabytes(capsys, tmp_path):
     spec = importlib.util.spec_from_file_location("large_run", ROOT / "benchmarks" / "large_run.py")
     module = importlib.util.module_from_spec(spec)

@@ -147,6 +147,7 @@ def test_it_runs_on_the_embedded_default(path, folders, tmp_path, monkeypatch):
         assert (folders[1] / f"{path.stem}{suffix}").stat().st_size > 100
 
 
+@pytest.mark.slow
 def test_run_twice_it_reuses_what_it_generated(folders, tmp_path, monkeypatch):
     generations_dir, figures_dir = map(str, folders)
     parameters = {"model": "facts-1m", "dataset": "world-facts", "limit": 60, "n_answers": 4}
@@ -176,18 +177,14 @@ def records(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS[2:-1], ids=NAMES[2:-1])
 def test_it_runs_on_records(path, records, tmp_path, monkeypatch):
     run(path, tmp_path / "out.ipynb", monkeypatch, records=str(records), figures_dir=str(tmp_path), n_answers=3)
     assert (tmp_path / f"{path.stem}.csv").stat().st_size > 100
 
 
-def test_a_search_cannot_be_had_from_records(records, tmp_path, monkeypatch):
-    path = ROOT / "notebooks" / "07_exact_search.ipynb"
-    with pytest.raises(papermill.PapermillExecutionError, match="hold no search: exact search needs a model"):
-        run(path, tmp_path / "out.ipynb", monkeypatch, records=str(records), figures_dir=str(tmp_path))
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["02_alpha_sweep", "03_k_vs_alpha"])
 def test_a_sweep_over_exact_answers_goes_as_far_down_as_the_search(name, folders, tmp_path, monkeypatch):
     import pandas as pd
@@ -476,6 +473,7 @@ def test_every_table_and_figure_goes_where_the_parameters_say(path):
     assert not any(word in written for word in ("to_csv", "to_parquet", "savefig", "open("))
 
 
+@pytest.mark.slow
 def test_a_notebook_can_show_records_that_nobody_judged(tmp_path, monkeypatch):
     path, lines = tmp_path / "mine.jsonl", [{"question_id": 0, "answers": [{"log_prob": -0.4}, {"log_prob": -2.0}]}]
     path.write_text("\n".join(map(json.dumps, lines)))

@@ -155,13 +155,10 @@ def test_only_decoding_and_what_calls_it_load_torch():
         assert may or not loads, module
 
 
-READING = sorted({name.split(".")[0] for name in MODULES if name} - {"models", "generate", "work"})
-
-
-@pytest.mark.parametrize("module", READING)
-def test_importing_what_reads_and_scores_does_not_load_torch(module):
-    code = f"import sys, pro_lib; pro_lib.{module}; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def test_importing_what_reads_and_scores_does_not_load_torch():
+    reading = sorted({name.split(".")[0] for name in MODULES if name} - {"models", "generate", "work"})
+    code = "import sys, pro_lib\nfor name in sys.argv[1:]: getattr(pro_lib, name); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code, *reading], check=True)
 
 
 def test_every_public_function_of_the_design_is_there():

@@ -7,7 +7,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pro_lib.decoding import Endings, Greedy, Threshold, exact
@@ -159,7 +159,6 @@ def away_from(alpha, outcomes):
     return all(abs(math.exp(value) - alpha) > 1e-6 for value in outcomes.values())
 
 
-@settings(max_examples=400, deadline=None)
 @given(
     worlds(),
     st.sampled_from([1.0, 0.7, 0.4, 0.2, 0.1, 0.05, 0.02, 0.01, 1e-3, 1e-5, 1e-9]),
@@ -210,7 +209,6 @@ def ids_seen(ids, world, paths):
     return (ids[:-1] if closed else ids) in paths
 
 
-@settings(max_examples=300, deadline=None)
 @given(worlds(), st.integers(1, 12), st.sampled_from([None, 1, 4]))
 def test_top_n_finds_the_n_most_probable(world, top_n, max_width):
     results = searched(world, top_n=top_n, max_width=max_width)
@@ -233,7 +231,6 @@ def test_top_n_finds_the_n_most_probable(world, top_n, max_width):
             assert certificate.search_alpha == pytest.approx(expected[-1], abs=1e-6)
 
 
-@settings(max_examples=300, deadline=None)
 @given(worlds(), st.sampled_from([0.3, 0.1, 0.03, 0.01, 1e-4]), st.integers(0, 40), st.booleans())
 def test_stopped_by_its_budget_it_says_undecided_and_its_bounds_hold(world, alpha, budget, use_top_n):
     how = {"top_n": 5} if use_top_n else {"search_alpha": alpha}
