@@ -104,7 +104,8 @@ class Model:
                 why = "is only white space" if not text.strip() else f"is no single token of {self.name}"
                 raise ValueError(f"stop={text!r} {why}; a stop is a text that one token can hold")
         old, ends = self.endings, (*self.ends, *stop)
-        more, closing = (table.to(self.device) for table in _tables(self.tokenizer, len(old.stop), ends))
+        kinds = texts.endings(self.tokenizer, ends, size=len(old.stop))
+        more, closing = (table.to(self.device) for table in _tables(kinds))
         stops = old.stop | more
         return replace(self, ends=ends, endings=Endings(stops, (old.closing | closing) & ~stops))
 
@@ -216,22 +217,15 @@ def find_endings(tokenizer: Tokenizer, network: PreTrainedModel, vocabulary: int
     A token stops an answer if it is an end of text, or if its text has a newline with nothing but white space
     before it; it closes the answer if there is text before the newline.
     """
-    stop, closing = _tables(tokenizer, vocabulary, texts.NEWLINE)
-    for source in (tokenizer, network.config.get_text_config(), network.generation_config):
-        ids = getattr(source, "eos_token_id", None)
-        for token_id in [ids] if isinstance(ids, int) else ids or []:
-            if 0 <= token_id < vocabulary:
-                stop[token_id], closing[token_id] = True, False
+    told = (network.config.get_text_config(), network.generation_config)
+    stop, closing = _tables(texts.endings(tokenizer, texts.NEWLINE, *told, size=vocabulary))
     if not stop.any():
         raise UnsupportedModelError("the tokenizer has neither an end-of-text token nor a newline token")
     return Endings(stop.to(network.device), closing.to(network.device))
 
 
-def _tables(tokenizer: Tokenizer, vocabulary: int, ends: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """Which tokens stop and which close an answer that ends at any of these texts, each of shape `(vocabulary,)`."""
-    # Tokens of the tokenizer alone: an output beyond them has no text and ends nothing.
-    kinds = [texts.ending(text, ends) for text in texts.token_texts(tokenizer)[:vocabulary]]
-    kinds += [None] * (vocabulary - len(kinds))
+def _tables(kinds: Sequence[str | None]) -> tuple[Tensor, Tensor]:
+    """Which tokens stop and which close an answer, each of shape `(vocabulary,)`."""
     stop, closing = (torch.tensor([kind == ending for kind in kinds]) for ending in ("stop", "closing"))
     return stop, closing
 

@@ -1,9 +1,13 @@
 """Between token ids and texts: what ends an answer, and how its text is trimmed; free of torch, knows no model."""
 
+import json
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import lru_cache
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 # What ends every answer.
@@ -78,3 +82,34 @@ def ending(text: str, ends: Sequence[str] = NEWLINE) -> str | None:
 
 def _before(text: str, ends: Sequence[str]) -> str:
     return min((text.partition(end)[0] for end in ends), key=len)
+
+
+def endings(tokenizer: Any, ends: Sequence[str], *configurations: Any, size: int | None = None) -> list[str | None]:
+    """How each token ends an answer: as `ending` has it, and `stop` for ends of text (`eos_token_id`).
+
+    `size` is that of the model's vocabulary; a token that the tokenizer does not know has no text.
+    """
+    kinds = [ending(text, ends) for text in token_texts(tokenizer)]
+    kinds = kinds if size is None else (kinds + [None] * size)[:size]
+    for source in (tokenizer, *configurations):
+        ids = getattr(source, "eos_token_id", None)
+        for token_id in [ids] if isinstance(ids, int) else ids or []:
+            if 0 <= token_id < len(kinds):
+                kinds[token_id] = "stop"
+    return kinds
+
+
+def configurations(tokenizer: Any) -> list[Any]:
+    """What lies beside a tokenizer and says where its model's answers end: the model's two configurations."""
+    from transformers import AutoConfig
+    from transformers.utils import cached_file
+
+    place, optional = tokenizer.name_or_path, {"_raise_exceptions_for_missing_entries": False}
+    try:
+        config = AutoConfig.from_pretrained(place, trust_remote_code=False).get_text_config()
+        path = cached_file(place, "generation_config.json", **optional)
+        return [config, SimpleNamespace(**json.loads(Path(path).read_bytes()) if path else {})]
+    except (OSError, ValueError, KeyError):
+        said = f"the configuration of the model of tokenizer {place!r} cannot be had"
+        warnings.warn(f"{said}; only the tokenizer's own end of text ends an answer", UserWarning, stacklevel=2)
+        return []

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,16 @@ from tqdm.auto import tqdm
 from pro_lib.endpoint.asking import END_OF_TEXT, Asking
 from pro_lib.endpoint.cache import Searched, opened, read_cache
 from pro_lib.endpoint.client import Client
+from pro_lib.endpoint.noise import Noise, noise_of
 from pro_lib.endpoint.search import Search
-from pro_lib.endpoint.vocabulary import Next, Token, Vocabulary
+from pro_lib.endpoint.vocabulary import Listed, Next, Token, Vocabulary
 from pro_lib.runs import Run
 from pro_lib.storage import Cost, RunError, RunInfo, part_table, tables
 
 __all__ = ["END_OF_TEXT", "Asking", "from_endpoint", "read"]
 _OF_A_QUESTION = ("question_id", "question", "references", "split")
+# Before the search, the first places of the first questions are asked again: one request at a time, and all at once.
+QUESTIONS, PLACES, ALONE, TOGETHER = 4, 4, 3, 3
 
 
 def from_endpoint(
@@ -64,9 +67,10 @@ def from_endpoint(
         bar = tqdm(total=len(missing), desc=f"{questions.name}/{model}", disable=not progress)
         # In a thread of its own: in a notebook, a loop of events already runs in this one.
         with bar, start_blocking_portal() as portal:
-            portal.call(_search, asking, vocabulary, missing, lambda searched: (known.add(searched), bar.update()))
+            noise = portal.call(_search, asking, vocabulary, missing, lambda one: (known.add(one), bar.update()))
     searched = [known[row["question_id"]] for row, _ in rows]
-    return _run(searched, questions.table, questions.name, parameters, {"base_url": base_url})
+    measured = {"noise": vars(noise)} if noise else {}
+    return _run(searched, questions.table, questions.name, parameters, {"base_url": base_url} | measured)
 
 
 def read(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
@@ -74,33 +78,64 @@ def read(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
     parameters, known = read_cache(path)
     order = {} if questions is None else {name: place for place, name in enumerate(questions["question_id"])}
     searched = sorted(known.values(), key=lambda each: order.get(each.question_id, len(order)))
-    asked = pd.DataFrame([{name: getattr(each, name) for name in _OF_A_QUESTION} for each in searched])
+    asked = pd.DataFrame(
+        [[getattr(each, name) for name in _OF_A_QUESTION] for each in searched], columns=_OF_A_QUESTION
+    )
     run = _run(searched, asked, Path(path).stem, parameters, {})
     return run if questions is None else run.asked_as(questions)
 
 
 async def _search(
     asking: Asking, vocabulary: Vocabulary, rows: Sequence[tuple[dict, str]], done: Callable[[Searched], object]
-) -> None:
-    """Search the questions, several at once; if one fails, the others under way are given up."""
+) -> Noise | None:
+    """Measure the noise, then search the questions, several at once; if one fails, the others are given up."""
     places, client = asyncio.Semaphore(asking.concurrency), Client(asking)
+
+    async def listed(row: dict, prompt: str, tokens: Sequence[Token]) -> Listed:
+        response = await client.complete(vocabulary.prompt(prompt, tokens))
+        return vocabulary.read(response, f"{asking.base_url}, question {row['question_id']!r}")
 
     async def search(row: dict, prompt: str) -> None:
         async def ask(tokens: Sequence[Token]) -> Next:
-            response = await client.complete(vocabulary.prompt(prompt, tokens))
-            return vocabulary.read(response, f"{asking.base_url}, question {row['question_id']!r}")
+            return vocabulary.after(await listed(row, prompt, tokens), noise)
 
         async with places:
-            answers, certificate, cost = await Search(asking, vocabulary).run(ask)
+            answers, certificate, cost = await Search(asking, vocabulary, noise).run(ask)
         found = {"prompt": _digest(prompt), "answers": answers, "certificate": certificate, "cost": cost}
         done(Searched(**{name: row.get(name) for name in _OF_A_QUESTION}, **found))
 
+    noise = None
     try:
         async with client.http, asyncio.TaskGroup() as group:
+            noise = await _measured(listed, rows, asking.epsilon) if rows else None
             for row, prompt in rows:
                 group.create_task(search(row, prompt))
+        return noise
     except ExceptionGroup as failed:
-        raise client.told(failed.exceptions[0]) from None
+        error: Exception = failed
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    raise client.told(error)
+
+
+async def _measured(listed: Callable[..., Awaitable[Listed]], rows: Sequence[tuple[dict, str]], stated: float) -> Noise:
+    """The noise of the server at the first places of some questions, each asked alone and with all the others."""
+    places, heard = [], []
+    for row, prompt in rows[:QUESTIONS]:
+        tokens: tuple[Token, ...] = ()
+        for _ in range(PLACES):
+            places.append((row, prompt, tokens))
+            heard.append(await listed(*places[-1]))
+            tokens += heard[-1].tokens[:1]
+            if not heard[-1].tokens or tokens[-1].kind != "open":
+                break
+    heard += [await listed(*place) for _ in range(ALONE - 1) for place in places]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(listed(*place)) for _ in range(TOGETHER) for place in places]
+    told = [{token[:2]: token.log_prob for token in each.tokens} for each in (*heard, *(t.result() for t in tasks))]
+    if not any(told):
+        raise RunError("logprobs are missing; the server must return those of the most probable tokens")
+    return noise_of([told[n :: len(places)] for n in range(len(places))], stated=stated)
 
 
 def _run(searched: list[Searched], questions: pd.DataFrame, dataset: str, parameters: dict, provenance: dict) -> Run:

@@ -42,8 +42,9 @@ class Asking:
     """α of the search; at 1/top or above nothing that continues an answer can be missed."""
     top: PositiveInt = 20
     """How many log-probabilities are asked for at every place."""
-    stop: tuple[str, ...] = END_OF_TEXT
-    """Texts of the tokens that end an answer; a text that begins with a newline, white space aside, always does."""
+    stop: tuple[str, ...] | None = None
+    """Texts that end an answer beside a newline; by default `END_OF_TEXT`, and with `tokenizer` none: the model's own
+    ends of text always end an answer there."""
     n_stop_tokens: PositiveInt | None = None
     """How many tokens of the vocabulary end an answer, if known: those not listed are then bounded one by one."""
     tokenizer: Any = None
@@ -52,10 +53,10 @@ class Asking:
     """T, the length at which an answer is cut, its ending included."""
     budget: PositiveInt | None = None
     """Requests that may be spent on a question; None for no limit."""
-    epsilon: NotNegative = 0.0
-    """By how many nats the server's log-probabilities may be off; what lies so close to α is undecided."""
+    epsilon: NotNegative = 0.005
+    """By how many nats each log-probability may be off at least, whatever repeats show; errors add along an answer."""
     tolerance: NotNegative = 1e-3
-    """By how much the probability of an answer may be uncertain; above it the question is undecided."""
+    """By how much stop tokens not listed may add to an answer's probability; above it the question is undecided."""
     concurrency: PositiveInt = 8
     """Questions searched at once."""
     retries: WholeNumber = 6
@@ -69,4 +70,10 @@ class Asking:
         """What decides the answers, beside the prompts."""
         names = ("model", "top", "n_stop_tokens", "search_alpha", "max_new_tokens", "budget", "epsilon", "tolerance")
         kept = {name: getattr(self, name) for name in names}
-        return kept | {"stop": sorted(set(self.stop)), "token_ids": self.tokenizer is not None}
+        return kept | {"stop": sorted(self.stops), "token_ids": self.tokenizer is not None}
+
+    @property
+    def stops(self) -> frozenset[str]:
+        """The texts that end an answer."""
+        unsaid = END_OF_TEXT if self.tokenizer is None else ()
+        return frozenset(unsaid if self.stop is None else self.stop)

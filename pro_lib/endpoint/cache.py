@@ -1,5 +1,7 @@
-"""Finished questions as JSON lines, each whole; knows what a cache was made with and who writes it, no server."""
+"""Finished questions as JSON lines, each whole and sealed; knows what a cache was made with, no server."""
 
+import hashlib
+import itertools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +15,7 @@ from pro_lib.base.checks import fitted
 from pro_lib.decoding import Certificate
 from pro_lib.endpoint.search import Answer
 from pro_lib.imports import json_lines
-from pro_lib.storage import Cost, RunError, difference
+from pro_lib.storage import Cost, RunError, difference, write_whole
 
 _BEGINNING = b'{"question_id":'
 _ELSEWHERE = "choose another file (cache=), or move this one away"
@@ -21,6 +23,11 @@ _ELSEWHERE = "choose another file (cache=), or move this one away"
 
 class _Header(BaseModel):
     endpoint: dict[str, Any]
+
+    def seal(self, searched: "Searched") -> str:
+        """What tells a question of this cache, as it was written, from any other."""
+        written = f"{self.model_dump_json()}\n{searched.model_dump_json(exclude={'seal'})}"
+        return hashlib.sha256(written.encode()).hexdigest()
 
 
 class Searched(BaseModel, frozen=True):
@@ -34,17 +41,22 @@ class Searched(BaseModel, frozen=True):
     answers: list[Answer]
     certificate: Certificate
     cost: Cost
+    seal: str = ""
 
 
 class Cache(dict[str, Searched]):
     """The questions searched so far, by id; with a file, each is forced to disk as it is added."""
 
     file: BinaryIO | None = None
+    header: _Header
 
     def add(self, searched: Searched) -> None:
         """Keep a question."""
         if self.file is not None:
-            _write(self.file, searched)
+            sealed = searched.model_copy(update={"seal": self.header.seal(searched)})
+            self.file.write(_line(sealed))
+            self.file.flush()
+            os.fsync(self.file.fileno())
         self[searched.question_id] = searched
 
 
@@ -59,13 +71,18 @@ def opened(path: str | Path | None, parameters: dict[str, Any]) -> Iterator[Cach
     if path is None:
         yield Cache()
         return
+    path, header = Path(path), _Header(endpoint=parameters)
+    if path.exists() and not path.is_file():
+        raise RunError(f"cache {path} cannot be written: it is no file; {_ELSEWHERE}")
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{path}.lock", blocking=False), open(path, "a+b") as file:
-            _prepare(file, path, _Header(endpoint=parameters))
-            cache = read_cache(path)[1]
-            cache.file = file
-            yield cache
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{path}.lock", blocking=False):
+            if not path.exists() or not path.stat().st_size:
+                write_whole(_line(header), path)
+            with open(path, "r+b") as file:
+                cache = _whole(file, path, header)
+                cache.file, cache.header = file, header
+                yield cache
     except Timeout:
         raise RunError(f"cache {path} is being written by another process; wait, or choose another file") from None
     except OSError as error:
@@ -80,28 +97,28 @@ def read_cache(path: str | Path) -> tuple[dict[str, Any], Cache]:
 
 def _lines(path: str | Path) -> Iterator[_Header | Searched]:
     lines = json_lines(path)
-    where, header = next(lines, (f"{path}, line 1", {}))
-    yield fitted(_Header, header, where, RunError)
-    for where, searched in lines:
-        yield fitted(Searched, searched, where, RunError)
+    where, first = next(lines, (f"{path}, line 1", {}))
+    yield (header := fitted(_Header, first, where, RunError))
+    for where, line in lines:
+        searched = fitted(Searched, line, where, RunError)
+        if searched.seal != header.seal(searched):
+            raise RunError(f"{where}: not as it was written; remove the line, and the question is asked again")
+        yield searched
 
 
-def _prepare(file: BinaryIO, path: str | Path, header: _Header) -> None:
-    """Make sure that the file is of this run and its lines are whole; one that a kill cut is asked for again."""
-    file.seek(0)
-    content = file.read()
-    n_whole = content.rfind(b"\n") + 1
-    cut, own = content[n_whole:], _BEGINNING if n_whole else header.model_dump_json().encode()
-    if not (own.startswith(cut) or cut.startswith(own)):
-        raise RunError(f"{path} ends in a line that is none of a cache's; {_ELSEWHERE}")
-    if n_whole and (differs := difference(next(_lines(path)).endpoint, header.endpoint)):
+def _whole(file: BinaryIO, path: Path, header: _Header) -> Cache:
+    """What the file of this run holds; only then a last line that a kill left without its end is cut off."""
+    *whole, rest = file.read().split(b"\n")
+    lines = _lines(path)
+    if differs := difference(next(lines).endpoint, header.endpoint):
         raise RunError(f"cache {path} was made with {differs} is asked for; {_ELSEWHERE}")
-    file.truncate(n_whole)
-    if not n_whole:
-        _write(file, header)
+    if not whole or not (_BEGINNING.startswith(rest) or rest.startswith(_BEGINNING)):
+        raise RunError(f"{path} ends in a line that is none of a cache's; {_ELSEWHERE}")
+    found = list(itertools.islice(lines, sum(bool(line.strip()) for line in whole) - 1))
+    file.seek(-len(rest), os.SEEK_END)
+    file.truncate()
+    return Cache((searched.question_id, searched) for searched in found)
 
 
-def _write(file: BinaryIO, line: BaseModel) -> None:
-    file.write(line.model_dump_json().encode() + b"\n")
-    file.flush()
-    os.fsync(file.fileno())
+def _line(model: BaseModel) -> bytes:
+    return model.model_dump_json().encode() + b"\n"

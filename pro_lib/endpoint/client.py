@@ -1,11 +1,14 @@
 """Asking a text-completions server for the most probable next tokens; knows HTTP and the key, no search."""
 
 import asyncio
+import html
 import json
 import os
 import random
+import re
 import time
 from email.utils import parsedate_to_datetime
+from urllib.parse import unquote
 
 import httpx
 
@@ -15,6 +18,8 @@ from pro_lib.storage import RunError
 # Seconds before the first new try, doubled for each further one up to the second number, and at most what is obeyed.
 FIRST_WAIT, LONGEST_WAIT, LONGEST_OBEYED = 0.5, 60.0, 3600.0
 MOST_BYTES = 2**24
+# So many letters of a key in a row are a part of it.
+_PIECE = 8
 
 
 class Client:
@@ -25,7 +30,10 @@ class Client:
         self._key = os.environ.get(asking.api_key_env or "", "").strip()
         if not (self._key.isascii() and self._key.isprintable()):  # what is no header would be quoted in a complaint
             raise RunError(f"the environment variable {asking.api_key_env} holds no usable key")
-        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        # Compressed, a few bytes could become any number of them.
+        headers = {"Accept-Encoding": "identity"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
         # No proxy or password of the environment is used, and no redirect followed.
         limits = httpx.Limits(max_connections=asking.concurrency)
         self.http = httpx.AsyncClient(headers=headers, trust_env=False, timeout=None, limits=limits)
@@ -55,24 +63,32 @@ class Client:
             else:
                 if response.status_code != 429 and response.status_code < 500:
                     hint = f" (the key is taken from {asking.api_key_env})" if response.status_code == 401 else ""
-                    said = content.decode("utf-8", "replace")
-                    raise RunError(f"{self.url} refuses the request{hint}: {reason} {said}")
+                    said = self._masked(f"{reason} {content.decode('utf-8', 'replace')}")
+                    raise RunError(f"{self.url} refuses the request{hint}: {said}")
             if attempt < asking.retries:
                 await asyncio.sleep(waiting(attempt, asked_for))
         raise RunError(
             f"{self.url} gave no answer in {asking.retries + 1} tries; questions in the cache are kept, "
-            f"and the same command goes on from there; at last: {reason}"
+            f"and the same command goes on from there; at last: {self._masked(reason)}"
         )
 
     def told(self, error: Exception) -> Exception:
-        """A complaint of ours in a line, without the key, which it may quote from what the server says."""
-        line = " ".join(str(error).replace(self._key or "\0", "***").split())
-        return RunError(line[:800]) if isinstance(error, RunError) else error
+        """A complaint without the key, which it may quote from what the server says, in part or spelled otherwise."""
+        if not isinstance(error, RunError):
+            return error
+        said, key = self._masked(str(error)), _letters(self._key)
+        pieces = {key[n : n + _PIECE] for n in range(max(1, len(key) - _PIECE + 1))} if len(key) > 3 else ()
+        if any(piece in _letters(said) for piece in pieces):
+            said = f"{self.url} refuses or fails; what it says holds the key, or part of it, and is not shown"
+        return RunError(said)
+
+    def _masked(self, said: str) -> str:
+        return said.replace(self._key, "***") if self._key else said
 
     async def _post(self, body: dict) -> tuple[httpx.Response, bytes]:
         content = bytearray()
         async with asyncio.timeout(self.asking.timeout), self.http.stream("POST", self.url, json=body) as response:
-            async for chunk in response.aiter_bytes():
+            async for chunk in response.aiter_raw():
                 content += chunk
                 if len(content) > MOST_BYTES:
                     raise ValueError(f"a response of more than {MOST_BYTES} bytes")
@@ -88,3 +104,9 @@ def waiting(attempt: int, asked_for: str | None) -> float:
     except ValueError:
         obeyed = 0.0
     return max(seconds, min(obeyed, LONGEST_OBEYED))
+
+
+def _letters(said: str) -> str:
+    """Letters and digits of a text, of whatever JSON, a URL or a page makes of it."""
+    plain = re.sub(r"\\u00(..)|\\x(..)", r"%\1\2", said)
+    return re.sub("[^a-z0-9]", "", unquote(html.unescape(unquote(plain))).lower())

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pro_lib.decoding import Certificate, Masses, SearchTree, certify
 from pro_lib.endpoint.asking import Asking
+from pro_lib.endpoint.noise import ROUNDING, Noise
 from pro_lib.endpoint.vocabulary import Next, Token, Vocabulary, log, weighed
 from pro_lib.storage import Cost
 
@@ -33,8 +34,12 @@ class Answer:
 
 
 class _Prefix(NamedTuple):
+    """Its log-probability, and between what errors, added up, leave it."""
+
     tokens: tuple[Token, ...]
     log_prob: float
+    least: float
+    most: float
     parent: int
     greedy: bool
 
@@ -42,17 +47,16 @@ class _Prefix(NamedTuple):
 class Search:
     """The search of one question: the greedy path first, then the most probable prefix."""
 
-    def __init__(self, asking: Asking, vocabulary: Vocabulary):
-        self.asking, self.vocabulary = asking, vocabulary
+    def __init__(self, asking: Asking, vocabulary: Vocabulary, noise: Noise):
+        self.asking, self.vocabulary, self.noise = asking, vocabulary, noise
         self.log_alpha = math.log(asking.search_alpha)
-        self.limit = self.log_alpha - asking.epsilon
-        self.frontier = [_Prefix((), 0.0, -1, True)]
+        self.frontier = [_Prefix((), 0.0, 0.0, 0.0, -1, True)]
         self.nodes: list[_Prefix] = []
         self.steps: list[Next] = []
         self.answers: list[Answer] = []
         self.numbers: dict[str, int] = {}
         self.masses = dict.fromkeys(Masses._fields, 0.0)
-        self.floor = self.width = 0.0
+        self.floor = self.width = self.off = 0.0
         self.doubts: dict[str, bool] = {}
 
     async def run(self, ask: Callable[[Sequence[Token]], Awaitable[Next]]) -> tuple[list[Answer], Certificate, Cost]:
@@ -75,20 +79,27 @@ class Search:
         self.nodes.append(prefix)
         self.steps.append(step)
         self.floor += step.least(prefix.log_prob, self.log_alpha)
-        ends = prefix.greedy and step.best is not None and step.best.kind == "stop"
-        rest = step.rest - self._end(prefix, step.ending, step.hidden_ending, ends)
+        best = "unknown" if step.best is None else step.best.kind
+        if prefix.greedy and best == "unknown":
+            self.doubts["the greedy answer goes on with a token that the server did not tell"] = True
+        if step.total > 1 + ROUNDING and self.noise.sums_to_one:
+            self.doubts["log-probabilities add up to more than 1, which they did not when they were measured"] = True
+        rest = step.rest - self._end(prefix, step.ending, step.hidden_ending, prefix.greedy and best == "stop")
         at_length = len(prefix.tokens) + 1 == self.asking.max_new_tokens
         unseen = "tokens that the server did not list may reach α"
-        self._count(prefix.log_prob + log(step.largest), math.exp(prefix.log_prob) * rest, unseen, at_length)
+        most = prefix.most + log(step.largest) + self.noise.off(step.largest, 1)
+        self._count(most, math.exp(prefix.log_prob) * rest, unseen, at_length)
         for token in step.tokens:
             greedy = prefix.greedy and token is step.best
-            child = _Prefix((*prefix.tokens, token), prefix.log_prob + token.log_prob, place, greedy)
+            least, most = (token.log_prob + sign * self.noise.off(token.prob, sign) for sign in (-1, 1))
+            of_all = (prefix.log_prob + token.log_prob, prefix.least + least, prefix.most + most)
+            child = _Prefix((*prefix.tokens, token), *of_all, place, greedy)
             if token.kind == "closing":
                 self.floor += weighed(child.log_prob, self.log_alpha)
                 self._end(child, 1.0, 0.0, greedy)
             elif at_length:
                 self._leave(child, f"a prefix at or above α is still open at {self.asking.max_new_tokens} tokens", True)
-            elif token.kind == "open" and (greedy or child.log_prob >= self.limit):
+            elif token.kind == "open" and (greedy or child.most >= self.log_alpha):
                 self.frontier.append(child)
             else:
                 self._leave(child, "a token at or above α is no text of its own and cannot be sent", False)
@@ -100,29 +111,34 @@ class Search:
         """
         mass = math.exp(prefix.log_prob)
         lower, upper = (prefix.log_prob + log(p) for p in (ending, ending + hidden))
+        closed = bool(prefix.tokens) and prefix.tokens[-1].kind == "closing"  # the ending is part of the last token
+        off = (0.0, 0.0) if closed else (self.noise.off(ending, -1), self.noise.off(ending + hidden, 1))
+        least, most = prefix.least + log(ending) - off[0], prefix.most + log(ending + hidden) + off[1]
         found = lower >= self.log_alpha
-        if upper >= self.limit and lower < self.log_alpha + self.asking.epsilon:
-            near = f"an answer lies within {self.asking.epsilon:.3g} nats of α"
+        if least < self.log_alpha <= most:
+            near = f"an answer lies as close to α as log-probabilities may be off ({self.noise.epsilon:.2g} nats each)"
             unsure = "an answer reaches α or not, depending on stop tokens that the server did not list"
-            self.doubts[near if lower >= self.limit else unsure] = True
+            self.doubts[near if found or upper < self.log_alpha else unsure] = True
         if found or greedy:
             self.width = max(self.width, mass * hidden)
         counted = hidden if found else 0.0
-        if found or greedy or (upper >= self.limit and ending > 0):
-            self._keep(prefix, min(0.0, log(ending + counted)), log(ending), True)
+        if found or greedy or (most >= self.log_alpha and ending > 0):
+            end = log(ending + counted)
+            self.off = max(self.off, most - prefix.log_prob - end, prefix.log_prob + end - least)
+            self._keep(prefix, min(0.0, end), log(ending), True)
         self.masses["found" if found else "small_endings"] += mass * (ending + counted)
         return counted
 
     def _leave(self, prefix: _Prefix, why: str, at_length: bool) -> None:
         """A prefix that is not expanded."""
         self.floor += weighed(prefix.log_prob, self.log_alpha)
-        is_open = self._count(prefix.log_prob, math.exp(prefix.log_prob), why, at_length)
+        is_open = self._count(prefix.most, math.exp(prefix.log_prob), why, at_length)
         if prefix.greedy or (is_open and at_length):
             self._keep(prefix, 0.0, 0.0, False)
 
-    def _count(self, log_largest: float, mass: float, why: str, at_length: bool) -> bool:
+    def _count(self, most: float, mass: float, why: str, at_length: bool) -> bool:
         """Enter mass that is not gone into; if an event of it may reach α, the question is undecided."""
-        is_open = log_largest >= self.limit
+        is_open = most >= self.log_alpha
         self.masses["length_cut" if at_length else "budget_cut" if is_open else "pruned"] += mass
         if is_open:
             self.doubts[why] = True
@@ -148,14 +164,13 @@ class Search:
             [step.least() + sum(weighed(token.log_prob) for token in step.tokens) for step in self.steps],
             [prefix.greedy for prefix in self.nodes],
         )
-        off = max(((answer.end_log_prob or 0.0) - answer.end_log_prob_lower for answer in self.answers), default=0.0)
         certificate = certify(
             tree=tree,
             masses=Masses(**self.masses),
             doubts=self.doubts | {hidden: self.width > self.asking.tolerance},
             n_found=int(self.masses["found"] > 0),
             search_alpha=self.asking.search_alpha,
-            epsilon=self.asking.epsilon + off,
+            epsilon=self.off,
             alpha_floor=self.floor,
             open_entropy=None,
             token_forwards=len(self.nodes) - 1,

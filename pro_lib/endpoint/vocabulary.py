@@ -1,7 +1,7 @@
 """How tokens are sent, read and sorted, and what a list of them keeps to itself; knows servers' layouts, no search."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -11,17 +11,18 @@ from pydantic import AliasPath, Field, FiniteFloat
 from pro_lib.base import texts
 from pro_lib.base.checks import Format, Text, fitted
 from pro_lib.endpoint.asking import Asking
+from pro_lib.endpoint.noise import ROUNDING, Noise
 from pro_lib.storage import RunError
 
-# Log-probabilities of sums in float32 may come out a little above 0, and of one distribution a little above 1.
-_ROUNDING, _MASS_ROUNDING = 1e-4, 1e-3
+# Noise may lift a log-probability above 0, but not so far.
+_LogProb = Annotated[FiniteFloat, Field(le=1)]
 
 
 class _Token(Format):
     token: Text = ""
     raw: list[Annotated[int, Field(ge=0, lt=256)]] | None = Field(None, validation_alias="bytes")
     id: Any = None
-    logprob: FiniteFloat = math.nan
+    logprob: _LogProb | None = None
     top_logprobs: list["_Token"] | None = None
 
     @property
@@ -39,11 +40,14 @@ class _Response(Format):
     text: Text | None = Field(None, validation_alias=AliasPath("choices", 0, "text"))
     content: list[_Token] | None = _within("content")
     tokens: list[Text] | None = _within("tokens")
-    top_logprobs: list[dict[Text, FiniteFloat] | None] | None = _within("top_logprobs")
+    top_logprobs: list[dict[Text, _LogProb] | None] | None = _within("top_logprobs")
+    logprobs: Any = Field({}, validation_alias=AliasPath("choices", 0, "logprobs"))
     prompt_tokens: int | None = Field(None, validation_alias=AliasPath("usage", "prompt_tokens"))
 
     def chosen(self, where: str) -> _Token:
-        """The token chosen, and with it those listed in its place."""
+        """The token chosen, and with it those listed in its place: none where it is part of a character."""
+        if self.logprobs is None:
+            return _Token()
         if "content" in self.model_fields_set:
             return self.content[0] if self.content else _Token()
         if "top_logprobs" not in self.model_fields_set:
@@ -70,12 +74,21 @@ class Token(NamedTuple):
         return math.exp(self.log_prob)
 
 
+class Listed(NamedTuple):
+    """What a server listed at a place, the most probable token first, its log-probabilities as they came."""
+
+    tokens: tuple[Token, ...]
+    n_prompt_tokens: int
+    where: str
+
+
 @dataclass(frozen=True)
 class Next:
     """What is known of the events after a prefix: probabilities, and the tokens listed that do not stop.
 
     `ending` belongs to the stop tokens listed, `hidden_ending` at most to those that are not, `rest` to all tokens
-    not listed, none of which has more than `largest`. `best` is the first of all that are listed.
+    not listed, none of which has more than `largest`. `best` is the first of all that are listed, `total` what these
+    have together.
     """
 
     ending: float
@@ -84,6 +97,7 @@ class Next:
     largest: float
     tokens: tuple[Token, ...]
     best: Token | None
+    total: float
     n_prompt_tokens: int
 
     def least(self, log_prob: float = 0.0, log_alpha: float = -math.inf) -> float:
@@ -106,10 +120,11 @@ class Vocabulary:
     """
 
     def __init__(self, asking: Asking):
-        self.stop, self.top = frozenset(asking.stop), asking.top
+        self.stop, self.top, self.ends = asking.stops, asking.top, (*texts.NEWLINE, *filter(None, asking.stops))
         self.n_stop, self.tokenizer = asking.n_stop_tokens, asking.tokenizer
         if self.tokenizer is not None:
-            self.n_stop = sum(self._token(token, 0.0).kind == "stop" for token in range(len(self.tokenizer)))
+            self.endings = texts.endings(self.tokenizer, self.ends, *texts.configurations(self.tokenizer))
+            self.n_stop = self.endings.count("stop")
 
     def prompt(self, question: str, tokens: Sequence[Token]) -> str | list[int]:
         """What is sent for a prompt and the tokens after it."""
@@ -120,66 +135,88 @@ class Vocabulary:
     def answer(self, tokens: Sequence[Token]) -> str:
         """The text of an answer."""
         if self.tokenizer is None:
-            return texts.trimmed("".join(token.text for token in tokens))
-        return texts.answer_text(self.tokenizer, [token.id for token in tokens])
+            return texts.trimmed("".join(token.text for token in tokens), self.ends)
+        return texts.answer_text(self.tokenizer, [token.id for token in tokens], self.ends)
 
-    def read(self, response: object, where: str) -> Next:
-        """What a response says of the place after the prompt.
+    def read(self, response: object, where: str) -> Listed:
+        """What a response lists of the place after the prompt, as it stands there.
 
         Raises:
-            RunError: it is not laid out as known, is no distribution, or its tokens cannot be sent back.
+            RunError: it is not laid out as known, or its tokens cannot be sent back.
         """
         said = fitted(_Response, response, where, RunError)
         chosen = said.chosen(where)
         listed = chosen.top_logprobs or []
-        values = [entry.logprob for entry in listed]
-        if not (max(values, default=0.0) <= _ROUNDING and sum(map(math.exp, values)) <= 1 + _MASS_ROUNDING):
-            raise RunError(f"{where}: the log-probabilities are not those of one distribution")
-        known = {entry.text for entry in listed}
-        for text in (said.text, chosen.text) if known and self.tokenizer is None else ():
-            # A list that lost something, often a space: put together, its texts would be another prompt.
-            if text and "\ufffd" not in text and text not in known:
-                lost = f"{where}: the server writes {text!r} but lists {listed[0].text!r}"
-                raise RunError(f"{lost}, so that texts cannot be put together; give tokenizer=, to send token ids")
+        if any(entry.logprob is None for entry in listed):
+            raise RunError(f"{where}: logprobs are missing of some of the tokens listed")
         # Tokens of one text are one event where only texts are known: whatever is sent afterwards is the same.
         merged: dict[str | int, float] = {}
         for entry in listed:
-            key = entry.text if self.tokenizer is None else _token_id(entry, where)
+            key = entry.text if self.tokenizer is None else self._id(entry, where)
+            if key in merged and self.tokenizer is not None:
+                raise RunError(f"{where}: token id {key} is listed twice")
             merged[key] = float(np.logaddexp(merged.get(key, -math.inf), entry.logprob))
-        tokens = [self._token(key, min(value, 0.0)) for key, value in merged.items()]
-        return self._next(sorted(tokens, key=lambda token: -token.log_prob), said.prompt_tokens or 0, where)
+        self._check_chosen(said, chosen, merged, where)
+        tokens = sorted((self._token(*item) for item in merged.items()), key=lambda token: -token.log_prob)
+        return Listed(tuple(tokens), said.prompt_tokens or 0, where)
+
+    def _check_chosen(self, said: _Response, chosen: _Token, known: Mapping[str | int, float], where: str) -> None:
+        if not known:
+            return
+        is_told = self.tokenizer is not None and (chosen.text or chosen.id is not None)
+        if is_told and (number := self._id(chosen, where)) not in known:
+            raise RunError(f"{where}: the server chooses token id {number} but does not list it")
+        for text in (said.text, chosen.text) if self.tokenizer is None else ():
+            # A list that lost something, often a space: put together, its texts would be another prompt.
+            if text and "\ufffd" not in text and text not in known:
+                lost = f"{where}: the server writes {text!r} but lists {next(iter(known))!r}"
+                raise RunError(f"{lost}, so that texts cannot be put together; give tokenizer=, to send token ids")
 
     def _token(self, key: str | int, log_prob: float) -> Token:
-        token_id, text = (None, key) if self.tokenizer is None else (key, texts.token_text(self.tokenizer, key))
-        kind = texts.ending(text) or "open"
-        if text in self.stop or (token_id is not None and token_id == self.tokenizer.eos_token_id):
-            kind = "stop"
-        elif token_id is None and not text:
-            kind = "unknown"  # some servers show the end of text so
-        elif token_id is None and kind == "open" and ("\ufffd" in text or text.startswith("bytes:\\x")):
+        if self.tokenizer is not None:
+            return Token(texts.token_text(self.tokenizer, key), key, log_prob, self.endings[key] or "open")
+        kind = "stop" if key in self.stop else texts.ending(key, self.ends) or ("open" if key else "unknown")
+        if kind == "open" and ("\ufffd" in key or key.startswith("bytes:\\x")):
             kind = "broken"
-        return Token(text, token_id, log_prob, kind)
+        return Token(key, None, log_prob, kind)  # unknown: some servers show the end of text without text
 
-    def _next(self, listed: list[Token], n_prompt_tokens: int, where: str) -> Next:
+    def _id(self, entry: _Token, where: str) -> int:
+        spelled = entry.text.removeprefix("token_id:")
+        number = int(spelled) if spelled != entry.text and spelled.isdecimal() and len(spelled) < 10 else entry.id
+        if type(number) is not int:
+            raise RunError(f"{where}: the server returns no token ids; leave tokenizer out, so that texts are sent")
+        if not 0 <= number < len(self.endings):
+            size = f"the tokenizer has {len(self.endings)} tokens"
+            raise RunError(f"{where}: {size}, so that it is not the model's own, which has a token id {number}")
+        return number
+
+    def after(self, told: Listed, noise: Noise) -> Next:
+        """What is known of the place where this was listed, by a server of such noise.
+
+        Raises:
+            RunError: the probabilities add up to more than noise explains, or more tokens stop than there are.
+        """
+        total = math.fsum(token.prob for token in told.tokens)
+        if total > math.exp(noise.epsilon) + ROUNDING:
+            raise RunError(
+                f"{told.where}: the log-probabilities are not those of one distribution: they add up to {total:.4g}, "
+                f"more than an error of {noise.epsilon:.2g} nats explains"
+            )
+        listed = [token._replace(log_prob=min(token.log_prob, 0.0)) for token in told.tokens]
         stops, unknown = (sum(token.prob for token in listed if token.kind == kind) for kind in ("stop", "unknown"))
         n_stops = sum(token.kind == "stop" for token in listed)
         if self.n_stop is not None and n_stops > self.n_stop:
-            raise RunError(f"{where}: {n_stops} stop tokens are listed, but n_stop_tokens={self.n_stop}")
+            raise RunError(f"{told.where}: {n_stops} stop tokens are listed, but n_stop_tokens={self.n_stop}")
         others = tuple(token for token in listed if token.kind not in ("stop", "unknown"))
-        rest = max(0.0, 1.0 - stops - sum(token.prob for token in others))
+        # Where what is told need not add up to 1, what is listed may have less than it says.
+        surely = 1.0 if noise.sums_to_one else math.exp(-noise.epsilon)
+        rest = max(0.0, 1.0 - surely * (stops + sum(token.prob for token in others)))
         # Fewer than asked for: two tokens may have been written as one, and one of them may be likely.
         least = listed[self.top - 1].prob if len(listed) >= self.top else rest
         largest = min(rest, max(least, unknown))
         hidden = rest if self.n_stop is None else min(rest, (self.n_stop - n_stops) * largest)
-        return Next(stops, hidden, rest, largest, others, listed[0] if listed else None, n_prompt_tokens)
-
-
-def _token_id(entry: _Token, where: str) -> int:
-    spelled = entry.text.removeprefix("token_id:")
-    number = int(spelled) if spelled != entry.text and spelled.isdecimal() and len(spelled) < 10 else entry.id
-    if type(number) is not int or not 0 <= number < 2**31:
-        raise RunError(f"{where}: the server returns no token ids; leave tokenizer out, so that texts are sent")
-    return number
+        best = listed[0] if listed and listed[0].prob > 0 else None
+        return Next(stops, hidden, rest, largest, others, best, total, told.n_prompt_tokens)
 
 
 def log(value: float) -> float:
