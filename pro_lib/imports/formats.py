@@ -49,7 +49,7 @@ def read_rows(path: str | Path, error: type[ValueError] = RunError) -> pd.DataFr
         table = _READERS[suffix](_content(path, error), path, error)
     except error:
         raise
-    except (ValueError, pa.ArrowException, csv.Error) as problem:
+    except (ValueError, OSError, pa.ArrowException, csv.Error) as problem:  # Arrow's own errors may be any of these
         raise error(f"{path} cannot be read: {problem}") from problem
     if twice := [name for name, again in zip(table, table.columns.duplicated(), strict=True) if again]:
         raise error(f"{path} has the column {twice[0]!r} twice")

@@ -1,0 +1,606 @@
+"""The wall: every reader on damaged inputs ends in what an independent reader finds there, or in one sentence.
+
+`python tests/test_wall.py 1000 [reader ...]` tries that many inputs a reader and counts what came of them; `WALL_SEED`
+chooses other inputs. A failure names its reader and seed, and `python tests/test_wall.py 0 <reader> <seed>` repeats it.
+"""
+
+import csv
+import io
+import json
+import math
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from test_storage import INFO, go_on
+
+from pro_lib import endpoint, imports, models, questions, runs, settings, storage
+from pro_lib.base.bundled import ROOT, fingerprint
+from pro_lib.evaluation import read_labels
+from pro_lib.semantic import nli
+
+SECONDS, MEGABYTES = 10, 1024
+SEED = os.environ.get("WALL_SEED", "0")
+# Inputs a reader; for all of them together 10,000 and more in the trials.
+HOW_MANY = {"quick": 20, "all": 70, "trials": 750}
+MODEL_SHARE = 0.1  # loading a model takes a second
+
+QUESTIONS = [
+    {"question_id": "q1", "question": "Capital of France?", "references": ["Paris", "City of Light"], "split": "test"},
+    {"question_id": "q2", "question": "Symbol of sodium?", "references": ["NA"], "split": "test"},
+    {"question_id": "3", "question": "Wer schrieb «Faust»?", "references": ["Goethe"], "split": "validation"},
+]
+LABELS = [
+    {"question_id": "q1", "text": "NA", "correct": True},
+    {"question_id": "q2", "text": "007", "correct": False},
+    {"question_id": "q3", "text": "1990", "correct": True},
+]
+RECORDS = [
+    {
+        "question_id": "q1",
+        "question": "Capital of France?",
+        "references": ["Paris"],
+        "split": "test",
+        "answers": [
+            {"text": "Paris", "token_ids": [5, 6], "token_log_probs": [-0.25, -0.5], "end_log_prob": -0.25},
+            {"text": "Lyon", "log_prob": -3, "end_log_prob": -1, "correct": False, "finished": False},
+        ],
+    },
+    {"question_id": 2, "answers": [{"log_prob": -1.5, "mean_log_prob": -0.5, "rouge_l": 1.0}]},
+]
+
+
+def _choice(text, *tokens, **fields):
+    content = [{"token": t, "logprob": p, "bytes": list(t.encode())} for t, p in tokens]
+    return {"message": {"content": text}, "logprobs": {"content": content}, "finish_reason": "stop"} | fields
+
+
+OPENAI = [
+    {"id": "r1", "choices": [_choice("Paris", ("Par", -0.25), ("is", -0.5), ("</s>", -0.125))]},
+    {"question_id": "b", "references": "Lyon", "response": {"choices": [_choice("Lyon", ("Lyon", -2.0))]}},
+    {
+        "custom_id": "c",
+        "response": {"body": {"choices": [_choice("Rome", ("Ro", -1.0), ("me", -2.0), finish_reason="length")]}},
+    },
+]
+VLLM = [
+    {
+        "request_id": str(n),
+        "prompt": "Capital?",
+        "references": ["Paris"],
+        "outputs": [
+            {
+                "text": " Paris",
+                "token_ids": [5, 6, 2],
+                "cumulative_logprob": -0.875,
+                "logprobs": [
+                    {str(token): {"logprob": p, "decoded_token": t}, "999": {"logprob": -7.5, "decoded_token": "x"}}
+                    for token, t, p in ((5, " Par", -0.25), (6, "is", -0.5), (2, "</s>", -0.125))
+                ],
+                "finish_reason": "stop",
+                "stop_reason": None,
+            }
+        ],
+    }
+    for n in range(2)
+]
+NUMBERS = "search_alpha epsilon found_mass small_endings_mass pruned_mass length_cut_mass budget_cut_mass alpha_floor"
+CERTIFICATE = {"status": "certified", "why": "complete", "upper_bound": None, "tree_bound": 0.5, "prompt_tokens": 5}
+CERTIFICATE |= dict.fromkeys(NUMBERS.split(), 0.1)
+CERTIFICATE |= {"expanded_prefixes": 1, "depth": 1, "live_width": 1, "token_forwards": 9}
+CERTIFICATE |= {"tree_parents": [-1], "tree_tokens": [-1], "tree_log_probs": [0.0], "tree_entropies": [0.5]}
+CERTIFICATE |= {"tree_greedy": [True]}
+CACHE = [{"endpoint": {"model": "m", "search_alpha": 0.1, "prompt": "x"}}] + [
+    {
+        "question_id": name,
+        "question": "Capital?",
+        "references": ["Paris"],
+        "split": "test",
+        "prompt": "0" * 64,
+        "answers": [
+            {
+                "text": "Paris",
+                "token_ids": [-1],
+                "token_log_probs": [-0.5],
+                "log_prob": -0.5,
+                "end_log_prob": -0.1,
+                "finished": True,
+                "end_log_prob_lower": -0.1,
+                "token_texts": [" Paris"],
+            }
+        ],
+        "certificate": CERTIFICATE,
+        "cost": {"prompt_tokens": 5, "token_forwards": 9, "model_calls": 2, "seconds": 0.5},
+    }
+    for name in ("q1", "q2")
+]
+
+
+# --- What is written, read, and found by readers that share nothing with ours ---
+
+
+def as_json_lines(rows):
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def as_csv(rows):
+    flat = [
+        {name: ";".join(value) if isinstance(value, list) else value for name, value in row.items()} for row in rows
+    ]
+    return pd.DataFrame(flat).to_csv(index=False).encode()
+
+
+def as_parquet(rows):
+    return pd.DataFrame(rows).to_parquet(index=False)
+
+
+WRITE = {".jsonl": as_json_lines, ".csv": as_csv, ".parquet": as_parquet}
+
+
+def plainly(path):
+    """The rows of a file, as the standard library or Arrow reads them."""
+    data = path.read_bytes()
+    if path.suffix == ".parquet":
+        return pq.read_table(pa.BufferReader(data)).to_pylist()
+    text = data.decode("utf-8-sig")
+    if path.suffix == ".csv":
+        return list(csv.DictReader(io.StringIO(text, newline="")))
+    if text.lstrip(" \t\r\n").startswith("["):
+        return json.loads(text)
+    return [json.loads(line) for line in text.split("\n") if line.strip(" \t\r\n")]
+
+
+def plain_references(value):
+    parts = value.split(";") if isinstance(value, str) else value
+    return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def read_question_file(path):
+    table = questions.load(path=path, split=None).table
+    return sorted(table[["question_id", "question", "references", "split"]].to_numpy().tolist())
+
+
+def plain_questions(path):
+    return sorted(
+        [
+            str(row.get("question_id", f"{path.stem}-{n}")),
+            row["question"],
+            plain_references(row["references"]),
+            row.get("split", "test"),
+        ]
+        for n, row in enumerate(plainly(path))
+    )
+
+
+def read_label_file(path):
+    return sorted(map(tuple, read_labels(path).to_numpy().tolist()))
+
+
+def plain_labels(path):
+    truth = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
+    rows = [(str(row["question_id"]), row["text"], truth[str(row["correct"]).strip().lower()]) for row in plainly(path)]
+    return sorted(set(rows))
+
+
+def told(run):
+    """Of every answer its question, its text, and the log-probability of all its tokens; and the questions."""
+    table = run.answers
+    total = (table["log_prob"] + table["end_log_prob"].fillna(0.0)).round(9)
+    texts = table["text"].astype(object).where(table["text"].notna(), None)
+    kept = run.questions[["question_id", "question", "references", "split"]].astype(object)
+    asked = kept.where(kept.notna(), None).to_numpy().tolist()
+    return sorted(zip(table["question_id"], texts, total, strict=True), key=repr), asked
+
+
+def _asked(entry, identity, question):
+    references = entry.get("references")
+    return [str(identity), question, [references] if isinstance(references, str) else references, entry.get("split")]
+
+
+def plain_records(path):
+    answers, asked = [], []
+    for entry in plainly(path):
+        for answer in entry["answers"]:
+            end = answer.get("end_log_prob")
+            whole = answer.get("log_prob")
+            whole = sum(answer["token_log_probs"]) if whole is None else whole
+            total = round(min(whole, 0.0) + min(end or 0.0, 0.0), 9)
+            answers.append((str(entry["question_id"]), answer.get("text"), total))
+        asked.append(_asked(entry, entry["question_id"], entry.get("question")))
+    return sorted(answers, key=repr), asked
+
+
+def plain_responses(path):
+    answers, asked = [], []
+    for n, entry in enumerate(plainly(path), start=1):
+        response = entry.get("response") or {}
+        choices = [*(e["choices"] for e in (entry, response, response.get("body") or {}) if "choices" in e)]
+        choices = choices[0] if choices else entry["outputs"]
+        ids = [entry.get(k) for k in ("question_id", "custom_id", "request_id", "id")]
+        ids += [response.get("id"), (response.get("body") or {}).get("id")]
+        # The first name that is there counts, be it null; then the ids that servers give.
+        named = next((entry[k] for k in ("question_id", "custom_id") if k in entry), None)
+        served = next(
+            (e[k] for e, k in ((entry, "request_id"), (entry, "id"), (response, "id")) if k in e),
+            (response.get("body") or {}).get("id"),
+        )
+        place = f"{path.stem}-{n}"
+        identity = next(each for each in (named, served, place) if each is not None)
+        for choice in choices:
+            content = choice.get("logprobs")
+            content = content["content"] if isinstance(content, dict) else content
+            if content is None:
+                values = [choice["cumulative_logprob"]]
+            elif "outputs" in entry and choice.get("token_ids") is not None:
+                values = [step[str(token)]["logprob"] for step, token in zip(content, choice["token_ids"], strict=True)]
+            else:
+                values = [token["logprob"] for token in content]
+            if any(value <= -9999 for value in values) or not values:
+                continue
+            text = choice["message"]["content"] if "message" in choice else choice["text"]
+            answers.append((str(identity), text, round(sum(values), 9)))
+        asked.append(_asked(entry, identity, entry.get("question", entry.get("prompt"))))
+    return sorted(answers, key=repr), asked
+
+
+def read_cache(path):
+    run = endpoint.read(path)
+    return told(run), run.info.parameters, run.questions["found_mass"].tolist()
+
+
+def plain_cache(path):
+    header, *entries = plainly(path)
+    answers = [
+        (each["question_id"], answer["text"], round(answer["log_prob"] + (answer["end_log_prob"] or 0.0), 9))
+        for each in entries
+        for answer in each["answers"]
+    ]
+    asked = [_asked(each, each["question_id"], each["question"]) for each in entries]
+    return (
+        (sorted(answers, key=repr), asked),
+        header["endpoint"],
+        [each["certificate"]["found_mass"] for each in entries],
+    )
+
+
+def read_run(path):
+    """A run as notebooks read it, and as generation goes on from it."""
+    with storage.RunFolder(path, INFO) as folder:
+        folder.missing_parts()
+    run = runs.read(path)
+    return run.answers.to_json(), run.questions.to_json(), repr(run.info)
+
+
+def read_model(path):
+    model = models.load(path, device="cpu", dtype="float32")
+    assert model.endings.stop.any()
+    return fingerprint(path)
+
+
+def read_parameters(path):
+    given = json.loads(path.read_text())
+    made = settings.Settings(**given)
+    return {name: getattr(made, name) for name in given}
+
+
+# --- Damage ---
+
+BYTES = [b"", b"null", b"[]", b"{}", b"NaN", b"-1e999", b"9" * 400, b'"\\ud800"', b"\n", b"\r", b"\0", b'"', b",", b";"]
+BYTES += [b"\xff", b"\xef\xbb\xbf", b"PAR1", b"[" * 5000, b"x" * 200_000]
+VALUES = [None, math.nan, math.inf, -math.inf, 10**400, -(10**400), 2**63, -1, 0, 1, 0.5, 1e-320, True, False, "", " "]
+VALUES += ["\ud800", "\0", "a\nb\u2028c", "x" * 200_000, "NA", "007", [], {}, [[[[[[]]]]]], [None], {"a": {"b": None}}]
+VALUES += [[["x"] * 50] * 50, "x;y", -9999.0, ["x"] * 1000, "../..", "cuda:99", "2020", [0.5], "test"]
+
+
+def some_bytes(data, rng):
+    """Bytes flipped, cut, doubled, inserted, overwritten, moved, or gone."""
+    start = rng.randrange(len(data) + 1)
+    stop = min(len(data), start + rng.choice([1, 2, 8, 64, 512]))
+    piece, kind = (
+        data[start:stop],
+        rng.choice(["flip", "flip", "cut", "double", "insert", "replace", "end", "empty", "mix"]),
+    )
+    if kind == "flip" and piece:
+        return data[:start] + bytes([piece[0] ^ (1 << rng.randrange(8))]) + data[start + 1 :]
+    if kind == "end":
+        return data[:start]
+    if kind == "empty":
+        return b"" if rng.random() < 0.2 else data[start:]
+    if kind == "mix":
+        other = rng.randrange(len(data) + 1)
+        return data[:start] + data[other : other + len(piece)] + data[stop:]
+    new = {"cut": b"", "double": piece * 2, "insert": rng.choice(BYTES) + piece}.get(kind, rng.choice(BYTES))
+    return data[:start] + new + data[stop:]
+
+
+def places_of(value, path=()):
+    """The path to everything inside a JSON value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path] * bool(path) + [place for key, part in inner for place in places_of(part, (*path, key))]
+
+
+def some_values(data, rng):
+    """A value of JSON replaced, dropped, doubled or renamed."""
+    try:
+        lines = [json.loads(data)]
+    except ValueError:
+        lines = [json.loads(line) for line in data.decode().splitlines()]
+    for _ in range(rng.choice([1, 1, 1, 2])):
+        *path, last = rng.choice(places_of(lines))
+        inner = lines
+        for key in path:
+            inner = inner[key]
+        kind = rng.choice(["replace", "replace", "replace", "drop", "double", "swap"])
+        if kind == "replace":
+            inner[last] = rng.choice(VALUES)
+        elif kind == "drop":
+            del inner[last]
+        elif isinstance(inner, list):
+            inner.insert(last, inner[last] if kind == "double" else rng.choice(inner))
+        else:
+            inner[rng.choice([f"{last}_", "x" * 5000, *inner])] = inner[last]
+        if not lines:
+            break
+    return b"\n".join(json.dumps(line).encode() for line in lines)
+
+
+def some_parameters(data, rng):
+    """Parameters of other values, or of other names."""
+    given = json.loads(data)
+    for _ in range(rng.choice([1, 1, 2])):
+        name = rng.choice([*given, *given, *given, "", "limits", "x" * 5000])
+        given[name] = rng.choice(VALUES)
+    return json.dumps(given).encode()
+
+
+def some_fields(data, rng):
+    """A column of CSV doubled, dropped, renamed, a field of another value, or a row gone or doubled."""
+    rows = list(csv.reader(io.StringIO(data.decode(), newline="")))
+    n = rng.randrange(len(rows[0]))
+    kind = rng.choice(["double", "drop", "rename", "value", "row", "twice"])
+    for number, row in enumerate(rows):
+        if kind == "double":
+            row.append(row[n])
+        elif kind == "drop":
+            del row[n]
+        elif kind == "rename" and number == 0:
+            row[n] = rng.choice(["", "x" * 5000, row[0], "\n"])
+    if kind == "value":
+        rows[rng.randrange(1, len(rows))][n] = repr(rng.choice(VALUES[6:]))
+    if kind in ("row", "twice"):
+        place = rng.randrange(len(rows))
+        rows = rows[:place] + [rows[place]] * (2 if kind == "twice" else 0) + rows[place + 1 :]
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    return text.getvalue().encode()
+
+
+def some_columns(data, rng):
+    """A column of Parquet doubled, dropped, renamed, or of another type; or a row gone or doubled."""
+    table = pq.read_table(pa.BufferReader(data)).replace_schema_metadata(None)
+    n = rng.randrange(table.num_columns)
+    size = len(table)
+    columns = [
+        pa.array([b"\xff"] * size),
+        pa.array([2**60 + 1] + [None] * (size - 1)),
+        pa.array([math.nan] * size),
+        pa.nulls(size),
+        pa.array([{"a": 1}] * size),
+        pa.array([[None, "x"]] * size),
+        pa.array([2**62] * size, pa.timestamp("us")),
+        pa.array(["x" * 200_000] * size),
+        pa.array(["a"] * size).dictionary_encode(),
+        pa.array([True] * size),
+        pa.array(["1990"] * size, pa.large_string()),
+        pa.array([1.0] * size, pa.float32()),
+    ]
+    kind = rng.choice(["double", "drop", "rename", "type", "type", "type", "row", "twice"])
+    if kind == "double":
+        table = table.append_column(table.column_names[n], table.column(rng.randrange(table.num_columns)))
+    elif kind == "drop":
+        table = table.remove_column(n)
+    elif kind == "rename":
+        names = [*table.column_names]
+        names[n] = rng.choice(["", "x" * 5000, names[0]])
+        table = table.rename_columns(names)
+    elif kind == "type":
+        table = table.set_column(n, table.column_names[n], rng.choice(columns))
+    else:
+        table = pa.concat_tables([table.slice(1), table.slice(0, rng.randrange(3) if kind == "twice" else 0)])
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return sink.getvalue().to_pybytes()
+
+
+def damage(path, rng, ways):
+    """Damage an input; how."""
+    files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+    file = rng.choice(files)
+    if len(files) > 1 and rng.random() < 0.1:
+        other = rng.choice(files)
+        shutil.copy(other, file) if other != file else file.write_bytes(b"")
+        return f"{file.name} from {other.name}"
+    data = file.read_bytes()
+    fitting = {".json": some_values, ".jsonl": some_values, ".csv": some_fields, ".parquet": some_columns}
+    way = rng.choice(ways or [some_bytes, fitting.get(file.suffix, some_bytes)])
+    file.write_bytes(way(data, rng))
+    return f"{way.__name__} of {file.name}"
+
+
+# --- The readers ---
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How an input is made and read, what it must say (None: what was written), how it is damaged (empty: anyhow)."""
+
+    make: object
+    read: object
+    plain: object = None
+    ways: tuple = ()
+
+
+def file_of(name, rows):
+    def make(folder):
+        path = folder / name
+        path.write_bytes(WRITE[path.suffix](rows))
+        return path
+
+    return make
+
+
+def make_run(folder):
+    go_on(folder / "run")
+    for name in (".lock", ".holder"):
+        (folder / "run" / name).unlink()
+    return folder / "run"
+
+
+def make_nli(folder):
+    pairs = {(a, b): [0.5, 0.25, 0.25] for a in ("Rome", "Paris") for b in ("Oslo", "Bern", "Кий")}
+    nli._store(pairs, folder / "nli-0.parquet")
+    return folder / "nli-0.parquet"
+
+
+def make_model(folder):
+    shutil.copytree(ROOT / "data" / "models" / "facts-1m", folder / "model")
+    return folder / "model"
+
+
+def make_parameters(folder):
+    given = {"model": ["facts-2m", "facts-1m"], "dataset": "world-facts", "split": "test", "strategy": "greedy"}
+    given |= {"alpha": 0.4, "search_alpha": 0.02, "n_answers": 10, "limit": None, "n_validation": 100, "seed": 0}
+    given |= {"device": "cpu", "similarity": "lexical", "correctness": "rouge_l", "chat": False, "columns": 2}
+    (folder / "parameters.jsonl").write_text(json.dumps(given))
+    return folder / "parameters.jsonl"
+
+
+READERS = {
+    **{f"questions{s}": Reader(file_of(f"set{s}", QUESTIONS), read_question_file, plain_questions) for s in WRITE},
+    **{f"labels{s}": Reader(file_of(f"labels{s}", LABELS), read_label_file, plain_labels) for s in WRITE},
+    "records": Reader(file_of("r.jsonl", RECORDS), lambda path: told(imports.from_file(path)), plain_records),
+    "openai": Reader(file_of("r.jsonl", OPENAI), lambda path: told(imports.from_openai(path)), plain_responses),
+    "vllm": Reader(file_of("r.jsonl", VLLM), lambda path: told(imports.from_vllm(path)), plain_responses),
+    "endpoint cache": Reader(file_of("c.jsonl", CACHE), read_cache, plain_cache),
+    "nli cache": Reader(make_nli, nli._read),
+    "run": Reader(make_run, read_run),
+    "parameters": Reader(
+        make_parameters, read_parameters, lambda path: json.loads(path.read_text()), (some_parameters,)
+    ),
+    "model": Reader(make_model, read_model, fingerprint),
+}
+
+
+# --- What must hold ---
+
+
+class Hang(BaseException):
+    """Reading took too long."""
+
+
+def _too_long(*_):
+    raise Hang
+
+
+def same(found, expected):
+    """Whether two readings agree, NaN being NaN."""
+    return repr(found) == repr(expected) or found == expected
+
+
+def tried(name, seed, folder, originals):
+    """Damage an input of a reader and read it: success or sentence; raises AssertionError with how to repeat it."""
+    reader, rng = READERS[name], random.Random(f"{SEED} {name} {seed}")
+    path = reader.make(folder)
+    if name not in originals:
+        originals[name] = reader.read(path)
+        assert same(originals[name], reader.plain(path) if reader.plain else originals[name])
+        shutil.rmtree(folder)
+        folder.mkdir()
+        path = reader.make(folder)
+    how = damage(path, rng, reader.ways)
+    again = f"WALL_SEED={SEED} python tests/test_wall.py 0 {name!r} {seed} ({how})"
+    before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+    handler = signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(2 * SECONDS)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = reader.read(path)
+        outcome = "success"
+    except Hang:
+        raise AssertionError(f"hang: {again}") from None
+    except Exception as error:
+        outcome, found = "sentence", str(error)
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        if not frame.f_globals.get("__name__", "").startswith("pro_lib."):
+            raise AssertionError(f"raw {type(error).__name__}: {again}") from error
+        assert len(found) <= 300, f"a sentence of {len(found)} characters: {again}"
+        assert found.isprintable(), f"a sentence of several lines: {again}"
+        named = reader.make is make_parameters or str(folder)[:100] in found
+        assert named, f"a sentence that names no file, {found}: {again}"
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, handler)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    assert time.monotonic() - started < SECONDS, f"hang: {again}"
+    assert grown < MEGABYTES, f"{grown:.0f} MiB: {again}"
+    if outcome == "success":
+        try:
+            expected = reader.plain(path) if reader.plain else originals[name]
+        except Exception as error:
+            raise AssertionError(f"read what nobody else can, {error!r}: {again}") from error
+        assert same(found, expected), f"silent change: {found!r:.300} is not {expected!r:.300}: {again}"
+    return outcome
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_damaged_inputs_are_read_as_they_are_or_refused_in_a_sentence(name, size, tmp_path):
+    originals = {}
+    n_inputs = max(20, int(HOW_MANY[size] * (MODEL_SHARE if name == "model" else 1)))
+    for seed in range(n_inputs):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        tried(name, seed, folder, originals)
+        shutil.rmtree(folder)
+
+
+def main(n_inputs, *names):
+    """Count what comes of so many inputs a reader, and show the first failures; with 0, repeat one."""
+    import tempfile
+
+    if not n_inputs:
+        with tempfile.TemporaryDirectory() as folder:
+            return print(
+                tried(names[0], int(names[1]), Path(folder) / "x", {}) if (Path(folder) / "x").mkdir() is None else 0
+            )
+    os.environ["TQDM_DISABLE"] = "1"
+    for name in names or READERS:
+        counts, originals, shown, started = Counter(), {}, Counter(), time.monotonic()
+        for seed in range(n_inputs):
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    counts[tried(name, seed, Path(folder), originals)] += 1
+                except AssertionError as error:
+                    kind = str(error).partition(":")[0].partition(",")[0][:40]
+                    counts[kind] += 1
+                    shown[kind] += 1
+                    if shown[kind] <= 3:
+                        print(f"    {error}"[:700], flush=True)
+        print(f"{name}: {dict(counts)} in {time.monotonic() - started:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), *sys.argv[2:])
