@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -78,15 +79,15 @@ class Parameters:
         if self.reported and self.split == "validation":
             raise ValueError("split='validation' is where alpha is chosen; report on another split")
         for name in listed(self.similarity):
-            if not (name in semantic.SIMILARITIES or Path(name).is_dir() or "/" in name):
+            if not (name in semantic.SIMILARITIES or os.path.isdir(name) or "/" in name):
                 known = ", ".join(semantic.SIMILARITIES)
                 raise ValueError(f"similarity={name!r} is neither {known}, nor an NLI model's folder or hub id")
-        if self.correctness not in evaluation.CORRECTNESS and not Path(self.correctness).is_file():
+        if self.correctness not in evaluation.CORRECTNESS and not os.path.isfile(self.correctness):
             known = ", ".join(evaluation.CORRECTNESS)
             raise ValueError(f"correctness={self.correctness!r} is neither {known}, nor a file of labels")
         if self.records is None:
             self._check_asked()
-        elif not Path(self.records).is_file():
+        elif not os.path.isfile(self.records):
             raise ValueError(f"records={self.records!r} is not a file")
         elif self.strategy == EXACT:
             raise ValueError(f"records={self.records!r} hold no search: exact search needs a model")
@@ -100,6 +101,6 @@ class Parameters:
         for model in listed(self.model):
             bundled.check_model(model)
         for dataset in listed(self.dataset):
-            if dataset not in question_sets.NAMES and not Path(dataset).exists():
+            if dataset not in question_sets.NAMES and not os.path.exists(dataset):
                 known = ", ".join(question_sets.NAMES)
                 raise ValueError(f"dataset={dataset!r} is neither {known}, nor a file or folder")

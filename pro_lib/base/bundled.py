@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import os
 import re
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def bundled_models() -> dict[str, Path]:
 def check_model(name: str) -> None:
     """Refuse, with a `ValueError`, a name that no model can have; whether a hub has it is not looked up."""
     bundled, paper = bundled_models(), paper_models()
-    if name not in (*bundled, *paper) and not Path(name).is_dir() and not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+    if name not in (*bundled, *paper) and not os.path.isdir(name) and not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
         raise ValueError(
             f"model={name!r} is neither bundled ({', '.join(bundled)}), nor one of the paper's ({', '.join(paper)}), "
             "nor a folder, nor a hub id owner/name"
