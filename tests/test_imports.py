@@ -2,14 +2,11 @@
 
 import json
 import math
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pro_lib.imports import from_openai, from_records, from_vllm
 from pro_lib.storage import RunError
@@ -99,34 +96,24 @@ BAD_LINES = [
     ('{"question_id": ', "not JSON"),
     ("[" * 100_000, "not JSON"),
     ("[1]", "not an object but list"),
-    ("null", "not an object but NoneType"),
     ('{"question_id": "é"}'.encode("latin-1"), "not JSON in UTF-8"),
     (r'{"question_id": "\ud800", "answers": []}', "not JSON in UTF-8 .*escape"),
     ({"answers": []}, "question_id is missing"),
     ({"question_id": "a"}, "answers is missing"),
     ({"question_id": 1.5, "answers": []}, "question_id=1.5 should be a valid string"),
-    ({"question_id": True, "answers": []}, "question_id=True should be a valid string"),
     ({"question_id": "", "answers": []}, "question_id='' .* at least 1 item"),
-    ({"question_id": "a", "answers": {}}, "answers={} should be a valid list"),
     (record(references=[]), r"references=\[\] .* at least 1 item"),
     (record(references=[1]), r"references\[0\]=1 should be a valid string"),
-    (record(question=1), "question=1 should be a valid string"),
-    (record(split=["test"]), r"split=\['test'\] should be a valid string"),
     (record("Paris"), r"answers\[0\]='Paris' should be a valid dictionary"),
     (record({"log_prob": -1}, {}), r"answers\[1\].log_prob=None must be given, or token_log_probs"),
     (record({"mean_log_prob": -1}), r"answers\[0\].log_prob=None must be given, or token_log_probs"),
     (record({"token_log_probs": []}), r"answers\[0\].log_prob=None must be given, or token_log_probs"),
     (record({"log_prob": 0.1}), r"answers\[0\].log_prob=0.1 must be a log-probability, a finite number of at most 0"),
-    (record({"log_prob": -1, "end_log_prob": 2}), "end_log_prob=2 must be a log-probability"),
-    (record({"log_prob": -1, "mean_log_prob": 0.5}), "mean_log_prob=0.5 must be a log-probability"),
     (record({"token_log_probs": [-3, 0.5]}), r"token_log_probs\[1\]=0.5 must be a log-probability"),
     (record({"log_prob": math.nan}), "log_prob=nan must be a log-probability"),
-    (record({"log_prob": -math.inf}), "log_prob=-inf must be a log-probability"),
     (record({"log_prob": "-1"}), "log_prob='-1' must be a log-probability"),
-    (record({"log_prob": True}), "log_prob=True must be a log-probability"),
     (record({"log_prob": -(10**400)}), r"log_prob=-1000.*\.\.\..*000 must be a log-probability"),
     ('{"question_id": "a", "answers": [{"log_prob": -1' + "0" * 5000 + "}]}", "not JSON"),
-    (record({"token_log_probs": [-1, math.nan]}), r"token_log_probs\[1\]=nan must be"),
     (record({"token_log_probs": [-1e308, -1e308]}), "log_prob=-inf must be"),
     (record({"token_log_probs": -1}), "token_log_probs=-1 should be a valid list"),
     (record({"log_prob": -1, "token_ids": [1.5]}), r"token_ids\[0\]=1.5 should be a valid integer"),
@@ -160,45 +147,6 @@ def test_a_file_without_answers_is_refused(write, lines):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(RunError, match=r"nowhere\.jsonl cannot be read: No such file"):
         from_records(tmp_path / "nowhere.jsonl")
-
-
-def reads_or_refuses(source, reader=from_records):
-    """Every question of what is read has a sorted row of log-probabilities; otherwise there is a sentence."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # answers left out are said
-            run = reader(source)
-    except RunError:
-        return
-    log_probs = run.log_probs()
-    assert len(log_probs) == len(run.questions)
-    assert not (np.diff(log_probs) > 0).any()
-    assert not (log_probs > 0).any()
-
-
-@given(st.data())
-def test_damaged_bytes_are_read_or_refused(write, data):
-    good = (json.dumps(FULL) + "\n" + json.dumps({"question_id": 2, "answers": [{"log_prob": -1}]})).encode()
-    start = data.draw(st.integers(0, len(good)))
-    stop = data.draw(st.integers(start, min(len(good), start + 8)))
-    new = data.draw(
-        st.binary(max_size=4) | st.sampled_from([b"9" * 400, b"null", b"[]", b"-1e999", b'"\\ud800"', b"NaN"])
-    )
-    reads_or_refuses(write(good[:start] + new + good[stop:]))
-
-
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | st.just("\ud800"),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
-    max_leaves=4,
-)
-
-
-@given(st.sampled_from(["question", *FULL, *FULL["answers"][0], "finished"]), ANYTHING)
-def test_any_value_in_any_field_is_read_or_refused(write, name, value):
-    damaged = json.loads(json.dumps(FULL))
-    (damaged if name in FULL else damaged["answers"][0])[name] = value
-    reads_or_refuses(write(damaged))
 
 
 def chat(text, *tokens, reason="stop", **fields):
@@ -566,43 +514,3 @@ def test_half_a_character_in_an_object_is_refused(damage):
     damage = {name: [vllm_output(text, END)] if name == "outputs" else text for name, text in damage.items()}
     with pytest.raises(RunError, match=r"^vLLM output 0: .*'.ud800' holds half a character"):
         from_vllm([request(vllm_output("x", END)) | damage])
-
-
-READERS = {
-    from_openai: [
-        response(chat("Paris", *PARIS, END[1:])),
-        response(completion("Lyon", ("Lyon", -2.0)), identity="r2"),
-    ],
-    from_vllm: [request(*(output for output, _, _ in VLLM[:4])), request(vllm_output("x", END), request_id="1")],
-}
-
-
-@given(st.data(), st.sampled_from(list(READERS)), st.booleans())
-def test_damaged_bytes_of_other_layouts_are_read_or_refused(write, data, reader, as_list):
-    records = READERS[reader]
-    good = (json.dumps(records) if as_list else "\n".join(map(json.dumps, records))).encode()
-    start = data.draw(st.integers(0, len(good)))
-    stop = data.draw(st.integers(start, min(len(good), start + 8)))
-    new = data.draw(
-        st.binary(max_size=4) | st.sampled_from([b"9" * 400, b"null", b"[]", b"-1e999", b'"\\ud800"', b"NaN", b"{}"])
-    )
-    reads_or_refuses(write(good[:start] + new + good[stop:]), reader)
-
-
-def places_of(value, path=()):
-    """The path to everything inside a JSON value."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path] * bool(path) + [place for key, part in inner for place in places_of(part, (*path, key))]
-
-
-@given(st.data(), st.sampled_from(list(READERS)), ANYTHING)
-def test_any_value_in_any_place_of_other_layouts_is_read_or_refused(write, data, reader, value):
-    damaged = json.loads(json.dumps(READERS[reader]))
-    *path, last = data.draw(st.sampled_from(places_of(damaged)))
-    inner = damaged
-    for key in path:
-        inner = inner[key]
-    inner[last] = value
-    reads_or_refuses(write(json.dumps(damaged)), reader)
-    if reader is from_vllm:
-        reads_or_refuses(damaged, from_vllm)
