@@ -29,6 +29,7 @@ from test_storage import INFO, go_on
 
 from pro_lib import endpoint, imports, models, questions, runs, settings, storage
 from pro_lib.base.bundled import ROOT, fingerprint
+from pro_lib.endpoint.cache import Searched, opened
 from pro_lib.evaluation import read_labels
 from pro_lib.semantic import nli
 
@@ -103,7 +104,7 @@ CERTIFICATE |= dict.fromkeys(NUMBERS.split(), 0.1)
 CERTIFICATE |= {"expanded_prefixes": 1, "depth": 1, "live_width": 1, "token_forwards": 9}
 CERTIFICATE |= {"tree_parents": [-1], "tree_tokens": [-1], "tree_log_probs": [0.0], "tree_entropies": [0.5]}
 CERTIFICATE |= {"tree_greedy": [True]}
-CACHE = [{"endpoint": {"model": "m", "search_alpha": 0.1, "prompt": "x"}}] + [
+CACHE = [
     {
         "question_id": name,
         "question": "Capital?",
@@ -462,6 +463,13 @@ def file_of(name, rows):
     return make
 
 
+def make_cache(folder):
+    with opened(folder / "c.jsonl", {"model": "m", "search_alpha": 0.1, "prompt": "x"}) as cache:
+        for searched in CACHE:
+            cache.add(Searched.model_validate(searched))
+    return folder / "c.jsonl"
+
+
 def make_run(folder):
     go_on(folder / "run")
     for name in (".lock", ".holder"):
@@ -494,7 +502,7 @@ READERS = {
     "records": Reader(file_of("r.jsonl", RECORDS), lambda path: told(imports.from_file(path)), plain_records),
     "openai": Reader(file_of("r.jsonl", OPENAI), lambda path: told(imports.from_openai(path)), plain_responses),
     "vllm": Reader(file_of("r.jsonl", VLLM), lambda path: told(imports.from_vllm(path)), plain_responses),
-    "endpoint cache": Reader(file_of("c.jsonl", CACHE), read_cache, plain_cache),
+    "endpoint cache": Reader(make_cache, read_cache, plain_cache),
     "nli cache": Reader(make_nli, nli._read),
     "run": Reader(make_run, read_run),
     "parameters": Reader(
