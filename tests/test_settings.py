@@ -166,22 +166,24 @@ def declared(**parameters):
     return ["\n".join(f"{name}: object = {value!r}" for name, value in ({"model": "facts-1m"} | parameters).items())]
 
 
-def test_what_this_machine_cannot_do_is_said_with_the_parameters_and_before_anything_is_made(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("device", "cuda:99", "device='cuda:99' is no device that this torch sees; choose cpu or auto"),
+        ("figures_dir", "{here}/file/in", "figures_dir='{here}/file/in' cannot be written: Not a directory"),
+        ("generations_dir", "{here}/file/in", "generations_dir='{here}/file/in' cannot be written: Not a directory"),
+        ("similarity", "nli", "NLI model 'microsoft/deberta-large-mnli' could not be loaded: "),
+        ("similarity", "nobody/nli", "NLI model 'nobody/nli' could not be loaded: "),
+        ("correctness", "{here}/labels.csv", "{here}/labels.csv, line 2: correct is missing"),
+    ],
+)
+def test_what_this_machine_cannot_do_is_said_with_the_parameters_before_anything_is_made(tmp_path, name, value, said):
     (tmp_path / "file").touch()
-    labels = tmp_path / "labels.csv"
-    labels.write_text("question_id,text\n1,yes\n")
-    runs, folder = tmp_path / "runs", tmp_path / "file" / "folder"
-    for parameters, said in [
-        ({"device": "cuda:99"}, "device='cuda:99' is no device that this torch sees; choose cpu or auto"),
-        ({"figures_dir": str(folder)}, f"figures_dir='{folder}' cannot be written: Not a directory"),
-        ({"generations_dir": str(folder)}, f"generations_dir='{folder}' cannot be written: Not a directory"),
-        ({"similarity": ["lexical", "nli"]}, "NLI model 'microsoft/deberta-large-mnli' could not be loaded: "),
-        ({"similarity": "nobody/nli"}, "NLI model 'nobody/nli' could not be loaded: "),
-        ({"correctness": str(labels)}, f"{labels}, line 2: correct is missing"),
-    ]:
-        with pytest.raises(ValueError) as raised:  # noqa: PT011 (the sentence is asserted below)
-            Settings.from_notebook(declared(**{"generations_dir": str(runs)} | parameters))
-        assert str(raised.value).startswith(said)
+    (tmp_path / "labels.csv").write_text("question_id,text\n1,yes\n")
+    given = {"generations_dir": str(tmp_path / "runs"), name: value.format(here=tmp_path)}
+    with pytest.raises(ValueError) as raised:  # noqa: PT011 (the sentence is asserted below)
+        Settings.from_notebook(declared(**given))
+    assert str(raised.value).startswith(said.format(here=tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "labels.csv"]
 
 
