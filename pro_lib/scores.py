@@ -14,6 +14,7 @@ PRO is from Nguyen, Gupta and Le, "Probabilities Are All You Need" (AAAI 2026, a
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -125,7 +126,7 @@ def alpha_floor(
         raise ValueError(f"alpha must be above 0 for alpha_floor, not {alpha}")
 
     def floor(above: Floats, log_alpha: float) -> Floats:
-        return np.nansum(-np.exp(above) * above, axis=1) - (1 - _mass(above)) * log_alpha
+        return row_sums(-np.exp(above) * above) - (1 - _mass(above)) * log_alpha
 
     return _by_alpha(floor, checked, alpha, search_alpha)
 
@@ -198,7 +199,7 @@ def average_log_likelihood(mean_log_probs: ArrayLike, log_probs: ArrayLike) -> F
 def predictive_entropy(log_probs: ArrayLike) -> Floats:
     """PE as in the paper's Eq. 2: `-sum_i p_i log p_i` over the answers given."""
     checked = _checked(log_probs)
-    return np.where(np.isnan(checked).all(axis=1), np.nan, -np.nansum(np.exp(checked) * checked, axis=1))
+    return np.where(np.isnan(checked).all(axis=1), np.nan, -row_sums(np.exp(checked) * checked))
 
 
 def predictive_entropy_mc(log_probs: ArrayLike) -> Floats:
@@ -276,8 +277,14 @@ def _at(pro_by_k: Floats, k: Counts) -> Floats:
     return np.take_along_axis(from_zero, k[:, None] if k.ndim == 1 else k, axis=1).reshape(k.shape)
 
 
+def row_sums(values: Floats) -> Floats:
+    """Sums (n,) of what is there, correctly rounded: no order of the answers, and no padding, puts a tie apart."""
+    rows = np.where(np.isnan(values), 0.0, values).reshape(len(values), math.prod(values.shape[1:]))
+    return np.array([math.fsum(row) for row in rows.tolist()])
+
+
 def _mass(log_probs: Floats) -> Floats:
-    return np.nansum(np.exp(log_probs), axis=1)
+    return row_sums(np.exp(log_probs))
 
 
 def _row_max(values: Floats) -> Floats:
@@ -286,5 +293,5 @@ def _row_max(values: Floats) -> Floats:
 
 def _minus_mean(log_probs: Floats) -> Floats:
     n_answers = (~np.isnan(log_probs)).sum(axis=1)
-    means = np.nansum(log_probs, axis=1) / np.maximum(n_answers, 1)
+    means = row_sums(log_probs) / np.maximum(n_answers, 1)
     return np.where(n_answers > 0, -means, np.nan)

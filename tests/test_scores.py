@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -104,10 +105,13 @@ def test_the_order_of_the_answers_is_irrelevant(rows, random):
     order = list(range(log_probs.shape[1]))
     random.shuffle(order)
     shuffled = log_probs[:, order]
-    for score in (scores.pro, scores.pro_all_k, scores.nll, lambda x: scores.adaptive_k(x, 0.1)):
-        np.testing.assert_array_equal(score(shuffled), score(log_probs))
-    for score in (scores.predictive_entropy, scores.predictive_entropy_mc, scores.normalized_entropy):
-        np.testing.assert_allclose(score(shuffled), score(log_probs), rtol=1e-12, atol=1e-15)
+    wider = np.column_stack([np.full((len(rows), 9), NAN), shuffled])
+    exact = (scores.pro, scores.nll, scores.predictive_entropy, scores.predictive_entropy_mc, scores.normalized_entropy)
+    floors = (partial(of, alpha=0.1) for of in (scores.alpha_floor, scores.mass_not_found, scores.adaptive_k))
+    for score in (*exact, *floors):  # to the bit, so that what ties stays a tie
+        for moved in (shuffled, wider):
+            np.testing.assert_array_equal(score(moved), score(log_probs))
+    np.testing.assert_array_equal(scores.pro_all_k(shuffled), scores.pro_all_k(log_probs))
     np.testing.assert_array_equal(
         scores.average_log_likelihood(shuffled / 3, shuffled),
         scores.average_log_likelihood(log_probs / 3, log_probs),

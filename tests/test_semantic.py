@@ -294,14 +294,25 @@ def test_the_order_of_the_answers_matters_only_to_the_clusters(case, random):
     order = [0, *others]
     meaning = semantic.clusters(nli)
     shuffled = nli[:, order][:, :, order]
-    np.testing.assert_allclose(semantic.degree(shuffled), semantic.degree(nli), rtol=1e-12)
-    for score in (semantic.semantic_entropy, semantic.top_two_gap):
-        np.testing.assert_allclose(
-            score(log_probs[:, order], meaning[:, order]), score(log_probs, meaning), rtol=1e-10, atol=1e-13
-        )
+    # To the bit, so that what ties stays a tie.
+    np.testing.assert_array_equal(semantic.degree(shuffled), semantic.degree(nli))
+    for score in (semantic.semantic_entropy, semantic.semantic_entropy_mc, semantic.top_two_gap):
+        np.testing.assert_array_equal(score(log_probs[:, order], meaning[:, order]), score(log_probs, meaning))
     for score in (semantic.semantic_density, semantic.weighted_dissimilarity):
-        moved = score(log_probs[:, order], shuffled)
-        np.testing.assert_allclose(moved, score(log_probs, nli), rtol=1e-10, atol=1e-13)
+        np.testing.assert_array_equal(score(log_probs[:, order], shuffled), score(log_probs, nli))
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(2, 5))
+def test_answers_at_the_floor_count_alike_so_that_equal_shares_tie(n_same, n_other, times):
+    """A question and one with the same answers several times have the same share of dissimilar ones."""
+    same = [np.array([1.0] * (m * n_same) + [0.0] * (m * n_other)) for m in (1, times)]
+    few, many = (
+        semantic.weighted_dissimilarity(
+            np.full((1, len(of)), math.log(0.05)), np.equal.outer(of, of)[None].astype(float)
+        )
+        for of in same
+    )
+    assert few[0] == many[0] == n_other / (n_same + n_other)
 
 
 @given(CASES)

@@ -3,11 +3,14 @@
 `compared` (n, N, N) or (n, N, N, 3) is what a similarity returned, most probable answers first; a similarity s counts
 as entailment with probability s, contradiction with 1 - s. `log_probs` (n, N) are natural logarithms, NaN where an
 answer is missing or is not to count; `meaning` (n, N) is from `clusters`. Scores are (n,) float64, **higher = more
-uncertain**, NaN where there is nothing to score. Arrays that do not fit are a `ValueError`.
+uncertain**, NaN where there is nothing to score, and to the bit the same in whatever order other answers than the
+first come. Arrays that do not fit are a `ValueError`.
 """
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from pro_lib.scores import row_sums
 
 FLOOR = 0.1  # no answer weighs less than this probability in `weighted_dissimilarity`
 _ROUNDING = 1e-6
@@ -37,7 +40,7 @@ def semantic_entropy(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
     there = np.isfinite(masses)
     total = np.logaddexp.reduce(masses, axis=1, keepdims=True, initial=-np.inf)
     log_q = np.subtract(masses, total, out=np.zeros_like(masses), where=there)
-    entropy = -(np.exp(log_q) * log_q).sum(axis=1, where=there) + 0.0
+    entropy = -row_sums(np.exp(log_q) * log_q) + 0.0
     return np.where(there.any(axis=1), entropy, np.nan)
 
 
@@ -48,7 +51,7 @@ def semantic_entropy_mc(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
     """
     masses = _masses(log_probs, meaning)
     there = np.isfinite(masses)
-    entropy = -np.where(there, masses, 0).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
+    entropy = -row_sums(np.where(there, masses, 0)) / np.maximum(there.sum(axis=1), 1)
     return np.where(there.any(axis=1), entropy, np.nan)
 
 
@@ -66,7 +69,7 @@ def degree(compared: ArrayLike) -> Floats:
     """
     array, present = _checked(compared)
     m = present.sum(axis=1)
-    mean = np.nansum(1 - array[..., 0], axis=(1, 2)) / np.maximum(m, 1) ** 2
+    mean = row_sums(1 - array[..., 0]) / np.maximum(m, 1) ** 2
     return np.where(m > 0, mean, np.nan)
 
 
@@ -90,7 +93,8 @@ def weighted_dissimilarity(log_probs: ArrayLike, compared: ArrayLike) -> Floats:
     The weights are max(p, 0.1), made to sum to 1: LM-Polygraph's beam-search estimator (arXiv 2512.09538).
     """
     array, present = _checked(compared)
-    return _weighted_mean(1 - array[:, 0, :, 0], np.maximum(np.exp(_fitting(log_probs, present)), FLOOR))
+    # In units of the floor, so that answers at the floor are counted in whole numbers, and tie where they should.
+    return _weighted_mean(1 - array[:, 0, :, 0], np.maximum(np.exp(_fitting(log_probs, present)) / FLOOR, 1))
 
 
 def _checked(compared: ArrayLike) -> tuple[Floats, Mask]:
@@ -125,16 +129,16 @@ def _refuse(bad: Mask, name: str, array: Floats, must_be: str) -> None:
 
 
 def _masses(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
-    """log P(c), (n, C), -inf where a question has fewer meanings."""
+    """log P(c), (n, C), upwards, -inf where a question has fewer meanings."""
     numbers = np.asarray(meaning)
     logs = np.nan_to_num(_fitting(log_probs, numbers >= 0), nan=-np.inf)[:, :, None]
     member = numbers[:, :, None] == np.arange(max(numbers.max(initial=0) + 1, 1))
-    return np.logaddexp.reduce(np.where(member, logs, -np.inf), axis=1, initial=-np.inf)
+    # Added up from the least probable: in the same order whatever order they come in.
+    in_order = np.sort(np.where(member, logs, -np.inf), axis=1)
+    return np.sort(np.logaddexp.reduce(in_order, axis=1, initial=-np.inf), axis=1)
 
 
 def _weighted_mean(values: Floats, weights: Floats) -> Floats:
     """Over the answers that have a weight, (n,); NaN where the first, which the others are compared with, has none."""
-    there = ~np.isnan(weights)
-    weights = np.where(there, weights, 0)
-    mean = np.where(there, values * weights, 0).sum(axis=1) / np.maximum(weights.sum(axis=1), 1e-300)
-    return np.where(there[:, 0], mean, np.nan)
+    mean = row_sums(values * weights) / np.maximum(row_sums(weights), 1e-300)
+    return np.where(np.isnan(weights[:, 0]), np.nan, mean)
