@@ -11,7 +11,6 @@ import pandas as pd
 
 from pro_lib import correctness, metrics, scores, semantic
 from pro_lib import runs as run_tables
-from pro_lib.imports.labels import read_labels  # noqa: F401
 from pro_lib.runs import Run
 from pro_lib.storage import RunError
 
@@ -63,10 +62,6 @@ class Evaluation:
         """Whether the judged answer is right, `(n,)`."""
         return self.answers["correct"].to_numpy(bool)
 
-    def uncertainties(self, *, alpha: float) -> pd.DataFrame:
-        """PRO at `alpha` and every other method: a row per question, a column per method."""
-        return self.with_pro({"PRO": alpha})
-
     def with_pro(self, alphas: Mapping[str, float]) -> pd.DataFrame:
         """PRO once for each named α, and every other method: a row per question, a column per method."""
         pros = {name: scores.pro(self.log_probs, alpha=a, search_alpha=self.search_alpha) for name, a in alphas.items()}
@@ -116,6 +111,36 @@ class Evaluation:
         return f"{self.dataset}, {self.model}, {self.split}: {self.exclusions.sentence()}{drawn} {accuracy}{without}"
 
 
+@dataclass(frozen=True)
+class Splits:
+    """One model on one dataset: all its validation questions, and those reported.
+
+    α is chosen on `validation`: `n_validation` questions of the pool, drawn with `seed`, or all if that is None.
+    """
+
+    pool: Evaluation
+    reported: Evaluation
+    n_validation: int | None = 100
+    seed: int = 0
+
+    @property
+    def validation(self) -> Evaluation:
+        """What α is chosen on."""
+        return self.pool if self.n_validation is None else self.pool.drawn(self.n_validation, seed=self.seed)
+
+    def by(self, strategy: str) -> Splits:
+        """Both judged by that strategy's own most probable answer (`Evaluation.by`), α chosen on the same questions."""
+        return Splits(self.validation.by(strategy), self.reported.by(strategy), None)
+
+    def labels(self) -> dict[str, str | int]:
+        """Those of what is reported."""
+        return self.reported.labels()
+
+    def sentence(self) -> str:
+        """What α is chosen on, and what is reported, for people."""
+        return f"{self.validation.sentence()}\n{self.reported.sentence()}"
+
+
 def evaluate(
     beams: Run,
     *,
@@ -148,17 +173,17 @@ def evaluate(
     ids = list(beams.questions["question_id"])
     samples = samples and samples.select(question_ids=ids)
     runs = [beams, *([samples] if samples else []), *(run.select(question_ids=ids) for run in others)]
-    top = run_tables.most_probable(runs, convention=choices.convention)
+    tops = [run.top(convention=choices.convention) for run in runs]
+    top = run_tables.most_probable(tops)
     answers = top[["question_id", "text"]].join(rouge_and_correct(top, beams.questions, choices))
     if choices.labels is not None:
         _check_labels(answers, choices.labels, beams.name)
     if answers["correct"].isna().all():
         raise RunError(f"run {beams.name}: no answer can be judged without references and texts, rouge_l or correct")
-    for run in runs:
-        own = rouge_and_correct(run.top(convention=choices.convention), beams.questions, choices)
-        answers[f"correct_{run.info.strategy}"] = own["correct"]
-    found = _Found.of(beams, choices.convention, distinct=choices.distinct)
-    drawn = samples and _Found.of(samples, choices.convention, distinct=False)
+    for run, own in zip(runs, tops, strict=True):
+        answers[f"correct_{run.info.strategy}"] = rouge_and_correct(own, beams.questions, choices)["correct"]
+    found = _Found.of(beams, choices.convention, distinct=choices.distinct, texts=bool(similarities))
+    drawn = samples and _Found.of(samples, choices.convention, distinct=False, texts=bool(similarities))
     methods = _likelihoods(found, drawn)
     for name, similarity in (similarities or {}).items():
         compared = _meanings(similarity, beams.questions, found, drawn)
@@ -173,16 +198,17 @@ def evaluate(
 
 
 class _Found(NamedTuple):
-    """The answers of a run, (n, N) each: log-probabilities, the same per token, texts."""
+    """The answers of a run, (n, N) each: log-probabilities, the same per token, and texts where they are asked for."""
 
     log_probs: np.ndarray
     means: np.ndarray
-    texts: np.ndarray
+    texts: np.ndarray | None
 
     @classmethod
-    def of(cls, run: Run, convention: str, *, distinct: bool) -> _Found:
-        read = (run.log_probs, run.mean_log_probs, run.texts)
-        return cls(*(matrix(convention=convention, distinct=distinct) for matrix in read))
+    def of(cls, run: Run, convention: str, *, distinct: bool, texts: bool) -> _Found:
+        ranked = run.ranked(convention=convention, distinct=distinct)
+        read = run.matrix(ranked, "value"), run.matrix(ranked, "mean")
+        return cls(*read, run.matrix(ranked, "text", None) if texts else None)
 
 
 def _likelihoods(beams: _Found, samples: _Found | None) -> dict[str, np.ndarray]:
@@ -219,20 +245,6 @@ def _meanings(
         "WD": semantic.weighted_dissimilarity(np.where(once, beams.log_probs, np.nan), compared),
         "gap": semantic.top_two_gap(beams.log_probs, meaning),
     }
-
-
-def split_records(run: Run, *, n_validation: int = 100, seed: int = 0) -> Run:
-    """The run with every question in `validation` or `test`: as its records say, else drawn with `seed`."""
-    splits = run.questions["split"]
-    if splits.notna().all():
-        return run
-    if splits.notna().any():
-        raise RunError(f"run {run.name} says the split of some questions only")
-    if len(splits) < 2 * n_validation:
-        raise RunError(f"run {run.name} has {len(splits)} questions, too few to draw {n_validation} for validation")
-    drawn = np.random.default_rng(seed).choice(len(splits), size=n_validation, replace=False)
-    names = np.where(np.isin(np.arange(len(splits)), drawn), "validation", "test")
-    return replace(run, questions=run.questions.assign(split=names))
 
 
 def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: Choices | None = None) -> pd.DataFrame:

@@ -103,17 +103,16 @@ def compared(
 ) -> pd.DataFrame:
     """The table of `bootstrap_auroc`, row by row, with a test of each method's difference to the reference.
 
-    Adds `p_value` (`delong`, two-sided), `p_holm` (corrected for the number of other methods in the table, those
-    named in `apart` not counted; theirs is `p_value`) and `significant` (`p_holm` at most 0.05); the reference has NaN,
-    NaN and False, and so has every method where fewer than two answers are right or wrong.
+    Adds `p_value` (`delong`, two-sided), `p_holm` (corrected for the number of other methods in the table) and
+    `significant` (`p_holm` at most 0.05). The reference has NaN, NaN and False, and so has every method where fewer
+    than two answers are right or wrong; those named in `apart` have a `p_value` alone: they are not of the family.
     """
     table = bootstrap_auroc(uncertainties, correct, n_resamples=n_resamples, seed=seed, reference=reference)
     n_right, at = np.count_nonzero(correct), uncertainties.columns.get_loc(reference)
     testable = 2 <= n_right <= len(uncertainties) - 2
     p_value = delong(uncertainties, correct, reference=at).p_value if testable else np.full(len(table), np.nan)
     family = ~uncertainties.columns.isin(list(apart))
-    p_holm = p_value.copy()
-    p_holm[family] = holm(p_value[family])
+    p_holm = holm(np.where(family, p_value, np.nan))
     return table.assign(p_value=p_value, p_holm=p_holm, significant=p_holm <= 0.05)
 
 

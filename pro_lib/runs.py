@@ -1,7 +1,7 @@
 """Answers and log-probabilities as tables and matrices, however they came about; knows no model and no score."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from pro_lib.storage import CERTIFICATE_COLUMNS, RunError, RunInfo
 
 CONVENTIONS = ("complete", "answer_tokens")
 _ROUNDING = 1e-9
+# So many times the questions that α is chosen on are set apart to redraw them from, where nothing says the splits.
+POOL = 5
 
 
 @dataclass(frozen=True)
@@ -86,16 +88,16 @@ class Run:
         if merge_by not in (None, "text"):
             raise ValueError(f"merge_by={merge_by!r} is unknown; choose None or 'text'")
         ranked = self.ranked(convention=convention, distinct=distinct)
-        return self._matrix(_merged(ranked, self.name) if merge_by else ranked, "value")
+        return self.matrix(_merged(ranked, self.name) if merge_by else ranked, "value")
 
     def open_log_probs(self) -> np.ndarray:
         """Log-probabilities `(n, M)` of answers still open at the length cut, in nats; NaN where there are fewer."""
-        return self._matrix(self._placed(~self.answers["finished"].to_numpy(bool)), "log_prob")
+        return self.matrix(self._placed(~self.answers["finished"].to_numpy(bool)), "log_prob")
 
     def outcome_log_probs(self) -> np.ndarray:
         """Log-probabilities `(n, N)` of all outcomes as they came, repeats and those cut by length included."""
         table = self._placed(slice(None))
-        return self._matrix(table.assign(value=table["log_prob"] + table["end_log_prob"].fillna(0.0)), "value")
+        return self.matrix(table.assign(value=table["log_prob"] + table["end_log_prob"].fillna(0.0)), "value")
 
     def tree(self) -> tuple[np.ndarray, np.ndarray]:
         """Of an exact search: log p(v) and H(next | v) of every expanded prefix, `(n, M)` each, NaN where fewer."""
@@ -103,16 +105,15 @@ class Run:
             raise RunError(f"run {self.name} holds no search tree; generate it with strategy='threshold'")
         columns = ["tree_log_probs", "tree_entropies"]
         prefixes = self.questions[columns].assign(row=range(len(self.questions))).explode(columns)
-        return self._matrix(prefixes, columns[0]), self._matrix(prefixes, columns[1])
+        return self.matrix(prefixes, columns[0]), self.matrix(prefixes, columns[1])
 
     def mean_log_probs(self, *, convention: str = "complete", distinct: bool = True) -> np.ndarray:
         """Log-probabilities per token `(n, N)`, in the places of `log_probs`; the ending counts as a token."""
-        return self._matrix(self.ranked(convention=convention, distinct=distinct), "mean")
+        return self.matrix(self.ranked(convention=convention, distinct=distinct), "mean")
 
     def texts(self, *, convention: str = "complete", distinct: bool = True) -> np.ndarray:
         """Texts of the answers `(n, N)`, in the places of `log_probs`; None where there is none."""
-        ranked = self.ranked(convention=convention, distinct=distinct)
-        return self._matrix(ranked.assign(text=ranked["text"].where(ranked["text"].notna(), None)), "text", None)
+        return self.matrix(self.ranked(convention=convention, distinct=distinct), "text", None)
 
     def top(self, *, convention: str = "complete") -> pd.DataFrame:
         """The most probable finished answer of each question, a row per row of `questions`.
@@ -130,16 +131,17 @@ class Run:
         table = self.answers[which]
         return table.assign(row=pd.Index(self.questions["question_id"]).get_indexer(table["question_id"]))
 
-    def _matrix(self, table: pd.DataFrame, column: str, missing: float | None = np.nan) -> np.ndarray:
-        """A column laid out as `(n, N)`: what a question has in its row, in the order of the table."""
+    def matrix(self, table: pd.DataFrame, column: str, missing: float | None = np.nan) -> np.ndarray:
+        """A column of `ranked` laid out as `(n, N)`: what a question has in its row, in the order of the table."""
         place = table.groupby("row", sort=False).cumcount().to_numpy()
         matrix = np.full((len(self.questions), place.max(initial=0) + 1), missing)
-        matrix[table["row"], place] = table[column]
+        matrix[table["row"], place] = table[column].where(table[column].notna(), missing)
         return matrix
 
     def ranked(self, *, convention: str = "complete", distinct: bool = True) -> pd.DataFrame:
         """Finished answers, question by question and downwards in `value`, their log-probability.
 
+        Of equally probable ones the first by text and then by `mean` comes first, in whatever order they were found.
         Columns: those of `answers`, `row` (of `questions`), `value`, and `mean`, the value per token.
         """
         if convention not in CONVENTIONS:
@@ -152,7 +154,7 @@ class Run:
             ending = np.full(len(table), np.nan)
         value = table["log_prob"].to_numpy(float) + np.nan_to_num(ending)
         table = table.assign(value=value, mean=_per_token(table, value, ~np.isnan(ending)))
-        table = table.sort_values(["row", "value"], ascending=[True, False], kind="stable")
+        table = table.sort_values(["row", "value", "text", "mean"], ascending=[True, False, True, True], kind="stable")
         if "search_alpha" in self.questions:
             # The greedy answer counts below α only where it stands for all: others below α were not looked for.
             log_alpha = np.log(self.questions["search_alpha"].to_numpy(float))[table["row"]]
@@ -188,14 +190,33 @@ def identities(table: pd.DataFrame) -> list[object]:
     ]
 
 
-def most_probable(runs: Iterable[Run], *, convention: str = "complete") -> pd.DataFrame:
-    """The most probable answer that any of the runs found to each question of the first; columns of `Run.top`."""
-    runs = list(runs)
-    tops = [run.select(question_ids=runs[0].questions["question_id"]).top(convention=convention) for run in runs]
+def most_probable(tops: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Of what `Run.top` of several runs says of the same questions, the most probable answer to each."""
     values = np.column_stack([top["value"].to_numpy(float) for top in tops])
     best = np.where(np.isnan(values), -np.inf, values).argmax(axis=1)
-    stacked = pd.concat(tops, keys=range(len(tops)))
-    return stacked.loc[list(zip(best, range(len(best)), strict=True))].reset_index(drop=True)
+    return pd.concat(tops).iloc[best * len(best) + np.arange(len(best))].reset_index(drop=True)
+
+
+def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) -> Run:
+    """The run with every question in `validation` or `test`: as its records say, else drawn with `seed`.
+
+    `POOL` times `n_validation` questions are drawn to choose α on, so that it can be chosen anew on others, but at most
+    half of all, with a warning where that is less than `n_validation`, and half if that is None.
+    """
+    splits = run.questions["split"]
+    if splits.notna().all():
+        return run
+    if splits.notna().any():
+        raise RunError(f"run {run.name} says the split of some questions only")
+    if not (half := len(splits) // 2):
+        raise RunError(f"run {run.name} has {len(splits)} questions, too few to draw some for validation")
+    size = half if n_validation is None else min(half, POOL * n_validation)
+    if n_validation is not None and size < n_validation:
+        message = f"run {run.name} has no validation split: {size} of its {len(splits)} questions are taken for one"
+        warnings.warn(f"{message}, not {n_validation}", UserWarning, stacklevel=2)
+    drawn = np.random.default_rng(seed).choice(len(splits), size=size, replace=False)
+    names = np.where(np.isin(np.arange(len(splits)), drawn), "validation", "test")
+    return replace(run, questions=run.questions.assign(split=names))
 
 
 def read(path: str | Path) -> Run:

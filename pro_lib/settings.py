@@ -5,7 +5,7 @@ It knows names, splits and folders; it does not know a score by its formula, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,13 +16,15 @@ from pro_lib import endpoint, evaluation, imports, metrics, runs, semantic, stor
 from pro_lib import questions as question_sets
 from pro_lib.base import bundled, checks, notebook
 from pro_lib.decoding.strategies import Strategy, strategy
-from pro_lib.evaluation import Choices, Evaluation
+from pro_lib.evaluation import Choices, Evaluation, Splits
 from pro_lib.parameters import BEAMS, EXACT, GREEDY, SAMPLES, Parameters, listed
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
 from pro_lib.tables import Searched, searched
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from pro_lib.models import Model
 
 
@@ -65,7 +67,7 @@ class Settings(Parameters):
         """What makes an answer right, as `correctness` says."""
         if self.correctness in evaluation.CORRECTNESS:
             return Choices(correctness=self.correctness)
-        return Choices(labels=evaluation.read_labels(self.correctness))
+        return Choices(labels=imports.read_labels(self.correctness))
 
     def pairs(self) -> list[tuple[str, str]]:
         """Every (model, dataset), model by model, so that each is loaded once; with records there is one."""
@@ -89,29 +91,21 @@ class Settings(Parameters):
             return self._recorded()
         return self._answers(model, self.questions(dataset, *splits), strategy or self.strategy)
 
-    def judged(self, model: str, dataset: str, split: str, *, everything: bool = False) -> Evaluation:
-        """The answers of one strategy to one split, the most probable one of each question judged.
+    def judged(self, model: str, dataset: str, split: str) -> Evaluation:
+        """The answers of one strategy to one split, the most probable one of each question judged."""
+        answers = self._both_splits(model, dataset, self.strategy)
+        return self._reportable(evaluation.evaluate(answers, split=split, choices=self.choices))
 
-        Of the validation split, `n_validation` questions drawn with the seed, unless `everything` is asked for.
-        """
-        judged = evaluation.evaluate(
-            self._both_splits(model, dataset, self.strategy), split=split, choices=self.choices
-        )
-        return judged if everything else self._drawn(judged)
-
-    def compared(
-        self, model: str, dataset: str, split: str, *, everything: bool = False, meanings: bool = True
-    ) -> Evaluation:
-        """Every method on one split: beams, samples and greedy answers, one answer of each question judged.
-
-        Of the validation split, `n_validation` questions drawn with the seed, unless `everything` is asked for.
-        `meanings=False` leaves out the methods that compare answers.
-        """
+    def compared(self, model: str, dataset: str, split: str) -> Evaluation:
+        """Every method on one split: beams, samples and greedy answers, one answer of each question judged."""
         beams, samples, others = self.runs_compared(model, dataset)
-        similarities = self.similarities(model, dataset) if meanings else {}
-        runs = {"samples": samples, "others": others, "similarities": similarities}
-        judged = evaluation.evaluate(beams, **runs, split=split, choices=self.choices)
-        return judged if everything else self._drawn(judged)
+        options = {"similarities": self.similarities(model, dataset), "choices": self.choices}
+        return self._reportable(evaluation.evaluate(beams, samples=samples, others=others, split=split, **options))
+
+    def splits(self, evaluated: Callable[[str, str, str], Evaluation]) -> list[Splits]:
+        """For every pair the validation questions and those reported, as `judged` or `compared` evaluates them."""
+        drawn = self.n_validation, self.seed
+        return [Splits(evaluated(*pair, "validation"), evaluated(*pair, self.split), *drawn) for pair in self.pairs()]
 
     def runs_compared(self, model: str, dataset: str) -> tuple[Run, Run, list[Run]]:
         """Beams, samples and further runs of the validation split and of the one reported."""
@@ -128,8 +122,10 @@ class Settings(Parameters):
         """An exact search at `search_alpha` beside beams, on the validation questions drawn or on another split."""
         exact, beams, greedy = (self._both_splits(model, dataset, name) for name in (EXACT, BEAMS, GREEDY))
         lined_up = searched(exact, beams, others=[greedy], split=split)
-        drawn = self._drawn(lined_up.judged)
-        return lined_up if drawn is lined_up.judged else lined_up.only(drawn.answers["question_id"])
+        judged = self._reportable(lined_up.judged)
+        if split == "validation":
+            judged = Splits(judged, judged, self.n_validation, self.seed).validation
+        return lined_up.only(judged.answers["question_id"])
 
     def deeper(self, model: str, dataset: str, search_alpha: float) -> Run:
         """A search of the reported split down to another α, kept apart from that at `search_alpha`."""
@@ -138,22 +134,25 @@ class Settings(Parameters):
         apart = self._apart(f"search_alpha={search_alpha:g}", search_alpha=search_alpha)
         return apart.run(model, dataset, strategy=EXACT)
 
-    def sampled(self, model: str, dataset: str, question_ids: Sequence[str], *, n_samples: int) -> Run:
-        """Many samples of some questions of the reported split, to estimate entropies from; kept apart.
+    def sampled(self, model: str, dataset: str) -> Run:
+        """`entropy_samples` samples of `entropy_questions` of the reported split, drawn with the seed; kept apart.
 
         Drawn from the model as it is: an entropy at another temperature is another model's.
         """
         questions = self.questions(dataset)
-        table = questions.table[questions.table["question_id"].isin(set(question_ids))]
-        asked = replace(questions, table=table.reset_index(drop=True))
-        apart = self._apart(f"n_samples={n_samples}", n_answers=n_samples, temperature=1.0, top_p=1.0)
+        n = min(self.entropy_questions, len(questions))
+        table = questions.table.sample(n, random_state=self.seed).sort_index()
+        asked, n = replace(questions, table=table.reset_index(drop=True)), self.entropy_samples
+        apart = self._apart(f"n_samples={n}", n_answers=n, temperature=1.0, top_p=1.0)
         return apart._answers(model, asked, SAMPLES)
 
-    def store(self, table: pd.DataFrame, name: str) -> pd.DataFrame:
-        """Write a table to `figures_dir/<name>.csv`, whatever becomes of the notebook that shows it; return it."""
+    def store(self, table: pd.DataFrame, name: str, figure: Figure | None = None) -> pd.DataFrame | Figure:
+        """Write a table to `figures_dir/<name>.csv`, and the figure drawn from it; return what is to be shown."""
         from pro_lib import figures
 
-        return figures.save_table(table, name, figures_dir=self.figures_dir)
+        if figure is None:
+            return figures.save_table(table, name, figures_dir=self.figures_dir)
+        return figures.save(figure, table, name, figures_dir=self.figures_dir)
 
     def loaded(self, model: str) -> Model:
         """The model, loaded as the parameters say, unless it was the last one asked for; that one is let go first."""
@@ -202,7 +201,7 @@ class Settings(Parameters):
     def _both_splits(self, model: str, dataset: str, strategy: str) -> Run:
         """One run of the validation questions and of those reported, so that each is generated once."""
         if self.records is not None:
-            return evaluation.split_records(self._recorded(), seed=self.seed)
+            return runs.split_records(self._recorded(), n_validation=self.n_validation, seed=self.seed)
         return self.run(model, dataset, *dict.fromkeys(("validation", self.split)), strategy=strategy)
 
     def _recorded(self) -> Run:
@@ -215,10 +214,8 @@ class Settings(Parameters):
         read = endpoint.read if imports.layout(Path(self.records)) == "endpoint" else imports.from_file
         return read(self.records, questions=questions)
 
-    def _drawn(self, judged: Evaluation) -> Evaluation:
-        if judged.split == "validation":
-            return judged if self.n_validation is None else judged.drawn(self.n_validation, seed=self.seed)
-        if self.reported and judged.one_class():
+    def _reportable(self, judged: Evaluation) -> Evaluation:
+        if self.reported and judged.split != "validation" and judged.one_class():
             raise metrics.OneClassError(f"{judged.one_class()}, so no score can be told from another on them")
         return judged
 

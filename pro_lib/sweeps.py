@@ -1,10 +1,10 @@
 """AUROC as α, K or the ROUGE-L threshold varies, and the protocol: α chosen on validation, methods reported on test.
 
-It knows evaluations; it does not know files, models, texts or figures. A sweep takes one `Evaluation` or several and
-ends its rows with their labels (dataset, model, split, n_questions); with `n_resamples` above 0 it has the columns
-`low` and `high`, pointwise 95 % intervals of the stratified bootstrap. Where all answers are right, or all wrong, AUROC
-and interval are NaN, and a `OneClassWarning` says so. `alphas=None` is `alpha_grid`. What compares methods takes an
-evaluation of validation questions and one of those reported; its rows begin with the latter's labels.
+It knows evaluations; it does not know files, models, texts or figures. Every table is of one setting or of several,
+and rows begin with their labels: dataset, model, split, n_questions. `alpha_sweep` and `k_sweep` take `Evaluation`s;
+what needs an α takes `Splits`, chooses it on their validation questions and reports on the others. With `n_resamples`
+above 0 there are columns `low` and `high`, pointwise 95 % intervals of the stratified bootstrap. Where all answers are
+right, or all wrong, AUROC and interval are NaN, and a `OneClassWarning` says so. `alphas=None` is `alpha_grid`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from pro_lib import metrics, scores, selective
-from pro_lib.evaluation import Evaluation
+from pro_lib.evaluation import Evaluation, Splits
 
 Floats = NDArray[np.float64]
 Alphas = Sequence[float] | None
@@ -45,18 +45,17 @@ def alpha_grid(search_alpha: float | None = None) -> Floats:
 
 def _of_one_or_several(sweep: Callable[..., pd.DataFrame]) -> Callable[..., pd.DataFrame]:
     @functools.wraps(sweep)
-    def swept(evaluations: Evaluation | Iterable[Evaluation], **options: object) -> pd.DataFrame:
-        parts = []
-        for each in [evaluations] if isinstance(evaluations, Evaluation) else evaluations:
-            parts.append(sweep(each, **options).assign(**each.labels()))
-        return pd.concat(parts, ignore_index=True)
+    def swept(settings: Evaluation | Splits | Iterable[Evaluation | Splits], **options: object) -> pd.DataFrame:
+        several = [settings] if isinstance(settings, Evaluation | Splits) else list(settings)
+        tables = map(functools.partial(sweep, **options), several)  # no frame of its own: warnings point at the caller
+        return pd.concat(list(map(labelled, tables, several)), ignore_index=True)
 
     return swept
 
 
 @_of_one_or_several
 def alpha_sweep(evaluation: Evaluation, *, alphas: Alphas = None, n_resamples: int = 0, seed: int = 0) -> pd.DataFrame:
-    """AUROC of PRO at each α. Columns: `alpha, auroc, mean_kept` (mean K), `low, high` on request, and the labels."""
+    """AUROC of PRO at each α. Columns: `alpha, auroc, mean_kept` (mean K), and `low, high` on request."""
     alphas, uncertainty = _by_alpha(evaluation, alphas)
     kept = scores.adaptive_k(evaluation.log_probs, alphas)
     table = pd.DataFrame({"alpha": alphas, "auroc": np.nan, "mean_kept": kept.mean(axis=0)})
@@ -67,7 +66,7 @@ def alpha_sweep(evaluation: Evaluation, *, alphas: Alphas = None, n_resamples: i
 def k_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFrame:
     """Mean K, the number of answers kept, at each α, with the normal 95 % interval of a mean over questions.
 
-    Columns: `alpha, mean_kept, low, high`, and the labels.
+    Columns: `alpha, mean_kept, low, high`.
     """
     alphas = alpha_grid(evaluation.search_alpha) if alphas is None else np.array(alphas)
     counts = scores.adaptive_k(evaluation.log_probs, alphas, search_alpha=evaluation.search_alpha)
@@ -78,30 +77,28 @@ def k_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFrame:
 
 
 @_of_one_or_several
-def fixed_k_sweep(evaluation: Evaluation, *, max_k: int, n_resamples: int = 0, seed: int = 0) -> pd.DataFrame:
-    """AUROC of PRO_K for K = 1 … `max_k`; a question with fewer than K answers uses all it has.
+def fixed_k_sweep(splits: Splits, *, max_k: int, n_resamples: int = 0, seed: int = 0) -> pd.DataFrame:
+    """AUROC of PRO_K for K = 1 … `max_k`, and of PRO with its α chosen on validation, whose `k` is `adaptive`.
 
-    Columns: `k, auroc`, `low, high` on request, and the labels.
+    A question with fewer than K answers uses all it has. Columns: k, auroc, low, high (on request), alpha, mean_kept.
     """
-    table = pd.DataFrame({"k": np.arange(1, max_k + 1), "auroc": np.nan})
-    uncertainty = scores.pro_at_k(evaluation.log_probs, table["k"], search_alpha=evaluation.search_alpha)
-    return _with_aurocs(table, uncertainty, evaluation, n_resamples, seed)
+    reported, table = splits.reported, pd.DataFrame({"k": np.arange(1, max_k + 1), "auroc": np.nan})
+    uncertainty = scores.pro_at_k(reported.log_probs, table["k"], search_alpha=reported.search_alpha)
+    fixed = _with_aurocs(table, uncertainty, reported, n_resamples, seed)
+    chosen = alpha_sweep(reported, alphas=[select_alpha(splits.validation)], n_resamples=n_resamples, seed=seed)
+    return pd.concat([fixed.astype({"k": object}), chosen.assign(k="adaptive")[[*fixed, "alpha", "mean_kept"]]])
 
 
 @_of_one_or_several
 def rouge_threshold_sweep(
-    evaluation: Evaluation,
-    *,
-    alpha: float = DEFAULT_ALPHA,
-    thresholds: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5),
-    n_resamples: int = 0,
-    seed: int = 0,
+    splits: Splits, *, thresholds: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5), n_resamples: int = 0, seed: int = 0
 ) -> pd.DataFrame:
-    """AUROC of every method, PRO at `alpha`, as the bar for a right answer, `rouge_l > threshold`, moves.
+    """AUROC of every method as the bar for a right answer, `rouge_l > threshold`, moves; α stays.
 
-    Columns: `threshold, method, auroc, accuracy`, `low, high` on request, and the labels.
+    Columns: `threshold, method, auroc, accuracy`, and `low, high` on request.
     """
-    rouge_l, uncertainties = evaluation.answers["rouge_l"], evaluation.uncertainties(alpha=alpha)
+    evaluation, rouge_l = splits.reported, splits.reported.answers["rouge_l"]
+    uncertainties = evaluation.with_pro({"PRO": select_alpha(splits.validation)})
     if rouge_l.isna().any():
         raise ValueError(f"rouge_l is NaN in {rouge_l.isna().sum()} rows, first in row {rouge_l.isna().argmax()}")
     parts, methods = [], {"method": uncertainties.columns, "auroc": np.nan}
@@ -126,126 +123,133 @@ def select_alpha(validation: Evaluation, *, alphas: Alphas = None, score: AlphaS
     return _best(*_by_alpha(validation, alphas, score), validation.correct)
 
 
-def alpha_choices(validation: Evaluation, reported: Evaluation, *, default: float, seed: int = 0) -> pd.DataFrame:
+@_of_one_or_several
+def alpha_choices(splits: Splits, *, default: float, seed: int = 0) -> pd.DataFrame:
     """AUROC of PRO at the α chosen on validation, at the default, and at the one best on the reported split.
 
-    Columns: the labels, kind (selected, default; oracle on the reported split only), alpha, auroc, low, high.
+    Columns: kind (selected, default; oracle on the reported split only), alpha, auroc, low, high.
     """
-    alphas, kinds = list(_alphas(validation, reported, default).values()), ["selected", "default", "oracle"]
-    options = {"n_resamples": 1000, "seed": seed}
-    parts = alpha_sweep(validation, alphas=alphas[:2], **options), alpha_sweep(reported, alphas=alphas, **options)
+    alphas, kinds = list(_alphas(splits, default).values()), ["selected", "default", "oracle"]
+    sweep = functools.partial(alpha_sweep, n_resamples=1000, seed=seed)
+    parts = sweep(splits.validation, alphas=alphas[:2]), sweep(splits.reported, alphas=alphas)
     table = pd.concat(parts).assign(kind=[*kinds[:2], *kinds])
-    return table[[*reported.labels(), "kind", "alpha", "auroc", "low", "high"]]
+    return table[[*splits.labels(), "kind", "alpha", "auroc", "low", "high"]]
 
 
+@_of_one_or_several
 def benchmark(
-    validation: Evaluation,
-    reported: Evaluation,
-    *,
-    default: float = DEFAULT_ALPHA,
-    n_resamples: int = 2000,
-    seed: int = 0,
+    splits: Splits, *, default: float = DEFAULT_ALPHA, n_resamples: int = 2000, seed: int = 0
 ) -> pd.DataFrame:
     """Every method on the reported split: AUROC with its difference to PRO, rejection and calibration.
 
-    `PRO` has its α chosen on validation, `PRO, default` the default, `PRO, oracle` the best on the reported split.
-    The last two are PRO again, so Holm's correction does not count them as methods: their `p_holm` is `p_value`.
-    Columns: the labels, method, alpha, those of `metrics.compared`, prr and auarc (`selective.rejection`), and ece
-    and brier, of the probability of being right fitted on validation (`selective.calibration`).
+    `PRO` has its α chosen on validation, `PRO, default` the default, `PRO, oracle` the best on the reported split. The
+    last two are PRO again, not methods: Holm's correction does not count them, and they are not called significant.
+    Columns: method, alpha, those of `metrics.compared`, prr and auarc (`selective.rejection`), and ece and brier, of
+    the probability of being right fitted on validation (`selective.calibration`).
     """
-    alphas = _alphas(validation, reported, default)
+    alphas, reported = _alphas(splits, default), splits.reported
     methods = reported.with_pro(alphas)
     apart = ("PRO, default", "PRO, oracle")
     table = metrics.compared(methods, reported.correct, n_resamples=n_resamples, seed=seed, apart=apart)
     table = table.merge(selective.rejection(methods, reported.correct), on="method", validate="1:1")
     table.insert(1, "alpha", table["method"].map(alphas))
-    fits = {} if validation.one_class() else _calibrations(validation, reported, alphas, methods)
+    fits = {} if splits.validation.one_class() else _calibrations(splits, alphas, methods)
     for name in ("ece", "brier"):  # nothing can be fitted on one class; `select_alpha` has said so
         table[name] = [getattr(fits.get(method), name, np.nan) for method in methods]
-    return labelled(table, reported)
+    return table
 
 
-def by_strategy(validation: Evaluation, reported: Evaluation, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
+@_of_one_or_several
+def by_strategy(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
     """AUROC of every method when each question is judged by one strategy's own most probable answer.
 
-    Columns: the labels, judged (each strategy compared, or `most probable`, as in `benchmark`), accuracy, method,
-    alpha, auroc.
+    Columns: judged (each strategy compared, or `most probable`, as in `benchmark`), accuracy, method, alpha, auroc.
     """
-    strategies = [name.removeprefix("correct_") for name in reported.answers if name.startswith("correct_")]
-    pairs = {"most probable": (validation, reported)}
-    pairs |= {strategy: (validation.by(strategy), reported.by(strategy)) for strategy in strategies}
+    strategies = [name.removeprefix("correct_") for name in splits.reported.answers if name.startswith("correct_")]
     parts = []
-    for judged, pair in pairs.items():
-        alphas = _alphas(*pair, default)
-        methods = pair[1].with_pro(alphas)
-        table = pd.DataFrame({"judged": judged, "accuracy": pair[1].correct.mean(), "method": methods.columns})
-        table["alpha"] = table["method"].map(alphas)
-        table["auroc"] = metrics.auroc_columns(methods, pair[1].correct)
-        parts.append(labelled(table, pair[1]))
-    return pd.concat(parts, ignore_index=True)
+    for judged in (None, *strategies):
+        each = splits if judged is None else splits.by(judged)
+        alphas = _alphas(each, default)
+        methods, correct = each.reported.with_pro(alphas), each.reported.correct
+        columns = {"judged": judged or "most probable", "accuracy": correct.mean(), "method": methods.columns}
+        table = pd.DataFrame(columns | {"alpha": methods.columns.map(alphas.get)})
+        parts.append(labelled(table.assign(auroc=metrics.auroc_columns(methods, correct)), each))
+    return pd.concat(parts)
 
 
-def redraw_benchmark(
-    everything: Evaluation, reported: Evaluation, *, n_questions: int = 100, n_redraws: int = 200, seed: int = 0
-) -> pd.DataFrame:
+@_of_one_or_several
+def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> pd.DataFrame:
     """PRO's AUROC on the reported split for α chosen on many redraws of the validation questions.
 
-    Each redraw takes `n_questions` of `everything`, the whole validation split, without replacement, and again if they
-    are all right or all wrong; where all of them are, there is one row, of the default. Columns: the labels, redraw,
-    alpha, auroc (on the reported split), difference (minus NLL's there).
+    Each redraw takes as many questions of the pool as α is chosen on, without replacement, and again if they are all
+    right or all wrong. Where the pool has no more than that, or one class, nothing can be redrawn: one row of NaN, and
+    a warning. Columns: redraw, alpha, auroc (on the reported split), better_than_nll (there; 1 or 0).
     """
-    chosen = _redrawn_alphas(everything, n_questions, n_redraws, seed)
-    table = pd.DataFrame({"redraw": np.arange(len(chosen)), "alpha": chosen})
-    on_reported = alpha_sweep(reported, alphas=table["alpha"].unique()).set_index("alpha")["auroc"]
-    table["auroc"] = table["alpha"].map(on_reported)
-    nll = metrics.auroc(reported.baselines["NLL"], reported.correct)
-    return labelled(table.assign(difference=table["auroc"] - nll), reported)
+    pool, n_questions = splits.pool, len(splits.validation.correct)
+    why = pool.one_class() or ("" if n_questions < len(pool.correct) else f"α is chosen on all {n_questions} there are")
+    if why:
+        where = f"{pool.dataset}, {pool.model}: the validation questions cannot be redrawn"
+        warnings.warn(f"{where} ({why}), so how much α moves is not known", UserWarning, stacklevel=3)
+        return pd.DataFrame({"redraw": [0]} | dict.fromkeys(("alpha", "auroc", "better_than_nll"), np.nan))
+    table = pd.DataFrame({"alpha": _redrawn_alphas(pool, n_questions, n_redraws, seed)}).rename_axis("redraw")
+    swept = alpha_sweep(splits.reported, alphas=table["alpha"].unique()).set_index("alpha")["auroc"]
+    nll = metrics.auroc(splits.reported.baselines["NLL"], splits.reported.correct)
+    table["auroc"] = table["alpha"].map(swept)
+    return table.assign(better_than_nll=(table["auroc"] > nll).astype(float)).reset_index()
 
 
-def accuracy_coverage(
-    validation: Evaluation, reported: Evaluation, *, methods: Sequence[str] | None = None, n_points: int = 101
-) -> pd.DataFrame:
+def spread(redraws: pd.DataFrame, column: str) -> pd.DataFrame:
+    """What a column of `redraw_benchmark` spans: min, 25%, 50%, 75%, max and better_than_nll, its mean, by setting."""
+    by_setting = redraws.groupby(["dataset", "model"], sort=False)
+    quartiles = by_setting[column].describe()[["min", "25%", "50%", "75%", "max"]]
+    return quartiles.join(by_setting["better_than_nll"].mean()).reset_index()
+
+
+@_of_one_or_several
+def accuracy_coverage(splits: Splits, *, methods: Sequence[str] | None = None, n_points: int = 101) -> pd.DataFrame:
     """Accuracy among the questions answered when the most uncertain are not, at `n_points` coverages from 2 % to 1.
 
     Below 2 % the curve is that of a few questions. PRO's α is chosen on validation. Beside the methods stands `oracle`,
     which answers right answers first. `low` and `high` are pointwise 95 % Wilson intervals of the accuracy among the
     n_answered questions (Wilson 1927), NaN for the oracle, which has seen the labels. All methods have the same
-    questions, so that two of them may differ significantly though their intervals overlap.
-    Columns: the labels, method, n_answered, coverage, threshold, accuracy, low, high.
+    questions, so that two of them may differ significantly though their intervals overlap. Of `methods` (None for all)
+    those that the setting lacks are left out. Columns: method, n_answered, coverage, threshold, accuracy, low, high.
     """
-    uncertainties = reported.uncertainties(alpha=select_alpha(validation))
-    uncertainties = uncertainties[list(methods or uncertainties)].assign(oracle=(~reported.correct).astype(float))
-    n, correct = len(uncertainties), reported.correct
+    correct, uncertainties = splits.reported.correct, splits.reported.with_pro({"PRO": select_alpha(splits.validation)})
+    uncertainties = uncertainties.filter(items=methods or list(uncertainties)).assign(oracle=(~correct).astype(float))
+    n = len(correct)
     at = np.unique(np.linspace(np.ceil(0.02 * n) - 1, n - 1, n_points).round().astype(int))
     curves = {name: selective.accuracy_coverage(of, correct).iloc[at] for name, of in uncertainties.items()}
     table = pd.concat(curves, names=["method", "row"]).reset_index().drop(columns="row")
     table["low"], table["high"] = selective.wilson_interval(table["accuracy"], table["n_answered"])
     table.loc[table["method"] == "oracle", ["low", "high"]] = np.nan
-    return labelled(table, reported)
+    return table
 
 
-def reliability(validation: Evaluation, reported: Evaluation, *, methods: Sequence[str]) -> pd.DataFrame:
+@_of_one_or_several
+def reliability(splits: Splits, *, methods: Sequence[str]) -> pd.DataFrame:
     """Reliability, method by method: confidence fitted on validation against accuracy on the reported split.
 
-    Columns: the labels, method, ece, brier, and those of `selective.Calibration.table`.
+    Columns: method, ece, brier, and those of `selective.Calibration.table`. No rows, and a `OneClassWarning`, where the
+    validation questions have one class, so that nothing can be fitted.
     """
-    if validation.one_class():
-        raise metrics.OneClassError(f"{validation.one_class()}: no probability can be fitted on them")
-    fits = _calibrations(validation, reported, {"PRO": select_alpha(validation)}, methods)
-    tables = {(name, fit.ece, fit.brier): fit.table for name, fit in fits.items()}
-    table = pd.concat(tables, names=["method", "ece", "brier", "bin"]).reset_index().drop(columns="bin")
-    return labelled(table, reported)
+    alphas = {"PRO": select_alpha(splits.validation)}
+    if splits.validation.one_class():
+        return pd.DataFrame(columns=["method", "ece", "brier"])
+    tables = {(name, fit.ece, fit.brier): fit.table for name, fit in _calibrations(splits, alphas, methods).items()}
+    return pd.concat(tables, names=["method", "ece", "brier", "bin"]).reset_index().drop(columns="bin")
 
 
-def labelled(table: pd.DataFrame, reported: Evaluation) -> pd.DataFrame:
-    """The table with the labels of an evaluation in front."""
-    labels = reported.labels()
+def labelled(table: pd.DataFrame, setting: Evaluation | Splits) -> pd.DataFrame:
+    """The table with the labels of a setting in front, but for those it has."""
+    labels = {name: label for name, label in setting.labels().items() if name not in table}
     return table.assign(**labels)[[*labels, *table.columns]]
 
 
-def _alphas(validation: Evaluation, reported: Evaluation, default: float) -> dict[str, float]:
+def _alphas(splits: Splits, default: float) -> dict[str, float]:
     """The α that tables compare: chosen on validation, the default, and the best on what is reported."""
-    return {"PRO": select_alpha(validation), "PRO, default": default, "PRO, oracle": select_alpha(reported)}
+    chosen, best = select_alpha(splits.validation), select_alpha(splits.reported)
+    return {"PRO": chosen, "PRO, default": default, "PRO, oracle": best}
 
 
 def _by_alpha(evaluation: Evaluation, alphas: Alphas = None, score: AlphaScore | None = None) -> tuple[Floats, Floats]:
@@ -255,13 +259,11 @@ def _by_alpha(evaluation: Evaluation, alphas: Alphas = None, score: AlphaScore |
     return alphas, score(evaluation.log_probs, alpha=alphas)
 
 
-def _redrawn_alphas(everything: Evaluation, n_questions: int, n_redraws: int, seed: int) -> list[float]:
-    if everything.one_class():
-        return [DEFAULT_ALPHA]
-    correct, rng = everything.correct, np.random.default_rng(seed)
-    if not 2 <= n_questions <= len(correct):
-        raise ValueError(f"n_questions must lie in [2, {len(correct)}], the questions there are, not {n_questions}")
-    grid, uncertainty = _by_alpha(everything)
+def _redrawn_alphas(pool: Evaluation, n_questions: int, n_redraws: int, seed: int) -> list[float]:
+    correct, rng = pool.correct, np.random.default_rng(seed)
+    if n_questions < 2:
+        raise ValueError(f"n_validation must be at least 2 for redraws, not {n_questions}")
+    grid, uncertainty = _by_alpha(pool)
     chosen: list[float] = []
     while len(chosen) < n_redraws:
         drawn = rng.choice(len(correct), size=n_questions, replace=False)
@@ -277,12 +279,11 @@ def _best(alphas: Floats, uncertainty: ArrayLike, correct: ArrayLike) -> float:
     return float(alphas[np.lexsort((alphas, distance, -aurocs))[0]])
 
 
-def _calibrations(
-    validation: Evaluation, reported: Evaluation, alphas: dict[str, float], methods: Iterable[str]
-) -> dict[str, selective.Calibration]:
-    fitted_on, scored = validation.with_pro(alphas), reported.with_pro(alphas)
-    labels = validation.correct, reported.correct
-    return {name: selective.calibration(fitted_on[name], labels[0], scored[name], labels[1]) for name in methods}
+def _calibrations(splits: Splits, alphas: dict[str, float], methods: Iterable[str]) -> dict[str, selective.Calibration]:
+    (fitted_on, right), (scored, is_right) = (
+        (each.with_pro(alphas), each.correct) for each in (splits.validation, splits.reported)
+    )
+    return {name: selective.calibration(fitted_on[name], right, scored[name], is_right) for name in methods}
 
 
 def _with_aurocs(

@@ -4,10 +4,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pro_lib import evaluation, imports, metrics, scores, selective, semantic, sweeps
-from pro_lib.evaluation import Choices, evaluate, split_records
-from pro_lib.runs import Run
+from pro_lib.evaluation import Choices, Splits, evaluate
+from pro_lib.runs import Run, split_records
 from pro_lib.settings import Settings
 from pro_lib.storage import RunError, RunInfo
 
@@ -40,7 +42,7 @@ def test_the_judged_answer_is_the_most_probable_one_that_any_run_found():
 
 
 def test_every_method_reads_its_own_run():
-    table = evaluate(BEAMS, samples=SAMPLES).uncertainties(alpha=0.25)
+    table = evaluate(BEAMS, samples=SAMPLES).with_pro({"PRO": 0.25})
     assert list(table) == ["PRO", "NLL", "ALL", "PE", "PE-MC", "NE"]
     np.testing.assert_allclose(table["NLL"], -np.log([0.5, 0.4, 0.2]))
     np.testing.assert_allclose(table["PE"][0], -0.5 * np.log(0.5) - 0.3 * np.log(0.3))
@@ -88,12 +90,48 @@ def many(n, split):
 
 def test_records_without_splits_are_split_by_the_seed():
     run = split_records(many(250, None), seed=0)
-    assert run.questions["split"].value_counts().to_dict() == {"test": 150, "validation": 100}
+    assert run.questions["split"].value_counts().to_dict() == {"test": 125, "validation": 125}
     again, other = split_records(many(250, None), seed=0), split_records(many(250, None), seed=1)
     assert list(run.questions["split"]) == list(again.questions["split"]) != list(other.questions["split"])
     assert split_records(many(5, "test")).questions["split"].eq("test").all()
-    with pytest.raises(RunError, match="has 150 questions, too few to draw 100 for validation"):
-        split_records(many(150, None))
+
+
+@pytest.mark.parametrize(("n", "n_validation", "size"), [(250, 10, 50), (250, None, 125), (250, 125, 125), (3, 1, 1)])
+def test_five_times_the_questions_that_choose_alpha_are_set_apart_but_at_most_half(n, n_validation, size):
+    run = split_records(many(n, None), n_validation=n_validation)
+    assert (run.questions["split"] == "validation").sum() == size
+
+
+def test_fewer_questions_than_asked_for_are_said_and_one_cannot_be_split():
+    with pytest.warns(
+        UserWarning, match="run toy/none/diverse_beam has no validation split: 75 of its 150 .* not 100$"
+    ):
+        run = split_records(many(150, None))
+    assert (run.questions["split"] == "validation").sum() == 75
+    with pytest.raises(RunError, match="has 1 questions, too few to draw some for validation"):
+        split_records(many(1, None))
+
+
+# Few values, so that answers tie within a question and questions with each other.
+TIED = st.lists(
+    st.lists(st.tuples(st.sampled_from(["Rome", "rome", "Oslo", "a b", "b c"]), st.sampled_from([0.1, 0.07, 0.01])),
+             min_size=1, max_size=6, unique_by=lambda answer: answer[0]),
+    min_size=2, max_size=5,
+)  # fmt: skip
+
+
+@given(TIED, st.randoms(use_true_random=False))
+def test_the_order_in_which_answers_were_found_moves_no_score(found, random):
+    shuffled = [random.sample(answers, len(answers)) for answers in found]
+    judged = []
+    for order in (found, shuffled):
+        beams, samples = (
+            toy_run({str(n): answers for n, answers in enumerate(order)}, strategy=name)
+            for name in ("beams", "samples")
+        )
+        judged.append(evaluate(beams, samples=samples, similarities={"lexical": semantic.Lexical()}))
+    pd.testing.assert_frame_equal(*(each.with_pro({"PRO": 0.05}) for each in judged), check_exact=True)
+    pd.testing.assert_frame_equal(*(each.answers for each in judged))
 
 
 MEANINGS = ["SE", "SE-MC", "SD", "Deg", "WD", "gap"]
@@ -184,7 +222,7 @@ def test_labels_are_read_from_a_file_and_an_answer_without_one_is_counted(tmp_pa
 def test_texts_of_labels_are_what_is_written(tmp_path, suffix, texts):
     ids = [f"{n:03}" for n in range(len(texts))]
     table = pd.DataFrame({"question_id": ids, "text": texts, "correct": True})
-    read = evaluation.read_labels(written_labels(table, tmp_path / f"labels{suffix}"))
+    read = imports.read_labels(written_labels(table, tmp_path / f"labels{suffix}"))
     assert read.to_dict("list") == table.to_dict("list")
 
 
@@ -192,11 +230,11 @@ def test_texts_of_labels_are_what_is_written(tmp_path, suffix, texts):
 def test_whole_numbers_may_be_ids_and_nothing_else_may(tmp_path, suffix):
     table = pd.DataFrame({"question_id": [7, 8], "text": ["yes", "no"], "correct": [True, False]})
     path = written_labels(table, tmp_path / f"labels{suffix}")
-    assert evaluation.read_labels(path)["question_id"].tolist() == ["7", "8"]
+    assert imports.read_labels(path)["question_id"].tolist() == ["7", "8"]
     if suffix != ".csv":
         for wrong in ({"question_id": [7.5, None]}, {"text": [1990, 1991]}):
             with pytest.raises(RunError, match=r"(line|row) 1: .* should be a valid string"):
-                evaluation.read_labels(written_labels(table.assign(**wrong), path))
+                imports.read_labels(written_labels(table.assign(**wrong), path))
 
 
 @pytest.mark.parametrize(
@@ -214,18 +252,18 @@ def test_labels_that_cannot_be_are_refused_with_the_file(tmp_path, content, sent
     path = tmp_path / "labels.csv"
     path.write_text(content)
     with pytest.raises(RunError, match=f"labels.csv{sentence}"):
-        evaluation.read_labels(path)
+        imports.read_labels(path)
 
 
 def test_labels_of_other_kinds_are_refused(tmp_path):
     with pytest.raises(RunError, match=r"labels\.txt is none of \.jsonl, \.csv"):
-        evaluation.read_labels(tmp_path / "labels.txt")
+        imports.read_labels(tmp_path / "labels.txt")
     (tmp_path / "labels.jsonl").write_text("0\n")
     with pytest.raises(RunError, match=r"labels\.jsonl, line 1: not an object but int"):
-        evaluation.read_labels(tmp_path / "labels.jsonl")
+        imports.read_labels(tmp_path / "labels.jsonl")
     binary = pd.DataFrame({"question_id": ["a"], "text": [b"yes"], "correct": [True]})
     with pytest.raises(RunError, match=r"labels\.parquet, row 1: text=b'yes' should be a valid string"):
-        evaluation.read_labels(written_labels(binary, tmp_path / "labels.parquet"))
+        imports.read_labels(written_labels(binary, tmp_path / "labels.parquet"))
 
 
 @pytest.mark.parametrize(
@@ -278,7 +316,7 @@ def test_validation_questions_are_drawn_with_the_seed_and_keep_their_rows_togeth
 
 
 def test_alpha_is_chosen_on_validation_and_the_oracle_on_the_reported_split(pair):
-    table = sweeps.alpha_choices(*pair, default=0.4)
+    table = sweeps.alpha_choices(Splits(*pair), default=0.4)
     reported = table[table["split"] == "test"].set_index("kind")
     chosen = table[table["split"] == "validation"].set_index("kind")
     assert reported.loc["oracle", "auroc"] >= reported.loc["selected", "auroc"]
@@ -290,7 +328,7 @@ def test_alpha_is_chosen_on_validation_and_the_oracle_on_the_reported_split(pair
 
 
 def test_the_benchmark_has_a_row_per_method_and_differences_to_pro(pair):
-    table = sweeps.benchmark(*pair, default=0.4).set_index("method")
+    table = sweeps.benchmark(Splits(*pair), default=0.4).set_index("method")
     assert list(table.index) == ["PRO", "PRO, default", "PRO, oracle", "NLL", "ALL", "PE", "PE-MC", "NE"]
     assert table.loc["PRO", "difference"] == 0
     assert table.loc["NLL", "difference"] == pytest.approx(table.loc["NLL", "auroc"] - table.loc["PRO", "auroc"])
@@ -300,12 +338,14 @@ def test_the_benchmark_has_a_row_per_method_and_differences_to_pro(pair):
 
 
 def test_every_method_is_tested_and_pros_other_rows_are_no_methods(pair):
-    table = sweeps.benchmark(*pair, n_resamples=200).set_index("method")
+    table = sweeps.benchmark(Splits(*pair), n_resamples=200).set_index("method")
     p_value = table["p_value"]
     others = [name for name in table.index if not name.startswith("PRO")]
     np.testing.assert_allclose(table.loc[others, "p_holm"], metrics.holm(p_value[others]))
     for name in ("PRO, default", "PRO, oracle"):
-        assert table.loc[name, "p_holm"] == p_value[name]
+        assert np.isfinite(p_value[name])
+        assert np.isnan(table.loc[name, "p_holm"])
+        assert not table.loc[name, "significant"]
     assert not table.loc["PRO", "significant"]
     judged = pair[1]
     assert table.loc["NLL", "auarc"] == pytest.approx(selective.auarc(judged.baselines["NLL"], judged.correct))
@@ -314,7 +354,7 @@ def test_every_method_is_tested_and_pros_other_rows_are_no_methods(pair):
 
 
 def test_judged_by_a_strategy_all_methods_get_its_labels(pair):
-    table = sweeps.by_strategy(*pair).set_index(["judged", "method"])
+    table = sweeps.by_strategy(Splits(*pair)).set_index(["judged", "method"])
     assert set(table.index.get_level_values("judged")) == {"most probable", "diverse_beam"}
     nll = metrics.auroc(pair[1].baselines["NLL"], pair[1].correct)
     assert table.loc[("most probable", "NLL"), "auroc"] == table.loc[("diverse_beam", "NLL"), "auroc"] == nll
@@ -323,22 +363,47 @@ def test_judged_by_a_strategy_all_methods_get_its_labels(pair):
 
 def test_redraws_report_on_the_reported_split(pair):
     validation, reported = pair
-    table = sweeps.redraw_benchmark(validation, reported, n_questions=30, n_redraws=20)
+    table = sweeps.redraw_benchmark(Splits(validation, reported, 30), n_redraws=20)
     expected = [metrics.auroc(scores.pro(reported.log_probs, alpha=a), reported.correct) for a in table["alpha"]]
     np.testing.assert_allclose(table["auroc"], expected)
     nll = metrics.auroc(reported.baselines["NLL"], reported.correct)
-    np.testing.assert_allclose(table["difference"], np.array(expected) - nll)
+    assert table["better_than_nll"].tolist() == (np.array(expected) > nll).astype(float).tolist()
+
+
+@pytest.mark.parametrize("n_validation", [None, 60, 100])
+def test_a_pool_without_others_cannot_be_redrawn_and_does_not_look_stable(pair, n_validation):
+    with pytest.warns(UserWarning, match="toy, none: .* cannot be redrawn .α is chosen on all 60 there are."):
+        table = sweeps.redraw_benchmark([Splits(*pair, n_validation)])
+    spread = sweeps.spread(table, "alpha")
+    assert spread[["dataset", "model"]].to_numpy().tolist() == [["toy", "none"]]
+    assert spread.drop(columns=["dataset", "model"]).isna().all(axis=None)
+
+
+def test_the_spread_of_redraws_is_their_quartiles_by_setting(pair):
+    other = replace(pair[1], model="other")
+    table = sweeps.redraw_benchmark([Splits(*pair, 30), Splits(pair[0], other, 20)], n_redraws=8)
+    spread = sweeps.spread(table, "auroc").set_index("model")
+    assert list(spread.index) == ["none", "other"]
+    mine = table.loc[table["model"] == "other", "auroc"]
+    expected = [mine.min(), *mine.quantile([0.25, 0.5, 0.75]), mine.max()]
+    assert spread.loc["other", ["min", "25%", "50%", "75%", "max"]].tolist() == pytest.approx(expected)
+    assert spread.loc["none", "better_than_nll"] == table["better_than_nll"][:8].mean()
+
+
+def test_alpha_is_chosen_on_as_many_of_the_pool_as_is_said(pair):
+    assert Splits(*pair, 20, seed=3).validation.answers.equals(pair[0].drawn(20, seed=3).answers)
+    assert Splits(*pair, None).validation is pair[0]
 
 
 def test_answering_fewer_questions_and_the_reliability_of_the_fit(pair):
     validation, reported = pair
-    curves = sweeps.accuracy_coverage(validation, reported, methods=["NLL"], n_points=11)
+    curves = sweeps.accuracy_coverage(Splits(validation, reported), methods=["NLL", "absent"], n_points=11)
     assert set(curves["method"]) == {"NLL", "oracle"}
     last = curves[curves["coverage"] == 1]
     np.testing.assert_allclose(last["accuracy"], reported.correct.mean())
     oracle = curves[curves["method"] == "oracle"]
     assert (oracle["accuracy"].to_numpy() >= curves.loc[curves["method"] == "NLL", "accuracy"].to_numpy()).all()
-    table = sweeps.reliability(validation, reported, methods=["PRO", "NLL"])
+    table = sweeps.reliability(Splits(validation, reported), methods=["PRO", "NLL"])
     assert (table.groupby("method")["n"].sum() == 80).all()
     assert ((table["accuracy_low"] <= table["accuracy"]) & (table["accuracy"] <= table["accuracy_high"])).all()
 
@@ -352,13 +417,14 @@ def test_where_validation_has_one_class_the_default_is_taken_and_said(pair):
     with pytest.warns(
         sweeps.OneClassWarning, match="toy, none, validation: all 60 judged answers are wrong: alpha cannot"
     ):
-        table = sweeps.benchmark(validation, reported, n_resamples=50).set_index("method")
+        table = sweeps.benchmark(Splits(validation, reported), n_resamples=50).set_index("method")
     assert table.loc["PRO", "alpha"] == 0.4
     assert table["ece"].isna().all()
-    redraws = sweeps.redraw_benchmark(validation, reported)
-    assert redraws["alpha"].tolist() == [0.4]
-    with pytest.raises(metrics.OneClassError, match="validation: all 60 judged answers are wrong: no probability"):
-        sweeps.reliability(validation, reported, methods=["PRO"])
+    with pytest.warns(UserWarning, match="cannot be redrawn .toy, none, validation: all 60 judged answers are wrong."):
+        redraws = sweeps.redraw_benchmark(Splits(validation, reported, 30))
+    assert redraws["alpha"].isna().tolist() == [True]
+    with pytest.warns(sweeps.OneClassWarning, match="alpha cannot"):
+        assert sweeps.reliability(Splits(validation, reported), methods=["PRO"]).empty
     with pytest.warns(sweeps.OneClassWarning, match="all 60 judged answers are wrong, so that AUROC"):
         swept = sweeps.alpha_sweep(validation, n_resamples=10)
     assert swept[["auroc", "low", "high"]].isna().all(axis=None)

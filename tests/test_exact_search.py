@@ -125,7 +125,7 @@ def test_scoring_below_the_search_alpha_is_refused_in_a_sentence(exact):
     assert scores.pro_at_k(log_probs, 1) == pytest.approx(scores.nll(log_probs))
     assert sweeps.alpha_grid(exact.search_alpha)[0] == 0.01
     with pytest.raises(ValueError, match="alphas must be at least the search_alpha"):
-        tables.recall_table(exact, exact, alphas=[0.001])
+        tables.recall_table([exact], [exact], alphas=[0.001])
 
 
 def test_a_budget_is_kept_and_said(facts_2m, questions):
@@ -158,12 +158,13 @@ def test_merging_spellings_adds_their_probabilities():
     info = run_tables.RunInfo("toy", "none", "threshold", parameters={"search_alpha": 0.1})
     run = run_tables.Run(answers, questions.assign(search_alpha=0.1), info)
     np.testing.assert_allclose(np.exp(run.log_probs(merge_by="text")), [[0.6, 0.25]])
-    table = tables.merged_table(run, alpha=0.2)
-    assert list(table.loc[0, ["kept", "kept_merged", "certain"]]) == [3, 2, True]
+    table = tables.merged_table([run], alphas=[0.2])
+    assert list(table.loc[0, ["kept", "kept_merged", "changed", "certain"]]) == [3, 2, True, True]
+    assert tables.merged_table([run], alphas=[0.01, 0.2])["alpha"].tolist() == [0.1, 0.2]
     # What is not found (0.15) could all be Oslo, which would still lie below Rome; without Rome's 0.1 it would not.
-    assert bool(tables.merged_table(run, alpha=0.5)["certain"][0])
+    assert bool(tables.merged_table([run], alphas=[0.5])["certain"][0])
     fewer = replace(run, answers=answers[answers["token_ids"].map(len) == 1])
-    assert not tables.merged_table(fewer, alpha=0.3)["certain"][0]
+    assert not tables.merged_table([fewer], alphas=[0.3])["certain"][0]
     with pytest.raises(ValueError, match="merge_by='tokens' is unknown"):
         run.log_probs(merge_by="tokens")
     with pytest.raises(RunError, match="does not say the texts"):
@@ -171,7 +172,9 @@ def test_merging_spellings_adds_their_probabilities():
 
 
 def test_the_table_of_searches_is_means_of_their_certificates(exact):
-    [row] = tables.search_table([exact]).itertuples()
+    [row] = tables.search_table([exact], greedy=[exact]).itertuples()
+    assert (row.dataset, row.model) == (exact.info.dataset, exact.info.model)
+    assert row.greedy_forwards == exact.info.cost.token_forwards / exact.info.n_planned
     certificates = exact.questions
     assert (row.alpha, row.n_questions) == (0.01, 96)
     assert row.certified + row.fallback + row.undecided == pytest.approx(1.0)
@@ -184,10 +187,35 @@ def test_the_table_of_searches_is_means_of_their_certificates(exact):
     )
 
 
+def test_bounds_are_compared_on_the_questions_certified(exact):
+    # Samples that do not vary at all, so that every tree bound above 0.001 exceeds its limit.
+    status = np.where(np.arange(len(exact.questions)) % 3, exact.questions["status"], "fallback")
+    exact = replace(exact, questions=exact.questions.assign(status=status))
+    ids = exact.questions["question_id"][::2]
+    samples = exact.select(question_ids=list(ids))
+    samples = replace(samples, answers=samples.answers.assign(log_prob=-1e-3, end_log_prob=np.nan, finished=True))
+    [row] = tables.bounds_table([exact], [samples]).itertuples()
+    sampled = exact.questions[exact.questions["question_id"].isin(ids)]
+    certified = sampled[sampled["status"] == "certified"]
+    assert 0 < len(certified) < len(sampled)
+    assert (row.n_questions, row.certified) == (len(sampled), len(certified))
+    assert row.alpha_floor == pytest.approx(certified["alpha_floor"].mean())
+    kept = exact.select(question_ids=list(certified["question_id"])).log_probs()
+    assert row.pro == pytest.approx(scores.pro(kept, alpha=0.01).mean())
+    assert row.pro <= row.alpha_floor <= row.tree_bound
+    assert row.entropy == pytest.approx(1e-3)
+    several = samples.answers["question_id"].value_counts().reindex(certified["question_id"]) > 1
+    assert row.above_limit == pytest.approx((several.to_numpy() & (certified["tree_bound"] > 1e-3).to_numpy()).mean())
+    everything = exact.questions.assign(status="fallback")
+    [row] = tables.bounds_table([replace(exact, questions=everything)], [samples]).itertuples()
+    assert row.certified == 0
+    assert np.isnan([row.pro, row.alpha_floor, row.tree_bound, row.entropy, row.entropy_low, row.above_limit]).all()
+
+
 def test_recall_counts_what_another_run_found(exact):
     ids = exact.ranked().groupby("question_id").head(1).index
     best = replace(exact, answers=exact.ranked().loc[ids].drop(columns=["row", "value", "mean"]))
-    table = tables.recall_table(exact, best, alphas=[0.3, 0.01])
+    table = tables.recall_table([exact], [best], alphas=[0.3, 0.01])
     log_probs = np.asarray(exact.log_probs())
     for row, alpha in zip(table.itertuples(), (0.3, 0.01), strict=True):
         likely = log_probs >= np.log(alpha)
@@ -202,7 +230,7 @@ def test_new_scores_compete_with_alpha_from_validation(facts_2m, questions):
         for strategy, options in (("threshold", {"search_alpha": 0.02}), ("diverse_beam", {}))
     )
     lined_up = [tables.searched(exact, beams, split=split) for split in ("validation", "test")]
-    table = tables.search_benchmark(*lined_up)
+    table = tables.search_benchmark([lined_up])
     names = ["PRO, exact", "PRO, beams", "α-floor", "tree bound", "mass not found", "NLL", "ALL"]
     assert list(table["method"]) == names
     assert (table["alpha"].dropna() >= 0.02).all()

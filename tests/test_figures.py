@@ -28,8 +28,7 @@ def grid(**columns):
 ALPHAS = [0, 0.001, 0.05, 0.4, 1]
 SWEEP = grid(dataset=DATASETS, model=MODELS, split=("validation", "test"), alpha=ALPHAS)
 CHOICES = SWEEP[SWEEP["alpha"] == 0.4].assign(kind="selected")
-FIXED = grid(dataset=DATASETS, model=MODELS, k=[1, 2, 3])
-ADAPTIVE = grid(dataset=DATASETS, model=MODELS, alpha=[0.4])
+FIXED = grid(dataset=DATASETS, model=MODELS, k=[1, 2, 3, "adaptive"])
 THRESHOLDS = grid(dataset=DATASETS, model=MODELS, threshold=[0.1, 0.3, 0.5], method=("PRO", "NLL")).assign(accuracy=0.5)
 METHODS = grid(dataset=DATASETS, model=MODELS, method=("PRO", "PRO, default", "NLL"))
 KEPT = SWEEP[SWEEP["split"] == "test"].rename(columns={"auroc": "mean_kept"})
@@ -65,7 +64,7 @@ ALL = {
     "reliability": (lambda: figures.reliability(BINS), 4),
     "auroc_vs_alpha": (lambda: figures.auroc_vs_alpha(SWEEP, CHOICES), 4),
     "k_vs_alpha": (lambda: figures.k_vs_alpha(KEPT), 2),
-    "fixed_k": (lambda: figures.fixed_k(FIXED, ADAPTIVE), 2),
+    "fixed_k": (lambda: figures.fixed_k(FIXED), 2),
     "rouge_thresholds": (lambda: figures.rouge_thresholds(THRESHOLDS), 4),
     "benchmark": (lambda: figures.benchmark(METHODS), 4),
     "exact_search": (lambda: figures.exact_search(SEARCHES, RECALL, BOUNDS), 16),
@@ -89,9 +88,7 @@ def embedded(name, columns):
     if name == "auroc_vs_alpha":
         return figures.auroc_vs_alpha(committed("02_alpha_sweep"), committed("02_alpha_choices"), columns=columns)
     if name == "fixed_k":
-        table = committed("04_fixed_k")
-        is_adaptive = table["k"] == "adaptive"
-        return figures.fixed_k(table[~is_adaptive].astype({"k": int}), table[is_adaptive], columns=columns)
+        return figures.fixed_k(committed("04_fixed_k"), columns=columns)
     if name == "beside_paper":
         paper = pd.read_csv(ROOT / "data" / "paper" / "main_table.csv")
         return figures.beside_paper(committed("06_benchmark"), paper, columns=columns)
@@ -99,8 +96,7 @@ def embedded(name, columns):
         return figures.answers(committed("00_explore_examples"), alpha=0.4, columns=columns)
     if name == "exact_search":
         table = committed("07_exact_search")
-        bounds = table.assign(n_questions=300, entropy=6.1, entropy_low=5.6, entropy_high=6.6)
-        return figures.exact_search(table, table, bounds, columns=columns)
+        return figures.exact_search(table, table, committed("07_bounds"), columns=columns)
     file = {
         "k_vs_alpha": "03_k_vs_alpha",
         "rouge_thresholds": "05_rouge_threshold",
@@ -129,7 +125,7 @@ def paper_sized(name, columns):
         sweep = grid(**PAPER_SIZED, alpha=[0, 0.001, 0.01, 0.1, 1])
         return figures.k_vs_alpha(sweep.rename(columns={"auroc": "mean_kept"}), columns=columns)
     if name == "fixed_k":
-        return figures.fixed_k(grid(**PAPER_SIZED, k=range(1, 11)), grid(**PAPER_SIZED), columns=columns)
+        return figures.fixed_k(grid(**PAPER_SIZED, k=[*range(1, 11), "adaptive"]), columns=columns)
     if name == "rouge_thresholds":
         sweep = grid(**PAPER_SIZED, threshold=[0.1, 0.2, 0.3, 0.4, 0.5], **eight).assign(accuracy=0.5)
         return figures.rouge_thresholds(sweep, columns=columns)
@@ -227,7 +223,7 @@ def test_lines_go_through_the_numbers_of_the_table():
 def test_saving_leaves_bitmap_vector_and_numbers_and_the_same_bytes_twice(tmp_path, formats):
     options = {} if formats == ("png", "svg") else {"formats": formats}
     for folder in ("one", "two"):
-        figure = figures.fixed_k(FIXED, ADAPTIVE, columns=1)
+        figure = figures.fixed_k(FIXED, columns=1)
         figures.save(figure, FIXED, "fixed", figures_dir=tmp_path / folder, **options)
     one, two = ({p.name: p.read_bytes() for p in (tmp_path / f).iterdir()} for f in ("one", "two"))
     assert set(one) == {"fixed.csv", *(f"fixed.{name}" for name in formats)}
@@ -310,7 +306,7 @@ def test_a_setting_without_rows_leaves_its_panel_empty():
     for figure in (
         figures.auroc_vs_alpha(holed(SWEEP), holed(CHOICES)),
         figures.k_vs_alpha(holed(KEPT)),
-        figures.fixed_k(holed(FIXED), holed(ADAPTIVE)),
+        figures.fixed_k(holed(FIXED)),
         figures.answers_found(holed(FOUND)),
     ):
         assert [len(ax.lines) > 0 for ax in figure.axes] == [True] * len(figure.axes)
@@ -329,7 +325,7 @@ def test_a_setting_without_rows_leaves_its_panel_empty():
     [
         (lambda: figures.k_vs_alpha(KEPT, columns=3), "columns=3 must be 1 or 2"),
         (lambda: figures.k_vs_alpha(SWEEP), "sweep has no column 'mean_kept'; it needs dataset, model, alpha"),
-        (lambda: figures.fixed_k(FIXED, ADAPTIVE.drop(columns="auroc")), "adaptive has no column 'auroc'"),
+        (lambda: figures.fixed_k(FIXED[FIXED["k"] != "adaptive"]), "sweep at k = adaptive has no rows"),
         (lambda: figures.benchmark(METHODS.head(0)), "table has no rows"),
         (lambda: figures.auroc_vs_alpha(SWEEP, CHOICES.assign(kind="best")), "kind 'best' is none of selected"),
         (lambda: figures.save(plt.figure(), KEPT, "x", formats=["jpg"]), "formats has 'jpg', which is none of png"),
@@ -355,11 +351,11 @@ def test_printed_values_stand_where_the_paper_has_them_and_no_legend_where_it_ha
         {"dataset": "mine", "model": "facts-1m", "selection": "fixed", "k": [1, 2], "auroc": [0.7, 0.8]}
     )
     printed = printed.astype({"k": "Int64"})
-    figure = figures.fixed_k(FIXED, ADAPTIVE, printed)
+    figure = figures.fixed_k(FIXED, printed)
     grey = [line for line in figure.axes[1].lines if line.get_color() == "#777777" and len(line.get_xdata())]
     np.testing.assert_array_equal(grey[0].get_ydata(), [0.7, 0.8])
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [*MODELS, "the paper"]
-    without = figures.fixed_k(FIXED, ADAPTIVE, printed.head(0))
+    without = figures.fixed_k(FIXED, printed.head(0))
     assert [text.get_text() for text in without.legends[0].get_texts()] == list(MODELS)
     thresholds = pd.DataFrame(
         {"dataset": "mine", "model": "facts-2m", "method": "NLL", "threshold": [0.3], "auroc": [0.66]}
@@ -380,6 +376,31 @@ def test_differences_to_pro_are_taken_within_a_setting():
     ]
     np.testing.assert_allclose(points[0], [0.1])
     np.testing.assert_allclose(points[1], [-0.1, 0.05])
+
+
+def test_each_similarity_stands_by_itself_beside_the_paper():
+    table = grid(dataset=["a", "b"], model=["m"], method=("PRO", "NLL", "SD, lexical", "SD, alias"))
+    figure = figures.beside_paper(table, PAPER)
+    labels = [line.get_label() for line in figure.axes[0].lines if line.get_marker() == "o"]
+    assert labels == [
+        "the paper, 4 settings",
+        "here, 2 settings",
+        "here, lexical, 2 settings",
+        "here, alias, 2 settings",
+    ]
+    drawn = {line.get_label(): len(line.get_xdata()) for line in figure.axes[0].lines if line.get_marker() == "o"}
+    assert drawn["here, lexical, 2 settings"] == drawn["here, alias, 2 settings"] == 2
+
+
+def test_bounds_are_drawn_of_the_questions_certified_with_the_entropy_of_the_same():
+    bounds = BOUNDS[BOUNDS["model"] == MODELS[0]].query("dataset == @DATASETS[0]").assign(entropy=[3.0, 2.0])
+    same = (table[(table["model"] == MODELS[0]) & (table["dataset"] == DATASETS[0])] for table in (SEARCHES, RECALL))
+    [ax] = [
+        ax for ax in figures.exact_search(*same, bounds).axes if "certified, nats" in " ".join(ax.get_title().split())
+    ]
+    lines = {line.get_label(): list(line.get_ydata()) for line in ax.lines}
+    assert set(lines) == {"H, estimate", "tree bound", "α-floor", "PRO"}
+    assert lines["H, estimate"] == [3.0, 2.0]
 
 
 def test_dollar_signs_in_answers_are_dollar_signs():

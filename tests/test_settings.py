@@ -157,8 +157,8 @@ def test_a_reported_split_of_one_class_is_refused_by_name():
     used = metrics.usable(baselines, answers["correct"])
     wrong = Evaluation("none", "toy", "test", answers, -baselines.to_numpy(), baselines, used, ())
     with pytest.raises(metrics.OneClassError, match="toy, none, test: all 3 judged answers are wrong, so no score"):
-        Settings(reported=True)._drawn(wrong)
-    assert Settings()._drawn(wrong) is wrong
+        Settings(reported=True)._reportable(wrong)
+    assert Settings()._reportable(wrong) is wrong
 
 
 def declared(**parameters):

@@ -44,7 +44,7 @@ def _named_rows(ax: Axes, names: list[str]) -> None:
 
 
 def beside_paper(table: pd.DataFrame, paper: pd.DataFrame, *, columns: int = 2) -> Figure:
-    """AUROC minus PRO's, method by method: the settings of the paper above, ours below.
+    """AUROC minus PRO's, method by method: the settings of the paper above, ours below, each similarity by itself.
 
     Both have columns dataset, model, method, auroc; a method of ours may name its similarity, `SE, lexical`, and those
     that the paper does not have are left out. Intervals of a difference, difference_low and difference_high, are drawn
@@ -53,18 +53,24 @@ def beside_paper(table: pd.DataFrame, paper: pd.DataFrame, *, columns: int = 2) 
     for name, source in {"table": table, "paper": paper}.items():
         need(source, name, "dataset", "model", "method", "auroc")
     methods = [name for name in dict.fromkeys(paper["method"]) if name != "PRO"]
+    named = table["method"].str.extract(r"^(?:SE|SD|Deg), (.+)$")[0]
+    sources = {"the paper": paper, "here": table[named.isna()]}
+    sources |= {
+        f"here, {name}": table[(table["method"] == "PRO") | (named == name)] for name in named.dropna().unique()
+    }
     with panels(paper, columns=columns, height=0.24 * len(methods) + 0.1) as (figure, [(ax, *_)]):
-        for name, source, shift, color in (("the paper", paper, -0.17, COLORS[6]), ("here", table, 0.17, COLORS[0])):
+        for number, (name, source) in enumerate(sources.items()):
+            color, shift = COLORS[number - 1], 0.2 * max(number - 1.5, 0.5) if number else -0.25
             pro = source[source["method"] == "PRO"].set_index(["dataset", "model"])["auroc"].rename("pro")
             cells = source.assign(base=source["method"].str.split(", ").str[0])
             cells = cells[cells["base"].isin(methods)].join(pro, on=["dataset", "model"])
             difference, at = cells["auroc"] - cells["pro"], cells["base"].map(methods.index) + shift
             if "difference_low" in cells:
                 ax.hlines(at, cells["difference_low"], cells["difference_high"], color=color, lw=0.6, alpha=0.5)
-            label, fill = f"{name}, {len(pro)} settings", "none" if name == "here" else color
+            label, fill = f"{name}, {len(pro)} settings", "none" if number else color
             ax.plot(difference, at, "o", color=color, mfc=fill, alpha=0.5, label=label)
             means = difference.groupby(at).mean()
-            ax.vlines(means, means.index - 0.15, means.index + 0.15, color=color, lw=1.8)
+            ax.vlines(means, means.index - 0.1, means.index + 0.1, color=color, lw=1.8)
         ax.axvline(0, color="black", lw=0.6)
         _named_rows(ax, methods)
         explain(figure, ax.get_legend_handles_labels()[0], "AUROC minus PRO's (a point a setting, bar: mean)")

@@ -55,17 +55,17 @@ def k_vs_alpha(sweep: pd.DataFrame, *, columns: int = 2) -> Figure:
     return figure
 
 
-def fixed_k(
-    sweep: pd.DataFrame, adaptive: pd.DataFrame, paper: pd.DataFrame | None = None, *, columns: int = 2
-) -> Figure:
+def fixed_k(sweep: pd.DataFrame, paper: pd.DataFrame | None = None, *, columns: int = 2) -> Figure:
     """AUROC of PRO at fixed K beside adaptive PRO: a panel per dataset, a line per model.
 
-    `sweep` has columns dataset, model, k, auroc and, for bars, low and high; `adaptive` has dataset, model, auroc and
-    low, high, and is drawn at the right of each panel. `paper`, what the paper printed for the same settings (dataset,
-    model, selection, k, auroc), is drawn in grey.
+    `sweep` has columns dataset, model, k, auroc and, for bars, low and high; where k is `adaptive` it is drawn at the
+    right of each panel. `paper`, what the paper printed for the same settings (dataset, model, selection, k, auroc), is
+    drawn in grey.
     """
     need(sweep, "sweep", "dataset", "model", "k", "auroc")
-    need(adaptive, "adaptive", "dataset", "model", "auroc")
+    adaptive, sweep = sweep[sweep["k"] == "adaptive"], sweep[sweep["k"] != "adaptive"]
+    need(adaptive, "sweep at k = adaptive", "auroc")
+    sweep = sweep.astype({"k": int})
     models, ks = values(sweep, "model"), sorted(sweep["k"].unique())
     right = ks[-1] + 1.6
     lined = {"by": "model", "names": models, "x": "k", "apart": 0.16}

@@ -19,8 +19,8 @@ def exact_search(searches: pd.DataFrame, recall: pd.DataFrame, bounds: pd.DataFr
     `searches` has a row per dataset, model and α with the columns of `tables.search_table`, and greedy_forwards
     and beam_forwards, token-forwards per question of the other strategies. `recall` has columns dataset, model, alpha,
     recall, all_found and, for the latter's Wilson interval, questions (answers to one question go together, so that
-    recall gets none); `bounds` dataset, model, alpha, n_questions, pro, alpha_floor, tree_bound, entropy, entropy_low,
-    entropy_high. A mean with columns `<name>_low` and `<name>_high` gets a band.
+    recall gets none); `bounds` those of `tables.bounds_table`, means over the questions certified at each α. A mean
+    with columns `<name>_low` and `<name>_high` gets a band.
     """
     need(searches, "searches", "dataset", "model", "alpha", "n_questions", "token_forwards")
     need(recall, "recall", "dataset", "model", "alpha", "recall", "all_found")
@@ -31,7 +31,7 @@ def exact_search(searches: pd.DataFrame, recall: pd.DataFrame, bounds: pd.DataFr
     kinds = {
         "share found by ten beams": (_recall, recall),
         "share of questions by status": (_status, searches),
-        "mean, nats": (_bounds, bounds),
+        "mean of the questions certified, nats": (_bounds, bounds),
         "token-forwards per question": (_cost, searches),
     }
     table = pd.concat([source.assign(shown=shown) for shown, (_, source) in kinds.items()])
@@ -73,9 +73,7 @@ def _status(ax: Axes, table: pd.DataFrame) -> None:
 
 
 def _bounds(ax: Axes, table: pd.DataFrame) -> None:
-    ax.axhspan(table["entropy_low"].iloc[0], table["entropy_high"].iloc[0], color=COLORS[7], alpha=0.4, lw=0)
-    ax.axhline(table["entropy"].iloc[0], color=COLORS[6], lw=1, label="H, estimate")
-    _means(ax, table, {"tree_bound": "tree bound", "alpha_floor": "α-floor", "pro": "PRO, or NLL"})
+    _means(ax, table, {"entropy": "H, estimate", "tree_bound": "tree bound", "alpha_floor": "α-floor", "pro": "PRO"})
 
 
 def _cost(ax: Axes, table: pd.DataFrame) -> None:

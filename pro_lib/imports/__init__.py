@@ -6,12 +6,23 @@ import pandas as pd
 
 from pro_lib.imports import hub, question_files
 from pro_lib.imports.formats import json_lines
+from pro_lib.imports.labels import read_labels
 from pro_lib.imports.records import from_records
 from pro_lib.imports.responses import from_openai, from_vllm
 from pro_lib.runs import Run
 from pro_lib.storage import RunError
 
-__all__ = ["from_file", "from_openai", "from_records", "from_vllm", "hub", "json_lines", "layout", "question_files"]
+__all__ = [
+    "from_file",
+    "from_openai",
+    "from_records",
+    "from_vllm",
+    "hub",
+    "json_lines",
+    "layout",
+    "question_files",
+    "read_labels",
+]
 # What the first entry of a file has tells its layout.
 _TOLD_BY = {"endpoint": "endpoint", "answers": "records", "outputs": "vllm", "choices": "openai", "response": "openai"}
 

@@ -1,8 +1,9 @@
 """What runs found, claim and cost, as tables for notebooks; knows runs, scores and evaluations, and draws nothing."""
 
-from pro_lib.tables.found import cost_table, examples, explained, found_table
+from pro_lib.tables.found import cost_table, examples, explained, found_table, repeats_table
 from pro_lib.tables.searches import (
     Searched,
+    bounds_table,
     merged_table,
     recall_table,
     search_benchmark,
@@ -12,12 +13,14 @@ from pro_lib.tables.searches import (
 
 __all__ = [
     "Searched",
+    "bounds_table",
     "cost_table",
     "examples",
     "explained",
     "found_table",
     "merged_table",
     "recall_table",
+    "repeats_table",
     "search_benchmark",
     "search_table",
     "searched",

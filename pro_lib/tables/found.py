@@ -70,6 +70,19 @@ def found_table(runs: Sequence[Run], *, alpha: float) -> pd.DataFrame:
     return pd.concat([_found(run, alpha) for run in runs], ignore_index=True)
 
 
+def repeats_table(runs: Sequence[Run]) -> pd.DataFrame:
+    """How far runs meet what PRO's bound presupposes, distinct answers with a mass of at most 1: a row per setting.
+
+    Columns: dataset, model, means of answers, distinct, mass and mass_with_repeats of `found_table`, and the shares of
+    questions repeats_an_answer and mass_above_one (repeats counted).
+    """
+    table = found_table(runs, alpha=1.0)
+    table["repeats_an_answer"] = table["answers"] > table["distinct"]
+    table["mass_above_one"] = table["mass_with_repeats"] > 1 + 1e-6
+    means = ["answers", "distinct", "repeats_an_answer", "mass", "mass_with_repeats", "mass_above_one"]
+    return table.groupby(["dataset", "model"], sort=False)[means].mean().reset_index()
+
+
 def _found(run: Run, alpha: float) -> pd.DataFrame:
     log_probs, repeated = run.log_probs(), run.log_probs(distinct=False)
     cut = run.answers.loc[~run.answers["finished"], "question_id"].value_counts()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,20 +14,34 @@ from pro_lib.evaluation import Evaluation, evaluate
 from pro_lib.runs import Run
 
 
-def search_table(runs: Sequence[Run]) -> pd.DataFrame:
+def _labels(run: Run) -> dict[str, str]:
+    return {"dataset": run.info.dataset, "model": run.info.model}
+
+
+def _beside(run: Run, others: Sequence[Run]) -> Run:
+    return next(other for other in others if _labels(other) == _labels(run))
+
+
+def search_table(runs: Sequence[Run], **others: Sequence[Run]) -> pd.DataFrame:
     """What searches found, claim and cost, a row per run; means over questions, bounds and PRO in nats.
 
-    Columns: alpha (of the search), n_questions, certified, fallback, undecided (shares), answers (with p ≥ α), pro,
-    found_mass, alpha_floor, tree_bound, upper_bound, expanded_prefixes, token_forwards, live_width, largest_width, and,
-    of the whole run, model_calls and milliseconds per question.
+    `others` are runs of the same settings by other strategies; `<name>_forwards` are their token-forwards per question.
+    Columns: dataset, model, alpha (of the search), n_questions, certified, fallback, undecided (shares), answers (with
+    p ≥ α), pro, found_mass, alpha_floor, tree_bound, upper_bound, expanded_prefixes, token_forwards, live_width,
+    largest_width, and, of the whole run, model_calls and milliseconds per question.
     """
-    return pd.DataFrame([_summed_up(run) for run in runs])
+    table = pd.DataFrame([_summed_up(run) for run in runs])
+    for name, of in others.items():
+        infos = [_beside(run, of).info for run in runs]
+        table[f"{name}_forwards"] = [info.cost.token_forwards / info.n_planned for info in infos]
+    return table
 
 
 def _summed_up(run: Run) -> dict[str, float]:
     questions, log_probs, alpha, cost = run.questions, run.log_probs(), run.search_alpha, run.info.cost
     means = ["found_mass", "alpha_floor", "tree_bound", "upper_bound", "expanded_prefixes", "token_forwards"]
     return {
+        **_labels(run),
         "alpha": alpha,
         "n_questions": len(questions),
         **{status: (questions["status"] == status).mean() for status in ("certified", "fallback", "undecided")},
@@ -41,13 +55,17 @@ def _summed_up(run: Run) -> dict[str, float]:
     }
 
 
-def recall_table(exact: Run, other: Run, *, alphas: Sequence[float]) -> pd.DataFrame:
-    """How many of the answers with p ≥ α another run found, over the questions of the search.
+def recall_table(searches: Sequence[Run], others: Sequence[Run], *, alphas: Sequence[float]) -> pd.DataFrame:
+    """How many of the answers with p ≥ α another run of the setting found, over the questions of the search.
 
-    `exact` is a run of `threshold`; α below its own is refused. A row per α. Columns: alpha, answers (with p ≥ α,
-    certainly), found (of them, by token ids), recall, all_found (share of the questions whose answers with p ≥ α
-    are all found, of those that have one), questions (that have one).
+    `searches` are runs of `threshold`; α below their own is refused. A row per search and α. Columns: dataset, model,
+    alpha, answers (with p ≥ α, certainly), found (of them, by token ids), recall, all_found (share of the questions
+    whose answers with p ≥ α are all found, of those that have one), questions (that have one).
     """
+    return pd.DataFrame([row for run in searches for row in _recalls(run, _beside(run, others), alphas)])
+
+
+def _recalls(exact: Run, other: Run, alphas: Sequence[float]) -> Iterator[dict[str, object]]:
     if exact.search_alpha is None or min(alphas) < exact.search_alpha:
         raise ValueError(f"alphas must be at least the search_alpha of the run, {exact.search_alpha}")
     theirs = other.select(question_ids=list(exact.questions["question_id"])).ranked(distinct=False)
@@ -56,24 +74,59 @@ def recall_table(exact: Run, other: Run, *, alphas: Sequence[float]) -> pd.DataF
         pd.MultiIndex.from_arrays([table["question_id"], table["token_ids"].map(tuple)]) for table in (theirs, answers)
     )
     answers = answers.assign(found=keys.isin(known))
-    rows = []
     for alpha in alphas:
         likely = answers[answers["value"] >= np.log(alpha)]
         whole = likely.groupby("question_id")["found"].all()
         found = {"answers": len(likely), "found": int(likely["found"].sum()), "recall": likely["found"].mean()}
-        rows.append({"alpha": alpha, **found, "all_found": whole.mean(), "questions": len(whole)})
-    return pd.DataFrame(rows)
+        yield _labels(exact) | {"alpha": alpha, **found, "all_found": whole.mean(), "questions": len(whole)}
 
 
-def merged_table(run: Run, *, alpha: float) -> pd.DataFrame:
-    """What adding up the spellings of an answer does to PRO at `alpha`, a row per question of a search.
+def bounds_table(searches: Sequence[Run], samples: Sequence[Run]) -> pd.DataFrame:
+    """The bounds of searches beside the entropy estimated from samples of the setting, a row per search.
 
-    Columns: question_id, kept and pro as they are, kept_merged and pro_merged with texts merged, certain: whether
-    the kept texts are surely the most probable ones. They are where the mass not found is smaller than the smallest
-    kept text, even if all of it belonged to one that is not kept. Bounds on the entropy of token sequences say
-    nothing about the merged set.
+    All is of the questions sampled that the search *certified*, where PRO is a bound: rows are of different questions,
+    and of fewer as α rises. Columns: dataset, model, alpha, n_questions (sampled), certified (how many of them), pro,
+    alpha_floor, tree_bound, entropy, entropy_low, entropy_high (95 % interval of the mean over these questions) and
+    upper_bound, means in nats; above_limit, the share whose tree bound exceeds the question's own 95 % interval.
     """
-    table = pd.DataFrame({"question_id": run.questions["question_id"]})
+    return pd.DataFrame([_bounds(run, _beside(run, samples)) for run in searches])
+
+
+def _bounds(run: Run, sample: Run) -> dict[str, object]:
+    estimate = scores.entropy_estimate(sample.outcome_log_probs())
+    run = run.select(question_ids=list(sample.questions["question_id"]))
+    certified = (run.questions["status"] == "certified").to_numpy()
+    pro = scores.pro(run.log_probs(), alpha=run.search_alpha, search_alpha=run.search_alpha)
+    entropy, bounds = pd.Series(estimate.mean[certified]), run.questions[certified]
+    mean, half_width = entropy.mean(), 1.96 * entropy.sem(ddof=0)
+    return {
+        **_labels(run),
+        "alpha": run.search_alpha,
+        "n_questions": len(run.questions),
+        "certified": certified.sum(),
+        "pro": pd.Series(pro[certified]).mean(),
+        **bounds[["alpha_floor", "tree_bound"]].mean(),
+        "entropy": mean,
+        "entropy_low": mean - half_width,
+        "entropy_high": mean + half_width,
+        "upper_bound": bounds["upper_bound"].mean(),
+        "above_limit": (bounds["tree_bound"] > estimate.high[certified]).mean(),
+    }
+
+
+def merged_table(runs: Sequence[Run], *, alphas: Sequence[float]) -> pd.DataFrame:
+    """What adding up the spellings of an answer does to PRO, a row per search, α (at least the search's) and question.
+
+    Columns: dataset, model, alpha, question_id, kept and pro as they are, kept_merged and pro_merged with texts merged,
+    changed (whether PRO did), certain: whether the kept texts are surely the most probable ones. They are where the
+    mass not found is smaller than the smallest kept text, even if all of it belonged to one that is not kept. Bounds on
+    the entropy of token sequences say nothing about the merged set.
+    """
+    return pd.concat([_merged(run, max(a, run.search_alpha)) for run in runs for a in alphas], ignore_index=True)
+
+
+def _merged(run: Run, alpha: float) -> pd.DataFrame:
+    table = pd.DataFrame({"question_id": run.questions["question_id"]}).assign(**_labels(run), alpha=alpha)
     merged = run.log_probs(merge_by="text")
     for suffix, log_probs in (("", run.log_probs()), ("_merged", merged)):
         table[f"kept{suffix}"] = scores.adaptive_k(log_probs, alpha, search_alpha=run.search_alpha)
@@ -82,7 +135,8 @@ def merged_table(run: Run, *, alpha: float) -> pd.DataFrame:
     is_kept = np.arange(merged.shape[1]) < kept[:, None]
     smallest = np.where(is_kept, probabilities, np.inf).min(axis=1)
     runner_up = np.where(is_kept, 0.0, probabilities).max(axis=1)
-    return table.assign(certain=(kept > 0) & (runner_up + (1 - probabilities.sum(axis=1)) < smallest))
+    certain = (kept > 0) & (runner_up + (1 - probabilities.sum(axis=1)) < smallest)
+    return table.assign(changed=(table["pro"] - table["pro_merged"]).abs() > 1e-9, certain=certain)
 
 
 @dataclass(frozen=True)
@@ -130,13 +184,18 @@ def searched(exact: Run, beams: Run, *, others: Sequence[Run] = (), split: str |
     return Searched(by_search.only(ids), by_beams.log_probs, run.open_log_probs(), *run.tree())
 
 
-def search_benchmark(validation: Searched, reported: Searched, *, seed: int = 0) -> pd.DataFrame:
+def search_benchmark(pairs: Iterable[tuple[Searched, Searched]], *, seed: int = 0) -> pd.DataFrame:
     """AUROC of the scores on exact sets and of PRO on beams, each with its α chosen on validation.
 
-    All look at the same grid, from the search's α on. NLL and ALL are those of the search's most probable answer.
+    A pair is a setting: its validation questions, and those reported. All look at one grid, from the search's α on.
+    NLL and ALL are those of the search's most probable answer.
     Columns: dataset, model, split, n_questions, method, alpha, and those of `metrics.bootstrap_auroc`, differences to
     `PRO, exact`.
     """
+    return pd.concat([_benchmark(*pair, seed) for pair in pairs], ignore_index=True)
+
+
+def _benchmark(validation: Searched, reported: Searched, seed: int) -> pd.DataFrame:
     grid = sweeps.alpha_grid(validation.judged.search_alpha)
     chosen, uncertainties, on_reported = {}, {}, reported.alpha_scores()
     for name, (array, score) in validation.alpha_scores().items():
