@@ -27,9 +27,8 @@ Alphas = Sequence[float] | None
 AlphaScore = Callable[..., Floats]  # (log_probs, alpha=) -> uncertainty (n,) or (n, A)
 DEFAULT_ALPHA = 0.4  # what the paper recommends without validation data
 # Steps of 0.05, and finer ones near 0 for a logarithmic axis.
-ALPHA_GRID = tuple(
-    sorted({step / 20 for step in range(21)} | {0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04})
-)
+_FINER = (0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04)
+ALPHA_GRID = tuple(sorted({*_FINER, *(step / 20 for step in range(21))}))
 
 
 class OneClassWarning(UserWarning):
