@@ -8,10 +8,11 @@ found by calibration on given prompts, such that
 
 The targets are about the middles of what an instruction-tuned 9B model showed on three question sets (30 to 45 %, and
 68 to 83 %), in answers *sampled* at temperature 1: its greedy answers, which were not published, are likelier on
-average, so these models are, if anything, less peaked than it. The layers are random throughout; a few coordinates of the residual stream are set aside, which no layer
-writes to: a *clock*, by which each token says how far the answer has got, so that lengths vary around their mean
-instead of geometrically, and one that a single neuron of the last layer writes and the output head does not read: the
-final norm divides by it, and so it is a temperature that varies from prefix to prefix.
+average, so these models are, if anything, less peaked than it. The layers are random throughout; a few coordinates of
+the residual stream are set aside, which no layer writes to: a *clock*, by which each token says how far the answer
+has got, so that lengths vary around their mean instead of geometrically, and one that a single neuron of the last
+layer writes and the output head does not read: the final norm divides by it, and so it is a temperature that varies
+from prefix to prefix.
 """
 
 import math
