@@ -104,7 +104,7 @@ def configurations(tokenizer: Any) -> list[Any]:
     from transformers import AutoConfig
     from transformers.utils import cached_file
 
-    place, optional = tokenizer.name_or_path, {"_raise_exceptions_for_missing_entries": False}
+    place, optional = getattr(tokenizer, "name_or_path", ""), {"_raise_exceptions_for_missing_entries": False}
     try:
         config = AutoConfig.from_pretrained(place, trust_remote_code=False).get_text_config()
         path = cached_file(place, "generation_config.json", **optional)
