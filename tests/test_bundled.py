@@ -14,6 +14,7 @@ import torch
 from scipy import stats
 
 from pro_lib import questions as question_sets
+from pro_lib.base import bundled
 from pro_lib.base.bundled import DATA
 from pro_lib.decoding.beams import diverse_beam
 from pro_lib.decoding.tree import Counts, PackedTree, encode_prefix
@@ -115,3 +116,54 @@ def test_a_question_alone_and_among_64_gives_the_same_and_so_does_a_plain_forwar
         for answer in among[among["finished"]].itertuples():
             exact = plain(facts_2m, one.prompts()[0], answer.token_ids)
             assert answer.log_prob + answer.end_log_prob == pytest.approx(exact, abs=2e-5)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A model folder whose weights are longer than the first MiB."""
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(bytes(2**20 + 10))
+    return tmp_path
+
+
+def changed_at_the_end(folder):
+    content = bytearray((folder / "model.safetensors").read_bytes())
+    content[-1] = 1
+    (folder / "model.new").write_bytes(content)
+    (folder / "model.new").replace(folder / "model.safetensors")
+
+
+def swapped(folder):
+    (folder / "config.json").write_bytes((folder / "model.safetensors").read_bytes())
+    (folder / "model.safetensors").write_text("{}")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        changed_at_the_end,
+        swapped,
+        lambda folder: (folder / "chat_template.jinja").write_text("{{ messages }}"),
+        lambda folder: (folder / "merges.txt").write_text("a b"),
+        lambda folder: (folder / "modeling_own.py").write_text("import os"),
+    ],
+)
+def test_the_fingerprint_of_a_model_is_of_every_byte_that_is_loaded(folder, change):
+    before = bundled.fingerprint(folder)
+    assert before == bundled.fingerprint(folder)
+    change(folder)
+    assert bundled.fingerprint(folder) != before
+
+
+@pytest.mark.parametrize("name", ["README.md", "pytorch_model.bin", "notes.txt"])
+def test_files_that_are_not_loaded_are_no_part_of_it(folder, name):
+    before = bundled.fingerprint(folder)
+    (folder / name).write_text("other weights, which stay unread beside safetensors")
+    (folder / "checkpoint.json").mkdir()
+    assert bundled.fingerprint(folder) == before
+
+
+def test_a_file_is_read_once_in_a_process(folder, monkeypatch):
+    first = bundled.fingerprint(folder)
+    monkeypatch.setattr(bundled.hashlib, "file_digest", None)
+    assert bundled.fingerprint(folder) == first
