@@ -325,7 +325,7 @@ def own_questions(tmp_path_factory):
 QUICK = "04_fixed_k"
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore:.* cannot be redrawn")
 @pytest.mark.parametrize(
     "path", [pytest.param(p, marks=() if p.stem == QUICK else pytest.mark.slow) for p in NOTEBOOKS[2:7]], ids=NAMES[2:7]
 )
@@ -339,6 +339,30 @@ def test_a_file_of_few_questions_lends_half_of_them_and_the_notebook_says_so(
         errors = ran_whole(shell, path, **given, generations_dir=str(folders[0]), figures_dir=str(tmp_path))
     assert errors == []
     assert (tmp_path / f"{path.stem}.csv").stat().st_size > 100
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore:.* cannot be redrawn")
+def test_responses_and_the_questions_they_answer_go_through_the_benchmark(own_questions, tmp_path, shell):
+    """As docs/own_data.md has it, where the file of questions says no split."""
+    lines = [json.loads(line) for line in own_questions.read_text().splitlines()]
+    path = tmp_path / "responses.jsonl"
+    with open(path, "w") as file:
+        for n, line in enumerate(lines):
+            texts = [line["references"][0], "somebody"] if n % 3 else ["nobody", line["references"][0]]
+            choices = [
+                {
+                    "message": {"content": text},
+                    "finish_reason": "stop",
+                    "logprobs": {"content": [{"token": text, "logprob": p}]},
+                }
+                for text, p in zip(texts, (-0.1 - 0.01 * n, -3.0), strict=True)
+            ]
+            file.write(json.dumps({"choices": choices}) + "\n")
+    given = {"records": str(path), "dataset": str(own_questions), "figures_dir": str(tmp_path)}
+    with pytest.warns(UserWarning, match="has no validation split: 30 of its 60 questions are taken for one, not"):
+        errors = ran_whole(shell, NOTEBOOKS[6], **given)
+    assert errors == []
+    assert (tmp_path / "06_benchmark.csv").stat().st_size > 100
 
 
 def test_help_is_printed_with_types_and_defaults():
