@@ -34,7 +34,7 @@ DRAWN := $(addprefix run/,$(NOTEBOOKS))
 LONGEST := $(filter run/notebooks/07%,$(DRAWN))
 figures: install  ## the main job: run every notebook headless, leave figures/
 	@mkdir -p $(EXECUTED)
-	@OMP_NUM_THREADS=1 $(MAKE) --no-print-directory --jobs 2 $(LONGEST) $(RUNS) $(DRAWN)
+	@OMP_NUM_THREADS=1 $(MAKE) --no-print-directory --jobs 2 $(LONGEST) $(filter-out $(LONGEST),$(DRAWN))
 
 # Says the seconds a command took, or all it said if it failed.
 timed = start=$$(date +%s); said=$$($(1) 2>&1) || { code=$$?; echo "$$said"; exit $$code; }; \

@@ -535,6 +535,28 @@ def test_make_says_which_notebooks_there_are(arguments, count):
     assert done.stdout == ""
 
 
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_draws_every_notebook_after_its_runs_and_says_its_seconds_or_its_error(tmp_path):
+    """With programs that only say what they were asked for."""
+    (tmp_path / "bin").mkdir()
+    failing = 'case "$*" in *$FAILING*) echo the whole story >&2; exit 3;; esac'
+    for name, code in (("python", ""), ("papermill", failing)):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{code}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    command = ["make", "figures", "-o", f"{tmp_path}/.installed", f"VENV={tmp_path}", f"EXECUTED={tmp_path}"]
+    options = {"cwd": ROOT, "capture_output": True, "text": True, "check": False}
+    done = subprocess.run(command, env=os.environ | {"FAILING": "none"}, **options)
+    assert done.returncode == 0, done.stderr
+    finished = [re.fullmatch(r"(.*) \d+ s", line)[1] for line in done.stdout.splitlines()]
+    runs = ["facts-2m/diverse_beam,greedy", "facts-2m/multinomial", "facts-1m/diverse_beam,greedy,multinomial"]
+    assert sorted(finished) == sorted([*runs, *(f"notebooks/{name}.ipynb" for name in NAMES)])
+    assert finished.index(runs[0]) < finished.index("notebooks/07_exact_search.ipynb")
+    assert max(map(finished.index, runs)) < min(finished.index(f"notebooks/{name}.ipynb") for name in NAMES[:-1])
+    done = subprocess.run(command, env=os.environ | {"FAILING": "03_"}, **options)
+    assert done.returncode != 0
+    assert "the whole story" in done.stdout
+
+
 def test_under_papermill_a_wrong_parameter_is_the_last_thing_said(tmp_path):
     command = [sys.executable, "-m", "papermill", "notebooks/02_alpha_sweep.ipynb", str(tmp_path / "out.ipynb")]
     done = subprocess.run(
