@@ -30,7 +30,7 @@ from test_storage import INFO, go_on
 from pro_lib import endpoint, imports, models, questions, runs, settings, storage
 from pro_lib.base.bundled import ROOT, fingerprint
 from pro_lib.endpoint.cache import Searched, opened
-from pro_lib.evaluation import read_labels
+from pro_lib.imports.labels import read_labels
 from pro_lib.semantic import nli
 
 SECONDS, MEGABYTES = 10, 1024
