@@ -289,3 +289,16 @@ def test_records_are_split_though_the_questions_beside_them_are_not(tmp_path):
     sizes = [len(settings.judged(*settings.pairs()[0], split).correct) for split in ("validation", "test")]
     assert sizes[0] == 100
     assert sizes[1] in (101, 102)
+
+
+def test_records_without_splits_choose_alpha_on_as_many_as_asked_for_and_can_be_redrawn(tmp_path):
+    lines = [
+        json.dumps({"question_id": n, "answers": [{"log_prob": -1.0 - n / 100, "correct": n % 3 > 0}]})
+        for n in range(90)
+    ]
+    (tmp_path / "answers.jsonl").write_text("\n".join(lines))
+    for n_validation, pool, chosen in [(8, 40, 8), (None, 45, 45)]:
+        settings = Settings(records=str(tmp_path / "answers.jsonl"), n_validation=n_validation)
+        [splits] = settings.splits(settings.judged)
+        sizes = len(splits.pool.correct), len(splits.validation.correct), len(splits.reported.correct)
+        assert sizes == (pool, chosen, 90 - pool)
