@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -566,21 +567,21 @@ def of_other_questions(folder, elsewhere):
     shutil.copy(elsewhere / "part-000-00001.parquet", folder)
 
 
-def unsealed(folder):
-    """What run.json says, without its checksum, as somebody would write it who changes it by hand."""
-    content = json.loads((folder / "run.json").read_text())
+def alter_json(folder, **change):
+    """run.json with another word and the checksum that belongs to it, as somebody would write it on purpose."""
+    content = json.loads((folder / "run.json").read_text()) | change
     del content["checksum"]
-    return content
+    whole = json.dumps(content, sort_keys=True).encode()
+    (folder / "run.json").write_text(json.dumps(content | {"checksum": hashlib.sha256(whole).hexdigest()}))
 
 
 def with_json(**change):
-    def alter_json(folder, _):
-        content = unsealed(folder)
+    def alter(folder, _):
+        content = json.loads((folder / "run.json").read_text())
         plans = [content["plans"][0] | change.get("plan", {})]
-        parameters = content["parameters"] | change.get("parameters", {})
-        (folder / "run.json").write_text(json.dumps(content | {"plans": plans, "parameters": parameters}))
+        alter_json(folder, plans=plans, parameters=content["parameters"] | change.get("parameters", {}))
 
-    return alter_json
+    return alter
 
 
 @pytest.mark.parametrize(
@@ -663,8 +664,7 @@ PLAN = {"questions": 5, "per_pack": 1, "per_part": 2, "checksum": "0"}
     ids=json.dumps,
 )
 def test_an_entry_of_run_json_that_cannot_be_is_refused_by_name_and_nothing_written(finished, change):
-    content = unsealed(finished)
-    (finished / "run.json").write_text(json.dumps(content | change))
+    alter_json(finished, **change)
     before = contents(finished)
     [entry] = change
     for opened in (storage.read, lambda path: go_on(path, "abcdef")):
@@ -686,15 +686,15 @@ def test_an_altered_run_json_is_refused_whatever_was_altered(finished, change):
     for opened in (storage.read, go_on):
         with pytest.raises(RunError, match=r"run\.json was altered \(its checksum differs\); restore it"):
             opened(finished)
-    del content["checksum"]  # as runs have it that were made before
-    (finished / "run.json").write_text(json.dumps(content))
-    assert len(storage.read(finished)[0]) == 15
+    del content["checksum"]
+    (finished / "run.json").write_text(json.dumps(content | {"dataset": "other"}))
+    with pytest.raises(RunError, match=r"run\.json was altered"):
+        storage.read(finished)
 
 
 @pytest.mark.parametrize("version", [1, 0, 3, "2", None])
 def test_another_format_is_refused_with_the_way_out(finished, version):
-    content = unsealed(finished)
-    (finished / "run.json").write_text(json.dumps(content | {"format_version": version, "plan_checksums": ["0"]}))
+    alter_json(finished, format_version=version, plan_checksums=["0"])
     for opened in (storage.read, go_on):
         with pytest.raises(
             RunError,
@@ -704,8 +704,7 @@ def test_another_format_is_refused_with_the_way_out(finished, version):
 
 
 def test_a_plan_that_run_json_knows_twice_is_refused(finished):
-    content = unsealed(finished)
-    (finished / "run.json").write_text(json.dumps(content | {"plans": content["plans"] * 2}))
+    alter_json(finished, plans=json.loads((finished / "run.json").read_text())["plans"] * 2)
     with pytest.raises(RunError, match=r"plan-001\.parquet is missing or damaged"):
         go_on(finished, "abcdef")
 

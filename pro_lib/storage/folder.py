@@ -235,8 +235,7 @@ def _read_info(path: Path) -> RunInfo:
             raise RunError(
                 f"{file} has format version {version}; this program reads version {FORMAT_VERSION}; {_MOVE_AWAY}"
             )
-        # Runs made before there was a checksum have none.
-        if "checksum" in content and content.pop("checksum") != _digest(content):
+        if content.pop("checksum", None) != _digest(content):
             raise RunError(f"{file} was altered (its checksum differs); {_MOVE_AWAY}")
         return files.parsed(json.dumps(content).encode(), RunInfo)
 
