@@ -396,7 +396,7 @@ def test_bounds_are_drawn_of_the_questions_certified_with_the_entropy_of_the_sam
     bounds = BOUNDS[BOUNDS["model"] == MODELS[0]].query("dataset == @DATASETS[0]").assign(entropy=[3.0, 2.0])
     same = (table[(table["model"] == MODELS[0]) & (table["dataset"] == DATASETS[0])] for table in (SEARCHES, RECALL))
     [ax] = [
-        ax for ax in figures.exact_search(*same, bounds).axes if "certified, nats" in " ".join(ax.get_title().split())
+        ax for ax in figures.exact_search(*same, bounds).axes if "the certified of a sample, nats" in " ".join(ax.get_title().split())
     ]
     lines = {line.get_label(): list(line.get_ydata()) for line in ax.lines}
     assert set(lines) == {"H, estimate", "tree bound", "α-floor", "PRO"}

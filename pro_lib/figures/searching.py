@@ -31,7 +31,7 @@ def exact_search(searches: pd.DataFrame, recall: pd.DataFrame, bounds: pd.DataFr
     kinds = {
         "share found by ten beams": (_recall, recall),
         "share of questions by status": (_status, searches),
-        "mean of the questions certified, nats": (_bounds, bounds),
+        "mean over the certified of a sample, nats": (_bounds, bounds),
         "token-forwards per question": (_cost, searches),
     }
     table = pd.concat([source.assign(shown=shown) for shown, (_, source) in kinds.items()])
