@@ -184,7 +184,7 @@ def load(
         said = said if said and isinstance(error, OSError | ValueError) else f"{type(error).__name__}: {said}"
         where = "" if source == name else f" from {source}"
         raise FileNotFoundError(one_line(f"model {name!r} could not be loaded{where}: {said}")) from error
-    if packing_error > packing.TOLERANCE[network.dtype] / 10:
+    if packing_error > packing.NOTABLE[network.dtype]:
         warnings.warn(f"model {name}: a packed step is off by {packing_error:.3g} nats", RuntimeWarning, stacklevel=2)
     if unused := found["unexpected_keys"]:
         warnings.warn(f"model {name} has weights that are not used: {_named(unused)}", UserWarning, stacklevel=2)

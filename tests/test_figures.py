@@ -234,7 +234,7 @@ def test_saving_leaves_bitmap_vector_and_numbers_and_the_same_bytes_twice(tmp_pa
         # Type 42 is TrueType; publishers refuse Type 3.
         assert b"/Type3" not in one["fixed.pdf"]
         assert one["fixed.pdf"].startswith(b"%PDF")
-    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "one" / "fixed.csv"), FIXED, rtol=1e-5)
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "one" / "fixed.csv"), FIXED.astype({"k": str}), rtol=1e-5)
 
 
 def test_a_figure_drawn_outside_its_style_is_the_one_that_is_saved(tmp_path):
@@ -396,7 +396,7 @@ def test_bounds_are_drawn_of_the_questions_certified_with_the_entropy_of_the_sam
     bounds = BOUNDS[BOUNDS["model"] == MODELS[0]].query("dataset == @DATASETS[0]").assign(entropy=[3.0, 2.0])
     same = (table[(table["model"] == MODELS[0]) & (table["dataset"] == DATASETS[0])] for table in (SEARCHES, RECALL))
     [ax] = [
-        ax for ax in figures.exact_search(*same, bounds).axes if "the certified of a sample, nats" in " ".join(ax.get_title().split())
+        ax for ax in figures.exact_search(*same, bounds).axes if "a sample, nats" in " ".join(ax.get_title().split())
     ]
     lines = {line.get_label(): list(line.get_ydata()) for line in ax.lines}
     assert set(lines) == {"H, estimate", "tree bound", "α-floor", "PRO"}

@@ -363,7 +363,7 @@ UP = "model.layers.1.mlp.up_proj.weight"
         (with_file("tokenizer_config.json", b"\xff"), "could not be loaded: "),
         (with_file("generation_config.json", b"[" * 100_000), "could not be loaded: RecursionError"),
         (with_file("config.json", b"null"), "could not be loaded: "),
-        (with_config(eos_token_id="x"), "could not be loaded: .*field 'eos_token_id'"),
+        (with_config(eos_token_id="x"), "could not be loaded: .*[Ff]ield 'eos_token_id'"),
         (with_config(hidden_act="gelo"), "could not be loaded: KeyError: 'gelo'"),
         (with_config(vocab_size=300), "lacks weights, or has them in other shapes: lm_head.weight and 1 more"),
         (
