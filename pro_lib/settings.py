@@ -127,13 +127,6 @@ class Settings(Parameters):
             judged = Splits(judged, judged, self.n_validation, self.seed).validation
         return lined_up.only(judged.answers["question_id"])
 
-    def deeper(self, model: str, dataset: str, search_alpha: float) -> Run:
-        """A search of the reported split down to another α, kept apart from that at `search_alpha`."""
-        if search_alpha == self.search_alpha:
-            return self._both_splits(model, dataset, EXACT).select(split=self.split)
-        apart = self._apart(f"search_alpha={search_alpha:g}", search_alpha=search_alpha)
-        return apart.run(model, dataset, strategy=EXACT)
-
     def sampled(self, model: str, dataset: str) -> Run:
         """`entropy_samples` samples of `entropy_questions` of the reported split, drawn with the seed; kept apart.
 

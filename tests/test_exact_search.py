@@ -212,6 +212,36 @@ def test_bounds_are_compared_on_the_questions_certified(exact):
     assert np.isnan([row.pro, row.alpha_floor, row.tree_bound, row.entropy, row.entropy_low, row.above_limit]).all()
 
 
+@pytest.mark.parametrize("length", [32, 2])
+@pytest.mark.parametrize("alpha", [0.4, 0.1, 0.03])
+def test_a_deeper_search_holds_the_shallower_ones(facts_2m, questions, alpha, length):
+    few = replace(questions, table=questions.table.head(32))
+    options = {"strategy": "threshold", "max_new_tokens": length, "progress": False}
+    read = tables.at_alpha(generate(facts_2m, few, search_alpha=0.01, **options), alpha)
+    made = generate(facts_2m, few, search_alpha=alpha, **options)
+    counted = ["status", "expanded_prefixes", "depth", "live_width", "token_forwards", "prompt_tokens"]
+    pd.testing.assert_frame_equal(read.questions[counted], made.questions[counted])
+    sums = ["search_alpha", "found_mass", "alpha_floor", "tree_bound"]
+    np.testing.assert_allclose(read.questions[sums], made.questions[sums], atol=2e-5)
+    np.testing.assert_allclose(read.log_probs(), made.log_probs(), atol=2e-5)
+    np.testing.assert_allclose(read.open_log_probs(), made.open_log_probs(), atol=2e-5)
+    assert [*map(tuple, read.ranked()["token_ids"])] == [*map(tuple, made.ranked()["token_ids"])]
+    assert read.search_alpha == alpha
+    expected = "undecided" if length == 2 else "fallback" if alpha == 0.4 else "certified"
+    assert expected in set(made.questions["status"])
+
+
+def test_a_search_tells_nothing_of_a_smaller_alpha_nor_past_its_budget(exact):
+    assert tables.at_alpha(exact, 0.01) is exact
+    with pytest.raises(ValueError, match=r"alpha=0.005 is below the search_alpha of the run, 0.01"):
+        tables.at_alpha(exact, 0.005)
+    spent = replace(exact, info=replace(exact.info, parameters=exact.info.parameters | {"budget": 9}))
+    blurred = replace(exact, questions=exact.questions.assign(epsilon=0.1))
+    for run in (spent, blurred):
+        with pytest.raises(ValueError, match="has a budget or log-probabilities that may be off"):
+            tables.at_alpha(run, 0.4)
+
+
 def test_recall_counts_what_another_run_found(exact):
     ids = exact.ranked().groupby("question_id").head(1).index
     best = replace(exact, answers=exact.ranked().loc[ids].drop(columns=["row", "value", "mean"]))

@@ -10,9 +10,11 @@ from pro_lib.tables.searches import (
     search_table,
     searched,
 )
+from pro_lib.tables.shallower import at_alpha
 
 __all__ = [
     "Searched",
+    "at_alpha",
     "bounds_table",
     "cost_table",
     "examples",

@@ -28,7 +28,7 @@ def search_table(runs: Sequence[Run], **others: Sequence[Run]) -> pd.DataFrame:
     `others` are runs of the same settings by other strategies; `<name>_forwards` are their token-forwards per question.
     Columns: dataset, model, alpha (of the search), n_questions, certified, fallback, undecided (shares), answers (with
     p ≥ α), pro, found_mass, alpha_floor, tree_bound, upper_bound, expanded_prefixes, token_forwards, live_width,
-    largest_width, and, of the whole run, model_calls and milliseconds per question.
+    largest_width.
     """
     table = pd.DataFrame([_summed_up(run) for run in runs])
     for name, of in others.items():
@@ -38,7 +38,7 @@ def search_table(runs: Sequence[Run], **others: Sequence[Run]) -> pd.DataFrame:
 
 
 def _summed_up(run: Run) -> dict[str, float]:
-    questions, log_probs, alpha, cost = run.questions, run.log_probs(), run.search_alpha, run.info.cost
+    questions, log_probs, alpha = run.questions, run.log_probs(), run.search_alpha
     means = ["found_mass", "alpha_floor", "tree_bound", "upper_bound", "expanded_prefixes", "token_forwards"]
     return {
         **_labels(run),
@@ -50,8 +50,6 @@ def _summed_up(run: Run) -> dict[str, float]:
         **questions[means].mean(),
         "live_width": questions["live_width"].mean(),
         "largest_width": questions["live_width"].max(),
-        "model_calls": cost.model_calls,
-        "milliseconds": 1000 * cost.seconds / run.info.n_planned,
     }
 
 
