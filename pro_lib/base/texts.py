@@ -21,8 +21,14 @@ _THOUGHTS += ("<|channel|>analysis", "<|channel>thought", "◁think▷", "<reaso
 
 def encode(tokenizer: Any, text: str) -> list[int]:
     """Token ids of a prompt, with the beginning-of-text token where the tokenizer adds one, and no end of text."""
+    return list(_encoded(tokenizer, text))
+
+
+@lru_cache(maxsize=2**14)
+def _encoded(tokenizer: Any, text: str) -> tuple[int, ...]:
+    # Kept, since every strategy asks with the same prompts, and nearly all of each is the shots.
     ids = tokenizer(text)["input_ids"]
-    return ids[:-1] if len(ids) > 1 and ids[-1] == tokenizer.eos_token_id else ids
+    return tuple(ids[:-1] if len(ids) > 1 and ids[-1] == tokenizer.eos_token_id else ids)
 
 
 def token_text(tokenizer: Any, token_id: int) -> str:
