@@ -28,13 +28,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 # Two at a time, of one thread each: the bundled models are too small to gain from a second. What several notebooks read is
-# generated first, each run by one process; 07 takes the longest and is begun as soon as it can be.
+# generated first, each run by one process; then the last first, which take longest. 00, 01 and 07 wait for one process only.
 RUNS := run/facts-2m/diverse_beam,greedy run/facts-2m/multinomial run/facts-1m/diverse_beam,greedy,multinomial
-DRAWN := $(addprefix run/,$(NOTEBOOKS))
-LONGEST := $(filter run/notebooks/07%,$(DRAWN))
+DRAWN := $(addprefix run/,$(shell ls -r $(NOTEBOOKS)))
 figures: install  ## the main job: run every notebook headless, leave figures/
 	@mkdir -p $(EXECUTED)
-	@OMP_NUM_THREADS=1 $(MAKE) --no-print-directory --jobs 2 $(LONGEST) $(filter-out $(LONGEST),$(DRAWN))
+	@OMP_NUM_THREADS=1 $(MAKE) --no-print-directory --jobs 2 $(DRAWN)
 
 # Says the seconds a command took, or all it said if it failed.
 timed = start=$$(date +%s); said=$$($(1) 2>&1) || { code=$$?; echo "$$said"; exit $$code; }; \
@@ -44,7 +43,7 @@ $(RUNS): run/%:
 	@$(call timed,$(BIN)/python data/generate.py $*)
 $(DRAWN): run/%: $(firstword $(RUNS))
 	@$(call timed,$(BIN)/papermill --no-progress-bar --cwd . $* $(EXECUTED)/$(@F))
-$(filter-out $(LONGEST),$(DRAWN)): $(RUNS)
+$(filter-out $(patsubst %,run/notebooks/%_%,00 01 07),$(DRAWN)): $(RUNS)
 
 notebook: install  ## run one: make notebook N=02 ARGS="-p alpha 0.3"
 	@mkdir -p $(EXECUTED)

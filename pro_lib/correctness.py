@@ -39,7 +39,11 @@ def rouge_l(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArra
     """
     rows = _checked(texts, references)
     _warn_about_invisible(rows)
-    return np.array([_f1([text], accepted).max() for text, accepted in rows], dtype=float)
+    if not rows:
+        return np.empty(0)
+    pairs = [(text, reference) for text, accepted in rows for reference in accepted]
+    first = np.cumsum([0, *(len(accepted) for _, accepted in rows[:-1])])
+    return np.maximum.reduceat(_f1(*zip(*pairs, strict=True), process.cpdist), first)
 
 
 def rouge_l_between(texts: Sequence[str]) -> NDArray[np.float64]:
@@ -52,7 +56,7 @@ def rouge_l_between(texts: Sequence[str]) -> NDArray[np.float64]:
         raise SentenceError(
             f"{len(texts)} texts of {n_words} words are too long to compare (at most {_MOST_WORDS} words)"
         )
-    return _f1(texts, texts)
+    return _f1(texts, texts, process.cdist)
 
 
 def exact_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
@@ -117,15 +121,16 @@ def _tokens(text: str) -> list[str]:
     return tokenize(text, None)
 
 
-def _f1(texts: Sequence[str], others: Sequence[str]) -> NDArray[np.float64]:
-    """ROUGE-L F1 of every text and every other one, `(n, m)`; 64 words are compared at once."""
+def _f1(texts: Sequence[str], others: Sequence[str], compare: Callable[..., np.ndarray]) -> NDArray[np.float64]:
+    """ROUGE-L F1 of texts and others, as rapidfuzz pairs them: `cdist` all with all, `(n, m)`, `cpdist` in step."""
     numbers: dict[str, int] = {}
     a, b = (
         [[numbers.setdefault(word, len(numbers)) for word in _tokens(text)] for text in side]
         for side in (texts, others)
     )
-    common = process.cdist(a, b, scorer=LCSseq.similarity, dtype=np.int32)
-    precision = common / np.maximum(1, [[len(words)] for words in a])
+    common = compare(a, b, scorer=LCSseq.similarity, dtype=np.int32)
+    n_words = np.array([len(words) for words in a])
+    precision = common / np.maximum(1, n_words[:, None] if common.ndim == 2 else n_words)
     recall = common / np.maximum(1, [len(words) for words in b])
     return 2 * precision * recall / np.where(common > 0, precision + recall, 1)
 

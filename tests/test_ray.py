@@ -41,13 +41,15 @@ def _small_parts(monkeypatch):
 def cluster():
     """One cluster for all tests, since it takes seconds to start."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    ray.init(
-        "local",
-        num_cpus=2 * torch.get_num_threads(),
-        include_dashboard=False,
-        log_to_driver=False,
-        _node_ip_address="127.0.0.1",
-    )
+    options = {"include_dashboard": False, "log_to_driver": False, "_node_ip_address": "127.0.0.1"}
+    for tries_left in (2, 1, 0):
+        try:
+            ray.init("local", num_cpus=2 * torch.get_num_threads(), **options)
+            break
+        except Exception:  # a busy machine may need more than the 30 s that Ray gives its node
+            ray.shutdown()
+            if not tries_left:
+                raise
     yield
     ray.shutdown()
 
