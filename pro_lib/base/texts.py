@@ -26,7 +26,7 @@ def encode(tokenizer: Any, text: str) -> list[int]:
 
 @lru_cache(maxsize=2**14)
 def _encoded(tokenizer: Any, text: str) -> tuple[int, ...]:
-    # Kept, since every strategy asks with the same prompts, and nearly all of each is the shots.
+    # Kept: a run asks for each prompt twice, for its length and in its pack, and every strategy has the same prompts.
     ids = tokenizer(text)["input_ids"]
     return tuple(ids[:-1] if len(ids) > 1 and ids[-1] == tokenizer.eos_token_id else ids)
 

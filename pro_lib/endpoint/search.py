@@ -43,6 +43,10 @@ class _Prefix(NamedTuple):
     parent: int
     greedy: bool
 
+    @property
+    def closed(self) -> bool:  # the ending is part of the last token
+        return bool(self.tokens) and self.tokens[-1].kind == "closing"
+
 
 class Search:
     """The search of one question: the greedy path first, then the most probable prefix."""
@@ -111,8 +115,7 @@ class Search:
         """
         mass = math.exp(prefix.log_prob)
         lower, upper = (prefix.log_prob + log(p) for p in (ending, ending + hidden))
-        closed = bool(prefix.tokens) and prefix.tokens[-1].kind == "closing"  # the ending is part of the last token
-        off = (0.0, 0.0) if closed else (self.noise.off(ending, -1), self.noise.off(ending + hidden, 1))
+        off = (0.0, 0.0) if prefix.closed else (self.noise.off(ending, -1), self.noise.off(ending + hidden, 1))
         least, most = prefix.least + log(ending) - off[0], prefix.most + log(ending + hidden) + off[1]
         found = lower >= self.log_alpha
         if least < self.log_alpha <= most:
@@ -147,8 +150,7 @@ class Search:
     def _keep(self, prefix: _Prefix, end: float, lower: float, finished: bool) -> None:
         ids, log_probs = [*map(self._number, prefix.tokens)], [token.log_prob for token in prefix.tokens]
         text, token_texts = self.vocabulary.answer(prefix.tokens), [token.text for token in prefix.tokens]
-        closed = bool(prefix.tokens) and prefix.tokens[-1].kind == "closing"
-        own = None if closed else end
+        own = None if prefix.closed else end
         self.answers.append(Answer(text, ids, log_probs, prefix.log_prob, own, finished, lower, token_texts))
 
     def _number(self, token: Token) -> int:

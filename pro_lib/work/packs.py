@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 
@@ -45,8 +45,6 @@ class Job:
 
     def __init__(self, model: Model, questions: QuestionSet, strategy: Strategy, *, chat: bool | Mapping = False):
         self.model, self.questions, self.strategy, self.chat = model.with_stop(strategy.stop), questions, strategy, chat
-        # Each prompt is asked for twice, for its length and in its pack: a tenth of the time of beams.
-        self._encode = lru_cache(maxsize=5_000)(self.model.encode)
         # The most questions that have been found to fit into memory at once.
         self.fitting = sys.maxsize
         if not len(questions):
@@ -158,7 +156,7 @@ class Job:
         if self.chat:
             options = {} if self.chat is True else self.chat
             return [self.model.encode_chat(messages, options) for messages in questions.chats()]
-        return [self._encode(prompt) for prompt in questions.prompts()]
+        return [self.model.encode(prompt) for prompt in questions.prompts()]
 
     @cached_property
     def epsilon(self) -> float:
