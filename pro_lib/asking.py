@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from pro_lib import scores
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
 
@@ -55,15 +54,15 @@ def ask(
             `max_new_tokens`.
     """
     run = answered(model, question, questions=questions, strategy=strategy, **settings)
-    log_probs, found, row = run.log_probs(), run.ranked(), run.questions.iloc[0]
-    kept = scores.adaptive_k(log_probs, alpha, search_alpha=run.search_alpha)
-    uncertainty = scores.pro(log_probs, alpha=alpha, search_alpha=run.search_alpha)
+    found, scored, row = run.ranked(), run.scores(alpha=alpha).iloc[0], run.questions.iloc[0]
     if found.empty:
         length = run.info.parameters["max_new_tokens"]
         raise ValueError(f"no answer of {model.name} ended within {length} tokens: {question!r}")
     answers = tuple(zip(found["text"], np.exp(found["value"]).tolist(), strict=True))
     bounds = (float(row["tree_bound"]), float(row["upper_bound"])) if "status" in row else None
-    return Asked(question, answers[0][0], float(uncertainty[0]), answers, int(kept[0]), row.get("status"), bounds)
+    return Asked(
+        question, answers[0][0], float(scored["pro"]), answers, int(scored["n_kept"]), row.get("status"), bounds
+    )
 
 
 def answered(model: "Model", question: str, *, questions: QuestionSet | None = None, **settings: object) -> Run:

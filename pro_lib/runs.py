@@ -1,4 +1,4 @@
-"""Answers and log-probabilities as tables and matrices, however they came about; knows no model and no score."""
+"""Answers and log-probabilities as tables and matrices, however they came about; knows no model and no formula."""
 
 import warnings
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pro_lib import storage
+from pro_lib import scores, storage
 from pro_lib.correctness import words
 from pro_lib.storage import CERTIFICATE_COLUMNS, RunError, RunInfo
 
@@ -125,6 +125,23 @@ class Run:
         columns = ["question_id", "text", "value", *(c for c in ("rouge_l", "correct") if c in self.answers)]
         everywhere = first[columns].reindex(range(len(self.questions)))
         return everywhere.assign(question_id=self.questions["question_id"].to_numpy())
+
+    def scores(self, *, alpha: float = 0.4, convention: str = "complete", distinct: bool = True) -> pd.DataFrame:
+        """How uncertain the most probable answer to each question is, a row per row of `questions`.
+
+        Columns: question_id, question, text (of that answer), pro and nll (nats, higher = more uncertain), n_kept (K,
+        the answers with `p >= alpha` that PRO read, at least 1) and mass (the probability of all that were found).
+        A question without a finished answer has NaN, K = 0 and mass 0. Raises `ValueError` as `scores.pro` does.
+        """
+        log_probs = self.log_probs(convention=convention, distinct=distinct)
+        asked = {"alpha": alpha, "search_alpha": self.search_alpha}
+        return self.questions[["question_id", "question"]].assign(
+            text=self.top(convention=convention)["text"].to_numpy(),
+            pro=scores.pro(log_probs, **asked),
+            nll=scores.nll(log_probs),
+            n_kept=scores.adaptive_k(log_probs, **asked),
+            mass=scores.premise(log_probs).mass,
+        )
 
     def _placed(self, which: np.ndarray | slice) -> pd.DataFrame:
         """Some of the answers with `row`, that of their question."""

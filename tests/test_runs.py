@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
-from pro_lib import imports
+from pro_lib import imports, scores
 from pro_lib import runs as run_tables
 from pro_lib.runs import Run, most_probable
 from pro_lib.storage import Cost, RunError, RunFolder, RunInfo, part_table, tables
@@ -157,6 +157,23 @@ def test_top_brings_what_records_know_of_its_correctness(tmp_path):
     assert run.top().to_dict("records") == [
         {"question_id": "a", "text": "y", "value": -1.0, "rouge_l": 0.1, "correct": False}
     ]
+
+
+def test_scores_are_a_row_per_question_with_its_answer_and_what_pro_read(run):
+    # p = 0.5, 0.25 and the first of them twice; nothing of "b" ended; "c" is cut to one answer of p = 1/4.
+    rows = [("a", "Lima", [1], [np.log(0.5)], 0.0, True), ("a", "Quito", [2], [np.log(0.25)], 0.0, True), ANSWERS[4]]
+    run = run_of([*rows, rows[0], ("c", "Rome", [4], [np.log(0.25)], 0.0, True)])
+    table = run.scores(alpha=0.25)
+    assert table.columns.tolist() == ["question_id", "question", "text", "pro", "nll", "n_kept", "mass"]
+    assert table["question"].tolist() == ["a?", "b?", "c?"]
+    assert table["text"].fillna("-").tolist() == ["Lima", "-", "Rome"]
+    # PRO_2 = -log 0.25 - 0.5 log(0.5 / 0.25) - 0.25 log 1 = 1.5 log 2
+    np.testing.assert_allclose(table["pro"], [1.5 * np.log(2), NAN, np.log(4)])
+    np.testing.assert_allclose(table["nll"], [np.log(2), NAN, np.log(4)])
+    assert (table["n_kept"].tolist(), table["mass"].tolist()) == ([2, 0, 1], pytest.approx([0.75, 0.0, 0.25]))
+    assert run.scores(alpha=0.5)["n_kept"].tolist() == [1, 0, 1]
+    with pytest.warns(scores.PremiseWarning, match="^1 of 3 questions"):
+        assert run.scores(alpha=0.25, distinct=False)["mass"].tolist() == pytest.approx([1.25, 0.0, 0.25])
 
 
 def test_ranked_lists_answers_by_question_and_downwards(run):
