@@ -91,21 +91,22 @@ class Settings(Parameters):
             return self._recorded()
         return self._answers(model, self.questions(dataset, *splits), strategy or self.strategy)
 
-    def judged(self, model: str, dataset: str, split: str) -> Evaluation:
-        """The answers of one strategy to one split, the most probable one of each question judged."""
+    def judged(self, model: str, dataset: str, *splits: str) -> list[Evaluation]:
+        """The answers of one strategy, the most probable one of each question judged, for each split named."""
         answers = self._both_splits(model, dataset, self.strategy)
-        return self._reportable(evaluation.evaluate(answers, split=split, choices=self.choices))
+        return [self._reportable(evaluation.evaluate(answers, split=split, choices=self.choices)) for split in splits]
 
-    def compared(self, model: str, dataset: str, split: str) -> Evaluation:
-        """Every method on one split: beams, samples and greedy answers, one answer of each question judged."""
+    def compared(self, model: str, dataset: str, *splits: str) -> list[Evaluation]:
+        """Every method: beams, samples and greedy answers, one answer of each question judged, for each split named."""
         beams, samples, others = self.runs_compared(model, dataset)
         options = {"similarities": self.similarities(model, dataset), "choices": self.choices}
-        return self._reportable(evaluation.evaluate(beams, samples=samples, others=others, split=split, **options))
+        options |= {"samples": samples, "others": others}
+        return [self._reportable(evaluation.evaluate(beams, split=split, **options)) for split in splits]
 
-    def splits(self, evaluated: Callable[[str, str, str], Evaluation]) -> list[Splits]:
+    def splits(self, evaluated: Callable[..., list[Evaluation]]) -> list[Splits]:
         """For every pair the validation questions and those reported, as `judged` or `compared` evaluates them."""
-        drawn = self.n_validation, self.seed
-        return [Splits(evaluated(*pair, "validation"), evaluated(*pair, self.split), *drawn) for pair in self.pairs()]
+        both, drawn = ("validation", self.split), (self.n_validation, self.seed)
+        return [Splits(*evaluated(*pair, *both), *drawn) for pair in self.pairs()]
 
     def runs_compared(self, model: str, dataset: str) -> tuple[Run, Run, list[Run]]:
         """Beams, samples and further runs of the validation split and of the one reported."""
@@ -118,14 +119,16 @@ class Settings(Parameters):
         """What decides whether answers mean the same, by name; None for `alias` where questions lack references."""
         return {Path(name).name: self._similarity(name, model, dataset) for name in listed(self.similarity)}
 
-    def searched(self, model: str, dataset: str, split: str) -> Searched:
-        """An exact search at `search_alpha` beside beams, on the validation questions drawn or on another split."""
+    def searched(self, model: str, dataset: str, *splits: str) -> list[Searched]:
+        """An exact search at `search_alpha` beside beams, for each split named; of `validation` the questions drawn."""
         exact, beams, greedy = (self._both_splits(model, dataset, name) for name in (EXACT, BEAMS, GREEDY))
-        lined_up = searched(exact, beams, others=[greedy], split=split)
-        judged = self._reportable(lined_up.judged)
-        if split == "validation":
-            judged = Splits(judged, judged, self.n_validation, self.seed).validation
-        return lined_up.only(judged.answers["question_id"])
+        lined_up = [searched(exact, beams, others=[greedy], split=split) for split in splits]
+        return [each.only(self._drawn(each.judged).answers["question_id"]) for each in lined_up]
+
+    def _drawn(self, judged: Evaluation) -> Evaluation:
+        if judged.split != "validation":
+            return self._reportable(judged)
+        return Splits(judged, judged, self.n_validation, self.seed).validation
 
     def sampled(self, model: str, dataset: str) -> Run:
         """`entropy_samples` samples of `entropy_questions` of the reported split, drawn with the seed; kept apart.

@@ -286,7 +286,7 @@ def test_records_are_split_though_the_questions_beside_them_are_not(tmp_path):
     questions.write_text("".join(row.replace("it", f"it {n}") for n in range(202)))
     path.write_text("".join(response(("yes", "no")[n % 2], -0.1 * (n % 3)) + "\n" for n in range(202)))
     settings = Settings(records=str(path), dataset=str(questions))
-    sizes = [len(settings.judged(*settings.pairs()[0], split).correct) for split in ("validation", "test")]
+    sizes = [len(each.correct) for each in settings.judged(*settings.pairs()[0], "validation", "test")]
     assert sizes[0] == 101
     assert sizes[1] in (101, 102)
 
