@@ -10,7 +10,7 @@ import pandas as pd
 
 from pro_lib import scores, storage
 from pro_lib.correctness import words
-from pro_lib.storage import CERTIFICATE_COLUMNS, RunError, RunInfo
+from pro_lib.storage import CERTIFICATE_COLUMNS, RunError, RunInfo, complete_log_prob
 
 CONVENTIONS = ("complete", "answer_tokens")
 _ROUNDING = 1e-9
@@ -97,7 +97,7 @@ class Run:
     def outcome_log_probs(self) -> np.ndarray:
         """Log-probabilities `(n, N)` of all outcomes as they came, repeats and those cut by length included."""
         table = self._placed(slice(None))
-        return self.matrix(table.assign(value=table["log_prob"] + table["end_log_prob"].fillna(0.0)), "value")
+        return self.matrix(table.assign(value=complete_log_prob(table["log_prob"], table["end_log_prob"])), "value")
 
     def tree(self) -> tuple[np.ndarray, np.ndarray]:
         """Of an exact search: log p(v) and H(next | v) of every expanded prefix, `(n, M)` each, NaN where fewer."""
@@ -106,14 +106,6 @@ class Run:
         columns = ["tree_log_probs", "tree_entropies"]
         prefixes = self.questions[columns].assign(row=range(len(self.questions))).explode(columns)
         return self.matrix(prefixes, columns[0]), self.matrix(prefixes, columns[1])
-
-    def mean_log_probs(self, *, convention: str = "complete", distinct: bool = True) -> np.ndarray:
-        """Log-probabilities per token `(n, N)`, in the places of `log_probs`; the ending counts as a token."""
-        return self.matrix(self.ranked(convention=convention, distinct=distinct), "mean")
-
-    def texts(self, *, convention: str = "complete", distinct: bool = True) -> np.ndarray:
-        """Texts of the answers `(n, N)`, in the places of `log_probs`; None where there is none."""
-        return self.matrix(self.ranked(convention=convention, distinct=distinct), "text", None)
 
     def top(self, *, convention: str = "complete") -> pd.DataFrame:
         """The most probable finished answer of each question, a row per row of `questions`.
@@ -169,13 +161,13 @@ class Run:
             if "closed" in table and not table["closed"][np.isnan(ending)].all():
                 raise RunError(f"run {self.name} does not say what its endings cost; use convention='complete'")
             ending = np.full(len(table), np.nan)
-        value = table["log_prob"].to_numpy(float) + np.nan_to_num(ending)
+        value = complete_log_prob(table["log_prob"].to_numpy(float), ending)
         table = table.assign(value=value, mean=_per_token(table, value, ~np.isnan(ending)))
         table = table.sort_values(["row", "value", "text", "mean"], ascending=[True, False, True, True], kind="stable")
         if "search_alpha" in self.questions:
             # The greedy answer counts below α only where it stands for all: others below α were not looked for.
             log_alpha = np.log(self.questions["search_alpha"].to_numpy(float))[table["row"]]
-            reaches = table["log_prob"] + table["end_log_prob"].fillna(0.0) >= log_alpha - _ROUNDING
+            reaches = complete_log_prob(table["log_prob"], table["end_log_prob"]) >= log_alpha - _ROUNDING
             table = table[reaches | ~reaches.groupby(table["row"]).transform("any")]
         if distinct:
             table = table[~pd.DataFrame({"row": table["row"], "key": identities(table)}).duplicated()]

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from test_runs import means
 
 from pro_lib.imports import from_openai, from_records, from_vllm
 from pro_lib.storage import RunError
@@ -86,10 +87,10 @@ def test_log_probabilities_of_an_answer_are_taken_or_summed(write, answers, log_
 
 def test_means_are_given_or_those_of_the_tokens_where_there_are_any(write):
     answers = [{"log_prob": -1, "mean_log_prob": -0.4}, {"token_log_probs": [-2, -1]}, {"log_prob": -5}]
-    means = from_records(write(record(*answers))).mean_log_probs()
-    np.testing.assert_array_equal(means, [[-0.4, -1.5, np.nan]])
+    run = from_records(write(record(*answers)))
+    np.testing.assert_array_equal(means(run), [[-0.4, -1.5, np.nan]])
     summed = [{"token_log_probs": [-0.5, -0.25, -1]}, {"token_log_probs": [-2], "end_log_prob": -1}]
-    np.testing.assert_array_equal(from_records(write(record(*summed))).mean_log_probs(), [[-1.75 / 3, -1.5]])
+    np.testing.assert_array_equal(means(from_records(write(record(*summed)))), [[-1.75 / 3, -1.5]])
 
 
 BAD_LINES = [
@@ -187,7 +188,7 @@ def test_an_ending_that_is_not_returned_is_missing(write, choice):
     assert math.isnan(paris["end_log_prob"])
     assert (paris["rank"], lyon["rank"], paris["question_id"]) == (0, 1, "chatcmpl-1")
     np.testing.assert_array_equal(run.log_probs(), [[-0.75, -2.0]])
-    np.testing.assert_array_equal(run.mean_log_probs(), [[-0.375, -2.0]])
+    np.testing.assert_array_equal(means(run), [[-0.375, -2.0]])
     with pytest.raises(RunError, match="does not say what its endings cost"):
         run.log_probs(convention="answer_tokens")
 
@@ -215,7 +216,7 @@ def test_tokens_beyond_the_text_are_its_ending(write, choice, text, tokens, n_to
     total = sum(value for _, value in tokens)
     np.testing.assert_array_equal(run.log_probs(), [[total]])
     np.testing.assert_array_equal(run.log_probs(convention="answer_tokens"), [[total - (ending or 0.0)]])
-    np.testing.assert_array_equal(run.mean_log_probs(), [[total / (n_tokens + (ending is not None))]])
+    np.testing.assert_array_equal(means(run), [[total / (n_tokens + (ending is not None))]])
 
 
 @BOTH

@@ -47,6 +47,10 @@ def run_of(rows, ids="abc"):
     return Run(*tables([part_of(rows, question_table(ids))]), INFO)
 
 
+def means(run, **options):
+    return run.matrix(run.ranked(**options), "mean")
+
+
 @pytest.fixture
 def run():
     return run_of(ANSWERS)
@@ -62,8 +66,8 @@ def test_both_conventions_by_hand(run):
 def test_the_ending_counts_as_a_token_unless_the_last_token_carried_it(run):
     complete = [[-1.25 / 2, -1.5 / 2, -3.0 / 2], [NAN, NAN, NAN], [-0.5 / 2, NAN, NAN]]
     answer_tokens = [[-1.0, -1.25 / 2, -2.0], [NAN, NAN, NAN], [-0.25, NAN, NAN]]
-    np.testing.assert_array_equal(run.mean_log_probs(), complete)
-    np.testing.assert_array_equal(run.mean_log_probs(convention="answer_tokens"), answer_tokens)
+    np.testing.assert_array_equal(means(run), complete)
+    np.testing.assert_array_equal(means(run, convention="answer_tokens"), answer_tokens)
 
 
 @pytest.mark.parametrize("ending", [0.0, -1e-9])
@@ -71,7 +75,7 @@ def test_a_certain_ending_is_an_event_as_a_nearly_certain_one_is(tmp_path, endin
     answer = {"token_log_probs": [-0.5, -0.25], "end_log_prob": ending}
     runs = run_of([("a", "Rome", [4, 5], [-0.5, -0.25], ending, True)], "a"), records_run(tmp_path, answer)
     for run in runs:
-        np.testing.assert_allclose(run.mean_log_probs(), [[-0.25]], atol=1e-8)
+        np.testing.assert_allclose(means(run), [[-0.25]], atol=1e-8)
         assert run.answers["end_log_prob"].tolist() == [ending]
 
 
@@ -79,12 +83,12 @@ def test_a_last_token_that_is_known_to_carry_the_ending_leaves_nothing_unknown(t
     run = records_run(tmp_path, {"token_log_probs": [-0.5, -0.25], "closed": True})
     for convention in ("complete", "answer_tokens"):
         np.testing.assert_array_equal(run.log_probs(convention=convention), [[-0.75]])
-        np.testing.assert_array_equal(run.mean_log_probs(convention=convention), [[-0.375]])
+        np.testing.assert_array_equal(means(run, convention=convention), [[-0.375]])
 
 
 def test_repeats_are_kept_when_asked_for(run):
     np.testing.assert_array_equal(run.log_probs(distinct=False)[2], [-0.5, -0.5, NAN])
-    np.testing.assert_array_equal(run.mean_log_probs(distinct=False)[2], [-0.25, -0.25, NAN])
+    np.testing.assert_array_equal(means(run, distinct=False)[2], [-0.25, -0.25, NAN])
 
 
 def test_answers_cut_by_length_never_count():
@@ -94,7 +98,7 @@ def test_answers_cut_by_length_never_count():
 
 def test_an_answer_without_tokens_is_its_ending():
     run = run_of([("a", "", [], [], -0.75, True)], "a")
-    for matrix in (run.log_probs(), run.mean_log_probs()):
+    for matrix in (run.log_probs(), means(run)):
         np.testing.assert_array_equal(matrix, [[-0.75]])
 
 
@@ -128,7 +132,7 @@ def test_distinct_goes_by_ids_then_text_then_log_probability(tmp_path, answers, 
 
 def test_answer_tokens_is_refused_where_the_endings_are_unknown(tmp_path):
     run = records_run(tmp_path, {"log_prob": -1, "end_log_prob": -0.5}, {"log_prob": -2})
-    for ask in (run.log_probs, run.mean_log_probs, run.ranked, run.top):
+    for ask in (run.log_probs, run.ranked, run.top):
         with pytest.raises(RunError, match="run answers/records/records does not say what its endings cost"):
             ask(convention="answer_tokens")
 
@@ -293,8 +297,8 @@ def test_log_probs_agree_with_a_loop_over_the_answers(rows, distinct, complete):
 
 def test_texts_stand_where_their_log_probabilities_do(run):
     for options in ({}, {"distinct": False}, {"convention": "answer_tokens"}):
-        texts, values = run.texts(**options), run.log_probs(**options)
         ranked = run.ranked(**options)
+        texts, values = run.matrix(ranked, "text", None), run.log_probs(**options)
         assert texts.shape == values.shape
         np.testing.assert_array_equal(pd.isna(texts), np.isnan(values))
         for row, text, value in zip(ranked["row"], ranked["text"], ranked["value"], strict=True):

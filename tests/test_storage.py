@@ -119,6 +119,14 @@ def test_references_are_lists_and_may_be_absent_in_some_parts(tmp_path):
     assert questions["split"].isna().tolist() == [False, True]
 
 
+def test_an_answer_is_as_probable_as_its_tokens_and_its_ending_if_that_is_one_of_its_own():
+    assert [storage.complete_log_prob(-1.5, ending) for ending in (-0.25, 0.0, None)] == [-1.75, -1.5, -1.5]
+    endings = pd.Series([-0.25, None, -np.inf])
+    np.testing.assert_array_equal(
+        storage.complete_log_prob(pd.Series([-1.0, -2.0, -3.0]), endings), [-1.25, -2, -np.inf]
+    )
+
+
 def test_a_plan_is_cut_into_parts_in_order(tmp_path):
     parts = planned(tmp_path).missing_parts()
     assert [part.name for part in parts] == ["part-000-00000", "part-000-00001", "part-000-00002"]

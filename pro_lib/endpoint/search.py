@@ -13,7 +13,7 @@ from pro_lib.decoding import Certificate, Masses, SearchTree, certify
 from pro_lib.endpoint.asking import Asking
 from pro_lib.endpoint.noise import ROUNDING, Noise
 from pro_lib.endpoint.vocabulary import Next, Token, Vocabulary, log, weighed
-from pro_lib.storage import Cost
+from pro_lib.storage import Cost, complete_log_prob
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Search:
         for prefix in self.frontier:
             spent = f"the budget of {self.asking.budget} requests was spent with a prefix at or above α unexpanded"
             self._leave(prefix, spent, False)
-        self.answers.sort(key=lambda answer: (not answer.finished, -answer.log_prob - (answer.end_log_prob or 0.0)))
+        self.answers.sort(key=lambda a: (not a.finished, -complete_log_prob(a.log_prob, a.end_log_prob)))
         n_prompt_tokens, n_requests = sum(step.n_prompt_tokens for step in self.steps), len(self.steps)
         cost = Cost(n_prompt_tokens, n_requests - 1, n_requests, time.perf_counter() - started)
         return self.answers, self._certificate(), cost

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from pro_lib.runs import Run
+from pro_lib.storage import complete_log_prob
 
 Decode = Callable[[Sequence[int]], str]
 _NEXT_TO_NOTHING = 0.005
@@ -34,7 +35,7 @@ def prefix_tree(run: Run, decode: Decode, *, n_nodes: int = 30) -> pd.DataFrame:
     def add(v: int, parent: int, text: str, lost: float) -> None:
         text += _added(decode, paths[v])
         below, ended = [u for u in shown if parents[u] == v], ends.get(v, [])
-        lost += p[v] - sum(p[u] for u in below) - sum(np.exp(e.log_prob + e.end_log_prob) for e in ended)
+        lost += p[v] - sum(p[u] for u in below) - sum(end.probability for end in ended)
         if len(below) == 1 and not ended and lost < _NEXT_TO_NOTHING:
             return add(below[0], parent, text, lost)
         node = len(rows)
@@ -42,7 +43,7 @@ def prefix_tree(run: Run, decode: Decode, *, n_nodes: int = 30) -> pd.DataFrame:
         last = bool(greedy[v]) and not any(greedy[u] for u in below)
         for end in ended:
             kind = "answer" if end.finished else "open"
-            rows.append((len(rows), node, kind, end.text, float(np.exp(end.log_prob + end.end_log_prob)), last))
+            rows.append((len(rows), node, kind, end.text, end.probability, last))
         for u in below:
             add(u, node, "", 0.0)
         rows.append((len(rows), node, "cut", "cut", max(lost, 0.0), False))
@@ -54,7 +55,8 @@ def prefix_tree(run: Run, decode: Decode, *, n_nodes: int = 30) -> pd.DataFrame:
 def _ends(answers: pd.DataFrame, places: dict[tuple[int, ...], int]) -> dict[int, list]:
     """The answers under the prefix that was expanded, or where their last token closes them or they are cut."""
     ends: dict[int, list] = {}
-    for answer in answers.fillna({"end_log_prob": 0.0}).itertuples():
+    probability = np.exp(complete_log_prob(answers["log_prob"], answers["end_log_prob"]))
+    for answer in answers.assign(probability=probability).itertuples():
         ids = tuple(int(token) for token in answer.token_ids)
         at = places.get(ids) if answer.finished else None
         at = places.get(ids[:-1]) if at is None else at

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import ArrayLike
 from pydantic import ConfigDict
 
 from pro_lib.base.checks import PositiveInt
@@ -89,6 +90,12 @@ class Part:
     name: str
     questions: pd.DataFrame
     per_pack: int
+
+
+def complete_log_prob(log_prob: ArrayLike, end_log_prob: ArrayLike) -> ArrayLike:
+    """Log-probability of an answer and its ending, in nats; a missing ending is part of the last token."""
+    ending = np.asarray(end_log_prob, dtype=float)
+    return log_prob + np.where(np.isnan(ending), 0.0, ending)
 
 
 def part_table(

@@ -14,6 +14,7 @@ import pandas as pd
 
 from pro_lib.decoding.certificate import Certificate, Masses, SearchTree, certify
 from pro_lib.runs import Run
+from pro_lib.storage import complete_log_prob
 
 _MASS_LEFT = dict.fromkeys(("small_endings", "pruned", "length_cut", "budget_cut"), np.nan)
 
@@ -58,7 +59,7 @@ class _Answers(NamedTuple):
     @classmethod
     def of(cls, table: pd.DataFrame) -> _Answers:
         ending, finished = table["end_log_prob"].to_numpy(float), table["finished"].to_numpy(bool)
-        value = table["log_prob"].to_numpy(float) + np.nan_to_num(ending)
+        value = complete_log_prob(table["log_prob"].to_numpy(float), ending)
         return cls(value, finished, np.isnan(ending) | ~finished, table["token_ids"].map(tuple).to_numpy(object))
 
     def at(self, places: np.ndarray) -> _Answers:

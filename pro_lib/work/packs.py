@@ -28,7 +28,7 @@ from pro_lib.base import texts
 from pro_lib.decoding import Answer, Certificate, Counts, Strategy
 from pro_lib.models import Model, UnsupportedModelError
 from pro_lib.questions import QuestionSet
-from pro_lib.storage import Cost, part_table
+from pro_lib.storage import Cost, complete_log_prob, part_table
 
 # What is said when there is no memory, beside the exceptions made for it: by the CPU's allocator, CUDA, MPS and cuBLAS.
 _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
@@ -130,7 +130,7 @@ class Job:
         return [(ours, sure and replace(sure, prompt_tokens=n)) for (ours, sure), n in zip(found, own, strict=True)]
 
     def _refuse_thought(self, question_id: str, answers: list[Answer]) -> None:
-        likely = max(answers, key=lambda answer: sum(answer.token_log_probs) + (answer.end_log_prob or 0.0))
+        likely = max(answers, key=_log_prob)
         if mark := texts.thought(self.model.tokenizer.decode(list(likely.token_ids))):
             raise UnsupportedModelError(
                 f"question {question_id!r}: model {self.model.name} answers with a thought, {mark!r}; ask without "
@@ -180,11 +180,15 @@ class Job:
     def _rows(self, answers: list[Answer]) -> list[dict]:
         """The answers as they are stored: downwards in probability, samples in the order they were drawn."""
         if self.strategy.ranked:
-            answers = sorted(answers, key=lambda a: (not a.finished, -sum(a.token_log_probs) - (a.end_log_prob or 0.0)))
+            answers = sorted(answers, key=lambda answer: (not answer.finished, -_log_prob(answer)))
         # Added up in order, as a search does: an answer exactly at α must stay there.
         sums = [float(np.cumsum([0.0, *answer.token_log_probs])[-1]) for answer in answers]
         said = [self.model.decode(answer.token_ids) for answer in answers]
         return [vars(each) | {"text": t, "log_prob": p} for each, t, p in zip(answers, said, sums, strict=True)]
+
+
+def _log_prob(answer: Answer) -> float:
+    return complete_log_prob(sum(answer.token_log_probs), answer.end_log_prob)
 
 
 def memory_shortage(error: Exception) -> str:
