@@ -145,7 +145,7 @@ def load(
     Raises:
         FileNotFoundError: the folder holds no model, or a damaged one, or the name cannot be had from the hub.
         UnsupportedModelError: the architecture cannot run on the packed tree (ALiBi, recurrent state, …), or weights
-            are missing.
+            are missing, or fewer than the tokenizer's tokens.
         ValueError: an unknown dtype, device or quantization, or a name that no model can have.
     """
     name, _ = str(name), _Options(dtype=dtype, quantization=quantization)
@@ -169,7 +169,10 @@ def load(
         if lacking := [*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])]:
             # Transformers would make them up at random.
             raise UnsupportedModelError(f"model {name} lacks weights, or has them in other shapes: {_named(lacking)}")
-        endings = find_endings(tokenizer, network, network.get_output_embeddings().weight.shape[0])
+        vocabulary, size = network.get_output_embeddings().weight.shape[0], tokenizer.vocab_size
+        if size > vocabulary:  # special tokens added to a tokenizer, which may lie beyond, are not counted in this size
+            raise UnsupportedModelError(f"model {name} has {vocabulary} tokens, its tokenizer {size}: another model's")
+        endings = find_endings(tokenizer, network, vocabulary)
         packing_error, folder = packing.checked_error(network), Path(source)
         identity = fingerprint(folder) if folder.is_dir() else str(getattr(config, "_commit_hash", None))
     except packing.PackingError as reason:

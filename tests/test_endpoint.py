@@ -1001,6 +1001,13 @@ def test_a_setting_out_of_its_range_is_refused(setting):
         from_endpoint("http://x/v1", asked(), model="toy", **{name: NUMBERS.get(value) or json.loads(value)})
 
 
+@pytest.mark.parametrize(("name", "value"), [("model", "toy\ud800"), ("stop", ["\udfff"])])
+def test_half_a_character_is_refused_before_a_cache_is_begun(name, value, tmp_path):
+    with serving(by_table(WHOLE)) as server, pytest.raises(ValueError, match=f"{name}.*holds half a character"):
+        from_endpoint(server.url, asked(), cache=tmp_path / "c.jsonl", **{"model": "toy", name: value})
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_unknown_setting_is_refused():
     with pytest.raises(ValueError, match="alpha is no parameter"):
         from_endpoint("http://x/v1", asked(), model="toy", alpha=0.4)

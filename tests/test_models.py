@@ -7,11 +7,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from conftest import FAMILIES, PAPER, WITHOUT_BOS
+from conftest import FAMILIES, PAPER, WITHOUT_BOS, tiny_tokenizer
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, trainers
 from tokenizers.models import BPE
-from transformers import AutoConfig, AutoModelForCausalLM, BloomConfig, BloomForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BloomConfig,
+    BloomForCausalLM,
+    PreTrainedTokenizerFast,
+)
 
 from pro_lib import models
 from pro_lib.asking import ask
@@ -193,6 +200,32 @@ def test_the_stop_set_is_every_end_of_text_and_every_newline(tiny_model):
 
 def test_outputs_beyond_the_tokenizer_end_nothing(tiny_model):
     assert endings_of(tiny_model("llama").network, "</s>", "a", "b", vocabulary=6) == [[0, 2], []]
+
+
+def test_a_tokenizer_of_more_tokens_than_the_model_has_is_another_models(tiny_folders, tmp_path):
+    folder = copied(tiny_folders, tmp_path)
+    tokenizer = tiny_tokenizer(bos=True, merges=60)
+    tokenizer.save_pretrained(folder)
+    size = models.load(tiny_folders("llama"), device="cpu").network.config.vocab_size
+    with pytest.raises(UnsupportedModelError, match=f"has {size} tokens, its tokenizer {len(tokenizer)}: another"):
+        models.load(folder, device="cpu")
+
+
+def test_a_token_that_was_added_beyond_the_weights_matters_only_where_a_prompt_has_it(tiny_folders, tmp_path):
+    """As the one for images of Gemma 3's models of text alone."""
+    folder = copied(tiny_folders, tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(["<image>"], special_tokens=True)
+    tokenizer.save_pretrained(folder)
+    model = models.load(folder, device="cpu")
+    questions = pd.DataFrame(
+        {"question_id": ["a"], "question": ["What is it?"], "references": [["x"]], "split": "test"}
+    )
+    how = {"strategy": "greedy", "progress": False}
+    assert len(generate(model, QuestionSet("toy", questions), **how).answers) == 1
+    questions["question"] = "What is <image>?"
+    with pytest.raises(UnsupportedModelError, match="'<image>', in a prompt, is none of them"):
+        generate(model, QuestionSet("toy", questions), **how)
 
 
 def byte_level(*words):

@@ -69,7 +69,6 @@ PositiveShare = rule((int, float), lambda value: 0 < value <= 1, "must lie in (0
 Positive = rule((int, float), lambda value: 0 < value < float("inf"), "must be above 0")
 NotNegative = rule((int, float), lambda value: 0 <= value < float("inf"), "must be 0 or more")
 Flag = rule(bool, lambda value: True, "must be true or false")
-Name = rule(str, lambda value: bool(value.strip()), "must be a text that is not empty")
 # How weights may be shrunk and where runs are made; here, so that both are checked without loading torch.
 QUANTIZATIONS, DTYPES = ("8bit", "4bit"), ("float32", "bfloat16", "float16")
 Quantization, Dtype, Engine = choice(*QUANTIZATIONS), choice("auto", *DTYPES), choice("local", "ray")
@@ -85,6 +84,7 @@ def _encodable(text: str) -> str:
 
 # Text as files of UTF-8 can hold it: without halves of a surrogate pair, which JSON and Python allow.
 Text = Annotated[str, AfterValidator(_encodable)]
+Name = Annotated[rule(str, lambda value: bool(value.strip()), "must be a text that is not empty"), *Text.__metadata__]
 
 
 class Format(BaseModel):

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from pro_lib.base.checks import Name, NotNegative, Positive, PositiveInt, PositiveShare, WholeNumber, checked
+from pro_lib.base.checks import Name, NotNegative, Positive, PositiveInt, PositiveShare, Text, WholeNumber, checked
 
 # How widespread tokenizers spell the end of text.
 END_OF_TEXT = (
@@ -42,7 +42,7 @@ class Asking:
     """α of the search; at 1/top or above nothing that continues an answer can be missed."""
     top: PositiveInt = 20
     """How many log-probabilities are asked for at every place."""
-    stop: tuple[str, ...] | None = None
+    stop: tuple[Text, ...] | None = None
     """Texts that end an answer beside a newline; by default `END_OF_TEXT`, and with `tokenizer` none: the model's own
     ends of text always end an answer there."""
     n_stop_tokens: PositiveInt | None = None

@@ -40,7 +40,8 @@ class Job:
     """How questions are answered: the questions of a part in, their table and its cost out.
 
     Raises:
-        ValueError: no questions, the model cannot see the longest prompt whole, or it answers with a thought.
+        ValueError: no questions, the model cannot see the longest prompt whole, or it answers with a thought, or a
+            prompt has a token for which there are no weights.
     """
 
     def __init__(self, model: Model, questions: QuestionSet, strategy: Strategy, *, chat: bool | Mapping = False):
@@ -49,7 +50,11 @@ class Job:
         self.fitting = sys.maxsize
         if not len(questions):
             raise ValueError("there are no questions to answer")
-        model.check_length(max(map(len, self._prompts(questions.table))) + strategy.max_new_tokens)
+        prompts, size = self._prompts(questions.table), len(model.endings.stop)
+        model.check_length(max(map(len, prompts)) + strategy.max_new_tokens)
+        if (last := max(max(prompt, default=0) for prompt in prompts)) >= size:
+            said = f"has {size} tokens; {model.tokenizer.convert_ids_to_tokens(last)!r}, in a prompt, is none of them"
+            raise UnsupportedModelError(f"model {model.name} {said}")
 
     def parameters(self) -> dict[str, object]:
         """What decides the answers, as JSON can hold it."""
