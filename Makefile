@@ -20,12 +20,15 @@ endif
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-install: $(VENV)/.installed  ## set up .venv with the tested versions
+install: $(VENV)/.installed  ## set up .venv with the tested versions of what notebooks need
 
-$(VENV)/.installed: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,docs,embedding,ray,browser]"
-	touch $@
+# The package as it lies here, and then what an extra of it needs; a target that needs more than notebooks do adds the rest.
+$(VENV)/.package: pyproject.toml setup.py constraints.txt
+	@$(PYTHON) -m venv $(VENV) && .ci/install $(VENV) .package "$^" --no-deps --editable .
+$(VENV)/.installed: $(VENV)/.package
+	@.ci/install $(VENV) .installed "$^" "pro-workbench[notebooks]"
+$(VENV)/.installed-%: $(VENV)/.package
+	@.ci/install $(VENV) .installed-$* "$^" "pro-workbench[$*]"
 
 # Two at a time, of one thread each: the bundled models are too small to gain from a second. What several notebooks read is
 # generated first, each run by one process; then the last first, which take longest. 00, 01 and 07 wait for one process only.
@@ -55,24 +58,24 @@ lab: install  ## open JupyterLab
 # Two workers of one thread each: the tests' models are too small to gain from a second thread.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
-test: install  ## run the tests: one trial of every kind
+test: $(VENV)/.installed-test  ## run the tests: one trial of every kind
 	$(PYTEST)
 
 test-all: test  ## run all tests: those, then the slow ones and more examples of the sized
 	$(PYTEST) --size all -m "(slow or sized) and not trial"
 
-trials: install  ## run what takes long: kills, clusters, 10,000 damaged inputs, a fresh installation
+trials: $(VENV)/.installed-test  ## run what takes long: kills, clusters, 10,000 damaged inputs, a fresh installation
 	$(PYTEST) --size trials -m "trial or sized"
 
-lint: install  ## check style and format
+lint: $(VENV)/.installed-lint  ## check style and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-format: install  ## put everything into format
+format: $(VENV)/.installed-lint  ## put everything into format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: install  ## build the docs as a site into build/site
+docs: $(VENV)/.installed-docs  ## build the docs as a site into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir $(abspath $(SITE))
 	@echo "$(SITE)/index.html"
 
@@ -82,7 +85,7 @@ world: install  ## build the world facts from their hand-written relations
 models: install  ## train the bundled models anew
 	$(BIN)/python data/models/train.py facts-2m facts-1m
 
-screenshots: install  ## make the explorer's pictures in docs/images anew (needs Chromium)
+screenshots: $(VENV)/.installed-test  ## make the explorer's pictures in docs/images anew (needs Chromium)
 	$(BIN)/python tests/test_browser.py
 
 ladder: install  ## time every step of the speed ladder (needs make golden once)

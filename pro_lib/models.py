@@ -11,13 +11,14 @@ from pathlib import Path
 import torch
 from jinja2 import TemplateError
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedConfig as Config
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from pro_lib.base import texts
 from pro_lib.base.bundled import bundled_models, check_model, fingerprint, paper_models
 from pro_lib.base.checks import QUANTIZATIONS, Dtype, Quantization, SentenceError, checked, one_line
+from pro_lib.base.extras import placing
 from pro_lib.decoding import Endings, packing
 
 
@@ -153,11 +154,7 @@ def load(
     if dtype == "auto":
         dtype = "bfloat16" if device.startswith("cuda") and name not in bundled_models() else "float32"
     weights, code = {"dtype": getattr(torch, dtype)}, {"trust_remote_code": trust_remote_code}
-    if quantization or device_map is not None:
-        weights["device_map"] = device_map or device
-    if quantization:
-        kind = {f"load_in_{quantization}": True}
-        weights["quantization_config"] = BitsAndBytesConfig(**kind, bnb_4bit_compute_dtype=getattr(torch, dtype))
+    weights |= placing(device, device_map=device_map, quantization=quantization, dtype=weights["dtype"])
     try:
         config = AutoConfig.from_pretrained(source, **code)
         packing.check_config(config.get_text_config())

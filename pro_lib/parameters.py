@@ -75,7 +75,7 @@ class Parameters:
     def __post_init__(self) -> None:
         # Notebooks run in folders of their own, so a default must not depend on where that is.
         for name, folder in (("generations_dir", "data/generations"), ("figures_dir", "figures")):
-            object.__setattr__(self, name, Path(getattr(self, name) or bundled.ROOT / folder))
+            object.__setattr__(self, name, Path(getattr(self, name) or bundled.HOME / folder))
         if self.reported and self.split == "validation":
             raise ValueError("split='validation' is where alpha is chosen; report on another split")
         for name in listed(self.similarity):

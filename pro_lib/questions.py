@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pro_lib.base.bundled import ROOT
+from pro_lib.base.bundled import DATA
 from pro_lib.base.checks import PositiveInt, PositiveShare, checked, rule
 from pro_lib.imports.hub import HUB, from_hub
 from pro_lib.imports.question_files import COLUMNS, SPLITS, QuestionsError, read_questions
 
 __all__ = ["BUNDLED", "COLUMNS", "HUB", "NAMES", "SPLITS", "QuestionSet", "QuestionsError", "load"]
-WORLD_FACTS = ROOT / "data" / "world_facts" / "facts.jsonl"
+WORLD_FACTS = DATA / "world_facts" / "facts.jsonl"
 # Name: column of the questions.
 BUNDLED = {"world-facts": "question", "world-facts-reworded": "question_reworded"}
 NAMES = (*BUNDLED, *HUB)

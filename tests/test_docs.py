@@ -457,7 +457,7 @@ def test_the_hours_of_the_paper_are_sums_of_the_cost_model():
 def site(tmp_path_factory):
     """What `make docs` builds, and what it said."""
     folder = tmp_path_factory.mktemp("site")
-    line = f"make docs -o {sys.prefix}/.installed VENV={sys.prefix} SITE={folder}"
+    line = f"make docs -o {sys.prefix}/.installed-docs VENV={sys.prefix} SITE={folder}"
     done = run(line, ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder, done.stdout + done.stderr

@@ -409,7 +409,7 @@ def test_a_model_that_no_worker_holds_is_named(model, tmp_path, monkeypatch):
 def test_without_ray_its_engine_says_what_to_install(model, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.setitem(sys.modules, "ray.data", None)
-    with pytest.raises(ValueError, match=r"engine='ray' needs Ray: pip install 'pro-workbench\[ray\]'"):
+    with pytest.raises(ImportError, match=r"^engine='ray' needs ray: pip install 'pro-workbench\[ray\]'$"):
         generate(model, asked(2), out=tmp_path, engine="ray", **OPTIONS)
 
 

@@ -713,7 +713,8 @@ def test_embedding_is_the_cosine_and_never_negative():
 
 def test_embedding_without_the_extra_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(ImportError, match=r"^the embedding similarity needs pip install -e '\.\[embedding\]'"):
+    said = r"^similarity='embedding' needs (\w+): pip install 'pro-workbench\[embedding\]'$"
+    with pytest.raises(ImportError, match=said):
         semantic.Embedding()([["a"]])
 
 

@@ -1,4 +1,4 @@
-"""What lies in the repository, by name: models, questions and the paper's numbers; knows no weights and no scores."""
+"""What comes with the package, by name: models, questions and the paper's numbers; knows no weights and no scores."""
 
 import csv
 import hashlib
@@ -11,7 +11,12 @@ from pathlib import Path
 
 import pandas as pd
 
-ROOT = Path(__file__).resolve().parents[2]
+_PACKAGE = Path(__file__).resolve().parents[1]
+# Where pro_lib, data/ and notebooks/ lie side by side; None once it is installed and holds the other two.
+CHECKOUT = None if (_PACKAGE / "data").is_dir() else _PACKAGE.parent
+ROOT = CHECKOUT or _PACKAGE
+# Where runs and figures go by default: to the checkout wherever a notebook runs, else to the working folder.
+HOME = CHECKOUT or Path()
 DATA = ROOT / "data"
 _STAMP = attrgetter("st_ino", "st_size", "st_mtime_ns")
 # Endings of the files that transformers reads of a model folder.

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from anyio.from_thread import start_blocking_portal
 from tqdm.auto import tqdm
 
+from pro_lib.base.extras import extra
 from pro_lib.endpoint.asking import END_OF_TEXT, Asking
 from pro_lib.endpoint.cache import Searched, opened, read_cache
-from pro_lib.endpoint.client import Client
 from pro_lib.endpoint.noise import Noise, noise_of
 from pro_lib.endpoint.search import Search
 from pro_lib.endpoint.vocabulary import Listed, Next, Token, Vocabulary
@@ -55,6 +54,10 @@ def from_endpoint(
         ValueError: a setting out of its range, or an unknown one.
         RunError: the server refuses or fails, or the cache belongs to another run or is damaged.
     """
+    with extra("endpoint", "asking a server"):
+        from anyio.from_thread import start_blocking_portal
+
+        from pro_lib.endpoint.client import Client
     asking = Asking(base_url, model, **settings)
     vocabulary = Vocabulary(asking)
     parameters = asking.parameters() | {"n_stop_tokens": vocabulary.n_stop}
@@ -67,7 +70,8 @@ def from_endpoint(
         bar = tqdm(total=len(missing), desc=f"{questions.name}/{model}", disable=not progress)
         # In a thread of its own: in a notebook, a loop of events already runs in this one.
         with bar, start_blocking_portal() as portal:
-            noise = portal.call(_search, asking, vocabulary, missing, lambda one: (known.add(one), bar.update()))
+            asked = Client(asking), vocabulary, missing
+            noise = portal.call(_search, *asked, lambda one: (known.add(one), bar.update()))
     searched = [known[row["question_id"]] for row, _ in rows]
     measured = {"noise": vars(noise)} if noise else {}
     return _run(searched, questions.table, questions.name, parameters, {"base_url": base_url} | measured)
@@ -86,10 +90,10 @@ def read(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
 
 
 async def _search(
-    asking: Asking, vocabulary: Vocabulary, rows: Sequence[tuple[dict, str]], done: Callable[[Searched], object]
+    client: Any, vocabulary: Vocabulary, rows: Sequence[tuple[dict, str]], done: Callable[[Searched], object]
 ) -> Noise | None:
     """Measure the noise, then search the questions, several at once; if one fails, the others are given up."""
-    places, client = asyncio.Semaphore(asking.concurrency), Client(asking)
+    asking, places = client.asking, asyncio.Semaphore(client.asking.concurrency)
 
     async def listed(row: dict, prompt: str, tokens: Sequence[Token]) -> Listed:
         response = await client.complete(vocabulary.prompt(prompt, tokens))

@@ -3,6 +3,7 @@
 In a notebook it is a widget (`explore`), without one a file of its own (`to_html`); `explorer.js` draws both.
 """
 
+from pro_lib.base.extras import extra
 from pro_lib.explorer.data import appendix_run, compared, run_data, stored_runs
 from pro_lib.explorer.page import to_html
 from pro_lib.explorer.tree import prefix_tree
@@ -17,6 +18,7 @@ def explore(run: Run, settings: Settings):
 
     Choose a run, filter its questions, look at one; ask the model of the run; compare two methods. One α moves it all.
     """
-    from pro_lib.explorer.widget import Explorer
+    with extra("notebooks", "the explorer in a notebook"):
+        from pro_lib.explorer.widget import Explorer
 
     return Explorer(run, settings)

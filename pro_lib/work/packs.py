@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from importlib import metadata
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -24,7 +23,7 @@ import torch
 from tqdm.auto import tqdm
 
 from pro_lib import decoding
-from pro_lib.base import texts
+from pro_lib.base import bundled, texts
 from pro_lib.decoding import Answer, Certificate, Counts, Strategy
 from pro_lib.models import Model, UnsupportedModelError
 from pro_lib.questions import QuestionSet
@@ -65,14 +64,14 @@ class Job:
         return self.strategy.parameters() | self.questions.parameters(chat=self.chat) | chat | self.model.parameters()
 
     def provenance(self) -> dict[str, object]:
-        """Where and with what the answers are made; the commit is that of the repository pro_lib lies in, if any."""
+        """Where and with what the answers are made; the commit is that of the checkout pro_lib lies in, if any."""
         versions = {name: metadata.version(name) for name in ("torch", "transformers", "numpy", "pyarrow")}
-        device, here = self.model.device, Path(__file__).resolve().parent
+        device = self.model.device
         named = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
         commit = None
-        with suppress(OSError):  # without git there is none to tell
-            head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
-            commit = head.stdout.strip() or None
+        with suppress(OSError):  # without git there is none; a repository around an installed package is another's
+            command = ["git", f"--git-dir={bundled.ROOT / '.git'}", "rev-parse", "HEAD"]
+            commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or None
         return {"source": self.model.source, "device": named, "commit": commit, "versions": versions}
 
     def part(self, questions: pd.DataFrame, per_pack: int, bar: tqdm | None = None) -> tuple[pa.Table, Cost]:
