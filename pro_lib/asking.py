@@ -1,11 +1,13 @@
-"""One question asked of a model: the answer with its uncertainty; knows generation and scores, no widget."""
+"""Questions asked of a model: answers with their uncertainty; knows generation and scores, no widget."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
+from pro_lib import questions as question_sets
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
 
@@ -14,18 +16,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Answer:
     """A model's answer to one question, with its PRO uncertainty (nats, higher = more uncertain).
 
     `answers` are the distinct answers found, the most probable first, each with the probability of its complete text,
-    ending included; PRO read the first `kept` of them.
+    ending included; PRO read the first `kept` of them. Where none ended, `text` is None and `uncertainty` NaN.
     `status` (`certified`, `fallback` or `undecided`, see `decoding.certificate`) and `entropy_bounds` (nats, of the
     entropy over complete token sequences: the tree bound and the loose upper bound) come from an exact search; they
     are None for another strategy.
     """
 
     question: str
-    text: str
+    text: str | None
     uncertainty: float
     answers: tuple[tuple[str, float], ...]
     kept: int
@@ -34,17 +36,20 @@ class Asked:
 
 
 def ask(
-    model: "Model",
-    question: str,
+    model: "str | Path | Model",
+    question: str | Iterable[str],
     *,
     alpha: float = 0.4,
     questions: QuestionSet | None = None,
     strategy: str = "threshold",
     **settings: object,
-) -> Asked:
-    """Ask one question; the answer with its uncertainty, of which PRO keeps the answers with `p >= alpha`.
+) -> Answer | list[Answer]:
+    """Ask a question; the answer with its uncertainty, of which PRO keeps the answers with `p >= alpha`.
 
     Args:
+        model: a loaded one, or its name, as in `models.load`; by name the last one loaded is held.
+        question: one, or several for a list of answers in their order: they are asked together, which is faster, and
+            are the same to rounding. Of several, one without an answer that ended is no error.
         questions: a question set whose header, template and shots are used; None asks without shots.
         strategy: how answers are looked for; by default all with p ≥ search_alpha.
         settings: as in `generate`: search_alpha, budget, n_answers, max_new_tokens, chat, …
@@ -54,23 +59,30 @@ def ask(
             `max_new_tokens`.
     """
     run = answered(model, question, questions=questions, strategy=strategy, **settings)
-    found, scored, row = run.ranked(), run.scores(alpha=alpha).iloc[0], run.questions.iloc[0]
-    if found.empty:
-        length = run.info.parameters["max_new_tokens"]
-        raise ValueError(f"no answer of {model.name} ended within {length} tokens: {question!r}")
-    answers = tuple(zip(found["text"], np.exp(found["value"]).tolist(), strict=True))
-    bounds = (float(row["tree_bound"]), float(row["upper_bound"])) if "status" in row else None
-    return Asked(
-        question, answers[0][0], float(scored["pro"]), answers, int(scored["n_kept"]), row.get("status"), bounds
-    )
+    scored, ranked = run.scores(alpha=alpha), run.ranked()
+    texts, probabilities = run.matrix(ranked, "text", None), np.exp(run.matrix(ranked, "value"))
+    answers = []
+    for n, row in enumerate(run.questions.to_dict("records")):
+        found = tuple((text, p) for text, p in zip(texts[n], probabilities[n].tolist(), strict=True) if p == p)
+        exact = (row["status"], (row["tree_bound"], row["upper_bound"])) if "status" in row else (None, None)
+        said = found[0][0] if found else None, float(scored["pro"][n]), found, int(scored["n_kept"][n])
+        answers.append(Answer(row["question"], *said, *exact))
+    if isinstance(question, str) and not answers[0].answers:
+        cut, model = run.info.parameters["max_new_tokens"], run.info.model
+        raise ValueError(f"no answer of {model} ended within {cut} tokens: {question!r}")
+    return answers[0] if isinstance(question, str) else answers
 
 
-def answered(model: "Model", question: str, *, questions: QuestionSet | None = None, **settings: object) -> Run:
-    """The run of one question, asked as `questions` are; `settings` as in `generate`. ValueError if it is empty."""
+def answered(
+    model: "str | Path | Model",
+    question: str | Iterable[str],
+    *,
+    questions: QuestionSet | None = None,
+    **settings: object,
+) -> Run:
+    """The run of questions, asked as `questions` are; `settings` as in `generate`. ValueError if one is empty."""
     from pro_lib.generate import generate
 
-    if not isinstance(question, str) or not question.strip():
-        raise ValueError("question is empty")
-    if questions is None:  # one without questions of its own, which is falsy, still says how to ask
-        questions = QuestionSet("asked", pd.DataFrame())
-    return generate(model, questions.with_questions([question.strip()]), progress=False, **settings)
+    # One without questions of its own, which is falsy, still says how to ask.
+    asked = question_sets.asked(question) if questions is None else questions.with_questions(question)
+    return generate(model, asked, **{"progress": False} | settings)

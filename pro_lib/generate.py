@@ -3,8 +3,7 @@
 It knows jobs, run folders and workers; it does not know how answers are found, scores or correctness.
 """
 
-import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,14 +11,15 @@ from pathlib import Path
 import torch
 from tqdm.auto import tqdm
 
-from pro_lib import decoding, models, runs
+from pro_lib import decoding, models, runs, storage
+from pro_lib import questions as question_sets
 from pro_lib.base.checks import Chat, Engine, PositiveInt, checked
 from pro_lib.models import Model
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
-from pro_lib.storage import Plan, RunError, RunFolder, RunInfo, tables
+from pro_lib.storage import Plan, RunFolder, RunInfo, tables
 from pro_lib.work import cluster
-from pro_lib.work.packs import Job, memory_shortage
+from pro_lib.work.packs import Job
 
 # Measured on two cores with the bundled model: smaller packs pay more per call, larger ones attend to more in vain.
 QUESTIONS_PER_PACK = 32
@@ -38,8 +38,8 @@ class _Work:
 
 
 def generate(
-    model: Model,
-    questions: QuestionSet,
+    model: str | Path | Model,
+    questions: QuestionSet | Sequence[str],
     *,
     strategy: str = "diverse_beam",
     out: str | Path | None = None,
@@ -54,9 +54,13 @@ def generate(
     """Answer the questions with the model and return the run of them, in their order.
 
     With `out`, the run is kept in `out/<dataset>/<model>/<strategy>/`: questions it already holds are not asked
-    again, new ones are added, and a run that was stopped is continued to the same tables as an unbroken one.
+    again, new ones are added, and a run that was stopped is continued to the same tables as an unbroken one. Settings
+    of the strategy, shots, header, template and chat that are not by default have a folder of their own, beside it,
+    named after them: `multinomial,n_answers=20,seed=3`. Another model of the same name is refused.
 
     Args:
+        model: a loaded one, or its name, as in `models.load`; by name the last one loaded is held.
+        questions: a set, or texts, which are asked without shots as the set `asked`.
         strategy: `greedy` (one answer), `multinomial` (samples), `diverse_beam` (groups of one beam each) or
             `threshold` (exact search: every answer with p ≥ search_alpha, and the greedy one).
         batch_size: questions in one pack; None for 32. A pack that does not fit into memory is halved, and a warning
@@ -81,6 +85,7 @@ def generate(
     _Work(chat=chat, batch_size=batch_size, engine=engine, n_workers=n_workers, gpus_per_worker=gpus_per_worker)
     if engine == "ray" and out is None:
         raise ValueError("engine='ray' needs out=, a folder that all workers can write to")
+    model, questions = models.held(model), question_sets.asked(questions)
     per_pack = batch_size or QUESTIONS_PER_PACK
     job = Job(model, questions, decoding.strategy(strategy, **settings), chat=chat)
     info = RunInfo(questions.name, model.name, strategy, job.parameters())
@@ -91,44 +96,18 @@ def generate(
             table, cost = job.part(questions.table, per_pack, shown)
         plan = Plan(len(questions), per_pack, len(questions))
         return Run(*tables([table]), replace(info, provenance=provenance, plans=(plan,), cost=cost))
-    with RunFolder(Path(out) / questions.name / model.name / strategy, info) as folder:
+    name = storage.named(strategy, job.strategy.apart() | questions.apart(chat=chat))
+    with RunFolder(Path(out) / questions.name / model.name / name, info) as folder:
         folder.plan(questions.table, per_pack=per_pack, per_part=per_pack * -(-QUESTIONS_PER_PART // per_pack))
         missing = folder.missing_parts()
         total = sum(len(part.questions) for part in missing)
         with bar(total=total, disable=not progress or not missing) as shown:
             if engine == "ray" and missing:
                 workers = {"n_workers": n_workers, "gpus_per_worker": gpus_per_worker, "cpus": torch.get_num_threads()}
-                provenance |= cluster.make_parts(missing, folder.path, folder.info, _recipe(job), **workers, bar=shown)
+                provenance |= cluster.make_parts(missing, folder.path, folder.info, job.recipe(), **workers, bar=shown)
             else:
                 for part in missing:
                     folder.write_part(part, *job.part(part.questions, part.per_pack, shown))
         if missing or not folder.info.provenance:
             folder.finish(provenance)
     return runs.read(folder.path).asked_as(questions.table)
-
-
-def _recipe(job: Job) -> partial:
-    """What makes the same job in another process, given the number of its GPUs; it loads the model anew."""
-    model, endings = job.model, decoding.Endings(job.model.endings.stop.cpu(), job.model.endings.closing.cpu())
-    shipped = type(model.network).__module__.startswith("transformers_modules.")
-    load = {"dtype": model.dtype, "quantization": model.quantization, "trust_remote_code": shipped}
-    load |= {"name": model.source, "device": model.device.type}
-    like = replace(model, network=None, tokenizer=None, endings=endings)
-    return partial(_made, like, load, (job.questions, job.strategy), job.chat, torch.get_num_threads())
-
-
-def _made(like: Model, load: Mapping, asked: tuple, chat: bool | Mapping, threads: int, gpus: int) -> Job:
-    """The job of a worker that has so many GPUs, whose model must be the one that it is to be like."""
-    torch.set_num_threads(threads)
-    placed = {"device": "cuda", "device_map": "auto" if gpus > 1 else None} if gpus else {}
-    try:
-        model = models.load(**load | placed)
-    except torch.OutOfMemoryError as error:
-        raise MemoryError(
-            f"model {like.source} does not fit into a worker's memory ({memory_shortage(error)}); raise "
-            "gpus_per_worker, or load it in 8 or 4 bits"
-        ) from error
-    if model.fingerprint != like.fingerprint:
-        raise RunError(f"model {like.source} on {os.uname().nodename} is not the one asked for: its files differ")
-    endings = decoding.Endings(like.endings.stop.to(model.device), like.endings.closing.to(model.device))
-    return Job(replace(model, name=like.name, endings=endings), *asked, chat=chat)

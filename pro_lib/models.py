@@ -21,6 +21,8 @@ from pro_lib.base.checks import QUANTIZATIONS, Dtype, Quantization, SentenceErro
 from pro_lib.base.extras import placing
 from pro_lib.decoding import Endings, packing
 
+_held: "tuple[tuple, Model] | None" = None
+
 
 class UnsupportedModelError(SentenceError):
     """The model cannot be run on the packed prefix tree."""
@@ -189,6 +191,19 @@ def load(
     if unused := found["unexpected_keys"]:
         warnings.warn(f"model {name} has weights that are not used: {_named(unused)}", UserWarning, stacklevel=2)
     return Model(folder.name, source, identity, network, tokenizer, endings, packing_error)
+
+
+def held(model: "str | Path | Model", **options: object) -> Model:
+    """A loaded model as it is; or by name the last one loaded so, let go before another is, or its files anew."""
+    global _held
+    if isinstance(model, Model):
+        return model
+    source = Path(_locate(str(model)))
+    asked = str(model), load.__kwdefaults__ | options, fingerprint(source) if source.is_dir() else None
+    if _held is None or _held[0] != asked:
+        _held = None
+        _held = asked, load(model, **options)
+    return _held[1]
 
 
 def _check_size(name: str, config: Config, folder: Path, code: Mapping) -> None:

@@ -1,7 +1,7 @@
 """Question sets by name or from files, their splits, and the few-shot prompt; knows no model and no answer."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
@@ -12,6 +12,7 @@ import pandas as pd
 
 from pro_lib.base.bundled import DATA
 from pro_lib.base.checks import PositiveInt, PositiveShare, checked, rule
+from pro_lib.imports.formats import Source, called
 from pro_lib.imports.hub import HUB, from_hub
 from pro_lib.imports.question_files import COLUMNS, SPLITS, QuestionsError, read_questions
 
@@ -78,13 +79,35 @@ class QuestionSet:
         shots = [list(shot) for shot in self.shots]
         return {"header": self.header, "template": self.template, "shots": shots} | ({"chat": chat} if chat else {})
 
-    def with_questions(self, questions: Sequence[str]) -> "QuestionSet":
-        """Other questions, asked in the same way; they have no references."""
-        rows = {"question_id": [f"asked-{n}" for n in range(len(questions))], "question": list(questions)}
+    def apart(self, *, chat: bool | Mapping = False) -> dict[str, object]:
+        """What is not by default in how the questions of this set are asked; it goes into the name of a run folder."""
+        default = {"n_shots": self.source.get("usual_shots", len(self.shots)), "header": "", "template": TEMPLATE}
+        asked = {"n_shots": len(self.shots), "header": self.header, "template": self.template, "chat": chat}
+        return {name: value for name, value in asked.items() if value != default.get(name, False)}
+
+    def with_questions(self, questions: str | Iterable[str]) -> "QuestionSet":
+        """Another question, or others, asked in the same way; they have no references."""
+        several = isinstance(questions, Iterable) and not isinstance(questions, str)
+        questions = list(questions) if several else [questions]
+        for n, text in enumerate(questions, start=1):
+            if not isinstance(text, str) or not text.strip():
+                raise QuestionsError(f"question {n} of {len(questions)} is empty" if several else "question is empty")
+        ids, texts = [f"asked-{n}" for n in range(len(questions))], [text.strip() for text in questions]
+        rows = {"question_id": ids, "question": texts}
         return replace(self, table=pd.DataFrame({**rows, "references": None, "split": None}))
 
     def _ask(self, question: str) -> str:
         return self.template.replace("{question}", question)
+
+
+def asked(questions: QuestionSet | str | Source) -> QuestionSet:
+    """A question set as it is; one of texts, or of rows as `load` takes them, asked without shots."""
+    if isinstance(questions, QuestionSet):
+        return questions
+    rows = isinstance(questions, Sequence) and any(isinstance(each, Mapping) for each in questions)
+    if rows or isinstance(questions, pd.DataFrame):
+        return load("asked", path=questions, split=None)
+    return QuestionSet("asked", pd.DataFrame()).with_questions(questions)
 
 
 @checked
@@ -104,7 +127,7 @@ class _Draw:
 def load(
     name: str | None = None,
     *,
-    path: str | Path | None = None,
+    path: Source | None = None,
     columns: Mapping[str, str | Sequence[str]] | None = None,
     split: str | Sequence[str] | None = "test",
     limit: int | None = None,
@@ -121,8 +144,8 @@ def load(
         name: `world-facts` or `world-facts-reworded` (bundled), `trivia_qa`, `sciq` or `nq` (from the hub); with
             `path`, a name for the set (the file's stem if None).
         path: a `.jsonl`, `.csv` or `.parquet` file with columns question and references (a list, or a text separated
-            by `;`), and optionally question_id and split; further columns are kept. Or, with the name of a hub set, a
-            folder that `save_to_disk` has made.
+            by `;`), and optionally question_id and split; further columns are kept. Or such rows in memory, a list of
+            dicts or a DataFrame. Or, with the name of a hub set, a folder that `save_to_disk` has made.
         columns: what the columns are called, as `{"question": "query", "references": ["answer", "aliases"]}`.
         split: a split or several, None for all; a file without a split column is one `test` split. `imports.hub` says
             what the splits of a hub set are.
@@ -141,11 +164,13 @@ def load(
         ValueError: a parameter out of its range.
     """
     draw = _Draw(limit, fraction, seed)
-    table, used = _everything(name, None if path is None else Path(path), columns or {})
+    path = Path(path) if isinstance(path, str) else path
+    table, used = _everything(name, path, columns or {})
     if name is None:
-        name = Path(path).stem
+        name = called(path, "questions").stem
     splits = list(dict.fromkeys(table["split"] if split is None else [split] if isinstance(split, str) else split))
-    n_shots = (0 if used else 10) if n_shots is None else n_shots
+    usual_shots = 0 if used else 10
+    n_shots = usual_shots if n_shots is None else n_shots
     shots = None
     if n_shots > 0 and "train_shots" not in set(table["split"]):
         shots = _first(table, n_shots)
@@ -162,15 +187,16 @@ def load(
         if not 0 <= n_shots <= len(pool):
             raise QuestionsError(f"n_shots={n_shots}: dataset {name!r} has {len(pool)} questions for shots")
         shots = _first(pool, n_shots)
-    source = {"dataset": name, "path": None if path is None else str(path), "columns": used, "split": splits}
+    source = {"dataset": name, "path": str(path) if isinstance(path, Path) else None, "columns": used, "split": splits}
     source |= {"n_validation": n_validation, "limit": limit, "fraction": fraction, "seed": seed, "n_shots": len(shots)}
+    source |= {"usual_shots": usual_shots}
     pairs = tuple((row.question, row.references[0]) for row in shots.itertuples())
     return QuestionSet(name, asked, pairs, header, template, source)
 
 
-def _everything(name: str | None, path: Path | None, columns: Mapping) -> tuple[pd.DataFrame, dict[str, list[str]]]:
+def _everything(name: str | None, path: Source | None, columns: Mapping) -> tuple[pd.DataFrame, dict[str, list[str]]]:
     """All questions of all splits, and which columns of a file of the user's they were read from."""
-    saved = path is not None and (path / "dataset_dict.json").is_file()
+    saved = isinstance(path, Path) and (path / "dataset_dict.json").is_file()
     if path is not None and not saved:
         return read_questions(path, columns)
     if name in HUB:

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 # Parameters that strategies have as settings, one or another.
 DECODING = ("n_answers", "seed", "temperature", "top_p", "diversity_penalty", "search_alpha", "max_new_tokens", "stop")
 
-_held: tuple[tuple, Model] | None = None
-
 
 @checks.checked
 class Settings(Parameters):
@@ -131,7 +129,7 @@ class Settings(Parameters):
         return Splits(judged, judged, self.n_validation, self.seed).validation
 
     def sampled(self, model: str, dataset: str) -> Run:
-        """`entropy_samples` samples of `entropy_questions` of the reported split, drawn with the seed; kept apart.
+        """`entropy_samples` samples of `entropy_questions` of the reported split, drawn with the seed.
 
         Drawn from the model as it is: an entropy at another temperature is another model's.
         """
@@ -139,8 +137,7 @@ class Settings(Parameters):
         n = min(self.entropy_questions, len(questions))
         table = questions.table.sample(n, random_state=self.seed).sort_index()
         asked, n = replace(questions, table=table.reset_index(drop=True)), self.entropy_samples
-        apart = self._apart(f"n_samples={n}", n_answers=n, temperature=1.0, top_p=1.0)
-        return apart._answers(model, asked, SAMPLES)
+        return replace(self, n_answers=n, temperature=1.0, top_p=1.0)._answers(model, asked, SAMPLES)
 
     def store(self, table: pd.DataFrame, name: str, figure: Figure | None = None) -> pd.DataFrame | Figure:
         """Write a table to `figures_dir/<name>.csv`, and the figure drawn from it; return what is to be shown."""
@@ -151,22 +148,13 @@ class Settings(Parameters):
         return figures.save(figure, table, name, figures_dir=self.figures_dir)
 
     def loaded(self, model: str) -> Model:
-        """The model, loaded as the parameters say, unless it was the last one asked for; that one is let go first."""
-        global _held
-        options = self._of("device", "dtype", "quantization", "device_map", "trust_remote_code")
-        if _held is None or _held[0] != (model, options):
-            from pro_lib import models
+        """The model, loaded as the parameters say or held since it was (`models.held`)."""
+        from pro_lib import models
 
-            _held = None
-            _held = (model, options), models.load(model, **options)
-        return _held[1]
+        return models.held(model, **self._of("device", "dtype", "quantization", "device_map", "trust_remote_code"))
 
     def _of(self, *names: str) -> dict[str, object]:
         return {name: getattr(self, name) for name in names}
-
-    def _apart(self, folder: str, **changes: object) -> Settings:
-        """The same settings with these changes; what they generate is kept in a folder of its own."""
-        return replace(self, generations_dir=self.generations_dir / folder, **changes)
 
     def _answers(self, model: str, questions: QuestionSet, name: str) -> Run:
         decoding = self._of(*DECODING)
@@ -181,7 +169,8 @@ class Settings(Parameters):
 
     def _stored(self, model: str, questions: QuestionSet, how: Strategy) -> Run | None:
         """A stored run that answers these questions as asked for; the model is not loaded to find out."""
-        folder = self.generations_dir / questions.name / bundled.model_folder_name(model) / how.name
+        folder = self.generations_dir / questions.name / bundled.model_folder_name(model)
+        folder /= storage.named(how.name, how.apart() | questions.apart(chat=self.chat))
         if not storage.has_parts(folder):
             return None
         run = runs.read(folder)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pro_lib import ask, scores
+from pro_lib import ask, models, scores
 from pro_lib import questions as question_sets
 
 
@@ -20,9 +20,52 @@ def test_asking_the_bundled_model(facts_2m):
     assert (answer.status, answer.entropy_bounds) == (None, None)
 
 
-@pytest.mark.parametrize("question", ["", "  \n", None])
+ASKED = ["What is the capital of France?", "Who wrote Emma?", "What is the capital of Peru?"]
+
+
+def test_a_list_of_questions_gives_the_answers_one_by_one_would(facts_2m):
+    together = ask(facts_2m, ASKED, search_alpha=0.05)
+    assert [answer.question for answer in together] == ASKED
+    for answer, question in zip(together, ASKED, strict=True):
+        alone = ask(facts_2m, question, search_alpha=0.05)
+        assert [text for text, _ in answer.answers] == [text for text, _ in alone.answers]
+        np.testing.assert_allclose([p for _, p in answer.answers], [p for _, p in alone.answers], rtol=1e-4)
+        assert (answer.text, answer.kept, answer.status) == (alone.text, alone.kept, alone.status)
+        assert answer.uncertainty == pytest.approx(alone.uncertainty, abs=1e-4)
+        assert answer.entropy_bounds == pytest.approx(alone.entropy_bounds, abs=1e-3)
+
+
+def test_of_several_questions_one_without_an_answer_is_no_error(facts_2m):
+    found = ask(facts_2m, ASKED[:2], max_new_tokens=1)
+    assert [(answer.text, answer.answers, answer.kept) for answer in found] == [(None, (), 0)] * 2
+    assert np.isnan([answer.uncertainty for answer in found]).all()
+
+
+def test_by_name_the_last_model_asked_is_held(facts_2m, monkeypatch):
+    loaded = []
+    monkeypatch.setattr(models, "_held", None)
+    monkeypatch.setattr(models, "load", lambda name, **_: loaded.append(name) or facts_2m)
+    monkeypatch.setattr(models.load, "__kwdefaults__", {})
+    for name in ("facts-2m", "facts-2m", "facts-1m", "facts-2m"):
+        assert ask(name, ASKED[0], strategy="greedy").text
+    assert loaded == ["facts-2m", "facts-1m", "facts-2m"]
+    assert models.held(facts_2m) is facts_2m
+
+
+def test_a_held_model_is_loaded_anew_where_its_files_have_changed(tmp_path, facts_2m, monkeypatch):
+    loaded = []
+    monkeypatch.setattr(models, "_held", None)
+    monkeypatch.setattr(models, "load", lambda name, **_: loaded.append(name) or facts_2m)
+    monkeypatch.setattr(models.load, "__kwdefaults__", {})
+    for content in ("{}", "{}", '{"a": 1}'):
+        (tmp_path / "config.json").write_text(content)
+        models.held(tmp_path)
+    assert len(loaded) == 2
+
+
+@pytest.mark.parametrize("question", ["", "  \n", None, ["Who?", ""], [3]])
 def test_an_empty_question_is_refused(facts_2m, question):
-    with pytest.raises(ValueError, match="question is empty"):
+    with pytest.raises(ValueError, match=r"question( \d of \d)? is empty"):
         ask(facts_2m, question)
 
 

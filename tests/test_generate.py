@@ -341,7 +341,7 @@ def test_a_cluster_with_gpus_gives_each_worker_its_own(
     monkeypatch.setattr(module, "QUESTIONS_PER_PART", 1)
     options = OPTIONS | {"batch_size": 1, "gpus_per_worker": per_worker, "n_workers": n_workers}
     loaded = []
-    monkeypatch.setattr(module.models, "load", lambda **options: loaded.append(options) or model)
+    monkeypatch.setattr(packs.models, "load", lambda **options: loaded.append(options) or model)
     run = generate(model, asked(9), out=tmp_path, engine="ray", **options)
     assert tables(run) == tables(generate(model, asked(9), **OPTIONS | {"batch_size": 1}))
     assert ray.asked["compute"]["size"] == n_actors
@@ -352,7 +352,7 @@ def test_a_cluster_with_gpus_gives_each_worker_its_own(
 def test_a_cluster_is_the_one_connected_to_or_that_of_ray_address_or_starts_and_ends_with_the_call(
     model, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(module.models, "load", lambda **_: model)
+    monkeypatch.setattr(packs.models, "load", lambda **_: model)
     monkeypatch.setenv("RAY_ADDRESS", "auto")
     called = {}
     for is_connected, address in [(True, "auto"), (False, "auto"), (False, "")]:
@@ -378,20 +378,32 @@ def test_a_worker_that_needs_more_gpus_than_there_are_is_refused(model, tmp_path
         generate(model, asked(2), out=tmp_path, engine="ray", gpus_per_worker=2, **OPTIONS)
 
 
+def test_a_model_is_asked_by_its_name_and_questions_are_texts_or_rows(model, monkeypatch, tmp_path):
+    monkeypatch.setattr(module.models, "held", {"mine": model, model: model}.get)
+    texts = ["Who wrote book 1?", "Who wrote book 2?"]
+    rows = [{"question_id": n, "question": text, "references": ("x", "y")} for n, text in enumerate(texts)]
+    expected = generate(model, QuestionSet("toy", asked(2, 1).table), **OPTIONS)
+    for questions, ids in ((texts, ["asked-0", "asked-1"]), (rows, ["0", "1"]), (pd.DataFrame(rows), ["0", "1"])):
+        run = generate("mine", questions, **OPTIONS)
+        assert (run.name, run.questions["question_id"].tolist()) == (f"asked/{model.name}/{run.info.strategy}", ids)
+        assert run.answers["text"].tolist() == expected.answers["text"].tolist()
+    assert run.questions["references"].tolist() == [["x", "y"]] * 2
+
+
 def test_a_worker_loads_a_model_as_it_was_loaded_here(model, monkeypatch):
     class Shipped(torch.nn.Module):
         __module__, is_loaded_in_4bit, dtype = "transformers_modules.shipped.modeling", True, torch.bfloat16
         device, config = torch.device("cuda:0"), model.network.config
 
     strategy, asked_for = decoding.strategy("greedy", max_new_tokens=4), {}
-    monkeypatch.setattr(module.models, "load", lambda **options: asked_for.update(options) or model)
+    monkeypatch.setattr(packs.models, "load", lambda **options: asked_for.update(options) or model)
     job = packs.Job(replace(model, name="mine"), asked(1), strategy)
-    made = module._recipe(job)(0)
+    made = job.recipe()(0)
     assert asked_for == {
         "name": model.source, "dtype": "float32", "device": "cpu", "quantization": None, "trust_remote_code": False,
     }  # fmt: skip
     assert made.parameters() == job.parameters()
-    module._recipe(packs.Job(replace(model, network=Shipped()), asked(1), strategy))(2)
+    packs.Job(replace(model, network=Shipped()), asked(1), strategy).recipe()(2)
     assert asked_for == {
         "name": model.source, "dtype": "bfloat16", "device": "cuda", "device_map": "auto", "quantization": "4bit",
         "trust_remote_code": True,
@@ -400,7 +412,7 @@ def test_a_worker_loads_a_model_as_it_was_loaded_here(model, monkeypatch):
 
 def test_a_model_that_no_worker_holds_is_named(model, tmp_path, monkeypatch):
     OneProcess(monkeypatch, {"GPU": 1.0})
-    monkeypatch.setattr(module.models, "load", lambda **_: cuda_is_full())
+    monkeypatch.setattr(packs.models, "load", lambda **_: cuda_is_full())
     sentence = rf"^model {model.source} does not fit into a worker's memory \(CUDA out of memory.*raise gpus_per_worker"
     with pytest.raises(MemoryError, match=sentence):
         generate(model, asked(2), out=tmp_path, engine="ray", **OPTIONS)

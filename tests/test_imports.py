@@ -3,10 +3,12 @@
 import json
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from pydantic import create_model
 from test_runs import means
 
 from pro_lib.imports import from_openai, from_records, from_vllm
@@ -464,6 +466,65 @@ def test_arrays_of_ids_are_read_and_equal_answers_count_once():
     assert run.name == "vllm/vllm/vllm"
 
 
+def as_pydantic(value):
+    """What a client gives back: objects of pydantic, to their last detail."""
+    if isinstance(value, list):
+        return [as_pydantic(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    fields = {name: as_pydantic(each) for name, each in value.items()}
+    return create_model("Response", **{name: (Any, each) for name, each in fields.items()})()
+
+
+CHAT_TOKEN = {"token": "Lima", "logprob": -0.5}
+RESPONSE = {
+    "id": "r1",
+    "choices": [
+        {"message": {"content": "Lima"}, "finish_reason": "stop", "logprobs": {"content": [CHAT_TOKEN]}},
+        {"text": "Rome", "finish_reason": "stop", "logprobs": {"tokens": ["Rome"], "token_logprobs": [-2.0]}},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", [dict, as_pydantic])
+def test_a_list_of_responses_is_read_as_a_file_of_them(write, form):
+    lines = [RESPONSE, {"question_id": 7, "references": ["Lima"], "response": RESPONSE}]
+    expected = from_openai(write(*lines))
+    run = from_openai([form(lines[0]), lines[1] | {"response": form(RESPONSE)}])
+    pd.testing.assert_frame_equal(run.answers, expected.answers)
+    pd.testing.assert_frame_equal(run.questions, expected.questions)
+    assert (run.name, run.questions["question_id"].tolist()) == ("openai/openai/openai", ["r1", "7"])
+    with pytest.raises(RunError, match=r"^entry 2: choices is missing"):
+        from_openai([RESPONSE, {"id": "r2"}])
+    nameless = {name: value for name, value in RESPONSE.items() if name != "id"}
+    assert from_openai([nameless] * 2).questions["question_id"].tolist() == ["openai-1", "openai-2"]
+
+
+def test_records_in_memory_are_read_as_a_file_of_them(write):
+    answers = [
+        {"log_prob": -0.5, "text": "a", "token_ids": [3]},
+        {"token_log_probs": [-1.0, -2.0], "end_log_prob": -0.25},
+    ]
+    records = [{"question_id": 1, "question": "A?", "references": ["a"], "answers": answers}]
+    records += [{"question_id": "b", "answers": answers[:1]}]
+    expected = from_records(write(*records))
+    in_numpy = [{"log_prob": np.float32(-0.5), "text": "a", "token_ids": np.array([3])}]
+    in_numpy += [{"token_log_probs": np.array([-1.0, -2.0], np.float32), "end_log_prob": np.float64(-0.25)}]
+    flat = [record | answer for record in records for answer in record["answers"]]
+    flat = pd.DataFrame(flat).drop(columns="answers")
+    for source in (records, [records[0] | {"answers": in_numpy}, records[1]], pd.DataFrame(records), flat):
+        run = from_records(source)
+        pd.testing.assert_frame_equal(run.answers, expected.answers)
+        pd.testing.assert_frame_equal(run.questions, expected.questions)
+        assert run.name == "records/records/records"
+    with pytest.raises(RunError, match=r"^row 2: answers\[0\].log_prob=0.5 must be a log-probability"):
+        from_records(pd.DataFrame({"question_id": [1, 2], "log_prob": [-1.0, 0.5]}))
+    with pytest.raises(RunError, match=r"^entry 2: question_id '1' was already used \(entry 1\)"):
+        from_records([records[0]] * 2)
+    with pytest.raises(RunError, match=r"^records holds no answers"):
+        from_records([])
+
+
 def test_given_questions_are_met_by_the_order_of_requests():
     outputs = [request(vllm_output("x", (1, "x", -value), END), request_id=str(value)) for value in (7.0, 8.0)]
     run = from_vllm(outputs, questions=QUESTIONS)
@@ -498,7 +559,7 @@ def test_a_malformed_output_is_refused_with_its_place(write, output, sentence):
     good = request(vllm_output(" Paris", *TOKENS, END))
     with pytest.raises(RunError, match=sentence) as caught:
         from_vllm([good, request(output, request_id="1")])
-    assert str(caught.value).startswith("vLLM output 1")
+    assert str(caught.value).startswith("entry 2")
     with pytest.raises(RunError, match=sentence) as caught:
         from_vllm(write(good, request(output, request_id="1")))
     assert "answers.jsonl, line 2" in str(caught.value)
@@ -513,5 +574,5 @@ def test_what_is_no_list_of_outputs_is_refused(source):
 @pytest.mark.parametrize("damage", [{"prompt": "\ud800"}, {"request_id": "\ud800"}, {"outputs": "\ud800"}])
 def test_half_a_character_in_an_object_is_refused(damage):
     damage = {name: [vllm_output(text, END)] if name == "outputs" else text for name, text in damage.items()}
-    with pytest.raises(RunError, match=r"^vLLM output 0: .*'.ud800' holds half a character"):
+    with pytest.raises(RunError, match=r"^entry 1: .*'.ud800' holds half a character"):
         from_vllm([request(vllm_output("x", END)) | damage])

@@ -6,6 +6,7 @@ import datasets
 import pandas as pd
 import pytest
 from datasets import Dataset, DatasetDict, Features, List, Value
+from pandas.testing import assert_frame_equal
 
 from pro_lib.questions import HUB, SPLITS, WORLD_FACTS, QuestionsError, load
 
@@ -187,6 +188,45 @@ def test_every_file_format_gives_the_same_table(write, suffix):
     }
 
 
+def test_rows_in_memory_are_questions_as_those_of_a_file_are(write):
+    expected = load(path=write("questions.jsonl", ROWS), split="test", n_shots=1)
+    for rows in (ROWS, tuple(ROWS), pd.DataFrame(ROWS)):
+        found = load(path=rows, split="test", n_shots=1)
+        assert_frame_equal(found.table, expected.table)
+        assert (found.name, found.shots, found.source) == (
+            "questions",
+            expected.shots,
+            expected.source | {"path": None},
+        )
+    numbered = pd.DataFrame({"query": ["A?", "B?"], "references": [("x", "y"), "z"], "level": [1, None]})
+    table = load("mine", path=numbered, columns={"question": "query"}).table
+    assert table["references"].tolist() == [["x", "y"], ["z"]]
+    assert (table["question_id"].tolist(), table["level"].isna().tolist()) == (
+        ["questions-0", "questions-1"],
+        [False, True],
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([], "^questions holds no questions"),
+        ([{"question": "A?"}], "^questions has no column 'references'.* it has question$"),
+        ([{"question": "A?", "references": "x"}, 5], "^entry 2: not an object but int"),
+        (
+            [{"question": "A?", "references": "x"}, {"question": 5, "references": "x"}],
+            "^entry 2: question=5 must be a text",
+        ),
+        (pd.DataFrame({"question": ["A?", None], "references": "x"}), "^row 2: question=nan must be a text"),
+        ({"question": "A?"}, "^dict is neither a file nor a list of objects, nor a table$"),
+        (5, "^int is neither a file nor a list of objects, nor a table$"),
+    ],
+)
+def test_bad_rows_in_memory_are_refused_with_their_place(rows, sentence):
+    with pytest.raises(QuestionsError, match=sentence):
+        load(path=rows)
+
+
 def test_a_file_without_ids_and_splits_gets_both_and_keeps_further_columns(write):
     rows = [
         {"question": "A?", "references": " a ; b;", "level": 3},
@@ -342,6 +382,7 @@ def test_what_was_drawn_from_where_is_recorded_as_json(write):
         "fraction": 0.5,
         "seed": 4,
         "n_shots": 2,
+        "usual_shots": 0,
     }
     bundled = load("world-facts", limit=2)
     assert (bundled.source["path"], bundled.source["columns"], bundled.source["n_shots"]) == (None, {}, 10)

@@ -1,3 +1,4 @@
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -6,9 +7,10 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from pro_lib import metrics
+from pro_lib import metrics, storage
 from pro_lib.base import bundled
 from pro_lib.evaluation import Evaluation
+from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError
 from pro_lib.settings import Settings
 from pro_lib.storage import RunError, RunFolder
@@ -104,11 +106,30 @@ def test_a_stored_run_is_read_without_the_model_and_made_with_it(tmp_path, monke
         quantised.run("facts-1m", "world-facts")
 
 
-def test_another_number_of_answers_is_refused_by_name(tmp_path):
-    options = {"model": "facts-1m", "limit": 3, "generations_dir": tmp_path, "device": "cpu"}
-    Settings(n_answers=2, **options).run("facts-1m", "world-facts")
-    with pytest.raises(RunError, match="was made with n_answers=2, now n_answers=3 is asked for"):
-        Settings(n_answers=3, **options).run("facts-1m", "world-facts")
+def test_what_is_asked_otherwise_has_a_folder_of_its_own_and_is_found_there_again(tmp_path, monkeypatch):
+    options = {"model": "facts-1m", "limit": 2, "generations_dir": tmp_path, "device": "cpu", "strategy": "multinomial"}
+    asked = [{}, {"n_answers": 3, "seed": 5}, {"n_shots": 1}, {"temperature": 2, "stop": ["a"]}]
+    made = [Settings(**options, **others).run("facts-1m", "world-facts") for others in asked]
+    folders = {path.name for path in (tmp_path / "world-facts" / "facts-1m").iterdir()}
+    stop = hashlib.sha256(b'["a"]').hexdigest()[:8]
+    assert folders == {
+        "multinomial",
+        "multinomial,n_answers=3,seed=5",
+        "multinomial,n_shots=1",
+        f"multinomial,stop={stop},temperature=2",
+    }
+    monkeypatch.setattr(Settings, "loaded", lambda *_: pytest.fail("generated again"))
+    for run, others in zip(made, asked, strict=True):
+        assert_frame_equal(Settings(**options, **others).run("facts-1m", "world-facts").answers, run.answers)
+
+
+def test_another_model_under_the_name_of_a_stored_run_is_refused_as_before(tmp_path, facts_2m):
+    settings = Settings(limit=2, n_answers=2, generations_dir=tmp_path, device="cpu")
+    settings.run("facts-2m", "world-facts")
+    questions = settings.questions("world-facts", "test")
+    other = replace(facts_2m, fingerprint="another")
+    with pytest.raises(RunError, match="was made with fingerprint="):
+        generate(other, questions, n_answers=2, out=tmp_path, progress=False)
 
 
 def response(text, log_prob):
@@ -220,8 +241,8 @@ def test_what_decides_the_answers_reaches_the_strategy_and_the_identity_of_the_r
     run = Settings(**options, **parameters).run("facts-1m", "world-facts")
     stored = run.info.parameters[parameter]
     assert stored == (list(value) if parameter == "stop" else value)
-    with pytest.raises(RunError, match=f"was made with {parameter}="):
-        Settings(**options).run("facts-1m", "world-facts")
+    others = Settings(**options).run("facts-1m", "world-facts")  # in a folder of their own
+    assert storage.difference(run.info.parameters, others.info.parameters).startswith(f"{parameter}=")
 
 
 def test_entropies_are_estimated_from_the_model_as_it_is(tmp_path):

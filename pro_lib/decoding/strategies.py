@@ -31,6 +31,11 @@ class Strategy:
         """What decides a run, as JSON knows it."""
         return {"strategy": self.name, **asdict(self), "stop": list(self.stop)}
 
+    def apart(self) -> dict[str, Any]:
+        """The settings that are not as they are by default; they go into the name of a run folder."""
+        default = asdict(type(self)())
+        return {name: value for name, value in asdict(self).items() if value is not None and value != default[name]}
+
     def decode(
         self, tree: "PackedTree", endings: "Endings", *, question_ids: Sequence[str], epsilon: float = 0.0
     ) -> list[tuple[list["Answer"], Certificate | None]]:

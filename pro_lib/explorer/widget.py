@@ -79,7 +79,8 @@ class Explorer(anywidget.AnyWidget):
         """Every method on the run, with stored samples of its questions where there are some."""
         info = self._run.info
         try:
-            samples = runs.read(Path(self._settings.generations_dir) / info.dataset / info.model / SAMPLES)
+            folder = Path(self._settings.generations_dir) / info.dataset / info.model
+            samples = runs.read(min(folder.glob(f"{SAMPLES}*"), default=folder / SAMPLES))  # those by default, if there
             samples = samples.select(question_ids=list(self._run.questions["question_id"]))
         except RunError:
             samples = None

@@ -1,15 +1,16 @@
-"""The rows of a JSON-lines, CSV or Parquet file, and where each stands in it; knows no column by its name."""
+"""The rows of a JSON-lines, CSV or Parquet file or of a list, and their places in it; knows no column by its name."""
 
 import codecs
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pandas.api.types import is_scalar
 from pydantic import BeforeValidator, Field
 from pydantic_core import from_json
 
@@ -26,22 +27,57 @@ Texts = Annotated[
 ]
 
 
-def json_lines(path: str | Path, error: type[ValueError] = RunError) -> Iterator[tuple[str, dict]]:
+# A file, or in memory what it would hold: objects, or a table with a row for each.
+Source = str | Path | Iterable[object] | pd.DataFrame
+
+
+def called(source: Source, otherwise: str) -> Path:
+    """What a source is called: its path, or this where it has none."""
+    return Path(source if isinstance(source, (str, Path)) else otherwise)
+
+
+def json_lines(source: Source, error: type[ValueError] = RunError) -> Iterator[tuple[str, Any]]:
     """The objects of a JSON-lines file, each with its place (`<path>, line <n>`); of a JSON list, `<path>, entry <n>`.
+
+    In memory, `entry <n>` or of a table `row <n>`, they are as JSON would have them, without what a table lacks; an
+    object that does not say how (one of vLLM) is left as it is.
 
     Raises:
         error: the file cannot be read, or something in it is no JSON in UTF-8 (half a surrogate pair and what is
-            nested too deeply among it) or not an object; the sentence names file and line.
+            nested too deeply among it) or not an object; the sentence names file and line. Or the source is neither.
     """
-    yield from _objects(_content(path, error), path, error)
+    if isinstance(source, (str, Path)):
+        yield from _objects(_entries(_content(source, error), source, error), error)
+    elif isinstance(source, pd.DataFrame):
+        for n, row in enumerate(source.to_dict("records"), start=1):
+            there = {name: value for name, value in row.items() if not (is_scalar(value) and pd.isna(value))}
+            yield f"row {n}", _plain(there)
+    elif isinstance(source, Iterable) and not isinstance(source, (bytes, Mapping)):
+        yield from ((f"entry {n}", _plain(value)) for n, value in enumerate(source, start=1))
+    else:
+        raise error(f"{type(source).__name__} is neither a file nor a list of objects, nor a table")
 
 
-def read_rows(path: str | Path, error: type[ValueError] = RunError) -> pd.DataFrame:
+def _plain(value: Any) -> Any:
+    """What pydantic (as a client's response is) and NumPy make of objects for JSON, within lists and mappings too."""
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    said = getattr(value, "model_dump", getattr(value, "tolist", None))
+    return said() if said else value
+
+
+def read_rows(path: Source, error: type[ValueError] = RunError) -> pd.DataFrame:
     """The rows of a `.jsonl`, `.csv` or `.parquet` file as it has them, in CSV all text; the index has their places.
+
+    Rows in memory are as `json_lines` has them.
 
     Raises:
         error: the file cannot be read, is none of the three, or is damaged; the sentence names it, and the place.
     """
+    if not isinstance(path, (str, Path)):
+        return _framed(_objects(json_lines(path, error), error))
     suffix = Path(path).suffix
     if suffix not in _READERS:
         raise error(f"{path} is none of {', '.join(_READERS)}")
@@ -64,7 +100,11 @@ def _content(path: str | Path, error: type[ValueError]) -> bytes:
 
 
 def _jsonl(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFrame:
-    found = dict(_objects(data, path, error))
+    return _framed(_objects(_entries(data, path, error), error))
+
+
+def _framed(objects: Iterable[tuple[str, dict]]) -> pd.DataFrame:
+    found = dict(objects)
     return pd.DataFrame(found.values(), index=list(found), dtype=object)
 
 
@@ -90,8 +130,8 @@ def _parquet(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataF
 _READERS = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}
 
 
-def _objects(data: bytes, path: str | Path, error: type[ValueError]) -> Iterator[tuple[str, dict]]:
-    for where, value in _entries(data, path, error):
+def _objects(entries: Iterable[tuple[str, Any]], error: type[ValueError]) -> Iterator[tuple[str, dict]]:
+    for where, value in entries:
         if not isinstance(value, dict):
             raise error(f"{where}: not an object but {type(value).__name__}")
         yield where, value

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -11,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from pro_lib.base.checks import Format, Name, SentenceError, fitted
-from pro_lib.imports.formats import Identity, Texts, once, read_rows
+from pro_lib.imports.formats import Identity, Source, Texts, called, once, read_rows
 
 SPLITS = ("train_shots", "validation", "test")
 COLUMNS = ("question_id", "question", "references", "split")
@@ -29,7 +28,7 @@ def _texts(values: Sequence[object]) -> list[str]:
         if value is None or value is pd.NA or (isinstance(value, float) and value != value):
             continue
         parts = value.split(";") if isinstance(value, str) else value
-        if not isinstance(parts, (list, np.ndarray)) or not all(isinstance(part, str) for part in parts):
+        if not isinstance(parts, (list, tuple, np.ndarray)) or not all(isinstance(part, str) for part in parts):
             raise PydanticCustomError("rule", "must be text or lists of texts")
         found += [part.strip() for part in parts if part.strip()]
     if not found:
@@ -78,8 +77,8 @@ def question_table(table: pd.DataFrame, reference_columns: Sequence[str]) -> pd.
     return table.assign(**checked, **told)[[*COLUMNS, *others]].reset_index(drop=True)
 
 
-def read_questions(path: Path, columns: Mapping[str, str | Sequence[str]]) -> tuple[pd.DataFrame, Used]:
-    """The questions of a file, and its columns that ours were read from.
+def read_questions(path: Source, columns: Mapping[str, str | Sequence[str]]) -> tuple[pd.DataFrame, Used]:
+    """The questions of a file or in memory, and its columns that ours were read from.
 
     Args:
         columns: the file's names for ours, as `questions.load` has them, where they differ.
@@ -88,16 +87,16 @@ def read_questions(path: Path, columns: Mapping[str, str | Sequence[str]]) -> tu
         QuestionsError: what is wrong, with the file and the line or row.
     """
     asked = fitted(Columns, columns, "columns=", QuestionsError).model_dump(exclude_none=True)
-    table = read_rows(path, QuestionsError)
+    name, table = called(path, "questions"), read_rows(path, QuestionsError)
     if table.empty:
-        raise QuestionsError(f"{path} holds no questions")
+        raise QuestionsError(f"{name} holds no questions")
     used = asked | {name: [name] for name in COLUMNS if name not in asked and name in table}
     wanted = [name for ours in ("question", "references") for name in used.get(ours, [ours])]
     missing = [name for name in [*wanted, *itertools.chain(*used.values())] if name not in table]
     if missing:
         names = ", ".join(map(str, table.columns))
-        raise QuestionsError(f"{path} has no column {missing[0]!r}, nor does columns= say its name; it has {names}")
+        raise QuestionsError(f"{name} has no column {missing[0]!r}, nor does columns= say its name; it has {names}")
     ours = {wanted: table[names[0]] for wanted, names in used.items() if wanted != "references"}
-    ours = {"question_id": [f"{path.stem}-{n}" for n in range(len(table))], "split": "test"} | ours
+    ours = {"question_id": [f"{name.stem}-{n}" for n in range(len(table))], "split": "test"} | ours
     renamed = {name for names in used.values() for name in names} - {*COLUMNS, *used["references"]}
     return question_table(table.drop(columns=list(renamed)).assign(**ours), used["references"]), used

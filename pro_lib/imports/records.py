@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from pro_lib.base.checks import Format, Probability, Text, fitted, rule
-from pro_lib.imports.formats import Identity, Texts, json_lines, once
+from pro_lib.imports.formats import Identity, Source, Texts, called, json_lines, once
 from pro_lib.runs import Run
 from pro_lib.storage import RunError, RunInfo
 
@@ -64,7 +64,7 @@ class Record(Format):
     answers: list[Answer]
 
 
-def from_records(path: str | Path) -> Run:
+def from_records(path: Source) -> Run:
     """A run from log-probabilities made elsewhere: a JSONL file with a line per question.
 
     A line is `{question_id, question?, references?, split?, answers: [...]}`; an answer is `{log_prob?,
@@ -73,13 +73,28 @@ def from_records(path: str | Path) -> Run:
     end_log_prob is given; an ending that is given counts as a token, be it certain (0). `closed` says that the last
     token is text and ending at once. Nothing needs a model or a network.
 
+    In memory, `path` is a list of such objects, or a table: with a column `answers`, or a row per answer, where what
+    concerns the question is read in the first row that has its `question_id`.
+
     Raises:
         RunError: the file is empty or not UTF-8, or a line is malformed; the sentence names file, line and field.
     """
-    return Run(*tables(json_lines(path), path), RunInfo(Path(path).stem, "records", "records"))
+    entries, name = json_lines(path), called(path, "records")
+    if isinstance(path, pd.DataFrame) and "answers" not in path:
+        entries = _together(entries)
+    return Run(*tables(entries, name), RunInfo(name.stem, "records", "records"))
 
 
-def tables(entries: Iterable[tuple[str, Mapping]], source: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _together(rows: Iterable[tuple[str, dict]]) -> Iterable[tuple[str, dict]]:
+    """Rows of single answers as records, each with the place of its first row."""
+    records: dict[str, tuple[str, dict]] = {}
+    for where, row in rows:
+        asked = {name: row.get(name) for name in Record.model_fields} | {"answers": []}
+        records.setdefault(str(row.get("question_id")), (where, asked))[1]["answers"].append(row)
+    return records.values()
+
+
+def tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The answers and the questions of records, each given with its place.
 
     Raises:

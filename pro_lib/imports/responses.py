@@ -11,7 +11,7 @@ from pydantic import AliasChoices, AliasPath, BeforeValidator, Field, Validation
 from pydantic_core import PydanticCustomError
 
 from pro_lib.base.checks import Format, Text, fitted, rule
-from pro_lib.imports.formats import json_lines
+from pro_lib.imports.formats import Source, called, json_lines
 from pro_lib.imports.records import tables
 from pro_lib.runs import Run
 from pro_lib.storage import RunError, RunInfo
@@ -142,11 +142,12 @@ class _Response(Format):
     choices: Annotated[list[_Choice], Listed] = Field(validation_alias=AliasChoices(*_within("choices"), "outputs"))
 
 
-def from_openai(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
+def from_openai(path: Source, *, questions: pd.DataFrame | None = None) -> Run:
     """A run from saved responses of an OpenAI-compatible server, chat or text completions, with `logprobs` and any n.
 
     The file is JSONL or a JSON list, a response (with n choices) per question: bare, within `{question_id?, question?,
-    references?, split?, response}`, or as the batch API writes it (`custom_id`, `response.body`).
+    references?, split?, response}`, or as the batch API writes it (`custom_id`, `response.body`). In memory, `path` is
+    a list of these, as dicts or as a client's objects.
 
     `log_prob` is that of the tokens that spell the text. A server that also returns the token which ended the answer
     (vLLM does, OpenAI does not) gives `end_log_prob`, likewise the tokens of a stop text; an answer whose last token is
@@ -162,10 +163,10 @@ def from_openai(path: str | Path, *, questions: pd.DataFrame | None = None) -> R
     Raises:
         RunError: what is wrong, with the file, the line and the choice; among it that `logprobs` were not asked for.
     """
-    return _run(json_lines(path), Path(path), "openai", questions)
+    return _run(path, "openai", questions)
 
 
-def from_vllm(source: str | Path | Iterable[object], *, questions: pd.DataFrame | None = None) -> Run:
+def from_vllm(source: Source, *, questions: pd.DataFrame | None = None) -> Run:
     """A run from what `LLM.generate` of vLLM returned: `RequestOutput` objects, or a file of their JSON.
 
     vLLM keeps the token that ended an answer in `token_ids` and `logprobs`, though not in `text`: its log-probability
@@ -181,17 +182,12 @@ def from_vllm(source: str | Path | Iterable[object], *, questions: pd.DataFrame 
     Raises:
         RunError: what is wrong, with the file or the place among the objects, and the output.
     """
-    if isinstance(source, (str, Path)):
-        return _run(json_lines(source), Path(source), "vllm", questions)
-    if not isinstance(source, Iterable) or isinstance(source, (bytes, dict)):
-        raise RunError(f"source is {type(source).__name__}, neither a file nor a list of vLLM's outputs")
-    entries = ((f"vLLM output {n}", item) for n, item in enumerate(source))
-    return _run(entries, Path("vllm"), "vllm", questions)
+    return _run(source, "vllm", questions)
 
 
-def _run(entries: Iterable[tuple[str, Any]], path: Path, model: str, asked: pd.DataFrame | None) -> Run:
-    records, named, left_out = [], [], []
-    for where, entry in entries:
+def _run(source: Source, model: str, asked: pd.DataFrame | None) -> Run:
+    path, records, named, left_out = called(source, model), [], [], []
+    for where, entry in json_lines(source):
         if isinstance(entry, dict) and entry.get("error"):
             raise RunError(f"{where}: an error instead of a response: {entry['error']}")
         read = fitted(_Response, entry, where, RunError)

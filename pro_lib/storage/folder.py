@@ -7,6 +7,7 @@ makes it this run's and no other's, and of all its bytes.
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
@@ -161,6 +162,20 @@ class RunFolder(AbstractContextManager):
         text = json.dumps(content | {"checksum": _digest(content)}, indent=1, sort_keys=True, allow_nan=False)
         files.write_whole(f"{text}\n".encode(), self.path / "run.json")
         self.info = info
+
+
+def named(strategy: str, apart: Mapping[str, object]) -> str:
+    """The name of a run folder: the strategy, and the settings that are not by default, `<strategy>,n_answers=20`.
+
+    A value that is no number and no short word is eight digits of its SHA-256.
+    """
+    return ",".join([strategy, *(f"{name}={_in_a_name(value)}" for name, value in apart.items())])
+
+
+def _in_a_name(value: object) -> str:
+    whole = isinstance(value, float) and value.is_integer()  # 2.0 is what 2 is
+    text = json.dumps(int(value) if whole else value, sort_keys=True).strip('"')
+    return text if re.fullmatch(r"[\w.+-]{1,20}", text, re.ASCII) else files.sha256(text.encode())[:8]
 
 
 def has_part(path: Path, part: Part) -> bool:

@@ -5,6 +5,7 @@ It knows tokens, devices and what computing costs; it does not know files, worke
 
 import gc
 import hashlib
+import os
 import resource
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import metadata
 
 import numpy as np
@@ -22,12 +23,12 @@ import pyarrow as pa
 import torch
 from tqdm.auto import tqdm
 
-from pro_lib import decoding
+from pro_lib import decoding, models
 from pro_lib.base import bundled, texts
 from pro_lib.decoding import Answer, Certificate, Counts, Strategy
 from pro_lib.models import Model, UnsupportedModelError
 from pro_lib.questions import QuestionSet
-from pro_lib.storage import Cost, complete_log_prob, part_table
+from pro_lib.storage import Cost, RunError, complete_log_prob, part_table
 
 # What is said when there is no memory, beside the exceptions made for it: by the CPU's allocator, CUDA, MPS and cuBLAS.
 _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
@@ -73,6 +74,15 @@ class Job:
             command = ["git", f"--git-dir={bundled.ROOT / '.git'}", "rev-parse", "HEAD"]
             commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or None
         return {"source": self.model.source, "device": named, "commit": commit, "versions": versions}
+
+    def recipe(self) -> partial:
+        """What makes the same job in another process, given the number of its GPUs; it loads the model anew."""
+        model, endings = self.model, decoding.Endings(self.model.endings.stop.cpu(), self.model.endings.closing.cpu())
+        shipped = type(model.network).__module__.startswith("transformers_modules.")
+        load = {"dtype": model.dtype, "quantization": model.quantization, "trust_remote_code": shipped}
+        load |= {"name": model.source, "device": model.device.type}
+        like = replace(model, network=None, tokenizer=None, endings=endings)
+        return partial(_made, like, load, (self.questions, self.strategy), self.chat, torch.get_num_threads())
 
     def part(self, questions: pd.DataFrame, per_pack: int, bar: tqdm | None = None) -> tuple[pa.Table, Cost]:
         """Answer the questions of a part, `per_pack` at once; its table (see `storage.part_table`) and its cost.
@@ -193,6 +203,23 @@ class Job:
 
 def _log_prob(answer: Answer) -> float:
     return complete_log_prob(sum(answer.token_log_probs), answer.end_log_prob)
+
+
+def _made(like: Model, load: Mapping, asked: tuple, chat: bool | Mapping, threads: int, gpus: int) -> Job:
+    """The job of a worker that has so many GPUs, whose model must be the one that it is to be like."""
+    torch.set_num_threads(threads)
+    placed = {"device": "cuda", "device_map": "auto" if gpus > 1 else None} if gpus else {}
+    try:
+        model = models.load(**load | placed)
+    except torch.OutOfMemoryError as error:
+        raise MemoryError(
+            f"model {like.source} does not fit into a worker's memory ({memory_shortage(error)}); raise "
+            "gpus_per_worker, or load it in 8 or 4 bits"
+        ) from error
+    if model.fingerprint != like.fingerprint:
+        raise RunError(f"model {like.source} on {os.uname().nodename} is not the one asked for: its files differ")
+    endings = decoding.Endings(like.endings.stop.to(model.device), like.endings.closing.to(model.device))
+    return Job(replace(model, name=like.name, endings=endings), *asked, chat=chat)
 
 
 def memory_shortage(error: Exception) -> str:
