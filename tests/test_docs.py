@@ -185,6 +185,13 @@ NOT_RUN = {
     ". .venv/bin/activate": "the environment is that of whoever runs the tests",
     "python -m http.server --directory build/site": "runs until it is stopped",
     'pip install "pro-workbench[ray]"': "installs from the network",
+    'pip install "pro-workbench[endpoint]"': "installs from the network",
+    "pip install .": "installs from the network; tests/test_installation.py installs the wheel",
+    'pip install ".[notebooks]"': "installs from the network; tests/test_installation.py does, in make trials",
+    "pip wheel --no-deps .": "leaves a file; tests/test_installation.py builds it",
+    "pip install torch --index-url https://download.pytorch.org/whl/cpu": "installs from the network",
+    "PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make figures": "installs from the network",
+    "conda env create -f environment.yml": "needs conda",
     "papermill notebooks/02_alpha_sweep.ipynb out.ipynb -p model google/gemma-2b -p dataset my_questions.jsonl": HUB,
     "papermill notebooks/06_benchmark.ipynb out.ipynb -p model path/to/model -p dataset sciq -p dtype bfloat16": HUB,
     "papermill notebooks/01_generate.ipynb out.ipynb -p model Gemma-2B -p dataset sciq -p limit 100": HUB,
@@ -318,6 +325,10 @@ def test_a_command_that_is_not_run_could_be(command, monkeypatch):
         parses(arguments, monkeypatch)
     elif program in checks:
         checks[program](arguments)
+    elif program == "conda":
+        assert (ROOT / arguments[-1]).is_file()
+    elif program.startswith("PIP_"):
+        checks[arguments[0]](arguments[1:])
     else:  # nothing of it is ours
         assert program in ("vllm", "RAY_ADDRESS=auto")
 
@@ -351,9 +362,10 @@ def words_after(words, *options):
 
 def has_extra(arguments):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    name, extra = re.fullmatch(r"(.+)\[(.+)\]", arguments[-1]).groups()
-    assert name == project["name"]
-    assert extra in project["optional-dependencies"]
+    [asked] = [word for word in arguments[1:] if not word.startswith(("-", "https:"))]
+    name, extra = re.fullmatch(r"([^\[]+)(?:\[(.+)\])?", asked).groups()
+    assert name in (project["name"], ".", "torch")
+    assert extra is None or extra in project["optional-dependencies"]
 
 
 def has_ray_command(arguments):
