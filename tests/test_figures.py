@@ -423,3 +423,12 @@ def test_a_folder_that_refuses_is_said_in_a_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"file/figures cannot be written: Not a directory"):
         figures.save_table(ANSWERS, "found", figures_dir=tmp_path / "file" / "figures")
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_what_a_model_was_told_can_be_read_at_one_and_at_two_columns(columns):
+    cells = itertools.product(["accuracy", "NLL", "PRO"], [0, 1, 2, 4, 8, 16, 32, 64], [0.0, 0.25, 0.5])
+    told = pd.DataFrame(cells, columns=["measure", "exposure", "conflict"]).assign(mean=0.9, low=0.8, high=12.5)
+    figure = figures.by_exposure(told.assign(n=range(1000, 1000 + len(told))), columns=columns)
+    assert figure.get_figwidth() == {1: 3.3, 2: 7.0}[columns]
+    assert unreadable(figure) == []

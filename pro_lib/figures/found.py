@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pro_lib import selective
-from pro_lib.figures.lines import explain, handles
+from pro_lib.figures.lines import curves, explain, handles
 from pro_lib.figures.panels import SHARE_TICKS, need, panels, set_ticks, values
 from pro_lib.figures.style import COLORS, look
 
@@ -74,6 +74,29 @@ def _masses(ax: Axes, table: pd.DataFrame, panel: pd.DataFrame, shift: float, sh
     ax.plot(masses, shares, **{**shape, "marker": ""})
     low, high = (shares - half).clip(0), (shares + half).clip(max=1)
     ax.fill_between(masses, low, high, color=shape["color"], alpha=0.15, lw=0)
+
+
+def by_exposure(table: pd.DataFrame, *, columns: int = 2) -> Figure:
+    """Accuracy, NLL and PRO against how often a model was told a fact: a panel each, a line per share of falsehoods.
+
+    `table` has columns measure, exposure, conflict, n, mean, low and high. Exposures stand at equal distances, and the
+    two scores have one axis.
+    """
+    need(table, "table", "measure", "exposure", "conflict", "n", "mean", "low", "high")
+    exposures, shares = (sorted(set(table[name])) for name in ("exposure", "conflict"))
+    nats, sizes = table["measure"] != "accuracy", table.groupby("conflict")["n"].agg(["min", "max"])
+    titles = table["measure"] + np.where(nats, ", nats", "")
+    table = table.assign(place=table["exposure"].map(exposures.index), measure=titles)
+    counted = [
+        f"{share:.0%} of them false, n = {'–'.join(map(str, sorted(set(sizes.loc[share]))))}" for share in shares
+    ]
+    with panels(table, "measure", columns=columns, height=1.3) as (figure, grid):
+        for ax, setting, panel in grid:
+            curves(ax, panel, "conflict", shares, "place", "mean", apart=0.14, bars=True)
+            ax.set_ylim(0, 1.03 if setting["measure"] == "accuracy" else 1.05 * table.loc[nats, "high"].max())
+            ax.set_xticks(range(len(exposures)), map(str, exposures))
+        explain(figure, handles(counted), "documents about a fact, 95 % intervals")
+    return figure
 
 
 def shortened(text: str, length: int = 28) -> str:

@@ -1,6 +1,7 @@
 """What runs found, claim and cost, as tables for notebooks; knows runs, scores and evaluations, and draws nothing."""
 
-from pro_lib.tables.found import cost_table, examples, explained, found_table, repeats_table
+from pro_lib.tables.ceiling import ceiling_table, learned
+from pro_lib.tables.found import cost_table, examples, explained, exposure_table, found_table, repeats_table
 from pro_lib.tables.searches import (
     Searched,
     bounds_table,
@@ -16,10 +17,13 @@ __all__ = [
     "Searched",
     "at_alpha",
     "bounds_table",
+    "ceiling_table",
     "cost_table",
     "examples",
     "explained",
+    "exposure_table",
     "found_table",
+    "learned",
     "merged_table",
     "recall_table",
     "repeats_table",

@@ -1,11 +1,11 @@
-"""What runs found and what it cost, as tables; knows answers, correctness and scores, no search."""
+"""What runs found, how right it is and what it cost, as tables; knows answers, correctness and scores, no search."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from pro_lib import scores
+from pro_lib import scores, selective
 from pro_lib.evaluation import rouge_and_correct
 from pro_lib.runs import Run
 
@@ -81,6 +81,27 @@ def repeats_table(runs: Sequence[Run]) -> pd.DataFrame:
     table["mass_above_one"] = table["mass_with_repeats"] > 1 + 1e-6
     means = ["answers", "distinct", "repeats_an_answer", "mass", "mass_with_repeats", "mass_above_one"]
     return table.groupby(["dataset", "model"], sort=False)[means].mean().reset_index()
+
+
+def exposure_table(run: Run, *, alpha: float) -> pd.DataFrame:
+    """How accuracy, NLL and PRO follow what a model was told: a row per measure, exposure and conflict.
+
+    A question's most probable answer is judged, PRO is that at `alpha`. No rows where the questions do not say exposure
+    and conflict, or no answer can be judged. Columns: measure (accuracy, NLL, PRO), exposure, conflict, n, mean, and
+    its 95 % interval low, high: Wilson's of the accuracy, the normal one of a mean in nats.
+    """
+    if not {"exposure", "conflict"} <= set(run.questions):
+        return pd.DataFrame()
+    said, right = run.scores(alpha=alpha), rouge_and_correct(run.top(), run.questions)["correct"]
+    table = run.questions[["exposure", "conflict"]].assign(accuracy=right, NLL=said["nll"], PRO=said["pro"])
+    table = table.dropna().melt(["exposure", "conflict"], var_name="measure").astype({"value": float})
+    cells = table.groupby(["measure", "exposure", "conflict"])["value"].agg(["size", "mean", "sem"]).reset_index()
+    cells = cells.sort_values("measure", key=lambda names: names.str.lower(), kind="stable", ignore_index=True)
+    cells["low"], cells["high"] = cells["mean"] - 1.96 * cells["sem"], cells["mean"] + 1.96 * cells["sem"]
+    shares = cells["measure"] == "accuracy"
+    wilson = selective.wilson_interval(cells.loc[shares, "mean"], cells.loc[shares, "size"])
+    cells.loc[shares, ["low", "high"]] = np.column_stack(wilson)
+    return cells.rename(columns={"size": "n"}).drop(columns="sem")
 
 
 def _found(run: Run, alpha: float) -> pd.DataFrame:
