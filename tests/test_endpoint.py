@@ -8,6 +8,7 @@ import json
 import math
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -35,6 +36,7 @@ from pro_lib import endpoint, generate, models, scores
 from pro_lib import questions as question_sets
 from pro_lib.endpoint import client, from_endpoint
 from pro_lib.endpoint.asking import Asking
+from pro_lib.endpoint.cache import opened
 from pro_lib.endpoint.noise import Noise, noise_of
 from pro_lib.endpoint.vocabulary import Vocabulary
 from pro_lib.storage import CERTIFICATE_COLUMNS, RunError
@@ -1083,6 +1085,19 @@ def test_a_cache_cut_anywhere_goes_on_to_the_same_tables(tmp_path):
     assert stored.select(question_ids=["q0", "q1", "q2", "q3"]).log_probs().tolist() == run.log_probs().tolist()
     assert set(CERTIFICATE_COLUMNS) <= set(stored.questions)
     same_tables(endpoint.read(cache, questions=asked(4).table), run)
+
+
+def test_a_header_that_cannot_be_written_whole_leaves_no_cache(tmp_path):
+    cache, (soft, hard) = tmp_path / "c.jsonl", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        with pytest.raises(RunError, match="cannot be written: File too large"), opened(cache, {"model": "toy"}):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not cache.exists()
+    with opened(cache, {"model": "toy"}) as known:
+        assert known == {}
 
 
 def test_a_cache_of_other_settings_or_prompts_is_refused(tmp_path):

@@ -556,6 +556,11 @@ def test_make_draws_every_notebook_after_its_runs_and_says_its_seconds_or_its_er
     done = subprocess.run(command, env=os.environ | {"FAILING": "03_"}, **options)
     assert done.returncode != 0
     assert "the whole story" in done.stdout
+    # Begun in this order: 00, 01 and 07 need the first run only, and the longest come first.
+    planned = subprocess.run([*command, "--dry-run"], **options).stdout
+    begun = [run or drawn for run, drawn in re.findall(r"generate\.py (\S+)| (notebooks/\S+) ", planned)]
+    last, *others = [f"notebooks/{name}.ipynb" for name in reversed(NAMES)]
+    assert begun == [runs[0], last, *runs[1:], *others]
 
 
 def test_under_papermill_a_wrong_parameter_is_the_last_thing_said(tmp_path):
