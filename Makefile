@@ -1,18 +1,9 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-NOTEBOOKS := $(sort $(wildcard notebooks/[0-9]*.ipynb))
 # Executed copies; every notebook leaves its figures in figures/ by itself.
 EXECUTED := build/notebooks
 SITE := build/site
-
-# The notebook whose name begins with N; 2 will do for 02. Looked up before anything is installed.
-CHOSEN := $(or $(filter notebooks/$(N)%,$(NOTEBOOKS)),$(filter notebooks/0$(N)%,$(NOTEBOOKS)))
-ifneq ($(filter notebook,$(MAKECMDGOALS)),)
-ifneq ($(words $(CHOSEN)),1)
-$(error N=$(N) fits $(words $(CHOSEN)) notebooks, not one; choose N from $(patsubst notebooks/%.ipynb,%,$(NOTEBOOKS)))
-endif
-endif
 
 .DEFAULT_GOAL := help
 .PHONY: help install figures notebook lab test test-all trials lint format docs world models golden ladder screenshots clean
@@ -30,27 +21,11 @@ $(VENV)/.installed: $(VENV)/.package
 $(VENV)/.installed-%: $(VENV)/.package
 	@.ci/install $(VENV) .installed-$* "$^" "pro-workbench[$*]"
 
-# Two at a time, of one thread each: the bundled models are too small to gain from a second. What several notebooks read is
-# generated first, each run by one process; then the last first, which take longest. 00, 01 and 07 wait for one process only.
-RUNS := run/facts-2m/diverse_beam,greedy run/facts-2m/multinomial run/facts-1m/diverse_beam,greedy,multinomial
-DRAWN := $(addprefix run/,$(shell ls -r $(NOTEBOOKS)))
 figures: install  ## the main job: run every notebook headless, leave figures/
-	@mkdir -p $(EXECUTED)
-	@OMP_NUM_THREADS=1 $(MAKE) --no-print-directory --jobs 2 $(DRAWN)
-
-# Says the seconds a command took, or all it said if it failed.
-timed = start=$$(date +%s); said=$$($(1) 2>&1) || { code=$$?; echo "$$said"; exit $$code; }; \
-	echo "$* $$(($$(date +%s) - start)) s"
-.PHONY: $(RUNS) $(DRAWN)
-$(RUNS): run/%:
-	@$(call timed,$(BIN)/python data/generate.py $*)
-$(DRAWN): run/%: $(firstword $(RUNS))
-	@$(call timed,$(BIN)/papermill --no-progress-bar --cwd . $* $(EXECUTED)/$(@F))
-$(filter-out $(patsubst %,run/notebooks/%_%,00 01 07),$(DRAWN)): $(RUNS)
+	@$(BIN)/python -m pro_lib figures --executed $(EXECUTED)
 
 notebook: install  ## run one: make notebook N=02 ARGS="-p alpha 0.3"
-	@mkdir -p $(EXECUTED)
-	$(BIN)/papermill --cwd . $(ARGS) $(CHOSEN) $(EXECUTED)/$(notdir $(CHOSEN))
+	@$(BIN)/python -m pro_lib run --executed $(EXECUTED) $(or $(N),"") $(ARGS)
 
 lab: install  ## open JupyterLab
 	$(BIN)/jupyter lab notebooks

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from tqdm.auto import tqdm
 
 from pro_lib import decoding, models, runs, storage
 from pro_lib import questions as question_sets
@@ -19,7 +18,7 @@ from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
 from pro_lib.storage import Plan, RunFolder, RunInfo, tables
 from pro_lib.work import cluster
-from pro_lib.work.packs import Job
+from pro_lib.work.packs import Bar, Job
 
 # Measured on two cores with the bundled model: smaller packs pay more per call, larger ones attend to more in vain.
 QUESTIONS_PER_PACK = 32
@@ -90,7 +89,7 @@ def generate(
     job = Job(model, questions, decoding.strategy(strategy, **settings), chat=chat)
     info = RunInfo(questions.name, model.name, strategy, job.parameters())
     provenance = {**job.provenance(), "questions": dict(questions.source)}
-    bar = partial(tqdm, desc=f"{questions.name}, {model.name}, {strategy}", unit="question")
+    bar = partial(Bar, desc=f"{questions.name}, {model.name}, {strategy}", unit="question")
     if out is None:
         with bar(total=len(questions), disable=not progress) as shown:
             table, cost = job.part(questions.table, per_pack, shown)

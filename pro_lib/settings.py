@@ -6,7 +6,7 @@ It knows names, splits and folders; it does not know a score by its formula, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 
 # Parameters that strategies have as settings, one or another.
 DECODING = ("n_answers", "seed", "temperature", "top_p", "diversity_penalty", "search_alpha", "max_new_tokens", "stop")
+# What notebooks come with, beside the defaults.
+_COME_WITH = {
+    "model": (["facts-2m", "facts-1m"], ["facts-2m"]),
+    "dataset": (["world-facts", "world-facts-reworded"], ["world-facts"]),
+    "similarity": (["lexical", "alias"],),
+    "search_alpha": (0.005,),
+    "stop": ([],),
+}
 
 
 @checks.checked
@@ -40,13 +48,22 @@ class Settings(Parameters):
     def from_notebook(cls, cells: Iterable[str] | None = None, **constants: object) -> Settings:
         """What a notebook's parameters cell declares and papermill has replaced, and `constants` of the notebook.
 
-        `cells` are the sources of the cells that were run; None for those of this kernel.
+        Figures of other parameters than those the notebooks come with go to `figures/other/`, each trial to a folder of
+        its own, unless `figures_dir` is given. `cells` are the sources of those that were run; None for this kernel's.
 
         Raises:
             ValueError: as `Settings`; a name is no parameter; or this machine lacks the device or the NLI model, or
                 cannot write results, as far as that can be known before anything is computed.
         """
-        made = cls(**notebook.parameters(cells, first="model") | constants)
+        declared, replaced = notebook.parameters(cells, first="model")
+        values = declared | replaced
+        made = cls(**values | constants)
+        usual = {field.name: (field.default, *_COME_WITH.get(field.name, ())) for field in fields(cls)}
+        differs = {name: value for name, value in values.items() if value != declared[name] or value not in usual[name]}
+        apart = {name: value for name, value in differs.items() if name not in ("generations_dir", "figures_dir")}
+        if apart and values.get("figures_dir") is None:
+            made = replace(made, figures_dir=made.figures_dir / "other" / notebook.trial(apart))
+            print(f"Figures go to {made.figures_dir}")
         checks.check_writable(made.figures_dir, "figures_dir")
         if made.records is None and not any(made.generations_dir.glob("*/*/*/run.json")):  # who only reads may go on
             checks.check_writable(made.generations_dir, "generations_dir")

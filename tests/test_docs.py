@@ -65,7 +65,7 @@ def in_language(*languages):
 # What a model reads is no command.
 NOT_CODE = ("Question: What is the capital of Italy?",)
 PROGRAMS = (
-    r"(\w+=\S+ )*(\./|\. |bash|conda|curl|export|git|jupyter|make|mkdocs|papermill|pip|pytest|python3?|ray|vllm)\b"
+    r"(\w+=\S+ )*(\./|\. |bash|conda|curl|export|git|jupyter|make|mkdocs|papermill|pip|pro|pytest|python3?|ray|vllm)\b"
 )
 
 
@@ -164,6 +164,13 @@ RUN = {
     'papermill notebooks/02_alpha_sweep.ipynb out.ipynb -y "{model: [facts-2m, facts-1m], dataset: [world-facts]}" '
     "-p limit 100": "-p limit 30",
     "papermill notebooks/06_benchmark.ipynb out.ipynb -p records responses.jsonl -p dataset my_questions.jsonl": "",
+    'pro ask "What is the capital of France?"': "",
+    'pro ask "What is the capital of France?" --model path/to/model --alpha 0.2 --json': "",
+    "pro score responses.jsonl": "",
+    "pro score responses.jsonl --questions my_questions.jsonl --output scores.csv": "",
+    "pro run 02 -p limit 200": SMALL,
+    'pro run 06_benchmark -y "{model: [facts-2m], similarity: [lexical]}"': SMALL,
+    "pro explore responses.jsonl --html run.html": "",
     "python benchmarks/cost_model.py": "",
     "python benchmarks/ladder.py --arms D E G --questions 8 --repeats 1 --shots 0": "--batch-sizes 32 --no-memory "
     "--out HERE/ladder.csv",
@@ -175,10 +182,13 @@ RUN = {
     "export OPENAI_API_KEY=…": "",
 }
 # Command: why it is not run.
+RUNS_A_NOTEBOOK = ("out.ipynb", "N=0", "pro run")
 HUB = "downloads models or questions from the hub"
 NOT_RUN = {
     "make figures": "minutes; tests/test_notebooks.py runs every notebook",
     "make test": "runs this test",
+    "pro explore": "runs until it is stopped; tests/test_command.py starts it",
+    "pro figures": "minutes; tests/test_command.py runs jobs as small as can be",
     "make docs": "run below, by the trial of the site",
     "make lab": "runs until it is stopped; tests/test_browser.py opens JupyterLab",
     "make golden": "makes an environment from the network",
@@ -285,12 +295,14 @@ def workplace(tmp_path_factory):
 def typed(command, folder, figures):
     """The command as it is run: with what makes it small, writing nowhere but into the folders."""
     added = RUN[command].replace("HERE", str(folder))
-    if "out.ipynb" in command or "N=0" in command:
+    if any(sign in command for sign in RUNS_A_NOTEBOOK):
         added += f" -p generations_dir {folder / 'generations'} -p figures_dir {figures}"
     if command.startswith("make notebook"):
         ours = f"make -o {sys.prefix}/.installed VENV={sys.prefix} EXECUTED={folder / 'executed'}"
         return command.replace("make", ours, 1).removesuffix('"') + f' {added}"'
-    return f"{command} {added}".strip()
+    if command.startswith("pro run"):
+        added += f" --executed {folder / 'executed'}"
+    return f"{re.sub('^pro ', f'{sys.executable} -m pro_lib ', command)} {added}".strip()
 
 
 @pytest.mark.parametrize("command", first_quick(RUN))
@@ -299,7 +311,7 @@ def test_a_command_of_the_docs_runs(command, workplace, tmp_path):
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     if "--help-notebook" in command:
         assert all(re.search(rf"^\s*{name}: ", done.stdout, re.MULTILINE) for name in ("model", "alpha", "limit"))
-    elif "out.ipynb" in command or "N=0" in command:
+    elif any(sign in command for sign in RUNS_A_NOTEBOOK):
         assert list(tmp_path.glob("*.png"))
     if "cost_model" in command:
         page = (ROOT / "docs" / "cluster.md").read_text()
@@ -321,6 +333,7 @@ def run(line, folder):
 def test_a_command_that_is_not_run_could_be(command, monkeypatch):
     program, *arguments = shlex.split(command)
     checks = {"make": has_target, "papermill": has_parameters, "pip": has_extra, "ray": has_ray_command, ".": is_ours}
+    checks |= {"pro": lambda words: pro_lib.command.pro.commands[words[0]]}
     if program == "python":
         parses(arguments, monkeypatch)
     elif program in checks:

@@ -30,7 +30,7 @@ ASKED = "jupyterlab torch transformers datasets rouge-score scikit-learn matplot
 # Modules that load packages of an extra, by their beginning; who needs them imports them late, or says so.
 OF_AN_EXTRA = {"figures": "notebooks", "explorer.widget": "notebooks", "endpoint.client": "endpoint"}
 # What a requirement is imported as, where that is not its name.
-CALLED = {"scikit-learn": {"sklearn"}, "pydantic": {"pydantic", "pydantic_core"}}
+CALLED = {"scikit-learn": {"sklearn"}, "pydantic": {"pydantic", "pydantic_core"}, "papermill": {"papermill", "yaml"}}
 
 
 def required(*extras, called=True):
@@ -99,7 +99,7 @@ def test_what_lacks_an_extra_says_what_to_install():
 import sys
 sys.modules.update(dict.fromkeys({sorted(required("notebooks", "endpoint") - required())}))
 import pro_lib
-for name in {sorted({module.split(".")[0] for module in MODULES if module} - TORCH - {"figures"})}:
+for name in {sorted({module.split(".")[0] for module in MODULES if module} - TORCH - {"figures", "__main__"})}:
     getattr(pro_lib, name)
 for call in (
     lambda: pro_lib.figures,

@@ -21,6 +21,7 @@ from pandas.testing import assert_frame_equal
 from papermill.translators import PythonTranslator
 from traitlets.config import Config
 
+from pro_lib.base import notebook
 from pro_lib.parameters import Parameters
 from pro_lib.questions import load
 from pro_lib.settings import Settings
@@ -507,60 +508,61 @@ def test_a_notebook_can_show_records_that_nobody_judged(tmp_path, monkeypatch):
     assert (tmp_path / "figures" / "00_explore_examples.png").is_file()
 
 
-def made(*arguments):
-    """What `make notebook` would do; nothing is installed or run."""
-    command = ["make", "--dry-run", "notebook", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-@pytest.mark.parametrize(
-    ("chosen", "stem"), [("02", "02_alpha_sweep"), ("2", "02_alpha_sweep"), ("07_ex", "07_exact_search")]
-)
-def test_make_fills_in_the_output(chosen, stem):
-    done = made(f"N={chosen}", "ARGS=-p alpha 0.3 -p records 'my file.jsonl'")
-    assert done.returncode == 0, done.stderr
-    words = shlex.split(done.stdout.strip().splitlines()[-1])
-    assert words[-2:] == [f"notebooks/{stem}.ipynb", f"build/notebooks/{stem}.ipynb"]
-    assert words[words.index("-p") : -2] == ["-p", "alpha", "0.3", "-p", "records", "my file.jsonl"]
+def test_make_calls_the_command():
+    """What `make` would do; nothing is installed or run."""
+    for words, asked in (
+        (["notebook", "N=2", "ARGS=-p alpha 0.3 -p records 'my file.jsonl'"], ["2", "-p", "alpha", "0.3"]),
+        (["notebook"], [""]),
+        (["figures"], []),
+    ):
+        line = ["make", "--dry-run", "-o", ".venv/.installed", *words]
+        done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
+        program, *said = shlex.split(done.stdout.strip().splitlines()[-1])
+        command = "figures" if words == ["figures"] else "run"
+        assert program.endswith("python")
+        assert said[:5] == ["-m", "pro_lib", command, "--executed", "build/notebooks"]
+        assert said[5:][: len(asked)] == asked
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-@pytest.mark.parametrize(("arguments", "count"), [(["N=0"], 8), ([], 8), (["N="], 8), (["N=99"], 0), (["N=0 2"], 0)])
-def test_make_says_which_notebooks_there_are(arguments, count):
-    done = made(*arguments)
-    assert done.returncode != 0
-    (said,) = done.stderr.strip().splitlines()
-    assert f" fits {count} notebooks, not one; choose N from 00_explore_examples " in said
-    assert done.stdout == ""
+TRIALS = [
+    ({"alpha": 0.3, "limit": 200}, "alpha=0.3,limit=200"),
+    ({"model": ["facts-1m"], "stop": ["."]}, "model=facts-1m,stop=."),
+    ({"dtype": "bfloat16"}, "dtype=bfloat16"),
+    ({"device": "cpu"}, "device=cpu"),
+]
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-def test_make_draws_every_notebook_after_its_runs_and_says_its_seconds_or_its_error(tmp_path):
-    """With programs that only say what they were asked for."""
-    (tmp_path / "bin").mkdir()
-    failing = 'case "$*" in *$FAILING*) echo the whole story >&2; exit 3;; esac'
-    for name, code in (("python", ""), ("papermill", failing)):
-        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{code}\n")
-        (tmp_path / "bin" / name).chmod(0o755)
-    command = ["make", "figures", "-o", f"{tmp_path}/.installed", f"VENV={tmp_path}", f"EXECUTED={tmp_path}"]
-    options = {"cwd": ROOT, "capture_output": True, "text": True, "check": False}
-    done = subprocess.run(command, env=os.environ | {"FAILING": "none"}, **options)
-    assert done.returncode == 0, done.stderr
-    finished = [re.fullmatch(r"(.*) \d+ s", line)[1] for line in done.stdout.splitlines()]
-    runs = ["facts-2m/diverse_beam,greedy", "facts-2m/multinomial", "facts-1m/diverse_beam,greedy,multinomial"]
-    assert sorted(finished) == sorted([*runs, *(f"notebooks/{name}.ipynb" for name in NAMES)])
-    ended = [finished.index(f"notebooks/{name}.ipynb") for name in NAMES]
-    assert finished.index(runs[0]) < min(ended)
-    assert max(map(finished.index, runs)) < min(ended[2:-1])
-    done = subprocess.run(command, env=os.environ | {"FAILING": "03_"}, **options)
-    assert done.returncode != 0
-    assert "the whole story" in done.stdout
-    # Begun in this order: 00, 01 and 07 need the first run only, and the longest come first.
-    planned = subprocess.run([*command, "--dry-run"], **options).stdout
-    begun = [run or drawn for run, drawn in re.findall(r"generate\.py (\S+)| (notebooks/\S+) ", planned)]
-    last, *others = [f"notebooks/{name}.ipynb" for name in reversed(NAMES)]
-    assert begun == [runs[0], last, *runs[1:], *others]
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+def test_figures_of_other_parameters_go_to_a_folder_of_their_own(path, shell, tmp_path, capsys):
+    imports, parameters, line, *_ = code(path)
+    figures = ROOT / "figures"
+    assert ran(shell, imports, parameters, line).figures_dir == figures
+    as_it_is = injected(alpha=0.4, generations_dir=str(tmp_path))
+    assert ran(shell, parameters, as_it_is, line).figures_dir == figures
+    assert capsys.readouterr().out == ""
+    for given, name in TRIALS:
+        if path.stem != "00_explore_examples" or "model" not in given:
+            assert ran(shell, parameters, injected(**given), line).figures_dir == figures / "other" / name
+            assert capsys.readouterr().out == f"Figures go to {figures}/other/{name}\n"
+    edited = parameters.replace("alpha: float = 0.4", "alpha: float = 0.3")
+    assert ran(shell, edited, line).figures_dir == figures / "other" / "alpha=0.3"
+    assert ran(shell, edited, injected(figures_dir=str(tmp_path)), line).figures_dir == tmp_path
+
+
+def test_git_ignores_what_is_not_the_notebooks_own():
+    line = ["git", "check-ignore", "--quiet", "figures/other/alpha=0.3/02_alpha_sweep.png"]
+    assert subprocess.run(line, cwd=ROOT, check=False).returncode == 0
+    assert subprocess.run([*line[:-1], "figures/02_alpha_sweep.png"], cwd=ROOT, check=False).returncode == 1
+
+
+def test_no_two_trials_have_one_folder_and_each_name_does_for_one():
+    long, several = "x" * 100, ["a/b", "a_b", "a+b", ["a", "b"], "ä", "ö", "a,alpha=0.3", {"b": 1}, {"b": 2}, None]
+    trials = [{"model": value} for value in several] + [{"model": "a", "alpha": 0.3}]
+    trials += [{"records": f"{long}1"}, {"records": f"{long}2"}]
+    names = [notebook.trial(changed) for changed in trials]
+    assert len({*names}) == len(names)
+    assert all(re.fullmatch(r"[A-Za-z0-9_.,=+-]{1,67}", name) for name in names)
 
 
 def test_under_papermill_a_wrong_parameter_is_the_last_thing_said(tmp_path):

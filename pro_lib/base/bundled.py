@@ -1,5 +1,7 @@
 """What comes with the package, by name: models, questions and the paper's numbers; knows no weights and no scores."""
 
+from __future__ import annotations
+
 import csv
 import hashlib
 import os
@@ -8,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Where pro_lib, data/ and notebooks/ lie side by side; None once it is installed and holds the other two.
@@ -82,6 +86,8 @@ def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:
     are among them come back, under our names (`data/paper/settings.csv` says which of ours is which of the paper's);
     none if there is no such setting.
     """
+    import pandas as pd  # takes a second, and the command looks for notebooks without it
+
     table = pd.read_csv(DATA / "paper" / f"{name}.csv", dtype={"k": "Int64"})
     if settings is None:
         return table

@@ -2,15 +2,17 @@
 
 import ast
 import builtins
+import hashlib
+import re
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pro_lib.base.checks import SentenceError, check_known
 
 
-def parameters(cells: Iterable[str] | None, *, first: str) -> dict[str, Any]:
-    """The parameters that cells leave, given by their sources in the order in which they were run.
+def parameters(cells: Iterable[str] | None, *, first: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The parameters that cells declare and those replaced, given by their sources in the order in which they were run.
 
     The latest cell of nothing but typed names (`alpha: float = 0.4`) declares them; the latest that papermill put after
     it replaces values. No other cell counts, whatever it left in the kernel. In a notebook, an error that this package
@@ -39,7 +41,20 @@ def parameters(cells: Iterable[str] | None, *, first: str) -> dict[str, Any]:
     if first not in declared:
         raise SentenceError(f"no parameters cell has been run: one cell that declares {first} and the others by type")
     check_known(replaced, declared, " of this notebook")
-    return {name: eval(ast.unparse(value), names) for name, value in (declared | replaced).items()}
+    left, given = ({name: eval(ast.unparse(each[name]), names) for name in each} for each in (declared, replaced))
+    return left, given
+
+
+def trial(changed: Mapping[str, Any]) -> str:
+    """A name for what differs from a notebook as it comes, which does as that of a folder: `alpha=0.3,limit=200`.
+
+    A checksum stands for what is too long, or written with letters that folders seldom have.
+    """
+    listed = {name: value if isinstance(value, list) else [value] for name, value in changed.items()}
+    written = {name: [re.sub(r"[^\w.-]", "_", str(each), flags=re.ASCII) for each in listed[name]] for name in listed}
+    said = ",".join(f"{name}={'+'.join(values)}" for name, values in written.items())
+    as_it_is = len(said) <= 60 and all(written[name] == list(map(str, listed[name])) for name in listed)
+    return said if as_it_is else f"{said[:60]}-{hashlib.sha256(repr(changed).encode()).hexdigest()[:6]}"
 
 
 def _statements(cell: str) -> list[ast.stmt]:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -34,6 +35,17 @@ from pro_lib.storage import Cost, RunError, complete_log_prob, part_table
 _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 # In half precision rounding is measured on the greedy paths of this many questions, and the largest difference doubled.
 _EPSILON_QUESTIONS = 8
+
+
+class Bar(tqdm):
+    """A bar that leaves how far it is in the file that the environment names as PRO_PROGRESS, where it does."""
+
+    def update(self, n: float = 1) -> None:
+        """Go on by `n`."""
+        super().update(n)
+        if not self.disable and (told := os.environ.get("PRO_PROGRESS")):
+            left = self.format_interval(self.format_dict["elapsed"] / self.n * (self.total - self.n))
+            Path(told).write_text(f"{self.n:,} of {self.total:,} questions, {left} left of them; {self.desc}")
 
 
 class Job:

@@ -1,0 +1,70 @@
+"""The notebooks as jobs: which there are, where their copies go, and what several of them read; knows no kernel."""
+
+import os
+import re
+import runpy
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from pro_lib.base import bundled
+from pro_lib.base.extras import extra
+from pro_lib.command import jobs
+from pro_lib.command.jobs import Job
+
+NOTEBOOKS = bundled.ROOT / "notebooks"
+# Seconds on two cores, a thread each; the longest are begun first. What is not named here is short.
+RUNS = {
+    "facts-2m diverse_beam,greedy": 155,
+    "facts-2m multinomial": 118,
+    "facts-1m diverse_beam,greedy,multinomial": 177,
+}
+SECONDS = {"07": 111, "06": 55, "05": 31, "04": 15, "03": 14, "02": 18, "01": 15, "00": 15}
+# These read the first of the runs alone.
+FIRST_ALONE = ("00", "01", "07")
+
+
+def found(name: str) -> Path:
+    """A notebook by path, or of ours by number or how its name begins. ValueError, naming all, unless it is one."""
+    if name.endswith(".ipynb") and os.path.isfile(name):
+        return Path(name)
+    names = [path.stem for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))]
+    chosen = [each for each in names if each.startswith((name, f"0{name}"))] if name else []
+    if len(chosen) != 1:
+        raise ValueError(f"{name!r} fits {len(chosen)} notebooks, not one; choose from {', '.join(names)}")
+    return NOTEBOOKS / f"{chosen[0]}.ipynb"
+
+
+def run(name: str, parameters: Mapping[str, object], executed: Path | None = None) -> str:
+    """Run one notebook; where its figures are, if apart, and the path of its executed copy, on lines of their own."""
+    path = found(name)
+    output = _folder(executed) / path.name
+    jobs.run([Job(path.stem, partial(jobs.notebook, path, output, parameters))])
+    said = re.findall(r'Figures go to [^"\\]+', output.read_text(encoding="utf-8"))
+    return "\n".join([*said[:1], str(output)])
+
+
+def run_all(executed: Path | None = None) -> None:
+    """Run every notebook, two at a time, after the runs that several read."""
+    with extra("notebooks", "running notebooks"):
+        import papermill  # noqa: F401 (once for all)
+
+    # The bundled models are too small to gain from a second thread, and one thread gives the same bytes everywhere.
+    os.environ["OMP_NUM_THREADS"] = "1"
+    runs = [Job(what, partial(_generate, what), seconds) for what, seconds in RUNS.items()]
+    drawn = []
+    for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")):
+        after = runs[:1] if path.name.startswith(FIRST_ALONE) else runs
+        work = partial(jobs.notebook, path, _folder(executed) / path.name, {})
+        drawn.append(Job(path.stem, work, SECONDS.get(path.name[:2], 45), after))
+    jobs.run([*runs, *sorted(drawn, key=lambda job: -job.seconds)], at_once=2)
+
+
+def _generate(what: str) -> None:
+    sys.argv[1:] = [what.replace(" ", "/")]
+    runpy.run_path(str(bundled.DATA / "generate.py"))
+
+
+def _folder(executed: Path | None) -> Path:
+    return executed or (bundled.CHECKOUT / "build" / "notebooks" if bundled.CHECKOUT else Path("executed"))
