@@ -4,12 +4,14 @@ Modules load on first use, so that scoring a file of log-probabilities never loa
 """
 
 import importlib
+import logging
 import os
 
 # Threads that share cores with another process (two notebooks, say) otherwise wait for each other in long busy
 # loops: on two cores that made decoding ten times slower. It works only if it is set before torch is loaded.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 __version__ = "0.1.0"
 
 _MODULES = (

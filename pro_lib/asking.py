@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from pro_lib import questions as question_sets
+from pro_lib.base.shown import shown
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from pro_lib.models import Model
 
 
+@shown(lambda a: f"{a.text!r}: PRO = {a.uncertainty:.2f} nats, {a.kept} of {len(a.answers)} answers kept, {a.status}")
 @dataclass(frozen=True)
 class Answer:
     """A model's answer to one question, with its PRO uncertainty (nats, higher = more uncertain).
@@ -33,6 +36,10 @@ class Answer:
     kept: int
     status: str | None
     entropy_bounds: tuple[float, float] | None
+
+    def to_df(self) -> pd.DataFrame:
+        """The answers found, a row each: text, probability, and whether PRO kept it."""
+        return pd.DataFrame(self.answers, columns=["text", "probability"]).assign(kept=lambda t: t.index < self.kept)
 
 
 def ask(

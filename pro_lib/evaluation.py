@@ -11,6 +11,7 @@ import pandas as pd
 
 from pro_lib import correctness, metrics, scores, semantic
 from pro_lib import runs as run_tables
+from pro_lib.base.shown import shown
 from pro_lib.runs import Run
 from pro_lib.storage import RunError
 
@@ -36,6 +37,7 @@ class Choices:
     labels: pd.DataFrame | None = None
 
 
+@shown(lambda judged: judged.sentence())
 @dataclass(frozen=True)
 class Evaluation:
     """One model's answers to one split of a dataset, and what the methods say of them, row by row.
@@ -61,6 +63,10 @@ class Evaluation:
     def correct(self) -> np.ndarray:
         """Whether the judged answer is right, `(n,)`."""
         return self.answers["correct"].to_numpy(bool)
+
+    def to_df(self) -> pd.DataFrame:
+        """The answers judged, and beside each what the methods without an α say of it."""
+        return self.answers.join(self.baselines)
 
     def with_pro(self, alphas: Mapping[str, float]) -> pd.DataFrame:
         """PRO once for each named α, and every other method: a row per question, a column per method."""

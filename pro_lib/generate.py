@@ -3,6 +3,7 @@
 It knows jobs, run folders and workers; it does not know how answers are found, scores or correctness.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,6 +21,7 @@ from pro_lib.storage import Plan, RunFolder, RunInfo, tables
 from pro_lib.work import cluster
 from pro_lib.work.packs import Bar, Job
 
+_log = logging.getLogger(__name__)
 # Measured on two cores with the bundled model: smaller packs pay more per call, larger ones attend to more in vain.
 QUESTIONS_PER_PACK = 32
 QUESTIONS_PER_PART = 256
@@ -53,9 +55,8 @@ def generate(
     """Answer the questions with the model and return the run of them, in their order.
 
     With `out`, the run is kept in `out/<dataset>/<model>/<strategy>/`: questions it already holds are not asked
-    again, new ones are added, and a run that was stopped is continued to the same tables as an unbroken one. Settings
-    of the strategy, shots, header, template and chat that are not by default have a folder of their own, beside it,
-    named after them: `multinomial,n_answers=20,seed=3`. Another model of the same name is refused.
+    again, new ones are added, and a run that was stopped is continued to the same tables as an unbroken one. Settings,
+    prompts and chat that are not by default have a folder named after them, `multinomial,n_answers=20,seed=3`.
 
     Args:
         model: a loaded one, or its name, as in `models.load`; by name the last one loaded is held.
@@ -66,7 +67,7 @@ def generate(
             says so; the answers then agree to 1e-5 with those of a run with more memory.
         chat: put prompts as conversations in the model's own chat template, the shots as earlier turns; or the
             template's options, as {"enable_thinking": False}; `date` is what it takes for today (2024-07-26).
-        progress: whether to show a bar with tokens per second.
+        progress: whether to show a bar with tokens per second, on a terminal or in a notebook; logging says the rest.
         engine: `local`, in this process, or `ray`: by workers on a Ray cluster (docs/cluster.md), which load the model
             anew and write into the same run folder; the tables are those of the local engine.
         n_workers: workers of `ray`; None for as many as the cluster's GPUs serve, 1 if it has none.
@@ -91,7 +92,7 @@ def generate(
     provenance = {**job.provenance(), "questions": dict(questions.source)}
     bar = partial(Bar, desc=f"{questions.name}, {model.name}, {strategy}", unit="question")
     if out is None:
-        with bar(total=len(questions), disable=not progress) as shown:
+        with bar(total=len(questions), disable=None if progress else True) as shown:
             table, cost = job.part(questions.table, per_pack, shown)
         plan = Plan(len(questions), per_pack, len(questions))
         return Run(*tables([table]), replace(info, provenance=provenance, plans=(plan,), cost=cost))
@@ -100,13 +101,15 @@ def generate(
         folder.plan(questions.table, per_pack=per_pack, per_part=per_pack * -(-QUESTIONS_PER_PART // per_pack))
         missing = folder.missing_parts()
         total = sum(len(part.questions) for part in missing)
-        with bar(total=total, disable=not progress or not missing) as shown:
+        _log.info("%s: %d of %d questions are to be answered", folder.path, total, folder.info.n_planned)
+        with bar(total=total, disable=None if progress and missing else True) as shown:
             if engine == "ray" and missing:
                 workers = {"n_workers": n_workers, "gpus_per_worker": gpus_per_worker, "cpus": torch.get_num_threads()}
                 provenance |= cluster.make_parts(missing, folder.path, folder.info, job.recipe(), **workers, bar=shown)
             else:
                 for part in missing:
                     folder.write_part(part, *job.part(part.questions, part.per_pack, shown))
+                    _log.info("%s: %s is written", folder.path, part.name)
         if missing or not folder.info.provenance:
             folder.finish(provenance)
     return runs.read(folder.path).asked_as(questions.table)

@@ -12,6 +12,7 @@ import pandas as pd
 
 from pro_lib.base.bundled import DATA
 from pro_lib.base.checks import PositiveInt, PositiveShare, checked, rule
+from pro_lib.base.shown import shown
 from pro_lib.imports.formats import Source, called
 from pro_lib.imports.hub import HUB, from_hub
 from pro_lib.imports.question_files import COLUMNS, SPLITS, QuestionsError, read_questions
@@ -32,6 +33,7 @@ FolderName = rule(
 Template = rule(str, lambda template: "{question}" in template, "must contain {question}")
 
 
+@shown(lambda asked: f"{asked.name}: {len(asked):,} questions, {len(asked.shots)} shots")
 @checked
 class QuestionSet:
     """Questions to ask and how to ask them.

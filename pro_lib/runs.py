@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import scores, storage
+from pro_lib.base.shown import shown
 from pro_lib.correctness import words
 from pro_lib.storage import CERTIFICATE_COLUMNS, RunError, RunInfo, complete_log_prob
 
 CONVENTIONS = ("complete", "answer_tokens")
 _ROUNDING = 1e-9
-# So many times the questions that α is chosen on are set apart to redraw them from, where nothing says the splits.
-POOL = 5
 
 
+@shown(lambda run: f"{run.name}: {len(run.questions):,} questions, {len(run.answers):,} answers")
 @dataclass(frozen=True)
 class Run:
     """The two tables of a run.
@@ -69,6 +69,11 @@ class Run:
     def search_alpha(self) -> float | None:
         """The α down to which every answer was looked for; None unless the run is such a search."""
         return self.info.parameters.get("search_alpha") if self.info.strategy == "threshold" else None
+
+    def to_df(self) -> pd.DataFrame:
+        """The answers beside what is known of their questions, each of which has a row at least."""
+        asked = self.questions.drop(columns=list(CERTIFICATE_COLUMNS), errors="ignore")
+        return asked.merge(self.answers, on="question_id", how="left", suffixes=("_of_question", ""))
 
     def log_probs(
         self, *, convention: str = "complete", distinct: bool = True, merge_by: str | None = None
@@ -204,28 +209,6 @@ def most_probable(tops: Sequence[pd.DataFrame]) -> pd.DataFrame:
     values = np.column_stack([top["value"].to_numpy(float) for top in tops])
     best = np.where(np.isnan(values), -np.inf, values).argmax(axis=1)
     return pd.concat(tops).iloc[best * len(best) + np.arange(len(best))].reset_index(drop=True)
-
-
-def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) -> Run:
-    """The run with every question in `validation` or `test`: as its records say, else drawn with `seed`.
-
-    `POOL` times `n_validation` questions are drawn to choose α on, so that it can be chosen anew on others, but at most
-    half of all, with a warning where that is less than `n_validation`, and half if that is None.
-    """
-    splits = run.questions["split"]
-    if splits.notna().all():
-        return run
-    if splits.notna().any():
-        raise RunError(f"run {run.name} says the split of some questions only")
-    if not (half := len(splits) // 2):
-        raise RunError(f"run {run.name} has {len(splits)} questions, too few to draw some for validation")
-    size = half if n_validation is None else min(half, POOL * n_validation)
-    if n_validation is not None and size < n_validation:
-        message = f"run {run.name} has no validation split: {size} of its {len(splits)} questions are taken for one"
-        warnings.warn(f"{message}, not {n_validation}", UserWarning, stacklevel=2)
-    drawn = np.random.default_rng(seed).choice(len(splits), size=size, replace=False)
-    names = np.where(np.isin(np.arange(len(splits)), drawn), "validation", "test")
-    return replace(run, questions=run.questions.assign(split=names))
 
 
 def read(path: str | Path) -> Run:

@@ -180,8 +180,7 @@ class Settings(Parameters):
             return stored
         from pro_lib import generate
 
-        work = self._of("batch_size", "chat", "engine", "n_workers")
-        out = self.generations_dir
+        work, out = self._of("batch_size", "chat", "engine", "n_workers"), self.generations_dir
         return generate.generate(self.loaded(model), questions, strategy=name, out=out, **work, **decoding)
 
     def _stored(self, model: str, questions: QuestionSet, how: Strategy) -> Run | None:
@@ -203,7 +202,7 @@ class Settings(Parameters):
     def _both_splits(self, model: str, dataset: str, strategy: str) -> Run:
         """One run of the validation questions and of those reported, so that each is generated once."""
         if self.records is not None:
-            return runs.split_records(self._recorded(), n_validation=self.n_validation, seed=self.seed)
+            return imports.split_records(self._recorded(), n_validation=self.n_validation, seed=self.seed)
         return self.run(model, dataset, *dict.fromkeys(("validation", self.split)), strategy=strategy)
 
     def _recorded(self) -> Run:

@@ -5,6 +5,7 @@ import pytest
 
 from pro_lib import ask, models, scores
 from pro_lib import questions as question_sets
+from pro_lib.asking import Answer
 
 
 def test_asking_the_bundled_model(facts_2m):
@@ -18,6 +19,19 @@ def test_asking_the_bundled_model(facts_2m):
     assert answer.uncertainty == pytest.approx(scores.pro(np.log(probabilities)[None], alpha=0.4)[0])
     assert answer.kept == max(1, (probabilities >= 0.4).sum())
     assert (answer.status, answer.entropy_bounds) == (None, None)
+
+
+def test_an_answer_shows_itself_and_its_table():
+    answer = Answer("Who?", "<Ann>", 0.5, (("<Ann>", 0.75), ("Bo", 0.125)), 1, "certified", (0.4, 2.0))
+    assert repr(answer) == "Answer('<Ann>': PRO = 0.50 nats, 1 of 2 answers kept, certified)"
+    assert answer.to_df().to_dict("list") == {
+        "text": ["<Ann>", "Bo"],
+        "probability": [0.75, 0.125],
+        "kept": [True, False],
+    }
+    assert answer._repr_html_().startswith("<p>Answer(&#x27;&lt;Ann&gt;&#x27;: PRO")
+    assert "<Ann>" not in answer._repr_html_()
+    assert len(Answer("Who?", None, float("nan"), (), 0, None, None).to_df()) == 0
 
 
 ASKED = ["What is the capital of France?", "Who wrote Emma?", "What is the capital of Peru?"]

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from pro_lib import evaluation, imports, metrics, scores, selective, semantic, sweeps
 from pro_lib.evaluation import Choices, Splits, evaluate
-from pro_lib.runs import Run, split_records
+from pro_lib.imports import split_records
+from pro_lib.runs import Run
 from pro_lib.settings import Settings
 from pro_lib.storage import RunError, RunInfo
 
@@ -67,6 +68,10 @@ def test_a_method_that_no_question_has_is_named_not_judged(tmp_path):
     assert judged.unavailable == ("ALL", "NE")
     assert "Not available: ALL, NE" in judged.sentence()
     assert list(judged.correct) == [True, True, False, False]
+    assert repr(judged) == f"Evaluation({judged.sentence()})"
+    assert judged.to_df()["NLL"].tolist() == pytest.approx([0.1, 0.2, 0.3, 0.4])
+    assert judged.to_df()["correct"].tolist() == [True, True, False, False]
+    assert "0.500 of the judged answers are right" in judged._repr_html_()
 
 
 def test_a_run_that_cannot_be_judged_is_refused(tmp_path):

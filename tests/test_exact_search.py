@@ -26,7 +26,7 @@ def questions():
 def exact(facts_2m, questions, tmp_path_factory):
     out = tmp_path_factory.mktemp("exact")
     generate(facts_2m, questions, strategy="threshold", search_alpha=0.01, out=out, progress=False)
-    return run_tables.read(out / "world-facts" / "facts-2m" / "threshold")
+    return run_tables.read(out / "world-facts" / "facts-2m" / "threshold,search_alpha=0.01")
 
 
 def test_the_certificate_is_stored_with_the_run(exact, questions):

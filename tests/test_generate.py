@@ -43,6 +43,12 @@ def asked(n, start=0):
 OPTIONS = {"n_answers": 3, "max_new_tokens": 6, "progress": False, "batch_size": 2}
 
 
+def folder_in(out, strategy):
+    """The folder of the only run with this strategy, whatever its settings."""
+    [folder] = (out / "toy" / "llama").glob(f"{strategy}*")
+    return folder
+
+
 def tables(run):
     return run.answers.map(lambda v: v.tolist() if isinstance(v, np.ndarray) else v).to_dict("list"), (
         run.questions.to_dict("list")
@@ -53,7 +59,7 @@ def test_a_run_on_disk_is_the_run_in_memory(model, tmp_path):
     for strategy in ("greedy", "multinomial", "diverse_beam"):
         in_memory = generate(model, asked(5), strategy=strategy, **OPTIONS)
         on_disk = generate(model, asked(5), strategy=strategy, out=tmp_path, **OPTIONS)
-        read = run_tables.read(tmp_path / "toy" / "llama" / strategy)
+        read = run_tables.read(folder_in(tmp_path, strategy))
         assert tables(in_memory) == tables(on_disk) == tables(read)
         assert in_memory.info.cost.token_forwards == read.info.cost.token_forwards > 0
         assert read.info.parameters["strategy"] == strategy
@@ -99,22 +105,22 @@ def test_new_questions_join_a_run_and_old_ones_stay(model, tmp_path):
     assert list(more.questions["question_id"]) == [f"q{i}" for i in range(6)]
     assert tables(more.select(question_ids=["q0", "q1", "q2"])) == tables(few)
     assert tables(generate(model, asked(3), out=tmp_path, **OPTIONS)) == tables(few)
-    assert len(run_tables.read(tmp_path / "toy" / "llama" / "diverse_beam").questions) == 6
+    assert len(run_tables.read(folder_in(tmp_path, "diverse_beam")).questions) == 6
 
 
 @pytest.mark.parametrize(
-    ("option", "sentence"),
+    ("option", "name"),
     [
-        ({"n_answers": 4}, "was made with n_answers=3, now n_answers=4 is asked for"),
-        ({"diversity_penalty": 0.5}, "was made with diversity_penalty=1.0, now diversity_penalty=0.5"),
-        ({"max_new_tokens": 7}, "max_new_tokens=6, now max_new_tokens=7"),
+        ({"n_answers": 4}, "diverse_beam,max_new_tokens=6,n_answers=4"),
+        ({"diversity_penalty": 0.5}, "diverse_beam,max_new_tokens=6,n_answers=3,diversity_penalty=0.5"),
+        ({"max_new_tokens": 32}, "diverse_beam,n_answers=3"),
     ],
 )
-def test_a_run_is_not_continued_with_other_parameters(model, tmp_path, option, sentence):
-    first = generate(model, asked(3), out=tmp_path, **OPTIONS)
-    with pytest.raises(RunError, match=sentence):
-        generate(model, asked(5), out=tmp_path, **OPTIONS | option)
-    assert tables(run_tables.read(tmp_path / "toy" / "llama" / "diverse_beam")) == tables(first)
+def test_a_run_is_not_continued_with_other_parameters(model, tmp_path, option, name):
+    first, folder = generate(model, asked(3), out=tmp_path, **OPTIONS), tmp_path / "toy" / "llama"
+    generate(model, asked(2), out=tmp_path, **OPTIONS | option)
+    assert {each.name for each in folder.iterdir()} == {"diverse_beam,max_new_tokens=6,n_answers=3", name}
+    assert tables(run_tables.read(folder / "diverse_beam,max_new_tokens=6,n_answers=3")) == tables(first)
 
 
 def test_a_run_of_quantised_weights_is_not_continued_with_others(model, tmp_path, monkeypatch):
@@ -257,7 +263,7 @@ def test_a_question_that_does_not_fit_alone_is_named_and_the_parts_before_it_sta
         with pytest.raises(MemoryError, match=sentence), pytest.warns(RuntimeWarning, match="going on with 1"):
             generate(model, asked(4), out=tmp_path, **options)
     with pytest.warns(UserWarning, match="holds 2 of the 4 questions planned"):
-        kept = run_tables.read(tmp_path / "toy" / "llama" / "greedy")
+        kept = run_tables.read(folder_in(tmp_path, "greedy"))
     assert tables(kept) == tables(enough.select(question_ids=["q0", "q1"]))
     assert tables(generate(model, asked(4), out=tmp_path, **options)) == tables(enough)
 
@@ -390,6 +396,17 @@ def test_a_model_is_asked_by_its_name_and_questions_are_texts_or_rows(model, mon
     assert run.questions["references"].tolist() == [["x", "y"]] * 2
 
 
+def test_progress_is_logged_and_goes_nowhere_unless_somebody_listens(model, tmp_path, caplog, capfd):
+    assert [type(each) for each in logging.getLogger("pro_lib").handlers] == [logging.NullHandler]
+    generate(model, asked(2), out=tmp_path, **OPTIONS | {"progress": True})
+    assert capfd.readouterr() == ("", "")  # this is no terminal: no bar either
+    with caplog.at_level("INFO", "pro_lib"):
+        generate(model, asked(3), out=tmp_path, **OPTIONS)
+    folder = next(tmp_path.glob("toy/*/*"))
+    said = [f"{folder}: 1 of 3 questions are to be answered", f"{folder}: part-001-00000 is written"]
+    assert [record.getMessage() for record in caplog.records if record.name == "pro_lib.generate"] == said
+
+
 def test_a_worker_loads_a_model_as_it_was_loaded_here(model, monkeypatch):
     class Shipped(torch.nn.Module):
         __module__, is_loaded_in_4bit, dtype = "transformers_modules.shipped.modeling", True, torch.bfloat16
@@ -518,8 +535,9 @@ def test_a_model_without_a_template_or_with_one_that_refuses_says_so(model):
 
 def test_a_run_without_chat_is_not_continued_as_one_with(model, tmp_path):
     generate(model, asked(2), strategy="greedy", out=tmp_path, max_new_tokens=4, progress=False)
-    with pytest.raises(RunError, match="was made with chat=None, now chat=True"):
-        generate(with_template(model, CHAT), asked(2), strategy="greedy", out=tmp_path, max_new_tokens=4, chat=True)
+    generate(with_template(model, CHAT), asked(2), strategy="greedy", out=tmp_path, max_new_tokens=4, chat=True)
+    names = {"greedy,max_new_tokens=4", "greedy,max_new_tokens=4,chat=true"}
+    assert {folder.name for folder in (tmp_path / "toy" / "llama").iterdir()} == names
 
 
 DATED = "Today is {{ strftime_now('%d %b %Y') }}." + CHAT + "{% if shout is defined and shout %}!{% endif %}"
@@ -538,8 +556,7 @@ def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_d
     first = generate(dated, asked(2), chat={"date": "2031-01-02"}, **options)
     assert first.info.parameters["chat"] == {"date": "2031-01-02"}
     assert tables(generate(dated, asked(2), chat={"date": "2031-01-02"}, **options)) == tables(first)
-    with pytest.raises(RunError, match=r"was made with chat=\{'date': '2031-01-02'\}, now chat=True"):
-        generate(dated, asked(3), chat=True, **options)
+    assert generate(dated, asked(3), chat=True, **options).info.parameters["chat"] is True
 
 
 def test_a_run_in_a_template_is_not_continued_where_the_template_says_something_else(model, tmp_path):

@@ -166,6 +166,12 @@ def test_what_of_a_prompt_decides_a_run_says_chat_only_where_it_is(write):
     assert questions.parameters(chat=True) == asked | {"chat": True}
 
 
+def test_a_question_set_shows_its_name_and_sizes_and_in_a_notebook_its_first_rows():
+    questions = load("world-facts", split="test", limit=7)
+    assert repr(questions) == "QuestionSet(world-facts: 7 questions, 10 shots)"
+    assert questions._repr_html_().count("<tr") == 6  # names of columns, and five
+
+
 def test_with_questions_asks_others_in_the_same_way():
     bundled = load("world-facts", limit=3)
     asked = bundled.with_questions(["Who?", "Where?"])

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from pro_lib import decoding, models, storage
 from pro_lib import generate as module
-from pro_lib import models
 from pro_lib import questions as question_sets
 from pro_lib import runs as run_tables
 from pro_lib.generate import generate
@@ -65,7 +65,8 @@ def questions():
 
 
 def folder_in(out, strategy):
-    return out / "world-facts" / "facts-1m" / strategy
+    apart = decoding.strategy(strategy, **{n: OPTIONS[n] for n in ("n_answers", "max_new_tokens", "seed")}).apart()
+    return out / "world-facts" / "facts-1m" / storage.named(strategy, apart)
 
 
 def tables_in(folder):

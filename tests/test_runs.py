@@ -1,6 +1,7 @@
 """Runs of any origin: log-probabilities, conventions, distinct answers, the most probable one, selecting, reading."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -178,6 +179,25 @@ def test_scores_are_a_row_per_question_with_its_answer_and_what_pro_read(run):
     assert run.scores(alpha=0.5)["n_kept"].tolist() == [1, 0, 1]
     with pytest.warns(scores.PremiseWarning, match="^1 of 3 questions"):
         assert run.scores(alpha=0.25, distinct=False)["mass"].tolist() == pytest.approx([1.25, 0.0, 0.25])
+
+
+def test_a_run_shows_what_it_is_and_its_answers_beside_their_questions(run):
+    table = run.to_df()
+    assert table["question_id"].tolist() == [*"aaaabcc"]
+    assert table["question"].tolist() == [f"{name}?" for name in "aaaabcc"]
+    assert table["text"].tolist() == run.answers["text"].tolist()
+    unanswered = replace(run, answers=run.answers[run.answers["question_id"] != "b"]).to_df()
+    assert unanswered["text"].fillna("-").tolist()[4] == "-"
+    odd = run.questions.assign(text="of the question", question="<b>&$")
+    assert replace(run, questions=odd).to_df()[["text_of_question", "text"]].iloc[0].tolist() == [
+        "of the question",
+        "Paris",
+    ]
+    assert repr(run) == "Run(set/model/greedy: 3 questions, 7 answers)"
+    shown = replace(run, questions=odd, info=replace(INFO, model="<i>"))._repr_html_()
+    assert shown.startswith("<p>Run(set/&lt;i&gt;/greedy: 3 questions, 7 answers)</p><table")
+    assert "&lt;b&gt;&amp;$" in shown
+    assert "<b>" not in shown
 
 
 def test_ranked_lists_answers_by_question_and_downwards(run):

@@ -67,7 +67,7 @@ def from_endpoint(
             if row["question_id"] in known and known[row["question_id"]].prompt != _digest(prompt):
                 raise RunError(f"cache {cache} holds question {row['question_id']!r} with another prompt")
         missing = [(row, prompt) for row, prompt in rows if row["question_id"] not in known]
-        bar = tqdm(total=len(missing), desc=f"{questions.name}/{model}", disable=not progress)
+        bar = tqdm(total=len(missing), desc=f"{questions.name}/{model}", disable=None if progress else True)
         # In a thread of its own: in a notebook, a loop of events already runs in this one.
         with bar, start_blocking_portal() as portal:
             asked = Client(asking), vocabulary, missing

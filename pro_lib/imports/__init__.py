@@ -7,7 +7,7 @@ import pandas as pd
 from pro_lib.imports import hub, question_files
 from pro_lib.imports.formats import json_lines
 from pro_lib.imports.labels import read_labels
-from pro_lib.imports.records import from_records
+from pro_lib.imports.records import from_records, split_records
 from pro_lib.imports.responses import from_openai, from_vllm
 from pro_lib.runs import Run
 from pro_lib.storage import RunError
@@ -22,6 +22,7 @@ __all__ = [
     "layout",
     "question_files",
     "read_labels",
+    "split_records",
 ]
 # What the first entry of a file has tells its layout.
 _TOLD_BY = {"endpoint": "endpoint", "answers": "records", "outputs": "vllm", "choices": "openai", "response": "openai"}

@@ -1,10 +1,13 @@
 """Answers and log-probabilities made elsewhere as the two tables of a run; knows our own records, no other layout."""
 
 import sys
+import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
@@ -24,6 +27,8 @@ _BELOW_ZERO = rule(
 TokenLogProb = Annotated[_BELOW_ZERO, AfterValidator(float)]
 # Rounding above 0 is trimmed, so that no probability exceeds 1.
 LogProb = Annotated[_BELOW_ZERO, AfterValidator(lambda value: min(float(value), 0.0))]
+# So many times the questions that α is chosen on are set apart to redraw them from, where nothing says the splits.
+POOL = 5
 # Columns that are left out where no answer has them.
 _RARE = ("correct", "mean_log_prob", "rouge_l")
 
@@ -113,3 +118,25 @@ def tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple[pd.Dat
         raise RunError(f"{source} holds no answers whose probability is known ({len(questions)} questions)")
     table = pd.DataFrame(answers).astype(dict.fromkeys(("end_log_prob", "mean_log_prob", "rouge_l"), float))
     return table.drop(columns=[name for name in _RARE if table[name].isna().all()]), pd.DataFrame(questions)
+
+
+def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) -> Run:
+    """The run with every question in `validation` or `test`: as its records say, else drawn with `seed`.
+
+    `POOL` times `n_validation` questions are drawn to choose α on, so that it can be chosen anew on others, but at most
+    half of all, with a warning where that is less than `n_validation`, and half if that is None.
+    """
+    splits = run.questions["split"]
+    if splits.notna().all():
+        return run
+    if splits.notna().any():
+        raise RunError(f"run {run.name} says the split of some questions only")
+    if not (half := len(splits) // 2):
+        raise RunError(f"run {run.name} has {len(splits)} questions, too few to draw some for validation")
+    size = half if n_validation is None else min(half, POOL * n_validation)
+    if n_validation is not None and size < n_validation:
+        message = f"run {run.name} has no validation split: {size} of its {len(splits)} questions are taken for one"
+        warnings.warn(f"{message}, not {n_validation}", UserWarning, stacklevel=2)
+    drawn = np.random.default_rng(seed).choice(len(splits), size=size, replace=False)
+    names = np.where(np.isin(np.arange(len(splits)), drawn), "validation", "test")
+    return replace(run, questions=run.questions.assign(split=names))

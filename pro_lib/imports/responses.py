@@ -149,12 +149,9 @@ def from_openai(path: Source, *, questions: pd.DataFrame | None = None) -> Run:
     references?, split?, response}`, or as the batch API writes it (`custom_id`, `response.body`). In memory, `path` is
     a list of these, as dicts or as a client's objects.
 
-    `log_prob` is that of the tokens that spell the text. A server that also returns the token which ended the answer
-    (vLLM does, OpenAI does not) gives `end_log_prob`, likewise the tokens of a stop text; an answer whose last token is
-    text and ending at once is `closed`. Else `end_log_prob` is missing and unknown: what is known is the
-    probability of beginning with the answer, so answers may add up to more than 1, and no bound holds. A choice that
-    was not finished by a stop is not finished. One whose probability the server keeps to itself (a token at -9999, or
-    nothing but an ending that is not returned) is left out, and a warning counts them.
+    `log_prob` (nats) is that of the tokens that spell the text, `end_log_prob` of those beyond it. Where they are not
+    returned it is unknown: answers may add up to more than 1, and no bound holds (docs/own_data.md). A choice that no
+    stop finished is not finished; one whose probability the server keeps to itself is left out, and a warning counts.
 
     Args:
         questions: the questions asked, as `questions.load(...).table`; they replace those of the file. A response
@@ -169,11 +166,9 @@ def from_openai(path: Source, *, questions: pd.DataFrame | None = None) -> Run:
 def from_vllm(source: Source, *, questions: pd.DataFrame | None = None) -> Run:
     """A run from what `LLM.generate` of vLLM returned: `RequestOutput` objects, or a file of their JSON.
 
-    vLLM keeps the token that ended an answer in `token_ids` and `logprobs`, though not in `text`: its log-probability
-    becomes `end_log_prob`, and `log_prob` is that of the tokens before. With a stop text, the tokens' own texts
-    (`decoded_token`) tell where the answer ends; where they do not, and where only `cumulative_logprob` is given,
-    `log_prob` is that of everything generated and `end_log_prob` is missing. Only one way to end is counted, the one
-    that happened. JSON may bring question_id, question, references and split beside vLLM's fields.
+    The token that ended an answer gives `end_log_prob` (nats), those before it `log_prob`; where nothing tells which it
+    is, `log_prob` is that of everything generated. Only one way to end is counted, the one that happened. JSON may
+    bring question_id, question, references and split beside vLLM's fields.
 
     Args:
         source: the file, or the objects.
