@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from pro_lib import scores
 
@@ -121,6 +123,48 @@ def test_half_of_the_chosen_alphas_lie_in_the_recommended_range():
     assert alphas.between(0.3, 0.5).sum() == 8
     assert (alphas == 0.4).sum() == 2
     assert (alphas.min(), alphas.median(), alphas.max()) == (0.05, 0.4, 0.9)
+
+
+def test_three_settings_with_alpha_of_a_half_or_more_differ_from_nll():
+    table, alphas = main_table(), read("alpha_per_setting").set_index(["dataset", "model"])["alpha"]
+    gain = (table["PRO"] - table["NLL"]).round(3)[alphas.reindex(table.index) >= 0.5]
+    assert len(gain) == 6
+    assert gain[gain != 0].to_dict() == {
+        ("SciQ", "Gemma-7B"): 0.032,
+        ("SciQ", "Falcon-11B"): 0.002,
+        ("NQ", "Gemma-2B"): 0.002,
+    }
+    assert alphas[gain.index[gain != 0]].tolist() == [0.5, 0.8, 0.7]
+
+
+def test_one_model_on_two_datasets_has_two_thirds_of_the_gain_over_nll():
+    gain = main_table()["PRO"] - main_table()["NLL"]
+    most = gain.round(3).nlargest(2)
+    assert most.to_dict() == {("TriviaQA", "Llama2-13B"): 0.118, ("SciQ", "Llama2-13B"): 0.116}
+    assert (round(gain.sum(), 3), round(gain.mean(), 3), round(most.sum() / gain.sum(), 2)) == (0.354, 0.024, 0.66)
+    assert round(gain.drop(most.index).mean(), 3) == 0.009
+
+
+@given(st.lists(st.integers(1, 64), min_size=1, max_size=6), st.sampled_from([0.5, 0.6, 0.95, 1.0]))
+@example([1, 1], 0.5)
+@example([3, 1], 0.5)
+def test_with_distinct_complete_answers_pro_is_nll_from_a_half_on(weights, alpha):
+    log_probs = np.log(np.sort(weights)[None, ::-1] / np.sum(weights))
+    assert scores.pro(log_probs, alpha=alpha).item() == pytest.approx(scores.nll(log_probs).item(), abs=1e-12)
+
+
+def test_a_repeat_is_enough_for_pro_to_differ_from_nll_above_a_half():
+    with pytest.warns(scores.PremiseWarning):
+        assert scores.pro(np.log([[0.9, 0.6, 0.01]]), alpha=0.5).item() != pytest.approx(-np.log(0.9), abs=0.01)
+
+
+def test_a_weaker_second_answer_adds_more_than_an_equal_one():
+    added = []
+    for p, q in ((0.4, 0.4), (0.4, 0.1)):
+        pro = scores.pro_at_k(np.log([[p, q]]), 2).item()
+        assert pro == pytest.approx(-np.log(p) + (1 - p) * np.log(p / q), abs=1e-12)
+        added.append(round(pro, 3))
+    assert added == [0.916, 1.748]
 
 
 def test_pro_is_best_at_every_rouge_threshold():
