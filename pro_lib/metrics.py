@@ -16,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfc
 from scipy.stats import rankdata
 
+from pro_lib.base import intervals
+
 Floats, Labels = NDArray[np.float64], NDArray[np.bool_]
 _CHUNK_CELLS = 1_000_000  # resamples x questions held at once; a few arrays of 8 MB each
 
@@ -64,6 +66,15 @@ def auroc_columns(uncertainty: ArrayLike, correct: ArrayLike) -> Floats:
     return _pairs_won(wrong, right).sum(axis=1) / (right.shape[1] * wrong.shape[1])
 
 
+def auroc_intervals(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats, Floats]:
+    """AUROC of each column of `uncertainty` (n, A), and the ends of its 95 % interval (`base.intervals`): (A,) each."""
+    right, wrong = _split(uncertainty, correct)
+    n_right, n_wrong = right.shape[1], wrong.shape[1]
+    of_wrong, of_right = _pairs_won(wrong, right), _pairs_won(right, wrong)
+    aurocs = of_wrong.sum(axis=1) / (n_right * n_wrong)
+    return aurocs, *intervals.auroc(of_wrong / n_right, of_right / n_wrong)
+
+
 def bootstrap_auroc(
     uncertainties: pd.DataFrame,
     correct: ArrayLike,
@@ -72,23 +83,22 @@ def bootstrap_auroc(
     seed: int = 0,
     reference: str | None = "PRO",
 ) -> pd.DataFrame:
-    """AUROC of several methods with 95 % percentile-bootstrap intervals, paired across the methods.
+    """AUROC of several methods with 95 % intervals, and their differences to one of them.
 
-    `uncertainties` has a row per question and a column per method. Right and wrong answers are resampled
-    separately, so every resample has both, and each resample serves every method. Columns: `method, auroc,
-    low, high`; and unless `reference` is None `difference, difference_low, difference_high`: the method's
-    AUROC minus the reference's, negative where the reference is better.
+    `uncertainties` has a row per question and a column per method. Columns: `method, auroc, low, high`
+    (`auroc_intervals`); and unless `reference` is None `difference, difference_low, difference_high`: the method's
+    AUROC minus the reference's, negative where the reference is better, with percentiles of a paired bootstrap:
+    right and wrong answers are resampled separately, so every resample has both, and each serves every method.
     """
     if reference is not None and reference not in uncertainties.columns:
         raise ValueError(f"reference={reference!r} is none of the methods {list(uncertainties)}, and None is for none")
-    aurocs = auroc_columns(uncertainties, correct)
-    resampled = resampled_aurocs(uncertainties, correct, n_resamples=n_resamples, seed=seed)
-    low, high = interval(resampled)
+    aurocs, low, high = auroc_intervals(uncertainties, correct)
     table = pd.DataFrame({"method": uncertainties.columns, "auroc": aurocs, "low": low, "high": high})
     if reference is None:
         return table
     at = uncertainties.columns.get_loc(reference)
-    low, high = interval(resampled - resampled[:, [at]])
+    resampled = resampled_aurocs(uncertainties, correct, n_resamples=n_resamples, seed=seed)
+    low, high = np.quantile(resampled - resampled[:, [at]], [0.025, 0.975], axis=0)
     return table.assign(difference=aurocs - aurocs[at], difference_low=low, difference_high=high)
 
 
@@ -103,17 +113,22 @@ def compared(
 ) -> pd.DataFrame:
     """The table of `bootstrap_auroc`, row by row, with a test of each method's difference to the reference.
 
-    Adds `p_value` (`delong`, two-sided), `p_holm` (corrected for the number of other methods in the table) and
-    `significant` (`p_holm` at most 0.05). The reference has NaN, NaN and False, and so has every method where fewer
-    than two answers are right or wrong; those named in `apart` have a `p_value` alone: they are not of the family.
+    Adds `p_value` (`delong`, two-sided), `p_holm` (corrected for the number of other methods in the table),
+    `significant` (`p_holm` at most 0.05), `reading` and `n_to_decide` (`base.intervals.readings`, of DeLong's standard
+    error, not corrected). The reference has NaN, NaN, False, an empty reading and NaN, and so has every method where
+    fewer than two answers are right or wrong; those named in `apart` are not of the family: no `p_holm`.
     """
     table = bootstrap_auroc(uncertainties, correct, n_resamples=n_resamples, seed=seed, reference=reference)
-    n_right, at = np.count_nonzero(correct), uncertainties.columns.get_loc(reference)
-    testable = 2 <= n_right <= len(uncertainties) - 2
-    p_value = delong(uncertainties, correct, reference=at).p_value if testable else np.full(len(table), np.nan)
+    n, at = len(uncertainties), uncertainties.columns.get_loc(reference)
+    found = DeLong(*np.full((3, len(table)), np.nan))
+    if 2 <= np.count_nonzero(correct) <= n - 2:
+        found = delong(uncertainties, correct, reference=at)
     family = ~uncertainties.columns.isin(list(apart))
-    p_holm = holm(np.where(family, p_value, np.nan))
-    return table.assign(p_value=p_value, p_holm=p_holm, significant=p_holm <= 0.05)
+    p_holm = holm(np.where(family, found.p_value, np.nan))
+    table = table.assign(p_value=found.p_value, p_holm=p_holm, significant=p_holm <= 0.05)
+    table["reading"], table["n_to_decide"] = intervals.readings(found.difference, found.standard_error, n)
+    table.loc[table["p_value"].isna(), ["reading", "n_to_decide"]] = "", np.nan
+    return table
 
 
 @dataclass(frozen=True)
@@ -192,12 +207,6 @@ def resampled_aurocs(uncertainty: ArrayLike, correct: ArrayLike, *, n_resamples:
             pairs = cumulative.take(below[column], axis=1) + cumulative.take(up_to[column], axis=1)
             aurocs[rows, column] = np.einsum("bi,bi->b", wrong_weights, pairs) / (2 * n_right * n_wrong)
     return aurocs
-
-
-def interval(resampled: Floats) -> tuple[Floats, Floats]:
-    """95 % percentile interval over the resamples, (n_resamples, A) -> low (A,), high (A,)."""
-    low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
-    return low, high
 
 
 def aligned(

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 
+from pro_lib.base import intervals
 from pro_lib.metrics import Floats, Labels, aligned, need_both
 
 _SHUFFLES, _SEED = 1000, 42  # LM-Polygraph's, so that both have the same random baseline
@@ -136,21 +136,6 @@ def calibration(
     return Calibration(probability, float(ece), float(np.mean((probability - labels) ** 2)), table)
 
 
-def wilson_interval(share: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
-    """Lower and upper ends of 95 % score intervals of shares of `n` (Wilson 1927), element by element; NaN for n = 0.
-
-    In closed form, since within a tie n times an accuracy may be no whole number.
-    """
-    share, n = np.asarray(share, float), np.asarray(n, float)
-    z = ndtri(0.975)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-        half = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
-    # Rounding must not leave a little beside what is exact.
-    low = np.where((share == 0) & (n > 0), 0.0, middle - half)
-    return low, np.where((share == 1) & (n > 0), 1.0, middle + half)
-
-
 def _running_mean(values: Floats) -> Floats:
     return np.cumsum(values) / np.arange(1, len(values) + 1)
 
@@ -177,5 +162,5 @@ def _reliability(probability: Floats, correct: Labels, n_bins: int) -> pd.DataFr
         confidence=("probability", "mean"),
         accuracy=("correct", "mean"),
     ).reset_index(drop=True)
-    low, high = wilson_interval(table["accuracy"], table["n"])
+    low, high = intervals.wilson(table["accuracy"], table["n"])
     return table.assign(accuracy_low=low, accuracy_high=high)

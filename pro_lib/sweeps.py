@@ -2,9 +2,9 @@
 
 It knows evaluations; it does not know files, models, texts or figures. Every table is of one setting or of several,
 and rows begin with their labels: dataset, model, split, n_questions. `alpha_sweep` and `k_sweep` take `Evaluation`s;
-what needs an α takes `Splits`, chooses it on their validation questions and reports on the others. With `n_resamples`
-above 0 there are columns `low` and `high`, pointwise 95 % intervals of the stratified bootstrap. Where all answers are
-right, or all wrong, AUROC and interval are NaN, and a `OneClassWarning` says so. `alphas=None` is `alpha_grid`.
+what needs an α takes `Splits`, chooses it on their validation questions and reports on the others. `low` and `high`
+are pointwise 95 % intervals (`metrics.auroc_intervals`). Where all answers are right, or all wrong, AUROC and interval
+are NaN, and a `OneClassWarning` says so. `alphas=None` is `alpha_grid`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from pro_lib import metrics, scores, selective
+from pro_lib.base import intervals
 from pro_lib.evaluation import Evaluation, Splits
 
 Floats = NDArray[np.float64]
@@ -53,12 +54,12 @@ def _of_one_or_several(sweep: Callable[..., pd.DataFrame]) -> Callable[..., pd.D
 
 
 @_of_one_or_several
-def alpha_sweep(evaluation: Evaluation, *, alphas: Alphas = None, n_resamples: int = 0, seed: int = 0) -> pd.DataFrame:
-    """AUROC of PRO at each α. Columns: `alpha, auroc, mean_kept` (mean K), and `low, high` on request."""
+def alpha_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFrame:
+    """AUROC of PRO at each α. Columns: `alpha, auroc, mean_kept` (mean K), `low, high`."""
     alphas, uncertainty = _by_alpha(evaluation, alphas)
     kept = scores.adaptive_k(evaluation.log_probs, alphas)
     table = pd.DataFrame({"alpha": alphas, "auroc": np.nan, "mean_kept": kept.mean(axis=0)})
-    return _with_aurocs(table, uncertainty, evaluation, n_resamples, seed)
+    return _with_aurocs(table, uncertainty, evaluation)
 
 
 @_of_one_or_several
@@ -76,25 +77,23 @@ def k_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFrame:
 
 
 @_of_one_or_several
-def fixed_k_sweep(splits: Splits, *, max_k: int, n_resamples: int = 0, seed: int = 0) -> pd.DataFrame:
+def fixed_k_sweep(splits: Splits, *, max_k: int) -> pd.DataFrame:
     """AUROC of PRO_K for K = 1 … `max_k`, and of PRO with its α chosen on validation, whose `k` is `adaptive`.
 
-    A question with fewer than K answers uses all it has. Columns: k, auroc, low, high (on request), alpha, mean_kept.
+    A question with fewer than K answers uses all it has. Columns: k, auroc, low, high, alpha, mean_kept.
     """
     reported, table = splits.reported, pd.DataFrame({"k": np.arange(1, max_k + 1), "auroc": np.nan})
     uncertainty = scores.pro_at_k(reported.log_probs, table["k"], search_alpha=reported.search_alpha)
-    fixed = _with_aurocs(table, uncertainty, reported, n_resamples, seed)
-    chosen = alpha_sweep(reported, alphas=[select_alpha(splits.validation)], n_resamples=n_resamples, seed=seed)
+    fixed = _with_aurocs(table, uncertainty, reported)
+    chosen = alpha_sweep(reported, alphas=[select_alpha(splits.validation)])
     return pd.concat([fixed.astype({"k": object}), chosen.assign(k="adaptive")[[*fixed, "alpha", "mean_kept"]]])
 
 
 @_of_one_or_several
-def rouge_threshold_sweep(
-    splits: Splits, *, thresholds: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5), n_resamples: int = 0, seed: int = 0
-) -> pd.DataFrame:
+def rouge_threshold_sweep(splits: Splits, *, thresholds: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5)) -> pd.DataFrame:
     """AUROC of every method as the bar for a right answer, `rouge_l > threshold`, moves; α stays.
 
-    Columns: `threshold, method, auroc, accuracy`, and `low, high` on request.
+    Columns: `threshold, method, auroc, accuracy, low, high`.
     """
     evaluation, rouge_l = splits.reported, splits.reported.answers["rouge_l"]
     uncertainties = evaluation.with_pro({"PRO": select_alpha(splits.validation)})
@@ -105,7 +104,7 @@ def rouge_threshold_sweep(
         judged = replace(evaluation, answers=evaluation.answers.assign(correct=rouge_l > threshold))
         table = pd.DataFrame({"threshold": threshold, **methods, "accuracy": judged.correct.mean()})
         where = f" at ROUGE-L threshold {threshold}"
-        parts.append(_with_aurocs(table, uncertainties, judged, n_resamples, seed, where))
+        parts.append(_with_aurocs(table, uncertainties, judged, where))
     return pd.concat(parts)
 
 
@@ -123,14 +122,13 @@ def select_alpha(validation: Evaluation, *, alphas: Alphas = None, score: AlphaS
 
 
 @_of_one_or_several
-def alpha_choices(splits: Splits, *, default: float, seed: int = 0) -> pd.DataFrame:
+def alpha_choices(splits: Splits, *, default: float) -> pd.DataFrame:
     """AUROC of PRO at the α chosen on validation, at the default, and at the one best on the reported split.
 
     Columns: kind (selected, default; oracle on the reported split only), alpha, auroc, low, high.
     """
     alphas, kinds = list(_alphas(splits, default).values()), ["selected", "default", "oracle"]
-    sweep = functools.partial(alpha_sweep, n_resamples=1000, seed=seed)
-    parts = sweep(splits.validation, alphas=alphas[:2]), sweep(splits.reported, alphas=alphas)
+    parts = alpha_sweep(splits.validation, alphas=alphas[:2]), alpha_sweep(splits.reported, alphas=alphas)
     table = pd.concat(parts).assign(kind=[*kinds[:2], *kinds])
     return table[[*splits.labels(), "kind", "alpha", "auroc", "low", "high"]]
 
@@ -220,7 +218,7 @@ def accuracy_coverage(splits: Splits, *, methods: Sequence[str] | None = None, n
     at = np.unique(np.linspace(np.ceil(0.02 * n) - 1, n - 1, n_points).round().astype(int))
     curves = {name: selective.accuracy_coverage(of, correct).iloc[at] for name, of in uncertainties.items()}
     table = pd.concat(curves, names=["method", "row"]).reset_index().drop(columns="row")
-    table["low"], table["high"] = selective.wilson_interval(table["accuracy"], table["n_answered"])
+    table["low"], table["high"] = intervals.wilson(table["accuracy"], table["n_answered"])
     table.loc[table["method"] == "oracle", ["low", "high"]] = np.nan
     return table
 
@@ -285,16 +283,10 @@ def _calibrations(splits: Splits, alphas: dict[str, float], methods: Iterable[st
     return {name: selective.calibration(fitted_on[name], right, scored[name], is_right) for name in methods}
 
 
-def _with_aurocs(
-    table: pd.DataFrame, uncertainty: ArrayLike, evaluation: Evaluation, n_resamples: int, seed: int, where: str = ""
-) -> pd.DataFrame:
-    """The table with the AUROC of an uncertainty's columns, row by row, and its interval on request."""
+def _with_aurocs(table: pd.DataFrame, uncertainty: ArrayLike, evaluation: Evaluation, where: str = "") -> pd.DataFrame:
+    """The table with the AUROC of an uncertainty's columns, row by row, and its interval."""
     if one_class := evaluation.one_class():
         warnings.warn(f"{one_class}{where}, so that AUROC is NaN", OneClassWarning, stacklevel=4)
-        return table.assign(low=np.nan, high=np.nan) if n_resamples else table
-    table = table.assign(auroc=metrics.auroc_columns(uncertainty, evaluation.correct))
-    if not n_resamples:
-        return table
-    resampled = metrics.resampled_aurocs(uncertainty, evaluation.correct, n_resamples=n_resamples, seed=seed)
-    low, high = metrics.interval(resampled)
-    return table.assign(low=low, high=high)
+        return table.assign(low=np.nan, high=np.nan)
+    aurocs, low, high = metrics.auroc_intervals(uncertainty, evaluation.correct)
+    return table.assign(auroc=aurocs, low=low, high=high)

@@ -431,6 +431,6 @@ def test_where_validation_has_one_class_the_default_is_taken_and_said(pair):
     with pytest.warns(sweeps.OneClassWarning, match="alpha cannot"):
         assert sweeps.reliability(Splits(validation, reported), methods=["PRO"]).empty
     with pytest.warns(sweeps.OneClassWarning, match="all 60 judged answers are wrong, so that AUROC"):
-        swept = sweeps.alpha_sweep(validation, n_resamples=10)
+        swept = sweeps.alpha_sweep(validation)
     assert swept[["auroc", "low", "high"]].isna().all(axis=None)
     assert swept["mean_kept"].notna().all()

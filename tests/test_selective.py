@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
 
 from pro_lib import selective
 from pro_lib.metrics import OneClassError
@@ -224,16 +223,3 @@ def test_calibration_says_what_is_wrong():
     with pytest.raises(ValueError, match="n_bins must be at least 1, not 0"):
         selective.calibration(*good, *good, n_bins=0)
     assert selective.calibration(*good, [1.0], [True]).brier == 0  # one class to report on is no obstacle
-
-
-@given(st.integers(1, 4000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-def test_a_wilson_interval_is_scipys(counted):
-    k, n = counted
-    expected = binomtest(k, n).proportion_ci(method="wilson")
-    np.testing.assert_allclose(selective.wilson_interval(k / n, n), [expected.low, expected.high], rtol=0, atol=1e-14)
-
-
-def test_a_wilson_interval_is_exact_at_its_ends_and_missing_where_nothing_was_counted():
-    low, high = selective.wilson_interval([0, 1, 0, np.nan], [7, 7, 0, 0])
-    assert (low[0], high[1]) == (0, 1)
-    assert np.isnan([*low[2:], *high[2:]]).all()

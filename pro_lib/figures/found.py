@@ -5,7 +5,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pro_lib import selective
+from pro_lib.base import intervals
 from pro_lib.figures.lines import curves, explain, handles
 from pro_lib.figures.panels import SHARE_TICKS, need, panels, set_ticks, values
 from pro_lib.figures.style import COLORS, look
@@ -64,7 +64,7 @@ def _numbers(ax: Axes, table: pd.DataFrame, panel: pd.DataFrame, shift: float, s
     numbers = np.arange(table["distinct"].max() + 1)
     shares = panel["distinct"].value_counts(normalize=True).reindex(numbers, fill_value=0.0)
     ax.step(numbers, shares, where="mid", **{**shape, "marker": ""})
-    ax.vlines(numbers + shift, *selective.wilson_interval(shares, len(panel)), color=shape["color"], lw=0.8)
+    ax.vlines(numbers + shift, *intervals.wilson(shares, len(panel)), color=shape["color"], lw=0.8)
 
 
 def _masses(ax: Axes, table: pd.DataFrame, panel: pd.DataFrame, shift: float, shape: dict) -> None:

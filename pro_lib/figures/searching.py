@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from pro_lib import selective
+from pro_lib.base import intervals
 from pro_lib.figures.lines import curve
 from pro_lib.figures.panels import need, panels, set_ticks, values
 from pro_lib.figures.style import COLORS, DASHES
@@ -26,7 +26,7 @@ def exact_search(searches: pd.DataFrame, recall: pd.DataFrame, bounds: pd.DataFr
     need(recall, "recall", "dataset", "model", "alpha", "recall", "all_found")
     need(bounds, "bounds", "dataset", "model", "alpha", "n_questions", "entropy")
     if "questions" in recall:
-        low, high = selective.wilson_interval(recall["all_found"], recall["questions"])
+        low, high = intervals.wilson(recall["all_found"], recall["questions"])
         recall = recall.assign(all_found_low=low, all_found_high=high)
     kinds = {
         "share found by ten beams": (_recall, recall),

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from pro_lib import scores, selective
+from pro_lib import scores
+from pro_lib.base import intervals
 from pro_lib.evaluation import rouge_and_correct
 from pro_lib.runs import Run
 
@@ -99,7 +100,7 @@ def exposure_table(run: Run, *, alpha: float) -> pd.DataFrame:
     cells = cells.sort_values("measure", key=lambda names: names.str.lower(), kind="stable", ignore_index=True)
     cells["low"], cells["high"] = cells["mean"] - 1.96 * cells["sem"], cells["mean"] + 1.96 * cells["sem"]
     shares = cells["measure"] == "accuracy"
-    wilson = selective.wilson_interval(cells.loc[shares, "mean"], cells.loc[shares, "size"])
+    wilson = intervals.wilson(cells.loc[shares, "mean"], cells.loc[shares, "size"])
     cells.loc[shares, ["low", "high"]] = np.column_stack(wilson)
     return cells.rename(columns={"size": "n"}).drop(columns="sem")
 

@@ -1,0 +1,208 @@
+"""How often 95 % intervals of AUROCs, and of their differences, contain the value they are of: docs/intervals.md.
+
+Labels are drawn (again where one class is missing), scores given the labels. How `base.intervals.auroc` shrinks was
+chosen on binormal scores, on those with a wide wrong class (deviation 2), on exponential ones and on four levels, with
+other seeds; `SCORES` are what is reported.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
+
+from pro_lib import metrics
+from pro_lib.base import intervals
+from pro_lib.settings import Settings
+
+N_QUESTIONS = (100, 300, 1000)
+SHARES_RIGHT = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+AUROCS = (0.6, 0.7, 0.8, 0.9, 0.97)
+CUTS = np.arange(-0.5, 4, 0.5)  # between the levels of rounded scores
+N_RESAMPLES = 500
+METHODS = ("NLL", "PRO", "Deg, lexical")  # whose real scores are resampled; Deg has many ties
+Draw = Callable[[np.random.Generator, tuple[int, int], bool], np.ndarray]  # (generator, shape, of wrong answers)
+
+
+def binormal(auroc: float, deviation: float = 1.0) -> Draw:
+    """Normal scores; those of wrong answers with a mean that gives the AUROC, and a deviation."""
+    mean = ndtri(auroc) * np.hypot(1, deviation)
+    return lambda rng, shape, wrong: rng.normal(mean * wrong, deviation if wrong else 1, shape)
+
+
+def exponential(auroc: float) -> Draw:
+    """Minus exponential scores: the right answers have the long tail, downwards."""
+    return lambda rng, shape, wrong: -rng.exponential(1 if wrong else auroc / (1 - auroc), shape)
+
+
+def rounded(auroc: float) -> Draw:
+    """Binormal scores cut into ten levels, moved apart until the AUROC, ties counting half, is right."""
+
+    def reached(mean: float) -> float:
+        of_wrong, of_right = (np.diff(ndtr([-np.inf, *(CUTS - at), np.inf])) for at in (mean, 0))
+        return of_wrong @ (np.cumsum(of_right) - of_right / 2)
+
+    mean = brentq(lambda at: reached(at) - auroc, 0, 20)
+    return lambda rng, shape, wrong: np.searchsorted(CUTS, rng.normal(mean * wrong, 1, shape)).astype(float)
+
+
+SCORES = {
+    "binormal": binormal,
+    "binormal, narrow wrong class": lambda auroc: binormal(auroc, 0.5),
+    "exponential, downwards": exponential,
+    "ten levels": rounded,
+}
+
+
+def resampled(values: np.ndarray, correct: np.ndarray) -> Draw:
+    """Scores of real answers, drawn with replacement."""
+    return lambda rng, shape, wrong: rng.choice(values[correct != wrong], shape)
+
+
+def drawn(
+    draw: Draw, n: int, share: float, repetitions: int, rng: np.random.Generator
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Scores (n, B) and labels (n,), those repetitions together that have as many right answers."""
+    n_right = rng.binomial(n, share, 2 * repetitions)
+    n_right = n_right[(n_right > 0) & (n_right < n)][:repetitions]
+    for right, count in zip(*np.unique(n_right, return_counts=True), strict=True):
+        parts = draw(rng, (right, count), False), draw(rng, (n - right, count), True)
+        yield np.concatenate(parts), np.arange(n) < right
+
+
+def placements(uncertainty: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of the other class that lie below each wrong answer (B, n_wrong), and each right one (B, n_right).
+
+    In rising order of the scores, ties counting half; sorted as whole numbers whose last bit is the class, once with
+    the wrong answers of a tie first and once with the right ones.
+    """
+    keys = np.ascontiguousarray(uncertainty.T - uncertainty.min() + 1).view(np.int64) & ~1  # above 0 they order alike
+    orders = (0, 1) if len(np.unique(uncertainty[:, 0])) < len(correct) else (0,)  # one is enough where nothing ties
+    of_wrong, of_right = 0, 0
+    for last in orders:
+        is_right = (np.sort(keys | (correct ^ last), axis=1) & 1) != last
+        n_right = np.cumsum(is_right, axis=1, dtype=np.int32)
+        n_wrong = np.arange(1, len(correct) + 1, dtype=np.int32) - n_right
+        of_wrong = of_wrong + n_right[~is_right].reshape(len(keys), -1) / (len(orders) * correct.sum())
+        of_right = of_right + n_wrong[is_right].reshape(len(keys), -1) / (len(orders) * (~correct).sum())
+    return of_wrong, of_right
+
+
+def delong(of_wrong: np.ndarray, of_right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The AUROC and 1.96 of DeLong's standard errors to either side."""
+    classes = [of for of in (of_wrong, of_right) if of.shape[1] > 1]  # of one answer no variance is known
+    half = ndtri(0.975) * np.sqrt(sum(of.var(axis=1, ddof=1) / of.shape[1] for of in classes))
+    return of_wrong.mean(axis=1) - half, of_wrong.mean(axis=1) + half
+
+
+def percentile(uncertainty: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Percentiles of stratified resamples."""
+    resampled = metrics.resampled_aurocs(uncertainty, correct, n_resamples=N_RESAMPLES)
+    return np.quantile(resampled, [0.025, 0.975], axis=0)
+
+
+def covered(draw: Draw, truth: float, n: int, share: float, *, repetitions: int, resampling: int, seed: int) -> dict:
+    """How often each interval contains the AUROC; the percentile interval in `resampling` of the repetitions."""
+    rng, hits = np.random.default_rng([seed, n, round(100 * share), round(1000 * truth)]), {}
+    for uncertainty, correct in drawn(draw, n, share, repetitions, rng):
+        placed = placements(uncertainty, correct)
+        for name, interval in {"covered": intervals.auroc, "delong": delong}.items():
+            low, high = interval(*placed)
+            hits.setdefault(name, []).extend((low <= truth + 1e-12) & (truth - 1e-12 <= high))
+    for uncertainty, correct in drawn(draw, n, share, resampling, rng):
+        low, high = percentile(uncertainty, correct)
+        hits.setdefault("percentile", []).extend((low <= truth + 1e-12) & (truth - 1e-12 <= high))
+    return {name: np.mean(of) for name, of in hits.items()}
+
+
+def single(*, repetitions: int, resampling: int, seed: int) -> Iterator[dict]:
+    """A row per distribution, number of questions, share of right answers and AUROC."""
+    populations = [(name, auroc, of(auroc)) for name, of in SCORES.items() for auroc in AUROCS]
+    settings = Settings(model="facts-2m", dataset="world-facts", similarity=["lexical"], reported=True)
+    [evaluation] = settings.compared("facts-2m", "world-facts", "test")
+    for name, values in evaluation.with_pro({"PRO": 0.4})[list(METHODS)].items():
+        truth = metrics.auroc(values, evaluation.correct)
+        populations.append((f"{name} of facts-2m", truth, resampled(values.to_numpy(), evaluation.correct)))
+    for name, auroc, draw in populations:
+        for n in N_QUESTIONS:
+            for share in SHARES_RIGHT:
+                counts = {
+                    "repetitions": repetitions,
+                    "resampling": resampling if name == "binormal" and n < 1000 else 0,
+                }
+                cell = {"scores": name, "n_questions": n, "share_right": share, "auroc": round(auroc, 4)}
+                yield cell | covered(draw, auroc, n, share, **counts, seed=seed)
+
+
+def paired(*, repetitions: int, seed: int) -> Iterator[dict]:
+    """A row per number of questions, share right, AUROC, difference and correlation of two binormal scores."""
+    cells = [
+        (n, share, auroc, gap, r)
+        for n in (100, 300)
+        for share in (0.1, 0.5, 0.9)
+        for auroc in (0.7, 0.9)
+        for gap in (0.0, 0.03)
+        for r in (0.0, 0.9, 0.98)
+    ]
+    for number, (n, share, auroc, gap, r) in enumerate(cells):
+        correct, rng = np.arange(n) < round(n * share), np.random.default_rng([seed, number])
+        noise = rng.normal(size=(2, n, repetitions))
+        means = [ndtri(each) * np.sqrt(2) * ~correct[:, None] for each in (auroc - gap, auroc)]
+        first, second = noise[0] + means[0], r * noise[0] + np.sqrt(1 - r * r) * noise[1] + means[1]
+        draws = metrics.resampled_aurocs(np.hstack([first, second]), correct, n_resamples=N_RESAMPLES)
+        low, high = np.quantile(draws[:, repetitions:] - draws[:, :repetitions], [0.025, 0.975], axis=0)
+        tests = [metrics.delong(np.stack(pair, axis=1), correct) for pair in zip(first.T, second.T, strict=True)]
+        away = np.array([abs(test.difference[1] - gap) <= ndtri(0.975) * test.standard_error[1] for test in tests])
+        cell = {"n_questions": n, "share_right": share, "auroc": auroc, "difference": gap, "correlation": r}
+        yield cell | {"percentile": np.mean((low <= gap) & (gap <= high)), "delong": away.mean()}
+
+
+def summary(table: pd.DataFrame) -> str:
+    """Lines for the docs: the worst cells of each distribution, and how many of them fall short or go too far."""
+    fewer = np.minimum(table["share_right"], 1 - table["share_right"])
+    large = (table["n_questions"] * fewer > 29.9) & (table["auroc"] <= 0.9)  # 30 expected of both classes
+    lines = [
+        "| scores | cells | lowest | below 0.93 | highest, 30 of both | above 0.97 | DeLong, lowest | below 0.93 |"
+    ]
+    lines += ["|---|---|---|---|---|---|---|---|"]
+    for name, part in table.groupby("scores", sort=False):
+        inner = part.loc[large[part.index], "covered"]
+        cells = [name, len(part), f"{part['covered'].min():.3f}", (part["covered"] < 0.93).sum(), f"{inner.max():.3f}"]
+        cells += [(inner > 0.97).sum(), f"{part['delong'].min():.3f}", (part["delong"] < 0.93).sum()]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def summary_of_differences(pairs: pd.DataFrame) -> str:
+    """Lines for the docs: the lowest coverage and the highest, by the smaller class, the AUROC and the difference."""
+    fewer = (pairs["n_questions"] * np.minimum(pairs["share_right"], 1 - pairs["share_right"])).round().astype(int)
+    lines = ["| answers of the smaller class | AUROC | difference | percentile | DeLong |", "|---|---|---|---|---|"]
+    for key, part in pairs.groupby([fewer.rename("fewer"), "auroc", "difference"]):
+        spans = [f"{part[name].min():.3f} to {part[name].max():.3f}" for name in ("percentile", "delong")]
+        lines.append(f"| {' | '.join(map(str, [*key, *spans]))} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Write both tables beside docs/intervals.md, or where asked, and print what the page says."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repetitions", type=int, default=4000)
+    parser.add_argument("--resampling", type=int, default=500, help="of them with percentile intervals")
+    parser.add_argument("--pairs", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path("docs"))
+    asked = parser.parse_args()
+    pairs = pd.DataFrame(paired(repetitions=asked.pairs, seed=asked.seed))
+    pairs.round(4).to_csv(asked.out / "coverage_of_differences.csv", index=False)
+    print(summary_of_differences(pairs))
+    rows = single(repetitions=asked.repetitions, resampling=asked.resampling, seed=asked.seed)
+    table = pd.DataFrame(rows)
+    table.round(4).to_csv(asked.out / "coverage.csv", index=False)
+    print(summary(table))
+
+
+if __name__ == "__main__":
+    main()
