@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from pro_lib.models import Model
 
 
-@shown(lambda a: f"{a.text!r}: PRO = {a.uncertainty:.2f} nats, {a.kept} of {len(a.answers)} answers kept, {a.status}")
+def _said(asked: "Answer") -> str:
+    search = f", search: {asked.status}" if asked.status else ""  # a bare "certified" would read as "right"
+    kept = f"{asked.kept} of {len(asked.answers)} answers kept"
+    return f"{asked.text!r}: PRO = {asked.uncertainty:.2f} nats, {kept}{search}"
+
+
+@shown(_said)
 @dataclass(frozen=True)
 class Answer:
     """A model's answer to one question, with its PRO uncertainty (nats, higher = more uncertain).

@@ -23,7 +23,7 @@ def test_asking_the_bundled_model(facts_2m):
 
 def test_an_answer_shows_itself_and_its_table():
     answer = Answer("Who?", "<Ann>", 0.5, (("<Ann>", 0.75), ("Bo", 0.125)), 1, "certified", (0.4, 2.0))
-    assert repr(answer) == "Answer('<Ann>': PRO = 0.50 nats, 1 of 2 answers kept, certified)"
+    assert repr(answer) == "Answer('<Ann>': PRO = 0.50 nats, 1 of 2 answers kept, search: certified)"
     assert answer.to_df().to_dict("list") == {
         "text": ["<Ann>", "Bo"],
         "probability": [0.75, 0.125],

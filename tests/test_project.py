@@ -151,7 +151,7 @@ def test_the_readmes_python_runs_and_prints_what_it_says(tmp_path):
     code, printed = ("".join(parts) for parts in zip(*blocks, strict=True))
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == printed
-    assert len([line for line in blocks[0][0].splitlines() if line]) == 8
+    assert len([line for line in blocks[0][0].splitlines() if line]) <= 8
 
 
 def test_every_module_is_in_the_readmes_tree():
