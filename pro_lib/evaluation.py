@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from pro_lib import correctness, metrics, scores, semantic
+from pro_lib import protocols as counting
 from pro_lib import runs as run_tables
 from pro_lib.base.shown import shown
 from pro_lib.runs import Run
@@ -25,14 +25,14 @@ class Choices:
 
     Args:
         convention: `complete` (ending included) or `answer_tokens` (ending left out), as in `Run.log_probs`.
-        distinct: leave repeated beams out.
+        distinct: whether repeated beams are left out; None as the protocol has it.
         correctness: `rouge_l` above 0.3, `exact_match` or `alias_match` (see `correctness`).
         labels: labels from outside, of people or of a judge model, columns question_id, text, correct; they replace
             every other correctness. An answer without a label is left out and counted.
     """
 
     convention: str = "complete"
-    distinct: bool = True
+    distinct: bool | None = None
     correctness: str = "rouge_l"
     labels: pd.DataFrame | None = None
 
@@ -46,7 +46,7 @@ class Evaluation:
     compared `correct_<strategy>`, of its own most probable answer. `log_probs` (n, N) are the answers PRO reads, those
     of an exact search down to `search_alpha` unless that is None. `baselines` has a column per method that needs no α,
     higher = more uncertain. `exclusions` says which questions were left out and why, `unavailable` which methods the
-    run cannot feed.
+    run cannot feed. `protocol` says how answers were counted (`protocols`), `distinct` whether each counts once.
     """
 
     model: str
@@ -58,6 +58,8 @@ class Evaluation:
     exclusions: metrics.Exclusions
     unavailable: tuple[str, ...]
     search_alpha: float | None = None
+    protocol: str = "workbench"
+    distinct: bool = True
 
     @property
     def correct(self) -> np.ndarray:
@@ -105,29 +107,34 @@ class Evaluation:
         return f"{self.dataset}, {self.model}, {self.split}: {which if kinds else 'there is no judged answer'}"
 
     def labels(self) -> dict[str, str | int]:
-        """Columns that tell this setting's tables from those of others: dataset, model, split, n_questions."""
-        n = len(self.correct)
-        return {"dataset": self.dataset, "model": self.model, "split": self.split, "n_questions": n}
+        """Columns that tell this setting's tables from others': dataset, model, protocol, split, n_questions."""
+        names = "dataset", "model", "protocol", "split"
+        return {name: getattr(self, name) for name in names} | {"n_questions": len(self.correct)}
 
     def sentence(self) -> str:
         """What was used and what was not, for people."""
         without = f" Not available: {', '.join(self.unavailable)}." if self.unavailable else ""
         accuracy = f"{self.correct.mean():.3f} of the judged answers are right."
         drawn = f" {len(self.correct)} were drawn of them." if len(self.correct) < self.exclusions.mask.sum() else ""
-        return f"{self.dataset}, {self.model}, {self.split}: {self.exclusions.sentence()}{drawn} {accuracy}{without}"
+        above = scores.premise(self.log_probs).above_one.sum()
+        mass = f" For {above} questions the answers' probabilities sum to more than 1: PRO bounds no entropy there."
+        where = f"{self.dataset}, {self.model}, {self.protocol}, {self.split}"
+        return f"{where}: {self.exclusions.sentence()}{drawn} {accuracy}{mass if above else ''}{without}"
 
 
 @dataclass(frozen=True)
 class Splits:
     """One model on one dataset: all its validation questions, and those reported.
 
-    α is chosen on `validation`: `n_validation` questions of the pool, drawn with `seed`, or all if that is None.
+    α is chosen on `validation`: `n_validation` questions of the pool, drawn with `seed`, or all if that is None. It is
+    one of `alphas`; None for those of `sweeps.alpha_grid`.
     """
 
     pool: Evaluation
     reported: Evaluation
     n_validation: int | None = 100
     seed: int = 0
+    alphas: Sequence[float] | None = None
 
     @property
     def validation(self) -> Evaluation:
@@ -136,7 +143,7 @@ class Splits:
 
     def by(self, strategy: str) -> Splits:
         """Both judged by that strategy's own most probable answer (`Evaluation.by`), α chosen on the same questions."""
-        return Splits(self.validation.by(strategy), self.reported.by(strategy), None)
+        return Splits(self.validation.by(strategy), self.reported.by(strategy), None, alphas=self.alphas)
 
     def labels(self) -> dict[str, str | int]:
         """Those of what is reported."""
@@ -147,24 +154,32 @@ class Splits:
         return f"{self.validation.sentence()}\n{self.reported.sentence()}"
 
 
-def evaluate(
+def evaluate(beams: Run, *, protocol: str = "workbench", **options: object) -> Evaluation:
+    """One evaluation, under one protocol; `options` are those of `evaluations`."""
+    return evaluations(beams, protocols=[protocol], **options)[0]
+
+
+def evaluations(
     beams: Run,
     *,
+    protocols: Sequence[str] = tuple(counting.PROTOCOLS),
     samples: Run | None = None,
     others: Sequence[Run] = (),
     split: str | None = None,
     similarities: Mapping[str, semantic.Similarity | None] | None = None,
     choices: Choices | None = None,
-) -> Evaluation:
-    """Judge one answer per question and line up what the methods say of it.
+) -> list[Evaluation]:
+    """Judge one answer per question and line up what the methods say of it, once for each protocol.
 
-    The answer judged is the most probable one that any of the runs found; what each run's own most probable answer is
-    worth stands beside it (`Evaluation.by`). A question that a method cannot score, or that has no answer to judge, is
-    left out for all methods and counted.
+    The answer judged is the most probable one that any of the runs found, the same under every protocol; what each
+    run's own most probable answer is worth stands beside it (`Evaluation.by`). A question that a method cannot score,
+    or that has no answer to judge, is left out for all methods and counted.
 
     Args:
-        beams: the run that PRO, NLL, ALL, PE (Eq. 2), SE and SD read.
-        samples: the run that PE-MC, NE and Deg read, repeats kept; None leaves them out.
+        beams: the run that PRO, NLL, ALL, PE (Eq. 2), SE and SD read, and in protocol `paper` PE-MC and NE too.
+        protocols: `workbench` (answers once each, averages over samples read samples) and `paper` (repeats kept, all
+            but Deg read the beams, the paper's methods only).
+        samples: the run that Deg, and in protocol `workbench` PE-MC and NE, read, repeats kept; None leaves them out.
         others: further runs whose answers may be the most probable one.
         split: the split to judge; None for all questions of `beams`.
         similarities: which answers mean the same: SE, SE-MC, SD, Deg, WD and gap once for each, named `SE, <key>`; None
@@ -173,8 +188,10 @@ def evaluate(
 
     Raises:
         RunError: a run lacks one of the questions, or no answer can be judged.
+        ValueError: there is no such protocol.
     """
     choices = choices or Choices()
+    rules = [counting.named(name, distinct=choices.distinct) for name in protocols]
     beams = beams.select(split=split) if split is not None else beams
     ids = list(beams.questions["question_id"])
     samples = samples and samples.select(question_ids=ids)
@@ -188,69 +205,17 @@ def evaluate(
         raise RunError(f"run {beams.name}: no answer can be judged without references and texts, rouge_l or correct")
     for run, own in zip(runs, tops, strict=True):
         answers[f"correct_{run.info.strategy}"] = rouge_and_correct(own, beams.questions, choices)["correct"]
-    found = _Found.of(beams, choices.convention, distinct=choices.distinct, texts=bool(similarities))
-    drawn = samples and _Found.of(samples, choices.convention, distinct=False, texts=bool(similarities))
-    methods = _likelihoods(found, drawn)
-    for name, similarity in (similarities or {}).items():
-        compared = _meanings(similarity, beams.questions, found, drawn)
-        methods |= {f"{method}, {name}": values for method, values in compared.items()}
-    table = pd.DataFrame(methods, index=range(len(ids)))
-    unavailable = tuple(table.columns[table.isna().all()])
-    table = table.drop(columns=list(unavailable))
-    exclusions = metrics.usable(table.set_axis(ids), answers["correct"])
     setting = beams.info.model, beams.info.dataset, split or "all"
-    everything = Evaluation(*setting, answers, found.log_probs, table, exclusions, unavailable, beams.search_alpha)
-    return everything._rows(exclusions.mask)
-
-
-class _Found(NamedTuple):
-    """The answers of a run, (n, N) each: log-probabilities, the same per token, and texts where they are asked for."""
-
-    log_probs: np.ndarray
-    means: np.ndarray
-    texts: np.ndarray | None
-
-    @classmethod
-    def of(cls, run: Run, convention: str, *, distinct: bool, texts: bool) -> _Found:
-        ranked = run.ranked(convention=convention, distinct=distinct)
-        read = run.matrix(ranked, "value"), run.matrix(ranked, "mean")
-        return cls(*read, run.matrix(ranked, "text", None) if texts else None)
-
-
-def _likelihoods(beams: _Found, samples: _Found | None) -> dict[str, np.ndarray]:
-    methods = {
-        "NLL": scores.nll(beams.log_probs),
-        "ALL": scores.average_log_likelihood(beams.means, beams.log_probs),
-        "PE": scores.predictive_entropy(beams.log_probs),
-    }
-    if samples:
-        methods["PE-MC"] = scores.predictive_entropy_mc(samples.log_probs)
-        methods["NE"] = scores.normalized_entropy(samples.means)
-    return methods
-
-
-def _meanings(
-    similarity: semantic.Similarity | None, questions: pd.DataFrame, beams: _Found, samples: _Found | None
-) -> dict[str, np.ndarray | float]:
-    """The methods that compare meanings.
-
-    SE is the entropy over meanings itself, of the probabilities found, made to sum to 1; SE-MC the estimate from
-    samples, token-averaged, that the release of PRO applies to beams. SD and WD count each text once.
-    """
-    there = ~np.isnan(beams.log_probs)
-    if similarity is None or (pd.isna(beams.texts) & there).any() or np.isnan(beams.means[there]).any():
-        return dict.fromkeys(("SE", "SE-MC", "SD", *(("Deg",) if samples else ()), "WD", "gap"), np.nan)
-    compared, once = similarity(beams.texts, questions), semantic.distinct(beams.texts)
-    meaning = semantic.clusters(compared)
-    of_samples = {"Deg": semantic.degree(similarity(samples.texts, questions))} if samples else {}
-    return {
-        "SE": semantic.semantic_entropy(beams.log_probs, meaning),
-        "SE-MC": semantic.semantic_entropy_mc(beams.means, meaning),
-        "SD": semantic.semantic_density(np.where(once, beams.means, np.nan), compared),
-        **of_samples,
-        "WD": semantic.weighted_dissimilarity(np.where(once, beams.log_probs, np.nan), compared),
-        "gap": semantic.top_two_gap(beams.log_probs, meaning),
-    }
+    found, made = counting.Answers.of(beams, samples, choices.convention, similarities or {}), []
+    for protocol in rules:
+        log_probs, table = found.under(protocol)
+        unavailable = tuple(table.columns[table.isna().all()])
+        table = table.drop(columns=list(unavailable))
+        exclusions = metrics.usable(table.set_axis(ids), answers["correct"])
+        counted = protocol.name, protocol.distinct
+        whole = Evaluation(*setting, answers, log_probs, table, exclusions, unavailable, beams.search_alpha, *counted)
+        made.append(whole._rows(exclusions.mask))
+    return made
 
 
 def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: Choices | None = None) -> pd.DataFrame:

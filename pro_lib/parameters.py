@@ -10,6 +10,8 @@ from pro_lib import evaluation, semantic
 from pro_lib import questions as question_sets
 from pro_lib.base import bundled, checks
 from pro_lib.decoding.strategies import STRATEGIES
+from pro_lib.protocols import PROTOCOLS
+from pro_lib.runs import CONVENTIONS
 
 # A comparison of methods needs beams for PRO, NLL, ALL, PE, SE and SD, and samples for PE-MC, NE and Deg.
 BEAMS, SAMPLES, EXACT, GREEDY = "diverse_beam", "multinomial", "threshold", "greedy"
@@ -24,8 +26,13 @@ def _is_names(value: str | Sequence[str]) -> bool:
     return bool(value) and all(isinstance(name, str) and name for name in listed(value))
 
 
+def _are_protocols(value: str | Sequence[str]) -> bool:
+    return _is_names(value) and set(listed(value)) <= set(PROTOCOLS)
+
+
 Columns = checks.rule(int, lambda value: value in (1, 2), "must be 1 or 2, the columns of a paper that a figure spans")
 Names = checks.rule((str, list, tuple), _is_names, "must be a name or a list of names")
+Protocols = checks.rule((str, list, tuple), _are_protocols, f"is none of {', '.join(PROTOCOLS)}, nor a list of them")
 
 
 @checks.checked
@@ -40,6 +47,10 @@ class Parameters:
     dataset: Names = "world-facts"  # one or several: bundled, trivia_qa, sciq, nq, or a file
     split: str = "test"  # the split reported on
     strategy: checks.choice(*STRATEGIES) = BEAMS  # how answers are found: greedy, multinomial, diverse_beam, threshold
+    protocol: Protocols = ("paper", "workbench")  # how answers are counted: paper, workbench, or both
+    distinct: checks.Flag | None = None  # whether repeated answers count once; None as the protocol has it
+    convention: checks.choice(*CONVENTIONS) = "complete"  # complete (ending included) or answer_tokens (left out)
+    alphas: checks.Probabilities | None = None  # α is chosen from these; None for 0, 0.05, …, 1
     alpha: checks.Probability = 0.4  # the default α: PRO keeps answers whose probability is at least α
     search_alpha: checks.PositiveShare = 0.02  # α of strategy threshold, the exact search: how far down it looks
     n_answers: checks.PositiveInt = 10  # N, answers per question

@@ -156,7 +156,8 @@ class Run:
         """Finished answers, question by question and downwards in `value`, their log-probability.
 
         Of equally probable ones the first by text and then by `mean` comes first, in whatever order they were found.
-        Columns: those of `answers`, `row` (of `questions`), `value`, and `mean`, the value per token.
+        Columns: those of `answers`, `row` (of `questions`), `value`, `mean`, the value per token, and `repeats`: an
+        answer before it is the same.
         """
         if convention not in CONVENTIONS:
             raise ValueError(f"convention={convention!r} is unknown; choose {' or '.join(CONVENTIONS)}")
@@ -174,9 +175,9 @@ class Run:
             log_alpha = np.log(self.questions["search_alpha"].to_numpy(float))[table["row"]]
             reaches = complete_log_prob(table["log_prob"], table["end_log_prob"]) >= log_alpha - _ROUNDING
             table = table[reaches | ~reaches.groupby(table["row"]).transform("any")]
-        if distinct:
-            table = table[~pd.DataFrame({"row": table["row"], "key": identities(table)}).duplicated()]
-        return table.reset_index(drop=True)
+        repeats = pd.DataFrame({"row": table["row"], "key": identities(table)}).duplicated()
+        table = table.assign(repeats=repeats)
+        return (table[~repeats] if distinct else table).reset_index(drop=True)
 
 
 def _per_token(table: pd.DataFrame, value: np.ndarray, ends: np.ndarray) -> pd.Series:

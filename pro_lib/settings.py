@@ -80,9 +80,10 @@ class Settings(Parameters):
     @property
     def choices(self) -> Choices:
         """What makes an answer right, as `correctness` says."""
+        counted = self._of("convention", "distinct")
         if self.correctness in evaluation.CORRECTNESS:
-            return Choices(correctness=self.correctness)
-        return Choices(labels=imports.read_labels(self.correctness))
+            return Choices(correctness=self.correctness, **counted)
+        return Choices(labels=imports.read_labels(self.correctness), **counted)
 
     def pairs(self) -> list[tuple[str, str]]:
         """Every (model, dataset), model by model, so that each is loaded once; with records there is one."""
@@ -107,21 +108,20 @@ class Settings(Parameters):
         return self._answers(model, self.questions(dataset, *splits), strategy or self.strategy)
 
     def judged(self, model: str, dataset: str, *splits: str) -> list[Evaluation]:
-        """The answers of one strategy, the most probable one of each question judged, for each split named."""
-        answers = self._both_splits(model, dataset, self.strategy)
-        return [self._reportable(evaluation.evaluate(answers, split=split, choices=self.choices)) for split in splits]
+        """The answers of one strategy, the most probable one of each question judged: each split, by protocol."""
+        return self._evaluated(splits, self._both_splits(model, dataset, self.strategy))
 
     def compared(self, model: str, dataset: str, *splits: str) -> list[Evaluation]:
-        """Every method: beams, samples and greedy answers, one answer of each question judged, for each split named."""
+        """Every method: beams, samples and greedy answers, one of each question judged: each split, by protocol."""
         beams, samples, others = self.runs_compared(model, dataset)
-        options = {"similarities": self.similarities(model, dataset), "choices": self.choices}
-        options |= {"samples": samples, "others": others}
-        return [self._reportable(evaluation.evaluate(beams, split=split, **options)) for split in splits]
+        options = {"similarities": self.similarities(model, dataset), "samples": samples, "others": others}
+        return self._evaluated(splits, beams, **options)
 
     def splits(self, evaluated: Callable[..., list[Evaluation]]) -> list[Splits]:
-        """For every pair the validation questions and those reported, as `judged` or `compared` evaluates them."""
-        both, drawn = ("validation", self.split), (self.n_validation, self.seed)
-        return [Splits(*evaluated(*pair, *both), *drawn) for pair in self.pairs()]
+        """For every pair and protocol the validation questions and those reported, as `judged` or `compared` does."""
+        both, drawn = ("validation", self.split), (self.n_validation, self.seed, self.alphas)
+        made = (iter(evaluated(*pair, *both)) for pair in self.pairs())
+        return [Splits(*each, *drawn) for of_pair in made for each in zip(of_pair, of_pair, strict=True)]
 
     def runs_compared(self, model: str, dataset: str) -> tuple[Run, Run, list[Run]]:
         """Beams, samples and further runs of the validation split and of the one reported."""
@@ -214,6 +214,11 @@ class Settings(Parameters):
             questions = questions.assign(split=None)  # so that one is drawn
         read = endpoint.read if imports.layout(Path(self.records)) == "endpoint" else imports.from_file
         return read(self.records, questions=questions)
+
+    def _evaluated(self, splits: Iterable[str], answers: Run, **options: object) -> list[Evaluation]:
+        options |= {"protocols": listed(self.protocol), "choices": self.choices}
+        by_split = [evaluation.evaluations(answers, split=split, **options) for split in splits]
+        return [self._reportable(each) for of_protocol in zip(*by_split, strict=True) for each in of_protocol]
 
     def _reportable(self, judged: Evaluation) -> Evaluation:
         if self.reported and judged.split != "validation" and judged.one_class():

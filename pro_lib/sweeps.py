@@ -1,10 +1,10 @@
 """AUROC as α, K or the ROUGE-L threshold varies, and the protocol: α chosen on validation, methods reported on test.
 
-It knows evaluations; it does not know files, models, texts or figures. Every table is of one setting or of several,
-and rows begin with their labels: dataset, model, split, n_questions. `alpha_sweep` and `k_sweep` take `Evaluation`s;
+It knows evaluations; it does not know files, models, texts or figures. Every table is of one setting or several, and
+rows begin with their labels: dataset, model, protocol, split, n_questions. `alpha_sweep`, `k_sweep` take evaluations;
 what needs an α takes `Splits`, chooses it on their validation questions and reports on the others. `low` and `high`
 are pointwise 95 % intervals (`metrics.auroc_intervals`). Where all answers are right, or all wrong, AUROC and interval
-are NaN, and a `OneClassWarning` says so. `alphas=None` is `alpha_grid`.
+are NaN, and a `OneClassWarning` says so. `alphas=None` chooses from `ALPHA_GRID`.
 """
 
 from __future__ import annotations
@@ -22,25 +22,16 @@ from scipy.special import ndtri
 from pro_lib import metrics, scores, selective
 from pro_lib.base import intervals
 from pro_lib.evaluation import Evaluation, Splits
+from pro_lib.protocols import DRAWN_ALPHAS, alpha_grid
 
 Floats = NDArray[np.float64]
 Alphas = Sequence[float] | None
 AlphaScore = Callable[..., Floats]  # (log_probs, alpha=) -> uncertainty (n,) or (n, A)
 DEFAULT_ALPHA = 0.4  # what the paper recommends without validation data
-# Steps of 0.05, and finer ones near 0 for a logarithmic axis.
-_FINER = (0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04)
-ALPHA_GRID = tuple(sorted({*_FINER, *(step / 20 for step in range(21))}))
 
 
 class OneClassWarning(UserWarning):
     """All answers are right, or all wrong, so that an AUROC is NaN or α cannot be chosen."""
-
-
-def alpha_grid(search_alpha: float | None = None) -> Floats:
-    """`ALPHA_GRID`, from the `search_alpha` on where the answers are those of an exact search; that α included."""
-    if search_alpha is None:
-        return np.array(ALPHA_GRID)
-    return np.unique([search_alpha, *(alpha for alpha in ALPHA_GRID if alpha > search_alpha)])
 
 
 def _of_one_or_several(sweep: Callable[..., pd.DataFrame]) -> Callable[..., pd.DataFrame]:
@@ -48,17 +39,21 @@ def _of_one_or_several(sweep: Callable[..., pd.DataFrame]) -> Callable[..., pd.D
     def swept(settings: Evaluation | Splits | Iterable[Evaluation | Splits], **options: object) -> pd.DataFrame:
         several = [settings] if isinstance(settings, Evaluation | Splits) else list(settings)
         tables = map(functools.partial(sweep, **options), several)  # no frame of its own: warnings point at the caller
-        return pd.concat(list(map(labelled, tables, several)), ignore_index=True)
+        with warnings.catch_warnings():
+            if not all(getattr(each, "reported", each).distinct for each in several):  # `Evaluation.sentence` says it
+                warnings.simplefilter("ignore", scores.PremiseWarning)
+            return pd.concat(list(map(labelled, tables, several)), ignore_index=True)
 
     return swept
 
 
 @_of_one_or_several
 def alpha_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFrame:
-    """AUROC of PRO at each α. Columns: `alpha, auroc, mean_kept` (mean K), `low, high`."""
-    alphas, uncertainty = _by_alpha(evaluation, alphas)
-    kept = scores.adaptive_k(evaluation.log_probs, alphas)
-    table = pd.DataFrame({"alpha": alphas, "auroc": np.nan, "mean_kept": kept.mean(axis=0)})
+    """AUROC of PRO at each α, by default `DRAWN_ALPHAS`. Columns: `alpha, auroc, mean_kept` (mean K), `low, high`."""
+    drawn = alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS) if alphas is None else alphas
+    alphas, uncertainty = _by_alpha(evaluation, drawn)
+    mean_kept = scores.adaptive_k(evaluation.log_probs, alphas).mean(axis=0)
+    table = pd.DataFrame({"alpha": alphas, "auroc": np.nan, "mean_kept": mean_kept})
     return _with_aurocs(table, uncertainty, evaluation)
 
 
@@ -68,7 +63,7 @@ def k_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFrame:
 
     Columns: `alpha, mean_kept, low, high`.
     """
-    alphas = alpha_grid(evaluation.search_alpha) if alphas is None else np.array(alphas)
+    alphas = alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS) if alphas is None else np.array(alphas)
     counts = scores.adaptive_k(evaluation.log_probs, alphas, search_alpha=evaluation.search_alpha)
     if (empty := (counts == 0).any(axis=1)).any():
         raise ValueError(f"{empty.sum()} of {len(empty)} questions have no answer, first in row {empty.argmax()}")
@@ -85,7 +80,7 @@ def fixed_k_sweep(splits: Splits, *, max_k: int) -> pd.DataFrame:
     reported, table = splits.reported, pd.DataFrame({"k": np.arange(1, max_k + 1), "auroc": np.nan})
     uncertainty = scores.pro_at_k(reported.log_probs, table["k"], search_alpha=reported.search_alpha)
     fixed = _with_aurocs(table, uncertainty, reported)
-    chosen = alpha_sweep(reported, alphas=[select_alpha(splits.validation)])
+    chosen = alpha_sweep(reported, alphas=[_chosen(splits)])
     return pd.concat([fixed.astype({"k": object}), chosen.assign(k="adaptive")[[*fixed, "alpha", "mean_kept"]]])
 
 
@@ -96,7 +91,7 @@ def rouge_threshold_sweep(splits: Splits, *, thresholds: Sequence[float] = (0.1,
     Columns: `threshold, method, auroc, accuracy, low, high`.
     """
     evaluation, rouge_l = splits.reported, splits.reported.answers["rouge_l"]
-    uncertainties = evaluation.with_pro({"PRO": select_alpha(splits.validation)})
+    uncertainties = evaluation.with_pro({"PRO": _chosen(splits)})
     if rouge_l.isna().any():
         raise ValueError(f"rouge_l is NaN in {rouge_l.isna().sum()} rows, first in row {rouge_l.isna().argmax()}")
     parts, methods = [], {"method": uncertainties.columns, "auroc": np.nan}
@@ -115,8 +110,8 @@ def select_alpha(validation: Evaluation, *, alphas: Alphas = None, score: AlphaS
     is 0.4, and a `OneClassWarning` says so.
     """
     if one_class := validation.one_class():
-        sentence = f"{one_class}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken"
-        warnings.warn(sentence, OneClassWarning, stacklevel=2)
+        said = f"{one_class}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken"
+        warnings.warn(said, OneClassWarning, stacklevel=2)
         return DEFAULT_ALPHA
     return _best(*_by_alpha(validation, alphas, score), validation.correct)
 
@@ -150,8 +145,8 @@ def benchmark(
     table = metrics.compared(methods, reported.correct, n_resamples=n_resamples, seed=seed, apart=apart)
     table = table.merge(selective.rejection(methods, reported.correct), on="method", validate="1:1")
     table.insert(1, "alpha", table["method"].map(alphas))
-    fits = {} if splits.validation.one_class() else _calibrations(splits, alphas, methods)
-    for name in ("ece", "brier"):  # nothing can be fitted on one class; `select_alpha` has said so
+    fits = _calibrations(splits, alphas, methods)
+    for name in ("ece", "brier"):
         table[name] = [getattr(fits.get(method), name, np.nan) for method in methods]
     return table
 
@@ -188,7 +183,7 @@ def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> 
         where = f"{pool.dataset}, {pool.model}: the validation questions cannot be redrawn"
         warnings.warn(f"{where} ({why}), so how much α moves is not known", UserWarning, stacklevel=3)
         return pd.DataFrame({"redraw": [0]} | dict.fromkeys(("alpha", "auroc", "better_than_nll"), np.nan))
-    table = pd.DataFrame({"alpha": _redrawn_alphas(pool, n_questions, n_redraws, seed)}).rename_axis("redraw")
+    table = pd.DataFrame({"alpha": _redrawn_alphas(splits, n_questions, n_redraws, seed)}).rename_axis("redraw")
     swept = alpha_sweep(splits.reported, alphas=table["alpha"].unique()).set_index("alpha")["auroc"]
     nll = metrics.auroc(splits.reported.baselines["NLL"], splits.reported.correct)
     table["auroc"] = table["alpha"].map(swept)
@@ -197,7 +192,7 @@ def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> 
 
 def spread(redraws: pd.DataFrame, column: str) -> pd.DataFrame:
     """What a column of `redraw_benchmark` spans: min, 25%, 50%, 75%, max and better_than_nll, its mean, by setting."""
-    by_setting = redraws.groupby(["dataset", "model"], sort=False)
+    by_setting = redraws.groupby(["dataset", "model", "protocol"], sort=False)
     quartiles = by_setting[column].describe()[["min", "25%", "50%", "75%", "max"]]
     return quartiles.join(by_setting["better_than_nll"].mean()).reset_index()
 
@@ -212,7 +207,7 @@ def accuracy_coverage(splits: Splits, *, methods: Sequence[str] | None = None, n
     questions, so that two of them may differ significantly though their intervals overlap. Of `methods` (None for all)
     those that the setting lacks are left out. Columns: method, n_answered, coverage, threshold, accuracy, low, high.
     """
-    correct, uncertainties = splits.reported.correct, splits.reported.with_pro({"PRO": select_alpha(splits.validation)})
+    correct, uncertainties = splits.reported.correct, splits.reported.with_pro({"PRO": _chosen(splits)})
     uncertainties = uncertainties.filter(items=methods or list(uncertainties)).assign(oracle=(~correct).astype(float))
     n = len(correct)
     at = np.unique(np.linspace(np.ceil(0.02 * n) - 1, n - 1, n_points).round().astype(int))
@@ -230,10 +225,10 @@ def reliability(splits: Splits, *, methods: Sequence[str]) -> pd.DataFrame:
     Columns: method, ece, brier, and those of `selective.Calibration.table`. No rows, and a `OneClassWarning`, where the
     validation questions have one class, so that nothing can be fitted.
     """
-    alphas = {"PRO": select_alpha(splits.validation)}
-    if splits.validation.one_class():
+    fits = _calibrations(splits, {"PRO": _chosen(splits)}, methods)
+    if not fits:
         return pd.DataFrame(columns=["method", "ece", "brier"])
-    tables = {(name, fit.ece, fit.brier): fit.table for name, fit in _calibrations(splits, alphas, methods).items()}
+    tables = {(name, fit.ece, fit.brier): fit.table for name, fit in fits.items()}
     return pd.concat(tables, names=["method", "ece", "brier", "bin"]).reset_index().drop(columns="bin")
 
 
@@ -245,23 +240,26 @@ def labelled(table: pd.DataFrame, setting: Evaluation | Splits) -> pd.DataFrame:
 
 def _alphas(splits: Splits, default: float) -> dict[str, float]:
     """The α that tables compare: chosen on validation, the default, and the best on what is reported."""
-    chosen, best = select_alpha(splits.validation), select_alpha(splits.reported)
-    return {"PRO": chosen, "PRO, default": default, "PRO, oracle": best}
+    best = select_alpha(splits.reported, alphas=splits.alphas)
+    return {"PRO": _chosen(splits), "PRO, default": default, "PRO, oracle": best}
 
 
-def _by_alpha(evaluation: Evaluation, alphas: Alphas = None, score: AlphaScore | None = None) -> tuple[Floats, Floats]:
+def _chosen(splits: Splits) -> float:
+    return select_alpha(splits.validation, alphas=splits.alphas)
+
+
+def _by_alpha(evaluation: Evaluation, alphas: Alphas, score: AlphaScore | None = None) -> tuple[Floats, Floats]:
     """The αs (A,) and the score at each of them (n, A)."""
     alphas = alpha_grid(evaluation.search_alpha) if alphas is None else np.array(alphas)
     score = score or functools.partial(scores.pro, search_alpha=evaluation.search_alpha)
     return alphas, score(evaluation.log_probs, alpha=alphas)
 
 
-def _redrawn_alphas(pool: Evaluation, n_questions: int, n_redraws: int, seed: int) -> list[float]:
-    correct, rng = pool.correct, np.random.default_rng(seed)
+def _redrawn_alphas(splits: Splits, n_questions: int, n_redraws: int, seed: int) -> list[float]:
+    correct, rng = splits.pool.correct, np.random.default_rng(seed)
     if n_questions < 2:
         raise ValueError(f"n_validation must be at least 2 for redraws, not {n_questions}")
-    grid, uncertainty = _by_alpha(pool)
-    chosen: list[float] = []
+    (grid, uncertainty), chosen = _by_alpha(splits.pool, splits.alphas), []
     while len(chosen) < n_redraws:
         drawn = rng.choice(len(correct), size=n_questions, replace=False)
         if 0 < correct[drawn].sum() < n_questions:
@@ -277,6 +275,8 @@ def _best(alphas: Floats, uncertainty: ArrayLike, correct: ArrayLike) -> float:
 
 
 def _calibrations(splits: Splits, alphas: dict[str, float], methods: Iterable[str]) -> dict[str, selective.Calibration]:
+    if splits.validation.one_class():  # nothing can be fitted; `select_alpha` has said so
+        return {}
     (fitted_on, right), (scored, is_right) = (
         (each.with_pro(alphas), each.correct) for each in (splits.validation, splits.reported)
     )

@@ -380,8 +380,9 @@ def test_a_pool_without_others_cannot_be_redrawn_and_does_not_look_stable(pair, 
     with pytest.warns(UserWarning, match="toy, none: .* cannot be redrawn .α is chosen on all 60 there are."):
         table = sweeps.redraw_benchmark([Splits(*pair, n_validation)])
     spread = sweeps.spread(table, "alpha")
-    assert spread[["dataset", "model"]].to_numpy().tolist() == [["toy", "none"]]
-    assert spread.drop(columns=["dataset", "model"]).isna().all(axis=None)
+    of = ["dataset", "model", "protocol"]
+    assert spread[of].to_numpy().tolist() == [["toy", "none", "workbench"]]
+    assert spread.drop(columns=of).isna().all(axis=None)
 
 
 def test_the_spread_of_redraws_is_their_quartiles_by_setting(pair):

@@ -17,7 +17,7 @@ FLOORS = (
     ("correctness", "scores", "metrics", "decoding"),
     ("selective", "storage"),
     ("figures", "runs", "models", "semantic"),
-    ("imports",),
+    ("imports", "protocols"),
     ("evaluation",),
     ("questions", "endpoint", "sweeps"),
     ("tables", "work"),

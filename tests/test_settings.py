@@ -320,6 +320,6 @@ def test_records_without_splits_choose_alpha_on_as_many_as_asked_for_and_can_be_
     (tmp_path / "answers.jsonl").write_text("\n".join(lines))
     for n_validation, pool, chosen in [(8, 40, 8), (None, 45, 45)]:
         settings = Settings(records=str(tmp_path / "answers.jsonl"), n_validation=n_validation)
-        [splits] = settings.splits(settings.judged)
+        splits, _ = settings.splits(settings.judged)
         sizes = len(splits.pool.correct), len(splits.validation.correct), len(splits.reported.correct)
         assert sizes == (pool, chosen, 90 - pool)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 from sklearn.metrics import roc_auc_score
 
-from pro_lib import metrics, scores, sweeps
+from pro_lib import metrics, protocols, scores, sweeps
 from pro_lib.evaluation import Evaluation, Splits
 
 
@@ -33,13 +33,13 @@ def evaluation_of(log_probs, correct, *, rouge_l=None, search_alpha=None, model=
     return Evaluation(model, "d", "test", answers, np.asarray(log_probs), scored, exclusions, (), search_alpha)
 
 
-def splits_of(evaluation, n_validation=None, **seed):
+def splits_of(evaluation, n_validation=None, **options):
     """The same questions for validation and for the report."""
-    return Splits(evaluation, evaluation, n_validation, **seed)
+    return Splits(evaluation, evaluation, n_validation, **options)
 
 
 def labels(n, model="m"):
-    return {"dataset": "d", "model": model, "split": "test", "n_questions": n}
+    return {"dataset": "d", "model": model, "protocol": "workbench", "split": "test", "n_questions": n}
 
 
 def naive_alpha_sweep(log_probs, correct, alphas):
@@ -56,11 +56,30 @@ def naive_alpha_sweep(log_probs, correct, alphas):
     return pd.DataFrame(rows, columns=["alpha", "auroc", "mean_kept"])
 
 
-def test_the_grid_has_the_steps_of_the_paper_and_finer_ones_near_zero():
-    grid = np.array(sweeps.ALPHA_GRID)
-    assert (np.diff(grid) > 0).all()
-    assert {round(0.05 * step, 2) for step in range(21)} <= set(sweeps.ALPHA_GRID)
-    assert ((grid > 0) & (grid < 0.05)).sum() >= 8
+def test_alpha_is_chosen_from_the_steps_of_the_paper_and_finer_ones_near_zero_are_drawn():
+    assert list(protocols.ALPHA_GRID) == [round(0.05 * step, 2) for step in range(21)]
+    drawn = np.array(sweeps.DRAWN_ALPHAS)
+    assert (np.diff(drawn) > 0).all()
+    assert set(protocols.ALPHA_GRID) < set(drawn)
+    assert ((drawn > 0) & (drawn < 0.05)).sum() >= 8
+
+
+def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
+    # Wrong: 0.5 and 0.04; right: 0.45 and 0.001. Where α keeps 0.04 and not 0.001, PRO is 3.219 - 0.5 log 12.5 = 1.956
+    # of the wrong one and 0.799 of the right one: AUROC 1. From 0.05 on it is 0.693 and 0.799, at 0 1.956 and 4.159.
+    evaluation = evaluation_of(np.log([[0.5, 0.04], [0.45, 0.001]]), [False, True], NLL=0.0)
+    assert sweeps.alpha_sweep(evaluation).set_index("alpha")["auroc"][[0.0, 0.02, 0.05]].tolist() == [0.0, 1.0, 0.0]
+    assert sweeps.select_alpha(evaluation) == 0.4
+    finer = splits_of(evaluation, alphas=sweeps.DRAWN_ALPHAS)
+    assert sweeps.select_alpha(evaluation, alphas=sweeps.DRAWN_ALPHAS) == 0.04
+    assert sweeps.fixed_k_sweep(finer, max_k=1)["alpha"].iloc[-1] == 0.04
+    assert sweeps.fixed_k_sweep(splits_of(evaluation), max_k=1)["alpha"].iloc[-1] == 0.4
+    chosen = sweeps.alpha_choices(finer, default=0.4).set_index(["kind"])["alpha"]
+    assert chosen["selected"].tolist() == [0.04, 0.04]
+    assert chosen["oracle"] == 0.04
+    for tell in (sweeps.benchmark, sweeps.rouge_threshold_sweep):
+        told = tell(finer).set_index("method")["auroc"]["PRO"]
+        assert (told == 1).all() if isinstance(told, pd.Series) else told == 1
 
 
 def test_alpha_sweep_by_hand():
@@ -88,7 +107,7 @@ def test_alpha_sweep_agrees_with_a_loop_over_the_questions(seed, n_answers):
 def test_alpha_one_is_exactly_nll():
     log_probs, correct = some_questions()
     table = sweeps.alpha_sweep(evaluation_of(log_probs, correct))
-    assert table["alpha"].tolist() == list(sweeps.ALPHA_GRID)
+    assert table["alpha"].tolist() == list(sweeps.DRAWN_ALPHAS)
     assert table["auroc"].iloc[-1] == metrics.auroc(scores.nll(log_probs), correct)
     assert table["mean_kept"].iloc[-1] == 1
     assert (np.diff(table["mean_kept"]) <= 0).all()
@@ -109,7 +128,7 @@ def test_several_evaluations_are_swept_one_below_the_other_and_say_which_is_whic
         table = sweep(iter(settings))
         pd.testing.assert_frame_equal(table, pd.concat([sweep(each) for each in settings], ignore_index=True))
         assert table["model"].drop_duplicates().tolist() == ["m0", "m1"]
-        assert list(table.columns[:4]) == list(labels(0))
+        assert list(table.columns[:5]) == list(labels(0))
 
 
 def test_an_exact_search_is_swept_down_to_its_alpha():
@@ -133,7 +152,8 @@ def test_k_sweep_is_the_mean_of_adaptive_k_with_its_normal_interval():
 def test_select_alpha_takes_the_best():
     evaluation = evaluation_of(*some_questions())
     table = sweeps.alpha_sweep(evaluation)
-    assert table.set_index("alpha")["auroc"][sweeps.select_alpha(evaluation)] == table["auroc"].max()
+    chosen_from = table.set_index("alpha")["auroc"][list(protocols.ALPHA_GRID)]
+    assert chosen_from[sweeps.select_alpha(evaluation)] == chosen_from.max()
 
 
 def test_select_alpha_breaks_ties_towards_the_recommended_alpha():

@@ -68,6 +68,11 @@ Probability = rule((int, float), lambda value: 0 <= value <= 1, "must lie in [0,
 PositiveShare = rule((int, float), lambda value: 0 < value <= 1, "must lie in (0, 1]")
 Positive = rule((int, float), lambda value: 0 < value < float("inf"), "must be above 0")
 NotNegative = rule((int, float), lambda value: 0 <= value < float("inf"), "must be 0 or more")
+Probabilities = rule(
+    (list, tuple),
+    lambda value: bool(value) and all(type(each) in (int, float) and 0 <= each <= 1 for each in value),
+    "must be a list of numbers in [0, 1]",
+)
 Flag = rule(bool, lambda value: True, "must be true or false")
 # How weights may be shrunk and where runs are made; here, so that both are checked without loading torch.
 QUANTIZATIONS, DTYPES = ("8bit", "4bit"), ("float32", "bfloat16", "float16")

@@ -22,8 +22,8 @@ _CERTIFICATE = [name for name in CERTIFICATE_COLUMNS if name.removeprefix("tree_
 
 
 def alpha_values(search_alpha: float | None, *, alpha: float) -> np.ndarray:
-    """The slider's α: those of `sweeps.alpha_grid`, 0.01 … 1, and `alpha`; none below the α of a search."""
-    grid = sweeps.alpha_grid(search_alpha)
+    """The slider's α: those that sweeps draw, 0.01 … 1, and `alpha`; none below the α of a search."""
+    grid = sweeps.alpha_grid(search_alpha, of=sweeps.DRAWN_ALPHAS)
     alphas = np.unique(np.round([*grid, *_SLIDER, alpha], 9))
     return alphas[alphas >= grid[0]]
 

@@ -6,35 +6,41 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pro_lib.figures.lines import curves, explain, handle, handles
-from pro_lib.figures.panels import SHARE_TICKS, interval, need, panels, set_ticks, values
-from pro_lib.figures.style import COLORS
+from pro_lib.figures.panels import SHARE_TICKS, by_protocol, interval, need, panels, set_ticks, values
+from pro_lib.figures.style import COLORS, MARKERS, look
 
 
 def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
-    """AUROC of every method with its interval, a panel per setting (dataset × model).
+    """AUROC of every method with its interval, a panel per setting (dataset × model), a marker per protocol.
 
     `table` has columns dataset, model, method, auroc and, for bars, low and high and, to mark methods that differ from
     PRO, difference and significant; PRO is drawn first, the other methods in the order they come in.
     """
     need(table, "table", "dataset", "model", "method", "auroc")
-    methods, shape = values(table, "method"), {"sharex": True, "sharey": True}
-    height = 0.13 * max(len(methods), 5) + 0.05
+    methods, protocols = values(table, "method"), values(table, "protocol") if by_protocol(table) else [""]
+    apart, shape = 0.4 / len(protocols), {"sharex": True, "sharey": True}
+    height = (0.095 + 0.035 * len(protocols)) * max(len(methods), 5) + 0.05
     with panels(table, "model", "dataset", columns=columns, height=height, **shape) as (figure, grid):
         for ax, _, panel in grid:
             for point in panel.itertuples():
-                at = methods.index(point.method)
+                number = protocols.index(point.protocol) if len(protocols) > 1 else 0
+                at = methods.index(point.method) + apart * (number - (len(protocols) - 1) / 2)
                 # The oracle is no method one could use, so it is greyed.
                 color = COLORS[7 if "oracle" in point.method else 0 if point.method.startswith("PRO") else 6]
-                ax.hlines(at, getattr(point, "low", np.nan), getattr(point, "high", np.nan), color=color, lw=1.2)
-                ax.plot(point.auroc, at, "o", ms=3, color=color, mfc=color if color == COLORS[0] else "white")
+                ax.hlines(at, getattr(point, "low", np.nan), getattr(point, "high", np.nan), color=color, lw=1)
+                ax.plot(point.auroc, at, MARKERS[number], ms=3, color=color, mfc="white" if number else color)
                 if getattr(point, "significant", False):
-                    mark = "▲" if point.difference > 0 else "▼"
-                    ax.text(1.01, at, mark, transform=ax.get_yaxis_transform(), va="center", fontsize=6)
+                    mark, row = "▲" if point.difference > 0 else "▼", methods.index(point.method)
+                    place = {"xytext": (2 + 7 * number, 0), "textcoords": "offset points"}
+                    ax.annotate(mark, (1, row), xycoords=ax.get_yaxis_transform(), fontsize=6, va="center", **place)
             ax.axvline(panel["auroc"].max(), color="black", lw=0.6, ls=":")
             ax.axvline(0.5, color="black", lw=0.6)
             _named_rows(ax, methods)
         marks = "\n▲ above PRO, ▼ below: DeLong, Holm-corrected" if "significant" in table else ""
-        figure.supxlabel(interval("AUROC", table) + marks)
+        marks += f"\nfrom left: {', '.join(protocols)}" if marks and len(protocols) > 1 else ""
+        looks = ({"marker": marker, "mfc": "white" if number else "k"} for number, marker in enumerate(MARKERS))
+        entries = [handle(name, ls="", c="k", **look) for name, look in zip(protocols, looks, strict=False) if name]
+        explain(figure, entries, interval("AUROC", table) + marks)
     return figure
 
 
@@ -44,7 +50,7 @@ def _named_rows(ax: Axes, names: list[str]) -> None:
 
 
 def beside_paper(table: pd.DataFrame, paper: pd.DataFrame, *, columns: int = 2) -> Figure:
-    """AUROC minus PRO's, method by method: the settings of the paper above, ours below, each similarity by itself.
+    """AUROC minus PRO's, method by method: the paper's settings above, ours below, by protocol and similarity.
 
     Both have columns dataset, model, method, auroc; a method of ours may name its similarity, `SE, lexical`, and those
     that the paper does not have are left out. Intervals of a difference, difference_low and difference_high, are drawn
@@ -53,24 +59,28 @@ def beside_paper(table: pd.DataFrame, paper: pd.DataFrame, *, columns: int = 2) 
     for name, source in {"table": table, "paper": paper}.items():
         need(source, name, "dataset", "model", "method", "auroc")
     methods = [name for name in dict.fromkeys(paper["method"]) if name != "PRO"]
-    named = table["method"].str.extract(r"^(?:SE|SD|Deg), (.+)$")[0]
-    sources = {"the paper": paper, "here": table[named.isna()]}
-    sources |= {
-        f"here, {name}": table[(table["method"] == "PRO") | (named == name)] for name in named.dropna().unique()
-    }
-    with panels(paper, columns=columns, height=0.24 * len(methods) + 0.1) as (figure, [(ax, *_)]):
-        for number, (name, source) in enumerate(sources.items()):
-            color, shift = COLORS[number - 1], 0.2 * max(number - 1.5, 0.5) if number else -0.25
+    table = table.assign(protocol=table["protocol"] if by_protocol(table) else "")
+    named = table["method"].str.extract(r"^(?:SE|SD|Deg), (.+)$")[0].fillna("")
+    names, sources = [name for name in named.unique() if name], [("the paper", paper, 0)]
+    for number, protocol in enumerate(values(table, "protocol")):
+        for place, name in [(0, ""), *enumerate(names)]:
+            rows = table[(table["protocol"] == protocol) & ((named == name) | (table["method"] == "PRO"))]
+            label = ", ".join(filter(None, ("here", protocol, name)))
+            sources.append((label, rows, 1 + place + number * max(len(names), 1)))
+    step = 0.75 / sources[-1][-1]
+    with panels(paper, columns=columns, height=0.3 * len(methods) + 0.1) as (figure, [(ax, *_)]):
+        for number, (name, source, place) in enumerate(sources):
+            shift, drawn = step * place - 0.375, look(number - 1) | {"ls": "", "alpha": 0.5, "ms": 3}
+            color = drawn["color"]
             pro = source[source["method"] == "PRO"].set_index(["dataset", "model"])["auroc"].rename("pro")
             cells = source.assign(base=source["method"].str.split(", ").str[0])
             cells = cells[cells["base"].isin(methods)].join(pro, on=["dataset", "model"])
             difference, at = cells["auroc"] - cells["pro"], cells["base"].map(methods.index) + shift
             if "difference_low" in cells:
                 ax.hlines(at, cells["difference_low"], cells["difference_high"], color=color, lw=0.6, alpha=0.5)
-            label, fill = f"{name}, {len(pro)} settings", "none" if number else color
-            ax.plot(difference, at, "o", color=color, mfc=fill, alpha=0.5, label=label)
+            ax.plot(difference, at, label=f"{name}, {len(pro)} settings", mfc="none" if number else None, **drawn)
             means = difference.groupby(at).mean()
-            ax.vlines(means, means.index - 0.1, means.index + 0.1, color=color, lw=1.8)
+            ax.vlines(means, means.index - step / 2, means.index + step / 2, color=color, lw=1.8)
         ax.axvline(0, color="black", lw=0.6)
         _named_rows(ax, methods)
         explain(figure, ax.get_legend_handles_labels()[0], "AUROC minus PRO's (a point a setting, bar: mean)")

@@ -49,10 +49,12 @@ def handles(names: Sequence[str], paper: pd.DataFrame | None = None) -> list[plt
 
 
 def explain(figure: Figure, entries: Sequence[plt.Artist], x: str = "", y: str = "") -> None:
-    """A legend above all panels, and what their axes show."""
+    """A legend above all panels, if there is something to explain, and what their axes show."""
+    figure.supxlabel(x)
+    figure.supylabel(y)
+    if not entries:
+        return
     widest = 7 * (LETTER * max(len(entry.get_label()) for entry in entries) + 4.6)
     rows = ceil(len(entries) / max(1, int(72 * figure.get_figwidth() / widest)))
     spacing = {"ncols": ceil(len(entries) / rows), "handlelength": 2.6, "columnspacing": 1.2, "borderpad": 0}
     figure.legend(handles=entries, loc="outside upper center", **spacing)
-    figure.supxlabel(x)
-    figure.supylabel(y)

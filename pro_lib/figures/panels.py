@@ -114,6 +114,11 @@ def where(table: pd.DataFrame, chosen: Mapping[str, str]) -> pd.DataFrame:
     return table[(table[list(chosen)] == pd.Series(chosen, dtype=object)).all(axis=1)]
 
 
+def by_protocol(table: pd.DataFrame) -> list[str]:
+    """The column `protocol`, where a table has it and holds more than one."""
+    return ["protocol"] if "protocol" in table and len(values(table, "protocol")) > 1 else []
+
+
 def interval(label: str, table: pd.DataFrame) -> str:
     """The label of an axis, its interval named where the table has one."""
     return f"{label}, 95 % interval" if "low" in table else label

@@ -4,7 +4,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from pro_lib.figures.lines import PRINTED, curves, explain, handle, handles
-from pro_lib.figures.panels import ALPHA_LABEL, alpha_axis, interval, need, panels, values, where
+from pro_lib.figures.panels import ALPHA_LABEL, alpha_axis, by_protocol, interval, need, panels, values, where
 from pro_lib.figures.style import look
 
 # Marker, its size and its name.
@@ -14,7 +14,7 @@ _CHOICES = {"selected": ("o", 5, "chosen on validation"), "default": ("s", 5, "d
 def auroc_vs_alpha(
     sweep: pd.DataFrame, choices: pd.DataFrame, paper: pd.DataFrame | None = None, *, columns: int = 2
 ) -> Figure:
-    """AUROC of PRO against α: a row per split, a column per dataset, a line per model.
+    """AUROC of PRO against α: a row per split, a column per dataset and protocol, a line per model.
 
     `sweep` has columns dataset, model, split, alpha, auroc and, for bands, low and high; `choices` has dataset,
     model, split, alpha, auroc and kind (`selected`, `default` or `oracle`), drawn as markers. `paper`, what the
@@ -24,7 +24,8 @@ def auroc_vs_alpha(
     if odd := set(choices["kind"]) - set(_CHOICES):
         raise ValueError(f"choices: kind {sorted(odd)[0]!r} is none of {', '.join(_CHOICES)}")
     models, open_mark = values(sweep, "model"), {"mfc": "white", "mew": 1.3, "ls": ""}
-    with panels(sweep, "split", "dataset", columns=columns, sharex=True, sharey=True) as (figure, grid):
+    by, across = ["split", "dataset", *by_protocol(sweep)], 2 * columns if by_protocol(sweep) else None
+    with panels(sweep, *by, columns=columns, per_line=across, sharex=True, sharey=True) as (figure, grid):
         for ax, setting, panel in grid:
             curves(ax, panel, "model", models, "alpha")
             for choice in where(choices, setting).itertuples():
@@ -40,13 +41,14 @@ def auroc_vs_alpha(
 
 
 def k_vs_alpha(sweep: pd.DataFrame, *, columns: int = 2) -> Figure:
-    """Mean number of answers kept against α: a panel per dataset, a line per model.
+    """Mean number of answers kept against α: a panel per dataset and protocol, a line per model.
 
     `sweep` has columns dataset, model, alpha, mean_kept and, for bands, low and high (of mean_kept).
     """
     need(sweep, "sweep", "dataset", "model", "alpha", "mean_kept")
     models = values(sweep, "model")
-    with panels(sweep, "dataset", columns=columns, sharex=True, sharey=True) as (figure, grid):
+    by = ["dataset", *by_protocol(sweep)]
+    with panels(sweep, *by, columns=columns, sharex=True, sharey=True) as (figure, grid):
         for ax, _, panel in grid:
             curves(ax, panel, "model", models, "alpha", "mean_kept")
             ax.axhline(1, color="black", lw=0.6, ls=":")
@@ -56,7 +58,7 @@ def k_vs_alpha(sweep: pd.DataFrame, *, columns: int = 2) -> Figure:
 
 
 def fixed_k(sweep: pd.DataFrame, paper: pd.DataFrame | None = None, *, columns: int = 2) -> Figure:
-    """AUROC of PRO at fixed K beside adaptive PRO: a panel per dataset, a line per model.
+    """AUROC of PRO at fixed K beside adaptive PRO: a panel per dataset and protocol, a line per model.
 
     `sweep` has columns dataset, model, k, auroc and, for bars, low and high; where k is `adaptive` it is drawn at the
     right of each panel. `paper`, what the paper printed for the same settings (dataset, model, selection, k, auroc), is
@@ -68,8 +70,8 @@ def fixed_k(sweep: pd.DataFrame, paper: pd.DataFrame | None = None, *, columns: 
     sweep = sweep.astype({"k": int})
     models, ks = values(sweep, "model"), sorted(sweep["k"].unique())
     right = ks[-1] + 1.6
-    lined = {"by": "model", "names": models, "x": "k", "apart": 0.16}
-    with panels(sweep, "dataset", columns=columns, sharex=True, sharey=True) as (figure, grid):
+    lined, by = {"by": "model", "names": models, "x": "k", "apart": 0.16}, ["dataset", *by_protocol(sweep)]
+    with panels(sweep, *by, columns=columns, sharex=True, sharey=True) as (figure, grid):
         for ax, setting, panel in grid:
             points = where(adaptive, setting).assign(k=right)
             curves(ax, panel, bars=True, **lined)
@@ -77,7 +79,7 @@ def fixed_k(sweep: pd.DataFrame, paper: pd.DataFrame | None = None, *, columns: 
             for point in points.itertuples():
                 ax.axhline(point.auroc, color=look(models.index(point.model))["color"], lw=0.6, ls=":")
             if paper is not None:
-                printed = where(paper, setting)
+                printed = paper[paper["dataset"] == setting["dataset"]]
                 curves(ax, printed.assign(k=printed["k"].astype(float).fillna(right)), **lined, **PRINTED)
             ax.axvline(ks[-1] + 0.8, color="black", lw=0.6)
             ax.set_xticks([right, *ks], ["adaptive", *map(str, ks)])
@@ -86,7 +88,7 @@ def fixed_k(sweep: pd.DataFrame, paper: pd.DataFrame | None = None, *, columns: 
 
 
 def rouge_thresholds(sweep: pd.DataFrame, paper: pd.DataFrame | None = None, *, columns: int = 2) -> Figure:
-    """AUROC of every method against the ROUGE-L threshold: a row per model, a column per dataset.
+    """AUROC of every method against the ROUGE-L threshold: a row per model, a column per dataset and protocol.
 
     `sweep` has columns dataset, model, threshold, method, auroc and, for bars, low and high, and for the share of right
     answers accuracy; `paper`, what the paper printed for the same settings (dataset, model, method, threshold, auroc),
@@ -94,12 +96,14 @@ def rouge_thresholds(sweep: pd.DataFrame, paper: pd.DataFrame | None = None, *, 
     """
     need(sweep, "sweep", "dataset", "model", "threshold", "method", "auroc")
     methods, has_shares = values(sweep, "method"), "accuracy" in sweep
-    with panels(sweep, "model", "dataset", columns=columns, sharey=True) as (figure, grid):
+    by = ["model", "dataset", *by_protocol(sweep)]
+    with panels(sweep, *by, columns=columns, sharey=True) as (figure, grid):
         for ax, setting, panel in grid:
             curves(ax, panel, "method", methods, "threshold", apart=0.006, bars=True)
             if paper is not None:
                 bare = [method.split(", ")[0] for method in methods]
-                curves(ax, where(paper, setting), "method", bare, "threshold", apart=0.006, **PRINTED)
+                printed = where(paper, {name: setting[name] for name in ("model", "dataset")})
+                curves(ax, printed, "method", bare, "threshold", apart=0.006, **PRINTED)
             at = panel.drop_duplicates("threshold").sort_values("threshold")
             shares = [f"\n({share:.0%})" for share in at["accuracy"]] if has_shares else [""] * len(at)
             ax.set_xticks(at["threshold"], [f"{t:g}{share}" for t, share in zip(at["threshold"], shares, strict=True)])

@@ -1,0 +1,142 @@
+"""How answers are counted, by the paper's rules or by ours, and what every method says of them then.
+
+The room knows runs, scores and similarities; it does not know which answers are right, splits, or which α is chosen.
+`docs/protocols.md` has the two line by line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pro_lib import scores, semantic
+from pro_lib.runs import Run
+
+Floats = NDArray[np.float64]
+# What α is chosen from: every α that the paper prints is one of these. Finer ones near 0 are for a logarithmic axis
+# only: chosen from on 100 questions, they were seen to cost up to 0.05 of AUROC.
+ALPHA_GRID = tuple(step / 20 for step in range(21))
+DRAWN_ALPHAS = tuple(sorted({*ALPHA_GRID, 0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04}))
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Which answers count, and which of them each method reads."""
+
+    name: str
+    distinct: bool  # every answer counts once; otherwise as often as it was found
+    sampled: bool  # PE-MC and NE, averages over samples, read the samples; otherwise the beams
+    without: tuple[str, ...] = ()  # methods that it does not have
+
+
+_BOTH = Protocol("paper", distinct=False, sampled=False, without=("WD", "gap")), Protocol("workbench", True, True)
+PROTOCOLS = {protocol.name: protocol for protocol in _BOTH}
+
+
+def named(name: str, *, distinct: bool | None = None) -> Protocol:
+    """The protocol of this name, or a `ValueError`; with another `distinct` than its own it says so in its name."""
+    if name not in PROTOCOLS:
+        raise ValueError(f"protocol={name!r} is unknown; choose {' or '.join(PROTOCOLS)}")
+    if distinct in (None, PROTOCOLS[name].distinct):
+        return PROTOCOLS[name]
+    return replace(PROTOCOLS[name], name=f"{name}, {'distinct' if distinct else 'repeats'}", distinct=distinct)
+
+
+def alpha_grid(search_alpha: float | None = None, *, of: Sequence[float] = ALPHA_GRID) -> Floats:
+    """The αs (A,), from the `search_alpha` on where the answers are those of an exact search; that α included."""
+    if search_alpha is None:
+        return np.array(of)
+    return np.unique([search_alpha, *(alpha for alpha in of if alpha > search_alpha)])
+
+
+class Found(NamedTuple):
+    """The answers of a run, (n, N) each, most probable first, repeats kept; `texts` where they are asked for."""
+
+    log_probs: Floats
+    means: Floats  # log-probabilities per token
+    repeats: NDArray[np.bool_]  # an answer before it is the same
+    texts: NDArray | None
+
+    @classmethod
+    def of(cls, run: Run, convention: str, *, texts: bool) -> Found:
+        """Those of a run."""
+        ranked = run.ranked(convention=convention, distinct=False)
+        read = run.matrix(ranked, "value"), run.matrix(ranked, "mean"), run.matrix(ranked, "repeats", True)
+        return cls(*read, run.matrix(ranked, "text", None) if texts else None)
+
+
+class Answers(NamedTuple):
+    """Beams and samples of the same questions, and what similarities say of them, by name."""
+
+    beams: Found
+    samples: Found | None
+    compared: dict[str, Floats | None]  # the beams, (n, N, N) or more; None where a similarity cannot be asked
+    degrees: dict[str, Floats]  # Deg of the samples, (n,)
+
+    @classmethod
+    def of(
+        cls, beams: Run, samples: Run | None, convention: str, similarities: Mapping[str, semantic.Similarity | None]
+    ) -> Answers:
+        """Read the runs, and ask each similarity once, whatever protocols come."""
+        found = Found.of(beams, convention, texts=bool(similarities))
+        drawn = samples and Found.of(samples, convention, texts=bool(similarities))
+        unknown = np.isnan(found.means) | (pd.isna(found.texts) if similarities else False)
+        lacking = (unknown & ~np.isnan(found.log_probs)).any()
+        compared, degrees = dict.fromkeys(similarities), {}
+        for name, similarity in similarities.items():
+            if similarity is not None and not lacking:
+                compared[name] = similarity(found.texts, beams.questions)
+                degrees[name] = semantic.degree(similarity(drawn.texts, beams.questions)) if drawn else np.nan
+        return cls(found, drawn, compared, degrees)
+
+    def under(self, protocol: Protocol) -> tuple[Floats, pd.DataFrame]:
+        """Under a protocol, the log-probabilities (n, N) that PRO reads, and the other methods, a column each."""
+        out = self.beams.repeats & protocol.distinct
+        log_probs, means = (np.where(out, np.nan, values) for values in self.beams[:2])
+        beams = self.beams._replace(log_probs=log_probs, means=means)
+        methods = _likelihoods(beams, self.samples if protocol.sampled else beams)
+        without = {*protocol.without, *(() if self.samples else ("Deg",))}
+        for name, compared in self.compared.items():
+            said = dict.fromkeys(("SE", "SE-MC", "SD", "Deg", "WD", "gap"), np.nan)
+            if compared is not None:
+                counted = compared.copy()
+                counted[out[:, :, None] | out[:, None, :]] = np.nan
+                said |= _meanings(beams, counted, once=protocol.distinct) | {"Deg": self.degrees[name]}
+            methods |= {f"{method}, {name}": values for method, values in said.items() if method not in without}
+        read = -np.sort(-log_probs, axis=1)  # downwards, NaN last
+        width = max(1, (~np.isnan(read)).sum(axis=1).max(initial=0))
+        return read[:, :width], pd.DataFrame(methods, index=range(len(read)))
+
+
+def _likelihoods(beams: Found, drawn: Found | None) -> dict[str, Floats]:
+    methods = {
+        "NLL": scores.nll(beams.log_probs),
+        "ALL": scores.average_log_likelihood(beams.means, beams.log_probs),
+        "PE": scores.predictive_entropy(beams.log_probs),
+    }
+    if drawn:
+        methods["PE-MC"] = scores.predictive_entropy_mc(drawn.log_probs)
+        methods["NE"] = scores.normalized_entropy(drawn.means)
+    return methods
+
+
+def _meanings(beams: Found, compared: Floats, *, once: bool) -> dict[str, Floats]:
+    """The methods that compare meanings; `once`: SD and WD count each text once.
+
+    SE is the entropy over meanings itself, of the probabilities found, made to sum to 1; SE-MC the estimate from
+    samples, token-averaged, that the release of PRO applies to beams.
+    """
+    meaning = semantic.clusters(compared)
+    counts = semantic.distinct(beams.texts) if once else True
+    return {
+        "SE": semantic.semantic_entropy(beams.log_probs, meaning),
+        "SE-MC": semantic.semantic_entropy_mc(beams.means, meaning),
+        "SD": semantic.semantic_density(np.where(counts, beams.means, np.nan), compared),
+        "WD": semantic.weighted_dissimilarity(np.where(counts, beams.log_probs, np.nan), compared),
+        "gap": semantic.top_two_gap(beams.log_probs, meaning),
+    }

@@ -1,0 +1,175 @@
+"""Both protocols against counting by hand, answer by answer, and the settings that ask for them."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+
+from pro_lib import protocols, scores, semantic, sweeps
+from pro_lib.evaluation import Choices, Splits, evaluate, evaluations
+from pro_lib.runs import Run
+from pro_lib.settings import Settings
+from pro_lib.storage import RunInfo
+
+TEXTS = ["Rome", "rome", "Oslo", "a b", "b c"]
+
+
+def run_of(found, strategy="diverse_beam"):
+    """A run from a list per question of (number of the answer, log p of its token, log p of its ending)."""
+    rows = [
+        (f"q{question}", rank, TEXTS[number], [number], [token], token, ending, True)
+        for question, answers in enumerate(found)
+        for rank, (number, token, ending) in enumerate(answers)
+    ]
+    names = ["question_id", "rank", "text", "token_ids", "token_log_probs", "log_prob", "end_log_prob", "finished"]
+    questions = pd.DataFrame({"question_id": [f"q{n}" for n in range(len(found))], "question": "?", "split": "test"})
+    questions["references"] = [["Rome"]] * len(found)
+    return Run(pd.DataFrame(rows, columns=names), questions, RunInfo("toy", "none", strategy))
+
+
+def drawn_run(seed, n=40, strategy="diverse_beam"):
+    """Repeated answers, ties, and masses above 1 with repeats."""
+    rng, found = np.random.default_rng(seed), []
+    for _ in range(n):
+        tokens = np.log(rng.dirichlet(np.full(len(TEXTS) + 1, 0.5)).round(2)[: len(TEXTS)] + 0.01)
+        numbers = rng.integers(len(TEXTS), size=6)
+        found.append([(number, tokens[number], np.log(0.9)) for number in numbers])
+    return run_of(found, strategy), found
+
+
+def counted(found, distinct):
+    """Of each question the log-probabilities that count, downwards, and those per token (token and ending: two)."""
+    for answers in found:
+        kept = list(dict.fromkeys(answers)) if distinct else answers
+        yield sorted((token + ending for _, token, ending in kept), reverse=True)
+
+
+def naive(found, drawn, protocol, k):
+    """AUROC needs these: PRO_K, PE by Eq. 2 and NE of every question, with no array."""
+    distinct = protocol == "workbench"
+    for answers, (read, samples) in zip(
+        counted(found, distinct), zip(counted(found, False), counted(drawn, False), strict=True), strict=True
+    ):
+        of_ne = samples if protocol == "workbench" else read
+        first = answers[: min(k, len(answers))]
+        pro = -first[-1] - sum(np.exp(value) * (value - first[-1]) for value in first)
+        yield pro, -sum(np.exp(value) * value for value in answers), -sum(value / 2 for value in of_ne) / len(of_ne)
+
+
+@pytest.mark.filterwarnings("ignore::pro_lib.scores.PremiseWarning")
+@given(st.integers(0, 10_000), st.sampled_from(["paper", "workbench"]))
+def test_pro_pe_and_ne_are_those_of_a_loop_over_the_answers(seed, protocol):
+    (beams, found), (samples, drawn) = drawn_run(seed), drawn_run(seed + 1, strategy="multinomial")
+    judged = evaluate(beams, samples=samples, protocol=protocol)
+    for k in (1, 2, 5, 6):
+        pro, pe, ne = (np.array(values) for values in zip(*naive(found, drawn, protocol, k), strict=True))
+        np.testing.assert_allclose(scores.pro_at_k(judged.log_probs, k), pro, atol=1e-12)
+        np.testing.assert_allclose(judged.baselines["PE"], pe, atol=1e-12)
+        np.testing.assert_allclose(judged.baselines["NE"], ne, atol=1e-12)
+    assert judged.protocol == protocol
+
+
+def test_fixed_k_and_mean_k_of_both_protocols_are_those_of_the_loop():
+    beams, found = drawn_run(3, n=200)
+    both = evaluations(beams)
+    assert [each.protocol for each in both] == ["paper", "workbench"]
+    table = sweeps.fixed_k_sweep([Splits(each, each, None) for each in both], max_k=6).set_index(["protocol", "k"])
+    kept = sweeps.k_sweep(both, alphas=[0.1, 0.4]).set_index(["protocol", "alpha"])["mean_kept"]
+    for each in both:
+        for k in range(1, 7):
+            pro = [values[0] for values in naive(found, found, each.protocol, k)]
+            assert table.loc[(each.protocol, k), "auroc"] == pytest.approx(roc_auc_score(~each.correct, pro), abs=1e-12)
+        for alpha in (0.1, 0.4):
+            counts = [
+                max(1, sum(value >= np.log(alpha) for value in answers))
+                for answers in counted(found, each.protocol == "workbench")
+            ]
+            assert kept[(each.protocol, alpha)] == pytest.approx(np.mean(counts))
+    assert (kept["paper"] > kept["workbench"]).all()
+    assert (table.loc["paper", "auroc"] != table.loc["workbench", "auroc"]).any()
+
+
+def test_each_protocol_reads_its_answers_by_hand():
+    # Beams: Rome 0.5 twice, Oslo 0.25. Samples: Oslo alone. No ending of its own, so that a token is all there is.
+    beams = run_of([[(0, np.log(0.5), np.nan)] * 2 + [(2, np.log(0.25), np.nan)]])
+    samples = run_of([[(2, np.log(0.25), np.nan)]], "multinomial")
+    paper, ours = evaluations(beams, samples=samples, similarities={"lexical": semantic.Lexical()})
+    np.testing.assert_allclose(paper.log_probs, np.log([[0.5, 0.5, 0.25]]))
+    np.testing.assert_allclose(ours.log_probs, np.log([[0.5, 0.25]]))
+    paper, ours = (each.baselines.iloc[0] for each in (paper, ours))
+    log2 = np.log(2)
+    assert (paper["PE"], ours["PE"]) == (pytest.approx(1.5 * log2), pytest.approx(log2))
+    assert (paper["NE"], ours["NE"]) == (pytest.approx(4 / 3 * log2), pytest.approx(2 * log2))
+    # SE: meanings of 1 and 0.25, or of 0.5 and 0.25. SD: Rome weighs twice, or once, beside Oslo.
+    assert paper["SE, lexical"] == pytest.approx(0.8 * np.log(5 / 4) + 0.2 * np.log(5))
+    assert ours["SE, lexical"] == pytest.approx(2 / 3 * np.log(1.5) + np.log(3) / 3)
+    assert paper["SD, lexical"] == pytest.approx(0.25 / 1.25)
+    assert ours["SD, lexical"] == pytest.approx(0.25 / 0.75)
+    assert paper["Deg, lexical"] == ours["Deg, lexical"] == 0
+    assert set(ours.index) - set(paper.index) == {"WD, lexical", "gap, lexical"}
+
+
+def test_whether_answers_count_once_can_be_mixed_and_is_said():
+    beams, _ = drawn_run(0)
+    mixed = evaluate(beams, protocol="workbench", choices=Choices(distinct=False))
+    paper, ours = evaluations(beams, choices=Choices(distinct=True))
+    assert (mixed.protocol, paper.protocol, ours.protocol) == ("workbench, repeats", "paper, distinct", "workbench")
+    np.testing.assert_array_equal(mixed.log_probs, evaluate(beams, protocol="paper").log_probs)
+    np.testing.assert_array_equal(paper.log_probs, ours.log_probs)
+    assert protocols.named("paper", distinct=False) is protocols.PROTOCOLS["paper"]
+    with pytest.raises(ValueError, match="protocol='papers' is unknown; choose paper or workbench"):
+        evaluate(beams, protocol="papers")
+
+
+def test_a_mass_above_one_is_said_by_the_evaluation_and_not_again_by_every_sweep():
+    beams, _ = drawn_run(0)
+    paper, ours = evaluations(beams)
+    above = int(scores.premise(paper.log_probs).above_one.sum())
+    assert above > 0
+    assert f" For {above} questions the answers' probabilities sum to more than 1" in paper.sentence()
+    assert "sum to more" not in ours.sentence()
+    sweeps.alpha_sweep([paper, ours])  # a warning would be an error
+    with pytest.warns(scores.PremiseWarning):
+        scores.pro(paper.log_probs)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"protocol": "papers"}, "protocol='papers' is none of paper, workbench, nor a list of them"),
+        ({"protocol": ["paper", 1]}, "protocol=.* is none of paper, workbench"),
+        ({"protocol": []}, "protocol=.* is none of paper, workbench"),
+        ({"distinct": "no"}, "distinct='no' must be true or false or None"),
+        ({"convention": "tokens"}, "convention='tokens' is unknown; choose complete, answer_tokens"),
+        ({"alphas": [0.1, 2]}, r"alphas=\[0.1, 2\] must be a list of numbers in \[0, 1\] or None"),
+        ({"alphas": []}, "must be a list of numbers"),
+        ({"alphas": 0.4}, "must be a list of numbers"),
+        ({"alphas": [True]}, "must be a list of numbers"),
+    ],
+)
+def test_wrong_settings_are_a_sentence(given, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        Settings(**given)
+
+
+def test_settings_evaluate_every_pair_under_every_protocol_asked_for(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    answers = [{"text": "x", "log_prob": -0.5}, {"text": "x", "log_prob": -0.6}]
+    rows = [
+        {"question_id": n, "split": split, "answers": [each | {"correct": n % 3 > 0} for each in answers]}
+        for n, split in enumerate(["validation"] * 30 + ["test"] * 30)
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    settings = Settings(records=str(path), n_validation=20, alphas=[0.2, 0.3])
+    both = settings.splits(settings.judged)
+    assert [each.labels()["protocol"] for each in both] == ["paper", "workbench"]
+    assert [each.reported.log_probs.shape[1] for each in both] == [2, 1]
+    assert all(each.alphas == [0.2, 0.3] and len(each.validation.correct) == 20 for each in both)
+    [one] = Settings(records=str(path), protocol="paper", distinct=True).judged("", "", "test")
+    assert (one.protocol, one.log_probs.shape[1]) == ("paper, distinct", 1)
+    choices = Settings(records=str(path), convention="answer_tokens").choices
+    assert (choices.convention, choices.distinct) == ("answer_tokens", None)
