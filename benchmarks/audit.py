@@ -10,8 +10,9 @@ the row says otherwise.
 import argparse
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ import pandas as pd
 import variants
 from scipy.stats import rankdata
 
-from pro_lib import evaluation, metrics, scores, semantic, sweeps
+from pro_lib import evaluation, metrics, protocols, scores, semantic, sweeps
 from pro_lib.evaluation import Choices, Evaluation
 from pro_lib.runs import Run
 from pro_lib.settings import BEAMS, Settings
@@ -48,17 +49,31 @@ class Row(NamedTuple):
 
 
 def pro_row(
-    choice: str, option: str, pair: Pair, *, alpha: float | str = "selected", score: Callable = scores.pro
+    choice: str,
+    option: str,
+    pair: Pair,
+    *,
+    alpha: float | str = "selected",
+    alphas: Sequence[float] | None = None,
+    score: Callable = scores.pro,
 ) -> Row:
-    """PRO under one choice; `alpha` is a number, `selected` on validation, or `oracle`, on the reported questions."""
+    """PRO under one choice; `alpha` is a number, `selected` on validation, or `oracle`, on the reported questions.
+
+    It is chosen from `alphas`, None for steps of 0.05. `score` is called with log-probabilities and `alpha`.
+    """
     validation, reported = pair
     if isinstance(alpha, str):
         chosen_on = reported if alpha == "oracle" else validation
-        alpha = sweeps.select_alpha(chosen_on, score=score)
+        alpha = sweeps.select_alpha(chosen_on, alphas=alphas, score=score)
     uncertainty = score(reported.log_probs, alpha=alpha)
     above_one = int(scores.premise(reported.log_probs).above_one.sum())
     ids = reported.answers["question_id"].to_numpy()
     return Row("PRO", choice, option, ids, uncertainty, reported.correct, alpha, above_one)
+
+
+def at_k(log_probs: np.ndarray, *, alpha: float, k: int) -> np.ndarray:
+    """PRO_K with the same K for all questions, (n,), whatever α."""
+    return scores.pro_at_k(log_probs, k)
 
 
 def strictly(log_probs: np.ndarray, *, alpha: float) -> np.ndarray:
@@ -123,8 +138,15 @@ def pro_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
     yield pro_row("this project's", "", ours)
     yield pro_row("α = 0.4, not chosen", "`alpha=0.4`", ours, alpha=0.4)
     yield pro_row("α best on the test questions (oracle)", "`select_alpha` on them", ours, alpha="oracle")
+    yield pro_row("α from a grid with finer steps near 0", "`alphas=DRAWN_ALPHAS`", ours, alphas=sweeps.DRAWN_ALPHAS)
     yield pro_row("p > α", "`strictly` here", ours, score=strictly)
-    yield pro_row("repeated beams kept", "`Choices(distinct=False)`", pair(Choices(distinct=False)))
+    repeats = pair(Choices(distinct=False))
+    yield pro_row("repeated beams kept", '`protocol="paper"`', repeats)
+    finer = {"alphas": sweeps.DRAWN_ALPHAS}
+    yield pro_row("repeated beams kept, the finer grid", '`protocol="paper", alphas=DRAWN_ALPHAS`', repeats, **finer)
+    for kept, of in (("", ours), (", repeats kept", repeats)):
+        for k in (2, 7, 10):
+            yield pro_row(f"K = {k}{kept}", f"`pro_at_k(…, {k})`", of, alpha=np.nan, score=partial(at_k, k=k))
     ending = Choices(convention="answer_tokens")
     yield pro_row("ending left out", '`Choices(convention="answer_tokens")`', pair(ending))
     yield pro_row("ending left out, repeats kept", "both", pair(replace(ending, distinct=False)))
@@ -144,6 +166,24 @@ def pro_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
     yield pro_row("as released, but for the cuts in the text", "all of these", released, alpha="oracle", score=fallback)
 
 
+def entropy_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
+    """One row a choice of the answers that PE, PE-MC and NE read."""
+    beams, samples, others = settings.runs_compared(model, dataset)
+    judged = partial(evaluation.evaluate, beams, samples=samples, others=others, split=settings.split)
+    sources = {
+        ("this project's", ""): judged(),
+        ("of the beams, repeats kept", '`protocol="paper"`'): judged(protocol="paper"),
+        ("of the distinct beams", '`protocol="paper", distinct=True`'): judged(
+            protocol="paper", choices=Choices(distinct=True)
+        ),
+    }
+    for method in ("PE", "PE-MC", "NE"):
+        for named, source in sources.items():
+            if method != "PE" or "distinct" not in named[0]:  # which is this project's
+                ids = source.answers["question_id"].to_numpy()
+                yield Row(method, *named, ids, source.baselines[method].to_numpy(), source.correct)
+
+
 def meaning_rows(settings: Settings, model: str, dataset: str, similarity: str) -> Iterator[Row]:
     """One row a choice that concerns SE, SD and Deg, for one similarity."""
     beams, samples, others = settings.runs_compared(model, dataset)
@@ -151,10 +191,11 @@ def meaning_rows(settings: Settings, model: str, dataset: str, similarity: str) 
     ids = judged.answers["question_id"].to_numpy()
     beams, samples = (run.select(question_ids=ids) for run in (beams, samples))
     measure = settings.similarities(model, dataset)[similarity]
-    log_probs, means, texts = beams.log_probs(), beams.mean_log_probs(), beams.texts()
+    ranked, every = beams.ranked(), samples.ranked(distinct=False)
+    log_probs, means, texts = (beams.matrix(ranked, *column) for column in (("value",), ("mean",), ("text", None)))
     pairs = measure(texts, beams.questions)
     meaning, once = semantic.clusters(pairs), semantic.distinct(texts)
-    drawn = samples.texts(distinct=False)
+    drawn = samples.matrix(every, "text", None)
 
     def row(method: str, choice: str, option: str, uncertainty: np.ndarray) -> Row:
         return Row(f"{method}, {similarity}", choice, option, ids, uncertainty, judged.correct)
@@ -172,6 +213,9 @@ def meaning_rows(settings: Settings, model: str, dataset: str, similarity: str) 
     density, each_once = semantic.semantic_density, np.where(once, means, np.nan)
     yield row("SD", "this project's", "", density(each_once, pairs))
     only_first = np.where(np.arange(once.shape[1]) == 0, means, np.nan)
+    kept = protocols.Found.of(beams, "complete", texts=True)
+    counted = density(kept.means, measure(kept.texts, beams.questions))
+    yield row("SD", "repeats counted", '`protocol="paper"`', counted)
     yield row("SD", "of one beam, as released", "the first beam alone", density(only_first, pairs))
     forward = variants.forward_density(means, pairs, with_itself=True, keep=once)
     yield row("SD", "lm_polygraph", "`forward_density`", forward)
@@ -255,6 +299,7 @@ def main(arguments: list[str]) -> None:
         # Some choices are known to break the premise of the bound; the table counts where.
         warnings.simplefilter("ignore", scores.PremiseWarning)
         rows = list(pro_rows(settings, asked.model, asked.dataset))
+        rows += entropy_rows(settings, asked.model, asked.dataset)
         for similarity in asked.similarity:
             rows += meaning_rows(settings, asked.model, asked.dataset, similarity)
         result = table(rows)
