@@ -226,9 +226,9 @@ def test_jobs_are_done_in_their_order_after_those_they_wait_for(tmp_path, capfd)
 
 def test_a_job_that_fails_is_the_error_and_no_other_is_begun(tmp_path):
     log = tmp_path / "log"
-    beside = Job("beside", partial(written, log, "beside", wait=1.0))
+    beside, late = (Job(name, partial(written, log, name, wait=1.0)) for name in ("beside", "late"))
     with pytest.raises(SentenceError, match=r"^bad: what is wrong in two lines$"):
-        jobs.run([Job("bad", partial(failing, "what is wrong\nin two lines")), beside, Job("late", failing)], at_once=2)
+        jobs.run([Job("bad", partial(failing, "what is wrong\nin two lines")), beside, late], at_once=2)
     assert log.read_text() == "beside begins\nbeside ends\n"
     with pytest.raises(SentenceError, match=r"^killed: ended by signal 9, starting$"):
         jobs.run([Job("killed", lambda: os.kill(os.getpid(), signal.SIGKILL))])
