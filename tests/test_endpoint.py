@@ -323,6 +323,15 @@ def test_what_lies_within_epsilon_of_alpha_is_undecided():
         assert {"a", ""} <= set(answers["text"]) or alpha == 0.31
 
 
+def test_a_little_error_is_taken_for_granted_since_one_that_is_always_the_same_shows_nowhere():
+    """0.2995 may be 0.3."""
+    table = {"": [("a", 0.7005), ("\n", 0.2995)], "a": [("\n", 1.0)]}
+    options = {"model": "toy", "search_alpha": 0.3, "n_stop_tokens": 1, "progress": False}
+    with serving(by_table(table)) as server:
+        runs = from_endpoint(server.url, asked(), **options), from_endpoint(server.url, asked(), epsilon=0.0, **options)
+    assert [run.questions["status"].item() for run in runs] == ["undecided", "certified"]
+
+
 def test_errors_add_up_along_an_answer():
     """Every number is within 0.05 of the truth, whose answer of 0.5³ = 0.125 looks like 0.108 at α = 0.115."""
     low = 0.5 * math.exp(-0.05)
