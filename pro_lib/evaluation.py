@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -47,6 +47,7 @@ class Evaluation:
     of an exact search down to `search_alpha` unless that is None. `baselines` has a column per method that needs no α,
     higher = more uncertain. `exclusions` says which questions were left out and why, `unavailable` which methods the
     run cannot feed. `protocol` says how answers were counted (`protocols`), `distinct` whether each counts once.
+    `meanings` are the log-probabilities (n, C) that PRO over meanings reads, by its name, as `S-PRO, lexical`.
     """
 
     model: str
@@ -60,6 +61,7 @@ class Evaluation:
     search_alpha: float | None = None
     protocol: str = "workbench"
     distinct: bool = True
+    meanings: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def correct(self) -> np.ndarray:
@@ -71,8 +73,9 @@ class Evaluation:
         return self.answers.join(self.baselines)
 
     def with_pro(self, alphas: Mapping[str, float]) -> pd.DataFrame:
-        """PRO once for each named α, and every other method: a row per question, a column per method."""
-        pros = {name: scores.pro(self.log_probs, alpha=a, search_alpha=self.search_alpha) for name, a in alphas.items()}
+        """PRO, of `meanings` where they have the name, at each named α, and every other method: a column each, (n,)."""
+        read = {name: self.meanings.get(name, self.log_probs) for name in alphas}
+        pros = {name: scores.pro(read[name], alpha=a, search_alpha=self.search_alpha) for name, a in alphas.items()}
         return pd.DataFrame(pros).join(self.baselines)
 
     def by(self, strategy: str) -> Evaluation:
@@ -96,7 +99,8 @@ class Evaluation:
         """Those of the questions that a mask or positions name."""
         rows = np.arange(len(self.answers))[rows]
         answers, baselines = (table.iloc[rows].reset_index(drop=True) for table in (self.answers, self.baselines))
-        return replace(self, answers=answers, log_probs=self.log_probs[rows], baselines=baselines)
+        meanings = {name: found[rows] for name, found in self.meanings.items()}
+        return replace(self, answers=answers, log_probs=self.log_probs[rows], baselines=baselines, meanings=meanings)
 
     def one_class(self) -> str:
         """The sentence that all answers are right, or all wrong; empty where both occur."""
@@ -182,8 +186,8 @@ def evaluations(
         samples: the run that Deg, and in protocol `workbench` PE-MC and NE, read, repeats kept; None leaves them out.
         others: further runs whose answers may be the most probable one.
         split: the split to judge; None for all questions of `beams`.
-        similarities: which answers mean the same: SE, SE-MC, SD, Deg, WD and gap once for each, named `SE, <key>`; None
-            for one that this dataset cannot have.
+        similarities: which answers mean the same: SE, SE-MC, SD, Deg, WD, gap, S-NLL and S-PRO once for each, as
+            `SE, <key>`; None for one that this dataset cannot have.
         choices: None for this project's.
 
     Raises:
@@ -208,11 +212,11 @@ def evaluations(
     setting = beams.info.model, beams.info.dataset, split or "all"
     found, made = counting.Answers.of(beams, samples, choices.convention, similarities or {}), []
     for protocol in rules:
-        log_probs, table = found.under(protocol)
+        log_probs, table, meanings = found.under(protocol)
         unavailable = tuple(table.columns[table.isna().all()])
         table = table.drop(columns=list(unavailable))
         exclusions = metrics.usable(table.set_axis(ids), answers["correct"])
-        counted = protocol.name, protocol.distinct
+        counted = protocol.name, protocol.distinct, meanings
         whole = Evaluation(*setting, answers, log_probs, table, exclusions, unavailable, beams.search_alpha, *counted)
         made.append(whole._rows(exclusions.mask))
     return made

@@ -122,7 +122,7 @@ def alpha_choices(splits: Splits, *, default: float) -> pd.DataFrame:
 
     Columns: kind (selected, default; oracle on the reported split only), alpha, auroc, low, high.
     """
-    alphas, kinds = list(_alphas(splits, default).values()), ["selected", "default", "oracle"]
+    alphas, kinds = list(_alphas(splits, default).values())[:3], ["selected", "default", "oracle"]
     parts = alpha_sweep(splits.validation, alphas=alphas[:2]), alpha_sweep(splits.reported, alphas=alphas)
     table = pd.concat(parts).assign(kind=[*kinds[:2], *kinds])
     return table[[*splits.labels(), "kind", "alpha", "auroc", "low", "high"]]
@@ -134,15 +134,14 @@ def benchmark(
 ) -> pd.DataFrame:
     """Every method on the reported split: AUROC with its difference to PRO, rejection and calibration.
 
-    `PRO` has its α chosen on validation, `PRO, default` the default, `PRO, oracle` the best on the reported split. The
-    last two are PRO again, not methods: Holm's correction does not count them, and they are not called significant.
+    `PRO` and `S-PRO` have their α chosen on validation, `PRO, default` the default, `PRO, oracle` the best on the
+    reported split. These two are PRO again, not methods: Holm's correction does not count them, nothing marks them.
     Columns: method, alpha, those of `metrics.compared`, prr and auarc (`selective.rejection`), and ece and brier, of
     the probability of being right fitted on validation (`selective.calibration`).
     """
     alphas, reported = _alphas(splits, default), splits.reported
     methods = reported.with_pro(alphas)
-    apart = ("PRO, default", "PRO, oracle")
-    table = metrics.compared(methods, reported.correct, n_resamples=n_resamples, seed=seed, apart=apart)
+    table = metrics.compared(methods, reported.correct, n_resamples=n_resamples, seed=seed, apart=list(alphas)[1:3])
     table = table.merge(selective.rejection(methods, reported.correct), on="method", validate="1:1")
     table.insert(1, "alpha", table["method"].map(alphas))
     fits = _calibrations(splits, alphas, methods)
@@ -240,8 +239,9 @@ def labelled(table: pd.DataFrame, setting: Evaluation | Splits) -> pd.DataFrame:
 
 def _alphas(splits: Splits, default: float) -> dict[str, float]:
     """The α that tables compare: chosen on validation, the default, and the best on what is reported."""
-    best = select_alpha(splits.reported, alphas=splits.alphas)
-    return {"PRO": _chosen(splits), "PRO, default": default, "PRO, oracle": best}
+    best, on = select_alpha(splits.reported, alphas=splits.alphas), splits.validation
+    meant = {name: select_alpha(replace(on, log_probs=of), alphas=splits.alphas) for name, of in on.meanings.items()}
+    return {"PRO": _chosen(splits), "PRO, default": default, "PRO, oracle": best, **meant}
 
 
 def _chosen(splits: Splits) -> float:

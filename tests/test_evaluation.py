@@ -139,7 +139,7 @@ def test_the_order_in_which_answers_were_found_moves_no_score(found, random):
     pd.testing.assert_frame_equal(*(each.answers for each in judged))
 
 
-MEANINGS = ["SE", "SE-MC", "SD", "Deg", "WD", "gap"]
+MEANINGS = ["SE", "SE-MC", "SD", "Deg", "WD", "gap", "S-NLL"]
 
 
 def test_methods_that_compare_meanings_read_beams_and_deg_the_samples():
@@ -155,7 +155,11 @@ def test_methods_that_compare_meanings_read_beams_and_deg_the_samples():
     assert row["gap, alias"] == pytest.approx(1 - (0.7 - 0.1))
     assert row["WD, alias"] == pytest.approx(0.1 / 0.8)
     assert row["Deg, alias"] == pytest.approx(0.5)
-    assert list(judged.baselines.columns[-6:]) == [f"{name}, alias" for name in MEANINGS]
+    # PRO of 0.7 and 0.1, at α = 0.1 and, where one meaning is kept, at 0.4; only that one is NLL's.
+    assert row["S-NLL, alias"] == pytest.approx(-np.log(0.7))
+    pro = [judged.with_pro({"S-PRO, alias": alpha})["S-PRO, alias"].item() for alpha in (0.05, 0.4)]
+    assert pro == pytest.approx([-np.log(0.1) - 0.7 * np.log(7), -np.log(0.7)])
+    assert list(judged.baselines.columns[-7:]) == [f"{name}, alias" for name in MEANINGS]
 
 
 def test_methods_without_what_they_need_are_named_not_guessed():

@@ -249,6 +249,29 @@ def test_semantic_entropies_agree_with_the_formulas(case):
             assert value == pytest.approx(expected, abs=1e-12)
 
 
+@given(CASES, st.sampled_from([0.0, 0.05, 0.2, 0.4, 1.0]))
+def test_pro_and_nll_over_meanings_are_those_of_the_probabilities_added_up(case, alpha):
+    nli, log_probs = case
+    meaning = semantic.clusters(nli)
+    meant = semantic.meaning_log_probs(log_probs, meaning)
+    for row, numbers, found in zip(log_probs, meaning, meant, strict=True):
+        masses = [sum(math.exp(x) for x in row[numbers == c]) for c in range(numbers.max() + 1)]
+        masses = sorted((min(mass, 1.0) for mass in masses), reverse=True)
+        assert list(np.exp(found[~np.isnan(found)])) == pytest.approx(masses)
+        if masses and sum(masses) <= 1:
+            kept = [mass for mass in masses if math.log(mass) >= math.log(alpha or 1e-300)] or masses[:1]
+            pro = -math.log(kept[-1]) - sum(mass * math.log(mass / kept[-1]) for mass in kept)
+            if all(abs(mass - alpha) > 1e-9 for mass in masses):
+                assert scores.pro(found[None], alpha=alpha).item() == pytest.approx(pro, abs=1e-9)
+            assert scores.nll(found[None]).item() == pytest.approx(-math.log(masses[0]), abs=1e-9)
+
+
+def test_a_meaning_holds_at_most_all_the_probability():
+    # A repeat counts twice: 0.6 + 0.6. The other meaning keeps its own.
+    found = semantic.meaning_log_probs(np.log([[0.6, 0.6, 0.2]]), [[0, 0, 1]])
+    np.testing.assert_allclose(np.exp(found[:, :2]), [[1.0, 0.2]])
+
+
 @given(CASES, st.integers(0, 4))
 def test_densities_dissimilarities_and_degrees_agree_with_the_formulas(case, seed):
     nli, log_probs = case

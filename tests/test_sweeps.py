@@ -1,5 +1,6 @@
 import math
 import time
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -161,6 +162,21 @@ def test_select_alpha_breaks_ties_towards_the_recommended_alpha():
     assert sweeps.select_alpha(evaluation) == 0.4
     assert sweeps.select_alpha(evaluation, alphas=[0.9, 0.35, 0.1, 0.45]) == 0.35
     assert sweeps.select_alpha(evaluation, alphas=[0.9, 0.45, 0.1]) == 0.45
+
+
+def test_pro_over_meanings_has_an_alpha_of_its_own_chosen_on_validation():
+    (log_probs, correct), (others, right) = some_questions(120, seed=1), some_questions(120, seed=2)
+    meant = {"S-PRO, alias": -np.sort(-log_probs, axis=1)[:, ::-1], "S-PRO, lexical": log_probs}
+    validation = replace(evaluation_of(log_probs, correct, NLL=scores.nll(log_probs)), meanings=meant)
+    there = {"S-PRO, alias": others, "S-PRO, lexical": 2 * others}
+    reported = replace(evaluation_of(others, right, NLL=scores.nll(others)), meanings=there)
+    table = sweeps.benchmark(Splits(validation, reported, None), n_resamples=20).set_index("method")
+    assert list(table.index) == ["PRO", "PRO, default", "PRO, oracle", "S-PRO, alias", "S-PRO, lexical", "NLL"]
+    for name, found in there.items():
+        alpha = sweeps.select_alpha(replace(validation, log_probs=meant[name]))
+        assert table.loc[name, "alpha"] == alpha
+        assert table.loc[name, "auroc"] == pytest.approx(roc_auc_score(~right, scores.pro(found, alpha=alpha)))
+        assert not np.isnan(table.loc[name, "p_holm"])
 
 
 def redrawn(log_probs, correct, n_questions, **options):

@@ -34,8 +34,8 @@ class Protocol:
     without: tuple[str, ...] = ()  # methods that it does not have
 
 
-_BOTH = Protocol("paper", distinct=False, sampled=False, without=("WD", "gap")), Protocol("workbench", True, True)
-PROTOCOLS = {protocol.name: protocol for protocol in _BOTH}
+_PAPER = Protocol("paper", distinct=False, sampled=False, without=("WD", "gap", "S-NLL", "S-PRO"))
+PROTOCOLS = {protocol.name: protocol for protocol in (_PAPER, Protocol("workbench", distinct=True, sampled=True))}
 
 
 def named(name: str, *, distinct: bool | None = None) -> Protocol:
@@ -94,23 +94,25 @@ class Answers(NamedTuple):
                 degrees[name] = semantic.degree(similarity(drawn.texts, beams.questions)) if drawn else np.nan
         return cls(found, drawn, compared, degrees)
 
-    def under(self, protocol: Protocol) -> tuple[Floats, pd.DataFrame]:
-        """Under a protocol, the log-probabilities (n, N) that PRO reads, and the other methods, a column each."""
+    def under(self, protocol: Protocol) -> tuple[Floats, pd.DataFrame, dict[str, Floats]]:
+        """Under a protocol, what PRO reads (n, N), the other methods, a column each, and what S-PRO reads, by name."""
         out = self.beams.repeats & protocol.distinct
         log_probs, means = (np.where(out, np.nan, values) for values in self.beams[:2])
         beams = self.beams._replace(log_probs=log_probs, means=means)
         methods = _likelihoods(beams, self.samples if protocol.sampled else beams)
-        without = {*protocol.without, *(() if self.samples else ("Deg",))}
+        without, meanings = {*protocol.without, *(() if self.samples else ("Deg",))}, {}
         for name, compared in self.compared.items():
-            said = dict.fromkeys(("SE", "SE-MC", "SD", "Deg", "WD", "gap"), np.nan)
+            said = dict.fromkeys(("SE", "SE-MC", "SD", "Deg", "WD", "gap", "S-NLL"), np.nan)
             if compared is not None:
                 counted = compared.copy()
                 counted[out[:, :, None] | out[:, None, :]] = np.nan
                 said |= _meanings(beams, counted, once=protocol.distinct) | {"Deg": self.degrees[name]}
+            if (meant := said.pop("S-PRO", None)) is not None and "S-PRO" not in without:
+                meanings[f"S-PRO, {name}"] = meant
             methods |= {f"{method}, {name}": values for method, values in said.items() if method not in without}
         read = -np.sort(-log_probs, axis=1)  # downwards, NaN last
         width = max(1, (~np.isnan(read)).sum(axis=1).max(initial=0))
-        return read[:, :width], pd.DataFrame(methods, index=range(len(read)))
+        return read[:, :width], pd.DataFrame(methods, index=range(len(read))), meanings
 
 
 def _likelihoods(beams: Found, drawn: Found | None) -> dict[str, Floats]:
@@ -129,9 +131,10 @@ def _meanings(beams: Found, compared: Floats, *, once: bool) -> dict[str, Floats
     """The methods that compare meanings; `once`: SD and WD count each text once.
 
     SE is the entropy over meanings itself, of the probabilities found, made to sum to 1; SE-MC the estimate from
-    samples, token-averaged, that the release of PRO applies to beams.
+    samples, token-averaged, that the release of PRO applies to beams. S-PRO: what it reads, its α being chosen later.
     """
     meaning = semantic.clusters(compared)
+    meant = semantic.meaning_log_probs(beams.log_probs, meaning)
     counts = semantic.distinct(beams.texts) if once else True
     return {
         "SE": semantic.semantic_entropy(beams.log_probs, meaning),
@@ -139,4 +142,6 @@ def _meanings(beams: Found, compared: Floats, *, once: bool) -> dict[str, Floats
         "SD": semantic.semantic_density(np.where(counts, beams.means, np.nan), compared),
         "WD": semantic.weighted_dissimilarity(np.where(counts, beams.log_probs, np.nan), compared),
         "gap": semantic.top_two_gap(beams.log_probs, meaning),
+        "S-NLL": scores.nll(meant),
+        "S-PRO": meant,
     }

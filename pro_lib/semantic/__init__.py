@@ -13,6 +13,7 @@ from pro_lib.semantic.pairs import distinct
 from pro_lib.semantic.scores import (
     clusters,
     degree,
+    meaning_log_probs,
     semantic_density,
     semantic_entropy,
     semantic_entropy_mc,

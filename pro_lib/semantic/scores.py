@@ -34,6 +34,15 @@ def clusters(compared: ArrayLike) -> NDArray[np.int64]:
     return np.where(present, np.take_along_axis(leads.cumsum(axis=1), first, axis=1) - 1, -1)
 
 
+def meaning_log_probs(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
+    """log P(c) of the meanings (n, C), downwards, NaN where a question has fewer: what PRO over meanings reads.
+
+    P(c) is the sum of a meaning's probabilities, at most 1: what repeats or rounding add beyond it is not counted.
+    """
+    masses = _masses(log_probs, meaning)[:, ::-1]
+    return np.where(np.isfinite(masses), np.minimum(masses, 0.0), np.nan)
+
+
 def semantic_entropy(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
     """SE: -Σ_c Q log Q with Q = P(c) / Σ P, P(c) the sum of a meaning's probabilities (Farquhar et al. 2024)."""
     masses = _masses(log_probs, meaning)
