@@ -102,15 +102,17 @@ def many(*, n=40, seed=0):
     return Run(answers, questions, RunInfo("letters", "toy", "diverse_beam", cost=Cost()))
 
 
-def test_examples_are_right_and_wrong_ones_or_any_where_nothing_can_be_judged():
+def test_examples_are_right_and_wrong_ones_and_ones_that_keep_several_or_any_where_nothing_can_be_judged():
     run = many()
-    ids = [list(tables.examples(run, seed=seed).questions["question_id"]) for seed in (0, 1)]
-    assert corrects(tables.examples(run)) == [True] * 3 + [False] * 3
-    assert ids[0] != ids[1]
-    few = tables.examples(run.select(question_ids=["q00", "q01", "q02"]))
+    drawn = [tables.examples(run, alpha=0.9, seed=seed) for seed in (0, 1)]
+    assert corrects(drawn[0]) == [True] * 3 + [False] * 3
+    assert list(drawn[0].questions["question_id"]) != list(drawn[1].questions["question_id"])
+    kept = tables.explained(tables.examples(run, alpha=0.3), alpha=0.3).groupby("question_id", sort=False)["kept"].sum()
+    assert [k > 1 for k in kept] == [False] * 4 + [True] * 2
+    few = tables.examples(run.select(question_ids=["q00", "q01", "q02"]), alpha=0.9)
     assert sorted(few.questions["question_id"]) == ["q00", "q01", "q02"]
     unknown = replace(run, questions=run.questions.assign(references=None))
-    assert len(set(tables.examples(unknown, n=2).questions["question_id"])) == 4
+    assert len(set(tables.examples(unknown, alpha=0.9, n=4).questions["question_id"])) == 4
 
 
 def corrects(run):
@@ -469,7 +471,7 @@ def test_runs_of_which_little_is_known_are_shown(name, tmp_path):
     assert data["has_texts"] == (name not in ("no text", "no question"))
     answer = answered(explorer.explore(run, Settings(generations_dir=tmp_path)), kind="compare", distinct=True)
     assert answer["kind"] == "compared" or "no answer can be judged" in answer["status"]
-    assert len(tables.explained(tables.examples(run), alpha=0.4)) <= 6 * 3
+    assert len(tables.explained(tables.examples(run, alpha=0.4), alpha=0.4)) <= 6 * 3
 
 
 def test_records_without_texts_are_numbered(tmp_path):

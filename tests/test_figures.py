@@ -44,6 +44,7 @@ ANSWERS = pd.DataFrame(
         "kept": [True, False, True],
         "correct": [True, None, False],
         "uncertainty": [0.5, 0.5, 1.6],
+        "reference": ["Paris", "Paris", None],
     }
 )
 SEARCHES = grid(dataset=DATASETS, model=MODELS, alpha=[0.01, 0.1]).assign(
@@ -108,7 +109,7 @@ def embedded(name, columns):
     return getattr(figures, name)(committed(file), columns=columns)
 
 
-MANY = [name for name in ALL if name not in ("beside_paper", "exact_search", "answers", "accuracy_coverage")]
+MANY = [name for name in ALL if name not in ("beside_paper", "exact_search", "answers")]
 PAPER_SIZED = {
     "dataset": ("TriviaQA", "SciQ", "NQ"),
     "model": ("Gemma-2B", "Gemma-7B", "Llama2-13B", "Falcon-11B", "Falcon-40B"),
@@ -135,6 +136,9 @@ def paper_sized(name, columns):
     if name == "answers_found":
         found = grid(**PAPER_SIZED, distinct=range(1, 11))
         return figures.answers_found(found.rename(columns={"auroc": "mass"}), columns=columns)
+    if name == "accuracy_coverage":
+        curves = grid(**PAPER_SIZED, **eight, coverage=[0.02, 0.25, 0.5, 0.75, 1])
+        return figures.accuracy_coverage(curves.rename(columns={"auroc": "accuracy"}), columns=columns)
     bins = grid(**PAPER_SIZED, method=("PRO", "NLL", "PE"), confidence=[0.0, 0.5, 1.0])
     named = {"auroc": "accuracy", "low": "accuracy_low", "high": "accuracy_high"}
     return figures.reliability(bins.rename(columns=named).assign(ece=0.05, n=40), columns=columns)
@@ -279,12 +283,17 @@ def test_where_panels_are_narrow_the_less_important_ticks_are_left_out():
 
 
 def test_intervals_are_drawn_and_named_where_the_table_has_them():
-    ax = figures.accuracy_coverage(CURVES)
-    assert [len(panel.collections) for panel in ax.axes] == [2] * 4
+    ax = figures.k_vs_alpha(KEPT)
+    assert [len(panel.collections) for panel in ax.axes] == [2] * 2
     assert "95 %" in ax.get_supylabel()
-    bare = figures.accuracy_coverage(CURVES.drop(columns=["low", "high"]))
+    bare = figures.k_vs_alpha(KEPT.drop(columns=["low", "high"]))
     assert not any(panel.collections for panel in bare.axes)
     assert "95 %" not in bare.get_supylabel()
+    bars = THRESHOLDS.assign(difference_low=-0.1, difference_high=0.1)
+    for table, n_bars in ((THRESHOLDS, 0), (bars, 1)):
+        figure = figures.rouge_thresholds(table)
+        assert [len(panel.collections) for panel in figure.axes] == [n_bars] * 4
+        assert ("95 %" in figure.get_supylabel()) == bool(n_bars)
     # Wilson's interval of 50 questions in 100.
     recall = RECALL.assign(all_found=0.5, questions=100)
     band = figures.exact_search(SEARCHES, recall, BOUNDS).axes[0].collections[0].get_paths()[0].vertices[:, 1]
@@ -292,9 +301,9 @@ def test_intervals_are_drawn_and_named_where_the_table_has_them():
 
 
 def test_the_subject_comes_first_whatever_its_row():
-    last = THRESHOLDS.sort_values("method")
+    last = BINS.sort_values("method")
     assert list(dict.fromkeys(last["method"])) == ["NLL", "PRO"]
-    first = figures.rouge_thresholds(last).axes[0].lines[0]
+    first = figures.reliability(last).legends[0].legend_handles[0]
     assert first.get_label() == "PRO"
     assert first.get_color() == figures.COLORS[0]
 
@@ -341,9 +350,73 @@ def test_what_cannot_be_drawn_is_said_in_a_sentence(draw, sentence, tmp_path, mo
 def test_significant_differences_to_pro_are_marked_by_their_direction():
     table = METHODS.assign(difference=np.where(METHODS["method"] == "NLL", -0.1, 0.1), significant=True)
     table.loc[table["method"] == "PRO", "significant"] = False
-    marks = [text.get_text() for text in figures.benchmark(table).axes[0].texts]
-    assert marks == ["▲", "▼"]
-    assert not figures.benchmark(METHODS).axes[0].texts
+    marks = {text.get_text()[4:] for text in figures.benchmark(table).axes[0].texts}
+    assert marks == {"", "▲", "▼"}
+    assert not any(text.get_text()[4:] for text in figures.benchmark(METHODS).axes[0].texts)
+
+
+def test_methods_stand_in_the_order_of_their_means_with_values_and_far_ones_at_the_edge():
+    table = pd.DataFrame({"dataset": ["a"] * 3 + ["b"] * 3, "model": "m", "method": ["PRO", "SE-MC", "NLL"] * 2})
+    left, right = figures.benchmark(table.assign(auroc=[0.8, 0.3, 0.85, 0.7, 0.65, 0.9])).axes
+    assert [label.get_text() for label in left.get_yticklabels()] == ["NLL", "PRO", "SE-MC"]
+    assert sorted(text.get_text() for text in left.texts) == [".300", ".800", ".850"]
+    at = {line.get_ydata()[0]: line for line in left.lines if len(line.get_xdata()) == 1}
+    assert at[2].get_xdata()[0] == left.get_xlim()[0] == pytest.approx(0.7)
+    assert at[2].get_marker() != at[1].get_marker() == "o"
+    assert [line.get_xdata()[0] for line in right.lines if len(line.get_xdata()) == 1] == [0.7, 0.7, 0.9]
+
+
+def test_differences_to_nll_are_taken_at_the_same_coverage_and_threshold():
+    accuracy = {"PRO": [0.9, 0.7], "NLL": [0.8, 0.75], "oracle": [1.0, 0.8]}
+    curves = (
+        pd.DataFrame(accuracy, index=[0.5, 1])
+        .rename_axis("coverage")
+        .melt(var_name="method", value_name="accuracy", ignore_index=False)
+    )
+    curves = curves.reset_index().assign(dataset="d", model="m")
+    [panel] = figures.accuracy_coverage(curves.assign(low=curves["accuracy"] - 0.1, high=1.0)).axes
+    lines = {line.get_label(): line.get_ydata() for line in panel.lines}
+    np.testing.assert_allclose(lines["PRO"], [0.1, -0.05])
+    assert not {"NLL", "oracle"} & lines.keys()
+    np.testing.assert_allclose(sorted(set(panel.collections[0].get_paths()[0].vertices[:, 1])), [-0.1, 0.2, 0.25])
+    assert panel.get_xticklabels()[-1].get_text() == "100%\n(0.75)"
+    sweep = curves.rename(columns={"coverage": "threshold", "accuracy": "auroc"})
+    lines = {line.get_label(): line.get_ydata() for line in figures.rouge_thresholds(sweep).axes[0].lines}
+    np.testing.assert_allclose(lines["PRO"], [0.1, -0.05])
+    assert "NLL" not in lines
+
+
+def test_the_area_of_a_bin_is_its_share_of_the_questions():
+    bins = BINS.query("model == 'facts-2m' and dataset == 'mine'").assign(n=[30, 10] * 2)
+    *_, points = figures.reliability(bins).axes[0].collections
+    np.testing.assert_allclose(np.diff(points.get_sizes()), [-300 * (0.75 - 0.25)])
+
+
+def test_lines_with_choices_on_them_have_no_marks_of_their_own():
+    panel = figures.auroc_vs_alpha(SWEEP, CHOICES).axes[2]
+    assert [line.get_marker() for line in panel.lines if len(line.get_xdata()) > 1] == [""] * 2
+    assert {line.get_marker() for line in panel.lines if len(line.get_xdata()) == 1} == {"o"}
+
+
+def test_bands_that_overlap_have_edges_dashed_as_their_lines():
+    bands = figures.auroc_vs_alpha(SWEEP, CHOICES).axes[0].collections
+    assert len({str(band.get_linestyle()) for band in bands}) == len(bands) == 2
+    assert all(band.get_linewidth()[0] > 0 for band in bands)
+
+
+def test_a_status_that_no_question_has_is_not_in_the_key():
+    same = (table.query("model == 'facts-2m' and dataset == 'mine'") for table in (SEARCHES, RECALL, BOUNDS))
+    searches, *others = same
+    for undecided, names in ((0.1, ["certified", "fallback", "undecided"]), (0.0, ["certified", "fallback"])):
+        ax = figures.exact_search(searches.assign(undecided=undecided), *others).axes[1]
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == names
+
+
+def test_the_right_answer_is_said_where_it_is_known():
+    titles = [ax.get_title() for ax in figures.answers(ANSWERS, alpha=0.4).axes]
+    assert ["right: Paris" in title for title in titles] == [True, False]
+    assert "PRO = 0.50 nats, K = 1" in titles[0]
+    assert "right:" not in figures.answers(ANSWERS.drop(columns="reference"), alpha=0.4).axes[0].get_title()
 
 
 def test_printed_values_stand_where_the_paper_has_them_and_no_legend_where_it_has_none():
@@ -358,11 +431,16 @@ def test_printed_values_stand_where_the_paper_has_them_and_no_legend_where_it_ha
     without = figures.fixed_k(FIXED, printed.head(0))
     assert [text.get_text() for text in without.legends[0].get_texts()] == list(MODELS)
     thresholds = pd.DataFrame(
-        {"dataset": "mine", "model": "facts-2m", "method": "NLL", "threshold": [0.3], "auroc": [0.66]}
+        {"dataset": "mine", "model": "facts-2m", "method": ["NLL", "PRO"], "threshold": 0.3, "auroc": [0.66, 0.75]}
     )
     axes = figures.rouge_thresholds(THRESHOLDS, thresholds).axes
     grey = [list(line.get_ydata()) for ax in axes for line in ax.lines if line.get_color() == "#777777"]
-    assert [0.66] in grey
+    assert [pytest.approx(0.09)] in grey
+    chosen = CHOICES.query("split == 'test' and model == 'facts-1m'")
+    figure = figures.auroc_vs_alpha(SWEEP, CHOICES, chosen.assign(auroc=0.51))
+    [line] = {line for line in figure.axes[0].lines if list(line.get_ydata()) == [0.51]}
+    assert (line.get_marker(), line.get_color()) == ("o", figures.COLORS[1])
+    assert "the paper" in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 def test_differences_to_pro_are_taken_within_a_setting():

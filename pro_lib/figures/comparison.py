@@ -2,23 +2,27 @@
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
-from pro_lib.figures.lines import curves, explain, handle, handles
+from pro_lib.figures.lines import curves, difference_axis, explain, handle, handles, minus_nll
 from pro_lib.figures.panels import SHARE_TICKS, by_protocol, interval, need, panels, set_ticks, values
 from pro_lib.figures.style import COLORS, MARKERS, look
 
 
 def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
-    """AUROC of every method with its interval, a panel per setting (dataset × model), a marker per protocol.
+    """AUROC of every method with interval and value, a panel per setting (dataset × model), a marker per protocol.
 
     `table` has columns dataset, model, method, auroc and, for bars, low and high and, to mark methods that differ from
-    PRO, difference and significant; PRO is drawn first, the other methods in the order they come in.
+    PRO, difference and significant. Methods stand in the order of their means; the axis begins 0.2 below the best, and
+    what lies below it stands at its edge, so that it does not press the others together.
     """
     need(table, "table", "dataset", "model", "method", "auroc")
-    methods, protocols = values(table, "method"), values(table, "protocol") if by_protocol(table) else [""]
+    means = table.groupby("method", sort=False)["auroc"].mean()
+    methods = list(means.sort_values(ascending=False, kind="stable").index)
+    protocols, left = values(table, "protocol") if by_protocol(table) else [""], table["auroc"].max() - 0.2
     apart, shape = 0.4 / len(protocols), {"sharex": True, "sharey": True}
+    roomy = columns > 1 or len(protocols) == 1  # values of two protocols leave panels of one column no room
     height = (0.095 + 0.035 * len(protocols)) * max(len(methods), 5) + 0.05
     with panels(table, "model", "dataset", columns=columns, height=height, **shape) as (figure, grid):
         for ax, _, panel in grid:
@@ -28,25 +32,27 @@ def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
                 # The oracle is no method one could use, so it is greyed.
                 color = COLORS[7 if "oracle" in point.method else 0 if point.method.startswith("PRO") else 6]
                 ax.hlines(at, getattr(point, "low", np.nan), getattr(point, "high", np.nan), color=color, lw=1)
-                ax.plot(point.auroc, at, MARKERS[number], ms=3, color=color, mfc="white" if number else color)
-                if getattr(point, "significant", False):
-                    mark, row = "▲" if point.difference > 0 else "▼", methods.index(point.method)
-                    place = {"xytext": (2 + 7 * number, 0), "textcoords": "offset points"}
-                    ax.annotate(mark, (1, row), xycoords=ax.get_yaxis_transform(), fontsize=6, va="center", **place)
+                drawn = {"color": color, "mfc": "white" if number else color, "clip_on": False, "zorder": 3}
+                ax.plot(max(point.auroc, left), at, marker=MARKERS[number] if point.auroc >= left else 4, ms=3, **drawn)
+                mark = ("▲" if point.difference > 0 else "▼") if getattr(point, "significant", False) else ""
+                text = f"{point.auroc:.3f}".lstrip("0") * roomy + mark
+                place = {
+                    "xytext": (2 + (26 if roomy else 7) * number, 0),
+                    "textcoords": "offset points",
+                    "va": "center",
+                }
+                row = methods.index(point.method)
+                ax.annotate(text, (1, row), xycoords=ax.get_yaxis_transform(), fontsize=6, **place)
             ax.axvline(panel["auroc"].max(), color="black", lw=0.6, ls=":")
             ax.axvline(0.5, color="black", lw=0.6)
-            _named_rows(ax, methods)
+            ax.set_yticks(range(len(methods)), methods)
+            ax.set(xlim=(left, None), ylim=(len(methods) - 0.5, -0.5))
         marks = "\n▲ above PRO, ▼ below: DeLong, Holm-corrected" if "significant" in table else ""
-        marks += f"\nfrom left: {', '.join(protocols)}" if marks and len(protocols) > 1 else ""
+        marks += f"\nfrom left: {', '.join(protocols)}" if len(protocols) > 1 else ""
         looks = ({"marker": marker, "mfc": "white" if number else "k"} for number, marker in enumerate(MARKERS))
         entries = [handle(name, ls="", c="k", **look) for name, look in zip(protocols, looks, strict=False) if name]
         explain(figure, entries, interval("AUROC", table) + marks)
     return figure
-
-
-def _named_rows(ax: Axes, names: list[str]) -> None:
-    ax.set_yticks(range(len(names)), names)
-    ax.set_ylim(len(names) - 0.5, -0.5)
 
 
 def beside_paper(table: pd.DataFrame, paper: pd.DataFrame, *, columns: int = 2) -> Figure:
@@ -82,52 +88,58 @@ def beside_paper(table: pd.DataFrame, paper: pd.DataFrame, *, columns: int = 2) 
             means = difference.groupby(at).mean()
             ax.vlines(means, means.index - step / 2, means.index + step / 2, color=color, lw=1.8)
         ax.axvline(0, color="black", lw=0.6)
-        _named_rows(ax, methods)
+        ax.set_yticks(range(len(methods)), methods)
+        ax.set_ylim(len(methods) - 0.5, -0.5)
         explain(figure, ax.get_legend_handles_labels()[0], "AUROC minus PRO's (a point a setting, bar: mean)")
     return figure
 
 
 def accuracy_coverage(table: pd.DataFrame, *, columns: int = 2) -> Figure:
-    """Accuracy among the questions answered against their share: a row per model, a column per dataset.
+    """Accuracy among the questions answered, minus NLL's, against their share: a row per model, a column per dataset.
 
-    `table` has columns dataset, model, method, coverage, accuracy and, for bands, low and high; the method `oracle` is
-    drawn as a limit. A band has the width of one curve's own uncertainty: methods answer the same questions, so that
-    bands that overlap do not mean no difference.
+    `table` has columns dataset, model, method, coverage, accuracy and, for a band, low and high; NLL is one of the
+    methods, and its accuracy stands below the shares. The band is NLL's own interval, what its accuracy is known to: it
+    tests no difference, since methods answer the same questions. The method `oracle` is left out.
     """
     need(table, "table", "dataset", "model", "method", "coverage", "accuracy")
-    methods = [name for name in values(table, "method") if name != "oracle"]
-    limit = {"color": COLORS[7], "lw": 1, "ls": ":"}
-    with panels(table, "model", "dataset", columns=columns, sharex=True, sharey=True) as (figure, grid):
+    methods = [name for name in values(table, "method") if name not in ("oracle", "NLL")]
+    grey = {"color": COLORS[7], "alpha": 0.3, "lw": 0}
+    with panels(table, "model", "dataset", columns=columns, sharey=True) as (figure, grid):
         for ax, _, panel in grid:
-            oracle = panel[panel["method"] == "oracle"]
-            ax.plot(oracle["coverage"], oracle["accuracy"], **limit)
-            curves(ax, panel, "method", methods, "coverage", "accuracy")
-            _shares(ax)
-        entries = [*handles(methods), handle("right answers first", **limit)]
-        explain(figure, entries, "share of questions answered", interval("accuracy", table))
+            lines = minus_nll(panel, "coverage", "accuracy")
+            curves(ax, lines, "method", methods, "coverage", "difference", of="difference_")
+            nll, at = panel[panel["method"] == "NLL"], (0.02, 0.25, 0.5, 0.75, 1)
+            if "low" in nll:
+                ax.fill_between(nll["coverage"], *(nll[end] - nll["accuracy"] for end in ("low", "high")), **grey)
+            difference_axis(ax)
+            shares = np.interp(at, nll["coverage"], nll["accuracy"]) if len(nll) else [np.nan] * len(at)
+            ax.set_xticks(at, [f"{of:.0%}\n({share:.2f})" for of, share in zip(at, shares, strict=True)])
+        band = [Patch(**grey, label="NLL, 95 % interval")] * ("low" in table)
+        explain(figure, [*handles(methods), *band], "questions answered (NLL's accuracy)", "accuracy minus NLL's")
     return figure
 
 
-def _shares(ax: Axes) -> None:
-    ax.set(xlim=(0, 1), ylim=(0, 1.03))
-    set_ticks(ax, SHARE_TICKS)
-
-
 def reliability(table: pd.DataFrame, *, columns: int = 2) -> Figure:
-    """Accuracy against confidence in bins of equal size: a row per model, a column per dataset.
+    """Accuracy against confidence in bins: a row per model, a column per dataset.
 
-    `table` has columns dataset, model, method, confidence, accuracy, accuracy_low, accuracy_high, ece; equal
-    confidences share a bin, so bins differ in size, and so do their intervals.
+    `table` has columns dataset, model, method, n, confidence, accuracy, accuracy_low, accuracy_high, ece. Equal
+    confidences share a bin, so bins differ in size; a point's area is its share of the questions.
     """
-    need(table, "table", "dataset", "model", "method", "confidence", "accuracy", "ece")
+    need(table, "table", "dataset", "model", "method", "n", "confidence", "accuracy", "ece")
     methods = values(table, "method")
     with panels(table, "model", "dataset", columns=columns, sharex=True, sharey=True) as (figure, grid):
         for ax, _, panel in grid:
             ax.plot([0, 1], [0, 1], color="black", lw=0.6, ls=":")
-            curves(ax, panel, "method", methods, "confidence", "accuracy", of="accuracy_", bars=True, lw=0.8)
+            for index, method in enumerate(methods):
+                bins, color = panel[panel["method"] == method], look(index)["color"]
+                ax.vlines(bins["confidence"], bins["accuracy_low"], bins["accuracy_high"], color=color, lw=0.6)
+                sizes = 300 * bins["n"] / bins["n"].sum() + 4
+                ax.scatter("confidence", "accuracy", sizes, data=bins, c=color, marker=MARKERS[index], alpha=0.7, lw=0)
             errors = panel.drop_duplicates("method")
             named = [f"{row.method}\N{NO-BREAK SPACE}{row.ece:.3f}" for row in errors.itertuples()]
             ax.set_title(f"{ax.get_title()}\nECE: {', '.join(named)}")
-            _shares(ax)
-        explain(figure, handles(methods), "confidence, fitted on validation", "accuracy, 95 % interval")
+            ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+            set_ticks(ax, SHARE_TICKS)
+        label = "accuracy, 95 % interval (area: questions)"
+        explain(figure, handles(methods, ls=""), "confidence, fitted on validation", label)
     return figure

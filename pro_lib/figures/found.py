@@ -11,14 +11,13 @@ from pro_lib.figures.panels import SHARE_TICKS, need, panels, set_ticks, values
 from pro_lib.figures.style import COLORS, look
 
 
-def answers(table: pd.DataFrame, *, alpha: float, n_questions: int = 6, columns: int = 2) -> Figure:
+def answers(table: pd.DataFrame, *, alpha: float, columns: int = 2) -> Figure:
     """The likeliest answers to some questions as bars, ten or, at one column, five; those kept at `alpha` filled.
 
     Right answers are marked. `table` has columns question, text, probability, kept, correct and, of the question,
-    uncertainty.
+    uncertainty and, to say the right answer, reference.
     """
     need(table, "table", "question", "text", "probability", "kept", "correct", "uncertainty")
-    table = table[table["question"].isin(table["question"].unique()[:n_questions])]
     table = table.groupby("question", sort=False).head(10 if columns == 2 else 5)
     most = table["question"].value_counts().max()
     shape = {"per_line": columns, "height": 0.135 * max(most, 3), "sharex": True}
@@ -29,7 +28,9 @@ def answers(table: pd.DataFrame, *, alpha: float, n_questions: int = 6, columns:
             marks = ["✓ " if right else "" for right in found["correct"]]
             ax.set_yticks(range(len(found)), [m + shortened(t) for m, t in zip(marks, found["text"], strict=True)])
             ax.axvline(alpha, color=COLORS[1], lw=1, ls="--")
-            ax.set_title(f"{shortened(ax.get_title(), 80)}\nPRO = {found['uncertainty'].iloc[0]:.2f} nats")
+            about = f"PRO = {found['uncertainty'].iloc[0]:.2f} nats, K = {found['kept'].sum()}"
+            right = found.get("reference", pd.Series(dtype=object)).dropna().map(shortened)[:1]
+            ax.set_title("\n".join([shortened(ax.get_title(), 80), *("right: " + right), about]))
             ax.set(xlim=(0, 1), ylim=(most - 0.5, -0.5))
             set_ticks(ax, SHARE_TICKS)
         figure.supxlabel("probability (filled: kept, line: α, ✓: right)")
@@ -61,10 +62,11 @@ def answers_found(table: pd.DataFrame, *, columns: int = 2) -> Figure:
 
 
 def _numbers(ax: Axes, table: pd.DataFrame, panel: pd.DataFrame, shift: float, shape: dict) -> None:
-    numbers = np.arange(table["distinct"].max() + 1)
+    numbers = np.arange(table["distinct"].max() + 2)  # one more, so that the last step has its full width
     shares = panel["distinct"].value_counts(normalize=True).reindex(numbers, fill_value=0.0)
     ax.step(numbers, shares, where="mid", **{**shape, "marker": ""})
     ax.vlines(numbers + shift, *intervals.wilson(shares, len(panel)), color=shape["color"], lw=0.8)
+    ax.set_xlim(-0.5, numbers[-1] - 0.4)
 
 
 def _masses(ax: Axes, table: pd.DataFrame, panel: pd.DataFrame, shift: float, shape: dict) -> None:

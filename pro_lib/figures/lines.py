@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from pro_lib.figures.style import LETTER, look
 
@@ -25,7 +26,9 @@ def curve(
     if low is not None and bars:
         ax.vlines(x, low, high, color=drawn["color"], lw=0.8)
     elif low is not None:
-        ax.fill_between(x, low.astype(float), high.astype(float), color=drawn["color"], alpha=0.15, lw=0)
+        # Edged as the line is dashed: bands that lie over each other are told apart, without colour too.
+        look_of = {"fc": (drawn["color"], 0.12), "ec": (drawn["color"], 0.9), "lw": 0.6, "ls": drawn["ls"]}
+        ax.fill_between(x, low.astype(float), high.astype(float), **look_of)
 
 
 def curves(
@@ -37,14 +40,31 @@ def curves(
         curve(ax, line[x].astype(float) + apart * (index - (len(names) - 1) / 2), line, index, y=y, label=name, **other)
 
 
+def minus_nll(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
+    """The table with a column difference: of `y` to NLL's at the same `x`."""
+    nll = table[table["method"] == "NLL"].set_index(x)[y]
+    return table.assign(difference=table[y] - table[x].map(nll))
+
+
+def difference_axis(ax: Axes) -> None:
+    """Differences upwards: linear up to 0.05, where most of them lie, logarithmic beyond; a line at 0."""
+    ax.axhline(0, color="black", lw=0.6)
+    ax.set_yscale("symlog", linthresh=0.05)
+    room = 2 if ax.get_gridspec().nrows > 2 else 3 if ax.figure.get_figwidth() < 4 else 5
+    ticks = (0.5, 0.05, 0.02, 0.1, 0.2)[:room]  # the most important first
+    ax.yaxis.set_major_locator(FixedLocator([0, *ticks, *(-tick for tick in ticks)]))
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:+g}".replace("-", "−") if value else "0")
+    ax.yaxis.set_minor_locator(NullLocator())
+
+
 def handle(label: str, **drawn) -> plt.Line2D:
     """An entry of a legend."""
     return plt.Line2D([], [], label=label, **drawn)
 
 
-def handles(names: Sequence[str], paper: pd.DataFrame | None = None) -> list[plt.Line2D]:
+def handles(names: Sequence[str], paper: pd.DataFrame | None = None, **other) -> list[plt.Line2D]:
     """A legend's entries for the lines with these names, and for what the paper printed, if it did."""
-    lines = [handle(name, **look(index)) for index, name in enumerate(names)]
+    lines = [handle(name, **{**look(index), **other}) for index, name in enumerate(names)]
     return lines if paper is None or paper.empty else [*lines, handle("the paper", marker="D", **PRINTED)]
 
 

@@ -3,12 +3,14 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from pro_lib.figures.lines import PRINTED, curves, explain, handle, handles
+from pro_lib.figures.lines import PRINTED, curves, difference_axis, explain, handle, handles, minus_nll
 from pro_lib.figures.panels import ALPHA_LABEL, alpha_axis, by_protocol, interval, need, panels, values, where
 from pro_lib.figures.style import look
 
 # Marker, its size and its name.
 _CHOICES = {"selected": ("o", 5, "chosen on validation"), "default": ("s", 5, "default"), "oracle": ("*", 8, "oracle")}
+# The paper's own choice: the mark of one chosen on validation, filled, its edge in the colour of its model.
+_PRINTED = {"marker": "o", "mfc": PRINTED["color"], "ms": 5, "ls": ""}
 
 
 def auroc_vs_alpha(
@@ -17,8 +19,8 @@ def auroc_vs_alpha(
     """AUROC of PRO against α: a row per split, a column per dataset and protocol, a line per model.
 
     `sweep` has columns dataset, model, split, alpha, auroc and, for bands, low and high; `choices` has dataset,
-    model, split, alpha, auroc and kind (`selected`, `default` or `oracle`), drawn as markers. `paper`, what the
-    paper chose and printed for the same settings (dataset, model, alpha, auroc), is drawn in grey.
+    model, split, alpha, auroc and kind (`selected`, `default` or `oracle`), drawn as markers; lines have none. `paper`,
+    what the paper chose and printed for the same settings (dataset, model, alpha, auroc), is filled with grey.
     """
     need(sweep, "sweep", "dataset", "model", "split", "alpha", "auroc")
     if odd := set(choices["kind"]) - set(_CHOICES):
@@ -27,16 +29,18 @@ def auroc_vs_alpha(
     by, across = ["split", "dataset", *by_protocol(sweep)], 2 * columns if by_protocol(sweep) else None
     with panels(sweep, *by, columns=columns, per_line=across, sharex=True, sharey=True) as (figure, grid):
         for ax, setting, panel in grid:
-            curves(ax, panel, "model", models, "alpha")
+            curves(ax, panel, "model", models, "alpha", marker="")
             for choice in where(choices, setting).itertuples():
                 (marker, size, _), color = _CHOICES[choice.kind], look(models.index(choice.model))["color"]
                 ax.plot(choice.alpha, choice.auroc, marker=marker, ms=size, mec=color, zorder=5, **open_mark)
             if paper is not None:
-                curves(ax, paper[paper["dataset"] == setting["dataset"]], "model", models, "alpha", **PRINTED)
+                curves(ax, paper[paper["dataset"] == setting["dataset"]], "model", models, "alpha", **_PRINTED)
             alpha_axis(ax)
         kinds = [_CHOICES[kind] for kind in _CHOICES if kind in set(choices["kind"])]
         marks = [handle(name, marker=marker, ms=size, mec="k", **open_mark) for marker, size, name in kinds]
-        explain(figure, [*handles(models, paper), *marks], ALPHA_LABEL, interval("AUROC", sweep))
+        if paper is not None and len(paper):
+            marks.append(handle("the paper", color="k", **_PRINTED))
+        explain(figure, [*handles(models, marker=""), *marks], ALPHA_LABEL, interval("AUROC", sweep))
     return figure
 
 
@@ -50,10 +54,10 @@ def k_vs_alpha(sweep: pd.DataFrame, *, columns: int = 2) -> Figure:
     by = ["dataset", *by_protocol(sweep)]
     with panels(sweep, *by, columns=columns, sharex=True, sharey=True) as (figure, grid):
         for ax, _, panel in grid:
-            curves(ax, panel, "model", models, "alpha", "mean_kept")
+            curves(ax, panel, "model", models, "alpha", "mean_kept", lw=0.7)
             ax.axhline(1, color="black", lw=0.6, ls=":")
             alpha_axis(ax)
-        explain(figure, handles(models), ALPHA_LABEL, interval("mean K", sweep))
+        explain(figure, handles(models, lw=0.7), ALPHA_LABEL, interval("mean K", sweep))
     return figure
 
 
@@ -88,25 +92,28 @@ def fixed_k(sweep: pd.DataFrame, paper: pd.DataFrame | None = None, *, columns: 
 
 
 def rouge_thresholds(sweep: pd.DataFrame, paper: pd.DataFrame | None = None, *, columns: int = 2) -> Figure:
-    """AUROC of every method against the ROUGE-L threshold: a row per model, a column per dataset and protocol.
+    """AUROC of every method, minus NLL's, against the threshold: a row per model, a column per dataset and protocol.
 
-    `sweep` has columns dataset, model, threshold, method, auroc and, for bars, low and high, and for the share of right
-    answers accuracy; `paper`, what the paper printed for the same settings (dataset, model, method, threshold, auroc),
-    is drawn in grey.
+    `sweep` has columns dataset, model, threshold, method, auroc and, for bars, difference_low and difference_high (of
+    the difference to NLL), and for the share of right answers accuracy; `paper`, what the paper printed for the same
+    settings (dataset, model, method, threshold, auroc), is drawn in grey, minus its own NLL.
     """
     need(sweep, "sweep", "dataset", "model", "threshold", "method", "auroc")
-    methods, has_shares = values(sweep, "method"), "accuracy" in sweep
+    methods, has_shares = [name for name in values(sweep, "method") if name != "NLL"], "accuracy" in sweep
+    lined = {"by": "method", "x": "threshold", "apart": 0.006, "y": "difference", "of": "difference_"}
     by = ["model", "dataset", *by_protocol(sweep)]
     with panels(sweep, *by, columns=columns, sharey=True) as (figure, grid):
         for ax, setting, panel in grid:
-            curves(ax, panel, "method", methods, "threshold", apart=0.006, bars=True)
+            curves(ax, minus_nll(panel, "threshold", "auroc"), names=methods, bars=True, **lined)
             if paper is not None:
                 bare = [method.split(", ")[0] for method in methods]
                 printed = where(paper, {name: setting[name] for name in ("model", "dataset")})
-                curves(ax, printed, "method", bare, "threshold", apart=0.006, **PRINTED)
+                curves(ax, minus_nll(printed, "threshold", "auroc"), names=bare, **lined, **PRINTED)
+            difference_axis(ax)
             at = panel.drop_duplicates("threshold").sort_values("threshold")
             shares = [f"\n({share:.0%})" for share in at["accuracy"]] if has_shares else [""] * len(at)
             ax.set_xticks(at["threshold"], [f"{t:g}{share}" for t, share in zip(at["threshold"], shares, strict=True)])
         xlabel = "right if ROUGE-L > threshold" + " (share right)" * has_shares
-        explain(figure, handles(methods, paper), xlabel, interval("AUROC", sweep))
+        label = "AUROC minus NLL's" + ", 95 % interval" * ("difference_low" in sweep)
+        explain(figure, handles(methods, paper), xlabel, label)
     return figure

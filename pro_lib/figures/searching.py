@@ -1,5 +1,7 @@
 """What exact search finds, claims and costs as its α falls."""
 
+from functools import partial
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -10,6 +12,8 @@ from pro_lib.figures.lines import curve
 from pro_lib.figures.panels import need, panels, set_ticks, values
 from pro_lib.figures.style import COLORS, DASHES
 
+_RECALLS = {"recall": "answers with p ≥ α", "all_found": "all of a question's"}
+_BOUNDS = {"entropy": "H, estimate", "tree_bound": "tree bound", "alpha_floor": "α-floor", "pro": "PRO"}
 _ALPHAS = (0.005, 0.4, 0.02, 0.1, 0.01, 0.05, 0.2)
 
 
@@ -29,9 +33,9 @@ def exact_search(searches: pd.DataFrame, recall: pd.DataFrame, bounds: pd.DataFr
         low, high = intervals.wilson(recall["all_found"], recall["questions"])
         recall = recall.assign(all_found_low=low, all_found_high=high)
     kinds = {
-        "share found by ten beams": (_recall, recall),
+        "share found by ten beams": (partial(_means, names=_RECALLS), recall),
         "share of questions by status": (_status, searches),
-        "mean over the certified of a sample, nats": (_bounds, bounds),
+        "mean over the certified of a sample, nats": (partial(_means, names=_BOUNDS), bounds),
         "token-forwards per question": (_cost, searches),
     }
     table = pd.concat([source.assign(shown=shown) for shown, (_, source) in kinds.items()])
@@ -62,18 +66,12 @@ def _means(ax: Axes, table: pd.DataFrame, names: dict[str, str]) -> None:
     ax.set_ylim(0, None)
 
 
-def _recall(ax: Axes, table: pd.DataFrame) -> None:
-    _means(ax, table, {"recall": "answers with p ≥ α", "all_found": "all of a question's"})
-
-
 def _status(ax: Axes, table: pd.DataFrame) -> None:
-    names, shades = ("certified", "fallback", "undecided"), (COLORS[0], COLORS[4], COLORS[6])
-    ax.stackplot(table["alpha"], *(table[name] for name in names), colors=shades, labels=names, lw=0)
+    shades = {"certified": COLORS[0], "fallback": COLORS[4], "undecided": COLORS[6]}
+    shades = {name: shade for name, shade in shades.items() if table[name].any()}
+    shares, colors = (table[name] for name in shades), list(shades.values())
+    ax.stackplot(table["alpha"], *shares, colors=colors, labels=list(shades), lw=0)
     ax.set_ylim(0, 1)
-
-
-def _bounds(ax: Axes, table: pd.DataFrame) -> None:
-    _means(ax, table, {"entropy": "H, estimate", "tree_bound": "tree bound", "alpha_floor": "α-floor", "pro": "PRO"})
 
 
 def _cost(ax: Axes, table: pd.DataFrame) -> None:

@@ -16,7 +16,7 @@ def explained(run: Run, *, alpha: float, distinct: bool = True) -> pd.DataFrame:
 
     Repeats are left out unless `distinct=False`. Columns: question_id, question, text, probability (ending included),
     kept (whether PRO keeps it at `alpha`), correct (None where it cannot be known), running_pro (PRO_K with the answers
-    so far), uncertainty (of the question). Records without texts get numbers in their place.
+    so far), uncertainty (of the question), reference (its first). Records without texts get numbers in their place.
     """
     log_probs, table = run.log_probs(distinct=distinct), run.ranked(distinct=distinct)
     row, place = table["row"].to_numpy(), table.groupby("row").cumcount()
@@ -30,19 +30,21 @@ def explained(run: Run, *, alpha: float, distinct: bool = True) -> pd.DataFrame:
         "correct": rouge_and_correct(table, questions)["correct"],
         "running_pro": scores.pro_all_k(log_probs)[row, place],
         "uncertainty": scores.pro(log_probs, alpha=alpha, search_alpha=run.search_alpha)[row],
+        "reference": questions["references"].str[0],
     }
     return pd.DataFrame(columns)
 
 
-def examples(run: Run, *, n: int = 3, seed: int = 0) -> Run:
-    """`n` questions drawn from those answered right and `n` from those answered wrong, for a figure.
+def examples(run: Run, *, alpha: float, n: int = 6, seed: int = 0) -> Run:
+    """`n` questions for a figure, as many of each kind: answered right, answered wrong, more than one answer kept.
 
-    Where nothing can be judged, `2n` drawn from all. Fewer where there are fewer.
+    Where nothing can be judged there are those that keep one answer, and the others. Fewer where there are fewer.
     """
     rng, ids = np.random.default_rng(seed), run.questions["question_id"].to_numpy(object)
-    correct = rouge_and_correct(run.top(), run.questions)["correct"].to_numpy(object)
-    groups = [correct == True, correct == False] if pd.notna(correct).any() else [pd.isna(correct)]  # noqa: E712
-    drawn = [rng.permutation(ids[of])[: 2 * n // len(groups)] for of in groups]
+    correct = rouge_and_correct(run.top(), run.questions)["correct"].map({True: "right", False: "wrong"}).fillna("")
+    several = scores.adaptive_k(run.log_probs(), alpha, search_alpha=run.search_alpha) > 1
+    groups = pd.Series(ids).groupby(np.where(several, "~", correct)).indices
+    drawn = [rng.permutation(ids[rows])[: n // len(groups)] for rows in groups.values()]
     return run.select(question_ids=list(np.concatenate(drawn)))
 
 

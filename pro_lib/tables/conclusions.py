@@ -1,0 +1,56 @@
+"""What came out, in sentences made from the numbers of tables, whichever way they point; knows no run and no score."""
+
+import numpy as np
+import pandas as pd
+
+
+def against(table: pd.DataFrame, method: str, *, subject: str = "PRO") -> str:
+    """Where the subject exceeds a method, falls below it or cannot be told apart: `difference` to it, _low, _high."""
+    rows = table[table["method"] == method]
+    gain, low, high = -rows["difference"], -rows["difference_high"], -rows["difference_low"]
+    verdicts = np.select([low > 0, high < 0], ["exceeds", "falls below"], "cannot be told apart from")
+    said = _settings(rows) + [f" ({d:+.3f} [{of:+.3f}, {to:+.3f}])" for d, of, to in zip(gain, low, high, strict=True)]
+    parts = {f"{subject} {verdict} {method}": said[verdicts == verdict] for verdict in dict.fromkeys(verdicts)}
+    return " ".join(f"{verdict} in {len(of)} of {len(rows)}: {'; '.join(of)}." for verdict, of in parts.items())
+
+
+def best(table: pd.DataFrame) -> str:
+    """Of `sweeps.benchmark`: which method is best where; the oracle is none."""
+    rows = table[~table["method"].str.contains("oracle")]
+    tops = rows.loc[rows.groupby(_settings(rows), sort=False)["auroc"].idxmax()]
+    named = tops["method"] + tops["auroc"].map(" ({:.3f}; ".format) + _settings(tops) + ")"
+    return f"PRO is best in {tops['method'].str.startswith('PRO').sum()} of {len(tops)}. Best are {'; '.join(named)}."
+
+
+def thresholds(sweep: pd.DataFrame) -> str:
+    """Of `sweeps.rouge_threshold_sweep`: how far AUROCs move with the bar, and whether the order of methods does."""
+    rows = sweep.assign(setting=_settings(sweep))
+    of = rows.pivot_table(index=["setting", "method"], columns="threshold", values="auroc")
+    moved, (first, *_, last) = of.max(axis=1) - of.min(axis=1), of.columns
+    ranks = of.groupby(level="setting").apply(lambda each: each[first].corr(each[last], method="kendall"))
+    (setting, method), order = moved.idxmax(), "stays" if ranks.min() > 0.9 else "changes"
+    return (
+        f"From {first:g} to {last:g} no AUROC moves by more than {moved.max():.3f} ({method}; {setting}). The order of "
+        f"the methods {order}: Kendall's τ between these two bars is {span(ranks)}."
+    )
+
+
+def searched(recall: pd.DataFrame, costs: pd.DataFrame, bounds: pd.DataFrame, table: pd.DataFrame) -> str:
+    """Of the tables of notebook 07: what beams find, what is certified, whether the bounds are in order, and AUROC."""
+    by_alpha = (table.groupby("alpha")[name].mean() for table, name in ((recall, "recall"), (costs, "certified")))
+    ends = pd.concat(by_alpha, axis=1).iloc[[-1, 0]]
+    said = (f"{at.recall:.1%} and {at.certified:.1%} at α = {at.Index:g}" for at in ends.itertuples())
+    order = bounds[["pro", "alpha_floor", "tree_bound", "entropy"]].diff(axis=1).iloc[:, 1:].ge(-1e-9).all(axis=1)
+    return (
+        f"Answers with p ≥ α that the beams found, and questions certified: {', '.join(said)}. PRO ≤ α-floor ≤ tree "
+        f"bound ≤ H in {order.sum()} of {len(order)} rows. {against(table, 'PRO, beams', subject='PRO, exact')}"
+    )
+
+
+def span(values: pd.Series, form: str = ".2f") -> str:
+    """The least and the largest value, or the one that there is."""
+    return " to ".join(dict.fromkeys(f"{end:{form}}" for end in (values.min(), values.max())))
+
+
+def _settings(table: pd.DataFrame) -> pd.Series:
+    return table.reindex(columns=["dataset", "model", "protocol"]).dropna(axis=1).agg(", ".join, axis=1)
