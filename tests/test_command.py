@@ -131,15 +131,15 @@ def test_score_prints_a_table_and_the_auroc_below_it(records):
     assert third.split()[2:6] == ["Oslo", f"{np.log(4):.4f}", f"{np.log(4):.4f}", "1"]
     assert quality == [
         "Accuracy: 0.667. All 3 questions are used.",
-        "AUROC PRO: 1.000 (1.000 to 1.000)",
-        "AUROC NLL: 1.000 (1.000 to 1.000)",
+        "AUROC PRO: 1.000 (0.148 to 1.000)",  # of 1/n = 1/1 + 1/2 answers: n / (n + 1.96²)
+        "AUROC NLL: 1.000 (0.148 to 1.000)",
     ]
 
 
 def test_score_judges_by_labels_and_says_why_it_does_not(records, tmp_path):
     labels = tmp_path / "labels.csv"
     labels.write_text("question_id,text,correct\nq0,Paris,0\nq1,Rome,1\nq2,Oslo,1\n")
-    assert "AUROC NLL: 0.000 (0.000 to 0.000)" in typed("score", records, "--labels", labels)[0]
+    assert "AUROC NLL: 0.000 (0.000 to 0.852)" in typed("score", records, "--labels", labels)[0]
     labels.write_text("question_id,text,correct\nq0,Paris,1\nq1,Rome,1\nq2,Oslo,1\n")
     assert typed("score", records, "--labels", labels)[0].endswith("all 3 judged answers are right.\n")
     labels.write_text("question_id,text,correct\nz,Paris,1\n")
