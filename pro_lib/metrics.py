@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfc
+from scipy.special import erfc, ndtri
 from scipy.stats import rankdata
 
 from pro_lib.base import intervals
@@ -119,14 +119,13 @@ def compared(
     fewer than two answers are right or wrong; those named in `apart` are not of the family: no `p_holm`.
     """
     table = bootstrap_auroc(uncertainties, correct, n_resamples=n_resamples, seed=seed, reference=reference)
-    n, at = len(uncertainties), uncertainties.columns.get_loc(reference)
-    found = DeLong(*np.full((3, len(table)), np.nan))
-    if 2 <= np.count_nonzero(correct) <= n - 2:
-        found = delong(uncertainties, correct, reference=at)
+    found = differences(uncertainties, correct, reference=reference)
     family = ~uncertainties.columns.isin(list(apart))
     p_holm = holm(np.where(family, found.p_value, np.nan))
     table = table.assign(p_value=found.p_value, p_holm=p_holm, significant=p_holm <= 0.05)
-    table["reading"], table["n_to_decide"] = intervals.readings(found.difference, found.standard_error, n)
+    table["reading"], table["n_to_decide"] = intervals.readings(
+        found.difference, found.standard_error, len(uncertainties)
+    )
     table.loc[table["p_value"].isna(), ["reading", "n_to_decide"]] = "", np.nan
     return table
 
@@ -138,6 +137,18 @@ class DeLong:
     difference: Floats  # (A,): AUROC minus the reference's; 0 for the reference itself
     standard_error: Floats  # (A,), of the difference
     p_value: Floats  # (A,), two-sided, of the hypothesis of equal AUROCs; NaN for the reference itself
+
+    def interval(self) -> tuple[Floats, Floats]:
+        """The ends of the 95 % interval of each difference, (A,)."""
+        half = ndtri(0.975) * self.standard_error
+        return self.difference - half, self.difference + half
+
+
+def differences(uncertainties: pd.DataFrame, correct: ArrayLike, *, reference: str) -> DeLong:
+    """`delong` of a table's columns against one of them; NaN where fewer than two answers are right, or wrong."""
+    if 2 <= np.count_nonzero(correct) <= len(uncertainties) - 2:
+        return delong(uncertainties, correct, reference=uncertainties.columns.get_loc(reference))
+    return DeLong(*np.full((3, len(uncertainties.columns)), np.nan))
 
 
 def delong(uncertainties: ArrayLike, correct: ArrayLike, *, reference: int = 0) -> DeLong:

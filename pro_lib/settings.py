@@ -35,6 +35,7 @@ _COME_WITH = {
     "model": (["facts-2m", "facts-1m"], ["facts-2m"]),
     "dataset": (["world-facts", "world-facts-reworded"], ["world-facts"]),
     "similarity": (["lexical", "alias"],),
+    "protocol": (["paper", "workbench"],),
     "search_alpha": (0.005,),
     "stop": ([],),
 }

@@ -88,7 +88,8 @@ def fixed_k_sweep(splits: Splits, *, max_k: int) -> pd.DataFrame:
 def rouge_threshold_sweep(splits: Splits, *, thresholds: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5)) -> pd.DataFrame:
     """AUROC of every method as the bar for a right answer, `rouge_l > threshold`, moves; α stays.
 
-    Columns: `threshold, method, auroc, accuracy, low, high`.
+    Columns: `threshold, method, auroc, accuracy, difference_low, difference_high` (DeLong's, of AUROC minus NLL's),
+    `low, high`.
     """
     evaluation, rouge_l = splits.reported, splits.reported.answers["rouge_l"]
     uncertainties = evaluation.with_pro({"PRO": _chosen(splits)})
@@ -98,8 +99,9 @@ def rouge_threshold_sweep(splits: Splits, *, thresholds: Sequence[float] = (0.1,
     for threshold in thresholds:
         judged = replace(evaluation, answers=evaluation.answers.assign(correct=rouge_l > threshold))
         table = pd.DataFrame({"threshold": threshold, **methods, "accuracy": judged.correct.mean()})
-        where = f" at ROUGE-L threshold {threshold}"
-        parts.append(_with_aurocs(table, uncertainties, judged, where))
+        low, high = metrics.differences(uncertainties, judged.correct, reference="NLL").interval()
+        table = table.assign(difference_low=low, difference_high=high)
+        parts.append(_with_aurocs(table, uncertainties, judged, f" at ROUGE-L threshold {threshold}"))
     return pd.concat(parts)
 
 

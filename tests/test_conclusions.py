@@ -76,3 +76,37 @@ def test_the_bounds_are_in_order_in_as_many_rows_as_they_are(floor, n_held):
 def test_a_span_is_one_value_where_both_ends_read_the_same():
     assert conclusions.span(pd.Series([1.001, 1.004])) == "1.00"
     assert conclusions.span(pd.Series([0.2, 0.15]), "g") == "0.15 to 0.2"
+
+
+def test_a_choice_of_alpha_is_held_against_nll_the_default_and_the_oracle():
+    rows = [("m", "selected", 0.05, 0.80), ("m", "default", 0.4, 0.82), ("m", "oracle", 0.2, 0.83)]
+    rows += [("n", "selected", 0.5, 0.70), ("n", "default", 0.4, 0.69), ("n", "oracle", 0.5, 0.70)]
+    choices = pd.DataFrame(rows, columns=["model", "kind", "alpha", "auroc"]).assign(dataset="d")
+    sweep = pd.DataFrame({"model": ["m", "n", "m"], "alpha": [1, 1, 0.5], "auroc": [0.81, 0.68, 0.99]}).assign(
+        dataset="d"
+    )
+    assert conclusions.chosen(choices, sweep) == (
+        "The α chosen is 0.05 to 0.5. AUROC minus NLL's is -0.010 to +0.020 with it and +0.010 with the default. "
+        "Choosing on the reported questions themselves would have added +0.000 to +0.030."
+    )
+
+
+def test_what_alpha_keeps_is_said_of_each_protocol():
+    sweep = pd.DataFrame({"alpha": [0, 0.4, 0, 0.4], "mean_kept": [10, 2.5, 7, 1.0]})
+    both = sweep.assign(protocol=["paper", "paper", "workbench", "workbench"])
+    assert conclusions.kept(both, 0.41) == (
+        "Answers that a question keeps, the mean of each setting: 10.00 at α = 0 in protocol `paper`; 2.50 at α = 0.4 "
+        "in protocol `paper`; 7.00 at α = 0 in protocol `workbench`; 1.00 at α = 0.4 in protocol `workbench`."
+    )
+    assert "10.00 to 7.00" not in conclusions.kept(sweep, 0.4)
+    assert "7.00 to 10.00 at α = 0;" in conclusions.kept(sweep, 0.4)
+
+
+@pytest.mark.parametrize(("adaptive", "said"), [(0.9, "+0.100"), (0.75, "-0.050")])
+def test_fixed_k_has_a_best_and_a_worst_and_adaptive_k_is_above_or_below(adaptive, said):
+    table = pd.DataFrame({"k": [1, 2, 3, "adaptive"], "auroc": [0.7, 0.8, 0.6, adaptive]}).assign(
+        dataset="d", model="m"
+    )
+    assert conclusions.fixed(table) == (
+        f"d, m: best at K = 2 (0.800), worst at K = 3 (0.600), adaptive {said} beside the best."
+    )

@@ -230,16 +230,31 @@ def test_fixed_k_sweep_is_pro_at_each_k():
 def test_rouge_threshold_sweep_by_hand():
     # One answer each, so that PRO is NLL. ROUGE-L 0.3 is not above 0.3. At 0.2 the wrong answer is c alone, at 0.3 it
     # is b and c.
-    evaluation = evaluation_of([[-1.0], [-2.0], [-3.0]], [True] * 3, rouge_l=[1.0, 0.3, 0.0], SE=[2.0, 1.0, 1.5])
+    rouge_l, methods = [1.0, 0.3, 0.0], {"NLL": [1.0, 2.0, 3.0], "SE": [2.0, 1.0, 1.5]}
+    evaluation = evaluation_of([[-1.0], [-2.0], [-3.0]], [True] * 3, rouge_l=rouge_l, **methods)
     table = sweeps.rouge_threshold_sweep(
         Splits(evaluation_of(*some_questions()), evaluation, None), thresholds=[0.2, 0.3]
     )
-    assert table.drop(columns=[*labels(0), "low", "high"]).to_dict("list") == {
-        "threshold": [0.2, 0.2, 0.3, 0.3],
-        "method": ["PRO", "SE", "PRO", "SE"],
-        "auroc": [1.0, 0.5, 1.0, 0.0],
-        "accuracy": [2 / 3, 2 / 3, 1 / 3, 1 / 3],
+    differences = ["difference_low", "difference_high"]
+    assert table[differences].isna().all(axis=None)  # two of each class are needed
+    assert table.drop(columns=[*labels(0), "low", "high", *differences]).to_dict("list") == {
+        "threshold": [0.2] * 3 + [0.3] * 3,
+        "method": ["PRO", "NLL", "SE"] * 2,
+        "auroc": [1.0, 1.0, 0.5, 1.0, 1.0, 0.0],
+        "accuracy": [2 / 3] * 3 + [1 / 3] * 3,
     }
+
+
+def test_at_every_bar_the_difference_to_nll_has_delongs_interval():
+    log_probs, correct = some_questions()
+    methods = {name: np.random.default_rng(seed).normal(size=len(correct)) for seed, name in enumerate(("NLL", "SE"))}
+    table = sweeps.rouge_threshold_sweep(splits_of(evaluation_of(log_probs, correct, **methods)), thresholds=[0.5])
+    se, nll = (table[table["method"] == name].iloc[0] for name in ("SE", "NLL"))
+    tested = metrics.delong(np.column_stack([methods["NLL"], methods["SE"]]), correct)
+    half = 1.959964 * tested.standard_error[1]
+    expected = [se["auroc"] - nll["auroc"] - half, se["auroc"] - nll["auroc"] + half]
+    np.testing.assert_allclose(se[["difference_low", "difference_high"]].astype(float), expected, atol=1e-6)
+    assert (nll["difference_low"], nll["difference_high"]) == (0, 0)
 
 
 def test_the_accuracy_of_the_questions_answered_has_wilsons_interval():
@@ -295,7 +310,7 @@ def test_what_a_sweep_lacks_is_said():
     with pytest.raises(ValueError, match="rouge_l is NaN in 80 rows, first in row 0"):
         sweeps.rouge_threshold_sweep(splits_of(evaluation_of(log_probs, correct, rouge_l=np.nan)))
     with pytest.raises(ValueError, match="uncertainty is NaN in 80 of 80 rows"):
-        sweeps.rouge_threshold_sweep(splits_of(evaluation_of(log_probs, correct, SE=np.nan)))
+        sweeps.rouge_threshold_sweep(splits_of(evaluation_of(log_probs, correct, NLL=1.0, SE=np.nan)))
     for alphas in ([], [0.1, 1.2]):
         with pytest.raises(ValueError, match=r"alpha must lie in \[0, 1\]"):
             sweeps.alpha_sweep(evaluation_of(log_probs, correct), alphas=alphas)

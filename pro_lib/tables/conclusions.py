@@ -22,6 +22,43 @@ def best(table: pd.DataFrame) -> str:
     return f"PRO is best in {tops['method'].str.startswith('PRO').sum()} of {len(tops)}. Best are {'; '.join(named)}."
 
 
+def chosen(choices: pd.DataFrame, sweep: pd.DataFrame) -> str:
+    """Of `sweeps.alpha_choices` and `alpha_sweep` on one split: what choosing α is worth beside NLL, which is α = 1."""
+    index = choices.columns.intersection(["dataset", "model", "protocol"]).to_list()
+    of = choices.pivot_table(index=index, columns="kind", values="auroc", sort=False)
+    nll = sweep[sweep["alpha"] == 1].set_index(index)["auroc"]
+    alphas = choices.loc[choices["kind"] == "selected", "alpha"]
+    ends = (of["selected"] - nll, of["default"] - nll, of["oracle"] - of["selected"])
+    selected, default, oracle = (span(each, "+.3f") for each in ends)
+    return (
+        f"The α chosen is {span(alphas, 'g')}. AUROC minus NLL's is {selected} with it and {default} with the default. "
+        f"Choosing on the reported questions themselves would have added {oracle}."
+    )
+
+
+def kept(sweep: pd.DataFrame, alpha: float) -> str:
+    """Of `sweeps.k_sweep`: how many answers a question keeps at the α nearest to the one named, and at the smallest."""
+    ends = {sweep.loc[(sweep["alpha"] - at).abs().idxmin(), "alpha"] for at in (alpha, 0)}
+    parts = (
+        f"{span(rows['mean_kept'])} at α = {at:g}{''.join(f' in protocol `{name}`' for name in of[1:])}"
+        for of, rows in sweep[sweep["alpha"].isin(ends)].groupby(["alpha", *by_protocol(sweep)], sort=False)
+        for at in of[:1]
+    )
+    return f"Answers that a question keeps, the mean of each setting: {'; '.join(parts)}."
+
+
+def fixed(sweep: pd.DataFrame) -> str:
+    """Of `sweeps.fixed_k_sweep`: which K is best and worst, and what adaptive K adds to the best."""
+    parts = []
+    for name, rows in sweep.groupby(_settings(sweep), sort=False):
+        of = rows.set_index("k")["auroc"]
+        fixed_k = of.drop("adaptive").astype(float)
+        best_k, worst_k = (f"K = {at} ({of[at]:.3f})" for at in (fixed_k.idxmax(), fixed_k.idxmin()))
+        more = of["adaptive"] - fixed_k.max()
+        parts.append(f"{name}: best at {best_k}, worst at {worst_k}, adaptive {more:+.3f} beside the best")
+    return f"{'; '.join(parts)}."
+
+
 def thresholds(sweep: pd.DataFrame) -> str:
     """Of `sweeps.rouge_threshold_sweep`: how far AUROCs move with the bar, and whether the order of methods does."""
     rows = sweep.assign(setting=_settings(sweep))
@@ -50,6 +87,11 @@ def searched(recall: pd.DataFrame, costs: pd.DataFrame, bounds: pd.DataFrame, ta
 def span(values: pd.Series, form: str = ".2f") -> str:
     """The least and the largest value, or the one that there is."""
     return " to ".join(dict.fromkeys(f"{end:{form}}" for end in (values.min(), values.max())))
+
+
+def by_protocol(table: pd.DataFrame) -> list[str]:
+    """The column that tells protocols apart, where the table has one."""
+    return ["protocol"] if "protocol" in table else []
 
 
 def _settings(table: pd.DataFrame) -> pd.Series:
