@@ -93,7 +93,7 @@ class Part:
 
 
 def complete_log_prob(log_prob: ArrayLike, end_log_prob: ArrayLike) -> ArrayLike:
-    """Log-probability of answers with their endings, of one shape, in nats; a missing ending is part of the last token."""
+    """Log-probability of answers, endings included, in nats, of one shape; a missing ending is in the last token."""
     ending = np.asarray(end_log_prob, dtype=float)
     return log_prob + np.where(np.isnan(ending), 0.0, ending)
 
