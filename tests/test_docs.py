@@ -156,7 +156,6 @@ def test_every_python_block_that_is_listed_is_there_once():
 SMALL = "-p model facts-1m -p dataset world-facts -p limit 30"
 # Command: what is added so that it takes seconds. `HERE` is a folder of the trial.
 RUN = {
-    'make notebook N=02 ARGS="-p alpha 0.3"': SMALL,
     'make notebook N=02 ARGS="-p limit 200"': SMALL,
     "papermill notebooks/02_alpha_sweep.ipynb out.ipynb -p alpha 0.3 -p limit 500": SMALL,
     "papermill --help-notebook notebooks/02_alpha_sweep.ipynb": "",
@@ -167,6 +166,9 @@ RUN = {
     'pro ask "What is the capital of France?"': "",
     'pro ask "What is the capital of France?" --model path/to/model --alpha 0.2 --json': "",
     "pro score responses.jsonl": "",
+    "pro score responses.jsonl --questions my_questions.jsonl": "",
+    "pro run 04 -p records responses.jsonl -p dataset my_questions.jsonl": "",
+    "pro run 02 -p alpha 0.3": SMALL,
     "pro score responses.jsonl --questions my_questions.jsonl --output scores.csv": "",
     "pro run 02 -p limit 200": SMALL,
     'pro run 06_benchmark -y "{model: [facts-2m], similarity: [lexical]}"': SMALL,
@@ -192,17 +194,19 @@ NOT_RUN = {
     "make docs": "run below, by the trial of the site",
     "make lab": "runs until it is stopped; tests/test_browser.py opens JupyterLab",
     "make golden": "makes an environment from the network",
-    ". .venv/bin/activate": "the environment is that of whoever runs the tests",
     "python -m http.server --directory build/site": "runs until it is stopped",
     'pip install "pro-workbench[ray]"': "installs from the network",
     'pip install "pro-workbench[endpoint]"': "installs from the network",
+    'pip install -c pro-workbench/constraints.txt "./pro-workbench[notebooks]"': "installs from the network; tests/"
+    "test_installation.py does, in make trials",
     "pip install .": "installs from the network; tests/test_installation.py installs the wheel",
     'pip install ".[notebooks]"': "installs from the network; tests/test_installation.py does, in make trials",
     "pip wheel --no-deps .": "leaves a file; tests/test_installation.py builds it",
     "pip install torch --index-url https://download.pytorch.org/whl/cpu": "installs from the network",
     "PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make figures": "installs from the network",
     "conda env create -f environment.yml": "needs conda",
-    "papermill notebooks/02_alpha_sweep.ipynb out.ipynb -p model google/gemma-2b -p dataset my_questions.jsonl": HUB,
+    'pro ask "What is the capital of France?" --model google/gemma-2b': HUB,
+    "pro run 02 -p model google/gemma-2b -p dataset my_questions.jsonl": HUB,
     "papermill notebooks/06_benchmark.ipynb out.ipynb -p model path/to/model -p dataset sciq -p dtype bfloat16": HUB,
     "papermill notebooks/01_generate.ipynb out.ipynb -p model Gemma-2B -p dataset sciq -p limit 100": HUB,
     "papermill notebooks/06_benchmark.ipynb out.ipynb -p model Gemma-2B "
@@ -562,5 +566,6 @@ def test_what_takes_arrays_says_their_shape(path):
             assert re.search(r"\(n|shape", ast.get_docstring(node) + module), name
 
 
-def test_the_docs_extra_is_installed_with_the_rest():
-    assert re.search(r'--editable "\.\[.*\bdocs\b.*\]"', (ROOT / "Makefile").read_text())
+def test_what_builds_the_site_is_installed_with_the_tests():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert any(re.fullmatch(r"pro-workbench\[.*\bdocs\b.*\]", line) for line in extras["test"])

@@ -450,7 +450,7 @@ def test_differences_to_pro_are_taken_within_a_setting():
     points = [
         line.get_xdata()
         for line in figures.beside_paper(table, paper).axes[0].lines
-        if len(line.get_xdata()) and line.get_marker() == "o"
+        if len(line.get_xdata()) and line.get_label().endswith("settings")
     ]
     np.testing.assert_allclose(points[0], [0.1])
     np.testing.assert_allclose(points[1], [-0.1, 0.05])
@@ -459,14 +459,14 @@ def test_differences_to_pro_are_taken_within_a_setting():
 def test_each_similarity_stands_by_itself_beside_the_paper():
     table = grid(dataset=["a", "b"], model=["m"], method=("PRO", "NLL", "SD, lexical", "SD, alias"))
     figure = figures.beside_paper(table, PAPER)
-    labels = [line.get_label() for line in figure.axes[0].lines if line.get_marker() == "o"]
+    labels = [label for line in figure.axes[0].lines if (label := line.get_label()).endswith("settings")]
     assert labels == [
         "the paper, 4 settings",
         "here, 2 settings",
         "here, lexical, 2 settings",
         "here, alias, 2 settings",
     ]
-    drawn = {line.get_label(): len(line.get_xdata()) for line in figure.axes[0].lines if line.get_marker() == "o"}
+    drawn = {line.get_label(): len(line.get_xdata()) for line in figure.axes[0].lines}
     assert drawn["here, lexical, 2 settings"] == drawn["here, alias, 2 settings"] == 2
 
 

@@ -258,7 +258,8 @@ def does_its_first_steps(python, package, workplace):
     score, answer, commit, where = said(python, "-c", FIRST, cwd=workplace).splitlines()
     # p = 0.607 and 0.135: α = 0.4 keeps the first, and PRO is its NLL.
     assert (score, answer, commit, where) == ("[0.5]", "Paris certified", "None", str(package / "__init__.py"))
-    assert (workplace / "data" / "generations" / "world-facts" / "facts-1m" / "diverse_beam" / "run.json").is_file()
+    runs = workplace / "data" / "generations" / "world-facts" / "facts-1m"
+    assert (runs / "diverse_beam,n_answers=2" / "run.json").is_file()
     assert files_of(package) == before
 
 
@@ -388,7 +389,28 @@ def test_a_wheel_in_a_new_environment_draws_a_figure_in_an_empty_folder(wheel, w
     said(*install, "pro-workbench[notebooks]", cwd=workplace)  # as the sentence says
     notebook, small = package / "notebooks" / "02_alpha_sweep.ipynb", ["-p", "model", "facts-1m", "-p", "limit", "30"]
     said(python, "-m", "papermill", "--no-progress-bar", notebook, "out.ipynb", *small, cwd=workplace)
-    assert (workplace / "figures" / "02_alpha_sweep.png").is_file()
+    assert len([*workplace.glob("figures/other/*/02_alpha_sweep.png")]) == 1
+
+
+@pytest.mark.trial
+def test_the_readmes_first_screen_does_line_by_line_in_an_empty_folder(tmp_path):
+    """But make, which the next trial runs; a bundled model stands for one of the hub."""
+    screen = (ROOT / "README.md").read_text().partition("## In Python")[0]
+    lines = [line for block in re.findall(r"```sh\n(.*?)```", screen, re.DOTALL) for line in block.splitlines()]
+    assert [line.split()[0] for line in lines] == ["pip", "pro", "pro", "pro", "pro", "pro", "pro", "make", "make"]
+    subprocess.run(["git", "clone", "--quiet", ROOT, tmp_path / "pro-workbench"], check=True)
+    asked = [{"question_id": n, "question": f"Who is {n}?", "references": ["Ann"]} for n in range(40)]
+    found = [
+        {"text": name, "log_prob": -1.0 - (n + of) % 7} for n in range(40) for of, name in enumerate(("Ann", "Bob"))
+    ]
+    answers = [{"question_id": n, "answers": found[2 * n : 2 * n + 2]} for n in range(40)]
+    for name, rows in {"my_questions": asked, "responses": answers}.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    venv.create(tmp_path / "venv", symlinks=True, with_pip=True)
+    for line in lines[:-2]:
+        typed = line.replace("google/gemma-2b", "pro-workbench/data/models/facts-1m")
+        said("env", f"PATH={tmp_path}/venv/bin:{os.environ['PATH']}", "sh", "-c", typed, cwd=tmp_path)
+    assert {path.name for path in tmp_path.glob("figures/other/*/*.png")} == {"02_alpha_sweep.png", "04_fixed_k.png"}
 
 
 @pytest.mark.trial

@@ -256,7 +256,7 @@ def test_a_name_that_is_no_parameter_of_it_is_refused_with_the_nearest_one(path,
 def test_a_parameter_that_another_notebook_has_is_refused(shell):
     imports, parameters, line, *_ = code(NOTEBOOKS[3])
     said = ran(shell, imports, parameters, injected(n_validation=20), line)
-    assert said == "n_validation is no parameter of this notebook; the nearest is fraction"
+    assert said == "n_validation is no parameter of this notebook; the nearest is convention"
 
 
 def test_what_other_cells_left_in_the_kernel_is_no_parameter(shell):

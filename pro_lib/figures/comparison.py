@@ -23,7 +23,7 @@ def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
     protocols, left = values(table, "protocol") if by_protocol(table) else [""], table["auroc"].max() - 0.2
     apart, shape = 0.4 / len(protocols), {"sharex": True, "sharey": True}
     roomy = columns > 1 or len(protocols) == 1  # values of two protocols leave panels of one column no room
-    height = (0.095 + 0.035 * len(protocols)) * max(len(methods), 5) + 0.05
+    height = (0.12 + 0.01 * len(protocols)) * max(len(methods), 5)
     with panels(table, "model", "dataset", columns=columns, height=height, **shape) as (figure, grid):
         for ax, _, panel in grid:
             for point in panel.itertuples():

@@ -44,7 +44,7 @@ def examples(run: Run, *, alpha: float, n: int = 6, seed: int = 0) -> Run:
     correct = rouge_and_correct(run.top(), run.questions)["correct"].map({True: "right", False: "wrong"}).fillna("")
     several = scores.adaptive_k(run.log_probs(), alpha, search_alpha=run.search_alpha) > 1
     groups = pd.Series(ids).groupby(np.where(several, "~", correct)).indices
-    drawn = [rng.permutation(ids[rows])[: n // len(groups)] for rows in groups.values()]
+    drawn = [ids[:0], *(rng.permutation(ids[rows])[: n // len(groups)] for rows in groups.values())]
     return run.select(question_ids=list(np.concatenate(drawn)))
 
 
