@@ -78,6 +78,7 @@ def test_the_paired_difference_of_one_labelling_by_hand(audit):
     assert low <= 1.0 == high
 
 
+@pytest.mark.slow
 @given(QUESTIONS, QUESTIONS)
 def test_the_paired_difference_and_its_interval_are_those_of_resampled_questions(audit, rows, others):
     n = min(len(rows), len(others))

@@ -86,6 +86,7 @@ def plain(model, prompt, token_ids):
     return tokens + float(torch.logsumexp(log_probs[-1, model.endings.stop], dim=-1))
 
 
+@pytest.mark.slow
 def test_2000_samples_fit_the_exact_answer_probabilities(facts_2m):
     n_samples = 2000
     question = question_sets.load("world-facts", split="validation", limit=1, seed=2)

@@ -337,6 +337,7 @@ def in_terminal(*words, cwd, interrupt=None):
     return process.wait(), came
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_kernel_and_leaves_nothing_half_written(tmp_path):
     path = small(tmp_path / "mine.ipynb", SLEEPS, x=1)
     status, came = in_terminal("run", path, "--executed", "here", cwd=tmp_path, interrupt=(tmp_path / "kernel").exists)

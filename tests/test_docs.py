@@ -95,6 +95,8 @@ def test_a_json_block_is_read_by_the_reader_of_its_format(block, tmp_path):
 # ---- Python ---------------------------------------------------------------------------------------------------------
 
 PYTHON_NOT_RUN = {
+    "pro score responses.jsonl": "",
+    'make notebook N=02 ARGS="-p limit 200"': SMALL,
     "run = pro_lib.generate.generate(model, questions, out=": "needs a cluster; tests/test_ray.py makes the call",
     "from transformers import AutoTokenizer": "needs a server with Gemma; the block after it runs against a server",
 }
@@ -156,7 +158,6 @@ def test_every_python_block_that_is_listed_is_there_once():
 SMALL = "-p model facts-1m -p dataset world-facts -p limit 30"
 # Command: what is added so that it takes seconds. `HERE` is a folder of the trial.
 RUN = {
-    'make notebook N=02 ARGS="-p limit 200"': SMALL,
     "papermill notebooks/02_alpha_sweep.ipynb out.ipynb -p alpha 0.3 -p limit 500": SMALL,
     "papermill --help-notebook notebooks/02_alpha_sweep.ipynb": "",
     "papermill notebooks/01_generate.ipynb out.ipynb -p model path/to/model -p limit 200": "-p limit 30",
@@ -165,7 +166,6 @@ RUN = {
     "papermill notebooks/06_benchmark.ipynb out.ipynb -p records responses.jsonl -p dataset my_questions.jsonl": "",
     'pro ask "What is the capital of France?"': "",
     'pro ask "What is the capital of France?" --model path/to/model --alpha 0.2 --json': "",
-    "pro score responses.jsonl": "",
     "pro score responses.jsonl --questions my_questions.jsonl": "",
     "pro run 04 -p records responses.jsonl -p dataset my_questions.jsonl": "",
     "pro run 02 -p alpha 0.3": SMALL,
@@ -379,9 +379,9 @@ def words_after(words, *options):
 
 def has_extra(arguments):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    [asked] = [word for word in arguments[1:] if not word.startswith(("-", "https:"))]
+    [asked] = [word for word in arguments[1:] if not word.startswith(("-", "https:")) and "constraints" not in word]
     name, extra = re.fullmatch(r"([^\[]+)(?:\[(.+)\])?", asked).groups()
-    assert name in (project["name"], ".", "torch")
+    assert name in (project["name"], f"./{project['name']}", ".", "torch")
     assert extra is None or extra in project["optional-dependencies"]
 
 

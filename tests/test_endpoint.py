@@ -569,7 +569,7 @@ def probabilities(run, question_id, alpha, key):
     return {key(row): p for row, p in zip(rows.itertuples(), values, strict=True) if p >= alpha}
 
 
-@pytest.mark.parametrize("alpha", [0.1, 0.05])
+@pytest.mark.parametrize("alpha", [pytest.param(0.1, marks=pytest.mark.slow), 0.05])
 @pytest.mark.parametrize("as_ids", [True, False], ids=["ids", "texts"])
 def test_the_bundled_model_behind_a_failing_server_answers_as_it_does_here(bundled, alpha, as_ids, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
@@ -667,7 +667,10 @@ def noisy(bundled, size):
     return SimpleNamespace(model=model, questions=questions, local=local, served=Served(model), decided={})
 
 
-@pytest.mark.parametrize("kind", NOISES)
+QUICK = ("none", "Gaussian 0.01, late and failing")
+
+
+@pytest.mark.parametrize("kind", [pytest.param(of, marks=() if of in QUICK else pytest.mark.slow) for of in NOISES])
 def test_noisy_servers_decide_less_and_nothing_falsely(kind, noisy, measuring, size):
     """False: decided, where status, or the answers said to reach α, are not those of the model itself."""
     torch.manual_seed(0)

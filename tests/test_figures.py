@@ -175,7 +175,8 @@ def unreadable(figure):
 
 @pytest.mark.parametrize("columns", [1, 2])
 @pytest.mark.parametrize(
-    ("drawn", "name"), [*((embedded, name) for name in ALL), *((paper_sized, name) for name in MANY)]
+    ("drawn", "name"),
+    [*((embedded, name) for name in ALL), *(pytest.param(paper_sized, name, marks=pytest.mark.slow) for name in MANY)],
 )
 def test_the_embedded_numbers_and_as_many_as_the_paper_has_can_be_read_at_one_and_at_two_columns(drawn, name, columns):
     figure = drawn(name, columns)

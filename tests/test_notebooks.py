@@ -139,7 +139,13 @@ def test_its_first_cell_says_what_it_is_in_the_paper(path):
     assert len(about.splitlines()) <= 6
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+# Whole in `make test`; the others are of their kind.
+WHOLE = ("00_explore_examples", "02_alpha_sweep", "06_benchmark", "07_exact_search")
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(p, marks=() if p.stem in WHOLE else pytest.mark.slow) for p in NOTEBOOKS], ids=NAMES
+)
 def test_it_runs_on_the_embedded_default(path, folders, tmp_path, monkeypatch):
     generations_dir, figures_dir = map(str, folders)
     several = "model: list" in path.read_text()
@@ -484,6 +490,7 @@ def test_results_are_stored_whatever_becomes_of_the_output(folders, tmp_path):
         assert all_stored(tmp_path / "full")
 
 
+@pytest.mark.slow
 def test_papermill_runs_nothing_when_its_output_has_no_folder(folders, tmp_path):
     arguments = {"cwd": tmp_path, "folders": folders, "stdout": subprocess.DEVNULL, "figures_dir": tmp_path / "figures"}
     done = papermilled("nowhere/out.ipynb", **arguments)

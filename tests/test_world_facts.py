@@ -128,6 +128,7 @@ def test_a_contested_fact_has_a_wrong_answer_stated_in_a_whole_number_of_documen
         assert fact.wrong_answer in set(facts[facts.relation == fact.relation].answer)
 
 
+@pytest.mark.slow
 def test_the_judge_calls_at_most_three_percent_of_wrong_answers_right(built):
     assert build.judged_right(built[0]) <= 0.03
 
