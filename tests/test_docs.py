@@ -95,8 +95,6 @@ def test_a_json_block_is_read_by_the_reader_of_its_format(block, tmp_path):
 # ---- Python ---------------------------------------------------------------------------------------------------------
 
 PYTHON_NOT_RUN = {
-    "pro score responses.jsonl": "",
-    'make notebook N=02 ARGS="-p limit 200"': SMALL,
     "run = pro_lib.generate.generate(model, questions, out=": "needs a cluster; tests/test_ray.py makes the call",
     "from transformers import AutoTokenizer": "needs a server with Gemma; the block after it runs against a server",
 }
@@ -158,6 +156,8 @@ def test_every_python_block_that_is_listed_is_there_once():
 SMALL = "-p model facts-1m -p dataset world-facts -p limit 30"
 # Command: what is added so that it takes seconds. `HERE` is a folder of the trial.
 RUN = {
+    "pro score responses.jsonl": "",
+    'make notebook N=02 ARGS="-p limit 200"': SMALL,
     "papermill notebooks/02_alpha_sweep.ipynb out.ipynb -p alpha 0.3 -p limit 500": SMALL,
     "papermill --help-notebook notebooks/02_alpha_sweep.ipynb": "",
     "papermill notebooks/01_generate.ipynb out.ipynb -p model path/to/model -p limit 200": "-p limit 30",
