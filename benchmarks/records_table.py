@@ -18,7 +18,7 @@ from pro_lib import runs as run_tables
 def methods(run: run_tables.Run, *, distinct: bool, alphas: list[float]) -> pd.DataFrame:
     """Every method's uncertainty `(n, methods)`, PRO at each K and each α among them."""
     log_probs = run.log_probs(distinct=distinct)
-    means = run.mean_log_probs(distinct=distinct)
+    means = run.matrix(run.ranked(distinct=distinct), "mean")
     columns = {
         "NLL": scores.nll(log_probs),
         "ALL": scores.average_log_likelihood(means, log_probs),
