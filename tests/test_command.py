@@ -348,7 +348,7 @@ def test_ctrl_c_ends_the_kernel_and_leaves_nothing_half_written(tmp_path):
         os.kill(int((tmp_path / "kernel").read_text()), 0)
 
 
-@pytest.mark.slow
+@pytest.mark.trial  # its seconds are those of the clock, and a loaded machine has fewer of them
 def test_on_a_terminal_one_line_is_rewritten_at_least_every_five_seconds(tmp_path):
     """With nothing stored, as a newcomer types it; 200 questions of each split, two models, two wordings."""
     words = ["run", "02", "-p", "limit", "200", "-p", "generations_dir", tmp_path, "-p", "figures_dir", tmp_path]
@@ -357,13 +357,13 @@ def test_on_a_terminal_one_line_is_rewritten_at_least_every_five_seconds(tmp_pat
     times = [0.0, *(when for when, _ in came)]
     shown = "".join(text for _, text in came)
     *lines, took, last = shown.split(REWRITTEN)
-    assert re.search(r", \d+ s\r\n$", took)
+    assert re.search(r"02_alpha_sweep, \d+ s\r\n$", took)
     assert max(later - earlier for earlier, later in pairwise(times)) <= 5
     assert max(map(len, lines)) <= 79
     assert "\n" not in "".join(lines)
-    assert any(re.search(r"\d\d:\d\d 02_alpha_sweep: cell \d+ of 12, \d\d:\d\d left by cells", line) for line in lines)
+    assert any(re.search(r"\d\d:\d\d 02_alpha_sweep: cell \d+ of \d+, \d\d:\d\d left by cells", line) for line in lines)
     assert any(re.search(r": 384 of 400 questions, \d\d:\d\d left of them; world-facts", line) for line in lines)
-    assert re.fullmatch(r"02_alpha_sweep, \d+ s\r\n.*02_alpha_sweep.ipynb\r\n", last)
+    assert last.endswith("02_alpha_sweep.ipynb\r\n")
 
 
 def test_in_a_pipe_a_line_comes_after_every_minute(capfd, monkeypatch):
