@@ -403,7 +403,7 @@ def test_the_readmes_first_screen_does_line_by_line_in_an_empty_folder(tmp_path)
     found = [
         {"text": name, "log_prob": -1.0 - (n + of) % 7} for n in range(40) for of, name in enumerate(("Ann", "Bob"))
     ]
-    answers = [{"question_id": n, "answers": found[2 * n : 2 * n + 2]} for n in range(40)]
+    answers = [asked[n] | {"answers": found[2 * n : 2 * n + 2]} for n in range(40)]
     for name, rows in {"my_questions": asked, "responses": answers}.items():
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     venv.create(tmp_path / "venv", symlinks=True, with_pip=True)
