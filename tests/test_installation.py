@@ -399,11 +399,11 @@ def test_the_readmes_first_screen_does_line_by_line_in_an_empty_folder(tmp_path)
     lines = [line for block in re.findall(r"```sh\n(.*?)```", screen, re.DOTALL) for line in block.splitlines()]
     assert [line.split()[0] for line in lines] == ["pip", "pro", "pro", "pro", "pro", "pro", "pro", "make", "make"]
     subprocess.run(["git", "clone", "--quiet", ROOT, tmp_path / "pro-workbench"], check=True)
-    asked = [{"question_id": n, "question": f"Who is {n}?", "references": ["Ann"]} for n in range(40)]
-    found = [
-        {"text": name, "log_prob": -1.0 - (n + of) % 7} for n in range(40) for of, name in enumerate(("Ann", "Bob"))
-    ]
-    answers = [asked[n] | {"answers": found[2 * n : 2 * n + 2]} for n in range(40)]
+    table = pro_lib.questions.load("world-facts", split="test", limit=60).table
+    asked = table[["question_id", "question", "references"]].to_dict("records")
+    found = [[row["references"][0], "nobody"][:: n % 3 - 1 or 1] for n, row in enumerate(asked)]  # right, or not, first
+    likely = [[{"text": text, "log_prob": -1.0 - n % 7 - k} for k, text in enumerate(of)] for n, of in enumerate(found)]
+    answers = [row | {"answers": each} for row, each in zip(asked, likely, strict=True)]
     for name, rows in {"my_questions": asked, "responses": answers}.items():
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     venv.create(tmp_path / "venv", symlinks=True, with_pip=True)
