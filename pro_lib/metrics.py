@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfc, ndtri
+from scipy.special import erfc
 from scipy.stats import rankdata
 
 from pro_lib.base import intervals
@@ -123,9 +123,8 @@ def compared(
     family = ~uncertainties.columns.isin(list(apart))
     p_holm = holm(np.where(family, found.p_value, np.nan))
     table = table.assign(p_value=found.p_value, p_holm=p_holm, significant=p_holm <= 0.05)
-    table["reading"], table["n_to_decide"] = intervals.readings(
-        found.difference, found.standard_error, len(uncertainties)
-    )
+    said = intervals.readings(found.difference, found.standard_error, len(uncertainties))
+    table["reading"], table["n_to_decide"] = said
     table.loc[table["p_value"].isna(), ["reading", "n_to_decide"]] = "", np.nan
     return table
 
@@ -140,8 +139,7 @@ class DeLong:
 
     def interval(self) -> tuple[Floats, Floats]:
         """The ends of the 95 % interval of each difference, (A,)."""
-        half = ndtri(0.975) * self.standard_error
-        return self.difference - half, self.difference + half
+        return intervals.normal(self.difference, self.standard_error)
 
 
 def differences(uncertainties: pd.DataFrame, correct: ArrayLike, *, reference: str) -> DeLong:

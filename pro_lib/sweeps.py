@@ -17,7 +17,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 from pro_lib import metrics, scores, selective
 from pro_lib.base import intervals
@@ -67,8 +66,9 @@ def k_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFrame:
     counts = scores.adaptive_k(evaluation.log_probs, alphas, search_alpha=evaluation.search_alpha)
     if (empty := (counts == 0).any(axis=1)).any():
         raise ValueError(f"{empty.sum()} of {len(empty)} questions have no answer, first in row {empty.argmax()}")
-    mean, half_width = counts.mean(axis=0), ndtri(0.975) * counts.std(axis=0, ddof=1) / np.sqrt(len(counts))
-    return pd.DataFrame({"alpha": alphas, "mean_kept": mean, "low": mean - half_width, "high": mean + half_width})
+    mean = counts.mean(axis=0)
+    low, high = intervals.normal(mean, counts.std(axis=0, ddof=1) / np.sqrt(len(counts)))
+    return pd.DataFrame({"alpha": alphas, "mean_kept": mean, "low": low, "high": high})
 
 
 @_of_one_or_several

@@ -25,6 +25,12 @@ def wilson(share: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
     return low, np.where((share == 1) & (n > 0), 1.0, middle + half)
 
 
+def normal(mean: ArrayLike, standard_error: ArrayLike) -> tuple[Floats, Floats]:
+    """Ends of 95 % normal intervals, of any shape."""
+    half = _Z * np.asarray(standard_error, float)
+    return mean - half, mean + half
+
+
 def auroc(of_wrong: Floats, of_right: Floats) -> tuple[Floats, Floats]:
     """Ends (A,) of 95 % intervals of AUROCs, from the placements of each class, (A, n_wrong) and (A, n_right).
 

@@ -41,7 +41,9 @@ def kept(sweep: pd.DataFrame, alpha: float) -> str:
     ends = {sweep.loc[(sweep["alpha"] - at).abs().idxmin(), "alpha"] for at in (alpha, 0)}
     parts = (
         f"{span(rows['mean_kept'])} at α = {at:g}{''.join(f' in protocol `{name}`' for name in of[1:])}"
-        for of, rows in sweep[sweep["alpha"].isin(ends)].groupby(["alpha", *by_protocol(sweep)], sort=False)
+        for of, rows in sweep[sweep["alpha"].isin(ends)].groupby(
+            ["alpha", *sweep.columns.intersection(["protocol"])], sort=False
+        )
         for at in of[:1]
     )
     return f"Answers that a question keeps, the mean of each setting: {'; '.join(parts)}."
@@ -52,10 +54,11 @@ def fixed(sweep: pd.DataFrame) -> str:
     parts = []
     for name, rows in sweep.groupby(_settings(sweep), sort=False):
         of = rows.set_index("k")["auroc"]
-        fixed_k = of.drop("adaptive").astype(float)
-        best_k, worst_k = (f"K = {at} ({of[at]:.3f})" for at in (fixed_k.idxmax(), fixed_k.idxmin()))
-        more = of["adaptive"] - fixed_k.max()
-        parts.append(f"{name}: best at {best_k}, worst at {worst_k}, adaptive {more:+.3f} beside the best")
+        by_k = of.drop("adaptive").astype(float)
+        top, low = (f"K = {at} ({of[at]:.3f})" for at in (by_k.idxmax(), by_k.idxmin()))
+        parts.append(
+            f"{name}: best at {top}, worst at {low}, adaptive {of['adaptive'] - by_k.max():+.3f} beside the best"
+        )
     return f"{'; '.join(parts)}."
 
 
@@ -87,11 +90,6 @@ def searched(recall: pd.DataFrame, costs: pd.DataFrame, bounds: pd.DataFrame, ta
 def span(values: pd.Series, form: str = ".2f") -> str:
     """The least and the largest value, or the one that there is."""
     return " to ".join(dict.fromkeys(f"{end:{form}}" for end in (values.min(), values.max())))
-
-
-def by_protocol(table: pd.DataFrame) -> list[str]:
-    """The column that tells protocols apart, where the table has one."""
-    return ["protocol"] if "protocol" in table else []
 
 
 def _settings(table: pd.DataFrame) -> pd.Series:
