@@ -53,12 +53,10 @@ def fixed(sweep: pd.DataFrame) -> str:
     """Of `sweeps.fixed_k_sweep`: which K is best and worst, and what adaptive K adds to the best."""
     parts = []
     for name, rows in sweep.groupby(_settings(sweep), sort=False):
-        of = rows.set_index("k")["auroc"]
-        by_k = of.drop("adaptive").astype(float)
-        top, low = (f"K = {at} ({of[at]:.3f})" for at in (by_k.idxmax(), by_k.idxmin()))
-        parts.append(
-            f"{name}: best at {top}, worst at {low}, adaptive {of['adaptive'] - by_k.max():+.3f} beside the best"
-        )
+        by_k = rows.set_index("k")["auroc"].astype(float)
+        more = by_k.pop("adaptive") - by_k.max()
+        top, low = (f"K = {at} ({by_k[at]:.3f})" for at in (by_k.idxmax(), by_k.idxmin()))
+        parts.append(f"{name}: best at {top}, worst at {low}, adaptive {more:+.3f} beside the best")
     return f"{'; '.join(parts)}."
 
 
