@@ -39,6 +39,7 @@ _MODULES = (
     "sweeps",
     "tables",
     "work",
+    "worlds",
 )
 __all__ = ["ask", *_MODULES]
 

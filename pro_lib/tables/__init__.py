@@ -1,6 +1,7 @@
 """What runs found, claim and cost, as tables for notebooks; knows runs, scores and evaluations, and draws nothing."""
 
 from pro_lib.tables.ceiling import ceiling_table, learned
+from pro_lib.tables.choosing import candidates, choice, regrets
 from pro_lib.tables.found import cost_table, examples, explained, exposure_table, found_table, repeats_table
 from pro_lib.tables.searches import (
     Searched,
@@ -17,7 +18,9 @@ __all__ = [
     "Searched",
     "at_alpha",
     "bounds_table",
+    "candidates",
     "ceiling_table",
+    "choice",
     "cost_table",
     "examples",
     "explained",
@@ -26,6 +29,7 @@ __all__ = [
     "learned",
     "merged_table",
     "recall_table",
+    "regrets",
     "repeats_table",
     "search_benchmark",
     "search_table",
