@@ -26,6 +26,7 @@ class Choices:
     Args:
         convention: `complete` (ending included) or `answer_tokens` (ending left out), as in `Run.log_probs`.
         distinct: whether repeated beams are left out; None as the protocol has it.
+        same_within: nats within which answers without texts are one, as in `Run.log_probs`.
         correctness: `rouge_l` above 0.3, `exact_match` or `alias_match` (see `correctness`).
         labels: labels from outside, of people or of a judge model, columns question_id, text, correct; they replace
             every other correctness. An answer without a label is left out and counted.
@@ -33,6 +34,7 @@ class Choices:
 
     convention: str = "complete"
     distinct: bool | None = None
+    same_within: float = 0.0
     correctness: str = "rouge_l"
     labels: pd.DataFrame | None = None
 
@@ -47,7 +49,8 @@ class Evaluation:
     of an exact search down to `search_alpha` unless that is None. `baselines` has a column per method that needs no α,
     higher = more uncertain. `exclusions` says which questions were left out and why, `unavailable` which methods the
     run cannot feed. `protocol` says how answers were counted (`protocols`), `distinct` whether each counts once.
-    `meanings` are the log-probabilities (n, C) that PRO over meanings reads, by its name, as `S-PRO, lexical`.
+    `meanings` are the log-probabilities (n, C) that PRO over meanings reads, by its name, as `S-PRO, lexical`. `note`
+    is what the run says of itself.
     """
 
     model: str
@@ -62,6 +65,7 @@ class Evaluation:
     protocol: str = "workbench"
     distinct: bool = True
     meanings: Mapping[str, np.ndarray] = field(default_factory=dict)
+    note: str = ""
 
     @property
     def correct(self) -> np.ndarray:
@@ -123,7 +127,8 @@ class Evaluation:
         above = scores.premise(self.log_probs).above_one.sum()
         mass = f" For {above} questions the answers' probabilities sum to more than 1: PRO bounds no entropy there."
         where = f"{self.dataset}, {self.model}, {self.protocol}, {self.split}"
-        return f"{where}: {self.exclusions.sentence()}{drawn} {accuracy}{mass if above else ''}{without}"
+        note = self.note and f" {self.note}"
+        return f"{where}: {self.exclusions.sentence()}{drawn} {accuracy}{mass if above else ''}{without}{note}"
 
 
 @dataclass(frozen=True)
@@ -210,13 +215,16 @@ def evaluations(
     for run, own in zip(runs, tops, strict=True):
         answers[f"correct_{run.info.strategy}"] = rouge_and_correct(own, beams.questions, choices)["correct"]
     setting = beams.info.model, beams.info.dataset, split or "all"
-    found, made = counting.Answers.of(beams, samples, choices.convention, similarities or {}), []
+    counted_as = {"convention": choices.convention, "same_within": choices.same_within}
+    found, made = counting.Answers.of(beams, samples, similarities or {}, **counted_as), []
+    elsewhere = beams.questions.filter(regex="^score_").rename(columns=lambda name: name.removeprefix("score_"))
     for protocol in rules:
         log_probs, table, meanings = found.under(protocol)
+        table = table.join(elsewhere)
         unavailable = tuple(table.columns[table.isna().all()])
         table = table.drop(columns=list(unavailable))
         exclusions = metrics.usable(table.set_axis(ids), answers["correct"])
-        counted = protocol.name, protocol.distinct, meanings
+        counted = protocol.name, protocol.distinct, meanings, beams.info.provenance.get("note", "")
         whole = Evaluation(*setting, answers, log_probs, table, exclusions, unavailable, beams.search_alpha, *counted)
         made.append(whole._rows(exclusions.mask))
     return made

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import scores, storage
+from pro_lib.base import same
 from pro_lib.base.shown import shown
 from pro_lib.correctness import words
 from pro_lib.storage import CERTIFICATE_COLUMNS, RunError, RunInfo, complete_log_prob
@@ -28,7 +29,8 @@ class Run:
     that is False there, that nobody knows it; 0 says that it was certain, or that the answer was cut (not finished).
     `rank` counts from 0, downwards in probability, for samples in the order they were drawn.
     `questions` has a row per question: question_id, question, references, split, what the dataset adds, and after
-    an exact search its certificate (columns as in `decoding.Certificate`).
+    an exact search its certificate (columns as in `decoding.Certificate`); `score_<method>` is a score made elsewhere,
+    higher = more uncertain.
     """
 
     answers: pd.DataFrame
@@ -76,7 +78,12 @@ class Run:
         return asked.merge(self.answers, on="question_id", how="left", suffixes=("_of_question", ""))
 
     def log_probs(
-        self, *, convention: str = "complete", distinct: bool = True, merge_by: str | None = None
+        self,
+        *,
+        convention: str = "complete",
+        distinct: bool = True,
+        same_within: float = 0.0,
+        merge_by: str | None = None,
     ) -> np.ndarray:
         """Log-probabilities `(n, N)` in nats, sorted downwards, NaN where a question has fewer answers.
 
@@ -85,14 +92,15 @@ class Run:
 
         Args:
             convention: `complete` (ending included) or `answer_tokens` (ending left out).
-            distinct: one entry per answer: per token sequence, per text where ids are missing, per
-                log-probability where both are; False keeps repeats. Answers cut by length never count.
+            distinct: one entry per answer: per token sequence, per text where ids are missing, per log-probability
+                and length where both are; False keeps repeats. Answers cut by length never count.
+            same_within: nats within which answers of one length without ids and texts are one (`base.same`).
             merge_by: `text` adds up the probabilities of answers with the same text (see `correctness.words`),
                 which changes the outcomes: no bound on the entropy of token sequences holds for the result.
         """
         if merge_by not in (None, "text"):
             raise ValueError(f"merge_by={merge_by!r} is unknown; choose None or 'text'")
-        ranked = self.ranked(convention=convention, distinct=distinct)
+        ranked = self.ranked(convention=convention, distinct=distinct, same_within=same_within)
         return self.matrix(_merged(ranked, self.name) if merge_by else ranked, "value")
 
     def open_log_probs(self) -> np.ndarray:
@@ -152,7 +160,7 @@ class Run:
         matrix[table["row"], place] = table[column].where(table[column].notna(), missing)
         return matrix
 
-    def ranked(self, *, convention: str = "complete", distinct: bool = True) -> pd.DataFrame:
+    def ranked(self, *, convention: str = "complete", distinct: bool = True, same_within: float = 0.0) -> pd.DataFrame:
         """Finished answers, question by question and downwards in `value`, their log-probability.
 
         Of equally probable ones the first by text and then by `mean` comes first, in whatever order they were found.
@@ -175,7 +183,7 @@ class Run:
             log_alpha = np.log(self.questions["search_alpha"].to_numpy(float))[table["row"]]
             reaches = complete_log_prob(table["log_prob"], table["end_log_prob"]) >= log_alpha - _ROUNDING
             table = table[reaches | ~reaches.groupby(table["row"]).transform("any")]
-        repeats = pd.DataFrame({"row": table["row"], "key": identities(table)}).duplicated()
+        repeats = pd.DataFrame({"row": table["row"], "key": same.identities(table, same_within)}).duplicated()
         table = table.assign(repeats=repeats)
         return (table[~repeats] if distinct else table).reset_index(drop=True)
 
@@ -193,16 +201,6 @@ def _merged(ranked: pd.DataFrame, name: str) -> pd.DataFrame:
     by_text = ranked.assign(text=ranked["text"].map(words)).groupby(["row", "text"])["value"]
     total = by_text.agg(lambda values: np.logaddexp.reduce(values.to_numpy())).reset_index()
     return total.sort_values(["row", "value"], ascending=[True, False], kind="stable")
-
-
-def identities(table: pd.DataFrame) -> list[object]:
-    """What makes two answers of one question the same."""
-    # What is missing is None or NaN, as pandas has it.
-    names = "token_ids", "text", "value"
-    return [
-        tuple(ids) if isinstance(ids, (list, np.ndarray)) else text if isinstance(text, str) else value
-        for ids, text, value in zip(*(table[name].to_numpy(object) for name in names), strict=True)
-    ]
 
 
 def most_probable(tops: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pro_lib import correctness, runs, semantic, sweeps
+from pro_lib import correctness, semantic, sweeps
 from pro_lib.base import bundled
+from pro_lib.base.same import identities
 from pro_lib.decoding.certificate import SearchTree
 from pro_lib.evaluation import Choices, evaluate, rouge_and_correct
 from pro_lib.runs import Run
@@ -70,11 +71,12 @@ def _answers(run: Run) -> list[list[list]]:
     row = pd.Index(run.questions["question_id"]).get_indexer(run.answers["question_id"])
     cut = run.answers.assign(row=row, value=run.answers["log_prob"])[~run.answers["finished"].to_numpy(bool)]
     correct = rouge_and_correct(finished, run.questions.iloc[finished["row"]].reset_index(drop=True))["correct"]
-    columns = ["row", "token_ids", "text", "value", "finished", "correct"]
-    table = pd.concat([finished.assign(correct=correct)[columns], cut.assign(correct=None)[columns]], ignore_index=True)
+    columns = ["row", "token_ids", "text", "value", "mean", "finished", "correct"]
+    cut = cut.assign(mean=np.nan, correct=None)
+    table = pd.concat([finished.assign(correct=correct)[columns], cut[columns]], ignore_index=True)
     found: list[list[list]] = [[] for _ in range(len(run.questions))]
     numbers: list[dict] = [{} for _ in found]
-    for key, answer in zip(runs.identities(table), table.itertuples(), strict=True):
+    for key, answer in zip(identities(table), table.itertuples(), strict=True):
         known, rows, is_text = numbers[answer.row], found[answer.row], isinstance(answer.text, str)
         spelling = correctness.normalize(answer.text) if is_text else key
         same = [known.setdefault(each, len(known)) for each in (("answer", key), ("spelling", spelling))]

@@ -7,6 +7,7 @@ import pandas as pd
 from pro_lib.imports import hub, question_files
 from pro_lib.imports.formats import json_lines
 from pro_lib.imports.labels import read_labels
+from pro_lib.imports.published import from_published, is_published
 from pro_lib.imports.records import from_records, split_records
 from pro_lib.imports.responses import from_openai, from_vllm
 from pro_lib.runs import Run
@@ -15,9 +16,11 @@ from pro_lib.storage import RunError
 __all__ = [
     "from_file",
     "from_openai",
+    "from_published",
     "from_records",
     "from_vllm",
     "hub",
+    "is_published",
     "json_lines",
     "layout",
     "question_files",

@@ -63,9 +63,9 @@ class Found(NamedTuple):
     texts: NDArray | None
 
     @classmethod
-    def of(cls, run: Run, convention: str, *, texts: bool) -> Found:
-        """Those of a run."""
-        ranked = run.ranked(convention=convention, distinct=False)
+    def of(cls, run: Run, *, texts: bool, **counted: object) -> Found:
+        """Those of a run, `counted` as `Run.ranked` does."""
+        ranked = run.ranked(distinct=False, **counted)
         read = run.matrix(ranked, "value"), run.matrix(ranked, "mean"), run.matrix(ranked, "repeats", True)
         return cls(*read, run.matrix(ranked, "text", None) if texts else None)
 
@@ -80,11 +80,15 @@ class Answers(NamedTuple):
 
     @classmethod
     def of(
-        cls, beams: Run, samples: Run | None, convention: str, similarities: Mapping[str, semantic.Similarity | None]
+        cls,
+        beams: Run,
+        samples: Run | None,
+        similarities: Mapping[str, semantic.Similarity | None],
+        **counted: object,
     ) -> Answers:
-        """Read the runs, and ask each similarity once, whatever protocols come."""
-        found = Found.of(beams, convention, texts=bool(similarities))
-        drawn = samples and Found.of(samples, convention, texts=bool(similarities))
+        """Read the runs, answers `counted` as `Run.ranked` does, and ask each similarity once for all protocols."""
+        found = Found.of(beams, texts=bool(similarities), **counted)
+        drawn = samples and Found.of(samples, texts=bool(similarities), **counted)
         unknown = np.isnan(found.means) | (pd.isna(found.texts) if similarities else False)
         lacking = (unknown & ~np.isnan(found.log_probs)).any()
         compared, degrees = dict.fromkeys(similarities), {}
