@@ -6,10 +6,10 @@ EXECUTED := build/notebooks
 SITE := build/site
 
 .DEFAULT_GOAL := help
-.PHONY: help install figures notebook lab test test-all trials lint format docs world models golden ladder screenshots clean
+.PHONY: help install figures figures-real notebook lab test test-all trials lint format docs world models golden ladder screenshots clean
 
 help:  ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 install: $(VENV)/.installed  ## set up .venv with the tested versions of what notebooks need
 
@@ -23,6 +23,16 @@ $(VENV)/.installed-%: $(VENV)/.package
 
 figures: install  ## the main job: run every notebook headless, leave figures/
 	@$(BIN)/python -m pro_lib figures --executed $(EXECUTED)
+
+# What is drawn of published outputs of large models, and of which.
+REAL_NOTEBOOKS := 02 03 04 06
+comma := ,
+REAL := $(foreach name,gpt-3.5-turbo/nq-open gpt-3.5-turbo/meadow Llama-2-7b-chat-hf/nq-open,"rank-calibration/$(name)"$(comma))
+
+figures-real: install  ## the figures of real models, from published outputs that it downloads once
+	@$(BIN)/python -m pro_lib download rank-calibration
+	@for n in $(REAL_NOTEBOOKS); do $(BIN)/python -m pro_lib run --executed $(EXECUTED)/real_models $$n \
+		-p records '[$(REAL)]' -p figures_dir "$(CURDIR)/figures/real_models" || exit 1; done
 
 notebook: install  ## run one: make notebook N=02 ARGS="-p alpha 0.3"
 	@$(BIN)/python -m pro_lib run --executed $(EXECUTED) $(or $(N),"") $(ARGS)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from pro_lib import evaluation, semantic
+from pro_lib import evaluation, imports, semantic
 from pro_lib import questions as question_sets
 from pro_lib.base import bundled, checks
 from pro_lib.decoding.strategies import STRATEGIES
@@ -49,6 +49,7 @@ class Parameters:
     strategy: checks.choice(*STRATEGIES) = BEAMS  # how answers are found: greedy, multinomial, diverse_beam, threshold
     protocol: Protocols = ("paper", "workbench")  # how answers are counted: paper, workbench, or both
     distinct: checks.Flag | None = None  # whether repeated answers count once; None as the protocol has it
+    same_within: checks.NotNegative = 0.0  # nats within which answers without texts count as one; 0 if equal only
     convention: checks.choice(*CONVENTIONS) = "complete"  # complete (ending included) or answer_tokens (left out)
     alphas: checks.Probabilities | None = None  # α is chosen from these; None for 0, 0.05, …, 1
     alpha: checks.Probability = 0.4  # the default α: PRO keeps answers whose probability is at least α
@@ -77,7 +78,7 @@ class Parameters:
     n_workers: checks.PositiveInt | None = None  # workers of ray; None for as many as there are GPUs
     similarity: Names = "lexical"  # what means the same: lexical, alias, embedding, nli, or an NLI model
     correctness: str = "rouge_l"  # what is right: rouge_l, exact_match, alias_match, or a file of labels
-    records: str | None = None  # a file of log-probabilities made elsewhere (ours, OpenAI, vLLM); None asks the model
+    records: Names | None = None  # log-probabilities made elsewhere: files, or published ones; None asks the model
     generations_dir: str | Path | None = None  # where runs are kept; None for data/generations of the repository
     figures_dir: str | Path | None = None  # where figures go; None for figures of the repository
     columns: Columns = 2  # columns of a paper that a figure spans, 1 or 2
@@ -98,9 +99,7 @@ class Parameters:
             raise ValueError(f"correctness={self.correctness!r} is neither {known}, nor a file of labels")
         if self.records is None:
             self._check_asked()
-        elif not os.path.isfile(self.records):
-            raise ValueError(f"records={self.records!r} is not a file")
-        elif self.strategy == EXACT:
+        elif imports.recorded(listed(self.records)) and self.strategy == EXACT:
             raise ValueError(f"records={self.records!r} hold no search: exact search needs a model")
 
     def _check_asked(self) -> None:

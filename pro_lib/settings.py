@@ -81,15 +81,15 @@ class Settings(Parameters):
     @property
     def choices(self) -> Choices:
         """What makes an answer right, as `correctness` says."""
-        counted = self._of("convention", "distinct")
+        counted = self._of("convention", "distinct", "same_within")
         if self.correctness in evaluation.CORRECTNESS:
             return Choices(correctness=self.correctness, **counted)
         return Choices(labels=imports.read_labels(self.correctness), **counted)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Every (model, dataset), model by model, so that each is loaded once; with records there is one."""
+        """Every (model, dataset), model by model, so that each is loaded once; of records what they are called."""
         if self.records is not None:
-            return [("records", Path(self.records).stem)]
+            return list(imports.recorded(listed(self.records)))
         return [(model, dataset) for model in listed(self.model) for dataset in listed(self.dataset)]
 
     def questions(self, dataset: str, *splits: str) -> QuestionSet:
@@ -105,7 +105,7 @@ class Settings(Parameters):
     def run(self, model: str, dataset: str, *splits: str, strategy: str | None = None) -> Run:
         """The stored run of these questions, generated where it is missing; or the records, if they are given."""
         if self.records is not None:
-            return self._recorded()
+            return self._recorded(model, dataset)
         return self._answers(model, self.questions(dataset, *splits), strategy or self.strategy)
 
     def judged(self, model: str, dataset: str, *splits: str) -> list[Evaluation]:
@@ -163,7 +163,7 @@ class Settings(Parameters):
 
         if figure is None:
             return figures.save_table(table, name, figures_dir=self.figures_dir)
-        return figures.save(figure, table, name, figures_dir=self.figures_dir)
+        return figures.save(figure, table, name, figures_dir=self.figures_dir, note=imports.note(self.records))
 
     def loaded(self, model: str) -> Model:
         """The model, loaded as the parameters say or held since it was (`models.held`)."""
@@ -203,22 +203,23 @@ class Settings(Parameters):
     def _both_splits(self, model: str, dataset: str, strategy: str) -> Run:
         """One run of the validation questions and of those reported, so that each is generated once."""
         if self.records is not None:
-            return imports.split_records(self._recorded(), n_validation=self.n_validation, seed=self.seed)
+            return imports.split_records(self._recorded(model, dataset), n_validation=self.n_validation, seed=self.seed)
         return self.run(model, dataset, *dict.fromkeys(("validation", self.split)), strategy=strategy)
 
-    def _recorded(self) -> Run:
+    def _recorded(self, model: str, dataset: str) -> Run:
         """The records; a question file given as `dataset` says what was asked where they do not."""
-        dataset = listed(self.dataset)[0]
+        records, dataset = imports.recorded(listed(self.records))[model, dataset], listed(self.dataset)[0]
         file = dataset not in question_sets.NAMES and Path(dataset).exists()
         questions = question_sets.load(path=dataset, split=None).table if file else None
         if file and "validation" not in set(questions["split"]):
             questions = questions.assign(split=None)  # so that one is drawn
-        read = endpoint.read if imports.layout(Path(self.records)) == "endpoint" else imports.from_file
-        return read(self.records, questions=questions)
+        read = endpoint.read if imports.layout(records) == "endpoint" else imports.from_file
+        return read(records, questions=questions)
 
     def _evaluated(self, splits: Iterable[str], answers: Run, **options: object) -> list[Evaluation]:
         options |= {"protocols": listed(self.protocol), "choices": self.choices}
-        by_split = [evaluation.evaluations(answers, split=split, **options) for split in splits]
+        asked = (None if split == "all" else split for split in splits)  # only records have questions of no split
+        by_split = [evaluation.evaluations(answers, split=split, **options) for split in asked]
         return [self._reportable(each) for of_protocol in zip(*by_split, strict=True) for each in of_protocol]
 
     def _reportable(self, judged: Evaluation) -> Evaluation:
@@ -228,7 +229,7 @@ class Settings(Parameters):
 
     def _similarity(self, name: str, model: str, dataset: str) -> semantic.Similarity | None:
         if name == "alias":
-            table = self._alias_table(dataset)
+            table = self._alias_table(model, dataset)
             return semantic.Alias(table) if table["references"].notna().all() else None
         if name in semantic.SIMILARITIES and name != "nli":
             return semantic.similarity(name)
@@ -236,9 +237,9 @@ class Settings(Parameters):
         cache = self.generations_dir / Path(dataset).stem / bundled.model_folder_name(model)
         return semantic.Nli(**chosen, device=None if self.device == "auto" else self.device, cache=cache)
 
-    def _alias_table(self, dataset: str) -> pd.DataFrame:
+    def _alias_table(self, model: str, dataset: str) -> pd.DataFrame:
         if self.records is not None:
-            return self._recorded().questions
+            return self._recorded(model, dataset).questions
         if dataset in question_sets.BUNDLED:
             # Of all splits: a wrong answer is often the right one to another question.
             return question_sets.load(dataset, split=None, n_shots=0).table

@@ -53,7 +53,7 @@ def test_help_loads_nothing_that_is_slow():
     done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=True)
     first, said = done.stdout.split("\n", 1)
     assert first == "set()"
-    assert re.findall(r"^  (\w+)  ", said, re.MULTILINE) == ["ask", "explore", "figures", "run", "score"]
+    assert re.findall(r"^  (\w+)  ", said, re.MULTILINE) == ["ask", "download", "explore", "figures", "run", "score"]
 
 
 def test_what_is_wrong_is_one_line_and_exit_status_1(tmp_path):

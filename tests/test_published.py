@@ -4,6 +4,7 @@ import json
 import math
 import warnings
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from pro_lib.base import bundled
 from pro_lib.evaluation import Choices, evaluations
 from pro_lib.imports import from_published, from_records
 from pro_lib.imports.published import folder
+from pro_lib.settings import Settings
 from pro_lib.storage import RunError
 
 NAME = "rank-calibration/some-model-1.5/nq-open"
@@ -236,3 +238,44 @@ def test_near_repeats_reach_what_pro_reads(put):
         warnings.simplefilter("error")
         judged = evaluations(from_published(NAME), choices=Choices(same_within=0.02))
     assert [each.log_probs.shape[1] for each in judged] == [3, 2]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_notebooks_read_several_by_name_and_report_on_all_questions(put, tmp_path):
+    put(made())
+    put(made(seed=1), SETTING.replace("nq-open", "meadow"))
+    names = [NAME, NAME.replace("nq-open", "meadow")]
+    settings = Settings(records=names, split="all", n_validation=10, reported=True, figures_dir=tmp_path)
+    assert settings.pairs() == [("some-model-1.5", "nq-open"), ("some-model-1.5", "meadow")]
+    splits = settings.splits(settings.compared)
+    assert [each.labels() for each in splits] == [
+        {"dataset": dataset, "model": "some-model-1.5", "protocol": protocol, "split": "all", "n_questions": 60}
+        for dataset in ("nq-open", "meadow")
+        for protocol in ("paper", "workbench")
+    ]
+    assert {len(each.validation.correct) for each in splits} == {10}
+    assert "Stated" in splits[0].reported.baselines
+    near = Settings(records=NAME, same_within=5.0).judged(*settings.pairs()[0], "test")[1]
+    far = Settings(records=NAME).judged(*settings.pairs()[0], "test")[1]
+    assert (~np.isnan(near.log_probs)).sum() < (~np.isnan(far.log_probs)).sum()
+    figure = plt.figure()
+    figure.supxlabel("K")
+    settings.store(near.to_df(), "name", figure)
+    text = " ".join(figure.get_supxlabel().split())
+    assert text.startswith("K Published samples without texts: paper keeps repeats")
+    assert text.endswith("no bound of the entropy is claimed.")
+
+
+def test_records_are_there_and_each_has_a_name_of_its_own(put, tmp_path):
+    put(made(n_questions=3))
+    for folder_name in ("a", "b"):
+        (tmp_path / folder_name).mkdir()
+        (tmp_path / folder_name / "x.jsonl").write_text("{}")
+    with pytest.raises(ValueError, match=r"b/x.jsonl' has the name of '.*a/x.jsonl': one of them at a time"):
+        Settings(records=[str(tmp_path / "a" / "x.jsonl"), str(tmp_path / "b" / "x.jsonl")])
+    with pytest.raises(ValueError, match=r"records='x.jsonl' is not a file"):
+        Settings(records=[NAME, "x.jsonl"])
+    with pytest.raises(RunError, match="pro download rank-calibration/m/nq"):
+        Settings(records="rank-calibration/m/nq").run("m", "nq")
+    with pytest.raises(ValueError, match=r"same_within=-0.1 must be 0 or more"):
+        Settings(records=NAME, same_within=-0.1)

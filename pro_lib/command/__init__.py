@@ -127,6 +127,17 @@ def run(notebook: str, typed: Sequence, texts: Sequence, yamls: Sequence[str], e
     click.echo(notebooks.run(notebook, given | dict(texts), executed))
 
 
+@pro.command("download")
+@click.argument("name")
+@click.option("--url", envvar="PRO_PUBLISHED_URL", help="Another place of the files, ending in /.")
+def get_published(name: str, url: str | None) -> None:
+    """Get published outputs of large models: NAME is rank-calibration, or rank-calibration/<model>/<dataset>."""
+    from pro_lib.command.download import URL, fetched
+
+    for line in fetched(name, url or URL):
+        click.echo(line)
+
+
 @pro.command()
 @EXECUTED
 def figures(executed: Path | None) -> None:

@@ -72,8 +72,8 @@ def _answers(run: Run) -> list[list[list]]:
     cut = run.answers.assign(row=row, value=run.answers["log_prob"])[~run.answers["finished"].to_numpy(bool)]
     correct = rouge_and_correct(finished, run.questions.iloc[finished["row"]].reset_index(drop=True))["correct"]
     columns = ["row", "token_ids", "text", "value", "mean", "finished", "correct"]
-    cut = cut.assign(mean=np.nan, correct=None)
-    table = pd.concat([finished.assign(correct=correct)[columns], cut[columns]], ignore_index=True)
+    parts = finished.assign(correct=correct)[columns], cut.assign(mean=np.nan, correct=None)[columns]
+    table = pd.concat(parts, ignore_index=True)
     found: list[list[list]] = [[] for _ in range(len(run.questions))]
     numbers: list[dict] = [{} for _ in found]
     for key, answer in zip(identities(table), table.itertuples(), strict=True):

@@ -31,14 +31,15 @@ Panel = tuple[Axes, dict[str, str], pd.DataFrame]
 def panels(
     table: pd.DataFrame, *by: str, columns: int, per_line: int | None = None, height: float | None = None, **sharing
 ) -> Iterator[tuple[Figure, list[Panel]]]:
-    """A figure with a panel per combination of values of the columns `by`, those of the last side by side.
+    """A figure with a panel per combination there is of values of the columns `by`, those of the last side by side.
 
     Yields the figure and its panels; at the end titles are wrapped and ticks thinned to the panels' width, and the
     figure is made as high as panels of `height` inches want. `sharing` goes to `Figure.subplots`.
     """
     if columns not in WIDTHS:
         raise ValueError(f"columns={columns!r} must be 1 or 2, the columns of a paper that the figure spans")
-    settings = [dict(zip(by, each, strict=True)) for each in product(*(values(table, name) for name in by))]
+    combined = (dict(zip(by, each, strict=True)) for each in product(*(values(table, name) for name in by)))
+    settings = [each for each in combined if not where(table, each).empty]
     n, across = len(settings), len(values(table, by[-1])) if by else 1
     per_line = min(n, per_line or (min(across, 3 * columns) if 1 < across < n else {1: 1, 2: 3}[columns]))
     lines = ceil(n / per_line)

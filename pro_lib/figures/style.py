@@ -2,6 +2,7 @@
 
 import io
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,16 +80,21 @@ def save(
     *,
     figures_dir: str | Path = "figures",
     formats: Sequence[str] = ("png", "svg"),
+    note: str = "",
 ) -> Figure:
     """Write `<name>.png`, `<name>.svg` and the numbers behind them, `<name>.csv`; return the figure.
 
-    `formats` names what is written: png (200 dpi), svg, pdf. The same numbers give the same bytes.
+    `note` stands below it. `formats`: png (200 dpi), svg, pdf. The same numbers give the same bytes.
     """
     formats = [formats] if isinstance(formats, str) else list(formats)
     if unknown := [wanted for wanted in formats if wanted not in _UNDATED]:
         raise ValueError(f"formats has {unknown[0]!r}, which is none of {', '.join(_UNDATED)}")
     save_table(table, name, figures_dir=figures_dir)
     with style():
+        if note:
+            lines = textwrap.wrap(note, int(72 * figure.get_figwidth() / (8 * LETTER)))
+            figure.supxlabel("\n".join([figure.get_supxlabel(), *lines]))
+            figure.set_figheight(figure.get_figheight() + 8 * 1.2 / 72 * len(lines))
         for wanted in formats:
             buffer = io.BytesIO()
             figure.savefig(buffer, format=wanted, metadata=_UNDATED[wanted])

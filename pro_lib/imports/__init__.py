@@ -1,5 +1,8 @@
 """Questions, and answers with their log-probabilities, read from files made elsewhere; knows layouts, no model."""
+# ruff: noqa: F401  What is imported here is what the room exports.
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -7,26 +10,12 @@ import pandas as pd
 from pro_lib.imports import hub, question_files
 from pro_lib.imports.formats import json_lines
 from pro_lib.imports.labels import read_labels
-from pro_lib.imports.published import from_published, is_published
+from pro_lib.imports.published import PUBLISHED, Name, from_published, is_published
 from pro_lib.imports.records import from_records, split_records
 from pro_lib.imports.responses import from_openai, from_vllm
 from pro_lib.runs import Run
 from pro_lib.storage import RunError
 
-__all__ = [
-    "from_file",
-    "from_openai",
-    "from_published",
-    "from_records",
-    "from_vllm",
-    "hub",
-    "is_published",
-    "json_lines",
-    "layout",
-    "question_files",
-    "read_labels",
-    "split_records",
-]
 # What the first entry of a file has tells its layout.
 _TOLD_BY = {"endpoint": "endpoint", "answers": "records", "outputs": "vllm", "choices": "openai", "response": "openai"}
 
@@ -34,8 +23,11 @@ _TOLD_BY = {"endpoint": "endpoint", "answers": "records", "outputs": "vllm", "ch
 def layout(path: str | Path) -> str:
     """Whether a file holds `records` of ours, responses of an `openai`-compatible server, or outputs of `vllm`.
 
-    Or it is the cache of an `endpoint`, which `endpoint.read` reads. Raises `RunError` if it is none of the four.
+    Or it is the cache of an `endpoint`, which `endpoint.read` reads, or the name of `published` outputs. Raises
+    `RunError` if it is none of these.
     """
+    if is_published(path):
+        return "published"
     where, first = next(json_lines(path), (str(path), {}))
     known = next((name for key, name in _TOLD_BY.items() if key in first), None)
     if known is None:
@@ -46,11 +38,30 @@ def layout(path: str | Path) -> str:
 def from_file(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
     """A run from a file of log-probabilities in any layout: our records, OpenAI's responses or vLLM's outputs.
 
+    Or from published outputs, by name (`from_published`).
+
     `questions` as for `from_openai`; records of ours bring their own. Raises `RunError` as the three readers do.
     """
     found = layout(path)
     if found == "endpoint":
         raise RunError(f"{path} is the cache of an endpoint; endpoint.read reads it")
-    if found == "records":
-        return from_records(path)
+    if found in ("records", "published"):
+        return (from_records if found == "records" else from_published)(path)
     return (from_openai if found == "openai" else from_vllm)(path, questions=questions)
+
+
+def recorded(records: Sequence[str]) -> dict[tuple[str, str], str]:
+    """Where records are, by model and dataset as they are called. ValueError if one is missing or two have a name."""
+    called: dict[tuple[str, str], str] = {}
+    for each in records:
+        if not (is_published(each) or os.path.isfile(each)):
+            raise ValueError(f"records={each!r} is not a file")
+        name = Name.of(each).called if is_published(each) else ("records", Path(each).stem)
+        if called.setdefault(name, each) != each:
+            raise ValueError(f"records={each!r} has the name of {called[name]!r}: one of them at a time")
+    return called
+
+
+def note(records: str | Sequence[str] | None) -> str:
+    """What a figure of these records has to say; nothing unless some are published outputs."""
+    return PUBLISHED * any(map(is_published, [records] if isinstance(records, str) else records or ()))

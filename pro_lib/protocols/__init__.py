@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pro_lib import scores, semantic
 from pro_lib.runs import Run
 
-Floats = NDArray[np.float64]
+Floats, Similarities = NDArray[np.float64], Mapping[str, semantic.Similarity | None]
 # What α is chosen from: every α that the paper prints is one of these. Finer ones near 0 are for a logarithmic axis
 # only: chosen from on 100 questions, they were seen to cost up to 0.05 of AUROC.
 ALPHA_GRID = tuple(step / 20 for step in range(21))
@@ -79,13 +79,7 @@ class Answers(NamedTuple):
     degrees: dict[str, Floats]  # Deg of the samples, (n,)
 
     @classmethod
-    def of(
-        cls,
-        beams: Run,
-        samples: Run | None,
-        similarities: Mapping[str, semantic.Similarity | None],
-        **counted: object,
-    ) -> Answers:
+    def of(cls, beams: Run, samples: Run | None, similarities: Similarities, **counted: object) -> Answers:
         """Read the runs, answers `counted` as `Run.ranked` does, and ask each similarity once for all protocols."""
         found = Found.of(beams, texts=bool(similarities), **counted)
         drawn = samples and Found.of(samples, texts=bool(similarities), **counted)

@@ -1,4 +1,5 @@
 """What runs found, claim and cost, as tables for notebooks; knows runs, scores and evaluations, and draws nothing."""
+# ruff: noqa: F401  What is imported here is what the room exports.
 
 from pro_lib.tables.ceiling import ceiling_table, learned
 from pro_lib.tables.choosing import candidates, choice, regrets
@@ -13,25 +14,3 @@ from pro_lib.tables.searches import (
     searched,
 )
 from pro_lib.tables.shallower import at_alpha
-
-__all__ = [
-    "Searched",
-    "at_alpha",
-    "bounds_table",
-    "candidates",
-    "ceiling_table",
-    "choice",
-    "cost_table",
-    "examples",
-    "explained",
-    "exposure_table",
-    "found_table",
-    "learned",
-    "merged_table",
-    "recall_table",
-    "regrets",
-    "repeats_table",
-    "search_benchmark",
-    "search_table",
-    "searched",
-]
