@@ -19,7 +19,7 @@ from scipy.stats import rankdata
 from pro_lib.base import intervals
 
 Floats, Labels = NDArray[np.float64], NDArray[np.bool_]
-_CHUNK_CELLS = 1_000_000  # resamples x questions held at once; a few arrays of 8 MB each
+_CHUNK_CELLS = 100_000  # resamples x questions held at once: arrays that fit into a processor's cache
 
 
 class OneClassError(ValueError):
@@ -63,14 +63,14 @@ def auroc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
 def auroc_columns(uncertainty: ArrayLike, correct: ArrayLike) -> Floats:
     """AUROC of each column of `uncertainty` (n, A): shape (A,)."""
     right, wrong = _split(uncertainty, correct)
-    return _pairs_won(wrong, right).sum(axis=1) / (right.shape[1] * wrong.shape[1])
+    return _pairs_won(wrong, right)[0].sum(axis=1) / (right.shape[1] * wrong.shape[1])
 
 
 def auroc_intervals(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats, Floats]:
     """AUROC of each column of `uncertainty` (n, A), and the ends of its 95 % interval (`base.intervals`): (A,) each."""
     right, wrong = _split(uncertainty, correct)
     n_right, n_wrong = right.shape[1], wrong.shape[1]
-    of_wrong, of_right = _pairs_won(wrong, right), _pairs_won(right, wrong)
+    of_wrong, of_right = _pairs_won(wrong, right)
     aurocs = of_wrong.sum(axis=1) / (n_right * n_wrong)
     return aurocs, *intervals.auroc(of_wrong / n_right, of_right / n_wrong)
 
@@ -163,7 +163,7 @@ def delong(uncertainties: ArrayLike, correct: ArrayLike, *, reference: int = 0) 
     if min(n_right, n_wrong) < 2:
         raise ValueError(f"DeLong's test needs two right and two wrong answers, but {n_right} and {n_wrong} are given")
     # The right answers' placements are one minus those of the paper, which changes no variance.
-    of_wrong, of_right = _pairs_won(wrong, right) / n_right, _pairs_won(right, wrong) / n_wrong
+    of_wrong, of_right = (won / n for won, n in zip(_pairs_won(wrong, right), (n_right, n_wrong), strict=True))
     # Differences are taken before the variance: columns that rank alike then differ by exactly 0.
     by_wrong, by_right = of_wrong - of_wrong[reference], of_right - of_right[reference]
     difference = by_wrong.mean(axis=1)
@@ -208,13 +208,14 @@ def resampled_aurocs(uncertainty: ArrayLike, correct: ArrayLike, *, n_resamples:
     chunk = max(1, _CHUNK_CELLS // (n_right + n_wrong))
     for start in range(0, n_resamples, chunk):
         rows = slice(start, min(start + chunk, n_resamples))
-        right_weights = _draw_weights(draw_right, rows.stop - start, n_right)
-        wrong_weights = _draw_weights(draw_wrong, rows.stop - start, n_wrong)
-        cumulative = np.zeros((len(right_weights), n_right + 1))
+        # A line per question: what is looked up are whole lines of resamples, side by side in memory.
+        right_weights = _draw_weights(draw_right, rows.stop - start, n_right).T.copy()
+        wrong_weights = _draw_weights(draw_wrong, rows.stop - start, n_wrong).T.copy()
+        cumulative = np.zeros((n_right + 1, rows.stop - start))
         for column, order in enumerate(orders):
-            np.cumsum(right_weights.take(order, axis=1), axis=1, out=cumulative[:, 1:])
-            pairs = cumulative.take(below[column], axis=1) + cumulative.take(up_to[column], axis=1)
-            aurocs[rows, column] = np.einsum("bi,bi->b", wrong_weights, pairs) / (2 * n_right * n_wrong)
+            np.cumsum(right_weights[order], axis=0, out=cumulative[1:])
+            pairs = cumulative[below[column]] + cumulative[up_to[column]]
+            aurocs[rows, column] = np.einsum("ib,ib->b", wrong_weights, pairs) / (2 * n_right * n_wrong)
     return aurocs
 
 
@@ -254,10 +255,10 @@ def _split(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats]:
     return by_column[:, labels], by_column[:, ~labels]
 
 
-def _pairs_won(each: Floats, among: Floats) -> Floats:
-    """For each value of a row, how many of that row of `among` lie below it, ties counting half: exact, (A, n_each)."""
-    together = rankdata(np.concatenate([each, among], axis=1), axis=1)
-    return together[:, : each.shape[1]] - rankdata(each, axis=1)
+def _pairs_won(wrong: Floats, right: Floats) -> tuple[Floats, Floats]:
+    """For each value of a row, how many of the other class lie below it, ties counting half: exact, of each class."""
+    n_wrong, together = wrong.shape[1], rankdata(np.concatenate([wrong, right], axis=1), axis=1)
+    return together[:, :n_wrong] - rankdata(wrong, axis=1), together[:, n_wrong:] - rankdata(right, axis=1)
 
 
 def _draw_weights(rng: np.random.Generator, n_resamples: int, n: int) -> Floats:

@@ -155,12 +155,8 @@ def _reliability(probability: Floats, correct: Labels, n_bins: int) -> pd.DataFr
     twice_middle = 2 * np.cumsum(sizes) - sizes  # a tie's middle on the scale from 0 to n; doubled, it is whole
     bins = (twice_middle * n_bins // (2 * len(probability)))[tie]
     by_bin = pd.DataFrame({"probability": probability, "correct": correct}).groupby(bins)
-    table = by_bin.agg(
-        n=("correct", "size"),
-        low=("probability", "min"),
-        high=("probability", "max"),
-        confidence=("probability", "mean"),
-        accuracy=("correct", "mean"),
-    ).reset_index(drop=True)
+    of, right = by_bin["probability"], by_bin["correct"]
+    columns = {"n": right.size(), "low": of.min(), "high": of.max(), "confidence": of.mean(), "accuracy": right.mean()}
+    table = pd.DataFrame(columns).reset_index(drop=True)
     low, high = intervals.wilson(table["accuracy"], table["n"])
     return table.assign(accuracy_low=low, accuracy_high=high)

@@ -147,6 +147,12 @@ def test_score_judges_by_labels_and_says_why_it_does_not(records, tmp_path):
     bare = [{**json.loads(line), "references": None} for line in records.read_text().splitlines()]
     records.write_text("".join(json.dumps(row) + "\n" for row in bare))
     assert "No accuracy: " in typed("score", records)[0].splitlines()[-1]
+    asked = tmp_path / "asked.jsonl"
+    rows = [{"question_id": f"q{n}", "question": f"{n}?", "references": ["Paris", "Oslo"]} for n in range(3)]
+    asked.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "Accuracy: 0.667. All 3 questions are used." in typed("score", records, "--questions", asked)[0]
+    asked.write_text(json.dumps(rows[0]) + "\n")
+    assert "question_id 'q1' is not in questions=" in refused_of_score(records, "--questions", asked)
 
 
 def refused_of_score(*words):

@@ -38,16 +38,16 @@ def layout(path: str | Path) -> str:
 def from_file(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
     """A run from a file of log-probabilities in any layout: our records, OpenAI's responses or vLLM's outputs.
 
-    Or from published outputs, by name (`from_published`).
+    Or from published outputs, by name (`from_published`), which bring their own questions.
 
-    `questions` as for `from_openai`; records of ours bring their own. Raises `RunError` as the three readers do.
+    `questions` as for `from_openai`. Raises `RunError` as the readers do.
     """
     found = layout(path)
     if found == "endpoint":
         raise RunError(f"{path} is the cache of an endpoint; endpoint.read reads it")
-    if found in ("records", "published"):
-        return (from_records if found == "records" else from_published)(path)
-    return (from_openai if found == "openai" else from_vllm)(path, questions=questions)
+    if found == "published":
+        return from_published(path)
+    return {"records": from_records, "openai": from_openai, "vllm": from_vllm}[found](path, questions=questions)
 
 
 def recorded(records: Sequence[str]) -> dict[tuple[str, str], str]:

@@ -69,7 +69,7 @@ class Record(Format):
     answers: list[Answer]
 
 
-def from_records(path: Source) -> Run:
+def from_records(path: Source, *, questions: pd.DataFrame | None = None) -> Run:
     """A run from log-probabilities made elsewhere: a JSONL file with a line per question.
 
     A line is `{question_id, question?, references?, split?, answers: [...]}`; an answer is `{log_prob?,
@@ -81,13 +81,19 @@ def from_records(path: Source) -> Run:
     In memory, `path` is a list of such objects, or a table: with a column `answers`, or a row per answer, where what
     concerns the question is read in the first row that has its `question_id`.
 
+    `questions` are those asked, as for `from_openai`: they replace what the records say of them.
+
     Raises:
-        RunError: the file is empty or not UTF-8, or a line is malformed; the sentence names file, line and field.
+        RunError: the file is empty or not UTF-8, or a line is malformed; the sentence names file, line and field. Or a
+            record is of none of the `questions`.
     """
     entries, name = json_lines(path), called(path, "records")
     if isinstance(path, pd.DataFrame) and "answers" not in path:
         entries = _together(entries)
-    return Run(*tables(entries, name), RunInfo(name.stem, "records", "records"))
+    read = tables(entries, name)
+    if questions is not None:
+        read = answering(questions, *read, len(read[1]), name)
+    return Run(*read, RunInfo(name.stem, "records", "records"))
 
 
 def _together(rows: Iterable[tuple[str, dict]]) -> Iterable[tuple[str, dict]]:
@@ -118,6 +124,26 @@ def tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple[pd.Dat
         raise RunError(f"{source} holds no answers whose probability is known ({len(questions)} questions)")
     table = pd.DataFrame(answers).astype(dict.fromkeys(("end_log_prob", "mean_log_prob", "rouge_l"), float))
     return table.drop(columns=[name for name in _RARE if table[name].isna().all()]), pd.DataFrame(questions)
+
+
+def answering(
+    asked: pd.DataFrame, answers: pd.DataFrame, questions: pd.DataFrame, n_named: int, path: Path
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The answers and the questions asked, each question having those of its id; without ids, those in its place.
+
+    `n_named` of the questions read have an id of their own. Raises `RunError` if they are not those asked.
+    """
+    if not {"question_id", "question"} <= set(asked) or asked["question_id"].duplicated().any():
+        raise RunError("questions= must have columns question_id and question, and each id once")
+    found = list(questions["question_id"])
+    ids = dict(zip(found, asked["question_id"] if n_named == 0 and len(found) == len(asked) else found, strict=True))
+    if 0 < n_named < len(found) or (n_named == 0 and len(found) != len(asked)):
+        responses = f"{path} has {len(found)} responses, {n_named} of them with a question_id"
+        raise RunError(f"{responses}, and questions= has {len(asked)} rows: ids must match, or without any the number")
+    if unknown := set(ids.values()) - set(asked["question_id"]):
+        raise RunError(f"{path}: question_id {min(unknown)!r} is not in questions=")
+    more = {name: None for name in questions if name not in asked}
+    return answers.assign(question_id=answers["question_id"].map(ids)), asked.assign(**more).reset_index(drop=True)
 
 
 def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) -> Run:

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from pro_lib.base.checks import Format, Text, fitted, rule
 from pro_lib.imports.formats import Source, called, json_lines
-from pro_lib.imports.records import tables
+from pro_lib.imports.records import answering, tables
 from pro_lib.runs import Run
 from pro_lib.storage import RunError, RunInfo
 
@@ -198,22 +197,5 @@ def _run(source: Source, model: str, asked: pd.DataFrame | None) -> Run:
         message = f"{len(left_out)} answers are left out, since their probability was not returned; the first is"
         warnings.warn(f"{message} {left_out[0]}", UserWarning, stacklevel=3)
     if asked is not None:
-        ids = _answering(asked, list(questions["question_id"]), sum(named), path)
-        answers = answers.assign(question_id=answers["question_id"].map(ids))
-        questions = asked.assign(**{name: None for name in questions if name not in asked}).reset_index(drop=True)
+        answers, questions = answering(asked, answers, questions, sum(named), path)
     return Run(answers, questions, RunInfo(path.stem, model, model))
-
-
-def _answering(asked: pd.DataFrame, found: list[str], n_named: int, path: Path) -> dict[str, str]:
-    """The question that each of the ids found stands for: the one it names, or without names that in its place."""
-    if not {"question_id", "question"} <= set(asked) or asked["question_id"].duplicated().any():
-        raise RunError("questions= must have columns question_id and question, and each id once")
-    if n_named == 0 and len(found) == len(asked):
-        return dict(zip(found, asked["question_id"], strict=True))
-    if n_named < len(found):
-        responses = f"{path} has {len(found)} responses, {n_named} of them with a question_id"
-        raise RunError(f"{responses}, and questions= has {len(asked)} rows: ids must match, or without any the number")
-    unknown = set(found) - set(asked["question_id"])
-    if unknown:
-        raise RunError(f"{path}: question_id {min(unknown)!r} is not in questions=")
-    return dict(zip(found, found, strict=True))

@@ -33,19 +33,21 @@ def of_pairs(
     rows: Sequence[Sequence[Hashable]], ask: Callable[[list[tuple]], Sequence], *, symmetric: bool = False
 ) -> NDArray[np.float64]:
     """What `ask` says of the pairs of a row, each distinct one asked once: (n, N, N) or more, NaN where one is None."""
-    numbers: dict[tuple, int] = {}
-    places = [
-        (q, i, j, numbers.setdefault((first, second), len(numbers)))
-        for q, row in enumerate(rows)
-        for i, first in enumerate(row)
-        for j, second in enumerate(row)
-        if first is not None and second is not None and (i <= j or not symmetric)
-    ]
-    said = np.asarray(ask(list(numbers)), dtype=np.float64)
-    width = max(map(len, rows), default=0)
+    width, numbers = max(map(len, rows), default=0), {}
+    number = np.full((len(rows), width), -1)
+    for places, row in zip(number, rows, strict=True):
+        places[: len(row)] = [-1 if each is None else numbers.setdefault(each, len(numbers)) for each in row]
+    first, second = np.triu_indices(width) if symmetric else np.indices((width, width)).reshape(2, -1)
+    a, b = number[:, first], number[:, second]
+    known = (a >= 0) & (b >= 0)
+    pairs, begins, which = np.unique(a[known] * len(numbers) + b[known], return_index=True, return_inverse=True)
+    asked = np.argsort(begins)  # in the order in which they come
+    values = list(numbers)
+    named = ([values[each] for each in side.tolist()] for side in divmod(pairs[asked], max(1, len(values))))
+    said = np.asarray(ask(list(zip(*named, strict=True))), dtype=np.float64)
+    q, place = known.nonzero()
     result = np.full((len(rows), width, width, *said.shape[1:]), np.nan)
-    q, i, j, pair = np.array(places, dtype=np.int64).reshape(-1, 4).T
-    result[q, i, j] = said[pair]
+    result[q, first[place], second[place]] = found = said[np.argsort(asked)[which]]
     if symmetric:
-        result[q, j, i] = said[pair]
+        result[q, second[place], first[place]] = found
     return result

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -65,15 +66,16 @@ class Alias:
                 named[relation[identity], _name(name)].add(identity)
 
         def meaning(text: str, identity: Hashable) -> tuple[str, frozenset]:
-            whose = named.get((relation[identity], _name(text)), ())
-            return _name(text), frozenset({identity} if identity in whose else whose)
+            name = _name(text)
+            whose = named.get((relation[identity], name), ())
+            return name, frozenset({identity} if identity in whose else whose)
 
-        meanings = [
-            [None if text is None else meaning(text, i) for text in row] for i, row in zip(ids, rows, strict=True)
-        ]
+        told = ({text: meaning(text, i) for text in set(row) - {None}} for i, row in zip(ids, rows, strict=True))
+        meanings = [[of.get(text) for text in row] for of, row in zip(told, rows, strict=True)]
         return of_pairs(meanings, lambda pairs: [a[0] == b[0] or bool(a[1] & b[1]) for a, b in pairs], symmetric=True)
 
 
+@lru_cache(maxsize=200_000)
 def _name(text: str) -> str:
     return correctness.normalize(correctness.words(text)) or correctness.words(text)
 

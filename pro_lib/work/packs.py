@@ -5,6 +5,7 @@ It knows tokens, devices and what computing costs; it does not know files, worke
 
 import gc
 import hashlib
+import operator
 import os
 import resource
 import subprocess
@@ -14,7 +15,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from importlib import metadata
 from pathlib import Path
 
@@ -39,6 +40,10 @@ _EPSILON_QUESTIONS = 8
 
 class Bar(tqdm):
     """A bar that leaves how far it is in the file that the environment names as PRO_PROGRESS, where it does."""
+
+    def __init__(self, *, disable: bool | None, **options: object) -> None:
+        # None is where no terminal is; but the file is read though nobody sees the bar.
+        super().__init__(disable=disable if "PRO_PROGRESS" not in os.environ else bool(disable), **options)
 
     def update(self, n: float = 1) -> None:
         """Go on by `n`."""
@@ -156,7 +161,7 @@ class Job:
         return [(ours, sure and replace(sure, prompt_tokens=n)) for (ours, sure), n in zip(found, own, strict=True)]
 
     def _refuse_thought(self, question_id: str, answers: list[Answer]) -> None:
-        likely = max(answers, key=_log_prob)
+        likely = answers[int(np.argmax(_log_probs(answers)))]
         if mark := texts.thought(self.model.tokenizer.decode(list(likely.token_ids))):
             raise UnsupportedModelError(
                 f"question {question_id!r}: model {self.model.name} answers with a thought, {mark!r}; ask without "
@@ -206,15 +211,20 @@ class Job:
     def _rows(self, answers: list[Answer]) -> list[dict]:
         """The answers as they are stored: downwards in probability, samples in the order they were drawn."""
         if self.strategy.ranked:
-            answers = sorted(answers, key=lambda answer: (not answer.finished, -_log_prob(answer)))
-        # Added up in order, as a search does: an answer exactly at α must stay there.
-        sums = [float(np.cumsum([0.0, *answer.token_log_probs])[-1]) for answer in answers]
+            order = np.lexsort((-_log_probs(answers), [not answer.finished for answer in answers]))
+            answers = [answers[place] for place in order]
+        sums = map(_sum, answers)
         said = [self.model.decode(answer.token_ids) for answer in answers]
         return [vars(each) | {"text": t, "log_prob": p} for each, t, p in zip(answers, said, sums, strict=True)]
 
 
-def _log_prob(answer: Answer) -> float:
-    return complete_log_prob(sum(answer.token_log_probs), answer.end_log_prob)
+def _sum(answer: Answer) -> float:
+    # Added up in order, as a search does: an answer exactly at α must stay there.
+    return reduce(operator.add, answer.token_log_probs, 0.0)
+
+
+def _log_probs(answers: Sequence[Answer]) -> np.ndarray:
+    return complete_log_prob([_sum(answer) for answer in answers], [answer.end_log_prob for answer in answers])
 
 
 def _made(like: Model, load: Mapping, asked: tuple, chat: bool | Mapping, threads: int, gpus: int) -> Job:
