@@ -59,7 +59,6 @@ def test_help_loads_nothing_that_is_slow():
 def test_what_is_wrong_is_one_line_and_exit_status_1(tmp_path):
     assert refused("run", "99").startswith("'99' fits 0 notebooks, not one; choose from 00_explore_examples, 01_")
     assert refused("run", "").startswith("'' fits 0 notebooks")
-    assert refused("run", "2", "-y", "alpha") == "'alpha' is no YAML of the kind {name: value}"
     assert refused("ask", "Who?", "--model", "facts").startswith(
         "model='facts' is neither bundled (facts-1m, facts-2m)"
     )
@@ -70,14 +69,10 @@ def test_what_is_wrong_is_one_line_and_exit_status_1(tmp_path):
 
 
 def test_without_papermill_it_says_what_to_install():
-    code = "import sys\nsys.modules['papermill'] = sys.modules['yaml'] = None\nfrom pro_lib.command import pro\npro()"
-    for words, what in (
-        (["run", "2", "-y", "{}"], "-y needs yaml"),
-        (["figures"], "running notebooks needs papermill"),
-    ):
-        line = [sys.executable, "-c", code, *words]
-        done = subprocess.run(line, env=ENVIRONMENT, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (1, f"Error: {what}: pip install 'pro-workbench[notebooks]'\n")
+    code = "import sys\nsys.modules['papermill'] = None\nfrom pro_lib.command import pro\npro()"
+    done = subprocess.run([sys.executable, "-c", code, "figures"], env=ENVIRONMENT, capture_output=True, text=True)
+    what = "running notebooks needs papermill: pip install 'pro-workbench[notebooks]'"
+    assert (done.returncode, done.stderr) == (1, f"Error: {what}\n")
 
 
 # ---- ask ------------------------------------------------------------------------------------------------------------
@@ -284,16 +279,16 @@ def ran(*words, cwd, **options):
     return subprocess.run(line, cwd=cwd, **options)
 
 
-def test_run_gives_parameters_as_papermill_does_and_fills_in_the_output(tmp_path):
+def test_run_gives_parameters_as_literals_or_text_and_fills_in_the_output(tmp_path):
     given = {"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1}
     path = small(tmp_path / "mine.ipynb", "print([a, b, c, d, e, f], flush=True)", **given)
-    words = ["-p", "a", "0.3", "-p", "b", "None", "-p", "c", "1e-3", "-r", "d", "7", "-y"]
-    done = ran(path, *words, "{e: [1, x], f: {x: 2}}", "--executed", "here", cwd=tmp_path)
+    words = ["-p", "a", "0.3", "-p", "b", "None", "-p", "c", "1e-3", "-p", "d", "'7'"]
+    done = ran(path, *words, "-p", "e", "[1, 'x']", "-p", "f", "two x", "--executed", "here", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"mine, \d+ s\nhere/mine.ipynb\n", done.stdout)
     assert done.stderr == ""
     cell = nbformat.read(tmp_path / "here" / "mine.ipynb", as_version=4).cells[-1]
-    assert cell.outputs[0].text == "[0.3, None, 0.001, '7', [1, 'x'], {'x': 2}]\n"
+    assert cell.outputs[0].text == "[0.3, None, 0.001, '7', [1, 'x'], 'two x']\n"
     assert os.listdir(tmp_path / "here") == ["mine.ipynb"]
 
 

@@ -171,7 +171,7 @@ RUN = {
     "pro run 02 -p alpha 0.3": SMALL,
     "pro score responses.jsonl --questions my_questions.jsonl --output scores.csv": "",
     "pro run 02 -p limit 200": SMALL,
-    'pro run 06_benchmark -y "{model: [facts-2m], similarity: [lexical]}"': SMALL,
+    "pro run 06_benchmark -p model '[\"facts-2m\"]' -p similarity lexical": SMALL,
     "pro explore responses.jsonl --html run.html": "",
     "python benchmarks/cost_model.py": "",
     "python benchmarks/ladder.py --arms D E G --questions 8 --repeats 1 --shots 0": "--batch-sizes 32 --no-memory "

@@ -100,31 +100,19 @@ def score(responses: str, alpha: float, questions: str | None, labels: str | Non
 @pro.command()
 @click.argument("notebook")
 @click.option("-p", "typed", nargs=2, multiple=True, metavar="NAME VALUE", help="A parameter, as in -p alpha 0.3.")
-@click.option("-r", "texts", nargs=2, multiple=True, metavar="NAME TEXT", help="A parameter that is text as it stands.")
-@click.option(
-    "-y", "yamls", multiple=True, metavar="YAML", help="Parameters, as in -y '{model: [facts-2m, facts-1m]}'."
-)
 @EXECUTED
-def run(notebook: str, typed: Sequence, texts: Sequence, yamls: Sequence[str], executed: Path | None) -> None:
-    """Run a notebook, by number, name or path; the options are papermill's.
+def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None) -> None:
+    """Run a notebook, by number, name or path. A VALUE is a Python literal (0.3, None, '["facts-2m"]'), else text.
 
     With parameters other than it comes with, its figures go to a folder of their own, which is said at the end.
     """
     from pro_lib.command import notebooks
 
-    given: dict[str, object] = {}
-    for text in yamls:
-        with extra("notebooks", "-y"):
-            import yaml  # papermill's
-        try:
-            given |= yaml.safe_load(text)
-        except (yaml.YAMLError, TypeError, ValueError) as error:
-            raise ValueError(f"{text!r} is no YAML of the kind {{name: value}}") from error
+    given: dict[str, object] = dict(typed)
     for name, text in typed:
-        given[name] = text
         with suppress(ValueError, SyntaxError):
             given[name] = ast.literal_eval(text)
-    click.echo(notebooks.run(notebook, given | dict(texts), executed))
+    click.echo(notebooks.run(notebook, given, executed))
 
 
 @pro.command("download")
