@@ -396,6 +396,14 @@ def test_a_model_is_asked_by_its_name_and_questions_are_texts_or_rows(model, mon
     assert run.questions["references"].tolist() == [["x", "y"]] * 2
 
 
+def test_how_far_it_is_stands_in_the_file_that_is_asked_for_though_no_terminal_is_there(model, tmp_path, monkeypatch):
+    monkeypatch.setenv("PRO_PROGRESS", str(told := tmp_path / "told"))
+    generate(model, asked(4), **OPTIONS)
+    assert not told.exists()
+    generate(model, asked(4), **OPTIONS | {"progress": True})
+    assert told.read_text() == "4 of 4 questions, 00:00 left of them; toy, llama, diverse_beam"
+
+
 def test_progress_is_logged_and_goes_nowhere_unless_somebody_listens(model, tmp_path, caplog, capfd):
     assert [type(each) for each in logging.getLogger("pro_lib").handlers] == [logging.NullHandler]
     generate(model, asked(2), out=tmp_path, **OPTIONS | {"progress": True})

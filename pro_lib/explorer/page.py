@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pro_lib.explorer.data import compared, run_data
 from pro_lib.runs import Run
-from pro_lib.storage import RunError
+from pro_lib.storage import RunError, write_whole
 
 PAGE, JAVASCRIPT, STYLES = (Path(__file__).with_name(f"explorer.{kind}") for kind in ("html", "js", "css"))
 
@@ -28,5 +28,5 @@ def to_html(run: Run, path: str | Path, *, alpha: float = 0.4, samples: Run | No
     )
     styles, javascript, page = (file.read_text(encoding="utf-8") for file in (STYLES, JAVASCRIPT, PAGE))
     parts = {"title": html.escape(run.name), "styles": styles, "data": data, "javascript": javascript}
-    Path(path).write_text(string.Template(page).substitute(parts), encoding="utf-8")
+    write_whole(string.Template(page).substitute(parts).encode(), Path(path))
     return Path(path)
