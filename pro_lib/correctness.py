@@ -92,7 +92,7 @@ def normalize(text: str) -> str:
     for what lies beyond ASCII, and in that a text of nothing but articles ("The The", vitamin "A") keeps them.
     """
     folded = unicodedata.normalize("NFC", text.casefold())
-    words = folded.translate(_WITHOUT_PUNCTUATION).split()
+    words = "".join(character for character in folded if not _is_punctuation(character)).split()
     return " ".join([word for word in words if word not in _ARTICLES] or words)
 
 
@@ -103,26 +103,13 @@ def words(text: str) -> str:
     Letters of a compatible form count as one (NFKC). A text without words is itself, so that "?" is not "!".
     """
     folded = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join(folded.translate(_WORDS_ALONE).split()) or folded.strip()
-
-
-class _Characters(dict):
-    """What `str.translate` makes of a character, found out once: itself, or `instead` where it is left out."""
-
-    def __init__(self, left_out: Callable[[str], bool], instead: str) -> None:
-        self._made = lambda character: instead if left_out(character) else character
-
-    def __missing__(self, code: int) -> str:
-        return self.setdefault(code, self._made(chr(code)))
+    kept = "".join(character if unicodedata.category(character)[0] in "LNMS" else " " for character in folded)
+    return " ".join(kept.split()) or folded.strip()
 
 
 def _is_punctuation(character: str) -> bool:
     category = unicodedata.category(character)
     return character in string.punctuation or category.startswith("P") or category == "Sk"
-
-
-_WITHOUT_PUNCTUATION = _Characters(_is_punctuation, "")
-_WORDS_ALONE = _Characters(lambda character: unicodedata.category(character)[0] not in "LNMS", " ")
 
 
 def _any(rows: Rows, match: Callable[[str, str], bool]) -> NDArray[np.bool_]:
