@@ -43,15 +43,14 @@ def table(scored: pd.DataFrame, *, whole: bool) -> str:
 
 def write(scored: pd.DataFrame, path: Path) -> None:
     """Write the table as the file's name ends, whole or not at all. ValueError for another ending."""
-    if path.suffix == ".csv":
-        data = scored.to_csv(index=False).encode()
-    elif path.suffix == ".jsonl":
-        data = scored.to_json(orient="records", lines=True, force_ascii=False, double_precision=15).encode()
-    elif path.suffix == ".parquet":
-        data = scored.to_parquet(index=False)
-    else:
+    made = {
+        ".csv": lambda: scored.to_csv(index=False).encode(),
+        ".jsonl": lambda: scored.to_json(orient="records", lines=True, force_ascii=False, double_precision=15).encode(),
+        ".parquet": lambda: scored.to_parquet(index=False),
+    }
+    if path.suffix not in made:
         raise ValueError(f"--output {path} ends neither in .csv, nor .jsonl, nor .parquet")
-    write_whole(data, path)
+    write_whole(made[path.suffix](), path)
 
 
 def quality(run: Run, choices: Choices, *, alpha: float, needed: bool) -> str:

@@ -8,16 +8,8 @@ from pydantic import AfterValidator
 from pro_lib.base.checks import Name, NotNegative, Positive, PositiveInt, PositiveShare, Text, WholeNumber, checked
 
 # How widespread tokenizers spell the end of text.
-END_OF_TEXT = (
-    "<|endoftext|>",
-    "</s>",
-    "<eos>",
-    "<|end_of_text|>",
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<end_of_turn>",
-    "<|end|>",
-)
+END_OF_TEXT = ("<|endoftext|>", "</s>", "<eos>", "<|end_of_text|>", "<|eot_id|>", "<|im_end|>", "<end_of_turn>")
+END_OF_TEXT += ("<|end|>",)
 
 
 def _address(url: str) -> str:
