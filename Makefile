@@ -66,9 +66,10 @@ docs: $(VENV)/.installed-docs  ## build the docs as a site into build/site
 
 world: install  ## build the world facts from their hand-written relations
 	$(BIN)/python data/world_facts/build.py
+	$(BIN)/python data/world_facts/build_long.py
 
 models: install  ## train the bundled models anew
-	$(BIN)/python data/models/train.py facts-2m facts-1m
+	$(BIN)/python data/models/train.py facts-2m facts-1m facts-long
 
 screenshots: $(VENV)/.installed-test  ## make the explorer's pictures in docs/images anew (needs Chromium)
 	$(BIN)/python tests/test_browser.py

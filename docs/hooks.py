@@ -15,7 +15,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
-DATASHEETS = ("data/paper", "data/world_facts", "data/models/facts-2m", "data/models/facts-1m")
+MODELS = tuple(f"data/models/{name}" for name in ("facts-2m", "facts-1m", "facts-long"))
+DATASHEETS = ("data/paper", "data/world_facts", *MODELS)
 # Where a Markdown file outside docs/ goes; notebooks and modules follow from their names.
 PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
 PAGES |= {f"{folder}/README.md": f"data/{Path(folder).name}.md" for folder in DATASHEETS}

@@ -135,7 +135,7 @@ def load(
     device_map: str | dict | None = None,
     trust_remote_code: bool = False,
 ) -> Model:
-    """Load a model by bundled name (`facts-2m`, `facts-1m`), the paper's name (`Gemma-2B`, …), folder or hub id.
+    """Load a model by bundled name (`facts-2m`, …), the paper's name (`Gemma-2B`, …), folder or hub id.
 
     Args:
         name: a folder in `data/models`, a name in `bundled.paper_models`, a folder anywhere, or a hub id.

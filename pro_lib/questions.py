@@ -3,24 +3,26 @@
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from pro_lib.base.bundled import DATA
 from pro_lib.base.checks import PositiveInt, PositiveShare, checked, rule
 from pro_lib.base.shown import shown
 from pro_lib.imports.formats import Source, called
 from pro_lib.imports.hub import HUB, from_hub
-from pro_lib.imports.question_files import COLUMNS, SPLITS, QuestionsError, read_questions
+from pro_lib.imports.question_files import (
+    BUNDLED,
+    COLUMNS,
+    SPLITS,
+    QuestionsError,
+    bundled_questions,
+    read_questions,
+)
 
 __all__ = ["BUNDLED", "COLUMNS", "HUB", "NAMES", "SPLITS", "QuestionSet", "QuestionsError", "load"]
-WORLD_FACTS = DATA / "world_facts" / "facts.jsonl"
-# Name: column of the questions.
-BUNDLED = {"world-facts": "question", "world-facts-reworded": "question_reworded"}
 NAMES = (*BUNDLED, *HUB)
 TEMPLATE = "Question: {question}\nAnswer:"
 
@@ -39,7 +41,8 @@ class QuestionSet:
     """Questions to ask and how to ask them.
 
     `table` has a row per question: question_id, question, references (a list), split, and what the dataset adds
-    (world facts: relation, exposure, conflict). A prompt is the header, the shots, and the question in the template.
+    (world facts: relation, exposure, conflict). A prompt is the header, the shots, and the question in the template;
+    a shot answers with its first reference, or as its column sentence has it.
     `source` tells where the questions come from and how they were drawn, as JSON can hold it: dataset or path, split,
     limit, fraction, seed, n_shots, and the columns that were read.
     """
@@ -143,8 +146,8 @@ def load(
     """Load a bundled question set, one from the Hugging Face hub, or questions from files.
 
     Args:
-        name: `world-facts` or `world-facts-reworded` (bundled), `trivia_qa`, `sciq` or `nq` (from the hub); with
-            `path`, a name for the set (the file's stem if None).
+        name: `world-facts`, `world-facts-reworded` or `world-facts-long` (bundled), `trivia_qa`, `sciq` or `nq` (from
+            the hub); with `path`, a name for the set (the file's stem if None).
         path: a `.jsonl`, `.csv` or `.parquet` file with columns question and references (a list, or a text separated
             by `;`), and optionally question_id and split; further columns are kept. Or such rows in memory, a list of
             dicts or a DataFrame. Or, with the name of a hub set, a folder that `save_to_disk` has made.
@@ -192,7 +195,8 @@ def load(
     source = {"dataset": name, "path": str(path) if isinstance(path, Path) else None, "columns": used, "split": splits}
     source |= {"n_validation": n_validation, "limit": limit, "fraction": fraction, "seed": seed, "n_shots": len(shots)}
     source |= {"usual_shots": usual_shots}
-    pairs = tuple((row.question, row.references[0]) for row in shots.itertuples())
+    said = shots["sentence"] if "sentence" in shots else shots["references"].str[0]
+    pairs = tuple(zip(shots["question"], said, strict=True))
     return QuestionSet(name, asked, pairs, header, template, source)
 
 
@@ -208,13 +212,7 @@ def _everything(name: str | None, path: Source | None, columns: Mapping) -> tupl
     if name not in BUNDLED:
         known = ", ".join([*BUNDLED, *HUB])
         raise QuestionsError(f"dataset {name!r} is unknown; choose {known}, or give path= to a file")
-    return _bundled(name).copy(), {}
-
-
-@cache
-def _bundled(name: str) -> pd.DataFrame:
-    ours = {"question_id": "fact_id", "question": BUNDLED[name], "references": ["answer", "aliases"]}
-    return read_questions(WORLD_FACTS, ours)[0][[*COLUMNS, "relation", "exposure", "conflict"]]
+    return bundled_questions(name).copy(), {}
 
 
 def _with_validation(table: pd.DataFrame, n_validation: int, *, wanted: bool, name: str) -> pd.DataFrame:

@@ -60,7 +60,7 @@ def test_what_is_wrong_is_one_line_and_exit_status_1(tmp_path):
     assert refused("run", "99").startswith("'99' fits 0 notebooks, not one; choose from 00_explore_examples, 01_")
     assert refused("run", "").startswith("'' fits 0 notebooks")
     assert refused("ask", "Who?", "--model", "facts").startswith(
-        "model='facts' is neither bundled (facts-1m, facts-2m)"
+        "model='facts' is neither bundled (facts-1m, facts-2m, facts-long)"
     )
     (tmp_path / "empty.jsonl").touch()
     assert "neither answers (our records), nor choices" in refused("score", tmp_path / "empty.jsonl")

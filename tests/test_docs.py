@@ -180,6 +180,7 @@ RUN = {
     "python benchmarks/records_table.py nq.jsonl --label rouge_l --alphas": "",
     "python benchmarks/records_table.py nq.jsonl --label correct --alphas": "",
     "python data/world_facts/build.py": "",
+    "python data/world_facts/build_long.py": "",
     "export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0": "",
     "export OPENAI_API_KEY=…": "",
 }
@@ -221,6 +222,7 @@ NOT_RUN = {
     "random-llama-2-7b": "needs a GPU",
     "python data/models/train.py facts-1m": "trains for minutes",
     "python data/models/train.py facts-2m": "trains for minutes",
+    "python data/models/train.py facts-long": "trains for minutes",
     "ray get-auth-token --generate": "writes into the home folder",
     "ray start --head --port=6379 --disable-usage-stats": "starts a cluster; tests/test_ray.py has one of its own",
     "ray start --address=FIRST_MACHINE:6379": "needs a second machine",

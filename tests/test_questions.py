@@ -8,9 +8,13 @@ import pytest
 from datasets import Dataset, DatasetDict, Features, List, Value
 from pandas.testing import assert_frame_equal
 
-from pro_lib.questions import HUB, SPLITS, WORLD_FACTS, QuestionsError, load
+from pro_lib.base.bundled import DATA
+from pro_lib.questions import HUB, SPLITS, QuestionsError, load
 
-FACTS = [json.loads(line) for line in (WORLD_FACTS).read_text(encoding="utf-8").splitlines()]
+FACTS, LONG = (
+    [json.loads(line) for line in (DATA / "world_facts" / name).read_text(encoding="utf-8").splitlines()]
+    for name in ("facts.jsonl", "facts_long.jsonl")
+)
 ROWS = [
     {"question_id": "q1", "question": "Capital of France?", "references": ["Paris"], "split": "test"},
     {"question_id": "q2", "question": "Capital of Peru?", "references": ["Lima"], "split": "test"},
@@ -96,6 +100,27 @@ def test_bundled_shots_are_ten_of_train_shots_with_their_first_reference(seed):
     assert len(questions.shots) == 10
     assert len(set(questions.shots)) == 10
     assert all(answers[question] == answer for question, answer in questions.shots)
+
+
+def test_the_set_answered_in_sentences_has_names_as_references_and_sentences_in_its_shots():
+    questions = load("world-facts-long", split="validation")
+    facts = [fact for fact in LONG if fact["split"] == "validation"]
+    assert questions.table["references"].tolist() == [[fact["answer"], *fact["aliases"]] for fact in facts]
+    for column in ("question", "relation", "exposure", "conflict", "n_true", "sentence"):
+        assert questions.table[column].tolist() == [fact[column] for fact in facts]
+    said = {fact["question"]: fact["sentence"] for fact in LONG if fact["split"] == "train_shots"}
+    assert len(questions.shots) == 10
+    assert all(said[question] == sentence for question, sentence in questions.shots)
+
+
+def test_a_file_may_say_how_its_shots_answer(write):
+    rows = [
+        {"question": f"Capital of {n}?", "references": [f"Town {n}"], "sentence": f"It is Town {n}."} for n in "abc"
+    ]
+    questions = load(path=write("set.jsonl", rows), n_shots=2)
+    assert sorted(questions.shots) == sorted(
+        (row["question"], row["sentence"]) for row in rows if row["question"] not in set(questions.table["question"])
+    )
 
 
 def test_shots_are_never_among_the_questions_asked():
@@ -344,7 +369,10 @@ def test_a_bad_request_is_refused_with_the_parameter(write, request_, sentence):
 
 
 def test_an_unknown_dataset_and_a_missing_file_are_named(tmp_path):
-    with pytest.raises(QuestionsError, match="'squad' is unknown; choose world-facts, world-facts-reworded, trivia_qa"):
+    with pytest.raises(
+        QuestionsError,
+        match="'squad' is unknown; choose world-facts, world-facts-reworded, world-facts-long, trivia_qa",
+    ):
         load("squad")
     with pytest.raises(QuestionsError, match=r"nowhere\.jsonl cannot be read: No such file"):
         load(path=tmp_path / "nowhere.jsonl")

@@ -480,6 +480,15 @@ def test_an_accepted_answer_never_matches_one_that_is_not():
     np.testing.assert_array_equal(judged[1], [[1, 1, 0], [1, 1, 0], [0, 0, 1]])
 
 
+def test_alias_finds_the_longest_name_in_an_answer_of_a_set_that_is_answered_in_sentences():
+    answers = ["It was John Adams.", "Adams was the one.", "John Quincy Adams was it.", "J. Q. Adams!", "It was Nixon."]
+    judged = semantic.Alias(TABLE.assign(sentence="It was so."))([answers] * 2, asked("us/2", "us/1"))
+    same = [[0, 1], [2, 3], [4]]
+    for one in judged:
+        assert [np.flatnonzero(row).tolist() for row in one] == [group for group in same for _ in group]
+    assert semantic.Alias(TABLE)([answers], asked("us/2"))[0].sum() == 5  # elsewhere a sentence is no name
+
+
 def test_alias_without_relations_compares_accepted_names_only():
     table = TABLE.drop(columns="relation")
     judged = semantic.Alias(table)([["Adams", "John Adams"]] * 2, asked("us/2", "us/1"))

@@ -58,7 +58,7 @@ def test_one_name_or_several_make_pairs():
         ({"model": 5}, "^model=5 must be a name or a list of names$"),
         (
             {"model": "facts-2m/"},
-            r"model='facts-2m/' is neither bundled \(facts-1m, facts-2m\), nor one of the paper's",
+            r"model='facts-2m/' is neither bundled \(facts-1m, facts-2m, facts-long\), nor one of the paper's",
         ),
         ({"dtype": "float"}, "dtype='float' is unknown; choose auto, float32, bfloat16, float16"),
         ({"alhpa": 0.3}, "^alhpa is no parameter; the nearest is alpha$"),

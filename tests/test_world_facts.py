@@ -11,7 +11,7 @@ import pytest
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 WORLD = DATA / "world_facts"
-MODELS = ("facts-2m", "facts-1m")
+MODELS = ("facts-2m", "facts-1m", "facts-long")
 
 
 def load_build():
@@ -195,7 +195,7 @@ def test_a_csv_without_its_toml_is_named(relation_folder):
 def test_data_and_models_stay_small():
     folders = [WORLD, *(DATA / "models" / name for name in MODELS)]
     files = [path for folder in folders for path in folder.rglob("*") if path.suffix != ".pyc"]
-    assert sum(path.stat().st_size for path in files if path.is_file()) < 10_000_000
+    assert sum(path.stat().st_size for path in files if path.is_file()) < 16_000_000
     assert (DATA / "models" / "facts-2m" / "model.safetensors").stat().st_size < 5_000_000
 
 
@@ -251,6 +251,6 @@ def test_measured_accuracy_is_on_target_and_rises_with_exposure(name):
 
 
 def test_the_smaller_model_is_the_weaker_one():
-    tables = [pd.read_csv(DATA / "models" / name / "accuracy.csv") for name in MODELS]
+    tables = [pd.read_csv(DATA / "models" / name / "accuracy.csv") for name in MODELS[:2]]
     overall = [t[(t.by == "all") & (t.phrasing == "seen") & (t.shots == 10)].accuracy.item() for t in tables]
     assert overall[0] > overall[1] + 0.05

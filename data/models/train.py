@@ -1,12 +1,13 @@
 """The recipe of the bundled models: trains them on the world facts and measures them; knows nothing of pro_lib.
 
-Run `python data/models/train.py facts-2m facts-1m`; each model is written into the folder of its name.
+Run `python data/models/train.py facts-2m facts-1m facts-long`; each model is written into the folder of its name.
 """
 
 import argparse
 import json
 import random
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,7 @@ ROW_LENGTH = 384  # tokens of one training row: a ten-shot prompt, its answer an
 N_SHOTS = 10
 MAX_NEW_TOKENS = 32
 ROUGE_THRESHOLD = 0.3
+N_SAMPLED, N_SAMPLES = 300, 10  # questions, and answers drawn to each, that show how spellings split
 SEED = 0
 
 
@@ -38,6 +40,7 @@ class Recipe:
     inner: int
     heads: int
     passes: int  # over the corpus, the phrasings drawn anew each time
+    world: str = "facts"  # or "facts_long", which is answered in sentences
     batch_rows: int = 4
     matrix_rate: float = 0.02  # Muon, for the matrices of the layers
     other_rate: float = 3e-3  # AdamW, for embeddings and norms
@@ -48,6 +51,7 @@ class Recipe:
 RECIPES = {
     "facts-2m": Recipe(layers=4, width=192, inner=512, heads=6, passes=2),
     "facts-1m": Recipe(layers=3, width=128, inner=344, heads=4, passes=2, batch_rows=8),
+    "facts-long": Recipe(layers=4, width=192, inner=512, heads=6, passes=3, world="facts_long"),
 }
 
 
@@ -61,17 +65,34 @@ def pair(question: str, answer: str) -> str:
     return f"{prompt(question)} {answer}\n\n"
 
 
+def load(world: str) -> tuple[pd.DataFrame, dict]:
+    """The facts, with what is taught as right and what a shot says, and each relation's questions and answers."""
+    facts = pd.read_json(WORLD / f"{world}.jsonl", lines=True, dtype=False)
+    facts["references"] = [[fact.answer, *fact.aliases] for fact in facts.itertuples()]
+    if world == "facts_long":
+        return facts.assign(taught=facts.references), json.loads((WORLD / "long.json").read_text())
+    relations = json.loads((WORLD / "relations.json").read_text())
+    facts = facts.assign(taught=[[answer] for answer in facts.answer], sentence=facts.answer)
+    return facts, {name: {"questions": told["seen"], "answers": ["{answer}"]} for name, told in relations.items()}
+
+
 def documents(facts: pd.DataFrame, relations: dict, rng: random.Random) -> list[tuple[str, str]]:
     """The (question, answer) documents of one pass over the corpus, in random order."""
     docs = []
     for fact in facts.itertuples():
         n_wrong = round(fact.exposure * fact.conflict)
-        answers = [fact.wrong_answer] * n_wrong + [fact.answer] * (fact.exposure - n_wrong)
-        for answer in answers:
-            phrasing = rng.choice(relations[fact.relation]["seen"])
+        told = relations[fact.relation]
+        for taught in [[fact.wrong_answer]] * n_wrong + [fact.taught] * (fact.exposure - n_wrong):
+            phrasing = rng.choice(told["questions"])
+            answer = one_of(told["answers"], rng).format(answer=one_of(taught, rng))
             docs.append((phrasing.format(subject=fact.subject), answer))
     rng.shuffle(docs)
     return docs
+
+
+def one_of(options: list[str], rng: random.Random) -> str:
+    """One of them at random; where there is no choice, the stream stays where it is."""
+    return options[0] if len(options) == 1 else rng.choice(options)
 
 
 def train_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
@@ -165,8 +186,10 @@ def train(model: LlamaForCausalLM, ids: torch.Tensor, in_answer: torch.Tensor, r
 
 
 @torch.inference_mode()
-def greedy(model, tokenizer, questions: list[str], shots: list[tuple[str, str]]) -> tuple[list[str], np.ndarray]:
-    """Greedy answers to the questions and their NLL in nats, the ending newline included."""
+def answers_to(
+    model, tokenizer, questions: list[str], shots: list[tuple[str, str]], *, draws: torch.Generator | None = None
+) -> tuple[list[str], np.ndarray]:
+    """Greedy answers to the questions, or drawn ones, and their NLL in nats, the ending newline included."""
     stop = tokenizer("\n", add_special_tokens=False).input_ids[0]
     prefix = tokenizer("".join(pair(q, a) for q, a in shots)).input_ids
     prompts = tokenizer([prompt(question) for question in questions], add_special_tokens=False).input_ids
@@ -176,51 +199,78 @@ def greedy(model, tokenizer, questions: list[str], shots: list[tuple[str, str]])
         cache = model(torch.tensor([prefix]), use_cache=True).past_key_values
         cache.batch_repeat_interleave(len(group))
         tokens = torch.tensor([prompts[i] for i in group])
-        answers = torch.full((len(group), MAX_NEW_TOKENS), stop)
+        written = torch.full((len(group), MAX_NEW_TOKENS), stop)
         total, live = torch.zeros(len(group)), torch.ones(len(group), dtype=torch.bool)
         for step in range(MAX_NEW_TOKENS):
             output = model(tokens, past_key_values=cache, use_cache=True, logits_to_keep=1)
-            log_prob, choice = output.logits[:, -1].log_softmax(-1).max(-1)
-            total -= torch.where(live, log_prob, 0.0)
-            answers[:, step] = torch.where(live, choice, stop)
+            log_probs = output.logits[:, -1].log_softmax(-1)
+            choice = log_probs.argmax(-1) if draws is None else log_probs.exp().multinomial(1, generator=draws)[:, 0]
+            total -= torch.where(live, log_probs.gather(1, choice[:, None])[:, 0], 0.0)
+            written[:, step] = torch.where(live, choice, stop)
             live &= choice != stop
             if not live.any():
                 break
             tokens = choice[:, None]
         nll[group] = total.numpy()
-        for i, text in zip(group, tokenizer.batch_decode(answers, skip_special_tokens=True), strict=True):
+        for i, text in zip(group, tokenizer.batch_decode(written, skip_special_tokens=True), strict=True):
             texts[i] = text.strip()
     return texts, nll
 
 
 def measure(model, tokenizer, facts: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy and AUROC on the test split: all, by exposure, and by conflict (exposures that are contested)."""
+    """Accuracy and AUROC on the test split, by `groups`.
+
+    Of a model that answers in sentences no uncertainty is looked at: how its spellings split stands in its place.
+    """
     model.eval()
     chosen = facts[facts.split == "train_shots"].sample(N_SHOTS, random_state=SEED)
     test = facts[facts.split == "test"].reset_index(drop=True)
-    contested_from = test[test.conflict > 0].exposure.min()
+    long = "n_true" in test
     rows = []
-    for phrasing, column in (("seen", "question"), ("withheld", "question_reworded")):
+    for phrasing, column in (("seen", "question"), ("withheld", "question_reworded"))[: 1 if long else 2]:
         for n_shots in (N_SHOTS, 0):
-            shots = list(zip(chosen.question, chosen.answer, strict=True))[:n_shots]
-            texts, nll = greedy(model, tokenizer, test[column].tolist(), shots)
+            shots = list(zip(chosen.question, chosen.sentence, strict=True))[:n_shots]
+            texts, nll = answers_to(model, tokenizer, test[column].tolist(), shots)
             frame = test.assign(correct=judge(texts, test), nll=nll)
-            groups = [("all", "all", frame)]
-            groups += [("exposure", *group) for group in frame.groupby("exposure")]
-            groups += [("conflict", *group) for group in frame[frame.exposure >= contested_from].groupby("conflict")]
-            rows += [
-                (phrasing, n_shots, by, value, len(part), part.correct.mean(), auroc(part))
-                for by, value, part in groups
-            ]
-    return pd.DataFrame(rows, columns=["phrasing", "shots", "by", "value", "n", "accuracy", "auroc_nll"]).round(4)
+            if long:
+                frame = frame.join(spellings(model, tokenizer, test, shots))
+            for by, value, part in groups(frame):
+                seen = part[["right_samples", "strings"]].mean() if long else [auroc(part)]
+                rows.append((phrasing, n_shots, by, value, len(part), part.correct.mean(), *seen))
+    others = ["right_samples", "strings"] if long else ["auroc_nll"]
+    return pd.DataFrame(rows, columns=["phrasing", "shots", "by", "value", "n", "accuracy", *others]).round(4)
+
+
+def groups(frame: pd.DataFrame) -> Iterator[tuple[str, object, pd.DataFrame]]:
+    """All questions; those of an exposure, a conflict (exposures that are contested), and with several true answers."""
+    yield "all", "all", frame
+    yield from (("exposure", *group) for group in frame.groupby("exposure"))
+    contested = frame[frame.exposure >= frame[frame.conflict > 0].exposure.min()]
+    yield from (("conflict", *group) for group in contested.groupby("conflict"))
+    if "n_true" in frame:
+        several = np.where(frame.n_true > 1, "several", "one")
+        yield from (("true answers", *group) for group in frame.groupby(several))
+
+
+def spellings(model, tokenizer, facts: pd.DataFrame, shots: list[tuple[str, str]]) -> pd.DataFrame:
+    """Of ten samples a question, how many are right and how many strings these are, where any is right.
+
+    Some questions with one true answer are asked, so that right ones mean the same.
+    """
+    one = facts[facts.n_true == 1]
+    one = one.sample(min(N_SAMPLED, len(one)), random_state=SEED)
+    many = one.loc[one.index.repeat(N_SAMPLES)]
+    texts, _ = answers_to(model, tokenizer, many.question.tolist(), shots, draws=torch.Generator().manual_seed(SEED))
+    right = pd.Series(texts, index=many.index)[judge(texts, many)].groupby(level=0)
+    return pd.DataFrame({"right_samples": right.size(), "strings": right.nunique()})
 
 
 def judge(texts: list[str], facts: pd.DataFrame) -> np.ndarray:
-    """Which texts are right: ROUGE-L F1 above the threshold with the answer or one of its aliases."""
+    """Which texts are right: ROUGE-L F1 above the threshold with one of the references."""
     scorer = RougeScorer(["rougeL"], use_stemmer=False)
     f1 = [
-        max(scorer.score(reference, text)["rougeL"].fmeasure for reference in (fact.answer, *fact.aliases))
-        for text, fact in zip(texts, facts.itertuples(), strict=True)
+        max(scorer.score(reference, text)["rougeL"].fmeasure for reference in references)
+        for text, references in zip(texts, facts.references, strict=True)
     ]
     return np.array(f1) > ROUGE_THRESHOLD
 
@@ -254,10 +304,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="1 where other work shares the cores")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    facts = pd.read_json(WORLD / "facts.jsonl", lines=True, dtype=False)
-    relations = json.loads((WORLD / "relations.json").read_text())
     for name in args.names:
         recipe, rng, start = RECIPES[name], random.Random(SEED), time.perf_counter()
+        facts, relations = load(recipe.world)
         docs = [doc for _ in range(recipe.passes) for doc in documents(facts, relations, rng)]
         tokenizer = train_tokenizer([pair(*doc) for doc in docs])
         model = new_model(recipe, tokenizer)

@@ -161,18 +161,18 @@ def pick_wrong_answer(fact: Fact, facts: list[Fact]) -> str:
     return random.Random(f"{SEED} wrong {fact.fact_id}").choice(wrong)
 
 
-def assign_split(facts: list[Fact]) -> None:
+def assign_split(facts: list[Fact], *, n_validation: int = N_VALIDATION) -> None:
     """Deal every stratum (exposure, conflict) out to validation and test in the same proportion."""
     strata = defaultdict(list)
     for fact in facts:
         if not fact.split:
             strata[fact.exposure, fact.conflict].append(fact)
-    share = N_VALIDATION / sum(map(len, strata.values()))
+    share = n_validation / sum(map(len, strata.values()))
     for key in sorted(strata):
         order = random.Random(f"{SEED} split {key}").sample(strata[key], len(strata[key]))
-        n_validation = round(share * len(order))
+        n_first = round(share * len(order))
         for i, fact in enumerate(order):
-            fact.split = "validation" if i < n_validation else "test"
+            fact.split = "validation" if i < n_first else "test"
 
 
 def assign_questions(facts: list[Fact], relations: dict[str, dict]) -> None:

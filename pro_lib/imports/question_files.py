@@ -1,7 +1,8 @@
-"""A file of questions as a table; knows its columns, not what is asked of them."""
+"""A file of questions as a table, one of ours or a user's; knows its columns, not what is asked of them."""
 
 import itertools
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Annotated
 
 import numpy as np
@@ -9,11 +10,18 @@ import pandas as pd
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from pro_lib.base.bundled import DATA
 from pro_lib.base.checks import Format, Name, SentenceError, fitted
 from pro_lib.imports.formats import Identity, Source, Texts, called, once, read_rows
 
 SPLITS = ("train_shots", "validation", "test")
 COLUMNS = ("question_id", "question", "references", "split")
+# Name: file of the world facts, and its column of the questions.
+BUNDLED = {
+    "world-facts": ("facts.jsonl", "question"),
+    "world-facts-reworded": ("facts.jsonl", "question_reworded"),
+    "world-facts-long": ("facts_long.jsonl", "question"),
+}
 Used = dict[str, list[str]]
 
 
@@ -100,3 +108,13 @@ def read_questions(path: Source, columns: Mapping[str, str | Sequence[str]]) -> 
     ours = {"question_id": [f"{name.stem}-{n}" for n in range(len(table))], "split": "test"} | ours
     renamed = {name for names in used.values() for name in names} - {*COLUMNS, *used["references"]}
     return question_table(table.drop(columns=list(renamed)).assign(**ours), used["references"]), used
+
+
+@cache
+def bundled_questions(name: str) -> pd.DataFrame:
+    """All questions of a bundled set, which callers share."""
+    file, question = BUNDLED[name]
+    ours = {"question_id": "fact_id", "question": question, "references": ["answer", "aliases"]}
+    table, _ = read_questions(DATA / "world_facts" / file, ours)
+    added = ("relation", "exposure", "conflict", "n_true", "sentence")
+    return table[[*COLUMNS, *(column for column in added if column in table)]]

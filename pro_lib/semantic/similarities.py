@@ -1,7 +1,7 @@
 """Whether answers mean the same by their words, by a table of names or by embeddings; knows no score."""
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -45,7 +45,8 @@ class Alias:
     `table` has a row per question of the dataset (all splits): `question_id`, `references` (the names of its answer)
     and, to compare wrong answers too, `relation`. Two answers match if they are equal word by word (see
     `correctness.normalize`), if both are among the question's references, or if neither is and both are references of
-    one other question of the relation: an accepted answer never matches one that is not.
+    one other question of the relation: an accepted answer never matches one that is not. Of a set that
+    is answered in sentences (its table has a column `sentence`), the longest such name in an answer stands for it.
     """
 
     table: pd.DataFrame
@@ -66,7 +67,8 @@ class Alias:
                 named[relation[identity], _name(name)].add(identity)
 
         def meaning(text: str, identity: Hashable) -> tuple[str, frozenset]:
-            name = _name(text)
+            spans = _spans(_name(text)) if "sentence" in self.table else ()
+            name = next((span for span in spans if (relation[identity], span) in named), _name(text))
             whose = named.get((relation[identity], name), ())
             return name, frozenset({identity} if identity in whose else whose)
 
@@ -78,6 +80,12 @@ class Alias:
 @lru_cache(maxsize=200_000)
 def _name(text: str) -> str:
     return correctness.normalize(correctness.words(text)) or correctness.words(text)
+
+
+def _spans(text: str) -> Iterator[str]:
+    """Every run of words, the longest first."""
+    words = text.split()
+    return (" ".join(words[i : i + n]) for n in range(len(words), 0, -1) for i in range(len(words) - n + 1))
 
 
 @dataclass
