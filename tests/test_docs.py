@@ -63,7 +63,7 @@ def in_language(*languages):
 
 
 # What a model reads is no command.
-NOT_CODE = ("Question: What is the capital of Italy?",)
+NOT_CODE = ("Question: What is the capital of Italy?", "Question: Who wrote Hamlet?")
 PROGRAMS = (
     r"(\w+=\S+ )*(\./|\. |bash|conda|curl|export|git|jupyter|make|mkdocs|papermill|pip|pro|pytest|python3?|ray|vllm)\b"
 )
