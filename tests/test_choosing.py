@@ -1,10 +1,17 @@
 """The rule that chooses between NLL and PRO: by hand, against a naive oracle, and where either must win."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pro_lib import metrics, scores, tables
+from pro_lib.evaluation import Evaluation
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def two_kinds(n, seed=0):
@@ -55,10 +62,16 @@ def test_nothing_can_be_chosen_from_one_class():
     assert tables.choice(scored, np.arange(20) == 3) == "NLL"
 
 
-def means(log_probs, correct):
-    return (
-        tables.regrets(log_probs, correct, n_validation=50, n_redraws=10).groupby("policy")[["gain", "regret"]].mean()
-    )
+def judged(log_probs, correct):
+    """An evaluation of nothing but probabilities and labels."""
+    table = pd.DataFrame({"question_id": np.arange(len(correct)).astype(str), "correct": correct})
+    baselines = pd.DataFrame({"NLL": scores.nll(log_probs)})
+    return Evaluation("m", "d", "all", table, log_probs, baselines, metrics.usable(baselines, correct), ())
+
+
+def means(log_probs, correct, **options):
+    table = tables.regret_table([judged(log_probs, correct)], **{"n_validation": 50, "n_redraws": 10} | options)
+    return table.set_index("policy")
 
 
 def test_regrets_where_pro_must_win_and_where_it_must_lose():
@@ -66,21 +79,51 @@ def test_regrets_where_pro_must_win_and_where_it_must_lose():
     won, lost = means(log_probs, right), means(log_probs, ~right)
     assert won.loc["the rule", "gain"] > 0.9
     assert won.loc["NLL", "regret"] > 0.9 > 0.001 > won.loc["the rule", "regret"]
-    assert lost.loc["NLL", "regret"] == lost.loc["the rule", "regret"] == 0
-    assert lost.loc["the rule", "gain"] == 0
-    assert (won["regret"] >= 0).all()
-    assert (won.loc["NLL", "gain"], lost.loc["NLL", "gain"]) == (0, 0)
+    assert (won.loc["the rule", "took"], lost.loc["the rule", "took"]) == (1, 0)
+    assert lost.loc["NLL", "regret"] == pytest.approx(0, abs=1e-12)
+    assert lost.loc["PRO, K chosen", "gain"] == pytest.approx(0, abs=1e-12)
+    assert lost.loc["PRO, α chosen", "gain"] == pytest.approx(0, abs=1e-12)  # α = 1 is NLL
+    assert (won["regret"] >= -1e-12).all()
 
 
 def test_regrets_report_on_the_questions_that_chose_nothing():
     """One redraw by hand: the questions drawn choose, the others report."""
     log_probs, right = two_kinds(60)
     right = right ^ (np.arange(60) % 5 == 0)
-    [row] = (
-        tables.regrets(log_probs, right, n_validation=30, n_redraws=1).query("policy == 'PRO, α = 0.4'").itertuples()
-    )
     rest = np.setdiff1d(np.arange(60), np.random.default_rng(0).choice(60, 30, replace=False))
-    gain = metrics.auroc(scores.pro(log_probs[rest]), right[rest]) - metrics.auroc(
-        scores.nll(log_probs)[rest], right[rest]
-    )
-    assert row.gain == pytest.approx(gain)
+    scored = tables.candidates(log_probs[rest], ks=[2], alphas=np.arange(21) / 20)
+    aurocs = pd.Series(metrics.auroc_columns(scored, right[rest]), scored.columns)
+    row = means(log_probs, right, n_validation=30, n_redraws=1).loc["PRO, α = 0.4"]
+    assert row["gain"] == pytest.approx(aurocs["α = 0.4"] - aurocs["NLL"])
+    assert row["regret"] == pytest.approx(aurocs.max() - aurocs["α = 0.4"])
+
+
+def test_at_most_half_of_the_questions_choose_and_one_class_is_passed_over():
+    log_probs, right = two_kinds(40)
+    assert means(log_probs, right, n_validation=100, n_redraws=5).loc["the rule", "gain"] > 0.9
+    with pytest.raises(ValueError, match="no draw of 20 questions of d, m has two right and two wrong answers"):
+        means(log_probs, np.ones(40, bool))
+
+
+@given(st.integers(0, 10_000), st.integers(4, 30))
+def test_pairs_won_against_counting_them(seed, n):
+    rng = np.random.default_rng(seed)
+    values, correct = rng.integers(0, 5, (n, 2)).astype(float), np.arange(n) % 3 == 0
+    won = tables.pairs_won(values, correct)
+    for question, column in np.ndindex(values.shape):
+        others = values[correct != correct[question], column]
+        sign = 1 if not correct[question] else -1
+        steps = sign * (values[question, column] - others)
+        assert won[question, column] == np.sum(steps > 0) + np.sum(steps == 0) / 2
+
+
+def test_the_committed_regrets_are_those_the_docs_tell():
+    """Of `benchmarks/choosing.py`: the table in docs/notebooks.md has the means of docs/choosing.csv."""
+    held = pd.read_csv(ROOT / "docs" / "choosing.csv")
+    told = (ROOT / "docs" / "notebooks.md").read_text()
+    held["by"] = held["source"] + ", " + held["strategy"]
+    for policy, of in held.groupby("policy"):
+        by = of.groupby("by")["regret"].mean()
+        names = "published, multinomial", "embedded, diverse_beam", "embedded, multinomial"
+        cells = [f"{by[name]:.4f}" for name in names] + [f"{of['regret'].mean():.4f}"]
+        assert f"| {policy} | {' | '.join(cells)} |" in told

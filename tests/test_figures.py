@@ -59,7 +59,16 @@ CURVES = grid(dataset=DATASETS, model=MODELS, method=("PRO", "NLL", "oracle"), c
 BINS = grid(dataset=DATASETS, model=MODELS, method=("PRO", "NLL"), confidence=[0.2, 0.8]).assign(
     accuracy=0.5, accuracy_low=0.4, accuracy_high=0.6, ece=0.05, n=40
 )
+GAINS = pd.DataFrame(
+    list(itertools.product(("sharpness", "spellings"), ("1", "5"), ("K = 2", "α = 0.4"))),
+    columns=["panel", "level", "score"],
+).assign(gain=[-0.15, 0.0, 0.01, -0.01] * 2, low=-0.2, high=0.1)
+AT = np.linspace(0.05, 0.45, 9)
+MAP = pd.DataFrame([(a, b, a / b) for a in AT for b in AT if b <= a], columns=["p_1", "p_2", "gain"])
+REACH = pd.DataFrame({"alpha": 0.1, "p_1": AT, "least": AT * 0.8})
 ALL = {
+    "gains": (lambda: figures.gains(GAINS, "panel", level="level", score="score", label="AUROC"), 2),
+    "places": (lambda: figures.places(MAP, REACH), 2),
     "beside_paper": (lambda: figures.beside_paper(PAPER, PAPER), 1),
     "accuracy_coverage": (lambda: figures.accuracy_coverage(CURVES), 4),
     "reliability": (lambda: figures.reliability(BINS), 4),
@@ -98,6 +107,13 @@ def embedded(name, columns):
     if name == "exact_search":
         table = committed("07_exact_search")
         return figures.exact_search(table, table, committed("07_bounds"), columns=columns)
+    if name == "places":
+        at = np.linspace(0.005, 0.995, 199)
+        over = pd.DataFrame([(a, b, (1 - a) * np.log(a / b)) for a in at for b in at if b <= min(a, 1 - a)])
+        return figures.places(over.set_axis(["p_1", "p_2", "gain"], axis=1), committed("08_map"), columns=columns)
+    if name == "gains":
+        table, names = committed("08_when_does_pro_help"), {"level": "level", "score": "score", "label": "AUROC"}
+        return figures.gains(table[~table["panel"].str.contains(",")], "panel", **names, columns=columns)
     file = {
         "k_vs_alpha": "03_k_vs_alpha",
         "rouge_thresholds": "05_rouge_threshold",
@@ -109,7 +125,7 @@ def embedded(name, columns):
     return getattr(figures, name)(committed(file), columns=columns)
 
 
-MANY = [name for name in ALL if name not in ("beside_paper", "exact_search", "answers")]
+MANY = [name for name in ALL if name not in ("beside_paper", "exact_search", "answers", "gains", "places")]
 PAPER_SIZED = {
     "dataset": ("TriviaQA", "SciQ", "NQ"),
     "model": ("Gemma-2B", "Gemma-7B", "Llama2-13B", "Falcon-11B", "Falcon-40B"),
@@ -211,7 +227,7 @@ def test_a_figure_has_a_titled_panel_per_setting_and_labelled_axes(name):
     panels = [ax for ax in figure.axes if ax.get_visible()]
     assert len(panels) == n_panels
     assert figure.get_supxlabel() or any(ax.get_xlabel() for ax in panels)
-    if name not in ("beside_paper", "exact_search", "answers", "answers_found"):
+    if name not in ("beside_paper", "exact_search", "answers", "answers_found", "gains", "places"):
         assert all("123" in ax.get_title() for ax in panels)
 
 

@@ -38,6 +38,7 @@ DESIGN = [
     "05_rouge_threshold",
     "06_benchmark",
     "07_exact_search",
+    "08_when_does_pro_help",
 ]
 SHARED = {"dataset", "split", "alpha", "n_answers", "limit", "seed", "batch_size", "device", "dtype", "records"}
 SHARED |= {"model", "generations_dir", "figures_dir", "columns"}
@@ -46,6 +47,7 @@ DRAWN = {"temperature", "top_p"}  # of samples; 07's are the model's own, whose 
 DEEPER = ("07_exact_search", "search_alpha", 0.005)
 TYPES = {"str", "int", "float", "bool", "list[str]", "list[float]"}
 COUNTING = ["02_alpha_sweep", "03_k_vs_alpha", "04_fixed_k", "05_rouge_threshold", "06_benchmark"]
+COUNTING += ["08_when_does_pro_help"]
 SEARCHING = ["00_explore_examples", "01_generate", "02_alpha_sweep", "03_k_vs_alpha", "04_fixed_k", "07_exact_search"]
 # Kernels are processes of their own: they must neither look for a network nor fight over two cores.
 KERNEL = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
@@ -193,7 +195,7 @@ def records(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", NOTEBOOKS[2:-1], ids=NAMES[2:-1])
+@pytest.mark.parametrize("path", [*NOTEBOOKS[2:7], NOTEBOOKS[8]], ids=[*NAMES[2:7], NAMES[8]])
 def test_it_runs_on_records(path, records, tmp_path, monkeypatch):
     run(path, tmp_path / "out.ipynb", monkeypatch, records=str(records), figures_dir=str(tmp_path), n_answers=3)
     assert (tmp_path / f"{path.stem}.csv").stat().st_size > 100

@@ -1,16 +1,19 @@
 """Whether PRO or NLL, and which K or α, chosen on validation questions by a rule; and what that is worth elsewhere."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import rankdata
 
 from pro_lib import metrics, scores
+from pro_lib.evaluation import Evaluation
 from pro_lib.protocols import ALPHA_GRID
+from pro_lib.sweeps import DEFAULT_ALPHA, labelled
 
-CAUTION = 1.0  # standard errors by which PRO must exceed NLL on validation
+CAUTIONS = {"the rule": 1.0, "no caution": 0.0, "more caution": 1.645}  # standard errors
 
 
 def candidates(log_probs: ArrayLike, *, ks: Sequence[int], alphas: Sequence[float]) -> pd.DataFrame:
@@ -22,44 +25,72 @@ def candidates(log_probs: ArrayLike, *, ks: Sequence[int], alphas: Sequence[floa
     return pd.DataFrame(np.column_stack([scores.nll(log_probs), by_alpha, by_k]), columns=["NLL", *names])
 
 
-def choice(scored: pd.DataFrame, correct: ArrayLike, *, caution: float = CAUTION) -> str:
+def choice(scored: pd.DataFrame, correct: ArrayLike, *, caution: float = CAUTIONS["the rule"]) -> str:
     """The rule: the column whose AUROC minus the first's, less `caution` standard errors (DeLong's), is largest.
 
     That of the first, NLL, is 0: it stays unless another exceeds it by more than so many standard errors of the paired
     difference on these questions (n). Of equal columns the first is taken, and NLL where a class has fewer than two.
     """
-    if not 2 <= np.count_nonzero(correct) <= len(scored) - 2:
-        return scored.columns[0]
-    found = metrics.delong(scored, correct)
-    return scored.columns[np.argmax(found.difference - caution * found.standard_error)]
+    return _best(metrics.differences(scored, correct, reference=scored.columns[0]), scored.columns, caution)
 
 
-def regrets(
-    log_probs: ArrayLike, correct: ArrayLike, *, n_validation: int = 100, n_redraws: int = 200, seed: int = 0
+def regret_table(
+    evaluations: Iterable[Evaluation], *, n_validation: int = 100, n_redraws: int = 200, seed: int = 0
 ) -> pd.DataFrame:
-    """What policies choose from `n_validation` of the questions (n, N), drawn anew each time, and lose on the others.
+    """What policies choose from `n_validation` questions, redrawn each time, and what that is worth on all others.
 
-    Columns: redraw, policy, chosen, gain (AUROC minus NLL's) and regret (the best candidate's AUROC, in hindsight,
-    minus that of the one chosen). Candidates are NLL, α = 0, 0.05, …, 1 and K = 2 … N. Draws without both classes are
-    drawn again.
+    Candidates are NLL, α = 0, 0.05, …, 1 and K = 2 … N. At most half of the questions are drawn; draws without two
+    right and two wrong ones are passed over. Columns: the labels of each setting, policy, took (the share of the
+    redraws that took another than NLL), gain (AUROC minus NLL's; the mean), low, high (5 % and 95 % of the redraws),
+    regret (the mean of how far the best candidate in hindsight lies above the one chosen).
     """
-    alphas = sorted(ALPHA_GRID, key=lambda alpha: (round(abs(alpha - 0.4), 12), alpha))  # of ties the first is taken
-    scored = candidates(log_probs, ks=range(2, max(3, np.shape(log_probs)[1] + 1)), alphas=alphas)
-    correct, rng, rows = np.asarray(correct), np.random.default_rng(seed), []
-    while len(rows) < n_redraws:
-        drawn = np.zeros(len(scored), bool)
-        drawn[rng.choice(len(scored), n_validation, replace=False)] = True
-        if 0 < correct[drawn].sum() < n_validation:
-            rest = pd.Series(metrics.auroc_columns(scored[~drawn], correct[~drawn]), scored.columns)
-            chosen = _policies(scored[drawn], correct[drawn])
-            told = {"chosen": chosen, "gain": rest[chosen] - rest["NLL"], "regret": rest.max() - rest[chosen]}
-            rows.append(pd.DataFrame({name: list(values) for name, values in told.items()}, index=chosen.index))
-    return pd.concat(rows, keys=range(n_redraws), names=["redraw", "policy"]).reset_index()
+    parts = []
+    for each in evaluations:
+        n_drawn, rng = min(n_validation, len(each.correct) // 2), np.random.default_rng(seed)
+        if not (redraws := list(_redraw(each, n_drawn, n_redraws, rng))):
+            said = f"no draw of {n_drawn} questions of {each.dataset}, {each.model} has two right and two wrong answers"
+            raise metrics.OneClassError(said)
+        by = pd.concat(redraws).groupby("policy", sort=False)
+        table = by.mean().assign(low=by["gain"].quantile(0.05), high=by["gain"].quantile(0.95))
+        parts.append(labelled(table.reset_index(), each))
+    return pd.concat(parts, ignore_index=True)
 
 
-def _policies(scored: pd.DataFrame, correct: ArrayLike) -> pd.Series:
-    aurocs = pd.Series(metrics.auroc_columns(scored, correct), scored.columns)
-    chosen = {"NLL": "NLL", "PRO, α = 0.4": "α = 0.4", "PRO, α chosen": aurocs.filter(like="α").idxmax()}
-    chosen |= {"PRO, K chosen": aurocs[~aurocs.index.str.startswith("α")].idxmax()}  # NLL is K = 1
-    cautions = {"the rule": CAUTION, "no caution": 0.0, "more caution": 1.645}
-    return pd.Series(chosen | {name: choice(scored, correct, caution=of) for name, of in cautions.items()})
+def _redraw(judged: Evaluation, n_drawn: int, n_redraws: int, rng: np.random.Generator) -> Iterable[pd.DataFrame]:
+    nearest = sorted(ALPHA_GRID, key=lambda alpha: (round(abs(alpha - DEFAULT_ALPHA), 12), alpha))  # first of ties
+    scored = candidates(judged.log_probs, ks=range(2, max(3, judged.log_probs.shape[1] + 1)), alphas=nearest)
+    correct, won = judged.correct, pairs_won(scored, judged.correct)
+    for _ in range(n_redraws):
+        at = rng.choice(len(scored), n_drawn, replace=False)
+        drawn, right = scored.iloc[at], correct[at]
+        if 2 <= right.sum() <= n_drawn - 2:
+            found, n_pairs = metrics.differences(drawn, right, reference="NLL"), right.sum() * (~right).sum()
+            # Pairs among all questions, less those with a question drawn; two drawn are taken away twice.
+            within = (metrics.auroc(drawn["NLL"], right) + found.difference) * n_pairs
+            n_left = (correct.sum() - right.sum()) * ((~correct).sum() - (~right).sum())
+            rest = pd.Series((won[~correct].sum(axis=0) - won[at].sum(axis=0) + within) / n_left, scored.columns)
+            chosen = pd.Series(_policies(found, scored.columns)).rename_axis("policy")
+            gain = chosen.map(rest) - rest["NLL"]
+            yield pd.DataFrame({"took": chosen != "NLL", "gain": gain, "regret": rest.max() - rest["NLL"] - gain})
+
+
+def _policies(found: metrics.DeLong, names: pd.Index) -> dict[str, str]:
+    gain = pd.Series(np.round(found.difference, 12), names)
+    by_alpha, by_k = gain.filter(like="α").idxmax(), gain[~names.str.startswith("α")].idxmax()  # NLL is K = 1
+    fixed = {"NLL": "NLL", "PRO, α = 0.4": "α = 0.4", "PRO, α chosen": by_alpha, "PRO, K chosen": by_k}
+    return fixed | {name: _best(found, names, caution) for name, caution in CAUTIONS.items()}
+
+
+def _best(found: metrics.DeLong, names: pd.Index, caution: float) -> str:
+    bound = np.round(found.difference - caution * found.standard_error, 12)  # equal counts stay equal
+    return names[np.argmax(np.nan_to_num(bound))]
+
+
+def pairs_won(uncertainty: ArrayLike, correct: ArrayLike) -> NDArray[np.float64]:
+    """Of each question, (n, A): right answers below it if it is wrong, else wrong ones above it; ties count half."""
+    uncertainty, correct = np.asarray(uncertainty, float), np.asarray(correct)
+    won = rankdata(uncertainty, axis=0)
+    for kind in (correct, ~correct):
+        won[kind] -= rankdata(uncertainty[kind], axis=0)
+    won[correct] = np.count_nonzero(~correct) - won[correct]
+    return won
