@@ -176,7 +176,6 @@ RUN = {
     "python benchmarks/cost_model.py": "",
     "python benchmarks/ladder.py --arms D E G --questions 8 --repeats 1 --shots 0": "--batch-sizes 32 --no-memory "
     "--out HERE/ladder.csv",
-    "python benchmarks/records_table.py llama2-7b-chat_nq-open_t1.0.jsonl": "",
     "python benchmarks/records_table.py nq.jsonl --label rouge_l --alphas": "",
     "python benchmarks/records_table.py nq.jsonl --label correct --alphas": "",
     "python data/world_facts/build.py": "",
@@ -186,9 +185,11 @@ RUN = {
 }
 # Command: why it is not run.
 RUNS_A_NOTEBOOK = ("out.ipynb", "N=0", "pro run")
+PUBLISHED = "reads published outputs, from the network; test_published.py and test_download.py have made ones"
 HUB = "downloads models or questions from the hub"
 NOT_RUN = {
     "make figures": "minutes; tests/test_notebooks.py runs every notebook",
+    "make figures-real": PUBLISHED,
     "make test": "runs this test",
     "pro explore": "runs until it is stopped; tests/test_command.py starts it",
     "pro figures": "minutes; tests/test_command.py runs jobs as small as can be",
@@ -214,6 +215,11 @@ NOT_RUN = {
     '-y "{dataset: [trivia_qa, sciq, nq], similarity: [nli]}"': HUB,
     "papermill notebooks/01_generate.ipynb out.ipynb -p model Falcon-40B -p dataset sciq -p quantization 8bit "
     "-p strategy greedy -p split validation": HUB,
+    "pro download rank-calibration": PUBLISHED,
+    "pro download rank-calibration/Llama-2-7b-chat-hf/squad/0.6": PUBLISHED,
+    "pro run 04 -p records rank-calibration/gpt-3.5-turbo/nq-open -p split all": PUBLISHED,
+    "pro run 04 -p records rank-calibration/gpt-3.5-turbo/nq-open -p same_within 0.02": PUBLISHED,
+    "python benchmarks/published.py": PUBLISHED,
     "python benchmarks/ladder.py": "many minutes, and the environment of make golden",
     "python benchmarks/ladder.py --models random-35m --release-questions 2": "slow",
     "python benchmarks/ladder.py --models random-200m --shots 10 --release-questions 1 --batch-sizes 32": "slow",
@@ -475,6 +481,66 @@ def test_the_benchmark_page_has_the_numbers_of_the_exact_search():
         for r in table.itertuples()
     ]
     assert [" ".join(row) for row in table_rows("benchmark.md", "## Exact search")[1:]] == expected
+
+
+SHORT = {"gpt-3.5-turbo": "gpt-3.5", "Llama-2-7b-chat-hf": "Llama-2-7b-chat", "nq-open": "NQ", "meadow": "Meadow"}
+COUNTED = {"workbench": "once each", "paper": "repeats kept"}
+
+
+def real(name):
+    """A table of figures/real_models with settings as the page has them; of the protocols `workbench` first."""
+    table = pd.read_csv(ROOT / "figures" / "real_models" / f"{name}.csv")
+    setting = table["model"].map(SHORT) + ", " + table["dataset"].map(SHORT)
+    table = table.assign(setting=setting, place=pd.factorize(setting)[0], counted=table["protocol"].map(COUNTED))
+    return table.sort_values(["place", "counted"], kind="stable").to_dict("records")
+
+
+def signed(value):
+    return "0.000" if abs(value) < 0.0005 else f"{value:+.3f}"
+
+
+def test_the_page_of_real_models_has_the_numbers_of_its_tables():
+    methods = ("NLL", "PRO_2", "PRO_5", "PRO_10", "alpha_0.4", "Deg")
+    everything = real("published_all")
+    assert table_rows("real_models.md", "## All questions")[1:] == [
+        [row["setting"], row["counted"], *(f"{row[name]:.3f}" for name in methods)]
+        for row in everything
+        if row["same_within"] == 0
+    ]
+    assert table_rows("real_models.md", "## Near-repeats")[1:] == [
+        [
+            f"{row['setting']}, {row['same_within']:g}",
+            str(row["questions_merged"]),
+            f"{row['answers']:.2f}",
+            *(f"{row[name]:.4f}" for name in methods[1:4]),
+        ]
+        for row in everything
+        if row["protocol"] == "workbench"
+    ]
+    assert table_rows("real_models.md", "## The gain over NLL")[1:] == [
+        [
+            f"{row['setting']}, {row['n_questions']:,}",
+            row["counted"],
+            row["chosen"].replace("alpha", "α"),
+            f"{signed(row['median'])} [{signed(row['low'])}, {signed(row['high'])}]",
+            f"{row['chosen'].replace('alpha', 'α')} = {row['choice']:g}",
+            f"{signed(row['p05'])} to {signed(row['p95'])}",
+            f"{row['above_nll']:.0%}",
+        ]
+        for row in real("published_gain")
+    ]
+
+
+def test_the_first_screen_says_what_published_outputs_showed():
+    gain = {(r["setting"], r["counted"], r["chosen"]): signed(r["median"]) for r in real("published_gain")}
+    said = " ".join((ROOT / "README.md").read_text().partition("## In Python")[0].split())
+    once = (
+        f"{gain['gpt-3.5, NQ', 'once each', 'K']} (Natural Questions) and {gain['gpt-3.5, Meadow', 'once each', 'K']}"
+    )
+    assert f"by {once} (Meadow) on gpt-3.5-turbo if each answer counts once" in said
+    assert f"on NQ by {gain['gpt-3.5, NQ', 'repeats kept', 'K']} if repeats count" in said
+    assert f"by {gain['Llama-2-7b-chat, NQ', 'once each', 'K']} on Llama-2-7b-chat" in said
+    assert "(figures/real_models/" in said
 
 
 def test_the_hours_of_the_paper_are_sums_of_the_cost_model():

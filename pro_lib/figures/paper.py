@@ -25,7 +25,7 @@ def auroc_vs_alpha(
     need(sweep, "sweep", "dataset", "model", "split", "alpha", "auroc")
     if odd := set(choices["kind"]) - set(_CHOICES):
         raise ValueError(f"choices: kind {sorted(odd)[0]!r} is none of {', '.join(_CHOICES)}")
-    models, open_mark = values(sweep, "model"), {"mfc": "white", "mew": 1.3, "ls": ""}
+    models, open_mark = values(sweep, "model"), {"mfc": "white", "mew": 1.3, "ls": "", "clip_on": False}
     by, across = ["split", "dataset", *by_protocol(sweep)], 2 * columns if by_protocol(sweep) else None
     with panels(sweep, *by, columns=columns, per_line=across, sharex=True, sharey=True) as (figure, grid):
         for ax, setting, panel in grid:
