@@ -163,7 +163,8 @@ class Settings(Parameters):
 
         if figure is None:
             return figures.save_table(table, name, figures_dir=self.figures_dir)
-        return figures.save(figure, table, name, figures_dir=self.figures_dir, note=imports.note(self.records))
+        note = imports.note(self.records) if "dataset" in table else ""  # else it is of no data, as simulations are
+        return figures.save(figure, table, name, figures_dir=self.figures_dir, note=note)
 
     def loaded(self, model: str) -> Model:
         """The model, loaded as the parameters say or held since it was (`models.held`)."""

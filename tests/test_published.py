@@ -6,6 +6,7 @@ import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -260,7 +261,9 @@ def test_notebooks_read_several_by_name_and_report_on_all_questions(put, tmp_pat
     assert (~np.isnan(near.log_probs)).sum() < (~np.isnan(far.log_probs)).sum()
     figure = plt.figure()
     figure.supxlabel("K")
-    settings.store(near.to_df(), "name", figure)
+    settings.store(pd.DataFrame({"p": [0.5]}), "of_no_data", figure)
+    assert figure.get_supxlabel() == "K"
+    settings.store(pd.DataFrame(near.labels(), index=[0]), "name", figure)
     text = " ".join(figure.get_supxlabel().split())
     assert text.startswith("K Published samples without texts: paper keeps repeats")
     assert text.endswith("no bound of the entropy is claimed.")
