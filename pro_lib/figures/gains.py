@@ -30,7 +30,7 @@ def gains(table: pd.DataFrame, *by: str, level: str, score: str, label: str, col
             ax.set_yticks(range(len(levels)), levels)
             ax.set_ylim(len(levels) - 0.5, -0.5)
             ax.set_xscale("symlog", linthresh=0.02)
-            set_ticks(ax, [0, 0.02, -0.02, 0.1, -0.1])
+            set_ticks(ax, [0, 0.02, -0.1, -0.02, 0.1])
         explain(figure, handles(scores, ls=""), label)
     return figure
 
