@@ -22,6 +22,7 @@ from papermill.translators import PythonTranslator
 from traitlets.config import Config
 
 from pro_lib.base import notebook
+from pro_lib.imports import published
 from pro_lib.parameters import Parameters
 from pro_lib.questions import load
 from pro_lib.settings import Settings
@@ -540,6 +541,20 @@ def test_make_calls_the_command():
         assert program.endswith("python")
         assert said[:5] == ["-m", "pro_lib", command, "--executed", "build/notebooks"]
         assert said[5:][: len(asked)] == asked
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_draws_published_outputs_once_they_are_there():
+    line = ["make", "--dry-run", "-o", ".venv/.installed", "figures-real"]
+    said = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    first, rest = said.split("\n", 1)
+    assert first.endswith("python -m pro_lib download rank-calibration")
+    (numbers,) = re.findall(r"for n in ([\d ]+);", rest)
+    assert all((ROOT / "figures" / "real_models").glob(f"{number}_*.png") for number in numbers.split())
+    (records,) = re.findall(r"-p records '(.*?)'", rest)
+    known = {row.split(",")[1] for row in (ROOT / "data" / "published.csv").read_text().splitlines()}
+    for name in ast.literal_eval(records):
+        assert {path.name for path in list(published.Name.of(name).files().values())[:2]} <= known
 
 
 TRIALS = [
