@@ -1,5 +1,6 @@
 """The rule that chooses between NLL and PRO: by hand, against a naive oracle, and where either must win."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +116,19 @@ def test_at_most_half_of_the_questions_choose_and_one_class_is_passed_over():
     assert means(log_probs, right, n_validation=100, n_redraws=5).loc["the rule", "gain"] > 0.9
     with pytest.raises(ValueError, match="no draw of 20 questions of d, m has two right and two wrong answers"):
         means(log_probs, np.ones(40, bool))
+
+
+def test_alpha_is_chosen_from_those_given_and_the_default():
+    """At α = 0 all answers count and PRO wins; where α = 1 alone is offered, next to nothing is gained."""
+    log_probs, right = two_kinds(200)
+    assert means(log_probs, right, alphas=[0, 1]).loc["PRO, α chosen", "gain"] > 0.9
+    assert means(log_probs, right, alphas=[1]).loc["PRO, α chosen", "gain"] == pytest.approx(0, abs=0.1)
+
+
+def test_what_an_exact_search_did_not_look_for_is_refused():
+    log_probs, right = two_kinds(40)
+    with pytest.raises(ValueError, match=r"below search_alpha=0\.1"):
+        tables.regret_table([replace(judged(log_probs, right), search_alpha=0.1)])
 
 
 @given(st.integers(0, 10_000), st.integers(4, 30))

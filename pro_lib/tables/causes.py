@@ -35,14 +35,15 @@ def worlds_table(*, n_questions: int = 20_000, seed: int = 0) -> pd.DataFrame:
     return pd.concat(rows, ignore_index=True)
 
 
-def causes_table(judged: Evaluation, run: Run) -> pd.DataFrame:
-    """PRO minus NLL on the questions of `run` as it is, and with one cause removed; the same answers are judged.
+def causes_table(judged: Evaluation, run: Run, *, alpha: float = ALPHAS[-1]) -> pd.DataFrame:
+    """PRO minus NLL on the questions of `run`, at three K and at `alpha`, as it is and with one cause removed.
 
-    Removed are the tail (answers below 0.01, the first apart), the mass found (only pairs of one twentieth of it count,
-    or it is made 1), the length of the judged answer (only pairs of one length count, NLL/ALL tokens), split spellings
-    (`judged.meanings`), near-repeats (within 0.02 nats), endings, and that answers count once. A row of NaN: this data
-    does not allow it. Columns: cause, score, nll (AUROC, computed anew as PRO's is), gain (PRO's minus it), gain_low,
-    gain_high, change (of the gain), low, high: normal 95 % intervals of paired differences (DeLong's variance).
+    The same answers are judged. Removed are the tail (answers below 0.01, the first apart), the mass found (only pairs
+    of one twentieth of it count, or it is made 1), the length of the judged answer (only pairs of one length count,
+    NLL/ALL tokens), split spellings (`judged.meanings`), near-repeats (within 0.02 nats), endings, and that answers
+    count once. A row of NaN: this data does not allow it. Columns: cause, score, nll (AUROC, computed anew as PRO's
+    is), gain (PRO's minus it), gain_low, gain_high, change (of the gain), low, high: normal 95 % intervals of paired
+    differences (DeLong's variance).
     """
     run, found = run.select(question_ids=list(judged.answers["question_id"])), judged.log_probs
     top, texts = np.nanmax(found, axis=1), run.answers["text"].notna().any()
@@ -64,7 +65,7 @@ def causes_table(judged: Evaluation, run: Run) -> pd.DataFrame:
     for cause, log_probs in removed.items():
         table = pd.DataFrame({"cause": [cause]})
         if log_probs is not None:
-            scored = candidates(log_probs, ks=KS, alphas=ALPHAS[1:])
+            scored = candidates(log_probs, ks=KS, alphas=[alpha], search_alpha=judged.search_alpha)
             aurocs, parts = _aurocs(scored, judged.correct, within.get(cause, 0 * top))
             gain, parts = (of[..., 1:] - of[..., :1] for of in (aurocs, parts))
             before = (gain, parts) if before is None else before

@@ -16,11 +16,14 @@ from pro_lib.sweeps import DEFAULT_ALPHA, labelled
 CAUTIONS = {"the rule": 1.0, "no caution": 0.0, "more caution": 1.645}  # standard errors
 
 
-def candidates(log_probs: ArrayLike, *, ks: Sequence[int], alphas: Sequence[float]) -> pd.DataFrame:
+def candidates(
+    log_probs: ArrayLike, *, ks: Sequence[int], alphas: Sequence[float], search_alpha: float | None = None
+) -> pd.DataFrame:
     """NLL of answers (n, N), and PRO at each α and each K: a column each, `NLL`, `α = 0.4`, `K = 2`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", scores.PremiseWarning)  # repeats are among what is compared
-        by_alpha, by_k = scores.pro(log_probs, alpha=np.array(alphas)), scores.pro_at_k(log_probs, np.array(ks))
+        by_alpha = scores.pro(log_probs, alpha=np.array(alphas), search_alpha=search_alpha)
+        by_k = scores.pro_at_k(log_probs, np.array(ks), search_alpha=search_alpha)
     names = [*(f"α = {alpha:g}" for alpha in alphas), *(f"K = {k}" for k in ks)]
     return pd.DataFrame(np.column_stack([scores.nll(log_probs), by_alpha, by_k]), columns=["NLL", *names])
 
@@ -35,19 +38,24 @@ def choice(scored: pd.DataFrame, correct: ArrayLike, *, caution: float = CAUTION
 
 
 def regret_table(
-    evaluations: Iterable[Evaluation], *, n_validation: int = 100, n_redraws: int = 200, seed: int = 0
+    evaluations: Iterable[Evaluation],
+    *,
+    alphas: Sequence[float] | None = None,
+    n_validation: int | None = 100,
+    n_redraws: int = 200,
+    seed: int = 0,
 ) -> pd.DataFrame:
     """What policies choose from `n_validation` questions, redrawn each time, and what that is worth on all others.
 
-    Candidates are NLL, α = 0, 0.05, …, 1 and K = 2 … N. At most half of the questions are drawn; draws without two
-    right and two wrong ones are passed over. Columns: the labels of each setting, policy, took (the share of the
-    redraws that took another than NLL), gain (AUROC minus NLL's; the mean), low, high (5 % and 95 % of the redraws),
-    regret (the mean of how far the best candidate in hindsight lies above the one chosen).
+    Candidates are NLL, `alphas` (None: 0, 0.05, …, 1) and 0.4, and K = 2 … N. At most half of the questions are drawn
+    (`n_validation` None: half); draws without two right and two wrong ones are passed over. Columns: the labels of each
+    setting, policy, took (the share of the redraws that took another than NLL), gain (AUROC minus NLL's; the mean),
+    low, high (5 % and 95 % of the redraws), regret (the mean of the best candidate's AUROC minus that of the chosen).
     """
     parts = []
     for each in evaluations:
-        n_drawn, rng = min(n_validation, len(each.correct) // 2), np.random.default_rng(seed)
-        if not (redraws := list(_redraw(each, n_drawn, n_redraws, rng))):
+        n_drawn, rng = min(n_validation or len(each.correct), len(each.correct) // 2), np.random.default_rng(seed)
+        if not (redraws := list(_redraw(each, alphas or ALPHA_GRID, n_drawn, n_redraws, rng))):
             said = f"no draw of {n_drawn} questions of {each.dataset}, {each.model} has two right and two wrong answers"
             raise metrics.OneClassError(said)
         by = pd.concat(redraws).groupby("policy", sort=False)
@@ -56,9 +64,14 @@ def regret_table(
     return pd.concat(parts, ignore_index=True)
 
 
-def _redraw(judged: Evaluation, n_drawn: int, n_redraws: int, rng: np.random.Generator) -> Iterable[pd.DataFrame]:
-    nearest = sorted(ALPHA_GRID, key=lambda alpha: (round(abs(alpha - DEFAULT_ALPHA), 12), alpha))  # first of ties
-    scored = candidates(judged.log_probs, ks=range(2, max(3, judged.log_probs.shape[1] + 1)), alphas=nearest)
+def _redraw(
+    judged: Evaluation, alphas: Sequence[float], n_drawn: int, n_redraws: int, rng: np.random.Generator
+) -> Iterable[pd.DataFrame]:
+    nearest = sorted(
+        {*alphas, DEFAULT_ALPHA}, key=lambda alpha: (round(abs(alpha - DEFAULT_ALPHA), 12), alpha)
+    )  # first of ties
+    found, ks = judged.log_probs, range(2, max(3, judged.log_probs.shape[1] + 1))
+    scored = candidates(found, ks=ks, alphas=nearest, search_alpha=judged.search_alpha)
     correct, won = judged.correct, pairs_won(scored, judged.correct)
     for _ in range(n_redraws):
         at = rng.choice(len(scored), n_drawn, replace=False)
