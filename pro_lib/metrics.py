@@ -63,14 +63,14 @@ def auroc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
 def auroc_columns(uncertainty: ArrayLike, correct: ArrayLike) -> Floats:
     """AUROC of each column of `uncertainty` (n, A): shape (A,)."""
     right, wrong = _split(uncertainty, correct)
-    return _pairs_won(wrong, right)[0].sum(axis=1) / (right.shape[1] * wrong.shape[1])
+    return pairs_won(wrong, right)[0].sum(axis=1) / (right.shape[1] * wrong.shape[1])
 
 
 def auroc_intervals(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats, Floats]:
     """AUROC of each column of `uncertainty` (n, A), and the ends of its 95 % interval (`base.intervals`): (A,) each."""
     right, wrong = _split(uncertainty, correct)
     n_right, n_wrong = right.shape[1], wrong.shape[1]
-    of_wrong, of_right = _pairs_won(wrong, right)
+    of_wrong, of_right = pairs_won(wrong, right)
     aurocs = of_wrong.sum(axis=1) / (n_right * n_wrong)
     return aurocs, *intervals.auroc(of_wrong / n_right, of_right / n_wrong)
 
@@ -163,7 +163,7 @@ def delong(uncertainties: ArrayLike, correct: ArrayLike, *, reference: int = 0) 
     if min(n_right, n_wrong) < 2:
         raise ValueError(f"DeLong's test needs two right and two wrong answers, but {n_right} and {n_wrong} are given")
     # The right answers' placements are one minus those of the paper, which changes no variance.
-    of_wrong, of_right = (won / n for won, n in zip(_pairs_won(wrong, right), (n_right, n_wrong), strict=True))
+    of_wrong, of_right = (won / n for won, n in zip(pairs_won(wrong, right), (n_right, n_wrong), strict=True))
     # Differences are taken before the variance: columns that rank alike then differ by exactly 0.
     by_wrong, by_right = of_wrong - of_wrong[reference], of_right - of_right[reference]
     difference = by_wrong.mean(axis=1)
@@ -255,8 +255,8 @@ def _split(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats]:
     return by_column[:, labels], by_column[:, ~labels]
 
 
-def _pairs_won(wrong: Floats, right: Floats) -> tuple[Floats, Floats]:
-    """For each value of a row, how many of the other class lie below it, ties counting half: exact, of each class."""
+def pairs_won(wrong: Floats, right: Floats) -> tuple[Floats, Floats]:
+    """For values (A, n_wrong) and (A, n_right), how many of the other lie below each, ties counting half: exact."""
     n_wrong, together = wrong.shape[1], rankdata(np.concatenate([wrong, right], axis=1), axis=1)
     return together[:, :n_wrong] - rankdata(wrong, axis=1), together[:, n_wrong:] - rankdata(right, axis=1)
 

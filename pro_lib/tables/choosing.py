@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
 
 from pro_lib import metrics, scores
 from pro_lib.evaluation import Evaluation
@@ -101,9 +100,8 @@ def _best(found: metrics.DeLong, names: pd.Index, caution: float) -> str:
 
 def pairs_won(uncertainty: ArrayLike, correct: ArrayLike) -> NDArray[np.float64]:
     """Of each question, (n, A): right answers below it if it is wrong, else wrong ones above it; ties count half."""
-    uncertainty, correct = np.asarray(uncertainty, float), np.asarray(correct)
-    won = rankdata(uncertainty, axis=0)
-    for kind in (correct, ~correct):
-        won[kind] -= rankdata(uncertainty[kind], axis=0)
-    won[correct] = np.count_nonzero(~correct) - won[correct]
+    values, correct = np.asarray(uncertainty, float), np.asarray(correct)
+    won = np.empty(values.shape)
+    below_wrong, below_right = metrics.pairs_won(values[~correct].T, values[correct].T)
+    won[~correct], won[correct] = below_wrong.T, np.count_nonzero(~correct) - below_right.T
     return won
