@@ -167,7 +167,7 @@ def test_settings_evaluate_every_pair_under_every_protocol_asked_for(tmp_path):
     assert [each.labels()["protocol"] for each in both] == ["paper", "workbench"]
     assert [each.reported.log_probs.shape[1] for each in both] == [2, 1]
     assert all(each.alphas == [0.2, 0.3] and len(each.validation.correct) == 20 for each in both)
-    [one] = Settings(records=str(path), protocol="paper", distinct=True).judged("", "", "test")
+    [one] = Settings(records=str(path), protocol="paper", distinct=True).judged("records", "mine", "test")
     assert (one.protocol, one.log_probs.shape[1]) == ("paper, distinct", 1)
     choices = Settings(records=str(path), convention="answer_tokens").choices
     assert (choices.convention, choices.distinct) == ("answer_tokens", None)

@@ -117,15 +117,15 @@ def _answers(likelihoods: list[Format], files: dict[str, Path]) -> pd.DataFrame:
         rouge_l = rouge[number].unnormalized_score if number in rouge else [np.nan] * len(nll)
         if not len(nll) == len(per_token) == len(rouge_l):
             counts = f"{len(nll)} log-probabilities, {len(per_token)} per token, {len(rouge_l)} of ROUGE-L"
-            raise RunError(f"{files['none_whitebox']}, question {number}: {counts}")
+            raise RunError(f"{files['none_whitebox'].name}, question {number}: {counts}")
         parts += zip([str(number)] * len(nll), range(len(nll)), nll, per_token, rouge_l, strict=True)
     table = pd.DataFrame(parts, columns=["question_id", "rank", "log_prob", "mean_log_prob", "rouge_l"])
     table[["log_prob", "mean_log_prob"]] = np.minimum(0, -table[["log_prob", "mean_log_prob"]])
     by_answer = table.groupby(["question_id", "log_prob", "mean_log_prob"], sort=False)["rouge_l"]
     if (differ := by_answer.max() > by_answer.min()).any():
         raise RunError(
-            f"{files['rouge']}, question {differ.idxmax()[0]}: samples of equal log-probability and length differ in "
-            f"ROUGE-L, so that it does not belong to {files['none_whitebox'].name}"
+            f"{files['rouge'].name}, question {differ.idxmax()[0]}: samples of equal log-probability and length "
+            f"differ in ROUGE-L, so that it does not belong to {files['none_whitebox'].name}"
         )
     missing = {"text": None, "token_ids": None, "token_log_probs": None, "end_log_prob": np.nan}
     return table.assign(**missing, finished=True, closed=False)
