@@ -252,7 +252,7 @@ def test_figures_makes_the_runs_first_then_the_longest_notebooks(monkeypatch):
     typed("figures")
     asked, at_once = seen
     names = [job.name for job in asked]
-    assert (at_once, os.environ["OMP_NUM_THREADS"]) == (2, "1")
+    assert (at_once, os.environ["OMP_NUM_THREADS"]) == (3, "1")
     assert sorted(names[3:]) == [path.stem for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))]
     assert names[3:5] == ["07_exact_search", "06_benchmark"]
     waiting = {job.name[:2]: [other.name for other in job.after] for job in asked[3:]}

@@ -129,7 +129,7 @@ def get_published(name: str, url: str | None) -> None:
 @pro.command()
 @EXECUTED
 def figures(executed: Path | None) -> None:
-    """Run every notebook, two at a time, after the runs they share; leave figures/."""
+    """Run every notebook, three at a time, after the runs they share; leave figures/."""
     from pro_lib.command import notebooks
 
     notebooks.run_all(executed)

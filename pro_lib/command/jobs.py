@@ -129,7 +129,7 @@ def _do(job: Job, file: Path) -> None:
 def _line(jobs: Sequence[Job], passed: float, at_once: int) -> str:
     """How it goes: of one job what it says, of several also how many there are and how long they go on."""
     running = (f"{job.name}: {job.said}" for job in jobs if job.running())
-    left = _clock(seconds_left(jobs) / at_once)
+    left = _clock(seconds_left(jobs) / min(at_once, os.cpu_count() or 1))
     several = f", {sum(job.took is not None for job in jobs)} of {len(jobs)} done, {left} left" * (len(jobs) > 1)
     return f"{_clock(passed)}{several} {' | '.join(running)}"
 
