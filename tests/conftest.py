@@ -31,7 +31,7 @@ for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"):
     os.environ.pop(name, None)
 
 # A loaded machine is no reason to fail, and a failure must come again.
-EXAMPLES = {"quick": 20, "all": 200, "trials": 2000}
+EXAMPLES = {"quick": 20, "all": 100, "trials": 2000}
 for size, examples in EXAMPLES.items():
     settings.register_profile(size, deadline=None, derandomize=True, max_examples=examples)
 

@@ -320,6 +320,8 @@ def in_terminal(*words, cwd, interrupt=None):
     """A command on a terminal of 80 columns: exit status, and what came after how many seconds."""
     ours, theirs = pty.openpty()
     options = {"stdin": theirs, "stdout": theirs, "stderr": theirs, "start_new_session": True, "cwd": cwd}
+    # Tests that run in the background of a shell ignore Ctrl-C, and so would the command.
+    options["preexec_fn"] = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     begun, came = time.monotonic(), []
     process = subprocess.Popen([*TYPED, *map(str, words)], env=ENVIRONMENT | {"COLUMNS": "80"}, **options)
     os.close(theirs)

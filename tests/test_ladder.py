@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 NAMES = ("growth", "ladder", "ladder_release", "random_models", "roofline")
 growth, ladder, ladder_release, random_models, roofline = map(importlib.import_module, NAMES)
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.trial  # minutes of timing
 
 
 def run(*options):

@@ -469,7 +469,7 @@ def all_stored(figures_dir):
     return all((figures_dir / f"03_k_vs_alpha.{suffix}").stat().st_size > 100 for suffix in ("png", "svg", "csv"))
 
 
-@pytest.mark.slow
+@pytest.mark.trial
 def test_results_are_stored_whatever_becomes_of_the_output(folders, tmp_path):
     """From a folder that is not the repository: to a file, to nowhere, to a pipe, and to a full disk."""
     here = tmp_path / "here"

@@ -147,7 +147,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_part_done_again(cluster, mo
     assert_same_run(tmp_path / "ray", tmp_path / "local", "diverse_beam")
 
 
-@pytest.mark.slow
+@pytest.mark.trial  # a minute of clusters
 def test_a_part_that_ends_every_worker_stops_the_run_and_the_same_command_tries_again(
     cluster, model, questions, tmp_path
 ):
@@ -176,7 +176,7 @@ def test_a_part_that_ends_every_worker_stops_the_run_and_the_same_command_tries_
     assert_same_run(tmp_path / "ray", tmp_path / "local", "greedy")
 
 
-@pytest.mark.slow
+@pytest.mark.trial  # a minute of clusters
 def test_what_goes_wrong_with_a_worker_is_said_as_by_the_local_engine_and_ends_the_workers(
     cluster, model, questions, tmp_path
 ):
