@@ -103,7 +103,7 @@ def _work_off(jobs: Sequence[Job], at_once: int, folder: Path) -> None:
         for job in ready[: 0 if failed else at_once - sum(map(Job.running, jobs))]:
             job.process, job.started = fork.Process(target=_do, args=(job, folder / job.name)), time.monotonic()
             job.process.start()
-        if time.monotonic() - shown >= every:
+        if time.monotonic() - shown >= every and any(map(Job.running, jobs)):
             shown, width = time.monotonic(), None if end else shutil.get_terminal_size().columns - 1
             print(f"{begin}{_line(jobs, shown - start, at_once)[:width]}", end=end, file=sys.stderr, flush=True)
         time.sleep(0.1)
