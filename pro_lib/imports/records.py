@@ -136,10 +136,11 @@ def answering(
     if not {"question_id", "question"} <= set(asked) or asked["question_id"].duplicated().any():
         raise RunError("questions= must have columns question_id and question, and each id once")
     found = list(questions["question_id"])
-    ids = dict(zip(found, asked["question_id"] if n_named == 0 and len(found) == len(asked) else found, strict=True))
-    if 0 < n_named < len(found) or (n_named == 0 and len(found) != len(asked)):
+    in_place = n_named == 0 and len(found) == len(asked)
+    if n_named < len(found) and not in_place:
         responses = f"{path} has {len(found)} responses, {n_named} of them with a question_id"
         raise RunError(f"{responses}, and questions= has {len(asked)} rows: ids must match, or without any the number")
+    ids = dict(zip(found, asked["question_id"] if in_place else found, strict=True))
     if unknown := set(ids.values()) - set(asked["question_id"]):
         raise RunError(f"{path}: question_id {min(unknown)!r} is not in questions=")
     more = {name: None for name in questions if name not in asked}

@@ -213,9 +213,8 @@ class Job:
         if self.strategy.ranked:
             order = np.lexsort((-_log_probs(answers), [not answer.finished for answer in answers]))
             answers = [answers[place] for place in order]
-        sums = map(_sum, answers)
         said = [self.model.decode(answer.token_ids) for answer in answers]
-        return [vars(each) | {"text": t, "log_prob": p} for each, t, p in zip(answers, said, sums, strict=True)]
+        return [vars(each) | {"text": text, "log_prob": _sum(each)} for each, text in zip(answers, said, strict=True)]
 
 
 def _sum(answer: Answer) -> float:
