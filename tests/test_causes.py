@@ -33,6 +33,11 @@ def table_of(run):
     return judged, tables.causes_table(judged, run).set_index(["cause", "score"])
 
 
+def test_the_table_says_of_what_data_it_is_so_that_its_figure_can_say_what_that_lacks():
+    judged, table = table_of(records(40))
+    assert (table[list(judged.labels())] == list(judged.labels().values())).all(axis=None)
+
+
 def gain(log_probs, correct, k):
     return metrics.auroc(scores.pro_at_k(log_probs, k), correct) - metrics.auroc(scores.nll(log_probs), correct)
 

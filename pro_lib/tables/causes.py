@@ -5,7 +5,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from pro_lib import metrics, scores, worlds
+from pro_lib import metrics, scores, sweeps, worlds
 from pro_lib.base import intervals
 from pro_lib.evaluation import Evaluation
 from pro_lib.runs import Run
@@ -41,9 +41,9 @@ def causes_table(judged: Evaluation, run: Run, *, alpha: float = ALPHAS[-1]) -> 
     The same answers are judged. Removed are the tail (answers below 0.01, the first apart), the mass found (only pairs
     of one twentieth of it count, or it is made 1), the length of the judged answer (only pairs of one length count,
     NLL/ALL tokens), split spellings (`judged.meanings`), near-repeats (within 0.02 nats), endings, and that answers
-    count once. A row of NaN: this data does not allow it. Columns: cause, score, nll (AUROC, computed anew as PRO's
-    is), gain (PRO's minus it), gain_low, gain_high, change (of the gain), low, high: normal 95 % intervals of paired
-    differences (DeLong's variance).
+    count once. A row of NaN: this data does not allow it. Columns: the setting's labels, cause, score, nll (AUROC,
+    computed anew as PRO's is), gain (PRO's minus it), gain_low, gain_high, change (of the gain), low, high: normal 95 %
+    intervals of paired differences (DeLong's variance).
     """
     run, found = run.select(question_ids=list(judged.answers["question_id"])), judged.log_probs
     top, texts = np.nanmax(found, axis=1), run.answers["text"].notna().any()
@@ -76,7 +76,7 @@ def causes_table(judged: Evaluation, run: Run, *, alpha: float = ALPHAS[-1]) -> 
                 told |= dict(zip((f"{ends}low", f"{ends}high"), low_high, strict=True))
             table = pd.DataFrame(told)
         rows.append(table)
-    return pd.concat(rows, ignore_index=True)
+    return sweeps.labelled(pd.concat(rows, ignore_index=True), judged)
 
 
 def places_table(judged: Evaluation, *, k: int = 5) -> pd.DataFrame:
