@@ -25,6 +25,7 @@ _MODULES = (
     "explorer",
     "figures",
     "generate",
+    "guarantees",
     "imports",
     "metrics",
     "models",

@@ -12,6 +12,7 @@ from pro_lib import questions as question_sets
 from pro_lib.base.shown import shown
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
+from pro_lib.tables import Calibrated, calibrated
 
 if TYPE_CHECKING:
     from pro_lib.models import Model
@@ -32,7 +33,8 @@ class Answer:
     ending included; PRO read the first `kept` of them. Where none ended, `text` is None and `uncertainty` NaN.
     `status` (`certified`, `fallback` or `undecided`, see `decoding.certificate`) and `entropy_bounds` (nats, of the
     entropy over complete token sequences: the tree bound and the loose upper bound) come from an exact search; they
-    are None for another strategy.
+    are None for another strategy. `probability_right` is that of `text` where a calibration was given, which
+    `calibrated` tells about: on what, and its error on other questions. It is an estimate, and no guarantee.
     """
 
     question: str
@@ -42,6 +44,15 @@ class Answer:
     kept: int
     status: str | None
     entropy_bounds: tuple[float, float] | None
+    probability_right: float | None = None
+    calibrated: str = ""
+
+    def sentence(self) -> str:
+        """What a person can use: the answer and what is known of it."""
+        known = []
+        if self.probability_right is not None:
+            known.append(f"right with probability {self.probability_right:.2f} ({self.calibrated})")
+        return ": ".join([self.text or "no answer", ", ".join(known)])
 
     def to_df(self) -> pd.DataFrame:
         """The answers found, a row each: text, probability, and whether PRO kept it."""
@@ -55,6 +66,7 @@ def ask(
     alpha: float = 0.4,
     questions: QuestionSet | None = None,
     strategy: str = "threshold",
+    calibration: Run | Calibrated | str | Path | None = None,
     **settings: object,
 ) -> Answer | list[Answer]:
     """Ask a question; the answer with its uncertainty, of which PRO keeps the answers with `p >= alpha`.
@@ -65,13 +77,23 @@ def ask(
             are the same to rounding. Of several, one without an answer that ended is no error.
         questions: a question set whose header, template and shots are used; None asks without shots.
         strategy: how answers are looked for; by default all with p ≥ search_alpha.
+        calibration: a run of the model, or its folder, on questions whose right answers are known, or what
+            `tables.calibrated` made of it: the question is asked as its were, and the answer says how probably it is
+            right, as answers to such questions were.
         settings: as in `generate`: search_alpha, budget, n_answers, max_new_tokens, chat, …
 
     Raises:
-        ValueError: an empty question, alpha outside [0, 1] or below search_alpha, or no answer that ended within
-            `max_new_tokens`.
+        ValueError: an empty question, alpha outside [0, 1] or below search_alpha, no answer that ended within
+            `max_new_tokens`, or a calibration by another model, strategy or way of asking.
     """
+    if calibration is not None:
+        calibration = calibration if isinstance(calibration, Calibrated) else calibrated(calibration, alpha=alpha)
+        known = calibration.run.info.parameters
+        questions = question_sets.like(known) if questions is None else questions
+        settings = {name: known[name] for name in ("chat", "max_new_tokens", "stop") if name in known} | settings
     run = answered(model, question, questions=questions, strategy=strategy, **settings)
+    if calibration is not None:
+        calibration.check(run.info.parameters, alpha)
     scored, ranked = run.scores(alpha=alpha), run.ranked()
     texts, probabilities = run.matrix(ranked, "text", None), np.exp(run.matrix(ranked, "value"))
     answers = []
@@ -79,7 +101,8 @@ def ask(
         found = tuple((text, p) for text, p in zip(texts[n], probabilities[n].tolist(), strict=True) if p == p)
         exact = (row["status"], (row["tree_bound"], row["upper_bound"])) if "status" in row else (None, None)
         said = found[0][0] if found else None, float(scored["pro"][n]), found, int(scored["n_kept"][n])
-        answers.append(Answer(row["question"], *said, *exact))
+        right = calibration and calibration.probability(said[1])
+        answers.append(Answer(row["question"], *said, *exact, right, calibration.sentence() if calibration else ""))
     if isinstance(question, str) and not answers[0].answers:
         cut, model = run.info.parameters["max_new_tokens"], run.info.model
         raise ValueError(f"no answer of {model} ended within {cut} tokens: {question!r}")

@@ -53,6 +53,8 @@ class Parameters:
     convention: checks.choice(*CONVENTIONS) = "complete"  # complete (ending included) or answer_tokens (left out)
     alphas: checks.Probabilities | None = None  # α is chosen from these; None for 0, 0.05, …, 1
     alpha: checks.Probability = 0.4  # the default α: PRO keeps answers whose probability is at least α
+    target: checks.Probabilities = (0.7, 0.8, 0.9)  # accuracies to promise, of the answers given
+    confidence: checks.Probability = 0.95  # that a promise holds
     search_alpha: checks.PositiveShare = 0.02  # α of strategy threshold, the exact search: how far down it looks
     n_answers: checks.PositiveInt = 10  # N, answers per question
     temperature: checks.Positive = 1.0  # of samples: below 1 likely tokens are drawn more often, above 1 less

@@ -108,6 +108,12 @@ def asked(questions: QuestionSet | str | Source) -> QuestionSet:
     return QuestionSet("asked", pd.DataFrame()).with_questions(questions)
 
 
+def like(parameters: Mapping[str, Any], *, name: str = "asked") -> QuestionSet:
+    """A set without questions of its own, which asks as a run with these parameters did."""
+    shots = tuple((question, answer) for question, answer in parameters["shots"])
+    return QuestionSet(name, pd.DataFrame(), shots, parameters["header"], parameters["template"])
+
+
 @checked
 class _Draw:
     """At most so many questions, and at most this part, of each split, kept in order."""

@@ -6,7 +6,7 @@ uncertain questions first; questions that tie stand in no order, so each counts 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,6 +98,7 @@ class Calibration:
     # One row per bin: `n, low, high` (range of the probabilities), `confidence` (their mean), `accuracy`, and its 95 %
     # Wilson interval, `accuracy_low, accuracy_high`.
     table: pd.DataFrame
+    fit: Callable[[ArrayLike], Floats]  # what turns uncertainties (n,) of further questions into probabilities
 
 
 def calibration(
@@ -127,13 +128,17 @@ def calibration(
     finite = fitted_on[np.isfinite(fitted_on)]
     if not (finite.size and labels.size):
         raise ValueError("calibration needs a finite validation_uncertainty and at least one question to report on")
-    fit = IsotonicRegression(out_of_bounds="clip").fit(
-        -np.clip(fitted_on, finite.min(), finite.max()), fitted_labels.astype(np.float64)
-    )
-    probability = fit.predict(-np.clip(values, finite.min(), finite.max()))
+
+    isotonic = IsotonicRegression(out_of_bounds="clip")
+    isotonic.fit(-np.clip(fitted_on, finite.min(), finite.max()), fitted_labels.astype(np.float64))
+
+    def fit(values: ArrayLike) -> Floats:
+        return isotonic.predict(-np.clip(values, finite.min(), finite.max()))
+
+    probability = fit(values)
     table = _reliability(probability, labels, n_bins)
     ece = np.average((table["confidence"] - table["accuracy"]).abs(), weights=table["n"])
-    return Calibration(probability, float(ece), float(np.mean((probability - labels) ** 2)), table)
+    return Calibration(probability, float(ece), float(np.mean((probability - labels) ** 2)), table, fit)
 
 
 def _running_mean(values: Floats) -> Floats:

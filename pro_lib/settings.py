@@ -38,6 +38,7 @@ _COME_WITH = {
     "protocol": (["paper", "workbench"],),
     "search_alpha": (0.005,),
     "stop": ([],),
+    "target": ([0.7, 0.8, 0.9],),
 }
 
 

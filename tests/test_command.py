@@ -92,6 +92,11 @@ def test_ask_says_the_answers_kept_and_what_was_found_for_sure():
     assert f"between {found['entropy_bounds'][0]:.3f} and {found['entropy_bounds'][1]:.3f} nats" in lines[6]
 
 
+def test_ask_takes_a_run_with_known_answers_and_says_how_probably_right():
+    told = refused("ask", "Who?", "--calibration", ROOT / "tests")
+    assert told == f"{ROOT / 'tests'} is not a run folder: it has no run.json"
+
+
 def test_every_status_of_a_search_has_a_sentence_that_names_its_alpha():
     from pro_lib.decoding import certificate
 

@@ -53,13 +53,14 @@ def pro() -> None:
 @click.option("--model", default="facts-2m", show_default=True, help="A bundled or paper's name, hub id or folder.")
 @ALPHA
 @click.option("--search-alpha", type=float, default=0.02, show_default=True, help="Find every answer with p ≥ this.")
+@click.option("--calibration", type=click.Path(exists=True), help="A run with known answers, of the same model.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def ask(question: str, model: str, alpha: float, search_alpha: float, as_json: bool) -> None:
+def ask(question: str, model: str, alpha: float, search_alpha: float, calibration: str | None, as_json: bool) -> None:
     """Ask a model one question: its answer, and how uncertain it is."""
     from pro_lib import asking
     from pro_lib.command import said
 
-    found = asking.ask(model, question, alpha=alpha, search_alpha=search_alpha)
+    found = asking.ask(model, question, alpha=alpha, search_alpha=search_alpha, calibration=calibration)
     told = said.answer(found, alpha=alpha, search_alpha=search_alpha)
     click.echo(json.dumps(asdict(found), ensure_ascii=False) if as_json else told)
 

@@ -4,16 +4,15 @@ import warnings
 from pathlib import Path
 
 import anywidget
-import pandas as pd
 import traitlets
 
 from pro_lib import asking, runs
+from pro_lib import questions as question_sets
 from pro_lib.base.bundled import bundled_models
 from pro_lib.explorer.data import appendix_run, compared, run_data, stored_runs
 from pro_lib.explorer.page import JAVASCRIPT, STYLES
 from pro_lib.explorer.tree import prefix_tree
 from pro_lib.parameters import SAMPLES, listed
-from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
 from pro_lib.settings import Settings
 from pro_lib.storage import RunError
@@ -66,9 +65,7 @@ class Explorer(anywidget.AnyWidget):
         if self.data["cannot_ask"]:
             raise RunError(self.data["cannot_ask"])
         model, parameters = self._settings.loaded(self._asked_by(self._run)), self._run.info.parameters
-        asked_as = {name: parameters[name] for name in ("header", "template")}
-        shots = tuple((question, answer) for question, answer in parameters["shots"])
-        questions = QuestionSet(self._run.info.dataset, pd.DataFrame(), shots, **asked_as)
+        questions = question_sets.like(parameters, name=self._run.info.dataset)
         alike = {name: parameters[name] for name in ("chat", "max_new_tokens", "stop") if name in parameters}
         how = alike | {"strategy": "threshold", "search_alpha": search_alpha}
         run = asking.answered(model, question, questions=questions, **how)
