@@ -11,8 +11,11 @@ is whose.
 from pro_lib.semantic.nli import LABELS, Nli
 from pro_lib.semantic.pairs import distinct
 from pro_lib.semantic.scores import (
+    agreement,
+    agreement_of_two,
     clusters,
     degree,
+    matches,
     meaning_log_probs,
     semantic_density,
     semantic_entropy,

@@ -18,15 +18,43 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
+def matches(compared: ArrayLike) -> Mask:
+    """Whether two answers mean the same, (n, N, N), symmetric; False where one is missing.
+
+    They do where entailment is the most probable label both ways (Kuhn et al. 2023, the paper); similarities from 0.5.
+    """
+    entails = (array := _checked(compared)[0])[..., 0] >= array.max(axis=-1)  # False where an answer is missing
+    return entails & entails.transpose(0, 2, 1)
+
+
+def agreement(log_probs: ArrayLike, same: ArrayLike) -> tuple[Floats, Floats]:
+    """P(a fresh sample means the same as the answer judged), which self-consistency estimates: in [A, A + 1 - F].
+
+    `log_probs` are of distinct complete answers, any of them, endings included; `same` (n, N) says which mean the same
+    (`matches`). A is their mass, F that of all. What was not found, or is cut by length, may mean anything. Without
+    answers it is [0, 1]. A mass above 1 is none of distinct answers: the lower end is a score then, the upper one NaN.
+    """
+    logs = _fitting(log_probs, np.ones(np.shape(same), dtype=bool))
+    return _within(np.where(same, np.exp(logs), 0.0), logs, draws=1)
+
+
+def agreement_of_two(log_probs: ArrayLike, compared: ArrayLike) -> tuple[Floats, Floats]:
+    """P(two fresh samples agree), what 1 - Deg comes to as samples grow: in [D, D + 1 - F²], as `agreement` is.
+
+    D = Σ p_i p_j S_ij, S as `degree` reads it: answers between 0 and 1 agree with that probability.
+    """
+    array, present = _checked(compared)
+    probs = np.exp(logs := _fitting(log_probs, present))
+    return _within(probs[:, :, None] * probs[:, None, :] * array[..., 0], logs, draws=2)
+
+
 def clusters(compared: ArrayLike) -> NDArray[np.int64]:
     """Number of the meaning of each answer, (n, N), from 0 in order of appearance; -1 where an answer is missing.
 
-    An answer joins the first meaning whose first member it matches: where entailment is the most probable label both
-    ways (Kuhn et al. 2023, the paper); similarities match from 0.5 on.
+    An answer joins the first meaning whose first member it `matches`.
     """
-    array, present = _checked(compared)
-    entails = array[..., 0] >= array.max(axis=-1)  # False where an answer is missing
-    same = entails & entails.transpose(0, 2, 1) | np.eye(present.shape[1], dtype=bool)
+    present = _checked(compared)[1]
+    same = matches(compared) | np.eye(present.shape[1], dtype=bool)
     leads, first = np.zeros_like(present), np.zeros(present.shape, dtype=np.int64)
     for i in range(present.shape[1]):
         leads[:, i] = present[:, i] & ~(same[:, :i, i] & leads[:, :i]).any(axis=1)
@@ -145,6 +173,13 @@ def _masses(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
     # Added up from the least probable: in the same order whatever order they come in.
     in_order = np.sort(np.where(member, logs, -np.inf), axis=1)
     return np.sort(np.logaddexp.reduce(in_order, axis=1, initial=-np.inf), axis=1)
+
+
+def _within(agreeing: Floats, log_probs: Floats, *, draws: int) -> tuple[Floats, Floats]:
+    """The mass that agrees for certain; and that with all whose draws are not of found answers only."""
+    low, found = np.minimum(row_sums(agreeing), 1), row_sums(np.exp(log_probs))
+    high = np.minimum(low + 1 - np.minimum(found, 1) ** draws, 1)
+    return low, np.where(found > 1 + _ROUNDING, np.nan, high)
 
 
 def _weighted_mean(values: Floats, weights: Floats) -> Floats:
