@@ -6,6 +6,7 @@ from pro_lib.tables.causes import causes_table, places_table, worlds_table
 from pro_lib.tables.ceiling import ceiling_table, learned
 from pro_lib.tables.choosing import candidates, choice, pairs_won, regret_table
 from pro_lib.tables.found import cost_table, examples, explained, exposure_table, found_table, repeats_table
+from pro_lib.tables.promises import promises_table, right_probabilities, sets_table
 from pro_lib.tables.searches import (
     Searched,
     bounds_table,

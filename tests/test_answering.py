@@ -1,0 +1,178 @@
+"""Promises on accuracy: worked by hand, against a naive procedure, and how often they are false."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from pro_lib.guarantees import Promise, promise
+from pro_lib.guarantees.answering import STARTS
+
+TARGETS = st.sampled_from([0.3, 0.5, 0.7, 0.8, 0.9])
+SCORES = st.one_of(st.integers(0, 4), st.integers(-1000, 1000), st.sampled_from([np.inf, -np.inf]))
+
+
+@st.composite
+def judged(draw):
+    """Scores with ties and infinities, and labels that follow them or do not."""
+    scores = np.array(draw(st.lists(SCORES, min_size=1, max_size=200)), float)
+    cut = draw(st.one_of(st.none(), st.integers(-5, 800)))
+    labels = np.array(draw(st.lists(st.booleans(), min_size=len(scores), max_size=len(scores))), bool)
+    return scores, labels if cut is None else scores < cut
+
+
+def steps_of(uncertainty, correct, others, *, target):
+    """Each threshold in its place: how many lie below it, and the test of "its accuracy falls below the target"."""
+    n, ordered = len(others), [*sorted(others), np.inf]
+    for t in sorted({ordered[percent * n // 100] for percent in range(1, 101)}):
+        below = [right for value, right in zip(uncertainty, correct, strict=True) if value < t]
+        p_value = binomtest(sum(below), len(below), target, "greater").pvalue if below else 1.0
+        yield t, sum(other < t for other in others), p_value
+
+
+def naive(uncertainty, correct, others, *, target, delta, fallback):
+    """The largest threshold rejected: by walks from each start on their own, or each with what the others hand on."""
+    steps, rejected = list(steps_of(uncertainty, correct, others, target=target)), []
+    starts = [
+        next((place for place, (_, below, _) in enumerate(steps) if below >= c * len(others) // 100), len(steps) - 1)
+        for c in STARTS
+    ]
+    if not fallback:
+        for start in starts:
+            for t, _, p_value in steps[start:]:
+                if p_value > delta / len(STARTS):
+                    break
+                rejected.append(t)
+        return max(rejected, default=None)
+    level = 0.0
+    for place, (t, _, p_value) in enumerate(steps):
+        level += delta / len(STARTS) * starts.count(place)
+        if level > 0 and p_value <= level:
+            rejected.append(t)
+        else:
+            level = 0.0
+    return max(rejected, default=None)
+
+
+def test_a_promise_by_hand():
+    # 100 questions, 1 to 100; those up to 60 are right, and none above. Half of them are to be right. Of the first 30
+    # all are: 2 ** -30. The walk goes on to where no part of 0.05 is enough: below 89 are 60 of 88 right,
+    # P(Bin(88, 1/2) >= 60) = 0.0004; below 100, 60 of 99: 0.022 <= 0.05; and of all, 60 of 100: 0.0284 <= 0.05.
+    uncertainty = np.arange(1.0, 101)
+    made = promise(uncertainty, uncertainty <= 60, target=0.5)
+    assert made == Promise(0.5, 0.95, np.inf, 60 + 40, 60, 100, 1)
+    assert made.sentence() == (
+        "Answer every question: at least 50 % right with 95 % confidence, 100 % of questions (60 of 100 were)."
+    )
+    # At 0.6: below 83 are 60 of 82 right, 0.0089, and below 87, 60 of 86: 0.039; below 88, 60 of 87: 0.053.
+    made = promise(uncertainty, uncertainty <= 60, target=0.6)
+    assert (made.threshold, made.n_answered, made.n_right) == (87, 86, 60)
+    assert binomtest(60, 86, 0.6, "greater").pvalue <= 0.05 < binomtest(60, 87, 0.6, "greater").pvalue
+    said = "at least 60 % right with 95 % confidence, 86 % of questions (60 of 86 were)."
+    assert made.sentence() == f"Answer when the score is below 87: {said}"
+
+
+def test_what_no_sample_of_that_size_can_show_is_not_promised():
+    # All are right, so each step is: of n, 0.9 ** n. 70 % of 62 are 43, with 0.0108 not below 0.01; then 0.05 / 5 + …
+    # The start at 70 % of 63, 44 of 44, has 0.0097.
+    for n, expected in ((62, None), (63, np.inf)):
+        made = promise(np.arange(float(n)), np.full(n, True), target=0.9)
+        assert made.threshold == expected
+    assert made.n_answered == 63
+    nothing = promise(np.arange(62.0), np.full(62, True), target=0.9)
+    assert nothing.sentence() == (
+        "Nothing can be promised: 62 validation questions do not show at least 90 % right with 95 % confidence."
+    )
+    assert not nothing.answers([-np.inf, 0.0, np.nan]).any()
+
+
+def test_below_is_strictly_below_and_an_infinite_score_is_never_answered():
+    made = promise([0.0] * 50 + [1.0] * 50 + [np.inf] * 20, [True] * 100 + [False] * 20, target=0.8)
+    assert (made.threshold, made.n_answered, made.n_right) == (np.inf, 100, 100)
+    assert made.answers([[0.0, 1.0], [np.inf, np.nan]]).tolist() == [[True, True], [False, False]]
+    made = promise([0.0] * 50 + [1.0] * 50, [True] * 50 + [False] * 50, target=0.8)
+    assert (made.threshold, made.n_answered) == (1.0, 50)
+    assert made.answers([0.0, 1.0]).tolist() == [True, False]
+
+
+def test_where_all_scores_tie_all_of_the_level_goes_to_answering_everything():
+    # 45 of 50 right at 0.8: P(Bin(50, 0.8) >= 45) = 0.048, which a fifth of 0.05 would not allow.
+    made = promise(np.zeros(50), np.arange(50) < 45, target=0.8)
+    assert (made.threshold, made.n_answered, made.n_right) == (np.inf, 50, 45)
+    assert promise(np.zeros(50), np.arange(50) < 45, target=0.8, n_scores=2).threshold is None
+
+
+@given(judged(), TARGETS, st.sampled_from([0.5, 0.8, 0.95]), st.integers(1, 4))
+def test_a_promise_is_that_of_the_naive_procedure(given_, target, confidence, n_scores):
+    uncertainty, correct = given_
+    delta = (1 - confidence) / n_scores
+    made = promise(uncertainty, correct, target=target, confidence=confidence, n_scores=n_scores)
+    # At a p-value that equals its level the order of sums decides; none is that near.
+    of_steps = [p for _, _, p in steps_of(uncertainty, correct, uncertainty, target=target)]
+    assume(min(abs(p - delta * share / 5) for p in of_steps for share in range(1, 6)) > 1e-9)
+    assert made.threshold == naive(uncertainty, correct, uncertainty, target=target, delta=delta, fallback=True)
+    answered = made.answers(uncertainty)
+    assert (made.n_answered, made.n_right) == (answered.sum(), correct[answered].sum())
+    walks = naive(uncertainty, correct, uncertainty, target=target, delta=delta, fallback=False)
+    assert walks is None or walks <= made.threshold
+
+
+@given(judged(), st.lists(SCORES, min_size=1, max_size=60), TARGETS)
+def test_with_unlabelled_scores_thresholds_are_theirs(given_, others, target):
+    uncertainty, correct = given_
+    made = promise(uncertainty, correct, target=target, unlabelled=np.array(others, float))
+    assert made.threshold == naive(uncertainty, correct, others, target=target, delta=0.05, fallback=True)
+    assert made.threshold in (None, np.inf, *others)
+
+
+@given(judged(), TARGETS, st.randoms())
+def test_a_promise_depends_on_ranks_only_and_not_on_the_order_of_questions(given_, target, random):
+    uncertainty, correct = given_
+    made = promise(uncertainty, correct, target=target)
+    order = random.sample(range(len(correct)), len(correct))
+    assert promise(uncertainty[order], correct[order], target=target) == made
+    moved = promise(np.arctan(uncertainty), correct, target=target)
+    assert (moved.n_answered, moved.n_right) == (made.n_answered, made.n_right) or np.isinf(uncertainty).any()
+
+
+@given(judged(), TARGETS)
+def test_what_is_promised_with_more_confidence_or_for_more_scores_is_no_larger(given_, target):
+    made = promise(*given_, target=target)
+    for stricter in ({"confidence": 0.99}, {"n_scores": 3}):
+        assert promise(*given_, target=target, **stricter).n_answered <= made.n_answered
+
+
+@pytest.mark.parametrize("unlabelled", [False, True], ids=["own percentiles", "unlabelled"])
+def test_a_promise_is_seldom_false(unlabelled):
+    # Right are 0.5 of those below 0.1, all up to 0.2, 0.75 up to 0.4, then 0.35: {u < t} reaches 0.7 from t = 0.167 to
+    # 0.457 and nowhere else, so that walks begin both below and above what may be promised.
+    generator, false, made_at_all = np.random.default_rng(1), 0, 0
+    for _ in range(2000):
+        u = generator.random(200)
+        correct = generator.random(200) < np.select([u < 0.1, u < 0.2, u < 0.4], [0.5, 1.0, 0.75], 0.35)
+        others = generator.random(300) if unlabelled else None
+        t = promise(u, correct, target=0.7, unlabelled=others).threshold
+        if t is not None:
+            false += not 0.1 / 0.6 <= t <= 0.16 / 0.35
+            made_at_all += 1
+    assert false <= 2000 * 0.05 + 2 * np.sqrt(2000 * 0.05 * 0.95)
+    assert made_at_all > 100
+
+
+def test_bad_input_is_said_in_one_sentence():
+    good = {"uncertainty": np.arange(3.0), "correct": np.full(3, True), "target": 0.8}
+    for bad, said in (
+        ({"target": 1.0}, "target=1.0"),
+        ({"confidence": 0}, "confidence=0"),
+        ({"n_scores": 0}, "n_scores=0"),
+        ({"target": np.nan}, "target=nan"),
+        ({"uncertainty": [0, np.nan, 1]}, "uncertainty is NaN in 1 of 3 rows, first in row 1"),
+        ({"correct": [1, 0, 1]}, "correct must be"),
+        ({"unlabelled": [np.nan]}, "unlabelled be scores"),
+        ({"unlabelled": [[1.0]]}, "unlabelled be scores"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            promise(**good | bad)
+    assert promise(np.zeros(0), np.zeros(0, bool), target=0.5).threshold is None
+    assert promise([0.0], [True], target=0.5, unlabelled=[]).threshold is None
