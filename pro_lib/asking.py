@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import questions as question_sets
+from pro_lib import semantic
 from pro_lib.base.shown import shown
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
@@ -33,8 +34,9 @@ class Answer:
     ending included; PRO read the first `kept` of them. Where none ended, `text` is None and `uncertainty` NaN.
     `status` (`certified`, `fallback` or `undecided`, see `decoding.certificate`) and `entropy_bounds` (nats, of the
     entropy over complete token sequences: the tree bound and the loose upper bound) come from an exact search; they
-    are None for another strategy. `probability_right` is that of `text` where a calibration was given, which
-    `calibrated` tells about: on what, and its error on other questions. It is an estimate, and no guarantee.
+    are None for another strategy. `agreement` are limits of the probability that a fresh sample means the same as
+    `text`, by its words (`semantic.agreement`). `probability_right` is that of `text` where a calibration was given,
+    which `calibrated` tells about: on what, and its error on other questions. It is an estimate, and no guarantee.
     """
 
     question: str
@@ -44,6 +46,7 @@ class Answer:
     kept: int
     status: str | None
     entropy_bounds: tuple[float, float] | None
+    agreement: tuple[float, float] | None = None
     probability_right: float | None = None
     calibrated: str = ""
 
@@ -52,7 +55,9 @@ class Answer:
         known = []
         if self.probability_right is not None:
             known.append(f"right with probability {self.probability_right:.2f} ({self.calibrated})")
-        return ": ".join([self.text or "no answer", ", ".join(known)])
+        if self.agreement:
+            known.append("a fresh sample means the same with probability {:.2f} to {:.2f}".format(*self.agreement))
+        return f"{self.text}: {'; '.join(known)}" if known else str(self.text)
 
     def to_df(self) -> pd.DataFrame:
         """The answers found, a row each: text, probability, and whether PRO kept it."""
@@ -96,13 +101,16 @@ def ask(
         calibration.check(run.info.parameters, alpha)
     scored, ranked = run.scores(alpha=alpha), run.ranked()
     texts, probabilities = run.matrix(ranked, "text", None), np.exp(run.matrix(ranked, "value"))
+    same = semantic.matches(semantic.similarity("lexical")(texts))[:, 0]
+    agreed = np.stack(semantic.agreement(run.matrix(ranked, "value"), same), axis=1).tolist()
     answers = []
     for n, row in enumerate(run.questions.to_dict("records")):
         found = tuple((text, p) for text, p in zip(texts[n], probabilities[n].tolist(), strict=True) if p == p)
         exact = (row["status"], (row["tree_bound"], row["upper_bound"])) if "status" in row else (None, None)
         said = found[0][0] if found else None, float(scored["pro"][n]), found, int(scored["n_kept"][n])
         right = calibration and calibration.probability(said[1])
-        answers.append(Answer(row["question"], *said, *exact, right, calibration.sentence() if calibration else ""))
+        known = tuple(agreed[n]) if found else None, right, calibration.sentence() if calibration else ""
+        answers.append(Answer(row["question"], *said, *exact, *known))
     if isinstance(question, str) and not answers[0].answers:
         cut, model = run.info.parameters["max_new_tokens"], run.info.model
         raise ValueError(f"no answer of {model} ended within {cut} tokens: {question!r}")

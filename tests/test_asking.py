@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pro_lib import ask, models, scores
+from pro_lib import ask, correctness, models, scores
 from pro_lib import questions as question_sets
 from pro_lib.asking import Answer
 
@@ -19,6 +19,12 @@ def test_asking_the_bundled_model(facts_2m):
     assert answer.uncertainty == pytest.approx(scores.pro(np.log(probabilities)[None], alpha=0.4)[0])
     assert answer.kept == max(1, (probabilities >= 0.4).sum())
     assert (answer.status, answer.entropy_bounds) == (None, None)
+    same = [p for text, p in answer.answers if correctness.rouge_l([text], [[answer.text]])[0] >= 0.5]
+    unseen = 1 - probabilities.sum()
+    assert answer.agreement == pytest.approx((sum(same), min(1, sum(same) + unseen)), abs=1e-9)
+    assert answer.sentence() == (
+        "Paris: a fresh sample means the same with probability {:.2f} to {:.2f}".format(*answer.agreement)
+    )
 
 
 def test_an_answer_shows_itself_and_its_table():

@@ -25,12 +25,14 @@ ROWS = 20
 
 
 def answer(found: Answer, *, alpha: float, search_alpha: float) -> str:
-    """An answer on a few lines: its text, PRO, the answers kept, what the search is sure of, bounds of the entropy."""
+    """An answer on a few lines: its text, PRO, the answers kept, what the search is sure of, a sentence to act on."""
     kept = [f"  {p:.4f}  {text}" for text, p in found.answers[: found.kept]]
     read = f"PRO {found.uncertainty:.3f} nats, from the answers kept at α = {alpha:g} ({found.kept}):"
     others = [f"  and {len(found.answers) - found.kept} with less"] if len(found.answers) > found.kept else []
     bounds = "The entropy of all answers lies between {:.3f} and {:.3f} nats.".format(*found.entropy_bounds)
-    return "\n".join([found.text, "", read, *kept, *others, SURE[found.status].format(search_alpha), bounds])
+    return "\n".join(
+        [found.text, "", read, *kept, *others, SURE[found.status].format(search_alpha), bounds, "", found.sentence()]
+    )
 
 
 def table(scored: pd.DataFrame, *, whole: bool) -> str:
