@@ -773,6 +773,9 @@ CERTIFICATE = Certificate(
     tree_entropies=(0.5, 0.25),
     tree_greedy=(True, False),
     prompt_tokens=12,
+    remainder_draws=(1.5, 0.0),
+    remainder_most=31.5,
+    remainder_forwards=3,
 )
 
 
@@ -781,10 +784,7 @@ def test_a_certificate_becomes_columns_of_the_questions_and_stays_number_for_num
     _, questions = tables([part])
     assert questions.columns.tolist() == [*asked("a"), *vars(CERTIFICATE)]
     [row] = questions[list(vars(CERTIFICATE))].to_dict("records")
-    stored = {
-        name: tuple(value) if name.startswith("tree_") and name != "tree_bound" else value
-        for name, value in row.items()
-    }
+    stored = {name: tuple(value) if isinstance(value, np.ndarray) else value for name, value in row.items()}
     assert np.isnan(stored.pop("upper_bound"))
     assert stored == {name: value for name, value in vars(CERTIFICATE).items() if name != "upper_bound"}
 

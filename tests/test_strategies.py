@@ -229,7 +229,7 @@ class Script:
     def plant(self):
         return self.steps.pop(0)[None]
 
-    def grow(self, parents, tokens):
+    def grow(self, parents, tokens, *, keep):
         step = self.steps.pop(0)
         return step if step.ndim == 2 else step.repeat(len(tokens), 1)
 

@@ -62,6 +62,15 @@ class Children:
     best: np.ndarray
 
 
+def next_events(log_probs: Tensor, endings: Endings) -> tuple[Tensor, Tensor, Tensor]:
+    """Probabilities `(rows, V)`, 0 of stop tokens; log-probability `(rows,)` of ending; H(next | row) in nats."""
+    # In sums, what is not above e^-80 is nothing: as it is, it would be -inf times 0, or subnormal and slow.
+    clamped = log_probs.clamp_min(-80.0)
+    probs = torch.nn.functional.threshold_(clamped.exp(), math.exp(-79.99), 0.0).index_fill_(1, endings.stop_ids, 0)
+    end = endings.log_prob(log_probs).clamp_min(-1e4)
+    return probs, end, -clamped.mul_(probs).sum(dim=-1, dtype=torch.float64) - end.exp() * end
+
+
 @torch.inference_mode()
 def children(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray) -> Children:
     """List the tokens at or above `floors (rows,)`, and of `greedy (rows,)` rows the best; sum up the others.
@@ -70,11 +79,7 @@ def children(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np
     event, in the entropy too. The host waits for the device three times.
     """
     device, (rows, vocabulary) = log_probs.device, log_probs.shape
-    # In sums, what is not above e^-80 is nothing: as it is, it would be -inf times 0, or subnormal and slow.
-    clamped = log_probs.clamp_min(-80.0)
-    probs = torch.nn.functional.threshold_(clamped.exp(), math.exp(-79.99), 0.0).index_fill_(1, endings.stop_ids, 0)
-    end = endings.log_prob(log_probs).clamp_min(-1e4)
-    entropy = -clamped.mul_(probs).sum(dim=-1, dtype=torch.float64) - end.exp() * end
+    probs, end, entropy = next_events(log_probs, endings)
     greedy_rows = greedy.nonzero()[0]
     on_greedy_path = torch.from_numpy(greedy_rows).to(device, non_blocking=True)
     best = log_probs[on_greedy_path].argmax(dim=-1)

@@ -5,6 +5,7 @@ alive below α. With `top_n` the most probable prefixes go first, and α follows
 """
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from pro_lib.decoding.certificate import Certificate, Masses, SearchTree, certify
 from pro_lib.decoding.children import END, children
+from pro_lib.decoding.remainder import remainders
 from pro_lib.decoding.tree import PackedTree
 from pro_lib.decoding.walk import Answer, Endings
 
@@ -54,17 +56,20 @@ class Search:
         self.completes = np.concatenate([closing, [False, True, True]])
         self.max_width = max(1, _LOG_PROBS_AT_ONCE // len(stop))
 
-    def run(self) -> list[tuple[list[Answer], Certificate]]:
+    def run(self, question_ids: Sequence[str] = ()) -> list[tuple[list[Answer], Certificate]]:
         """The answers to each question, the greedy one among them, and what is certain."""
         log_probs = self.tree.plant()
         n = len(log_probs)
         self.floor = np.full(n, _FIRST_FLOOR if self.top_n else math.log(self.asked.search_alpha)) - self.epsilon
         self.spent = np.zeros(n, np.int64)
         self.events = np.empty(0, _EVENT)
-        self.root_rows, self.root_log_probs = (np.arange(n), log_probs) if self.top_n else (np.arange(0), None)
+        needed, self.drawn = self.top_n or self.asked.entropy_draws, [{}] * n
+        self.root_rows, self.root_log_probs = (np.arange(n), log_probs) if needed else (np.arange(0), None)
         self._start(np.arange(n), log_probs, np.arange(n))
         while len(batch := self._take()):
             self._expand(batch, *self._grow(batch))
+        if self.asked.entropy_draws:
+            self.drawn = remainders(self, self.events["kind"] == _OPEN, question_ids)
         return [self._result(question) for question in range(n)]
 
     def _start(self, questions: np.ndarray, log_probs: Tensor, rows: np.ndarray) -> None:
@@ -211,6 +216,7 @@ class Search:
             open_entropy=np.sum((p * (self.length - mine["depth"]))[kind == _OPEN]) * math.log(self.n_events),
             token_forwards=int(self.spent[question]),
             why_certified=f"there are only {found.sum()} answers" if too_few else "",
+            **self.drawn[question],
         )
         given = ~expanded & (mine["greedy"] | (reaches & (kind != _OPEN)))
         return [self._answer(event) for event in mine[given]], certificate

@@ -24,13 +24,18 @@ def multinomial(
         cumulative = _nucleus(torch.softmax(log_probs.double() / temperature, dim=-1), top_p).cumsum(dim=-1)
         tokens = torch.empty_like(rows)
         for sample in range(rows.shape[1]):
-            line = cumulative[rows[:, sample]]
-            drawn = uniforms[:, sample, step, None] * line[:, -1:]
-            tokens[:, sample] = torch.searchsorted(line, drawn, right=True).squeeze(1)
-        # Rounding may push a draw onto the total itself, one past the last token.
-        return tokens.clamp_(max=log_probs.shape[1] - 1)
+            tokens[:, sample] = inverted(cumulative, rows[:, sample], uniforms[:, sample, step])
+        return tokens
 
     return walk(tree, endings, choose, n_answers=uniforms.shape[1], max_new_tokens=uniforms.shape[2])
+
+
+def inverted(cumulative: Tensor, rows: Tensor, uniforms: Tensor) -> Tensor:
+    """Tokens `(n,)` drawn from rows `(n,)` of cumulative probabilities `(rows, V)`, up to any total, by inversion."""
+    lines = cumulative[rows]
+    places = torch.searchsorted(lines, uniforms[:, None] * lines[:, -1:], right=True).squeeze(1)
+    # Rounding may push a draw onto the total itself, one past the last token.
+    return places.clamp_(max=cumulative.shape[1] - 1)
 
 
 def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:

@@ -99,25 +99,35 @@ class DiverseBeam(Strategy):
 class Threshold(Strategy):
     """Exact search: every answer with p ≥ `search_alpha` (0.02 if neither is given) or the `top_n` most probable.
 
-    `budget` are the token-forwards that a question may cost; None for no limit.
+    `budget` are the token-forwards that a question may cost; None for no limit. `entropy_draws` are draws of the
+    entropy that the search leaves (`decoding.remainder`); `seed` is theirs alone.
     """
 
     name: ClassVar[str] = "threshold"
     search_alpha: PositiveShare | None = None
     top_n: PositiveInt | None = None
     budget: WholeNumber | None = None
+    entropy_draws: WholeNumber = 0
+    seed: WholeNumber = 0
 
     def __post_init__(self) -> None:
         if self.search_alpha is not None and self.top_n is not None:
             raise ValueError("search_alpha and top_n are two ways to end a search; give one of them")
         if self.search_alpha is None and self.top_n is None:
             object.__setattr__(self, "search_alpha", 0.02)
+        if not self.entropy_draws:
+            object.__setattr__(self, "seed", 0)
+
+    def parameters(self):
+        """As `Strategy.parameters`; a search without draws does not speak of them."""
+        known = super().parameters()
+        return {name: known[name] for name in known if self.entropy_draws or name not in ("entropy_draws", "seed")}
 
     def decode(self, tree, endings, *, question_ids, epsilon=0.0):
         """As `Strategy.decode`."""
         from pro_lib.decoding.exact import Search
 
-        return Search(tree, endings, self, epsilon=epsilon).run()
+        return Search(tree, endings, self, epsilon=epsilon).run(question_ids)
 
 
 STRATEGIES: dict[str, type[Strategy]] = {kind.name: kind for kind in (Greedy, Multinomial, DiverseBeam, Threshold)}

@@ -75,10 +75,15 @@ def greedy(tree: PackedTree, endings: Endings, *, max_new_tokens: int = 32) -> l
 
 
 def walk(
-    tree: PackedTree, endings: Endings, choose: Choose, *, n_answers: int, max_new_tokens: int
-) -> list[list[Answer]]:
-    """Let `n_answers` walkers per question go down the tree; walkers on one path share its nodes."""
-    log_probs = tree.plant()
+    tree: PackedTree, endings: Endings, choose: Choose, *, n_answers: int, max_new_tokens: int,
+    planted: tuple[Tensor, Tensor] | None = None,
+) -> list[list[Answer]]:  # fmt: skip
+    """Let `n_answers` walkers per question go down the tree; walkers on one path share its nodes.
+
+    Of a tree that was `planted` before: what `plant` gave, and the rows where the prompts end; they become the first.
+    """
+    log_probs, held = planted or (tree.plant(), torch.arange(0))
+    there = held if planted else torch.arange(len(log_probs))
     device, (stop, closing) = log_probs.device, endings.on_host
     rows = torch.arange(len(log_probs))[:, None].repeat(1, n_answers)
     is_open, steps = torch.ones_like(rows, dtype=torch.bool), []
@@ -94,7 +99,8 @@ def walk(
         # A child for each distinct (row, token) of the open walkers; a closed walker's row means nothing.
         vocabulary = log_probs.shape[1]
         children, child_of = torch.unique(rows[is_open] * vocabulary + tokens[is_open], return_inverse=True)
-        log_probs = tree.grow(children // vocabulary, children % vocabulary)
+        log_probs = tree.grow(there[children // vocabulary], children % vocabulary, keep=held)
+        held, there = torch.arange(len(held)), len(held) + torch.arange(len(children))
         rows = torch.zeros_like(rows).masked_scatter_(is_open, child_of)
     return _answers(*(torch.stack(column, dim=-1).cpu() for column in zip(*steps, strict=True)))
 
