@@ -527,3 +527,38 @@ def test_what_a_model_was_told_can_be_read_at_one_and_at_two_columns(columns):
     figure = figures.by_exposure(told.assign(n=range(1000, 1000 + len(told))), columns=columns)
     assert figure.get_figwidth() == {1: 3.3, 2: 7.0}[columns]
     assert unreadable(figure) == []
+
+
+PROMISED = grid(
+    dataset=["world-facts"], model=MODELS, method=[*"abcdefghijklmnopqr", "SE-MC, lexical"], target=(0.7, 0.9)
+)
+PROMISED = PROMISED.rename(columns={"auroc": "accuracy"}).assign(coverage=np.linspace(0, 1, len(PROMISED)))
+SETS = grid(dataset=["world-facts"], model=MODELS, alpha=[0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4])
+SETS = SETS.assign(delta=[*[np.nan] * 13, 0.6], limit=0.6, missed=0.55, size=12.7, empty=0.1)
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("drawn", [(figures.coverage_promised, PROMISED), (figures.sets_missed, SETS)])
+def test_promises_can_be_read_at_one_and_at_two_columns(drawn, columns):
+    figure = drawn[0](drawn[1], columns=columns)
+    assert figure.get_figwidth() == {1: 3.3, 2: 7.0}[columns]
+    assert unreadable(figure) == []
+
+
+def test_bars_are_what_may_be_answered_and_say_where_that_is_nothing():
+    figure = figures.coverage_promised(PROMISED)
+    assert [ax.get_title().split(",")[0] for ax in figure.axes] == ["70% right", "90% right"] * 2
+    panel = PROMISED[(PROMISED["model"] == "facts-2m") & (PROMISED["target"] == 0.7)]
+    bars = dict(zip((round(bar.get_y() + 0.35) for bar in figure.axes[0].patches), figure.axes[0].patches, strict=True))
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    widths = {names[row]: bar.get_width() for row, bar in bars.items()}
+    assert widths == dict(zip(panel["method"], panel["coverage"], strict=True))
+    assert [text.get_text() for ax in figure.axes for text in ax.texts] == ["nothing"]
+
+
+def test_lines_are_of_fixed_alphas_and_diamonds_of_promised_sets():
+    lines = {line.get_label(): line for line in figures.sets_missed(SETS).axes[1].lines}
+    assert [len(line.get_xdata()) for line in lines.values()] == [6, 6, 6, 6, 1]
+    diamond = lines["δ promised, at its τ"]
+    assert (diamond.get_xdata()[0], diamond.get_ydata()[0]) == (0.4, 0.6)
+    assert list(lines["missed"].get_ydata()) == [0.55] * 6

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pro_lib import guarantees, sweeps
 from pro_lib.base import intervals
 from pro_lib.evaluation import Choices, Splits, evaluate, rouge_and_correct
+from pro_lib.protocols import alpha_grid
 from pro_lib.runs import Run
 from pro_lib.storage import RunError
 
@@ -65,7 +66,7 @@ def sets_table(
     split: str = "test",
     choices: Choices | None = None,
 ) -> pd.DataFrame:
-    """Sets of answers from searches of both splits: a row per δ, α being the tau promised, and per α fixed beforehand.
+    """Sets of answers from searches of both splits: a row per δ, α being its tau, and per fixed α from the search's on.
 
     Columns: dataset, model, delta (NaN for a fixed α), alpha (NaN where no set is issued), limit (of a fixed α: the
     upper limit of what its sets miss, from validation), and on `split` n_questions, missed (share with no right answer
@@ -74,12 +75,13 @@ def sets_table(
     """
     parts = []
     for run in searches:
+        fixed = alpha_grid(run.search_alpha, of=alphas)
         known, asked = run.select(split="validation"), run.select(split=split)
         validation, right = (right_probabilities(each, choices=choices) for each in (known, asked))
         searched = {"search_alpha": run.search_alpha}
         taus = [guarantees.answer_sets(validation, delta=delta, **searched).tau for delta in deltas]
-        limits = [guarantees.miss_rate(validation, alpha=alpha, **searched)[1] for alpha in alphas]
-        at, missing = np.array([*taus, *alphas], float), [np.nan] * len(alphas)
+        limits = [guarantees.miss_rate(validation, alpha=alpha, **searched)[1] for alpha in fixed]
+        at, missing = np.array([*taus, *fixed], float), [np.nan] * len(fixed)
         labels = {"dataset": run.info.dataset, "model": run.info.model, "delta": [*deltas, *missing], "alpha": at}
         table = pd.DataFrame(labels | {"limit": [*[np.nan] * len(deltas), *limits], "n_questions": len(right)})
         table["missed"] = (right[:, None] < at).mean(axis=0)  # nothing lies below NaN

@@ -1,0 +1,65 @@
+"""What may be promised: coverage at equal promise, and how often sets of answers miss as their α rises."""
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from pro_lib.figures.lines import curve, explain, handle
+from pro_lib.figures.panels import SHARE_TICKS, need, panels, set_ticks
+from pro_lib.figures.style import COLORS
+
+_SET_LINES = {"limit": "missed, upper limit", "missed": "missed", "empty": "empty", "auroc": "AUROC of PRO"}
+
+
+def coverage_promised(table: pd.DataFrame, *, columns: int = 2) -> Figure:
+    """What each method may answer, and how much of it was right: a panel per setting and target.
+
+    `table` is that of `tables.promises_table`; methods stand in the order of their mean coverage.
+    """
+    need(table, "table", "dataset", "model", "method", "target", "coverage", "accuracy", "low", "high")
+    methods = list(table.groupby("method", sort=False)["coverage"].mean().sort_values(ascending=False).index)
+    table = table.assign(promised=[f"{target:.0%} right" for target in table["target"]])
+    shape = {"per_line": 3, "height": 0.12 * max(len(methods), 5), "sharex": True, "sharey": True}
+    with panels(table, "dataset", "model", "promised", columns=columns, **shape) as (figure, grid):
+        for ax, _, panel in grid:
+            at = panel["method"].map(methods.index)
+            ax.barh(at, panel["coverage"], 0.7, color=COLORS[4])
+            ax.axvline(panel["target"].iloc[0], color="black", lw=0.8, ls="--")
+            ax.hlines(at, panel["low"], panel["high"], color=COLORS[1], lw=1)
+            ax.plot(panel["accuracy"], at, "o", color=COLORS[1], ms=2.5)
+            for row in at[panel["coverage"] == 0]:
+                ax.text(0.02, row, "nothing", fontsize=6, va="center")
+            ax.set_yticks(range(len(methods)), methods)
+            ax.set(xlim=(0, 1.02), ylim=(len(methods) - 0.5, -0.5))
+            set_ticks(ax, SHARE_TICKS)
+        right = handle("right of them, 95 % interval", c=COLORS[1], marker="o", lw=1, ms=2.5)
+        entries = [handle("questions answered", c=COLORS[4], lw=5), right, handle("promised", c="k", lw=0.8, ls="--")]
+        explain(figure, entries, "share")
+    return figure
+
+
+def sets_missed(table: pd.DataFrame, *, columns: int = 2) -> Figure:
+    """How often sets {p >= α} miss and are empty as α rises, and the AUROC of PRO there: a panel per setting.
+
+    `table` is that of `tables.sets_table`; diamonds stand at the τ of each δ, the band is of what is missed.
+    """
+    need(table, "table", "dataset", "model", "delta", "alpha", "limit", "missed", "size", "empty", "auroc")
+    with panels(table, "model", "dataset", columns=columns, height=1.9) as (figure, grid):
+        for ax, _, panel in grid:
+            fixed, promised = panel[panel["delta"].isna()], panel[panel["delta"].notna()].dropna(subset="alpha")
+            for index, (name, label) in enumerate(_SET_LINES.items()):
+                curve(ax, fixed["alpha"], fixed, index, y=name, of="" if name == "missed" else "-", label=label)
+            ax.plot(
+                promised["alpha"], promised["delta"], "D", c="black", mfc="white", ms=5, label="δ promised, at its τ"
+            )
+            ax.set_xscale("log")
+            sizes = fixed["size"].map("{:.1f}".format)
+            ax.set_xticks(fixed["alpha"], [f"{a:g}\n({size})" for a, size in zip(fixed["alpha"], sizes, strict=True)])
+            ax.minorticks_off()
+            ax.set_ylim(0, 1)
+        explain(
+            figure,
+            ax.get_legend_handles_labels()[0],
+            "α (mean number of answers in a set)",
+            "share of questions, AUROC",
+        )
+    return figure
