@@ -46,8 +46,8 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist load
 test: $(VENV)/.installed-test  ## run the tests: one trial of every kind
 	$(PYTEST)
 
-test-all: test  ## run all tests: those, then the slow ones and more examples of the sized
-	$(PYTEST) --size all -m "(slow or sized) and not trial"
+test-all: $(VENV)/.installed-test  ## run all tests: the slow ones too, and more examples of the sized
+	$(PYTEST) --size all -m "not trial"
 
 trials: $(VENV)/.installed-test  ## run what takes long: kills, clusters, 10,000 damaged inputs, a fresh installation
 	$(PYTEST) --size trials -m "trial or sized"

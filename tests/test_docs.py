@@ -317,7 +317,18 @@ def typed(command, folder, figures):
     return f"{re.sub('^pro ', f'{sys.executable} -m pro_lib ', command)} {added}".strip()
 
 
-@pytest.mark.parametrize("command", first_quick(RUN))
+# Those that run a notebook, and the ladder, take from ten seconds to half a minute: one of each way in `make test-all`.
+WAYS = ("pro run 02 -p limit 200", "papermill notebooks/06_benchmark.ipynb out.ipynb -p records responses.jsonl")
+LONG = [command for command in [*RUN][1:] if any(sign in command for sign in (*RUNS_A_NOTEBOOK, "ladder.py"))]
+
+
+def mark(command):
+    """When the command is tried: the first in `make test`."""
+    later = "trial" if command in LONG and not command.startswith(WAYS) else "slow"
+    return pytest.param(command, marks=() if command == next(iter(RUN)) else getattr(pytest.mark, later))
+
+
+@pytest.mark.parametrize("command", [*map(mark, RUN)])
 def test_a_command_of_the_docs_runs(command, workplace, tmp_path):
     done = run(typed(command, workplace, tmp_path), workplace)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

@@ -179,6 +179,9 @@ def test_run_twice_it_reuses_what_it_generated(folders, tmp_path, monkeypatch):
     assert (folders[1] / "03_k_vs_alpha.svg").read_bytes() == figure
 
 
+ON_RECORDS = [path for path in NOTEBOOKS if path.stem in COUNTING]
+
+
 @pytest.fixture(scope="session")
 def records(tmp_path_factory):
     """Log-probabilities made elsewhere: 300 questions, three answers each, right or wrong from outside."""
@@ -195,8 +198,13 @@ def records(tmp_path_factory):
     return path
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", [*NOTEBOOKS[2:7], NOTEBOOKS[8]], ids=[*NAMES[2:7], NAMES[8]])
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(p, id=p.stem, marks=getattr(pytest.mark, "slow" if p.stem in WHOLE else "trial"))
+        for p in ON_RECORDS
+    ],
+)
 def test_it_runs_on_records(path, records, tmp_path, monkeypatch):
     run(path, tmp_path / "out.ipynb", monkeypatch, records=str(records), figures_dir=str(tmp_path), n_answers=3)
     assert (tmp_path / f"{path.stem}.csv").stat().st_size > 100

@@ -110,7 +110,7 @@ def test_two_workers_leave_the_tables_of_the_local_engine(cluster, model, questi
     assert run.info.provenance["n_workers"] == 2
 
 
-@pytest.mark.slow
+@pytest.mark.trial  # a minute of clusters, as those below
 def test_a_run_that_one_engine_began_is_continued_by_the_other(cluster, model, questions, tmp_path):
     options = OPTIONS | {"strategy": "multinomial"}
     for out in (tmp_path / "whole", tmp_path / "begun"):
@@ -121,7 +121,7 @@ def test_a_run_that_one_engine_began_is_continued_by_the_other(cluster, model, q
     assert_same_run(tmp_path / "begun", tmp_path / "whole", "multinomial")
 
 
-@pytest.mark.slow
+@pytest.mark.trial
 def test_a_worker_that_is_killed_is_replaced_and_its_part_done_again(cluster, model, tmp_path):
     questions = question_sets.load("world-facts", limit=400)
     generate(model, questions, out=tmp_path / "local", **OPTIONS)
@@ -147,7 +147,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_part_done_again(cluster, mo
     assert_same_run(tmp_path / "ray", tmp_path / "local", "diverse_beam")
 
 
-@pytest.mark.trial  # a minute of clusters
+@pytest.mark.trial
 def test_a_part_that_ends_every_worker_stops_the_run_and_the_same_command_tries_again(
     cluster, model, questions, tmp_path
 ):
@@ -176,7 +176,7 @@ def test_a_part_that_ends_every_worker_stops_the_run_and_the_same_command_tries_
     assert_same_run(tmp_path / "ray", tmp_path / "local", "greedy")
 
 
-@pytest.mark.trial  # a minute of clusters
+@pytest.mark.trial
 def test_what_goes_wrong_with_a_worker_is_said_as_by_the_local_engine_and_ends_the_workers(
     cluster, model, questions, tmp_path
 ):

@@ -270,8 +270,13 @@ def unbroken(server, tmp_path_factory):
     return run
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", STRATEGIES)
+SOME = ("multinomial", "threshold")
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [pytest.param(each, marks=getattr(pytest.mark, "slow" if each in SOME else "trial")) for each in STRATEGIES],
+)
 def test_kills_at_random_moments_lose_and_repeat_no_question_and_change_no_number(
     server, unbroken, tmp_path, strategy, size
 ):
