@@ -12,6 +12,7 @@ from pro_lib import scores, storage
 from pro_lib.base import same
 from pro_lib.base.shown import shown
 from pro_lib.correctness import words
+from pro_lib.guarantees.entropy import EntropyEstimate, from_search
 from pro_lib.storage import CERTIFICATE_COLUMNS, RunError, RunInfo, complete_log_prob
 
 CONVENTIONS = ("complete", "answer_tokens")
@@ -119,6 +120,19 @@ class Run:
         columns = ["tree_log_probs", "tree_entropies"]
         prefixes = self.questions[columns].assign(row=range(len(self.questions))).explode(columns)
         return self.matrix(prefixes, columns[0]), self.matrix(prefixes, columns[1])
+
+    def entropy(self, *, anytime: bool = False) -> EntropyEstimate:
+        """Of a search with `entropy_draws`: H(Y) of each question, as `guarantees.entropy.from_search` estimates it.
+
+        `anytime`: with limits that hold whenever drawing stops, which are wide, in the place of Student's.
+        """
+        known = self.questions
+        if "remainder_draws" not in known or not known["remainder_draws"].str.len().all():
+            raise RunError(
+                f"run {self.name} has no draws of the entropy; search with strategy='threshold', entropy_draws=20"
+            )
+        mass, most = known["pruned_mass"] + known["budget_cut_mass"], known["remainder_most"] if anytime else None
+        return from_search(known["tree_bound"], mass, np.stack(known["remainder_draws"]), most=most)
 
     def top(self, *, convention: str = "complete") -> pd.DataFrame:
         """The most probable finished answer of each question, a row per row of `questions`.

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 Floats, Counts = NDArray[np.float64], NDArray[np.int64]
 _ROUNDING = 1e-6  # how far a log-probability may lie above 0, or a question's mass above 1
@@ -153,31 +152,6 @@ def tree_bound(prefix_log_probs: ArrayLike, next_entropies: ArrayLike, *, alpha:
     entropies = _aligned(next_entropies, checked, "next_entropies", "prefix_log_probs")
     nothing = np.where(np.isnan(checked).all(axis=1), np.nan, 0.0)
     return _by_alpha(lambda above, _: np.nansum(np.exp(above) * entropies, axis=1) + nothing, checked, alpha)
-
-
-@dataclass(frozen=True)
-class EntropyEstimate:
-    """A Monte-Carlo estimate of H(Y) in nats, with a limit on either side; every field has the shape `(n,)`."""
-
-    mean: Floats
-    low: Floats
-    high: Floats
-
-
-def entropy_estimate(log_probs: ArrayLike) -> EntropyEstimate:
-    """Estimate H(Y) from independent samples of Y: the mean of `-log p`, with Student's 95 % interval of a mean.
-
-    `log_probs` (n, N) are those of the samples, repeats kept, samples cut by length included
-    (`Run.outcome_log_probs`). The mean is unbiased. The interval is too narrow where the samples are few and what is
-    rare carries the entropy; where all samples agree it has no width at all. NaN with fewer than two samples.
-    """
-    surprise = -_checked(log_probs)
-    n_samples = (~np.isnan(surprise)).sum(axis=1)
-    enough = np.where(n_samples > 1, n_samples, np.nan)
-    mean = np.nansum(surprise, axis=1) / enough
-    variance = np.nansum((surprise - mean[:, None]) ** 2, axis=1) / (enough - 1)
-    half_width = stats.t.ppf(0.975, enough - 1) * np.sqrt(variance / enough)
-    return EntropyEstimate(mean, mean - half_width, mean + half_width)
 
 
 def nll(log_probs: ArrayLike) -> Floats:

@@ -296,13 +296,3 @@ def test_pro_stays_below_the_alpha_floor_and_both_below_the_entropy(weights, alp
     assert floor <= entropy + 1e-9
     if (log_probs >= np.log(alpha)).any():
         assert scores.pro(log_probs, alpha=alpha)[0] <= floor + 1e-9
-
-
-def test_the_entropy_is_estimated_from_samples():
-    log_probs = np.log(np.random.default_rng(0).choice([0.5, 0.25, 0.25], p=[0.5, 0.25, 0.25], size=(400, 50)))
-    estimate = scores.entropy_estimate(log_probs)
-    exact = -(0.5 * np.log(0.5) + 0.5 * np.log(0.25))
-    assert estimate.mean.mean() == pytest.approx(exact, abs=0.01)
-    covered = (estimate.low <= exact) & (exact <= estimate.high)
-    assert 0.92 < covered.mean() < 0.98
-    assert np.isnan(scores.entropy_estimate(log_probs[:, :1]).mean).all()

@@ -11,6 +11,7 @@ import pandas as pd
 
 from pro_lib import metrics, scores, sweeps
 from pro_lib.evaluation import Evaluation, evaluate
+from pro_lib.guarantees.entropy import from_samples
 from pro_lib.runs import Run
 
 
@@ -91,7 +92,7 @@ def bounds_table(searches: Sequence[Run], samples: Sequence[Run]) -> pd.DataFram
 
 
 def _bounds(run: Run, sample: Run) -> dict[str, object]:
-    estimate = scores.entropy_estimate(sample.outcome_log_probs())
+    estimate = from_samples(sample.outcome_log_probs())
     run = run.select(question_ids=list(sample.questions["question_id"]))
     certified = (run.questions["status"] == "certified").to_numpy()
     pro = scores.pro(run.log_probs(), alpha=run.search_alpha, search_alpha=run.search_alpha)
