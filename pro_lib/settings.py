@@ -142,6 +142,11 @@ class Settings(Parameters):
         lined_up = [searched(exact, beams, others=[greedy], split=split) for split in splits]
         return [each.only(self._drawn(each.judged).answers["question_id"]) for each in lined_up]
 
+    def searches(self, *splits: str) -> list[Run]:
+        """Exact searches at `search_alpha`, one a pair, of the splits named; none of records, which hold no search."""
+        pairs = self.pairs() if self.records is None else []
+        return [self.run(*pair, *splits, strategy=EXACT) for pair in pairs]
+
     def _drawn(self, judged: Evaluation) -> Evaluation:
         if judged.split != "validation":
             return self._reportable(judged)
@@ -158,10 +163,19 @@ class Settings(Parameters):
         asked, n = replace(questions, table=table.reset_index(drop=True)), self.entropy_samples
         return replace(self, n_answers=n, temperature=1.0, top_p=1.0)._answers(model, asked, SAMPLES)
 
-    def store(self, table: pd.DataFrame, name: str, figure: Figure | None = None) -> pd.DataFrame | Figure:
-        """Write a table to `figures_dir/<name>.csv`, and the figure drawn from it; return what is to be shown."""
+    def store(
+        self, table: pd.DataFrame, name: str, figure: Figure | Callable[..., Figure] | None = None
+    ) -> pd.DataFrame | Figure | str:
+        """Write a table to `figures_dir/<name>.csv`, and the figure drawn from it; return what is to be shown.
+
+        `figure` may be the function that draws the table. Of an empty table, as of searches that records do not hold,
+        nothing is written.
+        """
         from pro_lib import figures
 
+        if table.empty:
+            return f"{name}: nothing to show, since records hold no search"
+        figure = figure(table, columns=self.columns) if callable(figure) else figure
         if figure is None:
             return figures.save_table(table, name, figures_dir=self.figures_dir)
         note = imports.note(self.records) if "dataset" in table else ""  # else it is of no data, as simulations are
