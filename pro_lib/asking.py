@@ -11,12 +11,15 @@ import pandas as pd
 from pro_lib import questions as question_sets
 from pro_lib import semantic
 from pro_lib.base.shown import shown
+from pro_lib.guarantees.entropy import EntropyEstimate
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
 from pro_lib.tables import Calibrated, calibrated
 
 if TYPE_CHECKING:
     from pro_lib.models import Model
+
+ENTROPY_DRAWS = 20  # what is drawn of the entropy left; a question then takes about 1.6 times as long
 
 
 def _said(asked: "Answer") -> str:
@@ -32,11 +35,12 @@ class Answer:
 
     `answers` are the distinct answers found, the most probable first, each with the probability of its complete text,
     ending included; PRO read the first `kept` of them. Where none ended, `text` is None and `uncertainty` NaN.
-    `status` (`certified`, `fallback` or `undecided`, see `decoding.certificate`) and `entropy_bounds` (nats, of the
-    entropy over complete token sequences: the tree bound and the loose upper bound) come from an exact search; they
-    are None for another strategy. `agreement` are limits of the probability that a fresh sample means the same as
-    `text`, by its words (`semantic.agreement`). `probability_right` is that of `text` where a calibration was given,
-    which `calibrated` tells about: on what, and its error on other questions. It is an estimate, and no guarantee.
+    `status` (`certified`, `fallback` or `undecided`, see `decoding.certificate`), `entropy_bounds` (nats, of the
+    entropy over complete token sequences: the tree bound and the loose upper bound) and `entropy` (its estimate by
+    draws, with Student's 95 % limits) come from an exact search; they are None for another strategy. `agreement` are
+    limits of the probability that a fresh sample means the same as `text`, by its words (`semantic.agreement`).
+    `probability_right` is that of `text` where a calibration was given, which `calibrated` tells about: on what, and
+    its error on other questions. It is an estimate, and no guarantee.
     """
 
     question: str
@@ -49,6 +53,7 @@ class Answer:
     agreement: tuple[float, float] | None = None
     probability_right: float | None = None
     calibrated: str = ""
+    entropy: EntropyEstimate | None = None
 
     def sentence(self) -> str:
         """What a person can use: the answer and what is known of it."""
@@ -57,6 +62,8 @@ class Answer:
             known.append(f"right with probability {self.probability_right:.2f} ({self.calibrated})")
         if self.agreement:
             known.append("a fresh sample means the same with probability {:.2f} to {:.2f}".format(*self.agreement))
+        if self.entropy:
+            known.append("the entropy of its answers is about {:.2f} nats ({:.2f} to {:.2f})".format(*self.entropy))
         return f"{self.text}: {'; '.join(known)}" if known else str(self.text)
 
     def to_df(self) -> pd.DataFrame:
@@ -85,7 +92,7 @@ def ask(
         calibration: a run of the model, or its folder, on questions whose right answers are known, or what
             `tables.calibrated` made of it: the question is asked as its were, and the answer says how probably it is
             right, as answers to such questions were.
-        settings: as in `generate`: search_alpha, budget, n_answers, max_new_tokens, chat, …
+        settings: as in `generate`: search_alpha, budget, entropy_draws (20), n_answers, max_new_tokens, chat, …
 
     Raises:
         ValueError: an empty question, alpha outside [0, 1] or below search_alpha, no answer that ended within
@@ -96,7 +103,9 @@ def ask(
         known = calibration.run.info.parameters
         questions = question_sets.like(known) if questions is None else questions
         settings = {name: known[name] for name in ("chat", "max_new_tokens", "stop") if name in known} | settings
+    settings = {"entropy_draws": ENTROPY_DRAWS} | settings
     run = answered(model, question, questions=questions, strategy=strategy, **settings)
+    entropies = run.entropy() if strategy == "threshold" and settings["entropy_draws"] else None
     if calibration is not None:
         calibration.check(run.info.parameters, alpha)
     scored, ranked = run.scores(alpha=alpha), run.ranked()
@@ -110,7 +119,8 @@ def ask(
         said = found[0][0] if found else None, float(scored["pro"][n]), found, int(scored["n_kept"][n])
         right = calibration and calibration.probability(said[1])
         known = tuple(agreed[n]) if found else None, right, calibration.sentence() if calibration else ""
-        answers.append(Answer(row["question"], *said, *exact, *known))
+        entropy = entropies and EntropyEstimate(*(float(each[n]) for each in entropies))
+        answers.append(Answer(row["question"], *said, *exact, *known, entropy=entropy))
     if isinstance(question, str) and not answers[0].answers:
         cut, model = run.info.parameters["max_new_tokens"], run.info.model
         raise ValueError(f"no answer of {model} ended within {cut} tokens: {question!r}")

@@ -18,7 +18,7 @@ def test_asking_the_bundled_model(facts_2m):
     assert probabilities.sum() <= 1 + 1e-6
     assert answer.uncertainty == pytest.approx(scores.pro(np.log(probabilities)[None], alpha=0.4)[0])
     assert answer.kept == max(1, (probabilities >= 0.4).sum())
-    assert (answer.status, answer.entropy_bounds) == (None, None)
+    assert (answer.status, answer.entropy_bounds, answer.entropy) == (None, None, None)
     same = [p for text, p in answer.answers if correctness.rouge_l([text], [[answer.text]])[0] >= 0.5]
     unseen = 1 - probabilities.sum()
     assert answer.agreement == pytest.approx((sum(same), min(1, sum(same) + unseen)), abs=1e-9)
@@ -53,6 +53,18 @@ def test_a_list_of_questions_gives_the_answers_one_by_one_would(facts_2m):
         assert (answer.text, answer.kept, answer.status) == (alone.text, alone.kept, alone.status)
         assert answer.uncertainty == pytest.approx(alone.uncertainty, abs=1e-4)
         assert answer.entropy_bounds == pytest.approx(alone.entropy_bounds, abs=1e-3)
+
+
+def test_the_entropy_is_estimated_within_its_sure_bounds(facts_2m):
+    answers = ask(facts_2m, ASKED, search_alpha=0.05)
+    for answer in answers:
+        (least, most), (estimate, low, high) = answer.entropy_bounds, answer.entropy
+        assert least <= low <= estimate <= high <= most
+        assert answer.sentence().endswith(f"is about {estimate:.2f} nats ({low:.2f} to {high:.2f})")
+    assert len({answer.entropy for answer in answers}) == 3
+    without = ask(facts_2m, ASKED[0], search_alpha=0.05, entropy_draws=0)
+    assert without.entropy is None
+    assert "entropy" not in without.sentence()
 
 
 def test_of_several_questions_one_without_an_answer_is_no_error(facts_2m):

@@ -13,10 +13,10 @@ def test_the_entropy_is_estimated_from_samples():
     log_probs = np.log(np.random.default_rng(0).choice([0.5, 0.25, 0.25], p=[0.5, 0.25, 0.25], size=(400, 50)))
     estimate = entropy.from_samples(log_probs)
     exact = -(0.5 * np.log(0.5) + 0.5 * np.log(0.25))
-    assert estimate.mean.mean() == pytest.approx(exact, abs=0.01)
+    assert estimate.estimate.mean() == pytest.approx(exact, abs=0.01)
     covered = (estimate.low <= exact) & (exact <= estimate.high)
     assert 0.92 < covered.mean() < 0.98
-    assert np.isnan(entropy.from_samples(log_probs[:, :1]).mean).all()
+    assert np.isnan(entropy.from_samples(log_probs[:, :1]).estimate).all()
     with pytest.raises(ValueError, match=r"log_probs row 0, answer 0 is 0\.5"):
         entropy.from_samples([[0.5, -1.0]])
 
@@ -25,14 +25,14 @@ def test_what_a_search_left_is_added_with_its_probability():
     # Means 3 and 0; of the first the variance of 2, 4, 3 is 1, Student's factor for two degrees 4.3027.
     found = entropy.from_search([1.5, 2.0], [0.5, 0.25], [[2.0, 4.0, 3.0], [0.0, 0.0, 0.0]])
     half = 4.30265 / np.sqrt(3)
-    assert found.mean.tolist() == [3.0, 2.0]
+    assert found.estimate.tolist() == [3.0, 2.0]
     assert found.low == pytest.approx([1.5 + 0.5 * (3 - half), 2.0], abs=1e-4)
     assert found.high == pytest.approx([1.5 + 0.5 * (3 + half), 2.0], abs=1e-4)
     # What is left is no less than nothing, so the estimate never falls below the tree bound, nor do its limits.
     assert entropy.from_search([1.0], [0.5], [[0.0, 9.0]]).low.tolist() == [1.0]
     low, high = anytime.limits([[2.0, 4.0, 3.0]], [40.0])
     wide = entropy.from_search([1.5], [0.5], [[2.0, 4.0, 3.0]], most=[40.0])
-    assert (wide.low, wide.mean, wide.high) == (1.5 + 0.5 * low, 3.0, 1.5 + 0.5 * high)
+    assert (wide.low, wide.estimate, wide.high) == (1.5 + 0.5 * low, 3.0, 1.5 + 0.5 * high)
     assert wide.low <= found.low[0] <= found.high[0] <= wide.high
 
 
@@ -43,15 +43,15 @@ def test_a_run_says_its_entropies_and_one_without_draws_how_to_have_them(facts_2
     estimate, wide = run.entropy(), run.entropy(anytime=True)
     bounds = run.questions[["tree_bound", "upper_bound"]].to_numpy().T
     assert (bounds[0] <= estimate.low).all()
-    assert (estimate.low <= estimate.mean).all()
-    assert (estimate.mean <= bounds[1]).all()
-    assert (wide.low <= estimate.mean).all()
-    assert (estimate.mean <= wide.high).all()
-    np.testing.assert_array_equal(wide.mean, estimate.mean)
+    assert (estimate.low <= estimate.estimate).all()
+    assert (estimate.estimate <= bounds[1]).all()
+    assert (wide.low <= estimate.estimate).all()
+    assert (estimate.estimate <= wide.high).all()
+    np.testing.assert_array_equal(wide.estimate, estimate.estimate)
     samples = generate(facts_2m, few, strategy="multinomial", n_answers=100, progress=False)
     by_samples = entropy.from_samples(samples.outcome_log_probs())
-    error = np.hypot(*((each.high - each.mean) / 2 for each in (estimate, by_samples)))
-    assert abs((estimate.mean - by_samples.mean).sum()) < 4 * np.sqrt((error**2).sum())
+    error = np.hypot(*((each.high - each.estimate) / 2 for each in (estimate, by_samples)))
+    assert abs((estimate.estimate - by_samples.estimate).sum()) < 4 * np.sqrt((error**2).sum())
     for other in (generate(facts_2m, few, **how), samples):
         with pytest.raises(RunError, match="has no draws of the entropy; search with strategy='threshold', entropy_"):
             other.entropy()

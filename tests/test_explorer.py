@@ -139,6 +139,11 @@ def test_a_search_is_not_shown_below_its_alpha_and_brings_its_certificate(facts_
     assert certificate["tree_bound"] == run.questions["tree_bound"][0]
     assert certificate["search_alpha"] == pytest.approx(0.05)
     assert sum(mass for name, mass in certificate.items() if name.endswith("_mass")) == pytest.approx(1, abs=1e-5)
+    assert certificate["entropy"] is None
+    drawn = searched(facts_2m, 3, entropy_draws=3)
+    shown = explorer.run_data(drawn)["questions"][-1]["certificate"]
+    assert shown["entropy"] == [each[-1] for each in drawn.entropy()]
+    json.dumps(shown)
     for missing in (None, np.nan):  # over an endpoint there is no upper bound
         without = replace(run, questions=run.questions.assign(upper_bound=missing))
         assert explorer.run_data(without)["questions"][0]["certificate"]["upper_bound"] is None
@@ -244,9 +249,9 @@ def test_a_view_of_the_page_sweeps_as_pro_lib_does(distinct, tmp_path):
 # ---- The prefix tree.
 
 
-def searched(model, n, *, search_alpha=0.05):
+def searched(model, n, *, search_alpha=0.05, **more):
     questions = question_sets.load("world-facts", split="test", limit=n)
-    return generate.generate(model, questions, strategy="threshold", search_alpha=search_alpha, progress=False)
+    return generate.generate(model, questions, strategy="threshold", search_alpha=search_alpha, progress=False, **more)
 
 
 def small_tree():

@@ -4,6 +4,7 @@ The page computes PRO, K and AUROC itself (`explorer.js`), from the log-probabil
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,12 @@ from pro_lib.base.same import identities
 from pro_lib.decoding.certificate import SearchTree
 from pro_lib.evaluation import Choices, evaluate, rouge_and_correct
 from pro_lib.runs import Run
-from pro_lib.storage import CERTIFICATE_COLUMNS, RunInfo
+from pro_lib.storage import CERTIFICATE_COLUMNS, RunError, RunInfo
 
 _SLIDER = np.arange(1, 101) / 100
 _SAID = ("exposure", "conflict", "note")  # what a dataset may add to its questions
-_CERTIFICATE = [name for name in CERTIFICATE_COLUMNS if name.removeprefix("tree_") not in SearchTree._fields]
+_LISTS = {f"tree_{name}" for name in SearchTree._fields} | {"remainder_draws"}
+_CERTIFICATE = [name for name in CERTIFICATE_COLUMNS if name not in _LISTS]
 
 
 def alpha_values(search_alpha: float | None, *, alpha: float) -> np.ndarray:
@@ -42,12 +44,15 @@ def run_data(
 
     Returns:
         alphas and log_alphas (None for -inf), `questions` (id, question, references, split, correct, what the dataset
-        adds, certificate), and `answers`, for every question a list of [text, log-probability of the complete answer,
-        identity (the same number for repeats), spelling (the same number for one normalised text), finished, correct],
-        downwards, repeats included, those cut by length last. What is not known is None.
+        adds, certificate with `entropy`, the estimate and its limits), and `answers`, for every question a list of
+        [text, log-probability of the complete answer, identity (the same number for repeats), spelling (the same number
+        for one normalised text), finished, correct], downwards, repeats included, those cut by length last. What is not
+        known is None.
     """
-    alphas, answers = alpha_values(run.search_alpha, alpha=alpha), _answers(run)
-    rows = zip(run.questions.to_dict("records"), answers, strict=True)
+    alphas, answers, entropies = alpha_values(run.search_alpha, alpha=alpha), _answers(run), [None] * len(run.questions)
+    with suppress(RunError):  # no draws of them
+        entropies = [[_known(each) for each in of] for of in zip(*run.entropy(), strict=True)]
+    rows = zip(run.questions.assign(entropy=entropies).to_dict("records"), answers, strict=True)
     slider = {"alphas": alphas.tolist(), "log_alphas": [float(np.log(each)) if each else None for each in alphas]}
     about = {"name": run.name, "label": label or run.name, "model": run.info.model, "cannot_ask": cannot_ask}
     has_texts = bool(run.questions["question"].notna().any() or run.answers["text"].notna().any())
@@ -62,7 +67,9 @@ def _question(row: Mapping[str, object], answers: list[list]) -> dict:
     question["references"] = None if row["references"] is None else list(row["references"])
     question["correct"] = answers[0][5] if answers and answers[0][4] else None
     return question | (
-        {"certificate": {name: _known(row[name]) for name in _CERTIFICATE if name in row}} if "status" in row else {}
+        {"certificate": {name: _known(row[name]) for name in _CERTIFICATE if name in row} | {"entropy": row["entropy"]}}
+        if "status" in row
+        else {}
     )
 
 

@@ -299,14 +299,16 @@ const CLAIMS = {
 };
 
 function certificatePanel(certificate) {
-  const { status, why, upper_bound: upper } = certificate, alpha = Number(certificate.search_alpha.toPrecision(6));
+  const { status, why, upper_bound: upper, entropy } = certificate, alpha = Number(certificate.search_alpha.toPrecision(6));
   const bounds = `α-floor ${fixed(certificate.alpha_floor)} ≤ tree bound ${fixed(certificate.tree_bound)} ≤ H(Y)`;
+  const limits = entropy && entropy[1] !== null ? ` (${fixed(entropy[1])} to ${fixed(entropy[2])}, 95 % asymptotically)` : "";
+  const above = entropy ? ` ≈ ${fixed(entropy[0])}${limits}` : upper === null ? "" : ` ≤ ${fixed(upper, 1)}`;
   const shares = MASSES.map((name) => [name, `${name.replace("_", " ")} ${fixed(certificate[`${name}_mass`])}`]);
   const part = ([name, label]) => node("div", { class: `pro-${name}`, style: `width:${100 * certificate[`${name}_mass`]}%`, title: label });
   const key = ([name, label]) => node("span", {}, node("span", { class: `pro-key pro-${name}` }), ` ${label} `);
   return [
     node("p", {}, `Searched down to α = ${alpha}: `, node("b", {}, status), `, ${CLAIMS[status]?.(alpha) ?? ""}${why ? ` (${why})` : ""}. `,
-      `${bounds}${upper === null ? "" : ` ≤ ${fixed(upper, 1)}`} nats, ${count(certificate.expanded_prefixes)} prefixes expanded.`),
+      `${bounds}${above} nats, ${count(certificate.expanded_prefixes)} prefixes expanded.`),
     node("div", { class: "pro-mass", role: "img", "aria-label": "where the probability lies, as listed below" }, shares.map(part)),
     node("div", { class: "pro-row" }, shares.map(key)),
   ];

@@ -1,6 +1,6 @@
 """The entropy of answers, estimated from draws, with limits; arrays in and out, knows no model and no run."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,11 +12,10 @@ from pro_lib.guarantees import anytime
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class EntropyEstimate:
-    """An estimate of H(Y) in nats, with a limit on either side; every field has the shape `(n,)`."""
+class EntropyEstimate(NamedTuple):
+    """An estimate of H(Y) in nats, with a limit on either side, each of the shape `(n,)`."""
 
-    mean: Floats
+    estimate: Floats
     low: Floats
     high: Floats
 
