@@ -4,7 +4,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from pro_lib.figures.lines import curve, explain, handle
-from pro_lib.figures.panels import SHARE_TICKS, need, panels, set_ticks
+from pro_lib.figures.panels import SHARE_TICKS, by_protocol, need, panels, set_ticks
 from pro_lib.figures.style import COLORS
 
 _SET_LINES = {"limit": "missed, upper limit", "missed": "missed", "empty": "empty", "auroc": "AUROC of PRO"}
@@ -19,7 +19,7 @@ def coverage_promised(table: pd.DataFrame, *, columns: int = 2) -> Figure:
     methods = list(table.groupby("method", sort=False)["coverage"].mean().sort_values(ascending=False).index)
     table = table.assign(promised=[f"{target:.0%} right" for target in table["target"]])
     shape = {"per_line": 3, "height": 0.12 * max(len(methods), 5), "sharex": True, "sharey": True}
-    with panels(table, "dataset", "model", "promised", columns=columns, **shape) as (figure, grid):
+    with panels(table, *by_protocol(table), "dataset", "model", "promised", columns=columns, **shape) as (figure, grid):
         for ax, _, panel in grid:
             at = panel["method"].map(methods.index)
             ax.barh(at, panel["coverage"], 0.7, color=COLORS[4])

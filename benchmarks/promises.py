@@ -1,0 +1,165 @@
+"""How often promises are false, over 1,000 random splits of a pool: docs/guarantees.md.
+
+    python benchmarks/promises.py [--splits 1000] [--published rank-calibration/gpt-3.5-turbo/nq-open …]
+
+Validation questions are drawn from a pool, which is the population: 305 of all world-facts questions that facts-2m was
+asked (the stored runs of `make figures`), 1,000 of the published ones. Once they are drawn fairly and once with a shift
+that makes them easier: of world-facts those of facts told at least 8 times are drawn four times as readily, of the
+published ones those in the lower half of `Deg, NLI agreement`. Sizes, shifts and rules were fixed before this was run.
+"""  # fmt: skip
+
+import argparse
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.stats import binom
+
+from pro_lib import evaluation, guarantees, imports, scores, tables
+from pro_lib.evaluation import Evaluation
+from pro_lib.guarantees.answering import STARTS
+from pro_lib.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGETS, DELTAS, ALPHAS = (0.7, 0.8, 0.9), (0.35, 0.37, 0.4, 0.5, 0.6), (0.005, 0.02, 0.05, 0.2, 0.4)
+CONFIDENCE, SAMPLE = 0.95, 100  # questions answered whose own accuracy is looked at
+
+
+def embedded() -> tuple[Settings, Evaluation, np.ndarray]:
+    """All questions of world-facts as facts-2m answered them, and which are of facts told at least 8 times."""
+    pair = "facts-2m", "world-facts"
+    asked = {"model": pair[0], "dataset": pair[1], "split": "test", "search_alpha": 0.005}
+    settings = Settings(**asked, similarity=["lexical", "alias"], protocol="workbench")
+    beams, samples, others = settings.runs_compared(*pair)
+    options = {"samples": samples, "others": others, "similarities": settings.similarities(*pair)}
+    judged = evaluation.evaluate(beams, **options)
+    told = beams.questions.set_index("question_id")["exposure"][judged.answers["question_id"]]
+    return settings, judged, told.to_numpy() >= 8
+
+
+def below(values: np.ndarray, correct: np.ndarray, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many values lie strictly below each threshold, and how many of these are right."""
+    return tuple(np.searchsorted(np.sort(each), thresholds) for each in (values, values[correct]))
+
+
+def others(values: np.ndarray, correct: np.ndarray, unlabelled: np.ndarray, target: float) -> dict[str, float | None]:
+    """The thresholds that other rules take from the same percentiles.
+
+    Walks from each start on their own (Learn then Test); the largest at which one exact test by itself rejects; and the
+    largest below which enough of the validation questions are right.
+    """
+    thresholds = np.append(np.sort(unlabelled), np.inf)[np.arange(1, 101) * len(unlabelled) // 100]
+    n, right = below(values, correct, thresholds)
+    p_values, walked = binom.sf(right - 1, n, target), np.zeros(100, bool)
+    for start in STARTS:
+        walked[start - 1 :] |= np.logical_and.accumulate(p_values[start - 1 :] <= (1 - CONFIDENCE) / len(STARTS))
+    taken = {
+        "walks": walked,
+        "one test": p_values <= 1 - CONFIDENCE,
+        "validation accuracy": (right >= target * n) & (n > 0),
+    }
+    return {rule: thresholds[np.flatnonzero(at)[-1]] if at.any() else None for rule, at in taken.items()}
+
+
+def drawn(n: int, m: int, easier: np.ndarray, shift: bool, splits: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Validation questions and the others, in random order."""
+    weights, rng = np.where(easier & shift, 4.0, 1.0), np.random.default_rng(0)
+    for _ in range(splits):
+        at = rng.choice(n, m, replace=False, p=weights / weights.sum())
+        yield at, rng.permutation(np.setdiff1d(np.arange(n), at))
+
+
+def answering(judged: Evaluation, m: int, easier: np.ndarray, splits: int) -> Iterator[dict]:
+    """A row per score, target, rule and way of drawing."""
+    methods, correct = judged.with_pro({"PRO": 0.4}), judged.correct
+    for shift in (False, True):
+        named = methods if not shift else methods[["PRO", "NLL"]]
+        found: dict[tuple, list] = {}
+        for at, rest in drawn(len(correct), m, easier, shift, splits):
+            for score, values in ((name, named[name].to_numpy()) for name in named):
+                for target in TARGETS:
+                    known, asked = (values[at], correct[at]), {"target": target, "confidence": CONFIDENCE}
+                    taken = {"promise": guarantees.promise(*known, **asked, unlabelled=values[rest]).threshold}
+                    taken["promise, own percentiles"] = guarantees.promise(*known, **asked).threshold
+                    taken |= others(*known, values[rest], target)
+                    for rule, threshold in taken.items():
+                        outcome = 0.0, 0.0, 0.0, np.nan
+                        if threshold is not None:
+                            n, right = below(values, correct, threshold)
+                            sample = correct[rest][values[rest] < threshold][:SAMPLE]
+                            few = sample.mean() < target if len(sample) == SAMPLE else np.nan
+                            outcome = 1.0, float(right < target * n), n / len(correct), few
+                        found.setdefault((score, target, rule), []).append(outcome)
+        for (score, target, rule), outcomes in found.items():
+            promised, false, coverage, sample = np.array(outcomes).T
+            row = {"kind": "answering", "score": score, "level": target, "rule": rule, "shift": shift, "validation": m}
+            row |= {"made": promised.mean(), "failed": false.mean(), "error": np.sqrt(false.var() / splits)}
+            looked_at = sample[~np.isnan(sample)]
+            few = looked_at.mean() if looked_at.size else np.nan
+            yield row | {"coverage": coverage.mean(), "sample_failed": few}
+
+
+def sets(settings: Settings, splits: int) -> Iterator[dict]:
+    """A row per δ, and per fixed α, and way of drawing."""
+    pair, searched = settings.pairs()[0], {"search_alpha": settings.search_alpha}
+    run = settings.run(*pair, "validation", "test", strategy="threshold")
+    right, found = tables.right_probabilities(run), np.exp(run.log_probs())
+    easier = run.questions["exposure"].to_numpy() >= 8
+    for shift in (False, True):
+        issued, missed, sizes = np.zeros((3, splits, len(DELTAS)))
+        above = np.zeros((splits, len(ALPHAS)))
+        for split, (at, rest) in enumerate(drawn(len(right), 305, easier, shift, splits)):
+            for number, delta in enumerate(DELTAS):
+                tau = guarantees.answer_sets(right[at], delta=delta, **searched).tau
+                if tau is not None:
+                    missed[split, number] = (right[rest] < tau).mean()
+                    issued[split, number], sizes[split, number] = 1, (found >= tau).sum(axis=1).mean()
+            for number, alpha in enumerate(ALPHAS):
+                _, limit = guarantees.miss_rate(right[at], alpha=alpha, **searched, confidence=CONFIDENCE)
+                above[split, number] = (right < alpha).mean() > limit
+        row = {"shift": shift, "validation": 305}
+        for number, delta in enumerate(DELTAS):
+            made, failed, size = (each[:, number] for each in (issued, missed, sizes))
+            row |= {"kind": "sets", "rule": "issued and missed", "level": delta, "made": made.mean()}
+            row |= {"failed": failed.mean(), "error": failed.std() / np.sqrt(splits)}
+            once = made > 0
+            yield row | {"size": size[once].mean() if once.any() else np.nan}
+            if once.any():
+                given = {"failed": failed[once].mean(), "error": failed[once].std() / np.sqrt(once.sum())}
+                yield row | given | {"rule": "missed, given issued"}
+        for number, alpha in enumerate(ALPHAS):
+            of = above[:, number]
+            row |= {"kind": "sets", "rule": "pool above the limit at α", "level": alpha, "made": 1.0}
+            size = (found >= alpha).sum(axis=1).mean()
+            yield row | {"failed": of.mean(), "error": of.std() / np.sqrt(splits), "size": size}
+
+
+def main() -> None:
+    """Write the table and print what is about PRO and NLL."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--splits", type=int, default=1000)
+    parser.add_argument("--published", nargs="*", default=["rank-calibration/gpt-3.5-turbo/nq-open"])
+    parser.add_argument("--out", default=ROOT / "docs" / "promises.csv")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore", scores.PremiseWarning)
+    settings, judged, told = embedded()
+    parts = [pd.DataFrame(sets(settings, arguments.splits)).assign(dataset="world-facts", model="facts-2m")]
+    settings_of = [(judged, 305, told)]
+    for name in arguments.published:
+        each = evaluation.evaluate(imports.from_published(name))
+        easier = each.baselines["Deg, NLI agreement"]
+        settings_of.append((each, 1000, (easier < easier.median()).to_numpy()))
+    for each, m, easier in settings_of:
+        made = pd.DataFrame(answering(each, m, easier, arguments.splits))
+        parts.append(made.assign(dataset=each.dataset, model=each.model))
+    table = pd.concat(parts).assign(splits=arguments.splits)
+    first = ["dataset", "model", "kind", "score", "level", "rule", "shift", "validation", "splits", "made", "failed"]
+    table = table[[*first, "error", "coverage", "sample_failed", "size"]]
+    table.to_csv(arguments.out, index=False, float_format="%.4g")
+    print(table[table["score"].isna() | table["score"].isin(["PRO", "NLL"])].to_string(index=False))
+
+
+if __name__ == "__main__":
+    main()
