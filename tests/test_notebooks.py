@@ -40,16 +40,17 @@ DESIGN = [
     "06_benchmark",
     "07_exact_search",
     "08_when_does_pro_help",
+    "09_guarantees",
 ]
 SHARED = {"dataset", "split", "alpha", "n_answers", "limit", "seed", "batch_size", "device", "dtype", "records"}
 SHARED |= {"model", "generations_dir", "figures_dir", "columns"}
 SHARED |= {"diversity_penalty", "max_new_tokens", "stop", "fraction", "n_shots", "chat"}
 DRAWN = {"temperature", "top_p"}  # of samples; 07's are the model's own, whose entropy they estimate
-DEEPER = ("07_exact_search", "search_alpha", 0.005)
+DEEPER = {"07_exact_search": 0.005, "09_guarantees": 0.005}  # how far down they search
 TYPES = {"str", "int", "float", "bool", "list[str]", "list[float]"}
 COUNTING = ["02_alpha_sweep", "03_k_vs_alpha", "04_fixed_k", "05_rouge_threshold", "06_benchmark"]
 COUNTING += ["08_when_does_pro_help"]
-SEARCHING = ["00_explore_examples", "01_generate", "02_alpha_sweep", "03_k_vs_alpha", "04_fixed_k", "07_exact_search"]
+SEARCHING = ["00_explore_examples", "01_generate", "02_alpha_sweep", "03_k_vs_alpha", "04_fixed_k", *DEEPER]
 # Kernels are processes of their own: they must neither look for a network nor fight over two cores.
 KERNEL = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
 BAD = [
@@ -114,8 +115,9 @@ def test_a_parameter_is_the_same_line_in_every_notebook_and_as_it_is_declared():
             one = path.stem == "00_explore_examples" and name in ("model", "dataset")
             assert described["help"] == (said[name].replace("one or several: ", "") if one else said[name]), name
             default = ast.literal_eval(described["default"])
-            default = tuple(default) if name in ("stop", "protocol") else default
-            assert default == declared[name] or name in own or (path.stem, name, default) == DEEPER, (path.stem, name)
+            default = tuple(default) if name in ("stop", "protocol", "target") else default
+            usual = DEEPER.get(path.stem) if name == "search_alpha" else None
+            assert default in (declared[name], usual) or name in own, (path.stem, name)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
@@ -125,7 +127,7 @@ def test_papermill_describes_every_parameter(path):
     counting = {"protocol", "distinct", "convention"} if path.stem in COUNTING else set()
     assert counting == described.keys() & {"protocol", "distinct", "convention"}
     assert ("alphas" in described) == ("n_validation" in described and path.stem in COUNTING)
-    assert set(described) >= DRAWN or (path.stem == DEEPER[0] and DRAWN.isdisjoint(described))
+    assert set(described) >= DRAWN or (path.stem == "07_exact_search" and DRAWN.isdisjoint(described))
     for name, parameter in described.items():
         assert parameter["inferred_type_name"] in TYPES, name
         assert parameter["help"], name
