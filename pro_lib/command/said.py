@@ -29,10 +29,8 @@ def answer(found: Answer, *, alpha: float, search_alpha: float) -> str:
     kept = [f"  {p:.4f}  {text}" for text, p in found.answers[: found.kept]]
     read = f"PRO {found.uncertainty:.3f} nats, from the answers kept at α = {alpha:g} ({found.kept}):"
     others = [f"  and {len(found.answers) - found.kept} with less"] if len(found.answers) > found.kept else []
-    bounds = "The entropy of all answers lies between {:.3f} and {:.3f} nats.".format(*found.entropy_bounds)
-    return "\n".join(
-        [found.text, "", read, *kept, *others, SURE[found.status].format(search_alpha), bounds, "", found.sentence()]
-    )
+    sure = SURE[found.status].format(search_alpha)
+    return "\n".join([found.text, "", read, *kept, *others, sure, "", found.sentence()])
 
 
 def table(scored: pd.DataFrame, *, whole: bool) -> str:
