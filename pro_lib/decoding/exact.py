@@ -5,11 +5,12 @@ alive below α. With `top_n` the most probable prefixes go first, and α follows
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from pro_lib.decoding.certificate import Certificate, Masses, SearchTree, certify
@@ -20,7 +21,6 @@ from pro_lib.decoding.walk import Answer, Endings
 
 if TYPE_CHECKING:
     from pro_lib.decoding.strategies import Threshold
-
 # All that was met is a table of events, in the order in which they were met: prefixes, and answers that ended.
 # `question` is -1 for what was met before a question was searched anew; `parent` the place of the prefix that the event
 # follows, -1 for a prompt; `row` the row of the tree where that waits; `token` may be one of the codes of `children`;
@@ -44,11 +44,15 @@ _LOG_PROBS_AT_ONCE = 2**25
 class Search:
     """The search of a pack of questions. The network's outputs are reduced where they are; the rest is NumPy.
 
-    `epsilon`: by how many nats log-probabilities may be off; the search goes that far below α.
+    `epsilon`: by how many nats log-probabilities may be off, `(T + 1,)` by the tokens of a prefix, its ending counted;
+    the search goes that far below α.
     """
 
-    def __init__(self, tree: PackedTree, endings: Endings, asked: "Threshold", *, epsilon: float = 0.0):
-        self.tree, self.endings, self.asked, self.epsilon = tree, endings, asked, epsilon
+    def __init__(self, tree: PackedTree, endings: Endings, asked: "Threshold", *, epsilon: ArrayLike = 0.0):
+        self.tree, self.endings, self.asked = tree, endings, asked
+        self.epsilon = np.broadcast_to(epsilon, asked.max_new_tokens + 1)
+        # With `top_n` both of two answers compared may be off, else only the one that is held against α.
+        self.band = self.epsilon + (self.epsilon.max() if asked.top_n else 0.0)
         self.length, self.top_n, self.budget = asked.max_new_tokens, asked.top_n, asked.budget
         stop, closing = (table.numpy() for table in endings.on_host)
         self.n_events = len(stop) - stop.sum() + 1
@@ -56,12 +60,19 @@ class Search:
         self.completes = np.concatenate([closing, [False, True, True]])
         self.max_width = max(1, _LOG_PROBS_AT_ONCE // len(stop))
 
-    def run(self, question_ids: Sequence[str] = ()) -> list[tuple[list[Answer], Certificate]]:
-        """The answers to each question, the greedy one among them, and what is certain."""
+    def run(
+        self, question_ids: Sequence[str] = (), exactly: Callable | None = None, spent: ArrayLike = 0
+    ) -> list[tuple[list[Answer], Certificate]]:
+        """The answers to each question, the greedy one among them, and what is certain.
+
+        Questions undecided for what lies within ε of α alone are searched again, if the budget pays for as much again,
+        in the tree that `exactly` makes of their places, with its ε; `spent` are the token-forwards before.
+        """
         log_probs = self.tree.plant()
         n = len(log_probs)
-        self.floor = np.full(n, _FIRST_FLOOR if self.top_n else math.log(self.asked.search_alpha)) - self.epsilon
-        self.spent = np.zeros(n, np.int64)
+        self.floor = np.full(n, _FIRST_FLOOR if self.top_n else math.log(self.asked.search_alpha))
+        self.spent = np.zeros(n, np.int64) + spent
+        self.blurred = np.zeros(n, np.bool_)
         self.events = np.empty(0, _EVENT)
         needed, self.drawn = self.top_n or self.asked.entropy_draws, [{}] * n
         self.root_rows, self.root_log_probs = (np.arange(n), log_probs) if needed else (np.arange(0), None)
@@ -70,7 +81,14 @@ class Search:
             self._expand(batch, *self._grow(batch))
         if self.asked.entropy_draws:
             self.drawn = remainders(self, self.events["kind"] == _OPEN, question_ids)
-        return [self._result(question) for question in range(n)]
+        results = [self._result(question) for question in range(n)]
+        if exactly and len(again := self.blurred.nonzero()[0]):
+            tree, epsilon = exactly(again)
+            ids = [each for each, blurred in zip(question_ids, self.blurred, strict=False) if blurred]
+            found = Search(tree, self.endings, self.asked, epsilon=epsilon).run(ids, spent=self.spent[again])
+            for question, result in zip(again, found, strict=True):
+                results[question] = result
+        return results
 
     def _start(self, questions: np.ndarray, log_probs: Tensor, rows: np.ndarray) -> None:
         """Search questions from their prompts on, whose log-probabilities these are, and forget what was met before."""
@@ -97,7 +115,7 @@ class Search:
     def _expand(self, batch: np.ndarray, log_probs: Tensor, rows: np.ndarray) -> None:
         """Add what may follow the prefixes at these places, each sorted by what becomes of it."""
         prefixes = self.events[batch]
-        floors = self.floor[prefixes["question"]] - prefixes["log_prob"]
+        floors = self.floor[prefixes["question"]] - self.band[prefixes["depth"] + 1] - prefixes["log_prob"]
         found = children(log_probs, self.endings, floors, prefixes["greedy"])
         self.events["kind"][batch], self.events["entropy"][batch] = _EXPANDED, found.entropy
         of, new = prefixes[found.row], np.zeros(len(found.row), _EVENT)
@@ -107,7 +125,8 @@ class Search:
         new["greedy"] = of["greedy"] & (found.token == found.best[found.row])
         at_length = np.where(new["depth"] == self.length, _CUT, _OPEN)
         new["kind"] = np.where(self.completes[found.token], _COMPLETE, at_length)
-        new["named"] = (found.token >= END) & ((new["log_prob"] >= self.floor[new["question"]]) | new["greedy"])
+        reaches = new["log_prob"] >= self.floor[new["question"]] - self.band[new["depth"]]
+        new["named"] = (found.token >= END) & (reaches | new["greedy"])
         new["waiting"] = new["named"] & (new["kind"] == _OPEN)
         self.events = np.append(self.events, new)
 
@@ -152,7 +171,7 @@ class Search:
             places, mine = self._of(question)
             nth = self._nth(question, mine)
             greedy, others = mine["waiting"] & mine["greedy"], mine["waiting"] & ~mine["greedy"]
-            hopeful = others & (mine["log_prob"] >= nth - self.epsilon)
+            hopeful = others & (mine["log_prob"] >= nth - self.band[mine["depth"]])
             self.events["waiting"][places] = greedy | (others & hopeful.any())
             broke = self.budget is not None and self.spent[question] >= self.budget
             if nth > -np.inf or hopeful.any() or broke or not self._more_below(question, mine):
@@ -183,13 +202,16 @@ class Search:
         places, mine = self._of(question)
         kind, log_prob, p = mine["kind"], mine["log_prob"], np.exp(mine["log_prob"])
         nth = self._nth(question, mine) if self.top_n else -np.inf
-        log_alpha = nth if nth > -np.inf else self.floor[question] + self.epsilon
-        reaches = mine["named"] & (log_prob >= log_alpha - self.epsilon)
+        log_alpha, band = nth if nth > -np.inf else self.floor[question], self.band[mine["depth"]]
+        reaches = mine["named"] & (log_prob >= log_alpha - band)
         expanded, complete = kind == _EXPANDED, mine["named"] & (kind == _COMPLETE)
         open_cut, open_left = reaches & (kind == _CUT), reaches & (kind == _OPEN)
         found = complete & (log_prob >= log_alpha)
-        near = complete & (np.abs(log_prob - log_alpha) <= self.epsilon)
-        near &= ~found if self.top_n else self.epsilon > 0
+        within = reaches & (log_prob <= log_alpha + band) & (~found if self.top_n else band > 0)
+        near = within & complete
+        affordable = self.budget is None or 2 * self.spent[question] <= self.budget
+        clear = (open_cut & ~within) | open_left
+        self.blurred[question] = affordable and (near | (within & open_cut)).any() and not clear.any()
         too_few = bool(self.top_n) and found.sum() < self.top_n
         left = open_left.any() or (too_few and self._more_below(question, mine))
         at_least_alpha = np.where(mine["named"], np.maximum(log_prob, log_alpha), log_alpha)
@@ -207,11 +229,11 @@ class Search:
             doubts={
                 f"a prefix at or above α is still open at {self.length} tokens": open_cut.any(),
                 f"the budget of {self.budget} token-forwards was spent with prefixes at or above α unexpanded": left,
-                f"an answer lies within {self.epsilon:.3g} nats of α": near.any(),
+                f"an answer lies within {self.band.max():.3g} nats of α": near.any(),
             },
             n_found=int(found.sum()),
             search_alpha=math.exp(log_alpha),
-            epsilon=self.epsilon,
+            epsilon=float(self.epsilon.max()),
             alpha_floor=-float(np.sum((p * at_least_alpha)[~expanded])),
             open_entropy=np.sum((p * (self.length - mine["depth"]))[kind == _OPEN]) * math.log(self.n_events),
             token_forwards=int(self.spent[question]),

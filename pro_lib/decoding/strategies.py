@@ -37,13 +37,13 @@ class Strategy:
         return {name: value for name, value in asdict(self).items() if value is not None and value != default[name]}
 
     def decode(
-        self, tree: "PackedTree", endings: "Endings", *, question_ids: Sequence[str], epsilon: float = 0.0
+        self, tree: "PackedTree", endings: "Endings", *, question_ids: Sequence[str], **precision: Any
     ) -> list[tuple[list["Answer"], Certificate | None]]:
         """The answers to each question of the tree, and what is certain of them where they were searched for.
 
         Args:
             question_ids: one for each prompt of the tree; they seed the samples.
-            epsilon: by how many nats log-probabilities may be off; a search says what that leaves undecided.
+            precision: of a search, `epsilon` (by how many nats log-probabilities may be off) and `exactly`.
         """
         return [(answers, None) for answers in self._answers(tree, endings, question_ids)]
 
@@ -123,11 +123,11 @@ class Threshold(Strategy):
         known = super().parameters()
         return {name: known[name] for name in known if self.entropy_draws or name not in ("entropy_draws", "seed")}
 
-    def decode(self, tree, endings, *, question_ids, epsilon=0.0):
+    def decode(self, tree, endings, *, question_ids, epsilon=0.0, exactly=None):
         """As `Strategy.decode`."""
         from pro_lib.decoding.exact import Search
 
-        return Search(tree, endings, self, epsilon=epsilon).run(question_ids)
+        return Search(tree, endings, self, epsilon=epsilon).run(question_ids, exactly)
 
 
 STRATEGIES: dict[str, type[Strategy]] = {kind.name: kind for kind in (Greedy, Multinomial, DiverseBeam, Threshold)}

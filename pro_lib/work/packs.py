@@ -23,19 +23,20 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import torch
+from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
+from transformers import PreTrainedModel
 
 from pro_lib import decoding, models
 from pro_lib.base import bundled, texts
-from pro_lib.decoding import Answer, Certificate, Counts, Strategy
+from pro_lib.base.checks import one_line
+from pro_lib.decoding import Answer, Certificate, Counts, Strategy, half
 from pro_lib.models import Model, UnsupportedModelError
 from pro_lib.questions import QuestionSet
 from pro_lib.storage import Cost, RunError, complete_log_prob, part_table
 
 # What is said when there is no memory, beside the exceptions made for it: by the CPU's allocator, CUDA, MPS and cuBLAS.
 _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
-# In half precision rounding is measured on the greedy paths of this many questions, and the largest difference doubled.
-_EPSILON_QUESTIONS = 8
 
 
 class Bar(tqdm):
@@ -65,6 +66,7 @@ class Job:
         self.model, self.questions, self.strategy, self.chat = model.with_stop(strategy.stop), questions, strategy, chat
         # The most questions that have been found to fit into memory at once.
         self.fitting = sys.maxsize
+        self._prefixes: dict[PreTrainedModel, decoding.Prefix] = {}
         if not len(questions):
             raise ValueError("there are no questions to answer")
         prompts, size = self._prompts(questions.table), len(model.endings.stop)
@@ -153,8 +155,9 @@ class Job:
     def _answered(self, pack: pd.DataFrame) -> list[tuple[list[Answer], Certificate | None]]:
         """The answers to the questions of a pack, with their certificates if they were searched for."""
         prompts, ids = self._prompts(pack), pack["question_id"].tolist()
-        tree = self._tree(prompts, self.counts)
-        found = self.strategy.decode(tree, self.model.endings, question_ids=ids, epsilon=self.epsilon)
+        (epsilon, network, left), tree = self._precision, self._tree(prompts, self.model.network)
+        exactly = network and (lambda places: (self._tree([prompts[each] for each in places], network), left))
+        found = self.strategy.decode(tree, self.model.endings, question_ids=ids, epsilon=epsilon, exactly=exactly)
         for question_id, (answers, _) in zip(ids, found, strict=True):
             self._refuse_thought(question_id, answers)
         own = (len(prompt) - tree.prefix_length for prompt in prompts)
@@ -168,18 +171,18 @@ class Job:
                 "thinking, by an option of its chat template, as chat={'enable_thinking': False}"
             )
 
-    def _tree(self, prompts: list[list[int]], counts: Counts) -> decoding.PackedTree:
-        return decoding.PackedTree(self.model.network, prompts, self._prefix.shared_with(prompts), counts)
+    def _tree(self, prompts: list[list[int]], network: PreTrainedModel) -> decoding.PackedTree:
+        if network not in self._prefixes:
+            self._prefixes[network] = decoding.encode_prefix(network, self._shared(), counts=self.counts)
+        return decoding.PackedTree(network, prompts, self._prefixes[network].shared_with(prompts), self.counts)
 
-    @cached_property
-    def _prefix(self) -> decoding.Prefix:
+    def _shared(self) -> list[int]:
         """What all prompts begin with, or nearly: a tree takes as much of it as its own prompts share."""
         shots = self.questions.prefix()
-        shared = self.model.encode(shots) if shots else []
         if shots and self.chat:
             prompts = self._prompts(self.questions.with_questions(["Who?", "When?"]).table)
-            shared = prompts[0][: decoding.common_prefix_length(prompts)]
-        return decoding.encode_prefix(self.model.network, shared, counts=self.counts)
+            return prompts[0][: decoding.common_prefix_length(prompts)]
+        return self.model.encode(shots) if shots else []
 
     def _prompts(self, table: pd.DataFrame) -> list[list[int]]:
         """Token ids of the prompts of some questions."""
@@ -190,23 +193,30 @@ class Job:
         return [self.model.encode(prompt) for prompt in questions.prompts()]
 
     @cached_property
-    def epsilon(self) -> float:
-        """How far a prefix's log-probability moves with the shape of the pack, in nats; 0 in full precision.
+    def _precision(self) -> tuple[ArrayLike, PreTrainedModel | None, ArrayLike]:
+        """How far a search's log-probabilities are from float32, the network in float32, and how far that itself moves.
 
-        Measured for searches in half precision, where it matters: the greedy paths of the first questions, together
-        and alone.
+        Measured in half precision, on the first questions, together and alone; without a copy, how far those differ.
         """
-        is_search = isinstance(self.strategy, decoding.Threshold)
-        if not is_search or self.model.network.dtype not in (torch.bfloat16, torch.float16):
-            return 0.0
-        prompts = self._prompts(self.questions.table.iloc[: min(_EPSILON_QUESTIONS, self.fitting)])
-        together, alone = self._greedy_paths(prompts), [self._greedy_paths([prompt])[0] for prompt in prompts]
-        return 2 * max(map(_largest_difference, together, alone))
+        if not isinstance(self.strategy, decoding.Threshold) or self.model.network.dtype.itemsize > 2:
+            return 0.0, None, 0.0
+        prompts = self._prompts(self.questions.table.iloc[: min(half.N_QUESTIONS, self.fitting)])
+        packs, n, length = [prompts, *([prompt] for prompt in prompts)], len(prompts), self.strategy.max_new_tokens
+        search = decoding.Threshold(search_alpha=half.ALPHA, max_new_tokens=length, stop=self.strategy.stop)
 
-    def _greedy_paths(self, prompts: list[list[int]]) -> list[Answer]:
-        greedy, ids = decoding.Greedy(max_new_tokens=self.strategy.max_new_tokens), [""] * len(prompts)
-        found = greedy.decode(self._tree(prompts, Counts()), self.model.endings, question_ids=ids)
-        return [path for [path], _ in found]
+        def found(network: PreTrainedModel) -> list[list[Answer]]:
+            trees = (self._tree(pack, network) for pack in packs)
+            return [each for tree in trees for each, _ in search.decode(tree, self.model.endings, question_ids=[])]
+
+        own, network = found(self.model.network), None
+        try:
+            network = half.float32_copy(self.model.network)
+        except (RuntimeError, MemoryError, ValueError) as why:
+            said = f"model {self.model.name} has no copy in float32 ({why}), what lies near α is undecided"
+            warnings.warn(one_line(said), RuntimeWarning, stacklevel=2)
+        exact = found(network) if network else own
+        moves = half.epsilons(exact[:n], exact[n:], length)
+        return half.epsilons(own, exact, length) if network else moves, network, moves
 
     def _rows(self, answers: list[Answer]) -> list[dict]:
         """The answers as they are stored: downwards in probability, samples in the order they were drawn."""
@@ -248,14 +258,6 @@ def memory_shortage(error: Exception) -> str:
     first_line = str(error).strip().partition("\n")[0] or type(error).__name__
     known = isinstance(error, MemoryError | torch.OutOfMemoryError)
     return first_line if known or any(sign in str(error) for sign in _NO_MEMORY) else ""
-
-
-def _largest_difference(one: Answer, other: Answer) -> float:
-    """Largest difference in log-probability of the prefixes that two greedy paths share, endings included."""
-    n_shared = decoding.common_prefix_length([one.token_ids, other.token_ids])
-    n_shared += 1 + (one.token_ids == other.token_ids)
-    paths = [np.cumsum([0.0, *path.token_log_probs, path.end_log_prob or 0.0])[:n_shared] for path in (one, other)]
-    return float(np.abs(paths[0] - paths[1]).max())
 
 
 def _peak_memory(device: torch.device) -> int:
