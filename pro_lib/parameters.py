@@ -63,7 +63,7 @@ class Parameters:
     max_new_tokens: checks.PositiveInt = 32  # T, tokens at which an answer is cut, its ending included
     stop: checks.Texts = ()  # texts that end an answer beside its end of text and newline, each one token
     entropy_questions: checks.PositiveInt = 300  # the entropy of this many questions is estimated
-    entropy_samples: checks.PositiveInt = 100  # from this many samples each
+    entropy_draws: checks.PositiveInt = 20  # from this many draws each of what its search left
     limit: checks.PositiveInt | None = None  # at most this many questions of each split; None for all
     fraction: checks.PositiveShare | None = None  # at most this part of each split, drawn with the seed; None for all
     n_shots: checks.WholeNumber | None = None  # shots in the prompt; None for 10, and for none with files

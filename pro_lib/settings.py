@@ -152,16 +152,13 @@ class Settings(Parameters):
             return self._reportable(judged)
         return Splits(judged, judged, self.n_validation, self.seed).validation
 
-    def sampled(self, model: str, dataset: str) -> Run:
-        """`entropy_samples` samples of `entropy_questions` of the reported split, drawn with the seed.
-
-        Drawn from the model as it is: an entropy at another temperature is another model's.
-        """
+    def remainders(self, model: str, dataset: str) -> Run:
+        """An exact search of `entropy_questions` of the reported split, drawn with the seed, with `entropy_draws`."""
         questions = self.questions(dataset)
         n = min(self.entropy_questions, len(questions))
         table = questions.table.sample(n, random_state=self.seed).sort_index()
-        asked, n = replace(questions, table=table.reset_index(drop=True)), self.entropy_samples
-        return replace(self, n_answers=n, temperature=1.0, top_p=1.0)._answers(model, asked, SAMPLES)
+        asked = replace(questions, table=table.reset_index(drop=True))
+        return self._answers(model, asked, EXACT, entropy_draws=self.entropy_draws)
 
     def store(
         self, table: pd.DataFrame, name: str, figure: Figure | Callable[..., Figure] | None = None
@@ -190,8 +187,8 @@ class Settings(Parameters):
     def _of(self, *names: str) -> dict[str, object]:
         return {name: getattr(self, name) for name in names}
 
-    def _answers(self, model: str, questions: QuestionSet, name: str) -> Run:
-        decoding = self._of(*DECODING)
+    def _answers(self, model: str, questions: QuestionSet, name: str, **more: object) -> Run:
+        decoding = self._of(*DECODING) | more
         stored = self._stored(model, questions, strategy(name, **decoding))
         if stored is not None:
             return stored

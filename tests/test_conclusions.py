@@ -65,11 +65,13 @@ def test_the_bounds_are_in_order_in_as_many_rows_as_they_are(floor, n_held):
     recall = pd.DataFrame({"alpha": [0.4, 0.01], "recall": [1.0, 0.5]})
     costs = pd.DataFrame({"alpha": [0.4, 0.01], "certified": [0.25, 0.9]})
     bounds = pd.DataFrame({"pro": [1.0, 1.0], "alpha_floor": [1.0, floor], "tree_bound": [2.0, 2.0], "entropy": 3.0})
+    bounds = bounds.assign(alpha=[0.4, 0.01], width=[0.3, 0.25], anytime_width=[9.0, 4.125])
     table = compared((-0.02, -0.03, -0.01)).assign(method="PRO, beams")
     assert conclusions.searched(recall, costs, bounds, table) == (
         "Answers with p ≥ α that the beams found, and questions certified: 100.0% and 25.0% at α = 0.4, 50.0% and "
-        f"90.0% at α = 0.01. PRO ≤ α-floor ≤ tree bound ≤ H in {n_held} of 2 rows. PRO, exact exceeds PRO, beams in "
-        "1 of 1: d, m0 (+0.020 [+0.010, +0.030])."
+        f"90.0% at α = 0.01. PRO ≤ α-floor ≤ tree bound ≤ H in {n_held} of 2 rows. The limits of a certified "
+        "question's H lie 0.25 and 4.12 nats apart, Student's and such as hold at any time. PRO, exact exceeds PRO, "
+        "beams in 1 of 1: d, m0 (+0.020 [+0.010, +0.030])."
     )
 
 

@@ -13,6 +13,7 @@ from pro_lib import runs as run_tables
 from pro_lib.decoding import half
 from pro_lib.decoding.certificate import Certificate
 from pro_lib.generate import generate
+from pro_lib.guarantees import anytime
 from pro_lib.storage import CERTIFICATE_COLUMNS, RunError
 
 MASSES = ["found_mass", "small_endings_mass", "pruned_mass", "length_cut_mass", "budget_cut_mass"]
@@ -189,28 +190,36 @@ def test_the_table_of_searches_is_means_of_their_certificates(exact):
 
 
 def test_bounds_are_compared_on_the_questions_certified(exact):
-    # Samples that do not vary at all, so that every tree bound above 0.001 exceeds its limit.
     status = np.where(np.arange(len(exact.questions)) % 3, exact.questions["status"], "fallback")
     exact = replace(exact, questions=exact.questions.assign(status=status))
     ids = exact.questions["question_id"][::2]
-    samples = exact.select(question_ids=list(ids))
-    samples = replace(samples, answers=samples.answers.assign(log_prob=-1e-3, end_log_prob=np.nan, finished=True))
-    [row] = tables.bounds_table([exact], [samples]).itertuples()
-    sampled = exact.questions[exact.questions["question_id"].isin(ids)]
-    certified = sampled[sampled["status"] == "certified"]
-    assert 0 < len(certified) < len(sampled)
-    assert (row.n_questions, row.certified) == (len(sampled), len(certified))
+    drawn = exact.select(question_ids=list(ids))
+    # What is left has 3 nats, as every draw says; so the entropy is known, and only the limits at any time are apart.
+    draws = {"remainder_draws": [np.full(5, 3.0)] * len(ids), "remainder_most": 30.0}
+    drawn = replace(drawn, questions=drawn.questions.assign(**draws))
+    [row] = tables.bounds_table([exact], [drawn]).itertuples()
+    certified = drawn.questions[drawn.questions["status"] == "certified"]
+    left = certified["pruned_mass"] + certified["budget_cut_mass"]
+    assert 0 < len(certified) < len(ids)
+    assert (row.n_questions, row.certified) == (len(ids), len(certified))
     assert row.alpha_floor == pytest.approx(certified["alpha_floor"].mean())
     kept = exact.select(question_ids=list(certified["question_id"])).log_probs()
     assert row.pro == pytest.approx(scores.pro(kept, alpha=0.01).mean())
-    assert row.pro <= row.alpha_floor <= row.tree_bound
-    assert row.entropy == pytest.approx(1e-3)
-    several = samples.answers["question_id"].value_counts().reindex(certified["question_id"]) > 1
-    assert row.above_limit == pytest.approx((several.to_numpy() & (certified["tree_bound"] > 1e-3).to_numpy()).mean())
+    assert row.pro <= row.alpha_floor <= row.tree_bound <= row.entropy
+    entropies = certified["tree_bound"] + 3 * left
+    assert row.entropy == pytest.approx(entropies.mean())
+    assert row.entropy_high - row.entropy == pytest.approx(1.96 * entropies.std() / len(certified) ** 0.5, rel=0.02)
+    assert row.width == pytest.approx(0)
+    [low], [high] = anytime.limits([[3.0] * 5], [30.0])
+    assert row.anytime_width == pytest.approx((high - low) * left.mean())
+    each = tables.entropy_table([drawn]).set_index("question_id").loc[certified["question_id"]]
+    assert each[["low", "high"]].to_numpy() == pytest.approx(each[["estimate"]].to_numpy() * [1, 1])
+    assert each["anytime_low"].to_numpy() == pytest.approx((certified["tree_bound"] + low * left).to_numpy())
+    assert (each["draws"] == 5).all()
     everything = exact.questions.assign(status="fallback")
-    [row] = tables.bounds_table([replace(exact, questions=everything)], [samples]).itertuples()
+    [row] = tables.bounds_table([replace(exact, questions=everything)], [drawn]).itertuples()
     assert row.certified == 0
-    assert np.isnan([row.pro, row.alpha_floor, row.tree_bound, row.entropy, row.entropy_low, row.above_limit]).all()
+    assert np.isnan([row.pro, row.alpha_floor, row.tree_bound, row.entropy, row.entropy_low, row.width]).all()
 
 
 @pytest.mark.parametrize("length", [32, 2])

@@ -52,6 +52,9 @@ SEARCHES = grid(dataset=DATASETS, model=MODELS, alpha=[0.01, 0.1]).assign(
 )
 RECALL = SEARCHES.drop(columns="n_questions").assign(recall=0.9, all_found=0.8)
 BOUNDS = SEARCHES.assign(pro=1.0, alpha_floor=1.1, tree_bound=2.0, entropy=3.0, entropy_low=2.8, entropy_high=3.2)
+ENTROPIES = grid(dataset=DATASETS, model=MODELS, question_id=["a", "b", "c"]).drop(columns=["auroc", "n_questions"])
+ENTROPIES = ENTROPIES.assign(tree_bound=2.0, estimate=[3.0, 5.0, 4.0] * 4, low=2.5, high=5.5)
+ENTROPIES = ENTROPIES.assign(anytime_low=2.1, anytime_high=[14.0, 16.0, 15.0] * 4)
 PAPER = METHODS.replace({"PRO, default": "SD"})
 CURVES = grid(dataset=DATASETS, model=MODELS, method=("PRO", "NLL", "oracle"), coverage=[0.1, 0.5, 1.0]).assign(
     accuracy=0.7
@@ -78,6 +81,7 @@ ALL = {
     "rouge_thresholds": (lambda: figures.rouge_thresholds(THRESHOLDS), 4),
     "benchmark": (lambda: figures.benchmark(METHODS), 4),
     "exact_search": (lambda: figures.exact_search(SEARCHES, RECALL, BOUNDS), 16),
+    "entropies": (lambda: figures.entropies(ENTROPIES), 4),
     "answers": (lambda: figures.answers(ANSWERS, alpha=0.4), 2),
     "answers_found": (lambda: figures.answers_found(FOUND), 4),
 }
@@ -121,6 +125,7 @@ def embedded(name, columns):
         "accuracy_coverage": "06_answered",
         "reliability": "06_reliability",
         "answers_found": "01_generate",
+        "entropies": "07_entropy",
     }[name]
     return getattr(figures, name)(committed(file), columns=columns)
 

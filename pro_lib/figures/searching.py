@@ -13,7 +13,8 @@ from pro_lib.figures.panels import need, panels, set_ticks, values
 from pro_lib.figures.style import COLORS, DASHES
 
 _RECALLS = {"recall": "answers with p ≥ α", "all_found": "all of a question's"}
-_BOUNDS = {"entropy": "H, estimate", "tree_bound": "tree bound", "alpha_floor": "α-floor", "pro": "PRO"}
+_BOUNDS = {"entropy": "H, tree and draws", "tree_bound": "tree bound", "alpha_floor": "α-floor", "pro": "PRO"}
+_LIMITS = {"estimate": ("", "estimate, 95 % (Student)"), "tree_bound": ("anytime_", "tree bound, 95 % at any time")}
 _ALPHAS = (0.005, 0.4, 0.02, 0.1, 0.01, 0.05, 0.2)
 
 
@@ -49,6 +50,24 @@ def exact_search(searches: pd.DataFrame, recall: pd.DataFrame, bounds: pd.DataFr
             if number < len(kinds):
                 _key(ax)
         figure.supxlabel("search α")
+    return figure
+
+
+def entropies(table: pd.DataFrame, *, columns: int = 2) -> Figure:
+    """The entropy of each question, upwards in its estimate, between its limits: a panel for each setting.
+
+    `table` has the columns of `tables.entropy_table`.
+    """
+    need(table, "table", "dataset", "model", "tree_bound", "estimate", "low", "high", "anytime_low", "anytime_high")
+    with panels(table, "dataset", "model", columns=columns) as (figure, grid):
+        for ax, _, panel in grid:
+            panel = panel.sort_values("estimate")
+            for index, (name, (of, label)) in enumerate(_LIMITS.items()):
+                curve(ax, pd.Series(range(1, len(panel) + 1)), panel, index, y=name, of=of, label=label)
+            ax.set_ylim(0, panel["anytime_high"].quantile(0.98))
+        figure.supxlabel("questions, the least uncertain first")
+        figure.supylabel("entropy of the answers, nats")
+        grid[0][0].legend(loc="upper left")
     return figure
 
 

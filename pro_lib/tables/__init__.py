@@ -10,6 +10,7 @@ from pro_lib.tables.promises import promises_table, right_probabilities, sets_ta
 from pro_lib.tables.searches import (
     Searched,
     bounds_table,
+    entropy_table,
     merged_table,
     recall_table,
     search_benchmark,

@@ -79,9 +79,12 @@ def searched(recall: pd.DataFrame, costs: pd.DataFrame, bounds: pd.DataFrame, ta
     ends = pd.concat(by_alpha, axis=1).iloc[[-1, 0]]
     said = (f"{at.recall:.1%} and {at.certified:.1%} at α = {at.Index:g}" for at in ends.itertuples())
     order = bounds[["pro", "alpha_floor", "tree_bound", "entropy"]].diff(axis=1).iloc[:, 1:].ge(-1e-9).all(axis=1)
+    known = bounds.loc[bounds["alpha"] == bounds["alpha"].min(), ["width", "anytime_width"]]
+    widths = " and ".join(span(known[name]) for name in known)
     return (
         f"Answers with p ≥ α that the beams found, and questions certified: {', '.join(said)}. PRO ≤ α-floor ≤ tree "
-        f"bound ≤ H in {order.sum()} of {len(order)} rows. {against(table, 'PRO, beams', subject='PRO, exact')}"
+        f"bound ≤ H in {order.sum()} of {len(order)} rows. The limits of a certified question's H lie {widths} nats "
+        f"apart, Student's and such as hold at any time. {against(table, 'PRO, beams', subject='PRO, exact')}"
     )
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import metrics, scores, sweeps
+from pro_lib.base import intervals
 from pro_lib.evaluation import Evaluation, evaluate
-from pro_lib.guarantees.entropy import from_samples
 from pro_lib.runs import Run
 
 
@@ -28,7 +28,7 @@ def search_table(runs: Sequence[Run], **others: Sequence[Run]) -> pd.DataFrame:
 
     `others` are runs of the same settings by other strategies; `<name>_forwards` are their token-forwards per question.
     Columns: dataset, model, alpha (of the search), n_questions, certified, fallback, undecided (shares), answers (with
-    p ≥ α), pro, found_mass, alpha_floor, tree_bound, upper_bound, expanded_prefixes, token_forwards, live_width,
+    p ≥ α), pro, found_mass, alpha_floor, tree_bound, expanded_prefixes, token_forwards, live_width,
     largest_width.
     """
     table = pd.DataFrame([_summed_up(run) for run in runs])
@@ -40,7 +40,7 @@ def search_table(runs: Sequence[Run], **others: Sequence[Run]) -> pd.DataFrame:
 
 def _summed_up(run: Run) -> dict[str, float]:
     questions, log_probs, alpha = run.questions, run.log_probs(), run.search_alpha
-    means = ["found_mass", "alpha_floor", "tree_bound", "upper_bound", "expanded_prefixes", "token_forwards"]
+    means = ["found_mass", "alpha_floor", "tree_bound", "expanded_prefixes", "token_forwards"]
     return {
         **_labels(run),
         "alpha": alpha,
@@ -80,24 +80,24 @@ def _recalls(exact: Run, other: Run, alphas: Sequence[float]) -> Iterator[dict[s
         yield _labels(exact) | {"alpha": alpha, **found, "all_found": whole.mean(), "questions": len(whole)}
 
 
-def bounds_table(searches: Sequence[Run], samples: Sequence[Run]) -> pd.DataFrame:
-    """The bounds of searches beside the entropy estimated from samples of the setting, a row per search.
+def bounds_table(searches: Sequence[Run], drawn: Sequence[Run]) -> pd.DataFrame:
+    """The bounds of searches beside the entropy estimated by searches of the setting with draws, a row per search.
 
-    All is of the questions sampled that the search *certified*, where PRO is a bound: rows are of different questions,
-    and of fewer as α rises. Columns: dataset, model, alpha, n_questions (sampled), certified (how many of them), pro,
-    alpha_floor, tree_bound, entropy, entropy_low, entropy_high (95 % interval of the mean over these questions) and
-    upper_bound, means in nats; above_limit, the share whose tree bound exceeds the question's own 95 % interval.
+    All is of the questions drawn from that the search *certified*, where PRO is a bound: rows are of different
+    questions, and of fewer as α rises. Columns: dataset, model, alpha, n_questions (drawn from), certified (how many of
+    them), pro, alpha_floor, tree_bound, entropy, entropy_low, entropy_high (95 % interval of the mean over these
+    questions), means in nats; width and anytime_width, how far the limits of a question's entropy lie apart, Student's
+    and such as hold whenever one stops drawing.
     """
-    return pd.DataFrame([_bounds(run, _beside(run, samples)) for run in searches])
+    return pd.DataFrame([_bounds(run, _beside(run, drawn)) for run in searches])
 
 
-def _bounds(run: Run, sample: Run) -> dict[str, object]:
-    estimate = from_samples(sample.outcome_log_probs())
-    run = run.select(question_ids=list(sample.questions["question_id"]))
+def _bounds(run: Run, drawn: Run) -> dict[str, object]:
+    run = run.select(question_ids=list(drawn.questions["question_id"]))
     certified = (run.questions["status"] == "certified").to_numpy()
     pro = scores.pro(run.log_probs(), alpha=run.search_alpha, search_alpha=run.search_alpha)
-    entropy, bounds = pd.Series(estimate.mean[certified]), run.questions[certified]
-    mean, half_width = entropy.mean(), 1.96 * entropy.sem(ddof=0)
+    bounds, known = run.questions[certified], _entropies(drawn)[certified]
+    low, high = intervals.normal(known["estimate"].mean(), known["estimate"].sem(ddof=0))
     return {
         **_labels(run),
         "alpha": run.search_alpha,
@@ -105,12 +105,32 @@ def _bounds(run: Run, sample: Run) -> dict[str, object]:
         "certified": certified.sum(),
         "pro": pd.Series(pro[certified]).mean(),
         **bounds[["alpha_floor", "tree_bound"]].mean(),
-        "entropy": mean,
-        "entropy_low": mean - half_width,
-        "entropy_high": mean + half_width,
-        "upper_bound": bounds["upper_bound"].mean(),
-        "above_limit": (bounds["tree_bound"] > estimate.high[certified]).mean(),
+        **{"entropy": known["estimate"].mean(), "entropy_low": low, "entropy_high": high},
+        "width": (known["high"] - known["low"]).mean(),
+        "anytime_width": (known["anytime_high"] - known["anytime_low"]).mean(),
     }
+
+
+def entropy_table(drawn: Sequence[Run]) -> pd.DataFrame:
+    """The entropy of each question of searches with draws, with both kinds of limits, nats.
+
+    Columns: dataset, model, question_id, tree_bound, estimate, low, high, anytime_low, anytime_high, upper_bound,
+    draws (their number), token_forwards (of the search and the draws).
+    """
+    return pd.concat([_entropies(run) for run in drawn], ignore_index=True)
+
+
+def _entropies(run: Run) -> pd.DataFrame:
+    table = run.questions[["question_id", "tree_bound", "upper_bound"]].assign(
+        **_labels(run), **run.entropy()._asdict()
+    )
+    wide, known = run.entropy(anytime=True), run.questions
+    return table.assign(
+        anytime_low=wide.low,
+        anytime_high=wide.high,
+        draws=known["remainder_draws"].str.len(),
+        token_forwards=known["token_forwards"] + known["remainder_forwards"],
+    )
 
 
 def merged_table(runs: Sequence[Run], *, alphas: Sequence[float]) -> pd.DataFrame:
