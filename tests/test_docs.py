@@ -494,6 +494,42 @@ def test_the_benchmark_page_has_the_numbers_of_the_exact_search():
     assert [" ".join(row) for row in table_rows("benchmark.md", "## Exact search")[1:]] == expected
 
 
+def test_the_page_of_promises_has_the_numbers_of_its_table():
+    def percent(row, name):
+        return f"{100 * row[name]:.1f} %"
+
+    table = pd.read_csv(ROOT / "docs" / "promises.csv").fillna({"score": ""})
+    models = {"facts-2m": "facts-2m, 305", "gpt-3.5-turbo": "gpt-3.5, NQ, 1,000"}
+    rows = {
+        (models[row["model"]], row["score"], f"{row['level']:g}", row["rule"], row["shift"]): row
+        for row in table.to_dict("records")
+    }
+    shown = [
+        ("promise", "made"),
+        ("promise", "coverage"),
+        ("promise", "failed"),
+        ("promise, own percentiles", "failed"),
+    ]
+    shown += [("walks", "coverage"), ("walks", "failed"), ("validation accuracy", "failed")]
+    for setting, score, level, *cells in table_rows("guarantees.md", "## Measured over random splits")[1:]:
+        assert cells == [percent(rows[setting, score, level, rule, False], name) for rule, name in shown]
+    for setting, level, *cells in table_rows("guarantees.md", "The shift that breaks it")[1:]:
+        row = rows[setting, "PRO", level, "promise", True]
+        assert cells == [percent(row, name) for name in ("made", "coverage", "failed")]
+    for level, *cells in table_rows("guarantees.md", "Sets, facts-2m and world-facts")[1:]:
+        fair, given, shifted = (
+            rows["facts-2m, 305", "", level, rule, shift]
+            for rule, shift in (
+                ("issued and missed", False),
+                ("missed, given issued", False),
+                ("issued and missed", True),
+            )
+        )
+        missed = f"{percent(fair, 'failed')} ± {100 * fair['error']:.1f}"
+        size = f"{fair['size']:.2f}"
+        assert cells == [percent(fair, "made"), missed, percent(given, "failed"), size, percent(shifted, "failed")]
+
+
 SHORT = {"gpt-3.5-turbo": "gpt-3.5", "Llama-2-7b-chat-hf": "Llama-2-7b-chat", "nq-open": "NQ", "meadow": "Meadow"}
 COUNTED = {"workbench": "once each", "paper": "repeats kept"}
 
