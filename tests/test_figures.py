@@ -52,7 +52,7 @@ SEARCHES = grid(dataset=DATASETS, model=MODELS, alpha=[0.01, 0.1]).assign(
 )
 RECALL = SEARCHES.drop(columns="n_questions").assign(recall=0.9, all_found=0.8)
 BOUNDS = SEARCHES.assign(pro=1.0, alpha_floor=1.1, tree_bound=2.0, entropy=3.0, entropy_low=2.8, entropy_high=3.2)
-ENTROPIES = grid(dataset=DATASETS, model=MODELS, question_id=["a", "b", "c"]).drop(columns=["auroc", "n_questions"])
+ENTROPIES = grid(dataset=DATASETS, model=MODELS, question_id=["a", "b", "c"]).drop(columns="auroc")
 ENTROPIES = ENTROPIES.assign(tree_bound=2.0, estimate=[3.0, 5.0, 4.0] * 4, low=2.5, high=5.5)
 ENTROPIES = ENTROPIES.assign(anytime_low=2.1, anytime_high=[14.0, 16.0, 15.0] * 4)
 PAPER = METHODS.replace({"PRO, default": "SD"})

@@ -13,6 +13,8 @@ from pro_lib import questions as question_sets
 from pro_lib import runs
 from pro_lib.decoding import Threshold
 from pro_lib.generate import generate
+from pro_lib.guarantees import anytime
+from pro_lib.guarantees.entropy import from_search
 
 
 def searched(world, *, draws, seed=0, tree=None, **settings):
@@ -91,6 +93,23 @@ def test_the_estimate_is_unbiased_at_a_fixed_number_of_draws(size):
     assert len(z) > tried
     assert (z**2).sum() < stats.chi2.ppf(0.999, len(z))
     assert abs(z.mean()) * math.sqrt(len(z)) < 3.3
+
+
+def test_limits_at_any_time_hold_the_entropy_at_the_worst_moment(size):
+    """1,000 stretches of draws; 7.1 %, that is 5 % and three binomial standard errors, would refuse the promise."""
+    n = {"quick": 25, "all": 60, "trials": 200}[size]
+    world = World(seed=12, n_questions=1, vocabulary=7, n_stops=1, n_closing=1, length=4, peakedness=2.0)
+    [certificate] = searched(world, draws=1000 * n, search_alpha=0.2)
+    exact, mass = entropy(world.outcomes(0)[0]), certificate.pruned_mass
+    draws = np.reshape(certificate.remainder_draws, (1000, n))
+    low, high = anytime.limits(draws, [certificate.remainder_most] * 1000)
+    left = (exact - certificate.tree_bound) / mass
+    assert ((left < low) | (left > high)).mean() <= 0.071
+    by_student = np.zeros(1000, bool)
+    for k in range(2, n + 1):
+        found = from_search(np.zeros(1000), np.ones(1000), draws[:, :k])
+        by_student |= (left < found.low - 1e-9) | (left > found.high + 1e-9)
+    assert by_student.mean() > 0.2
 
 
 def test_a_remainder_by_hand():

@@ -114,8 +114,8 @@ def _bounds(run: Run, drawn: Run) -> dict[str, object]:
 def entropy_table(drawn: Sequence[Run]) -> pd.DataFrame:
     """The entropy of each question of searches with draws, with both kinds of limits, nats.
 
-    Columns: dataset, model, question_id, tree_bound, estimate, low, high, anytime_low, anytime_high, upper_bound,
-    draws (their number), token_forwards (of the search and the draws).
+    Columns: dataset, model, n_questions, question_id, tree_bound, estimate, low, high, anytime_low, anytime_high,
+    upper_bound, draws (their number), token_forwards (of the search and the draws).
     """
     return pd.concat([_entropies(run) for run in drawn], ignore_index=True)
 
@@ -126,6 +126,7 @@ def _entropies(run: Run) -> pd.DataFrame:
     )
     wide, known = run.entropy(anytime=True), run.questions
     return table.assign(
+        n_questions=len(known),
         anytime_low=wide.low,
         anytime_high=wide.high,
         draws=known["remainder_draws"].str.len(),
