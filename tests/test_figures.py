@@ -564,6 +564,6 @@ def test_bars_are_what_may_be_answered_and_say_where_that_is_nothing():
 def test_lines_are_of_fixed_alphas_and_diamonds_of_promised_sets():
     lines = {line.get_label(): line for line in figures.sets_missed(SETS).axes[1].lines}
     assert [len(line.get_xdata()) for line in lines.values()] == [6, 6, 6, 6, 1]
-    diamond = lines["δ promised, at its τ"]
+    diamond = lines["δ promised, at τ"]
     assert (diamond.get_xdata()[0], diamond.get_ydata()[0]) == (0.4, 0.6)
     assert list(lines["missed"].get_ydata()) == [0.55] * 6

@@ -48,18 +48,12 @@ def sets_missed(table: pd.DataFrame, *, columns: int = 2) -> Figure:
             fixed, promised = panel[panel["delta"].isna()], panel[panel["delta"].notna()].dropna(subset="alpha")
             for index, (name, label) in enumerate(_SET_LINES.items()):
                 curve(ax, fixed["alpha"], fixed, index, y=name, of="" if name == "missed" else "-", label=label)
-            ax.plot(
-                promised["alpha"], promised["delta"], "D", c="black", mfc="white", ms=5, label="δ promised, at its τ"
-            )
+            ax.plot(promised["alpha"], promised["delta"], "D", c="black", mfc="white", ms=5, label="δ promised, at τ")
             ax.set_xscale("log")
             sizes = fixed["size"].map("{:.1f}".format)
             ax.set_xticks(fixed["alpha"], [f"{a:g}\n({size})" for a, size in zip(fixed["alpha"], sizes, strict=True)])
             ax.minorticks_off()
             ax.set_ylim(0, 1)
-        explain(
-            figure,
-            ax.get_legend_handles_labels()[0],
-            "α (mean number of answers in a set)",
-            "share of questions, AUROC",
-        )
+        entries, _ = ax.get_legend_handles_labels()
+        explain(figure, entries, "α (mean number of answers in a set)", "share of questions, AUROC")
     return figure
