@@ -72,6 +72,8 @@ def _generate(model: str, *strategies: str) -> None:
             if strategy == "diverse_beam":  # 00 and 01 ask for the test questions alone, and packs keep their order
                 settings.run(*pair, strategy=strategy)
             settings.run(*pair, "validation", settings.split, strategy=strategy)
+            if strategy == "threshold":
+                settings.remainders(*pair)
 
 
 def _folder(executed: Path | None) -> Path:

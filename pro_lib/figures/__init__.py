@@ -11,12 +11,12 @@ with extra("notebooks", "drawing"):
     from pro_lib.figures.found import answers, answers_found, by_exposure
     from pro_lib.figures.gains import gains, places
     from pro_lib.figures.paper import auroc_vs_alpha, fixed_k, k_vs_alpha, rouge_thresholds
-    from pro_lib.figures.promises import coverage_promised, sets_missed
+    from pro_lib.figures.promises import agreements, coverage_promised, sets_missed
     from pro_lib.figures.searching import entropies, exact_search
     from pro_lib.figures.style import COLORS, DASHES, MARKERS, save, save_table, style
 
 __all__ = [
-    "COLORS", "DASHES", "MARKERS", "accuracy_coverage", "answers", "answers_found", "auroc_vs_alpha", "benchmark",
-    "beside_paper", "by_exposure", "coverage_promised", "entropies", "exact_search", "fixed_k", "gains", "k_vs_alpha",
-    "places", "reliability", "rouge_thresholds", "save", "save_table", "sets_missed", "style",
+    "COLORS", "DASHES", "MARKERS", "accuracy_coverage", "agreements", "answers", "answers_found", "auroc_vs_alpha",
+    "benchmark", "beside_paper", "by_exposure", "coverage_promised", "entropies", "exact_search", "fixed_k", "gains",
+    "k_vs_alpha", "places", "reliability", "rouge_thresholds", "save", "save_table", "sets_missed", "style",
 ]  # fmt: skip

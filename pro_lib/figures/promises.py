@@ -1,4 +1,4 @@
-"""What may be promised: coverage at equal promise, and how often sets of answers miss as their α rises."""
+"""What may be promised: coverage at equal promise, what sets of answers miss, and how often samples surely agree."""
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -56,4 +56,24 @@ def sets_missed(table: pd.DataFrame, *, columns: int = 2) -> Figure:
             ax.set_ylim(0, 1)
         entries, _ = ax.get_legend_handles_labels()
         explain(figure, entries, "α (mean number of answers in a set)", "share of questions, AUROC")
+    return figure
+
+
+def agreements(table: pd.DataFrame, *, columns: int = 2) -> Figure:
+    """Between what limits agreement surely lies as the search's α falls, and what samples estimate of it.
+
+    `table` is that of `tables.agreement_table`: means over questions, a panel per setting, similarity and kind.
+    """
+    need(table, "table", "dataset", "model", "similarity", "of", "alpha", "low", "high", "estimate", "outside")
+    kinds = {"answer": "with the answer", "two": "of two samples"}
+    table = table.assign(shown=table["of"].map(kinds) + ", " + table["similarity"])
+    with panels(table, "dataset", "model", "shown", columns=columns, sharey=True) as (figure, grid):
+        for ax, _, panel in grid:
+            curve(ax, panel["alpha"], panel, 0, y="low", label="surely between")
+            for index, (name, label) in enumerate({"estimate": "ten draws", "outside": "draws outside"}.items(), 1):
+                curve(ax, panel["alpha"], panel, index, y=name, of="-", label=f"{label}{', share' * (index - 1)}")
+            ax.set_xscale("log")
+            set_ticks(ax, (0.4, 0.005, 0.05, 0.02, 0.1, 0.01))
+            ax.set_ylim(0, 1)
+        explain(figure, ax.get_legend_handles_labels()[0], "search α", "probability of agreement")
     return figure

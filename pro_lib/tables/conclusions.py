@@ -107,6 +107,33 @@ def helps(worlds: pd.DataFrame, causes: pd.DataFrame, regrets: pd.DataFrame) -> 
     )
 
 
+def promised(promises: pd.DataFrame, sets: pd.DataFrame, agreements: pd.DataFrame, entropies: pd.DataFrame) -> str:
+    """Of the tables of notebook 09, the last three of which may be empty: what may be relied on, and what may not."""
+    said = []
+    for target, rows in promises.groupby("target"):
+        made = rows[rows["threshold"].notna()]
+        best, kept = made.nlargest(1, "coverage"), (made["accuracy"] >= target).sum()
+        most = "".join(f", most by {each.method} ({each.coverage:.0%})" for each in best.itertuples())
+        shown = f" More than that was right of what {kept} of them answered." * bool(len(made))
+        said.append(f"{target:.0%} right is promised by {len(made)} of {len(rows)} scores{most}.{shown}")
+    for each in sets[sets["delta"].notna()].itertuples() if len(sets) else ():
+        issued = f"p ≥ {each.alpha:.3f}, {each.size:.1f} answers in the mean, miss {each.missed:.1%}"
+        said.append(f"Sets that may miss {each.delta:.0%}: {issued if each.alpha == each.alpha else 'none is issued'}.")
+    for name, rows in agreements.groupby(["similarity", "of"], sort=False) if len(agreements) else ():
+        at = rows.loc[rows["alpha"].idxmin()]
+        cost = f"{at['search_forwards']:.0f} token-forwards, ten draws {at['sample_forwards']:.0f}"
+        said.append(
+            f"Agreement ({', '.join(name)}) is certain within {at['width']:.3f} at α = {at['alpha']:g} ({cost}); "
+            f"{at['outside']:.0%} of the draws' estimates lie outside, {at['distance']:.3f} in the mean of all."
+        )
+    if len(entropies):
+        ends = {"Student's": "", "at any time": "anytime_"}
+        widths = {name: (entropies[f"{of}high"] - entropies[f"{of}low"]).mean() for name, of in ends.items()}
+        apart = ", ".join(f"{width:.1f} nats ({name})" for name, width in widths.items())
+        said.append(f"The entropy is {entropies['estimate'].mean():.2f} nats in the mean, its limits apart by {apart}.")
+    return "\n\n".join(said)
+
+
 def span(values: pd.Series, form: str = ".2f") -> str:
     """The least and the largest value, or the one that there is."""
     return " to ".join(dict.fromkeys(f"{end:{form}}" for end in (values.min(), values.max())))

@@ -91,4 +91,4 @@ def sets_table(
         swept = sweeps.alpha_sweep(evaluate(asked, choices=choices), alphas=np.unique(at[~np.isnan(at)]))
         auroc = table["alpha"].map(swept.set_index("alpha")["auroc"])
         parts.append(table.join(shown[~np.isnan(at)]).assign(auroc=auroc))
-    return pd.concat(parts, ignore_index=True)
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()

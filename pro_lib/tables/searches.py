@@ -117,7 +117,7 @@ def entropy_table(drawn: Sequence[Run]) -> pd.DataFrame:
     Columns: dataset, model, n_questions, question_id, tree_bound, estimate, low, high, anytime_low, anytime_high,
     upper_bound, draws (their number), token_forwards (of the search and the draws).
     """
-    return pd.concat([_entropies(run) for run in drawn], ignore_index=True)
+    return pd.concat([_entropies(run) for run in drawn], ignore_index=True) if drawn else pd.DataFrame()
 
 
 def _entropies(run: Run) -> pd.DataFrame:
