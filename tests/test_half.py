@@ -136,7 +136,7 @@ def test_what_is_certified_in_half_precision_is_what_float32_finds(world, monkey
     assert wrong >= 1
 
 
-@pytest.mark.slow
+@pytest.mark.trial
 def test_in_every_architecture_what_is_certified_is_what_float32_finds(world, monkeypatch):
     which = list(itertools.product(FAMILIES, ("bfloat16", "float16"), range(3)))
     blurred, wrong = check_near_answers(world, which, 4, monkeypatch)

@@ -1,7 +1,7 @@
 """Exact search against brute force: random models of at most twelve tokens, every outcome enumerated."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from unittest import mock
 
 import numpy as np
@@ -313,3 +313,62 @@ def test_what_lies_within_epsilon_of_alpha_is_undecided():
                 check_bounds(certificate, outcomes)
     answers, certificate = searched(world, search_alpha=0.9999, epsilon=0.05)[0]
     assert certificate.status == "fallback"
+
+
+def test_each_depth_has_an_epsilon_of_its_own():
+    world = World(seed=11, n_questions=1, vocabulary=9, n_stops=1, n_closing=1, length=3, peakedness=1.0)
+    outcomes, _ = world.outcomes(0)
+    # Events of an answer: its tokens, and its ending unless the last token carries it.
+    depths = {key: len(key[0]) + (key not in outcomes or not ids_end_in_closing(world, key[0])) for key in outcomes}
+    ranked = sorted((v, depths[key]) for key, v in outcomes.items() if key[1])[::-1][:6]
+    assert {depth for _, depth in ranked} >= {1, 2}
+    for value, depth in ranked:
+        near = [d for v, d in ranked if abs(v - value + 0.02) <= 0.05]
+        for at in range(1, 4):
+            epsilon = np.where(np.arange(4) == at, 0.05, 0.0)
+            [(_, certificate)] = searched(world, search_alpha=math.exp(value - 0.02), epsilon=epsilon)
+            assert (certificate.status == "undecided") == (at in near), (value, depth, at)
+            assert certificate.epsilon == 0.05
+
+
+def ids_end_in_closing(world, ids):
+    return len(ids) > 0 and bool(world.endings.closing[ids[-1]])
+
+
+@pytest.mark.parametrize(("share", "status"), [(0.4, "certified"), (0.6, "undecided"), (0.9, "undecided")])
+def test_of_two_answers_compared_both_may_be_off(share, status):
+    world = World(seed=21, n_questions=1, vocabulary=5, n_stops=2, n_closing=0, length=3, peakedness=2.0)
+    outcomes, _ = world.outcomes(0)
+    first, second = sorted((v for (_, finished), v in outcomes.items() if finished), reverse=True)[:2]
+    is_open = max(v for (_, finished), v in outcomes.items() if not finished)
+    assert is_open < second
+    [(_, certificate)] = searched(world, top_n=1, epsilon=share * (first - second))
+    assert certificate.status == status
+
+
+def test_only_what_is_blurred_is_searched_again_in_its_place():
+    world = World(seed=11, n_questions=3, vocabulary=9, n_stops=1, n_closing=1, length=3, peakedness=1.0)
+    value = max(v for (_, finished), v in world.outcomes(1)[0].items() if finished)
+    settings, asked = Threshold(search_alpha=math.exp(value - 0.001), max_new_tokens=3), []
+
+    class Chosen(World):
+        def log_probs(self, question, prefix):
+            return super().log_probs(asked[0][question], prefix)
+
+    def exactly(places):
+        asked.append(places.tolist())
+        return TableTree(Chosen(**vars(world) | {"n_questions": len(places)})), 0.0
+
+    def found(**options):
+        return settings.decode(TableTree(world), world.endings, question_ids=["a", "b", "c"], **options)
+
+    again, rough, plain = found(epsilon=0.01, exactly=exactly), found(epsilon=0.01), found()
+    assert asked == [[q for q in range(3) if rough[q][1].status == "undecided"]]
+    assert 1 in asked[0]
+    assert len(asked[0]) < 3
+    for question in range(3):
+        if question in asked[0]:
+            spent = rough[question][1].token_forwards + plain[question][1].token_forwards
+            assert again[question] == (plain[question][0], replace(plain[question][1], token_forwards=spent))
+        else:
+            assert again[question] == rough[question]

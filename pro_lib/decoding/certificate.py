@@ -56,7 +56,7 @@ class Certificate:
     search_alpha: float
     """α; with `top_n` the probability of the N-th answer, or how far down the search got."""
     epsilon: float
-    """By how many nats a log-probability may be off; what lies so close to α is undecided."""
+    """By how many nats a log-probability may be off, the most of any depth; what lies so close to α is undecided."""
     found_mass: float
     small_endings_mass: float
     pruned_mass: float

@@ -10,8 +10,8 @@ from transformers import PreTrainedModel
 
 from pro_lib.decoding.walk import Answer
 
-# The difference is measured on all answers to so many questions with p ≥ α, and the largest one doubled. Greedy paths
-# alone would not do: where the model is sure, rounding hardly shows.
+# The difference is measured on all answers to so many questions with p ≥ α. Greedy paths alone would not do: where the
+# model is sure, rounding hardly shows.
 N_QUESTIONS, ALPHA = 16, 0.01
 
 
