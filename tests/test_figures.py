@@ -499,8 +499,8 @@ def test_bounds_are_drawn_of_the_questions_certified_with_the_entropy_of_the_sam
         ax for ax in figures.exact_search(*same, bounds).axes if "a sample, nats" in " ".join(ax.get_title().split())
     ]
     lines = {line.get_label(): list(line.get_ydata()) for line in ax.lines}
-    assert set(lines) == {"H, estimate", "tree bound", "α-floor", "PRO"}
-    assert lines["H, estimate"] == [3.0, 2.0]
+    assert set(lines) == {"H, tree and draws", "tree bound", "α-floor", "PRO"}
+    assert lines["H, tree and draws"] == [3.0, 2.0]
 
 
 def test_dollar_signs_in_answers_are_dollar_signs():
