@@ -188,11 +188,11 @@ def evaluations(
         beams: the run that PRO, NLL, ALL, PE (Eq. 2), SE and SD read, and in protocol `paper` PE-MC and NE too.
         protocols: `workbench` (answers once each, averages over samples read samples) and `paper` (repeats kept, all
             but Deg read the beams, the paper's methods only).
-        samples: the run that Deg, and in protocol `workbench` PE-MC and NE, read, repeats kept; None leaves them out.
+        samples: what Deg, and in protocol `workbench` SC, PE-MC and NE, read, repeats kept; None leaves them out.
         others: further runs whose answers may be the most probable one.
         split: the split to judge; None for all questions of `beams`.
-        similarities: which answers mean the same: SE, SE-MC, SD, Deg, WD, gap, S-NLL and S-PRO once for each, as
-            `SE, <key>`; None for one that this dataset cannot have.
+        similarities: which answers mean the same: SE, SE-MC, SD, Deg, SC, WD, gap, agreement, agreement of two, S-NLL
+            and S-PRO once for each, as `SE, <key>`; None for one that this dataset cannot have.
         choices: None for this project's.
 
     Raises:
@@ -215,7 +215,7 @@ def evaluations(
     for run, own in zip(runs, tops, strict=True):
         answers[f"correct_{run.info.strategy}"] = rouge_and_correct(own, beams.questions, choices)["correct"]
     setting = beams.info.model, beams.info.dataset, split or "all"
-    counted_as = {"convention": choices.convention, "same_within": choices.same_within}
+    counted_as = {"convention": choices.convention, "same_within": choices.same_within, "judged": answers["text"]}
     found, made = counting.Answers.of(beams, samples, similarities or {}, **counted_as), []
     elsewhere = beams.questions.filter(regex="^score_").rename(columns=lambda name: name.removeprefix("score_"))
     for protocol in rules:

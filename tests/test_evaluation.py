@@ -139,7 +139,7 @@ def test_the_order_in_which_answers_were_found_moves_no_score(found, random):
     pd.testing.assert_frame_equal(*(each.answers for each in judged))
 
 
-MEANINGS = ["SE", "SE-MC", "SD", "Deg", "WD", "gap", "S-NLL"]
+MEANINGS = ["SE", "SE-MC", "SD", "Deg", "WD", "gap", "S-NLL", "SC", "agreement", "agreement of two"]
 
 
 def test_methods_that_compare_meanings_read_beams_and_deg_the_samples():
@@ -155,11 +155,25 @@ def test_methods_that_compare_meanings_read_beams_and_deg_the_samples():
     assert row["gap, alias"] == pytest.approx(1 - (0.7 - 0.1))
     assert row["WD, alias"] == pytest.approx(0.1 / 0.8)
     assert row["Deg, alias"] == pytest.approx(0.5)
+    # One of two samples says yes, and 0.7 of the beams do; two draws agree with 0.7² + 0.1².
+    assert row["SC, alias"] == pytest.approx(0.5)
+    assert row["agreement, alias"] == pytest.approx(1 - 0.7)
+    assert row["agreement of two, alias"] == pytest.approx(1 - 0.5)
     # PRO of 0.7 and 0.1, at α = 0.1 and, where one meaning is kept, at 0.4; only that one is NLL's.
     assert row["S-NLL, alias"] == pytest.approx(-np.log(0.7))
     pro = [judged.with_pro({"S-PRO, alias": alpha})["S-PRO, alias"].item() for alpha in (0.05, 0.4)]
     assert pro == pytest.approx([-np.log(0.1) - 0.7 * np.log(7), -np.log(0.7)])
-    assert list(judged.baselines.columns[-7:]) == [f"{name}, alias" for name in MEANINGS]
+    assert list(judged.baselines.columns[-10:]) == [f"{name}, alias" for name in MEANINGS]
+
+
+def test_a_sample_that_was_cut_means_the_same_as_none_and_the_answer_judged_need_not_be_a_beam():
+    beams, samples = toy_run({"a": [("no", 0.3)]}), toy_run({"a": [("yes", 0.5), ("yes", 0.5), ("yes", 0.5)]})
+    samples.answers["finished"] = [True, True, False]
+    row = evaluate(beams, samples=samples, similarities={"lexical": semantic.Lexical()}).baselines.iloc[0]
+    assert row["SC, lexical"] == pytest.approx(1 - 2 / 3)
+    assert row["Deg, lexical"] == 0
+    assert row["agreement, lexical"] == 1  # the judged yes means the same as no beam
+    assert row["agreement of two, lexical"] == pytest.approx(1 - 0.09)
 
 
 def test_methods_without_what_they_need_are_named_not_guessed():

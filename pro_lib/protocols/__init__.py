@@ -34,7 +34,8 @@ class Protocol:
     without: tuple[str, ...] = ()  # methods that it does not have
 
 
-_PAPER = Protocol("paper", distinct=False, sampled=False, without=("WD", "gap", "S-NLL", "S-PRO"))
+_AGREEMENTS = "agreement", "agreement of two"
+_PAPER = Protocol("paper", distinct=False, sampled=False, without=("WD", "gap", "S-NLL", "S-PRO", "SC", *_AGREEMENTS))
 PROTOCOLS = {protocol.name: protocol for protocol in (_PAPER, Protocol("workbench", distinct=True, sampled=True))}
 
 
@@ -76,21 +77,32 @@ class Answers(NamedTuple):
     beams: Found
     samples: Found | None
     compared: dict[str, Floats | None]  # the beams, (n, N, N) or more; None where a similarity cannot be asked
-    degrees: dict[str, Floats]  # Deg of the samples, (n,)
+    same: dict[str, NDArray[np.bool_]]  # which beams mean the same as the answer judged, (n, N)
+    sampled: dict[str, dict[str, Floats]]  # Deg and SC of the samples, (n,)
 
     @classmethod
-    def of(cls, beams: Run, samples: Run | None, similarities: Similarities, **counted: object) -> Answers:
-        """Read the runs, answers `counted` as `Run.ranked` does, and ask each similarity once for all protocols."""
+    def of(
+        cls, beams: Run, samples: Run | None, similarities: Similarities, *, judged: pd.Series, **counted: object
+    ) -> Answers:
+        """Read the runs, answers `counted` as `Run.ranked` does, and ask each similarity once for all protocols.
+
+        `judged` (n,) are the texts of the answers judged. A sample that was cut by length means the same as none.
+        """
         found = Found.of(beams, texts=bool(similarities), **counted)
         drawn = samples and Found.of(samples, texts=bool(similarities), **counted)
+        n_drawn = samples and np.isfinite(samples.outcome_log_probs()).sum(axis=1)
         unknown = np.isnan(found.means) | (pd.isna(found.texts) if similarities else False)
         lacking = (unknown & ~np.isnan(found.log_probs)).any()
-        compared, degrees = dict.fromkeys(similarities), {}
+        compared, same, sampled = dict.fromkeys(similarities), {}, {}
         for name, similarity in similarities.items():
             if similarity is not None and not lacking:
-                compared[name] = similarity(found.texts, beams.questions)
-                degrees[name] = semantic.degree(similarity(drawn.texts, beams.questions)) if drawn else np.nan
-        return cls(found, drawn, compared, degrees)
+                said = similarity(np.column_stack([judged, found.texts]), beams.questions)
+                compared[name], same[name] = said[:, 1:, 1:], semantic.matches(said)[:, 0, 1:]
+                if drawn:
+                    said = similarity(np.column_stack([judged, drawn.texts]), beams.questions)
+                    share = semantic.matches(said)[:, 0, 1:].sum(axis=1) / n_drawn
+                    sampled[name] = {"Deg": semantic.degree(said[:, 1:, 1:]), "SC": 1 - share}
+        return cls(found, drawn, compared, same, sampled)
 
     def under(self, protocol: Protocol) -> tuple[Floats, pd.DataFrame, dict[str, Floats]]:
         """Under a protocol, what PRO reads (n, N), the other methods, a column each, and what S-PRO reads, by name."""
@@ -98,13 +110,13 @@ class Answers(NamedTuple):
         log_probs, means = (np.where(out, np.nan, values) for values in self.beams[:2])
         beams = self.beams._replace(log_probs=log_probs, means=means)
         methods = _likelihoods(beams, self.samples if protocol.sampled else beams)
-        without, meanings = {*protocol.without, *(() if self.samples else ("Deg",))}, {}
+        without, meanings = {*protocol.without, *(() if self.samples else ("Deg", "SC"))}, {}
         for name, compared in self.compared.items():
-            said = dict.fromkeys(("SE", "SE-MC", "SD", "Deg", "WD", "gap", "S-NLL"), np.nan)
+            said = dict.fromkeys(("SE", "SE-MC", "SD", "Deg", "WD", "gap", "S-NLL", "SC", *_AGREEMENTS), np.nan)
             if compared is not None:
                 counted = compared.copy()
                 counted[out[:, :, None] | out[:, None, :]] = np.nan
-                said |= _meanings(beams, counted, once=protocol.distinct) | {"Deg": self.degrees[name]}
+                said |= _meanings(beams, counted, self.same[name], once=protocol.distinct) | self.sampled.get(name, {})
             if (meant := said.pop("S-PRO", None)) is not None and "S-PRO" not in without:
                 meanings[f"S-PRO, {name}"] = meant
             methods |= {f"{method}, {name}": values for method, values in said.items() if method not in without}
@@ -125,11 +137,12 @@ def _likelihoods(beams: Found, drawn: Found | None) -> dict[str, Floats]:
     return methods
 
 
-def _meanings(beams: Found, compared: Floats, *, once: bool) -> dict[str, Floats]:
+def _meanings(beams: Found, compared: Floats, same: NDArray[np.bool_], *, once: bool) -> dict[str, Floats]:
     """The methods that compare meanings; `once`: SD and WD count each text once.
 
     SE is the entropy over meanings itself, of the probabilities found, made to sum to 1; SE-MC the estimate from
-    samples, token-averaged, that the release of PRO applies to beams. S-PRO: what it reads, its α being chosen later.
+    samples, token-averaged, that the release of PRO applies to beams. Agreement is 1 minus its lower end. S-PRO: what
+    it reads, its α being chosen later.
     """
     meaning = semantic.clusters(compared)
     meant = semantic.meaning_log_probs(beams.log_probs, meaning)
@@ -140,6 +153,8 @@ def _meanings(beams: Found, compared: Floats, *, once: bool) -> dict[str, Floats
         "SD": semantic.semantic_density(np.where(counts, beams.means, np.nan), compared),
         "WD": semantic.weighted_dissimilarity(np.where(counts, beams.log_probs, np.nan), compared),
         "gap": semantic.top_two_gap(beams.log_probs, meaning),
+        _AGREEMENTS[0]: 1 - semantic.agreement(beams.log_probs, same)[0],
+        _AGREEMENTS[1]: 1 - semantic.agreement_of_two(beams.log_probs, compared)[0],
         "S-NLL": scores.nll(meant),
         "S-PRO": meant,
     }
