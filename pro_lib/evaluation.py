@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from pro_lib import correctness, metrics, scores, semantic
+from pro_lib import correctness, guarantees, metrics, scores, semantic
 from pro_lib import protocols as counting
 from pro_lib import runs as run_tables
 from pro_lib.base.shown import shown
@@ -45,12 +45,12 @@ class Evaluation:
     """One model's answers to one split of a dataset, and what the methods say of them, row by row.
 
     `answers` has a row per question: question_id, text (the answer judged), rouge_l, correct, and for each run
-    compared `correct_<strategy>`, of its own most probable answer. `log_probs` (n, N) are the answers PRO reads, those
-    of an exact search down to `search_alpha` unless that is None. `baselines` has a column per method that needs no α,
-    higher = more uncertain. `exclusions` says which questions were left out and why, `unavailable` which methods the
-    run cannot feed. `protocol` says how answers were counted (`protocols`), `distinct` whether each counts once.
-    `meanings` are the log-probabilities (n, C) that PRO over meanings reads, by its name, as `S-PRO, lexical`. `note`
-    is what the run says of itself.
+    compared `correct_<strategy>`, of its own most probable answer; of an exact search also `guarantees.open_mass`.
+    `log_probs` (n, N) are the answers PRO reads, those of an exact search down to `search_alpha` unless that is None.
+    `baselines` has a column per method that needs no α, higher = more uncertain. `exclusions` says which questions were
+    left out and why, `unavailable` which methods the run cannot feed. `protocol` says how answers were counted
+    (`protocols`), `distinct` whether each counts once. `meanings` are the log-probabilities (n, C) that PRO over
+    meanings reads, by its name, as `S-PRO, lexical`. `note` is what the run says of itself.
     """
 
     model: str
@@ -214,6 +214,8 @@ def evaluations(
         raise RunError(f"run {beams.name}: no answer can be judged without references and texts, rouge_l or correct")
     for run, own in zip(runs, tops, strict=True):
         answers[f"correct_{run.info.strategy}"] = rouge_and_correct(own, beams.questions, choices)["correct"]
+    if beams.search_alpha is not None:
+        answers["open_mass"] = guarantees.open_mass(beams.questions)
     setting = beams.info.model, beams.info.dataset, split or "all"
     counted_as = {"convention": choices.convention, "same_within": choices.same_within, "judged": answers["text"]}
     found, made = counting.Answers.of(beams, samples, similarities or {}, **counted_as), []

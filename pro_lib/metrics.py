@@ -265,5 +265,4 @@ def _draw_weights(rng: np.random.Generator, n_resamples: int, n: int) -> Floats:
     """How often each of n questions is drawn, n draws with replacement a resample: (n_resamples, n)."""
     drawn = rng.integers(n, size=(n_resamples, n))
     drawn += n * np.arange(n_resamples)[:, None]
-    counts = np.bincount(drawn.ravel(), minlength=n_resamples * n)
-    return counts.reshape(n_resamples, n).astype(np.float64)
+    return np.bincount(drawn.ravel(), minlength=n_resamples * n).reshape(n_resamples, n).astype(np.float64)

@@ -138,8 +138,9 @@ class Settings(Parameters):
 
     def searched(self, model: str, dataset: str, *splits: str) -> list[Searched]:
         """An exact search at `search_alpha` beside beams, for each split named; of `validation` the questions drawn."""
-        exact, beams, greedy = (self._both_splits(model, dataset, name) for name in (EXACT, BEAMS, GREEDY))
-        lined_up = [searched(exact, beams, others=[greedy], split=split) for split in splits]
+        exact, beams, *more = (self._both_splits(model, dataset, name) for name in (EXACT, BEAMS, GREEDY, SAMPLES))
+        beside = {"others": more[:1], "samples": more[1], "similarities": self.similarities(model, dataset)}
+        lined_up = [searched(exact, beams, split=split, **beside) for split in splits]
         return [each.only(self._drawn(each.judged).answers["question_id"]) for each in lined_up]
 
     def searches(self, *splits: str) -> list[Run]:

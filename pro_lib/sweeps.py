@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib import metrics, scores, selective
+from pro_lib import guarantees, metrics, scores, selective
 from pro_lib.base import intervals
 from pro_lib.evaluation import Evaluation, Splits
 from pro_lib.protocols import DRAWN_ALPHAS, alpha_grid
@@ -48,12 +48,16 @@ def _of_one_or_several(sweep: Callable[..., pd.DataFrame]) -> Callable[..., pd.D
 
 @_of_one_or_several
 def alpha_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFrame:
-    """AUROC of PRO at each α, by default `DRAWN_ALPHAS`. Columns: `alpha, auroc, mean_kept` (mean K), `low, high`."""
+    """AUROC of PRO at each α, by default `DRAWN_ALPHAS`. Columns: `alpha, auroc, mean_kept` (mean K), `low, high`;
+    of an exact search `auroc_least, auroc_most` too (`guarantees.pro_auroc_within`).
+    """
     drawn = alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS) if alphas is None else alphas
     alphas, uncertainty = _by_alpha(evaluation, drawn)
     mean_kept = scores.adaptive_k(evaluation.log_probs, alphas).mean(axis=0)
     table = pd.DataFrame({"alpha": alphas, "auroc": np.nan, "mean_kept": mean_kept})
-    return _with_aurocs(table, uncertainty, evaluation)
+    searched = {"search_alpha": evaluation.search_alpha, "open_mass": evaluation.answers.get("open_mass")}
+    limits = guarantees.pro_auroc_within(evaluation.log_probs, evaluation.correct, alpha=alphas, **searched)
+    return _with_aurocs(table, uncertainty, evaluation).assign(**limits)
 
 
 @_of_one_or_several

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 from test_threshold import probability, searched, worlds
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pro_lib import semantic
+from pro_lib import semantic, tables
 from pro_lib.decoding import Endings, Threshold
 from pro_lib.decoding.tree import Counts, PackedTree, encode_prefix
+from pro_lib.runs import Run
+from pro_lib.storage import Cost, Plan, RunInfo
 
 NAN = np.nan
 
@@ -136,6 +139,31 @@ def test_matches_are_mutual_and_those_that_clusters_join():
     assert same[1, 0].tolist() == [True] * 3
     assert not same[1, 1, 2]  # alike to one, and not to each other
     assert semantic.clusters(compared).tolist() == [[0, 1, -1], [0, 0, 0]]
+
+
+def run_of(rows, strategy, **told):
+    """A run of one question from (text, probability, finished), and what a search tells of it."""
+    answers = pd.DataFrame(rows, columns=["text", "p", "finished"]).assign(question_id="q", end_log_prob=0.0)
+    answers = answers.assign(rank=range(len(rows)), log_prob=np.log(answers.pop("p")))
+    answers["token_ids"] = answers["token_log_probs"] = [[n] for n in range(len(rows))]
+    question = {"question_id": ["q"], "question": ["?"], "references": [["yes"]], "split": ["test"]}
+    info = RunInfo("toy", "none", strategy, parameters=told, cost=Cost(token_forwards=8), plans=(Plan(2, 1, 1),))
+    told = told and {"search_alpha": [0.05], "token_forwards": [3]}
+    return Run(answers, pd.DataFrame(question | told), info)
+
+
+def test_the_table_of_agreement_by_hand():
+    search = run_of([("yes", 0.5, True), ("Yes!", 0.25, True), ("no", 0.125, True)], "threshold", search_alpha=0.05)
+    drawn = run_of([("yes", 0.5, True)] * 2 + [("no", 0.1, True)] + [("yes and", 0.1, False)], "multinomial")
+    table = tables.agreement_table([search], [drawn], [{"lexical": semantic.Lexical(), "alias": None}])
+    answer, two = table.set_index("of").loc[["answer", "two"]].to_dict("records")
+    assert (answer["low"], answer["high"]) == pytest.approx((0.75, 0.875))
+    assert answer["estimate"] == pytest.approx(2 / 4)  # one of the four draws was cut
+    assert (answer["outside"], answer["distance"]) == pytest.approx((1, 0.25))
+    assert (two["low"], two["high"]) == pytest.approx((0.75**2 + 0.125**2, 0.75**2 + 0.125**2 + 1 - 0.875**2))
+    assert two["estimate"] == pytest.approx(2 / 12)  # of twelve ordered pairs of different draws
+    assert two["distance"] == pytest.approx(0.75**2 + 0.125**2 - 2 / 12)
+    assert (answer["search_forwards"], answer["sample_forwards"], answer["alpha"]) == (3, 4, 0.05)
 
 
 @pytest.mark.parametrize(

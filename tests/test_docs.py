@@ -530,6 +530,24 @@ def test_the_page_of_promises_has_the_numbers_of_its_table():
         assert cells == [percent(fair, "made"), missed, percent(given, "failed"), size, percent(shifted, "failed")]
 
 
+def test_the_page_of_promises_has_the_numbers_of_agreement_and_of_aurocs_within_bounds():
+    read = {name: pd.read_csv(ROOT / "figures" / f"{name}.csv") for name in ("07_agreement", "07_limits")}
+    agreed = read["07_agreement"].query("similarity == 'alias' and alpha in [0.4, 0.1, 0.05, 0.02, 0.005]")
+    expected = [
+        f"{r['alpha']:g} {r['low']:.3f} {r['high']:.3f} {r['width']:.3f} {r['estimate']:.3f} {r['outside']:.1%} "
+        f"{r['distance']:.3f} {r['search_forwards']:.1f} {r['sample_forwards']:.1f}"
+        for r in agreed.sort_values("of", kind="stable").to_dict("records")
+    ]
+    rows = table_rows("guarantees.md", "## Agreement")[1:]
+    assert [" ".join([row[0], *row[2:]]) for row in rows] == expected
+    expected = [
+        f"{r.search_alpha:g} {r.auroc:.4f} {r.auroc_least:.4f} {r.auroc_most:.4f}"
+        for r in read["07_limits"].itertuples()
+    ]
+    rows = table_rows("guarantees.md", "judged on the answers of the deepest:")[1:]
+    assert [" ".join([row[0], *row[2:]]) for row in rows] == expected
+
+
 SHORT = {"gpt-3.5-turbo": "gpt-3.5", "Llama-2-7b-chat-hf": "Llama-2-7b-chat", "nq-open": "NQ", "meadow": "Meadow"}
 COUNTED = {"workbench": "once each", "paper": "repeats kept"}
 

@@ -4,3 +4,4 @@
 from pro_lib.guarantees import anytime, entropy
 from pro_lib.guarantees.answering import Promise, promise
 from pro_lib.guarantees.sets import AnswerSets, answer_sets, miss_rate
+from pro_lib.guarantees.within import auroc_within, open_mass, pro_auroc_within, pro_within

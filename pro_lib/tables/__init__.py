@@ -1,6 +1,7 @@
 """What runs found, claim and cost, as tables for notebooks; knows runs, scores and evaluations, and draws nothing."""
 # ruff: noqa: F401  What is imported here is what the room exports.
 
+from pro_lib.tables.agreement import agreement_table
 from pro_lib.tables.calibrated import Calibrated, calibrated
 from pro_lib.tables.causes import causes_table, places_table, worlds_table
 from pro_lib.tables.ceiling import ceiling_table, learned

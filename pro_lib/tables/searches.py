@@ -9,10 +9,12 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from pro_lib import metrics, scores, sweeps
+from pro_lib import metrics, protocols, scores, sweeps
 from pro_lib.base import intervals
 from pro_lib.evaluation import Evaluation, evaluate
 from pro_lib.runs import Run
+
+_AGREEMENT = "^SC,|^Deg,|^agreement"
 
 
 def _labels(run: Run) -> dict[str, str]:
@@ -192,25 +194,39 @@ class Searched:
         }
 
 
-def searched(exact: Run, beams: Run, *, others: Sequence[Run] = (), split: str | None = None) -> Searched:
-    """Line up a search and beams; the answer judged is the most probable one that any of the runs found.
+def searched(
+    exact: Run,
+    beams: Run,
+    *,
+    others: Sequence[Run] = (),
+    split: str | None = None,
+    samples: Run | None = None,
+    similarities: protocols.Similarities | None = None,
+) -> Searched:
+    """Line up a search and beams; the answer judged is the most probable one that any of these runs found.
 
-    A question that either of them, or NLL or ALL, cannot score is left out.
+    A question that either of them, or NLL or ALL, cannot score is left out. With `samples`, which judge nothing, the
+    search's agreement by each of the `similarities` stands beside it, and the samples' SC and Deg (1 if all were cut).
     """
     by_search = evaluate(exact, others=[beams, *others], split=split)
     by_beams = evaluate(beams.select(question_ids=list(by_search.answers["question_id"])), others=[exact, *others])
     ids = list(by_beams.answers["question_id"])
-    run = exact.select(question_ids=ids)
-    return Searched(by_search.only(ids), by_beams.log_probs, run.open_log_probs(), *run.tree())
+    run, judged = exact.select(question_ids=ids), by_search.only(ids)
+    if samples:
+        drawn, texts = samples.select(question_ids=ids), judged.answers["text"]
+        found = protocols.Answers.of(run, drawn, similarities or {}, judged=texts)
+        said = found.under(protocols.PROTOCOLS["workbench"])[1].filter(regex=_AGREEMENT).dropna(axis=1, how="all")
+        judged = replace(judged, baselines=judged.baselines.join(said.fillna(1.0)))
+    return Searched(judged, by_beams.log_probs, run.open_log_probs(), *run.tree())
 
 
 def search_benchmark(pairs: Iterable[tuple[Searched, Searched]], *, seed: int = 0) -> pd.DataFrame:
     """AUROC of the scores on exact sets and of PRO on beams, each with its α chosen on validation.
 
     A pair is a setting: its validation questions, and those reported. All look at one grid, from the search's α on.
-    NLL and ALL are those of the search's most probable answer.
-    Columns: dataset, model, split, n_questions, method, alpha, and those of `metrics.bootstrap_auroc`, differences to
-    `PRO, exact`.
+    NLL and ALL are those of the search's most probable answer; with samples there are agreement, SC and Deg.
+    Columns: dataset, model, split, n_questions, method, alpha, those of `metrics.bootstrap_auroc`, differences to
+    `PRO, exact`, and of that and NLL auroc_least and auroc_most (`sweeps.alpha_sweep`).
     """
     return pd.concat([_benchmark(*pair, seed) for pair in pairs], ignore_index=True)
 
@@ -222,7 +238,12 @@ def _benchmark(validation: Searched, reported: Searched, seed: int) -> pd.DataFr
         chosen[name] = sweeps.select_alpha(replace(validation.judged, log_probs=array), alphas=grid, score=score)
         array, score = on_reported[name]
         uncertainties[name] = score(array, alpha=chosen[name])
-    methods = pd.DataFrame(uncertainties).join(reported.judged.baselines[["NLL", "ALL"]])
+    methods = pd.DataFrame(uncertainties).join(reported.judged.baselines.filter(regex=f"NLL|ALL|{_AGREEMENT}"))
     table = metrics.bootstrap_auroc(methods, reported.judged.correct, reference="PRO, exact", seed=seed)
     table.insert(1, "alpha", table["method"].map(chosen))
+    limits = sweeps.alpha_sweep(
+        reported.judged, alphas=[chosen["PRO, exact"], 1.0]
+    )  # PRO that keeps p = 1 alone is NLL
+    for column in ("auroc_least", "auroc_most"):
+        table[column] = table["method"].map(dict(zip(("PRO, exact", "NLL"), limits[column], strict=True)))
     return sweeps.labelled(table, reported.judged)
