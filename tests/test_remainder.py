@@ -1,6 +1,7 @@
 """Draws of the entropy that a search leaves, against brute force: random models, every outcome enumerated."""
 
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -9,9 +10,9 @@ from hypothesis import strategies as st
 from test_exact_search import MASSES
 from test_threshold import TableTree, World, entropy, worlds
 
+from pro_lib import models, runs
 from pro_lib import questions as question_sets
-from pro_lib import runs
-from pro_lib.decoding import Threshold
+from pro_lib.decoding import Threshold, remainder
 from pro_lib.generate import generate
 from pro_lib.guarantees import anytime
 from pro_lib.guarantees.entropy import from_search
@@ -138,6 +139,10 @@ def test_a_draw_depends_on_seed_question_and_number_alone():
     other = searched(world, draws=12, seed=1, search_alpha=0.2)
     assert all(one.remainder_draws != two.remainder_draws for one, two in zip(many, other, strict=True))
     assert [each.tree_bound for each in other] == [each.tree_bound for each in many]
+    with mock.patch.object(remainder, "uniforms", wraps=remainder.uniforms) as asked:
+        searched(world, draws=3, search_alpha=0.2)
+    # Samples of the same seed have another stream, so that one may be held against the other.
+    assert not set(asked.call_args.args[1]) & {"q0", "q1", "q2", "q3"}
 
 
 def test_where_nothing_is_left_the_draws_are_nothing():
@@ -176,3 +181,16 @@ def test_a_run_keeps_its_draws_and_counts_their_forwards(facts_2m, tmp_path, mon
     plain = generate(facts_2m, few, **how | {"entropy_draws": 0})
     np.testing.assert_allclose(read.questions["tree_bound"], plain.questions["tree_bound"], atol=2e-5)
     assert list(plain.questions["token_forwards"]) == list(read.questions["token_forwards"])
+
+
+def test_in_half_precision_what_is_searched_again_is_drawn_again_and_both_are_counted():
+    model = models.load("facts-2m", device="cpu", dtype="bfloat16")
+    few = question_sets.load("world-facts", split="test", limit=12, seed=3)
+    how = {"strategy": "threshold", "search_alpha": 0.05, "progress": False}
+    run, plain = (generate(model, few, entropy_draws=draws, **how) for draws in (4, 0))
+    spent = run.questions["token_forwards"] + run.questions["remainder_forwards"]
+    measured = plain.info.cost.token_forwards - plain.questions["token_forwards"].sum()  # what ε took
+    assert spent.sum() == run.info.cost.token_forwards - measured
+    # Some were searched again: else there would be nothing to count twice.
+    assert plain.questions["token_forwards"].sum() > (plain.questions["expanded_prefixes"] - 1).sum()
+    assert (run.entropy().estimate >= run.questions["tree_bound"]).all()

@@ -6,6 +6,7 @@ alive below α. With `top_n` the most probable prefixes go first, and α follows
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,8 +87,9 @@ class Search:
             tree, epsilon = exactly(again)
             ids = [each for each, blurred in zip(question_ids, self.blurred, strict=False) if blurred]
             found = Search(tree, self.endings, self.asked, epsilon=epsilon).run(ids, spent=self.spent[again])
-            for question, result in zip(again, found, strict=True):
-                results[question] = result
+            for question, (answers, sure) in zip(again, found, strict=True):
+                before = self.drawn[question].get("remainder_forwards", 0)
+                results[question] = answers, replace(sure, remainder_forwards=sure.remainder_forwards + before)
         return results
 
     def _start(self, questions: np.ndarray, log_probs: Tensor, rows: np.ndarray) -> None:
