@@ -73,7 +73,7 @@ def agreements(table: pd.DataFrame, *, columns: int = 2) -> Figure:
             for index, (name, label) in enumerate({"estimate": "ten draws", "outside": "draws outside"}.items(), 1):
                 curve(ax, panel["alpha"], panel, index, y=name, of="-", label=f"{label}{', share' * (index - 1)}")
             ax.set_xscale("log")
-            set_ticks(ax, (0.4, 0.005, 0.05, 0.02, 0.1, 0.01))
+            set_ticks(ax, sorted(panel["alpha"]))
             ax.set_ylim(0, 1)
         explain(figure, ax.get_legend_handles_labels()[0], "search α", "probability of agreement")
     return figure
