@@ -34,7 +34,7 @@ DECODING = ("n_answers", "seed", "temperature", "top_p", "diversity_penalty", "s
 _COME_WITH = {
     "model": (["facts-2m", "facts-1m"], ["facts-2m"]),
     "dataset": (["world-facts", "world-facts-reworded"], ["world-facts"]),
-    "similarity": (["lexical", "alias"], ["lexical"]),
+    "similarity": (["lexical", "alias"], ["alias"]),
     "protocol": (["paper", "workbench"],),
     "search_alpha": (0.005,),
     "stop": ([],),

@@ -125,7 +125,7 @@ def embedded(name, columns):
         "accuracy_coverage": "06_answered",
         "reliability": "06_reliability",
         "answers_found": "01_generate",
-        "entropies": "07_entropy",
+        "entropies": "09_entropy",
     }[name]
     return getattr(figures, name)(committed(file), columns=columns)
 
