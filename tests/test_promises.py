@@ -70,7 +70,8 @@ def search(split="test", **columns):
     answers = pd.DataFrame(rows, columns=names.split()).assign(token_log_probs=[[-1.0]] * len(rows))
     questions = pd.DataFrame({"question_id": list(PROBABILITIES), "question": "?", "references": [["right"]] * 5})
     status = ["certified"] * 3 + ["fallback", "undecided"]
-    questions = questions.assign(split=split, search_alpha=0.05, status=status).assign(**columns)
+    masses = {"found_mass": 0.7, "length_cut_mass": [0, 0, 0, 0, 0.1], "budget_cut_mass": 0.0}
+    questions = questions.assign(split=split, search_alpha=0.05, status=status, **masses).assign(**columns)
     return Run(answers, questions, RunInfo("toy", "none", "threshold", parameters={"search_alpha": 0.05}))
 
 
