@@ -25,7 +25,7 @@ figures: install  ## the main job: run every notebook headless, leave figures/
 	@$(BIN)/python -m pro_lib figures --executed $(EXECUTED)
 
 # What is drawn of published outputs of large models, and of which.
-REAL_NOTEBOOKS := 02 03 04 06 08
+REAL_NOTEBOOKS := 02 03 04 06 08 09
 comma := ,
 REAL := $(foreach name,gpt-3.5-turbo/nq-open gpt-3.5-turbo/meadow Llama-2-7b-chat-hf/nq-open,"rank-calibration/$(name)"$(comma))
 

@@ -67,7 +67,7 @@ class Search:
         """The answers to each question, the greedy one among them, and what is certain.
 
         Questions undecided for what lies within ε of α alone are searched again, if the budget pays for as much again,
-        in the tree that `exactly` makes of their places, with its ε; `spent` are the token-forwards before.
+        in the tree that `exactly` makes of their places, with its ε; `spent` (n,) are the token-forwards before.
         """
         log_probs = self.tree.plant()
         n = len(log_probs)

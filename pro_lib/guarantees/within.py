@@ -52,7 +52,7 @@ def auroc_within(low: ArrayLike, high: ArrayLike, correct: ArrayLike) -> tuple[F
 def pro_auroc_within(
     log_probs: ArrayLike, correct: ArrayLike, *, open_mass: ArrayLike | None, **known: ArrayLike
 ) -> dict[str, Floats]:
-    """By name, auroc_least and auroc_most of PRO (`pro_within`) at each alpha; nothing without a search or classes."""
+    """By name, auroc_least and auroc_most (A,) of PRO (`pro_within`) of answers (n, N); nothing without a search."""
     if open_mass is None or len(set(np.asarray(correct).tolist())) < 2:
         return {}
     ends = auroc_within(*pro_within(log_probs, open_mass, **known), correct)

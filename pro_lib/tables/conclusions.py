@@ -115,7 +115,9 @@ def promised(promises: pd.DataFrame, sets: pd.DataFrame, agreements: pd.DataFram
         best, kept = made.nlargest(1, "coverage"), (made["accuracy"] >= target).sum()
         most = "".join(f", most by {each.method} ({each.coverage:.0%})" for each in best.itertuples())
         shown = f" More than that was right of what {kept} of them answered." * bool(len(made))
-        said.append(f"{target:.0%} right is promised by {len(made)} of {len(rows)} scores{most}.{shown}")
+        said.append(
+            f"{target:.0%} right is promised by {len(made)} of {len(rows)} scores, each by itself{most}.{shown}"
+        )
     for each in sets[sets["delta"].notna()].itertuples() if len(sets) else ():
         issued = f"p ≥ {each.alpha:.3f}, {each.size:.1f} answers in the mean, miss {each.missed:.1%}"
         said.append(f"Sets that may miss {each.delta:.0%}: {issued if each.alpha == each.alpha else 'none is issued'}.")
