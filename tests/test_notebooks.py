@@ -135,7 +135,7 @@ def test_papermill_describes_every_parameter(path):
         if value is None:
             assert "None" in parameter["help"], name
         else:
-            typed = "list[str]" if isinstance(value, list) else type(value).__name__
+            typed = type(value).__name__ if not isinstance(value, list) else f"list[{type([*value, ''][0]).__name__}]"
             assert parameter["inferred_type_name"] == typed, name
 
 
