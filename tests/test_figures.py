@@ -108,6 +108,9 @@ def embedded(name, columns):
         return figures.beside_paper(committed("06_benchmark"), paper, columns=columns)
     if name == "answers":
         return figures.answers(committed("00_explore_examples"), alpha=0.4, columns=columns)
+    if name == "rouge_thresholds":  # those that the notebook shows
+        table, hidden = committed("05_rouge_threshold"), ("PE-MC", "SE-MC", "WD", "gap", "S-NLL", "SC", "agree")
+        return figures.rouge_thresholds(table[~table["method"].str.startswith(hidden)], columns=columns)
     if name == "exact_search":
         table = committed("07_exact_search")
         return figures.exact_search(table, table, committed("07_bounds"), columns=columns)
@@ -120,7 +123,6 @@ def embedded(name, columns):
         return figures.gains(table[~table["panel"].str.contains(",")], "panel", **names, columns=columns)
     file = {
         "k_vs_alpha": "03_k_vs_alpha",
-        "rouge_thresholds": "05_rouge_threshold",
         "benchmark": "06_benchmark",
         "accuracy_coverage": "06_answered",
         "reliability": "06_reliability",

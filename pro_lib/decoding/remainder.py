@@ -36,7 +36,7 @@ def remainders(search: "Search", left: np.ndarray, question_ids: Sequence[str]) 
     paths, named = torch.full((n, n_draws, search.length), _ANY), {}
     most, forwards = np.zeros(n), torch.zeros(n, dtype=torch.long, device=device)
     for question in range(n):
-        places = (left & (events["question"] == question)).nonzero()[0]
+        places = (left & (events["question"] == question) & (events["log_prob"] > -np.inf)).nonzero()[0]
         mass = np.exp(events["log_prob"][places]).cumsum()
         if mass.max(initial=0.0) == 0:
             paths[question, :, 0] = endings.stop_ids[0]

@@ -23,7 +23,8 @@ def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
     protocols, left = values(table, "protocol") if by_protocol(table) else [""], table["auroc"].max() - 0.2
     apart, shape = 0.4 / len(protocols), {"sharex": True, "sharey": True}
     roomy = columns > 1 or len(protocols) == 1  # values of two protocols leave panels of one column no room
-    height = (0.12 + 0.01 * len(protocols)) * max(len(methods), 5)
+    # At most so high that two lines of panels fit on a page.
+    height = min((0.12 + 0.01 * len(protocols)) * max(len(methods), 5), 3.2 if columns == 1 else 3.6)
     with panels(table, "model", "dataset", columns=columns, height=height, **shape) as (figure, grid):
         for ax, _, panel in grid:
             for point in panel.itertuples():
