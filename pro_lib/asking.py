@@ -1,6 +1,6 @@
 """Questions asked of a model: answers with their uncertainty; knows generation and scores, no widget."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,12 +35,11 @@ class Answer:
 
     `answers` are the distinct answers found, the most probable first, each with the probability of its complete text,
     ending included; PRO read the first `kept` of them. Where none ended, `text` is None and `uncertainty` NaN.
-    `status` (`certified`, `fallback` or `undecided`, see `decoding.certificate`), `entropy_bounds` (nats, of the
-    entropy over complete token sequences: the tree bound and the loose upper bound) and `entropy` (its estimate by
-    draws, with Student's 95 % limits) come from an exact search; they are None for another strategy. `agreement` are
-    limits of the probability that a fresh sample means the same as `text`, by its words (`semantic.agreement`).
-    `probability_right` is that of `text` where a calibration was given, which `calibrated` tells about: on what, and
-    its error on other questions. It is an estimate, and no guarantee.
+    `status` (see `decoding.certificate`), `entropy_bounds` (nats, of the entropy over complete token sequences: tree
+    bound and loose upper bound) and `entropy` (its estimate by draws, with Student's 95 % limits) come from an exact
+    search; they are None for another strategy. `agreement` are limits of the probability that a fresh sample means the
+    same as `text`, by its words (`semantic.agreement`). `probability_right` is that of `text` where a calibration was
+    given, which `calibrated` tells about: an estimate, and no guarantee.
     """
 
     question: str
@@ -100,11 +99,9 @@ def ask(
     """
     if calibration is not None:
         calibration = calibration if isinstance(calibration, Calibrated) else calibrated(calibration, alpha=alpha)
-        known = calibration.run.info.parameters
-        questions = question_sets.like(known) if questions is None else questions
-        settings = {name: known[name] for name in ("chat", "max_new_tokens", "stop") if name in known} | settings
     settings = {"entropy_draws": ENTROPY_DRAWS} | settings
-    run = answered(model, question, questions=questions, strategy=strategy, **settings)
+    like = calibration and calibration.run.info.parameters
+    run = answered(model, question, questions=questions, like=like, strategy=strategy, **settings)
     entropies = run.entropy() if strategy == "threshold" and settings["entropy_draws"] else None
     if calibration is not None:
         calibration.check(run.info.parameters, alpha)
@@ -117,10 +114,9 @@ def ask(
         found = tuple((text, p) for text, p in zip(texts[n], probabilities[n].tolist(), strict=True) if p == p)
         exact = (row["status"], (row["tree_bound"], row["upper_bound"])) if "status" in row else (None, None)
         said = found[0][0] if found else None, float(scored["pro"][n]), found, int(scored["n_kept"][n])
-        right = calibration and calibration.probability(said[1])
-        known = tuple(agreed[n]) if found else None, right, calibration.sentence() if calibration else ""
+        known = (calibration.probability(said[1]), calibration.sentence()) if calibration else (None, "")
         entropy = entropies and EntropyEstimate(*(float(each[n]) for each in entropies))
-        answers.append(Answer(row["question"], *said, *exact, *known, entropy=entropy))
+        answers.append(Answer(row["question"], *said, *exact, tuple(agreed[n]) if found else None, *known, entropy))
     if isinstance(question, str) and not answers[0].answers:
         cut, model = run.info.parameters["max_new_tokens"], run.info.model
         raise ValueError(f"no answer of {model} ended within {cut} tokens: {question!r}")
@@ -132,11 +128,15 @@ def answered(
     question: str | Iterable[str],
     *,
     questions: QuestionSet | None = None,
+    like: Mapping[str, object] | None = None,
     **settings: object,
 ) -> Run:
-    """The run of questions, asked as `questions` are; `settings` as in `generate`. ValueError if one is empty."""
+    """The run of questions, asked as `questions` or a run of parameters `like` were; ValueError if one is empty."""
     from pro_lib.generate import generate
 
+    if like:
+        questions = question_sets.like(like) if questions is None else questions
+        settings = {name: like[name] for name in ("chat", "max_new_tokens", "stop") if name in like} | settings
     # One without questions of its own, which is falsy, still says how to ask.
     asked = question_sets.asked(question) if questions is None else questions.with_questions(question)
     return generate(model, asked, **{"progress": False} | settings)

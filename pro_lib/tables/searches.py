@@ -241,9 +241,8 @@ def _benchmark(validation: Searched, reported: Searched, seed: int) -> pd.DataFr
     methods = pd.DataFrame(uncertainties).join(reported.judged.baselines.filter(regex=f"NLL|ALL|{_AGREEMENT}"))
     table = metrics.bootstrap_auroc(methods, reported.judged.correct, reference="PRO, exact", seed=seed)
     table.insert(1, "alpha", table["method"].map(chosen))
-    limits = sweeps.alpha_sweep(
-        reported.judged, alphas=[chosen["PRO, exact"], 1.0]
-    )  # PRO that keeps p = 1 alone is NLL
+    # PRO that keeps p = 1 alone is NLL.
+    limits = sweeps.alpha_sweep(reported.judged, alphas=[chosen["PRO, exact"], 1.0])
     for column in ("auroc_least", "auroc_most"):
         table[column] = table["method"].map(dict(zip(("PRO, exact", "NLL"), limits[column], strict=True)))
     return sweeps.labelled(table, reported.judged)
