@@ -27,6 +27,7 @@ import pro_lib
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "data").rglob("README.md"))]
+LESSONS = sorted((ROOT / "docs").glob("*/*.md"))  # tests/test_examples.py runs them
 MODULES = sorted((ROOT / "pro_lib").rglob("[a-z]*.py"))
 BIN = Path(sys.executable).parent
 
@@ -452,7 +453,7 @@ def parses(arguments, monkeypatch):
 # ---- Links and numbers ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [*PAGES, *LESSONS], ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_file_a_page_links_to_is_there(page):
     for target in re.findall(r"\]\((?!http)([^)#]+)[^)]*\)", page.read_text()):
         assert (page.parent / target).exists(), target
