@@ -113,12 +113,13 @@ def main() -> None:
     """Run all settings, print the tables and keep them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--questions", type=int, default=200)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--csv", type=Path, help="folder for half_precision.csv and half_precision_by_depth.csv")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     costs, depths = [], []
     for name, dataset, dtype in SETTINGS:
-        model = models.load(name, device="cpu", dtype=dtype)
+        model = models.load(name, device=asked.device, dtype=dtype)
         exact = replace(model, network=half.float32_copy(model.network))
         sizes = (each.network.get_memory_footprint() for each in (model, exact))
         print("{}, {}: weights {:,} bytes, of the copy {:,}".format(name, dtype, *sizes))

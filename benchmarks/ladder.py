@@ -48,12 +48,15 @@ OUR_ARMS = {
     "F 0.05": "ours: threshold, α = 0.05",
     "F 0.01": "ours: threshold, α = 0.01",
     "G": "library: greedy in padded batches",
+    "H": "library: greedy, continuous batching",
+    "I": "ours: samples",
+    "J": "library: samples, continuous batching",
 }
 NAMES = RELEASE_ARMS | OUR_ARMS
 ONE_BY_ONE = ("A", "B")
 MEASURED_MEMORY = ("C", "D")
 # Whose answers an arm should have given; the first of them that was run.
-SAME_ANSWERS = {"B": ("A",), "C": ("A", "B"), "D": ("A", "B", "C"), "E": ("G",)}
+SAME_ANSWERS = {"B": ("A",), "C": ("A", "B"), "D": ("A", "B", "C"), "E": ("G",), "H": ("G", "E")}
 CALIBRATION_QUESTIONS = 128
 # Largest difference in log-probability between two transformers on the same weights that is rounding.
 TOLERANCE = 1e-3
@@ -84,6 +87,8 @@ GOALS = (
     Goal("F 0.05", "E", batch=1),
     Goal("E", "G", most=1.0),
     Goal("E", "G", most=1.0, batch=1),
+    Goal("H", "E"),
+    Goal("J", "I"),
     Goal("D", "C", most=0.5, column="peak_mib"),
 )
 
@@ -107,7 +112,7 @@ OUR_FUNCTIONS = {
     "D": partial(our_arm, {"name": "diverse_beam"}),
     "E": partial(our_arm, {"name": "greedy"}),
     **{f"F {alpha:g}": partial(our_arm, {"name": "threshold", "search_alpha": alpha}) for alpha in (0.4, 0.05, 0.01)},
-    "G": ladder_release.installed_greedy,
+    "I": partial(our_arm, {"name": "multinomial"}),
 }
 
 

@@ -6,6 +6,7 @@ their own. Started by `ladder.py`; jobs, requests and replies are JSON.
 
 import ctypes
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +19,8 @@ from transformers import AutoModelForCausalLM
 
 N_CHECKED = 5
 MARK = "reply:"
+# Tokens in a page of continuous batching's cache; prompts share whole pages.
+PAGE = 32
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,36 @@ def installed_greedy(network, prompts: Prompts, settings: Settings, batch_size: 
     return [answers for pack in packs for answers in _generate(network, pack, settings)]
 
 
+def continuous_greedy(network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
+    """Arm H: the library's continuous batching, greedy; it starts and ends within the time, as for one who calls it."""
+    return _continuous(network, prompts, settings, batch_size)
+
+
+def continuous_samples(network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
+    """Arm J: continuous batching, N samples of each prompt, whose cache is forked for them."""
+    return _continuous(network, prompts, settings, batch_size, do_sample=True, top_k=0, n=settings.n_answers)
+
+
+def _continuous(network, prompts: Prompts, settings: Settings, batch_size: int, *, n: int = 1, **options) -> list:
+    """Room for all requests is asked for: found by itself it is nine tenths of a machine's memory."""
+    pages = -(-(max(map(len, prompts)) + settings.max_new_tokens) // PAGE)
+    room = {"page_size": PAGE, "num_blocks": (pages + 1) * batch_size * n, "max_batch_tokens": 2048}
+    config = transformers.ContinuousBatchingConfig(
+        **room, max_requests_per_batch=batch_size * n, return_logprobs=True, seed=0
+    )
+    how = {"eos_token_id": list(settings.stop), "pad_token_id": settings.pad, "num_return_sequences": n, **options}
+    generation = transformers.GenerationConfig(**how, max_new_tokens=settings.max_new_tokens)
+    done = network.generate_batch(
+        [list(prompt) for prompt in prompts], generation_config=generation, continuous_batching_config=config
+    )
+    found = [[] for _ in prompts]
+    for name, output in done.items():
+        if output.error:
+            raise RuntimeError(f"continuous batching: {output.error}")
+        found[int(re.match(r"req_(\d+)", name)[1])].append(_until_stop(output.generated_tokens, settings.stop))
+    return found
+
+
 def _group_beams(network, prompts: Prompts, settings: Settings) -> list[list[list[int]]]:
     n = settings.n_answers
     groups = {"num_beam_groups": n, "diversity_penalty": settings.diversity_penalty} if n > 1 else {}
@@ -123,6 +156,7 @@ def _score(network, prompt: list[int], answer: list[int]) -> float:
 
 
 ARMS: dict[str, Arm] = {"A": beams_rescored, "B": beams_one_by_one, "C": beams_batched, "G": installed_greedy}
+ARMS |= {"H": continuous_greedy, "J": continuous_samples}
 
 
 def serve(arms: dict[str, Arm], job_path: str) -> None:

@@ -13,10 +13,13 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-NAMES = ("growth", "ladder", "ladder_release", "random_models", "roofline")
-growth, ladder, ladder_release, random_models, roofline = map(importlib.import_module, NAMES)
+NAMES = ("growth", "ladder", "ladder_release", "on_gpu", "random_models", "roofline")
+growth, ladder, ladder_release, on_gpu, random_models, roofline = map(importlib.import_module, NAMES)
 
 pytestmark = pytest.mark.trial  # minutes of timing
+
+
+SMALL = ("D", "E", "F 0.05", "G", "H", "I", "J")
 
 
 def run(*options):
@@ -28,14 +31,14 @@ def run(*options):
 def small(tmp_path_factory):
     """Eight questions without shots through the arms that need no second environment, and what was printed."""
     out = tmp_path_factory.mktemp("ladder") / "small.csv"
-    options = ["--arms", "D", "E", "F 0.05", "G", "--shots", 0, "--questions", 8, "--batch-sizes", 1, 8]
+    options = ["--arms", *SMALL, "--shots", 0, "--questions", 8, "--batch-sizes", 1, 8]
     done = run(*options, "--repeats", 1, "--threads", 1, "--out", out)
     return pd.read_csv(out).set_index(["arm", "batch_size"]), done.stdout, out
 
 
 def test_a_small_run_counts_and_times_every_arm_at_every_batch_size(small):
     table, printed, _ = small
-    assert set(table.index) == {(arm, size) for arm in ("D", "E", "F 0.05", "G") for size in (1, 8)}
+    assert set(table.index) == {(arm, size) for arm in SMALL for size in (1, 8)}
     assert (table[["token_forwards", "model_calls", "attended_positions", "ms_min", "cpu_ms_min"]] > 0).all(axis=None)
     assert (table["ms_min"] <= table["ms_median"]).all()
     assert table[["machine", "commit", "ours_torch", "ours_transformers"]].notna().all(axis=None)
@@ -46,6 +49,8 @@ def test_our_greedy_answers_as_the_library_does_with_fewer_tokens_and_no_more_po
     table, _, _ = small
     assert (table.loc["E", "compared"] == 8).all()
     assert (table.loc["E", "differing"] == 0).all()
+    assert (table.loc[["H"], "compared"] == 8).all()
+    assert (table.loc[["H"], "differing"] == 0).all()
     # One question at a time nothing is padded: both put the same tokens through and see the same positions.
     for name in ("token_forwards", "attended_positions"):
         assert table.loc[("E", 1), name] == table.loc[("G", 1), name]
@@ -81,7 +86,7 @@ def test_the_ratios_are_written_beside_the_table(small):
     [
         (["--arms", "A", "--release-python", "no/such/python"], "arms A, B and C need transformers 4.56.2"),
         (["--arms", "E", "--repeats", "0"], "must be positive"),
-        (["--arms", "H"], "invalid choice: 'H'"),
+        (["--arms", "K"], "invalid choice: 'K'"),
     ],
 )
 def test_a_command_line_that_cannot_be_run_is_refused(capsys, options, message):
@@ -230,3 +235,30 @@ def test_growth_at_toy_size_says_what_was_varied_and_draws_it(tmp_path):
     assert forwards["prompt_tokens", "greedy", 30] - forwards["prompt_tokens", "greedy", 10] > 15
     growth.save(table, tmp_path / "growth")
     assert {path.suffix for path in tmp_path.iterdir()} == {".png", ".csv"}
+
+
+def test_samples_of_continuous_batching_are_ten_of_each_question_and_end_where_they_should(facts_2m):
+    prompts = [facts_2m.encode(f"Question: What is the capital of {name}?\nAnswer:") for name in ("France", "Mali")]
+    stop = tuple(facts_2m.endings.stop.nonzero().squeeze(1).tolist())
+    settings = ladder_release.Settings(stop, facts_2m.tokenizer.pad_token_id, (), 10, 1.0, 8)
+    found = ladder_release.continuous_samples(facts_2m.network, prompts, settings, 2)
+    assert [len(answers) for answers in found] == [10, 10]
+    assert all(len(answer) <= 8 and not set(answer) & set(stop) for answers in found for answer in answers)
+    assert len({tuple(answer) for answer in found[1]}) > 1
+
+
+def test_on_a_device_all_is_measured_in_one_command_and_a_step_that_takes_too_long_stops_none(tmp_path):
+    options = ["--device", "cpu", "--dtype", "float32", "--models", "facts-2m", "--questions", "2", "--minutes"]
+    command = [sys.executable, str(on_gpu.__file__), *options]
+    done = subprocess.run([*command, "9", "--out", str(tmp_path / "all")], capture_output=True, text=True)
+    steps = pd.read_csv(tmp_path / "all" / "steps.csv").set_index("step")
+    assert (done.returncode, set(steps["ended"])) == (0, {"done"}), done.stdout
+    table = pd.read_csv(tmp_path / "all" / "agreement.csv").set_index(["dtype", "strategy"])
+    assert table.loc["float32", "log_prob_apart"].max() == 0  # the processor beside itself
+    assert table.loc["bfloat16", "log_prob_apart"].min() > 0
+    assert {"D", "J"} <= set(pd.read_csv(tmp_path / "all" / "ladder_facts-2m.csv")["arm"])
+    done = subprocess.run([*command, "0.05", "--out", str(tmp_path / "none")], capture_output=True, text=True)
+    steps = pd.read_csv(tmp_path / "none" / "steps.csv")
+    assert done.returncode == 1
+    assert len(steps) == 4
+    assert steps["ended"].str.startswith("stopped after").all()
