@@ -1,0 +1,146 @@
+"""Makes the pages of the site, as Markdown that any builder can read; knows where files go, and no builder.
+
+    python docs/site/pages.py            # into build/pages; notebooks are run that no executed copy is there of
+
+A page links to files by their place in the repository (`../figures/x.png`), so that it reads right on a code-hosting
+page too. Here these links are turned to where the file is on the site, and what they lead to is copied there.
+"""
+
+import argparse
+import posixpath
+import re
+import shutil
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import api
+import cells
+from formulas import PageError, outside_code, typeset
+
+ROOT = Path(__file__).resolve().parents[2]
+MODELS = tuple(f"data/models/{name}" for name in ("facts-2m", "facts-1m", "facts-long"))
+DATASHEETS = ("data/paper", "data/world_facts", *MODELS)
+NOTEBOOKS = {f"notebooks/{p.name}": f"notebooks/{p.stem}.md" for p in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))}
+# Where a Markdown file goes that is not at its place below docs/; examples are parts of the API's pages.
+PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
+PAGES |= {f"{folder}/README.md": f"data/{Path(folder).name}.md" for folder in DATASHEETS}
+DOCS = [p.relative_to(ROOT).as_posix() for p in sorted((ROOT / "docs").rglob("*.md")) if p.parent.name != "examples"]
+ALONE = ("index.md", "quick_start.md", "gallery.md")  # without neighbours there is no list of them to show
+LINK = re.compile(r"(\]\()(?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?(\))")
+PICTURE = re.compile(r"!\[[^\]]*\]\(docs/images/explorer\.png\)")
+
+
+def make(out: Path, executed: Path | None) -> None:
+    """Write all pages and what they link to into a new folder; notebooks with the outputs of their copies, if given.
+
+    Raises `PageError` for a link to what is not there, a formula that cannot be read, a module without an example.
+    """
+    shutil.rmtree(out, ignore_errors=True)
+    (out / "notebooks").mkdir(parents=True)
+    texts = {name: (ROOT / name).read_text() for name in [*PAGES, *DOCS]}
+    texts["README.md"], n = PICTURE.subn(cells.EXPLORER.format(place=""), texts["README.md"])
+    if n != 1:
+        raise PageError("README.md shows the explorer's picture other than once; the live one takes its place")
+    for name in NOTEBOOKS:
+        copy = executed / Path(name).name if executed else None
+        texts[name] = cells.page(ROOT / name, copy, out / "notebooks")
+    texts |= {name: api.page(name) for name in api.MODULES}
+    texts |= {"docs/api/index.md": api.index(), "docs/gallery.md": gallery()}
+    made = {"explorer.html", *map(place, texts), *(file.relative_to(out).as_posix() for file in out.rglob("*.*"))}
+    for name, text in texts.items():
+        site = place(name)
+        text = outside_code(typeset(unescaped(text)), partial(LINK.sub, partial(turned, name, made, out)))
+        head = "---\nhide: [navigation]\n---\n\n" if site in ALONE else ""
+        (out / site).parent.mkdir(parents=True, exist_ok=True)
+        (out / site).write_text(head + text)
+    shutil.copy(Path(__file__).with_name("site.css"), out)
+
+
+def turned(name: str, made: set[str], out: Path, link: re.Match) -> str:
+    """The link with the place on the site of what it leads to, which is copied there unless it is made."""
+    start, target, anchor, end = link.groups()
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(source(name)), target))
+    site = place(path)
+    if site not in made:
+        if not (ROOT / path).is_file():
+            raise PageError(f"{name} links to {target}, which is not a file")
+        (out / site).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, out / site)
+        made.add(site)
+    return f"{start}{posixpath.relpath(site, posixpath.dirname(place(name)) or '.')}{anchor or ''}{end}"
+
+
+def source(name: str) -> str:
+    """Where the links of a page start from; a module's are those of the docs."""
+    return f"docs/{api.MODULES[name]}" if name in api.MODULES else name
+
+
+def place(path: str) -> str:
+    """Where a file of the repository is on the site."""
+    return (PAGES | NOTEBOOKS | api.MODULES).get(path, path.removeprefix("docs/"))
+
+
+def unescaped(markdown: str) -> str:
+    """The text with `\\|` in code in tables as `|`: this Markdown wants no backslash there, code hosts do."""
+    rows = re.compile(r"^\|.*$", re.MULTILINE)
+    return rows.sub(lambda row: re.sub(r"`[^`]+`", lambda code: code[0].replace("\\|", "|"), row[0]), markdown)
+
+
+def gallery() -> str:
+    """Every figure, small, with what its notebook says is to be seen; that of real models beside it."""
+    parts = ["# Gallery\n", "Every figure that the notebooks leave: of the embedded models and, where there is one, of"]
+    parts += ["[published outputs of large models](real_models.md). A picture leads to its notebook.\n"]
+    for name in NOTEBOOKS:
+        parts.append(f"## {cells.title(ROOT / name)}\n")
+        for figure, (heading, sentence) in cells.what_to_see(ROOT / name).items():
+            drawn = [f for f in (figure, f"real_models/{figure}") if (ROOT / "figures" / f"{f}.png").is_file()]
+            pictures = " ".join(f"[![{f}](../figures/{f}.png){{ loading=lazy }}](../{name})" for f in drawn)
+            files = [f"[SVG](../figures/{f}.svg) · [numbers](../figures/{f}.csv)" for f in drawn]
+            said = f"**{heading}.** {sentence} {' · real models: '.join(files)}"
+            parts.append(f'<div class="gallery" markdown="1">\n\n{pictures}\n\n{said}\n\n</div>\n')
+    return "\n".join(parts)
+
+
+def explorer(path: Path, *, plain: bool) -> None:
+    """The explorer of the exact searches that notebook 09 reads: 300 questions, small enough for a first page."""
+    from pro_lib.explorer import appendix_run, to_html
+    from pro_lib.settings import Settings
+
+    if plain:
+        to_html(appendix_run(), path)
+        return
+    pair = "facts-2m", "world-facts"
+    settings = Settings(model=pair[0], dataset=pair[1], search_alpha=0.005)
+    run, samples = settings.remainders(*pair), settings.run(*pair, "test", strategy="multinomial")
+    to_html(run, path, samples=samples.select(question_ids=list(run.questions["question_id"])))
+
+
+def run_missing(executed: Path) -> None:
+    """Run the notebooks of which no executed copy is there, or one of another state; all at once where none is."""
+    missing = [name for name in NOTEBOOKS if not cells.executed(ROOT / name, executed / Path(name).name)]
+    pro, copies = [sys.executable, "-m", "pro_lib"], ["--executed", str(executed)]
+    calls = [["figures"]] if len(missing) == len(NOTEBOOKS) else [["run", str(ROOT / name)] for name in missing]
+    for call in calls:
+        subprocess.run([*pro, *call, *copies], cwd=ROOT, check=True)
+
+
+def main() -> None:
+    """What the command line asks for."""
+    parser = argparse.ArgumentParser(description="Make the pages of the site.")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "pages", help="folder of the pages, made anew")
+    parser.add_argument("--executed", type=Path, default=ROOT / "build" / "notebooks", help="folder of executed copies")
+    parser.add_argument("--plain", action="store_true", help="quick: no outputs, a small explorer")
+    asked = parser.parse_args()
+    try:
+        if not asked.plain:
+            run_missing(asked.executed)
+        make(asked.out, None if asked.plain else asked.executed)
+        explorer(asked.out / "explorer.html", plain=asked.plain)
+    except (PageError, subprocess.CalledProcessError) as error:
+        sys.exit(f"docs/site/pages.py: {error}")
+
+
+if __name__ == "__main__":
+    main()
