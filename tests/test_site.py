@@ -236,7 +236,23 @@ def test_in_a_browser_nothing_is_asked_of_the_network_and_all_fits(served, width
             if name in ("index", "concepts", "notebooks/00_explore_examples"):
                 box = page.locator("math mfrac").first.bounding_box()
                 assert box["height"] > box["width"] / 2 > 5, name  # it is drawn as a fraction
+                assert page.locator("div.formula math").first.bounding_box()["x"] >= 0, (
+                    name
+                )  # else none can scroll there
         assert [url for url in asked if not url.startswith((served, "data:"))] == []
+        assert errors == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_the_explorer_follows_the_switch_between_light_and_dark(served):
+    with browser_page(f"{served}/index.html") as (page, errors):
+        explorer = page.frame_locator("iframe.explorer").locator(".pro-app")
+        page.locator("iframe.explorer").scroll_into_view_if_needed()
+        sync_api.expect(explorer).to_have_css("background-color", "rgb(255, 255, 255)")
+        page.get_by_title("dark").click()
+        sync_api.expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
+        sync_api.expect(explorer).not_to_have_css("background-color", "rgb(255, 255, 255)")
         assert errors == []
 
 

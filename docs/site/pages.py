@@ -55,7 +55,8 @@ def make(out: Path, executed: Path | None) -> None:
         head = "---\nhide: [navigation]\n---\n\n" if site in ALONE else ""
         (out / site).parent.mkdir(parents=True, exist_ok=True)
         (out / site).write_text(head + text)
-    shutil.copy(Path(__file__).with_name("site.css"), out)
+    for name in ("site.css", "site.js"):
+        shutil.copy(Path(__file__).with_name(name), out)
 
 
 def turned(name: str, made: set[str], out: Path, link: re.Match) -> str:
