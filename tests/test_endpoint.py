@@ -18,6 +18,7 @@ import time
 import traceback
 import zlib
 from contextlib import contextmanager
+from dataclasses import replace
 from email.utils import formatdate
 from types import SimpleNamespace
 
@@ -34,7 +35,7 @@ from transformers import AutoTokenizer
 
 from pro_lib import endpoint, generate, models, scores
 from pro_lib import questions as question_sets
-from pro_lib.endpoint import client, from_endpoint
+from pro_lib.endpoint import client, from_endpoint, vocabulary
 from pro_lib.endpoint.asking import Asking
 from pro_lib.endpoint.cache import opened
 from pro_lib.endpoint.noise import Noise, noise_of
@@ -614,6 +615,86 @@ def test_the_bundled_model_behind_a_failing_server_answers_as_it_does_here(bundl
     assert (scores.pro(run.log_probs(), alpha=0.4) > 0).all()
 
 
+class Naming:
+    """The bundled model behind a server that tells named tokens as vLLM does: these and the chosen one, no others."""
+
+    def __init__(self, served, most=128):
+        self.served, self.most, self.asked_for = served, most, []
+
+    def __call__(self, body):
+        if (ids := body.get("logprob_token_ids")) is None:
+            return self.served(body)
+        self.asked_for.append(ids)
+        assert 1 <= len(ids) <= self.most
+        told = self.served(body)
+        logprobs = told["choices"][0]["logprobs"]
+        values = self.served.known[tuple(body["prompt"])][ids].tolist()
+        named = {f"token_id:{n}": value for n, value in zip(ids, values, strict=True)}
+        logprobs["top_logprobs"] = [{name: logprobs["top_logprobs"][0][name] for name in logprobs["tokens"]} | named]
+        return told
+
+
+def decided(run, bundled):
+    """How many questions are decided, each as in this process."""
+    local, n_decided = bundled.local[0.05], 0
+    for question_id, status in zip(run.questions["question_id"], run.questions["status"], strict=True):
+        if status != "undecided":
+            here, there = (probabilities(x, question_id, 0.05, lambda row: tuple(row.token_ids)) for x in (local, run))
+            truth = local.questions.set_index("question_id").loc[question_id, "status"]
+            assert (status, there) == (truth, pytest.approx(here, abs=1e-5))
+            n_decided += 1
+    return n_decided
+
+
+@pytest.mark.parametrize("most", [128, pytest.param(1, marks=pytest.mark.slow)])
+def test_stop_tokens_that_are_not_listed_are_named_where_the_server_takes_names(bundled, most, monkeypatch):
+    """With no tolerance for what they may add, none is left open; asked for one by one, too."""
+    monkeypatch.setattr(vocabulary, "_MOST_NAMED", most)
+    options = {"model": "facts-1m", "search_alpha": 0.05, "epsilon": 0.0, "tolerance": 1e-6, "progress": False}
+    options |= {"tokenizer": bundled.model.tokenizer}
+    with serving(respond := Naming(bundled.served, most)) as server:
+        named = from_endpoint(server.url, bundled.questions, **options)
+        assert named.info.cost.model_calls == len(server.log) - 2  # the noise is measured
+    with serving(bundled.served) as server:
+        bounded = from_endpoint(server.url, bundled.questions, **options)
+    assert decided(named, bundled) == len(named.questions)
+    assert decided(bounded, bundled) <= len(named.questions) / 2
+    stops = set(bundled.model.endings.stop.nonzero().squeeze(1).tolist())
+    assert {n for ids in respond.asked_for for n in ids} == stops
+    assert (named.answers["end_log_prob"] - named.answers["end_log_prob_lower"]).max() < 1e-4
+    assert named.info.provenance["stop_tokens"] == "named where they are not listed"
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_where_a_server_ignores_or_refuses_names_stop_tokens_are_bounded_and_it_is_said(bundled, refuses):
+    def fault(handler, body):
+        if refuses and "logprob_token_ids" in body:
+            handler.server.log.append(body)
+            return handler.say(400, b"extra fields not permitted") or True
+
+    options = {"model": "facts-1m", "search_alpha": 0.05, "tolerance": 1e-6, "progress": False, "concurrency": 1}
+    with serving(bundled.served, fault) as server:
+        run = from_endpoint(server.url, bundled.questions, tokenizer=bundled.model.tokenizer, **options)
+        assert sum("logprob_token_ids" in body for body in server.log) == 1
+        assert run.info.cost.model_calls == len(server.log) - 2
+        counted = from_endpoint(server.url, bundled.questions, n_stop_tokens=2, **options)
+    assert run.questions["status"].tolist().count("undecided") >= counted.questions["status"].tolist().count(
+        "undecided"
+    )
+    assert "the server does not tell those named" in run.info.provenance["stop_tokens"]
+    assert any("stop tokens that the server did not list may add" in why for why in run.questions["why"])
+
+
+@pytest.mark.slow
+def test_where_all_of_the_vocabulary_is_listed_nothing_is_open(bundled):
+    options = {"model": "facts-1m", "search_alpha": 0.05, "epsilon": 0.0, "tolerance": 1e-6, "progress": False}
+    with serving(bundled.served) as server:
+        few = replace(bundled.questions, table=bundled.questions.table.head(3))
+        run = from_endpoint(server.url, few, tokenizer=bundled.model.tokenizer, top=3000, **options)
+        assert not any("logprob_token_ids" in body for body in server.log)
+    assert decided(run, bundled) == len(run.questions)
+
+
 def test_where_stop_tokens_are_not_counted_fewer_questions_are_certain_and_none_wrongly(bundled):
     with serving(bundled.served) as server:
         options = {"model": "facts-1m", "search_alpha": 0.1, "progress": False}
@@ -961,7 +1042,7 @@ def told(*ids, chosen=None):
     [
         (
             told(5, 10**6),
-            "the tokenizer has 3000 tokens, so that it is not the model's own, which has a token id 1000000",
+            "the tokenizer's model has 3000 tokens, so that it is not the server's, which has a token id 1000000",
         ),
         (told(5, 3000), "which has a token id 3000"),
         (told(5, -1), "which has a token id -1"),
@@ -988,7 +1069,8 @@ def test_stop_tokens_are_those_of_the_search_in_this_process(tiny_folders, tmp_p
     for kind in ("stop", "closing"):
         theirs = getattr(model.endings, kind).nonzero().squeeze(1).tolist()
         assert [n for n, each in enumerate(mine.endings[:size]) if each == kind] == theirs
-    assert (mine.endings[70], mine.endings[tokenizer.convert_tokens_to_ids("<eos>")]) == ("stop", None)
+    assert mine.endings[70] == "stop"
+    assert len(mine.endings) == size <= tokenizer.convert_tokens_to_ids("<eos>")
     tokenizer.name_or_path = str(tmp_path / "nowhere")
     with pytest.warns(UserWarning, match="nowhere' cannot be had; only the tokenizer's own end of text"):
         Vocabulary(Asking("http://x/v1", "toy", tokenizer=tokenizer))

@@ -73,8 +73,11 @@ def from_endpoint(
             asked = Client(asking), vocabulary, missing
             noise = portal.call(_search, *asked, lambda one: (known.add(one), bar.update()))
     searched = [known[row["question_id"]] for row, _ in rows]
-    measured = {"noise": vars(noise)} if noise else {}
-    return _run(searched, questions.table, questions.name, parameters, {"base_url": base_url} | measured)
+    measured = {"base_url": base_url} | ({"noise": vars(noise)} if noise else {})
+    if vocabulary.tokenizer is not None:
+        bounded = "bounded where they are not listed: the server does not tell those named by logprob_token_ids"
+        measured["stop_tokens"] = "named where they are not listed" if vocabulary.names else bounded
+    return _run(searched, questions.table, questions.name, parameters, measured)
 
 
 def read(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
@@ -99,9 +102,22 @@ async def _search(
         response = await client.complete(vocabulary.prompt(prompt, tokens))
         return vocabulary.read(response, f"{asking.base_url}, question {row['question_id']!r}")
 
+    async def named(told: Listed, prompt: list[int]) -> Listed:
+        for ids in vocabulary.unlisted(told):
+            more = vocabulary.named(told, ids, await client.complete(prompt, ids))
+            vocabulary.names = more is not None
+            told = more or told._replace(n_requests=told.n_requests + 1)
+            if not vocabulary.names:
+                break
+        return told
+
     async def search(row: dict, prompt: str) -> None:
-        async def ask(tokens: Sequence[Token]) -> Next:
-            return vocabulary.after(await listed(row, prompt, tokens), noise)
+        async def ask(tokens: Sequence[Token], prob: float) -> Next:
+            told = await listed(row, prompt, tokens)
+            step = vocabulary.after(told, noise)
+            if vocabulary.names and prob * step.hidden_ending > asking.tolerance:
+                step = vocabulary.after(await named(told, vocabulary.prompt(prompt, tokens)), noise)
+            return step
 
         async with places:
             answers, certificate, cost = await Search(asking, vocabulary, noise).run(ask)

@@ -7,6 +7,7 @@ import os
 import random
 import re
 import time
+from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
 from urllib.parse import unquote
 
@@ -38,8 +39,10 @@ class Client:
         limits = httpx.Limits(max_connections=asking.concurrency)
         self.http = httpx.AsyncClient(headers=headers, trust_env=False, timeout=None, limits=limits)
 
-    async def complete(self, prompt: str | list[int]) -> object:
+    async def complete(self, prompt: str | list[int], named: Sequence[int] = ()) -> object:
         """The JSON that answers a request for one token and the most probable ones in its place.
+
+        Those `named` by their ids stand for the most probable ones; None if the server refuses that.
 
         Raises:
             RunError: the server refuses, or gives no whole answer in all tries.
@@ -48,6 +51,8 @@ class Client:
         body = {"model": asking.model, "prompt": prompt, "max_tokens": 1, "temperature": 0, "logprobs": asking.top}
         if not isinstance(prompt, str):
             body["return_tokens_as_token_ids"] = True
+        if named:
+            body["logprob_token_ids"] = list(named)
         for attempt in range(asking.retries + 1):
             asked_for = None
             try:
@@ -62,6 +67,8 @@ class Client:
                 reason = str(error) or type(error).__name__
             else:
                 if response.status_code != 429 and response.status_code < 500:
+                    if named:
+                        return None
                     hint = f" (the key is taken from {asking.api_key_env})" if response.status_code == 401 else ""
                     said = self._masked(f"{reason} {content.decode('utf-8', 'replace')}")
                     raise RunError(f"{self.url} refuses the request{hint}: {said}")

@@ -63,19 +63,25 @@ class Search:
         self.floor = self.width = self.off = 0.0
         self.doubts: dict[str, bool] = {}
 
-    async def run(self, ask: Callable[[Sequence[Token]], Awaitable[Next]]) -> tuple[list[Answer], Certificate, Cost]:
-        """The answers, the most probable first, what is certain of them, and the cost; `ask` tells what follows."""
+    async def run(
+        self, ask: Callable[[Sequence[Token], float], Awaitable[Next]]
+    ) -> tuple[list[Answer], Certificate, Cost]:
+        """The answers, the most probable first, what is certain of them, and the cost.
+
+        `ask` tells what follows after tokens, which have a probability.
+        """
         started = time.perf_counter()
         while self.frontier and len(self.nodes) < (self.asking.budget or math.inf):
             prefix = max(self.frontier, key=lambda prefix: (prefix.greedy, prefix.log_prob))
             self.frontier.remove(prefix)
-            self._expand(prefix, await ask(prefix.tokens))
+            self._expand(prefix, await ask(prefix.tokens, math.exp(prefix.log_prob)))
         for prefix in self.frontier:
             spent = f"the budget of {self.asking.budget} requests was spent with a prefix at or above α unexpanded"
             self._leave(prefix, spent, False)
         self.answers.sort(key=lambda a: (not a.finished, -complete_log_prob(a.log_prob, a.end_log_prob)))
-        n_prompt_tokens, n_requests = sum(step.n_prompt_tokens for step in self.steps), len(self.steps)
-        cost = Cost(n_prompt_tokens, n_requests - 1, n_requests, time.perf_counter() - started)
+        n_prompt_tokens = sum(step.n_prompt_tokens * step.n_requests for step in self.steps)
+        n_requests = sum(step.n_requests for step in self.steps)
+        cost = Cost(n_prompt_tokens, len(self.steps) - 1, n_requests, time.perf_counter() - started)
         return self.answers, self._certificate(), cost
 
     def _expand(self, prefix: _Prefix, step: Next) -> None:

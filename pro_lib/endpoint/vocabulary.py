@@ -14,6 +14,8 @@ from pro_lib.endpoint.asking import Asking
 from pro_lib.endpoint.noise import ROUNDING, Noise
 from pro_lib.storage import RunError
 
+# As many tokens may be named in a request (vLLM's MAX_LOGPROB_TOKEN_IDS).
+_MOST_NAMED = 128
 # Noise may lift a log-probability above 0, but not so far.
 _LogProb = Annotated[FiniteFloat, Field(le=1)]
 
@@ -75,11 +77,16 @@ class Token(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """What a server listed at a place, the most probable token first, its log-probabilities as they came."""
+    """What a server listed at a place, the most probable token first, its log-probabilities as they came.
+
+    `named` are tokens that were asked for by their ids afterwards.
+    """
 
     tokens: tuple[Token, ...]
     n_prompt_tokens: int
     where: str
+    named: tuple[Token, ...] = ()
+    n_requests: int = 1
 
 
 @dataclass(frozen=True)
@@ -99,6 +106,7 @@ class Next:
     best: Token | None
     total: float
     n_prompt_tokens: int
+    n_requests: int
 
     def least(self, log_prob: float = 0.0, log_alpha: float = -math.inf) -> float:
         """The least that the ending and what is not listed add to `Σ -x log max(x, α)`, the prefix having `log_prob`.
@@ -116,15 +124,20 @@ class Next:
 class Vocabulary:
     """The tokens of a model: known by their texts, or by their ids where there is a tokenizer.
 
-    `n_stop` is how many tokens end an answer, None if that is not known.
+    `n_stop` tokens end an answer, None if that is not known; `names` is whether single tokens can be asked for.
     """
 
     def __init__(self, asking: Asking):
         self.stop, self.top, self.ends = asking.stops, asking.top, (*texts.NEWLINE, *filter(None, asking.stops))
         self.n_stop, self.tokenizer = asking.n_stop_tokens, asking.tokenizer
         if self.tokenizer is not None:
-            self.endings = texts.endings(self.tokenizer, self.ends, *texts.configurations(self.tokenizer))
+            known = texts.configurations(self.tokenizer)
+            # The model's own outputs: padded ones are no tokens, but are listed as others are.
+            size = getattr(known[0], "vocab_size", None) if known else None
+            self.endings = texts.endings(self.tokenizer, self.ends, *known, size=size)
+            self.texts = [*texts.token_texts(self.tokenizer), *[""] * len(self.endings)]
             self.n_stop = self.endings.count("stop")
+        self.names = self.tokenizer is not None
 
     def prompt(self, question: str, tokens: Sequence[Token]) -> str | list[int]:
         """What is sent for a prompt and the tokens after it."""
@@ -160,6 +173,20 @@ class Vocabulary:
         tokens = sorted((self._token(*item) for item in merged.items()), key=lambda token: -token.log_prob)
         return Listed(tuple(tokens), said.prompt_tokens or 0, where)
 
+    def unlisted(self, told: Listed) -> list[list[int]]:
+        """The stop tokens that are not listed, as many ids at a time as a request may name."""
+        known = {token.id for token in told.tokens}
+        missing = [n for n, kind in enumerate(self.endings) if kind == "stop" and n not in known]
+        return [missing[n : n + _MOST_NAMED] for n in range(0, len(missing), _MOST_NAMED)]
+
+    def named(self, told: Listed, ids: Sequence[int], response: object) -> Listed | None:
+        """What was listed, and what a response tells of the tokens named; None where it does not tell all of them."""
+        if response is None:
+            return None
+        tokens = [token for token in self.read(response, told.where).tokens if token.id in ids]
+        more = {"named": (*told.named, *tokens), "n_requests": told.n_requests + 1}
+        return told._replace(**more) if len(tokens) == len(ids) else None
+
     def _check_chosen(self, said: _Response, chosen: _Token, known: Mapping[str | int, float], where: str) -> None:
         if not known:
             return
@@ -174,7 +201,7 @@ class Vocabulary:
 
     def _token(self, key: str | int, log_prob: float) -> Token:
         if self.tokenizer is not None:
-            return Token(texts.token_text(self.tokenizer, key), key, log_prob, self.endings[key] or "open")
+            return Token(self.texts[key], key, log_prob, self.endings[key] or "open")
         kind = "stop" if key in self.stop else texts.ending(key, self.ends) or ("open" if key else "unknown")
         if kind == "open" and ("\ufffd" in key or key.startswith("bytes:\\x")):
             kind = "broken"
@@ -186,8 +213,8 @@ class Vocabulary:
         if type(number) is not int:
             raise RunError(f"{where}: the server returns no token ids; leave tokenizer out, so that texts are sent")
         if not 0 <= number < len(self.endings):
-            size = f"the tokenizer has {len(self.endings)} tokens"
-            raise RunError(f"{where}: {size}, so that it is not the model's own, which has a token id {number}")
+            size = f"the tokenizer's model has {len(self.endings)} tokens"
+            raise RunError(f"{where}: {size}, so that it is not the server's, which has a token id {number}")
         return number
 
     def after(self, told: Listed, noise: Noise) -> Next:
@@ -196,15 +223,18 @@ class Vocabulary:
         Raises:
             RunError: the probabilities add up to more than noise explains, or more tokens stop than there are.
         """
-        total = math.fsum(token.prob for token in told.tokens)
+        total = math.fsum(token.prob for token in (*told.tokens, *told.named))
         if total > math.exp(noise.epsilon) + ROUNDING:
             raise RunError(
                 f"{told.where}: the log-probabilities are not those of one distribution: they add up to {total:.4g}, "
                 f"more than an error of {noise.epsilon:.2g} nats explains"
             )
-        listed = [token._replace(log_prob=min(token.log_prob, 0.0)) for token in told.tokens]
-        stops, unknown = (sum(token.prob for token in listed if token.kind == kind) for kind in ("stop", "unknown"))
-        n_stops = sum(token.kind == "stop" for token in listed)
+        listed, named = (
+            [t._replace(log_prob=min(t.log_prob, 0.0)) for t in each] for each in (told.tokens, told.named)
+        )
+        unknown = sum(token.prob for token in listed if token.kind == "unknown")
+        all_stops = [token for token in (*listed, *named) if token.kind == "stop"]
+        stops, n_stops = sum(token.prob for token in all_stops), len(all_stops)
         if self.n_stop is not None and n_stops > self.n_stop:
             raise RunError(f"{told.where}: {n_stops} stop tokens are listed, but n_stop_tokens={self.n_stop}")
         others = tuple(token for token in listed if token.kind not in ("stop", "unknown"))
@@ -216,7 +246,7 @@ class Vocabulary:
         largest = min(rest, max(least, unknown))
         hidden = rest if self.n_stop is None else min(rest, (self.n_stop - n_stops) * largest)
         best = listed[0] if listed and listed[0].prob > 0 else None
-        return Next(stops, hidden, rest, largest, others, best, total, told.n_prompt_tokens)
+        return Next(stops, hidden, rest, largest, others, best, total, told.n_prompt_tokens, told.n_requests)
 
 
 def log(value: float) -> float:

@@ -1,0 +1,203 @@
+"""Kinds of tokenizers, trained here on a few sentences: what ends an answer, prompts, texts and probabilities.
+
+Each has a random model of its own, saved and loaded as a user would.
+"""
+
+import json
+
+import pandas as pd
+import pytest
+import torch
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, processors, trainers
+from tokenizers.models import BPE
+from transformers import GemmaTokenizer, LlamaConfig, LlamaForCausalLM, LlamaTokenizer, PreTrainedTokenizerFast
+
+from pro_lib import models
+from pro_lib.base import texts
+from pro_lib.endpoint.asking import Asking
+from pro_lib.endpoint.vocabulary import Vocabulary
+from pro_lib.generate import generate
+from pro_lib.questions import QuestionSet
+
+TEXT = """Question: What is the capital of France?\nAnswer: Paris.\n
+Question: Who wrote “Les Misérables”, and when?\nAnswer: Victor Hugo (1862).\n\n
+Question: 日本の首都はどこですか？\nAnswer: 東京 – Tokyo 🗼 \n
+  def f(x): \n\treturn x;\n\n\nQuestion: Wie heißt der größte See?\nAnswer: Oberer See.\nA lake.\nA town. \n"""
+QUESTIONS = ["Who wrote Emma?", "Was heißt “größer” – auf Deutsch? 🗼", "Say:  def f(x):", "首都 is what?\tSay it"]
+# As of GPT-4 and Llama 3: what comes before newlines is one piece with them.
+TIKTOKEN = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+def trained(pre_tokenizer, *, alphabet=()):
+    """Vocabulary and merges of BPE."""
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer = pre_tokenizer
+    trainer = trainers.BpeTrainer(vocab_size=376, initial_alphabet=list(alphabet), show_progress=False)
+    tokenizer.train_from_iterator([TEXT] * 3, trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    return model["vocab"], [tuple(merge) for merge in model["merges"]]
+
+
+def pieces(*first, newlines=()):
+    """Vocabulary of SentencePiece, special tokens, bytes and pieces, and its merges; few characters are known."""
+    pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split("\n", "removed"), pre_tokenizers.Metaspace()])
+    vocabulary, merges = trained(pre_tokenizer)
+    known = [name for name in sorted(vocabulary, key=vocabulary.get) if not set(name) & set("東京🗼é–")]
+    names = [*first, *(f"<0x{byte:02X}>" for byte in range(256)), *newlines, *known]
+    merges = [merge for merge in merges if {*merge, "".join(merge)} <= set(known)]
+    return {name: number for number, name in enumerate(names)}, merges
+
+
+def sentence_piece():
+    """As of Llama 2: `▁` for spaces, one before the text; bytes for unknown characters, newlines among them; a BOS."""
+    vocabulary, merges = pieces("<unk>", "<s>", "</s>")
+    return LlamaTokenizer(vocab=vocabulary, merges=merges, legacy=False, add_bos_token=True)
+
+
+def gemma():
+    """As of Gemma: spaces as `▁`, none before the text; runs of newlines are pieces; a BOS."""
+    vocabulary, merges = pieces("<pad>", "<eos>", "<bos>", "<unk>", "<mask>", newlines=("\n", "\n\n", "\n\n\n"))
+    merges += [("\n", "\n"), ("\n\n", "\n")]
+    return GemmaTokenizer(vocab=vocabulary, merges=merges, add_bos_token=True)
+
+
+def byte_level(*, split=None, special=("<|endoftext|>",), bos=None):
+    """Byte-level BPE, as of GPT-2 or, cut by another pattern, of tiktoken; special tokens lie in the middle."""
+    pieces = [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=split is None)]
+    if split:
+        pieces.insert(0, pre_tokenizers.Split(Regex(split), "isolated"))
+    pre_tokenizer = pre_tokenizers.Sequence(pieces)
+    vocabulary, merges = trained(pre_tokenizer, alphabet=pre_tokenizers.ByteLevel.alphabet())
+    names = sorted(vocabulary, key=vocabulary.get)
+    names[100:100] = special
+    tokenizer = Tokenizer(BPE(vocab={name: number for number, name in enumerate(names)}, merges=merges))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizer, decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in special])
+    if bos:
+        first = [(bos, names.index(bos))]
+        tokenizer.post_processor = processors.TemplateProcessing(single=f"{bos} $A", special_tokens=first)
+    named = {"eos_token": special[0]} | ({"bos_token": bos} if bos else {})
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **named)
+
+
+KINDS = {
+    "SentencePiece": sentence_piece,
+    "Gemma": gemma,
+    "byte-level": byte_level,
+    "tiktoken": lambda: byte_level(split=TIKTOKEN),
+    "tiktoken, BOS": lambda: byte_level(
+        split=TIKTOKEN, special=("<|eot|>", "<|begin|>", "<|im_end|>"), bos="<|begin|>"
+    ),
+    "padded": byte_level,
+}
+WITH_BOS = {"SentencePiece", "Gemma", "tiktoken, BOS"}
+# Tokens that have a newline, among others.
+NEWLINES = {"SentencePiece": {"\n"}, "Gemma": {"\n", "\n\n", "\n\n\n"}, "tiktoken": {"\n", "\n\n", " \n", ".\n"}}
+NEWLINES |= {name: {"\n", "\n\n", " \n"} for name in ("byte-level", "padded")}
+PADDED = 29
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request, tmp_path_factory):
+    """Name and loaded model; its end of text is known to the tokenizer alone."""
+    folder, tokenizer = tmp_path_factory.mktemp("kind"), KINDS[request.param]()
+    tokenizer.save_pretrained(folder)
+    size = len(tokenizer) + PADDED * (request.param == "padded")
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    torch.manual_seed(0)
+    ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+    network = LlamaForCausalLM(LlamaConfig(vocab_size=size, max_position_embeddings=4096, **shape, **ids))
+    for parameter in network.parameters():
+        parameter.data.mul_(4.0 if parameter.dim() > 1 else 1.0)
+    network.save_pretrained(folder)
+    return request.param, models.load(folder, device="cpu")
+
+
+def test_what_ends_an_answer_is_told_by_every_tokens_text(kind):
+    name, model = kind
+    tokenizer, stops, closings = model.tokenizer, set(), set()
+    for token_id in range(len(tokenizer)):
+        before, newline, _ = tokenizer.decode([token_id]).partition("\n")
+        if newline:
+            (closings if before.strip() else stops).add(token_id)
+    stops.add(tokenizer.eos_token_id)
+    assert model.endings.stop.nonzero().squeeze(1).tolist() == sorted(stops)
+    assert model.endings.closing.nonzero().squeeze(1).tolist() == sorted(closings - stops)
+    assert len(model.endings.stop) == len(tokenizer) + PADDED * (name == "padded")
+    # What is said of the kinds is so.
+    newlines = {text for text in map(tokenizer.decode, [[n] for n in stops | closings]) if "\n" in text}
+    assert newlines >= NEWLINES[name.partition(",")[0]]
+    assert bool(closings) == name.startswith("tiktoken")
+    assert name != "SentencePiece" or newlines == {"\n"}
+
+
+def test_over_a_server_they_are_sorted_as_they_are_here(kind):
+    """Outputs beyond the tokenizer among them, which a server lists as any other."""
+    _, model = kind
+    theirs = Vocabulary(Asking("http://x/v1", "toy", tokenizer=model.tokenizer))
+    both = zip(model.endings.stop.tolist(), model.endings.closing.tolist(), strict=True)
+    assert theirs.endings == ["stop" if stops else "closing" if closes else None for stops, closes in both]
+    entries = [{"id": n, "token": "x", "logprob": -9.0} for n in range(len(theirs.endings))]
+    listed = theirs.read({"choices": [{"logprobs": {"content": [entries[0] | {"top_logprobs": entries}]}}]}, "a server")
+    assert [token.text for token in listed.tokens[: len(model.tokenizer)]] == [*texts.token_texts(model.tokenizer)]
+    assert {token.text for token in listed.tokens[len(model.tokenizer) :]} <= {""}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_prompts_are_read_back_and_begin_as_the_tokenizer_has_it(kind, question):
+    name, model = kind
+    ids = model.encode(question)
+    assert model.tokenizer.decode(ids, skip_special_tokens=True) == question
+    assert (ids[0] == model.tokenizer.bos_token_id) == (name in WITH_BOS)
+    assert ids[-1] != model.tokenizer.eos_token_id
+
+
+@pytest.fixture(scope="module")
+def runs(kind):
+    """Samples, and an exact search, of four questions."""
+    rows = [[f"q{n}", question, ["x"], "test"] for n, question in enumerate(QUESTIONS)]
+    asked = QuestionSet("toy", pd.DataFrame(rows, columns=["question_id", "question", "references", "split"]))
+    how = {"max_new_tokens": 8, "progress": False}
+    return asked, [
+        generate(kind[1], asked, strategy="multinomial", n_answers=30, **how),
+        generate(kind[1], asked, strategy="threshold", search_alpha=1e-3, **how),
+    ]
+
+
+def test_an_answers_text_is_what_it_adds_to_the_prompt(kind, runs):
+    """Up to its newline: not a space is lost, nor a character of several tokens."""
+    model, (asked, both), n_cut = kind[1], runs, 0
+    prompts = dict(zip(asked.table["question_id"], map(model.encode, asked.prompts()), strict=True))
+    for answer in pd.concat([run.answers for run in both]).itertuples():
+        prompt = prompts[answer.question_id]
+        said, whole = (
+            model.tokenizer.decode(ids, skip_special_tokens=True) for ids in (prompt, [*prompt, *answer.token_ids])
+        )
+        assert whole.startswith(said)
+        added = whole.removeprefix(said)
+        assert answer.text == added.lstrip().partition("\n")[0].strip()
+        n_cut += len(added) > len(answer.text)
+    assert n_cut
+
+
+def test_probabilities_are_those_of_plain_forward_passes(kind, runs):
+    model, (asked, both) = kind[1], runs
+    prompts = dict(zip(asked.table["question_id"], map(model.encode, asked.prompts()), strict=True))
+    for run in both:
+        for answer in run.answers.groupby("question_id").head(8).itertuples():
+            ids, n = [*prompts[answer.question_id], *answer.token_ids], len(answer.token_ids)
+            with torch.inference_mode():
+                plain = model.network(torch.tensor([ids])).logits[0, -n - 1 :].double().log_softmax(-1)
+            told = plain[range(n), list(answer.token_ids)].tolist()
+            assert list(answer.token_log_probs) == pytest.approx(told, abs=1e-4)
+            if not pd.isna(answer.end_log_prob) and answer.finished:
+                stop = plain[-1][model.endings.stop].logsumexp(0).item()
+                assert answer.end_log_prob == pytest.approx(stop, abs=1e-4)
+
+
+def test_a_character_of_several_tokens_is_whole_in_the_answer(kind):
+    _, model = kind
+    ids = model.tokenizer(" 東京 – 🗼\n", add_special_tokens=False)["input_ids"]
+    assert len(ids) > 5
+    assert model.decode(ids) == "東京 – 🗼"
+    assert any("\ufffd" in texts.token_text(model.tokenizer, token_id) for token_id in ids)
