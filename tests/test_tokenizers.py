@@ -3,14 +3,26 @@
 Each has a random model of its own, saved and loaded as a user would.
 """
 
+import importlib
 import json
+import re
+import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, processors, trainers
 from tokenizers.models import BPE
-from transformers import GemmaTokenizer, LlamaConfig, LlamaForCausalLM, LlamaTokenizer, PreTrainedTokenizerFast
+from transformers import (
+    GemmaTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    LlamaTokenizer,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedTokenizerFast,
+)
 
 from pro_lib import models
 from pro_lib.base import texts
@@ -193,6 +205,66 @@ def test_probabilities_are_those_of_plain_forward_passes(kind, runs):
             if not pd.isna(answer.end_log_prob) and answer.finished:
                 stop = plain[-1][model.endings.stop].logsumexp(0).item()
                 assert answer.end_log_prob == pytest.approx(stop, abs=1e-4)
+
+
+class Raw:
+    """A tokenizer that writes raw pieces where special tokens are kept, as mistral-common's of SentencePiece does."""
+
+    def decode(self, ids, *, skip_special_tokens=False, clean_up_tokenization_spaces=True):
+        assert not clean_up_tokenization_spaces
+        return "".join(
+            (["", "a", "\n"] if skip_special_tokens else ["</s>", "▁a", "<0x0A>"])[token_id] for token_id in ids
+        )
+
+
+def test_raw_pieces_are_no_texts():
+    assert [texts.token_text(Raw(), token_id) for token_id in range(3)] == ["</s>", "a", "\n"]
+
+
+@pytest.mark.trial
+@pytest.mark.parametrize(
+    "name", ["tekken_240911.json", "tokenizer.model.v1", "mistral_instruct_tokenizer_241114.model.v7"]
+)
+def test_mistrals_own_tokenizers(name, tmp_path):
+    """Byte-level of 131,072 tokens, SentencePiece of 32,000 and 32,768: as the package `mistral-common` brings them."""
+    mistral_common = pytest.importorskip("mistral_common", reason="mistral-common, which brings them, is not installed")
+    from transformers.tokenization_mistral_common import MistralCommonBackend
+
+    file = Path(mistral_common.__file__).parent / "data" / name
+    tokenizer = MistralCommonBackend(tokenizer_path=str(file))
+    if name.startswith("tekken"):  # as a user would: a folder with tekken.json beside a model
+        shutil.copy(file, tmp_path / "tekken.json")
+        shape = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+        config = MistralConfig(vocab_size=len(tokenizer), num_key_value_heads=1, **shape, eos_token_id=2)
+        MistralForCausalLM(config).save_pretrained(tmp_path)
+        tokenizer = models.load(tmp_path, device="cpu").tokenizer
+        assert isinstance(tokenizer, MistralCommonBackend)
+    own = tokenizer.tokenizer.instruct_tokenizer.tokenizer
+
+    def bytes_of(token_id):
+        if name.startswith("tekken"):
+            return own.id_to_byte_piece(token_id, SpecialTokenPolicy.KEEP)
+        piece = own.id_to_piece(token_id)
+        return bytes.fromhex(piece[3:5]) if re.fullmatch("<0x..>", piece) else piece.replace("▁", " ").encode()
+
+    SpecialTokenPolicy = importlib.import_module("mistral_common.tokens.tokenizers.base").SpecialTokenPolicy
+    kinds = texts.endings(tokenizer, texts.NEWLINE)
+    for token_id, kind in enumerate(kinds):
+        before, newline, _ = bytes_of(token_id).partition(b"\n")
+        expected = ("closing" if before.decode("utf-8", "replace").strip() else "stop") if newline else None
+        assert kind == ("stop" if token_id == tokenizer.eos_token_id else expected), bytes_of(token_id)
+    assert kinds.count("stop") >= 2
+    for question in QUESTIONS:
+        ids = texts.encode(tokenizer, f"Question: {question}\nAnswer:")
+        assert (ids[0], ids[-1] == tokenizer.eos_token_id) == (tokenizer.bos_token_id, False)
+        said = tokenizer.decode(ids, skip_special_tokens=True)
+        assert said == f"Question: {question}\nAnswer:"
+        for answer in (" Jane Austen.\n", " 東京 – 🗼\n\nQuestion:", " größer"):
+            more = tokenizer(answer, add_special_tokens=False)["input_ids"]
+            added = tokenizer.decode([*ids, *more], skip_special_tokens=True).removeprefix(said)
+            assert (
+                texts.answer_text(tokenizer, more) == added.strip().partition("\n")[0] == answer.strip().split("\n")[0]
+            )
 
 
 def test_a_character_of_several_tokens_is_whole_in_the_answer(kind):

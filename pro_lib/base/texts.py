@@ -12,6 +12,7 @@ from typing import Any
 
 # What ends every answer.
 NEWLINE = ("\n",)
+_EXACTLY = {"clean_up_tokenization_spaces": False}
 # What chat templates take for today, so that a run does not depend on the day: the date that Llama's own fall back on.
 TODAY = "2024-07-26"
 # How thoughts begin, in the prompt or in the answer: of DeepSeek and Qwen, Seed, Mistral, Cohere, gpt-oss, Gemma, Kimi.
@@ -33,7 +34,9 @@ def _encoded(tokenizer: Any, text: str) -> tuple[int, ...]:
 
 def token_text(tokenizer: Any, token_id: int) -> str:
     """The text of a token by itself; part of a character shows as U+FFFD."""
-    return tokenizer.decode([token_id], clean_up_tokenization_spaces=False)
+    # mistral-common's SentencePiece writes pieces raw unless special tokens are skipped, which have then no text.
+    told = (tokenizer.decode([token_id], skip_special_tokens=skip, **_EXACTLY) for skip in (True, False))
+    return next(filter(None, told), "")
 
 
 def chat_text(tokenizer: Any, messages: Sequence[Mapping[str, str]], options: Mapping[str, Any]) -> str:
@@ -70,7 +73,7 @@ def token_texts(tokenizer: Any) -> tuple[str, ...]:
 
 def answer_text(tokenizer: Any, token_ids: Sequence[int], ends: Sequence[str] = NEWLINE) -> str:
     """The text of an answer, without special tokens, trimmed."""
-    text = tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    text = tokenizer.decode(list(token_ids), skip_special_tokens=True, **_EXACTLY)
     return trimmed(text, ends)
 
 
