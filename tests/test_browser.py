@@ -60,8 +60,8 @@ def free_port():
 
 
 @contextmanager
-def jupyter_lab(folder):
-    """The address of a JupyterLab of its own that serves `folder`, with nothing of the user's configuration."""
+def jupyter(folder, *command):
+    """The address of a server of its own (JupyterLab) that serves `folder`, without the user's configuration."""
     config, work = folder / "config", folder / "work"
     settings = config / "lab" / "user-settings" / "@jupyterlab" / "notebook-extension"
     for made in (config / "labconfig", settings, work):
@@ -75,9 +75,9 @@ def jupyter_lab(folder):
     own |= {"JUPYTERLAB_SETTINGS_DIR": str(config / "lab" / "user-settings")}
     own |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     port = free_port()
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
-    command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={work}", "--ServerApp.port_retries=0"]
-    command += ["--allow-root"] if os.geteuid() == 0 else []
+    token = [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={work}", "--ServerApp.port_retries=0"]
+    command = command or ("jupyterlab", "--ip=127.0.0.1", *token, *(["--allow-root"] if os.geteuid() == 0 else []))
+    command = [sys.executable, "-m", *command, "--no-browser", f"--port={port}"]
     with open(folder / "server.log", "w") as log:
         server = subprocess.Popen(command, env=os.environ | own, stdout=log, stderr=log, cwd=work)
         try:
@@ -96,9 +96,11 @@ def wait_for_server(url, server, log):
         try:
             urllib.request.urlopen(url, timeout=5).close()
             return
+        except urllib.error.HTTPError:
+            return  # an answer, too
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             time.sleep(0.1)
-    raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
+    raise RuntimeError(f"the server did not start:\n{log.read_text()[-2000:]}")
 
 
 @contextmanager
@@ -141,9 +143,10 @@ def ask(page, question):
     text.press("Enter")
 
 
+# Sixty steps of the slider, each from its event to after the frame it paints, in milliseconds; the first ten warm up.
 MOVE = """async () => {
-    const slider = document.querySelector(".pro-slider input"), seconds = [];
-    for (let step = 0; step < 21; step++) {
+    const slider = document.querySelector(".pro-slider input"), times = [];
+    for (let step = 0; step < 60; step++) {
         const started = performance.now();
         slider.value = Number(slider.value) + (step % 2 ? -7 : 8);
         slider.dispatchEvent(new Event("input"));
@@ -152,15 +155,26 @@ MOVE = """async () => {
             channel.port1.onmessage = painted;
             requestAnimationFrame(() => channel.port2.postMessage(0));
         });
-        seconds.push((performance.now() - started) / 1000);
+        times.push(performance.now() - started);
     }
-    return seconds.sort((a, b) => a - b)[10];
+    const sorted = times.slice(10).sort((a, b) => a - b);
+    return { steps: sorted.length, median: sorted[25], worst: sorted.at(-1) };
 }"""
 
 
+def slider_to_picture(page, record_property, where):
+    """Record how long a step takes. On a quiet machine 50 ms hold; a second is what holds beside other work on it."""
+    found = page.evaluate(MOVE)
+    record_property(f"slider_to_picture_{where}_ms", found)
+    print(
+        f"slider to picture in {where}: median {found['median']:.0f} ms, worst {found['worst']:.0f} of {found['steps']}"
+    )
+    assert found["median"] < 1000
+
+
 @pytest.mark.slow
-def test_the_explorer_in_jupyterlab(tmp_path):
-    with jupyter_lab(tmp_path) as address:
+def test_the_explorer_in_jupyterlab(tmp_path, record_property):
+    with jupyter(tmp_path) as address:
         folders = {"generations_dir": str(tmp_path / "generations"), "figures_dir": str(tmp_path / "figures")}
         notebook_with(tmp_path / "work", model="facts-1m", limit=1000, **folders)
         with notebook_page(address) as (page, errors):
@@ -168,12 +182,21 @@ def test_the_explorer_in_jupyterlab(tmp_path):
             explorer, head = page.locator(".pro-app"), page.locator(".pro-head").first
             expect, slider = sync_api.expect, explorer.get_by_role("slider", name="α")
 
+            promise = r"Promise by PRO at α = 0\.4, for questions like the \d+ of validation"
+            expect(explorer).to_contain_text(re.compile(promise))
+
             # The slider, by keyboard: numbers and charts move, and JupyterLab does not take the key.
             for _ in range(5):
                 slider.press("ArrowLeft")
-            expect(explorer.get_by_role("img", name="mean K against α. α = 0.35: mean K")).to_be_visible()
+            expect(
+                explorer.get_by_role("img", name=re.compile(r"mean K against α.* α = 0\.35: mean K"))
+            ).to_be_visible()
             expect(explorer.get_by_role("columnheader", name="line: α = 0.35")).to_be_visible()
             expect(slider).to_be_focused()
+
+            slider_to_picture(page, record_property, "JupyterLab")
+            for _ in range(30):  # back to where it stood
+                slider.press("ArrowLeft")
 
             # The list, by keyboard, and a filter.
             question = head.inner_text()
@@ -186,7 +209,8 @@ def test_the_explorer_in_jupyterlab(tmp_path):
             # A question of one's own, then one that is none: no old answer stays.
             ask(page, CAPITAL)
             expect(explorer).to_contain_text("The prefixes searched")
-            expect(explorer).to_contain_text("Searched down to α = 0.02")
+            expect(explorer).to_contain_text("none reaches α = 0.02 of the search, so the greedy answer stands alone")
+            expect(explorer.locator(".pro-asked .pro-keys").last).to_contain_text("→ an answer that ended")
             ask(page, " ")
             expect(explorer.get_by_role("alert")).to_have_text("question is empty")
             expect(explorer).not_to_contain_text("The prefixes searched")
@@ -215,6 +239,27 @@ def test_the_explorer_in_jupyterlab(tmp_path):
     assert (tmp_path / "figures" / "00_explore_examples.png").is_file()
 
 
+@pytest.mark.trial
+def test_the_explorer_in_voila_in_dark(tmp_path):
+    pytest.importorskip("voila", reason="Voilà is not installed")
+    folders = {"generations_dir": str(tmp_path / "generations"), "figures_dir": str(tmp_path / "figures")}
+    (tmp_path / "work").mkdir()
+    notebook_with(tmp_path / "work", model="facts-1m", limit=50, **folders)
+    with (
+        jupyter(tmp_path, "voila", NOTEBOOK.name, "--theme=dark") as address,
+        browser_page(address, width=1024, height=768) as (page, _),
+    ):
+        for _ in range(2):  # opened, and reloaded
+            head = page.locator(".pro-head").first
+            page.locator(".pro-app figure").first.wait_for()
+            page.get_by_role("button", name="The paper's examples").click()
+            sync_api.expect(head).to_have_text("sixth president of the United States")
+            ground = page.evaluate("getComputedStyle(document.querySelector('.pro-app')).backgroundColor")
+            assert brightness(ground) < 0.1
+            assert page.get_by_role("slider").bounding_box()["width"] >= 150
+            page.reload()
+
+
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
     """3,600 questions with 32 answers each, all found by a search."""
@@ -239,8 +284,9 @@ def test_nothing_is_cut_at_any_width_in_light_and_dark(large, width, color_schem
             assert page.evaluate("document.documentElement.scrollWidth") <= width, tab
         assert page.get_by_role("slider").bounding_box()["width"] >= 150
         # 33 answers scroll in their table, so that the charts are below it and not below the screen.
-        table = app.locator(".pro-scroll").bounding_box()
-        assert table["height"] < 330
+        assert app.locator(".pro-scroll").bounding_box()["height"] < 200
+        if width >= 1024:
+            assert app.locator("figure").first.bounding_box()["y"] < 700
         ground, text = page.evaluate(
             "(look => [look.backgroundColor, look.color])(getComputedStyle(document.querySelector('.pro-app')))"
         )
@@ -266,13 +312,10 @@ def contrast(one, other):
 
 
 def test_the_slider_moves_everything_in_one_file(large, record_property):
-    """How long that takes is recorded; other work on the machine decides it too."""
     with browser_page(large) as (page, errors):
         app, head = page.locator(".pro-app"), page.locator(".pro-head")
         app.locator("figure").first.wait_for()
-        seconds = page.evaluate(MOVE)
-        record_property("slider_to_picture_seconds", seconds)
-        print(f"slider to picture: median {seconds:.3f} s of 21, 3,600 questions")
+        slider_to_picture(page, record_property, "one file")
         # A click on a point leads to its question.
         before, scores = head.inner_text(), app.locator("figure svg").nth(1)
         box = scores.bounding_box()
@@ -287,6 +330,12 @@ def test_the_slider_moves_everything_in_one_file(large, record_property):
         app.get_by_label("count repeated answers").check()
         sync_api.expect(app).to_contain_text("Comparing this needs a running kernel")
         assert errors == []
+
+
+# Elements that hold a text which turns the writing round, and what comes after it too.
+TURNING = """() => [...document.querySelectorAll(".pro-app *")].filter((each) => each.childNodes.length === 1
+    && each.textContent.includes("\\u202e") && each.firstChild.nodeType === 3
+    && !/^(BDI|OPTION|FIGCAPTION)$/.test(each.tagName)).map((each) => each.outerHTML.slice(0, 80))"""
 
 
 @pytest.mark.slow
@@ -307,7 +356,7 @@ def test_odd_runs_and_hostile_texts_are_shown_as_they_are(tmp_path):
     runs = ODD | {"nasty": nasty}
     for name, run in runs.items():
         explorer.to_html(run, tmp_path / f"{name}.html")
-    with browser_page("about:blank") as (page, errors):
+    with browser_page("about:blank", width=700) as (page, errors):
         page.on("dialog", lambda dialog: errors.append(dialog.message))
         for name in runs:
             page.goto((tmp_path / f"{name}.html").as_uri())
@@ -321,13 +370,15 @@ def test_odd_runs_and_hostile_texts_are_shown_as_they_are(tmp_path):
             sync_api.expect(app).to_contain_text("No question passes the filters.")
             app.get_by_role("button", name="next").click()
             assert app.locator("img, script").count() == 0
+            assert page.evaluate("document.documentElement.scrollWidth") <= 700, name
+            assert page.evaluate(TURNING) == [], name
             assert errors == [], name
 
 
 def take_pictures(folder, images):
     """The explorer as the docs show it."""
     images.mkdir(parents=True, exist_ok=True)
-    with jupyter_lab(folder) as address:
+    with jupyter(folder) as address:
         folders = {"generations_dir": str(folder / "generations"), "figures_dir": str(folder / "figures")}
         notebook_with(folder / "work", limit=500, alpha=0.05, strategy="threshold", search_alpha=0.01, **folders)
         with notebook_page(address, width=1370, height=1300) as (page, errors):

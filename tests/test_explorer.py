@@ -9,17 +9,21 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from scipy.stats import rankdata
 
-from pro_lib import ask, explorer, generate, metrics, scores, tables
+from pro_lib import ask, explorer, generate, guarantees, metrics, scores, semantic, tables
 from pro_lib import questions as question_sets
-from pro_lib.base import bundled
+from pro_lib.base import bundled, intervals
 from pro_lib.explorer.page import JAVASCRIPT
 from pro_lib.runs import Run
 from pro_lib.settings import Settings
 from pro_lib.storage import Cost, RunError, RunInfo
 
-NASTY = "</script><script>alert('$x$')</script> & <img src=x onerror=alert(1)>"
+NASTY = "</script><script>alert('$x$')</script> & <img src=x onerror=alert(1)> <!-- "
+# Writing turned round, an isolate that is not closed, lines, and a word that is wider than any page.
+NASTY += "\u202eturned\u2066 round\nnext line\u2028another\u0000" + "w" * 700
 CAPITAL = "What is the capital of France?"
 
 
@@ -130,6 +134,37 @@ def test_a_run_is_data_with_the_alphas_of_its_slider():
     assert data["has_texts"]
 
 
+def test_a_promise_is_made_of_the_validation_questions_at_the_alpha_given():
+    run = many(n=400, seed=3)
+    easy = run.questions["question_id"].str[1:].astype(int) % 3 == 0  # those answered right, now also the surest
+    sure = run.answers["question_id"].isin(run.questions["question_id"][easy]) & (run.answers["rank"] == 0)
+    run = replace(run, answers=run.answers.assign(log_prob=run.answers["log_prob"].where(~sure, np.log(0.999))))
+    data = explorer.run_data(run, alpha=0.3, target=0.8)
+    pro, asked = run.scores(alpha=0.3)["pro"].to_numpy(), (run.questions["split"] == "validation").to_numpy()
+    right = np.array(corrects(run))
+    made = guarantees.promise(pro[asked], right[asked], target=0.8, unlabelled=pro[~asked])
+    assert made.threshold is not None
+    expected = {"alpha": 0.3, "n": 100, "holds": True, "says": made.sentence(), "answered": made.answers(pro).tolist()}
+    assert data["promise"] == expected
+    assert 0 < sum(data["promise"]["answered"]) < 400
+    json.dumps(data, allow_nan=False)
+    nothing = explorer.run_data(run, target=0.99)["promise"]
+    assert (nothing["holds"], any(nothing["answered"])) == (False, False)
+    assert nothing["says"].startswith("Nothing can be promised")
+
+
+def test_without_validation_questions_nothing_is_said_of_a_promise_and_one_without_an_answer_is_never_answered():
+    assert explorer.run_data(many().select(split="test"))["promise"] is None
+    run = many(n=400)
+    unjudged = replace(run, questions=run.questions.assign(references=None))
+    assert explorer.run_data(unjudged)["promise"] is None
+    open_ones = replace(run, answers=run.answers.assign(finished=run.answers["question_id"] != "q00"))
+    shown = explorer.run_data(open_ones, target=0.05)["promise"]  # which all the answers keep
+    assert shown["answered"] == [False, *[True] * 399]
+    validation_only = explorer.run_data(run.select(split="validation"), target=0.05)["promise"]
+    assert (validation_only["n"], all(validation_only["answered"])) == (100, True)
+
+
 def test_a_search_is_not_shown_below_its_alpha_and_brings_its_certificate(facts_2m):
     run = searched(facts_2m, 3)
     data = explorer.run_data(run)
@@ -196,36 +231,92 @@ def in_javascript(folder, code, given):
     return json.loads(done.stdout)
 
 
-@pytest.mark.filterwarnings("ignore::pro_lib.scores.PremiseWarning")
-def test_the_page_computes_what_pro_lib_computes(tmp_path):
-    rng = np.random.default_rng(0)
-    lists = [np.sort(rng.dirichlet(np.ones(n + 1))[:n])[::-1] for n in rng.integers(1, 33, size=300)]
-    lists += [np.array([0.4, 0.1, 0.1]), np.array([1.0]), np.array([0.6, 0.6, 0.6]), np.array([1e-300, 1e-301])]
-    lists = [np.log(values) for values in lists] + [np.array([])]
-    alphas = [0.0, 0.001, 0.1, 0.4, 1.0, *rng.random(5)]
+PROBABILITY = st.one_of(st.floats(1e-6, 1), st.sampled_from([1.0, 0.5, 0.4, 0.1, 0.02, 1e-9]))
+LOGS = st.lists(st.one_of(PROBABILITY.map(np.log), st.floats(-2000, 0)), max_size=40)
+LISTS = st.lists(LOGS, min_size=1, max_size=30)
+
+
+def pro_by_the_page(folder, lists, alphas):
+    """For every list, PRO for every K, and [K, PRO] at every α, as the page makes them and as pro_lib does."""
     with np.errstate(divide="ignore"):
         logs = [None if alpha == 0 else np.log(alpha) for alpha in alphas]
     code = """({ lists, logs }) => lists.map((list) => [page.proAllK(list), ...logs.map((log) =>
         [page.adaptiveK(list, log ?? -Infinity), page.pro(list, log ?? -Infinity)])])"""
-    found = in_javascript(tmp_path, code, {"lists": [values.tolist() for values in lists], "logs": logs})
-    for values, (by_k, *at) in zip(lists[:-1], found[:-1], strict=True):
+    lists = [np.sort(values)[::-1] for values in lists]
+    found = in_javascript(folder, code, {"lists": [values.tolist() for values in lists], "logs": logs})
+    for values, (by_k, *at) in zip(lists, found, strict=True):
+        if not len(values):
+            assert [by_k, *at] == [[], *[[0, None]] * len(alphas)]  # NaN, as JSON has it
+            continue
         assert by_k == pytest.approx(scores.pro_all_k([values])[0], rel=1e-9, abs=1e-9)
         assert [k for k, _ in at] == scores.adaptive_k([values], alphas)[0].tolist()
         assert [pro for _, pro in at] == pytest.approx(scores.pro([values], alpha=alphas)[0], rel=1e-9, abs=1e-9)
-    assert found[-1] == [[], *[[0, None]] * len(alphas)]
 
 
-def test_auroc_and_ranks_of_the_page_are_ours_with_ties(tmp_path):
+@pytest.mark.filterwarnings("ignore::pro_lib.scores.PremiseWarning")
+def test_the_page_computes_what_pro_lib_computes(tmp_path):
+    rng = np.random.default_rng(0)
+    lists = [rng.dirichlet(np.ones(n + 1))[:n] for n in rng.integers(1, 33, size=300)]
+    lists += [rng.dirichlet(np.ones(2000))]  # K of 2,000 at α = 0
+    lists += [[0.4, 0.1, 0.1], [1.0], [0.4], [0.1] * 10, [0.6, 0.6, 0.6], [1e-300, 1e-301]]
+    lists = [np.log(values) for values in lists] + [[], [-800.0, -900.0, -1e4]]  # of which exp is 0
+    pro_by_the_page(tmp_path, lists, [0.0, 0.001, 0.1, 0.4, 1.0, *rng.random(5)])
+
+
+@pytest.mark.filterwarnings("ignore::pro_lib.scores.PremiseWarning")
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lists=LISTS, alphas=st.lists(st.one_of(PROBABILITY, st.just(0.0)), min_size=1, max_size=10))
+def test_the_page_computes_what_pro_lib_computes_of_any_list(tmp_path, lists, alphas):
+    pro_by_the_page(tmp_path, lists, alphas)
+
+
+def aurocs_by_the_page(folder, uncertainty, correct):
+    """AUROC with its interval, and ranks, as the page makes them and as pro_lib does."""
+    code = "({ u, c }) => u.map((each, at) => [page.aurocWithin(each, c[at]), page.ranks(each)])"
+    found = in_javascript(folder, code, {"u": uncertainty, "c": correct})
+    for values, right, (auroc, ranks) in zip(uncertainty, correct, found, strict=True):
+        expected = [float(each[0]) for each in metrics.auroc_intervals(np.transpose([values]), right)]
+        assert auroc == pytest.approx(expected, abs=1e-9)
+        assert ranks == pytest.approx(100 * rankdata(values) / len(values))
+
+
+def test_auroc_its_interval_and_ranks_of_the_page_are_ours_with_ties(tmp_path):
     rng = np.random.default_rng(1)
     uncertainty = [rng.integers(0, 4 + i, size=200).astype(float).tolist() for i in range(20)]
-    correct = [rng.random(200) < 0.4 for _ in uncertainty]
-    code = "({ u, c }) => u.map((each, at) => [page.auroc(each, c[at]), page.ranks(each)])"
-    found = in_javascript(tmp_path, code, {"u": uncertainty, "c": [each.tolist() for each in correct]})
-    for values, right, (auroc, ranks) in zip(uncertainty, correct, found, strict=True):
-        assert auroc == pytest.approx(metrics.auroc(values, right), abs=1e-12)
-        assert ranks == pytest.approx(100 * rankdata(values) / len(values))
-    one_class = "() => [page.auroc([1, 2], [true, true]), page.auroc([], [])]"
-    assert in_javascript(tmp_path, one_class, None) == [None, None]  # NaN, as JSON has it
+    correct = [(rng.random(200) < 0.4).tolist() for _ in uncertainty]
+    one_right = [True, *[False] * 199]
+    separated = [[0.0, 1.0, 2.0, 3.0], [3.0, 2.0, 1.0, 0.0], [1.0] * 4]
+    aurocs_by_the_page(
+        tmp_path,
+        [*uncertainty, uncertainty[0], *separated, [0.0, 1.0]],
+        [*correct, one_right, *[[True, True, False, False]] * 3, [False, True]],
+    )
+    one_class = "() => [page.aurocWithin([1, 2], [true, true]), page.aurocWithin([], [])]"
+    assert in_javascript(tmp_path, one_class, None) == [[None] * 3] * 2  # NaN, as JSON has it
+
+
+JUDGED = st.lists(st.tuples(st.floats(0, 50) | st.integers(0, 3).map(float), st.booleans()), min_size=2, max_size=60)
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(judged=st.lists(JUDGED.filter(lambda rows: len({right for _, right in rows}) == 2), min_size=1, max_size=20))
+def test_auroc_and_its_interval_are_ours_of_any_scores(tmp_path, judged):
+    aurocs_by_the_page(tmp_path, *([[row[at] for row in rows] for rows in judged] for at in (0, 1)))
+
+
+def test_means_and_agreement_of_the_page_are_ours(tmp_path):
+    values = [[1.0, 2.0, 2.0, 7.0], [3.0, 3.0]]
+    masses = [(0.5, 0.75), (0.5, 1.0), (1.0, 1.0 + 1e-9), (0.0, 0.0), (0.6, 1.2)]
+    code = "({ v, m }) => [v.map(page.meanWithin), m.map((each) => page.agreementWithin(...each))]"
+    means, agreed = in_javascript(tmp_path, code, {"v": values, "m": masses})
+    errors = [np.std(each, ddof=1) / np.sqrt(len(each)) for each in values]
+    for at, (mean, error) in enumerate(zip(map(np.mean, values), errors, strict=True)):
+        assert means[at] == pytest.approx([mean, *intervals.normal(mean, error)], abs=1e-12)
+    with np.errstate(divide="ignore"):
+        logs = [np.log([[same, max(found - same, 1e-300)]]) for same, found in masses]
+    expected = [semantic.agreement(np.maximum(each, -700), np.array([[True, False]])) for each in logs]
+    assert agreed[:-1] == [pytest.approx([float(low[0]), float(high[0])]) for low, high in expected[:-1]]
+    assert agreed[-1] == [pytest.approx(0.6), None]
 
 
 @pytest.mark.filterwarnings("ignore::pro_lib.scores.PremiseWarning")
@@ -236,14 +327,15 @@ def test_a_view_of_the_page_sweeps_as_pro_lib_does(distinct, tmp_path):
     run = replace(run, answers=pd.concat([run.answers, twice], ignore_index=True)).select(split="test")
     data = explorer.run_data(run)
     code = """({ data, repeats }) => { const view = new page.View(data, "test", repeats);
-        return [view.sweep.map((at) => [at.auroc, at.meanKept]), data.alphas.map((_, at) => view.at(at))] }"""
+        return [view.sweep.map((at) => [...at.auroc, ...at.meanKept]), data.alphas.map((_, at) => view.at(at))] }"""
     sweep, uncertainty = in_javascript(tmp_path, code, {"data": data, "repeats": not distinct})
     log_probs, alphas = run.log_probs(distinct=distinct), np.array(data["alphas"])
     expected = scores.pro(log_probs, alpha=alphas)
     assert np.transpose(uncertainty) == pytest.approx(expected, rel=1e-9)
-    aurocs = metrics.auroc_columns(expected, np.array(corrects(run)))
-    kept = scores.adaptive_k(log_probs, alphas).mean(axis=0)
-    assert np.array(sweep) == pytest.approx(np.column_stack([aurocs, kept]), rel=1e-9)
+    aurocs = metrics.auroc_intervals(expected, np.array(corrects(run)))
+    kept = scores.adaptive_k(log_probs, alphas)
+    means = kept.mean(axis=0), kept.std(axis=0, ddof=1) / np.sqrt(len(kept))
+    assert np.array(sweep) == pytest.approx(np.column_stack([*aurocs, means[0], *intervals.normal(*means)]), rel=1e-9)
 
 
 # ---- The prefix tree.
@@ -372,6 +464,7 @@ def answered(app, **message):
 
 def test_the_widget_shows_the_run_and_offers_others(app):
     assert app.runs == ["letters/toy/diverse_beam (this notebook)", "the paper's appendix"]
+    assert "run the cell" in app._repr_mimebundle_()[0]["text/plain"]  # where no kernel is
     assert (app.data["label"], app.data["split"], app.alpha) == (app.runs[0], "test", 0.4)
     assert app.data["cannot_ask"] == "letters/toy/diverse_beam comes without a model to ask; choose another run"
     assert answered(app, kind="run", name=app.paper) == {"kind": "run", "status": ""}
@@ -487,8 +580,8 @@ def test_records_without_texts_are_numbered(tmp_path):
     ]
     lines += [{"question_id": 4, "answers": [{"log_prob": -0.5}]}, {"question_id": 5, "answers": []}]
     path.write_text("\n".join(map(json.dumps, lines)))
-    settings = Settings(records=str(path), generations_dir=tmp_path)
-    data = explorer.explore(settings.run("records", "mine"), settings).data
+    given_by = Settings(records=str(path), generations_dir=tmp_path)
+    data = explorer.explore(given_by.run("records", "mine"), given_by).data
     assert not data["has_texts"]
     assert [question["question"] for question in data["questions"]] == [f"question {i}" for i in range(6)]
     assert [question["correct"] for question in data["questions"]] == [True, True, False, False, None, None]

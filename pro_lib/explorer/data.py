@@ -3,6 +3,7 @@
 The page computes PRO, K and AUROC itself (`explorer.js`), from the log-probabilities and the log α given here.
 """
 
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pro_lib import correctness, semantic, sweeps
+from pro_lib import correctness, guarantees, scores, semantic, sweeps
 from pro_lib.base import bundled
 from pro_lib.base.same import identities
 from pro_lib.decoding.certificate import SearchTree
@@ -32,12 +33,19 @@ def alpha_values(search_alpha: float | None, *, alpha: float) -> np.ndarray:
 
 
 def run_data(
-    run: Run, *, alpha: float = 0.4, split: str = "all", label: str | None = None, cannot_ask: str | None = None
+    run: Run,
+    *,
+    alpha: float = 0.4,
+    target: float = 0.7,
+    split: str = "all",
+    label: str | None = None,
+    cannot_ask: str | None = None,
 ) -> dict:
     """A run as one JSON-able object.
 
     Args:
         alpha: will be among the slider's, and is where it stands first.
+        target: the share of right answers to promise, by PRO at `alpha`, where the run has validation questions.
         split: shown first, where the run has it.
         label: what the run is called in the list of runs; None for its name.
         cannot_ask: the sentence why its model cannot be asked; None where it can.
@@ -47,7 +55,7 @@ def run_data(
         adds, certificate with `entropy`, the estimate and its limits), and `answers`, for every question a list of
         [text, log-probability of the complete answer, identity (the same number for repeats), spelling (the same number
         for one normalised text), finished, correct], downwards, repeats included, those cut by length last. What is not
-        known is None.
+        known is None. `promise` says what `guarantees.promise` says, and which questions would be answered.
     """
     alphas, answers, entropies = alpha_values(run.search_alpha, alpha=alpha), _answers(run), [None] * len(run.questions)
     with suppress(RunError):  # no draws of them
@@ -56,8 +64,26 @@ def run_data(
     slider = {"alphas": alphas.tolist(), "log_alphas": [float(np.log(each)) if each else None for each in alphas]}
     about = {"name": run.name, "label": label or run.name, "model": run.info.model, "cannot_ask": cannot_ask}
     has_texts = bool(run.questions["question"].notna().any() or run.answers["text"].notna().any())
-    found = {"has_texts": has_texts, "questions": [_question(*row) for row in rows], "answers": answers}
+    questions = [_question(*row) for row in rows]
+    promise = _promise(run, questions, alpha=max(alpha, run.search_alpha or 0), target=target)
+    found = {"has_texts": has_texts, "promise": promise, "questions": questions, "answers": answers}
     return slider | {"alpha": alpha, "split": split} | about | found
+
+
+def _promise(run: Run, questions: list[dict], *, alpha: float, target: float) -> dict | None:
+    """A promise from the judged validation questions, by the percentiles of the others; None where there are none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", scores.PremiseWarning)  # said question by question
+        pro = run.scores(alpha=alpha)["pro"].fillna(np.inf).to_numpy()  # without an answer, none is given
+    correct = pd.Series([question["correct"] for question in questions], dtype=object)
+    judged, asked = correct.notna() | np.isinf(pro), run.questions["split"].eq("validation").to_numpy()
+    known = (judged & asked).to_numpy()
+    if not known.any():
+        return None
+    others = pro[~asked] if (~asked).any() else None
+    made = guarantees.promise(pro[known], correct[known].eq(True).to_numpy(), target=target, unlabelled=others)
+    about = {"alpha": alpha, "n": made.n_validation, "holds": made.threshold is not None, "says": made.sentence()}
+    return about | {"answered": made.answers(pro).tolist()}
 
 
 def _question(row: Mapping[str, object], answers: list[list]) -> dict:

@@ -25,17 +25,55 @@ export function pro(logProbs, logAlpha) {
   return proAllK(logProbs)[adaptiveK(logProbs, logAlpha) - 1] ?? NaN;
 }
 
-/** Probability that a wrong answer has the higher uncertainty, ties counting half; NaN where one kind is missing. */
-export function auroc(uncertainty, correct) {
+/** Of every value of `sorted`, how many of `others`, sorted too, lie below it, ties counting half. */
+function won(sorted, others) {
+  let below = 0, upTo = 0;
+  return sorted.map((value) => {
+    while (below < others.length && others[below] < value) below++;
+    while (upTo < others.length && others[upTo] <= value) upTo++;
+    return (below + upTo) / 2;
+  });
+}
+
+const total = (values) => values.reduce((sum, value) => sum + value, 0);
+const [Z, SCARCE] = [1.959963984540054, 0.7]; // as in pro_lib.base.intervals
+
+/** The ends of Wilson's 95 % interval of a share of n. */
+function wilson(share, n) {
+  const middle = (share + Z ** 2 / (2 * n)) / (1 + Z ** 2 / n);
+  const half = (Z / (1 + Z ** 2 / n)) * Math.sqrt((share * (1 - share)) / n + Z ** 2 / (4 * n ** 2));
+  return [share === 0 ? 0 : middle - half, share === 1 ? 1 : middle + half];
+}
+
+/**
+ * [AUROC, low, high]: the probability that a wrong answer has the higher uncertainty, ties counting half, and its 95 %
+ * interval, as `metrics.auroc_intervals` has it; NaN where one kind is missing. O(n log n).
+ */
+export function aurocWithin(uncertainty, correct) {
   const sorted = (wanted) => Float64Array.from(uncertainty.filter((_, at) => correct[at] === wanted)).sort();
-  const right = sorted(true), wrong = sorted(false);
-  let below = 0, upTo = 0, pairs = 0;
-  for (const value of wrong) {
-    while (below < right.length && right[below] < value) below++;
-    while (upTo < right.length && right[upTo] <= value) upTo++;
-    pairs += (below + upTo) / 2;
+  const right = sorted(true), wrong = sorted(false), ofWrong = won(wrong, right);
+  const area = total(ofWrong) / (right.length * wrong.length);
+  if (Number.isNaN(area)) return [NaN, NaN, NaN];
+  let perQuestion = 0;
+  for (const [placements, others] of [[ofWrong, right.length], [won(right, wrong), wrong.length]]) {
+    const n = placements.length, mean = total(placements) / n, most = (n - 1) * area * (1 - area);
+    const squares = placements.reduce((sum, value) => sum + ((value - mean) / others) ** 2, 0);
+    perQuestion += (most ** 2 * squares + SCARCE ** 3) / (most ** 3 + SCARCE ** 3) / n;
   }
-  return pairs / (right.length * wrong.length);
+  return [area, ...wilson(area, 1 / perQuestion)];
+}
+
+/** [mean, low, high]: a mean and its normal 95 % interval; no interval of one value. */
+export function meanWithin(values) {
+  const mean = total(values) / values.length, squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+  const half = Z * Math.sqrt(squares / (values.length - 1) / values.length);
+  return [mean, mean - half, mean + half];
+}
+
+/** P(a fresh sample agrees), of the masses that agree and that was found, as in `semantic.agreement`. */
+export function agreementWithin(agreeing, found) {
+  const low = Math.min(agreeing, 1);
+  return [low, found > 1 + 1e-6 ? NaN : Math.min(low + 1 - Math.min(found, 1), 1)];
 }
 
 /** Ranks in percent, 100 = the highest value; equal values share the mean of their ranks. */
@@ -50,6 +88,7 @@ export function ranks(values) {
 
 // ---- A run with everything that the slider needs.
 
+const BANDS = [[true, "right"], [false, "wrong"], [null, "unjudged"]];
 const FEW = 10; // judged answers, of which an AUROC says next to nothing
 
 /** The questions of one split; `repeats`: whether an answer that was found twice counts twice. */
@@ -65,11 +104,14 @@ export class View {
     this.scored = [...rows.keys()].filter((row) => this.answers[row].length);
     this.judged = this.scored.filter((row) => this.questions[row].correct !== null);
     this.correct = this.judged.map((row) => this.questions[row].correct);
+    this.groups = BANDS.map(([correct, name]) => [name, this.scored.filter((row) => this.questions[row].correct === correct)]);
+    this.promised = rows.map((row) => data.promise?.answered[row] ?? false);
     this.searchable = this.questions.map((question, row) => {
       const texts = [question.question, ...(question.references ?? []), ...this.all[row].map((answer) => answer.text)];
       return texts.join(" ").toLowerCase();
     });
     this.known = new Map();
+    this.withoutAuroc = this.whyNoAuroc();
     this.sweep = this.logAlphas.map((_, index) => this.measured(index));
   }
 
@@ -82,12 +124,12 @@ export class View {
 
   measured(index) {
     const scores = this.at(index);
-    const kept = this.scored.reduce((sum, row) => sum + adaptiveK(this.logProbs[row], this.logAlphas[index]), 0);
-    return { auroc: auroc(this.judged.map((row) => scores[row]), this.correct), meanKept: kept / this.scored.length };
+    const kept = this.scored.map((row) => adaptiveK(this.logProbs[row], this.logAlphas[index]));
+    return { auroc: aurocWithin(this.judged.map((row) => scores[row]), this.correct), meanKept: meanWithin(kept) };
   }
 
   /** Why there is no AUROC to speak of; empty where there is one. */
-  withoutAuroc() {
+  whyNoAuroc() {
     const [n, right] = [this.correct.length, this.correct.filter(Boolean).length];
     if (!n) return "not defined: no answer can be judged";
     if (right === 0 || right === n) return `not defined: all ${count(n)} judged answers are ${right ? "right" : "wrong"}`;
@@ -129,9 +171,12 @@ function node(tag, attributes = {}, ...children) {
   return made;
 }
 
-const count = (n) => n.toLocaleString("en");
+const NUMBERS = new Intl.NumberFormat("en"); // made once: making it takes longer than a chart
+const count = (n) => NUMBERS.format(n);
 const fixed = (value, digits = 3) => (Number.isFinite(value) ? value.toFixed(digits) : "–");
-const percent = (share) => `${Math.round(100 * share)}%`;
+const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
+const within = (low, high, digits = 3) => `${fixed(low, digits)} to ${fixed(high, digits)}`;
+const said = (text) => node("bdi", {}, text); // its direction of writing is its own, whatever it holds
 const probability = (p) => (p >= 1e-3 ? p.toFixed(4) : p.toExponential(1));
 const mark = (correct) => (correct === null ? "?" : correct ? "✓" : "✗");
 const verdict = (correct) => (correct === null ? "" : correct ? "✓ right" : "✗ wrong");
@@ -144,7 +189,7 @@ function select(label, options, value, change) {
 }
 
 function table(heads, rows) {
-  const look = (value) => (typeof value === "string" || value?.tagName === "BUTTON" ? "pro-text" : null);
+  const look = (value) => (typeof value === "string" || /BUTTON|BDI/.test(value?.tagName) ? "pro-text" : null);
   const cell = (value) => node("td", { class: look(value) }, typeof value === "number" ? String(value) : value);
   const head = node("tr", {}, heads.map((name, at) => node("th", { scope: "col", class: look(rows[0]?.[at]) }, name)));
   const body = rows.map((row) => node("tr", {}, row.map(cell)));
@@ -154,7 +199,7 @@ function table(heads, rows) {
 
 // ---- Charts: axes, dots or lines, a readout below. The pointer's nearest place is read out, a click chooses it.
 
-const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [320, 180, 38, 8, 8, 20];
+const [HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [176, 46, 8, 8, 20]; // pixels: text is as large in a narrow chart
 
 function ticks(low, high) {
   const rough = (high - low || 1) / 4, power = 10 ** Math.floor(Math.log10(rough)), found = [];
@@ -170,49 +215,74 @@ function toPlace(low, high, start, end, scale = (value) => value) {
 
 /**
  * `series`: [{ look, places: [[x, y, key], …], joined }]; `across` and `up`: { from, to, ticks, scale };
- * `labels`: [[x, y, text, anchor], …]; `levels`: [[y, text], …]; `shown`: the key that is marked; `told(key)`: readout.
+ * `band`: [[x, low, high], …]; `labels`: [[x, y, text], …], moved apart; `bands`: [[y, text, below], …], on the left;
+ * `levels`: [[y, text], …]; `shown`: the key that is marked, until `mark(key)` of the chart; `told(key)`: readout.
  */
-function chart({ title, series, across, up, labels = [], levels = [], shown, told, choose = () => {} }) {
-  const x = toPlace(across.from, across.to, LEFT, WIDTH - RIGHT, across.scale);
+function chart({ width, title, series, across, up, band = [], labels = [], bands = [], levels = [], shown, told, choose = null }) {
+  const x = toPlace(across.from, across.to, LEFT, width - RIGHT, across.scale);
   const y = toPlace(up.from, up.to, HEIGHT - BOTTOM, TOP);
   const write = (at, to, text, anchor = "middle") => node("text", { x: at, y: to, "text-anchor": anchor }, text);
-  const spots = series.flatMap(({ places }) => places.map(([at, to, key]) => [x(at), y(to), key]));
-  const marked = spots.find(([, , key]) => key === shown);
-  const ring = node("circle", { r: 5, class: "pro-ring", cx: marked?.[0] ?? -9, cy: marked?.[1] ?? -9 });
-  const cursor = node("circle", { r: 4, class: "pro-cursor", cx: -9, cy: -9 });
-  const grid = up.ticks.map((value) => [
-    node("line", { class: "pro-grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) }),
-    write(LEFT - 4, y(value) + 3, String(value), "end")]);
-  const bounds = levels.map(([value, text], at) => [
-    node("line", { class: "pro-bound", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) }),
-    write(LEFT + 4, y(value) + (at ? -3 : 10), text, "start")]); // on the left, where PRO has not come close yet
-  const drawn = node("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title}. ${told(shown)}` },
-    grid, across.ticks.map((value) => write(x(value), HEIGHT - 6, String(value))), bounds,
+  const line = (look, to) => node("line", { class: look, x1: LEFT, x2: width - RIGHT, y1: to, y2: to });
+  const all = series.flatMap(({ places }) => places), spot = ([at, to, key]) => [x(at), y(to), key];
+  let spots = null; // where the places are; thousands, so that they are found when the pointer comes
+  const ring = node("circle", { r: 5, class: "pro-ring" }), cursor = node("circle", { r: 4, class: "pro-cursor" });
+  const grid = up.ticks.map((value) => [line("pro-grid", y(value)), write(LEFT - 6, y(value) + 3.5, String(value), "end")]);
+  const bounds = levels.map(([value, text], at) => [line("pro-bound", y(value)), // below the first, above the second
+    write(all.length > 2 ? LEFT + 4 : width - RIGHT, y(value) + (at ? -4 : 12), text, all.length > 2 ? "start" : "end")]);
+  const area = [...band.map(([at, low]) => [at, low]), ...band.map(([at, , high]) => [at, high]).reverse()];
+  const drawn = node("svg", { width, height: HEIGHT, role: "img" },
+    grid, line("pro-grid", HEIGHT - BOTTOM), across.ticks.map((value) => write(x(value), HEIGHT - 5, String(value))), bounds,
+    area.length ? node("path", { class: "pro-band", d: outline(area, x, y, true) }) : [],
     series.map(({ look, places, joined }) => node("path", { class: `${joined ? "pro-curve" : "pro-dots"} ${look} ${places.length < 50 ? "pro-few" : ""}`, d: outline(places, x, y, joined) })),
-    labels.map(([at, to, text, anchor]) => write(x(at), y(to), text, anchor)), ring, cursor);
-  const readout = node("figcaption", {}, told(shown));
+    bands.map(([at, text, below]) => [write(LEFT - 6, y(at), text, "end"), write(LEFT - 6, y(at) + 13, below, "end")]),
+    apart(labels.map(([at, to, text]) => [x(at) - 6, y(to) + 3.5, text])).map(([at, to, text]) => write(at, to, text, "end")), ring, cursor);
+  const readout = node("figcaption");
   const nearest = (event) => {
-    const box = drawn.getBoundingClientRect(), scale = WIDTH / box.width;
-    const distance = ([at, to]) => (at - (event.clientX - box.left) * scale) ** 2 + (to - (event.clientY - box.top) * scale) ** 2;
-    return spots.reduce((best, spot) => (distance(spot) < distance(best) ? spot : best));
+    const box = drawn.getBoundingClientRect();
+    spots ??= all.map(spot);
+    const distance = ([at, to]) => (at - (event.clientX - box.left)) ** 2 + (to - (event.clientY - box.top)) ** 2;
+    return spots.reduce((best, each) => (distance(each) < distance(best) ? each : best));
   };
-  const read = (key, [at, to] = [-9, -9]) => {
-    readout.textContent = told(key);
-    cursor.setAttribute("cx", at);
-    cursor.setAttribute("cy", to);
-  };
-  if (spots.length) {
+  const put = (circle, [at, to] = [-9, -9]) => (circle.setAttribute("cx", at), circle.setAttribute("cy", to));
+  const read = (key, place) => (put(cursor, place), (readout.textContent = told(key)));
+  if (all.length) {
     drawn.addEventListener("pointermove", (event) => read(nearest(event)[2], nearest(event)));
     drawn.addEventListener("pointerleave", () => read(shown));
-    drawn.addEventListener("click", (event) => choose(nearest(event)[2]));
+    if (choose) drawn.addEventListener("click", (event) => choose(nearest(event)[2]));
   }
-  return node("figure", { class: "pro-chart" }, node("div", { class: "pro-title" }, title), drawn, readout);
+  const figure = { class: `pro-chart${choose ? " pro-chooses" : ""}`, style: `width:${width}px` };
+  const made = node("figure", figure, node("div", { class: "pro-title" }, title), drawn, readout);
+  made.mark = (key) => {
+    shown = key;
+    const marked = all.find((place) => place[2] === key);
+    put(ring, marked && spot(marked));
+    read(key);
+    drawn.setAttribute("aria-label", `${title}. ${told(key)}`);
+  };
+  made.mark(shown);
+  return made;
 }
 
-/** A line through the places, or a dot at each: a line of no length with square ends. */
+/** Labels that end at [x, y], moved up or, at the top, down until none covers another. */
+function apart(labels) {
+  const placed = [];
+  for (const [x, y, text] of labels) {
+    const taken = (to) => placed.some((other) => Math.abs(other[0] - x) < 16 && Math.abs(other[1] - to) < 11);
+    let [to, by] = [y, -1];
+    while (taken(to)) [to, by] = to < 20 ? [y, 1] : [to + by, by];
+    placed.push([x, to, text]);
+  }
+  return placed;
+}
+
+/** A line through the places, or dots: lines of no length with square ends, one where several fall on the same spot. */
 function outline(places, x, y, joined) {
-  const spot = ([at, to]) => `${x(at).toFixed(1)} ${y(to).toFixed(1)}`;
-  return joined ? `M${places.map(spot).join("L")}` : places.map((place) => `M${spot(place)}h0`).join("");
+  if (joined) return `M${places.map(([at, to]) => `${x(at).toFixed(1)} ${y(to).toFixed(1)}`).join("L")}`;
+  const taken = new Set();
+  for (const [at, to] of places) taken.add(Math.round(x(at) / 2) * 1000 + Math.round(y(to) / 2));
+  let path = "";
+  for (const spot of taken) path += `M${2 * Math.floor(spot / 1000)} ${2 * (spot % 1000)}h0`;
+  return path;
 }
 
 /** An axis around the values, with a little room; `at` are its ticks where they are not to be found. */
@@ -221,37 +291,34 @@ function around(values, at = null) {
   return { from: low - room, to: high + room, ticks: at ?? ticks(low, high) };
 }
 
-function proChart(view, row, index, alpha) {
+function proChart({ view, index, alpha, chartWidth: width }, row) {
   const running = view.proByK[row], certificate = view.questions[row].certificate;
   if (!running.length) return "";
   const levels = certificate ? [["α-floor", certificate.alpha_floor], ["tree bound", certificate.tree_bound]] : [];
   const wholes = ticks(1, Math.max(running.length, 2)).filter(Number.isInteger);
+  const k = adaptiveK(view.logProbs[row], view.logAlphas[index]);
   return chart({
-    title: "PRO with K answers, in nats",
+    width, title: "PRO with K answers, in nats", shown: k,
     series: [true, false].map((joined) => ({ look: "", joined, places: running.map((value, at) => [at + 1, value, at + 1]) })),
     across: { from: 1, to: Math.max(running.length, 2), ticks: wholes },
     up: around([...running, ...levels.map(([, value]) => value)]),
     levels: levels.map(([name, value]) => [value, `${name} ${fixed(value, 2)}`]),
-    shown: adaptiveK(view.logProbs[row], view.logAlphas[index]),
-    told: (k) => `K = ${k}: PRO ${fixed(running[k - 1])}${k === adaptiveK(view.logProbs[row], view.logAlphas[index]) ? ` (α = ${alpha})` : ""}`,
+    told: (at) => `K = ${at}: PRO ${fixed(running[at - 1])}${at === k ? ` (α = ${alpha})` : ""}`,
   });
 }
 
-const BANDS = [[true, "right"], [false, "wrong"], [null, "not judged"]];
-
-function scoreChart(view, row, index, choose) {
+function scoreChart({ view, index, chartWidth: width }, row, choose) {
   const scores = view.at(index), highest = view.scored.reduce((most, each) => Math.max(most, scores[each]), 0.1);
-  const groups = BANDS.map(([correct, name]) => [name, view.scored.filter((each) => view.questions[each].correct === correct)]);
-  const bands = groups.filter(([, rows]) => rows.length).reverse();
+  const bands = view.groups.filter(([, rows]) => rows.length).reverse();
   if (!bands.length) return "";
-  const height = (each) => 0.1 + ((each * 7919) % 97) / 130; // spread, the same every time
+  const height = (each) => 0.12 + ((each * 7919) % 97) / 127; // spread, the same every time
   const told = (each) => `${fixed(scores[each])} · ${mark(view.questions[each]?.correct ?? null)} ${view.questions[each]?.question ?? ""}`;
   return chart({
-    title: "PRO of every question, in nats",
-    series: bands.map(([name, rows], band) => ({ look: `pro-is-${name.slice(0, 3)}`, places: rows.map((each) => [scores[each], band + height(each), each]) })),
+    width, title: "PRO of every question, in nats",
+    series: bands.map(([name, rows], band) => ({ look: `pro-is-${name}`, places: rows.map((each) => [scores[each], band + height(each), each]) })),
     across: { from: 0, to: highest * 1.02, ticks: ticks(0, highest) },
     up: { from: 0, to: bands.length, ticks: [] },
-    labels: bands.map(([name, rows], band) => [highest, band + 0.88, `${name} (${count(rows.length)})`, "end"]),
+    bands: bands.map(([name, rows], band) => [band + 0.55, name, count(rows.length)]),
     shown: row, told, choose,
   });
 }
@@ -259,14 +326,15 @@ function scoreChart(view, row, index, choose) {
 const ALPHA_TICKS = [0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.7, 1];
 
 function sweepChart(app, title, name, missing) {
-  const { alphas } = app.data, values = app.view.sweep.map((at) => at[name]);
-  if (missing || !values.every(Number.isFinite)) return node("p", { class: "pro-chart" }, missing);
+  const { alphas } = app.data, found = app.view.sweep.map((at) => at[name]);
+  if (missing || !found.every(([value]) => Number.isFinite(value))) return node("p", { class: "pro-chart pro-quiet" }, missing);
+  const band = found.every((ends) => ends.every(Number.isFinite)) ? found.map(([, low, high], at) => [alphas[at], low, high]) : [];
   return chart({
-    title: `${title} against α`,
-    series: [{ look: "", joined: true, places: values.map((value, at) => [alphas[at], value, at]) }],
+    width: app.chartWidth, title: `${title} against α${band.length ? ", and its 95\u00a0% interval" : ""}`, band,
+    series: [{ look: "", joined: true, places: found.map(([value], at) => [alphas[at], value, at]) }],
     across: { from: alphas[0], to: 1, scale: Math.sqrt, ticks: ALPHA_TICKS.filter((tick) => tick >= alphas[0]) },
-    up: around(values), shown: app.index, choose: (at) => app.move(at),
-    told: (at) => `α = ${alphas[at]}: ${title} ${fixed(values[at])}`,
+    up: around(found.flat().filter(Number.isFinite)), shown: app.index, choose: (at) => app.move(at),
+    told: (at) => `α = ${alphas[at]}: ${title} ${fixed(found[at][0])}${band.length ? ` (${within(...found[at].slice(1))})` : ""}`,
   });
 }
 
@@ -286,7 +354,7 @@ function answerTable(view, row, index, alpha) {
     ];
     const running = node("span", {}, answer.finished ? fixed(view.proByK[row][at]) : "");
     const track = node("div", { class: "pro-track" }, bar, line), number = node("span", {}, probability(p));
-    return [at + 1, answer.text, track, number, isKept ? "kept" : "", running, notes.filter(Boolean).join("; ")];
+    return [at + 1, said(answer.text), track, number, isKept ? "kept" : "", running, notes.filter(Boolean).join("; ")];
   });
   return table(["", "answer", `probability (line: α = ${alpha})`, "p", "", "PRO_K", ""], rows);
 }
@@ -294,67 +362,84 @@ function answerTable(view, row, index, alpha) {
 const MASSES = ["found", "small_endings", "pruned", "length_cut", "budget_cut"];
 const CLAIMS = {
   certified: (alpha) => `all answers with p ≥ ${alpha} found`,
-  fallback: (alpha) => `no answer has p ≥ ${alpha}, so the greedy one stands alone`,
-  undecided: () => "answers may be missing",
+  fallback: (alpha) => `none reaches α = ${alpha} of the search, so the greedy answer stands alone`,
+  undecided: (alpha) => `answers with p ≥ ${alpha} may be missing`,
 };
 
-function certificatePanel(certificate) {
+/** What an exact search says of a question: its claim, its masses, the entropy, and the agreement of a fresh sample. */
+function certificateFacts(certificate, answers) {
   const { status, why, upper_bound: upper, entropy } = certificate, alpha = Number(certificate.search_alpha.toPrecision(6));
-  const bounds = `α-floor ${fixed(certificate.alpha_floor)} ≤ tree bound ${fixed(certificate.tree_bound)} ≤ H(Y)`;
-  const limits = entropy && entropy[1] !== null ? ` (${fixed(entropy[1])} to ${fixed(entropy[2])}, 95 % asymptotically)` : "";
+  const limits = entropy && entropy[1] !== null ? ` (${within(entropy[1], entropy[2])}, 95\u00a0% asymptotically)` : "";
   const above = entropy ? ` ≈ ${fixed(entropy[0])}${limits}` : upper === null ? "" : ` ≤ ${fixed(upper, 1)}`;
   const shares = MASSES.map((name) => [name, `${name.replace("_", " ")} ${fixed(certificate[`${name}_mass`])}`]);
   const part = ([name, label]) => node("div", { class: `pro-${name}`, style: `width:${100 * certificate[`${name}_mass`]}%`, title: label });
-  const key = ([name, label]) => node("span", {}, node("span", { class: `pro-key pro-${name}` }), ` ${label} `);
+  const key = ([name, label]) => node("span", {}, node("span", { class: `pro-key pro-${name}` }), ` ${label}`);
+  const again = agreementWithin(answers[0]?.together ?? 0, total(answers.filter((answer) => answer.isFirst).map((answer) => Math.exp(answer.logProb))));
   return [
-    node("p", {}, `Searched down to α = ${alpha}: `, node("b", {}, status), `, ${CLAIMS[status]?.(alpha) ?? ""}${why ? ` (${why})` : ""}. `,
-      `${bounds}${above} nats, ${count(certificate.expanded_prefixes)} prefixes expanded.`),
-    node("div", { class: "pro-mass", role: "img", "aria-label": "where the probability lies, as listed below" }, shares.map(part)),
-    node("div", { class: "pro-row" }, shares.map(key)),
+    ["search", node("b", {}, status), `: ${CLAIMS[status]?.(alpha) ?? ""}${why ? ` (${why})` : ""}; ${count(certificate.expanded_prefixes)} prefixes expanded`],
+    ["probability", node("div", { class: "pro-mass", role: "img", "aria-label": "where the probability lies, as listed beside it" }, shares.map(part)),
+      node("div", { class: "pro-keys" }, shares.map(key))],
+    ["entropy", `α-floor ${fixed(certificate.alpha_floor)} ≤ tree bound ${fixed(certificate.tree_bound)} ≤ H(Y)${above} nats`],
+    ["agreement", answers.length ? `a fresh sample is spelled the same with probability ${within(...again)}` : ""],
   ];
 }
 
-function questionPanel(view, row, index, alpha, says = "") {
+/** Names and what is said under them, those of which something is said. */
+function listOf(facts) {
+  const spoken = facts.filter(([, ...parts]) => parts.flat().some((part) => part !== "" && part !== null));
+  return node("dl", { class: "pro-facts" }, spoken.map(([name, ...parts]) => [node("dt", {}, name), node("dd", {}, ...parts)]));
+}
+
+/** A question with its answers; `more`: other things said of it, a name and a text each. */
+function questionPanel(view, row, index, alpha, more = []) {
   const question = view.questions[row], answers = view.answers[row], values = view.logProbs[row];
-  const head = node("div", { class: "pro-head" }, question.question);
-  const rest = [...(question.certificate ? certificatePanel(question.certificate) : []), answerTable(view, row, index, alpha)];
-  if (!answers.length) return [head, node("p", {}, "No answer ended before it was cut."), rest].flat();
-  const mass = values.reduce((sum, value) => sum + Math.exp(value), 0), k = adaptiveK(values, view.logAlphas[index]);
-  const known = ["exposure", "conflict"].filter((name) => name in question).map((name) => `${name} ${question[name]}`);
-  const references = question.references ? [`references: ${question.references.join("; ")}`] : [];
-  const facts = [`K = ${k} of ${count(answers.length)} answers`, `their mass together ${fixed(mass)}`, ...references, ...known];
-  const notes = [
-    question.note ?? "",
-    values[0] < view.logAlphas[index] ? `None reaches α = ${alpha}, so the likeliest stands alone: PRO is its NLL.` : "",
-    mass > 1 + 1e-6 ? "The mass exceeds 1: these are not distinct answers, and PRO need not bound the entropy." : "",
-    says,
-  ];
-  const score = node("b", {}, `PRO = ${fixed(view.proByK[row][k - 1])} nats`);
-  const line = node("p", {}, node("b", {}, answers[0].text), ` ${verdict(question.correct)} · `, score, ` · ${facts.join(" · ")}`);
-  return [head, line, ...notes.filter(Boolean).map((note) => node("p", {}, note)), ...rest];
+  const mass = total(values.map(Math.exp)), k = adaptiveK(values, view.logAlphas[index]);
+  const found = `${count(answers.length)} ${answers.length === 1 ? "answer" : "answers"}`;
+  const kept = values[0] < view.logAlphas[index] ? `none reaches α = ${alpha}, so the likeliest stands alone`
+    : `${k === answers.length && k > 1 ? "all" : k} of ${found} with p ≥ ${alpha}`;
+  const references = (question.references ?? []).flatMap((text, at) => [at ? "; " : "", said(text)]);
+  const exceeds = mass > 1 + 1e-6 ? ", above 1: these are not distinct answers, and PRO need not bound the entropy" : "";
+  const score = [node("b", {}, `PRO = ${fixed(view.proByK[row][k - 1])} nats`), `, K = ${k}: ${kept}`];
+  const all = view.all[row].filter((answer) => answer.finished && answer.isFirst);
+  return [node("div", { class: "pro-head" }, said(question.question)), listOf([
+    ["answer", answers.length ? [node("b", {}, said(answers[0].text)), ` ${verdict(question.correct)}`] : "No answer ended before it was cut."],
+    ["references", references],
+    ["uncertainty", answers.length ? score : ""],
+    ...more,
+    ["found", answers.length ? `${found}, their mass together ${fixed(mass)}${exceeds}` : ""],
+    ...(question.certificate ? certificateFacts(question.certificate, all) : []),
+    ["exposure", "exposure" in question ? `${question.exposure}${"conflict" in question ? `, conflict ${question.conflict}` : ""}` : ""],
+    ["note", question.note ? said(question.note) : ""],
+  ]), answerTable(view, row, index, alpha)];
 }
 
 /** Where a question's score stands among those of right and of wrong answers. */
 function standing(view, row, index) {
   const scores = view.at(index), parts = [];
-  for (const [right, name] of BANDS.slice(0, 2)) {
-    const others = view.judged.filter((other) => view.questions[other].correct === right);
-    const below = others.filter((other) => scores[other] < scores[row]).length;
-    if (others.length) parts.push(`${percent(below / others.length)} of the ${count(others.length)} ${name} ones`);
+  for (const [name, others] of view.groups.slice(0, 2)) {
+    const below = others.reduce((sum, other) => sum + (scores[other] < scores[row]), 0);
+    if (others.length) parts.push(`${percent(below / others.length)} of the ${name}`);
   }
-  return view.judged.length < FEW || Number.isNaN(scores[row]) ? "" : `More uncertain than ${parts.join(" and ")}.`;
+  return view.judged.length < FEW || Number.isNaN(scores[row]) ? "" : `more uncertain than ${parts.join(" and ")} answers`;
 }
 
-const TREE_LEGEND = "Every line goes on from the one above it; bars and numbers are probabilities. Underlined: the greedy path. "
-  + "→ an answer that ended there (bold: it reaches α). … still open at the length limit. "
-  + "cut: all the rest below that beginning, which was not searched.";
+/** What the signs of the tree mean, drawn as in the tree. */
+function treeLegend() {
+  const key = (kind, text) => node("span", {}, node("span", { class: `pro-key pro-twig pro-a-${kind}` }), " ", text);
+  return [
+    node("p", {}, "Every line goes on from the one above it; a bar and a number are the probability of all that begins so."),
+    node("div", { class: "pro-keys" }, key("prefix", "a beginning"), key("answer", ["→ an answer that ended, ", node("b", {}, "bold"), " if it reaches α"]),
+      key("open", "… still open at the length limit"), key("cut", "cut: all the rest of that beginning, which was not searched"),
+      node("span", {}, node("u", {}, "underlined"), " the greedy path")),
+  ];
+}
 
 /** The searched tree as nested lists, each node with what it adds, its probability and a bar of it. */
 function treeList(rows, alpha, parent = -1) {
   const below = rows.filter((row) => row.parent === parent && (row.kind !== "cut" || row.probability > 5e-4));
   if (!below.length) return "";
   return node("ul", { class: "pro-tree" }, below.map((row) => {
-    const text = { answer: `→ ${row.text}`, open: `${row.text} …`, prefix: row.text || "(prompt)", cut: "cut" }[row.kind];
+    const text = { answer: ["→ ", said(row.text)], open: [said(row.text), " …"], prefix: said(row.text || "(prompt)"), cut: "cut" }[row.kind];
     const bar = node("span", { class: `pro-twig pro-a-${row.kind}`, style: `width:${60 * row.probability}px` });
     const strong = row.kind === "answer" && row.probability >= alpha;
     return node("li", { class: row.greedy ? "pro-greedy" : null }, bar, " ",
@@ -370,10 +455,11 @@ const LISTED = 500; // a browser is slow with thousands
 class Questions {
   constructor(app) {
     Object.assign(this, { app, row: 0, listed: "" });
-    this.list = node("select", { size: 12, class: "pro-list", "aria-label": "questions", onchange: () => this.choose(Number(this.list.value)) });
+    this.list = node("select", { size: 2, class: "pro-list", "aria-label": "questions", onchange: () => this.choose(Number(this.list.value)) });
     this.counted = node("div", { role: "status" });
     this.panel = node("div", { class: "pro-shown" });
-    this.charts = node("div", { class: "pro-charts" });
+    [this.moving, this.still] = [node("div", { class: "pro-contents" }), node("div", { class: "pro-contents" })];
+    this.charts = node("div", { class: "pro-charts" }, this.moving, this.still);
     this.filters = node("div", { class: "pro-filters" });
     this.element = node("div", {}, node("div", { class: "pro-columns" }, this.filters, this.panel), this.charts);
     this.showAll();
@@ -388,22 +474,25 @@ class Questions {
     const exposures = [...new Set(seen)].sort((a, b) => a - b);
     const step = (name, by) => node("button", { type: "button", onclick: () => this.step(by) }, name);
     this.filters.replaceChildren(...[
-      select("answered", plain(["all", "right", "wrong"]), "all", set("right")),
       field("text", "find", "search"),
-      node("div", { class: "pro-row" }, field("low", "PRO from", "number"), field("high", "to", "number")),
-      exposures.length ? select("exposure", plain(["any", ...exposures]), "any", set("exposure")) : null,
+      node("div", { class: "pro-pair" }, select("answered", plain(["all", "right", "wrong"]), "all", set("right")),
+        exposures.length ? select("exposure", plain(["any", ...exposures]), "any", set("exposure")) : ""),
+      node("div", { class: "pro-pair" }, field("low", "PRO from", "number"), field("high", "to", "number")),
       select("order", plain(ORDERS), ORDERS[0], set("order")),
-      this.list, node("div", { class: "pro-row" }, step("◀ previous", -1), step("next ▶", 1)), this.counted].filter(Boolean));
+      this.list, node("div", { class: "pro-row" }, step("◀ previous", -1), step("next ▶", 1), this.counted)].filter(Boolean));
   }
 
   rows() {
     const { right, text, low, high, exposure, order } = this.wanted, { view, index } = this.app;
     const scores = view.at(index), sought = text.trim().toLowerCase(), sign = ORDERS.indexOf(order) === 1 ? -1 : 1;
-    const rows = [...view.questions.keys()].filter((row) =>
-      (right === "all" || view.questions[row].correct === (right === "right"))
-      && !(low !== "" && scores[row] < Number(low)) && !(high !== "" && scores[row] > Number(high))
-      && (exposure === "any" || String(view.questions[row].exposure) === exposure)
-      && view.searchable[row].includes(sought));
+    const tests = [
+      right !== "all" && ((row) => view.questions[row].correct === (right === "right")),
+      low !== "" && ((row) => !(scores[row] < Number(low))),
+      high !== "" && ((row) => !(scores[row] > Number(high))),
+      exposure !== "any" && ((row) => String(view.questions[row].exposure) === exposure),
+      sought && ((row) => view.searchable[row].includes(sought)),
+    ].filter(Boolean);
+    const rows = [...view.questions.keys()].filter((row) => tests.every((passes) => passes(row)));
     const key = (row) => (Number.isNaN(scores[row]) ? Infinity : sign * scores[row]);
     return order === ORDERS[0] ? rows : rows.sort((a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : a - b));
   }
@@ -414,7 +503,8 @@ class Questions {
     const listed = [...new Set([...rows.slice(0, LISTED), ...(this.row === null ? [] : [this.row])])];
     if (this.listed !== listed.join()) {
       this.listed = listed.join();
-      this.list.replaceChildren(...listed.map((row) => node("option", { value: row }, `${mark(questions[row].correct)} ${questions[row].question}`)));
+      this.list.size = Math.min(Math.max(questions.length, 3), 10);
+      this.list.replaceChildren(...listed.map((row) => node("option", { value: row, dir: "auto" }, `${mark(questions[row].correct)} ${questions[row].question}`)));
     }
     const first = rows.length > LISTED ? `, the first ${LISTED} listed` : "";
     this.counted.textContent = `${count(rows.length)} of ${count(questions.length)} questions${first}`;
@@ -425,11 +515,24 @@ class Questions {
     const { view, index, alpha } = this.app;
     this.row = row;
     this.list.value = row;
-    if (row === null) return this.panel.replaceChildren("No question passes the filters."), this.charts.replaceChildren();
-    this.panel.replaceChildren(...questionPanel(view, row, index, alpha, standing(view, row, index)));
-    const missing = view.withoutAuroc();
-    this.charts.replaceChildren(...[proChart(view, row, index, alpha), scoreChart(view, row, index, (other) => this.goTo(other)),
-      sweepChart(this.app, "AUROC", "auroc", missing && `AUROC ${missing}.`), sweepChart(this.app, "mean K", "meanKept", "")]);
+    if (row === null) return this.panel.replaceChildren("No question passes the filters."), this.moving.replaceChildren();
+    this.panel.replaceChildren(...questionPanel(view, row, index, alpha, [["standing", standing(view, row, index)], ["promise", this.promised(row)]]));
+    this.moving.replaceChildren(...[proChart(this.app, row), scoreChart(this.app, row, (other) => this.goTo(other))].filter(Boolean));
+    this.drawSweeps();
+  }
+
+  /** The charts against α, in which only the mark moves with the slider. */
+  drawSweeps() {
+    const { view, index, chartWidth } = this.app, missing = view.withoutAuroc;
+    if (this.swept?.view === view && this.swept.chartWidth === chartWidth) return [...this.still.children].forEach((chart) => chart.mark?.(index));
+    this.swept = { view, chartWidth };
+    this.still.replaceChildren(sweepChart(this.app, "AUROC", "auroc", missing && `AUROC ${missing}.`), sweepChart(this.app, "mean K", "meanKept", ""));
+  }
+
+  /** Whether a question would be answered under the promise of its run. */
+  promised(row) {
+    const { promise } = this.app.data;
+    return promise?.holds ? `at α = ${promise.alpha} it would ${this.app.view.promised[row] ? "" : "not "}be answered` : "";
   }
 
   step(by) {
@@ -471,9 +574,9 @@ class Ask {
     const as = `${this.app.data.model} will be asked with the same prompt as in the run above.`;
     if (!this.asked) return this.shown.replaceChildren(node("p", {}, as));
     const { view, tree, data } = this.asked, index = data.alphas.findIndex((alpha) => alpha >= this.app.alpha), alpha = data.alphas[index];
-    const says = this.app.alpha >= data.alphas[0] ? "" : `The slider stands at α = ${this.app.alpha}, below what was searched; this is α = ${alpha}.`;
-    this.shown.replaceChildren(...questionPanel(view, 0, index, alpha, says), node("h4", {}, "The prefixes searched"),
-      node("p", {}, TREE_LEGEND), node("div", { class: "pro-searched", tabindex: 0 }, treeList(tree, alpha)));
+    const says = this.app.alpha >= data.alphas[0] ? "" : `the slider stands at ${this.app.alpha}, below what was searched; this is α = ${alpha}`;
+    this.shown.replaceChildren(...questionPanel(view, 0, index, alpha, [["α", says]]), node("h4", {}, "The prefixes searched"),
+      ...treeLegend(), node("div", { class: "pro-searched", tabindex: 0 }, treeList(tree, alpha)));
   }
 }
 
@@ -525,40 +628,52 @@ class Compare {
     const [first, second] = methods.map((name) => scores[name]), [across, up] = [ranks(first), ranks(second)];
     const worst = [...rows.keys()].sort((a, b) => Math.abs(across[b] - up[b]) - Math.abs(across[a] - up[a]) || a - b).slice(0, 10);
     const told = (at) => (at === undefined ? "" : `${Math.round(across[at])} and ${Math.round(up[at])} · ${mark(correct[at])} ${questions[rows[at]].question}`);
-    const open = (at) => node("button", { type: "button", class: "pro-link", onclick: () => app.goTo(rows[at]) }, questions[rows[at]].question);
-    const says = correct.length < FEW ? `${correct.length} questions are too few for an AUROC.`
-      : `AUROC: ${methods.map((name, which) => `${name} ${fixed(auroc([first, second][which], correct))}`).join(", ")}.`;
+    const open = (at) => node("button", { type: "button", class: "pro-link", onclick: () => app.goTo(rows[at]) }, said(questions[rows[at]].question));
+    const measured = (name, which) => ((ends) => `${name} ${fixed(ends[0])} (95\u00a0%: ${within(ends[1], ends[2])})`)(aurocWithin([first, second][which], correct));
+    const says = correct.length < FEW ? `${correct.length} questions are too few for an AUROC.` : `AUROC: ${methods.map(measured).join("; ")}.`;
     const left = rows.length === questions.length ? `All ${count(rows.length)} questions shown are compared.`
-      : `Of the ${count(questions.length)} questions shown, ${count(rows.length)} are compared. Of the run, ${compared.counts}`;
+      : `${count(rows.length)} of the ${count(questions.length)} questions shown are compared: those that every method scores, and whose answer is judged. Of the run, ${compared.counts}`;
     const ends = { from: 0, to: 102, ticks: [0, 25, 50, 75, 100] };
     this.shown.replaceChildren(
       node("p", {}, `${says} ${left}`),
-      node("p", {}, "Ranks in percent, 100 = most uncertain. The ten largest differences are numbered; choose one to look at its question."),
+      node("p", {}, "Ranks in percent, 100 = most uncertain; ", node("span", { class: "pro-said-right" }, "blue"), " answers are right, ", node("span", { class: "pro-said-wrong" }, "orange"), " wrong. The ten largest differences are numbered; choose one to look at its question."),
       node("div", { class: "pro-columns pro-compared" },
         chart({
-          title: `ranks by ${methods[0]} (across) and ${methods[1]} (up)`, across: ends, up: ends, told, choose: (at) => app.goTo(rows[at]),
-          series: [true, false].map((right) => ({ look: right ? "pro-is-rig" : "pro-is-wro", places: [...rows.keys()].filter((at) => correct[at] === right).map((at) => [across[at], up[at], at]) })),
-          labels: worst.map((at, n) => [across[at], Math.min(up[at] + 2, 96), String(n + 1)]),
+          width: Math.min(app.room, 460), title: `ranks by ${methods[0]} (across) and ${methods[1]} (up)`, across: ends, up: ends, told, choose: (at) => app.goTo(rows[at]),
+          series: [true, false].map((right) => ({ look: right ? "pro-is-right" : "pro-is-wrong", places: [...rows.keys()].filter((at) => correct[at] === right).map((at) => [across[at], up[at], at]) })),
+          labels: worst.map((at, n) => [across[at], up[at], String(n + 1)]),
         }),
         table(["", "question", "answer", "", methods[0], "rank", methods[1], "rank"], worst.map((at, n) =>
-          [n + 1, open(at), texts[at] ?? "", verdict(correct[at]), ...[[first, across], [second, up]].flatMap(([score, rank]) => [node("span", {}, fixed(score[at])), Math.round(rank[at])])]))));
+          [n + 1, open(at), said(texts[at] ?? ""), verdict(correct[at]), ...[[first, across], [second, up]].flatMap(([score, rank]) => [node("span", {}, fixed(score[at])), Math.round(rank[at])])]))));
   }
 }
 
 // ---- The explorer itself. `host` has what a kernel offers, if there is one: runs, send, remember; see `render`.
 
+const GAP = 24; // pixels between charts, as in explorer.css
 const PATIENCE = 20_000; // milliseconds until it is said that the kernel has not answered
 
 class Explorer {
   constructor(root, data, host) {
-    Object.assign(this, { root, host, repeats: false, tab: "Questions" });
-    this.places = Object.fromEntries(["top", "summary", "status", "tabs", "body"].map((name) => [name, node("div", { class: `pro-${name}` })]));
+    Object.assign(this, { root, host, repeats: false, tab: "Questions", room: 0, chartWidth: 300 });
+    this.places = Object.fromEntries(["top", "summary", "promise", "tabs", "status", "body"].map((name) => [name, node("div", { class: `pro-${name}` })]));
     this.places.status.setAttribute("aria-live", "polite");
     root.classList.add("pro-app");
     // JupyterLab takes arrow keys for going from cell to cell unless the very element that has the focus says otherwise.
     root.addEventListener("focusin", (event) => event.target.setAttribute("data-lm-suppress-shortcuts", "true"));
     root.replaceChildren(...Object.values(this.places));
     this.load(data);
+    this.fitting = new ResizeObserver(() => this.fit());
+    this.fitting.observe(root);
+  }
+
+  /** Charts as wide as there is room for, in four columns, two or one; drawn anew where that changes. */
+  fit() {
+    const room = Math.floor(this.places.body.clientWidth / 4) * 4, columns = room >= 1120 ? 4 : room >= 520 ? 2 : 1;
+    if (!room || room === this.room) return;
+    Object.assign(this, { room, chartWidth: Math.min(Math.floor((room - (columns - 1) * GAP) / columns), 560) });
+    this.root.style.setProperty("--pro-columns", columns);
+    this.draw();
   }
 
   /** Show a run. */
@@ -594,7 +709,7 @@ class Explorer {
     this.shownAlpha = node("output", { class: "pro-alpha" });
     const repeats = node("input", { type: "checkbox", checked: this.repeats, onchange: () => ((this.repeats = repeats.checked), this.look({ anew: false })) });
     this.places.top.replaceChildren(
-      node("div", { class: "pro-row" }, send ? this.runs : node("b", {}, label), split, send ? examples : ""),
+      node("div", { class: "pro-row" }, send ? this.runs : node("b", {}, said(label)), split, send ? examples : ""),
       node("div", { class: "pro-row" }, node("label", { class: "pro-slider" }, "α ", this.slider, this.shownAlpha), node("label", {}, repeats, " count repeated answers, as the paper does")));
   }
 
@@ -631,16 +746,28 @@ class Explorer {
     this.slider.setAttribute("aria-valuetext", String(this.alpha));
     this.shownAlpha.textContent = String(this.alpha);
     this.places.summary.replaceChildren(...this.summary());
+    this.places.promise.textContent = this.promise();
     this.tabs[this.tab].draw();
   }
 
   summary() {
     const { view, data } = this, at = view.sweep[this.index], n = view.questions.length, judged = view.correct.length;
-    const kept = view.scored.length ? `mean K ${fixed(at.meanKept, 2)}` : "no answer ended";
+    const interval = ([value, ...ends]) => `${fixed(value)}${ends.every(Number.isFinite) ? ` (95\u00a0%: ${within(...ends)})` : ""}`;
+    const kept = view.scored.length ? `mean K ${n < FEW ? fixed(at.meanKept[0]) : interval(at.meanKept)}` : "no answer ended";
     const of = judged < n ? ` of the ${count(judged)} that can be judged` : "";
     const share = judged ? `, ${percent(view.correct.filter(Boolean).length / judged)} right${of}` : "";
     const texts = data.has_texts ? "" : " · This run has no texts: questions and answers are numbered.";
-    return [node("b", {}, `AUROC ${view.withoutAuroc() || fixed(at.auroc)}`), ` · ${kept} · ${data.name}, n = ${count(n)}${share}${texts}`];
+    return [node("b", {}, `AUROC ${view.withoutAuroc || interval(at.auroc)}`), ` · ${kept} · `, said(data.name), `, n = ${count(n)}${share}${texts}`];
+  }
+
+  /** What is promised of the run; empty where it has no validation questions to promise from. */
+  promise() {
+    const { promise } = this.data, { promised } = this.view;
+    if (!promise) return "";
+    const here = promise.alpha !== this.alpha ? `, not where the slider stands` : this.repeats ? `, each answer counted once` : "";
+    const answered = promise.holds ? ` Of the ${count(promised.length)} shown it would answer ${count(promised.filter(Boolean).length)}.` : "";
+    const says = promise.says.replaceAll(" %", "\u00a0%");
+    return `Promise by PRO at α = ${promise.alpha}${here}, for questions like the ${count(promise.n)} of validation: ${says}${answered}`;
   }
 
   goTo(row) {
@@ -690,7 +817,10 @@ function render({ model, el }) {
     "change:alpha": () => shown.moveTo(model.get("alpha")),
   };
   for (const [name, listen] of Object.entries(heard)) model.on(name, listen);
-  return () => Object.entries(heard).forEach(([name, listen]) => model.off(name, listen));
+  return () => {
+    shown.fitting.disconnect();
+    Object.entries(heard).forEach(([name, listen]) => model.off(name, listen));
+  };
 }
 
 export default { render };

@@ -37,6 +37,9 @@ class Explorer(anywidget.AnyWidget):
         super().__init__(data=self._data(name, run), alpha=settings.alpha, runs=list(self._known))
         self.on_msg(lambda _, message, __: self.send(self._answered(message)))
 
+    def __repr__(self) -> str:  # what a viewer without a kernel shows
+        return f"The explorer of {self._run.name}: run the cell, or write a page with explorer.to_html(run, 'run.html')"
+
     def _answered(self, message: dict) -> dict:
         """What is said to a message: an answer or one sentence, for a traceback would land where nobody looks."""
         kinds = {"run": self._choose, "ask": self._ask, "compare": self._compare}
@@ -53,7 +56,8 @@ class Explorer(anywidget.AnyWidget):
 
     def _data(self, name: str, run: Run) -> dict:
         cannot_ask = None if self._asked_by(run) else f"{run.name} comes without a model to ask; choose another run"
-        return run_data(run, alpha=self._settings.alpha, split=self._settings.split, label=name, cannot_ask=cannot_ask)
+        how = {"alpha": self._settings.alpha, "target": self._settings.target[0], "split": self._settings.split}
+        return run_data(run, **how, label=name, cannot_ask=cannot_ask)
 
     def _choose(self, name: str) -> dict:
         known = self._known[name]
