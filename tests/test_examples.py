@@ -3,10 +3,14 @@
 `python tests/test_examples.py` writes what they print anew.
 """
 
+import os
 import re
-from contextlib import redirect_stdout
+import subprocess
+import sys
+from contextlib import chdir, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from markdown_it import MarkdownIt
@@ -42,7 +46,61 @@ def test_an_example_is_short_and_prints_what_its_page_says(page, tmp_path, monke
     assert printed(code.content) == output.content != ""
 
 
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+
+
+def steps(page):
+    """What a reader of a tutorial does, each step with what it prints: a file, Python that goes on, commands."""
+    blocks = fences(page)
+    for block, after in zip(blocks, [*blocks[1:], None], strict=True):
+        if block.info != "text":
+            yield block, after.content if after is not None and after.info == "text" else None
+
+
+def done(block, folder, names):
+    """What one step prints, done in the folder; Python keeps its names from one step to the next."""
+    kind, _, title = block.info.partition(" ")
+    if kind == "json":
+        (folder / re.fullmatch(r'title="(.+)"', title)[1]).write_text(block.content)
+        return None
+    if kind == "python":
+        with redirect_stdout(StringIO()) as out:
+            exec(compile(block.content, "tutorial", "exec"), names)
+        return out.getvalue()
+    assert kind == "sh"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    options = {"cwd": folder, "env": environment, "text": True, "check": False}
+    told = subprocess.run(["bash", "-c", block.content], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
+    assert (told.returncode == 0) == ("Error: " not in told.stdout), told.stdout
+    return told.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_a_tutorial_leads_from_nothing_to_its_result_and_prints_what_it_says(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "tutorial"}
+    for block, expected in steps(page):
+        told = done(block, tmp_path, names)
+        assert expected is None or told == expected, block.content
+    assert page.stem != "own_model" or (tmp_path / "figures" / "04_fixed_k.png").exists()
+
+
+def filled(page):
+    """The text of a page with what its blocks print, done anew."""
+    with TemporaryDirectory() as folder, chdir(folder):
+        names, text, end = {"__name__": "example"}, page.read_text(), 0
+        for block, expected in steps(page):
+            told = done(block, Path(folder), names)
+            if expected is not None:
+                start = text.index("```text\n", end) + len("```text\n")
+                end = text.index("```", start)
+                text = text[:start] + told + text[end:]
+                end = start + len(told)
+    return text
+
+
 if __name__ == "__main__":
-    for page in EXAMPLES:
-        output = printed(fences(page)[0].content)
-        page.write_text(re.sub(r"(?s)```text\n.*?```", lambda _, o=output: f"```text\n{o}```", page.read_text()))
+    for page in map(Path, sys.argv[1:] or [*EXAMPLES, *TUTORIALS]):
+        page.write_text(filled(page.resolve()))

@@ -6,6 +6,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.collections import PathCollection
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
@@ -304,6 +306,116 @@ def test_where_panels_are_narrow_the_less_important_ticks_are_left_out():
     assert list(poor.get_xticks()) == [0, 0.1, 1]
     labels = [tick.label1.get_text() for tick in poor.figure.axes[-1].xaxis.get_major_ticks()]
     assert labels == ["0", "0.1", "1"]
+
+
+def marks(*kinds):
+    """Choices of one model at one place, a row of each of these kinds."""
+    return pd.concat([CHOICES.query("split == 'test' and model == 'facts-2m'").assign(kind=kind) for kind in kinds])
+
+
+def test_choices_that_meet_are_all_seen_the_smaller_upon_the_larger():
+    panel = figures.auroc_vs_alpha(SWEEP, marks("selected", "default", "oracle")).axes[2]
+    drawn = [line for line in panel.lines if len(line.get_xdata()) == 1]
+    assert [line.get_marker() for line in drawn] == ["o", "s", "*"]
+    sizes = [line.get_markersize() + line.get_markeredgewidth() for line in drawn]
+    assert all(np.diff(sizes) > 2)
+    assert all(np.diff([line.get_zorder() for line in drawn]) < 0)
+
+
+def test_a_word_too_long_for_a_line_begins_one_and_is_broken_at_its_hyphens():
+    # Three panels beside long names at one column: nine letters a line.
+    longer = {"SE-MC, lexical": "Deg, NLI disagreement", "facts-2m": "gpt-3.5-turbo"}
+    table = PROMISED.replace(longer).query("target == 0.7")
+    table = pd.concat([table.assign(target=target) for target in (0.7, 0.8, 0.9)])
+    titles = [ax.get_title().split("\n") for ax in figures.coverage_promised(table, columns=1).axes]
+    assert titles[0] == ["70%", "right,", "gpt-3.5-", "turbo,", "n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}123"]
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_what_all_panels_share_is_said_once_and_what_a_legend_says_is_not_said_again(columns):
+    one = [t.query("model == 'facts-2m' and dataset == 'mine'") for t in (SEARCHES, RECALL, BOUNDS)]
+    figure = figures.exact_search(*one, columns=columns)
+    assert figure.get_supxlabel() == "search α\nmine, facts-2m"
+    assert not any("mine" in ax.get_title() for ax in figure.axes)
+    shared = figures.coverage_promised(PROMISED.query("model == 'facts-2m'"), columns=columns)
+    assert shared.get_supxlabel() == "share\nworld-facts, facts-2m"
+    assert [" ".join(ax.get_title().split()) for ax in shared.axes] == [f"{n}% right, n = 123" for n in (70, 90)]
+    assert "facts-2m" not in figures.k_vs_alpha(KEPT.query("model == 'facts-2m'"), columns=columns).get_supxlabel()
+    # A figure of one panel says it in the title.
+    assert (
+        figures.benchmark(METHODS.query("model == 'facts-2m' and dataset == 'mine'")).get_supxlabel().count("mine") == 0
+    )
+
+
+def test_scales_that_are_not_linear_are_named():
+    assert "log scale beyond ±0.05" in figures.rouge_thresholds(THRESHOLDS).get_supylabel()
+    assert "log scale beyond ±0.05" in figures.accuracy_coverage(CURVES).get_supylabel()
+    assert (
+        "log scale beyond ±0.02"
+        in figures.gains(GAINS, "panel", level="level", score="score", label="AUROC").get_supxlabel()
+    )
+    assert "log scale above 0.001" in figures.k_vs_alpha(KEPT).get_supxlabel()
+
+
+def test_rows_without_a_number_say_so():
+    holed = METHODS[(METHODS["method"] != "NLL") | (METHODS["dataset"] != "mine")]
+    said = [[text.get_text() for text in ax.texts if text.get_text() == "n/a"] for ax in figures.benchmark(holed).axes]
+    assert said == [[], ["n/a"]] * 2
+    bare = GAINS.assign(gain=np.where(GAINS["level"] == "5", np.nan, GAINS["gain"]))
+    figure = figures.gains(bare, "panel", level="level", score="score", label="AUROC")
+    assert [[text.get_text() for text in ax.texts] for ax in figure.axes] == [["n/a"]] * 2
+    lacking = PROMISED[(PROMISED["model"] != "facts-1m") | (PROMISED["method"] != "b")]
+    said = [[t.get_text() for t in ax.texts if t.get_text() == "n/a"] for ax in figures.coverage_promised(lacking).axes]
+    assert said == [[], [], ["n/a"], ["n/a"]]
+
+
+def luminances(figure):
+    """The lightness of each line's colour that a legend shows, with its dashes and marker, as grey has it."""
+    entries = [entry for legend in figure.legends for entry in legend.legend_handles if hasattr(entry, "get_marker")]
+    return [
+        (
+            round(255 * float(np.dot(to_rgb(entry.get_color()), (0.299, 0.587, 0.114))) / 25),
+            entry.get_marker(),
+            str(entry._dash_pattern),
+        )
+        for entry in entries
+    ]
+
+
+@pytest.mark.parametrize("name", ["rouge_thresholds", "beside_paper", "accuracy_coverage", "gains"])
+def test_the_entries_of_a_legend_differ_in_grey(name):
+    told = luminances(embedded(name, 2))
+    assert len(told) > 4
+    assert len(set(told)) == len(told)
+
+
+def test_points_upon_each_other_are_both_seen():
+    bins = BINS.query("model == 'facts-2m' and dataset == 'mine'")
+    points = [drawn for drawn in figures.reliability(bins).axes[0].collections if isinstance(drawn, PathCollection)]
+    assert [len(drawn.get_facecolors()) for drawn in points] == [0, 0]
+
+
+def test_a_step_goes_to_the_edge_of_its_number_and_does_not_fall_there():
+    panel = figures.answers_found(FOUND).axes[0]
+    line = panel.lines[0]
+    assert panel.get_xlim() == (-0.5, 9.5)
+    assert line.get_xdata()[-1] > 9.5
+    assert line.get_ydata()[-1] == line.get_ydata()[-2] == pytest.approx(1 / 3)
+    legend = figures.answers_found(FOUND).legends[0]
+    assert {entry.get_marker() for entry in legend.legend_handles} == {""}
+
+
+def test_each_contour_is_named_once_and_no_legend_lies_in_a_panel_of_entropies():
+    assert [text.get_text() for text in embedded("places", 1).axes[0].texts] == ["0.2", "0.5", "1.0"]
+    figure = figures.entropies(ENTROPIES)
+    assert [len(figure.legends), *(ax.get_legend() for ax in figure.axes)] == [1, None, None, None, None]
+    assert "2 % of the limits lie above" in figure.get_supxlabel()
+
+
+def test_marks_at_the_edges_are_whole_and_narrow_bands_have_no_edges():
+    panel = figures.k_vs_alpha(KEPT).axes[0]
+    assert [line.get_clip_on() for line in panel.lines if line.get_marker() in figures.MARKERS] == [False] * 2
+    assert all(band.get_edgecolor()[0][3] == 0 for band in panel.collections)
 
 
 def test_intervals_are_drawn_and_named_where_the_table_has_them():

@@ -5,7 +5,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from pro_lib.figures.lines import curves, difference_axis, explain, handle, handles, minus_nll
+from pro_lib.figures.lines import BEYOND, curves, difference_axis, explain, handle, handles, minus_nll, nothing
 from pro_lib.figures.panels import SHARE_TICKS, by_protocol, interval, need, panels, set_ticks, values
 from pro_lib.figures.style import COLORS, MARKERS, look
 
@@ -21,7 +21,7 @@ def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
     means = table.groupby("method", sort=False)["auroc"].mean()
     methods = list(means.sort_values(ascending=False, kind="stable").index)
     protocols, left = values(table, "protocol") if by_protocol(table) else [""], table["auroc"].max() - 0.2
-    apart, shape = 0.4 / len(protocols), {"sharex": True, "sharey": True}
+    apart, shape = 0.8 / len(protocols) * (len(protocols) > 1), {"sharex": True, "sharey": True}
     roomy = columns > 1 or len(protocols) == 1  # values of two protocols leave panels of one column no room
     # At most so high that two lines of panels fit on a page.
     height = min((0.12 + 0.01 * len(protocols)) * max(len(methods), 5), 3.2 if columns == 1 else 3.6)
@@ -34,7 +34,9 @@ def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
                 color = COLORS[7 if "oracle" in point.method else 0 if point.method.startswith("PRO") else 6]
                 ax.hlines(at, getattr(point, "low", np.nan), getattr(point, "high", np.nan), color=color, lw=1)
                 drawn = {"color": color, "mfc": "white" if number else color, "clip_on": False, "zorder": 3}
-                ax.plot(max(point.auroc, left), at, marker=MARKERS[number] if point.auroc >= left else 4, ms=3, **drawn)
+                ax.plot(
+                    max(point.auroc, left), at, marker=MARKERS[number] if point.auroc >= left else 4, ms=3.5, **drawn
+                )
                 mark = ("▲" if point.difference > 0 else "▼") if getattr(point, "significant", False) else ""
                 text = f"{point.auroc:.3f}".lstrip("0") * roomy + mark
                 place = {
@@ -44,6 +46,7 @@ def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
                 }
                 row = methods.index(point.method)
                 ax.annotate(text, (1, row), xycoords=ax.get_yaxis_transform(), fontsize=6, **place)
+            nothing(ax, (row for row, name in enumerate(methods) if name not in set(panel["method"])), "n/a")
             ax.axvline(panel["auroc"].max(), color="black", lw=0.6, ls=":")
             ax.axvline(0.5, color="black", lw=0.6)
             ax.set_yticks(range(len(methods)), methods)
@@ -52,7 +55,7 @@ def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
         marks += f"\nfrom left: {', '.join(protocols)}" if len(protocols) > 1 else ""
         looks = ({"marker": marker, "mfc": "white" if number else "k"} for number, marker in enumerate(MARKERS))
         entries = [handle(name, ls="", c="k", **look) for name, look in zip(protocols, looks, strict=False) if name]
-        explain(figure, entries, interval("AUROC", table) + marks)
+        explain(figure, entries, interval("AUROC", table) + " (dotted: the best)" + marks)
     return figure
 
 
@@ -91,7 +94,8 @@ def beside_paper(table: pd.DataFrame, paper: pd.DataFrame, *, columns: int = 2) 
         ax.axvline(0, color="black", lw=0.6)
         ax.set_yticks(range(len(methods)), methods)
         ax.set_ylim(len(methods) - 0.5, -0.5)
-        explain(figure, ax.get_legend_handles_labels()[0], "AUROC minus PRO's (a point a setting, bar: mean)")
+        label = f"AUROC minus PRO's\n(point: a setting, {'line: 95 %, ' * ('difference_low' in table)}bar: mean)"
+        explain(figure, ax.get_legend_handles_labels()[0], label)
     return figure
 
 
@@ -116,7 +120,9 @@ def accuracy_coverage(table: pd.DataFrame, *, columns: int = 2) -> Figure:
             shares = np.interp(at, nll["coverage"], nll["accuracy"]) if len(nll) else [np.nan] * len(at)
             ax.set_xticks(at, [f"{of:.0%}\n({share:.2f})" for of, share in zip(at, shares, strict=True)])
         band = [Patch(**grey, label="NLL, 95 % interval")] * ("low" in table)
-        explain(figure, [*handles(methods), *band], "questions answered (NLL's accuracy)", "accuracy minus NLL's")
+        explain(
+            figure, [*handles(methods), *band], "questions answered (NLL's accuracy)", "accuracy minus NLL's" + BEYOND
+        )
     return figure
 
 
@@ -135,12 +141,14 @@ def reliability(table: pd.DataFrame, *, columns: int = 2) -> Figure:
                 bins, color = panel[panel["method"] == method], look(index)["color"]
                 ax.vlines(bins["confidence"], bins["accuracy_low"], bins["accuracy_high"], color=color, lw=0.6)
                 sizes = 300 * bins["n"] / bins["n"].sum() + 4
-                ax.scatter("confidence", "accuracy", sizes, data=bins, c=color, marker=MARKERS[index], alpha=0.7, lw=0)
+                # Not filled, so that one upon another is seen.
+                drawn = {"marker": MARKERS[index], "edgecolors": color, "facecolors": "none", "lw": 1.1}
+                ax.scatter("confidence", "accuracy", sizes, data=bins, **drawn)
             errors = panel.drop_duplicates("method")
             named = [f"{row.method}\N{NO-BREAK SPACE}{row.ece:.3f}" for row in errors.itertuples()]
             ax.set_title(f"{ax.get_title()}\nECE: {', '.join(named)}")
             ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
             set_ticks(ax, SHARE_TICKS)
         label = "accuracy, 95 % interval (area: questions)"
-        explain(figure, handles(methods, ls=""), "confidence, fitted on validation", label)
+        explain(figure, handles(methods, ls="", mfc="none"), "confidence, fitted on validation", label)
     return figure

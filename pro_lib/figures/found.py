@@ -57,16 +57,17 @@ def answers_found(table: pd.DataFrame, *, columns: int = 2) -> Figure:
             for index, model in enumerate(models):
                 if len(of_model := panel[panel["model"] == model]):
                     kinds[setting["shown"]](ax, table, of_model, 0.12 * (index - (len(models) - 1) / 2), look(index))
-        explain(figure, handles(models), y="share of questions")
+        explain(figure, handles(models, marker=""), y="share of questions")
     return figure
 
 
 def _numbers(ax: Axes, table: pd.DataFrame, panel: pd.DataFrame, shift: float, shape: dict) -> None:
-    numbers = np.arange(table["distinct"].max() + 2)  # one more, so that the last step has its full width
+    numbers = np.arange(table["distinct"].max() + 1)
     shares = panel["distinct"].value_counts(normalize=True).reindex(numbers, fill_value=0.0)
-    ax.step(numbers, shares, where="mid", **{**shape, "marker": ""})
+    last = {numbers[-1] + 1: shares.iloc[-1]}  # so that the last step has its full width
+    ax.step([*numbers, *last], [*shares, *last.values()], where="mid", **{**shape, "marker": ""})
     ax.vlines(numbers + shift, *intervals.wilson(shares, len(panel)), color=shape["color"], lw=0.8)
-    ax.set_xlim(-0.5, numbers[-1] - 0.4)
+    ax.set_xlim(-0.5, numbers[-1] + 0.5)
 
 
 def _masses(ax: Axes, table: pd.DataFrame, panel: pd.DataFrame, shift: float, shape: dict) -> None:

@@ -1,9 +1,10 @@
 """Where PRO can differ from NLL, and by how much it does: a map, and differences with their intervals."""
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from pro_lib.figures.lines import explain, handles
+from pro_lib.figures.lines import explain, handles, nothing
 from pro_lib.figures.panels import need, panels, set_ticks, values
 from pro_lib.figures.style import look
 
@@ -11,8 +12,8 @@ from pro_lib.figures.style import look
 def gains(table: pd.DataFrame, *by: str, level: str, score: str, label: str, columns: int = 2) -> Figure:
     """Differences with 95 % intervals: a panel per combination of `by`, in it a line per `level`, a marker per `score`.
 
-    `table` has the columns named, gain, low and high; a level of NaN stays empty. The axis is linear up to ± 0.02,
-    logarithmic beyond.
+    `table` has the columns named, gain, low and high; a level of which all is NaN is not available. The
+    axis is linear up to ± 0.02, logarithmic beyond.
     """
     need(table, "table", *by, level, score, "gain", "low", "high")
     scores, most = list(dict.fromkeys(table[score].dropna())), table.groupby(list(by))[level].nunique().max()
@@ -26,12 +27,14 @@ def gains(table: pd.DataFrame, *by: str, level: str, score: str, label: str, col
                 at = of[level].map(levels.index) + 0.7 * ((index + 0.5) / len(scores) - 0.5)
                 ax.hlines(at, of["low"], of["high"], color=drawn["color"], lw=0.9)
                 ax.plot(of["gain"], at, **(drawn | {"ls": "", "ms": 2.6}))
+            there = set(panel.dropna(subset="gain")[level])
+            nothing(ax, (row for row, name in enumerate(levels) if name not in there), "n/a")
             ax.axvline(0, color="black", lw=0.6)
             ax.set_yticks(range(len(levels)), levels)
             ax.set_ylim(len(levels) - 0.5, -0.5)
             ax.set_xscale("symlog", linthresh=0.02)
             set_ticks(ax, [0, 0.02, -0.1, -0.02, 0.1])
-        explain(figure, handles(scores, ls=""), label)
+        explain(figure, handles(scores, ls=""), f"{label}\n(log scale beyond ±0.02)")
     return figure
 
 
@@ -46,8 +49,10 @@ def places(differences: pd.DataFrame, reach: pd.DataFrame, *, columns: int = 2) 
     with panels(pd.concat(shown, names=["of"]).reset_index("of"), "of", columns=columns, per_line=2) as (figure, grid):
         (left, *_), (right, *_) = grid
         over = differences.pivot_table(index="p_2", columns="p_1", values="gain")
-        lines = left.contour(over.columns, over.index, over, (0.2, 0.5, 1, 2), colors="black", linewidths=0.8)
-        left.clabel(lines, fontsize=6)
+        levels = np.array([0.2, 0.5, 1])
+        lines = left.contour(over.columns, over.index, over, levels, colors="black", linewidths=0.8)
+        # Named where p₁ = 0.35, since there they lie apart.
+        left.clabel(lines, fontsize=6, manual=[(0.35, p_2) for p_2 in 0.35 * np.exp(-levels / 0.65)])
         left.set(xlabel="p₁", ylabel="p₂", xlim=(0, 1), ylim=(0, 0.5))
         for index, alpha in enumerate(alphas):
             of, drawn = reach[reach["alpha"] == alpha].dropna(), look(index) | {"marker": ""}

@@ -1,6 +1,6 @@
 """Lines with their intervals, what the paper printed beside them, and legends; knows no figure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil
 
 import matplotlib.pyplot as plt
@@ -11,6 +11,8 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from pro_lib.figures.style import LETTER, look
 
+# What the label of an axis of differences says of it.
+BEYOND = "\n(log scale beyond ±0.05)"
 # The paper's printed numbers beside ours: the marker says which line they belong to.
 PRINTED = {"color": "#777777", "mfc": "none", "ms": 5, "ls": "", "zorder": 1}
 
@@ -18,7 +20,12 @@ PRINTED = {"color": "#777777", "mfc": "none", "ms": 5, "ls": "", "zorder": 1}
 def curve(
     ax: Axes, x: pd.Series, line: pd.DataFrame, index: int, *, y: str, of: str = "", bars: bool = False, **other
 ) -> None:
-    """A line with its interval, columns `<of>low` and `<of>high` where the table has them, as a band or as bars."""
+    """A line with its interval, columns `<of>low` and `<of>high` where the table has them, as a band or as bars.
+
+    Bands are edged as the line is dashed, so that those that lie over each other are told apart without colour too,
+    unless `edged` is False.
+    """
+    edged = other.pop("edged", True)
     step = 1 if bars else max(1, len(line) // 4)
     drawn = {**look(index), "markevery": (2 * index % step, step), **other}
     ax.plot(x, line[y], **drawn)
@@ -26,8 +33,7 @@ def curve(
     if low is not None and bars:
         ax.vlines(x, low, high, color=drawn["color"], lw=0.8)
     elif low is not None:
-        # Edged as the line is dashed: bands that lie over each other are told apart, without colour too.
-        look_of = {"fc": (drawn["color"], 0.12), "ec": (drawn["color"], 0.9), "lw": 0.6, "ls": drawn["ls"]}
+        look_of = {"fc": (drawn["color"], 0.12), "ec": (drawn["color"], 0.9 * edged), "lw": 0.6, "ls": drawn["ls"]}
         ax.fill_between(x, low.astype(float), high.astype(float), **look_of)
 
 
@@ -36,8 +42,9 @@ def curves(
 ) -> None:
     """A `curve` over the column `x` for each of the names in column `by`, one moved `apart` from the next."""
     for index, name in enumerate(names):
-        line = table[table[by] == name]
-        curve(ax, line[x].astype(float) + apart * (index - (len(names) - 1) / 2), line, index, y=y, label=name, **other)
+        if len(line := table[table[by] == name]):
+            at = line[x].astype(float) + apart * (index - (len(names) - 1) / 2)
+            curve(ax, at, line, index, y=y, label=name, **other)
 
 
 def minus_nll(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
@@ -47,14 +54,22 @@ def minus_nll(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
 
 
 def difference_axis(ax: Axes) -> None:
-    """Differences upwards: linear up to 0.05, where most of them lie, logarithmic beyond; a line at 0."""
+    """Differences upwards: linear up to 0.05, where most of them lie, logarithmic beyond (`BEYOND`); a line at 0."""
     ax.axhline(0, color="black", lw=0.6)
     ax.set_yscale("symlog", linthresh=0.05)
-    room = 2 if ax.get_gridspec().nrows > 2 else 3 if ax.figure.get_figwidth() < 4 else 5
+    lines = ax.get_gridspec().nrows
+    room = 2 if lines > 4 else 3 if lines > 2 or ax.figure.get_figwidth() < 4 else 5
     ticks = (0.5, 0.05, 0.02, 0.1, 0.2)[:room]  # the most important first
     ax.yaxis.set_major_locator(FixedLocator([0, *ticks, *(-tick for tick in ticks)]))
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:+g}".replace("-", "−") if value else "0")
     ax.yaxis.set_minor_locator(NullLocator())
+
+
+def nothing(ax: Axes, rows: Iterable[int], word: str) -> None:
+    """A word in the rows of a panel where there is nothing to draw."""
+    place = {"xycoords": ax.get_yaxis_transform(), "xytext": (2, 0), "textcoords": "offset points", "va": "center"}
+    for row in rows:
+        ax.annotate(word, (0, row), fontsize=6, **place)
 
 
 def handle(label: str, **drawn) -> plt.Line2D:

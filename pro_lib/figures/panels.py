@@ -34,12 +34,15 @@ def panels(
     """A figure with a panel per combination there is of values of the columns `by`, those of the last side by side.
 
     Yields the figure and its panels; at the end titles are wrapped and ticks thinned to the panels' width, and the
-    figure is made as high as panels of `height` inches want. `sharing` goes to `Figure.subplots`.
+    figure is made as high as panels of `height` inches want. What several panels share of dataset and model is said
+    once, below. `sharing` goes to `Figure.subplots`.
     """
     if columns not in WIDTHS:
         raise ValueError(f"columns={columns!r} must be 1 or 2, the columns of a paper that the figure spans")
     combined = (dict(zip(by, each, strict=True)) for each in product(*(values(table, name) for name in by)))
     settings = [each for each in combined if not where(table, each).empty]
+    below = [name for name in ("dataset", "model") if name in table and (name not in by or len(settings) > 1)]
+    shared = {name: of[0] for name in below if len(of := values(table, name)) == 1}
     n, across = len(settings), len(values(table, by[-1])) if by else 1
     per_line = min(n, per_line or (min(across, 3 * columns) if 1 < across < n else {1: 1, 2: 3}[columns]))
     lines = ceil(n / per_line)
@@ -58,8 +61,12 @@ def panels(
                 numbers = rows.reindex(columns=["n_questions"]).dropna()["n_questions"][:1]
                 counted = [f"n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{number:,.0f}" for number in numbers]
                 size = 8 if per_line <= 2 * columns else 7
-                ax.set_title(", ".join([*reversed(each.values()), *counted]), fontsize=size, linespacing=1.1)
+                told = [value for name, value in each.items() if name not in shared]
+                ax.set_title(", ".join([*reversed(told), *counted]), fontsize=size, linespacing=1.1)
             yield figure, made
+            named = {text.get_text() for legend in figure.legends for text in legend.get_texts()}
+            said = ", ".join(value for value in shared.values() if value not in named)
+            figure.supxlabel("\n".join(filter(None, [figure.get_supxlabel(), said])))
             _settle(figure, grid[:n], lines * height)
         except BaseException:
             plt.close(figure)
@@ -83,7 +90,8 @@ def _settle(figure: Figure, axes: Sequence[Axes], height: float) -> None:
 
 def _wrapped(line: str, letters: int) -> str:
     """Broken between words, and at hyphens only where a word is too long for a line."""
-    return textwrap.fill(line, letters, break_on_hyphens=max(map(len, line.split(" "))) > letters)
+    parts = " ".join(textwrap.fill(word, letters) for word in line.split(" ")).split("\n")
+    return "\n".join(textwrap.fill(part, letters, break_on_hyphens=False) for part in parts)
 
 
 def _thinned(ax: Axes, ticks: Sequence[float]) -> list[float]:

@@ -3,12 +3,12 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from pro_lib.figures.lines import PRINTED, curves, difference_axis, explain, handle, handles, minus_nll
+from pro_lib.figures.lines import BEYOND, PRINTED, curves, difference_axis, explain, handle, handles, minus_nll
 from pro_lib.figures.panels import ALPHA_LABEL, alpha_axis, by_protocol, interval, need, panels, values, where
 from pro_lib.figures.style import look
 
-# Marker, its size and its name.
-_CHOICES = {"selected": ("o", 5, "chosen on validation"), "default": ("s", 5, "default"), "oracle": ("*", 8, "oracle")}
+# Marker, its size and its name; the smaller lies upon the larger, so that all are seen where they meet.
+_CHOICES = {"selected": ("o", 3, "chosen on validation"), "default": ("s", 6, "default"), "oracle": ("*", 11, "oracle")}
 # The paper's own choice: the mark of one chosen on validation, filled, its edge in the colour of its model.
 _PRINTED = {"marker": "o", "mfc": PRINTED["color"], "ms": 5, "ls": ""}
 
@@ -25,14 +25,14 @@ def auroc_vs_alpha(
     need(sweep, "sweep", "dataset", "model", "split", "alpha", "auroc")
     if odd := set(choices["kind"]) - set(_CHOICES):
         raise ValueError(f"choices: kind {sorted(odd)[0]!r} is none of {', '.join(_CHOICES)}")
-    models, open_mark = values(sweep, "model"), {"mfc": "white", "mew": 1.3, "ls": "", "clip_on": False}
+    models, open_mark = values(sweep, "model"), {"mfc": "white", "mew": 1.1, "ls": "", "clip_on": False}
     by, across = ["split", "dataset", *by_protocol(sweep)], 2 * columns if by_protocol(sweep) else None
     with panels(sweep, *by, columns=columns, per_line=across, sharex=True, sharey=True) as (figure, grid):
         for ax, setting, panel in grid:
             curves(ax, panel, "model", models, "alpha", marker="")
             for choice in where(choices, setting).itertuples():
                 (marker, size, _), color = _CHOICES[choice.kind], look(models.index(choice.model))["color"]
-                ax.plot(choice.alpha, choice.auroc, marker=marker, ms=size, mec=color, zorder=5, **open_mark)
+                ax.plot(choice.alpha, choice.auroc, marker=marker, ms=size, mec=color, zorder=16 - size, **open_mark)
             if paper is not None:
                 curves(ax, paper[paper["dataset"] == setting["dataset"]], "model", models, "alpha", **_PRINTED)
             alpha_axis(ax)
@@ -54,10 +54,10 @@ def k_vs_alpha(sweep: pd.DataFrame, *, columns: int = 2) -> Figure:
     by = ["dataset", *by_protocol(sweep)]
     with panels(sweep, *by, columns=columns, sharex=True, sharey=True) as (figure, grid):
         for ax, _, panel in grid:
-            curves(ax, panel, "model", models, "alpha", "mean_kept", lw=0.7)
+            curves(ax, panel, "model", models, "alpha", "mean_kept", lw=1, edged=False, clip_on=False)
             ax.axhline(1, color="black", lw=0.6, ls=":")
             alpha_axis(ax)
-        explain(figure, handles(models, lw=0.7), ALPHA_LABEL, interval("mean K", sweep))
+        explain(figure, handles(models, lw=1), ALPHA_LABEL, interval("mean K", sweep))
     return figure
 
 
@@ -114,6 +114,6 @@ def rouge_thresholds(sweep: pd.DataFrame, paper: pd.DataFrame | None = None, *, 
             shares = [f"\n({share:.0%})" for share in at["accuracy"]] if has_shares else [""] * len(at)
             ax.set_xticks(at["threshold"], [f"{t:g}{share}" for t, share in zip(at["threshold"], shares, strict=True)])
         xlabel = "right if ROUGE-L > threshold" + " (share right)" * has_shares
-        label = "AUROC minus NLL's" + ", 95 % interval" * ("difference_low" in sweep)
+        label = "AUROC minus NLL's" + ", 95 % interval" * ("difference_low" in sweep) + BEYOND
         explain(figure, handles(methods, paper), xlabel, label)
     return figure

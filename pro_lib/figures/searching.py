@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from pro_lib.base import intervals
-from pro_lib.figures.lines import curve
+from pro_lib.figures.lines import curve, explain
 from pro_lib.figures.panels import need, panels, set_ticks, values
 from pro_lib.figures.style import COLORS, DASHES
 
@@ -65,9 +65,8 @@ def entropies(table: pd.DataFrame, *, columns: int = 2) -> Figure:
             for index, (name, (of, label)) in enumerate(_LIMITS.items()):
                 curve(ax, pd.Series(range(1, len(panel) + 1)), panel, index, y=name, of=of, label=label)
             ax.set_ylim(0, panel["anytime_high"].quantile(0.98))
-        figure.supxlabel("questions, the least uncertain first")
-        figure.supylabel("entropy of the answers, nats")
-        grid[0][0].legend(loc="upper left")
+        label = "questions, the least uncertain first\n(2 % of the limits lie above the panel)"
+        explain(figure, ax.get_legend_handles_labels()[0], label, "entropy of the answers, nats")
     return figure
 
 
