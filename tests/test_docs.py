@@ -224,9 +224,7 @@ NOT_RUN = {
     "python benchmarks/ladder.py": "many minutes, and the environment of make golden",
     "python benchmarks/ladder.py --models random-35m --release-questions 2": "slow",
     "python benchmarks/ladder.py --models random-200m --shots 10 --release-questions 1 --batch-sizes 32": "slow",
-    "python benchmarks/ladder.py --device cuda --dtype bfloat16 --models random-gemma-2b random-gemma-7b": "on a GPU",
-    "python benchmarks/roofline.py --device cuda --dtype bfloat16 --models random-gemma-2b random-gemma-7b "
-    "random-llama-2-7b": "needs a GPU",
+    "python benchmarks/on_gpu.py": "needs a GPU; tests/test_ladder.py runs it on a processor",
     "python data/models/train.py facts-1m": "trains for minutes",
     "python data/models/train.py facts-2m": "trains for minutes",
     "python data/models/train.py facts-long": "trains for minutes",
