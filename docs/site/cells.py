@@ -55,7 +55,7 @@ def page(source: Path, copy: Path | None, folder: Path) -> str:
         if "parameters" in cell.metadata.get("tags", []):
             cell.update(cell_type="markdown", source=FOLDED.format(cell.source))
     text, resources = MarkdownExporter().from_notebook_node(notebook, {"unique_key": source.stem})
-    if place := re.search(r"\S*(?:/home/|/root/|/tmp/)\S*", text):
+    if place := re.search(r"\S*(?:/home/|/root/|/tmp/|/Users/)\S*", text):
         raise PageError(f"{source.name} shows a place of this machine: {place[0][:80]!r}")
     for name, picture in resources["outputs"].items():
         (folder / name).write_bytes(picture)
