@@ -330,7 +330,7 @@ function sweepChart(app, title, name, missing) {
   if (missing || !found.every(([value]) => Number.isFinite(value))) return node("p", { class: "pro-chart pro-quiet" }, missing);
   const band = found.every((ends) => ends.every(Number.isFinite)) ? found.map(([, low, high], at) => [alphas[at], low, high]) : [];
   return chart({
-    width: app.chartWidth, title: `${title} against α${band.length ? ", and its 95\u00a0% interval" : ""}`, band,
+    width: app.chartWidth, title: `${title} against α${band.length ? " (band: 95\u00a0%)" : ""}`, band,
     series: [{ look: "", joined: true, places: found.map(([value], at) => [alphas[at], value, at]) }],
     across: { from: alphas[0], to: 1, scale: Math.sqrt, ticks: ALPHA_TICKS.filter((tick) => tick >= alphas[0]) },
     up: around(found.flat().filter(Number.isFinite)), shown: app.index, choose: (at) => app.move(at),
