@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from jinja2 import TemplateError
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedConfig as Config
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
@@ -25,7 +25,7 @@ _held: "tuple[tuple, Model] | None" = None
 
 
 class UnsupportedModelError(SentenceError):
-    """The model cannot be run on the packed prefix tree."""
+    """The model cannot say what follows a text, or not these texts."""
 
 
 @checked
@@ -39,8 +39,8 @@ class Model:
     """A loaded model: `network` in evaluation mode on `device`, its `tokenizer`, and how its answers end.
 
     `source` is its folder or hub id; `fingerprint` tells its files from those of another model of the same name;
-    `packing_error` is how far a packed step was from plain forward passes, in nats; `ends` are the texts that end
-    an answer.
+    `fit` says which tree it is asked on, and how far a step of that was from plain forward passes; `ends` are the texts
+    that end an answer.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Model:
     network: PreTrainedModel = field(repr=False)
     tokenizer: Tokenizer = field(repr=False)
     endings: Endings = field(repr=False)
-    packing_error: float
+    fit: packing.Fit
     ends: tuple[str, ...] = texts.NEWLINE
 
     @property
@@ -112,18 +112,15 @@ class Model:
         stops = old.stop | more
         return replace(self, ends=ends, endings=Endings(stops, (old.closing | closing) & ~stops))
 
-    def check_length(self, n_tokens: int) -> None:
-        """Refuse a text of `n_tokens` that the model could not see whole.
-
-        Raises:
-            UnsupportedModelError: a window, the table of positions, or what rope scaling leaves alike is shorter.
-        """
-        for limit, words in packing.length_limits(self.network.config.get_text_config()):
-            if n_tokens > limit:
-                raise UnsupportedModelError(
-                    f"model {self.name}: the longest prompt and its answer take {n_tokens} tokens, "
-                    f"but its {words} is {limit}; use fewer shots or a model that sees further"
-                )
+    def fit_for(self, n_tokens: int) -> packing.Fit:
+        """Which tree texts of up to `n_tokens` are asked on. Raises `UnsupportedModelError`: too long for any."""
+        try:
+            fit = packing.fitted_to(self.network, self.fit, n_tokens)
+        except packing.PackingError as reason:
+            raise UnsupportedModelError(f"model {self.name} {reason}") from reason
+        if fit.plain and not self.fit.plain:
+            warnings.warn(fit.said(self.name), UserWarning, stacklevel=3)
+        return fit
 
 
 def load(
@@ -147,8 +144,8 @@ def load(
 
     Raises:
         FileNotFoundError: the folder holds no model, or a damaged one, or the name cannot be had from the hub.
-        UnsupportedModelError: the architecture cannot run on the packed tree (ALiBi, recurrent state, …), or weights
-            are missing, or fewer than the tokenizer's tokens.
+        UnsupportedModelError: the architecture cannot say what follows a text (encoders, …), or weights are missing, or
+            fewer than the tokenizer's tokens.
         ValueError: an unknown dtype, device or quantization, or a name that no model can have.
     """
     name, _ = str(name), _Options(dtype=dtype, quantization=quantization)
@@ -159,23 +156,23 @@ def load(
     weights |= placing(device, device_map=device_map, quantization=quantization, dtype=weights["dtype"])
     try:
         config = AutoConfig.from_pretrained(source, **code)
-        packing.check_config(config.get_text_config())
+        packing.check_config(config)
         tokenizer = AutoTokenizer.from_pretrained(source, **code)
         _check_size(name, config, Path(source), code)
         weights |= {"output_loading_info": True, "ignore_mismatched_sizes": True}  # so that both kinds are told here
-        network, found = AutoModelForCausalLM.from_pretrained(source, **weights, **code)
+        network, found = packing.auto_class(config).from_pretrained(source, **weights, **code)
         network = (network if "device_map" in weights else network.to(device)).eval()
         if lacking := [*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])]:
             # Transformers would make them up at random.
             raise UnsupportedModelError(f"model {name} lacks weights, or has them in other shapes: {_named(lacking)}")
+        fit, folder = packing.fitted(network), Path(source)
         vocabulary, size = network.get_output_embeddings().weight.shape[0], tokenizer.vocab_size
         if size > vocabulary:  # special tokens added to a tokenizer, which may lie beyond, are not counted in this size
             raise UnsupportedModelError(f"model {name} has {vocabulary} tokens, its tokenizer {size}: another model's")
         endings = find_endings(tokenizer, network, vocabulary)
-        packing_error, folder = packing.checked_error(network), Path(source)
         identity = fingerprint(folder) if folder.is_dir() else str(getattr(config, "_commit_hash", None))
     except packing.PackingError as reason:
-        raise UnsupportedModelError(f"model {name} {reason}; the packed tree cannot run it") from reason
+        raise UnsupportedModelError(f"model {name} {reason}") from reason
     except (UnsupportedModelError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # whatever transformers, safetensors and their parsers make of damaged files
@@ -186,11 +183,13 @@ def load(
         said = said if said and isinstance(error, OSError | ValueError) else f"{type(error).__name__}: {said}"
         where = "" if source == name else f" from {source}"
         raise FileNotFoundError(one_line(f"model {name!r} could not be loaded{where}: {said}")) from error
-    if packing_error > packing.NOTABLE[network.dtype]:
-        warnings.warn(f"model {name}: a packed step is off by {packing_error:.3g} nats", RuntimeWarning, stacklevel=2)
+    if fit.error > packing.NOTABLE[network.dtype]:
+        warnings.warn(f"model {name}: a step is off by {fit.error:.3g} nats", RuntimeWarning, stacklevel=2)
+    if fit.plain:
+        warnings.warn(fit.said(name), UserWarning, stacklevel=2)
     if unused := found["unexpected_keys"]:
         warnings.warn(f"model {name} has weights that are not used: {_named(unused)}", UserWarning, stacklevel=2)
-    return Model(folder.name, source, identity, network, tokenizer, endings, packing_error)
+    return Model(folder.name, source, identity, network, tokenizer, endings, fit)
 
 
 def held(model: "str | Path | Model", **options: object) -> Model:
@@ -214,7 +213,7 @@ def _check_size(name: str, config: Config, folder: Path, code: Mapping) -> None:
     n_weights = getattr(text, "num_hidden_layers", 0) * getattr(text, "hidden_size", 0) ** 2
     if folder.is_dir() and n_weights <= 8 * held:
         with torch.device("meta"):
-            n_weights = AutoModelForCausalLM.from_config(config, **code).num_parameters()
+            n_weights = packing.auto_class(config).from_config(config, **code).num_parameters()
     if folder.is_dir() and n_weights > 8 * held:  # not even a bit for each
         raise UnsupportedModelError(
             f"model {name}: config.json asks for {n_weights:,} weights, the files hold {held:,} bytes"

@@ -1,4 +1,4 @@
-"""Answers found in a packed prefix tree, with certificates; knows token ids and log-probabilities, no text or score.
+"""Answers found in a prefix tree, with certificates; knows token ids and log-probabilities, no text or score.
 
 Settings and certificates do without torch; what needs it is loaded on first use.
 """
@@ -9,7 +9,8 @@ from pro_lib.decoding.certificate import Certificate, Masses, SearchTree, certif
 from pro_lib.decoding.strategies import STRATEGIES, DiverseBeam, Greedy, Multinomial, Strategy, Threshold, strategy
 
 _NEED_TORCH = {
-    "tree": ("Counts", "PackedTree", "Prefix", "common_prefix_length", "encode_prefix"),
+    "plain": ("PlainPrefix", "PlainTree"),
+    "tree": ("Counts", "PackedTree", "Prefix", "Tree", "common_prefix_length", "encode_prefix"),
     "walk": ("Answer", "Endings"),
 }
 _NO_TORCH = (Certificate, Masses, SearchTree, certify, DiverseBeam, Greedy, Multinomial, Strategy, Threshold, strategy)

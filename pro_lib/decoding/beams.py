@@ -4,12 +4,12 @@ import torch
 from torch import Tensor
 
 from pro_lib.decoding.children import most_probable
-from pro_lib.decoding.tree import PackedTree
+from pro_lib.decoding.tree import Tree
 from pro_lib.decoding.walk import Answer, Endings, walk
 
 
 def diverse_beam(
-    tree: PackedTree, endings: Endings, n_answers: int = 10, diversity_penalty: float = 1.0, *, max_new_tokens: int = 32
+    tree: Tree, endings: Endings, n_answers: int = 10, diversity_penalty: float = 1.0, *, max_new_tokens: int = 32
 ) -> list[list[Answer]]:
     """N groups of one beam each; a token costs λ for every earlier group that took it at this step.
 

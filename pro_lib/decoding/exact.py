@@ -17,7 +17,7 @@ from torch import Tensor
 from pro_lib.decoding.certificate import Certificate, Masses, SearchTree, certify
 from pro_lib.decoding.children import END, children
 from pro_lib.decoding.remainder import remainders
-from pro_lib.decoding.tree import PackedTree
+from pro_lib.decoding.tree import Tree
 from pro_lib.decoding.walk import Answer, Endings
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Search:
     the search goes that far below α.
     """
 
-    def __init__(self, tree: PackedTree, endings: Endings, asked: "Threshold", *, epsilon: ArrayLike = 0.0):
+    def __init__(self, tree: Tree, endings: Endings, asked: "Threshold", *, epsilon: ArrayLike = 0.0):
         self.tree, self.endings, self.asked = tree, endings, asked
         self.epsilon = np.broadcast_to(epsilon, asked.max_new_tokens + 1)
         # With `top_n` both of two answers compared may be off, else only the one that is held against α.

@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pro_lib.decoding.tree import PackedTree
+from pro_lib.decoding.tree import Tree
 from pro_lib.decoding.walk import Answer, Endings, walk
 
 
 def multinomial(
-    tree: PackedTree, endings: Endings, *, uniforms: Tensor, temperature: float = 1.0, top_p: float = 1.0
+    tree: Tree, endings: Endings, *, uniforms: Tensor, temperature: float = 1.0, top_p: float = 1.0
 ) -> list[list[Answer]]:
     """Samples by inversion: `uniforms (questions, N, T)` in [0, 1), float64, decide every draw.
 

@@ -8,7 +8,7 @@ from pro_lib.base.checks import NotNegative, Positive, PositiveInt, PositiveShar
 from pro_lib.decoding.certificate import Certificate
 
 if TYPE_CHECKING:
-    from pro_lib.decoding.tree import PackedTree
+    from pro_lib.decoding.tree import Tree
     from pro_lib.decoding.walk import Answer, Endings
 
 
@@ -37,7 +37,7 @@ class Strategy:
         return {name: value for name, value in asdict(self).items() if value is not None and value != default[name]}
 
     def decode(
-        self, tree: "PackedTree", endings: "Endings", *, question_ids: Sequence[str], **precision: Any
+        self, tree: "Tree", endings: "Endings", *, question_ids: Sequence[str], **precision: Any
     ) -> list[tuple[list["Answer"], Certificate | None]]:
         """The answers to each question of the tree, and what is certain of them where they were searched for.
 
@@ -54,7 +54,7 @@ class Greedy(Strategy):
 
     name: ClassVar[str] = "greedy"
 
-    def _answers(self, tree: "PackedTree", endings: "Endings", question_ids: Sequence[str]) -> list[list["Answer"]]:
+    def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> list[list["Answer"]]:
         from pro_lib.decoding.walk import greedy
 
         return greedy(tree, endings, max_new_tokens=self.max_new_tokens)
@@ -74,7 +74,7 @@ class Multinomial(Strategy):
     temperature: Positive = 1.0
     top_p: PositiveShare = 1.0
 
-    def _answers(self, tree: "PackedTree", endings: "Endings", question_ids: Sequence[str]) -> list[list["Answer"]]:
+    def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> list[list["Answer"]]:
         from pro_lib.decoding.sampling import multinomial, uniforms
 
         drawn = uniforms(self.seed, question_ids, self.n_answers, self.max_new_tokens)
@@ -89,7 +89,7 @@ class DiverseBeam(Strategy):
     n_answers: PositiveInt = 10
     diversity_penalty: NotNegative = 1.0
 
-    def _answers(self, tree: "PackedTree", endings: "Endings", question_ids: Sequence[str]) -> list[list["Answer"]]:
+    def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> list[list["Answer"]]:
         from pro_lib.decoding.beams import diverse_beam
 
         return diverse_beam(tree, endings, self.n_answers, self.diversity_penalty, max_new_tokens=self.max_new_tokens)

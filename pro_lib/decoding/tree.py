@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -35,11 +36,8 @@ class Prefix:
         return sum(keys.nbytes + values.nbytes for keys, values in self.layers)
 
     def shared_with(self, prompts: Sequence[Sequence[int]]) -> "Prefix":
-        """As much of the prefix as all prompts begin with, leaving each at least one token of its own.
-
-        The end of a text may be tokenised otherwise once more text follows, so the last tokens need not be shared.
-        """
-        length = min(common_prefix_length([self.token_ids, *prompts]), min(map(len, prompts)) - 1)
+        """As much of the prefix as all prompts begin with, as `shared_length` counts it."""
+        length = shared_length(self.token_ids, prompts)
         if length == 0:
             return Prefix((), ())
         layers = tuple((keys[:, :, :length], values[:, :, :length]) for keys, values in self.layers)
@@ -63,6 +61,33 @@ def common_prefix_length(sequences: Sequence[Sequence[int]]) -> int:
     return sum(1 for _ in columns)
 
 
+def shared_length(token_ids: Sequence[int], prompts: Sequence[Sequence[int]]) -> int:
+    """How many of the tokens all prompts begin with, leaving each at least one token of its own.
+
+    The end of a text may be tokenised otherwise once more text follows, so the last tokens need not be shared.
+    """
+    return min(common_prefix_length([token_ids, *prompts]), min(map(len, prompts)) - 1)
+
+
+class Tree(Protocol):
+    """All live prefixes of a pack of questions, grown one token at a time, however they are computed.
+
+    The *rows* of the tree are its open prefixes: after `plant` one per question, after `grow` one per child, behind
+    the rows asked to stay. Rows and tokens are on the host, log-probabilities on the device of the network.
+    """
+
+    prefix_length: int
+
+    def plant(self) -> Tensor:
+        """Run the prompts; return log-probabilities `(questions, V)` of the first answer token, in nats."""
+
+    def grow(self, parents: Tensor, tokens: Tensor, *, keep: Tensor | None = None) -> Tensor:
+        """Give row `parents[i]` the child `tokens[i]`; the children become the rows, after the rows in `keep`.
+
+        Returns log-probabilities `(children, V)` of the token after each child, in nats, in the children's order.
+        """
+
+
 @torch.inference_mode()
 def encode_prefix(network: PreTrainedModel, token_ids: Sequence[int], *, counts: Counts | None = None) -> Prefix:
     """Run the shared prefix through the network once; an empty prefix costs nothing."""
@@ -70,7 +95,7 @@ def encode_prefix(network: PreTrainedModel, token_ids: Sequence[int], *, counts:
         return Prefix((), ())
     cache = DynamicCache()
     ids = torch.tensor([list(token_ids)], device=network.device)
-    network(input_ids=ids, past_key_values=cache, use_cache=True, **_keep_logits(network, ids.new_tensor([0])))
+    network(input_ids=ids, past_key_values=cache, use_cache=True, **keep_logits(network, ids.new_tensor([0])))
     if counts is not None:
         counts.prompt_tokens += len(token_ids)
         counts.model_calls += 1
@@ -78,15 +103,11 @@ def encode_prefix(network: PreTrainedModel, token_ids: Sequence[int], *, counts:
 
 
 class PackedTree:
-    """All live prefixes of a pack of questions, grown one token at a time.
+    """A `Tree` in one row; keys and values of the dead, which neither stay nor grow, go once they outweigh the living.
 
-    The *rows* of the tree are its open prefixes: after `plant` one per question, after `grow` one per child, behind
-    the rows asked to stay. A prefix that neither stays nor gets a child is dead; its keys and values leave the cache
-    once the dead outweigh the living.
     Everything a row may attend to is one line of a boolean matrix `(rows, slots)`: a child sees what its parent
     saw, and itself, so siblings share their past and nothing is ever reordered or padded.
-    This bookkeeping is the host's, whatever the device: log-probabilities stay on the device of the network, rows and
-    tokens are given on the host, and neither `plant` nor `grow` waits for a result.
+    This bookkeeping is the host's, whatever the device; neither `plant` nor `grow` waits for a result.
     """
 
     def __init__(self, network: PreTrainedModel, prompts: Sequence[Sequence[int]], prefix: Prefix, counts: Counts):
@@ -98,7 +119,7 @@ class PackedTree:
         self._counts = counts
         self._suffixes = [list(prompt[start:]) for prompt in prompts]
         self.prefix_length = start
-        self._at_once = _AT_ONCE.get(network.device.type, _AT_ONCE_ELSEWHERE)
+        self._at_once = at_once(network)
         self._cache = _filled(prefix.layers)
         self._visible = torch.empty(0, start, dtype=torch.bool)
         self._positions = torch.empty(0, dtype=torch.long)
@@ -110,7 +131,7 @@ class PackedTree:
 
     @torch.inference_mode()
     def plant(self) -> Tensor:
-        """Run the prompts; return log-probabilities `(questions, V)` of the first answer token, in nats."""
+        """As `Tree.plant`."""
         lengths = torch.tensor([len(suffix) for suffix in self._suffixes])
         owner = torch.arange(len(lengths)).repeat_interleave(lengths)
         tokens = torch.tensor(list(itertools.chain.from_iterable(self._suffixes)))
@@ -123,11 +144,7 @@ class PackedTree:
 
     @torch.inference_mode()
     def grow(self, parents: Tensor, tokens: Tensor, *, keep: Tensor | None = None) -> Tensor:
-        """Give row `parents[i]` the child `tokens[i]`; the children become the rows, after the rows in `keep`.
-
-        All three are on the host. Returns log-probabilities `(children, V)` of the token after each child, in nats, in
-        the children's order.
-        """
+        """As `Tree.grow`."""
         kept = parents[:0] if keep is None else keep
         inherited = self._drop_dead(self._visible[torch.cat([kept, parents])])
         positions = self._positions[parents] + 1
@@ -206,7 +223,7 @@ class PackedTree:
             attention_mask=mask[None, None],
             past_key_values=cache,
             use_cache=True,
-            **_keep_logits(self._network, keep),
+            **keep_logits(self._network, keep),
         )
         self._counts.model_calls += 1
         logits = output.logits[0]
@@ -244,7 +261,12 @@ def _sizes(lengths: Sequence[int], limit: int) -> list[int]:
     return sizes
 
 
-def _keep_logits(network: PreTrainedModel, keep: Tensor) -> dict[str, Tensor]:
+def at_once(network: PreTrainedModel) -> int:
+    """How many tokens are put through the network in one call."""
+    return _AT_ONCE.get(network.device.type, _AT_ONCE_ELSEWHERE)
+
+
+def keep_logits(network: PreTrainedModel, keep: Tensor) -> dict[str, Tensor]:
     """The argument that asks the network for the logits of some positions only, where it has one."""
     return {"logits_to_keep": keep} if _accepts_logits_to_keep(type(network)) else {}
 

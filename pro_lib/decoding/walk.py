@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from pro_lib.decoding.tree import PackedTree
+from pro_lib.decoding.tree import Tree
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Endings:
 Choose = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 
-def greedy(tree: PackedTree, endings: Endings, *, max_new_tokens: int = 32) -> list[list[Answer]]:
+def greedy(tree: Tree, endings: Endings, *, max_new_tokens: int = 32) -> list[list[Answer]]:
     """The most probable next token, again and again: one answer per question."""
 
     def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ def greedy(tree: PackedTree, endings: Endings, *, max_new_tokens: int = 32) -> l
 
 
 def walk(
-    tree: PackedTree, endings: Endings, choose: Choose, *, n_answers: int, max_new_tokens: int,
+    tree: Tree, endings: Endings, choose: Choose, *, n_answers: int, max_new_tokens: int,
     planted: tuple[Tensor, Tensor] | None = None,
 ) -> list[list[Answer]]:  # fmt: skip
     """Let `n_answers` walkers per question go down the tree; walkers on one path share its nodes.

@@ -66,11 +66,11 @@ class Job:
         self.model, self.questions, self.strategy, self.chat = model.with_stop(strategy.stop), questions, strategy, chat
         # The most questions that have been found to fit into memory at once.
         self.fitting = sys.maxsize
-        self._prefixes: dict[PreTrainedModel, decoding.Prefix] = {}
+        self._prefixes: dict[PreTrainedModel, decoding.Prefix | decoding.PlainPrefix] = {}
         if not len(questions):
             raise ValueError("there are no questions to answer")
         prompts, size = self._prompts(questions.table), len(model.endings.stop)
-        model.check_length(max(map(len, prompts)) + strategy.max_new_tokens)
+        self.fit = model.fit_for(max(map(len, prompts)) + strategy.max_new_tokens)
         if (last := max(max(prompt, default=0) for prompt in prompts)) >= size:
             said = f"has {size} tokens; {model.tokenizer.convert_ids_to_tokens(last)!r}, in a prompt, is none of them"
             raise UnsupportedModelError(f"model {model.name} {said}")
@@ -92,7 +92,8 @@ class Job:
         with suppress(OSError):  # without git there is none; a repository around an installed package is another's
             command = ["git", f"--git-dir={bundled.ROOT / '.git'}", "rev-parse", "HEAD"]
             commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or None
-        return {"source": self.model.source, "device": named, "commit": commit, "versions": versions}
+        tree = f"plain, since the model {self.fit.plain}" if self.fit.plain else "packed"
+        return {"source": self.model.source, "device": named, "tree": tree, "commit": commit, "versions": versions}
 
     def recipe(self) -> partial:
         """What makes the same job in another process, given the number of its GPUs; it loads the model anew."""
@@ -171,10 +172,14 @@ class Job:
                 "thinking, by an option of its chat template, as chat={'enable_thinking': False}"
             )
 
-    def _tree(self, prompts: list[list[int]], network: PreTrainedModel) -> decoding.PackedTree:
-        if network not in self._prefixes:
-            self._prefixes[network] = decoding.encode_prefix(network, self._shared(), counts=self.counts)
-        return decoding.PackedTree(network, prompts, self._prefixes[network].shared_with(prompts), self.counts)
+    def _tree(self, prompts: list[list[int]], network: PreTrainedModel) -> decoding.Tree:
+        plain, prefixes = self.fit.plain, self._prefixes
+        if network not in prefixes and plain:
+            prefixes[network] = decoding.PlainPrefix(tuple(self._shared()), self.fit.cached)
+        elif network not in prefixes:
+            prefixes[network] = decoding.encode_prefix(network, self._shared(), counts=self.counts)
+        kind = decoding.PlainTree if plain else decoding.PackedTree
+        return kind(network, prompts, prefixes[network].shared_with(prompts), self.counts)
 
     def _shared(self) -> list[int]:
         """What all prompts begin with, or nearly: a tree takes as much of it as its own prompts share."""

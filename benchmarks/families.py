@@ -1,0 +1,332 @@
+"""Each family of models that the installed transformers can load, tiny and random: packed, plain or refused.
+
+Run from the repository root: `python benchmarks/families.py`, or with the names of some families. A family is made from
+its own configuration class, saved, loaded as a user would load it, asked short texts and texts beyond its windows, and
+held against plain forward passes and `generate`. Writes docs/families.csv and the table in docs/families.md.
+"""
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import pandas as pd
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
+from tokenizers.models import BPE
+from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+)
+
+from pro_lib import models
+from pro_lib import questions as question_sets
+from pro_lib.decoding import packing
+from pro_lib.generate import generate
+from pro_lib.models import Model
+from pro_lib.questions import QuestionSet
+
+ROOT = Path(__file__).resolve().parents[1]
+# The twenty that people use most, by our guess; `make test-all` tries them, `make trials` all.
+MOST_USED = (
+    *("llama", "qwen2", "qwen3", "qwen3_moe", "qwen3_5", "qwen3_next", "mistral", "mistral3", "mixtral", "gemma2"),
+    *(
+        "gemma3",
+        "gemma4",
+        "phi3",
+        "gpt_oss",
+        "deepseek_v3",
+        "glm4_moe",
+        "granitemoehybrid",
+        "nemotron_h",
+        "lfm2",
+        "llama4",
+    ),
+)
+WINDOW, POSITIONS, TOKENS = 64, 4096, 5
+# Texts within the window, and beyond it.
+SHOTS = {"short": 0, "long": 4}
+N_QUESTIONS, N_SAMPLES, N_GENERATED = 4, 2, 2
+
+
+def _knobs(value: int, *names: str) -> dict[str, int]:
+    return dict.fromkeys(names, value)
+
+
+# What makes a configuration tiny, by the names of its entries, wherever they stand in it.
+TINY = {
+    **_knobs(
+        32, "hidden_size", "d_model", "n_embd", "attention_hidden_size", "lru_width", "embedding_size", "embed_dim"
+    ),
+    **_knobs(
+        32, "embedding_dim", "word_embed_proj_dim", "out_hidden_size", "projection_dim", "text_hidden_size", "dim"
+    ),
+    **_knobs(32, "lm_hidden_size", "output_dim", "mm_hidden_size", "proj_hidden_size", "adapter_hidden_dim"),
+    **_knobs(32, "projector_hidden_size", "language_hidden_size", "model_dim"),
+    **_knobs(4, "num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    **_knobs(2, "depth", "encoder_layers", "decoder_layers", "num_encoder_layers", "num_decoder_layers"),
+    **_knobs(4, "num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "attention_heads"),
+    **_knobs(4, "decoder_attention_heads", "num_key_value_heads", "num_global_key_value_heads", "linear_num_heads"),
+    **_knobs(
+        4, "swa_num_attention_heads", "swa_num_key_value_heads", "linear_num_value_heads", "linear_conv_kernel_dim"
+    ),
+    **_knobs(8, "head_dim", "global_head_dim", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "rotary_dim"),
+    **_knobs(8, "hidden_size_per_layer_input", "swa_head_dim", "swa_v_head_dim", "linear_head_dim"),
+    **_knobs(8, "linear_key_head_dim", "linear_value_head_dim"),
+    **_knobs(16, "qk_head_dim", "q_lora_rank", "kv_lora_rank", "o_lora_rank", "index_head_dim", "expert_hidden_dim"),
+    **_knobs(16, "moe_intermediate_size", "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"),
+    **_knobs(16, "router_hidden_size"),
+    **_knobs(64, "intermediate_size", "ffn_dim", "d_ff", "encoder_ffn_dim", "decoder_ffn_dim", "n_inner", "mlp_dim"),
+    **_knobs(64, "intermediate_size_mlp", "ffn_hidden_size", "dense_intermediate_size", "shared_intermediate_size"),
+    **_knobs(POSITIONS, "max_position_embeddings", "n_positions", "max_source_positions", "max_target_positions"),
+    **_knobs(4, "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
+    **_knobs(2, "num_experts_per_tok", "moe_k", "num_experts_per_token", "moe_top_k", "top_k_experts", "index_n_heads"),
+    **_knobs(1, "n_group", "topk_group", "num_shared_experts", "n_shared_experts", "first_k_dense_replace"),
+    **_knobs(1, "moe_num_shared_experts", "mamba_n_groups", "n_groups", "mamba_ngroups"),
+    **_knobs(0, "num_nextn_predict_layers", "num_mtp_layers"),
+    **_knobs(8, "mamba_d_state", "mamba_n_heads", "mamba_d_head", "mamba_num_heads", "mamba_head_dim", "n_mamba_heads"),
+    **_knobs(8, "ssm_state_size", "state_size"),
+    **_knobs(2, "mamba_expand", "expand", "linear_num_key_heads"),
+    **_knobs(16, "mamba_chunk_size", "chunk_size"),
+    **_knobs(4, "mamba_dt_rank", "time_step_rank"),
+    **_knobs(28, "image_size"),
+    **_knobs(14, "patch_size"),
+}
+WINDOWS = {
+    *("sliding_window", "attention_chunk_size", "attention_window_size", "window_size", "local_attention"),
+    "sliding_window_size",
+}
+IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+MIXED = {"layer_types": ["linear_attention", "full_attention"] * 2}
+CONV = {"layer_types": ["conv", "full_attention"] * 2}
+HYBRID = {"layers_block_type": ["mamba", "hybrid"] * 2, "attention_hidden_size": 64, "attention_head_dim": 16}
+ROPE = {"rope_type": "default", "rope_theta": 1e4}
+MROPE = {"rope_parameters": ROPE | {"mrope_section": [2, 1, 1]}}
+MROPE_TEXT = {"text_config": MROPE}
+# What else a family's configuration asks for, to be of one piece, or to have layers of both kinds.
+OWN = {
+    "bamba": {"attn_layer_indices": [1, 3]},
+    "falcon_h1": {"mamba_d_ssm": 64},
+    "glm4v": MROPE_TEXT,
+    "glm4v_moe": {"text_config": MROPE | {"partial_rotary_factor": 1.0}},
+    "glm46v": MROPE_TEXT,
+    "glm_ocr": MROPE_TEXT,
+    "glmga": MROPE_TEXT,
+    "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
+    "granitemoehybrid": {"layer_types": ["mamba", "attention"] * 2},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
+    "kimi_linear": MIXED,
+    "lfm2": CONV,
+    "lfm2_moe": CONV,
+    "lfm2_vl": {"text_config": CONV},
+    "mamba2": {"num_heads": 8, "head_dim": 8},
+    "mimo_v2_flash": {"num_attention_heads": 8},
+    "mistral4": {"rope_parameters": ROPE | {"llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 8192}},
+    "nemotron_h": {"layers_block_type": ["mamba", "attention", "moe", "attention"]},
+    "paddleocr_vl": MROPE_TEXT,
+    "prophetnet": {"max_position_embeddings": 512},
+    "qwen2_5_omni_thinker": MROPE_TEXT,
+    "qwen2_5_vl": MROPE_TEXT,
+    "qwen2_vl": MROPE_TEXT,
+    "qwen3_5": {"text_config": MIXED},
+    "qwen3_5_moe": {"text_config": MIXED},
+    "qwen3_5_moe_text": MIXED,
+    "qwen3_5_text": MIXED,
+    "qwen3_next": MIXED,
+    "reformer": {"is_decoder": True},
+    "zamba": HYBRID | {"n_mamba_heads": 2},
+    "zamba2": HYBRID,
+    "zaya": {"num_experts_per_tok": 1},
+}
+
+
+def families() -> list[str]:
+    """The model types that a causal model, or one of images and text, is known for."""
+    return sorted({**MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, **MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES})
+
+
+@cache
+def tokenizer() -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer with a few merges, which puts no beginning of text first."""
+    found = Tokenizer(BPE())
+    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    found.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=384,
+        special_tokens=["<pad>", "<s>", "</s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    found.train_from_iterator(asked(3).prompts(), trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=found, pad_token="<pad>", bos_token="<s>", eos_token="</s>")
+
+
+@cache
+def asked(n_shots: int) -> QuestionSet:
+    """A few world facts."""
+    return question_sets.load("world-facts", split="test", limit=N_QUESTIONS, n_shots=n_shots)
+
+
+def tiny(declared: Mapping, vocabulary: int) -> dict[str, object]:
+    """Of a configuration as a dictionary, the entries that make it tiny."""
+    found: dict[str, object] = {}
+    for name, value in declared.items():
+        if isinstance(value, Mapping) and name.endswith("_config") and name != "per_layer_config":
+            found |= {name: below} if (below := tiny(value, vocabulary)) else {}
+        elif name in ("vocab_size", "vocab_size_per_layer_input"):
+            found[name] = vocabulary
+        elif name in WINDOWS and isinstance(value, int) and not isinstance(value, bool):
+            found[name] = WINDOW
+        elif name in TINY | IDS and not isinstance(value, str | list | bool):
+            found[name] = (TINY | IDS)[name]
+    return found
+
+
+def merged(one: Mapping, other: Mapping) -> dict[str, object]:
+    """Two dictionaries of dictionaries as one; the second is right."""
+    both = {
+        name: merged(one[name], other[name]) for name in one.keys() & other.keys() if isinstance(one[name], Mapping)
+    }
+    return {**one, **other, **both}
+
+
+def make(family: str, folder: Path) -> None:
+    """Save a tiny random model of a family, its weights widened so that its answers differ and end."""
+    words = tokenizer()
+    base = AutoConfig.for_model(family).to_dict()
+    config = AutoConfig.for_model(family, **merged(tiny(base, len(words)), OWN.get(family, {})))
+    load = packing.auto_class(config)
+    with torch.device("meta"):
+        size = load.from_config(config).num_parameters()
+    if size > 2e7:
+        raise ValueError(f"still has {size / 1e6:.0f} million weights")
+    torch.manual_seed(0)
+    network = load.from_config(config)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.dim() > 1 and parameter.is_floating_point():
+                parameter.mul_(4)
+    network.save_pretrained(folder)
+    words.save_pretrained(folder)
+
+
+def tried(folder: Path) -> dict[str, object]:
+    """What became of a model in a folder: the tree, how far off its answers are, what was said."""
+    row: dict[str, object] = {"family": folder.name, "tree": "refused", "said": ""}
+    try:
+        model = models.load(folder, device="cpu", dtype="float32")
+        row |= {"class": type(model.network).__name__, "error": 0.0, "greedy": True}
+        for length, n_shots in SHOTS.items():
+            row |= _answered(model, asked(n_shots), row, length)
+    except (models.UnsupportedModelError, FileNotFoundError) as refused:
+        row |= {"tree": "refused", "said": str(refused).replace(f"{folder.parent}/", "")}
+        row.pop("error", None)
+        row.pop("greedy", None)
+    return row
+
+
+def _answered(model: Model, questions: QuestionSet, row: Mapping, length: str) -> dict[str, object]:
+    """What a row learns from the answers to some questions: greedy ones beside `generate`, all beside plain passes."""
+    prompts = [model.encode(prompt) for prompt in questions.prompts()]
+    fit = model.fit_for(max(map(len, prompts)) + TOKENS)
+    how = {"max_new_tokens": TOKENS, "progress": False}
+    error, same = row["error"], row["greedy"]
+    for strategy in ("greedy", "multinomial"):
+        found = generate(model, questions, strategy=strategy, n_answers=N_SAMPLES, seed=1, **how).answers
+        for prompt, (_, answers) in zip(prompts, found.groupby("question_id", sort=False), strict=True):
+            error = max(error, *(_off(model.network, prompt, each) for each in answers.itertuples()))
+        if strategy == "greedy":
+            given = zip(prompts, found["token_ids"], strict=True)
+            same &= all(_is_greedy(model.network, *each) for each, _ in zip(given, range(N_GENERATED), strict=False))
+    tree = "plain" if fit.plain else "packed"
+    if length == "long" and tree != row["tree"]:
+        tree = "packed, plain beyond its window"
+    cache = {"cache": "kept" if fit.cached else "none"} if fit.plain else {}
+    return {"tree": tree, "error": error, "greedy": same, "said": fit.plain or row["said"], **cache}
+
+
+@torch.inference_mode()
+def _off(network: PreTrainedModel, prompt: list[int], answer: object) -> float:
+    """How far the log-probabilities of an answer's tokens are from those of one plain pass over the whole text."""
+    ids = list(answer.token_ids)
+    if not ids:
+        return 0.0
+    logits = network(input_ids=torch.tensor([prompt + ids])).logits[0, -len(ids) - 1 : -1]
+    plain = torch.log_softmax(logits.float(), dim=-1)[range(len(ids)), ids].double()
+    return float((torch.tensor(list(answer.token_log_probs)) - plain).abs().max())
+
+
+def _is_greedy(network: PreTrainedModel, prompt: list[int], answer: list[int]) -> bool:
+    """Whether `generate` begins with these tokens."""
+    ids = torch.tensor([prompt])
+    # Longer than the answer, since some configurations force the last token to be an end.
+    options = {"do_sample": False, "max_new_tokens": TOKENS + 2, "attention_mask": torch.ones_like(ids)}
+    try:
+        given = network.generate(ids, **options)[0, len(prompt) :].tolist()
+    except AttributeError:  # the library's own, where it takes a text for one with images
+        return False
+    return given[: len(answer)] == list(answer)
+
+
+def table(names: list[str]) -> Iterator[dict[str, object]]:
+    """A row for each family, one after the other."""
+    for name in names:
+        started = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                make(name, Path(folder) / name)
+            except (Exception, SystemExit) as failure:  # of transformers, whatever it is
+                said = str(failure).strip().replace("\n", " ")
+                row = {"family": name, "tree": "not made", "said": f"{type(failure).__name__}: {said[:120]}"}
+            else:
+                row = tried(Path(folder) / name)
+        yield row | {"seconds": round(time.perf_counter() - started, 1)}
+
+
+COLUMNS = ("family", "class", "tree", "cache", "error", "greedy", "said", "seconds")
+
+
+def written(rows: pd.DataFrame) -> str:
+    """The table of the docs."""
+    lines = ["| family | tree | error, nats | what was said |", "|---|---|---|---|"]
+    for row in rows[rows["tree"] != "not made"].fillna({"said": ""}).itertuples():
+        error = "" if pd.isna(row.error) else f"{row.error:.0e}"
+        tree = row.tree + (", nothing kept" if row.cache == "none" else "")
+        said = re.sub(r"^model \S+ ", "", row.said).replace("|", "\\|")
+        lines.append(f"| {row.family} | {tree} | {error} | {said} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Try the families named, or all, and write what came out."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("families", nargs="*", help="some families only; nothing is written then")
+    named = parser.parse_args().families
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    rows = []
+    for row in table(named or families()):
+        rows.append(row)
+        print(*(f"{name}={row[name]}" for name in COLUMNS if name in row), flush=True)
+    found = pd.DataFrame(rows).reindex(columns=COLUMNS)
+    print(found["tree"].value_counts().to_string(), f"{found['seconds'].sum():.0f} s", sep="\n")
+    if not named:
+        found.drop(columns="seconds").to_csv(ROOT / "docs" / "families.csv", index=False, float_format="%.1e")
+        page = ROOT / "docs" / "families.md"
+        before, _, _ = page.read_text().partition("| family |")
+        page.write_text(before + written(pd.read_csv(ROOT / "docs" / "families.csv")) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

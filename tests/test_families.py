@@ -1,0 +1,59 @@
+"""Families of models, tiny and random, beside plain forward passes and `generate`, as docs/families.csv has them."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+families = importlib.import_module("families")
+
+TABLE = pd.read_csv(ROOT / "docs" / "families.csv", keep_default_na=False).set_index("family")
+ASKED = [family for family in families.families() if TABLE["tree"].get(family) != "not made"]
+# A cache that gives something else beyond its window than a pass over the text does; a `generate` that fails.
+OF_TWO_MINDS = ["moshi", "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker"]
+# A kind each: packed, a window, a state, ALiBi, a vision tower, and what is none.
+KINDS = ("llama", "gpt_oss", "qwen3_5", "bloom", "mistral3", "bert")
+
+
+def holds(name):
+    """No traceback and no silent wrong answer, and what the table says."""
+    [row] = families.table([name])
+    if row["tree"] in ("refused", "not made"):
+        assert len(row["said"]) <= 300
+    else:
+        assert row["error"] < 1e-4
+        assert row["greedy"] == (name not in OF_TWO_MINDS)
+    assert row["tree"] == TABLE["tree"][name]
+    return row
+
+
+@pytest.mark.parametrize("name", KINDS[:4])
+def test_a_family_is_asked_as_the_table_says(name):
+    holds(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted({*families.MOST_USED, *KINDS[4:]}))
+def test_the_most_used_families_are_asked_as_the_table_says(name):
+    row = holds(name)
+    assert row["tree"] != "refused" or name == "bert"
+
+
+@pytest.mark.trial
+@pytest.mark.parametrize("name", sorted(set(ASKED) - {*families.MOST_USED, *KINDS}))
+def test_every_family_is_asked_as_the_table_says(name):
+    holds(name)
+
+
+def test_the_table_has_every_family_and_the_page_says_how_many_are_which():
+    assert set(TABLE.index) == set(families.families())
+    assert TABLE.index[TABLE["greedy"] == "False"].tolist() == OF_TWO_MINDS
+    page = (ROOT / "docs" / "families.md").read_text()
+    assert page.endswith(families.written(pd.read_csv(ROOT / "docs" / "families.csv")) + "\n")
+    for tree, n in TABLE["tree"].value_counts().items():
+        assert f"{n} {tree}" in page

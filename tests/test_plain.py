@@ -1,0 +1,170 @@
+"""The plain tree beside plain forward passes, the packed tree and the library's own decoding."""
+
+import pandas as pd
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+from pro_lib import generate as generation
+from pro_lib import models
+from pro_lib import questions as question_sets
+from pro_lib.decoding import Counts, PlainPrefix, PlainTree
+from pro_lib.decoding import tree as engine
+from pro_lib.decoding.packing import Fit, fitted, fitted_to, largest_plain_error
+from pro_lib.generate import generate
+from pro_lib.questions import QuestionSet
+
+PREFIX = [1, *range(20, 30)]
+PROMPTS = [[*PREFIX, 50, 60, 70], [*PREFIX, 55], [*PREFIX, 50, 61], [*PREFIX, 51, 61]]
+SMALL = {
+    "vocab_size": 299,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+}
+KV = {"num_key_value_heads": 2}
+LINEAR = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
+# A state and keys, a short convolution and keys, ALiBi, a window of less than the text, a state that is no cache.
+KINDS = {
+    "qwen3_5_text": SMALL | KV | LINEAR | {"layer_types": ["linear_attention", "full_attention"]},
+    "lfm2": SMALL | KV | {"layer_types": ["conv", "full_attention"]},
+    "bloom": {"vocab_size": 299, "hidden_size": 16, "n_layer": 2, "n_head": 2},
+    "gpt_oss": SMALL | KV | {"head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 12},
+    "rwkv": {"vocab_size": 299, "hidden_size": 16, "attention_hidden_size": 16, "num_hidden_layers": 2},
+}
+
+
+def network_of(kind):
+    torch.manual_seed(0)
+    network = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **KINDS[kind])).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(4)
+    return network
+
+
+def alone(network, tokens):
+    """The oracle: one plain forward pass over one text."""
+    with torch.no_grad():
+        return torch.log_softmax(network(input_ids=torch.tensor([tokens])).logits[0, -1].float(), dim=-1)
+
+
+@pytest.mark.parametrize("at_once", [256, 3], ids=["whole", "in pieces"])
+@pytest.mark.parametrize(("kind", "cached"), [*((kind, kind != "rwkv") for kind in KINDS), ("lfm2", False)])
+def test_a_grown_tree_gives_what_plain_forward_passes_give(monkeypatch, kind, cached, at_once):
+    monkeypatch.setattr(engine, "_AT_ONCE", {"cpu": at_once})
+    network, counts = network_of(kind), Counts()
+    prefix = PlainPrefix((*PREFIX, 99), cached).shared_with(PROMPTS)
+    tree = PlainTree(network, PROMPTS, prefix, counts)
+    found, paths = tree.plant(), [list(prompt) for prompt in PROMPTS]
+    generator = torch.Generator().manual_seed(0)
+    # Branches, dies and branches again, some rows waiting meanwhile.
+    for width, keep in ((6, [0, 3]), (5, [1]), (2, []), (4, [0])):
+        torch.testing.assert_close(
+            found, torch.stack([alone(network, path) for path in paths[-len(found) :]]), atol=1e-5, rtol=0
+        )
+        parents = torch.randint(0, len(paths), (width,), generator=generator)
+        tokens = torch.randint(3, 200, (width,), generator=generator)
+        found = tree.grow(parents, tokens, keep=torch.tensor(keep, dtype=torch.long))
+        children = [[*paths[p], t] for p, t in zip(parents.tolist(), tokens.tolist(), strict=True)]
+        paths = [*(paths[row] for row in keep), *children]
+    shared = len(PREFIX) if cached else 0
+    assert counts.prompt_tokens == shared + sum(len(prompt) - shared for prompt in PROMPTS)
+    assert counts.token_forwards == 17 if cached else counts.token_forwards > 17 * len(PREFIX)
+    assert tree.prefix_length == len(PREFIX)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_network_says_which_tree_is_right_for_it(kind):
+    network = network_of(kind)
+    fit = fitted(network)
+    assert bool(fit.plain) == (kind != "gpt_oss")
+    assert fit.cached == (kind != "rwkv")
+    longer = fitted_to(network, fit, 40)
+    assert longer.plain
+    assert longer.error < 1e-5
+
+
+def test_the_plain_check_sees_a_cache_that_does_not_do_what_it_should(monkeypatch):
+    """Then nothing is kept, and the answers are right all the same."""
+    network = network_of("lfm2")
+    assert fitted(network).cached
+    monkeypatch.setattr("transformers.cache_utils.LinearAttentionCacheLayerMixin.reorder_cache", lambda *given: None)
+    assert not fitted(network).cached
+    assert largest_plain_error(network, 16, cached=False) < 1e-5
+
+
+def test_beyond_the_length_that_longrope_leaves_alike_nothing_is_kept():
+    rope = {"rope_type": "longrope", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 32}
+    rope |= {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
+    torch.manual_seed(0)
+    shape = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    network = LlamaForCausalLM(
+        LlamaConfig(vocab_size=50, max_position_embeddings=64, rope_parameters=rope, **shape)
+    ).eval()
+    fit = fitted(network)
+    assert fitted_to(network, fit, 32) == fit
+    longer = fitted_to(network, fit, 33)
+    assert longer.plain == "has a length before longrope turns otherwise of 32, texts have 33"
+    assert not longer.cached
+
+
+SETTINGS = {
+    "greedy": {},
+    "multinomial": {"n_answers": 5, "seed": 3},
+    "diverse_beam": {"n_answers": 5},
+    "threshold": {"search_alpha": 0.02, "entropy_draws": 3},
+    "top_n": {"top_n": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def forced(facts_2m):
+    """The bundled model, made to be asked on the plain tree."""
+    return models.replace(facts_2m, fit=Fit(0.0, plain="is made to"))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_strategy_gives_on_the_plain_tree_what_it_gives_on_the_packed_one(facts_2m, forced, name):
+    questions = question_sets.load("world-facts", split="test", limit=4, n_shots=3)
+    settings = {"strategy": "threshold" if name == "top_n" else name, **SETTINGS[name]}
+    packed, plain = (generate(each, questions, progress=False, **settings) for each in (facts_2m, forced))
+    pd.testing.assert_frame_equal(plain.answers, packed.answers, rtol=0, atol=1e-5)
+    if "upper_bound" in packed.questions:  # probabilities times hundreds of nats
+        assert plain.questions.pop("upper_bound").to_numpy() == pytest.approx(
+            packed.questions.pop("upper_bound"), abs=1e-3
+        )
+    pd.testing.assert_frame_equal(plain.questions, packed.questions, rtol=0, atol=1e-5)
+    assert plain.info.provenance["tree"] == "plain, since the model is made to"
+    assert packed.info.provenance["tree"] == "packed"
+    assert plain.info.parameters == packed.info.parameters
+
+
+def test_a_run_on_the_plain_tree_that_was_stopped_ends_as_an_unbroken_one(forced, tmp_path, monkeypatch):
+    monkeypatch.setattr(generation, "QUESTIONS_PER_PART", 2)
+    questions = question_sets.load("world-facts", split="test", limit=4, n_shots=1)
+    how = {"strategy": "threshold", "batch_size": 2, "progress": False, "out": tmp_path}
+    whole = generate(forced, questions, **how)
+    parts = sorted(tmp_path.rglob("part-*.parquet"))
+    assert len(parts) == 2
+    parts[0].unlink()
+    again = generate(forced, questions, **how)
+    pd.testing.assert_frame_equal(again.answers, whole.answers, check_exact=True)
+    pd.testing.assert_frame_equal(again.questions, whole.questions, check_exact=True)
+
+
+def test_beyond_its_window_a_model_answers_as_the_library_lets_it(tiny_model):
+    model = tiny_model("mistral-window")
+    asked = QuestionSet("asked", pd.DataFrame()).with_questions(["Who wrote Emma?", "What is the capital of France?"])
+    with pytest.warns(UserWarning, match="sliding window of 16"):
+        run = generate(model, asked, strategy="greedy", max_new_tokens=6, progress=False)
+    assert run.info.provenance["tree"].startswith("plain, since the model has a sliding window of 16, texts have ")
+    for prompt, answer in zip(asked.prompts(), run.answers.itertuples(), strict=True):
+        ids, found = model.encode(prompt), list(answer.token_ids)
+        given = model.network.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=6)[0, len(ids) :].tolist()
+        assert found
+        assert given[: len(found)] == found
+        plain = [alone(model.network, ids + found[:n])[token].item() for n, token in enumerate(found)]
+        assert list(answer.token_log_probs) == pytest.approx(plain, abs=1e-5)
