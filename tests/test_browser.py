@@ -60,8 +60,8 @@ def free_port():
 
 
 @contextmanager
-def jupyter_lab(folder):
-    """The address of a JupyterLab of its own that serves `folder`, with nothing of the user's configuration."""
+def jupyter(folder, *command):
+    """The address of a server of its own, JupyterLab or what is named, without the user's settings, on `folder`."""
     config, work = folder / "config", folder / "work"
     settings = config / "lab" / "user-settings" / "@jupyterlab" / "notebook-extension"
     for made in (config / "labconfig", settings, work):
@@ -75,9 +75,10 @@ def jupyter_lab(folder):
     own |= {"JUPYTERLAB_SETTINGS_DIR": str(config / "lab" / "user-settings")}
     own |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     port = free_port()
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
-    command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={work}", "--ServerApp.port_retries=0"]
-    command += ["--allow-root"] if os.geteuid() == 0 else []
+    token = [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={work}", "--ServerApp.port_retries=0"]
+    served = ["--ip=127.0.0.1", *token, *(["--allow-root"] if os.geteuid() == 0 else [])]
+    command = [*command] if "voila" in command else [*(command or ["jupyterlab"]), *served]
+    command = [sys.executable, "-m", *command, "--no-browser", f"--port={port}"]
     with open(folder / "server.log", "w") as log:
         server = subprocess.Popen(command, env=os.environ | own, stdout=log, stderr=log, cwd=work)
         try:
@@ -96,9 +97,11 @@ def wait_for_server(url, server, log):
         try:
             urllib.request.urlopen(url, timeout=5).close()
             return
+        except urllib.error.HTTPError:
+            return  # an answer, too
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             time.sleep(0.1)
-    raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
+    raise RuntimeError(f"the server did not start:\n{log.read_text()[-2000:]}")
 
 
 @contextmanager
@@ -172,7 +175,7 @@ def slider_to_picture(page, record_property, where):
 
 @pytest.mark.slow
 def test_the_explorer_in_jupyterlab(tmp_path, record_property):
-    with jupyter_lab(tmp_path) as address:
+    with jupyter(tmp_path) as address:
         folders = {"generations_dir": str(tmp_path / "generations"), "figures_dir": str(tmp_path / "figures")}
         notebook_with(tmp_path / "work", model="facts-1m", limit=1000, **folders)
         with notebook_page(address) as (page, errors):
@@ -235,6 +238,56 @@ def test_the_explorer_in_jupyterlab(tmp_path, record_property):
             assert explorer.get_by_role("alert").count() == 0
             assert errors == []
     assert (tmp_path / "figures" / "00_explore_examples.png").is_file()
+
+
+def small(folder):
+    """The notebook with few questions, in the folder that a server serves."""
+    (folder / "work").mkdir()
+    folders = {"generations_dir": str(folder / "generations"), "figures_dir": str(folder / "figures")}
+    notebook_with(folder / "work", model="facts-1m", limit=50, **folders)
+
+
+def alive(page):
+    """The explorer is drawn and talks to its kernel; its slider has room."""
+    page.locator(".pro-app figure").first.wait_for()
+    page.get_by_role("button", name="The paper's examples").click()
+    sync_api.expect(page.locator(".pro-head").first).to_have_text("sixth president of the United States")
+    assert page.get_by_role("slider").bounding_box()["width"] >= 150
+
+
+@pytest.mark.trial
+def test_the_explorer_in_notebook_7(tmp_path):
+    pytest.importorskip("notebook", reason="Notebook is not installed")
+    small(tmp_path)
+    with jupyter(tmp_path, "notebook") as address:
+        address = f"{address}/notebooks/{NOTEBOOK.name}?token={TOKEN}"
+        with browser_page(address, width=1024, height=768) as (page, _):  # it logs errors of its own settings
+            page.locator(".jp-NotebookKernelStatus", has_text=re.compile("^$")).wait_for(state="attached")
+            page.wait_for_timeout(5000)  # for its kernel, of which it does not say that it is there
+            page.get_by_role("menuitem", name="Run", exact=True).click()
+            page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+            alive(page)
+            page.wait_for_timeout(3000)  # the last cells, before what they left is saved
+            page.get_by_role("menuitem", name="File", exact=True).click()
+            page.get_by_role("menuitem", name="Save Notebook").first.click()
+            page.wait_for_timeout(2000)
+            page.reload()
+            alive(page)
+
+
+@pytest.mark.trial
+def test_the_explorer_in_voila_in_dark(tmp_path):
+    pytest.importorskip("voila", reason="Voilà is not installed")
+    small(tmp_path)
+    with (
+        jupyter(tmp_path, "voila", NOTEBOOK.name, "--theme=dark") as address,
+        browser_page(address, width=1024, height=768) as (page, _),
+    ):
+        for _ in range(2):  # opened, and reloaded, which starts a kernel of its own
+            alive(page)
+            ground = page.evaluate("getComputedStyle(document.querySelector('.pro-app')).backgroundColor")
+            assert brightness(ground) < 0.1
+            page.reload()
 
 
 @pytest.fixture(scope="module")
@@ -355,7 +408,7 @@ def test_odd_runs_and_hostile_texts_are_shown_as_they_are(tmp_path):
 def take_pictures(folder, images):
     """The explorer as the docs show it."""
     images.mkdir(parents=True, exist_ok=True)
-    with jupyter_lab(folder) as address:
+    with jupyter(folder) as address:
         folders = {"generations_dir": str(folder / "generations"), "figures_dir": str(folder / "figures")}
         notebook_with(folder / "work", limit=500, alpha=0.05, strategy="threshold", search_alpha=0.01, **folders)
         with notebook_page(address, width=1370, height=1300) as (page, errors):
