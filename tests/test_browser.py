@@ -24,7 +24,7 @@ import pandas as pd
 import pytest
 from test_explorer import CAPITAL, NASTY, ODD, many
 
-from pro_lib import explorer
+from pro_lib import explorer, metrics
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
 
@@ -359,6 +359,53 @@ def test_the_slider_moves_everything_in_one_file(large, record_property):
         sync_api.expect(app).to_contain_text("All 3,600 questions shown are compared.")
         app.get_by_label("count repeated answers").check()
         sync_api.expect(app).to_contain_text("Comparing this needs a running kernel")
+        assert errors == []
+
+
+def test_the_page_says_what_pro_lib_finds(large, tmp_path):
+    run = many(n=400)
+    run = replace(run, answers=run.answers.assign(finished=run.answers["question_id"] != "q00"))
+    data = explorer.run_data(run, target=0.05)  # which every question with an answer keeps
+    right = np.array([question["correct"] for question in data["questions"]][1:], dtype=bool)
+    pro, methods = run.scores(alpha=0.4)["pro"].to_numpy()[1:], explorer.compared(run)["scores"]
+
+    def auroc(uncertainty):
+        """AUROC and its interval, as they are written."""
+        value, low, high = (each[0] for each in metrics.auroc_intervals(np.transpose([uncertainty]), right))
+        return f"{value:.3f} (95 %: {low:.3f} to {high:.3f})"
+
+    with browser_page(explorer.to_html(run, tmp_path / "run.html", target=0.05).as_uri()) as (page, errors):
+        app, expect = page.locator(".pro-app"), sync_api.expect
+        promise, slider = app.locator(".pro-promise"), app.get_by_role("slider", name="α")
+        start = "Promise by PRO at α = 0.4"
+        says = f", for questions like the 100 of validation: {data['promise']['says']}"
+        expect(promise).to_have_text(f"{start}{says} Of the 400 shown it would answer 399.")
+        expect(app.locator(".pro-summary")).to_contain_text(f"AUROC {auroc(pro)} · mean K ")
+        expect(app).to_contain_text("n = 400, 33 % right of the 399 that can be judged")
+        expect(app.locator(".pro-facts")).to_contain_text("at α = 0.4 it would not be answered")
+        app.get_by_role("button", name="next").click()
+        expect(app.locator(".pro-facts")).to_contain_text("at α = 0.4 it would be answered")
+        below = [round(100 * np.mean(pro[right == kind] < pro[0])) for kind in (True, False)]
+        standing = "more uncertain than {} % of the right and {} % of the wrong answers".format(*below)
+        expect(app.locator(".pro-facts")).to_contain_text(standing)
+        page.get_by_role("tab", name="Compare").click()
+        lexical = auroc(methods["SE, lexical"])
+        expect(app).to_contain_text(f"AUROC: PRO {auroc(pro)}; SE, lexical {lexical}. 399 of the 400 questions shown")
+        page.get_by_role("tab", name="Questions").click()
+
+        app.get_by_label("count repeated answers").check()
+        expect(promise).to_contain_text(f"{start}, each answer counted once{says}")
+        slider.press("End")
+        expect(promise).to_contain_text(f"{start}, not where the slider stands{says}")
+        expect(app.locator(".pro-facts")).to_contain_text("none reaches α = 1, so the likeliest stands alone")
+        app.get_by_label("Split").select_option("validation")
+        expect(promise).to_contain_text("Of the 100 shown it would answer 99.")
+
+        # A fresh sample agrees with the first answer in all its spellings, and may in whatever was not found.
+        page.goto(large)
+        p = np.exp(many(n=3600).log_probs()[0])
+        limits = f"with probability {p[0]:.3f} to {p[0] + 1 - p.sum():.3f}"
+        expect(app.locator(".pro-facts")).to_contain_text(f"a fresh sample is spelled the same {limits}")
         assert errors == []
 
 

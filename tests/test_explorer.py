@@ -153,6 +153,11 @@ def test_a_promise_is_made_of_the_validation_questions_at_the_alpha_given():
     assert nothing["says"].startswith("Nothing can be promised")
 
 
+def test_a_promise_over_a_search_is_made_at_no_alpha_below_its_own():
+    run = replace(many(), info=RunInfo("letters", "toy", "threshold", {"search_alpha": 0.3}))
+    assert [explorer.run_data(run, alpha=alpha)["promise"]["alpha"] for alpha in (0.1, 0.5)] == [0.3, 0.5]
+
+
 def test_without_validation_questions_nothing_is_said_of_a_promise_and_one_without_an_answer_is_never_answered():
     assert explorer.run_data(many().select(split="test"))["promise"] is None
     run = many(n=400)
@@ -160,7 +165,7 @@ def test_without_validation_questions_nothing_is_said_of_a_promise_and_one_witho
     assert explorer.run_data(unjudged)["promise"] is None
     open_ones = replace(run, answers=run.answers.assign(finished=run.answers["question_id"] != "q00"))
     shown = explorer.run_data(open_ones, target=0.05)["promise"]  # which all the answers keep
-    assert shown["answered"] == [False, *[True] * 399]
+    assert (shown["n"], shown["answered"]) == (100, [False, *[True] * 399])
     validation_only = explorer.run_data(run.select(split="validation"), target=0.05)["promise"]
     assert (validation_only["n"], all(validation_only["answered"])) == (100, True)
 
@@ -184,13 +189,17 @@ def test_a_search_is_not_shown_below_its_alpha_and_brings_its_certificate(facts_
         assert explorer.run_data(without)["questions"][0]["certificate"]["upper_bound"] is None
 
 
-def test_repeats_and_spellings_have_numbers_and_what_was_cut_comes_last():
+def repeated():
+    """One question with a repeat, another spelling of it, and an answer that was cut."""
     run = toy_run().select(question_ids=["a"])
     extra = run.answers.iloc[[2, 2]].assign(
         text=["paris!", "Par"], token_ids=[[7], [8]], log_prob=np.log([0.1, 0.05]), finished=[True, False]
     )
-    run = replace(run, answers=pd.concat([extra, run.answers], ignore_index=True))
-    (answers,) = explorer.run_data(run)["answers"]
+    return replace(run, answers=pd.concat([extra, run.answers], ignore_index=True))
+
+
+def test_repeats_and_spellings_have_numbers_and_what_was_cut_comes_last():
+    (answers,) = explorer.run_data(repeated())["answers"]
     text, log_probs, identity, spelling, finished, correct = map(list, zip(*answers, strict=True))
     assert text == ["Paris", "Paris", "Lyon", "paris!", "Par"]
     assert np.exp(log_probs) == pytest.approx([0.3, 0.3, 0.2, 0.1, 0.05])
@@ -338,6 +347,40 @@ def test_a_view_of_the_page_sweeps_as_pro_lib_does(distinct, tmp_path):
     assert np.array(sweep) == pytest.approx(np.column_stack([*aurocs, means[0], *intervals.normal(*means)]), rel=1e-9)
 
 
+def test_a_view_of_the_page_counts_repeats_and_spellings(tmp_path):
+    code = """(data) => new page.View(data, "all", true).answers[0].map((each) =>
+        [each.copies, each.spellings, each.together, each.isFirst])"""
+    copies, spellings, together, first = zip(*in_javascript(tmp_path, code, explorer.run_data(repeated())), strict=True)
+    assert copies == (2, 2, 1, 1)  # Paris, Paris, Lyon, paris!; not Par, which was cut
+    assert spellings == (2, 2, 1, 2)
+    assert together == pytest.approx([0.3 + 0.1, 0.4, 0.2, 0.4])  # a repeat has no probability of its own
+    assert first == (True, False, True, True)
+
+
+def test_a_view_of_the_page_knows_which_of_its_own_questions_are_promised(tmp_path):
+    data = explorer.run_data(many())
+    answered = [at < 10 for at in range(40)]
+    data["promise"] |= {"answered": answered}
+    code = "(data) => ['all', 'validation'].map((split) => new page.View(data, split, false).promised)"
+    assert in_javascript(tmp_path, code, data) == [answered, answered[::4]]
+
+
+@pytest.mark.parametrize(
+    ("ids", "says"),
+    [
+        (range(10), ""),
+        (range(9), "left out: 9 judged answers are too few"),
+        ([0, 3], "not defined: all 2 judged answers are right"),
+        ([1, 2], "not defined: all 2 judged answers are wrong"),
+        ([], "not defined: no answer can be judged"),
+    ],
+)
+def test_a_view_of_the_page_says_why_it_has_no_auroc(ids, says, tmp_path):
+    data = explorer.run_data(many().select(question_ids=[f"q{at:02}" for at in ids]))
+    code = "(data) => new page.View(data, 'all', false).withoutAuroc"
+    assert in_javascript(tmp_path, code, data) == says
+
+
 # ---- The prefix tree.
 
 
@@ -432,6 +475,18 @@ def test_nothing_that_a_model_or_a_file_says_ends_the_script_of_the_page(tmp_pat
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", written)
 
 
+def held(page):
+    """The run and the methods compared that a page holds."""
+    return json.loads(re.search(r'id="run">(.*)</script>', page.read_text())[1])
+
+
+def test_a_page_says_why_no_methods_are_compared(tmp_path):
+    run = replace(many(), questions=many().questions.assign(references=None))
+    (_, methods) = held(explorer.to_html(run, tmp_path / "run.html"))
+    assert list(methods) == ["why"]
+    assert "no answer can be judged" in methods["why"]
+
+
 def test_a_large_run_fits_in_five_megabytes(tmp_path):
     """3,600 questions with ten answers each, their log-probabilities in full."""
     run = many(n=3600)
@@ -471,6 +526,14 @@ def test_the_widget_shows_the_run_and_offers_others(app):
     assert app.data["questions"][0]["question"] == "sixth president of the United States"
 
 
+def test_the_widget_is_set_by_the_settings_and_compares_the_run_that_was_chosen(tmp_path):
+    app = explorer.explore(many(), Settings(generations_dir=tmp_path, alpha=0.3, target=[0.05], split="validation"))
+    said = {"label": app.runs[0], "cannot_ask": app.data["cannot_ask"]}
+    assert app.data == explorer.run_data(many(), alpha=0.3, target=0.05, split="validation", **said)
+    answered(app, kind="run", name=app.paper)
+    assert answered(app, kind="compare", distinct=True)["ids"] == list(explorer.appendix_run().questions["question_id"])
+
+
 @pytest.mark.parametrize(
     ("message", "sentence"),
     [
@@ -504,6 +567,27 @@ def test_methods_are_compared_on_the_questions_that_all_can_score(app):
     assert answer["ids"] == [f"q{i:02}" for i in range(40)]
     assert answer["scores"]["NLL"] == pytest.approx(scores.nll(many().log_probs()))
     assert answer["correct"] == corrects(many())
+
+
+def test_methods_are_compared_with_samples_where_there_are_some(app, tmp_path, monkeypatch):
+    samples = replace(many(seed=1), info=replace(many().info, strategy="multinomial"))
+    alone, beside = (explorer.compared(many(), each) for each in (None, samples))
+    assert set(alone["scores"]) < set(beside["scores"])
+    page = explorer.to_html(many(), tmp_path / "run.html", alpha=0.3, target=0.05, samples=samples)
+    assert held(page) == [explorer.run_data(many(), alpha=0.3, target=0.05), beside]
+    monkeypatch.setattr("pro_lib.runs.read", lambda folder: samples)  # in the folder of samples
+    assert answered(app, kind="compare", distinct=True)["scores"] == beside["scores"]
+
+
+def test_methods_are_compared_with_repeats_or_without():
+    run = many()
+    twice = replace(run, answers=pd.concat([run.answers, run.answers[run.answers["rank"] == 1]], ignore_index=True))
+    once, without, counted = (
+        explorer.compared(each, distinct=distinct)["scores"]["SE, lexical"]
+        for each, distinct in ((run, True), (twice, True), (twice, False))
+    )
+    assert without == pytest.approx(once)
+    assert counted != pytest.approx(once)
 
 
 def test_the_model_of_a_run_is_asked_as_the_run_was(facts_2m, tmp_path):
