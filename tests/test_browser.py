@@ -439,6 +439,7 @@ def test_odd_runs_and_hostile_texts_are_shown_as_they_are(tmp_path):
             page.goto((tmp_path / f"{name}.html").as_uri())
             app = page.locator(".pro-app")
             sync_api.expect(app).to_contain_text(says[name])
+            assert page.evaluate(TURNING) == [], name
             page.evaluate(MOVE)
             page.get_by_role("tab", name="Compare").click()
             page.get_by_role("tab", name="Questions").click()
@@ -448,7 +449,6 @@ def test_odd_runs_and_hostile_texts_are_shown_as_they_are(tmp_path):
             app.get_by_role("button", name="next").click()
             assert app.locator("img, script").count() == 0
             assert page.evaluate("document.documentElement.scrollWidth") <= 700, name
-            assert page.evaluate(TURNING) == [], name
             assert errors == [], name
 
 

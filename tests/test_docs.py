@@ -175,7 +175,6 @@ RUN = {
     "pro run 06_benchmark -p model '[\"facts-2m\"]' -p similarity lexical": SMALL,
     "pro explore responses.jsonl --html run.html": "",
     "python benchmarks/cost_model.py": "",
-    "python benchmarks/families.py qwen3_5": "",
     "python benchmarks/ladder.py --arms D E G --questions 8 --repeats 1 --shots 0": "--batch-sizes 32 --no-memory "
     "--out HERE/ladder.csv",
     "python benchmarks/records_table.py nq.jsonl --label rouge_l --alphas": "",
@@ -222,6 +221,7 @@ NOT_RUN = {
     "pro run 04 -p records rank-calibration/gpt-3.5-turbo/nq-open -p split all": PUBLISHED,
     "pro run 04 -p records rank-calibration/gpt-3.5-turbo/nq-open -p same_within 0.02": PUBLISHED,
     "python benchmarks/published.py": PUBLISHED,
+    "python benchmarks/families.py qwen3_5": "as tests/test_families.py does",
     "python benchmarks/families.py": "ten minutes; tests/test_families.py tries each family",
     "python benchmarks/ladder.py": "many minutes, and the environment of make golden",
     "python benchmarks/ladder.py --models random-35m --release-questions 2": "slow",

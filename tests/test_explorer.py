@@ -602,6 +602,8 @@ def test_the_model_of_a_run_is_asked_as_the_run_was(facts_2m, tmp_path):
     assert [text for text, _ in found] == [text for text, _ in expected.answers]
     assert [p for _, p in found] == pytest.approx([p for _, p in expected.answers])
     assert min(answer["data"]["alphas"]) == 0.05
+    entropy = answer["data"]["questions"][0]["certificate"]["entropy"]  # of the draws that are made in asking
+    assert entropy[0] == pytest.approx(expected.entropy[0])
     assert {row["kind"] for row in answer["tree"]} >= {"prefix", "answer"}
     assert answered(app, kind="ask", question=" ", search_alpha=0.05)["status"] == "question is empty"
 
