@@ -1132,6 +1132,7 @@ def same_tables(one, other):
     assert_frame_equal(one.questions, other.questions)
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_no_question_is_lost_or_asked_twice(tmp_path):
     cache = tmp_path / "cache.jsonl"
 

@@ -149,7 +149,7 @@ def test_its_first_cell_says_what_it_is_in_the_paper(path):
 
 
 # Whole in `make test`; the others are of their kind.
-WHOLE = ("00_explore_examples", "02_alpha_sweep", "06_benchmark", "07_exact_search")
+WHOLE = ("00_explore_examples", "02_alpha_sweep", "06_benchmark")
 
 
 @pytest.mark.parametrize(
