@@ -41,7 +41,8 @@ lab: install  ## open JupyterLab
 	$(BIN)/jupyter lab notebooks
 
 # Two workers of one thread each: the tests' models are too small to gain from a second thread.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+# Files in the order of their names: by the number of their tests, as is usual, one long test comes last and alone.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/.installed-test  ## run the tests: one trial of every kind
 	$(PYTEST)
