@@ -20,6 +20,7 @@ import pandas as pd
 from pro_lib import models
 from pro_lib import questions as question_sets
 from pro_lib.generate import generate
+from pro_lib.storage import Cost
 
 HERE = Path(__file__).parent
 STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
@@ -32,25 +33,27 @@ RELEASE_ARMS = ("A", "B", "C")
 def agreement(device: str, questions: int) -> pd.DataFrame:
     """A row per strategy and dtype: questions with other answers than on the processor, and how far log p moves."""
     asked, rows = question_sets.load("world-facts", split="test", limit=questions, n_shots=10), []
+
+    def answered(model: models.Model, strategy: str) -> tuple[pd.Series, Cost]:
+        run = generate(model, asked, strategy=strategy, progress=False)
+        answers = run.answers.assign(tokens=run.answers["token_ids"].map(tuple))
+        answers = answers.drop_duplicates(["question_id", "tokens"])
+        return answers.set_index(["question_id", "tokens"])["log_prob"], run.info.cost
+
     here = models.load("facts-2m", device="cpu", dtype="float32")
+    expected = {strategy: answered(here, strategy)[0] for strategy in STRATEGIES}
     for dtype in ("float32", "bfloat16"):
         there = models.load("facts-2m", device=device, dtype=dtype)
         for strategy in STRATEGIES:
-            runs = [generate(model, asked, strategy=strategy, progress=False) for model in (here, there)]
-            tables = [
-                run.answers.assign(tokens=run.answers["token_ids"].map(tuple))
-                .drop_duplicates(["question_id", "tokens"])
-                .set_index(["question_id", "tokens"])["log_prob"]
-                for run in runs
-            ]
-            both = tables[0].to_frame("here").join(tables[1].rename("there"), how="outer")
+            found, cost = answered(there, strategy)
+            both = expected[strategy].to_frame("here").join(found.rename("there"), how="outer")
             other = both.isna().any(axis=1).groupby(level=0).any()
             row = {"strategy": strategy, "dtype": dtype, "device": device, "questions": len(asked)}
             row |= {
                 "questions_differing": int(other.sum()),
                 "log_prob_apart": np.nanmax(abs(both["here"] - both["there"])),
             }
-            rows.append(row | {"seconds": runs[1].info.cost.seconds, "peak_bytes": runs[1].info.cost.peak_memory_bytes})
+            rows.append(row | {"seconds": cost.seconds, "peak_bytes": cost.peak_memory_bytes})
     return pd.DataFrame(rows)
 
 

@@ -4,7 +4,6 @@ It knows token ids and log-probabilities; it does not know masks, positions, tex
 """
 
 import copy
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import Cache, PreTrainedModel
 
-from pro_lib.decoding.tree import Counts, at_once, keep_logits, shared_length
+from pro_lib.decoding.tree import Counts, accepted, at_once, keep_logits, shared_length
 
 
 @dataclass(frozen=True)
@@ -95,8 +94,8 @@ class PlainTree:
 
     def _forward(self, inputs: Sequence[Sequence[int]], cache: Cache | None) -> tuple[Tensor, Cache | None]:
         """One call on texts, or on what follows a cache's rows; log-probabilities in float32, and what it keeps."""
-        ids, forward = torch.tensor(inputs, device=self._network.device), type(self._network).forward
-        name = "cache_params" if "cache_params" in inspect.signature(forward).parameters else "past_key_values"
+        ids = torch.tensor(inputs, device=self._network.device)
+        name = "cache_params" if "cache_params" in accepted(type(self._network)) else "past_key_values"
         kept = {} if cache is None else {name: cache}
         last = keep_logits(self._network, ids.new_tensor([ids.shape[1] - 1]))
         output = self._network(input_ids=ids, use_cache=self._prefix.cached, **kept, **last)

@@ -268,9 +268,10 @@ def at_once(network: PreTrainedModel) -> int:
 
 def keep_logits(network: PreTrainedModel, keep: Tensor) -> dict[str, Tensor]:
     """The argument that asks the network for the logits of some positions only, where it has one."""
-    return {"logits_to_keep": keep} if _accepts_logits_to_keep(type(network)) else {}
+    return {"logits_to_keep": keep} if "logits_to_keep" in accepted(type(network)) else {}
 
 
 @lru_cache(maxsize=16)
-def _accepts_logits_to_keep(network_class: type[PreTrainedModel]) -> bool:
-    return "logits_to_keep" in inspect.signature(network_class.forward).parameters
+def accepted(network_class: type[PreTrainedModel]) -> frozenset[str]:
+    """The names of what a forward pass can be given."""
+    return frozenset(inspect.signature(network_class.forward).parameters)

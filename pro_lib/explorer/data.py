@@ -72,12 +72,14 @@ def run_data(
 
 def _promise(run: Run, questions: list[dict], *, alpha: float, target: float) -> dict | None:
     """A promise from the judged validation questions, by the percentiles of the others; None where there are none."""
+    asked = run.questions["split"].eq("validation").to_numpy()
+    if not asked.any():
+        return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", scores.PremiseWarning)  # said question by question
         pro = run.scores(alpha=alpha)["pro"].fillna(np.inf).to_numpy()  # without an answer, none is given
     correct = pd.Series([question["correct"] for question in questions], dtype=object)
-    judged, asked = correct.notna() | np.isinf(pro), run.questions["split"].eq("validation").to_numpy()
-    known = (judged & asked).to_numpy()
+    known = (correct.notna() | np.isinf(pro)).to_numpy() & asked
     if not known.any():
         return None
     others = pro[~asked] if (~asked).any() else None

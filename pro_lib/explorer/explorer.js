@@ -176,6 +176,7 @@ const count = (n) => NUMBERS.format(n);
 const fixed = (value, digits = 3) => (Number.isFinite(value) ? value.toFixed(digits) : "–");
 const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
 const within = (low, high, digits = 3) => `${fixed(low, digits)} to ${fixed(high, digits)}`;
+const interval = ([value, ...ends]) => `${fixed(value)}${ends.every(Number.isFinite) ? ` (95\u00a0%: ${within(...ends)})` : ""}`;
 const said = (text) => node("bdi", {}, text); // its direction of writing is its own, whatever it holds
 const probability = (p) => (p >= 1e-3 ? p.toFixed(4) : p.toExponential(1));
 const mark = (correct) => (correct === null ? "?" : correct ? "✓" : "✗");
@@ -629,7 +630,7 @@ class Compare {
     const worst = [...rows.keys()].sort((a, b) => Math.abs(across[b] - up[b]) - Math.abs(across[a] - up[a]) || a - b).slice(0, 10);
     const told = (at) => (at === undefined ? "" : `${Math.round(across[at])} and ${Math.round(up[at])} · ${mark(correct[at])} ${questions[rows[at]].question}`);
     const open = (at) => node("button", { type: "button", class: "pro-link", onclick: () => app.goTo(rows[at]) }, said(questions[rows[at]].question));
-    const measured = (name, which) => ((ends) => `${name} ${fixed(ends[0])} (95\u00a0%: ${within(ends[1], ends[2])})`)(aurocWithin([first, second][which], correct));
+    const measured = (name, which) => `${name} ${interval(aurocWithin([first, second][which], correct))}`;
     const says = correct.length < FEW ? `${correct.length} questions are too few for an AUROC.` : `AUROC: ${methods.map(measured).join("; ")}.`;
     const left = rows.length === questions.length ? `All ${count(rows.length)} questions shown are compared.`
       : `${count(rows.length)} of the ${count(questions.length)} questions shown are compared: those that every method scores, and whose answer is judged. Of the run, ${compared.counts}`;
@@ -752,7 +753,6 @@ class Explorer {
 
   summary() {
     const { view, data } = this, at = view.sweep[this.index], n = view.questions.length, judged = view.correct.length;
-    const interval = ([value, ...ends]) => `${fixed(value)}${ends.every(Number.isFinite) ? ` (95\u00a0%: ${within(...ends)})` : ""}`;
     const kept = view.scored.length ? `mean K ${n < FEW ? fixed(at.meanKept[0]) : interval(at.meanKept)}` : "no answer ended";
     const of = judged < n ? ` of the ${count(judged)} that can be judged` : "";
     const share = judged ? `, ${percent(view.correct.filter(Boolean).length / judged)} right${of}` : "";

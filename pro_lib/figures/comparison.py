@@ -5,7 +5,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from pro_lib.figures.lines import BEYOND, curves, difference_axis, explain, handle, handles, minus_nll, nothing
+from pro_lib.figures.lines import BEYOND, absent, curves, difference_axis, explain, handle, handles, minus_nll
 from pro_lib.figures.panels import SHARE_TICKS, by_protocol, interval, need, panels, set_ticks, values
 from pro_lib.figures.style import COLORS, MARKERS, look
 
@@ -34,9 +34,8 @@ def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
                 color = COLORS[7 if "oracle" in point.method else 0 if point.method.startswith("PRO") else 6]
                 ax.hlines(at, getattr(point, "low", np.nan), getattr(point, "high", np.nan), color=color, lw=1)
                 drawn = {"color": color, "mfc": "white" if number else color, "clip_on": False, "zorder": 3}
-                ax.plot(
-                    max(point.auroc, left), at, marker=MARKERS[number] if point.auroc >= left else 4, ms=3.5, **drawn
-                )
+                marker = MARKERS[number] if point.auroc >= left else 4
+                ax.plot(max(point.auroc, left), at, marker=marker, ms=3.5, **drawn)
                 mark = ("▲" if point.difference > 0 else "▼") if getattr(point, "significant", False) else ""
                 text = f"{point.auroc:.3f}".lstrip("0") * roomy + mark
                 place = {
@@ -46,7 +45,7 @@ def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
                 }
                 row = methods.index(point.method)
                 ax.annotate(text, (1, row), xycoords=ax.get_yaxis_transform(), fontsize=6, **place)
-            nothing(ax, (row for row, name in enumerate(methods) if name not in set(panel["method"])), "n/a")
+            absent(ax, methods, panel["method"])
             ax.axvline(panel["auroc"].max(), color="black", lw=0.6, ls=":")
             ax.axvline(0.5, color="black", lw=0.6)
             ax.set_yticks(range(len(methods)), methods)
@@ -120,9 +119,8 @@ def accuracy_coverage(table: pd.DataFrame, *, columns: int = 2) -> Figure:
             shares = np.interp(at, nll["coverage"], nll["accuracy"]) if len(nll) else [np.nan] * len(at)
             ax.set_xticks(at, [f"{of:.0%}\n({share:.2f})" for of, share in zip(at, shares, strict=True)])
         band = [Patch(**grey, label="NLL, 95 % interval")] * ("low" in table)
-        explain(
-            figure, [*handles(methods), *band], "questions answered (NLL's accuracy)", "accuracy minus NLL's" + BEYOND
-        )
+        label = "questions answered (NLL's accuracy)"
+        explain(figure, [*handles(methods), *band], label, "accuracy minus NLL's" + BEYOND)
     return figure
 
 

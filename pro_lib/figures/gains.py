@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from pro_lib.figures.lines import explain, handles, nothing
+from pro_lib.figures.lines import absent, explain, handles
 from pro_lib.figures.panels import need, panels, set_ticks, values
 from pro_lib.figures.style import look
 
@@ -27,8 +27,7 @@ def gains(table: pd.DataFrame, *by: str, level: str, score: str, label: str, col
                 at = of[level].map(levels.index) + 0.7 * ((index + 0.5) / len(scores) - 0.5)
                 ax.hlines(at, of["low"], of["high"], color=drawn["color"], lw=0.9)
                 ax.plot(of["gain"], at, **(drawn | {"ls": "", "ms": 2.6}))
-            there = set(panel.dropna(subset="gain")[level])
-            nothing(ax, (row for row, name in enumerate(levels) if name not in there), "n/a")
+            absent(ax, levels, panel.dropna(subset="gain")[level])
             ax.axvline(0, color="black", lw=0.6)
             ax.set_yticks(range(len(levels)), levels)
             ax.set_ylim(len(levels) - 0.5, -0.5)

@@ -72,6 +72,11 @@ def nothing(ax: Axes, rows: Iterable[int], word: str) -> None:
         ax.annotate(word, (0, row), fontsize=6, **place)
 
 
+def absent(ax: Axes, names: Sequence[str], there: Iterable[str]) -> None:
+    """n/a in the rows of the names, one each, that are not there."""
+    nothing(ax, sorted(map(names.index, {*names} - {*there})), "n/a")
+
+
 def handle(label: str, **drawn) -> plt.Line2D:
     """An entry of a legend."""
     return plt.Line2D([], [], label=label, **drawn)
