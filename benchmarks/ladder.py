@@ -52,11 +52,13 @@ OUR_ARMS = {
     "I": "ours: samples",
     "J": "library: samples, continuous batching",
 }
-NAMES = RELEASE_ARMS | OUR_ARMS
+VLLM_ARMS = {"K": "vLLM: greedy", "L": "vLLM: samples"}
+NAMES = RELEASE_ARMS | OUR_ARMS | VLLM_ARMS
 ONE_BY_ONE = ("A", "B")
 MEASURED_MEMORY = ("C", "D")
 # Whose answers an arm should have given; the first of them that was run.
 SAME_ANSWERS = {"B": ("A",), "C": ("A", "B"), "D": ("A", "B", "C"), "E": ("G",), "H": ("G", "E")}
+SAME_ANSWERS["K"] = SAME_ANSWERS["H"]
 CALIBRATION_QUESTIONS = 128
 # Largest difference in log-probability between two transformers on the same weights that is rounding.
 TOLERANCE = 1e-3
@@ -89,6 +91,9 @@ GOALS = (
     Goal("E", "G", most=1.0, batch=1),
     Goal("H", "E"),
     Goal("J", "I"),
+    Goal("K", "E"),
+    Goal("K", "E", batch=1),
+    Goal("L", "I"),
     Goal("D", "C", most=0.5, column="peak_mib"),
 )
 
@@ -171,13 +176,15 @@ def climb(job: Path, arguments: argparse.Namespace) -> tuple[pd.DataFrame, dict[
     commands = {"ours": [sys.executable, __file__, "--serve"]}
     if set(arguments.arms) & set(RELEASE_ARMS):
         commands["release"] = [str(arguments.release_python), str(Path(ladder_release.__file__))]
+    if set(arguments.arms) & set(VLLM_ARMS):
+        commands["vllm"] = [str(arguments.vllm_python), str(Path(__file__).with_name("ladder_vllm.py"))]
     todo = cases(arguments.arms, arguments.batch_sizes, arguments.questions, arguments.release_questions)
     with ExitStack() as stack:
         workers = {name: stack.enter_context(Worker(command, job)) for name, command in commands.items()}
         versions = _checked_versions(workers)
 
         def ask(mode: str, case: Case) -> dict:
-            worker = workers["release" if case.arm in RELEASE_ARMS else "ours"]
+            worker = workers[_environment(case.arm)]
             return worker.ask(mode, case.arm, case.questions, case.batch_size)
 
         # Counting runs the arm once, and so warms it up.
@@ -191,10 +198,14 @@ def climb(job: Path, arguments: argparse.Namespace) -> tuple[pd.DataFrame, dict[
     if arguments.memory:
         for row, case in zip(rows, todo, strict=True):
             if case.arm in MEASURED_MEMORY and case.batch_size == min(max(arguments.batch_sizes), arguments.questions):
-                with Worker(commands["release" if case.arm in RELEASE_ARMS else "ours"], job) as worker:
+                with Worker(commands[_environment(case.arm)], job) as worker:
                     found = worker.ask("memory", case.arm, case.questions, case.batch_size)
                 row["peak_mib"] = (found["peak_bytes"] - found["idle_bytes"]) / 2**20
     return pd.DataFrame(rows), versions
+
+
+def _environment(arm: str) -> str:
+    return "release" if arm in RELEASE_ARMS else "vllm" if arm in VLLM_ARMS else "ours"
 
 
 def _checked_versions(workers: dict[str, Worker]) -> dict[str, str]:
@@ -313,7 +324,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--models", nargs="+", default=["facts-2m"], help=f"bundled, or {', '.join(random_models.SHAPES)}"
     )
     parser.add_argument("--shots", nargs="+", type=int, default=[0, 10])
-    parser.add_argument("--arms", nargs="+", default=list(NAMES), choices=list(NAMES), metavar="ARM")
+    usual = [arm for arm in NAMES if arm not in VLLM_ARMS]
+    parser.add_argument("--arms", nargs="+", default=usual, choices=list(NAMES), metavar="ARM")
     parser.add_argument("--questions", type=int, default=32)
     parser.add_argument("--release-questions", type=int, help="questions for arms A, B and C; all by default")
     parser.add_argument("--batch-sizes", nargs="+", type=int, default=[1, 32])
@@ -326,6 +338,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the random models")
     parser.add_argument("--no-memory", dest="memory", action="store_false", help="leave peak memory out")
     parser.add_argument("--release-python", type=Path, default=ROOT / "build" / "golden" / "bin" / "python")
+    parser.add_argument("--vllm-python", type=Path, default=ROOT / "build" / "vllm" / "bin" / "python")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "ladder.csv")
     found = parser.parse_args(arguments)
     numbers = [found.questions, found.repeats, found.threads, found.n_answers, found.max_new_tokens, *found.batch_sizes]
@@ -335,6 +348,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error(
             f"arms A, B and C need transformers 4.56.2 in {found.release_python}: make golden, or --release-python"
         )
+    if set(found.arms) & set(VLLM_ARMS) and not found.vllm_python.exists():
+        parser.error(f"arms K and L need vLLM in {found.vllm_python}: docs/speed.md, or --vllm-python")
     found.release_questions = min(found.release_questions or found.questions, found.questions)
     return found
 

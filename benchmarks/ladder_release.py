@@ -6,6 +6,7 @@ their own. Started by `ladder.py`; jobs, requests and replies are JSON.
 
 import ctypes
 import json
+import math
 import re
 import sys
 import time
@@ -115,7 +116,7 @@ def _continuous(network, prompts: Prompts, settings: Settings, batch_size: int, 
     for name, output in done.items():
         if output.error:
             raise RuntimeError(f"continuous batching: {output.error}")
-        found[int(re.match(r"req_(\d+)", name)[1])].append(_until_stop(output.generated_tokens, settings.stop))
+        found[int(re.match(r"req_(\d+)", name)[1])].append(until_stop(output.generated_tokens, settings.stop))
     return found
 
 
@@ -138,12 +139,13 @@ def _generate(network, prompts: Prompts, settings: Settings, **options) -> list[
         pad_token_id=settings.pad,
         **options,
     )
-    answers = [_until_stop(tokens, settings.stop) for tokens in sequences[:, width:].tolist()]
+    answers = [until_stop(tokens, settings.stop) for tokens in sequences[:, width:].tolist()]
     per_prompt = len(answers) // len(prompts)
     return [answers[start : start + per_prompt] for start in range(0, len(answers), per_prompt)]
 
 
-def _until_stop(tokens: list[int], stop: Sequence[int]) -> list[int]:
+def until_stop(tokens: list[int], stop: Sequence[int]) -> list[int]:
+    """The tokens before the first that ends an answer."""
     return tokens[: next((place for place, token in enumerate(tokens) if token in stop), len(tokens))]
 
 
@@ -159,17 +161,23 @@ ARMS: dict[str, Arm] = {"A": beams_rescored, "B": beams_one_by_one, "C": beams_b
 ARMS |= {"H": continuous_greedy, "J": continuous_samples}
 
 
-def serve(arms: dict[str, Arm], job_path: str) -> None:
-    """Load the job's model, say how it sees the first prompt, then answer one request per line of stdin."""
-    job = json.loads(Path(job_path).read_text())
+def loaded(job: dict) -> tuple[torch.nn.Module, list[float]]:
+    """The job's model, and how it sees the first prompt."""
     torch.set_num_threads(job["threads"])
     network = AutoModelForCausalLM.from_pretrained(
         job["folder"], dtype=getattr(torch, job["dtype"]), attn_implementation="sdpa"
     )
     network.to(job["device"]).eval()
+    return network, _first_log_probs(network, job["prompts"][0])
+
+
+def serve(arms: dict[str, Arm], job_path: str, *, load: Callable = loaded, **versions: str) -> None:
+    """Load the job's model, say how it sees the first prompt, then answer one request per line of stdin."""
+    job = json.loads(Path(job_path).read_text())
+    network, log_probs = load(job)
     settings = Settings(**job["settings"])
-    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    _reply({"versions": versions, "log_probs": _first_log_probs(network, job["prompts"][0])})
+    versions |= {"torch": torch.__version__, "transformers": transformers.__version__}
+    _reply({"versions": versions, "log_probs": log_probs})
     for line in sys.stdin:
         request = json.loads(line)
         asked = job["prompts"][: request["questions"]]
@@ -192,6 +200,9 @@ def _measure(mode: str, arm: Arm, network, prompts: Prompts, settings: Settings,
     """Run an arm once: `count` its forwards, `time` it, or read its peak `memory`."""
     if mode == "count":
         counts = Counts()
+        if not isinstance(network, torch.nn.Module):  # an engine, which does not let its forward passes be counted
+            nothing = dict.fromkeys(asdict(counts), math.nan)
+            return {"answers": arm(network, prompts, settings, batch_size), **nothing}
         handle = network.register_forward_pre_hook(counts.hook, with_kwargs=True)
         answers = arm(network, prompts, settings, batch_size)
         handle.remove()
@@ -200,16 +211,16 @@ def _measure(mode: str, arm: Arm, network, prompts: Prompts, settings: Settings,
         idle = _idle_memory(arm, network, prompts, settings)
         arm(network, prompts, settings, batch_size)
         return {"idle_bytes": idle, "peak_bytes": _peak_memory(network.device)}
-    _synchronise(network.device)
+    _synchronise(network)
     wall, cpu = time.perf_counter(), time.process_time()
     arm(network, prompts, settings, batch_size)
-    _synchronise(network.device)
+    _synchronise(network)
     return {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
 
 
-def _synchronise(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def _synchronise(network) -> None:
+    if getattr(network, "device", torch.device("cpu")).type == "cuda":
+        torch.cuda.synchronize(network.device)
 
 
 def _idle_memory(arm: Arm, network, prompts: Prompts, settings: Settings) -> int:

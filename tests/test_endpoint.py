@@ -634,6 +634,37 @@ class Naming:
         return told
 
 
+class Cutting(Naming):
+    """As vLLM 0.32 does: a list computed beside named tokens loses all but the chosen one, and says -9999 of token 0.
+
+    Requests take a moment, so that they meet; every `often`-th list is cut as well, as another client's doing.
+    """
+
+    def __init__(self, served, often=0):
+        super().__init__(served)
+        self.now, self.often, self.n_lists, self.n_cut, self.guard = set(), often, 0, 0, threading.Lock()
+
+    def __call__(self, body):
+        me = (object(), "logprob_token_ids" in body)
+        with self.guard:
+            self.now.add(me)
+        time.sleep(0.004)
+        told = super().__call__(body)
+        with self.guard:
+            naming = any(names for _, names in self.now)
+            self.now.discard(me)
+            if me[1]:
+                return told
+            self.n_lists += 1
+            if not naming and not (self.often and self.n_lists % self.often == 0):
+                return told
+            self.n_cut += 1
+        logprobs = told["choices"][0]["logprobs"]
+        [chosen], [values] = logprobs["tokens"], logprobs["top_logprobs"]
+        logprobs["top_logprobs"] = [{"token_id:0": -9999.0} | {chosen: values[chosen]}]
+        return told
+
+
 def decided(run, bundled):
     """How many questions are decided, each as in this process."""
     local, n_decided = bundled.local[0.05], 0
@@ -663,6 +694,41 @@ def test_stop_tokens_that_are_not_listed_are_named_where_the_server_takes_names(
     assert {n for ids in respond.asked_for for n in ids} == stops
     assert (named.answers["end_log_prob"] - named.answers["end_log_prob_lower"]).max() < 1e-4
     assert named.info.provenance["stop_tokens"] == "named where they are not listed"
+
+
+NAMED = {"model": "facts-1m", "search_alpha": 0.05, "epsilon": 0.0, "tolerance": 1e-6, "progress": False}
+
+
+def test_lists_are_never_asked_for_beside_names_which_would_cut_them(bundled):
+    with serving(respond := Cutting(bundled.served)) as server:
+        run = from_endpoint(server.url, bundled.questions, tokenizer=bundled.model.tokenizer, **NAMED)
+    assert (respond.n_cut, len(respond.asked_for) > 20) == (0, True)
+    assert decided(run, bundled) == len(run.questions)
+
+
+def test_a_list_that_was_cut_is_asked_for_again_and_what_it_leaves_out_is_not_taken_for_impossible(bundled):
+    few = replace(bundled.questions, table=bundled.questions.table.head(8))
+    with serving(respond := Cutting(bundled.served, often=3)) as server:
+        run = from_endpoint(server.url, few, tokenizer=bundled.model.tokenizer, **NAMED)
+        assert respond.n_cut > 5
+        assert run.info.cost.model_calls == len(server.log) - 2  # the noise is measured
+    assert decided(run, bundled) == 8
+    with serving(Cutting(bundled.served, often=1)) as server:
+        run = from_endpoint(server.url, few, tokenizer=bundled.model.tokenizer, retries=0, **NAMED)
+        assert decided(run, bundled) < 8
+
+
+def test_what_a_list_says_nothing_of_is_bounded_and_in_a_whole_list_stays_impossible(bundled):
+    words = Vocabulary(Asking(f"http://{HOST}/v1", "m", tokenizer=bundled.model.tokenizer))
+    exact = Noise(0.0, 0.0, True)
+    cut = words.read(listing([("token_id:90", 0.6), ("token_id:0", 0)]), "here")
+    assert cut.is_cut
+    told = words.after(cut.filled(), exact)
+    assert (told.ending, told.hidden_ending) == (0.0, pytest.approx(0.4))
+    assert 0 in words.unlisted(cut.filled())[0]
+    whole = words.read(listing([("token_id:90", 0.6), ("token_id:91", 0.4), ("token_id:0", 0)]), "here")
+    assert not whole.is_cut
+    assert words.after(whole.filled(), exact).hidden_ending == pytest.approx(0.0, abs=1e-12)
 
 
 @pytest.mark.parametrize("refuses", [False, True])

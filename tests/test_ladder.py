@@ -86,7 +86,8 @@ def test_the_ratios_are_written_beside_the_table(small):
     [
         (["--arms", "A", "--release-python", "no/such/python"], "arms A, B and C need transformers 4.56.2"),
         (["--arms", "E", "--repeats", "0"], "must be positive"),
-        (["--arms", "K"], "invalid choice: 'K'"),
+        (["--arms", "K", "--vllm-python", "no/such/python"], "arms K and L need vLLM in no/such/python"),
+        (["--arms", "M"], "invalid choice: 'M'"),
     ],
 )
 def test_a_command_line_that_cannot_be_run_is_refused(capsys, options, message):

@@ -15,7 +15,7 @@ for package in ("xllamacpp", "gguf"):
     pytest.importorskip(package, reason=f"{package} is not installed: pip install 'pro-workbench[server]'")
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
-llama_cpp = importlib.import_module("llama_cpp")
+llama_cpp, served = map(importlib.import_module, ("llama_cpp", "served"))
 
 pytestmark = pytest.mark.slow
 
@@ -38,14 +38,14 @@ def model():
 
 
 def test_it_reads_prompts_and_computes_log_probabilities_as_transformers_does(server, model, asked):
-    told = llama_cpp.agreement(server, model, asked.prompts())
+    told = served.agreement(server, model, asked.prompts())
     assert (told["tokens"], told["greedy"]) == (0, 0)
     assert told["largest"] < 1e-4
 
 
 @pytest.mark.parametrize("alpha", [0.2, 0.05])
 def test_what_is_decided_over_it_is_what_the_search_here_finds(server, model, asked, alpha):
-    came = llama_cpp.searches(server, model, asked, alpha)
+    came = served.searches(server, model, asked, alpha)
     assert (came["otherwise"], came["decided_here"]) == (0, 20)
     assert came["decided"] >= 18
     assert came["of_token"] < 1e-4

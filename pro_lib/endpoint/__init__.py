@@ -99,8 +99,12 @@ async def _search(
     asking, places = client.asking, asyncio.Semaphore(client.asking.concurrency)
 
     async def listed(row: dict, prompt: str, tokens: Sequence[Token]) -> Listed:
-        response = await client.complete(vocabulary.prompt(prompt, tokens))
-        return vocabulary.read(response, f"{asking.base_url}, question {row['question_id']!r}")
+        sent, where = vocabulary.prompt(prompt, tokens), f"{asking.base_url}, question {row['question_id']!r}"
+        for n_requests in range(1, asking.retries + 2):
+            told = vocabulary.read(await client.complete(sent), where)._replace(n_requests=n_requests)
+            if not told.is_cut:
+                break
+        return told.filled()
 
     async def named(told: Listed, prompt: list[int]) -> Listed:
         for ids in vocabulary.unlisted(told):

@@ -7,7 +7,8 @@ import os
 import random
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
 from urllib.parse import unquote
 
@@ -38,6 +39,7 @@ class Client:
         # No proxy or password of the environment is used, and no redirect followed.
         limits = httpx.Limits(max_connections=asking.concurrency)
         self.http = httpx.AsyncClient(headers=headers, trust_env=False, timeout=None, limits=limits)
+        self._turn, self._sent = asyncio.Condition(), {False: 0, True: 0}
 
     async def complete(self, prompt: str | list[int], named: Sequence[int] = ()) -> object:
         """The JSON that answers a request for one token and the most probable ones in its place.
@@ -56,7 +58,8 @@ class Client:
         for attempt in range(asking.retries + 1):
             asked_for = None
             try:
-                response, content = await self._post(body)
+                async with self._apart(bool(named)):
+                    response, content = await self._post(body)
                 if response.is_success:
                     return json.loads(content)
                 asked_for = response.headers.get("Retry-After")
@@ -91,6 +94,19 @@ class Client:
 
     def _masked(self, said: str) -> str:
         return said.replace(self._key, "***") if self._key else said
+
+    @asynccontextmanager
+    async def _apart(self, naming: bool) -> AsyncIterator[None]:
+        """Send requests that name tokens beside none that do not: vLLM may cut the lists of those (its PR 51789)."""
+        async with self._turn:
+            await self._turn.wait_for(lambda: not self._sent[not naming])
+            self._sent[naming] += 1
+        try:
+            yield
+        finally:
+            async with self._turn:
+                self._sent[naming] -= 1
+                self._turn.notify_all()
 
     async def _post(self, body: dict) -> tuple[httpx.Response, bytes]:
         content = bytearray()

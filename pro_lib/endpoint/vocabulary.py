@@ -16,6 +16,8 @@ from pro_lib.storage import RunError
 
 # As many tokens may be named in a request (vLLM's MAX_LOGPROB_TOKEN_IDS).
 _MOST_NAMED = 128
+# vLLM writes this for -inf: of an impossible token, and of places that it did not fill.
+_NOTHING = -9999.0
 # Noise may lift a log-probability above 0, but not so far.
 _LogProb = Annotated[FiniteFloat, Field(le=1)]
 
@@ -87,6 +89,16 @@ class Listed(NamedTuple):
     where: str
     named: tuple[Token, ...] = ()
     n_requests: int = 1
+
+    def filled(self) -> "Listed":
+        """Without places that may not have been filled: their tokens count as not listed."""
+        return self._replace(tokens=tuple(token for token in self.tokens if token.log_prob > _NOTHING))
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether places are not filled, though likely tokens are not listed."""
+        found = self.filled().tokens
+        return len(found) < len(self.tokens) and math.fsum(token.prob for token in found) < 1 - ROUNDING
 
 
 @dataclass(frozen=True)
