@@ -23,7 +23,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
 from tokenizers.models import BPE
-from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
@@ -72,7 +72,7 @@ TINY = {
         32, "embedding_dim", "word_embed_proj_dim", "out_hidden_size", "projection_dim", "text_hidden_size", "dim"
     ),
     **_knobs(32, "lm_hidden_size", "output_dim", "mm_hidden_size", "proj_hidden_size", "adapter_hidden_dim"),
-    **_knobs(32, "projector_hidden_size", "language_hidden_size", "model_dim"),
+    **_knobs(32, "projector_hidden_size", "language_hidden_size", "model_dim", "base_channels"),
     **_knobs(4, "num_hidden_layers", "n_layer", "n_layers", "num_layers"),
     **_knobs(2, "depth", "encoder_layers", "decoder_layers", "num_encoder_layers", "num_decoder_layers"),
     **_knobs(4, "num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "attention_heads"),
@@ -109,30 +109,68 @@ WINDOWS = {
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 MIXED = {"layer_types": ["linear_attention", "full_attention"] * 2}
 CONV = {"layer_types": ["conv", "full_attention"] * 2}
+SPARSE = {"mlp_layer_types": ["dense", "sparse"] * 2}
 HYBRID = {"layers_block_type": ["mamba", "hybrid"] * 2, "attention_hidden_size": 64, "attention_head_dim": 16}
 ROPE = {"rope_type": "default", "rope_theta": 1e4}
 MROPE = {"rope_parameters": ROPE | {"mrope_section": [2, 1, 1]}}
 MROPE_TEXT = {"text_config": MROPE}
+SLIDING = {"layer_types": ["sliding_attention", "full_attention"] * 2}
+SLIDING_ROPE = SLIDING | {"rope_parameters": {"sliding_attention": ROPE, "full_attention": ROPE}}
+GEMMA_3N = {"intermediate_size": 64, "activation_sparsity_pattern": [0.95, 0.95, 0.0, 0.0], "num_kv_shared_layers": 2}
+INDEXER = {"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 16}
+QWEN_4 = {"layer_types": ["linear_attention", "indexed_attention"] * 2, "indexer_compress_ratio": 2} | INDEXER
+QWEN_4 |= {"hc_lowrank": 8, "ple_embed_dim": 16, "ngram_vocab_size_base": 64, "split_ngram_parts": 2}
+STEP = {"sliding_window": WINDOW, "num_sliding_attention_heads": 4, "share_expert_dim": 16}
+DOTS = {"per_layer_config": {}, "head_dim": 16}
 # What else a family's configuration asks for, to be of one piece, or to have layers of both kinds.
 OWN = {
+    "bailing_hybrid": MIXED | SPARSE | {"num_expert_group": 1},
     "bamba": {"attn_layer_indices": [1, 3]},
+    "chameleon": {"vocabulary_map": {"<image>": 380}},
+    "cohere_compass": {"text_config": SLIDING_ROPE},
+    "cohere_compass_text": SLIDING_ROPE,
+    "cosmos3_edge": MROPE_TEXT,
+    "dbrx": {
+        "attn_config": {"rope_theta": 1e4, "kv_n_heads": 2, "clip_qkv": 8.0},
+        "ffn_config": {"ffn_hidden_size": 64, "moe_num_experts": 4, "moe_top_k": 2},
+    },
+    "deepseek_ocr2": {"text_config": SPARSE | {"num_experts_per_tok": 2}},
+    "dots3_note": {"text_config": DOTS},
+    "dots3_note_text": DOTS,
+    "emu3": {"vocabulary_map": {"<image>": 380, "<|extra_200|>": 381}},
+    "ernie4_5_vl_moe": {
+        "text_config": {"rope_parameters": ROPE | {"mrope_section": [1, 1, 2]}, "moe_intermediate_size": [16, 16]}
+    },
+    "exaone4_5": {"text_config": {"model_type": "exaone4"}},
     "falcon_h1": {"mamba_d_ssm": 64},
+    "gemma3n_text": SLIDING | GEMMA_3N | {"laurel_rank": 8},
     "glm4v": MROPE_TEXT,
     "glm4v_moe": {"text_config": MROPE | {"partial_rotary_factor": 1.0}},
     "glm46v": MROPE_TEXT,
+    "glm5_next": {"text_config": {"qk_rope_head_dim": 0}},
     "glm_ocr": MROPE_TEXT,
     "glmga": MROPE_TEXT,
     "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
+    "granite4_vision": {
+        "deepstack_layer_map": [[1, 0]],
+        "downsample_rate": "1/2",
+        "spatial_target_layers": [1],
+        "vision_config": {"hidden_size": 64},
+    },
     "granitemoehybrid": {"layer_types": ["mamba", "attention"] * 2},
+    "hunyuan_vl": MROPE_TEXT,
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "kimi_linear": MIXED,
     "lfm2": CONV,
     "lfm2_moe": CONV,
     "lfm2_vl": {"text_config": CONV},
+    "longcat_flash": {"expert_ffn_hidden_size": 16, "zero_expert_num": 2, "moe_topk": 2},
     "mamba2": {"num_heads": 8, "head_dim": 8},
     "mimo_v2_flash": {"num_attention_heads": 8},
     "mistral4": {"rope_parameters": ROPE | {"llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 8192}},
+    "molmo2": {"adapter_config": {"vision_feature_layer": [-1, -2]}},
     "nemotron_h": {"layers_block_type": ["mamba", "attention", "moe", "attention"]},
+    "nemotron_h_omni": {"vision_config": {"video_temporal_patch_size": 2}},
     "paddleocr_vl": MROPE_TEXT,
     "prophetnet": {"max_position_embeddings": 512},
     "qwen2_5_omni_thinker": MROPE_TEXT,
@@ -143,7 +181,13 @@ OWN = {
     "qwen3_5_moe_text": MIXED,
     "qwen3_5_text": MIXED,
     "qwen3_next": MIXED,
-    "reformer": {"is_decoder": True},
+    "qwen4_exp": {"text_config": QWEN_4},
+    "qwen4_exp_text": QWEN_4,
+    "reformer": {"is_decoder": True, "axial_pos_embds_dim": [16, 16], "axial_pos_shape": [64, 64]},
+    "step3p7": {"text_config": SLIDING_ROPE | SPARSE | STEP},
+    "xlm": {"emb_dim": 32},
+    "xlstm": {"hidden_size": 128, "embedding_dim": 128},
+    "xmod": {"default_language": "en_XX"},
     "zamba": HYBRID | {"n_mamba_heads": 2},
     "zamba2": HYBRID,
     "zaya": {"num_experts_per_tok": 1},
@@ -200,11 +244,16 @@ def merged(one: Mapping, other: Mapping) -> dict[str, object]:
     return {**one, **other, **both}
 
 
-def make(family: str, folder: Path) -> None:
+def configured(family: str, vocabulary: int, **own: object) -> PreTrainedConfig:
+    """The tiny configuration of a family, with what else is its `own`."""
+    base, given = AutoConfig.for_model(family).to_dict(), OWN.get(family, {}) | own
+    return AutoConfig.for_model(family, **merged(tiny(base, vocabulary), given))
+
+
+def make(family: str, folder: Path, words: PreTrainedTokenizerFast | None = None, **own: object) -> None:
     """Save a tiny random model of a family, its weights widened so that its answers differ and end."""
-    words = tokenizer()
-    base = AutoConfig.for_model(family).to_dict()
-    config = AutoConfig.for_model(family, **merged(tiny(base, len(words)), OWN.get(family, {})))
+    words = words or tokenizer()
+    config = configured(family, len(words), **own)
     load = packing.auto_class(config)
     with torch.device("meta"):
         size = load.from_config(config).num_parameters()
@@ -213,8 +262,9 @@ def make(family: str, folder: Path) -> None:
     torch.manual_seed(0)
     network = load.from_config(config)
     with torch.no_grad():
-        for parameter in network.parameters():
-            if parameter.dim() > 1 and parameter.is_floating_point():
+        for name, parameter in network.named_parameters():
+            # How fast a state decays is a logarithm: four times as much of that is no such state.
+            if parameter.dim() > 1 and parameter.is_floating_point() and not name.endswith("A_log"):
                 parameter.mul_(4)
     network.save_pretrained(folder)
     words.save_pretrained(folder)
@@ -311,8 +361,10 @@ def written(rows: pd.DataFrame) -> str:
 def main() -> None:
     """Try the families named, or all, and write what came out."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("families", nargs="*", help="some families only; nothing is written then")
-    named = parser.parse_args().families
+    parser.add_argument("families", nargs="*", help="some families only; nothing is written then, but for --write")
+    parser.add_argument("--write", action="store_true", help="put the rows of some families in the place of theirs")
+    asked = parser.parse_args()
+    named = asked.families
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     rows = []
@@ -321,11 +373,16 @@ def main() -> None:
         print(*(f"{name}={row[name]}" for name in COLUMNS if name in row), flush=True)
     found = pd.DataFrame(rows).reindex(columns=COLUMNS)
     print(found["tree"].value_counts().to_string(), f"{found['seconds'].sum():.0f} s", sep="\n")
-    if not named:
-        found.drop(columns="seconds").to_csv(ROOT / "docs" / "families.csv", index=False, float_format="%.1e")
-        page = ROOT / "docs" / "families.md"
+    if not named or asked.write:
+        listed, page = ROOT / "docs" / "families.csv", ROOT / "docs" / "families.md"
+        if named:
+            others = pd.read_csv(listed, dtype=str, keep_default_na=False)
+            others = others[~others["family"].isin(named)]
+            found["error"] = found["error"].map("{:.1e}".format, na_action="ignore")
+            found = pd.concat([others, found]).sort_values("family")
+        found.drop(columns="seconds").to_csv(listed, index=False, float_format="%.1e")
         before, _, _ = page.read_text().partition("| family |")
-        page.write_text(before + written(pd.read_csv(ROOT / "docs" / "families.csv")) + "\n")
+        page.write_text(before + written(pd.read_csv(listed)) + "\n")
 
 
 if __name__ == "__main__":

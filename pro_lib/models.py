@@ -165,8 +165,8 @@ def load(
         if lacking := [*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])]:
             # Transformers would make them up at random.
             raise UnsupportedModelError(f"model {name} lacks weights, or has them in other shapes: {_named(lacking)}")
-        fit, folder = packing.fitted(network), Path(source)
-        vocabulary, size = network.get_output_embeddings().weight.shape[0], tokenizer.vocab_size
+        fit, folder, size = packing.fitted(network), Path(source), tokenizer.vocab_size
+        vocabulary = (network.get_output_embeddings() or network.get_input_embeddings()).weight.shape[0]
         if size > vocabulary:  # special tokens added to a tokenizer, which may lie beyond, are not counted in this size
             raise UnsupportedModelError(f"model {name} has {vocabulary} tokens, its tokenizer {size}: another model's")
         endings = find_endings(tokenizer, network, vocabulary)

@@ -5,6 +5,7 @@ It knows what configurations declare, masks and positions; it does not know file
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
@@ -14,6 +15,7 @@ from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING as SEEING
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedConfig, PreTrainedModel
 
 from pro_lib.base.checks import one_line
+from pro_lib.decoding import half
 from pro_lib.decoding.plain import PlainPrefix, PlainTree
 from pro_lib.decoding.tree import Counts, PackedTree, encode_prefix
 
@@ -49,12 +51,13 @@ class Fit:
     """How a network is asked: on the packed tree, or on the plain one for the reason `plain`.
 
     `error` is how far steps of that tree were from plain forward passes, in nats. The library's cache is used if
-    `cached`; without, each step of a plain tree runs whole texts again.
+    `cached`, and of what prompts share too if `shared`; without, each step of a plain tree runs whole texts again.
     """
 
     error: float
     plain: str = ""
     cached: bool = True
+    shared: bool = True
 
     def said(self, name: str) -> str:
         """What is said of a model by name that is asked on the plain tree."""
@@ -103,7 +106,10 @@ def length_limits(config: PreTrainedConfig) -> list[tuple[int, str]]:
 
 def fitted(network: PreTrainedModel) -> Fit:
     """How short texts are asked: on the packed tree where it comes out right, else on the plain one if that does."""
-    reason = never_packed(network.config.get_text_config())
+    config = network.config.get_text_config()
+    if getattr(config, "is_decoder", True) is False:  # an encoder, or GPT-NeoX: what packs may see what comes after
+        _plain_fit(network, _SHORT, cached=False)
+    reason = never_packed(config)
     if getattr(network, "_is_stateful", False) and not reason:
         reason = "is recurrent: it keeps a state of one sequence beside keys and values"
     try:
@@ -133,20 +139,24 @@ def fitted_to(network: PreTrainedModel, fit: Fit, n_tokens: int) -> Fit:
 
 
 def _plain_fit(network: PreTrainedModel, n_tokens: int, *, cached: bool = True) -> Fit:
-    """How texts of `n_tokens` are asked on the plain tree: with the library's cache, if that comes out right."""
-    for kept in (True, False) if cached else (False,):
+    """How texts of `n_tokens` are asked on the plain tree: with the library's cache, as far as that comes out right."""
+    networks = [network]
+    with suppress(RuntimeError, MemoryError, ValueError):  # a state lost may be less than rounding in half precision
+        networks = [half.float32_copy(network), network] if network.dtype.itemsize < 4 else networks
+    # Some lose their state where several tokens follow it at once, as the rest of a prompt does.
+    for kept, shared in ((True, True), (True, False), (False, True)) if cached else ((False, True),):
         try:
-            error = largest_plain_error(network, n_tokens, cached=kept)
+            errors = [largest_plain_error(each, n_tokens, cached=kept, shared=shared) for each in networks]
         except (MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as failure:  # whatever an architecture makes of what it does not expect
             reason = f"cannot go on from a text alone ({type(failure).__name__}: {failure})"
             continue
-        if error <= TOLERANCE[network.dtype]:
-            return Fit(error, cached=kept)
-        reason = f"is no causal model: what comes after a text changes what it gives by {error:.3g} nats"
-        if error == float("inf"):
-            reason = "gives log-probabilities that are no numbers: its weights are damaged"
+        if all(off <= TOLERANCE[each.dtype] for off, each in zip(errors, networks, strict=True)):
+            return Fit(errors[-1], cached=kept, shared=shared)
+        reason = f"is no causal model: what comes after a text changes what it gives by {max(errors):.3g} nats"
+        if max(errors) == float("inf"):
+            reason = f"gives log-probabilities that are no numbers: its weights are damaged, or beyond {network.dtype}"
     raise PackingError(reason)
 
 
@@ -187,10 +197,10 @@ def largest_packing_error(network: PreTrainedModel, *, crowd: int = 0) -> float:
 
 
 @torch.inference_mode()
-def largest_plain_error(network: PreTrainedModel, n_tokens: int, *, cached: bool) -> float:
+def largest_plain_error(network: PreTrainedModel, n_tokens: int, *, cached: bool, shared: bool = True) -> float:
     """As `largest_packing_error`, of steps of a plain tree on texts of `n_tokens`, and of one text within another."""
     ids = _drawn(network, n_tokens)
-    prefix = PlainPrefix(tuple(ids[:-5]), cached)
+    prefix = PlainPrefix(tuple(ids[:-5]) if shared else (), cached)
     found, paths = _steps(lambda prompts: PlainTree(network, prompts, prefix, Counts()), ids)
     whole = network(input_ids=torch.tensor([ids], device=network.device), use_cache=False).logits[:, len(ids) // 2 - 1]
     return _error(network, [*found, torch.log_softmax(whole.float(), dim=-1)], [*paths, ids[: len(ids) // 2]])

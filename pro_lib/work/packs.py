@@ -175,7 +175,7 @@ class Job:
     def _tree(self, prompts: list[list[int]], network: PreTrainedModel) -> decoding.Tree:
         plain, prefixes = self.fit.plain, self._prefixes
         if network not in prefixes and plain:
-            prefixes[network] = decoding.PlainPrefix(tuple(self._shared()), self.fit.cached)
+            prefixes[network] = decoding.PlainPrefix(tuple(self._shared() if self.fit.shared else ()), self.fit.cached)
         elif network not in prefixes:
             prefixes[network] = decoding.encode_prefix(network, self._shared(), counts=self.counts)
         kind = decoding.PlainTree if plain else decoding.PackedTree
