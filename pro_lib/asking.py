@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import questions as question_sets
-from pro_lib import semantic
+from pro_lib import scores, semantic
 from pro_lib.base.shown import shown
 from pro_lib.guarantees.entropy import EntropyEstimate
 from pro_lib.questions import QuestionSet
@@ -105,15 +105,15 @@ def ask(
     entropies = run.entropy() if strategy == "threshold" and settings["entropy_draws"] else None
     if calibration is not None:
         calibration.check(run.info.parameters, alpha)
-    scored, ranked = run.scores(alpha=alpha), run.ranked()
-    texts, probabilities = run.matrix(ranked, "text", None), np.exp(run.matrix(ranked, "value"))
+    texts, log_probs = run.matrix(ranked := run.ranked(), "text", None), run.matrix(ranked, "value")
+    pro, n_kept = (of(log_probs, alpha=alpha, search_alpha=run.search_alpha) for of in (scores.pro, scores.adaptive_k))
     same = semantic.matches(semantic.similarity("lexical")(texts))[:, 0]
-    agreed = np.stack(semantic.agreement(run.matrix(ranked, "value"), same), axis=1).tolist()
-    answers = []
-    for n, row in enumerate(run.questions.to_dict("records")):
-        found = tuple((text, p) for text, p in zip(texts[n], probabilities[n].tolist(), strict=True) if p == p)
+    agreed = np.stack(semantic.agreement(log_probs, same), axis=1).tolist()
+    answers, columns = [], ["question", "status", "tree_bound", "upper_bound"]
+    for n, row in enumerate(run.questions.filter(columns).to_dict("records")):
+        found = tuple((text, p) for text, p in zip(texts[n], np.exp(log_probs[n]).tolist(), strict=True) if p == p)
         exact = (row["status"], (row["tree_bound"], row["upper_bound"])) if "status" in row else (None, None)
-        said = found[0][0] if found else None, float(scored["pro"][n]), found, int(scored["n_kept"][n])
+        said = found[0][0] if found else None, float(pro[n]), found, int(n_kept[n])
         known = (calibration.probability(said[1]), calibration.sentence()) if calibration else (None, "")
         entropy = entropies and EntropyEstimate(*(float(each[n]) for each in entropies))
         answers.append(Answer(row["question"], *said, *exact, tuple(agreed[n]) if found else None, *known, entropy))

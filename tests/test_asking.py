@@ -1,11 +1,15 @@
 """One question asked of the bundled model."""
 
+import subprocess
+from importlib import metadata
+
 import numpy as np
 import pytest
 
 from pro_lib import ask, correctness, models, scores
 from pro_lib import questions as question_sets
 from pro_lib.asking import Answer
+from pro_lib.runs import Run
 
 
 def test_asking_the_bundled_model(facts_2m):
@@ -53,6 +57,15 @@ def test_a_list_of_questions_gives_the_answers_one_by_one_would(facts_2m):
         assert (answer.text, answer.kept, answer.status) == (alone.text, alone.kept, alone.status)
         assert answer.uncertainty == pytest.approx(alone.uncertainty, abs=1e-4)
         assert answer.entropy_bounds == pytest.approx(alone.entropy_bounds, abs=1e-3)
+
+
+def test_what_does_not_change_from_question_to_question_is_looked_up_once(facts_2m, monkeypatch):
+    first, ranked, times = ask(facts_2m, ASKED[0], entropy_draws=0), Run.ranked, []
+    monkeypatch.setattr(Run, "ranked", lambda *given, **named: times.append(1) or ranked(*given, **named))
+    monkeypatch.setattr(metadata, "version", lambda name: pytest.fail(f"the version of {name} is known"))
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: pytest.fail(f"{command} is run again"))
+    assert ask(facts_2m, ASKED[0], entropy_draws=0) == first
+    assert len(times) == 1
 
 
 def test_the_entropy_is_estimated_within_its_sure_bounds(facts_2m):

@@ -120,12 +120,30 @@ def test_a_prefix_is_used_as_far_as_all_prompts_share_it(tiny_model):
     torch.testing.assert_close(log_probs, torch.stack([alone(network, p) for p in prompts]), atol=1e-5, rtol=0)
     assert prefix.shared_with([PREFIX]).token_ids == tuple(PREFIX[:3])
     assert prefix.shared_with([[7, 8]]).layers == ()
+    assert prefix.shared_with(PROMPTS) is prefix
 
 
-def test_common_prefix_length():
+def test_trees_take_the_prefix_without_a_copy_and_leave_it_as_it_is(tiny_model):
+    network = tiny_model("llama").network
+    prefix = encode_prefix(network, PREFIX)
+    before = [[held.clone() for held in pair] for pair in prefix.layers]
+    for _ in range(2):
+        tree = PackedTree(network, PROMPTS, prefix, Counts())
+        cached = [held for layer in tree._cache.layers for held in (layer.keys, layer.values)]
+        assert list(map(id, cached)) == [id(held) for pair in prefix.layers for held in pair]
+        tree.plant()
+        tree.grow(torch.tensor([0, 1, 1]), torch.tensor([10, 11, 12]))
+        tree.grow(torch.tensor([2]), torch.tensor([9]))  # drops the dead
+    for pair, held in zip(prefix.layers, before, strict=True):
+        assert all(torch.equal(one, other) for one, other in zip(pair, held, strict=True))
+
+
+@given(st.lists(st.lists(st.integers(0, 1), max_size=6), min_size=1, max_size=5))
+def test_the_common_prefix_is_that_of_a_column_by_column_scan(sequences):
+    columns = list(zip(*sequences, strict=False))
+    expected = next((place for place, column in enumerate(columns) if len(set(column)) > 1), len(columns))
+    assert common_prefix_length(sequences) == expected
     assert common_prefix_length([[1, 2, 3], [1, 2, 4], [1, 2]]) == 2
-    assert common_prefix_length([[1], [2]]) == 0
-    assert common_prefix_length([[1, 2]]) == 2
 
 
 # Vocabularies of many blocks, of one, and of blocks of one token.

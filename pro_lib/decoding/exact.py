@@ -98,7 +98,7 @@ class Search:
         self.events["waiting"] &= self.events["question"] >= 0
         roots = np.zeros(len(questions), _EVENT)
         roots["question"], roots["parent"], roots["token"], roots["greedy"] = questions, -1, END, True
-        self.events = np.append(self.events, roots)
+        self.events = np.concatenate([self.events, roots], dtype=_EVENT)
         self._expand(len(self.events) - len(roots) + np.arange(len(roots)), log_probs, rows)
 
     def _grow(self, batch: np.ndarray) -> tuple[Tensor, np.ndarray]:
@@ -130,7 +130,7 @@ class Search:
         reaches = new["log_prob"] >= self.floor[new["question"]] - self.band[new["depth"]]
         new["named"] = (found.token >= END) & (reaches | new["greedy"])
         new["waiting"] = new["named"] & (new["kind"] == _OPEN)
-        self.events = np.append(self.events, new)
+        self.events = np.concatenate([self.events, new], dtype=_EVENT)
 
     def _take(self) -> np.ndarray:
         """Places of the prefixes to expand next; the deepest first where not all fit at once."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
@@ -38,6 +39,8 @@ class Prefix:
     def shared_with(self, prompts: Sequence[Sequence[int]]) -> "Prefix":
         """As much of the prefix as all prompts begin with, as `shared_length` counts it."""
         length = shared_length(self.token_ids, prompts)
+        if length == len(self.token_ids):
+            return self
         if length == 0:
             return Prefix((), ())
         layers = tuple((keys[:, :, :length], values[:, :, :length]) for keys, values in self.layers)
@@ -57,8 +60,11 @@ class Counts:
 
 def common_prefix_length(sequences: Sequence[Sequence[int]]) -> int:
     """Length of the longest prefix that all sequences share."""
-    columns = itertools.takewhile(lambda column: len(set(column)) == 1, zip(*sequences, strict=False))
-    return sum(1 for _ in columns)
+    # Whatever the first and the last in order share, all between them do.
+    first, *_, last = sorted(map(tuple, [*sequences, sequences[0]]))
+    return next(
+        (place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first)
+    )
 
 
 def shared_length(token_ids: Sequence[int], prompts: Sequence[Sequence[int]]) -> int:
@@ -115,14 +121,13 @@ class PackedTree:
         for index, prompt in enumerate(prompts):
             if tuple(prompt[:start]) != prefix.token_ids or len(prompt) <= start:
                 raise ValueError(f"prompt {index} must continue the shared prefix by at least one token")
-        self._network = network
-        self._counts = counts
-        self._suffixes = [list(prompt[start:]) for prompt in prompts]
+        self._network, self._counts = network, counts
+        # A network's properties walk over its parameters.
+        self._device, self._dtype, self._at_once = network.device, network.dtype, at_once(network)
+        self._suffixes = [prompt[start:] for prompt in prompts]
         self.prefix_length = start
-        self._at_once = at_once(network)
         self._cache = _filled(prefix.layers)
-        self._visible = torch.empty(0, start, dtype=torch.bool)
-        self._positions = torch.empty(0, dtype=torch.long)
+        self._visible, self._positions = np.empty((0, start), np.bool_), np.empty(0, np.int64)
 
     @property
     def slots(self) -> int:
@@ -132,28 +137,26 @@ class PackedTree:
     @torch.inference_mode()
     def plant(self) -> Tensor:
         """As `Tree.plant`."""
-        lengths = torch.tensor([len(suffix) for suffix in self._suffixes])
-        owner = torch.arange(len(lengths)).repeat_interleave(lengths)
-        tokens = torch.tensor(list(itertools.chain.from_iterable(self._suffixes)))
-        last = lengths.cumsum(0) - 1
-        positions = self.prefix_length + torch.arange(len(tokens)) - (last - lengths + 1)[owner]
-        shared = torch.ones(len(tokens), self.prefix_length, dtype=torch.bool)
-        pieces = torch.arange(len(tokens)).split(_sizes(lengths.tolist(), self._at_once))
+        lengths = np.array(list(map(len, self._suffixes)))
+        owner, last = np.arange(len(lengths)).repeat(lengths), lengths.cumsum() - 1
+        tokens = np.array(list(itertools.chain.from_iterable(self._suffixes)))
+        positions = self.prefix_length + np.arange(len(tokens)) - (last - lengths + 1)[owner]
+        shared = np.ones((len(tokens), self.prefix_length), np.bool_)
         self._counts.prompt_tokens += len(tokens)
-        return self._run(tokens, positions, owner, shared, last, pieces)
+        return self._run(tokens, positions, owner, shared, last, _sizes(lengths.tolist(), self._at_once))
 
     @torch.inference_mode()
     def grow(self, parents: Tensor, tokens: Tensor, *, keep: Tensor | None = None) -> Tensor:
         """As `Tree.grow`."""
-        kept = parents[:0] if keep is None else keep
-        inherited = self._drop_dead(self._visible[torch.cat([kept, parents])])
-        positions = self._positions[parents] + 1
+        above, kept = parents.numpy(), (parents[:0] if keep is None else keep).numpy()
+        inherited = self._drop_dead(self._visible[np.concatenate([kept, above])])
+        positions = self._positions[above] + 1
         self._visible, self._positions = inherited[: len(kept)], self._positions[kept]
         self._counts.token_forwards += len(tokens)
         # Each child is its own owner: it sees itself and none of the others.
-        each = torch.arange(len(tokens))
-        pieces = each.tensor_split(max(1, -(-len(tokens) // self._at_once)))
-        return self._run(tokens, positions, each, inherited[len(kept) :], each, pieces)
+        each = np.arange(len(tokens))
+        sizes = [len(piece) for piece in np.array_split(each, max(1, -(-len(tokens) // self._at_once)))]
+        return self._run(tokens.numpy(), positions, each, inherited[len(kept) :], each, sizes)
 
     def crowd(self, slots: int) -> None:
         """Add a row that alone sees so many further slots of zeros: what other questions of a pack are to the rest."""
@@ -164,59 +167,65 @@ class PackedTree:
             ]
             for pair in ((layer.keys, layer.values) for layer in self._cache.layers)
         )
-        self._visible = torch.nn.functional.pad(self._visible, (0, slots, 0, 1))
+        self._visible = np.pad(self._visible, ((0, 1), (0, slots)))
         self._visible[-1, self.slots - slots :] = True
-        self._positions = torch.cat([self._positions, self._positions.new_tensor([slots])])
+        self._positions = np.append(self._positions, slots)
 
     def _run(
-        self, tokens: Tensor, positions: Tensor, owner: Tensor, before: Tensor, last: Tensor, pieces: Sequence[Tensor]
-    ) -> Tensor:
+        self, tokens: np.ndarray, positions: np.ndarray, owner: np.ndarray, before: np.ndarray, last: np.ndarray,
+        sizes: Sequence[int],
+    ) -> Tensor:  # fmt: skip
         """Put tokens through the network; the `last` of each owner become rows, whose log-probabilities are returned.
 
         A token sees those slots that `before (tokens, slots)` says, its owner's earlier tokens, and itself. Of several
-        pieces each is run on the slots alone that its tokens see.
+        pieces, of these sizes, each is run on the slots alone that its tokens see.
         """
-        caches, own_from, log_probs = [self._cache], [0], []
-        for places in pieces:
-            seen, cache = before[places], self._cache
-            if len(places) < len(tokens):
-                slots = seen.any(dim=0).nonzero().squeeze(1)
+        caches, own_from, log_probs, start = [self._cache], [0], [], 0
+        for size in sizes:
+            piece, cache = slice(start, start + size), self._cache
+            seen, mine, at = before[piece], owner[piece], positions[piece]
+            if size < len(tokens):
+                slots = seen.any(axis=0).nonzero()[0]
                 seen, cache = seen[:, slots], self._only(slots)
                 caches.append(cache)
                 own_from.append(len(slots))
-            own = (owner[places, None] == owner[places]) & (positions[places, None] >= positions[places])
-            visible, wanted = torch.cat([seen, own], dim=1), torch.isin(places, last).nonzero().squeeze(1)
-            log_probs.append(self._forward(cache, tokens[places], positions[places], visible, wanted))
+            own = (mine[:, None] == mine) & (at[:, None] >= at)
+            wanted = last[(last >= start) & (last < start + size)] - start
+            log_probs.append(self._forward(cache, tokens[piece], at, np.concatenate([seen, own], axis=1), wanted))
+            start += size
         self._cache = _joined(caches, own_from)
-        waiting = torch.nn.functional.pad(self._visible, (0, len(tokens)))
-        self._visible = torch.cat([waiting, torch.cat([before[last], owner[last, None] == owner], dim=1)])
-        self._positions = torch.cat([self._positions, positions[last]])
-        return torch.cat(log_probs)
+        n, slots = self._visible.shape
+        visible = np.zeros((n + len(last), slots + len(tokens)), np.bool_)
+        visible[:n, :slots], visible[n:, :slots] = self._visible, before[last]
+        visible[n:, slots:] = owner[last, None] == owner
+        self._visible, self._positions = visible, np.concatenate([self._positions, positions[last]])
+        return torch.cat(log_probs) if len(log_probs) > 1 else log_probs[0]
 
-    def _only(self, slots: Tensor) -> DynamicCache:
+    def _only(self, slots: np.ndarray) -> DynamicCache:
         """A copy of some of the cache's slots."""
-        slots = slots.to(self._network.device, non_blocking=True)
-        return _filled((layer.keys[:, :, slots], layer.values[:, :, slots]) for layer in self._cache.layers)
+        places = torch.from_numpy(slots).to(self._device, non_blocking=True)
+        return _filled((layer.keys[:, :, places], layer.values[:, :, places]) for layer in self._cache.layers)
 
-    def _drop_dead(self, visible: Tensor) -> Tensor:
+    def _drop_dead(self, visible: np.ndarray) -> np.ndarray:
         """Leave out of the cache the slots that no row of `visible` sees, once they outnumber the others."""
-        living = visible.any(dim=0)
+        living = visible.any(axis=0)
         living[: self.prefix_length] = True
         n_living = int(living.sum())
         if self.slots - n_living <= n_living - self.prefix_length:
             return visible
-        kept = living.nonzero().squeeze(1)
+        kept = living.nonzero()[0]
         self._cache = self._only(kept)
         return visible[:, kept]
 
-    def _forward(self, cache: DynamicCache, tokens: Tensor, positions: Tensor, visible: Tensor, keep: Tensor) -> Tensor:
-        """One call of the network on one row, which fills the cache; log-probabilities `(len(keep), V)` in float32."""
-        dtype, device = self._network.dtype, self._network.device
-        tokens, positions, visible, keep = (
-            tensor.to(device, non_blocking=True) for tensor in (tokens, positions, visible, keep)
-        )
+    def _forward(self, cache: DynamicCache, *given: np.ndarray) -> Tensor:
+        """One call of the network on one row, which fills the cache; log-probabilities `(len(keep), V)` in float32.
+
+        Given are the tokens, their positions, which slots each sees, and of which the log-probabilities are wanted.
+        """
+        sent = (torch.from_numpy(array).to(self._device, non_blocking=True) for array in given)
+        tokens, positions, visible, keep = sent
         # Additive, not boolean: under eager attention some architectures add whatever they are handed.
-        mask = torch.where(visible, 0.0, torch.finfo(dtype).min).to(dtype)
+        mask = torch.where(visible, 0.0, torch.finfo(self._dtype).min).to(self._dtype)
         output = self._network(
             input_ids=tokens[None],
             position_ids=positions[None],
@@ -233,10 +242,12 @@ class PackedTree:
 
 
 def _filled(layers: Iterable[tuple[Tensor, Tensor]]) -> DynamicCache:
-    """A cache that holds these keys and values."""
+    """A cache that holds these keys and values; it does not copy them, and an update leaves them as they are."""
     cache = DynamicCache()
-    for index, (keys, values) in enumerate(layers):
-        cache.update(keys, values, index)
+    for keys, values in layers:
+        cache.layers.append(layer := cache.layer_class_to_replicate())
+        layer.lazy_initialization(keys, values)
+        layer.keys, layer.values = keys, values
     return cache
 
 

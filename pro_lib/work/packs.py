@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property, partial, reduce
+from functools import cache, cached_property, partial, reduce
 from importlib import metadata
 from pathlib import Path
 
@@ -85,15 +85,10 @@ class Job:
 
     def provenance(self) -> dict[str, object]:
         """Where and with what the answers are made; the commit is that of the checkout pro_lib lies in, if any."""
-        versions = {name: metadata.version(name) for name in ("torch", "transformers", "numpy", "pyarrow")}
         device = self.model.device
         named = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
-        commit = None
-        with suppress(OSError):  # without git there is none; a repository around an installed package is another's
-            command = ["git", f"--git-dir={bundled.ROOT / '.git'}", "rev-parse", "HEAD"]
-            commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or None
         tree = f"plain, since the model {self.fit.plain}" if self.fit.plain else "packed"
-        return {"source": self.model.source, "device": named, "tree": tree, "commit": commit, "versions": versions}
+        return {"source": self.model.source, "device": named, "tree": tree, **_software()}
 
     def recipe(self) -> partial:
         """What makes the same job in another process, given the number of its GPUs; it loads the model anew."""
@@ -230,6 +225,17 @@ class Job:
             answers = [answers[place] for place in order]
         said = [self.model.decode(answer.token_ids) for answer in answers]
         return [vars(each) | {"text": text, "log_prob": _sum(each)} for each, text in zip(answers, said, strict=True)]
+
+
+@cache
+def _software() -> dict[str, object]:
+    """The commit, if any, and the versions of libraries: those of this process, which go on when the files change."""
+    commit = None
+    with suppress(OSError):  # without git there is none; a repository around an installed package is another's
+        command = ["git", f"--git-dir={bundled.ROOT / '.git'}", "rev-parse", "HEAD"]
+        commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or None
+    versions = {name: metadata.version(name) for name in ("torch", "transformers", "numpy", "pyarrow")}
+    return {"commit": commit, "versions": versions}
 
 
 def _sum(answer: Answer) -> float:
