@@ -246,7 +246,7 @@ def merged(one: Mapping, other: Mapping) -> dict[str, object]:
 
 def configured(family: str, vocabulary: int, **own: object) -> PreTrainedConfig:
     """The tiny configuration of a family, with what else is its `own`."""
-    base, given = AutoConfig.for_model(family).to_dict(), OWN.get(family, {}) | own
+    base, given = AutoConfig.for_model(family).to_dict(), merged(OWN.get(family, {}), own)
     return AutoConfig.for_model(family, **merged(tiny(base, vocabulary), given))
 
 

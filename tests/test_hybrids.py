@@ -36,8 +36,14 @@ SHOTS = (("a b", "c"), ("d a", "e e"), ("c", "b"))
 QUESTIONS = ("a b", "c", "d d", "a b c d e")
 # Less than any prompt has.
 WINDOW = 12
-# Two layers of mamba: rounding of float32 grows with each, beyond what the oracles allow.
-OWN = {"llama4_text": {"floor_scale": 4, "attn_scale": 1.0}, "mamba": {"num_hidden_layers": 2}}
+# Two layers of Mamba: rounding of float32 grows with each, beyond what the oracles allow.
+SHALLOW = {"num_hidden_layers": 2}
+OWN = {
+    "falcon_mamba": SHALLOW,
+    "llama4_text": {"floor_scale": 4, "attn_scale": 1.0},
+    "mamba": SHALLOW,
+    "step3p7": {"text_config": {"sliding_window": WINDOW}},
+}
 KINDS = ("lfm2", "bloom", "gpt_oss")
 KNOWN = (
     "qwen3_5_text",
