@@ -1,13 +1,17 @@
+from unittest import mock
+
 import numpy as np
 import pytest
 import torch
 from conftest import FAMILIES
 from hypothesis import given
 from hypothesis import strategies as st
+from test_threshold import TableTree, worlds
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from pro_lib.decoding import DiverseBeam, Greedy, Multinomial, Threshold, children
 from pro_lib.decoding import tree as engine
-from pro_lib.decoding.children import at_least, most_probable
+from pro_lib.decoding.children import argmax, at_least, most_probable, pieces
 from pro_lib.decoding.packing import PackingError, checked_error, largest_packing_error, length_limits
 from pro_lib.decoding.tree import Counts, PackedTree, common_prefix_length, encode_prefix
 
@@ -173,6 +177,43 @@ def test_tokens_at_or_above_a_floor_are_those_of_a_full_scan(vocabulary, seed):
     row, token = at_least(log_probs, floors)
     expected = [(r, t) for r in range(3) for t in range(vocabulary) if log_probs[r, t] >= floors[r]]
     assert list(zip(row.tolist(), token.tolist(), strict=True)) == expected
+
+
+@given(VOCABULARIES, st.integers(0, 10_000))
+def test_the_most_probable_token_is_the_first_of_equals(vocabulary, seed):
+    log_probs = -torch.randint(0, 9, (3, vocabulary), generator=torch.Generator().manual_seed(seed)).float()
+    assert argmax(log_probs).tolist() == [line.index(max(line)) for line in log_probs.tolist()]
+
+
+@given(st.integers(1, 40), st.integers(1, 300))
+def test_pieces_are_the_rows_in_order_and_never_a_single_one_of_several(rows, numbers):
+    log_probs = torch.arange(rows * 10.0).view(rows, 10)
+    with mock.patch.object(children, "_PIECE", numbers):
+        found = pieces(log_probs)
+    assert torch.equal(torch.cat(found), log_probs)
+    at_once = max(2, numbers * torch.get_num_threads() // 10)
+    assert all(min(2, rows) <= len(piece) < 2 * at_once for piece in found)
+    assert len(found) > 1 or rows < 2 * at_once
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        Greedy(max_new_tokens=3),
+        DiverseBeam(n_answers=4, max_new_tokens=3),
+        Multinomial(n_answers=5, temperature=0.7, top_p=0.9, max_new_tokens=3),
+        Threshold(search_alpha=0.01, entropy_draws=5, max_new_tokens=3),
+        Threshold(top_n=3, max_new_tokens=3),
+    ],
+    ids=lambda strategy: strategy.name,
+)
+@given(worlds())
+def test_rows_in_pieces_give_bit_for_bit_what_all_at_once_give(strategy, world):
+    ids = [f"q{number}" for number in range(world.n_questions)]
+    whole = strategy.decode(TableTree(world), world.endings, question_ids=ids)
+    with mock.patch.object(children, "_PIECE", 1):
+        in_pieces = strategy.decode(TableTree(world), world.endings, question_ids=ids)
+    assert repr(in_pieces) == repr(whole)
 
 
 def test_the_packing_check_sees_a_network_that_ignores_the_mask(tiny_model):

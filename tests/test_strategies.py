@@ -1,15 +1,28 @@
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from conftest import FAMILIES
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
-from pro_lib.decoding import Counts, DiverseBeam, Endings, Greedy, PackedTree, Threshold, encode_prefix, strategies
+from pro_lib.decoding import (
+    Counts,
+    DiverseBeam,
+    Endings,
+    Greedy,
+    PackedTree,
+    Threshold,
+    children,
+    encode_prefix,
+    strategies,
+)
 from pro_lib.decoding.beams import diverse_beam
-from pro_lib.decoding.sampling import _nucleus, multinomial, uniforms
+from pro_lib.decoding.sampling import _nucleus, inverted, multinomial, uniforms
 from pro_lib.decoding.walk import greedy
 from pro_lib.generate import generate
 from pro_lib.questions import QuestionSet
@@ -210,6 +223,35 @@ def test_the_nucleus_is_the_smallest_set_that_reaches_its_mass():
     assert _nucleus(probabilities, 0.75).tolist() == [[0, 0.5, 0, 0.25]]
     assert _nucleus(probabilities, 0.8).tolist() == [[0, 0.5, 0.15, 0.25]]
     assert _nucleus(probabilities, 1.0).tolist() == probabilities.tolist()
+
+
+@given(
+    st.sampled_from([5, 131, 640, 2500]), st.sampled_from([1e-9, 0.3, 0.9, 0.999]), st.booleans(), st.integers(0, 999)
+)
+def test_the_nucleus_is_that_of_a_full_sort(vocabulary, top_p, equals, seed):
+    """Of equals, some within and some without, the first are taken."""
+    logits = 3 * torch.randn(3, vocabulary, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    probabilities = torch.softmax(logits.round() if equals else logits, dim=-1)
+    ordered, index = probabilities.sort(dim=-1, descending=True, stable=True)
+    kept = ordered.cumsum(dim=-1) - ordered < top_p
+    expected = torch.zeros_like(probabilities).scatter(-1, index, ordered * kept)
+    assert torch.equal(_nucleus(probabilities, top_p), expected)
+
+
+@given(st.integers(1, 9), st.integers(1, 6), st.integers(0, 999))
+def test_each_open_walker_draws_from_its_row_by_its_own_number(n_rows, walkers, seed):
+    generator = torch.Generator().manual_seed(seed)
+    log_probs = torch.log_softmax(torch.randn(3 * n_rows, 40, generator=generator), dim=-1)
+    chance = torch.rand(3, walkers, dtype=torch.float64, generator=generator)
+    # A row is one question's; walkers that have ended are all said to stand in row 0.
+    is_open = torch.rand(3, walkers, generator=generator) < 0.7
+    rows = (torch.randint(0, n_rows, (3, walkers), generator=generator) + n_rows * torch.arange(3)[:, None]) * is_open
+    with mock.patch.object(children, "_PIECE", 1):
+        tokens = inverted(log_probs, lambda piece: piece.double().exp().cumsum(-1), rows, is_open, chance)
+    for question, walker in is_open.nonzero().tolist():
+        cumulative = np.cumsum(np.exp(log_probs[rows[question, walker]].double().numpy()))
+        expected = np.searchsorted(cumulative, float(chance[question, walker]) * cumulative[-1], side="right")
+        assert tokens[question, walker] == expected
 
 
 def test_a_sample_stream_is_its_own():

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from pro_lib.decoding.children import most_probable
+from pro_lib.decoding.children import most_probable, pieces
 from pro_lib.decoding.tree import Tree
 from pro_lib.decoding.walk import Answer, Endings, walk
 
@@ -20,7 +20,8 @@ def diverse_beam(
     def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:
         # Only tokens that do not stop are ever penalised, at most one more per group. So a group's best of them is
         # among the N best of its row, and its best stop token is the row's.
-        ids, values = most_probable(log_probs.index_fill(1, endings.stop_ids, -torch.inf), n_answers)
+        others = (piece.index_fill(1, endings.stop_ids, -torch.inf) for piece in pieces(log_probs))
+        ids, values = map(torch.cat, zip(*(most_probable(piece, n_answers) for piece in others), strict=True))
         stop_value, place = log_probs[:, endings.stop_ids].max(dim=-1)
         stop_id = endings.stop_ids[place]
         tokens, taken = torch.empty_like(rows), torch.empty_like(rows)

@@ -2,17 +2,35 @@
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pro_lib.decoding.walk import Endings
+if TYPE_CHECKING:
+    from pro_lib.decoding.walk import Endings
 
 # In place of a token: the ending, and the sums of the closing and of all other tokens that are not listed.
 END, OTHER_CLOSING, OTHER = -1, -2, -3
 # Tokens looked at together where few of the vocabulary are wanted.
 _BLOCK = 128
+# Numbers that a processor's thread works on together: the next pass finds them in the cache.
+_PIECE = 2**19
+
+
+def pieces(log_probs: Tensor) -> tuple[Tensor, ...]:
+    """Rows of `(rows, V)` that are worked on one piece after the other; a GPU takes all at once."""
+    # Two rows at least, and even pieces: a single row's sum is split among threads, and so rounded otherwise.
+    at_once = max(2, _PIECE * torch.get_num_threads() // log_probs.shape[1])
+    return log_probs.tensor_split(max(1, len(log_probs) // at_once) if log_probs.device.type == "cpu" else 1)
+
+
+def argmax(log_probs: Tensor) -> Tensor:
+    """The most probable token `(rows,)` of each row `(rows, V)`, the first of equals."""
+    blocks = _in_blocks(log_probs)
+    block = blocks.amax(dim=-1).argmax(dim=-1)
+    return block * blocks.shape[2] + blocks[torch.arange(len(block), device=block.device), block].argmax(dim=-1)
 
 
 def most_probable(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
@@ -62,7 +80,7 @@ class Children:
     best: np.ndarray
 
 
-def next_events(log_probs: Tensor, endings: Endings) -> tuple[Tensor, Tensor, Tensor]:
+def next_events(log_probs: Tensor, endings: "Endings") -> tuple[Tensor, Tensor, Tensor]:
     """Probabilities `(rows, V)`, 0 of stop tokens; log-probability `(rows,)` of ending; H(next | row) in nats."""
     # In sums, what is not above e^-80 is nothing: as it is, it would be -inf times 0, or subnormal and slow.
     clamped = log_probs.clamp_min(-80.0)
@@ -72,31 +90,35 @@ def next_events(log_probs: Tensor, endings: Endings) -> tuple[Tensor, Tensor, Te
 
 
 @torch.inference_mode()
-def children(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray) -> Children:
+def children(log_probs: Tensor, endings: "Endings", floors: np.ndarray, greedy: np.ndarray) -> Children:
     """List the tokens at or above `floors (rows,)`, and of `greedy (rows,)` rows the best; sum up the others.
 
     The comparison is in float32 and lists a little too much; whoever reads the list compares again. The ending is one
     event, in the entropy too. The host waits for the device three times.
     """
     device, (rows, vocabulary) = log_probs.device, log_probs.shape
-    probs, end, entropy = next_events(log_probs, endings)
-    greedy_rows = greedy.nonzero()[0]
-    on_greedy_path = torch.from_numpy(greedy_rows).to(device, non_blocking=True)
-    best = log_probs[on_greedy_path].argmax(dim=-1)
-    row, token = at_least(log_probs, torch.from_numpy(floors - 1e-4).to(device, log_probs.dtype, non_blocking=True))
-    listed = torch.cat([row * vocabulary + token, on_greedy_path * vocabulary + best])
-    found = log_probs.flatten()[listed].double()
-    probs.view(-1)[listed] = 0
-    closing = probs[:, endings.closing_ids].sum(dim=-1, dtype=torch.float64)
-    other = probs.index_fill_(1, endings.closing_ids, 0).sum(dim=-1, dtype=torch.float64)
+    parts, start, columns = pieces(log_probs), 0, []
+    by_row = (np.array_split(each, len(parts)) for each in (floors - 1e-4, greedy))
+    for piece, lowest, chosen in zip(parts, *by_row, strict=True):
+        on_greedy_path = torch.from_numpy(chosen.nonzero()[0]).to(device, non_blocking=True)
+        lowest = torch.from_numpy(lowest).to(device, log_probs.dtype, non_blocking=True)
+        probs, end, entropy = next_events(piece, endings)
+        row, token = at_least(piece, lowest)
+        best = argmax(piece)
+        listed = torch.cat([row * vocabulary + token, on_greedy_path * vocabulary + best[on_greedy_path]])
+        found = piece.flatten()[listed].double()
+        probs.view(-1)[listed] = 0
+        closing = probs[:, endings.closing_ids].sum(dim=-1, dtype=torch.float64)
+        other = probs.index_fill_(1, endings.closing_ids, 0).sum(dim=-1, dtype=torch.float64)
+        sums = torch.stack([entropy, end, closing.log(), other.log(), best.double()])
+        columns.append((sums, found, (listed + start).double()))
+        start += piece.numel()
     # One copy to the host, for which it waits; doubles hold every place in `(rows, V)`.
-    numbers = torch.cat([entropy, end, closing.log(), other.log(), found, listed.double()]).cpu().numpy()
-    entropy, end, closing, other = numbers[: 4 * rows].reshape(4, rows)
-    found, listed = numbers[4 * rows :].reshape(2, -1)
-    stop = endings.on_host[0].numpy()
-    best = np.full(rows, END)
-    chosen = listed[len(listed) - len(greedy_rows) :].astype(np.int64) % vocabulary
-    best[greedy_rows] = np.where(stop[chosen], END, chosen)
+    sums, found, listed = (torch.cat(column, dim=-1) for column in zip(*columns, strict=True))
+    numbers = torch.cat([sums.flatten(), found, listed]).cpu().numpy()
+    entropy, end, closing, other, best = numbers[: 5 * rows].reshape(5, rows)
+    found, listed = numbers[5 * rows :].reshape(2, -1)
+    stop, best = endings.on_host[0].numpy(), best.astype(np.int64)
     # The best child of a greedy row may be listed twice; the children come in order, without the stop tokens.
     places, first = np.unique(listed.astype(np.int64), return_index=True)
     going_on = ~stop[places % vocabulary]
@@ -107,5 +129,5 @@ def children(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np
         np.concatenate([np.full(rows, END), token, np.full(rows, OTHER_CLOSING), np.full(rows, OTHER)]),
         np.concatenate([end, found[first[going_on]], closing, other]),
         entropy,
-        best,
+        np.where(greedy & ~stop[best], best, END),
     )

@@ -55,19 +55,25 @@ def remainders(search: "Search", left: np.ndarray, question_ids: Sequence[str]) 
         part = slice(start, start + at_once)
 
         def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor, *, part: slice = part) -> Tensor:
-            probs, end, entropy = next_events(log_probs, endings)
-            tokens = paths[:, part, step]
-            draws[:, part] += torch.where(is_open & (tokens == _ANY), entropy[rows], 0.0)
+            tokens, entropies = paths[:, part, step], []
             if step:
                 owner = rows.new_empty(len(log_probs)).index_put((rows[is_open],), of_question[:, part][is_open])
                 forwards.add_(owner.bincount(minlength=n))
-            probs[:, endings.stop_ids[0]] = end.exp().to(probs.dtype)
-            for question, draw in (is_open & (tokens == OTHER)).nonzero().tolist():
-                row = rows[question, draw]
-                for never in (endings.stop_ids, endings.closing_ids, named[question, part.start + draw]):
-                    probs[row, never] = 0
-            drawn = inverted(probs.cumsum(-1, dtype=torch.float64), rows.flatten(), chance[:, part, step + 1].flatten())
-            return torch.where(tokens < 0, drawn.view(rows.shape), tokens)
+            unnamed = (is_open & (tokens == OTHER)).nonzero().tolist()
+            never = {int(rows[question, draw]): named[question, part.start + draw] for question, draw in unnamed}
+
+            def cumulative(piece: Tensor) -> Tensor:
+                start = sum(map(len, entropies))
+                probs, end, entropy = next_events(piece, endings)
+                entropies.append(entropy)
+                probs[:, endings.stop_ids[0]] = end.exp().to(probs.dtype)
+                for row in never.keys() & range(start, start + len(piece)):
+                    probs[row - start, torch.cat([endings.stop_ids, endings.closing_ids, never[row]])] = 0
+                return probs.cumsum(-1, dtype=torch.float64)
+
+            drawn = inverted(log_probs, cumulative, rows, is_open, chance[:, part, step + 1])
+            draws[:, part] += torch.where(is_open & (tokens == _ANY), torch.cat(entropies)[rows], 0.0)
+            return torch.where(tokens < 0, drawn, tokens)
 
         n_walkers = min(at_once, n_draws - start)
         walk(search.tree, endings, choose, n_answers=n_walkers, max_new_tokens=search.length,

@@ -1,12 +1,13 @@
 """Samples whose every draw is decided by random numbers given beforehand; knows tokens, no text."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from pro_lib.decoding.children import most_probable, pieces
 from pro_lib.decoding.tree import Tree
 from pro_lib.decoding.walk import Answer, Endings, walk
 
@@ -21,30 +22,46 @@ def multinomial(
     uniforms = uniforms.to(endings.stop.device)
 
     def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:
-        cumulative = _nucleus(torch.softmax(log_probs.double() / temperature, dim=-1), top_p).cumsum(dim=-1)
-        tokens = torch.empty_like(rows)
-        for sample in range(rows.shape[1]):
-            tokens[:, sample] = inverted(cumulative, rows[:, sample], uniforms[:, sample, step])
-        return tokens
+        def cumulative(piece: Tensor) -> Tensor:
+            scaled = piece.double().div_(temperature)  # all in place: new memory costs more than the numbers
+            return _nucleus(torch.softmax(scaled, dim=-1, out=scaled), top_p).cumsum_(dim=-1)
+
+        return inverted(log_probs, cumulative, rows, is_open, uniforms[:, :, step])
 
     return walk(tree, endings, choose, n_answers=uniforms.shape[1], max_new_tokens=uniforms.shape[2])
 
 
-def inverted(cumulative: Tensor, rows: Tensor, uniforms: Tensor) -> Tensor:
-    """Tokens `(n,)` drawn from rows `(n,)` of cumulative probabilities `(rows, V)`, up to any total, by inversion."""
-    lines = cumulative[rows]
-    places = torch.searchsorted(lines, uniforms[:, None] * lines[:, -1:], right=True).squeeze(1)
+def inverted(
+    log_probs: Tensor, cumulative: Callable[[Tensor], Tensor], rows: Tensor, is_open: Tensor, uniforms: Tensor
+) -> Tensor:
+    """Tokens drawn by inversion, all `(questions, walkers)`; what has ended draws nothing of meaning.
+
+    `cumulative` makes cumulative probabilities, up to any total, of rows of `log_probs`, each one question's.
+    """
+    walker = torch.arange(rows.shape[1], device=rows.device).expand_as(rows)
+    aims = uniforms.new_zeros(len(log_probs) + 1, rows.shape[1])
+    aims[torch.where(is_open, rows, len(log_probs)), walker] = uniforms
+    parts, places = pieces(log_probs), []
+    for piece, aim in zip(parts, aims[:-1].tensor_split(len(parts)), strict=True):
+        lines = cumulative(piece)
+        places.append(torch.searchsorted(lines, aim * lines[:, -1:], right=True))
     # Rounding may push a draw onto the total itself, one past the last token.
-    return places.clamp_(max=cumulative.shape[1] - 1)
+    return torch.cat(places)[rows, walker].clamp_(max=log_probs.shape[1] - 1)
 
 
 def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:
     """Zero all but the smallest set of most probable tokens whose mass reaches `top_p` (Holtzman et al. 2020)."""
     if top_p >= 1.0:
         return probabilities
-    ordered, index = probabilities.sort(dim=-1, descending=True, stable=True)
-    mass_before = ordered.cumsum(dim=-1) - ordered
-    return torch.zeros_like(probabilities).scatter(-1, index, ordered * (mass_before < top_p))
+    # Of as few as will do, since sorting a wide vocabulary takes long.
+    for n in (64, 1024, 16_384, probabilities.shape[1]):
+        index, ordered = most_probable(probabilities, n)
+        ordered, order = ordered.sort(dim=-1, descending=True, stable=True)
+        kept = ordered.cumsum(dim=-1) - ordered < top_p
+        # Of equals at the last place some may be missing.
+        if not (kept & (ordered == ordered[:, -1:])).any():
+            break
+    return torch.zeros_like(probabilities).scatter_(-1, index.gather(-1, order), ordered * kept)
 
 
 def uniforms(seed: int, question_ids: Sequence[str], n_answers: int, max_new_tokens: int) -> Tensor:

@@ -238,7 +238,8 @@ class PackedTree:
         logits = output.logits[0]
         if logits.shape[0] != len(keep):
             logits = logits[keep]
-        return torch.log_softmax(logits.float(), dim=-1)
+        # In place: a wide vocabulary's logits are large.
+        return torch.log_softmax(logits := logits.float(), dim=-1, out=logits)
 
 
 def _filled(layers: Iterable[tuple[Tensor, Tensor]]) -> DynamicCache:

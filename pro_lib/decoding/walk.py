@@ -10,6 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from pro_lib.decoding.children import argmax
 from pro_lib.decoding.tree import Tree
 
 
@@ -69,7 +70,7 @@ def greedy(tree: Tree, endings: Endings, *, max_new_tokens: int = 32) -> list[li
     """The most probable next token, again and again: one answer per question."""
 
     def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:
-        return log_probs.argmax(dim=-1)[rows]
+        return argmax(log_probs)[rows]
 
     return walk(tree, endings, choose, n_answers=1, max_new_tokens=max_new_tokens)
 
