@@ -21,9 +21,8 @@ from pro_lib.decoding import (
     encode_prefix,
     strategies,
 )
-from pro_lib.decoding.beams import diverse_beam
+from pro_lib.decoding.beams import diverse_beam, greedy
 from pro_lib.decoding.sampling import _nucleus, inverted, multinomial, uniforms
-from pro_lib.decoding.walk import greedy
 from pro_lib.generate import generate
 from pro_lib.questions import QuestionSet
 

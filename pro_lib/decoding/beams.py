@@ -3,9 +3,18 @@
 import torch
 from torch import Tensor
 
-from pro_lib.decoding.children import most_probable, pieces
+from pro_lib.decoding.children import argmax, most_probable, pieces
 from pro_lib.decoding.tree import Tree
 from pro_lib.decoding.walk import Answer, Endings, walk
+
+
+def greedy(tree: Tree, endings: Endings, *, max_new_tokens: int = 32) -> list[list[Answer]]:
+    """The most probable next token, again and again: one answer per question."""
+
+    def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:
+        return argmax(log_probs)[rows]
+
+    return walk(tree, endings, choose, n_answers=1, max_new_tokens=max_new_tokens)
 
 
 def diverse_beam(

@@ -2,14 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from pro_lib.decoding.walk import Endings
+from pro_lib.decoding.walk import Endings
 
 # In place of a token: the ending, and the sums of the closing and of all other tokens that are not listed.
 END, OTHER_CLOSING, OTHER = -1, -2, -3
@@ -80,7 +78,7 @@ class Children:
     best: np.ndarray
 
 
-def next_events(log_probs: Tensor, endings: "Endings") -> tuple[Tensor, Tensor, Tensor]:
+def next_events(log_probs: Tensor, endings: Endings) -> tuple[Tensor, Tensor, Tensor]:
     """Probabilities `(rows, V)`, 0 of stop tokens; log-probability `(rows,)` of ending; H(next | row) in nats."""
     # In sums, what is not above e^-80 is nothing: as it is, it would be -inf times 0, or subnormal and slow.
     clamped = log_probs.clamp_min(-80.0)
@@ -90,7 +88,7 @@ def next_events(log_probs: Tensor, endings: "Endings") -> tuple[Tensor, Tensor, 
 
 
 @torch.inference_mode()
-def children(log_probs: Tensor, endings: "Endings", floors: np.ndarray, greedy: np.ndarray) -> Children:
+def children(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray) -> Children:
     """List the tokens at or above `floors (rows,)`, and of `greedy (rows,)` rows the best; sum up the others.
 
     The comparison is in float32 and lists a little too much; whoever reads the list compares again. The ending is one

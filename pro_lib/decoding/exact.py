@@ -134,7 +134,9 @@ class Search:
 
     def _take(self) -> np.ndarray:
         """Places of the prefixes to expand next; the deepest first where not all fit at once."""
-        chosen = self._best_first() if self.top_n else self.events["waiting"].nonzero()[0]
+        chosen = self.events["waiting"].nonzero()[0]
+        if self.top_n:  # the greedy ones among them
+            chosen = np.sort(np.concatenate([self._best_of(question) for question in range(len(self.floor))]))
         if self.budget is not None:
             chosen = self._affordable(chosen)
         if len(chosen) > self.max_width:
@@ -159,10 +161,6 @@ class Search:
         rank = np.empty(len(order), dtype=np.int64)
         rank[order] = np.arange(len(order)) - np.searchsorted(question[order], question[order])
         return chosen[rank < allowed[question]]
-
-    def _best_first(self) -> np.ndarray:
-        """With `top_n`: places of the prefixes to expand next, the greedy ones among them."""
-        return np.sort(np.concatenate([self._best_of(question) for question in range(len(self.floor))]))
 
     def _best_of(self, question: int) -> np.ndarray:
         """Of a question; where answers are missing and none waits above the floor, it is searched anew further down.

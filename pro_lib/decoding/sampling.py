@@ -20,10 +20,11 @@ def multinomial(
     Temperature and nucleus shape the draw only; the log-probabilities kept are the unmodified model's.
     """
     uniforms = uniforms.to(endings.stop.device)
+    held = uniforms.new_empty(0)  # memory given back and asked for anew costs more than the numbers
 
     def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:
         def cumulative(piece: Tensor) -> Tensor:
-            scaled = piece.double().div_(temperature)  # all in place: new memory costs more than the numbers
+            scaled = held.resize_(piece.shape).copy_(piece).div_(temperature)
             return _nucleus(torch.softmax(scaled, dim=-1, out=scaled), top_p).cumsum_(dim=-1)
 
         return inverted(log_probs, cumulative, rows, is_open, uniforms[:, :, step])

@@ -55,7 +55,7 @@ class Greedy(Strategy):
     name: ClassVar[str] = "greedy"
 
     def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> list[list["Answer"]]:
-        from pro_lib.decoding.walk import greedy
+        from pro_lib.decoding.beams import greedy
 
         return greedy(tree, endings, max_new_tokens=self.max_new_tokens)
 

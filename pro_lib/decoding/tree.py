@@ -60,11 +60,9 @@ class Counts:
 
 def common_prefix_length(sequences: Sequence[Sequence[int]]) -> int:
     """Length of the longest prefix that all sequences share."""
-    # Whatever the first and the last in order share, all between them do.
-    first, *_, last = sorted(map(tuple, [*sequences, sequences[0]]))
-    return next(
-        (place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first)
-    )
+    # What the first and the last in order share, all between them do.
+    ends = min(map(tuple, sequences)), max(map(tuple, sequences))
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*ends, strict=False)))
 
 
 def shared_length(token_ids: Sequence[int], prompts: Sequence[Sequence[int]]) -> int:
@@ -218,10 +216,7 @@ class PackedTree:
         return visible[:, kept]
 
     def _forward(self, cache: DynamicCache, *given: np.ndarray) -> Tensor:
-        """One call of the network on one row, which fills the cache; log-probabilities `(len(keep), V)` in float32.
-
-        Given are the tokens, their positions, which slots each sees, and of which the log-probabilities are wanted.
-        """
+        """Run tokens, at positions, on the slots each sees; log-probabilities of those wanted. It fills the cache."""
         sent = (torch.from_numpy(array).to(self._device, non_blocking=True) for array in given)
         tokens, positions, visible, keep = sent
         # Additive, not boolean: under eager attention some architectures add whatever they are handed.

@@ -10,7 +10,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from pro_lib.decoding.children import argmax
 from pro_lib.decoding.tree import Tree
 
 
@@ -64,15 +63,6 @@ class Endings:
 # Given the step, the log-probabilities (rows, V), the row of each walker (questions, walkers) and which walkers
 # are still open (same shape), choose a token for each walker.
 Choose = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-
-
-def greedy(tree: Tree, endings: Endings, *, max_new_tokens: int = 32) -> list[list[Answer]]:
-    """The most probable next token, again and again: one answer per question."""
-
-    def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:
-        return argmax(log_probs)[rows]
-
-    return walk(tree, endings, choose, n_answers=1, max_new_tokens=max_new_tokens)
 
 
 def walk(
