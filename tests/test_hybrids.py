@@ -63,6 +63,7 @@ class Passes:
     """What a model does, for the oracles of `test_threshold`: passes over the whole texts of all prefixes."""
 
     length, n_questions, outcomes = LENGTH, len(QUESTIONS), World.outcomes
+    rounding = 1e-6  # nats, of a network's float32
 
     def __init__(self, model, prompts):
         self.endings, self.after = model.endings, [{} for _ in prompts]

@@ -24,6 +24,7 @@ class World:
     n_closing: int
     length: int
     peakedness: float
+    rounding = 1e-12
 
     @property
     def endings(self):
@@ -151,7 +152,7 @@ def check_greedy(world, question, answers):
     decoded = Greedy(max_new_tokens=world.length).decode(TableTree(world), world.endings, question_ids=[])
     [best] = decoded[question][0]
     [mine] = [a for a in answers if a.token_ids == best.token_ids and a.finished == best.finished]
-    assert mine.end_log_prob == (best.end_log_prob and pytest.approx(best.end_log_prob, abs=1e-6))
+    assert mine.end_log_prob == (best.end_log_prob and pytest.approx(best.end_log_prob, abs=world.rounding))
 
 
 # An α exactly on an answer's probability would ask which way float32 rounds; ties among answers are kept.

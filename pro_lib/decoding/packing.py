@@ -106,15 +106,12 @@ def length_limits(config: PreTrainedConfig) -> list[tuple[int, str]]:
 
 def fitted(network: PreTrainedModel) -> Fit:
     """How short texts are asked: on the packed tree where it comes out right, else on the plain one if that does."""
-    config = network.config.get_text_config()
-    if getattr(config, "is_decoder", True) is False:  # an encoder, or GPT-NeoX: what packs may see what comes after
-        _plain_fit(network, _SHORT, cached=False)
-    reason = never_packed(config)
+    reason = never_packed(network.config.get_text_config())
     if getattr(network, "_is_stateful", False) and not reason:
         reason = "is recurrent: it keeps a state of one sequence beside keys and values"
     try:
         if not reason:
-            return Fit(checked_error(network))
+            return Fit([checked_error(each) for each in _tried(network)][-1])
     except PackingError as error:
         reason = str(error)
     return replace(_plain_fit(network, _SHORT), plain=reason)
@@ -140,9 +137,7 @@ def fitted_to(network: PreTrainedModel, fit: Fit, n_tokens: int) -> Fit:
 
 def _plain_fit(network: PreTrainedModel, n_tokens: int, *, cached: bool = True) -> Fit:
     """How texts of `n_tokens` are asked on the plain tree: with the library's cache, as far as that comes out right."""
-    networks = [network]
-    with suppress(RuntimeError, MemoryError, ValueError):  # a state lost may be less than rounding in half precision
-        networks = [half.float32_copy(network), network] if network.dtype.itemsize < 4 else networks
+    networks = _tried(network)
     # Some lose their state where several tokens follow it at once, as the rest of a prompt does.
     for kept, shared in ((True, True), (True, False), (False, True)) if cached else ((False, True),):
         try:
@@ -158,6 +153,13 @@ def _plain_fit(network: PreTrainedModel, n_tokens: int, *, cached: bool = True) 
         if max(errors) == float("inf"):
             reason = f"gives log-probabilities that are no numbers: its weights are damaged, or beyond {network.dtype}"
     raise PackingError(reason)
+
+
+def _tried(network: PreTrainedModel) -> list[PreTrainedModel]:
+    """A network, after its copy in float32 if there is memory: what is wrong may be less than half precision rounds."""
+    with suppress(RuntimeError, MemoryError, ValueError):
+        return [half.float32_copy(network), network] if network.dtype.itemsize < 4 else [network]
+    return [network]
 
 
 def checked_error(network: PreTrainedModel) -> float:

@@ -159,11 +159,8 @@ class PackedTree:
     def crowd(self, slots: int) -> None:
         """Add a row that alone sees so many further slots of zeros: what other questions of a pack are to the rest."""
         self._cache = _filled(
-            [
-                torch.cat([held, held.new_zeros(1, 1, 1, 1).expand(1, held.shape[1], slots, held.shape[3])], 2)
-                for held in pair
-            ]
-            for pair in ((layer.keys, layer.values) for layer in self._cache.layers)
+            [torch.nn.functional.pad(held, (0, 0, 0, slots)) for held in (layer.keys, layer.values)]
+            for layer in self._cache.layers
         )
         self._visible = np.pad(self._visible, ((0, 1), (0, slots)))
         self._visible[-1, self.slots - slots :] = True
