@@ -14,6 +14,7 @@ from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError
 from pro_lib.settings import Settings
 from pro_lib.storage import RunError, RunFolder
+from pro_lib.work import packs
 
 
 def test_a_setting_of_the_paper_is_found_under_our_names():
@@ -294,6 +295,7 @@ def test_the_only_part_of_a_run_is_made_again_when_it_is_deleted_as_told(tmp_pat
 
 def test_without_git_a_run_says_that_it_knows_no_commit(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(packs, "_software", packs._software.__wrapped__)  # what was looked up before is kept
     settings = Settings(limit=2, n_answers=2, generations_dir=tmp_path, device="cpu")
     assert settings.run("facts-1m", "world-facts").info.provenance["commit"] is None
 
