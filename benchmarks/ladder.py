@@ -52,6 +52,8 @@ OUR_ARMS = {
     "I": "ours: samples",
     "J": "library: samples, continuous batching",
 }
+# Where `make vllm` installs it.
+VLLM_PYTHON = ROOT / "build" / "vllm" / "bin" / "python"
 VLLM_ARMS = {"K": "vLLM: greedy", "L": "vLLM: samples"}
 NAMES = RELEASE_ARMS | OUR_ARMS | VLLM_ARMS
 ONE_BY_ONE = ("A", "B")
@@ -338,7 +340,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the random models")
     parser.add_argument("--no-memory", dest="memory", action="store_false", help="leave peak memory out")
     parser.add_argument("--release-python", type=Path, default=ROOT / "build" / "golden" / "bin" / "python")
-    parser.add_argument("--vllm-python", type=Path, default=ROOT / "build" / "vllm" / "bin" / "python")
+    parser.add_argument("--vllm-python", type=Path, default=VLLM_PYTHON)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "ladder.csv")
     found = parser.parse_args(arguments)
     numbers = [found.questions, found.repeats, found.threads, found.n_answers, found.max_new_tokens, *found.batch_sizes]

@@ -197,7 +197,7 @@ NOT_RUN = {
     "make docs": "runs all notebooks; tests/test_site.py builds the site without",
     "make lab": "runs until it is stopped; tests/test_browser.py opens JupyterLab",
     "make golden": "makes an environment from the network",
-    "make vllm": "makes an environment from the network; tests/test_vllm.py asks what it has",
+    "make vllm": "makes an environment from the network; tests/test_served.py asks what it has",
     "python -m http.server --directory build/site": "runs until it is stopped",
     'pip install "pro-workbench[ray]"': "installs from the network",
     'pip install "pro-workbench[endpoint]"': "installs from the network",

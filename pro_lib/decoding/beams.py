@@ -1,4 +1,4 @@
-"""Diverse beam search, a beam to a group; knows tokens and their log-probabilities, no text."""
+"""Greedy decoding and diverse beams, a beam to a group; knows tokens and their log-probabilities, no text."""
 
 import torch
 from torch import Tensor

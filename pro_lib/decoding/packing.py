@@ -106,15 +106,15 @@ def length_limits(config: PreTrainedConfig) -> list[tuple[int, str]]:
 
 def fitted(network: PreTrainedModel) -> Fit:
     """How short texts are asked: on the packed tree where it comes out right, else on the plain one if that does."""
-    reason = never_packed(network.config.get_text_config())
+    reason, networks = never_packed(network.config.get_text_config()), _tried(network)
     if getattr(network, "_is_stateful", False) and not reason:
         reason = "is recurrent: it keeps a state of one sequence beside keys and values"
     try:
         if not reason:
-            return Fit([checked_error(each) for each in _tried(network)][-1])
+            return Fit([checked_error(each) for each in networks][-1])
     except PackingError as error:
         reason = str(error)
-    return replace(_plain_fit(network, _SHORT), plain=reason)
+    return replace(_plain_fit(networks, _SHORT), plain=reason)
 
 
 def fitted_to(network: PreTrainedModel, fit: Fit, n_tokens: int) -> Fit:
@@ -131,13 +131,13 @@ def fitted_to(network: PreTrainedModel, fit: Fit, n_tokens: int) -> Fit:
     # What is kept of a text from before longrope turned otherwise is of no use after.
     tried, cached = _TRIED.setdefault(network, {}), fit.cached and _LONGROPE not in short
     if (size, cached) not in tried:
-        tried[size, cached] = _plain_fit(network, size, cached=cached)
+        tried[size, cached] = _plain_fit(_tried(network), size, cached=cached)
     return replace(tried[size, cached], plain=reason)
 
 
-def _plain_fit(network: PreTrainedModel, n_tokens: int, *, cached: bool = True) -> Fit:
+def _plain_fit(networks: Sequence[PreTrainedModel], n_tokens: int, *, cached: bool = True) -> Fit:
     """How texts of `n_tokens` are asked on the plain tree: with the library's cache, as far as that comes out right."""
-    networks = _tried(network)
+    network = networks[-1]
     # Some lose their state where several tokens follow it at once, as the rest of a prompt does.
     for kept, shared in ((True, True), (True, False), (False, True)) if cached else ((False, True),):
         try:
