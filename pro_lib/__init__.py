@@ -6,6 +6,7 @@ Modules load on first use, so that scoring a file of log-probabilities never loa
 import importlib
 import logging
 import os
+import pkgutil
 
 # Threads that share cores with another process (two notebooks, say) otherwise wait for each other in long busy
 # loops: on two cores that made decoding ten times slower. It works only if it is set before torch is loaded.
@@ -14,34 +15,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 __version__ = "0.1.0"
 
-_MODULES = (
-    "asking",
-    "base",
-    "command",
-    "correctness",
-    "decoding",
-    "endpoint",
-    "evaluation",
-    "explorer",
-    "figures",
-    "generate",
-    "guarantees",
-    "imports",
-    "metrics",
-    "models",
-    "parameters",
-    "questions",
-    "runs",
-    "scores",
-    "selective",
-    "semantic",
-    "settings",
-    "storage",
-    "sweeps",
-    "tables",
-    "work",
-    "worlds",
-)
+_MODULES = [module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")]
 __all__ = ["ask", *_MODULES]
 
 

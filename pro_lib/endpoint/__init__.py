@@ -1,7 +1,6 @@
 """Exact search over a server that returns the most probable next tokens; knows HTTP and certificates, no weights."""
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,11 @@ from pro_lib.endpoint.cache import Searched, opened, read_cache
 from pro_lib.endpoint.noise import Noise, noise_of
 from pro_lib.endpoint.search import Search
 from pro_lib.endpoint.vocabulary import Listed, Next, Token, Vocabulary
+from pro_lib.imports.question_files import COLUMNS
 from pro_lib.runs import Run
-from pro_lib.storage import Cost, RunError, RunInfo, part_table, tables
+from pro_lib.storage import Cost, RunError, RunInfo, part_table, sha256, tables
 
 __all__ = ["END_OF_TEXT", "Asking", "from_endpoint", "read"]
-_OF_A_QUESTION = ("question_id", "question", "references", "split")
 # Before the search, the first places of the first questions are asked again: one request at a time, and all at once.
 QUESTIONS, PLACES, ALONE, TOGETHER = 4, 4, 3, 3
 
@@ -64,7 +63,7 @@ def from_endpoint(
     rows = list(zip(questions.table.to_dict("records"), questions.prompts(), strict=True))
     with opened(cache, parameters) as known:
         for row, prompt in rows:
-            if row["question_id"] in known and known[row["question_id"]].prompt != _digest(prompt):
+            if row["question_id"] in known and known[row["question_id"]].prompt != sha256(prompt.encode()):
                 raise RunError(f"cache {cache} holds question {row['question_id']!r} with another prompt")
         missing = [(row, prompt) for row, prompt in rows if row["question_id"] not in known]
         bar = tqdm(total=len(missing), desc=f"{questions.name}/{model}", disable=None if progress else True)
@@ -85,9 +84,7 @@ def read(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
     parameters, known = read_cache(path)
     order = {} if questions is None else {name: place for place, name in enumerate(questions["question_id"])}
     searched = sorted(known.values(), key=lambda each: order.get(each.question_id, len(order)))
-    asked = pd.DataFrame(
-        [[getattr(each, name) for name in _OF_A_QUESTION] for each in searched], columns=_OF_A_QUESTION
-    )
+    asked = pd.DataFrame([[getattr(each, name) for name in COLUMNS] for each in searched], columns=COLUMNS)
     run = _run(searched, asked, Path(path).stem, parameters, {})
     return run if questions is None else run.asked_as(questions)
 
@@ -125,10 +122,9 @@ async def _search(
 
         async with places:
             answers, certificate, cost = await Search(asking, vocabulary, noise).run(ask)
-        found = {"prompt": _digest(prompt), "answers": answers, "certificate": certificate, "cost": cost}
-        done(Searched(**{name: row.get(name) for name in _OF_A_QUESTION}, **found))
+        found = {"prompt": sha256(prompt.encode()), "answers": answers, "certificate": certificate, "cost": cost}
+        done(Searched(**{name: row.get(name) for name in COLUMNS}, **found))
 
-    noise = None
     try:
         async with client.http, asyncio.TaskGroup() as group:
             noise = await _measured(listed, rows, asking.epsilon) if rows else None
@@ -170,7 +166,3 @@ def _run(searched: list[Searched], questions: pd.DataFrame, dataset: str, parame
         answers[name] = [answer[name] for one in found for answer in one]
     cost = sum((each.cost for each in searched), Cost())
     return Run(answers, table, RunInfo(dataset, parameters["model"], "threshold", parameters, provenance, cost=cost))
-
-
-def _digest(prompt: str) -> str:
-    return hashlib.sha256(prompt.encode()).hexdigest()

@@ -44,7 +44,7 @@ class Asking:
     max_new_tokens: PositiveInt = 32
     """T, the length at which an answer is cut, its ending included."""
     budget: PositiveInt | None = None
-    """Requests that may be spent on a question, those that name stop tokens apart; None for no limit."""
+    """Prefixes of a question that may be expanded, a request each, names and repeats apart; None for no limit."""
     epsilon: NotNegative = 0.005
     """By how many nats each log-probability may be off at least, whatever repeats show; errors add along an answer."""
     tolerance: NotNegative = 1e-3

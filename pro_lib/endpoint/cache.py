@@ -1,6 +1,5 @@
 """Finished questions as JSON lines, each whole and sealed; knows what a cache was made with, no server."""
 
-import hashlib
 import itertools
 import os
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from pro_lib.base.checks import fitted
 from pro_lib.decoding import Certificate
 from pro_lib.endpoint.search import Answer
 from pro_lib.imports import json_lines
-from pro_lib.storage import Cost, RunError, difference, write_whole
+from pro_lib.storage import Cost, RunError, difference, sha256, write_whole
 
 _BEGINNING = b'{"question_id":'
 _ELSEWHERE = "choose another file (cache=), or move this one away"
@@ -27,7 +26,7 @@ class _Header(BaseModel):
     def seal(self, searched: "Searched") -> str:
         """What tells a question of this cache, as it was written, from any other."""
         written = f"{self.model_dump_json()}\n{searched.model_dump_json(exclude={'seal'})}"
-        return hashlib.sha256(written.encode()).hexdigest()
+        return sha256(written.encode())
 
 
 class Searched(BaseModel, frozen=True):

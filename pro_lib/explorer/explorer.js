@@ -681,6 +681,8 @@ class Explorer {
   load(data) {
     const alpha = this.data ? this.alpha : this.host.alpha ?? data.alpha;
     this.splits = ["all", ...new Set(data.questions.map((question) => question.split).filter(Boolean))];
+    this.distinct = data.questions.some((question) => question.certificate); // an exact search finds nothing twice
+    this.repeats &&= !this.distinct;
     Object.assign(this, { data, split: this.splits.includes(data.split) ? data.split : "all", index: nearest(data.alphas, alpha) });
     this.say("");
     this.drawTop();
@@ -709,9 +711,10 @@ class Explorer {
     this.slider = node("input", { type: "range", min: 0, max: alphas.length - 1, "aria-label": "α", oninput: () => this.move(Number(this.slider.value)), onchange: () => this.host.remember?.(this.alpha) });
     this.shownAlpha = node("output", { class: "pro-alpha" });
     const repeats = node("input", { type: "checkbox", checked: this.repeats, onchange: () => ((this.repeats = repeats.checked), this.look({ anew: false })) });
+    const counting = this.distinct ? "" : node("label", {}, repeats, " count repeated answers, as the paper does");
     this.places.top.replaceChildren(
       node("div", { class: "pro-row" }, send ? this.runs : node("b", {}, said(label)), split, send ? examples : ""),
-      node("div", { class: "pro-row" }, node("label", { class: "pro-slider" }, "α ", this.slider, this.shownAlpha), node("label", {}, repeats, " count repeated answers, as the paper does")));
+      node("div", { class: "pro-row" }, node("label", { class: "pro-slider" }, "α ", this.slider, this.shownAlpha), counting));
   }
 
   open(tab) {

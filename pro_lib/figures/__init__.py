@@ -3,6 +3,7 @@
 The room knows columns and looks; it does not know runs, models, files of answers or how a number was computed. Figures
 that are saved take `columns`, the columns of a paper that they span: 1 is 3.3 inches wide, 2 (the default) is 7.0.
 """
+# ruff: noqa: F401  What is imported here is what the room exports.
 
 from pro_lib.base.extras import extra
 
@@ -14,9 +15,3 @@ with extra("notebooks", "drawing"):
     from pro_lib.figures.promises import agreements, coverage_promised, sets_missed
     from pro_lib.figures.searching import entropies, exact_search
     from pro_lib.figures.style import COLORS, DASHES, MARKERS, save, save_table, style
-
-__all__ = [
-    "COLORS", "DASHES", "MARKERS", "accuracy_coverage", "agreements", "answers", "answers_found", "auroc_vs_alpha",
-    "benchmark", "beside_paper", "by_exposure", "coverage_promised", "entropies", "exact_search", "fixed_k", "gains",
-    "k_vs_alpha", "places", "reliability", "rouge_thresholds", "save", "save_table", "sets_missed", "style",
-]  # fmt: skip
