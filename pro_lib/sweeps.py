@@ -51,8 +51,8 @@ def alpha_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFram
     """AUROC of PRO at each α, by default `DRAWN_ALPHAS`. Columns: `alpha, auroc, mean_kept` (mean K), `low, high`;
     of an exact search `auroc_least, auroc_most` too (`guarantees.pro_auroc_within`).
     """
-    drawn = alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS) if alphas is None else alphas
-    alphas, uncertainty = _by_alpha(evaluation, drawn)
+    alphas = alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS) if alphas is None else np.array(alphas)
+    uncertainty = scores.pro(evaluation.log_probs, alpha=alphas, search_alpha=evaluation.search_alpha)
     mean_kept = scores.adaptive_k(evaluation.log_probs, alphas).mean(axis=0)
     table = pd.DataFrame({"alpha": alphas, "auroc": np.nan, "mean_kept": mean_kept})
     searched = {"search_alpha": evaluation.search_alpha, "open_mass": evaluation.answers.get("open_mass")}
@@ -119,7 +119,14 @@ def select_alpha(validation: Evaluation, *, alphas: Alphas = None, score: AlphaS
         said = f"{one_class}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken"
         warnings.warn(said, OneClassWarning, stacklevel=2)
         return DEFAULT_ALPHA
-    return _best(*_by_alpha(validation, alphas, score), validation.correct)
+    return _best(*_to_choose_from(validation, alphas, score), validation.correct)
+
+
+def nearest_first(alphas: ArrayLike) -> Floats:
+    """The different αs in the order in which ties go: the nearer to 0.4 first, of two equally near the smaller."""
+    alphas = np.unique(alphas)
+    distance = np.round(np.abs(alphas - DEFAULT_ALPHA), 12)  # 0.35 and 0.45 are equally far, rounding aside
+    return alphas[np.argsort(distance, kind="stable")]
 
 
 @_of_one_or_several
@@ -254,9 +261,9 @@ def _chosen(splits: Splits) -> float:
     return select_alpha(splits.validation, alphas=splits.alphas)
 
 
-def _by_alpha(evaluation: Evaluation, alphas: Alphas, score: AlphaScore | None = None) -> tuple[Floats, Floats]:
-    """The αs (A,) and the score at each of them (n, A)."""
-    alphas = alpha_grid(evaluation.search_alpha) if alphas is None else np.array(alphas)
+def _to_choose_from(evaluation: Evaluation, alphas: Alphas, score: AlphaScore | None = None) -> tuple[Floats, Floats]:
+    """The αs (A,), `nearest_first`, and the score at each of them (n, A)."""
+    alphas = nearest_first(alpha_grid(evaluation.search_alpha) if alphas is None else alphas)
     score = score or functools.partial(scores.pro, search_alpha=evaluation.search_alpha)
     return alphas, score(evaluation.log_probs, alpha=alphas)
 
@@ -265,7 +272,7 @@ def _redrawn_alphas(splits: Splits, n_questions: int, n_redraws: int, seed: int)
     correct, rng = splits.pool.correct, np.random.default_rng(seed)
     if n_questions < 2:
         raise ValueError(f"n_validation must be at least 2 for redraws, not {n_questions}")
-    (grid, uncertainty), chosen = _by_alpha(splits.pool, splits.alphas), []
+    (grid, uncertainty), chosen = _to_choose_from(splits.pool, splits.alphas), []
     while len(chosen) < n_redraws:
         drawn = rng.choice(len(correct), size=n_questions, replace=False)
         if 0 < correct[drawn].sum() < n_questions:
@@ -274,19 +281,16 @@ def _redrawn_alphas(splits: Splits, n_questions: int, n_redraws: int, seed: int)
 
 
 def _best(alphas: Floats, uncertainty: ArrayLike, correct: ArrayLike) -> float:
-    """The α whose column has the best AUROC; equal AUROCs are exactly equal, being counts over the same number."""
-    aurocs = metrics.auroc_columns(uncertainty, correct)
-    distance = np.round(np.abs(alphas - DEFAULT_ALPHA), 12)  # 0.35 and 0.45 are equally far, rounding aside
-    return float(alphas[np.lexsort((alphas, distance, -aurocs))[0]])
+    """The first α whose column has the best AUROC; equal ones are exactly equal, being counts over the same number."""
+    return float(alphas[metrics.auroc_columns(uncertainty, correct).argmax()])
 
 
 def _calibrations(splits: Splits, alphas: dict[str, float], methods: Iterable[str]) -> dict[str, selective.Calibration]:
     if splits.validation.one_class():  # nothing can be fitted; `select_alpha` has said so
         return {}
-    (fitted_on, right), (scored, is_right) = (
-        (each.with_pro(alphas), each.correct) for each in (splits.validation, splits.reported)
-    )
-    return {name: selective.calibration(fitted_on[name], right, scored[name], is_right) for name in methods}
+    on, reported = splits.validation, splits.reported
+    known, asked = on.with_pro(alphas), reported.with_pro(alphas)
+    return {name: selective.calibration(known[name], on.correct, asked[name], reported.correct) for name in methods}
 
 
 def _with_aurocs(table: pd.DataFrame, uncertainty: ArrayLike, evaluation: Evaluation, where: str = "") -> pd.DataFrame:

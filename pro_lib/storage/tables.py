@@ -82,6 +82,10 @@ class RunInfo:
         """How many questions the run was asked, answered or not."""
         return sum(plan.questions for plan in self.plans)
 
+    def labels(self) -> dict[str, str]:
+        """Columns that tell the tables of this run's setting from others': dataset, model."""
+        return {"dataset": self.dataset, "model": self.model}
+
 
 @dataclass(frozen=True)
 class Part:

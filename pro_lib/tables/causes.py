@@ -72,8 +72,8 @@ def causes_table(judged: Evaluation, run: Run, *, alpha: float = ALPHAS[-1]) -> 
             told = {"cause": cause, "score": scored.columns[1:], "nll": aurocs[0]}
             for name, ends, (was, its) in (("gain", "gain_", (0, 0)), ("change", "", before)):
                 told[name] = gain - was
-                low_high = intervals.normal(told[name], np.sqrt(((parts - its) ** 2).sum(axis=0)))
-                told |= dict(zip((f"{ends}low", f"{ends}high"), low_high, strict=True))
+                error = np.sqrt(((parts - its) ** 2).sum(axis=0))
+                told[f"{ends}low"], told[f"{ends}high"] = intervals.normal(told[name], error)
             table = pd.DataFrame(told)
         rows.append(table)
     return sweeps.labelled(pd.concat(rows, ignore_index=True), judged)

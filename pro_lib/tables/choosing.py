@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from pro_lib import metrics, scores
 from pro_lib.evaluation import Evaluation
 from pro_lib.protocols import ALPHA_GRID
-from pro_lib.sweeps import DEFAULT_ALPHA, labelled
+from pro_lib.sweeps import DEFAULT_ALPHA, labelled, nearest_first
 
 CAUTIONS = {"the rule": 1.0, "no caution": 0.0, "more caution": 1.645}  # standard errors
 
@@ -66,9 +66,7 @@ def regret_table(
 def _redraw(
     judged: Evaluation, alphas: Sequence[float], n_drawn: int, n_redraws: int, rng: np.random.Generator
 ) -> Iterable[pd.DataFrame]:
-    nearest = sorted(
-        {*alphas, DEFAULT_ALPHA}, key=lambda alpha: (round(abs(alpha - DEFAULT_ALPHA), 12), alpha)
-    )  # first of ties
+    nearest = nearest_first([*alphas, DEFAULT_ALPHA])  # the first of ties is taken
     found, ks = judged.log_probs, range(2, max(3, judged.log_probs.shape[1] + 1))
     scored = candidates(found, ks=ks, alphas=nearest, search_alpha=judged.search_alpha)
     correct, won = judged.correct, pairs_won(scored, judged.correct)

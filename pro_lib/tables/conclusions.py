@@ -39,13 +39,10 @@ def chosen(choices: pd.DataFrame, sweep: pd.DataFrame) -> str:
 def kept(sweep: pd.DataFrame, alpha: float) -> str:
     """Of `sweeps.k_sweep`: how many answers a question keeps at the α nearest to the one named, and at the smallest."""
     ends = {sweep.loc[(sweep["alpha"] - at).abs().idxmin(), "alpha"] for at in (alpha, 0)}
-    parts = (
-        f"{span(rows['mean_kept'])} at α = {at:g}{''.join(f' in protocol `{name}`' for name in of[1:])}"
-        for of, rows in sweep[sweep["alpha"].isin(ends)].groupby(
-            ["alpha", *sweep.columns.intersection(["protocol"])], sort=False
-        )
-        for at in of[:1]
-    )
+    by, parts = ["alpha", *sweep.columns.intersection(["protocol"])], []
+    for (at, *protocol), rows in sweep[sweep["alpha"].isin(ends)].groupby(by, sort=False):
+        counted = "".join(f" in protocol `{name}`" for name in protocol)
+        parts.append(f"{span(rows['mean_kept'])} at α = {at:g}{counted}")
     return f"Answers that a question keeps, the mean of each setting: {'; '.join(parts)}."
 
 

@@ -118,4 +118,4 @@ def _found(run: Run, alpha: float) -> pd.DataFrame:
         "kept": scores.adaptive_k(log_probs, alpha, search_alpha=run.search_alpha),
         "cut": cut.reindex(run.questions["question_id"], fill_value=0).to_numpy(),
     }
-    return pd.DataFrame(columns).assign(dataset=run.info.dataset, model=run.info.model)
+    return pd.DataFrame(columns).assign(**run.info.labels())

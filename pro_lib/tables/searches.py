@@ -17,12 +17,8 @@ from pro_lib.runs import Run
 _AGREEMENT = "^SC,|^Deg,|^agreement"
 
 
-def _labels(run: Run) -> dict[str, str]:
-    return {"dataset": run.info.dataset, "model": run.info.model}
-
-
 def _beside(run: Run, others: Sequence[Run]) -> Run:
-    return next(other for other in others if _labels(other) == _labels(run))
+    return next(other for other in others if other.info.labels() == run.info.labels())
 
 
 def search_table(runs: Sequence[Run], **others: Sequence[Run]) -> pd.DataFrame:
@@ -42,16 +38,15 @@ def search_table(runs: Sequence[Run], **others: Sequence[Run]) -> pd.DataFrame:
 
 def _summed_up(run: Run) -> dict[str, float]:
     questions, log_probs, alpha = run.questions, run.log_probs(), run.search_alpha
-    means = ["found_mass", "alpha_floor", "tree_bound", "expanded_prefixes", "token_forwards"]
+    means = ["found_mass", "alpha_floor", "tree_bound", "expanded_prefixes", "token_forwards", "live_width"]
     return {
-        **_labels(run),
+        **run.info.labels(),
         "alpha": alpha,
         "n_questions": len(questions),
         **{status: (questions["status"] == status).mean() for status in ("certified", "fallback", "undecided")},
         "answers": (log_probs >= np.log(alpha)).sum(axis=1).mean(),
         "pro": np.nanmean(scores.pro(log_probs, alpha=alpha, search_alpha=alpha)),
         **questions[means].mean(),
-        "live_width": questions["live_width"].mean(),
         "largest_width": questions["live_width"].max(),
     }
 
@@ -79,7 +74,7 @@ def _recalls(exact: Run, other: Run, alphas: Sequence[float]) -> Iterator[dict[s
         likely = answers[answers["value"] >= np.log(alpha)]
         whole = likely.groupby("question_id")["found"].all()
         found = {"answers": len(likely), "found": int(likely["found"].sum()), "recall": likely["found"].mean()}
-        yield _labels(exact) | {"alpha": alpha, **found, "all_found": whole.mean(), "questions": len(whole)}
+        yield exact.info.labels() | {"alpha": alpha, **found, "all_found": whole.mean(), "questions": len(whole)}
 
 
 def bounds_table(searches: Sequence[Run], drawn: Sequence[Run]) -> pd.DataFrame:
@@ -101,7 +96,7 @@ def _bounds(run: Run, drawn: Run) -> dict[str, object]:
     bounds, known = run.questions[certified], _entropies(drawn)[certified]
     low, high = intervals.normal(known["estimate"].mean(), known["estimate"].sem(ddof=0))
     return {
-        **_labels(run),
+        **run.info.labels(),
         "alpha": run.search_alpha,
         "n_questions": len(run.questions),
         "certified": certified.sum(),
@@ -123,11 +118,10 @@ def entropy_table(drawn: Sequence[Run]) -> pd.DataFrame:
 
 
 def _entropies(run: Run) -> pd.DataFrame:
-    table = run.questions[["question_id", "tree_bound", "upper_bound"]].assign(
-        **_labels(run), **run.entropy()._asdict()
-    )
-    wide, known = run.entropy(anytime=True), run.questions
-    return table.assign(
+    known, wide = run.questions, run.entropy(anytime=True)
+    return known[["question_id", "tree_bound", "upper_bound"]].assign(
+        **run.info.labels(),
+        **run.entropy()._asdict(),
         n_questions=len(known),
         anytime_low=wide.low,
         anytime_high=wide.high,
@@ -148,7 +142,7 @@ def merged_table(runs: Sequence[Run], *, alphas: Sequence[float]) -> pd.DataFram
 
 
 def _merged(run: Run, alpha: float) -> pd.DataFrame:
-    table = pd.DataFrame({"question_id": run.questions["question_id"]}).assign(**_labels(run), alpha=alpha)
+    table = pd.DataFrame({"question_id": run.questions["question_id"]}).assign(**run.info.labels(), alpha=alpha)
     merged = run.log_probs(merge_by="text")
     for suffix, log_probs in (("", run.log_probs()), ("_merged", merged)):
         table[f"kept{suffix}"] = scores.adaptive_k(log_probs, alpha, search_alpha=run.search_alpha)
@@ -242,7 +236,5 @@ def _benchmark(validation: Searched, reported: Searched, seed: int) -> pd.DataFr
     table = metrics.bootstrap_auroc(methods, reported.judged.correct, reference="PRO, exact", seed=seed)
     table.insert(1, "alpha", table["method"].map(chosen))
     # PRO that keeps p = 1 alone is NLL.
-    limits = sweeps.alpha_sweep(reported.judged, alphas=[chosen["PRO, exact"], 1.0])
-    for column in ("auroc_least", "auroc_most"):
-        table[column] = table["method"].map(dict(zip(("PRO, exact", "NLL"), limits[column], strict=True)))
-    return sweeps.labelled(table, reported.judged)
+    limits = sweeps.alpha_sweep(reported.judged, alphas=[chosen["PRO, exact"], 1.0]).set_axis(["PRO, exact", "NLL"])
+    return sweeps.labelled(table.join(limits[["auroc_least", "auroc_most"]], on="method"), reported.judged)
