@@ -5,8 +5,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from pro_lib.figures.lines import BEYOND, absent, curves, difference_axis, explain, handle, handles, minus_nll
-from pro_lib.figures.panels import SHARE_TICKS, by_protocol, interval, need, panels, set_ticks, values
+from pro_lib.figures.lines import BEYOND, curves, difference_axis, explain, handle, handles, minus_nll
+from pro_lib.figures.panels import SHARE_TICKS, by_protocol, interval, name_rows, need, note, panels, set_ticks, values
 from pro_lib.figures.style import COLORS, MARKERS, look
 
 
@@ -38,18 +38,11 @@ def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
                 ax.plot(max(point.auroc, left), at, marker=marker, ms=3.5, **drawn)
                 mark = ("▲" if point.difference > 0 else "▼") if getattr(point, "significant", False) else ""
                 text = f"{point.auroc:.3f}".lstrip("0") * roomy + mark
-                place = {
-                    "xytext": (2 + (26 if roomy else 7) * number, 0),
-                    "textcoords": "offset points",
-                    "va": "center",
-                }
-                row = methods.index(point.method)
-                ax.annotate(text, (1, row), xycoords=ax.get_yaxis_transform(), fontsize=6, **place)
-            absent(ax, methods, panel["method"])
+                note(ax, text, (1, methods.index(point.method)), by=2 + (26 if roomy else 7) * number)
+            name_rows(ax, methods, panel["method"])
             ax.axvline(panel["auroc"].max(), color="black", lw=0.6, ls=":")
             ax.axvline(0.5, color="black", lw=0.6)
-            ax.set_yticks(range(len(methods)), methods)
-            ax.set(xlim=(left, None), ylim=(len(methods) - 0.5, -0.5))
+            ax.set_xlim(left, None)
         marks = "\n▲ above PRO, ▼ below: DeLong, Holm-corrected" if "significant" in table else ""
         marks += f"\nfrom left: {', '.join(protocols)}" if len(protocols) > 1 else ""
         looks = ({"marker": marker, "mfc": "white" if number else "k"} for number, marker in enumerate(MARKERS))
@@ -91,8 +84,7 @@ def beside_paper(table: pd.DataFrame, paper: pd.DataFrame, *, columns: int = 2) 
             means = difference.groupby(at).mean()
             ax.vlines(means, means.index - step / 2, means.index + step / 2, color=color, lw=1.8)
         ax.axvline(0, color="black", lw=0.6)
-        ax.set_yticks(range(len(methods)), methods)
-        ax.set_ylim(len(methods) - 0.5, -0.5)
+        name_rows(ax, methods, methods)
         label = f"AUROC minus PRO's\n(point: a setting, {'line: 95 %, ' * ('difference_low' in table)}bar: mean)"
         explain(figure, ax.get_legend_handles_labels()[0], label)
     return figure

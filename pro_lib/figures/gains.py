@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from pro_lib.figures.lines import absent, explain, handles
-from pro_lib.figures.panels import need, panels, set_ticks, values
+from pro_lib.figures.lines import explain, handles
+from pro_lib.figures.panels import name_rows, need, panels, set_ticks, values
 from pro_lib.figures.style import look
 
 
@@ -27,10 +27,8 @@ def gains(table: pd.DataFrame, *by: str, level: str, score: str, label: str, col
                 at = of[level].map(levels.index) + 0.7 * ((index + 0.5) / len(scores) - 0.5)
                 ax.hlines(at, of["low"], of["high"], color=drawn["color"], lw=0.9)
                 ax.plot(of["gain"], at, **(drawn | {"ls": "", "ms": 2.6}))
-            absent(ax, levels, panel.dropna(subset="gain")[level])
+            name_rows(ax, levels, panel.dropna(subset="gain")[level])
             ax.axvline(0, color="black", lw=0.6)
-            ax.set_yticks(range(len(levels)), levels)
-            ax.set_ylim(len(levels) - 0.5, -0.5)
             ax.set_xscale("symlog", linthresh=0.02)
             set_ticks(ax, [0, 0.02, -0.1, -0.02, 0.1])
         explain(figure, handles(scores, ls=""), f"{label}\n(log scale beyond ±0.02)")

@@ -1,6 +1,6 @@
 """Lines with their intervals, what the paper printed beside them, and legends; knows no figure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import ceil
 
 import matplotlib.pyplot as plt
@@ -63,18 +63,6 @@ def difference_axis(ax: Axes) -> None:
     ax.yaxis.set_major_locator(FixedLocator([0, *ticks, *(-tick for tick in ticks)]))
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:+g}".replace("-", "−") if value else "0")
     ax.yaxis.set_minor_locator(NullLocator())
-
-
-def nothing(ax: Axes, rows: Iterable[int], word: str) -> None:
-    """A word in the rows of a panel where there is nothing to draw."""
-    place = {"xycoords": ax.get_yaxis_transform(), "xytext": (2, 0), "textcoords": "offset points", "va": "center"}
-    for row in rows:
-        ax.annotate(word, (0, row), fontsize=6, **place)
-
-
-def absent(ax: Axes, names: Sequence[str], there: Iterable[str]) -> None:
-    """n/a in the rows of the names, one each, that are not there."""
-    nothing(ax, sorted(map(names.index, {*names} - {*there})), "n/a")
 
 
 def handle(label: str, **drawn) -> plt.Line2D:

@@ -4,7 +4,7 @@ It knows texts and inches; it does not know what is drawn.
 """
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from math import ceil
@@ -145,3 +145,17 @@ def alpha_axis(ax: Axes, ticks: Sequence[float] = ALPHA_TICKS) -> None:
     ax.set_xscale("symlog", linthresh=0.001, linscale=0.3)
     ax.set_xlim(0, 1)
     set_ticks(ax, ticks)
+
+
+def note(ax: Axes, text: str, at: tuple[float, float], *, by: float = 2) -> None:
+    """A small text in a row of a panel, `by` points to the right of a share of its width."""
+    place = {"xycoords": ax.get_yaxis_transform(), "xytext": (by, 0), "textcoords": "offset points", "va": "center"}
+    ax.annotate(text, at, fontsize=6, **place)
+
+
+def name_rows(ax: Axes, names: Sequence[str], there: Iterable[str]) -> None:
+    """Name the rows of a panel, from above, one each; n/a in those that are not there."""
+    for row in sorted(map(names.index, {*names} - {*there})):
+        note(ax, "n/a", (0, row))
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.5, -0.5)

@@ -3,8 +3,8 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from pro_lib.figures.lines import absent, curve, explain, handle, nothing
-from pro_lib.figures.panels import SHARE_TICKS, by_protocol, need, panels, set_ticks
+from pro_lib.figures.lines import curve, explain, handle
+from pro_lib.figures.panels import SHARE_TICKS, by_protocol, name_rows, need, note, panels, set_ticks
 from pro_lib.figures.style import COLORS
 
 _SET_LINES = {"limit": "missed, upper limit", "missed": "missed", "empty": "empty", "auroc": "AUROC of PRO"}
@@ -26,15 +26,14 @@ def coverage_promised(table: pd.DataFrame, *, columns: int = 2) -> Figure:
             ax.axvline(panel["target"].iloc[0], color="black", lw=0.8, ls="--")
             ax.hlines(at, panel["low"], panel["high"], color=COLORS[1], lw=1)
             ax.plot(panel["accuracy"], at, "o", color=COLORS[1], ms=2.5)
-            nothing(ax, at[panel["coverage"] == 0], "nothing")
-            absent(ax, methods, panel["method"])
-            ax.set_yticks(range(len(methods)), methods)
-            ax.set(xlim=(0, 1.02), ylim=(len(methods) - 0.5, -0.5))
+            for row in at[panel["coverage"] == 0]:
+                note(ax, "nothing", (0, row))
+            name_rows(ax, methods, panel["method"])
+            ax.set_xlim(0, 1.02)
             set_ticks(ax, SHARE_TICKS)
         right = handle("right of them, 95 % interval", c=COLORS[1], marker="o", lw=1, ms=2.5)
         answered = handle("questions answered", c=COLORS[4], lw=5, solid_capstyle="butt")
-        entries = [answered, right, handle("promised", c="k", lw=0.8, ls="--")]
-        explain(figure, entries, "share")
+        explain(figure, [answered, right, handle("promised", c="k", lw=0.8, ls="--")], "share")
     return figure
 
 
