@@ -89,6 +89,8 @@ def _encodable(text: str) -> str:
 
 # Text as files of UTF-8 can hold it: without halves of a surrogate pair, which JSON and Python allow.
 Text = Annotated[str, AfterValidator(_encodable)]
+_TEXTS = rule((list, tuple), lambda value: all(isinstance(each, str) for each in value), "must be a list of texts")
+Texts = Annotated[_TEXTS, AfterValidator(tuple)]
 Name = Annotated[rule(str, lambda value: bool(value.strip()), "must be a text that is not empty"), *Text.__metadata__]
 
 
@@ -104,22 +106,12 @@ Declared = TypeVar("Declared", bound=BaseModel)
 def fitted(declared: type[Declared], value: object, where: str, error: type[ValueError] = SentenceError) -> Declared:
     """The value (a mapping, or an object with attributes) as it is declared.
 
-    Raises:
-        error: the first thing that is wrong, as `<where>: <field>=<value> <what it must be>`.
+    Raises `error` with the first thing that is wrong: `<where>: <field>=<value> <what it must be>`.
     """
     try:
         return declared.model_validate(value)
     except ValidationError as wrong:
         raise error(f"{where}: {sentence(wrong)}") from None
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
-        raise PydanticCustomError("rule", "must be a list of texts")
-    return tuple(value)
-
-
-Texts = Annotated[Any, PlainValidator(_texts)]
 
 
 def _chat(value: Any) -> Any:
@@ -176,7 +168,7 @@ def sentence(error: ValidationError, *, optional: Collection[str] = ()) -> str:
     first = next((each for each in errors if each["type"] not in _PLAIN), errors[0])
     place = [part for part in first["loc"] if not (isinstance(part, str) and "[" in part)]
     name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
-    if first["type"] in ("missing", "unexpected_keyword_argument"):
+    if first["type"] in _PLAIN:
         return f"{name} is {'missing' if first['type'] == 'missing' else 'no parameter'}"
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])

@@ -44,10 +44,8 @@ class Client:
     async def complete(self, prompt: str | list[int], named: Sequence[int] = ()) -> object:
         """The JSON that answers a request for one token and the most probable ones in its place.
 
-        Those `named` by their ids stand for the most probable ones; None if the server refuses that.
-
-        Raises:
-            RunError: the server refuses, or gives no whole answer in all tries.
+        Those `named` by their ids stand for the most probable ones; None if the server refuses that. Raises `RunError`
+        if it refuses anything else, or gives no whole answer in all tries.
         """
         asking = self.asking
         body = {"model": asking.model, "prompt": prompt, "max_tokens": 1, "temperature": 0, "logprobs": asking.top}

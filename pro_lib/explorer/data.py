@@ -94,11 +94,10 @@ def _question(row: Mapping[str, object], answers: list[list]) -> dict:
     question = {"id": row["question_id"], "question": f"question {row['question_id']}"} | question
     question["references"] = None if row["references"] is None else list(row["references"])
     question["correct"] = answers[0][5] if answers and answers[0][4] else None
-    return question | (
-        {"certificate": {name: _known(row[name]) for name in _CERTIFICATE if name in row} | {"entropy": row["entropy"]}}
-        if "status" in row
-        else {}
-    )
+    if "status" in row:
+        certificate = {name: _known(row[name]) for name in _CERTIFICATE if name in row}
+        question["certificate"] = certificate | {"entropy": row["entropy"]}
+    return question
 
 
 def _answers(run: Run) -> list[list[list]]:

@@ -69,13 +69,10 @@ def promise(
     """
     values, labels = aligned(uncertainty, correct)
     others = np.sort(values if unlabelled is None else np.asarray(unlabelled, float))
-    if not (
-        0 < target < 1 and 0 < confidence < 1 and n_scores >= 1 and others.ndim == 1 and not np.isnan(others).any()
-    ):
-        said = (
-            f"target={target} and confidence={confidence} must lie between 0 and 1, n_scores={n_scores} be at least 1"
-        )
-        raise ValueError(f"{said}, unlabelled be scores (n,) without NaN")
+    known = others.ndim == 1 and not np.isnan(others).any()
+    if not (0 < target < 1 and 0 < confidence < 1 and n_scores >= 1 and known):
+        said = f"target={target} and confidence={confidence} must lie between 0 and 1, n_scores={n_scores}"
+        raise ValueError(f"{said} be at least 1, unlabelled be scores (n,) without NaN")
     thresholds = np.unique(np.append(others, np.inf)[np.arange(1, 101) * len(others) // 100])
     below, given = np.searchsorted(others, thresholds), np.zeros(len(thresholds))
     for start in STARTS:  # of scores that tie, the first with as many below it

@@ -18,14 +18,9 @@ from pro_lib.base.checks import Text
 from pro_lib.storage import RunError
 
 # A question_id, which may be written as a whole number.
-Identity = Annotated[
-    Text, Field(min_length=1), BeforeValidator(lambda value: str(value) if type(value) is int else value)
-]
+Identity = Annotated[Text, Field(min_length=1), BeforeValidator(lambda said: str(said) if type(said) is int else said)]
 # One text or several.
-Texts = Annotated[
-    list[Text], Field(min_length=1), BeforeValidator(lambda value: [value] if type(value) is str else value)
-]
-
+Texts = Annotated[list[Text], Field(min_length=1), BeforeValidator(lambda said: [said] if type(said) is str else said)]
 
 # A file, or in memory what it would hold: objects, or a table with a row for each.
 Source = str | Path | Iterable[object] | pd.DataFrame
@@ -71,16 +66,15 @@ def _plain(value: Any) -> Any:
 def read_rows(path: Source, error: type[ValueError] = RunError) -> pd.DataFrame:
     """The rows of a `.jsonl`, `.csv` or `.parquet` file as it has them, in CSV all text; the index has their places.
 
-    Rows in memory are as `json_lines` has them.
-
-    Raises:
-        error: the file cannot be read, is none of the three, or is damaged; the sentence names it, and the place.
+    Rows in memory are as `json_lines` has them. Raises `error` for a file that cannot be read, is none of the three, or
+    is damaged; the sentence names it, and the place.
     """
-    if not isinstance(path, (str, Path)):
-        return _framed(_objects(json_lines(path, error), error))
-    suffix = Path(path).suffix
+    suffix = Path(path).suffix if isinstance(path, (str, Path)) else ".jsonl"
+    if suffix == ".jsonl":
+        found = dict(_objects(json_lines(path, error), error))
+        return pd.DataFrame(found.values(), index=list(found), dtype=object)
     if suffix not in _READERS:
-        raise error(f"{path} is none of {', '.join(_READERS)}")
+        raise error(f"{path} is none of .jsonl, {', '.join(_READERS)}")
     try:
         table = _READERS[suffix](_content(path, error), path, error)
     except error:
@@ -97,15 +91,6 @@ def _content(path: str | Path, error: type[ValueError]) -> bytes:
         return Path(path).read_bytes().removeprefix(codecs.BOM_UTF8)
     except OSError as problem:
         raise error(f"{path} cannot be read: {problem.strerror}") from problem
-
-
-def _jsonl(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFrame:
-    return _framed(_objects(_entries(data, path, error), error))
-
-
-def _framed(objects: Iterable[tuple[str, dict]]) -> pd.DataFrame:
-    found = dict(objects)
-    return pd.DataFrame(found.values(), index=list(found), dtype=object)
 
 
 def _csv(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFrame:
@@ -127,7 +112,7 @@ def _parquet(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataF
     return frame.set_axis([f"{path}, row {n}" for n in range(1, len(frame) + 1)])
 
 
-_READERS = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}
+_READERS = {".csv": _csv, ".parquet": _parquet}
 
 
 def _objects(entries: Iterable[tuple[str, Any]], error: type[ValueError]) -> Iterator[tuple[str, dict]]:

@@ -23,10 +23,8 @@ def from_hub(name: str, folder: Path | None) -> pd.DataFrame:
     """A set of the hub, or a folder that `save_to_disk` has made of it: every question with an answer.
 
     Where the hub's test split is missing or has no answers, `test` is its validation split, and `validation` is part
-    of its train split. The rest of that is `train_shots`, without the questions of the other two.
-
-    Raises:
-        QuestionsError: the set cannot be loaded, or is not as it is known.
+    of its train split. The rest of that is `train_shots`, without the questions of the other two. Raises
+    `QuestionsError` for a set that cannot be loaded, or is not as it is known.
     """
     parts = _fetched(name, folder)
     if not len(parts.get("test", ())):

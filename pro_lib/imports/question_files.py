@@ -70,13 +70,11 @@ def question_table(table: pd.DataFrame, reference_columns: Sequence[str]) -> pd.
 
     The table's index says where its rows come from. Raises `QuestionsError` with that place and the column.
     """
-    rows: list[Question] = []
-    places: dict[str, str] = {}
-    answers = zip(*(table[name] for name in reference_columns), strict=True)
-    for where, *values in zip(
-        table.index, table["question_id"], table["question"], table["split"], answers, strict=True
-    ):
-        rows.append(fitted(Question, dict(zip(Question.model_fields, values, strict=True)), where, QuestionsError))
+    rows, places = [], {}
+    answers = list(zip(*(table[name] for name in reference_columns), strict=True))
+    asked = table[["question_id", "question", "split"]].assign(references=answers).to_dict("records")
+    for where, row in zip(table.index, asked, strict=True):
+        rows.append(fitted(Question, row, where, QuestionsError))
         once(rows[-1].question_id, where, places, QuestionsError)
     others = [name for name in table if name not in (*COLUMNS, *reference_columns)]
     checked = {name: [getattr(row, name) for row in rows] for name in ("question_id", "references")}
@@ -88,11 +86,7 @@ def question_table(table: pd.DataFrame, reference_columns: Sequence[str]) -> pd.
 def read_questions(path: Source, columns: Mapping[str, str | Sequence[str]]) -> tuple[pd.DataFrame, Used]:
     """The questions of a file or in memory, and its columns that ours were read from.
 
-    Args:
-        columns: the file's names for ours, as `questions.load` has them, where they differ.
-
-    Raises:
-        QuestionsError: what is wrong, with the file and the line or row.
+    `columns` are its names for ours, as `questions.load` has them. Raises `QuestionsError` with file and line or row.
     """
     asked = fitted(Columns, columns, "columns=", QuestionsError).model_dump(exclude_none=True)
     name, table = called(path, "questions"), read_rows(path, QuestionsError)

@@ -106,14 +106,8 @@ def _together(rows: Iterable[tuple[str, dict]]) -> Iterable[tuple[str, dict]]:
 
 
 def tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The answers and the questions of records, each given with its place.
-
-    Raises:
-        RunError: what is wrong, with the place.
-    """
-    answers: list[dict] = []
-    questions: list[dict] = []
-    places: dict[str, str] = {}
+    """The answers and the questions of records, each given with its place; `RunError` says what is wrong, and where."""
+    answers, questions, places = [], [], {}
     for where, entry in entries:
         record = fitted(Record, entry, where, RunError)
         once(record.question_id, where, places)

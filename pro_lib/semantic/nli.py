@@ -1,6 +1,5 @@
 """Whether answers mean the same by a model of entailment; knows texts and that model, and keeps what it said."""
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from pro_lib.base.bundled import fingerprint
 from pro_lib.base.checks import SentenceError
 from pro_lib.semantic.pairs import Answers, of_pairs, texts_of
-from pro_lib.storage import read_sealed, write_sealed, writing
+from pro_lib.storage import read_sealed, sha256, write_sealed, writing
 
 LABELS = ("entailment", "neutral", "contradiction")
 Pair = tuple[str, str]
@@ -99,7 +98,7 @@ class Nli:
     def _fingerprint(self, config: Any) -> str:
         if Path(self.model).is_dir():
             return fingerprint(Path(self.model))
-        return hashlib.sha256(f"{self.model} {getattr(config, '_commit_hash', None)}".encode()).hexdigest()[:16]
+        return sha256(f"{self.model} {getattr(config, '_commit_hash', None)}".encode())[:16]
 
 
 def label_order(id2label: dict[int, str], model: str) -> list[int]:

@@ -145,9 +145,8 @@ def _checked(compared: ArrayLike) -> tuple[Floats, Mask]:
     present, total = ~np.isnan(np.diagonal(e, axis1=1, axis2=2)), e + n + c
     bad = (np.minimum(np.minimum(e, n), c) < -_ROUNDING) | (np.abs(total - 1) > 1e-4)
     bad |= np.isnan(total) == (present[:, :, None] & present[:, None, :])
-    _refuse(
-        bad, "compared", array, "a similarity in [0, 1], or three probabilities, of every pair of two answers there"
-    )
+    must_be = "a similarity in [0, 1], or three probabilities, of every pair of two answers there"
+    _refuse(bad, "compared", array, must_be)
     return three, present
 
 

@@ -61,13 +61,13 @@ class Alias:
             raise ValueError(f"the alias table has no question {unknown.iloc[0]!r} ({len(unknown)} are missing)")
         relations = self.table.get("relation", self.table["question_id"])
         relation = dict(zip(self.table["question_id"], relations, strict=True))
-        named: dict[tuple[Hashable, str], set] = defaultdict(set)
+        named, in_sentences = defaultdict(set), "sentence" in self.table
         for identity, names in zip(self.table["question_id"], self.table["references"], strict=True):
             for name in names:
                 named[relation[identity], _name(name)].add(identity)
 
         def meaning(text: str, identity: Hashable) -> tuple[str, frozenset]:
-            spans = _spans(_name(text)) if "sentence" in self.table else ()
+            spans = _spans(_name(text)) if in_sentences else ()
             name = next((span for span in spans if (relation[identity], span) in named), _name(text))
             whose = named.get((relation[identity], name), ())
             return name, frozenset({identity} if identity in whose else whose)

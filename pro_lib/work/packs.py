@@ -4,7 +4,6 @@ It knows tokens, devices and what computing costs; it does not know files, worke
 """
 
 import gc
-import hashlib
 import operator
 import os
 import resource
@@ -33,7 +32,7 @@ from pro_lib.base.checks import one_line
 from pro_lib.decoding import Answer, Certificate, Counts, Strategy, half
 from pro_lib.models import Model, UnsupportedModelError
 from pro_lib.questions import QuestionSet
-from pro_lib.storage import Cost, RunError, complete_log_prob, part_table
+from pro_lib.storage import Cost, RunError, complete_log_prob, part_table, sha256
 
 # What is said when there is no memory, beside the exceptions made for it: by the CPU's allocator, CUDA, MPS and cuBLAS.
 _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
@@ -80,7 +79,7 @@ class Job:
         chat = {}
         if self.chat:  # what the template makes of them is no parameter of ours
             [prompt] = self._prompts(self.questions.with_questions(["Who?"]).table)
-            chat = {"chat_prompt": hashlib.sha256(repr(prompt).encode()).hexdigest()[:16]}
+            chat = {"chat_prompt": sha256(repr(prompt).encode())[:16]}
         return self.strategy.parameters() | self.questions.parameters(chat=self.chat) | chat | self.model.parameters()
 
     def provenance(self) -> dict[str, object]:
@@ -102,8 +101,7 @@ class Job:
     def part(self, questions: pd.DataFrame, per_pack: int, bar: tqdm | None = None) -> tuple[pa.Table, Cost]:
         """Answer the questions of a part, `per_pack` at once; its table (see `storage.part_table`) and its cost.
 
-        Raises:
-            MemoryError: a question does not fit into memory even alone.
+        Raises `MemoryError` where a question does not fit into memory even alone.
         """
         started, bar, found = time.perf_counter(), bar or tqdm(disable=True), []
         self.counts, self.halved = Counts(), 0
@@ -114,9 +112,8 @@ class Job:
             bar.update(len(pack))
             bar.set_postfix_str(f"{self.counts.token_forwards / seconds:,.0f} tokens/s")
         answers, certificates = zip(*found, strict=True)
-        counted = {name: getattr(self.counts, name) for name in ("prompt_tokens", "token_forwards", "model_calls")}
         peak = _peak_memory(self.model.device)
-        cost = Cost(**counted, seconds=seconds, peak_memory_bytes=peak, halved_packs=self.halved)
+        cost = Cost(**vars(self.counts), seconds=seconds, peak_memory_bytes=peak, halved_packs=self.halved)
         return part_table(questions, [self._rows(each) for each in answers], certificates), cost
 
     def _answered_in_pieces(self, pack: pd.DataFrame) -> list[tuple[list[Answer], Certificate | None]]:
