@@ -119,7 +119,8 @@ def select_alpha(validation: Evaluation, *, alphas: Alphas = None, score: AlphaS
         said = f"{one_class}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken"
         warnings.warn(said, OneClassWarning, stacklevel=2)
         return DEFAULT_ALPHA
-    return _best(*_to_choose_from(validation, alphas, score), validation.correct)
+    alphas, uncertainty = _to_choose_from(validation, alphas, score)
+    return float(alphas[metrics.auroc_columns(uncertainty, validation.correct).argmax()])
 
 
 def nearest_first(alphas: ArrayLike) -> Floats:
@@ -262,7 +263,7 @@ def _chosen(splits: Splits) -> float:
 
 
 def _to_choose_from(evaluation: Evaluation, alphas: Alphas, score: AlphaScore | None = None) -> tuple[Floats, Floats]:
-    """The αs (A,), `nearest_first`, and the score at each of them (n, A)."""
+    """The αs (A,), `nearest_first`, and the score at each (n, A); equal AUROCs are exactly equal, being counts."""
     alphas = nearest_first(alpha_grid(evaluation.search_alpha) if alphas is None else alphas)
     score = score or functools.partial(scores.pro, search_alpha=evaluation.search_alpha)
     return alphas, score(evaluation.log_probs, alpha=alphas)
@@ -276,13 +277,8 @@ def _redrawn_alphas(splits: Splits, n_questions: int, n_redraws: int, seed: int)
     while len(chosen) < n_redraws:
         drawn = rng.choice(len(correct), size=n_questions, replace=False)
         if 0 < correct[drawn].sum() < n_questions:
-            chosen.append(_best(grid, uncertainty[drawn], correct[drawn]))
+            chosen.append(float(grid[metrics.auroc_columns(uncertainty[drawn], correct[drawn]).argmax()]))
     return chosen
-
-
-def _best(alphas: Floats, uncertainty: ArrayLike, correct: ArrayLike) -> float:
-    """The first α whose column has the best AUROC; equal ones are exactly equal, being counts over the same number."""
-    return float(alphas[metrics.auroc_columns(uncertainty, correct).argmax()])
 
 
 def _calibrations(splits: Splits, alphas: dict[str, float], methods: Iterable[str]) -> dict[str, selective.Calibration]:
