@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from forked import Forks
 from hypothesis import settings
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (
@@ -171,6 +172,14 @@ def tiny_model(tiny_folders):
 def facts_2m() -> pro_models.Model:
     """The bundled model, on the CPU."""
     return pro_models.load("facts-2m", device="cpu")
+
+
+@pytest.fixture(scope="session")
+def forks():
+    """Runs Python programs as processes of their own, which find torch loaded."""
+    forks = Forks()
+    yield forks
+    forks.close()
 
 
 @pytest.fixture(autouse=True)

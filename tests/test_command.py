@@ -209,11 +209,23 @@ def test_a_reader_who_has_read_enough_hears_no_complaint(records):
 # ---- Jobs -----------------------------------------------------------------------------------------------------------
 
 
-def written(path, text, wait=0.0):
-    """A job that says when it began, and ends a little later."""
+PATIENCE = 300.0  # seconds, after which nothing will come any more
+
+
+def until(there):
+    """Wait for something, however busy the machine is."""
+    end = time.monotonic() + PATIENCE
+    while not there():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def written(path, text, after=("", None)):
+    """A job that says when it began, and ends once a file has a text."""
     with open(path, "a") as file:
         file.write(f"{text} begins\n")
-    time.sleep(wait)
+    wanted, there = after
+    until(lambda: wanted in (there or path).read_text())
     with open(path, "a") as file:
         file.write(f"{text} ends\n")
 
@@ -222,9 +234,25 @@ def failing(said):
     raise ValueError(said)
 
 
+@pytest.fixture
+def told(tmp_path, monkeypatch):
+    """The file in which jobs find what they are told about on the screen."""
+    path = tmp_path / "told"
+    path.touch()
+
+    def also(*words, **options):
+        with open(path, "a") as file:
+            print(*words, file=file)
+        print(*words, **options)
+
+    monkeypatch.setattr(jobs, "print", also, raising=False)
+    return path
+
+
 def test_jobs_are_done_in_their_order_after_those_they_wait_for(tmp_path, capfd):
     log = tmp_path / "log"
-    first, second = (Job(name, partial(written, log, name, wait=0.5)) for name in ("first", "second"))
+    first = Job("first", partial(written, log, "first", after=("second begins", None)))
+    second = Job("second", partial(written, log, "second", after=("first ends", None)))
     third = Job("third", partial(written, log, "third"), after=[first, second])
     jobs.run([third, first, second], at_once=2)
     lines = log.read_text().splitlines()
@@ -235,9 +263,9 @@ def test_jobs_are_done_in_their_order_after_those_they_wait_for(tmp_path, capfd)
     assert all(re.fullmatch(r"\w+, \d+ s", line) for line in out)
 
 
-def test_a_job_that_fails_is_the_error_and_no_other_is_begun(tmp_path):
+def test_a_job_that_fails_is_the_error_and_no_other_is_begun(tmp_path, told):
     log = tmp_path / "log"
-    beside, late = (Job(name, partial(written, log, name, wait=1.0)) for name in ("beside", "late"))
+    beside, late = (Job(name, partial(written, log, name, after=("bad, ", told))) for name in ("beside", "late"))
     with pytest.raises(SentenceError, match=r"^bad: what is wrong in two lines$"):
         jobs.run([Job("bad", partial(failing, "what is wrong\nin two lines")), beside, late], at_once=2)
     assert log.read_text() == "beside begins\nbeside ends\n"
@@ -284,17 +312,17 @@ def small(path, *cells, **parameters):
     return path
 
 
-def ran(*words, cwd, **options):
-    line = [*TYPED, "run", *map(str, words)]
-    options = {"env": ENVIRONMENT, "capture_output": True, "text": True, "check": False} | options
-    return subprocess.run(line, cwd=cwd, **options)
+@pytest.fixture
+def ran(forks, tmp_path):
+    """What `pro run` with these words does in an empty folder."""
+    return lambda *words: forks.run(["-m", "pro_lib", "run", *words], cwd=tmp_path, env=ENVIRONMENT)
 
 
-def test_run_gives_parameters_as_literals_or_text_and_fills_in_the_output(tmp_path):
+def test_run_gives_parameters_as_literals_or_text_and_fills_in_the_output(ran, tmp_path):
     given = {"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1}
     path = small(tmp_path / "mine.ipynb", "print([a, b, c, d, e, f], flush=True)", **given)
     words = ["-p", "a", "0.3", "-p", "b", "None", "-p", "c", "1e-3", "-p", "d", "'7'"]
-    done = ran(path, *words, "-p", "e", "[1, 'x']", "-p", "f", "two x", "--executed", "here", cwd=tmp_path)
+    done = ran(path, *words, "-p", "e", "[1, 'x']", "-p", "f", "two x", "--executed", "here")
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"mine, \d+ s\nhere/mine.ipynb\n", done.stdout)
     assert done.stderr == ""
@@ -303,9 +331,9 @@ def test_run_gives_parameters_as_literals_or_text_and_fills_in_the_output(tmp_pa
     assert os.listdir(tmp_path / "here") == ["mine.ipynb"]
 
 
-def test_an_error_in_a_notebook_is_one_line_that_names_its_copy(tmp_path):
+def test_an_error_in_a_notebook_is_one_line_that_names_its_copy(ran, tmp_path):
     path = small(tmp_path / "mine.ipynb", "print('so far')", "x / 0", x=1)
-    done = ran(path, "--executed", "here", cwd=tmp_path)
+    done = ran(path, "--executed", "here")
     assert done.returncode == 1
     assert done.stderr == "Error: mine: ZeroDivisionError: division by zero (here/mine.ipynb)\n"
     executed = (tmp_path / "here" / "mine.ipynb").read_text()
@@ -313,18 +341,23 @@ def test_an_error_in_a_notebook_is_one_line_that_names_its_copy(tmp_path):
     assert "Traceback" in executed
 
 
-@pytest.mark.slow
-def test_a_sentence_of_ours_is_the_line(tmp_path):
-    done = ran("3", "-p", "alhpa", "0.3", "--executed", tmp_path, cwd=tmp_path)
-    assert done.stderr.startswith(
-        "Error: 03_k_vs_alpha: alhpa is no parameter of this notebook; the nearest is alpha ("
-    )
-    done = ran("3", "-p", "split", "tset", "--executed", tmp_path, cwd=tmp_path)
-    choice = "split='tset' is unknown; choose train_shots, validation, test"
-    assert done.stderr == f"Error: 03_k_vs_alpha: {choice} ({tmp_path}/03_k_vs_alpha.ipynb)\n"
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        pytest.param(
+            "alhpa", "0.3", "alhpa is no parameter of this notebook; the nearest is alpha", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "split", "tset", "split='tset' is unknown; choose train_shots, validation, test", marks=pytest.mark.trial
+        ),
+    ],
+)
+def test_a_sentence_of_ours_is_the_line(name, value, sentence, ran, tmp_path):
+    done = ran("3", "-p", name, value, "--executed", tmp_path)
+    assert done.stderr == f"Error: 03_k_vs_alpha: {sentence} ({tmp_path}/03_k_vs_alpha.ipynb)\n"
 
 
-SLEEPS = "import time\nopen('kernel', 'w').write(str(__import__('os').getpid()))\ntime.sleep(60)"
+SLEEPS = "import time\nopen('kernel', 'w').write(str(__import__('os').getpid()))\ntime.sleep(3600)"
 
 
 def in_terminal(*words, cwd, interrupt=None):
@@ -353,13 +386,23 @@ def in_terminal(*words, cwd, interrupt=None):
 
 @pytest.mark.slow
 def test_ctrl_c_ends_the_kernel_and_leaves_nothing_half_written(tmp_path):
-    path = small(tmp_path / "mine.ipynb", SLEEPS, x=1)
-    status, came = in_terminal("run", path, "--executed", "here", cwd=tmp_path, interrupt=(tmp_path / "kernel").exists)
+    path, kernel = small(tmp_path / "mine.ipynb", SLEEPS, x=1), tmp_path / "kernel"
+    sleeps = lambda: kernel.exists() and kernel.read_text()  # noqa: E731
+    status, came = in_terminal("run", path, "--executed", "here", cwd=tmp_path, interrupt=sleeps)
     assert status == 1
     assert came[-1][1].endswith("Aborted!\r\n")
     assert os.listdir(tmp_path / "here") == []
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "kernel").read_text()), 0)
+    until(lambda: has_ended(int(kernel.read_text())))
+
+
+def has_ended(pid):
+    """Whether there is no such process, or only its name, since nobody has asked how it ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    state = Path(f"/proc/{pid}/stat")
+    return state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 @pytest.mark.trial  # its seconds are those of the clock, and a loaded machine has fewer of them
@@ -380,16 +423,15 @@ def test_on_a_terminal_one_line_is_rewritten_at_least_every_five_seconds(tmp_pat
     assert last.endswith("02_alpha_sweep.ipynb\r\n")
 
 
-def test_in_a_pipe_a_line_comes_after_every_minute(capfd, monkeypatch):
-    """With minutes of half a second."""
+def test_in_a_pipe_a_line_comes_after_every_minute(capfd, monkeypatch, told):
     assert (jobs.TERMINAL, jobs.PIPE) == (1, 60)
-    monkeypatch.setattr(jobs, "PIPE", 0.5)
-    jobs.run([Job("one", partial(time.sleep, 1.3))])
-    said = capfd.readouterr().err.splitlines()
-    assert said[0] == "00:00 one: starting"
-    assert len(said) >= 2
     jobs.run([Job("one", partial(time.sleep, 0.1))])
     assert capfd.readouterr().err == ""
+    monkeypatch.setattr(jobs, "PIPE", 0.5)
+    jobs.run([Job("one", lambda: until(lambda: told.read_text().count("one: starting") == 2))])
+    said = capfd.readouterr().err.splitlines()
+    assert re.fullmatch(r"00:\d\d one: starting", said[0])
+    assert len(said) >= 2
 
 
 # ---- explore --------------------------------------------------------------------------------------------------------

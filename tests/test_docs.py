@@ -128,10 +128,10 @@ def first_quick(trials):
 
 
 @pytest.mark.parametrize("block", first_quick(RUN_HERE), ids=str)
-def test_a_python_block_runs_as_it_stands(block, tmp_path):
-    before = "".join(code for words, code in AT_HAND.items() if block.text.startswith(words))
-    command = [sys.executable, "-W", "error::UserWarning", "-c", before + block.text]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+def test_a_python_block_runs_as_it_stands(block, forks, tmp_path):
+    before = "import warnings\nwarnings.simplefilter('error', UserWarning)\n"
+    before += "".join(code for words, code in AT_HAND.items() if block.text.startswith(words))
+    done = forks.run(["-c", before + block.text], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 
@@ -316,12 +316,17 @@ def typed(command, folder, figures):
         return command.replace("make", ours, 1).removesuffix('"') + f' {added}"'
     if command.startswith("pro run"):
         added += f" --executed {folder / 'executed'}"
-    return f"{re.sub('^pro ', f'{sys.executable} -m pro_lib ', command)} {added}".strip()
+    return f"{command} {added}".strip()
 
 
-# Those that run a notebook, and the ladder, take from ten seconds to half a minute: one of each way in `make test-all`.
+PYTHON_PROGRAMS = {"python": [], "papermill": ["-m", "papermill"], "pro": ["-m", "pro_lib"]}
+
+
+# Those that run a notebook, the ladder and the world take from ten seconds to half a minute: one of each way in
+# `make test-all`.
 WAYS = ("pro run 02 -p limit 200", "papermill notebooks/06_benchmark.ipynb out.ipynb -p records responses.jsonl")
-LONG = [command for command in [*RUN][1:] if any(sign in command for sign in (*RUNS_A_NOTEBOOK, "ladder.py"))]
+SIGNS = (*RUNS_A_NOTEBOOK, "ladder.py", "build.py")  # tests/test_world_facts.py builds, too
+LONG = [command for command in [*RUN][1:] if any(sign in command for sign in SIGNS)]
 
 
 def mark(command):
@@ -331,8 +336,8 @@ def mark(command):
 
 
 @pytest.mark.parametrize("command", [*map(mark, RUN)])
-def test_a_command_of_the_docs_runs(command, workplace, tmp_path):
-    done = run(typed(command, workplace, tmp_path), workplace)
+def test_a_command_of_the_docs_runs(command, workplace, forks, tmp_path):
+    done = run(typed(command, workplace, tmp_path), workplace, forks)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     if "--help-notebook" in command:
         assert all(re.search(rf"^\s*{name}: ", done.stdout, re.MULTILINE) for name in ("model", "alpha", "limit"))
@@ -346,10 +351,13 @@ def test_a_command_of_the_docs_runs(command, workplace, tmp_path):
         assert ours[0] == ours[1]
 
 
-def run(line, folder):
+def run(line, folder, forks):
     # Kernels must neither look for a network nor fight over two cores.
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
     environment |= {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    program, *words = shlex.split(line)
+    if program in PYTHON_PROGRAMS:
+        return forks.run([*PYTHON_PROGRAMS[program], *words], cwd=folder, env=environment)
     options = {"cwd": folder, "env": environment, "capture_output": True, "text": True, "check": False}
     return subprocess.run(["bash", "-c", line], **options)
 

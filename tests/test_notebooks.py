@@ -150,33 +150,40 @@ def test_its_first_cell_says_what_it_is_in_the_paper(path):
 
 # Whole in `make test`; the others are of their kind.
 WHOLE = ("00_explore_examples", "02_alpha_sweep", "06_benchmark")
+# What so few questions are warned of; in a kernel it is shown.
+AS_WARNED = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore:.* cannot be redrawn")
 
 
+def of_embedded(path, folders):
+    """Parameters for a few questions of the embedded default."""
+    several = "model: list" in path.read_text()
+    model, dataset = (["facts-1m"], ["world-facts"]) if several else ("facts-1m", "world-facts")
+    given = {"model": model, "dataset": dataset, "limit": 60, "n_answers": 4}
+    return given | dict(zip(("generations_dir", "figures_dir"), map(str, folders), strict=True))
+
+
+def drawn(folder, path):
+    return all((folder / f"{path.stem}.{suffix}").stat().st_size > 100 for suffix in ("png", "svg", "csv"))
+
+
+@AS_WARNED
 @pytest.mark.parametrize(
     "path", [pytest.param(p, marks=() if p.stem in WHOLE else pytest.mark.slow) for p in NOTEBOOKS], ids=NAMES
 )
-def test_it_runs_on_the_embedded_default(path, folders, tmp_path, monkeypatch):
-    generations_dir, figures_dir = map(str, folders)
-    several = "model: list" in path.read_text()
-    model, dataset = (["facts-1m"], ["world-facts"]) if several else ("facts-1m", "world-facts")
-    run(
-        path, tmp_path / "out.ipynb", monkeypatch, model=model, dataset=dataset, limit=60, n_answers=4,
-        generations_dir=generations_dir, figures_dir=figures_dir,
-    )  # fmt: skip
-    for suffix in (".png", ".svg", ".csv"):
-        assert (folders[1] / f"{path.stem}{suffix}").stat().st_size > 100
+def test_it_runs_on_the_embedded_default(path, folders, shell):
+    assert ran_whole(shell, path, **of_embedded(path, folders)) == []
+    assert drawn(folders[1], path)
 
 
 @pytest.mark.slow
 def test_run_twice_it_reuses_what_it_generated(folders, tmp_path, monkeypatch):
-    generations_dir, figures_dir = map(str, folders)
-    parameters = {"model": "facts-1m", "dataset": "world-facts", "limit": 60, "n_answers": 4}
-    parameters |= {"generations_dir": generations_dir, "figures_dir": figures_dir}
+    """By papermill, in two kernels."""
     path = ROOT / "notebooks" / "03_k_vs_alpha.ipynb"
-    run(path, tmp_path / "first.ipynb", monkeypatch, **parameters)
+    run(path, tmp_path / "first.ipynb", monkeypatch, **of_embedded(path, folders))
+    assert drawn(folders[1], path)
     before = {file: file.stat().st_mtime_ns for file in folders[0].rglob("*") if file.is_file()}
     figure = (folders[1] / "03_k_vs_alpha.svg").read_bytes()
-    run(path, tmp_path / "second.ipynb", monkeypatch, **parameters)
+    run(path, tmp_path / "second.ipynb", monkeypatch, **of_embedded(path, folders))
     assert {file: file.stat().st_mtime_ns for file in folders[0].rglob("*") if file.is_file()} == before
     assert (folders[1] / "03_k_vs_alpha.svg").read_bytes() == figure
 
@@ -200,6 +207,7 @@ def records(tmp_path_factory):
     return path
 
 
+@AS_WARNED
 @pytest.mark.parametrize(
     "path",
     [
@@ -207,20 +215,21 @@ def records(tmp_path_factory):
         for p in ON_RECORDS
     ],
 )
-def test_it_runs_on_records(path, records, tmp_path, monkeypatch):
-    run(path, tmp_path / "out.ipynb", monkeypatch, records=str(records), figures_dir=str(tmp_path), n_answers=3)
+def test_it_runs_on_records(path, records, tmp_path, shell):
+    assert ran_whole(shell, path, records=str(records), figures_dir=str(tmp_path), n_answers=3) == []
     assert (tmp_path / f"{path.stem}.csv").stat().st_size > 100
 
 
+@AS_WARNED
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["02_alpha_sweep", "03_k_vs_alpha"])
-def test_a_sweep_over_exact_answers_goes_as_far_down_as_the_search(name, folders, tmp_path, monkeypatch):
+def test_a_sweep_over_exact_answers_goes_as_far_down_as_the_search(name, folders, tmp_path, shell):
     import pandas as pd
 
     path = ROOT / "notebooks" / f"{name}.ipynb"
     parameters = {"model": ["facts-1m"], "dataset": ["world-facts"], "limit": 60, "strategy": "threshold"}
     folder = {"generations_dir": str(folders[0] / "exact"), "figures_dir": str(tmp_path)}
-    run(path, tmp_path / "out.ipynb", monkeypatch, search_alpha=0.03, **parameters, **folder)
+    assert ran_whole(shell, path, search_alpha=0.03, **parameters, **folder) == []
     assert pd.read_csv(tmp_path / f"{name}.csv")["alpha"].min() == 0.03
 
 
@@ -353,7 +362,7 @@ def own_questions(tmp_path_factory):
 QUICK = "04_fixed_k"
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore:.* cannot be redrawn")
+@AS_WARNED
 @pytest.mark.parametrize(
     "path", [pytest.param(p, marks=() if p.stem == QUICK else pytest.mark.slow) for p in NOTEBOOKS[2:7]], ids=NAMES[2:7]
 )
@@ -369,7 +378,7 @@ def test_a_file_of_few_questions_lends_half_of_them_and_the_notebook_says_so(
     assert (tmp_path / f"{path.stem}.csv").stat().st_size > 100
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore:.* cannot be redrawn")
+@AS_WARNED
 def test_responses_and_the_questions_they_answer_go_through_the_benchmark(own_questions, tmp_path, shell):
     """As docs/own_data.md has it, where the file of questions says no split."""
     lines = [json.loads(line) for line in own_questions.read_text().splitlines()]
@@ -393,9 +402,8 @@ def test_responses_and_the_questions_they_answer_go_through_the_benchmark(own_qu
     assert (tmp_path / "06_benchmark.csv").stat().st_size > 100
 
 
-def test_help_is_printed_with_types_and_defaults():
-    command = [sys.executable, "-m", "papermill", "--help-notebook", "notebooks/06_benchmark.ipynb"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+def test_help_is_printed_with_types_and_defaults(forks):
+    done = forks.run(["-m", "papermill", "--help-notebook", "notebooks/06_benchmark.ipynb"], cwd=ROOT)
     said = " ".join(done.stdout.split())
     for line in (
         'model: list[str] (default ["facts-2m", "facts-1m"]) one or several: bundled',
@@ -406,21 +414,23 @@ def test_help_is_printed_with_types_and_defaults():
         assert line in said
 
 
-def papermilled(*arguments, cwd, folders, stdout, figures_dir):
-    """Notebook 03 as typed at a prompt: papermill's exit status, and what it said."""
-    command = [sys.executable, "-m", "papermill", "--no-progress-bar", str(ROOT / "notebooks" / "03_k_vs_alpha.ipynb")]
+def words_of(*arguments, folders, figures_dir):
+    """Notebook 03 as typed at a prompt, after `python`."""
+    command = ["-m", "papermill", "--no-progress-bar", str(ROOT / "notebooks" / "03_k_vs_alpha.ipynb")]
     given = {"model": "facts-1m", "dataset": "world-facts", "limit": 60, "n_answers": 4}
     given |= {"generations_dir": folders[0], "figures_dir": figures_dir}
-    given = [str(text) for pair in given.items() for text in ("-p", *pair)]
-    return subprocess.run(
-        [*command, *arguments, *given],
-        cwd=cwd, env=os.environ | KERNEL, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False,
-    )  # fmt: skip
+    return [*command, *arguments, *(str(text) for pair in given.items() for text in ("-p", *pair))]
+
+
+def papermilled(*arguments, cwd, stdout, **where):
+    """Papermill's exit status, and what it said."""
+    options = {"cwd": cwd, "env": os.environ | KERNEL, "stdout": stdout, "text": True, "check": False}
+    return subprocess.run([sys.executable, *words_of(*arguments, **where)], stderr=subprocess.PIPE, **options)
 
 
 N_QUESTIONS, PER_PART = 600, 256
 GREEDY = {"model": "facts-1m", "dataset": "world-facts", "strategy": "greedy", "limit": N_QUESTIONS}
-PATIENCE = 120.0  # seconds, after which a process counts as hung
+PATIENCE = 300.0  # seconds, after which a process counts as hung
 
 
 def killed(folder, n_parts):
@@ -462,8 +472,9 @@ def unbroken(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_notebook_killed_in_the_first_part_of_its_run_goes_on(unbroken, tmp_path):
-    assert killed(tmp_path / "runs", 0) == 0
-    as_unbroken(tmp_path / "runs", unbroken)
+    # A busy machine may kill it too late.
+    runs = next(folder for folder in map(tmp_path.joinpath, "abcde") if killed(folder, 0) == 0)
+    as_unbroken(runs, unbroken)
 
 
 @pytest.mark.trial
@@ -473,10 +484,6 @@ def test_a_notebook_killed_in_any_part_and_again_when_it_goes_on_loses_nothing(k
     left = [killed(tmp_path / "runs", n_parts) for n_parts in kills]
     assert left == list(kills)
     as_unbroken(tmp_path / "runs", unbroken)
-
-
-def all_stored(figures_dir):
-    return all((figures_dir / f"03_k_vs_alpha.{suffix}").stat().st_size > 100 for suffix in ("png", "svg", "csv"))
 
 
 @pytest.mark.trial
@@ -489,7 +496,7 @@ def test_results_are_stored_whatever_becomes_of_the_output(folders, tmp_path):
         figures_dir = tmp_path / arguments[0].strip("/")
         done = papermilled(*arguments, stdout=subprocess.DEVNULL, figures_dir=figures_dir, **common)
         assert done.returncode == 0, done.stderr
-        assert all_stored(figures_dir)
+        assert drawn(figures_dir, NOTEBOOKS[3])
     assert [path.name for path in here.iterdir()] == ["out.ipynb"]
 
     # Without an output path papermill prints the notebook, and nothing else, where that is no terminal.
@@ -497,20 +504,19 @@ def test_results_are_stored_whatever_becomes_of_the_output(folders, tmp_path):
     assert done.returncode == 0, done.stderr
     printed = nbformat.reads(done.stdout, as_version=4)
     assert any(cell.get("outputs") for cell in printed.cells)
-    assert all_stored(tmp_path / "pipe")
+    assert drawn(tmp_path / "pipe", NOTEBOOKS[3])
 
     if Path("/dev/full").exists():
         with open("/dev/full", "w") as full:
             done = papermilled(stdout=full, figures_dir=tmp_path / "full", **common)
         assert done.returncode != 0
         assert "No space left on device" in done.stderr
-        assert all_stored(tmp_path / "full")
+        assert drawn(tmp_path / "full", NOTEBOOKS[3])
 
 
-@pytest.mark.slow
-def test_papermill_runs_nothing_when_its_output_has_no_folder(folders, tmp_path):
-    arguments = {"cwd": tmp_path, "folders": folders, "stdout": subprocess.DEVNULL, "figures_dir": tmp_path / "figures"}
-    done = papermilled("nowhere/out.ipynb", **arguments)
+def test_papermill_runs_nothing_when_its_output_has_no_folder(folders, forks, tmp_path):
+    words = words_of("nowhere/out.ipynb", folders=folders, figures_dir=tmp_path / "figures")
+    done = forks.run(words, cwd=tmp_path, env=os.environ | KERNEL)
     assert done.returncode != 0
     assert "output folder nowhere doesn't exist" in done.stderr.strip().splitlines()[-1]
     assert not (tmp_path / "figures").exists()
@@ -526,13 +532,13 @@ def test_every_table_and_figure_goes_where_the_parameters_say(path):
     assert not any(word in written for word in ("to_csv", "to_parquet", "savefig", "open("))
 
 
-@pytest.mark.slow
-def test_a_notebook_can_show_records_that_nobody_judged(tmp_path, monkeypatch):
+@AS_WARNED
+def test_a_notebook_can_show_records_that_nobody_judged(tmp_path, shell):
     path, lines = tmp_path / "mine.jsonl", [{"question_id": 0, "answers": [{"log_prob": -0.4}, {"log_prob": -2.0}]}]
     path.write_text("\n".join(map(json.dumps, lines)))
     folder = {"generations_dir": str(tmp_path), "figures_dir": str(tmp_path / "figures")}
     notebook = ROOT / "notebooks" / "00_explore_examples.ipynb"
-    run(notebook, tmp_path / "out.ipynb", monkeypatch, records=str(path), **folder)
+    assert ran_whole(shell, notebook, records=str(path), **folder) == []
     assert (tmp_path / "figures" / "00_explore_examples.png").is_file()
 
 
@@ -607,16 +613,9 @@ def test_no_two_trials_have_one_folder_and_each_name_does_for_one():
     assert all(re.fullmatch(r"[A-Za-z0-9_.,=+-]{1,67}", name) for name in names)
 
 
-def test_under_papermill_a_wrong_parameter_is_the_last_thing_said(tmp_path):
-    command = [sys.executable, "-m", "papermill", "notebooks/02_alpha_sweep.ipynb", str(tmp_path / "out.ipynb")]
-    done = subprocess.run(
-        [*command, "-p", "split", "tset"],
-        cwd=ROOT,
-        env=os.environ | KERNEL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_under_papermill_a_wrong_parameter_is_the_last_thing_said(forks, tmp_path):
+    words = ["-m", "papermill", "notebooks/02_alpha_sweep.ipynb", tmp_path / "out.ipynb", "-p", "split", "tset"]
+    done = forks.run(words, cwd=ROOT, env=os.environ | KERNEL)
     assert done.returncode != 0
     assert (
         "SentenceError: split='tset' is unknown; choose train_shots, validation, test"

@@ -1,5 +1,6 @@
 """The same run by workers on a Ray cluster of this machine, some of them killed: the tables of the local engine."""
 
+import gc
 import os
 import signal
 import threading
@@ -52,6 +53,7 @@ def cluster():
                 raise
     yield
     ray.shutdown()
+    gc.collect()  # what Ray left open is said here, where it is ignored
 
 
 @pytest.fixture(scope="module")

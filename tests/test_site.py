@@ -263,7 +263,7 @@ def test_the_explorer_draws_on_the_first_page_and_alone_from_a_folder_too(site):
         page.locator("iframe.explorer").scroll_into_view_if_needed()
         shown = page.frame_locator("iframe.explorer")
         sync_api.expect(shown.locator(".pro-head")).to_contain_text("president")
-        assert shown.locator("figure svg").count() >= 1
+        shown.locator("figure svg").first.wait_for()
         page.get_by_role("link", name="Open the explorer alone").click()
         sync_api.expect(page.locator(".pro-head")).to_contain_text("president")
 

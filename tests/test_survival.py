@@ -31,7 +31,7 @@ from pro_lib.storage import read
 N_QUESTIONS, PER_PACK, PER_PART = 14, 1, 2
 OPTIONS = {"n_answers": 3, "max_new_tokens": 8, "batch_size": PER_PACK, "seed": 3, "progress": False}
 REFUSED = 3
-PATIENCE = 60.0  # seconds, after which a process counts as hung
+PATIENCE = 300.0  # seconds, after which a process counts as hung
 
 
 class Moments:

@@ -331,15 +331,15 @@ def test_a_violated_premise_is_warned_about_once_a_sweep(sweep):
 def test_the_sweep_is_300_times_faster_than_a_per_question_pandas_loop():
     log_probs, correct = some_questions(10_000, 10)
     alphas, frame = np.linspace(0, 1, 101), pd.DataFrame(np.exp(log_probs))
-    start = time.perf_counter()
+    start = time.process_time()
     swept = sweeps.alpha_sweep(evaluation_of(log_probs, correct), alphas=alphas)
-    ours = time.perf_counter() - start
-    start = time.perf_counter()
+    ours = time.process_time() - start
+    start = time.process_time()
     uncertainty = []
     for question in frame.index:
         ranked = sorted(frame.loc[question, list(frame)].dropna(), reverse=True)
         kept = [p for p in ranked if p >= alphas[20]] or ranked[:1]
         uncertainty.append(-math.log(kept[-1]) - sum(p * math.log(p / kept[-1]) for p in kept))
-    theirs = (time.perf_counter() - start) * len(alphas)
+    theirs = (time.process_time() - start) * len(alphas)
     assert swept["auroc"][20] == pytest.approx(metrics.auroc(uncertainty, correct), abs=1e-9)
     assert theirs / ours > 300
