@@ -151,7 +151,9 @@ def test_its_first_cell_says_what_it_is_in_the_paper(path):
 # Whole in `make test`; the others are of their kind.
 WHOLE = ("00_explore_examples", "02_alpha_sweep", "06_benchmark")
 # What so few questions are warned of; in a kernel it is shown.
-AS_WARNED = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore:.* cannot be redrawn")
+AS_WARNED = pytest.mark.filterwarnings(
+    "ignore::RuntimeWarning", "ignore:.* cannot be redrawn", "ignore:.* probabilities sum to more than 1 "
+)
 
 
 def of_embedded(path, folders):
