@@ -125,7 +125,8 @@ def naive_diverse_beam(model, prompt_ids, n_answers, penalty, max_new_tokens):
             if ended[group]:
                 continue
             with torch.no_grad():
-                logits = model.network(input_ids=torch.tensor([[*prompt_ids, *paths[group]]])).logits[0, -1]
+                ids = torch.tensor([[*prompt_ids, *paths[group]]])
+                logits = model.network(input_ids=ids, use_cache=False).logits[0, -1]
             scores = torch.log_softmax(logits.float(), dim=-1).tolist()
             for token, count in used.items():
                 scores[token] -= penalty * count

@@ -229,6 +229,7 @@ def _drawn(network: PreTrainedModel, n_tokens: int) -> list[int]:
 @torch.inference_mode()
 def _error(network: PreTrainedModel, found: Sequence[Tensor], paths: Sequence[Sequence[int]]) -> float:
     """Largest difference of log-probabilities `(…, V)` from those that each path has alone; inf for NaN."""
-    alone = [network(input_ids=torch.tensor([path], device=network.device)).logits[0, -1:] for path in paths]
+    ids = (torch.tensor([path], device=network.device) for path in paths)
+    alone = [network(input_ids=each, use_cache=False).logits[0, -1:] for each in ids]
     difference = torch.cat(list(found)) - torch.log_softmax(torch.cat(alone).float(), dim=-1)
     return float(difference.abs().nan_to_num(nan=float("inf")).max())
