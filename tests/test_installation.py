@@ -4,15 +4,16 @@ import json
 import os
 import pty
 import re
+import select
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import time
 import tomllib
 import venv
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -300,13 +301,15 @@ def test_a_checkout_finds_its_data_beside_the_package():
 
 # ---- What make installs ---------------------------------------------------------------------------------------------
 
-# Stands for Python: becomes the environment's, writes down what pip is asked for, takes its time, and fails if told so.
+# Stands for Python: becomes the environment's, writes down what pip is asked for, and waits or fails if told so.
 PYTHON = """#!/bin/sh
 case "$2" in
 venv) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
-pip) echo "$*" >>"$0.asked"; echo "Collecting torch"; sleep ${TAKES:-0}; exit ${CODE:-0} ;;
+pip) echo "$*" >>"$0.asked"; echo "Collecting torch"
+    while [ -n "$UNTIL" ] && [ ! -e "$UNTIL" ]; do sleep 0.05; done; exit ${CODE:-0} ;;
 esac
 """
+PATIENCE = 300.0  # seconds, after which nothing will come any more
 PACKAGE, NOTEBOOKS, TEST = (
     f"-m pip install --progress-bar off --constraint constraints.txt {words}"
     for words in ("--no-deps --editable .", "pro-workbench[notebooks]", "pro-workbench[test]")
@@ -319,13 +322,21 @@ def make(tmp_path):
     (tmp_path / "python").write_text(PYTHON)
     (tmp_path / "python").chmod(0o755)
 
-    def made(*stamps, output=subprocess.PIPE, **environment):
+    def made(*stamps, output=subprocess.PIPE, wait=True, **environment):
         command = ["make", f"VENV={tmp_path}/venv", f"PYTHON={tmp_path}/python"]
         command += [f"{tmp_path}/venv/{stamp}" for stamp in stamps]
-        options = {"env": os.environ | environment, "stdout": output, "stderr": output, "text": True, "check": False}
-        return subprocess.run(command, cwd=ROOT, **options)
+        options = {"env": os.environ | environment, "stdout": output, "stderr": output, "text": True}
+        return (subprocess.run if wait else subprocess.Popen)(command, cwd=ROOT, **options)
 
     return made
+
+
+def until(there):
+    """Wait for something, however busy the machine is."""
+    end = time.monotonic() + PATIENCE
+    while not there():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def asked(folder):
@@ -348,11 +359,13 @@ def test_make_adds_what_a_target_needs_once_and_anew_when_versions_change(make, 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("flock") is None, reason="flock is not installed")
 def test_of_two_makes_at_once_one_waits_and_finds_it_done(make, tmp_path):
-    with ThreadPoolExecutor() as pool:
-        both = [each.result() for each in [pool.submit(make, ".installed", TAKES="2") for _ in range(2)]]
-    assert [done.returncode for done in both] == [0, 0]
+    said = tmp_path / "said"
+    with open(said, "w") as output:
+        both = [make(".installed", output=output, wait=False, UNTIL=f"{tmp_path}/go") for _ in range(2)]
+        until(lambda: "waiting for another make" in said.read_text())
+        (tmp_path / "go").touch()
+        assert [each.wait(PATIENCE) for each in both] == [0, 0]
     assert asked(tmp_path) == [PACKAGE, NOTEBOOKS]
-    assert "waiting for another make" in both[0].stdout + both[1].stdout
 
 
 def test_a_failed_installation_says_why_and_is_tried_again(make, tmp_path):
@@ -364,10 +377,13 @@ def test_a_failed_installation_says_why_and_is_tried_again(make, tmp_path):
 
 
 @pytest.mark.slow
-def test_on_a_terminal_one_line_shows_that_installation_is_alive(make):
+def test_on_a_terminal_one_line_shows_that_installation_is_alive(make, tmp_path):
     ours, theirs = pty.openpty()
-    assert make(".package", output=theirs, TAKES="5").returncode == 0
-    said = os.read(ours, 10_000).decode()
+    installs, said = make(".package", output=theirs, wait=False, UNTIL=f"{tmp_path}/go"), ""
+    while "  4 s, " not in said and select.select([ours], [], [], PATIENCE)[0]:
+        said += os.read(ours, 10_000).decode()
+    (tmp_path / "go").touch()
+    assert installs.wait(PATIENCE) == 0
     for each in (ours, theirs):
         os.close(each)
     assert re.search(r"\r\n  2 s, \d+ MB: Collecting torch\x1b\[K\r  4 s, ", said)

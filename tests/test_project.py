@@ -144,12 +144,13 @@ def test_every_public_function_of_the_design_is_there():
         assert callable(target)
 
 
-def test_the_readmes_python_runs_and_prints_what_it_says(tmp_path):
+def test_the_readmes_python_runs_and_prints_what_it_says(forks, tmp_path):
     readme = (ROOT / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", readme, re.DOTALL)
     # Blocks go on where the one before stopped, as a reader who types them would.
     code, printed = ("".join(parts) for parts in zip(*blocks, strict=True))
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = forks.run(["-c", code], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     assert done.stdout == printed
     assert len([line for line in blocks[0][0].splitlines() if line]) <= 8
 

@@ -5,6 +5,7 @@ answers cost. It reads a line of JSON for each thing to do, and answers with one
 """
 
 import fcntl
+import gc
 import io
 import json
 import os
@@ -14,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -96,6 +98,8 @@ def without_model():
     """The ids of five questions, and what writes a run of them in which nothing is computed."""
     from test_storage import go_on
 
+    with tempfile.TemporaryDirectory() as folder:  # what is imported and looked up once is so before the fork
+        go_on(Path(folder) / "run")
     return list("abcde"), lambda out, _: go_on(Path(out))
 
 
@@ -117,6 +121,7 @@ def trial(work, *, out, strategy, said, at=None, number=0):
 def serve(asked, work):
     """Fork a process for each trial asked for, and say how it ended."""
     assert threading.active_count() == 1
+    gc.freeze()
     print(json.dumps(asked), flush=True)
     for line in sys.stdin:
         order = json.loads(line)
