@@ -26,9 +26,8 @@ def pieces(log_probs: Tensor) -> tuple[Tensor, ...]:
 
 def argmax(log_probs: Tensor) -> Tensor:
     """The most probable token `(rows,)` of each row `(rows, V)`, the first of equals."""
-    blocks = _in_blocks(log_probs)
-    block = blocks.amax(dim=-1).argmax(dim=-1)
-    return block * blocks.shape[2] + blocks[torch.arange(len(block), device=block.device), block].argmax(dim=-1)
+    on_host = log_probs.device.type == "cpu"  # where NumPy is many times as fast
+    return torch.from_numpy(log_probs.numpy().argmax(axis=-1)) if on_host else log_probs.argmax(dim=-1)
 
 
 def most_probable(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
@@ -47,12 +46,11 @@ def most_probable(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return ids, values.gather(1, order)
 
 
-def at_least(log_probs: Tensor, floors: Tensor) -> tuple[Tensor, Tensor]:
-    """Row and token of the log-probabilities `(rows, V)` at or above their row's floor `(rows,)`, in order."""
-    blocks = _in_blocks(log_probs)
-    row, block = (blocks.amax(dim=-1) >= floors[:, None]).nonzero(as_tuple=True)
-    hit, place = (blocks[row, block] >= floors[row, None]).nonzero(as_tuple=True)
-    return row[hit], block[hit] * blocks.shape[2] + place
+def at_least(log_probs: Tensor, floors: Tensor) -> Tensor:
+    """Places in `(rows, V)`, seen flat, of the log-probabilities at or above their row's floor `(rows,)`, in order."""
+    if log_probs.device.type == "cpu":
+        return torch.from_numpy(np.flatnonzero(log_probs.numpy() >= floors.numpy()[:, None]))
+    return (log_probs >= floors[:, None]).flatten().nonzero().squeeze(1)
 
 
 def _in_blocks(log_probs: Tensor) -> Tensor:
@@ -92,40 +90,35 @@ def children(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np
     """List the tokens at or above `floors (rows,)`, and of `greedy (rows,)` rows the best; sum up the others.
 
     The comparison is in float32 and lists a little too much; whoever reads the list compares again. The ending is one
-    event, in the entropy too. The host waits for the device three times.
+    event, in the entropy too. The host waits for the device twice.
     """
-    device, (rows, vocabulary) = log_probs.device, log_probs.shape
-    parts, start, columns = pieces(log_probs), 0, []
-    by_row = (np.array_split(each, len(parts)) for each in (floors - 1e-4, greedy))
-    for piece, lowest, chosen in zip(parts, *by_row, strict=True):
-        on_greedy_path = torch.from_numpy(chosen.nonzero()[0]).to(device, non_blocking=True)
-        lowest = torch.from_numpy(lowest).to(device, log_probs.dtype, non_blocking=True)
+    (rows, vocabulary), columns, start = log_probs.shape, [], 0
+    # The floor of a greedy row is no higher than its best token.
+    lowest = np.array([floors - 1e-4, np.where(greedy, 0.0, np.inf)], np.float32)
+    lowest, slack = torch.from_numpy(lowest).to(log_probs.device, non_blocking=True)
+    for piece in pieces(log_probs):
+        mine = slice(start, start := start + len(piece))
         probs, end, entropy = next_events(piece, endings)
-        row, token = at_least(piece, lowest)
-        best = argmax(piece)
-        listed = torch.cat([row * vocabulary + token, on_greedy_path * vocabulary + best[on_greedy_path]])
-        found = piece.flatten()[listed].double()
-        probs.view(-1)[listed] = 0
+        top = piece.amax(dim=-1)
+        listed = at_least(piece, torch.minimum(lowest[mine], top + slack[mine]))
+        found = piece.take(listed)
+        probs.view(-1).index_fill_(0, listed, 0)
         closing = probs[:, endings.closing_ids].sum(dim=-1, dtype=torch.float64)
         other = probs.index_fill_(1, endings.closing_ids, 0).sum(dim=-1, dtype=torch.float64)
-        sums = torch.stack([entropy, end, closing.log(), other.log(), best.double()])
-        columns.append((sums, found, (listed + start).double()))
-        start += piece.numel()
+        columns.append((entropy, end, closing.log(), other.log(), top, found, listed + mine.start * vocabulary))
     # One copy to the host, for which it waits; doubles hold every place in `(rows, V)`.
-    sums, found, listed = (torch.cat(column, dim=-1) for column in zip(*columns, strict=True))
-    numbers = torch.cat([sums.flatten(), found, listed]).cpu().numpy()
-    entropy, end, closing, other, best = numbers[: 5 * rows].reshape(5, rows)
+    numbers = torch.cat([part for column in zip(*columns, strict=True) for part in column]).cpu().numpy()
+    entropy, end, closing, other, top = numbers[: 5 * rows].reshape(5, rows)
     found, listed = numbers[5 * rows :].reshape(2, -1)
-    stop, best = endings.on_host[0].numpy(), best.astype(np.int64)
-    # The best child of a greedy row may be listed twice; the children come in order, without the stop tokens.
-    places, first = np.unique(listed.astype(np.int64), return_index=True)
-    going_on = ~stop[places % vocabulary]
-    row, token = np.divmod(places[going_on], vocabulary)
-    every = np.arange(rows)
+    row, token = np.divmod(listed.astype(np.int64), vocabulary)
+    stop, best, every = endings.on_host[0].numpy(), np.full(rows, END), np.arange(rows)
+    tops = (found == top[row]).nonzero()[0][::-1]  # the first of equals is written last
+    best[row[tops]] = token[tops]
+    going_on = ~stop[token]
     return Children(
-        np.concatenate([every, row, every, every]),
-        np.concatenate([np.full(rows, END), token, np.full(rows, OTHER_CLOSING), np.full(rows, OTHER)]),
-        np.concatenate([end, found[first[going_on]], closing, other]),
+        np.concatenate([every, row[going_on], every, every]),
+        np.concatenate([np.full(rows, END), token[going_on], np.full(rows, OTHER_CLOSING), np.full(rows, OTHER)]),
+        np.concatenate([end, found[going_on], closing, other]),
         entropy,
         np.where(greedy & ~stop[best], best, END),
     )
