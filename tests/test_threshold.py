@@ -279,6 +279,18 @@ def test_questions_do_not_touch_each_other():
         assert result == together[offset + 1]
 
 
+def test_an_answer_below_the_first_floor_is_looked_for_further_down():
+    tables = {(): [1 - 1e-6, 0.0, 1e-6, 0.0], (2,): [1.0, 0.0, 0.0, 0.0]}
+
+    class Hand(World):
+        def log_probs(self, question, prefix):
+            return torch.tensor(tables[prefix], dtype=torch.float64).log().float()
+
+    [(answers, certificate)] = searched(Hand(0, 1, 4, 2, 0, 2, 0.0), top_n=2)
+    assert {a.token_ids: probability(a) for a in answers} == pytest.approx({(): 1 - 1e-6, (2,): 1e-6}, rel=1e-6)
+    assert (certificate.status, certificate.search_alpha) == ("certified", pytest.approx(1e-6, rel=1e-6))
+
+
 def test_a_search_by_hand():
     """Two stop tokens of 0.25 and 0.05 make one ending of 0.3; 'a' then ends surely, 'b' is cut at its second token."""
     tables = {(): [0.25, 0.05, 0.6, 0.1], (2,): [0.4, 0.5, 0.1, 0.0], (3,): [0.0, 0.1, 0.5, 0.4]}

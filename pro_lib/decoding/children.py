@@ -35,10 +35,10 @@ def most_probable(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
     Of tokens equally probable at the n-th place, any may be among them.
     """
-    blocks = _in_blocks(log_probs)
+    size = math.gcd(log_probs.shape[1], _BLOCK)
+    blocks = log_probs.reshape(len(log_probs), -1, size)
     # The n best tokens lie in the n blocks with the highest maxima.
     chosen = blocks.amax(dim=-1).topk(min(n, blocks.shape[1]), dim=-1).indices
-    size = blocks.shape[2]
     values = blocks.gather(1, chosen[:, :, None].expand(-1, -1, size)).flatten(1)
     ids = (chosen[:, :, None] * size + torch.arange(size, device=chosen.device)).flatten(1)
     values, place = values.topk(min(n, values.shape[1]), dim=-1)
@@ -51,13 +51,6 @@ def at_least(log_probs: Tensor, floors: Tensor) -> Tensor:
     if log_probs.device.type == "cpu":
         return torch.from_numpy(np.flatnonzero(log_probs.numpy() >= floors.numpy()[:, None]))
     return (log_probs >= floors[:, None]).flatten().nonzero().squeeze(1)
-
-
-def _in_blocks(log_probs: Tensor) -> Tensor:
-    """`(rows, V)` seen as `(rows, blocks, size)`: maxima of blocks are quick, and say which few to look into."""
-    vocabulary = log_probs.shape[1]
-    size = math.gcd(vocabulary, _BLOCK)
-    return log_probs.reshape(-1, vocabulary // size, size)
 
 
 @dataclass(frozen=True)
@@ -101,11 +94,11 @@ def children(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np
         probs, end, entropy = next_events(piece, endings)
         top = piece.amax(dim=-1)
         listed = at_least(piece, torch.minimum(lowest[mine], top + slack[mine]))
-        found = piece.take(listed)
         probs.view(-1).index_fill_(0, listed, 0)
-        closing = probs[:, endings.closing_ids].sum(dim=-1, dtype=torch.float64)
+        closing = probs.index_select(1, endings.closing_ids).sum(dim=-1, dtype=torch.float64)
         other = probs.index_fill_(1, endings.closing_ids, 0).sum(dim=-1, dtype=torch.float64)
-        columns.append((entropy, end, closing.log(), other.log(), top, found, listed + mine.start * vocabulary))
+        sums = (entropy, end, closing.log(), other.log(), top)
+        columns.append([each.double() for each in (*sums, piece.take(listed), listed + mine.start * vocabulary)])
     # One copy to the host, for which it waits; doubles hold every place in `(rows, V)`.
     numbers = torch.cat([part for column in zip(*columns, strict=True) for part in column]).cpu().numpy()
     entropy, end, closing, other, top = numbers[: 5 * rows].reshape(5, rows)

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 # `question` is -1 for what was met before a question was searched anew; `parent` the place of the prefix that the event
 # follows, -1 for a prompt; `row` the row of the tree where that waits; `token` may be one of the codes of `children`;
 # `entropy` that of what follows an expanded prefix. Those `named` are at or above the floor or greedy, of the others
-# only the mass matters; those `waiting` are to be expanded. Aligned, or torch could not read a column.
+# only the mass matters. Aligned, or torch could not read a column.
 _EVENT = np.dtype(
     [(name, np.int64) for name in ("question", "parent", "token", "row", "depth", "kind")]
     + [(name, np.float64) for name in ("token_log_prob", "log_prob", "entropy")]
-    + [(name, np.bool_) for name in ("greedy", "named", "waiting")],
+    + [(name, np.bool_) for name in ("greedy", "named")],
     align=True,
 )
 _OPEN, _COMPLETE, _CUT, _EXPANDED = range(4)
@@ -74,7 +74,10 @@ class Search:
         self.floor = np.full(n, _FIRST_FLOOR if self.top_n else math.log(self.asked.search_alpha))
         self.spent = np.zeros(n, np.int64) + spent
         self.blurred = np.zeros(n, np.bool_)
-        self.events = np.empty(0, _EVENT)
+        # `waiting` are the places of what is to be expanded, `best` the log-probabilities of the N best answers so far,
+        # `below` says of which questions an answer, or a prefix of one, lies below the floor.
+        self.events, self.waiting = np.empty(0, _EVENT), np.arange(0)
+        self.best, self.below = np.full((n, self.top_n or 0), -np.inf), np.zeros(n, np.bool_)
         needed, self.drawn = self.top_n or self.asked.entropy_draws, [{}] * n
         self.root_rows, self.root_log_probs = (np.arange(n), log_probs) if needed else (np.arange(0), None)
         self._start(np.arange(n), log_probs, np.arange(n))
@@ -82,7 +85,8 @@ class Search:
             self._expand(batch, *self._grow(batch))
         if self.asked.entropy_draws:
             self.drawn = remainders(self, self.events["kind"] == _OPEN, question_ids)
-        results = [self._result(question) for question in range(n)]
+        of = self.events["question"].copy()
+        results = [self._result(question, (of == question).nonzero()[0]) for question in range(n)]
         if exactly and len(again := self.blurred.nonzero()[0]):
             tree, epsilon = exactly(again)
             ids = [each for each, blurred in zip(question_ids, self.blurred, strict=False) if blurred]
@@ -93,23 +97,26 @@ class Search:
         return results
 
     def _start(self, questions: np.ndarray, log_probs: Tensor, rows: np.ndarray) -> None:
-        """Search questions from their prompts on, whose log-probabilities these are, and forget what was met before."""
-        self.events["question"][np.isin(self.events["question"], questions)] = -1
-        self.events["waiting"] &= self.events["question"] >= 0
-        roots = np.zeros(len(questions), _EVENT)
+        """Search questions from their prompts on, whose log-probabilities these are."""
+        start = self._added(len(questions))
+        roots = self.events[start:]
         roots["question"], roots["parent"], roots["token"], roots["greedy"] = questions, -1, END, True
-        self.events = np.concatenate([self.events, roots], dtype=_EVENT)
-        self._expand(len(self.events) - len(roots) + np.arange(len(roots)), log_probs, rows)
+        self._expand(start + np.arange(len(roots)), log_probs, rows)
+
+    def _added(self, n: int) -> int:
+        """Where n events more begin, all zero. Grown in place, since they may be millions: a view of before is void."""
+        start = len(self.events)
+        self.events.resize(start + n, refcheck=False)
+        return start
 
     def _grow(self, batch: np.ndarray) -> tuple[Tensor, np.ndarray]:
         """Log-probabilities after the prefixes of the batch, and their rows; rows still waited for stay."""
-        self.events["waiting"][batch] = False
-        waiting = self.events["waiting"].nonzero()[0]
-        keep = np.unique(np.concatenate([self.events["row"][waiting], self.root_rows]))
+        held = self.events["row"][self.waiting]
+        keep = np.bincount(np.concatenate([held, self.root_rows])).nonzero()[0]
         prefixes = self.events[batch]
         rows, tokens, kept = (torch.from_numpy(column) for column in (prefixes["row"], prefixes["token"], keep))
         log_probs = self.tree.grow(rows, tokens, keep=kept)
-        self.events["row"][waiting] = np.searchsorted(keep, self.events["row"][waiting])
+        self.events["row"][self.waiting] = np.searchsorted(keep, held)
         self.root_rows = np.searchsorted(keep, self.root_rows)
         self.spent += np.bincount(prefixes["question"], minlength=len(self.spent))
         return log_probs, len(keep) + np.arange(len(batch))
@@ -120,27 +127,46 @@ class Search:
         floors = self.floor[prefixes["question"]] - self.band[prefixes["depth"] + 1] - prefixes["log_prob"]
         found = children(log_probs, self.endings, floors, prefixes["greedy"])
         self.events["kind"][batch], self.events["entropy"][batch] = _EXPANDED, found.entropy
-        of, new = prefixes[found.row], np.zeros(len(found.row), _EVENT)
-        new["question"], new["parent"], new["row"] = of["question"], batch[found.row], rows[found.row]
-        new["token"], new["depth"] = found.token, of["depth"] + 1
-        new["token_log_prob"], new["log_prob"] = found.log_prob, of["log_prob"] + found.log_prob
-        new["greedy"] = of["greedy"] & (found.token == found.best[found.row])
-        at_length = np.where(new["depth"] == self.length, _CUT, _OPEN)
-        new["kind"] = np.where(self.completes[found.token], _COMPLETE, at_length)
-        reaches = new["log_prob"] >= self.floor[new["question"]] - self.band[new["depth"]]
-        new["named"] = (found.token >= END) & (reaches | new["greedy"])
-        new["waiting"] = new["named"] & (new["kind"] == _OPEN)
-        self.events = np.concatenate([self.events, new], dtype=_EVENT)
+        start = self._added(len(found.row))
+        question, depth, log_prob, greedy = (
+            prefixes[name][found.row] for name in ("question", "depth", "log_prob", "greedy")
+        )
+        new, depth, log_prob = self.events[start:], depth + 1, log_prob + found.log_prob
+        greedy &= found.token == found.best[found.row]
+        kind = np.where(self.completes[found.token], _COMPLETE, np.where(depth == self.length, _CUT, _OPEN))
+        reaches = log_prob >= self.floor[question] - self.band[depth]
+        named = (found.token >= END) & (reaches | greedy)
+        known = (question, batch[found.row], found.token, rows[found.row], depth, kind, found.log_prob, log_prob, 0.0)
+        for name, column in zip(_EVENT.names, (*known, greedy, named), strict=True):
+            new[name] = column
+        self.waiting = np.concatenate([self.waiting, start + (named & (kind == _OPEN)).nonzero()[0]])
+        if self.top_n:
+            self._rank(question, log_prob, kind, named)
+
+    def _rank(self, question: np.ndarray, log_prob: np.ndarray, kind: np.ndarray, named: np.ndarray) -> None:
+        """Of new events keep the N best answers, and of which questions an answer, or a prefix of one, is too low."""
+        # Below the floor the greedy answer may be, alone of many.
+        answers = named & (kind == _COMPLETE) & (log_prob >= self.floor[question])
+        for each in np.unique(question[answers]):
+            scores = np.concatenate([self.best[each], log_prob[answers & (question == each)]])
+            self.best[each] = np.sort(scores)[-self.top_n :]
+        low = (kind == _COMPLETE) | ((kind == _OPEN) & ~named)
+        self.below[question[low & ~answers & (np.exp(log_prob) > 0)]] = True
 
     def _take(self) -> np.ndarray:
         """Places of the prefixes to expand next; the deepest first where not all fit at once."""
-        chosen = self.events["waiting"].nonzero()[0]
+        chosen = self.waiting
         if self.top_n:  # the greedy ones among them
-            chosen = np.sort(np.concatenate([self._best_of(question) for question in range(len(self.floor))]))
+            of, self.waiting = self.events["question"][chosen], chosen[:0]
+            found = [self._best_of(question, chosen[of == question]) for question in range(len(self.floor))]
+            chosen, self.waiting = (np.sort(np.concatenate(places)) for places in zip(*found, strict=True))
         if self.budget is not None:
             chosen = self._affordable(chosen)
         if len(chosen) > self.max_width:
             chosen = chosen[np.argsort(-self.events["depth"][chosen], kind="stable")[: self.max_width]]
+        left = np.ones(len(self.waiting), np.bool_)
+        left[np.searchsorted(self.waiting, chosen)] = False
+        self.waiting = self.waiting[left]
         return chosen
 
     def _affordable(self, chosen: np.ndarray) -> np.ndarray:
@@ -150,8 +176,7 @@ class Search:
         for nothing more.
         """
         allowed = self.budget - self.spent
-        self.events["waiting"] &= allowed[self.events["question"]] > 0
-        chosen = chosen[self.events["waiting"][chosen]]
+        self.waiting, chosen = (each[allowed[self.events["question"][each]] > 0] for each in (self.waiting, chosen))
         question, depth, greedy, log_prob = (
             self.events[name][chosen] for name in ("question", "depth", "greedy", "log_prob")
         )
@@ -162,49 +187,36 @@ class Search:
         rank[order] = np.arange(len(order)) - np.searchsorted(question[order], question[order])
         return chosen[rank < allowed[question]]
 
-    def _best_of(self, question: int) -> np.ndarray:
-        """Of a question; where answers are missing and none waits above the floor, it is searched anew further down.
+    def _best_of(self, question: int, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of a question's prefixes that wait at these places those to expand next, and those that still wait.
 
-        Once none that waits can be among the N most probable, none waits any more.
+        Where answers are missing and none waits above the floor, it is searched anew further down. Once none that waits
+        can be among the N most probable, none waits any more.
         """
         while True:
-            places, mine = self._of(question)
-            nth = self._nth(question, mine)
-            greedy, others = mine["waiting"] & mine["greedy"], mine["waiting"] & ~mine["greedy"]
-            hopeful = others & (mine["log_prob"] >= nth - self.band[mine["depth"]])
-            self.events["waiting"][places] = greedy | (others & hopeful.any())
+            greedy, log_prob, depth = (self.events[name][places] for name in ("greedy", "log_prob", "depth"))
+            nth = self.best[question, 0]
+            hopeful = ~greedy & (log_prob >= nth - self.band[depth])
             broke = self.budget is not None and self.spent[question] >= self.budget
-            if nth > -np.inf or hopeful.any() or broke or not self._more_below(question, mine):
-                best = mine["log_prob"][hopeful].max(initial=-np.inf)
-                return places[greedy | (hopeful & (mine["log_prob"] >= best - _STRIDE))]
+            if nth > -np.inf or hopeful.any() or broke or not self.below[question]:
+                best = log_prob[hopeful].max(initial=-np.inf)
+                next_ones = greedy | (hopeful & (log_prob >= best - _STRIDE))
+                return places[next_ones], places[greedy | hopeful.any()]
             self.floor[question] -= _FLOOR_STEP
+            self.events["question"][self.events["question"] == question] = -1
+            self.best[question], self.below[question] = -np.inf, False
             self._start(np.array([question]), self.root_log_probs[[question]], self.root_rows[[question]])
+            places, self.waiting = self.waiting, self.waiting[:0]
 
-    def _of(self, question: int) -> tuple[np.ndarray, np.ndarray]:
-        places = (self.events["question"] == question).nonzero()[0]
-        return places, self.events[places]
-
-    def _sure(self, question: int, mine: np.ndarray) -> np.ndarray:
-        """Complete answers at or above the floor; below it the greedy one may be, alone of many."""
-        return (mine["kind"] == _COMPLETE) & mine["named"] & (mine["log_prob"] >= self.floor[question])
-
-    def _nth(self, question: int, mine: np.ndarray) -> float:
-        """Log-probability of the N-th best answer so far, -inf if there are fewer."""
-        found = np.sort(mine["log_prob"][self._sure(question, mine)])[::-1]
-        return found[self.top_n - 1] if len(found) >= self.top_n else -np.inf
-
-    def _more_below(self, question: int, mine: np.ndarray) -> bool:
-        """Whether an answer, or a prefix of one, lies below the floor."""
-        complete = (mine["kind"] == _COMPLETE) & ~self._sure(question, mine)
-        return bool(((complete | ((mine["kind"] == _OPEN) & ~mine["named"])) & (np.exp(mine["log_prob"]) > 0)).any())
-
-    def _result(self, question: int) -> tuple[list[Answer], Certificate]:
-        places, mine = self._of(question)
-        kind, log_prob, p = mine["kind"], mine["log_prob"], np.exp(mine["log_prob"])
-        nth = self._nth(question, mine) if self.top_n else -np.inf
-        log_alpha, band = nth if nth > -np.inf else self.floor[question], self.band[mine["depth"]]
-        reaches = mine["named"] & (log_prob >= log_alpha - band)
-        expanded, complete = kind == _EXPANDED, mine["named"] & (kind == _COMPLETE)
+    def _result(self, question: int, places: np.ndarray) -> tuple[list[Answer], Certificate]:
+        kind, log_prob, depth, greedy, named = (
+            self.events[name][places] for name in ("kind", "log_prob", "depth", "greedy", "named")
+        )
+        p = np.exp(log_prob)
+        nth = self.best[question, 0] if self.top_n else -np.inf
+        log_alpha, band = nth if nth > -np.inf else self.floor[question], self.band[depth]
+        reaches = named & (log_prob >= log_alpha - band)
+        expanded, complete = kind == _EXPANDED, named & (kind == _COMPLETE)
         open_cut, open_left = reaches & (kind == _CUT), reaches & (kind == _OPEN)
         found = complete & (log_prob >= log_alpha)
         within = reaches & (log_prob <= log_alpha + band) & (~found if self.top_n else band > 0)
@@ -213,9 +225,9 @@ class Search:
         clear = (open_cut & ~within) | open_left
         self.blurred[question] = affordable and (near | (within & open_cut)).any() and not clear.any()
         too_few = bool(self.top_n) and found.sum() < self.top_n
-        left = open_left.any() or (too_few and self._more_below(question, mine))
-        at_least_alpha = np.where(mine["named"], np.maximum(log_prob, log_alpha), log_alpha)
-        nodes = mine[expanded]
+        left = open_left.any() or (too_few and self.below[question])
+        at_least_alpha = np.where(named, np.maximum(log_prob, log_alpha), log_alpha)
+        nodes = self.events[places[expanded]]
         parents = np.where(nodes["parent"] < 0, -1, np.searchsorted(places[expanded], nodes["parent"]))
         certificate = certify(
             tree=SearchTree(parents, nodes["token"], nodes["log_prob"], nodes["entropy"], nodes["greedy"]),
@@ -235,13 +247,13 @@ class Search:
             search_alpha=math.exp(log_alpha),
             epsilon=float(self.epsilon.max()),
             alpha_floor=-float(np.sum((p * at_least_alpha)[~expanded])),
-            open_entropy=np.sum((p * (self.length - mine["depth"]))[kind == _OPEN]) * math.log(self.n_events),
+            open_entropy=np.sum((p * (self.length - depth))[kind == _OPEN]) * math.log(self.n_events),
             token_forwards=int(self.spent[question]),
             why_certified=f"there are only {found.sum()} answers" if too_few else "",
             **self.drawn[question],
         )
-        given = ~expanded & (mine["greedy"] | (reaches & (kind != _OPEN)))
-        return [self._answer(event) for event in mine[given]], certificate
+        given = ~expanded & (greedy | (reaches & (kind != _OPEN)))
+        return [self._answer(event) for event in self.events[places[given]]], certificate
 
     def _answer(self, event: np.void) -> Answer:
         tokens, log_probs, finished = [], [], bool(event["kind"] == _COMPLETE)

@@ -57,7 +57,7 @@ class Endings:
 
     def log_prob(self, log_probs: Tensor) -> Tensor:
         """`(rows, V)` -> `(rows,)`: log-probability that the answer ends here, whichever stop token says so."""
-        return torch.logsumexp(log_probs[:, self.stop_ids].double(), dim=-1)
+        return torch.logsumexp(log_probs.index_select(1, self.stop_ids).double(), dim=-1)
 
 
 # Given the step, the log-probabilities (rows, V), the row of each walker (questions, walkers) and which walkers
