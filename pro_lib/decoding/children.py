@@ -36,7 +36,7 @@ def most_probable(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
     Of tokens equally probable at the n-th place, any may be among them.
     """
     size = math.gcd(log_probs.shape[1], _BLOCK)
-    blocks = log_probs.reshape(len(log_probs), -1, size)
+    blocks = log_probs.reshape(-1, log_probs.shape[1] // size, size)
     # The n best tokens lie in the n blocks with the highest maxima.
     chosen = blocks.amax(dim=-1).topk(min(n, blocks.shape[1]), dim=-1).indices
     values = blocks.gather(1, chosen[:, :, None].expand(-1, -1, size)).flatten(1)
