@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +39,13 @@ def _small_parts(monkeypatch):
     monkeypatch.setattr(module, "QUESTIONS_PER_PART", 4)
 
 
+def shut_down():
+    ray.shutdown()
+    with warnings.catch_warnings():  # what Ray leaves open is said here, and not in the test of another file
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
 @pytest.fixture(scope="module")
 def cluster():
     """One cluster for all tests, since it takes seconds to start."""
@@ -48,12 +56,11 @@ def cluster():
             ray.init("local", num_cpus=2 * torch.get_num_threads(), **options)
             break
         except Exception:  # a busy machine may need more than the 30 s that Ray gives its node
-            ray.shutdown()
+            shut_down()
             if not tries_left:
                 raise
     yield
-    ray.shutdown()
-    gc.collect()  # what Ray left open is said here, where it is ignored
+    shut_down()
 
 
 @pytest.fixture(scope="module")
