@@ -14,13 +14,12 @@ from itertools import product
 from pathlib import Path
 
 import pandas as pd
+from published import PUBLISHED
 
 from pro_lib import evaluation, imports, runs, scores, tables
 from pro_lib.runs import Run
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLISHED = [f"rank-calibration/{name}" for name in ("gpt-3.5-turbo/nq-open", "gpt-3.5-turbo/meadow")]
-PUBLISHED += ["rank-calibration/Llama-2-7b-chat-hf/nq-open"]
 
 
 def held(source: str, run: Run, *, n_redraws: int = 200) -> pd.DataFrame:

@@ -22,7 +22,8 @@ from pro_lib.evaluation import Choices, evaluations
 from pro_lib.imports import from_published, split_records
 from pro_lib.protocols import ALPHA_GRID
 
-SETTINGS = ("gpt-3.5-turbo/nq-open", "gpt-3.5-turbo/meadow", "Llama-2-7b-chat-hf/nq-open")
+PUBLISHED = [f"rank-calibration/{name}" for name in ("gpt-3.5-turbo/nq-open", "gpt-3.5-turbo/meadow")]
+PUBLISHED += ["rank-calibration/Llama-2-7b-chat-hf/nq-open"]
 NEAR = (0.0, 0.02, 0.1)
 # What is chosen: from these, of several equally good ones that nearest to the next, by this score.
 KS, ALPHAS = np.arange(1, 11), np.array(ALPHA_GRID)
@@ -80,7 +81,7 @@ def main():
     )
     folder = parser.parse_args().out
     warnings.simplefilter("ignore", scores.PremiseWarning)
-    runs = [from_published(f"rank-calibration/{setting}") for setting in SETTINGS]
+    runs = [from_published(name) for name in PUBLISHED]
     tables = {
         "published_all": [row for run in runs for near in NEAR for row in on_all(run, near)],
         "published_gain": [row for run in runs for row in gains(split_records(run))],

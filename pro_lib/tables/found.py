@@ -53,15 +53,13 @@ def cost_table(runs: Sequence[Run]) -> pd.DataFrame:
 
     Columns: run, prompt_tokens, token_forwards, model_calls, seconds, tokens_per_second, peak_memory_mib.
     """
-    costs = pd.DataFrame([vars(run.info.cost) for run in runs])
+    costs = pd.DataFrame([{"run": run.name} | vars(run.info.cost) for run in runs])
     tokens = costs["prompt_tokens"] + costs["token_forwards"]
-    measured = costs[["prompt_tokens", "token_forwards", "model_calls"]].assign(
+    return costs[["run", "prompt_tokens", "token_forwards", "model_calls"]].assign(
         seconds=costs["seconds"].round(1),
         tokens_per_second=(tokens / costs["seconds"].clip(lower=1e-9)).round().astype(int),
         peak_memory_mib=(costs["peak_memory_bytes"] / 2**20).round().astype(int),
     )
-    measured.insert(0, "run", [run.name for run in runs])
-    return measured
 
 
 def found_table(runs: Sequence[Run], *, alpha: float) -> pd.DataFrame:
