@@ -12,12 +12,11 @@ from pro_lib.base import texts
 from pro_lib.base.checks import Format, Text, fitted
 from pro_lib.endpoint.asking import Asking
 from pro_lib.endpoint.noise import ROUNDING, Noise
+from pro_lib.imports.responses import NOT_GIVEN
 from pro_lib.storage import RunError
 
 # As many tokens may be named in a request (vLLM's MAX_LOGPROB_TOKEN_IDS).
 _MOST_NAMED = 128
-# vLLM writes this for -inf: of an impossible token, and of places that it did not fill.
-_NOTHING = -9999.0
 # Noise may lift a log-probability above 0, but not so far.
 _LogProb = Annotated[FiniteFloat, Field(le=1)]
 
@@ -92,7 +91,7 @@ class Listed(NamedTuple):
 
     def filled(self) -> "Listed":
         """Without places that may not have been filled: their tokens count as not listed."""
-        return self._replace(tokens=tuple(token for token in self.tokens if token.log_prob > _NOTHING))
+        return self._replace(tokens=tuple(token for token in self.tokens if token.log_prob > NOT_GIVEN))
 
     @property
     def is_cut(self) -> bool:

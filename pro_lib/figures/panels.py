@@ -140,11 +140,11 @@ def set_ticks(ax: Axes, ticks: Sequence[float]) -> None:
     ax.xaxis.set_minor_locator(NullLocator())
 
 
-def alpha_axis(ax: Axes, ticks: Sequence[float] = ALPHA_TICKS) -> None:
+def alpha_axis(ax: Axes) -> None:
     """Linear below 0.001, where only α = 0 lies, logarithmic above it."""
     ax.set_xscale("symlog", linthresh=0.001, linscale=0.3)
     ax.set_xlim(0, 1)
-    set_ticks(ax, ticks)
+    set_ticks(ax, ALPHA_TICKS)
 
 
 def note(ax: Axes, text: str, at: tuple[float, float], *, by: float = 2) -> None:

@@ -15,8 +15,8 @@ from pro_lib.imports.records import answering, tables
 from pro_lib.runs import Run
 from pro_lib.storage import RunError, RunInfo
 
-# What OpenAI's endpoints and their likes write for a token whose log-probability they do not give.
-_NOT_GIVEN = -9999.0
+# What servers write for a log-probability that they do not give; vLLM also for -inf and for places not filled.
+NOT_GIVEN = -9999.0
 
 
 def _as_list(values: Any) -> Any:
@@ -80,7 +80,7 @@ class _Choice(Format):
         if self.logprobs is None:
             return answer | {"log_prob": self.cumulative_logprob, "end_log_prob": None if answer["finished"] else 0.0}
         values = [token.logprob for token in self.logprobs]
-        if any(value <= _NOT_GIVEN for value in values) or (answer["finished"] and not values):
+        if any(value <= NOT_GIVEN for value in values) or (answer["finished"] and not values):
             return None
         n_tokens, closed = self._spelling() if answer["finished"] else (len(values), False)
         cut = None if answer["finished"] else 0.0
