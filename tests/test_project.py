@@ -87,7 +87,7 @@ def test_every_module_opens_with_its_contract_and_none_is_too_long():
     assert statistics.median(lengths.values()) <= 180
     assert sum(lengths[path] for path in HOUSE.glob("*.py")) <= 2862
     # 5,800 are asked for; docs/log.md says what the rest is spent on. It may only fall.
-    assert sum(lengths.values()) <= 12159
+    assert sum(lengths.values()) <= 12151
 
 
 def test_imports_go_down_from_floor_to_floor():
