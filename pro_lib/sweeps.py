@@ -123,7 +123,7 @@ def select_alpha(validation: Evaluation, *, alphas: Alphas = None, score: AlphaS
     return float(alphas[metrics.auroc_columns(uncertainty, validation.correct).argmax()])
 
 
-def nearest_first(alphas: ArrayLike) -> Floats:
+def nearest_first(alphas: Sequence[float]) -> Floats:
     """The different αs in the order in which ties go: the nearer to 0.4 first, of two equally near the smaller."""
     alphas = np.unique(alphas)
     distance = np.round(np.abs(alphas - DEFAULT_ALPHA), 12)  # 0.35 and 0.45 are equally far, rounding aside
