@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from waiting import until
 
 from pro_lib.base import bundled
 from pro_lib.base.checks import SentenceError
@@ -207,17 +208,6 @@ def test_a_reader_who_has_read_enough_hears_no_complaint(records):
 
 
 # ---- Jobs -----------------------------------------------------------------------------------------------------------
-
-
-PATIENCE = 300.0  # seconds, after which nothing will come any more
-
-
-def until(there):
-    """Wait for something, however busy the machine is."""
-    end = time.monotonic() + PATIENCE
-    while not there():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def written(path, text, after=("", None)):

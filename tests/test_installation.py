@@ -10,7 +10,6 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
-import time
 import tomllib
 import venv
 import zipfile
@@ -20,6 +19,7 @@ import pytest
 import torch
 import yaml
 from test_project import FILES, MODULES, ROOT, TORCH, dotted, imported, modules_imported
+from waiting import PATIENCE, until
 
 import pro_lib
 from pro_lib.base import bundled
@@ -309,7 +309,6 @@ pip) echo "$*" >>"$0.asked"; echo "Collecting torch"
     while [ -n "$UNTIL" ] && [ ! -e "$UNTIL" ]; do sleep 0.05; done; exit ${CODE:-0} ;;
 esac
 """
-PATIENCE = 300.0  # seconds, after which nothing will come any more
 PACKAGE, NOTEBOOKS, TEST = (
     f"-m pip install --progress-bar off --constraint constraints.txt {words}"
     for words in ("--no-deps --editable .", "pro-workbench[notebooks]", "pro-workbench[test]")
@@ -329,14 +328,6 @@ def make(tmp_path):
         return (subprocess.run if wait else subprocess.Popen)(command, cwd=ROOT, **options)
 
     return made
-
-
-def until(there):
-    """Wait for something, however busy the machine is."""
-    end = time.monotonic() + PATIENCE
-    while not there():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def asked(folder):
