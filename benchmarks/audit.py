@@ -21,7 +21,7 @@ import pandas as pd
 import variants
 from scipy.stats import rankdata
 
-from pro_lib import evaluation, metrics, protocols, scores, semantic, sweeps
+from pro_lib import evaluation, meanings, metrics, protocols, scores, similarities, sweeps
 from pro_lib.evaluation import Choices, Evaluation
 from pro_lib.runs import Run
 from pro_lib.settings import BEAMS, Settings
@@ -194,23 +194,23 @@ def meaning_rows(settings: Settings, model: str, dataset: str, similarity: str) 
     ranked, every = beams.ranked(), samples.ranked(distinct=False)
     log_probs, means, texts = (beams.matrix(ranked, *column) for column in (("value",), ("mean",), ("text", None)))
     pairs = measure(texts, beams.questions)
-    meaning, once = semantic.clusters(pairs), semantic.distinct(texts)
+    meaning, once = meanings.clusters(pairs), similarities.distinct(texts)
     drawn = samples.matrix(every, "text", None)
 
     def row(method: str, choice: str, option: str, uncertainty: np.ndarray) -> Row:
         return Row(f"{method}, {similarity}", choice, option, ids, uncertainty, judged.correct)
 
-    yield row("SE", "this project's", "", semantic.semantic_entropy(log_probs, meaning))
+    yield row("SE", "this project's", "", meanings.semantic_entropy(log_probs, meaning))
     for variant, entropy in variants.ENTROPIES.items():
         for name, values in (("", log_probs), (", token-averaged", means)):
             if (variant, name) not in (("farquhar2024", ""), ("discrete", ", token-averaged")):
                 yield row("SE", variant + name, f"`ENTROPIES[{variant!r}]`", entropy(values, meaning))
     sampled = samples.log_probs(distinct=False)
-    of_samples = semantic.clusters(measure(drawn, samples.questions))
+    of_samples = meanings.clusters(measure(drawn, samples.questions))
     for variant in ("farquhar2024", "kuhn2023", "discrete"):
         entropy = variants.ENTROPIES[variant]
         yield row("SE", f"{variant} on samples", "samples' texts", entropy(sampled, of_samples))
-    density, each_once = semantic.semantic_density, np.where(once, means, np.nan)
+    density, each_once = meanings.semantic_density, np.where(once, means, np.nan)
     yield row("SD", "this project's", "", density(each_once, pairs))
     only_first = np.where(np.arange(once.shape[1]) == 0, means, np.nan)
     kept = protocols.Found.of(beams, texts=True)
@@ -219,10 +219,10 @@ def meaning_rows(settings: Settings, model: str, dataset: str, similarity: str) 
     yield row("SD", "of one beam, as released", "the first beam alone", density(only_first, pairs))
     forward = variants.forward_density(means, pairs, with_itself=True, keep=once)
     yield row("SD", "lm_polygraph", "`forward_density`", forward)
-    yield row("Deg", "this project's", "", semantic.degree(measure(drawn, samples.questions)))
-    yield row("Deg", "of the beams", "beams' texts", semantic.degree(pairs))
+    yield row("Deg", "this project's", "", meanings.degree(measure(drawn, samples.questions)))
+    yield row("Deg", "of the beams", "beams' texts", meanings.degree(pairs))
     beside = measure(np.column_stack([texts[:, :1], drawn]), beams.questions)
-    apart = np.column_stack([np.zeros(len(drawn), dtype=bool), semantic.distinct(drawn)])
+    apart = np.column_stack([np.zeros(len(drawn), dtype=bool), similarities.distinct(drawn)])
     for choice, keep in (
         ("mean distance from the first beam", apart),
         ("the same, one sample", apart & (np.arange(apart.shape[1]) == 1)),

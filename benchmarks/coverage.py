@@ -14,8 +14,7 @@ import pandas as pd
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from pro_lib import metrics
-from pro_lib.base import intervals
+from pro_lib import intervals, metrics
 from pro_lib.settings import Settings
 
 N_QUESTIONS = (100, 300, 1000)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from pro_lib import models
 from pro_lib import questions as question_sets
-from pro_lib.decoding import Counts, DiverseBeam, Greedy, PackedTree, Prefix, Strategy, Threshold, encode_prefix
+from pro_lib.engine import Counts, DiverseBeam, Greedy, PackedTree, Prefix, Strategy, Threshold, encode_prefix
 
 ARMS = {
     "greedy": Greedy(),

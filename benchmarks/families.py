@@ -31,7 +31,7 @@ from transformers.models.auto.modeling_auto import (
 
 from pro_lib import models
 from pro_lib import questions as question_sets
-from pro_lib.decoding import packing
+from pro_lib.engine import packing
 from pro_lib.generate import generate
 from pro_lib.models import Model
 from pro_lib.questions import QuestionSet

@@ -18,7 +18,7 @@ import torch
 
 from pro_lib import models
 from pro_lib import questions as question_sets
-from pro_lib.decoding import half
+from pro_lib.engine import half
 from pro_lib.generate import generate
 from pro_lib.models import Model
 from pro_lib.questions import QuestionSet

@@ -32,8 +32,8 @@ from ladder_release import MARK, Prompts, Settings
 
 from pro_lib import models
 from pro_lib import questions as question_sets
-from pro_lib.base.checks import DTYPES
-from pro_lib.decoding import Counts, Endings, PackedTree, encode_prefix, strategies
+from pro_lib.checks import DTYPES
+from pro_lib.engine import Counts, Endings, PackedTree, encode_prefix, strategies
 
 ROOT = Path(__file__).resolve().parents[1]
 RELEASE_ARMS = {

@@ -19,9 +19,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom
 
-from pro_lib import evaluation, guarantees, imports, scores, tables
+from pro_lib import evaluation, imports, promises, scores, tables
 from pro_lib.evaluation import Evaluation
-from pro_lib.guarantees.answering import STARTS
+from pro_lib.promises import STARTS
 from pro_lib.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -85,8 +85,8 @@ def answering(judged: Evaluation, m: int, easier: np.ndarray, splits: int, *, re
             for score, values in ((name, named[name].to_numpy()) for name in named):
                 for target in TARGETS:
                     known, asked = (values[at], correct[at]), {"target": target, "confidence": CONFIDENCE}
-                    taken = {"promise": guarantees.promise(*known, **asked, unlabelled=values[rest]).threshold}
-                    taken["promise, own percentiles"] = guarantees.promise(*known, **asked).threshold
+                    taken = {"promise": promises.promise(*known, **asked, unlabelled=values[rest]).threshold}
+                    taken["promise, own percentiles"] = promises.promise(*known, **asked).threshold
                     taken |= {} if replace else others(*known, values[rest], target)
                     for rule, threshold in taken.items():
                         outcome = 0.0, 0.0, 0.0, np.nan
@@ -116,12 +116,12 @@ def sets(settings: Settings, splits: int) -> Iterator[dict]:
         above = np.zeros((splits, len(ALPHAS)))
         for split, (at, rest) in enumerate(drawn(len(right), 305, easier, shift=shift, splits=splits)):
             for number, delta in enumerate(DELTAS):
-                tau = guarantees.answer_sets(right[at], delta=delta, **searched).tau
+                tau = promises.answer_sets(right[at], delta=delta, **searched).tau
                 if tau is not None:
                     missed[split, number] = (right[rest] < tau).mean()
                     issued[split, number], sizes[split, number] = 1, (found >= tau).sum(axis=1).mean()
             for number, alpha in enumerate(ALPHAS):
-                _, limit = guarantees.miss_rate(right[at], alpha=alpha, **searched, confidence=CONFIDENCE)
+                _, limit = promises.miss_rate(right[at], alpha=alpha, **searched, confidence=CONFIDENCE)
                 above[split, number] = (right < alpha).mean() > limit
         row = {"shift": shift, "validation": 305}
         for number, delta in enumerate(DELTAS):

@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pro_lib import metrics, scores
-from pro_lib.base import bundled
+from pro_lib import bundled, metrics, scores
 from pro_lib.evaluation import Choices, evaluations
 from pro_lib.imports import from_published, split_records
 from pro_lib.protocols import ALPHA_GRID

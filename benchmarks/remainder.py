@@ -24,7 +24,7 @@ import pandas as pd
 from pro_lib import models
 from pro_lib import questions as question_sets
 from pro_lib.generate import generate
-from pro_lib.guarantees import anytime
+from pro_lib.promises import anytime
 from pro_lib.runs import Run
 
 SEARCHES = {"prompt alone": {"search_alpha": 1.0, "budget": 0}}

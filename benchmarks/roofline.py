@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from pro_lib import models
-from pro_lib.base.checks import DTYPES
-from pro_lib.decoding import Counts, PackedTree, Prefix, encode_prefix
+from pro_lib.checks import DTYPES
+from pro_lib.engine import Counts, PackedTree, Prefix, encode_prefix
 
 # The share of the copy bandwidth that a good kernel gets; steps are held against it.
 ATTAINABLE = 0.8

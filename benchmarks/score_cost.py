@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pro_lib import scores, semantic
+from pro_lib import meanings, scores, similarities
 from pro_lib.runs import Run
 from pro_lib.settings import BEAMS, SAMPLES, Settings
 
@@ -38,7 +38,7 @@ def read(run: Run, *, distinct: bool) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return run.matrix(ranked, "value"), run.matrix(ranked, "mean"), run.matrix(ranked, "text", None)
 
 
-def table(beams: Run, samples: Run, similarities: dict[str, semantic.Similarity]) -> pd.DataFrame:
+def table(beams: Run, samples: Run, similarities: dict[str, similarities.Similarity]) -> pd.DataFrame:
     """A row per method and similarity: seconds, of which comparing, and the ordered pairs of texts it compares."""
     (logs, means, texts), (drawn, drawn_means, drawn_texts) = read(beams, distinct=True), read(samples, distinct=False)
     plain = {
@@ -52,14 +52,14 @@ def table(beams: Run, samples: Run, similarities: dict[str, semantic.Similarity]
 
     def of_beams(compared: np.ndarray) -> dict[str, Callable]:
         return {
-            "SE": lambda: semantic.semantic_entropy(logs, semantic.clusters(compared)),
-            "SD": lambda: semantic.semantic_density(means, compared),
-            "WD": lambda: semantic.weighted_dissimilarity(logs, compared),
-            "gap": lambda: semantic.top_two_gap(logs, semantic.clusters(compared)),
+            "SE": lambda: meanings.semantic_entropy(logs, meanings.clusters(compared)),
+            "SD": lambda: meanings.semantic_density(means, compared),
+            "WD": lambda: similarities.weighted_dissimilarity(logs, compared),
+            "gap": lambda: similarities.top_two_gap(logs, meanings.clusters(compared)),
         }
 
     def of_samples(compared: np.ndarray) -> dict[str, Callable]:
-        return {"Deg": lambda: semantic.degree(compared)}
+        return {"Deg": lambda: meanings.degree(compared)}
 
     rows = [(name, seconds(score), 0.0, 0.0) for name, score in plain.items()]
     for name, similarity in similarities.items():

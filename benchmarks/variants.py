@@ -6,7 +6,7 @@
 
 import numpy as np
 
-from pro_lib import semantic
+from pro_lib import meanings, similarities
 
 
 def matches(nli: np.ndarray, rule: str) -> np.ndarray:
@@ -43,7 +43,7 @@ def flattened(nli: np.ndarray, temperature: float) -> np.ndarray:
 
 def discrete_entropy(log_probs: np.ndarray, meaning: np.ndarray) -> np.ndarray:
     """SE of the shares of answers (Farquhar et al. 2024, discrete; LM-Polygraph's frequency)."""
-    return semantic.semantic_entropy(np.where(np.isnan(log_probs), np.nan, 0.0), meaning)
+    return meanings.semantic_entropy(np.where(np.isnan(log_probs), np.nan, 0.0), meaning)
 
 
 def mean_over_answers(log_probs: np.ndarray, meaning: np.ndarray) -> np.ndarray:
@@ -60,8 +60,8 @@ def log_of_the_mean(log_probs: np.ndarray, meaning: np.ndarray) -> np.ndarray:
 
 
 ENTROPIES = {
-    "kuhn2023": semantic.semantic_entropy_mc,
-    "farquhar2024": semantic.semantic_entropy,
+    "kuhn2023": similarities.semantic_entropy_mc,
+    "farquhar2024": meanings.semantic_entropy,
     "discrete": discrete_entropy,
     "lm_polygraph": mean_over_answers,
     "uq_nlg": log_of_the_mean,
@@ -71,7 +71,7 @@ ENTROPIES = {
 def degree_of_uq_nlg(similarity: np.ndarray) -> np.ndarray:
     """Deg as the release of Lin et al. has it: the diagonal (n, N, N) set to 1, and m times the paper's."""
     own = np.eye(similarity.shape[1], dtype=bool) & ~np.isnan(similarity)
-    return semantic.degree(np.where(own, 1.0, similarity)) * own.any(axis=2).sum(axis=1)
+    return meanings.degree(np.where(own, 1.0, similarity)) * own.any(axis=2).sum(axis=1)
 
 
 def forward_density(

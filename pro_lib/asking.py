@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import questions as question_sets
-from pro_lib import scores, semantic
-from pro_lib.base.shown import shown
-from pro_lib.guarantees.entropy import EntropyEstimate
+from pro_lib import scores
+from pro_lib.entropy import EntropyEstimate
+from pro_lib.promises import Calibrated, calibrated
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
-from pro_lib.tables import Calibrated, calibrated
+from pro_lib.shown import shown
 
 if TYPE_CHECKING:
     from pro_lib.models import Model
@@ -35,10 +35,9 @@ class Answer:
 
     `answers` are the distinct answers found, the most probable first, each with the probability of its complete text,
     ending included; PRO read the first `kept` of them. Where none ended, `text` is None and `uncertainty` NaN.
-    `status` (see `decoding.certificate`), `entropy_bounds` (nats, of the entropy over complete token sequences: tree
+    `status` (see `engine.certificate`), `entropy_bounds` (nats, of the entropy over complete token sequences: tree
     bound and loose upper bound) and `entropy` (its estimate by draws, with Student's 95 % limits) come from an exact
-    search; they are None for another strategy. `agreement` are limits of the probability that a fresh sample means the
-    same as `text`, by its words (`semantic.agreement`). `probability_right` is that of `text` where a calibration was
+    search; they are None for another strategy. `probability_right` is that of `text` where a calibration was
     given, which `calibrated` tells about: an estimate, and no guarantee.
     """
 
@@ -49,7 +48,6 @@ class Answer:
     kept: int
     status: str | None
     entropy_bounds: tuple[float, float] | None
-    agreement: tuple[float, float] | None = None
     probability_right: float | None = None
     calibrated: str = ""
     entropy: EntropyEstimate | None = None
@@ -59,8 +57,6 @@ class Answer:
         known = []
         if self.probability_right is not None:
             known.append(f"right with probability {self.probability_right:.2f} ({self.calibrated})")
-        if self.agreement:
-            known.append("a fresh sample means the same with probability {:.2f} to {:.2f}".format(*self.agreement))
         if self.entropy:
             known.append("the entropy of its answers is about {:.2f} nats ({:.2f} to {:.2f})".format(*self.entropy))
         return f"{self.text}: {'; '.join(known)}" if known else str(self.text)
@@ -107,8 +103,6 @@ def ask(
         calibration.check(run.info.parameters, alpha)
     texts, log_probs = run.matrix(ranked := run.ranked(), "text", None), run.matrix(ranked, "value")
     pro, n_kept = (of(log_probs, alpha=alpha, search_alpha=run.search_alpha) for of in (scores.pro, scores.adaptive_k))
-    same = semantic.matches(semantic.similarity("lexical")(texts))[:, 0]
-    agreed = np.stack(semantic.agreement(log_probs, same), axis=1).tolist()
     answers, columns = [], ["question", "status", "tree_bound", "upper_bound"]
     for n, row in enumerate(run.questions.filter(columns).to_dict("records")):
         found = tuple((text, p) for text, p in zip(texts[n], np.exp(log_probs[n]).tolist(), strict=True) if p == p)
@@ -116,7 +110,7 @@ def ask(
         said = found[0][0] if found else None, float(pro[n]), found, int(n_kept[n])
         known = (calibration.probability(said[1]), calibration.sentence()) if calibration else (None, "")
         entropy = entropies and EntropyEstimate(*(float(each[n]) for each in entropies))
-        answers.append(Answer(row["question"], *said, *exact, tuple(agreed[n]) if found else None, *known, entropy))
+        answers.append(Answer(row["question"], *said, *exact, *known, entropy))
     if isinstance(question, str) and not answers[0].answers:
         cut, model = run.info.parameters["max_new_tokens"], run.info.model
         raise ValueError(f"no answer of {model} ended within {cut} tokens: {question!r}")

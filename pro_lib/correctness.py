@@ -17,7 +17,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import LCSseq
 from rouge_score.tokenize import tokenize
 
-from pro_lib.base.checks import SentenceError
+from pro_lib.checks import SentenceError
 
 # Of the texts of a question, compared each with each: at most some ten seconds.
 _MOST_WORDS = 300_000

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from pro_lib import correctness, guarantees, metrics, scores, semantic
+from pro_lib import correctness, metrics, scores
 from pro_lib import protocols as counting
 from pro_lib import runs as run_tables
-from pro_lib.base.shown import shown
 from pro_lib.runs import Run
-from pro_lib.storage import RunError
+from pro_lib.shown import shown
+from pro_lib.similarities import Similarity
+from pro_lib.store import RunError
 
 ROUGE_THRESHOLD = 0.3
 CORRECTNESS = ("rouge_l", "exact_match", "alias_match")
@@ -26,7 +27,6 @@ class Choices:
     Args:
         convention: `complete` (ending included) or `answer_tokens` (ending left out), as in `Run.log_probs`.
         distinct: whether repeated beams are left out; None as the protocol has it.
-        same_within: nats within which answers without texts are one, as in `Run.log_probs`.
         correctness: `rouge_l` above 0.3, `exact_match` or `alias_match` (see `correctness`).
         labels: labels from outside, of people or of a judge model, columns question_id, text, correct; they replace
             every other correctness. An answer without a label is left out and counted.
@@ -34,7 +34,6 @@ class Choices:
 
     convention: str = "complete"
     distinct: bool | None = None
-    same_within: float = 0.0
     correctness: str = "rouge_l"
     labels: pd.DataFrame | None = None
 
@@ -44,8 +43,7 @@ class Choices:
 class Evaluation:
     """One model's answers to one split of a dataset, and what the methods say of them, row by row.
 
-    `answers` has a row per question: question_id, text (the answer judged), rouge_l, correct, and for each run
-    compared `correct_<strategy>`, of its own most probable answer; of an exact search also `guarantees.open_mass`.
+    `answers` has a row per question: question_id, text (the answer judged), rouge_l, correct.
     `log_probs` (n, N) are the answers PRO reads, those of an exact search down to `search_alpha` unless that is None.
     `baselines` has a column per method that needs no α, higher = more uncertain. `exclusions` says which questions were
     left out and why, `unavailable` which methods the run cannot feed. `protocol` says how answers were counted
@@ -81,12 +79,6 @@ class Evaluation:
         read = {name: self.meanings.get(name, self.log_probs) for name in alphas}
         pros = {name: scores.pro(read[name], alpha=a, search_alpha=self.search_alpha) for name, a in alphas.items()}
         return pd.DataFrame(pros).join(self.baselines)
-
-    def by(self, strategy: str) -> Evaluation:
-        """The same, each question judged by that strategy's own most probable answer; those without one left out."""
-        correct = self.answers[f"correct_{strategy}"]
-        labelled = replace(self, answers=self.answers.assign(correct=correct))
-        return labelled._rows(correct.notna().to_numpy())
 
     def drawn(self, n_questions: int, *, seed: int = 0) -> Evaluation:
         """At most `n_questions` of the questions, drawn with `seed`, in their order."""
@@ -150,10 +142,6 @@ class Splits:
         """What α is chosen on."""
         return self.pool if self.n_validation is None else self.pool.drawn(self.n_validation, seed=self.seed)
 
-    def by(self, strategy: str) -> Splits:
-        """Both judged by that strategy's own most probable answer (`Evaluation.by`), α chosen on the same questions."""
-        return Splits(self.validation.by(strategy), self.reported.by(strategy), None, alphas=self.alphas)
-
     def labels(self) -> dict[str, str | int]:
         """Those of what is reported."""
         return self.reported.labels()
@@ -175,14 +163,13 @@ def evaluations(
     samples: Run | None = None,
     others: Sequence[Run] = (),
     split: str | None = None,
-    similarities: Mapping[str, semantic.Similarity | None] | None = None,
+    similarities: Mapping[str, Similarity | None] | None = None,
     choices: Choices | None = None,
 ) -> list[Evaluation]:
     """Judge one answer per question and line up what the methods say of it, once for each protocol.
 
-    The answer judged is the most probable one that any of the runs found, the same under every protocol; what each
-    run's own most probable answer is worth stands beside it (`Evaluation.by`). A question that a method cannot score,
-    or that has no answer to judge, is left out for all methods and counted.
+    The answer judged is the most probable one that any of the runs found, the same under every protocol. A question
+    that a method cannot score, or that has no answer to judge, is left out for all methods and counted.
 
     Args:
         beams: the run that PRO, NLL, ALL, PE (Eq. 2), SE and SD read, and in protocol `paper` PE-MC and NE too.
@@ -191,8 +178,8 @@ def evaluations(
         samples: what Deg, and in protocol `workbench` SC, PE-MC and NE, read, repeats kept; None leaves them out.
         others: further runs whose answers may be the most probable one.
         split: the split to judge; None for all questions of `beams`.
-        similarities: which answers mean the same: SE, SE-MC, SD, Deg, SC, WD, gap, agreement, agreement of two, S-NLL
-            and S-PRO once for each, as `SE, <key>`; None for one that this dataset cannot have.
+        similarities: which answers mean the same: SE, SD, Deg, SC, S-NLL and S-PRO once for each, as `SE, <key>`;
+            None for one that this dataset cannot have.
         choices: None for this project's.
 
     Raises:
@@ -212,12 +199,8 @@ def evaluations(
         _check_labels(answers, choices.labels, beams.name)
     if answers["correct"].isna().all():
         raise RunError(f"run {beams.name}: no answer can be judged without references and texts, rouge_l or correct")
-    for run, own in zip(runs, tops, strict=True):
-        answers[f"correct_{run.info.strategy}"] = rouge_and_correct(own, beams.questions, choices)["correct"]
-    if beams.search_alpha is not None:
-        answers["open_mass"] = guarantees.open_mass(beams.questions)
     setting = beams.info.model, beams.info.dataset, split or "all"
-    counted_as = {"convention": choices.convention, "same_within": choices.same_within, "judged": answers["text"]}
+    counted_as = {"convention": choices.convention, "judged": answers["text"]}
     found, made = counting.Answers.of(beams, samples, similarities or {}, **counted_as), []
     elsewhere = beams.questions.filter(regex="^score_").rename(columns=lambda name: name.removeprefix("score_"))
     for protocol in rules:

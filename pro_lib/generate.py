@@ -11,15 +11,15 @@ from pathlib import Path
 
 import torch
 
-from pro_lib import decoding, models, runs, storage
+from pro_lib import cluster, models, runs, store
 from pro_lib import questions as question_sets
-from pro_lib.base.checks import Chat, Engine, PositiveInt, checked
+from pro_lib.checks import Chat, Engine, PositiveInt, checked
+from pro_lib.engine import strategies
 from pro_lib.models import Model
+from pro_lib.packs import Bar, Job
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
-from pro_lib.storage import Plan, RunFolder, RunInfo, tables
-from pro_lib.work import cluster
-from pro_lib.work.packs import Bar, Job
+from pro_lib.store import Plan, RunFolder, RunInfo, tables
 
 _log = logging.getLogger(__name__)
 # Measured on two cores with the bundled model: smaller packs pay more per call, larger ones attend to more in vain.
@@ -72,7 +72,7 @@ def generate(
             anew and write into the same run folder; the tables are those of the local engine.
         n_workers: workers of `ray`; None for as many as the cluster's GPUs serve, 1 if it has none.
         gpus_per_worker: GPUs of a worker of `ray`, over which its model is spread, where the cluster has any.
-        settings: of the strategy, as `decoding.strategies` has them: max_new_tokens (T), stop, n_answers (N), seed,
+        settings: of the strategy, as `engine.strategies` has them: max_new_tokens (T), stop, n_answers (N), seed,
             temperature, top_p, diversity_penalty (λ), search_alpha (α), top_n, budget. What only another strategy has
             is passed over.
 
@@ -87,7 +87,7 @@ def generate(
         raise ValueError("engine='ray' needs out=, a folder that all workers can write to")
     model, questions = models.held(model), question_sets.asked(questions)
     per_pack = batch_size or QUESTIONS_PER_PACK
-    job = Job(model, questions, decoding.strategy(strategy, **settings), chat=chat)
+    job = Job(model, questions, strategies.strategy(strategy, **settings), chat=chat)
     info = RunInfo(questions.name, model.name, strategy, job.parameters())
     provenance = {**job.provenance(), "questions": dict(questions.source)}
     bar = partial(Bar, desc=f"{questions.name}, {model.name}, {strategy}", unit="question")
@@ -96,7 +96,7 @@ def generate(
             table, cost = job.part(questions.table, per_pack, shown)
         plan = Plan(len(questions), per_pack, len(questions))
         return Run(*tables([table]), replace(info, provenance=provenance, plans=(plan,), cost=cost))
-    name = storage.named(strategy, job.strategy.apart() | questions.apart(chat=chat))
+    name = store.named(strategy, job.strategy.apart() | questions.apart(chat=chat))
     with RunFolder(Path(out) / questions.name / model.name / name, info) as folder:
         folder.plan(questions.table, per_pack=per_pack, per_part=per_pack * -(-QUESTIONS_PER_PART // per_pack))
         missing = folder.missing_parts()

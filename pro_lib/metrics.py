@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfc
 from scipy.stats import rankdata
 
-from pro_lib.base import intervals
+from pro_lib import intervals
 
 Floats, Labels = NDArray[np.float64], NDArray[np.bool_]
 _CHUNK_CELLS = 100_000  # resamples x questions held at once: arrays that fit into a processor's cache

@@ -6,7 +6,9 @@ It knows weights, devices and token texts; it does not know questions, strategie
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import torch
 from jinja2 import TemplateError
@@ -15,11 +17,10 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedConfig as Config
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
-from pro_lib.base import texts
-from pro_lib.base.bundled import bundled_models, check_model, fingerprint, paper_models
-from pro_lib.base.checks import QUANTIZATIONS, Dtype, Quantization, SentenceError, checked, one_line
-from pro_lib.base.extras import placing
-from pro_lib.decoding import Endings, packing
+from pro_lib import tokens
+from pro_lib.bundled import bundled_models, check_model, fingerprint, paper_models
+from pro_lib.checks import QUANTIZATIONS, Dtype, Quantization, SentenceError, checked, extra, one_line
+from pro_lib.engine import Endings, packing
 
 _held: "tuple[tuple, Model] | None" = None
 
@@ -50,7 +51,7 @@ class Model:
     tokenizer: Tokenizer = field(repr=False)
     endings: Endings = field(repr=False)
     fit: packing.Fit
-    ends: tuple[str, ...] = texts.NEWLINE
+    ends: tuple[str, ...] = tokens.NEWLINE
 
     @property
     def device(self) -> torch.device:
@@ -74,7 +75,7 @@ class Model:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a prompt, with the beginning-of-text token where the tokenizer adds one."""
-        return texts.encode(self.tokenizer, text)
+        return tokens.encode(self.tokenizer, text)
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]], options: Mapping[str, object]) -> list[int]:
         """Token ids of a conversation in the model's chat template, up to where its answer begins.
@@ -83,7 +84,7 @@ class Model:
             UnsupportedModelError: the tokenizer has no chat template, or it refuses the conversation or the options.
         """
         try:
-            text = texts.chat_text(self.tokenizer, messages, options)
+            text = tokens.chat_text(self.tokenizer, messages, options)
         except (TemplateError, ValueError, TypeError) as error:
             message = f"model {self.name} has no chat template that takes the prompt; leave chat=True out ({error})"
             raise UnsupportedModelError(message) from error
@@ -91,7 +92,7 @@ class Model:
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The answer's text: up to its first newline or stop, without special tokens or surrounding white space."""
-        return texts.answer_text(self.tokenizer, token_ids, self.ends)
+        return tokens.answer_text(self.tokenizer, token_ids, self.ends)
 
     def with_stop(self, stop: Sequence[str]) -> "Model":
         """The same model, whose answers end at these texts as they do at a newline.
@@ -101,13 +102,13 @@ class Model:
         """
         if not stop:
             return self
-        known = {text for token in texts.token_texts(self.tokenizer) for text in (token, token.strip())}
+        known = {text for token in tokens.token_texts(self.tokenizer) for text in (token, token.strip())}
         for text in stop:
             if not text.strip() or text not in known:
                 why = "is only white space" if not text.strip() else f"is no single token of {self.name}"
                 raise ValueError(f"stop={text!r} {why}; a stop is a text that one token can hold")
         old, ends = self.endings, (*self.ends, *stop)
-        kinds = texts.endings(self.tokenizer, ends, size=len(old.stop))
+        kinds = tokens.endings(self.tokenizer, ends, size=len(old.stop))
         more, closing = (table.to(self.device) for table in _tables(kinds))
         stops = old.stop | more
         return replace(self, ends=ends, endings=Endings(stops, (old.closing | closing) & ~stops))
@@ -232,7 +233,7 @@ def find_endings(tokenizer: Tokenizer, network: PreTrainedModel, vocabulary: int
     before it; it closes the answer if there is text before the newline.
     """
     told = (network.config.get_text_config(), network.generation_config)
-    stop, closing = _tables(texts.endings(tokenizer, texts.NEWLINE, *told, size=vocabulary))
+    stop, closing = _tables(tokens.endings(tokenizer, tokens.NEWLINE, *told, size=vocabulary))
     if not stop.any():
         raise UnsupportedModelError("the tokenizer has neither an end-of-text token nor a newline token")
     return Endings(stop.to(network.device), closing.to(network.device))
@@ -267,3 +268,22 @@ def find_device(device: str) -> str:
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device={device!r} is no device that this torch sees; choose cpu or auto") from error
     return device
+
+
+def placing(device: str, *, device_map: str | dict | None, quantization: str | None, dtype: Any) -> dict[str, Any]:
+    """What transformers is told so that it spreads weights over devices or quantises them; nothing for one device.
+
+    Raises `ImportError`, with the name of the extra, where it could not.
+    """
+    if quantization is None and device_map is None:
+        return {}
+    with extra(*(("quantization", "quantization") if quantization else ("multi-gpu", "device_map"))):
+        for name in ("accelerate", "bitsandbytes")[: 2 if quantization else 1]:
+            import_module(name)
+    told: dict[str, Any] = {"device_map": device_map or device}
+    if quantization:
+        from transformers import BitsAndBytesConfig
+
+        kind = {f"load_in_{quantization}": True, "bnb_4bit_compute_dtype": dtype}
+        told["quantization_config"] = BitsAndBytesConfig(**kind)
+    return told

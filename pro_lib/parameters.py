@@ -6,10 +6,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from pro_lib import evaluation, imports, semantic
+from pro_lib import bundled, checks, evaluation, imports, similarities
 from pro_lib import questions as question_sets
-from pro_lib.base import bundled, checks
-from pro_lib.decoding.strategies import STRATEGIES
+from pro_lib.engine.strategies import STRATEGIES
 from pro_lib.protocols import PROTOCOLS
 from pro_lib.runs import CONVENTIONS
 
@@ -49,7 +48,6 @@ class Parameters:
     strategy: checks.choice(*STRATEGIES) = BEAMS  # how answers are found: greedy, multinomial, diverse_beam, threshold
     protocol: Protocols = ("paper", "workbench")  # how answers are counted: paper, workbench, or both
     distinct: checks.Flag | None = None  # whether repeated answers count once; None as the protocol has it
-    same_within: checks.NotNegative = 0.0  # nats within which answers without texts count as one; 0 if equal only
     convention: checks.choice(*CONVENTIONS) = "complete"  # complete (ending included) or answer_tokens (left out)
     alphas: checks.Probabilities | None = None  # α is chosen from these; None for 0, 0.05, …, 1
     alpha: checks.Probability = 0.4  # the default α: PRO keeps answers whose probability is at least α
@@ -65,7 +63,6 @@ class Parameters:
     entropy_questions: checks.PositiveInt = 300  # the entropy of this many questions is estimated
     entropy_draws: checks.PositiveInt = 20  # from this many draws each of what its search left
     limit: checks.PositiveInt | None = None  # at most this many questions of each split; None for all
-    fraction: checks.PositiveShare | None = None  # at most this part of each split, drawn with the seed; None for all
     n_shots: checks.WholeNumber | None = None  # shots in the prompt; None for 10, and for none with files
     n_validation: checks.PositiveInt | None = 100  # α is chosen on this many validation questions; None for all
     seed: checks.WholeNumber = 0  # of samples, of drawn questions, of bootstrap resamples
@@ -78,7 +75,7 @@ class Parameters:
     chat: checks.Chat = False  # put prompts in the chat template of the model
     engine: checks.Engine = "local"  # local, or ray: workers on a Ray cluster, one a GPU
     n_workers: checks.PositiveInt | None = None  # workers of ray; None for as many as there are GPUs
-    similarity: Names = "lexical"  # what means the same: lexical, alias, embedding, nli, or an NLI model
+    similarity: Names = "lexical"  # what means the same: lexical, alias, nli, or an NLI model
     correctness: str = "rouge_l"  # what is right: rouge_l, exact_match, alias_match, or a file of labels
     records: Names | None = None  # log-probabilities made elsewhere: files, or published ones; None asks the model
     generations_dir: str | Path | None = None  # where runs are kept; None for data/generations of the repository
@@ -93,8 +90,8 @@ class Parameters:
         if self.reported and self.split == "validation":
             raise ValueError("split='validation' is where alpha is chosen; report on another split")
         for name in listed(self.similarity):
-            if not (name in semantic.SIMILARITIES or os.path.isdir(name) or "/" in name):
-                known = ", ".join(semantic.SIMILARITIES)
+            if not (name in similarities.SIMILARITIES or os.path.isdir(name) or "/" in name):
+                known = ", ".join(similarities.SIMILARITIES)
                 raise ValueError(f"similarity={name!r} is neither {known}, nor an NLI model's folder or hub id")
         if self.correctness not in evaluation.CORRECTNESS and not os.path.isfile(self.correctness):
             known = ", ".join(evaluation.CORRECTNESS)

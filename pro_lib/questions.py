@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pro_lib.base.checks import PositiveInt, PositiveShare, checked, rule
-from pro_lib.base.shown import shown
-from pro_lib.imports.formats import Source, called
-from pro_lib.imports.hub import HUB, from_hub
-from pro_lib.imports.question_files import BUNDLED, COLUMNS, SPLITS, QuestionsError, bundled_questions, read_questions
+from pro_lib.checks import PositiveInt, PositiveShare, checked, rule
+from pro_lib.hub import HUB, from_hub
+from pro_lib.question_files import BUNDLED, COLUMNS, SPLITS, QuestionsError, bundled_questions, read_questions
+from pro_lib.readers import Source, called
+from pro_lib.shown import shown
 
 __all__ = ["BUNDLED", "COLUMNS", "HUB", "NAMES", "SPLITS", "QuestionSet", "QuestionsError", "load"]
 NAMES = (*BUNDLED, *HUB)

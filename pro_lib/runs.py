@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pro_lib import scores, storage
-from pro_lib.base import same
-from pro_lib.base.shown import shown
+from pro_lib import same, scores, store
 from pro_lib.correctness import words
-from pro_lib.guarantees.entropy import EntropyEstimate, from_search
-from pro_lib.storage import CERTIFICATE_COLUMNS, RunError, RunInfo, complete_log_prob
+from pro_lib.entropy import EntropyEstimate, from_search
+from pro_lib.shown import shown
+from pro_lib.store import CERTIFICATE_COLUMNS, RunError, RunInfo, complete_log_prob
 
 CONVENTIONS = ("complete", "answer_tokens")
 _ROUNDING = 1e-9
@@ -30,7 +29,7 @@ class Run:
     that is False there, that nobody knows it; 0 says that it was certain, or that the answer was cut (not finished).
     `rank` counts from 0, downwards in probability, for samples in the order they were drawn.
     `questions` has a row per question: question_id, question, references, split, what the dataset adds, and after
-    an exact search its certificate (columns as in `decoding.Certificate`); `score_<method>` is a score made elsewhere,
+    an exact search its certificate (columns as in `engine.Certificate`); `score_<method>` is a score made elsewhere,
     higher = more uncertain.
     """
 
@@ -83,7 +82,6 @@ class Run:
         *,
         convention: str = "complete",
         distinct: bool = True,
-        same_within: float = 0.0,
         merge_by: str | None = None,
     ) -> np.ndarray:
         """Log-probabilities `(n, N)` in nats, sorted downwards, NaN where a question has fewer answers.
@@ -95,13 +93,12 @@ class Run:
             convention: `complete` (ending included) or `answer_tokens` (ending left out).
             distinct: one entry per answer: per token sequence, per text where ids are missing, per log-probability
                 and length where both are; False keeps repeats. Answers cut by length never count.
-            same_within: nats within which answers of one length without ids and texts are one (`base.same`).
             merge_by: `text` adds up the probabilities of answers with the same text (see `correctness.words`),
                 which changes the outcomes: no bound on the entropy of token sequences holds for the result.
         """
         if merge_by not in (None, "text"):
             raise ValueError(f"merge_by={merge_by!r} is unknown; choose None or 'text'")
-        ranked = self.ranked(convention=convention, distinct=distinct, same_within=same_within)
+        ranked = self.ranked(convention=convention, distinct=distinct)
         return self.matrix(_merged(ranked, self.name) if merge_by else ranked, "value")
 
     def open_log_probs(self) -> np.ndarray:
@@ -121,18 +118,15 @@ class Run:
         prefixes = self.questions[columns].assign(row=range(len(self.questions))).explode(columns)
         return self.matrix(prefixes, columns[0]), self.matrix(prefixes, columns[1])
 
-    def entropy(self, *, anytime: bool = False) -> EntropyEstimate:
-        """Of a search with `entropy_draws`: H(Y) of each question, as `guarantees.entropy.from_search` estimates it.
-
-        `anytime`: with limits that hold whenever drawing stops, which are wide, in the place of Student's.
-        """
+    def entropy(self) -> EntropyEstimate:
+        """Of a search with `entropy_draws`: H(Y) of each question, as `promises.entropy.from_search` estimates it."""
         known = self.questions
         if "remainder_draws" not in known or not known["remainder_draws"].str.len().all():
             raise RunError(
                 f"run {self.name} has no draws of the entropy; search with strategy='threshold', entropy_draws=20"
             )
-        mass, most = known["pruned_mass"] + known["budget_cut_mass"], known["remainder_most"] if anytime else None
-        return from_search(known["tree_bound"], mass, np.stack(known["remainder_draws"]), most=most)
+        mass = known["pruned_mass"] + known["budget_cut_mass"]
+        return from_search(known["tree_bound"], mass, np.stack(known["remainder_draws"]))
 
     def top(self, *, convention: str = "complete") -> pd.DataFrame:
         """The most probable finished answer of each question, a row per row of `questions`.
@@ -174,7 +168,7 @@ class Run:
         matrix[table["row"], place] = table[column].where(table[column].notna(), missing)
         return matrix
 
-    def ranked(self, *, convention: str = "complete", distinct: bool = True, same_within: float = 0.0) -> pd.DataFrame:
+    def ranked(self, *, convention: str = "complete", distinct: bool = True) -> pd.DataFrame:
         """Finished answers, question by question and downwards in `value`, their log-probability.
 
         Of equally probable ones the first by text and then by `mean` comes first, in whatever order they were found.
@@ -197,7 +191,7 @@ class Run:
             log_alpha = np.log(self.questions["search_alpha"].to_numpy(float))[table["row"]]
             reaches = complete_log_prob(table["log_prob"], table["end_log_prob"]) >= log_alpha - _ROUNDING
             table = table[reaches | ~reaches.groupby(table["row"]).transform("any")]
-        repeats = pd.DataFrame({"row": table["row"], "key": same.identities(table, same_within)}).duplicated()
+        repeats = pd.DataFrame({"row": table["row"], "key": same.identities(table)}).duplicated()
         table = table.assign(repeats=repeats)
         return (table[~repeats] if distinct else table).reset_index(drop=True)
 
@@ -228,9 +222,9 @@ def read(path: str | Path) -> Run:
     """Read a run folder, `<dataset>/<model>/<strategy>`; an unfinished run is read as far as it got, and said.
 
     Raises:
-        RunError: as `storage.read`.
+        RunError: as `store.read`.
     """
-    run = Run(*storage.read(Path(path)))
+    run = Run(*store.read(Path(path)))
     planned = run.info.n_planned
     if len(run.questions) < planned:
         message = f"run folder {path} holds {len(run.questions):,} of the {planned:,} questions planned"

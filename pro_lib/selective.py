@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from pro_lib.base import intervals
+from pro_lib import intervals
 from pro_lib.metrics import Floats, Labels, aligned, need_both
 
 _SHUFFLES, _SEED = 1000, 42  # LM-Polygraph's, so that both have the same random baseline

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from pro_lib import endpoint, evaluation, imports, metrics, runs, semantic, storage
+from pro_lib import bundled, checks, evaluation, imports, metrics, notebook, runs, similarities, store
 from pro_lib import questions as question_sets
-from pro_lib.base import bundled, checks, notebook
-from pro_lib.decoding.strategies import Strategy, strategy
+from pro_lib.engine.strategies import Strategy, strategy
 from pro_lib.evaluation import Choices, Evaluation, Splits
 from pro_lib.parameters import BEAMS, EXACT, GREEDY, SAMPLES, Parameters, listed
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
+from pro_lib.similarities import Similarity
 from pro_lib.tables import Searched, searched
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Settings(Parameters):
     @property
     def choices(self) -> Choices:
         """What makes an answer right, as `correctness` says."""
-        counted = self._of("convention", "distinct", "same_within")
+        counted = self._of("convention", "distinct")
         if self.correctness in evaluation.CORRECTNESS:
             return Choices(correctness=self.correctness, **counted)
         return Choices(labels=imports.read_labels(self.correctness), **counted)
@@ -100,7 +100,7 @@ class Settings(Parameters):
         """
         named = dataset in question_sets.NAMES
         where = {"name": dataset} if named else {"path": dataset, "n_validation": self.n_validation or 100}
-        drawn = self._of("limit", "fraction", "seed", "n_shots")
+        drawn = self._of("limit", "seed", "n_shots")
         return question_sets.load(**where, split=splits or self.split, **drawn)
 
     def run(self, model: str, dataset: str, *splits: str, strategy: str | None = None) -> Run:
@@ -132,7 +132,7 @@ class Settings(Parameters):
             return beams, beams, []
         return beams, self._both_splits(model, dataset, SAMPLES), [self._both_splits(model, dataset, GREEDY)]
 
-    def similarities(self, model: str, dataset: str) -> dict[str, semantic.Similarity | None]:
+    def similarities(self, model: str, dataset: str) -> dict[str, Similarity | None]:
         """What decides whether answers mean the same, by name; None for `alias` where questions lack references."""
         return {Path(name).name: self._similarity(name, model, dataset) for name in listed(self.similarity)}
 
@@ -201,8 +201,8 @@ class Settings(Parameters):
     def _stored(self, model: str, questions: QuestionSet, how: Strategy) -> Run | None:
         """A stored run that answers these questions as asked for; the model is not loaded to find out."""
         folder = self.generations_dir / questions.name / bundled.model_folder_name(model)
-        folder /= storage.named(how.name, how.apart() | questions.apart(chat=self.chat))
-        if not storage.has_parts(folder):
+        folder /= store.named(how.name, how.apart() | questions.apart(chat=self.chat))
+        if not store.has_parts(folder):
             return None
         run = runs.read(folder)
         asked = {"chat": None} | how.parameters() | questions.parameters(chat=self.chat)
@@ -210,7 +210,7 @@ class Settings(Parameters):
         asked |= {} if self.quantization is None else {"quantization": self.quantization}
         source = bundled.bundled_models().get(model, Path(model))
         asked |= {"fingerprint": bundled.fingerprint(source)} if (source / "config.json").is_file() else {}
-        same = storage.difference(run.info.parameters, asked, only_known=True) is None
+        same = store.difference(run.info.parameters, asked, only_known=True) is None
         held = set(run.questions["question_id"])
         return run.asked_as(questions.table) if same and held.issuperset(questions.table["question_id"]) else None
 
@@ -227,8 +227,7 @@ class Settings(Parameters):
         questions = question_sets.load(path=dataset, split=None).table if file else None
         if file and "validation" not in set(questions["split"]):
             questions = questions.assign(split=None)  # so that one is drawn
-        read = endpoint.read if imports.layout(records) == "endpoint" else imports.from_file
-        return read(records, questions=questions)
+        return imports.from_file(records, questions=questions)
 
     def _evaluated(self, splits: Iterable[str], answers: Run, **options: object) -> list[Evaluation]:
         options |= {"protocols": listed(self.protocol), "choices": self.choices}
@@ -241,15 +240,15 @@ class Settings(Parameters):
             raise metrics.OneClassError(f"{judged.one_class()}, so no score can be told from another on them")
         return judged
 
-    def _similarity(self, name: str, model: str, dataset: str) -> semantic.Similarity | None:
+    def _similarity(self, name: str, model: str, dataset: str) -> Similarity | None:
         if name == "alias":
             table = self._alias_table(model, dataset)
-            return semantic.Alias(table) if table["references"].notna().all() else None
-        if name in semantic.SIMILARITIES and name != "nli":
-            return semantic.similarity(name)
+            return similarities.Alias(table) if table["references"].notna().all() else None
+        if name in similarities.SIMILARITIES and name != "nli":
+            return similarities.similarity(name)
         chosen = {} if name == "nli" else {"model": name}
         cache = self.generations_dir / Path(dataset).stem / bundled.model_folder_name(model)
-        return semantic.Nli(**chosen, device=None if self.device == "auto" else self.device, cache=cache)
+        return similarities.Nli(**chosen, device=None if self.device == "auto" else self.device, cache=cache)
 
     def _alias_table(self, model: str, dataset: str) -> pd.DataFrame:
         if self.records is not None:

@@ -18,8 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib import guarantees, metrics, scores, selective
-from pro_lib.base import intervals
+from pro_lib import intervals, metrics, scores, selective
 from pro_lib.evaluation import Evaluation, Splits
 from pro_lib.protocols import DRAWN_ALPHAS, alpha_grid
 
@@ -48,16 +47,12 @@ def _of_one_or_several(sweep: Callable[..., pd.DataFrame]) -> Callable[..., pd.D
 
 @_of_one_or_several
 def alpha_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFrame:
-    """AUROC of PRO at each α, by default `DRAWN_ALPHAS`. Columns: `alpha, auroc, mean_kept` (mean K), `low, high`;
-    of an exact search `auroc_least, auroc_most` too (`guarantees.pro_auroc_within`).
-    """
+    """AUROC of PRO at each α, by default `DRAWN_ALPHAS`. Columns: `alpha, auroc, mean_kept` (mean K), `low, high`."""
     alphas = alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS) if alphas is None else np.array(alphas)
     uncertainty = scores.pro(evaluation.log_probs, alpha=alphas, search_alpha=evaluation.search_alpha)
     mean_kept = scores.adaptive_k(evaluation.log_probs, alphas).mean(axis=0)
     table = pd.DataFrame({"alpha": alphas, "auroc": np.nan, "mean_kept": mean_kept})
-    searched = {"search_alpha": evaluation.search_alpha, "open_mass": evaluation.answers.get("open_mass")}
-    limits = guarantees.pro_auroc_within(evaluation.log_probs, evaluation.correct, alpha=alphas, **searched)
-    return _with_aurocs(table, uncertainty, evaluation).assign(**limits)
+    return _with_aurocs(table, uncertainty, evaluation)
 
 
 @_of_one_or_several
@@ -162,24 +157,6 @@ def benchmark(
     for name in ("ece", "brier"):
         table[name] = [getattr(fits.get(method), name, np.nan) for method in methods]
     return table
-
-
-@_of_one_or_several
-def by_strategy(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
-    """AUROC of every method when each question is judged by one strategy's own most probable answer.
-
-    Columns: judged (each strategy compared, or `most probable`, as in `benchmark`), accuracy, method, alpha, auroc.
-    """
-    strategies = [name.removeprefix("correct_") for name in splits.reported.answers if name.startswith("correct_")]
-    parts = []
-    for judged in (None, *strategies):
-        each = splits if judged is None else splits.by(judged)
-        alphas = _alphas(each, default)
-        methods, correct = each.reported.with_pro(alphas), each.reported.correct
-        columns = {"judged": judged or "most probable", "accuracy": correct.mean(), "method": methods.columns}
-        table = pd.DataFrame(columns | {"alpha": methods.columns.map(alphas.get)})
-        parts.append(labelled(table.assign(auroc=metrics.auroc_columns(methods, correct)), each))
-    return pd.concat(parts)
 
 
 @_of_one_or_several

@@ -6,8 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from pro_lib.guarantees import Promise, promise
-from pro_lib.guarantees.answering import STARTS
+from pro_lib.promises import STARTS, Promise, promise
 
 TARGETS = st.sampled_from([0.3, 0.5, 0.7, 0.8, 0.9])
 

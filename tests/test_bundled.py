@@ -13,11 +13,11 @@ import pytest
 import torch
 from scipy import stats
 
+from pro_lib import bundled
 from pro_lib import questions as question_sets
-from pro_lib.base import bundled
-from pro_lib.base.bundled import DATA
-from pro_lib.decoding.beams import diverse_beam, greedy
-from pro_lib.decoding.tree import Counts, PackedTree, encode_prefix
+from pro_lib.bundled import DATA
+from pro_lib.engine.beams import diverse_beam, greedy
+from pro_lib.engine.tree import Counts, PackedTree, encode_prefix
 from pro_lib.generate import generate
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "diverse_beam.json").read_text())

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from pro_lib import ask, evaluation, generate, imports, metrics, scores, selective, storage, tables
+from pro_lib import ask, evaluation, generate, imports, metrics, scores, selective, store, tables
 from pro_lib import questions as question_sets
 
 
@@ -40,7 +40,7 @@ def test_without_right_answers_or_with_one_class_it_says_so():
     with pytest.raises(metrics.OneClassError):
         tables.calibrated(run)
     bare = imports.from_records([{"question_id": n, "answers": [{"log_prob": -1.0}]} for n in range(4)])
-    with pytest.raises(storage.RunError, match="no answer can be judged"):
+    with pytest.raises(store.RunError, match="no answer can be judged"):
         tables.calibrated(bare)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pro_lib.base.checks import Format, Probability, SentenceError, checked, fitted, one_line
+from pro_lib.checks import Format, Probability, SentenceError, checked, fitted, one_line
 
 
 class Row(Format, extra="forbid"):

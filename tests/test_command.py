@@ -20,8 +20,8 @@ import pytest
 from click.testing import CliRunner
 from waiting import until
 
-from pro_lib.base import bundled
-from pro_lib.base.checks import SentenceError
+from pro_lib import bundled
+from pro_lib.checks import SentenceError
 from pro_lib.command import jobs, pro, said
 from pro_lib.command.jobs import Job
 
@@ -104,7 +104,7 @@ def test_ask_takes_a_run_with_known_answers_and_says_how_probably_right():
 
 
 def test_every_status_of_a_search_has_a_sentence_that_names_its_alpha():
-    from pro_lib.decoding import certificate
+    from pro_lib.engine import certificate
 
     assert set(said.SURE) == set(
         re.findall(r'"(certified|fallback|undecided)"', Path(certificate.__file__).read_text())

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 from click.testing import CliRunner
 
-from pro_lib.base import bundled
+from pro_lib import bundled
 from pro_lib.command import pro
 from pro_lib.imports.published import Name, folder
 

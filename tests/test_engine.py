@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from test_threshold import TableTree, worlds
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pro_lib.decoding import DiverseBeam, Greedy, Multinomial, Threshold, children
-from pro_lib.decoding import tree as engine
-from pro_lib.decoding.children import argmax, at_least, most_probable, pieces
-from pro_lib.decoding.packing import PackingError, checked_error, largest_packing_error, length_limits
-from pro_lib.decoding.tree import Counts, PackedTree, common_prefix_length, encode_prefix
+from pro_lib.engine import DiverseBeam, Greedy, Multinomial, Threshold, children
+from pro_lib.engine import tree as engine
+from pro_lib.engine.children import argmax, at_least, most_probable, pieces
+from pro_lib.engine.packing import PackingError, checked_error, largest_packing_error, length_limits
+from pro_lib.engine.tree import Counts, PackedTree, common_prefix_length, encode_prefix
 
 PREFIX = [1, 20, 30, 40]
 PROMPTS = [[*PREFIX, 50, 60, 70], [*PREFIX, 55], [*PREFIX, 50, 61]]

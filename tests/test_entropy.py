@@ -5,8 +5,8 @@ import pytest
 
 from pro_lib import questions as question_sets
 from pro_lib.generate import generate
-from pro_lib.guarantees import anytime, entropy
-from pro_lib.storage import RunError
+from pro_lib.promises import anytime, entropy
+from pro_lib.store import RunError
 
 
 def test_what_a_search_left_is_added_with_its_probability():

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pro_lib import evaluation, imports, metrics, scores, selective, semantic, sweeps
+from pro_lib import evaluation, imports, meanings, metrics, scores, selective, similarities, sweeps
 from pro_lib.evaluation import Choices, Splits, evaluate
 from pro_lib.imports import split_records
 from pro_lib.runs import Run
 from pro_lib.settings import Settings
-from pro_lib.storage import RunError, RunInfo
+from pro_lib.store import RunError, RunInfo
 
 
 def toy_run(answers, *, strategy="diverse_beam", references=None, split="test"):
@@ -134,7 +134,7 @@ def test_the_order_in_which_answers_were_found_moves_no_score(found, random):
             toy_run({str(n): answers for n, answers in enumerate(order)}, strategy=name)
             for name in ("beams", "samples")
         )
-        judged.append(evaluate(beams, samples=samples, similarities={"lexical": semantic.Lexical()}))
+        judged.append(evaluate(beams, samples=samples, similarities={"lexical": similarities.Lexical()}))
     pd.testing.assert_frame_equal(*(each.with_pro({"PRO": 0.05}) for each in judged), check_exact=True)
     pd.testing.assert_frame_equal(*(each.answers for each in judged))
 
@@ -146,7 +146,7 @@ def test_methods_that_compare_meanings_read_beams_and_deg_the_samples():
     beams = toy_run({"a": [("yes", 0.5), ("Yes!", 0.2), ("no", 0.1)]})
     samples = toy_run({"a": [("yes", 0.5), ("no", 0.1)]}, strategy="multinomial")
     table = pd.DataFrame({"question_id": ["a"], "references": [["yes"]]})
-    judged = evaluate(beams, samples=samples, similarities={"alias": semantic.Alias(table)})
+    judged = evaluate(beams, samples=samples, similarities={"alias": similarities.Alias(table)})
     row = judged.baselines.iloc[0]
     # Two meanings of 0.7 and 0.1: with Q = 7/8 and 1/8 the entropy is 3 log 2 - 7/8 log 7.
     assert row["SE, alias"] == pytest.approx(3 * np.log(2) - 7 / 8 * np.log(7))
@@ -169,7 +169,7 @@ def test_methods_that_compare_meanings_read_beams_and_deg_the_samples():
 def test_a_sample_that_was_cut_means_the_same_as_none_and_the_answer_judged_need_not_be_a_beam():
     beams, samples = toy_run({"a": [("no", 0.3)]}), toy_run({"a": [("yes", 0.5), ("yes", 0.5), ("yes", 0.5)]})
     samples.answers["finished"] = [True, True, False]
-    row = evaluate(beams, samples=samples, similarities={"lexical": semantic.Lexical()}).baselines.iloc[0]
+    row = evaluate(beams, samples=samples, similarities={"lexical": similarities.Lexical()}).baselines.iloc[0]
     assert row["SC, lexical"] == pytest.approx(1 - 2 / 3)
     assert row["Deg, lexical"] == 0
     assert row["agreement, lexical"] == 1  # the judged yes means the same as no beam
@@ -181,7 +181,7 @@ def test_methods_without_what_they_need_are_named_not_guessed():
     samples = replace_texts(SAMPLES, None)
     labels = pd.DataFrame({"question_id": ["a", "b", "c"], "text": [None] * 3, "correct": [True, False, True]})
     judged = evaluate(
-        unknown, samples=samples, similarities={"lexical": semantic.Lexical()}, choices=Choices(labels=labels)
+        unknown, samples=samples, similarities={"lexical": similarities.Lexical()}, choices=Choices(labels=labels)
     )
     assert judged.unavailable == tuple(f"{name}, lexical" for name in MEANINGS)
     judged = evaluate(BEAMS, samples=SAMPLES, similarities={"alias": None})

@@ -10,11 +10,11 @@ from pro_lib import ask, scores, sweeps, tables
 from pro_lib import models as pro_models
 from pro_lib import questions as question_sets
 from pro_lib import runs as run_tables
-from pro_lib.decoding import half
-from pro_lib.decoding.certificate import Certificate
+from pro_lib.engine import half
+from pro_lib.engine.certificate import Certificate
 from pro_lib.generate import generate
-from pro_lib.guarantees import anytime
-from pro_lib.storage import CERTIFICATE_COLUMNS, RunError
+from pro_lib.promises import anytime
+from pro_lib.store import CERTIFICATE_COLUMNS, RunError
 
 MASSES = ["found_mass", "small_endings_mass", "pruned_mass", "length_cut_mass", "budget_cut_mass"]
 

@@ -13,13 +13,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata
 
-from pro_lib import ask, explorer, generate, guarantees, metrics, scores, semantic, tables
+from pro_lib import (
+    ask,
+    bundled,
+    explorer,
+    generate,
+    intervals,
+    meanings,
+    metrics,
+    promises,
+    scores,
+    similarities,
+    tables,
+)
 from pro_lib import questions as question_sets
-from pro_lib.base import bundled, intervals
 from pro_lib.explorer.page import JAVASCRIPT
 from pro_lib.runs import Run
 from pro_lib.settings import Settings
-from pro_lib.storage import Cost, RunError, RunInfo
+from pro_lib.store import Cost, RunError, RunInfo
 
 NASTY = "</script><script>alert('$x$')</script> & <img src=x onerror=alert(1)> <!-- "
 # Writing turned round, an isolate that is not closed, lines, and a word that is wider than any page.
@@ -142,7 +153,7 @@ def test_a_promise_is_made_of_the_validation_questions_at_the_alpha_given():
     data = explorer.run_data(run, alpha=0.3, target=0.8)
     pro, asked = run.scores(alpha=0.3)["pro"].to_numpy(), (run.questions["split"] == "validation").to_numpy()
     right = np.array(corrects(run))
-    made = guarantees.promise(pro[asked], right[asked], target=0.8, unlabelled=pro[~asked])
+    made = promises.promise(pro[asked], right[asked], target=0.8, unlabelled=pro[~asked])
     assert made.threshold is not None
     expected = {"alpha": 0.3, "n": 100, "holds": True, "says": made.sentence(), "answered": made.answers(pro).tolist()}
     assert data["promise"] == expected
@@ -323,7 +334,7 @@ def test_means_and_agreement_of_the_page_are_ours(tmp_path):
         assert means[at] == pytest.approx([mean, *intervals.normal(mean, error)], abs=1e-12)
     with np.errstate(divide="ignore"):
         logs = [np.log([[same, max(found - same, 1e-300)]]) for same, found in masses]
-    expected = [semantic.agreement(np.maximum(each, -700), np.array([[True, False]])) for each in logs]
+    expected = [similarities.agreement(np.maximum(each, -700), np.array([[True, False]])) for each in logs]
     assert agreed[:-1] == [pytest.approx([float(low[0]), float(high[0])]) for low, high in expected[:-1]]
     assert agreed[-1] == [pytest.approx(0.6), None]
 

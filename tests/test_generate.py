@@ -12,18 +12,17 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from pro_lib import decoding
+from pro_lib import engine, packs
 from pro_lib import generate as module
 from pro_lib import questions as question_sets
 from pro_lib import runs as run_tables
-from pro_lib.base.bundled import ROOT
-from pro_lib.decoding.tree import common_prefix_length
-from pro_lib.decoding.walk import Endings
+from pro_lib.bundled import ROOT
+from pro_lib.engine.tree import common_prefix_length
+from pro_lib.engine.walk import Endings
 from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError
 from pro_lib.questions import QuestionSet
-from pro_lib.storage import RunError, RunFolder
-from pro_lib.work import packs
+from pro_lib.store import RunError, RunFolder
 
 
 @pytest.fixture
@@ -180,7 +179,7 @@ def small_memory(monkeypatch, room, full):
     """Let trees of more than `room` questions run out of memory at their third step; the sizes of all trees."""
     sizes = []
 
-    class Small(decoding.PackedTree):
+    class Small(engine.PackedTree):
         def __init__(self, network, prompts, prefix, counts):
             super().__init__(network, prompts, prefix, counts)
             self.size, self.depth = len(prompts), 0
@@ -420,7 +419,7 @@ def test_a_worker_loads_a_model_as_it_was_loaded_here(model, monkeypatch):
         __module__, is_loaded_in_4bit, dtype = "transformers_modules.shipped.modeling", True, torch.bfloat16
         device, config = torch.device("cuda:0"), model.network.config
 
-    strategy, asked_for = decoding.strategy("greedy", max_new_tokens=4), {}
+    strategy, asked_for = engine.strategy("greedy", max_new_tokens=4), {}
     monkeypatch.setattr(packs.models, "load", lambda **options: asked_for.update(options) or model)
     job = packs.Job(replace(model, name="mine"), asked(1), strategy)
     made = job.recipe()(0)

@@ -19,10 +19,10 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from pro_lib import generate as generating
 from pro_lib import models as pro_models
+from pro_lib import packs
 from pro_lib import questions as question_sets
-from pro_lib.decoding import Answer, Counts, PackedTree, Threshold, encode_prefix, exact, half
+from pro_lib.engine import Answer, Counts, PackedTree, Threshold, encode_prefix, exact, half
 from pro_lib.generate import generate
-from pro_lib.work import packs
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 

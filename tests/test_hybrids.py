@@ -17,11 +17,10 @@ from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from pro_lib import models
-from pro_lib.decoding import Counts, Endings, strategy
-from pro_lib.decoding.sampling import uniforms
+from pro_lib import models, packs
+from pro_lib.engine import Counts, Endings, strategy
+from pro_lib.engine.sampling import uniforms
 from pro_lib.questions import QuestionSet
-from pro_lib.work import packs
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 

@@ -12,7 +12,7 @@ from pydantic import create_model
 from test_runs import means
 
 from pro_lib.imports import from_openai, from_records, from_vllm
-from pro_lib.storage import RunError
+from pro_lib.store import RunError
 
 FULL = {
     "question_id": "q1",

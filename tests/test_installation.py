@@ -22,8 +22,8 @@ from test_project import FILES, MODULES, ROOT, TORCH, dotted, imported, modules_
 from waiting import PATIENCE, until
 
 import pro_lib
-from pro_lib.base import bundled
-from pro_lib.base.extras import extra, placing
+from pro_lib import bundled
+from pro_lib.checks import extra, placing
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]

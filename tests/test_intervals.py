@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 
-from pro_lib import metrics
-from pro_lib.base import intervals
+from pro_lib import intervals, metrics
 
 ROOT = Path(__file__).resolve().parents[1]
 

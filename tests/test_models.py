@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from pro_lib import models
-from pro_lib.base.bundled import bundled_models, paper_models
+from pro_lib.bundled import bundled_models, paper_models
 from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError, find_endings
 from pro_lib.questions import QuestionSet

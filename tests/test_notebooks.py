@@ -21,7 +21,7 @@ from pandas.testing import assert_frame_equal
 from papermill.translators import PythonTranslator
 from traitlets.config import Config
 
-from pro_lib.base import notebook
+from pro_lib import notebook
 from pro_lib.imports import published
 from pro_lib.parameters import Parameters
 from pro_lib.questions import load

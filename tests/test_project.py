@@ -30,7 +30,7 @@ FLOORS = (
 )
 # What may load torch when it is imported, and what of it may not.
 TORCH = {"models", "decoding", "generate", "work.packs"}
-WITHOUT_TORCH = {"decoding", "decoding.strategies", "decoding.certificate"}
+WITHOUT_TORCH = {"decoding", "engine.strategies", "engine.certificate"}
 
 
 def dotted(path):

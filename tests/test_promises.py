@@ -6,11 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pro_lib import guarantees, metrics, scores, tables
-from pro_lib.base import intervals
+from pro_lib import intervals, metrics, promises, scores, tables
 from pro_lib.evaluation import Choices, Evaluation, Splits
 from pro_lib.runs import Run
-from pro_lib.storage import RunError, RunInfo
+from pro_lib.store import RunError, RunInfo
 
 
 def evaluation(n, split, seed):
@@ -36,7 +35,7 @@ def test_each_row_is_the_promise_of_all_validation_questions_tried_on_the_others
     pools, asked = (each.with_pro({"PRO, 0.2": 0.2}) for each in (splits.pool, splits.reported))
     for row in table.itertuples():
         options = {"target": row.target, "confidence": 0.9, "unlabelled": asked[row.method]}
-        t = guarantees.promise(pools[row.method], splits.pool.correct, **options).threshold
+        t = promises.promise(pools[row.method], splits.pool.correct, **options).threshold
         answered = asked[row.method] < (t if t is not None else -np.inf)
         assert row.coverage == answered.mean()
         if t is None:
@@ -109,7 +108,7 @@ def test_sets_by_hand():
     # In {p >= 0.3}: 2 of a, 2 of b, 1 of c, none of d, 1 of e; in {p >= 0.05} one more of b and of c.
     np.testing.assert_allclose(table["size"], [np.nan, 6 / 5, 2 / 5, 8 / 5, 7 / 5])
     np.testing.assert_allclose(table["empty"], [np.nan, 0.2, 0.6, 0.2, 0.2])
-    _, limit = guarantees.miss_rate([0.6, 0.3, 0, 0, 0], alpha=0.2, search_alpha=0.05)
+    _, limit = promises.miss_rate([0.6, 0.3, 0, 0, 0], alpha=0.2, search_alpha=0.05)
     assert table["limit"].isna().tolist() == [True] * 3 + [False] * 2
     assert table["limit"].iloc[-1] == limit
     log_probs, top_is_right = both().select(split="test").log_probs(), np.array([True, False, False, True, True])

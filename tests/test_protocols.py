@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from pro_lib import protocols, scores, semantic, sweeps
+from pro_lib import meanings, protocols, scores, similarities, sweeps
 from pro_lib.evaluation import Choices, Splits, evaluate, evaluations
 from pro_lib.runs import Run
 from pro_lib.settings import Settings
-from pro_lib.storage import RunInfo
+from pro_lib.store import RunInfo
 
 TEXTS = ["Rome", "rome", "Oslo", "a b", "b c"]
 
@@ -97,7 +97,7 @@ def test_each_protocol_reads_its_answers_by_hand():
     # Beams: Rome 0.5 twice, Oslo 0.25. Samples: Oslo alone. No ending of its own, so that a token is all there is.
     beams = run_of([[(0, np.log(0.5), np.nan)] * 2 + [(2, np.log(0.25), np.nan)]])
     samples = run_of([[(2, np.log(0.25), np.nan)]], "multinomial")
-    paper, ours = evaluations(beams, samples=samples, similarities={"lexical": semantic.Lexical()})
+    paper, ours = evaluations(beams, samples=samples, similarities={"lexical": similarities.Lexical()})
     np.testing.assert_allclose(paper.log_probs, np.log([[0.5, 0.5, 0.25]]))
     np.testing.assert_allclose(ours.log_probs, np.log([[0.5, 0.25]]))
     paper, ours = (each.baselines.iloc[0] for each in (paper, ours))

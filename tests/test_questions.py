@@ -8,7 +8,7 @@ import pytest
 from datasets import Dataset, DatasetDict, Features, List, Value
 from pandas.testing import assert_frame_equal
 
-from pro_lib.base.bundled import DATA
+from pro_lib.bundled import DATA
 from pro_lib.questions import HUB, SPLITS, QuestionsError, load
 
 FACTS, LONG = (

@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from pro_lib import decoding, models, storage
+from pro_lib import engine, models, store
 from pro_lib import generate as module
 from pro_lib import questions as question_sets
 from pro_lib import runs as run_tables
 from pro_lib.generate import generate
-from pro_lib.storage import RunError
+from pro_lib.store import RunError
 
 ray = pytest.importorskip("ray")
 pytest.importorskip("ray.data")
@@ -74,8 +74,8 @@ def questions():
 
 
 def folder_in(out, strategy):
-    apart = decoding.strategy(strategy, **{n: OPTIONS[n] for n in ("n_answers", "max_new_tokens", "seed")}).apart()
-    return out / "world-facts" / "facts-1m" / storage.named(strategy, apart)
+    apart = engine.strategy(strategy, **{n: OPTIONS[n] for n in ("n_answers", "max_new_tokens", "seed")}).apart()
+    return out / "world-facts" / "facts-1m" / store.named(strategy, apart)
 
 
 def tables_in(folder):

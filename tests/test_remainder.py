@@ -12,10 +12,10 @@ from test_threshold import TableTree, World, entropy, worlds
 
 from pro_lib import models, runs
 from pro_lib import questions as question_sets
-from pro_lib.decoding import Threshold, remainder
+from pro_lib.engine import Threshold, remainder
+from pro_lib.entropy import from_search
 from pro_lib.generate import generate
-from pro_lib.guarantees import anytime
-from pro_lib.guarantees.entropy import from_search
+from pro_lib.promises import anytime
 
 
 def searched(world, *, draws, seed=0, tree=None, **settings):
@@ -166,7 +166,7 @@ def test_a_search_without_draws_is_the_run_that_it_was():
 
 @pytest.mark.parametrize("at_once", [None, 3])
 def test_a_run_keeps_its_draws_and_counts_their_forwards(facts_2m, tmp_path, monkeypatch, at_once):
-    from pro_lib.decoding import exact
+    from pro_lib.engine import exact
 
     few = question_sets.load("world-facts", split="test", limit=6, seed=3)
     if at_once:

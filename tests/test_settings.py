@@ -7,14 +7,12 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from pro_lib import metrics, storage
-from pro_lib.base import bundled
+from pro_lib import bundled, metrics, packs, store
 from pro_lib.evaluation import Evaluation
 from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError
 from pro_lib.settings import Settings
-from pro_lib.storage import RunError, RunFolder
-from pro_lib.work import packs
+from pro_lib.store import RunError, RunFolder
 
 
 def test_a_setting_of_the_paper_is_found_under_our_names():
@@ -217,7 +215,7 @@ def test_runs_that_are_there_may_lie_where_nothing_can_be_written(tmp_path, monk
         if path in refused:
             raise PermissionError(name)
 
-    monkeypatch.setattr("pro_lib.base.checks.check_writable", check)
+    monkeypatch.setattr("pro_lib.checks.check_writable", check)
     given = declared(generations_dir=str(folder))
     with pytest.raises(PermissionError, match="generations_dir"):
         Settings.from_notebook(given)
@@ -243,7 +241,7 @@ def test_what_decides_the_answers_reaches_the_strategy_and_the_identity_of_the_r
     stored = run.info.parameters[parameter]
     assert stored == (list(value) if parameter == "stop" else value)
     others = Settings(**options).run("facts-1m", "world-facts")  # in a folder of their own
-    assert storage.difference(run.info.parameters, others.info.parameters).startswith(f"{parameter}=")
+    assert store.difference(run.info.parameters, others.info.parameters).startswith(f"{parameter}=")
 
 
 def test_entropies_are_estimated_from_as_many_questions_and_draws_as_asked(tmp_path):

@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 from pandas.testing import assert_frame_equal
 
-from pro_lib import storage
-from pro_lib.base.bundled import ROOT
-from pro_lib.decoding import Certificate
-from pro_lib.storage import Cost, RunError, RunFolder, RunInfo, difference, part_table, tables
-from pro_lib.storage import files as storage_files
+from pro_lib import store
+from pro_lib.bundled import ROOT
+from pro_lib.engine import Certificate
+from pro_lib.store import Cost, RunError, RunFolder, RunInfo, difference, part_table, tables
+from pro_lib.store import files as storage_files
 
 INFO = RunInfo("set", "model", "greedy", {"seed": 0, "stop": [], "header": "Answer briefly."})
 
@@ -100,7 +100,7 @@ def stopped(tmp_path):
 
 
 def test_what_was_written_is_what_is_read(finished):
-    answers, questions, info = storage.read(finished)
+    answers, questions, info = store.read(finished)
     assert_frame_equal(questions, asked(*"abcde"))
     assert_frame_equal(answers, tables([table_of(asked(*"abcde"))])[0])
     assert answers["question_id"].tolist() == [name for name in "abcde" for _ in range(3)]
@@ -114,17 +114,15 @@ def test_references_are_lists_and_may_be_absent_in_some_parts(tmp_path):
     folder = planned(tmp_path, "a")
     folder.plan(asked("b").assign(references=None, split=None), per_pack=1, per_part=2)
     make_parts(folder)
-    _, questions, _ = storage.read(tmp_path)
+    _, questions, _ = store.read(tmp_path)
     assert questions["references"].tolist() == [["a", "the a"], None]
     assert questions["split"].isna().tolist() == [False, True]
 
 
 def test_an_answer_is_as_probable_as_its_tokens_and_its_ending_if_that_is_one_of_its_own():
-    assert [storage.complete_log_prob(-1.5, ending) for ending in (-0.25, 0.0, None)] == [-1.75, -1.5, -1.5]
+    assert [store.complete_log_prob(-1.5, ending) for ending in (-0.25, 0.0, None)] == [-1.75, -1.5, -1.5]
     endings = pd.Series([-0.25, None, -np.inf])
-    np.testing.assert_array_equal(
-        storage.complete_log_prob(pd.Series([-1.0, -2.0, -3.0]), endings), [-1.25, -2, -np.inf]
-    )
+    np.testing.assert_array_equal(store.complete_log_prob(pd.Series([-1.0, -2.0, -3.0]), endings), [-1.25, -2, -np.inf])
 
 
 def test_a_plan_is_cut_into_parts_in_order(tmp_path):
@@ -140,7 +138,7 @@ def test_a_second_plan_adds_only_new_questions_after_the_others(finished):
     [part] = folder.missing_parts()
     assert (part.name, part.questions["question_id"].tolist(), part.per_pack) == ("part-001-00000", ["g", "f"], 4)
     make_parts(folder)
-    assert storage.read(finished)[1]["question_id"].tolist() == list("abcdegf")
+    assert store.read(finished)[1]["question_id"].tolist() == list("abcdegf")
 
 
 def test_planning_the_same_questions_again_changes_nothing(finished):
@@ -186,7 +184,7 @@ def test_a_crash_before_a_part_is_renamed_leaves_the_part_missing(stopped, finis
         with pytest.raises(Crash):
             make_parts(folder)
     assert [part.name for part in missing] == ["part-000-00001", "part-000-00002"]
-    assert storage.read(stopped)[1]["question_id"].tolist() == list("abcd"[: 2 + 2 * written])
+    assert store.read(stopped)[1]["question_id"].tolist() == list("abcd"[: 2 + 2 * written])
     assert go_on(stopped) == ["part-000-00001", "part-000-00002"][written:]
     assert contents(stopped) == contents(finished)
 
@@ -210,7 +208,7 @@ def test_a_crash_between_plan_and_info_leaves_the_old_plan(finished, monkeypatch
             folder.plan(asked("f", "g"), per_pack=1, per_part=2)
         assert folder.missing_parts() == RunFolder(finished, INFO).missing_parts() == []
     assert go_on(finished, "h") == ["part-001-00000"]
-    assert storage.read(finished)[1]["question_id"].tolist() == list("abcdeh")
+    assert store.read(finished)[1]["question_id"].tolist() == list("abcdeh")
 
 
 STRAYS = (".run.json.4711", ".part-000-00003.parquet.4711", ".part-000-00001.parquet.begun", ".plan-001.parquet.4711")
@@ -220,7 +218,7 @@ def test_leftover_temporary_files_are_ignored_and_cleared_away_by_the_next_write
     for path in (stopped, finished):
         for name in STRAYS:
             (path / name).write_bytes(b'{"half')
-    assert storage.read(stopped)[1]["question_id"].tolist() == ["a", "b"]
+    assert store.read(stopped)[1]["question_id"].tolist() == ["a", "b"]
     assert go_on(finished) == []
     assert set(STRAYS) <= contents(finished).keys()
     assert go_on(stopped) == ["part-000-00001", "part-000-00002"]
@@ -347,7 +345,7 @@ def test_a_run_file_that_may_not_be_read_is_named_with_the_reason(finished, monk
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
     monkeypatch.setattr(Path, "read_bytes", refusing)
-    for opened in (storage.read, lambda path: RunFolder(path, INFO)):
+    for opened in (store.read, lambda path: RunFolder(path, INFO)):
         with pytest.raises(RunError, match=r"run\.json cannot be read: Permission denied \(EACCES\)"):
             opened(finished)
 
@@ -365,7 +363,7 @@ def test_a_second_writer_is_refused_until_the_first_has_ended(stopped, finished)
             with pytest.raises(RunError, match=rf"run folder {stopped} is being written by {holder}; wait until"):
                 other()
         assert contents(stopped) == before
-        assert storage.read(stopped)[1]["question_id"].tolist() == ["a", "b"]
+        assert store.read(stopped)[1]["question_id"].tolist() == ["a", "b"]
         make_parts(folder)
         folder.finish({"device": "cpu"})
         assert go_on(stopped) == []
@@ -392,7 +390,7 @@ def test_what_another_process_wrote_before_the_lock_was_taken_is_not_made_again(
     go_on(path)
     early.plan(asked(*"fab"), per_pack=1, per_part=2)
     assert make_parts(early) == ["part-001-00000"]
-    assert storage.read(path)[1]["question_id"].tolist() == list("abcdef")
+    assert store.read(path)[1]["question_id"].tolist() == list("abcdef")
 
 
 def test_parts_that_another_process_made_in_the_last_moment_are_not_made_again(stopped, monkeypatch):
@@ -420,7 +418,7 @@ def test_what_a_link_in_the_folder_points_to_is_left_alone(stopped, tmp_path, na
     refused = pytest.raises(RunError, match="cannot be written: Too many levels of symbolic links")
     with refused if name != ".holder" else nullcontext():
         [part, _] = folder.missing_parts()
-        storage.begin_part(stopped, part)
+        store.begin_part(stopped, part)
         make_parts(folder)
         folder.close()
         go_on(stopped, "abcdef")
@@ -437,7 +435,7 @@ def test_a_process_without_file_handles_says_so_and_loses_nothing(finished, tmp_
         "    try: held.append(os.open('/dev/null', os.O_RDONLY))\n"
         "    except OSError: break\n"
         "for handle in held[len(held) - int(sys.argv[3]):]: os.close(handle)\n"
-        "for act, path in ((go_on, sys.argv[1]), (storage.read, Path(sys.argv[2]))):\n"
+        "for act, path in ((go_on, sys.argv[1]), (store.read, Path(sys.argv[2]))):\n"
         "    try: act(path)\n"
         "    except RunError as error: print(error)"
     )
@@ -531,7 +529,7 @@ def test_a_damaged_part_is_refused_by_name_and_made_again_when_it_is_deleted_as_
     damage(finished / "part-000-00001.parquet")
     (finished / "part-000-00002.parquet").unlink()
     damaged = contents(finished)
-    for reader in (storage.read, go_on):
+    for reader in (store.read, go_on):
         with pytest.raises(
             RunError, match=r"part-000-00001\.parquet (is missing or damaged|was cut short or altered).*; delete it to"
         ):
@@ -548,9 +546,9 @@ def test_every_altered_byte_of_a_part_is_noticed(stopped):
     for place in range(0, len(data), 61):
         path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
         with pytest.raises(RunError, match=r"part-000-00000\.parquet (is missing or damaged|was cut short or altered)"):
-            storage.read(stopped)
+            store.read(stopped)
     path.write_bytes(data)
-    assert len(storage.read(stopped)[0]) == 6
+    assert len(store.read(stopped)[0]) == 6
 
 
 def renamed(name):
@@ -617,7 +615,7 @@ def test_a_part_that_is_not_the_one_planned_under_its_name_is_refused(finished, 
         RunError,
         match=r"part-\S+\.parquet is not the part that run\.json plans under this name .*; restore run\.json from",
     ):
-        storage.read(finished)
+        store.read(finished)
     (finished / "part-000-00000.parquet").unlink()
     before = contents(finished)
     for ids in ("abcde", "abcdef"):
@@ -636,7 +634,7 @@ def test_a_damaged_json_is_refused_by_name_before_anything_is_written(finished, 
     (finished / "part-000-00002.parquet").unlink()
     (finished / "run.json").write_bytes(content)
     before = contents(finished)
-    for reader in (storage.read, go_on):
+    for reader in (store.read, go_on):
         with pytest.raises(
             RunError,
             match=rf"{finished}/run\.json (is missing or damaged \(.*\)|has format version None;).*; restore it from",
@@ -675,7 +673,7 @@ def test_an_entry_of_run_json_that_cannot_be_is_refused_by_name_and_nothing_writ
     alter_json(finished, **change)
     before = contents(finished)
     [entry] = change
-    for opened in (storage.read, lambda path: go_on(path, "abcdef")):
+    for opened in (store.read, lambda path: go_on(path, "abcdef")):
         with pytest.raises(
             RunError, match=rf"run\.json is missing or damaged \(.*({entry}|expected value).*; restore it from a"
         ):
@@ -691,19 +689,19 @@ def test_an_entry_of_run_json_that_cannot_be_is_refused_by_name_and_nothing_writ
 def test_an_altered_run_json_is_refused_whatever_was_altered(finished, change):
     content = json.loads((finished / "run.json").read_text())
     (finished / "run.json").write_text(json.dumps(content | change))
-    for opened in (storage.read, go_on):
+    for opened in (store.read, go_on):
         with pytest.raises(RunError, match=r"run\.json was altered \(its checksum differs\); restore it"):
             opened(finished)
     del content["checksum"]
     (finished / "run.json").write_text(json.dumps(content | {"dataset": "other"}))
     with pytest.raises(RunError, match=r"run\.json was altered"):
-        storage.read(finished)
+        store.read(finished)
 
 
 @pytest.mark.parametrize("version", [1, 0, 3, "2", None])
 def test_another_format_is_refused_with_the_way_out(finished, version):
     alter_json(finished, format_version=version, plan_checksums=["0"])
-    for opened in (storage.read, go_on):
+    for opened in (store.read, go_on):
         with pytest.raises(
             RunError,
             match=rf"run\.json has format version {version}; this program reads version 2; .*move the folder away and",
@@ -728,7 +726,7 @@ def test_parts_without_a_run_json_are_not_taken_for_another_runs(finished):
 
 @pytest.mark.parametrize("damage", [truncate, alter, empty, os.remove])
 def test_a_damaged_plan_is_refused_by_name_and_the_parts_can_still_be_read(finished, damage):
-    answers = storage.read(finished)[0]
+    answers = store.read(finished)[0]
     (finished / "part-000-00002.parquet").unlink()
     damage(finished / "plan-000.parquet")
     before = contents(finished)
@@ -737,7 +735,7 @@ def test_a_damaged_plan_is_refused_by_name_and_the_parts_can_still_be_read(finis
     ):
         go_on(finished)
     assert contents(finished) == before
-    assert_frame_equal(storage.read(finished)[0], answers[:12])
+    assert_frame_equal(store.read(finished)[0], answers[:12])
 
 
 def test_the_cost_of_added_parts_is_summed_up_when_the_run_is_killed_before_its_end(finished):
@@ -745,20 +743,20 @@ def test_the_cost_of_added_parts_is_summed_up_when_the_run_is_killed_before_its_
         folder.plan(asked("f"), per_pack=1, per_part=2)
         make_parts(folder)
     assert go_on(finished, "f") == []
-    assert storage.read(finished)[2].cost == Cost(40, 80, 12, 2.0, 100)
+    assert store.read(finished)[2].cost == Cost(40, 80, 12, 2.0, 100)
 
 
 def test_a_folder_that_is_no_run_and_a_run_without_parts_are_refused(tmp_path):
     with pytest.raises(RunError, match=r"is not a run folder: it has no run\.json"):
-        storage.read(tmp_path)
+        store.read(tmp_path)
     planned(tmp_path)
     with pytest.raises(RunError, match="has no finished part yet"):
-        storage.read(tmp_path)
+        store.read(tmp_path)
 
 
 def test_costs_add_up_and_peak_memory_is_a_maximum(finished):
     assert Cost(1, 2, 3, 0.5, 70) + Cost(10, 20, 30, 0.25, 60) == Cost(11, 22, 33, 0.75, 70)
-    assert storage.read(finished)[2].cost == Cost(30, 60, 9, 1.5, 100)
+    assert store.read(finished)[2].cost == Cost(30, 60, 9, 1.5, 100)
 
 
 CERTIFICATE = Certificate(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pro_lib.decoding import (
+from pro_lib.engine import (
     Counts,
     DiverseBeam,
     Endings,
@@ -21,8 +21,8 @@ from pro_lib.decoding import (
     encode_prefix,
     strategies,
 )
-from pro_lib.decoding.beams import diverse_beam, greedy
-from pro_lib.decoding.sampling import _nucleus, inverted, multinomial, uniforms
+from pro_lib.engine.beams import diverse_beam, greedy
+from pro_lib.engine.sampling import _nucleus, inverted, multinomial, uniforms
 from pro_lib.generate import generate
 from pro_lib.questions import QuestionSet
 

@@ -26,9 +26,9 @@ import pyarrow.parquet as pq
 import pytest
 from pandas.testing import assert_frame_equal
 
-from pro_lib.base.bundled import ROOT
-from pro_lib.decoding import STRATEGIES
-from pro_lib.storage import read
+from pro_lib.bundled import ROOT
+from pro_lib.engine import STRATEGIES
+from pro_lib.store import read
 
 N_QUESTIONS, PER_PACK, PER_PART = 14, 1, 2
 OPTIONS = {"n_answers": 3, "max_new_tokens": 8, "batch_size": PER_PACK, "seed": 3, "progress": False}
@@ -105,7 +105,7 @@ def without_model():
 
 def trial(work, *, out, strategy, said, at=None, number=0):
     """Do the work in this process and end it; `said` becomes the number of moments passed, or the refusal."""
-    from pro_lib.storage import files
+    from pro_lib.store import files
 
     moments, code = Moments(at, number), 0
     moments.watch(files)

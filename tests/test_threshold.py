@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pro_lib.decoding import Endings, Greedy, Threshold, exact
+from pro_lib.engine import Endings, Greedy, Threshold, exact
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from pro_lib.endpoint.asking import Asking
+from pro_lib.endpoint.vocabulary import Vocabulary
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, processors, trainers
 from tokenizers.models import BPE
 from transformers import (
@@ -24,10 +26,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from pro_lib import models
-from pro_lib.base import texts
-from pro_lib.endpoint.asking import Asking
-from pro_lib.endpoint.vocabulary import Vocabulary
+from pro_lib import models, tokens
 from pro_lib.generate import generate
 from pro_lib.questions import QuestionSet
 
@@ -151,7 +150,7 @@ def test_over_a_server_they_are_sorted_as_they_are_here(kind):
     assert theirs.endings == ["stop" if stops else "closing" if closes else None for stops, closes in both]
     entries = [{"id": n, "token": "x", "logprob": -9.0} for n in range(len(theirs.endings))]
     listed = theirs.read({"choices": [{"logprobs": {"content": [entries[0] | {"top_logprobs": entries}]}}]}, "a server")
-    assert [token.text for token in listed.tokens[: len(model.tokenizer)]] == [*texts.token_texts(model.tokenizer)]
+    assert [token.text for token in listed.tokens[: len(model.tokenizer)]] == [*tokens.token_texts(model.tokenizer)]
     assert {token.text for token in listed.tokens[len(model.tokenizer) :]} <= {""}
 
 
@@ -218,7 +217,7 @@ class Raw:
 
 
 def test_raw_pieces_are_no_texts():
-    assert [texts.token_text(Raw(), token_id) for token_id in range(3)] == ["</s>", "a", "\n"]
+    assert [tokens.token_text(Raw(), token_id) for token_id in range(3)] == ["</s>", "a", "\n"]
 
 
 @pytest.mark.trial
@@ -248,14 +247,14 @@ def test_mistrals_own_tokenizers(name, tmp_path):
         return bytes.fromhex(piece[3:5]) if re.fullmatch("<0x..>", piece) else piece.replace("▁", " ").encode()
 
     SpecialTokenPolicy = importlib.import_module("mistral_common.tokens.tokenizers.base").SpecialTokenPolicy
-    kinds = texts.endings(tokenizer, texts.NEWLINE)
+    kinds = tokens.endings(tokenizer, tokens.NEWLINE)
     for token_id, kind in enumerate(kinds):
         before, newline, _ = bytes_of(token_id).partition(b"\n")
         expected = ("closing" if before.decode("utf-8", "replace").strip() else "stop") if newline else None
         assert kind == ("stop" if token_id == tokenizer.eos_token_id else expected), bytes_of(token_id)
     assert kinds.count("stop") >= 2
     for question in QUESTIONS:
-        ids = texts.encode(tokenizer, f"Question: {question}\nAnswer:")
+        ids = tokens.encode(tokenizer, f"Question: {question}\nAnswer:")
         assert (ids[0], ids[-1] == tokenizer.eos_token_id) == (tokenizer.bos_token_id, False)
         said = tokenizer.decode(ids, skip_special_tokens=True)
         assert said == f"Question: {question}\nAnswer:"
@@ -263,7 +262,7 @@ def test_mistrals_own_tokenizers(name, tmp_path):
             more = tokenizer(answer, add_special_tokens=False)["input_ids"]
             added = tokenizer.decode([*ids, *more], skip_special_tokens=True).removeprefix(said)
             assert (
-                texts.answer_text(tokenizer, more) == added.strip().partition("\n")[0] == answer.strip().split("\n")[0]
+                tokens.answer_text(tokenizer, more) == added.strip().partition("\n")[0] == answer.strip().split("\n")[0]
             )
 
 
@@ -272,4 +271,4 @@ def test_a_character_of_several_tokens_is_whole_in_the_answer(kind):
     ids = model.tokenizer(" 東京 – 🗼\n", add_special_tokens=False)["input_ids"]
     assert len(ids) > 5
     assert model.decode(ids) == "東京 – 🗼"
-    assert any("\ufffd" in texts.token_text(model.tokenizer, token_id) for token_id in ids)
+    assert any("\ufffd" in tokens.token_text(model.tokenizer, token_id) for token_id in ids)

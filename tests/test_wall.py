@@ -25,13 +25,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pro_lib.endpoint.cache import Searched, opened
+from pro_lib.semantic import nli
 from test_storage import INFO, go_on
 
-from pro_lib import endpoint, imports, models, questions, runs, settings, storage
-from pro_lib.base.bundled import ROOT, fingerprint
-from pro_lib.endpoint.cache import Searched, opened
+from pro_lib import imports, models, questions, runs, settings, store
+from pro_lib.bundled import ROOT, fingerprint
 from pro_lib.imports.labels import read_labels
-from pro_lib.semantic import nli
 
 SECONDS, MEGABYTES = 10, 1024
 SEED = os.environ.get("WALL_SEED", "0")
@@ -279,7 +279,7 @@ def plain_cache(path):
 
 def read_run(path):
     """A run as notebooks read it, and as generation goes on from it."""
-    with storage.RunFolder(path, INFO) as folder:
+    with store.RunFolder(path, INFO) as folder:
         folder.missing_parts()
     run = runs.read(path)
     return run.answers.to_json(), run.questions.to_json(), repr(run.info)

@@ -15,8 +15,8 @@ import torch
 
 from pro_lib import correctness, models
 from pro_lib import questions as question_sets
-from pro_lib.decoding.beams import greedy
-from pro_lib.decoding.tree import Counts, PackedTree, encode_prefix
+from pro_lib.engine.beams import greedy
+from pro_lib.engine.tree import Counts, PackedTree, encode_prefix
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 WORLD, MODEL = DATA / "world_facts", DATA / "models" / "facts-long"

@@ -21,8 +21,7 @@ from typing import Any
 import click
 
 import pro_lib
-from pro_lib.base.checks import one_line
-from pro_lib.base.extras import extra
+from pro_lib.checks import extra, one_line
 
 FILE, WRITTEN = click.Path(exists=True, dir_okay=False), click.Path(dir_okay=False, path_type=Path)
 ALPHA = click.option("--alpha", type=float, default=0.4, show_default=True, help="PRO keeps answers with p ≥ α.")
@@ -150,7 +149,7 @@ def explore(run: str | None, html: Path | None, alpha: float) -> None:
         read = runs.read if os.path.isdir(run) else imports.from_file
         click.echo(explorer.to_html(read(run), html, alpha=alpha))
         return
-    from pro_lib.base import bundled
+    from pro_lib import bundled
     from pro_lib.command import notebooks
 
     with extra("notebooks", "opening a notebook"):

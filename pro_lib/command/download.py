@@ -6,9 +6,9 @@ from http.client import HTTPException
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-from pro_lib.base import bundled
+from pro_lib import bundled
 from pro_lib.imports.published import COLLECTION, Name, folder
-from pro_lib.storage import RunError, sha256, write_whole, writing
+from pro_lib.store import RunError, sha256, write_whole, writing
 
 URL = "https://raw.githubusercontent.com/shuoli90/Rank-Calibration/f46ae48f/submission/calibration_results/"
 

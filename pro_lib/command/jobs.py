@@ -16,8 +16,7 @@ from pathlib import Path
 
 from tqdm.std import tqdm
 
-from pro_lib.base.checks import SentenceError, one_line
-from pro_lib.base.extras import extra
+from pro_lib.checks import SentenceError, extra, one_line
 
 # Seconds from a line to the next.
 TERMINAL, PIPE = 1.0, 60.0

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from pro_lib.base import bundled
-from pro_lib.base.extras import extra
+from pro_lib import bundled
+from pro_lib.checks import extra
 from pro_lib.command import jobs
 from pro_lib.command.jobs import Job
 

@@ -10,7 +10,7 @@ import pandas as pd
 from pro_lib import metrics
 from pro_lib.evaluation import Choices, evaluate
 from pro_lib.runs import Run
-from pro_lib.storage import RunError, write_whole
+from pro_lib.store import RunError, write_whole
 
 if TYPE_CHECKING:
     from pro_lib.asking import Answer

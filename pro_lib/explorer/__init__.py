@@ -3,7 +3,7 @@
 In a notebook it is a widget (`explore`), without one a file of its own (`to_html`); `explorer.js` draws both.
 """
 
-from pro_lib.base.extras import extra
+from pro_lib.checks import extra
 from pro_lib.explorer.data import appendix_run, compared, run_data, stored_runs
 from pro_lib.explorer.page import to_html
 from pro_lib.explorer.tree import prefix_tree

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pro_lib import correctness, guarantees, scores, semantic, sweeps
-from pro_lib.base import bundled
-from pro_lib.base.same import identities
-from pro_lib.decoding.certificate import SearchTree
+from pro_lib import bundled, correctness, promises, scores, sweeps
+from pro_lib.engine.certificate import SearchTree
 from pro_lib.evaluation import Choices, evaluate, rouge_and_correct
 from pro_lib.runs import Run
-from pro_lib.storage import CERTIFICATE_COLUMNS, RunError, RunInfo
+from pro_lib.same import identities
+from pro_lib.similarities import Lexical
+from pro_lib.store import CERTIFICATE_COLUMNS, RunError, RunInfo
 
 _SLIDER = np.arange(1, 101) / 100
 _SAID = ("exposure", "conflict", "note")  # what a dataset may add to its questions
@@ -55,7 +55,7 @@ def run_data(
         adds, certificate with `entropy`, the estimate and its limits), and `answers`, for every question a list of
         [text, log-probability of the complete answer, identity (the same number for repeats), spelling (the same number
         for one normalised text), finished, correct], downwards, repeats included, those cut by length last. What is not
-        known is None. `promise` says what `guarantees.promise` says, and which questions would be answered.
+        known is None. `promise` says what `promises.promise` says, and which questions would be answered.
     """
     alphas, answers, entropies = alpha_values(run.search_alpha, alpha=alpha), _answers(run), [None] * len(run.questions)
     with suppress(RunError):  # no draws of them
@@ -83,7 +83,7 @@ def _promise(run: Run, questions: list[dict], *, alpha: float, target: float) ->
     if not known.any():
         return None
     others = pro[~asked] if (~asked).any() else None
-    made = guarantees.promise(pro[known], correct[known].eq(True).to_numpy(), target=target, unlabelled=others)
+    made = promises.promise(pro[known], correct[known].eq(True).to_numpy(), target=target, unlabelled=others)
     about = {"alpha": alpha, "n": made.n_validation, "holds": made.threshold is not None, "says": made.sentence()}
     return about | {"answered": made.answers(pro).tolist()}
 
@@ -130,8 +130,8 @@ def compared(run: Run, samples: Run | None = None, *, distinct: bool = True) -> 
     `samples` is a run of samples of the same questions; what needs them is left out otherwise. Raises `RunError` where
     no answer can be judged.
     """
-    similarities = {"lexical": semantic.similarity("lexical")}
-    judged = evaluate(run, samples=samples, similarities=similarities, choices=Choices(distinct=distinct))
+    alike = {"lexical": Lexical()}
+    judged = evaluate(run, samples=samples, similarities=alike, choices=Choices(distinct=distinct))
     return {
         "distinct": distinct,
         "ids": list(judged.answers["question_id"]),

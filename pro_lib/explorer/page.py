@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pro_lib.explorer.data import compared, run_data
 from pro_lib.runs import Run
-from pro_lib.storage import RunError, write_whole
+from pro_lib.store import RunError, write_whole
 
 PAGE, JAVASCRIPT, STYLES = (Path(__file__).with_name(f"explorer.{kind}") for kind in ("html", "js", "css"))
 
@@ -15,7 +15,7 @@ PAGE, JAVASCRIPT, STYLES = (Path(__file__).with_name(f"explorer.{kind}") for kin
 def to_html(run: Run, path: str | Path, *, alpha: float = 0.4, target: float = 0.7, samples: Run | None = None) -> Path:
     """Write the explorer of a run into one file, which needs no server, kernel or network; return its path.
 
-    The slider stands at `alpha`, at which PRO is to promise a share `target` of right answers (`guarantees.promise`).
+    The slider stands at `alpha`, at which PRO is to promise a share `target` of right answers (`promises.promise`).
     Methods are compared there too, those that need samples where `samples` (a run of samples of the same questions)
     are given. A model cannot be asked there, and the page says so.
     """

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from pro_lib.runs import Run
-from pro_lib.storage import complete_log_prob
+from pro_lib.store import complete_log_prob
 
 Decode = Callable[[Sequence[int]], str]
 _NEXT_TO_NOTHING = 0.005

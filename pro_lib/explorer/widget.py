@@ -8,14 +8,14 @@ import traitlets
 
 from pro_lib import asking, runs
 from pro_lib import questions as question_sets
-from pro_lib.base.bundled import bundled_models
+from pro_lib.bundled import bundled_models
 from pro_lib.explorer.data import appendix_run, compared, run_data, stored_runs
 from pro_lib.explorer.page import JAVASCRIPT, STYLES
 from pro_lib.explorer.tree import prefix_tree
 from pro_lib.parameters import SAMPLES, listed
 from pro_lib.runs import Run
 from pro_lib.settings import Settings
-from pro_lib.storage import RunError
+from pro_lib.store import RunError
 
 _PAPER = "the paper's appendix"
 

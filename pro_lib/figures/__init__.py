@@ -5,7 +5,7 @@ that are saved take `columns`, the columns of a paper that they span: 1 is 3.3 i
 """
 # ruff: noqa: F401  What is imported here is what the room exports.
 
-from pro_lib.base.extras import extra
+from pro_lib.checks import extra
 
 with extra("notebooks", "drawing"):
     from pro_lib.figures.comparison import accuracy_coverage, benchmark, beside_paper, reliability

@@ -5,7 +5,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pro_lib.base import intervals
+from pro_lib import intervals
 from pro_lib.figures.lines import curves, explain, handles
 from pro_lib.figures.panels import SHARE_TICKS, need, panels, set_ticks, values
 from pro_lib.figures.style import COLORS, look

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from pro_lib.base import intervals
+from pro_lib import intervals
 from pro_lib.figures.lines import curve, explain
 from pro_lib.figures.panels import need, panels, set_ticks
 from pro_lib.figures.style import COLORS, DASHES

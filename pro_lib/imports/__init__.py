@@ -7,23 +7,22 @@ from pathlib import Path
 
 import pandas as pd
 
-from pro_lib.imports import hub, question_files
-from pro_lib.imports.formats import json_lines
 from pro_lib.imports.labels import read_labels
 from pro_lib.imports.published import PUBLISHED, Name, from_published, is_published
 from pro_lib.imports.records import from_records, split_records
 from pro_lib.imports.responses import from_openai, from_vllm
+from pro_lib.readers import json_lines
 from pro_lib.runs import Run
-from pro_lib.storage import RunError
+from pro_lib.store import RunError
 
 # What the first entry of a file has tells its layout.
-_TOLD_BY = {"endpoint": "endpoint", "answers": "records", "outputs": "vllm", "choices": "openai", "response": "openai"}
+_TOLD_BY = {"answers": "records", "outputs": "vllm", "choices": "openai", "response": "openai"}
 
 
 def layout(path: str | Path) -> str:
     """Whether a file holds `records` of ours, responses of an `openai`-compatible server, or outputs of `vllm`.
 
-    Or it is the cache of an `endpoint`, which `endpoint.read` reads, or the name of `published` outputs. Raises
+    Or it is the name of `published` outputs. Raises
     `RunError` if it is none of these.
     """
     if is_published(path):
@@ -43,8 +42,6 @@ def from_file(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run
     `questions` as for `from_openai`. Raises `RunError` as the readers do.
     """
     found = layout(path)
-    if found == "endpoint":
-        raise RunError(f"{path} is the cache of an endpoint; endpoint.read reads it")
     if found == "published":
         return from_published(path)
     return {"records": from_records, "openai": from_openai, "vllm": from_vllm}[found](path, questions=questions)

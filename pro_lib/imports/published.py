@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, create_model
 
-from pro_lib.base import bundled
-from pro_lib.base.checks import Format, SentenceError, fitted
-from pro_lib.imports.formats import json_lines, once
+from pro_lib import bundled
+from pro_lib.checks import Format, SentenceError, fitted
+from pro_lib.readers import json_lines, once
 from pro_lib.runs import Run
-from pro_lib.storage import RunError, RunInfo
+from pro_lib.store import RunError, RunInfo
 
 COLLECTION = "rank-calibration"
 PUBLISHED = (

@@ -9,11 +9,11 @@ import pandas as pd
 from pydantic import AliasChoices, AliasPath, BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from pro_lib.base.checks import Format, Text, fitted, rule
-from pro_lib.imports.formats import Source, called, json_lines
+from pro_lib.checks import Format, Text, fitted, rule
 from pro_lib.imports.records import answering, tables
+from pro_lib.readers import Source, called, json_lines
 from pro_lib.runs import Run
-from pro_lib.storage import RunError, RunInfo
+from pro_lib.store import RunError, RunInfo
 
 # What servers write for a log-probability that they do not give; vLLM also for -inf and for places not filled.
 NOT_GIVEN = -9999.0

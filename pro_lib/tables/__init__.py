@@ -1,12 +1,10 @@
 """What runs found, claim and cost, as tables for notebooks; knows runs, scores and evaluations, and draws nothing."""
 # ruff: noqa: F401  What is imported here is what the room exports.
 
-from pro_lib.tables.calibrated import Calibrated, calibrated
 from pro_lib.tables.causes import causes_table, places_table, worlds_table
 from pro_lib.tables.ceiling import ceiling_table, learned
-from pro_lib.tables.choosing import candidates, choice, pairs_won, regret_table
 from pro_lib.tables.found import cost_table, examples, explained, exposure_table, found_table, repeats_table
-from pro_lib.tables.promises import agreement_table, promises_table, right_probabilities, sets_table
+from pro_lib.tables.promises import promises_table, right_probabilities, sets_table
 from pro_lib.tables.searches import (
     Searched,
     bounds_table,

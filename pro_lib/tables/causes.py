@@ -1,19 +1,20 @@
 """Whether PRO exceeds NLL in controlled worlds, and why it does or does not on a setting: each cause removed alone."""
 
+import warnings
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from pro_lib import metrics, scores, sweeps, worlds
-from pro_lib.base import intervals
+from pro_lib import intervals, metrics, scores, sweeps, worlds
 from pro_lib.evaluation import Evaluation
 from pro_lib.runs import Run
-from pro_lib.storage import RunError
-from pro_lib.tables.choosing import candidates, pairs_won
+from pro_lib.store import RunError
 
 KS, ALPHAS = (2, 5, 10), (0.1, 0.4)
-LEAST, NEAR = 0.01, 0.02  # what is less probable is the tail; answers so many nats apart are near-repeats
+LEAST = 0.01  # what is less probable is the tail
 
 
 def worlds_table(*, n_questions: int = 20_000, seed: int = 0) -> pd.DataFrame:
@@ -40,13 +41,13 @@ def causes_table(judged: Evaluation, run: Run, *, alpha: float = ALPHAS[-1]) -> 
 
     The same answers are judged. Removed are the tail (answers below 0.01, the first apart), the mass found (only pairs
     of one twentieth of it count, or it is made 1), the length of the judged answer (only pairs of one length count,
-    NLL/ALL tokens), split spellings (`judged.meanings`), near-repeats (within 0.02 nats), endings, and that answers
+    NLL/ALL tokens), split spellings (`judged.meanings`), endings, and that answers
     count once. A row of NaN: this data does not allow it. Columns: the setting's labels, cause, score, nll (AUROC,
     computed anew as PRO's is), gain (PRO's minus it), gain_low, gain_high, change (of the gain), low, high: normal 95 %
     intervals of paired differences (DeLong's variance).
     """
     run, found = run.select(question_ids=list(judged.answers["question_id"])), judged.log_probs
-    top, texts = np.nanmax(found, axis=1), run.answers["text"].notna().any()
+    top = np.nanmax(found, axis=1)
     masses = pd.qcut(scores.premise(found).mass, 20, labels=False, duplicates="drop")
     lengths = np.rint(judged.baselines["NLL"] / judged.baselines.get("ALL", np.nan))
     within = {"pairs of one mass": masses, "pairs of one length": np.nan_to_num(lengths)}
@@ -57,7 +58,6 @@ def causes_table(judged: Evaluation, run: Run, *, alpha: float = ALPHAS[-1]) -> 
         "mass made 1": found - logsumexp(np.nan_to_num(found, nan=-np.inf), axis=1, keepdims=True),
         "pairs of one length": found if "ALL" in judged.baselines else None,
         "spellings merged": next(iter(judged.meanings.values()), None),
-        "near-repeats merged": None if texts else run.log_probs(same_within=NEAR),
         "endings left out": _without_endings(run),
         "repeats kept": run.log_probs(distinct=False),
     }
@@ -112,3 +112,24 @@ def _without_endings(run: Run) -> NDArray | None:
         return run.log_probs(convention="answer_tokens")
     except RunError:  # nobody knows what they cost
         return None
+
+
+def candidates(
+    log_probs: ArrayLike, *, ks: Sequence[int], alphas: Sequence[float], search_alpha: float | None = None
+) -> pd.DataFrame:
+    """NLL of answers (n, N), and PRO at each α and each K: a column each, `NLL`, `α = 0.4`, `K = 2`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", scores.PremiseWarning)  # repeats are among what is compared
+        by_alpha = scores.pro(log_probs, alpha=np.array(alphas), search_alpha=search_alpha)
+        by_k = scores.pro_at_k(log_probs, np.array(ks), search_alpha=search_alpha)
+    names = [*(f"α = {alpha:g}" for alpha in alphas), *(f"K = {k}" for k in ks)]
+    return pd.DataFrame(np.column_stack([scores.nll(log_probs), by_alpha, by_k]), columns=["NLL", *names])
+
+
+def pairs_won(uncertainty: ArrayLike, correct: ArrayLike) -> NDArray[np.float64]:
+    """Of each question, (n, A): right answers below it if it is wrong, else wrong ones above it; ties count half."""
+    values, correct = np.asarray(uncertainty, float), np.asarray(correct)
+    won = np.empty(values.shape)
+    below_wrong, below_right = metrics.pairs_won(values[~correct].T, values[correct].T)
+    won[~correct], won[correct] = below_wrong.T, np.count_nonzero(~correct) - below_right.T
+    return won

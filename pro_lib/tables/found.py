@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from pro_lib import scores
-from pro_lib.base import intervals
+from pro_lib import intervals, scores
 from pro_lib.evaluation import rouge_and_correct
 from pro_lib.runs import Run
 

@@ -1,18 +1,17 @@
 """What can be promised of runs and evaluations: coverage at equal promise, sets with a right answer, agreement."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pro_lib import guarantees, protocols, semantic, sweeps
-from pro_lib.base import intervals
+from pro_lib import intervals, promises, sweeps
 from pro_lib.evaluation import Choices, Splits, evaluate, rouge_and_correct
 from pro_lib.protocols import alpha_grid
 from pro_lib.runs import Run
-from pro_lib.storage import RunError
+from pro_lib.store import RunError
 
 
 def promises_table(
@@ -22,7 +21,7 @@ def promises_table(
     confidence: float = 0.95,
     alphas: Mapping[str, float] | None = None,
 ) -> pd.DataFrame:
-    """Coverage at equal promise: what `guarantees.promise` makes of all validation questions, by method and target.
+    """Coverage at equal promise: what `promises.promise` makes of all validation questions, by method and target.
 
     The reported questions lend their scores as `unlabelled`. `alphas` names PRO by α, which these validation questions
     must not have chosen; None for {"PRO": 0.4}. Columns: the labels of each setting, method, target, threshold (NaN
@@ -34,7 +33,7 @@ def promises_table(
         known, asked = each.pool.with_pro(named), each.reported.with_pro(named)
         for method, target in product(asked, targets):
             options = {"target": target, "confidence": confidence, "unlabelled": asked[method]}
-            made = guarantees.promise(known[method], each.pool.correct, **options)
+            made = promises.promise(known[method], each.pool.correct, **options)
             right = each.reported.correct[made.answers(asked[method])]
             share = {"coverage": len(right) / len(asked), "accuracy": right.mean() if right.size else np.nan}
             low, high = map(float, intervals.wilson(share["accuracy"], right.size))
@@ -79,8 +78,8 @@ def sets_table(
         known, asked = run.select(split="validation"), run.select(split=split)
         validation, right = (right_probabilities(each, choices=choices) for each in (known, asked))
         searched = {"search_alpha": run.search_alpha}
-        taus = [guarantees.answer_sets(validation, delta=delta, **searched).tau for delta in deltas]
-        limits = [guarantees.miss_rate(validation, alpha=alpha, **searched)[1] for alpha in fixed]
+        taus = [promises.answer_sets(validation, delta=delta, **searched).tau for delta in deltas]
+        limits = [promises.miss_rate(validation, alpha=alpha, **searched)[1] for alpha in fixed]
         at, missing = np.array([*taus, *fixed], float), [np.nan] * len(fixed)
         labels = run.info.labels() | {"delta": [*deltas, *missing], "alpha": at}
         table = pd.DataFrame(labels | {"limit": [*[np.nan] * len(deltas), *limits], "n_questions": len(right)})
@@ -92,40 +91,3 @@ def sets_table(
         auroc = table["alpha"].map(swept.set_index("alpha")["auroc"])
         parts.append(table.join(shown[~np.isnan(at)]).assign(auroc=auroc))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-
-
-def agreement_table(
-    searches: Sequence[Run], samples: Sequence[Run], similarities: Sequence[protocols.Similarities]
-) -> pd.DataFrame:
-    """What searches are certain of and what samples estimate: a row per search, similarity and kind of agreement.
-
-    `samples` are a run per setting, `similarities` those of each. The agreement is that `of` a sample with the *answer*
-    (the search's most probable; estimated as 1 - SC) or of *two* samples (1 - Deg without the pairs of a sample with
-    itself: unbiased). Columns: dataset, model, similarity, of, alpha, n_questions; means of low, high, width (of the
-    interval) and estimate; outside, the share of the estimates beyond its ends, and distance, how far in the mean of
-    all; token-forwards a question without prompts, search_forwards and sample_forwards.
-    """
-    beside, rows = list(zip(samples, similarities, strict=True)), []
-    for run in searches:
-        drawn, alike = next(each for each in beside if each[0].info.labels() == run.info.labels())
-        rows += _agreements(run, drawn, alike)
-    return pd.DataFrame(rows)
-
-
-def _agreements(run: Run, drawn: Run, similarities: protocols.Similarities) -> Iterator[dict[str, object]]:
-    drawn = drawn.select(question_ids=list(run.questions["question_id"]))
-    cost = drawn.info.cost.token_forwards / drawn.info.n_planned
-    found = protocols.Answers.of(run, drawn, similarities, judged=run.top()["text"])
-    n, ended = ((~np.isnan(of)).sum(axis=1) for of in (drawn.outcome_log_probs(), found.samples.log_probs))
-    for name, said in found.sampled.items():
-        agreeing = (1 - np.nan_to_num(said["Deg"])) * ended**2 - ended  # pairs of different samples, in order
-        certain = semantic.agreement(found.beams.log_probs, found.same[name])
-        of_two = semantic.agreement_of_two(found.beams.log_probs, found.compared[name])
-        estimated = 1 - said["SC"], agreeing / np.maximum(n * (n - 1), 1)
-        for of, (low, high), estimate in zip(("answer", "two"), (certain, of_two), estimated, strict=True):
-            beyond = np.maximum(low - estimate, estimate - high)
-            means = {"low": low, "high": high, "width": high - low, "estimate": estimate}
-            means |= {"outside": beyond > 1e-6, "distance": np.maximum(beyond, 0)}
-            means |= {"search_forwards": run.questions["token_forwards"], "sample_forwards": cost}
-            row = run.info.labels() | {"similarity": name, "of": of, "alpha": run.search_alpha, "n_questions": len(low)}
-            yield row | {column: np.mean(values) for column, values in means.items()}

@@ -9,8 +9,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from pro_lib import metrics, protocols, scores, sweeps
-from pro_lib.base import intervals
+from pro_lib import intervals, metrics, protocols, scores, sweeps
 from pro_lib.evaluation import Evaluation, evaluate
 from pro_lib.runs import Run
 

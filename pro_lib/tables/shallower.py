@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pro_lib.decoding.certificate import Certificate, Masses, SearchTree, certify
+from pro_lib.engine.certificate import Certificate, Masses, SearchTree, certify
 from pro_lib.runs import Run
-from pro_lib.storage import complete_log_prob
+from pro_lib.store import complete_log_prob
 
 _MASS_LEFT = dict.fromkeys(("small_endings", "pruned", "length_cut", "budget_cut"), np.nan)
 

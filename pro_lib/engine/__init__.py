@@ -1,0 +1,24 @@
+"""Answers found in a prefix tree, with certificates; knows token ids and log-probabilities, no text or score.
+
+Settings and certificates do without torch; what needs it is loaded on first use.
+"""
+
+import importlib
+
+from pro_lib.engine.certificate import Certificate, Masses, SearchTree, certify
+from pro_lib.engine.strategies import STRATEGIES, DiverseBeam, Greedy, Multinomial, Strategy, Threshold, strategy
+
+_NEED_TORCH = {
+    "plain": ("PlainPrefix", "PlainTree"),
+    "tree": ("Counts", "PackedTree", "Prefix", "Tree", "common_prefix_length", "encode_prefix"),
+    "walk": ("Answer", "Endings"),
+}
+_NO_TORCH = (Certificate, Masses, SearchTree, certify, DiverseBeam, Greedy, Multinomial, Strategy, Threshold, strategy)
+__all__ = ["STRATEGIES", *(each.__name__ for each in _NO_TORCH), *sum(_NEED_TORCH.values(), ())]
+
+
+def __getattr__(name: str):
+    for module, names in _NEED_TORCH.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

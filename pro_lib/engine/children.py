@@ -1,0 +1,117 @@
+"""What may follow a prefix, reduced to a few numbers where the log-probabilities lie; knows no tree and no search."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pro_lib.engine.walk import Endings
+
+# In place of a token: the ending, and the sums of the closing and of all other tokens that are not listed.
+END, OTHER_CLOSING, OTHER = -1, -2, -3
+# Tokens looked at together where few of the vocabulary are wanted.
+_BLOCK = 128
+# Numbers that a processor's thread works on together: the next pass finds them in the cache.
+_PIECE = 2**19
+
+
+def pieces(log_probs: Tensor) -> tuple[Tensor, ...]:
+    """Rows of `(rows, V)` that are worked on one piece after the other; a GPU takes all at once."""
+    # Two rows at least, and even pieces: a single row's sum is split among threads, and so rounded otherwise.
+    at_once = max(2, _PIECE * torch.get_num_threads() // log_probs.shape[1])
+    return log_probs.tensor_split(max(1, len(log_probs) // at_once) if log_probs.device.type == "cpu" else 1)
+
+
+def argmax(log_probs: Tensor) -> Tensor:
+    """The most probable token `(rows,)` of each row `(rows, V)`, the first of equals."""
+    on_host = log_probs.device.type == "cpu"  # where NumPy is many times as fast
+    return torch.from_numpy(log_probs.numpy().argmax(axis=-1)) if on_host else log_probs.argmax(dim=-1)
+
+
+def most_probable(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Ids, rising, and log-probabilities `(rows, n)` of the n most probable tokens; fewer if there are fewer.
+
+    Of tokens equally probable at the n-th place, any may be among them.
+    """
+    size = math.gcd(log_probs.shape[1], _BLOCK)
+    blocks = log_probs.reshape(-1, log_probs.shape[1] // size, size)
+    # The n best tokens lie in the n blocks with the highest maxima.
+    chosen = blocks.amax(dim=-1).topk(min(n, blocks.shape[1]), dim=-1).indices
+    values = blocks.gather(1, chosen[:, :, None].expand(-1, -1, size)).flatten(1)
+    ids = (chosen[:, :, None] * size + torch.arange(size, device=chosen.device)).flatten(1)
+    values, place = values.topk(min(n, values.shape[1]), dim=-1)
+    ids, order = ids.gather(1, place).sort(dim=-1)
+    return ids, values.gather(1, order)
+
+
+def at_least(log_probs: Tensor, floors: Tensor) -> Tensor:
+    """Places in `(rows, V)`, seen flat, of the log-probabilities at or above their row's floor `(rows,)`, in order."""
+    if log_probs.device.type == "cpu":
+        return torch.from_numpy(np.flatnonzero(log_probs.numpy() >= floors.numpy()[:, None]))
+    return (log_probs >= floors[:, None]).flatten().nonzero().squeeze(1)
+
+
+@dataclass(frozen=True)
+class Children:
+    """What may follow each of some rows: the row, the token and the log-probability of each event that is listed.
+
+    Of each row the ending is listed as one event, then the tokens asked for in their order, then the sums of the
+    others. `entropy (rows,)` is H(next | row) in nats, `best (rows,)` the most probable event of a greedy row (a token,
+    or `END`), -1 elsewhere.
+    """
+
+    row: np.ndarray
+    token: np.ndarray
+    log_prob: np.ndarray
+    entropy: np.ndarray
+    best: np.ndarray
+
+
+def next_events(log_probs: Tensor, endings: Endings) -> tuple[Tensor, Tensor, Tensor]:
+    """Probabilities `(rows, V)`, 0 of stop tokens; log-probability `(rows,)` of ending; H(next | row) in nats."""
+    # In sums, what is not above e^-80 is nothing: as it is, it would be -inf times 0, or subnormal and slow.
+    clamped = log_probs.clamp_min(-80.0)
+    probs = torch.nn.functional.threshold_(clamped.exp(), math.exp(-79.99), 0.0).index_fill_(1, endings.stop_ids, 0)
+    end = endings.log_prob(log_probs).clamp_min(-1e4)
+    return probs, end, -clamped.mul_(probs).sum(dim=-1, dtype=torch.float64) - end.exp() * end
+
+
+@torch.inference_mode()
+def children(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray) -> Children:
+    """List the tokens at or above `floors (rows,)`, and of `greedy (rows,)` rows the best; sum up the others.
+
+    The comparison is in float32 and lists a little too much; whoever reads the list compares again. The ending is one
+    event, in the entropy too. The host waits for the device twice.
+    """
+    (rows, vocabulary), columns, start = log_probs.shape, [], 0
+    # The floor of a greedy row is no higher than its best token.
+    lowest = np.array([floors - 1e-4, np.where(greedy, 0.0, np.inf)], np.float32)
+    lowest, slack = torch.from_numpy(lowest).to(log_probs.device, non_blocking=True)
+    for piece in pieces(log_probs):
+        mine = slice(start, start := start + len(piece))
+        probs, end, entropy = next_events(piece, endings)
+        top = piece.amax(dim=-1)
+        listed = at_least(piece, torch.minimum(lowest[mine], top + slack[mine]))
+        probs.view(-1).index_fill_(0, listed, 0)
+        closing = probs.index_select(1, endings.closing_ids).sum(dim=-1, dtype=torch.float64)
+        other = probs.index_fill_(1, endings.closing_ids, 0).sum(dim=-1, dtype=torch.float64)
+        sums = (entropy, end, closing.log(), other.log(), top)
+        columns.append([each.double() for each in (*sums, piece.take(listed), listed + mine.start * vocabulary)])
+    # One copy to the host, for which it waits; doubles hold every place in `(rows, V)`.
+    numbers = torch.cat([part for column in zip(*columns, strict=True) for part in column]).cpu().numpy()
+    entropy, end, closing, other, top = numbers[: 5 * rows].reshape(5, rows)
+    found, listed = numbers[5 * rows :].reshape(2, -1)
+    row, token = np.divmod(listed.astype(np.int64), vocabulary)
+    stop, best, every = endings.on_host[0].numpy(), np.full(rows, END), np.arange(rows)
+    tops = (found == top[row]).nonzero()[0][::-1]  # the first of equals is written last
+    best[row[tops]] = token[tops]
+    going_on = ~stop[token]
+    return Children(
+        np.concatenate([every, row[going_on], every, every]),
+        np.concatenate([np.full(rows, END), token[going_on], np.full(rows, OTHER_CLOSING), np.full(rows, OTHER)]),
+        np.concatenate([end, found[going_on], closing, other]),
+        entropy,
+        np.where(greedy & ~stop[best], best, END),
+    )

@@ -1,0 +1,75 @@
+"""Samples whose every draw is decided by random numbers given beforehand; knows tokens, no text."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pro_lib.engine.children import most_probable, pieces
+from pro_lib.engine.tree import Tree
+from pro_lib.engine.walk import Answer, Endings, walk
+
+
+def multinomial(
+    tree: Tree, endings: Endings, *, uniforms: Tensor, temperature: float = 1.0, top_p: float = 1.0
+) -> list[list[Answer]]:
+    """Samples by inversion: `uniforms (questions, N, T)` in [0, 1), float64, decide every draw.
+
+    Temperature and nucleus shape the draw only; the log-probabilities kept are the unmodified model's.
+    """
+    uniforms = uniforms.to(endings.stop.device)
+    held = uniforms.new_empty(0)  # memory given back and asked for anew costs more than the numbers
+
+    def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:
+        def cumulative(piece: Tensor) -> Tensor:
+            scaled = held.resize_(piece.shape).copy_(piece).div_(temperature)
+            return _nucleus(torch.softmax(scaled, dim=-1, out=scaled), top_p).cumsum_(dim=-1)
+
+        return inverted(log_probs, cumulative, rows, is_open, uniforms[:, :, step])
+
+    return walk(tree, endings, choose, n_answers=uniforms.shape[1], max_new_tokens=uniforms.shape[2])
+
+
+def inverted(
+    log_probs: Tensor, cumulative: Callable[[Tensor], Tensor], rows: Tensor, is_open: Tensor, uniforms: Tensor
+) -> Tensor:
+    """Tokens drawn by inversion, all `(questions, walkers)`; what has ended draws nothing of meaning.
+
+    `cumulative` makes cumulative probabilities, up to any total, of rows of `log_probs`, each one question's.
+    """
+    walker = torch.arange(rows.shape[1], device=rows.device).expand_as(rows)
+    aims = uniforms.new_zeros(len(log_probs) + 1, rows.shape[1])
+    aims[torch.where(is_open, rows, len(log_probs)), walker] = uniforms
+    parts, places = pieces(log_probs), []
+    for piece, aim in zip(parts, aims[:-1].tensor_split(len(parts)), strict=True):
+        lines = cumulative(piece)
+        places.append(torch.searchsorted(lines, aim * lines[:, -1:], right=True))
+    # Rounding may push a draw onto the total itself, one past the last token.
+    return torch.cat(places)[rows, walker].clamp_(max=log_probs.shape[1] - 1)
+
+
+def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:
+    """Zero all but the smallest set of most probable tokens whose mass reaches `top_p` (Holtzman et al. 2020)."""
+    if top_p >= 1.0:
+        return probabilities
+    # Of as few as will do, since sorting a wide vocabulary takes long.
+    for n in (64, 1024, 16_384, probabilities.shape[1]):
+        index, ordered = most_probable(probabilities, n)
+        ordered, order = ordered.sort(dim=-1, descending=True, stable=True)
+        kept = ordered.cumsum(dim=-1) - ordered < top_p
+        # Of equals at the last place some may be missing.
+        if not (kept & (ordered == ordered[:, -1:])).any():
+            break
+    return torch.zeros_like(probabilities).scatter_(-1, index.gather(-1, order), ordered * kept)
+
+
+def uniforms(seed: int, question_ids: Sequence[str], n_answers: int, max_new_tokens: int) -> Tensor:
+    """Random numbers `(n, N, T)` in [0, 1): a stream for each (seed, question id, sample number)."""
+    draws = np.empty((len(question_ids), n_answers, max_new_tokens))
+    for row, question_id in enumerate(question_ids):
+        entropy = int.from_bytes(hashlib.sha256(question_id.encode()).digest()[:16])
+        for sample in range(n_answers):
+            draws[row, sample] = np.random.default_rng([seed, entropy, sample]).random(max_new_tokens)
+    return torch.from_numpy(draws)

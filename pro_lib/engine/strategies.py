@@ -1,0 +1,149 @@
+"""The strategies: each carries its settings, says what decides a run, and decodes; needs torch only to decode."""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, asdict, fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pro_lib.checks import NotNegative, Positive, PositiveInt, PositiveShare, Texts, WholeNumber, checked
+from pro_lib.engine.certificate import Certificate
+
+if TYPE_CHECKING:
+    from pro_lib.engine.tree import Tree
+    from pro_lib.engine.walk import Answer, Endings
+
+
+@checked
+class Strategy:
+    """What decides the answers to a question, beside the model and the prompt.
+
+    `max_new_tokens` is T, the length at which an answer is cut, its ending included; `stop` are further texts, each one
+    token, that end an answer: the model's endings must already contain them.
+    """
+
+    name: ClassVar[str]
+    ranked: ClassVar[bool] = True
+    """Whether answers are stored downwards in probability, and not in the order in which they were drawn."""
+    _: KW_ONLY
+    max_new_tokens: PositiveInt = 32
+    stop: Texts = ()
+
+    def parameters(self) -> dict[str, Any]:
+        """What decides a run, as JSON knows it."""
+        return {"strategy": self.name, **asdict(self), "stop": list(self.stop)}
+
+    def apart(self) -> dict[str, Any]:
+        """The settings that are not as they are by default; they go into the name of a run folder."""
+        default = asdict(type(self)())
+        return {name: value for name, value in asdict(self).items() if value is not None and value != default[name]}
+
+    def decode(
+        self, tree: "Tree", endings: "Endings", *, question_ids: Sequence[str], **precision: Any
+    ) -> list[tuple[list["Answer"], Certificate | None]]:
+        """The answers to each question of the tree, and what is certain of them where they were searched for.
+
+        Args:
+            question_ids: one for each prompt of the tree; they seed the samples.
+            precision: of a search, `epsilon` (by how many nats log-probabilities may be off) and `exactly`.
+        """
+        return [(answers, None) for answers in self._answers(tree, endings, question_ids)]
+
+
+@checked
+class Greedy(Strategy):
+    """The most probable next token, again and again: one answer."""
+
+    name: ClassVar[str] = "greedy"
+
+    def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> list[list["Answer"]]:
+        from pro_lib.engine.beams import greedy
+
+        return greedy(tree, endings, max_new_tokens=self.max_new_tokens)
+
+
+@checked
+class Multinomial(Strategy):
+    """N samples; `temperature` and `top_p` shape the draw, the log-probabilities kept are the unmodified model's.
+
+    A draw depends on the seed, the question's id and the sample's number only.
+    """
+
+    name: ClassVar[str] = "multinomial"
+    ranked: ClassVar[bool] = False
+    n_answers: PositiveInt = 10
+    seed: WholeNumber = 0
+    temperature: Positive = 1.0
+    top_p: PositiveShare = 1.0
+
+    def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> list[list["Answer"]]:
+        from pro_lib.engine.sampling import multinomial, uniforms
+
+        drawn = uniforms(self.seed, question_ids, self.n_answers, self.max_new_tokens)
+        return multinomial(tree, endings, uniforms=drawn, temperature=self.temperature, top_p=self.top_p)
+
+
+@checked
+class DiverseBeam(Strategy):
+    """N groups of one beam each (Vijayakumar et al. 2018), with the Hamming penalty λ."""
+
+    name: ClassVar[str] = "diverse_beam"
+    n_answers: PositiveInt = 10
+    diversity_penalty: NotNegative = 1.0
+
+    def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> list[list["Answer"]]:
+        from pro_lib.engine.beams import diverse_beam
+
+        return diverse_beam(tree, endings, self.n_answers, self.diversity_penalty, max_new_tokens=self.max_new_tokens)
+
+
+@checked
+class Threshold(Strategy):
+    """Exact search: every answer with p ≥ `search_alpha` (0.02 if neither is given) or the `top_n` most probable.
+
+    `budget` are the token-forwards that a question may cost; None for no limit. `entropy_draws` are draws of the
+    entropy that the search leaves (`engine.remainder`); `seed` is theirs alone.
+    """
+
+    name: ClassVar[str] = "threshold"
+    search_alpha: PositiveShare | None = None
+    top_n: PositiveInt | None = None
+    budget: WholeNumber | None = None
+    entropy_draws: WholeNumber = 0
+    seed: WholeNumber = 0
+
+    def __post_init__(self) -> None:
+        if self.search_alpha is not None and self.top_n is not None:
+            raise ValueError("search_alpha and top_n are two ways to end a search; give one of them")
+        if self.search_alpha is None and self.top_n is None:
+            object.__setattr__(self, "search_alpha", 0.02)
+        if not self.entropy_draws:
+            object.__setattr__(self, "seed", 0)
+
+    def parameters(self):
+        """As `Strategy.parameters`; a search without draws does not speak of them."""
+        known = super().parameters()
+        return {name: known[name] for name in known if self.entropy_draws or name not in ("entropy_draws", "seed")}
+
+    def decode(self, tree, endings, *, question_ids, epsilon=0.0, exactly=None):
+        """As `Strategy.decode`."""
+        from pro_lib.engine.exact import Search
+
+        return Search(tree, endings, self, epsilon=epsilon).run(question_ids, exactly)
+
+
+STRATEGIES: dict[str, type[Strategy]] = {kind.name: kind for kind in (Greedy, Multinomial, DiverseBeam, Threshold)}
+
+
+def strategy(name: str, **settings: Any) -> Strategy:
+    """The strategy of that name with those of the settings that it has; what only others have is passed over.
+
+    Raises:
+        ValueError: the name or a setting is unknown, or a setting is out of its range.
+    """
+    if name not in STRATEGIES:
+        raise ValueError(f"strategy={name!r} is unknown; choose {', '.join(STRATEGIES)}")
+    known = {each.name: {field.name for field in fields(each)} for each in STRATEGIES.values()}
+    anywhere = sorted(set().union(*known.values()))
+    for setting in settings:
+        if setting not in anywhere:
+            raise ValueError(f"{setting} is no setting of a strategy; these are: {', '.join(anywhere)}")
+    return STRATEGIES[name](**{setting: value for setting, value in settings.items() if setting in known[name]})

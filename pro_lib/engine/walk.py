@@ -1,0 +1,111 @@
+"""Walkers that go down a prefix tree token by token; knows token ids and what ends an answer, not how to choose.
+
+Which walker stands where is known on the host, which waits for the device once a step.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from pro_lib.engine.tree import Tree
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One path through the tree, its tokens and their log-probabilities under the unmodified model (nats).
+
+    `end_log_prob` is that of ending here, all stop tokens together: an event that counts, be it certain (0). It is
+    None where the last token carries the newline that ends the answer, since the ending is part of that token, and 0
+    for a path still open at the length cut (`finished` is False).
+    """
+
+    token_ids: tuple[int, ...]
+    token_log_probs: tuple[float, ...]
+    end_log_prob: float | None
+    finished: bool
+
+
+@dataclass(frozen=True)
+class Endings:
+    """The tokens that end an answer, as boolean tables of shape `(V,)`.
+
+    A `stop` token ends it and is no part of it; a `closing` token carries text before a newline, belongs to the
+    answer and ends it.
+    """
+
+    stop: Tensor
+    closing: Tensor
+
+    # As ids: a boolean index is counted anew at each use, and on a GPU waited for.
+    @cached_property
+    def stop_ids(self) -> Tensor:
+        """The stop tokens, in order."""
+        return self.stop.nonzero().squeeze(1)
+
+    @cached_property
+    def closing_ids(self) -> Tensor:
+        """The closing tokens, in order."""
+        return self.closing.nonzero().squeeze(1)
+
+    @cached_property
+    def on_host(self) -> tuple[Tensor, Tensor]:
+        """Both tables, `stop` and `closing`, where the bookkeeping is done."""
+        return self.stop.cpu(), self.closing.cpu()
+
+    def log_prob(self, log_probs: Tensor) -> Tensor:
+        """`(rows, V)` -> `(rows,)`: log-probability that the answer ends here, whichever stop token says so."""
+        return torch.logsumexp(log_probs.index_select(1, self.stop_ids).double(), dim=-1)
+
+
+# Given the step, the log-probabilities (rows, V), the row of each walker (questions, walkers) and which walkers
+# are still open (same shape), choose a token for each walker.
+Choose = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+
+
+def walk(
+    tree: Tree, endings: Endings, choose: Choose, *, n_answers: int, max_new_tokens: int,
+    planted: tuple[Tensor, Tensor] | None = None,
+) -> list[list[Answer]]:  # fmt: skip
+    """Let `n_answers` walkers per question go down the tree; walkers on one path share its nodes.
+
+    Of a tree that was `planted` before: what `plant` gave, and the rows where the prompts end; they become the first.
+    """
+    log_probs, held = planted or (tree.plant(), torch.arange(0))
+    there = held if planted else torch.arange(len(log_probs))
+    device, (stop, closing) = log_probs.device, endings.on_host
+    rows = torch.arange(len(log_probs))[:, None].repeat(1, n_answers)
+    is_open, steps = torch.ones_like(rows, dtype=torch.bool), []
+    for step in range(max_new_tokens):
+        at, still = (tensor.to(device, non_blocking=True) for tensor in (rows, is_open))
+        chosen = choose(step, log_probs, at, still)
+        tokens, ends = chosen.cpu(), endings.log_prob(log_probs)[at]
+        stops, closes = is_open & stop[tokens], is_open & closing[tokens]
+        steps.append((tokens, stops, closes, log_probs[at, chosen], ends))
+        is_open = is_open & ~stops & ~closes
+        if step + 1 == max_new_tokens or not is_open.any():
+            break
+        # A child for each distinct (row, token) of the open walkers; a closed walker's row means nothing.
+        vocabulary = log_probs.shape[1]
+        children, child_of = torch.unique(rows[is_open] * vocabulary + tokens[is_open], return_inverse=True)
+        log_probs = tree.grow(there[children // vocabulary], children % vocabulary, keep=held)
+        held, there = torch.arange(len(held)), len(held) + torch.arange(len(children))
+        rows = torch.zeros_like(rows).masked_scatter_(is_open, child_of)
+    return _answers(*(torch.stack(column, dim=-1).cpu() for column in zip(*steps, strict=True)))
+
+
+def _answers(tokens: Tensor, stops: Tensor, closes: Tensor, log_probs: Tensor, ends: Tensor) -> list[list[Answer]]:
+    """What the walkers did, each `(questions, walkers, steps)`; once a walker has ended, that means nothing."""
+    ended, closed = stops | closes, closes.any(dim=-1)
+    finished = ended.any(dim=-1)
+    length = torch.where(finished, ended.int().argmax(dim=-1) + 1, tokens.shape[-1]) - stops.any(dim=-1).int()
+    columns = (tokens, log_probs.double(), length, torch.where(stops, ends, 0.0).sum(dim=-1), closed, finished)
+    return [
+        [
+            Answer(tuple(t[:size]), tuple(p[:size]), None if own else end, done)
+            for t, p, size, end, own, done in zip(*walkers, strict=True)
+        ]
+        for walkers in zip(*(column.tolist() for column in columns), strict=True)
+    ]

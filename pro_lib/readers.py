@@ -1,0 +1,143 @@
+"""The rows of a JSON-lines, CSV or Parquet file or of a list, and their places in it; knows no column by its name."""
+
+import codecs
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pandas.api.types import is_scalar
+from pydantic import BeforeValidator, Field
+from pydantic_core import from_json
+
+from pro_lib.checks import Text
+from pro_lib.store import RunError
+
+# A question_id, which may be written as a whole number.
+Identity = Annotated[Text, Field(min_length=1), BeforeValidator(lambda said: str(said) if type(said) is int else said)]
+# One text or several.
+Texts = Annotated[list[Text], Field(min_length=1), BeforeValidator(lambda said: [said] if type(said) is str else said)]
+
+# A file, or in memory what it would hold: objects, or a table with a row for each.
+Source = str | Path | Iterable[object] | pd.DataFrame
+
+
+def called(source: Source, otherwise: str) -> Path:
+    """What a source is called: its path, or this where it has none."""
+    return Path(source if isinstance(source, (str, Path)) else otherwise)
+
+
+def json_lines(source: Source, error: type[ValueError] = RunError) -> Iterator[tuple[str, Any]]:
+    """The objects of a JSON-lines file, each with its place (`<path>, line <n>`); of a JSON list, `<path>, entry <n>`.
+
+    In memory, `entry <n>` or of a table `row <n>`, they are as JSON would have them, without what a table lacks; an
+    object that does not say how (one of vLLM) is left as it is.
+
+    Raises:
+        error: the file cannot be read, or something in it is no JSON in UTF-8 (half a surrogate pair and what is
+            nested too deeply among it) or not an object; the sentence names file and line. Or the source is neither.
+    """
+    if isinstance(source, (str, Path)):
+        yield from _objects(_entries(_content(source, error), source, error), error)
+    elif isinstance(source, pd.DataFrame):
+        for n, row in enumerate(source.to_dict("records"), start=1):
+            there = {name: value for name, value in row.items() if not (is_scalar(value) and pd.isna(value))}
+            yield f"row {n}", _plain(there)
+    elif isinstance(source, Iterable) and not isinstance(source, (bytes, Mapping)):
+        yield from ((f"entry {n}", _plain(value)) for n, value in enumerate(source, start=1))
+    else:
+        raise error(f"{type(source).__name__} is neither a file nor a list of objects, nor a table")
+
+
+def _plain(value: Any) -> Any:
+    """What pydantic (as a client's response is) and NumPy make of objects for JSON, within lists and mappings too."""
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    said = getattr(value, "model_dump", getattr(value, "tolist", None))
+    return said() if said else value
+
+
+def read_rows(path: Source, error: type[ValueError] = RunError) -> pd.DataFrame:
+    """The rows of a `.jsonl`, `.csv` or `.parquet` file as it has them, in CSV all text; the index has their places.
+
+    Rows in memory are as `json_lines` has them. Raises `error` for a file that cannot be read, is none of the three, or
+    is damaged; the sentence names it, and the place.
+    """
+    suffix = Path(path).suffix if isinstance(path, (str, Path)) else ".jsonl"
+    if suffix == ".jsonl":
+        found = dict(_objects(json_lines(path, error), error))
+        return pd.DataFrame(found.values(), index=list(found), dtype=object)
+    if suffix not in _READERS:
+        raise error(f"{path} is none of .jsonl, {', '.join(_READERS)}")
+    try:
+        table = _READERS[suffix](_content(path, error), path, error)
+    except error:
+        raise
+    except (ValueError, OSError, pa.ArrowException, csv.Error) as problem:  # Arrow's own errors may be any of these
+        raise error(f"{path} cannot be read: {problem}") from problem
+    if twice := [name for name, again in zip(table, table.columns.duplicated(), strict=True) if again]:
+        raise error(f"{path} has the column {twice[0]!r} twice")
+    return table
+
+
+def _content(path: str | Path, error: type[ValueError]) -> bytes:
+    try:
+        return Path(path).read_bytes().removeprefix(codecs.BOM_UTF8)
+    except OSError as problem:
+        raise error(f"{path} cannot be read: {problem.strerror}") from problem
+
+
+def _csv(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFrame:
+    reader = csv.reader(io.StringIO(data.decode(), newline=""), strict=True)
+    header = next(reader, [])
+    found = {f"{path}, line {reader.line_num}": fields for fields in reader if fields}
+    for where, fields in found.items():
+        if len(fields) != len(header):
+            raise error(f"{where}: {len(fields)} fields, but the header has {len(header)}; quote fields with commas")
+    return pd.DataFrame(found.values(), index=list(found), columns=header, dtype=object)
+
+
+def _parquet(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFrame:
+    with pq.ParquetFile(pa.BufferReader(data)) as file:
+        table = file.read()
+    table.validate(full=True)  # else text that is no UTF-8 surfaces only when somebody looks at it
+    # What pandas wrote beside the columns is of no use here, and one more thing that may be damaged.
+    frame = table.replace_schema_metadata(None).to_pandas(integer_object_nulls=True)
+    return frame.set_axis([f"{path}, row {n}" for n in range(1, len(frame) + 1)])
+
+
+_READERS = {".csv": _csv, ".parquet": _parquet}
+
+
+def _objects(entries: Iterable[tuple[str, Any]], error: type[ValueError]) -> Iterator[tuple[str, dict]]:
+    for where, value in entries:
+        if not isinstance(value, dict):
+            raise error(f"{where}: not an object but {type(value).__name__}")
+        yield where, value
+
+
+def _entries(data: bytes, path: str | Path, error: type[ValueError]) -> Iterator[tuple[str, object]]:
+    where = str(path)
+    try:
+        if data.lstrip().startswith(b"["):
+            yield from ((f"{path}, entry {n}", value) for n, value in enumerate(from_json(data), start=1))
+            return
+        for n, line in enumerate(data.split(b"\n"), start=1):
+            where = f"{path}, line {n}"
+            if line.strip():
+                yield where, from_json(line)
+    except ValueError as problem:
+        raise error(f"{where}: not JSON in UTF-8 ({problem})") from None
+
+
+def once(identity: str, where: str, places: dict[str, str], error: type[ValueError] = RunError) -> None:
+    """Note the place of a question_id; an `error` if it has one already."""
+    if identity in places:
+        raise error(f"{where}: question_id {identity!r} was already used ({places[identity]})")
+    places[identity] = where

@@ -1,0 +1,256 @@
+"""Whether answers mean the same, by their words, by a table of names or by a model of entailment; knows no score."""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pro_lib import correctness
+from pro_lib.bundled import fingerprint
+from pro_lib.checks import SentenceError
+from pro_lib.store import read_sealed, sha256, write_sealed, writing
+
+Answers = Sequence[Sequence[str | None]]
+
+
+def texts_of(answers: Answers, questions: pd.DataFrame | None = None) -> list[list[str | None]]:
+    """The answers as lists of texts, None where one is missing. Raises `ValueError` for anything else, with its row."""
+    if questions is not None and len(questions) != len(answers):
+        raise ValueError(f"answers has {len(answers)} rows, but questions {len(questions)}")
+    rows = [[None if text is None or text != text else text for text in row] for row in answers]
+    for number, row in enumerate(rows):
+        if isinstance(answers[number], str) or not all(text is None or isinstance(text, str) for text in row):
+            raise ValueError(f"answers row {number} must hold texts, and None or NaN where one is missing")
+    return rows
+
+
+def distinct(answers: Answers) -> NDArray[np.bool_]:
+    """(n, N): True at the first occurrence of each text of a question."""
+    rows = texts_of(answers)
+    first = np.zeros((len(rows), max(map(len, rows), default=0)), dtype=bool)
+    for marks, row in zip(first, rows, strict=True):
+        marks[[row.index(text) for text in set(row) - {None}]] = True
+    return first
+
+
+def of_pairs(
+    rows: Sequence[Sequence[Hashable]], ask: Callable[[list[tuple]], Sequence], *, symmetric: bool = False
+) -> NDArray[np.float64]:
+    """What `ask` says of the pairs of a row, each distinct one asked once: (n, N, N) or more, NaN where one is None."""
+    width, numbers = max(map(len, rows), default=0), {}
+    number = np.full((len(rows), width), -1)
+    for places, row in zip(number, rows, strict=True):
+        places[: len(row)] = [-1 if each is None else numbers.setdefault(each, len(numbers)) for each in row]
+    first, second = np.triu_indices(width) if symmetric else np.indices((width, width)).reshape(2, -1)
+    a, b = number[:, first], number[:, second]
+    known = (a >= 0) & (b >= 0)
+    pairs, begins, which = np.unique(a[known] * len(numbers) + b[known], return_index=True, return_inverse=True)
+    asked = np.argsort(begins)  # in the order in which they come
+    values = list(numbers)
+    named = ([values[each] for each in side.tolist()] for side in divmod(pairs[asked], max(1, len(values))))
+    said = np.asarray(ask(list(zip(*named, strict=True))), dtype=np.float64)
+    q, place = known.nonzero()
+    result = np.full((len(rows), width, width, *said.shape[1:]), np.nan)
+    result[q, first[place], second[place]] = found = said[np.argsort(asked)[which]]
+    if symmetric:
+        result[q, second[place], first[place]] = found
+    return result
+
+
+Similarity = Callable[[Answers, "pd.DataFrame | None"], NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Lexical:
+    """ROUGE-L F1 of two answers: symmetric, 1 between equal texts."""
+
+    def __call__(self, answers: Answers, questions: pd.DataFrame | None = None) -> NDArray[np.float64]:
+        """Similarities (n, N, N)."""
+        rows = texts_of(answers, questions)
+        width = max(map(len, rows), default=0)
+        result = np.full((len(rows), width, width), np.nan)
+        for values, row in zip(result, rows, strict=True):
+            texts = list(dict.fromkeys(text for text in row if text is not None))
+            compared, number = correctness.rouge_l_between(texts), {text: n for n, text in enumerate(texts)}
+            # A text in which ROUGE sees nothing matches its equals and nothing else.
+            np.fill_diagonal(compared, 1.0)
+            places = [place for place, text in enumerate(row) if text is not None]
+            each = [number[row[place]] for place in places]
+            values[np.ix_(places, places)] = compared[np.ix_(each, each)]
+        return result
+
+
+@dataclass(frozen=True)
+class Alias:
+    """1 where two answers name the same thing by a table of accepted names, else 0.
+
+    `table` has a row per question of the dataset (all splits): `question_id`, `references` (the names of its answer)
+    and, to compare wrong answers too, `relation`. Two answers match if they are equal word by word (see
+    `correctness.normalize`), if both are among the question's references, or if neither is and both are references of
+    one other question of the relation: an accepted answer never matches one that is not. Of a set that
+    is answered in sentences (its table has a column `sentence`), the longest such name in an answer stands for it.
+    """
+
+    table: pd.DataFrame
+
+    def __call__(self, answers: Answers, questions: pd.DataFrame | None) -> NDArray[np.float64]:
+        """Similarities 0 or 1, (n, N, N). Raises `ValueError` for a question that the table does not have."""
+        rows = texts_of(answers, questions)
+        if questions is None or not {"question_id", "references"} <= set(self.table):
+            raise ValueError("alias needs questions with question_id, and a table with question_id and references")
+        ids = questions["question_id"]
+        if len(unknown := ids[~ids.isin(self.table["question_id"])]):
+            raise ValueError(f"the alias table has no question {unknown.iloc[0]!r} ({len(unknown)} are missing)")
+        relations = self.table.get("relation", self.table["question_id"])
+        relation = dict(zip(self.table["question_id"], relations, strict=True))
+        named, in_sentences = defaultdict(set), "sentence" in self.table
+        for identity, names in zip(self.table["question_id"], self.table["references"], strict=True):
+            for name in names:
+                named[relation[identity], _name(name)].add(identity)
+
+        def meaning(text: str, identity: Hashable) -> tuple[str, frozenset]:
+            spans = _spans(_name(text)) if in_sentences else ()
+            name = next((span for span in spans if (relation[identity], span) in named), _name(text))
+            whose = named.get((relation[identity], name), ())
+            return name, frozenset({identity} if identity in whose else whose)
+
+        told = ({text: meaning(text, i) for text in set(row) - {None}} for i, row in zip(ids, rows, strict=True))
+        meanings = [[of.get(text) for text in row] for of, row in zip(told, rows, strict=True)]
+        return of_pairs(meanings, lambda pairs: [a[0] == b[0] or bool(a[1] & b[1]) for a, b in pairs], symmetric=True)
+
+
+@lru_cache(maxsize=200_000)
+def _name(text: str) -> str:
+    return correctness.normalize(correctness.words(text)) or correctness.words(text)
+
+
+def _spans(text: str) -> Iterator[str]:
+    """Every run of words, the longest first."""
+    words = text.split()
+    return (" ".join(words[i : i + n]) for n in range(len(words), 0, -1) for i in range(len(words) - n + 1))
+
+
+LABELS = ("entailment", "neutral", "contradiction")
+Pair = tuple[str, str]
+
+
+@dataclass
+class Nli:
+    """A sequence-classification model that tells entailment, neutral and contradiction apart.
+
+    `model` is a hub id or a folder; its labels are read from its own `id2label`. Given questions, a text is read as
+    "<question> <answer>", as by Kuhn et al. and Qiu & Miikkulainen. Equal texts entail each other with probability 1,
+    as by Lin et al. Each distinct ordered pair is computed once, and once for all if `cache` is a folder: there they
+    are kept in `nli-<fingerprint of the model>.parquet`, and no weights are loaded where nothing is missing. Raises
+    `ValueError` for other labels and for a pair longer than the model can see.
+    """
+
+    model: str | Path = "microsoft/deberta-large-mnli"
+    device: str | None = None
+    batch_size: int = 64
+    cache: str | Path | None = None
+    _known: dict[Pair, list[float]] = field(default_factory=dict, repr=False)
+
+    def __call__(self, answers: Answers, questions: pd.DataFrame | None = None) -> NDArray[np.float64]:
+        """Probabilities in the order of `LABELS`, (n, N, N, 3), [q, i, j] with premise i and hypothesis j."""
+        rows = texts_of(answers, questions)
+        if questions is not None:
+            asked = zip(questions["question"], rows, strict=True)
+            rows = [[None if text is None else f"{question} {text}" for text in row] for question, row in asked]
+        return of_pairs(rows, self._probabilities)
+
+    def _probabilities(self, pairs: list[Pair]) -> NDArray[np.float64]:
+        from transformers import AutoConfig
+
+        config = self._fetched(AutoConfig)
+        order = label_order(config.id2label, str(self.model))
+        different = {pair for pair in pairs if pair[0] != pair[1]}
+        path = Path(self.cache) / f"nli-{self._fingerprint(config)}.parquet" if self.cache is not None else None
+        if path and path.is_file() and different - self._known.keys():
+            self._known |= _read(path)
+        if missing := different - self._known.keys():
+            self._known |= self._computed(sorted(missing, key=lambda pair: (len("".join(pair)), pair)), order)
+            if path:
+                _store(self._known, path)
+        return np.array([self._known.get(pair, (1.0, 0.0, 0.0)) for pair in pairs]).reshape(-1, 3)
+
+    def _computed(self, pairs: list[Pair], order: list[int]) -> Iterator[tuple[Pair, list[float]]]:
+        import torch
+
+        network, tokenizer = self._loaded
+        # RoBERTa keeps the first two of its positions to itself.
+        longest = min(tokenizer.model_max_length, getattr(network.config, "max_position_embeddings", 10**9) - 2)
+        for start in range(0, len(pairs), self.batch_size):
+            batch = pairs[start : start + self.batch_size]
+            inputs = tokenizer(*map(list, zip(*batch, strict=True)), padding=True, return_tensors="pt")
+            if (length := inputs["input_ids"].shape[1]) > longest:
+                raise ValueError(f"a pair of answers has {length} tokens, but {self.model} sees {longest}")
+            with torch.inference_mode():
+                logits = network(**inputs.to(network.device)).logits
+            yield from zip(batch, logits.double().softmax(-1)[:, order].tolist(), strict=True)
+
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any]:
+        import torch
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+        device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
+        network, found = self._fetched(AutoModelForSequenceClassification, output_loading_info=True)
+        if lacking := sorted(found["missing_keys"]):  # they would be made up at random
+            raise SentenceError(f"NLI model {str(self.model)!r} lacks weights: {', '.join(lacking)}")
+        return network.eval().to(device), self._fetched(AutoTokenizer)
+
+    def _fetched(self, kind: type, **options: bool) -> Any:
+        try:
+            return kind.from_pretrained(self.model, trust_remote_code=False, **options)
+        except Exception as error:  # whatever transformers and its parsers make of damaged files
+            said = str(error).strip().partition("\n")[0] or type(error).__name__
+            raise SentenceError(
+                f"NLI model {str(self.model)!r} could not be loaded: {said} (alias and lexical need no model)"
+            ) from error
+
+    def _fingerprint(self, config: Any) -> str:
+        if Path(self.model).is_dir():
+            return fingerprint(Path(self.model))
+        return sha256(f"{self.model} {getattr(config, '_commit_hash', None)}".encode())[:16]
+
+
+def label_order(id2label: dict[int, str], model: str) -> list[int]:
+    """Which outputs of a model are entailment, neutral and contradiction, whatever their case and order.
+
+    Raises `ValueError` unless its labels are these three.
+    """
+    ids = {str(label).strip().lower(): int(number) for number, label in id2label.items()}
+    if sorted(ids) != sorted(LABELS):
+        raise ValueError(f"{model} has the labels {list(id2label.values())}, not entailment, neutral, contradiction")
+    return [ids[label] for label in LABELS]
+
+
+def _store(known: dict[Pair, list[float]], path: Path) -> None:
+    table = pd.DataFrame(list(known), columns=["premise", "hypothesis"])
+    table[list(LABELS)] = np.array(list(known.values()))
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_sealed(pa.Table.from_pandas(table, preserve_index=False), path, {})
+
+
+def _read(path: Path) -> dict[Pair, list[float]]:
+    stored = read_sealed(path, remedy="delete it to have its pairs compared again")[0].to_pandas()
+    return {(premise, hypothesis): values for premise, hypothesis, *values in stored.itertuples(index=False)}
+
+
+SIMILARITIES = {"lexical": Lexical, "alias": Alias, "nli": Nli}
+
+
+def similarity(name: str, **options: object) -> Similarity:
+    """The similarity of that name, a key of `SIMILARITIES`, with its options. Raises `ValueError` for another name."""
+    if name not in SIMILARITIES:
+        raise ValueError(f"similarity {name!r} is unknown; choose {', '.join(SIMILARITIES)}")
+    return SIMILARITIES[name](**options)
