@@ -31,7 +31,7 @@ from transformers.models.auto.modeling_auto import (
 
 from pro_lib import models
 from pro_lib import questions as question_sets
-from pro_lib.engine import packing
+from pro_lib.engine.fit import auto_class
 from pro_lib.generate import generate
 from pro_lib.models import Model
 from pro_lib.questions import QuestionSet
@@ -263,7 +263,7 @@ def make(family: str, folder: Path, words: PreTrainedTokenizerFast | None = None
     words = words or tokenizer()
     config = configured(family, len(words), **own)
     words.save_pretrained(folder)
-    load = packing.auto_class(config)
+    load = auto_class(config)
     if config.is_encoder_decoder and load is not AutoModelForCausalLM:  # refused before its weights are read
         config.save_pretrained(folder)
         return

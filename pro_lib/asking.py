@@ -19,8 +19,6 @@ from pro_lib.shown import shown
 if TYPE_CHECKING:
     from pro_lib.models import Model
 
-ENTROPY_DRAWS = 20  # what is drawn of the entropy left; a question then takes about 1.6 times as long
-
 
 def _said(asked: "Answer") -> str:
     search = f", search: {asked.status}" if asked.status else ""  # a bare "certified" would read as "right"
@@ -87,7 +85,7 @@ def ask(
         calibration: a run of the model, or its folder, on questions whose right answers are known, or what
             `tables.calibrated` made of it: the question is asked as its were, and the answer says how probably it is
             right, as answers to such questions were.
-        settings: as in `generate`: search_alpha, budget, entropy_draws (20), n_answers, max_new_tokens, chat, …
+        settings: as in `generate`: search_alpha, budget, n_answers, max_new_tokens, chat, …
 
     Raises:
         ValueError: an empty question, alpha outside [0, 1] or below search_alpha, no answer that ended within
@@ -95,10 +93,8 @@ def ask(
     """
     if calibration is not None:
         calibration = calibration if isinstance(calibration, Calibrated) else calibrated(calibration, alpha=alpha)
-    settings = {"entropy_draws": ENTROPY_DRAWS} | settings
     like = calibration and calibration.run.info.parameters
     run = answered(model, question, questions=questions, like=like, strategy=strategy, **settings)
-    entropies = run.entropy() if strategy == "threshold" and settings["entropy_draws"] else None
     if calibration is not None:
         calibration.check(run.info.parameters, alpha)
     texts, log_probs = run.matrix(ranked := run.ranked(), "text", None), run.matrix(ranked, "value")
@@ -109,8 +105,7 @@ def ask(
         exact = (row["status"], (row["tree_bound"], row["upper_bound"])) if "status" in row else (None, None)
         said = found[0][0] if found else None, float(pro[n]), found, int(n_kept[n])
         known = (calibration.probability(said[1]), calibration.sentence()) if calibration else (None, "")
-        entropy = entropies and EntropyEstimate(*(float(each[n]) for each in entropies))
-        answers.append(Answer(row["question"], *said, *exact, *known, entropy))
+        answers.append(Answer(row["question"], *said, *exact, *known))
     if isinstance(question, str) and not answers[0].answers:
         cut, model = run.info.parameters["max_new_tokens"], run.info.model
         raise ValueError(f"no answer of {model} ended within {cut} tokens: {question!r}")

@@ -20,7 +20,8 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 from pro_lib import tokens
 from pro_lib.bundled import bundled_models, check_model, fingerprint, paper_models
 from pro_lib.checks import QUANTIZATIONS, Dtype, Quantization, SentenceError, checked, extra, one_line
-from pro_lib.engine import Endings, packing
+from pro_lib.engine import Endings
+from pro_lib.engine.fit import NOTABLE, Fit, PackingError, auto_class, check_config, fitted, fitted_to
 
 _held: "tuple[tuple, Model] | None" = None
 
@@ -50,7 +51,7 @@ class Model:
     network: PreTrainedModel = field(repr=False)
     tokenizer: Tokenizer = field(repr=False)
     endings: Endings = field(repr=False)
-    fit: packing.Fit
+    fit: Fit
     ends: tuple[str, ...] = tokens.NEWLINE
 
     @property
@@ -113,14 +114,14 @@ class Model:
         stops = old.stop | more
         return replace(self, ends=ends, endings=Endings(stops, (old.closing | closing) & ~stops))
 
-    def fit_for(self, n_tokens: int) -> packing.Fit:
+    def fit_for(self, n_tokens: int) -> Fit:
         """Which tree texts of up to `n_tokens` are asked on. Raises `UnsupportedModelError`: too long for any."""
         try:
-            fit = packing.fitted_to(self.network, self.fit, n_tokens)
-        except packing.PackingError as reason:
+            fit = fitted_to(self.network, self.fit, n_tokens)
+        except PackingError as reason:
             raise UnsupportedModelError(f"model {self.name} {reason}") from reason
         if fit.plain and not self.fit.plain:
-            warnings.warn(fit.said(self.name), UserWarning, stacklevel=3)
+            warnings.warn(fit.notice(self.name), UserWarning, stacklevel=3)
         return fit
 
 
@@ -157,22 +158,22 @@ def load(
     weights |= placing(device, device_map=device_map, quantization=quantization, dtype=weights["dtype"])
     try:
         config = AutoConfig.from_pretrained(source, **code)
-        packing.check_config(config)
+        check_config(config)
         tokenizer = AutoTokenizer.from_pretrained(source, **code)
         _check_size(name, config, Path(source), code)
         weights |= {"output_loading_info": True, "ignore_mismatched_sizes": True}  # so that both kinds are told here
-        network, found = packing.auto_class(config).from_pretrained(source, **weights, **code)
+        network, found = auto_class(config).from_pretrained(source, **weights, **code)
         network = (network if "device_map" in weights else network.to(device)).eval()
         if lacking := [*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])]:
             # Transformers would make them up at random.
             raise UnsupportedModelError(f"model {name} lacks weights, or has them in other shapes: {_named(lacking)}")
-        fit, folder, size = packing.fitted(network), Path(source), tokenizer.vocab_size
+        fit, folder, size = fitted(network), Path(source), tokenizer.vocab_size
         vocabulary = (network.get_output_embeddings() or network.get_input_embeddings()).weight.shape[0]
         if size > vocabulary:  # special tokens added to a tokenizer, which may lie beyond, are not counted in this size
             raise UnsupportedModelError(f"model {name} has {vocabulary} tokens, its tokenizer {size}: another model's")
         endings = find_endings(tokenizer, network, vocabulary)
         identity = fingerprint(folder) if folder.is_dir() else str(getattr(config, "_commit_hash", None))
-    except packing.PackingError as reason:
+    except PackingError as reason:
         raise UnsupportedModelError(f"model {name} {reason}") from reason
     except (UnsupportedModelError, MemoryError, torch.OutOfMemoryError):
         raise
@@ -184,10 +185,10 @@ def load(
         said = said if said and isinstance(error, OSError | ValueError) else f"{type(error).__name__}: {said}"
         where = "" if source == name else f" from {source}"
         raise FileNotFoundError(one_line(f"model {name!r} could not be loaded{where}: {said}")) from error
-    if fit.error > packing.NOTABLE[network.dtype]:
+    if fit.error > NOTABLE[network.dtype]:
         warnings.warn(f"model {name}: a step is off by {fit.error:.3g} nats", RuntimeWarning, stacklevel=2)
     if fit.plain:
-        warnings.warn(fit.said(name), UserWarning, stacklevel=2)
+        warnings.warn(fit.notice(name), UserWarning, stacklevel=2)
     if unused := found["unexpected_keys"]:
         warnings.warn(f"model {name} has weights that are not used: {_named(unused)}", UserWarning, stacklevel=2)
     return Model(folder.name, source, identity, network, tokenizer, endings, fit)
@@ -214,7 +215,7 @@ def _check_size(name: str, config: Config, folder: Path, code: Mapping) -> None:
     n_weights = getattr(text, "num_hidden_layers", 0) * getattr(text, "hidden_size", 0) ** 2
     if folder.is_dir() and n_weights <= 8 * held:
         with torch.device("meta"):
-            n_weights = packing.auto_class(config).from_config(config, **code).num_parameters()
+            n_weights = auto_class(config).from_config(config, **code).num_parameters()
     if folder.is_dir() and n_weights > 8 * held:  # not even a bit for each
         raise UnsupportedModelError(
             f"model {name}: config.json asks for {n_weights:,} weights, the files hold {held:,} bytes"

@@ -24,11 +24,9 @@ import pyarrow as pa
 import torch
 from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
-from transformers import PreTrainedModel
 
 from pro_lib import bundled, engine, models, tokens
-from pro_lib.checks import one_line
-from pro_lib.engine import Answer, Certificate, Counts, Strategy, half
+from pro_lib.engine import Answer, Certificate, Counts, Strategy
 from pro_lib.models import Model, UnsupportedModelError
 from pro_lib.questions import QuestionSet
 from pro_lib.store import Cost, RunError, complete_log_prob, part_table, sha256
@@ -64,7 +62,7 @@ class Job:
         self.model, self.questions, self.strategy, self.chat = model.with_stop(strategy.stop), questions, strategy, chat
         # The most questions that have been found to fit into memory at once.
         self.fitting = sys.maxsize
-        self._prefixes: dict[PreTrainedModel, engine.Prefix | engine.PlainPrefix] = {}
+        self._prefix: engine.Prefix | None = None
         if not len(questions):
             raise ValueError("there are no questions to answer")
         prompts, size = self._prompts(questions.table), len(model.endings.stop)
@@ -147,9 +145,8 @@ class Job:
     def _answered(self, pack: pd.DataFrame) -> list[tuple[list[Answer], Certificate | None]]:
         """The answers to the questions of a pack, with their certificates if they were searched for."""
         prompts, ids = self._prompts(pack), pack["question_id"].tolist()
-        (epsilon, network, left), tree = self._precision, self._tree(prompts, self.model.network)
-        exactly = network and (lambda places: (self._tree([prompts[each] for each in places], network), left))
-        found = self.strategy.decode(tree, self.model.endings, question_ids=ids, epsilon=epsilon, exactly=exactly)
+        tree = self._tree(prompts)
+        found = self.strategy.decode(tree, self.model.endings, question_ids=ids, epsilon=self._epsilon)
         for question_id, (answers, _) in zip(ids, found, strict=True):
             self._refuse_thought(question_id, answers)
         own = (len(prompt) - tree.prefix_length for prompt in prompts)
@@ -163,14 +160,13 @@ class Job:
                 "thinking, by an option of its chat template, as chat={'enable_thinking': False}"
             )
 
-    def _tree(self, prompts: list[list[int]], network: PreTrainedModel) -> engine.Tree:
-        plain, prefixes = self.fit.plain, self._prefixes
-        if network not in prefixes and plain:
-            prefixes[network] = engine.PlainPrefix(tuple(self._shared() if self.fit.shared else ()), self.fit.cached)
-        elif network not in prefixes:
-            prefixes[network] = engine.encode_prefix(network, self._shared(), counts=self.counts)
-        kind = engine.PlainTree if plain else engine.PackedTree
-        return kind(network, prompts, prefixes[network].shared_with(prompts), self.counts)
+    def _tree(self, prompts: list[list[int]]) -> engine.Tree:
+        network = self.model.network
+        if self.fit.plain:
+            return engine.PlainTree(network, prompts, self.counts, cached=self.fit.cached)
+        if self._prefix is None:
+            self._prefix = engine.encode_prefix(network, self._shared(), counts=self.counts)
+        return engine.PackedTree(network, prompts, self._prefix.shared_with(prompts), self.counts)
 
     def _shared(self) -> list[int]:
         """What all prompts begin with, or nearly: a tree takes as much of it as its own prompts share."""
@@ -189,30 +185,13 @@ class Job:
         return [self.model.encode(prompt) for prompt in questions.prompts()]
 
     @cached_property
-    def _precision(self) -> tuple[ArrayLike, PreTrainedModel | None, ArrayLike]:
-        """How far a search's log-probabilities are from float32, the network in float32, and how far that itself moves.
-
-        Measured in half precision, on the first questions, together and alone; without a copy, how far those differ.
-        """
+    def _epsilon(self) -> ArrayLike:
+        """By how many nats a search's log-probabilities may be off: in half precision measured, else 0."""
         if not isinstance(self.strategy, engine.Threshold) or self.model.network.dtype.itemsize > 2:
-            return 0.0, None, 0.0
-        prompts = self._prompts(self.questions.table.iloc[: min(half.N_QUESTIONS, self.fitting)])
-        packs, n, length = [prompts, *([prompt] for prompt in prompts)], len(prompts), self.strategy.max_new_tokens
-        search = engine.Threshold(search_alpha=half.ALPHA, max_new_tokens=length, stop=self.strategy.stop)
-
-        def found(network: PreTrainedModel) -> list[list[Answer]]:
-            trees = (self._tree(pack, network) for pack in packs)
-            return [each for tree in trees for each, _ in search.decode(tree, self.model.endings, question_ids=[])]
-
-        own, network = found(self.model.network), None
-        try:
-            network = half.float32_copy(self.model.network)
-        except (RuntimeError, MemoryError, ValueError) as why:
-            said = f"model {self.model.name} has no copy in float32 ({why}), what lies near α is undecided"
-            warnings.warn(one_line(said), RuntimeWarning, stacklevel=2)
-        exact = found(network) if network else own
-        moves = half.epsilons(exact[:n], exact[n:], length)
-        return half.epsilons(own, exact, length) if network else moves, network, moves
+            return 0.0
+        prompts = self._prompts(self.questions.table.iloc[: min(engine.N_QUESTIONS, self.fitting)])
+        length = self.strategy.max_new_tokens
+        return engine.measured_epsilon(self._tree, prompts, self.model.endings, max_new_tokens=length)
 
     def _rows(self, answers: list[Answer]) -> list[dict]:
         """The answers as they are stored: downwards in probability, samples in the order they were drawn."""

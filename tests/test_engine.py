@@ -12,7 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from pro_lib.engine import DiverseBeam, Greedy, Multinomial, Threshold, children
 from pro_lib.engine import tree as engine
 from pro_lib.engine.children import argmax, at_least, most_probable, pieces
-from pro_lib.engine.packing import PackingError, checked_error, largest_packing_error, length_limits
+from pro_lib.engine.fit import PackingError, checked_error, largest_packing_error, length_limits
 from pro_lib.engine.tree import Counts, PackedTree, common_prefix_length, encode_prefix
 
 PREFIX = [1, 20, 30, 40]
@@ -209,7 +209,7 @@ def test_pieces_are_the_rows_in_order_and_never_a_single_one_of_several(rows, nu
         Greedy(max_new_tokens=3),
         DiverseBeam(n_answers=4, max_new_tokens=3),
         Multinomial(n_answers=5, temperature=0.7, top_p=0.9, max_new_tokens=3),
-        Threshold(search_alpha=0.01, entropy_draws=5, max_new_tokens=3),
+        Threshold(search_alpha=0.01, max_new_tokens=3),
         Threshold(top_n=3, max_new_tokens=3),
     ],
     ids=lambda strategy: strategy.name,

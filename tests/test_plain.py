@@ -10,9 +10,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaFor
 from pro_lib import generate as generation
 from pro_lib import models
 from pro_lib import questions as question_sets
-from pro_lib.engine import Counts, PlainPrefix, PlainTree, half
+from pro_lib.engine import Counts, PlainTree
 from pro_lib.engine import tree as engine
-from pro_lib.engine.packing import Fit, PackingError, fitted, fitted_to, largest_packing_error, largest_plain_error
+from pro_lib.engine.fit import Fit, PackingError, fitted, fitted_to, largest_packing_error, largest_plain_error
 from pro_lib.generate import generate
 from pro_lib.questions import QuestionSet
 

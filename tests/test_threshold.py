@@ -367,31 +367,3 @@ def test_of_two_answers_compared_both_may_be_off(share, status):
     assert is_open < second
     [(_, certificate)] = searched(world, top_n=1, epsilon=share * (first - second))
     assert certificate.status == status
-
-
-def test_only_what_is_blurred_is_searched_again_in_its_place():
-    world = World(seed=11, n_questions=3, vocabulary=9, n_stops=1, n_closing=1, length=3, peakedness=1.0)
-    value = max(v for (_, finished), v in world.outcomes(1)[0].items() if finished)
-    settings, asked = Threshold(search_alpha=math.exp(value - 0.001), max_new_tokens=3), []
-
-    class Chosen(World):
-        def log_probs(self, question, prefix):
-            return super().log_probs(asked[0][question], prefix)
-
-    def exactly(places):
-        asked.append(places.tolist())
-        return TableTree(Chosen(**vars(world) | {"n_questions": len(places)})), 0.0
-
-    def found(**options):
-        return settings.decode(TableTree(world), world.endings, question_ids=["a", "b", "c"], **options)
-
-    again, rough, plain = found(epsilon=0.01, exactly=exactly), found(epsilon=0.01), found()
-    assert asked == [[q for q in range(3) if rough[q][1].status == "undecided"]]
-    assert 1 in asked[0]
-    assert len(asked[0]) < 3
-    for question in range(3):
-        if question in asked[0]:
-            spent = rough[question][1].token_forwards + plain[question][1].token_forwards
-            assert again[question] == (plain[question][0], replace(plain[question][1], token_forwards=spent))
-        else:
-            assert again[question] == rough[question]

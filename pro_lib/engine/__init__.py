@@ -9,7 +9,8 @@ from pro_lib.engine.certificate import Certificate, Masses, SearchTree, certify
 from pro_lib.engine.strategies import STRATEGIES, DiverseBeam, Greedy, Multinomial, Strategy, Threshold, strategy
 
 _NEED_TORCH = {
-    "plain": ("PlainPrefix", "PlainTree"),
+    "half": ("N_QUESTIONS", "epsilons", "measured_epsilon"),
+    "plain": ("PlainTree",),
     "tree": ("Counts", "PackedTree", "Prefix", "Tree", "common_prefix_length", "encode_prefix"),
     "walk": ("Answer", "Endings"),
 }

@@ -80,13 +80,6 @@ class Certificate:
     tree_greedy: tuple[bool, ...]
     prompt_tokens: int = 0
     """Of the prompt behind what it shares with the others; known to whoever asked the question."""
-    remainder_draws: tuple[float, ...] = ()
-    """Nats of entropy met below what was not expanded: H(Y) is the tree bound plus their expectation times the
-    probability of that, `pruned_mass` + `budget_cut_mass`. Older runs lack what is called `remainder_…`."""
-    remainder_most: float | None = None
-    """The most that a draw can be; None without draws."""
-    remainder_forwards: int = 0
-    """What the draws took beside `token_forwards`."""
 
 
 def certify(

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from pro_lib.engine.walk import Endings
 
-# In place of a token: the ending, and the sums of the closing and of all other tokens that are not listed.
-END, OTHER_CLOSING, OTHER = -1, -2, -3
+# In place of a token: the ending, and the sum of several tokens that are not listed.
+END, OTHER = -1, -2
 # Tokens looked at together where few of the vocabulary are wanted.
 _BLOCK = 128
 # Numbers that a processor's thread works on together: the next pass finds them in the cache.
@@ -18,20 +18,20 @@ _PIECE = 2**19
 
 
 def pieces(log_probs: Tensor) -> tuple[Tensor, ...]:
-    """Rows of `(rows, V)` that are worked on one piece after the other; a GPU takes all at once."""
+    """Split rows `(rows, V)` into pieces to work on one after the other; a GPU takes all at once."""
     # Two rows at least, and even pieces: a single row's sum is split among threads, and so rounded otherwise.
     at_once = max(2, _PIECE * torch.get_num_threads() // log_probs.shape[1])
     return log_probs.tensor_split(max(1, len(log_probs) // at_once) if log_probs.device.type == "cpu" else 1)
 
 
 def argmax(log_probs: Tensor) -> Tensor:
-    """The most probable token `(rows,)` of each row `(rows, V)`, the first of equals."""
+    """Return the most probable token `(rows,)` of each row `(rows, V)`, the first of equals."""
     on_host = log_probs.device.type == "cpu"  # where NumPy is many times as fast
     return torch.from_numpy(log_probs.numpy().argmax(axis=-1)) if on_host else log_probs.argmax(dim=-1)
 
 
 def most_probable(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Ids, rising, and log-probabilities `(rows, n)` of the n most probable tokens; fewer if there are fewer.
+    """Return ids, rising, and log-probabilities `(rows, n)` of the n most probable tokens; fewer if there are fewer.
 
     Of tokens equally probable at the n-th place, any may be among them.
     """
@@ -47,7 +47,7 @@ def most_probable(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
 
 def at_least(log_probs: Tensor, floors: Tensor) -> Tensor:
-    """Places in `(rows, V)`, seen flat, of the log-probabilities at or above their row's floor `(rows,)`, in order."""
+    """Return the flat places in `(rows, V)` of log-probabilities at or above their row's floor `(rows,)`, in order."""
     if log_probs.device.type == "cpu":
         return torch.from_numpy(np.flatnonzero(log_probs.numpy() >= floors.numpy()[:, None]))
     return (log_probs >= floors[:, None]).flatten().nonzero().squeeze(1)
@@ -55,22 +55,23 @@ def at_least(log_probs: Tensor, floors: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Children:
-    """What may follow each of some rows: the row, the token and the log-probability of each event that is listed.
+    """What may follow each of some rows: of each event the row, the token, its log-probability, and if it completes.
 
-    Of each row the ending is listed as one event, then the tokens asked for in their order, then the sums of the
-    others. `entropy (rows,)` is H(next | row) in nats, `best (rows,)` the most probable event of a greedy row (a token,
-    or `END`), -1 elsewhere.
+    First comes the ending of each row as one event, then the listed tokens in their order, then the sums of the other
+    closing tokens and of all others. `entropy (rows,)` is H(next | row) in nats, `best (rows,)` the most probable event
+    of a greedy row (a token, or `END`), -1 elsewhere.
     """
 
     row: np.ndarray
     token: np.ndarray
     log_prob: np.ndarray
+    completes: np.ndarray
     entropy: np.ndarray
     best: np.ndarray
 
 
 def next_events(log_probs: Tensor, endings: Endings) -> tuple[Tensor, Tensor, Tensor]:
-    """Probabilities `(rows, V)`, 0 of stop tokens; log-probability `(rows,)` of ending; H(next | row) in nats."""
+    """Return probabilities `(rows, V)`, 0 of stop tokens; log-probability `(rows,)` of ending; H(next | row), nats."""
     # In sums, what is not above e^-80 is nothing: as it is, it would be -inf times 0, or subnormal and slow.
     clamped = log_probs.clamp_min(-80.0)
     probs = torch.nn.functional.threshold_(clamped.exp(), math.exp(-79.99), 0.0).index_fill_(1, endings.stop_ids, 0)
@@ -98,20 +99,24 @@ def children(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np
         closing = probs.index_select(1, endings.closing_ids).sum(dim=-1, dtype=torch.float64)
         other = probs.index_fill_(1, endings.closing_ids, 0).sum(dim=-1, dtype=torch.float64)
         sums = (entropy, end, closing.log(), other.log(), top)
-        columns.append([each.double() for each in (*sums, piece.take(listed), listed + mine.start * vocabulary)])
+        columns.append([part.double() for part in (*sums, piece.take(listed), listed + mine.start * vocabulary)])
     # One copy to the host, for which it waits; doubles hold every place in `(rows, V)`.
     numbers = torch.cat([part for column in zip(*columns, strict=True) for part in column]).cpu().numpy()
     entropy, end, closing, other, top = numbers[: 5 * rows].reshape(5, rows)
-    found, listed = numbers[5 * rows :].reshape(2, -1)
-    row, token = np.divmod(listed.astype(np.int64), vocabulary)
-    stop, best, every = endings.on_host[0].numpy(), np.full(rows, END), np.arange(rows)
-    tops = (found == top[row]).nonzero()[0][::-1]  # the first of equals is written last
+    listed_log_prob, places = numbers[5 * rows :].reshape(2, -1)
+    row, token = np.divmod(places.astype(np.int64), vocabulary)
+    is_stop, is_closing = (table.numpy() for table in endings.on_host)
+    best, every = np.full(rows, END), np.arange(rows)
+    tops = (listed_log_prob == top[row]).nonzero()[0][::-1]  # the first of equals is written last
     best[row[tops]] = token[tops]
-    going_on = ~stop[token]
+    going_on = ~is_stop[token]
+    row, token, listed_log_prob = row[going_on], token[going_on], listed_log_prob[going_on]
+    ends, others = np.full(rows, END), np.full(rows, OTHER)
     return Children(
-        np.concatenate([every, row[going_on], every, every]),
-        np.concatenate([np.full(rows, END), token[going_on], np.full(rows, OTHER_CLOSING), np.full(rows, OTHER)]),
-        np.concatenate([end, found[going_on], closing, other]),
-        entropy,
-        np.where(greedy & ~stop[best], best, END),
+        row=np.concatenate([every, row, every, every]),
+        token=np.concatenate([ends, token, others, others]),
+        log_prob=np.concatenate([end, listed_log_prob, closing, other]),
+        completes=np.concatenate([every >= 0, is_closing[token], every >= 0, every < 0]),
+        entropy=entropy,
+        best=np.where(greedy & ~is_stop[best], best, END),
     )

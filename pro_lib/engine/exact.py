@@ -1,13 +1,11 @@
-"""Exact search: every answer with p ≥ α, or the N most probable, and what is certain; knows tokens, no text.
+"""Exact search: every answer with p ≥ α, or the N most probable, and what is certain. It knows tokens, no text.
 
-No continuation is more probable than its prefix, so only prefixes with p ≥ α are expanded; the greedy path is kept
-alive below α. With `top_n` the most probable prefixes go first, and α follows the N-th best answer found.
+No continuation is more probable than its prefix, so only prefixes with p ≥ α are expanded. The greedy path is kept
+alive below α. The N most probable are found by searches at falling α, until N answers reach it.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -15,18 +13,14 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from pro_lib.engine.certificate import Certificate, Masses, SearchTree, certify
-from pro_lib.engine.children import END, children
-from pro_lib.engine.remainder import remainders
+from pro_lib.engine.children import END, OTHER, children
 from pro_lib.engine.tree import Tree
 from pro_lib.engine.walk import Answer, Endings
 
-if TYPE_CHECKING:
-    from pro_lib.engine.strategies import Threshold
-# All that was met is a table of events, in the order in which they were met: prefixes, and answers that ended.
-# `question` is -1 for what was met before a question was searched anew; `parent` the place of the prefix that the event
-# follows, -1 for a prompt; `row` the row of the tree where that waits; `token` may be one of the codes of `children`;
-# `entropy` that of what follows an expanded prefix. Those `named` are at or above the floor or greedy, of the others
-# only the mass matters. Aligned, or torch could not read a column.
+# All that a search meets is a table of events, in the order in which it meets them: prefixes, and answers that ended.
+# `parent` is the place of the prefix that the event follows, -1 for a prompt; `row` the row of the tree where that
+# waits; `token` may be a code of `children`; `entropy` that of what follows an expanded prefix. Events are `named` if
+# at or above α or greedy; of all others only the mass matters. Aligned, or torch could not read a column.
 _EVENT = np.dtype(
     [(name, np.int64) for name in ("question", "parent", "token", "row", "depth", "kind")]
     + [(name, np.float64) for name in ("token_log_prob", "log_prob", "entropy")]
@@ -34,228 +28,240 @@ _EVENT = np.dtype(
     align=True,
 )
 _OPEN, _COMPLETE, _CUT, _EXPANDED = range(4)
-# Where the N-th answer is looked for: prefixes below the floor have no name; it falls if they are needed.
-_FIRST_FLOOR, _FLOOR_STEP = math.log(1e-4), math.log(1e3)
-# Prefixes within this factor of the most probable one are expanded together: fewer, wider steps.
-_STRIDE = math.log(4)
+# Where the search for the N most probable begins, and how much further down it goes each time, in nats.
+_FIRST_FLOOR, _FLOOR_STEP = math.log(0.02), math.log(4)
 # A wider search goes depth first, in pieces, to the same end: 128 MiB.
 _LOG_PROBS_AT_ONCE = 2**25
 
+Results = list[tuple[list[Answer], Certificate]]
+
+
+def search(
+    tree: Tree,
+    endings: Endings,
+    *,
+    log_alpha: float,
+    max_new_tokens: int,
+    budget: int | None = None,
+    epsilon: ArrayLike = 0.0,
+) -> Results:
+    """Return every answer with p ≥ α to each question of the tree, the greedy one among them, and what is certain.
+
+    Args:
+        budget: the most token-forwards of a question; None for no limit.
+        epsilon: by how many nats log-probabilities may be off, `(T + 1,)` by the tokens of a prefix, its ending
+            counted. The search goes that far below α.
+    """
+    task = Search(tree, endings, max_new_tokens=max_new_tokens, budget=budget, epsilon=epsilon)
+    return [task.result(question) for question in task.run(log_alpha)]
+
+
+def search_top(
+    tree: Tree,
+    endings: Endings,
+    n_answers: int,
+    *,
+    max_new_tokens: int,
+    budget: int | None = None,
+    epsilon: ArrayLike = 0.0,
+) -> Results:
+    """Return the N most probable answers to each question, the greedy one beside them, and what is certain.
+
+    All answers above the last α are found, so the N best of them are the N best of all. Arguments as in `search`.
+    """
+    task = Search(tree, endings, max_new_tokens=max_new_tokens, budget=budget, epsilon=epsilon, n_answers=n_answers)
+    results: dict[int, tuple[list[Answer], Certificate]] = {}
+    log_alpha, left = _FIRST_FLOOR, task.run(_FIRST_FLOOR)
+    while True:
+        results |= {question: task.result(question) for question in left if task.is_enough(question)}
+        left = [question for question in left if question not in results]
+        if not left:
+            return [results[question] for question in sorted(results)]
+        log_alpha -= _FLOOR_STEP
+        task.run(log_alpha, left)
+
 
 class Search:
-    """The search of a pack of questions. The network's outputs are reduced where they are; the rest is NumPy.
+    """The search of a pack of questions, down to one α at a time. The network's outputs are reduced where they are."""
 
-    `epsilon`: by how many nats log-probabilities may be off, `(T + 1,)` by the tokens of a prefix, its ending counted;
-    the search goes that far below α.
-    """
+    def __init__(
+        self,
+        tree: Tree,
+        endings: Endings,
+        *,
+        max_new_tokens: int,
+        budget: int | None,
+        epsilon: ArrayLike,
+        n_answers: int | None = None,
+    ):
+        self.tree, self.endings, self.length = tree, endings, max_new_tokens
+        self.budget, self.n_answers = budget, n_answers
+        self.epsilon = np.broadcast_to(epsilon, max_new_tokens + 1)
+        # Of the N most probable both of two answers compared may be off, else only the one that is held against α.
+        self.band = self.epsilon + (self.epsilon.max() if n_answers else 0.0)
+        self.n_events = int((~endings.on_host[0]).sum()) + 1
+        self.max_width = max(1, _LOG_PROBS_AT_ONCE // len(endings.stop))
+        self.spent: np.ndarray | None = None
 
-    def __init__(self, tree: Tree, endings: Endings, asked: "Threshold", *, epsilon: ArrayLike = 0.0):
-        self.tree, self.endings, self.asked = tree, endings, asked
-        self.epsilon = np.broadcast_to(epsilon, asked.max_new_tokens + 1)
-        # With `top_n` both of two answers compared may be off, else only the one that is held against α.
-        self.band = self.epsilon + (self.epsilon.max() if asked.top_n else 0.0)
-        self.length, self.top_n, self.budget = asked.max_new_tokens, asked.top_n, asked.budget
-        stop, closing = (table.numpy() for table in endings.on_host)
-        self.n_events = len(stop) - stop.sum() + 1
-        # By token; from the end: what is not listed of other tokens, of closing ones, the ending.
-        self.completes = np.concatenate([closing, [False, True, True]])
-        self.max_width = max(1, _LOG_PROBS_AT_ONCE // len(stop))
-
-    def run(
-        self, question_ids: Sequence[str] = (), exactly: Callable | None = None, spent: ArrayLike = 0
-    ) -> list[tuple[list[Answer], Certificate]]:
-        """The answers to each question, the greedy one among them, and what is certain.
-
-        Questions undecided for what lies within ε of α alone are searched again, if the budget pays for as much again,
-        in the tree that `exactly` makes of their places, with its ε; `spent` (n,) are the token-forwards before.
-        """
+    def run(self, log_alpha: float, questions: Sequence[int] | None = None) -> list[int]:
+        """Search some questions of the tree, or all, from their prompts on; return which."""
         log_probs = self.tree.plant()
-        n = len(log_probs)
-        self.floor = np.full(n, _FIRST_FLOOR if self.top_n else math.log(self.asked.search_alpha))
-        self.spent = np.zeros(n, np.int64) + spent
-        self.blurred = np.zeros(n, np.bool_)
-        # `waiting` are the places of what is to be expanded, `best` the log-probabilities of the N best answers so far,
-        # `below` says of which questions an answer, or a prefix of one, lies below the floor.
-        self.events, self.waiting = np.empty(0, _EVENT), np.arange(0)
-        self.best, self.below = np.full((n, self.top_n or 0), -np.inf), np.zeros(n, np.bool_)
-        needed, self.drawn = self.top_n or self.asked.entropy_draws, [{}] * n
-        self.root_rows, self.root_log_probs = (np.arange(n), log_probs) if needed else (np.arange(0), None)
-        self._start(np.arange(n), log_probs, np.arange(n))
+        rows = np.arange(len(log_probs)) if questions is None else np.array(questions)
+        if self.spent is None:
+            self.spent = np.zeros(len(log_probs), np.int64)
+        self.floor, self.events, self.waiting = log_alpha, np.empty(0, _EVENT), np.arange(0)
+        self._add(len(rows), question=rows, parent=-1, token=END, greedy=True)
+        self._expand(np.arange(len(rows)), log_probs[torch.from_numpy(rows)], rows)
         while len(batch := self._take()):
             self._expand(batch, *self._grow(batch))
-        if self.asked.entropy_draws:
-            self.drawn = remainders(self, self.events["kind"] == _OPEN, question_ids)
-        of = self.events["question"].copy()
-        results = [self._result(question, (of == question).nonzero()[0]) for question in range(n)]
-        if exactly and len(again := self.blurred.nonzero()[0]):
-            tree, epsilon = exactly(again)
-            ids = [each for each, blurred in zip(question_ids, self.blurred, strict=False) if blurred]
-            found = Search(tree, self.endings, self.asked, epsilon=epsilon).run(ids, spent=self.spent[again])
-            for question, (answers, sure) in zip(again, found, strict=True):
-                before = self.drawn[question].get("remainder_forwards", 0)
-                results[question] = answers, replace(sure, remainder_forwards=sure.remainder_forwards + before)
-        return results
+        return rows.tolist()
 
-    def _start(self, questions: np.ndarray, log_probs: Tensor, rows: np.ndarray) -> None:
-        """Search questions from their prompts on, whose log-probabilities these are."""
-        start = self._added(len(questions))
-        roots = self.events[start:]
-        roots["question"], roots["parent"], roots["token"], roots["greedy"] = questions, -1, END, True
-        self._expand(start + np.arange(len(roots)), log_probs, rows)
+    def _add(self, n: int, **columns: ArrayLike) -> int:
+        """Add n events, zero where no column is given; return where they begin.
 
-    def _added(self, n: int) -> int:
-        """Where n events more begin, all zero. Grown in place, since they may be millions: a view of before is void."""
+        The table grows in place, since events may be millions: a view of it from before is void.
+        """
         start = len(self.events)
         self.events.resize(start + n, refcheck=False)
+        for name, column in columns.items():
+            self.events[name][start:] = column
         return start
 
+    def _take(self) -> np.ndarray:
+        """Return the places of the prefixes to expand next; the deepest first where not all fit at once."""
+        places = self.waiting if self.budget is None else self._affordable()
+        if len(places) > self.max_width:
+            places = places[np.argsort(-self.events["depth"][places], kind="stable")[: self.max_width]]
+        self.waiting = np.setdiff1d(self.waiting, places, assume_unique=True)
+        return places
+
+    def _affordable(self) -> np.ndarray:
+        """Return the waiting prefixes that the budget pays for: greedy first, then the most probable.
+
+        While the greedy path is open, the tokens it may still take are set aside. A question whose budget is spent
+        waits for nothing more.
+        """
+        left = self.budget - self.spent
+        self.waiting = places = self.waiting[left[self.events["question"][self.waiting]] > 0]
+        question, depth, greedy, log_prob = (
+            self.events[name][places] for name in ("question", "depth", "greedy", "log_prob")
+        )
+        set_aside = np.maximum(self.length - depth[greedy], 1)
+        left[question[greedy]] = np.maximum(left[question[greedy]] - set_aside, 0) + 1
+        order = np.lexsort((-log_prob, ~greedy, question))
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order)) - np.searchsorted(question[order], question[order])
+        return places[rank < left[question]]
+
     def _grow(self, batch: np.ndarray) -> tuple[Tensor, np.ndarray]:
-        """Log-probabilities after the prefixes of the batch, and their rows; rows still waited for stay."""
-        held = self.events["row"][self.waiting]
-        keep = np.bincount(np.concatenate([held, self.root_rows])).nonzero()[0]
+        """Return log-probabilities after the prefixes of the batch, and their rows; rows still waited for stay."""
+        rows = self.events["row"][self.waiting]
+        keep = np.unique(rows)
         prefixes = self.events[batch]
-        rows, tokens, kept = (torch.from_numpy(column) for column in (prefixes["row"], prefixes["token"], keep))
-        log_probs = self.tree.grow(rows, tokens, keep=kept)
-        self.events["row"][self.waiting] = np.searchsorted(keep, held)
-        self.root_rows = np.searchsorted(keep, self.root_rows)
+        parents, tokens = (torch.from_numpy(prefixes[name]) for name in ("row", "token"))
+        log_probs = self.tree.grow(parents, tokens, keep=torch.from_numpy(keep))
+        self.events["row"][self.waiting] = np.searchsorted(keep, rows)
         self.spent += np.bincount(prefixes["question"], minlength=len(self.spent))
         return log_probs, len(keep) + np.arange(len(batch))
 
     def _expand(self, batch: np.ndarray, log_probs: Tensor, rows: np.ndarray) -> None:
         """Add what may follow the prefixes at these places, each sorted by what becomes of it."""
         prefixes = self.events[batch]
-        floors = self.floor[prefixes["question"]] - self.band[prefixes["depth"] + 1] - prefixes["log_prob"]
-        found = children(log_probs, self.endings, floors, prefixes["greedy"])
-        self.events["kind"][batch], self.events["entropy"][batch] = _EXPANDED, found.entropy
-        start = self._added(len(found.row))
-        question, depth, log_prob, greedy = (
-            prefixes[name][found.row] for name in ("question", "depth", "log_prob", "greedy")
+        floors = self.floor - self.band[prefixes["depth"] + 1] - prefixes["log_prob"]
+        events = children(log_probs, self.endings, floors, prefixes["greedy"])
+        self.events["kind"][batch], self.events["entropy"][batch] = _EXPANDED, events.entropy
+        parents = prefixes[events.row]
+        depth, log_prob = parents["depth"] + 1, parents["log_prob"] + events.log_prob
+        greedy = parents["greedy"] & (events.token == events.best[events.row])
+        kind = np.where(events.completes, _COMPLETE, np.where(depth == self.length, _CUT, _OPEN))
+        named = (events.token != OTHER) & ((log_prob >= self.floor - self.band[depth]) | greedy)
+        start = self._add(
+            len(events.row),
+            question=parents["question"],
+            parent=batch[events.row],
+            token=events.token,
+            row=rows[events.row],
+            depth=depth,
+            kind=kind,
+            token_log_prob=events.log_prob,
+            log_prob=log_prob,
+            greedy=greedy,
+            named=named,
         )
-        new, depth, log_prob = self.events[start:], depth + 1, log_prob + found.log_prob
-        greedy &= found.token == found.best[found.row]
-        kind = np.where(self.completes[found.token], _COMPLETE, np.where(depth == self.length, _CUT, _OPEN))
-        reaches = log_prob >= self.floor[question] - self.band[depth]
-        named = (found.token >= END) & (reaches | greedy)
-        known = (question, batch[found.row], found.token, rows[found.row], depth, kind, found.log_prob, log_prob, 0.0)
-        for name, column in zip(_EVENT.names, (*known, greedy, named), strict=True):
-            new[name] = column
         self.waiting = np.concatenate([self.waiting, start + (named & (kind == _OPEN)).nonzero()[0]])
-        if self.top_n:
-            self._rank(question, log_prob, kind, named)
 
-    def _rank(self, question: np.ndarray, log_prob: np.ndarray, kind: np.ndarray, named: np.ndarray) -> None:
-        """Of new events keep the N best answers, and of which questions an answer, or a prefix of one, is too low."""
-        # Below the floor the greedy answer may be, alone of many.
-        answers = named & (kind == _COMPLETE) & (log_prob >= self.floor[question])
-        for each in np.unique(question[answers]):
-            scores = np.concatenate([self.best[each], log_prob[answers & (question == each)]])
-            self.best[each] = np.sort(scores)[-self.top_n :]
-        low = (kind == _COMPLETE) | ((kind == _OPEN) & ~named)
-        self.below[question[low & ~answers & (np.exp(log_prob) > 0)]] = True
+    def is_enough(self, question: int) -> bool:
+        """Return whether N answers reach α, or no other has a probability above 0, or the budget is spent."""
+        events = self.events[self.events["question"] == question]
+        masses, n_found = self._masses(events, self.floor), self._reaches(events, self.floor, _COMPLETE).sum()
+        spent = self.budget is not None and self.spent[question] >= self.budget
+        return bool(spent or n_found >= self.n_answers or not _below(masses))
 
-    def _take(self) -> np.ndarray:
-        """Places of the prefixes to expand next; the deepest first where not all fit at once."""
-        chosen = self.waiting
-        if self.top_n:  # the greedy ones among them
-            of, self.waiting = self.events["question"][chosen], chosen[:0]
-            found = [self._best_of(question, chosen[of == question]) for question in range(len(self.floor))]
-            chosen, self.waiting = (np.sort(np.concatenate(places)) for places in zip(*found, strict=True))
-        if self.budget is not None:
-            chosen = self._affordable(chosen)
-        if len(chosen) > self.max_width:
-            chosen = chosen[np.argsort(-self.events["depth"][chosen], kind="stable")[: self.max_width]]
-        left = np.ones(len(self.waiting), np.bool_)
-        left[np.searchsorted(self.waiting, chosen)] = False
-        self.waiting = self.waiting[left]
-        return chosen
+    def result(self, question: int) -> tuple[list[Answer], Certificate]:
+        """Return the answers to a question and their certificate."""
+        places = (self.events["question"] == question).nonzero()[0]
+        events, log_alpha = self.events[places], self.floor
+        best = np.sort(events["log_prob"][self._reaches(events, log_alpha, _COMPLETE)])[::-1]
+        if self.n_answers and len(best) >= self.n_answers:
+            log_alpha = float(best[self.n_answers - 1])
+        floors = log_alpha - self.band[events["depth"]]
+        likely = self._reaches(events, floors, _COMPLETE) | self._reaches(events, floors, _CUT)
+        answers = events[likely | (events["greedy"] & (events["kind"] != _EXPANDED))]
+        return [self._answer(event) for event in answers], self._certificate(question, places, log_alpha)
 
-    def _affordable(self, chosen: np.ndarray) -> np.ndarray:
-        """Of the chosen prefixes those the budget pays for: greedy first, then the most probable.
-
-        As long as the greedy path is open, the tokens it may still take are set aside. A question without budget waits
-        for nothing more.
-        """
-        allowed = self.budget - self.spent
-        self.waiting, chosen = (each[allowed[self.events["question"][each]] > 0] for each in (self.waiting, chosen))
-        question, depth, greedy, log_prob = (
-            self.events[name][chosen] for name in ("question", "depth", "greedy", "log_prob")
-        )
-        set_aside = np.maximum(self.length - depth[greedy], 1)
-        allowed[question[greedy]] = np.maximum(allowed[question[greedy]] - set_aside, 0) + 1
-        order = np.lexsort((-log_prob, ~greedy, question))
-        rank = np.empty(len(order), dtype=np.int64)
-        rank[order] = np.arange(len(order)) - np.searchsorted(question[order], question[order])
-        return chosen[rank < allowed[question]]
-
-    def _best_of(self, question: int, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of a question's prefixes that wait at these places those to expand next, and those that still wait.
-
-        Where answers are missing and none waits above the floor, it is searched anew further down. Once none that waits
-        can be among the N most probable, none waits any more.
-        """
-        while True:
-            greedy, log_prob, depth = (self.events[name][places] for name in ("greedy", "log_prob", "depth"))
-            nth = self.best[question, 0]
-            hopeful = ~greedy & (log_prob >= nth - self.band[depth])
-            broke = self.budget is not None and self.spent[question] >= self.budget
-            if nth > -np.inf or hopeful.any() or broke or not self.below[question]:
-                best = log_prob[hopeful].max(initial=-np.inf)
-                next_ones = greedy | (hopeful & (log_prob >= best - _STRIDE))
-                return places[next_ones], places[greedy | hopeful.any()]
-            self.floor[question] -= _FLOOR_STEP
-            self.events["question"][self.events["question"] == question] = -1
-            self.best[question], self.below[question] = -np.inf, False
-            self._start(np.array([question]), self.root_log_probs[[question]], self.root_rows[[question]])
-            places, self.waiting = self.waiting, self.waiting[:0]
-
-    def _result(self, question: int, places: np.ndarray) -> tuple[list[Answer], Certificate]:
-        kind, log_prob, depth, greedy, named = (
-            self.events[name][places] for name in ("kind", "log_prob", "depth", "greedy", "named")
-        )
-        p = np.exp(log_prob)
-        nth = self.best[question, 0] if self.top_n else -np.inf
-        log_alpha, band = nth if nth > -np.inf else self.floor[question], self.band[depth]
-        reaches = named & (log_prob >= log_alpha - band)
-        expanded, complete = kind == _EXPANDED, named & (kind == _COMPLETE)
-        open_cut, open_left = reaches & (kind == _CUT), reaches & (kind == _OPEN)
-        found = complete & (log_prob >= log_alpha)
-        within = reaches & (log_prob <= log_alpha + band) & (~found if self.top_n else band > 0)
-        near = within & complete
-        affordable = self.budget is None or 2 * self.spent[question] <= self.budget
-        clear = (open_cut & ~within) | open_left
-        self.blurred[question] = affordable and (near | (within & open_cut)).any() and not clear.any()
-        too_few = bool(self.top_n) and found.sum() < self.top_n
-        left = open_left.any() or (too_few and self.below[question])
-        at_least_alpha = np.where(named, np.maximum(log_prob, log_alpha), log_alpha)
-        nodes = self.events[places[expanded]]
-        parents = np.where(nodes["parent"] < 0, -1, np.searchsorted(places[expanded], nodes["parent"]))
-        certificate = certify(
-            tree=SearchTree(parents, nodes["token"], nodes["log_prob"], nodes["entropy"], nodes["greedy"]),
-            masses=Masses(
-                found=p[found].sum(),
-                small_endings=p[(kind == _COMPLETE) & ~found].sum(),
-                pruned=p[(kind == _OPEN) & ~open_left].sum(),
-                length_cut=p[kind == _CUT].sum(),
-                budget_cut=p[open_left].sum(),
-            ),
+    def _certificate(self, question: int, places: np.ndarray, log_alpha: float) -> Certificate:
+        """Return what is certain of the events at these places, those of one question."""
+        events, masses = self.events[places], self._masses(self.events[places], log_alpha)
+        floors = log_alpha - self.band[events["depth"]]
+        found = self._reaches(events, log_alpha, _COMPLETE)
+        too_few, is_open = found.sum() < (self.n_answers or 0), self._reaches(events, floors, _CUT).any()
+        left = masses.budget_cut > 0 or self._reaches(events, floors, _OPEN).any() or (too_few and _below(masses))
+        expanded, p = events["kind"] == _EXPANDED, np.exp(events["log_prob"])
+        at_least_alpha = np.where(events["named"], np.maximum(events["log_prob"], log_alpha), log_alpha)
+        depth_left = (p * (self.length - events["depth"]))[events["kind"] == _OPEN]
+        return certify(
+            tree=_search_tree(events[expanded], places[expanded]),
+            masses=masses,
             doubts={
-                f"a prefix at or above α is still open at {self.length} tokens": open_cut.any(),
+                f"a prefix at or above α is still open at {self.length} tokens": is_open,
                 f"the budget of {self.budget} token-forwards was spent with prefixes at or above α unexpanded": left,
-                f"an answer lies within {self.band.max():.3g} nats of α": near.any(),
+                f"an answer lies within {self.band.max():.3g} nats of α": self._is_near(events, log_alpha),
             },
             n_found=int(found.sum()),
             search_alpha=math.exp(log_alpha),
             epsilon=float(self.epsilon.max()),
             alpha_floor=-float(np.sum((p * at_least_alpha)[~expanded])),
-            open_entropy=np.sum((p * (self.length - depth))[kind == _OPEN]) * math.log(self.n_events),
+            open_entropy=np.sum(depth_left) * math.log(self.n_events),
             token_forwards=int(self.spent[question]),
             why_certified=f"there are only {found.sum()} answers" if too_few else "",
-            **self.drawn[question],
         )
-        given = ~expanded & (greedy | (reaches & (kind != _OPEN)))
-        return [self._answer(event) for event in self.events[places[given]]], certificate
+
+    def _masses(self, events: np.ndarray, log_alpha: float) -> Masses:
+        """Return where the probability of a question's events lies."""
+        p, kind = np.exp(events["log_prob"]), events["kind"]
+        found = self._reaches(events, log_alpha, _COMPLETE)
+        left = self._reaches(events, log_alpha - self.band[events["depth"]], _OPEN)
+        return Masses(
+            found=p[found].sum(),
+            small_endings=p[(kind == _COMPLETE) & ~found].sum(),
+            pruned=p[(kind == _OPEN) & ~left].sum(),
+            length_cut=p[kind == _CUT].sum(),
+            budget_cut=p[left].sum(),
+        )
+
+    def _is_near(self, events: np.ndarray, log_alpha: float) -> bool:
+        """Return whether ε leaves open on which side of α an answer lies; N found answers are above it as they are."""
+        band = self.band[events["depth"]]
+        near = self._reaches(events, log_alpha - band, _COMPLETE) & (events["log_prob"] <= log_alpha + band)
+        return bool(near[(events["log_prob"] < log_alpha) if self.n_answers else (band > 0)].any())
+
+    @staticmethod
+    def _reaches(events: np.ndarray, floors: ArrayLike, kind: int) -> np.ndarray:
+        """Return which events of a kind lie at or above their floor and have a name."""
+        return events["named"] & (events["kind"] == kind) & (events["log_prob"] >= floors)
 
     def _answer(self, event: np.void) -> Answer:
+        """Return the path from the prompt to an event, as an answer."""
         tokens, log_probs, finished = [], [], bool(event["kind"] == _COMPLETE)
         end = None if finished else 0.0
         if event["token"] == END:
@@ -265,3 +271,20 @@ class Search:
             log_probs.append(float(event["token_log_prob"]))
             event = self.events[event["parent"]]
         return Answer(tuple(tokens[::-1]), tuple(log_probs[::-1]), end, finished)
+
+
+def _below(masses: Masses) -> bool:
+    """Return whether an answer, or a prefix of one, lies below α with a probability above 0."""
+    return masses.small_endings + masses.pruned > 0
+
+
+def _search_tree(nodes: np.ndarray, places: np.ndarray) -> SearchTree:
+    """Return the expanded prefixes, which stand at these places among the events, as the certificate has them."""
+    parents = np.where(nodes["parent"] < 0, -1, np.searchsorted(places, nodes["parent"]))
+    return SearchTree(
+        parents=parents,
+        tokens=nodes["token"],
+        log_probs=nodes["log_prob"],
+        entropies=nodes["entropy"],
+        greedy=nodes["greedy"],
+    )

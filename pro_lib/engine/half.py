@@ -1,40 +1,44 @@
-"""Half precision held against float32: a network's copy, and how far apart what the two find is; knows no question."""
+"""By how many nats half precision is off: the same questions asked together and alone. It knows no question's text."""
 
-import copy
-import re
-from collections.abc import Sequence
-from pathlib import Path
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from transformers import PreTrainedModel
 
-from pro_lib.engine.walk import Answer
+from pro_lib.engine.exact import search
+from pro_lib.engine.tree import Tree
+from pro_lib.engine.walk import Answer, Endings
 
-# The difference is measured on all answers to so many questions with p ≥ α. Greedy paths alone would not do: where the
-# model is sure, rounding hardly shows.
-N_QUESTIONS, ALPHA = 16, 0.01
+# ε is measured on all answers to so many questions with p ≥ α. Greedy paths alone would not do: where the model is
+# sure, rounding hardly shows.
+N_QUESTIONS, _MEASURING_FLOOR = 16, math.log(0.01)
 
 
-def float32_copy(network: PreTrainedModel) -> PreTrainedModel:
-    """The network with its weights in float32, 4 bytes each.
+def measured_epsilon(
+    tree_of: Callable[[list[list[int]]], Tree],
+    prompts: Sequence[list[int]],
+    endings: Endings,
+    *,
+    max_new_tokens: int,
+) -> np.ndarray:
+    """Return by how many nats log-probabilities may be off, `(T + 1,)`, by asking prompts together and alone.
 
-    Raises `MemoryError`, or what torch does, if there is no memory for it, and `ValueError` for quantised weights.
+    Args:
+        tree_of: makes the tree of some prompts.
     """
-    if hasattr(network, "hf_device_map"):
-        raise ValueError("its weights are quantised, or on several devices")
-    told, needed = Path("/proc/meminfo"), 4 * network.num_parameters()
-    # A system that says what it can still give would kill the process that takes more.
-    if network.device.type == "cpu" and told.exists():
-        free = 1024 * int(re.search(r"MemAvailable: *(\d+)", told.read_text())[1])
-        if needed > free:
-            raise MemoryError(f"it takes {needed:,} bytes, {free:,} are free")
-    return copy.deepcopy(network).float()
+
+    def answers(pack: Sequence[list[int]]) -> list[list[Answer]]:
+        results = search(tree_of(list(pack)), endings, log_alpha=_MEASURING_FLOOR, max_new_tokens=max_new_tokens)
+        return [answers for answers, _ in results]
+
+    alone = [answers([prompt])[0] for prompt in prompts]
+    return epsilons(answers(prompts), alone, max_new_tokens)
 
 
 def epsilons(these: Sequence[list[Answer]], those: Sequence[list[Answer]], length: int) -> np.ndarray:
-    """By how many nats log-probabilities may be off, `(T + 1,)` by the tokens of a prefix, its ending counted.
+    """Return by how many nats log-probabilities may be off, `(T + 1,)` by the tokens of a prefix, its ending counted.
 
-    Twice the largest difference, up to that depth, of the prefixes of the answers that both found to a question.
+    That is twice the largest difference, up to that depth, of the prefixes of the answers that both have to a question.
     """
     largest = np.zeros(length + 1)
     for mine, theirs in zip(map(_prefixes, these), map(_prefixes, those), strict=True):
@@ -44,9 +48,10 @@ def epsilons(these: Sequence[list[Answer]], those: Sequence[list[Answer]], lengt
 
 
 def _prefixes(answers: list[Answer]) -> dict[tuple[int, ...], float]:
-    """Log-probability of each prefix of some answers, and of the answers: their ending is the token -1."""
-    found = {}
+    """Return the log-probability of each prefix of some answers, and of the answers: their ending is the token -1."""
+    prefixes = {}
     for answer in answers:
         sums = np.cumsum([*answer.token_log_probs, *([answer.end_log_prob] if answer.end_log_prob else [])])
-        found |= {(*answer.token_ids, -1)[: place + 1]: log_prob for place, log_prob in enumerate(sums.tolist())}
-    return found
+        for length, log_prob in enumerate(sums.tolist(), start=1):
+            prefixes[(*answer.token_ids, -1)[:length]] = log_prob
+    return prefixes

@@ -2,12 +2,13 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pro_lib.engine.children import most_probable, pieces
+from pro_lib.engine.children import most_probable, next_events, pieces
 from pro_lib.engine.tree import Tree
 from pro_lib.engine.walk import Answer, Endings, walk
 
@@ -15,27 +16,41 @@ from pro_lib.engine.walk import Answer, Endings, walk
 def multinomial(
     tree: Tree, endings: Endings, *, uniforms: Tensor, temperature: float = 1.0, top_p: float = 1.0
 ) -> list[list[Answer]]:
-    """Samples by inversion: `uniforms (questions, N, T)` in [0, 1), float64, decide every draw.
+    """Draw samples by inversion: `uniforms (questions, N, T)` in [0, 1), float64, decide every draw.
 
-    Temperature and nucleus shape the draw only; the log-probabilities kept are the unmodified model's.
+    Temperature and nucleus shape the draw only; the log-probabilities are the unmodified model's. Without them the
+    samples are the model's own, and have a `path_entropy`.
     """
     uniforms = uniforms.to(endings.stop.device)
-    held = uniforms.new_empty(0)  # memory given back and asked for anew costs more than the numbers
+    buffer = uniforms.new_empty(0)  # memory given back and asked for anew costs more than the numbers
+    is_model = temperature == 1 and top_p == 1
+    entropies = torch.zeros_like(uniforms[:, :, 0])
 
     def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:
         def cumulative(piece: Tensor) -> Tensor:
-            scaled = held.resize_(piece.shape).copy_(piece).div_(temperature)
+            scaled = buffer.resize_(piece.shape).copy_(piece).div_(temperature)
             return _nucleus(torch.softmax(scaled, dim=-1, out=scaled), top_p).cumsum_(dim=-1)
 
+        if is_model:
+            entropy = torch.cat([next_events(piece, endings)[2] for piece in pieces(log_probs)])
+            entropies.add_(torch.where(is_open, entropy[rows], 0.0))
         return inverted(log_probs, cumulative, rows, is_open, uniforms[:, :, step])
 
-    return walk(tree, endings, choose, n_answers=uniforms.shape[1], max_new_tokens=uniforms.shape[2])
+    samples = walk(tree, endings, choose, n_answers=uniforms.shape[1], max_new_tokens=uniforms.shape[2])
+    if not is_model:
+        return samples
+    pairs = zip(samples, entropies.tolist(), strict=True)
+    return [list(map(_with_entropy, answers, sums)) for answers, sums in pairs]
+
+
+def _with_entropy(answer: Answer, path_entropy: float) -> Answer:
+    return replace(answer, path_entropy=path_entropy)
 
 
 def inverted(
     log_probs: Tensor, cumulative: Callable[[Tensor], Tensor], rows: Tensor, is_open: Tensor, uniforms: Tensor
 ) -> Tensor:
-    """Tokens drawn by inversion, all `(questions, walkers)`; what has ended draws nothing of meaning.
+    """Draw tokens by inversion, all `(questions, walkers)`; what has ended draws nothing of meaning.
 
     `cumulative` makes cumulative probabilities, up to any total, of rows of `log_probs`, each one question's.
     """
@@ -66,7 +81,7 @@ def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:
 
 
 def uniforms(seed: int, question_ids: Sequence[str], n_answers: int, max_new_tokens: int) -> Tensor:
-    """Random numbers `(n, N, T)` in [0, 1): a stream for each (seed, question id, sample number)."""
+    """Return random numbers `(n, N, T)` in [0, 1): a stream for each (seed, question id, sample number)."""
     draws = np.empty((len(question_ids), n_answers, max_new_tokens))
     for row, question_id in enumerate(question_ids):
         entropy = int.from_bytes(hashlib.sha256(question_id.encode()).digest()[:16])

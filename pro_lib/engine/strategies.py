@@ -1,8 +1,11 @@
 """The strategies: each carries its settings, says what decides a run, and decodes; needs torch only to decode."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, fields
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from numpy.typing import ArrayLike
 
 from pro_lib.checks import NotNegative, Positive, PositiveInt, PositiveShare, Texts, WholeNumber, checked
 from pro_lib.engine.certificate import Certificate
@@ -37,13 +40,13 @@ class Strategy:
         return {name: value for name, value in asdict(self).items() if value is not None and value != default[name]}
 
     def decode(
-        self, tree: "Tree", endings: "Endings", *, question_ids: Sequence[str], **precision: Any
+        self, tree: "Tree", endings: "Endings", *, question_ids: Sequence[str], epsilon: ArrayLike = 0.0
     ) -> list[tuple[list["Answer"], Certificate | None]]:
-        """The answers to each question of the tree, and what is certain of them where they were searched for.
+        """Return the answers to each question of the tree, and what is certain of them if they come from a search.
 
         Args:
             question_ids: one for each prompt of the tree; they seed the samples.
-            precision: of a search, `epsilon` (by how many nats log-probabilities may be off) and `exactly`.
+            epsilon: by how many nats log-probabilities may be off; only a search heeds it.
         """
         return [(answers, None) for answers in self._answers(tree, endings, question_ids)]
 
@@ -99,35 +102,28 @@ class DiverseBeam(Strategy):
 class Threshold(Strategy):
     """Exact search: every answer with p ≥ `search_alpha` (0.02 if neither is given) or the `top_n` most probable.
 
-    `budget` are the token-forwards that a question may cost; None for no limit. `entropy_draws` are draws of the
-    entropy that the search leaves (`engine.remainder`); `seed` is theirs alone.
+    `budget` are the token-forwards that a question may cost; None for no limit.
     """
 
     name: ClassVar[str] = "threshold"
     search_alpha: PositiveShare | None = None
     top_n: PositiveInt | None = None
     budget: WholeNumber | None = None
-    entropy_draws: WholeNumber = 0
-    seed: WholeNumber = 0
 
     def __post_init__(self) -> None:
         if self.search_alpha is not None and self.top_n is not None:
             raise ValueError("search_alpha and top_n are two ways to end a search; give one of them")
         if self.search_alpha is None and self.top_n is None:
             object.__setattr__(self, "search_alpha", 0.02)
-        if not self.entropy_draws:
-            object.__setattr__(self, "seed", 0)
 
-    def parameters(self):
-        """As `Strategy.parameters`; a search without draws does not speak of them."""
-        known = super().parameters()
-        return {name: known[name] for name in known if self.entropy_draws or name not in ("entropy_draws", "seed")}
+    def decode(self, tree, endings, *, question_ids, epsilon=0.0):
+        """Search, as `Strategy.decode`."""
+        from pro_lib.engine.exact import search, search_top
 
-    def decode(self, tree, endings, *, question_ids, epsilon=0.0, exactly=None):
-        """As `Strategy.decode`."""
-        from pro_lib.engine.exact import Search
-
-        return Search(tree, endings, self, epsilon=epsilon).run(question_ids, exactly)
+        limits = {"max_new_tokens": self.max_new_tokens, "budget": self.budget, "epsilon": epsilon}
+        if self.top_n:
+            return search_top(tree, endings, self.top_n, **limits)
+        return search(tree, endings, log_alpha=math.log(self.search_alpha), **limits)
 
 
 STRATEGIES: dict[str, type[Strategy]] = {kind.name: kind for kind in (Greedy, Multinomial, DiverseBeam, Threshold)}

@@ -124,8 +124,7 @@ class PackedTree:
         self._device, self._dtype, self._at_once = network.device, network.dtype, at_once(network)
         self._suffixes = [prompt[start:] for prompt in prompts]
         self.prefix_length = start
-        self._cache = _filled(prefix.layers)
-        self._visible, self._positions = np.empty((0, start), np.bool_), np.empty(0, np.int64)
+        self._prefix_layers = prefix.layers
 
     @property
     def slots(self) -> int:
@@ -134,7 +133,10 @@ class PackedTree:
 
     @torch.inference_mode()
     def plant(self) -> Tensor:
-        """As `Tree.plant`."""
+        """Run as `Tree.plant`; a tree planted again begins anew."""
+        self._cache = _filled(self._prefix_layers)
+        self._visible = np.empty((0, self.prefix_length), np.bool_)
+        self._positions = np.empty(0, np.int64)
         lengths = np.array(list(map(len, self._suffixes)))
         owner, last = np.arange(len(lengths)).repeat(lengths), lengths.cumsum() - 1
         tokens = np.array(list(itertools.chain.from_iterable(self._suffixes)))

@@ -19,13 +19,15 @@ class Answer:
 
     `end_log_prob` is that of ending here, all stop tokens together: an event that counts, be it certain (0). It is
     None where the last token carries the newline that ends the answer, since the ending is part of that token, and 0
-    for a path still open at the length cut (`finished` is False).
+    for a path still open at the length cut (`finished` is False). `path_entropy`, of a sample of the model itself, is
+    the sum of H(next | v) over the prefixes v of the path, in nats: its mean over samples estimates H(Y).
     """
 
     token_ids: tuple[int, ...]
     token_log_probs: tuple[float, ...]
     end_log_prob: float | None
     finished: bool
+    path_entropy: float | None = None
 
 
 @dataclass(frozen=True)
@@ -65,16 +67,9 @@ class Endings:
 Choose = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 
-def walk(
-    tree: Tree, endings: Endings, choose: Choose, *, n_answers: int, max_new_tokens: int,
-    planted: tuple[Tensor, Tensor] | None = None,
-) -> list[list[Answer]]:  # fmt: skip
-    """Let `n_answers` walkers per question go down the tree; walkers on one path share its nodes.
-
-    Of a tree that was `planted` before: what `plant` gave, and the rows where the prompts end; they become the first.
-    """
-    log_probs, held = planted or (tree.plant(), torch.arange(0))
-    there = held if planted else torch.arange(len(log_probs))
+def walk(tree: Tree, endings: Endings, choose: Choose, *, n_answers: int, max_new_tokens: int) -> list[list[Answer]]:
+    """Let `n_answers` walkers per question go down the tree; walkers on one path share its nodes."""
+    log_probs = tree.plant()
     device, (stop, closing) = log_probs.device, endings.on_host
     rows = torch.arange(len(log_probs))[:, None].repeat(1, n_answers)
     is_open, steps = torch.ones_like(rows, dtype=torch.bool), []
@@ -90,8 +85,7 @@ def walk(
         # A child for each distinct (row, token) of the open walkers; a closed walker's row means nothing.
         vocabulary = log_probs.shape[1]
         children, child_of = torch.unique(rows[is_open] * vocabulary + tokens[is_open], return_inverse=True)
-        log_probs = tree.grow(there[children // vocabulary], children % vocabulary, keep=held)
-        held, there = torch.arange(len(held)), len(held) + torch.arange(len(children))
+        log_probs = tree.grow(children // vocabulary, children % vocabulary)
         rows = torch.zeros_like(rows).masked_scatter_(is_open, child_of)
     return _answers(*(torch.stack(column, dim=-1).cpu() for column in zip(*steps, strict=True)))
 

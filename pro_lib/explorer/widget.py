@@ -70,7 +70,7 @@ class Explorer(anywidget.AnyWidget):
             raise RunError(self.data["cannot_ask"])
         model, parameters = self._settings.loaded(self._asked_by(self._run)), self._run.info.parameters
         questions = question_sets.like(parameters, name=self._run.info.dataset)
-        how = {"strategy": "threshold", "search_alpha": search_alpha, "entropy_draws": asking.ENTROPY_DRAWS}
+        how = {"strategy": "threshold", "search_alpha": search_alpha}
         run = asking.answered(model, question, questions=questions, like=parameters, **how)
         tree = prefix_tree(run, model.decode).to_dict("records")
         return {"kind": "asked", "data": run_data(run, alpha=self._settings.alpha), "tree": tree}

@@ -45,7 +45,7 @@ def at_alpha(run: Run, alpha: float) -> Run:
         certificates.append(vars(certificate) | {"prompt_tokens": row["prompt_tokens"]})
         kept.append(places[held])
     info = replace(run.info, parameters=run.info.parameters | {"search_alpha": alpha})
-    said = pd.DataFrame(certificates, index=questions.index).astype({"upper_bound": float, "remainder_most": float})
+    said = pd.DataFrame(certificates, index=questions.index).astype({"upper_bound": float})
     held = run.answers.iloc[np.sort(np.concatenate(kept))].reset_index(drop=True)
     return replace(run, answers=held, questions=questions.assign(**said), info=info)
 

@@ -1,0 +1,242 @@
+"""Whether a network fits the packed tree, and if not, the plain one: by what its configuration declares, and by steps
+of the tree beside plain forward passes. It knows configurations, masks and positions, no file, tokenizer or text.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING as SEEING
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedConfig, PreTrainedModel
+
+from pro_lib.checks import one_line
+from pro_lib.engine.plain import PlainTree
+from pro_lib.engine.tree import Counts, PackedTree, Tree, encode_prefix
+
+# A guess at what rounding may do; the test models stay far below it, and no large model has been tried.
+TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5, torch.float16: 0.1}
+# Worth a warning. One step of a logit between 16 and 32 is 0.125 nats in bfloat16, 0.016 in float16.
+NOTABLE = {torch.float32: 1e-4, torch.bfloat16: 0.2, torch.float16: 0.03}
+# Slots of other questions in the wide check: more than any known window, or what these bytes of keys and values hold.
+_CROWD, _CROWD_BYTES = 8_704, 2**29
+# Layers that keep nothing but keys and values, a pair for each token, or keep nothing.
+_PACKABLE_LAYERS = {
+    *("full_attention", "sliding_attention", "chunked_attention", "attention"),
+    *("moe", "mlp", "sparse", "dense"),
+}
+# What bounds how far a model sees: its name in the configuration, the kind of layers that have it (all), and in words.
+_POSITIONS, _LONGROPE = "number of positions", "length before longrope turns otherwise"
+_LIMITS = (
+    ("sliding_window", "sliding_attention", "sliding window"),
+    ("attention_chunk_size", "chunked_attention", "attention chunk"),
+    ("max_position_embeddings", "", _POSITIONS),
+)
+# Tokens of the texts of the checks, of which the last five grow step by step.
+_SHORT, _STEPS = 16, 5
+
+
+class PackingError(ValueError):
+    """Why a network does not fit a tree, as what follows its name: "uses …", "gives …"."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a network is asked: on the packed tree, or on the plain one for the reason `plain`.
+
+    `error` is how far steps of that tree were from plain forward passes, in nats. A plain tree keeps a cache for each
+    row if `cached`, else each of its steps runs whole texts again.
+    """
+
+    error: float
+    plain: str = ""
+    cached: bool = True
+
+    def notice(self, name: str) -> str:
+        """Say of a model by name that it is asked on the plain tree."""
+        return one_line(f"model {name} {self.plain}; it is asked on the plain tree: the same answers, slower")
+
+
+def auto_class(config: PreTrainedConfig) -> type:
+    """Return what loads such a model; one that sees images too is loaded whole, so that no weight is lost."""
+    return AutoModelForImageTextToText if type(config) in SEEING else AutoModelForCausalLM
+
+
+def check_config(config: PreTrainedConfig) -> None:
+    """Refuse with a `PackingError` what answers from more than the text before."""
+    if getattr(config, "is_encoder_decoder", False):
+        raise PackingError("is an encoder-decoder, whose answers follow from a text that its encoder reads")
+
+
+def never_packed(config: PreTrainedConfig) -> str:
+    """Return what a text configuration declares and the packed tree cannot have; empty if nothing of the kind.
+
+    Windows, chunks and other limits of length are no reason: texts within them are the same with and without.
+    """
+    kinds = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or ()
+    if odd := sorted(set(kinds) - _PACKABLE_LAYERS):
+        return f"has layers ({', '.join(odd)}) that keep a state or an index beside keys and values"
+    if getattr(config, "alibi", False) or config.model_type in ("bloom", "mpt"):
+        return "uses ALiBi, whose distances follow the order of the cache"
+    if config.model_type == "gpt_neo":
+        return "masks attention by the slots of the cache (attention_types, window_size)"
+    if getattr(config, "attn_temperature_tuning", False):
+        return "scales attention by the slots of the cache (attn_temperature_tuning, floor_scale)"
+    return ""
+
+
+def length_limits(config: PreTrainedConfig) -> list[tuple[int, str]]:
+    """Return the most tokens of a text that a model sees whole and alike, and what bounds them, for each bound."""
+    kinds = getattr(config, "layer_types", None) or ("sliding_attention",)
+    limits = [(getattr(config, name, None), words) for name, kind, words in _LIMITS if kind in ("", *kinds)]
+    rope = getattr(config, "rope_parameters", None) or {}
+    for scaling in (rope, *(value for value in rope.values() if isinstance(value, dict))):
+        # Beyond this length of any text in the pack, all turn otherwise; "dynamic" does so beyond its positions.
+        if scaling.get("rope_type") == "longrope":
+            limits.append((scaling.get("original_max_position_embeddings"), _LONGROPE))
+    return [(limit, words) for limit, words in limits if limit]
+
+
+def fitted(network: PreTrainedModel) -> Fit:
+    """Return how short texts are asked: on the packed tree if that comes out right, else on the plain one if that does.
+
+    Raises:
+        PackingError: neither does.
+    """
+    check_causal(network)
+    reason = never_packed(network.config.get_text_config())
+    if getattr(network, "_is_stateful", False) and not reason:
+        reason = "is recurrent: it keeps a state of one sequence beside keys and values"
+    try:
+        if not reason:
+            return Fit(checked_error(network))
+    except PackingError as error:
+        reason = str(error)
+    return _plain_fit(network, reason, _SHORT)
+
+
+def fitted_to(network: PreTrainedModel, fit: Fit, n_tokens: int) -> Fit:
+    """Return how texts of up to `n_tokens` are asked of a `fitted` network; the plain tree is tried on texts so long.
+
+    Raises:
+        PackingError: the network has no positions for such texts, or the plain tree is wrong for them too.
+    """
+    limits = length_limits(network.config.get_text_config())
+    positions = min((limit for limit, words in limits if words == _POSITIONS), default=2 * n_tokens)
+    if n_tokens > positions:
+        reason = f"has a {_POSITIONS} of {positions}, the longest prompt and its answer take {n_tokens} tokens"
+        raise PackingError(f"{reason}; use fewer shots or a model that sees further")
+    short = {words: f"has a {words} of {limit}, texts have {n_tokens}" for limit, words in limits if n_tokens > limit}
+    reason = fit.plain or next(iter(short.values()), "")
+    if not reason:
+        return fit
+    size = min(positions, 1 << (n_tokens - 1).bit_length())
+    # What is kept of a text from before longrope turned otherwise is of no use after.
+    return _plain_fit(network, reason, size, cached=fit.cached and _LONGROPE not in short)
+
+
+def _plain_fit(network: PreTrainedModel, reason: str, n_tokens: int, *, cached: bool = True) -> Fit:
+    """Return how texts of `n_tokens` are asked on the plain tree: with a cache for each row if that comes out right."""
+    for choice in (True, False) if cached else (False,):
+        try:
+            error = largest_plain_error(network, n_tokens, cached=choice)
+        except (MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception as failure:  # whatever an architecture makes of what it does not expect
+            trouble = f"cannot go on from a text alone ({type(failure).__name__}: {failure})"
+            continue
+        if error <= TOLERANCE[network.dtype]:
+            return Fit(error, plain=reason, cached=choice)
+        trouble = f"gives what follows a text {error:.3g} nats off on a plain step"
+        if error == float("inf"):
+            trouble = f"gives log-probabilities that are no numbers: its weights are damaged, or beyond {network.dtype}"
+    raise PackingError(trouble)
+
+
+@torch.inference_mode()
+def check_causal(network: PreTrainedModel) -> None:
+    """Refuse with a `PackingError` a network that looks ahead: another last token changes what it gives before.
+
+    Both texts have one shape and so round alike: the check sees in half precision what it sees in float32.
+    """
+    ids = _random_text(network, _SHORT)
+    texts = (torch.tensor([[*ids[:-1], last]], device=network.device) for last in (ids[-1], ids[0]))
+    try:
+        logits = [network(input_ids=text, use_cache=False).logits[0, :-1].float() for text in texts]
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as failure:
+        raise PackingError(f"cannot go on from a text alone ({type(failure).__name__}: {failure})") from failure
+    one, other = (torch.log_softmax(rows, dim=-1) for rows in logits)
+    error = float((one - other).abs().nan_to_num(nan=0.0).max())
+    if error > TOLERANCE[network.dtype] / 10:
+        raise PackingError(f"is no causal model: what comes after a text changes what it gives by {error:.3g} nats")
+
+
+def checked_error(network: PreTrainedModel) -> float:
+    """Return how far packed steps are from plain forward passes, in nats.
+
+    They are done beside as many slots of another question as are affordable.
+
+    Raises:
+        PackingError: they cannot be done, or are further off than by rounding.
+    """
+    tolerance = TOLERANCE[network.dtype]
+    try:
+        crowd = min(_CROWD, _CROWD_BYTES // max(1, encode_prefix(network, [0]).nbytes))
+        error = largest_packing_error(network, crowd=crowd)
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as failure:
+        trouble = f"cannot run a packed step, of keys and values, a mask and positions ({type(failure).__name__}: "
+        raise PackingError(f"{trouble}{failure})") from failure
+    if error > tolerance:
+        trouble = f"gives log-probabilities {error:.3g} nats off on a packed step (at most {tolerance:g} is rounding)"
+        raise PackingError(f"{trouble}: it ignores the 4-D mask or the positions, or counts the slots of the cache")
+    return error
+
+
+def largest_packing_error(network: PreTrainedModel, *, crowd: int = 0) -> float:
+    """Return the largest difference in log-probability of packed steps from plain passes, in nats; inf for NaN.
+
+    They are done beside another question's `crowd` of slots. A network that ignores the mask or the positions it is
+    given, or counts slots, cannot come out near zero.
+    """
+    ids = _random_text(network, 11)
+    prefix = encode_prefix(network, ids[:-_STEPS])
+    return _largest_error(network, lambda prompts: PackedTree(network, prompts, prefix, Counts()), ids, crowd)
+
+
+def largest_plain_error(network: PreTrainedModel, n_tokens: int, *, cached: bool) -> float:
+    """Return as `largest_packing_error`, for steps of a plain tree on texts of `n_tokens`."""
+    ids = _random_text(network, n_tokens)
+    return _largest_error(network, lambda prompts: PlainTree(network, prompts, Counts(), cached=cached), ids)
+
+
+@torch.inference_mode()
+def _largest_error(
+    network: PreTrainedModel, tree_of: Callable[[list], Tree], ids: Sequence[int], crowd: int = 0
+) -> float:
+    """Compare two prompts that grow out of order, one of them twice, with each text alone."""
+    one, other, (a, b, c) = ids[:-3], [*ids[:-5], ids[-4], ids[-5]], ids[-3:]
+    tree, keep = tree_of([one, other]), torch.arange(1, 2 + bool(crowd))
+    tree.plant()
+    if crowd:
+        tree.crowd(crowd)
+    steps = [tree.grow(torch.tensor([1, 0, 1]), torch.tensor([a, b, c]), keep=keep)]
+    steps.append(tree.grow(torch.tensor([0, len(keep) + 1]), torch.tensor([b, c])))
+    paths = [[*other, a], [*one, b], [*other, c], [*other, b], [*one, b, c]]
+    error = (torch.cat(steps) - torch.cat([_alone(network, path) for path in paths])).abs()
+    return float(error.nan_to_num(nan=float("inf")).max())
+
+
+def _alone(network: PreTrainedModel, path: Sequence[int]) -> Tensor:
+    """Return log-probabilities `(1, V)` of what follows a text in one plain forward pass."""
+    logits = network(input_ids=torch.tensor([path], device=network.device), use_cache=False).logits[0, -1:]
+    return torch.log_softmax(logits.float(), dim=-1)
+
+
+def _random_text(network: PreTrainedModel, n_tokens: int) -> list[int]:
+    """Return a text of random tokens, always the same; those for images and their like lie at vocabularies' ends."""
+    n, generator = network.config.get_text_config().vocab_size, torch.Generator().manual_seed(0)
+    return torch.randint(n // 4, n - n // 4, (n_tokens,), generator=generator).tolist()
