@@ -6,14 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pro_lib import ask, scores, sweeps, tables
-from pro_lib import models as pro_models
+from pro_lib import ask, scores, sweeps
 from pro_lib import questions as question_sets
 from pro_lib import runs as run_tables
-from pro_lib.engine import half
 from pro_lib.engine.certificate import Certificate
 from pro_lib.generate import generate
-from pro_lib.promises import anytime
 from pro_lib.store import CERTIFICATE_COLUMNS, RunError
 
 MASSES = ["found_mass", "small_endings_mass", "pruned_mass", "length_cut_mass", "budget_cut_mass"]
@@ -126,8 +123,6 @@ def test_scoring_below_the_search_alpha_is_refused_in_a_sentence(exact):
         scores.pro_at_k(log_probs, 40, search_alpha=exact.search_alpha)
     assert scores.pro_at_k(log_probs, 1) == pytest.approx(scores.nll(log_probs))
     assert sweeps.alpha_grid(exact.search_alpha)[0] == 0.01
-    with pytest.raises(ValueError, match="alphas must be at least the search_alpha"):
-        tables.recall_table([exact], [exact], alphas=[0.001])
 
 
 def test_a_budget_is_kept_and_said(facts_2m, questions):
@@ -160,123 +155,24 @@ def test_merging_spellings_adds_their_probabilities():
     info = run_tables.RunInfo("toy", "none", "threshold", parameters={"search_alpha": 0.1})
     run = run_tables.Run(answers, questions.assign(search_alpha=0.1), info)
     np.testing.assert_allclose(np.exp(run.log_probs(merge_by="text")), [[0.6, 0.25]])
-    table = tables.merged_table([run], alphas=[0.2])
-    assert list(table.loc[0, ["kept", "kept_merged", "changed", "certain"]]) == [3, 2, True, True]
-    assert tables.merged_table([run], alphas=[0.01, 0.2])["alpha"].tolist() == [0.1, 0.2]
-    # What is not found (0.15) could all be Oslo, which would still lie below Rome; without Rome's 0.1 it would not.
-    assert bool(tables.merged_table([run], alphas=[0.5])["certain"][0])
-    fewer = replace(run, answers=answers[answers["token_ids"].map(len) == 1])
-    assert not tables.merged_table([fewer], alphas=[0.3])["certain"][0]
     with pytest.raises(ValueError, match="merge_by='tokens' is unknown"):
         run.log_probs(merge_by="tokens")
     with pytest.raises(RunError, match="does not say the texts"):
         replace(run, answers=answers.assign(text=None)).log_probs(merge_by="text")
 
 
-def test_the_table_of_searches_is_means_of_their_certificates(exact):
-    [row] = tables.search_table([exact], greedy=[exact]).itertuples()
-    assert (row.dataset, row.model) == (exact.info.dataset, exact.info.model)
-    assert row.greedy_forwards == exact.info.cost.token_forwards / exact.info.n_planned
-    certificates = exact.questions
-    assert (row.alpha, row.n_questions) == (0.01, 96)
-    assert row.certified + row.fallback + row.undecided == pytest.approx(1.0)
-    assert row.answers == pytest.approx((exact.ranked()["value"] >= np.log(0.01)).sum() / 96)
-    assert row.tree_bound == pytest.approx(certificates["tree_bound"].mean())
-    assert row.pro == pytest.approx(scores.pro(exact.log_probs(), alpha=0.01).mean())
-    assert (row.token_forwards, row.largest_width) == (
-        certificates["token_forwards"].mean(),
-        certificates["live_width"].max(),
-    )
-
-
-def test_bounds_are_compared_on_the_questions_certified(exact):
-    status = np.where(np.arange(len(exact.questions)) % 3, exact.questions["status"], "fallback")
-    exact = replace(exact, questions=exact.questions.assign(status=status))
-    ids = exact.questions["question_id"][::2]
-    drawn = exact.select(question_ids=list(ids))
-    # What is left has 3 nats, as every draw says; so the entropy is known, and only the limits at any time are apart.
-    draws = {"remainder_draws": [np.full(5, 3.0)] * len(ids), "remainder_most": 30.0}
-    drawn = replace(drawn, questions=drawn.questions.assign(**draws))
-    [row] = tables.bounds_table([exact], [drawn]).itertuples()
-    certified = drawn.questions[drawn.questions["status"] == "certified"]
-    left = certified["pruned_mass"] + certified["budget_cut_mass"]
-    assert 0 < len(certified) < len(ids)
-    assert (row.n_questions, row.certified) == (len(ids), len(certified))
-    assert row.alpha_floor == pytest.approx(certified["alpha_floor"].mean())
-    kept = exact.select(question_ids=list(certified["question_id"])).log_probs()
-    assert row.pro == pytest.approx(scores.pro(kept, alpha=0.01).mean())
-    assert row.pro <= row.alpha_floor <= row.tree_bound <= row.entropy
-    entropies = certified["tree_bound"] + 3 * left
-    assert row.entropy == pytest.approx(entropies.mean())
-    assert row.entropy_high - row.entropy == pytest.approx(1.96 * entropies.std() / len(certified) ** 0.5, rel=0.02)
-    assert row.width == pytest.approx(0)
-    [low], [high] = anytime.limits([[3.0] * 5], [30.0])
-    assert row.anytime_width == pytest.approx((high - low) * left.mean())
-    each = tables.entropy_table([drawn]).set_index("question_id").loc[certified["question_id"]]
-    assert each[["low", "high"]].to_numpy() == pytest.approx(each[["estimate"]].to_numpy() * [1, 1])
-    assert each["anytime_low"].to_numpy() == pytest.approx((certified["tree_bound"] + low * left).to_numpy())
-    assert (each["draws"] == 5).all()
-    everything = exact.questions.assign(status="fallback")
-    [row] = tables.bounds_table([replace(exact, questions=everything)], [drawn]).itertuples()
-    assert row.certified == 0
-    assert np.isnan([row.pro, row.alpha_floor, row.tree_bound, row.entropy, row.entropy_low, row.width]).all()
-
-
-@pytest.mark.parametrize("length", [32, 2])
 @pytest.mark.parametrize("alpha", [0.4, 0.1, 0.03])
-def test_a_deeper_search_holds_the_shallower_ones(facts_2m, questions, alpha, length):
-    few = replace(questions, table=questions.table.head(32))
-    options = {"strategy": "threshold", "max_new_tokens": length, "progress": False}
-    read = tables.at_alpha(generate(facts_2m, few, search_alpha=0.01, **options), alpha)
-    made = generate(facts_2m, few, search_alpha=alpha, **options)
-    counted = ["status", "expanded_prefixes", "depth", "live_width", "token_forwards", "prompt_tokens"]
-    pd.testing.assert_frame_equal(read.questions[counted], made.questions[counted])
-    sums = ["search_alpha", "found_mass", "alpha_floor", "tree_bound"]
-    np.testing.assert_allclose(read.questions[sums], made.questions[sums], atol=2e-5)
-    np.testing.assert_allclose(read.log_probs(), made.log_probs(), atol=2e-5)
-    np.testing.assert_allclose(read.open_log_probs(), made.open_log_probs(), atol=2e-5)
-    assert [*map(tuple, read.ranked()["token_ids"])] == [*map(tuple, made.ranked()["token_ids"])]
-    assert read.search_alpha == alpha
-    expected = "undecided" if length == 2 else "fallback" if alpha == 0.4 else "certified"
-    assert expected in set(made.questions["status"])
-
-
-def test_a_search_tells_nothing_of_a_smaller_alpha_nor_past_its_budget(exact):
-    assert tables.at_alpha(exact, 0.01) is exact
-    with pytest.raises(ValueError, match=r"alpha=0.005 is below the search_alpha of the run, 0.01"):
-        tables.at_alpha(exact, 0.005)
-    spent = replace(exact, info=replace(exact.info, parameters=exact.info.parameters | {"budget": 9}))
-    blurred = replace(exact, questions=exact.questions.assign(epsilon=0.1))
-    for run in (spent, blurred):
-        with pytest.raises(ValueError, match="has a budget or log-probabilities that may be off"):
-            tables.at_alpha(run, 0.4)
-
-
-def test_recall_counts_what_another_run_found(exact):
-    ids = exact.ranked().groupby("question_id").head(1).index
-    best = replace(exact, answers=exact.ranked().loc[ids].drop(columns=["row", "value", "mean"]))
-    table = tables.recall_table([exact], [best], alphas=[0.3, 0.01])
-    log_probs = np.asarray(exact.log_probs())
-    for row, alpha in zip(table.itertuples(), (0.3, 0.01), strict=True):
-        likely = log_probs >= np.log(alpha)
-        assert (row.answers, row.found) == (likely.sum(), likely.any(axis=1).sum())
-        assert row.all_found == pytest.approx((likely.sum(axis=1) == 1).sum() / likely.any(axis=1).sum())
-
-
-def test_new_scores_compete_with_alpha_from_validation(facts_2m, questions):
-    both = question_sets.load("world-facts", split=("validation", "test"), limit=80)
-    exact, beams = (
-        generate(facts_2m, both, strategy=strategy, progress=False, **options)
-        for strategy, options in (("threshold", {"search_alpha": 0.02}), ("diverse_beam", {}))
-    )
-    lined_up = [tables.searched(exact, beams, split=split) for split in ("validation", "test")]
-    table = tables.search_benchmark([lined_up])
-    names = ["PRO, exact", "PRO, beams", "α-floor", "tree bound", "mass not found", "NLL", "ALL"]
-    assert list(table["method"]) == names
-    assert (table["alpha"].dropna() >= 0.02).all()
-    assert table["difference"][0] == 0
-    half = lined_up[1].only(lined_up[1].judged.answers["question_id"][::2])
-    assert len(half.beams) == len(half.judged.correct) == len(half.prefixes) == 40
+def test_a_deeper_search_holds_the_shallower_ones(exact, facts_2m, questions, alpha):
+    made = generate(facts_2m, questions, strategy="threshold", search_alpha=alpha, progress=False)
+    deep, shallow = (rows[rows["value"] >= np.log(alpha)] for rows in (exact.ranked(), made.ranked()))
+    assert [*map(tuple, deep["token_ids"])] == [*map(tuple, shallow["token_ids"])]
+    np.testing.assert_allclose(deep["value"], shallow["value"], atol=2e-5)
+    log_probs, entropies = exact.tree()
+    reaches = log_probs >= np.log(alpha)
+    greedy = exact.matrix(exact.questions.assign(row=range(len(questions))).explode("tree_greedy"), "tree_greedy") == 1
+    floor = np.where(reaches | greedy, np.exp(log_probs) * entropies, 0).sum(axis=1)
+    np.testing.assert_allclose(floor, made.questions["tree_bound"], atol=2e-5)
+    assert list((reaches | greedy).sum(axis=1)) == list(made.questions["expanded_prefixes"])
 
 
 def test_asking_is_exact_by_default(facts_2m, questions):
@@ -302,32 +198,6 @@ def test_asking_is_exact_by_default(facts_2m, questions):
 def test_a_setting_that_cannot_be_is_refused(facts_2m, questions, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         generate(facts_2m, questions, strategy="threshold", progress=False, **options)
-
-
-def test_in_half_precision_what_rounding_blurs_is_searched_again_in_float32(questions):
-    model = pro_models.load("facts-2m", device="cpu", dtype="bfloat16")
-    few = replace(questions, table=questions.table.head(24))
-    run = generate(model, few, strategy="threshold", search_alpha=0.05, progress=False)
-    epsilon = run.questions["epsilon"]
-    again, apart = epsilon < 1e-4, epsilon.max()
-    assert 0.02 < apart < 1
-    assert set(epsilon) == {apart, epsilon.min()}
-    assert 0 < again.sum() < 20
-    model = replace(model, network=half.float32_copy(model.network))
-    exact = generate(model, few, strategy="threshold", search_alpha=0.05, progress=False)
-    assert list(run.questions["status"]) == list(exact.questions["status"])
-    mine, theirs = (
-        {*zip(t["question_id"], map(tuple, t["token_ids"]), strict=True)} for t in (run.ranked(), exact.ranked())
-    )
-    assert mine == theirs
-    values = [one.top().loc[again.to_numpy(), "value"] for one in (run, exact)]
-    np.testing.assert_allclose(*values, atol=2e-5)
-    np.testing.assert_allclose(run.questions["tree_bound"][again], exact.questions["tree_bound"][again], atol=1e-4)
-    # Both searches count, and what ε was measured with is the run's alone.
-    spent = run.questions["token_forwards"]
-    assert (spent[again] > exact.questions["token_forwards"][again]).all()
-    assert run.info.cost.token_forwards > spent.sum()
-    assert run.info.cost.prompt_tokens > 2 * exact.info.cost.prompt_tokens
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1e-3])

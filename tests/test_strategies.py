@@ -271,7 +271,7 @@ class Script:
     def plant(self):
         return self.steps.pop(0)[None]
 
-    def grow(self, parents, tokens, *, keep):
+    def grow(self, parents, tokens):
         step = self.steps.pop(0)
         return step if step.ndim == 2 else step.repeat(len(tokens), 1)
 

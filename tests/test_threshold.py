@@ -1,7 +1,7 @@
 """Exact search against brute force: random models of at most twelve tokens, every outcome enumerated."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from unittest import mock
 
 import numpy as np

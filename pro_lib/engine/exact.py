@@ -6,6 +6,7 @@ alive below α. The N most probable are found by searches at falling α, until N
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -28,90 +29,65 @@ _EVENT = np.dtype(
     align=True,
 )
 _OPEN, _COMPLETE, _CUT, _EXPANDED = range(4)
-# Where the search for the N most probable begins, and how much further down it goes each time, in nats.
-_FIRST_FLOOR, _FLOOR_STEP = math.log(0.02), math.log(4)
+# Where the search for the N most probable begins, and by how many nats it goes further down each time.
+_FIRST_ALPHA, _STEP = 0.02, math.log(4)
 # A wider search goes depth first, in pieces, to the same end: 128 MiB.
 _LOG_PROBS_AT_ONCE = 2**25
 
-Results = list[tuple[list[Answer], Certificate]]
-
 
 def search(
-    tree: Tree,
-    endings: Endings,
-    *,
-    log_alpha: float,
-    max_new_tokens: int,
-    budget: int | None = None,
-    epsilon: ArrayLike = 0.0,
-) -> Results:
-    """Return every answer with p ≥ α to each question of the tree, the greedy one among them, and what is certain.
+    tree: Tree, endings: Endings, *, max_new_tokens: int, search_alpha: float | None = None, top_n: int | None = None,
+    budget: int | None = None, epsilon: ArrayLike = 0.0,
+) -> list[tuple[list[Answer], Certificate]]:  # fmt: skip
+    """Return for each question all answers with p ≥ α, or the N most probable, the greedy one, and what is certain.
+
+    All answers above the last α are found, so the N best of them are the N best of all.
 
     Args:
         budget: the most token-forwards of a question; None for no limit.
         epsilon: by how many nats log-probabilities may be off, `(T + 1,)` by the tokens of a prefix, its ending
             counted. The search goes that far below α.
     """
-    task = Search(tree, endings, max_new_tokens=max_new_tokens, budget=budget, epsilon=epsilon)
-    return [task.result(question) for question in task.run(log_alpha)]
-
-
-def search_top(
-    tree: Tree,
-    endings: Endings,
-    n_answers: int,
-    *,
-    max_new_tokens: int,
-    budget: int | None = None,
-    epsilon: ArrayLike = 0.0,
-) -> Results:
-    """Return the N most probable answers to each question, the greedy one beside them, and what is certain.
-
-    All answers above the last α are found, so the N best of them are the N best of all. Arguments as in `search`.
-    """
-    task = Search(tree, endings, max_new_tokens=max_new_tokens, budget=budget, epsilon=epsilon, n_answers=n_answers)
     results: dict[int, tuple[list[Answer], Certificate]] = {}
-    log_alpha, left = _FIRST_FLOOR, task.run(_FIRST_FLOOR)
-    while True:
+    epsilon, log_alpha = np.broadcast_to(epsilon, max_new_tokens + 1), math.log(search_alpha or _FIRST_ALPHA)
+    task = Search(tree, endings, max_new_tokens, top_n, budget, epsilon)
+    left = task.run(log_alpha)
+    while left:
         results |= {question: task.result(question) for question in left if task.is_enough(question)}
+        log_alpha -= _STEP
         left = [question for question in left if question not in results]
-        if not left:
-            return [results[question] for question in sorted(results)]
-        log_alpha -= _FLOOR_STEP
-        task.run(log_alpha, left)
+        if left:
+            task.run(log_alpha, left)
+    return [results[question] for question in sorted(results)]
 
 
+@dataclass
 class Search:
     """The search of a pack of questions, down to one α at a time. The network's outputs are reduced where they are."""
 
-    def __init__(
-        self,
-        tree: Tree,
-        endings: Endings,
-        *,
-        max_new_tokens: int,
-        budget: int | None,
-        epsilon: ArrayLike,
-        n_answers: int | None = None,
-    ):
-        self.tree, self.endings, self.length = tree, endings, max_new_tokens
-        self.budget, self.n_answers = budget, n_answers
-        self.epsilon = np.broadcast_to(epsilon, max_new_tokens + 1)
+    tree: Tree
+    endings: Endings
+    length: int
+    n_answers: int | None
+    budget: int | None
+    epsilon: np.ndarray
+
+    def __post_init__(self) -> None:
         # Of the N most probable both of two answers compared may be off, else only the one that is held against α.
-        self.band = self.epsilon + (self.epsilon.max() if n_answers else 0.0)
-        self.n_events = int((~endings.on_host[0]).sum()) + 1
-        self.max_width = max(1, _LOG_PROBS_AT_ONCE // len(endings.stop))
-        self.spent: np.ndarray | None = None
+        self.band = self.epsilon + (self.epsilon.max() if self.n_answers else 0.0)
+        self.n_events = int((~self.endings.on_host[0]).sum()) + 1
+        self.max_width = max(1, _LOG_PROBS_AT_ONCE // len(self.endings.stop))
 
     def run(self, log_alpha: float, questions: Sequence[int] | None = None) -> list[int]:
         """Search some questions of the tree, or all, from their prompts on; return which."""
-        log_probs = self.tree.plant()
-        rows = np.arange(len(log_probs)) if questions is None else np.array(questions)
-        if self.spent is None:
-            self.spent = np.zeros(len(log_probs), np.int64)
+        log_probs, rows = self.tree.plant(), np.array(questions)
+        if questions is None:
+            rows, self.spent = np.arange(len(log_probs)), np.zeros(len(log_probs), np.int64)
+        else:
+            log_probs = log_probs[torch.from_numpy(rows)]
         self.floor, self.events, self.waiting = log_alpha, np.empty(0, _EVENT), np.arange(0)
         self._add(len(rows), question=rows, parent=-1, token=END, greedy=True)
-        self._expand(np.arange(len(rows)), log_probs[torch.from_numpy(rows)], rows)
+        self._expand(np.arange(len(rows)), log_probs, rows)
         while len(batch := self._take()):
             self._expand(batch, *self._grow(batch))
         return rows.tolist()
@@ -192,10 +168,12 @@ class Search:
 
     def is_enough(self, question: int) -> bool:
         """Return whether N answers reach α, or no other has a probability above 0, or the budget is spent."""
+        if self.n_answers is None:
+            return True
         events = self.events[self.events["question"] == question]
         masses, n_found = self._masses(events, self.floor), self._reaches(events, self.floor, _COMPLETE).sum()
         spent = self.budget is not None and self.spent[question] >= self.budget
-        return bool(spent or n_found >= self.n_answers or not _below(masses))
+        return bool(spent or n_found >= self.n_answers or masses.small_endings + masses.pruned == 0)
 
     def result(self, question: int) -> tuple[list[Answer], Certificate]:
         """Return the answers to a question and their certificate."""
@@ -215,7 +193,7 @@ class Search:
         floors = log_alpha - self.band[events["depth"]]
         found = self._reaches(events, log_alpha, _COMPLETE)
         too_few, is_open = found.sum() < (self.n_answers or 0), self._reaches(events, floors, _CUT).any()
-        left = masses.budget_cut > 0 or self._reaches(events, floors, _OPEN).any() or (too_few and _below(masses))
+        left = self._reaches(events, floors, _OPEN).any() or (too_few and masses.small_endings + masses.pruned > 0)
         expanded, p = events["kind"] == _EXPANDED, np.exp(events["log_prob"])
         at_least_alpha = np.where(events["named"], np.maximum(events["log_prob"], log_alpha), log_alpha)
         depth_left = (p * (self.length - events["depth"]))[events["kind"] == _OPEN]
@@ -271,11 +249,6 @@ class Search:
             log_probs.append(float(event["token_log_prob"]))
             event = self.events[event["parent"]]
         return Answer(tuple(tokens[::-1]), tuple(log_probs[::-1]), end, finished)
-
-
-def _below(masses: Masses) -> bool:
-    """Return whether an answer, or a prefix of one, lies below α with a probability above 0."""
-    return masses.small_endings + masses.pruned > 0
 
 
 def _search_tree(nodes: np.ndarray, places: np.ndarray) -> SearchTree:

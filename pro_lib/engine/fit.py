@@ -2,7 +2,8 @@
 of the tree beside plain forward passes. It knows configurations, masks and positions, no file, tokenizer or text.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -137,59 +138,57 @@ def fitted_to(network: PreTrainedModel, fit: Fit, n_tokens: int) -> Fit:
 
 def _plain_fit(network: PreTrainedModel, reason: str, n_tokens: int, *, cached: bool = True) -> Fit:
     """Return how texts of `n_tokens` are asked on the plain tree: with a cache for each row if that comes out right."""
-    for choice in (True, False) if cached else (False,):
-        try:
-            error = largest_plain_error(network, n_tokens, cached=choice)
-        except (MemoryError, torch.OutOfMemoryError):
-            raise
-        except Exception as failure:  # whatever an architecture makes of what it does not expect
-            trouble = f"cannot go on from a text alone ({type(failure).__name__}: {failure})"
-            continue
-        if error <= TOLERANCE[network.dtype]:
-            return Fit(error, plain=reason, cached=choice)
-        trouble = f"gives what follows a text {error:.3g} nats off on a plain step"
+    try:
+        with _refusing("cannot go on from a text alone"):
+            error = largest_plain_error(network, n_tokens, cached=cached)
         if error == float("inf"):
-            trouble = f"gives log-probabilities that are no numbers: its weights are damaged, or beyond {network.dtype}"
-    raise PackingError(trouble)
+            trouble = "gives log-probabilities that are no numbers: its weights are damaged, or beyond"
+            raise PackingError(f"{trouble} {network.dtype}")
+        if error > TOLERANCE[network.dtype]:
+            raise PackingError(f"gives what follows a text {error:.3g} nats off on a plain step")
+    except PackingError:
+        if not cached:
+            raise
+        return _plain_fit(network, reason, n_tokens, cached=False)
+    return Fit(error, plain=reason, cached=cached)
+
+
+@contextmanager
+def _refusing(trouble: str) -> Iterator[None]:
+    """Say of whatever an architecture makes of what it does not expect that it is refused, but for lack of memory."""
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as failure:
+        raise PackingError(f"{trouble} ({type(failure).__name__}: {failure})") from failure
 
 
 @torch.inference_mode()
 def check_causal(network: PreTrainedModel) -> None:
     """Refuse with a `PackingError` a network that looks ahead: another last token changes what it gives before.
 
-    Both texts have one shape and so round alike: the check sees in half precision what it sees in float32.
+    Both texts have one shape and so round alike: half precision hides nothing.
     """
     ids = _random_text(network, _SHORT)
     texts = (torch.tensor([[*ids[:-1], last]], device=network.device) for last in (ids[-1], ids[0]))
-    try:
-        logits = [network(input_ids=text, use_cache=False).logits[0, :-1].float() for text in texts]
-    except (MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as failure:
-        raise PackingError(f"cannot go on from a text alone ({type(failure).__name__}: {failure})") from failure
-    one, other = (torch.log_softmax(rows, dim=-1) for rows in logits)
-    error = float((one - other).abs().nan_to_num(nan=0.0).max())
+    with _refusing("cannot go on from a text alone"):
+        rows = [network(input_ids=text, use_cache=False).logits[0, :-1].float().log_softmax(-1) for text in texts]
+    error = float((rows[0] - rows[1]).abs().nan_to_num(nan=0.0).max())
     if error > TOLERANCE[network.dtype] / 10:
         raise PackingError(f"is no causal model: what comes after a text changes what it gives by {error:.3g} nats")
 
 
 def checked_error(network: PreTrainedModel) -> float:
-    """Return how far packed steps are from plain forward passes, in nats.
-
-    They are done beside as many slots of another question as are affordable.
+    """Return how far packed steps are from plain forward passes, in nats, beside as many slots as are affordable.
 
     Raises:
         PackingError: they cannot be done, or are further off than by rounding.
     """
     tolerance = TOLERANCE[network.dtype]
-    try:
+    with _refusing("cannot run a packed step, of keys and values, a mask and positions"):
         crowd = min(_CROWD, _CROWD_BYTES // max(1, encode_prefix(network, [0]).nbytes))
         error = largest_packing_error(network, crowd=crowd)
-    except (MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as failure:
-        trouble = f"cannot run a packed step, of keys and values, a mask and positions ({type(failure).__name__}: "
-        raise PackingError(f"{trouble}{failure})") from failure
     if error > tolerance:
         trouble = f"gives log-probabilities {error:.3g} nats off on a packed step (at most {tolerance:g} is rounding)"
         raise PackingError(f"{trouble}: it ignores the 4-D mask or the positions, or counts the slots of the cache")

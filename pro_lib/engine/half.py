@@ -1,6 +1,5 @@
 """By how many nats half precision is off: the same questions asked together and alone. It knows no question's text."""
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,24 +10,19 @@ from pro_lib.engine.walk import Answer, Endings
 
 # ε is measured on all answers to so many questions with p ≥ α. Greedy paths alone would not do: where the model is
 # sure, rounding hardly shows.
-N_QUESTIONS, _MEASURING_FLOOR = 16, math.log(0.01)
+N_QUESTIONS, _ALPHA = 16, 0.01
+
+
+Prompts = Sequence[Sequence[int]]
 
 
 def measured_epsilon(
-    tree_of: Callable[[list[list[int]]], Tree],
-    prompts: Sequence[list[int]],
-    endings: Endings,
-    *,
-    max_new_tokens: int,
+    tree_of: Callable[[Prompts], Tree], prompts: Prompts, endings: Endings, *, max_new_tokens: int
 ) -> np.ndarray:
-    """Return by how many nats log-probabilities may be off, `(T + 1,)`, by asking prompts together and alone.
+    """Ask prompts together and alone, on the tree that `tree_of` makes of them; return their `epsilons`."""
 
-    Args:
-        tree_of: makes the tree of some prompts.
-    """
-
-    def answers(pack: Sequence[list[int]]) -> list[list[Answer]]:
-        results = search(tree_of(list(pack)), endings, log_alpha=_MEASURING_FLOOR, max_new_tokens=max_new_tokens)
+    def answers(pack: Prompts) -> list[list[Answer]]:
+        results = search(tree_of(pack), endings, search_alpha=_ALPHA, max_new_tokens=max_new_tokens)
         return [answers for answers, _ in results]
 
     alone = [answers([prompt])[0] for prompt in prompts]

@@ -1,6 +1,5 @@
 """The strategies: each carries its settings, says what decides a run, and decodes; needs torch only to decode."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, fields
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,6 +13,8 @@ if TYPE_CHECKING:
     from pro_lib.engine.tree import Tree
     from pro_lib.engine.walk import Answer, Endings
 
+    Answers = list[list[Answer]]
+
 
 @checked
 class Strategy:
@@ -25,17 +26,17 @@ class Strategy:
 
     name: ClassVar[str]
     ranked: ClassVar[bool] = True
-    """Whether answers are stored downwards in probability, and not in the order in which they were drawn."""
+    """Whether answers are stored downwards in probability, and not in the order of their draws."""
     _: KW_ONLY
     max_new_tokens: PositiveInt = 32
     stop: Texts = ()
 
     def parameters(self) -> dict[str, Any]:
-        """What decides a run, as JSON knows it."""
+        """Return what decides a run, as JSON knows it."""
         return {"strategy": self.name, **asdict(self), "stop": list(self.stop)}
 
     def apart(self) -> dict[str, Any]:
-        """The settings that are not as they are by default; they go into the name of a run folder."""
+        """Return the settings that are not as they are by default; they go into the name of a run folder."""
         default = asdict(type(self)())
         return {name: value for name, value in asdict(self).items() if value is not None and value != default[name]}
 
@@ -57,7 +58,7 @@ class Greedy(Strategy):
 
     name: ClassVar[str] = "greedy"
 
-    def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> list[list["Answer"]]:
+    def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> "Answers":
         from pro_lib.engine.beams import greedy
 
         return greedy(tree, endings, max_new_tokens=self.max_new_tokens)
@@ -65,7 +66,7 @@ class Greedy(Strategy):
 
 @checked
 class Multinomial(Strategy):
-    """N samples; `temperature` and `top_p` shape the draw, the log-probabilities kept are the unmodified model's.
+    """N samples; `temperature` and `top_p` shape the draw, the log-probabilities are the unmodified model's.
 
     A draw depends on the seed, the question's id and the sample's number only.
     """
@@ -77,11 +78,11 @@ class Multinomial(Strategy):
     temperature: Positive = 1.0
     top_p: PositiveShare = 1.0
 
-    def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> list[list["Answer"]]:
+    def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> "Answers":
         from pro_lib.engine.sampling import multinomial, uniforms
 
-        drawn = uniforms(self.seed, question_ids, self.n_answers, self.max_new_tokens)
-        return multinomial(tree, endings, uniforms=drawn, temperature=self.temperature, top_p=self.top_p)
+        numbers = uniforms(self.seed, question_ids, self.n_answers, self.max_new_tokens)
+        return multinomial(tree, endings, uniforms=numbers, temperature=self.temperature, top_p=self.top_p)
 
 
 @checked
@@ -92,7 +93,7 @@ class DiverseBeam(Strategy):
     n_answers: PositiveInt = 10
     diversity_penalty: NotNegative = 1.0
 
-    def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> list[list["Answer"]]:
+    def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> "Answers":
         from pro_lib.engine.beams import diverse_beam
 
         return diverse_beam(tree, endings, self.n_answers, self.diversity_penalty, max_new_tokens=self.max_new_tokens)
@@ -118,28 +119,25 @@ class Threshold(Strategy):
 
     def decode(self, tree, endings, *, question_ids, epsilon=0.0):
         """Search, as `Strategy.decode`."""
-        from pro_lib.engine.exact import search, search_top
+        from pro_lib.engine.exact import search
 
-        limits = {"max_new_tokens": self.max_new_tokens, "budget": self.budget, "epsilon": epsilon}
-        if self.top_n:
-            return search_top(tree, endings, self.top_n, **limits)
-        return search(tree, endings, log_alpha=math.log(self.search_alpha), **limits)
+        settings = {"search_alpha": self.search_alpha, "top_n": self.top_n, "budget": self.budget, "epsilon": epsilon}
+        return search(tree, endings, max_new_tokens=self.max_new_tokens, **settings)
 
 
 STRATEGIES: dict[str, type[Strategy]] = {kind.name: kind for kind in (Greedy, Multinomial, DiverseBeam, Threshold)}
 
 
 def strategy(name: str, **settings: Any) -> Strategy:
-    """The strategy of that name with those of the settings that it has; what only others have is passed over.
+    """Return the strategy of that name with those of the settings that it has; it passes over what only others have.
 
     Raises:
         ValueError: the name or a setting is unknown, or a setting is out of its range.
     """
     if name not in STRATEGIES:
         raise ValueError(f"strategy={name!r} is unknown; choose {', '.join(STRATEGIES)}")
-    known = {each.name: {field.name for field in fields(each)} for each in STRATEGIES.values()}
-    anywhere = sorted(set().union(*known.values()))
-    for setting in settings:
-        if setting not in anywhere:
-            raise ValueError(f"{setting} is no setting of a strategy; these are: {', '.join(anywhere)}")
-    return STRATEGIES[name](**{setting: value for setting, value in settings.items() if setting in known[name]})
+    names = {kind.name: {field.name for field in fields(kind)} for kind in STRATEGIES.values()}
+    if unknown := sorted(settings.keys() - set().union(*names.values())):
+        choice = ", ".join(sorted(set().union(*names.values())))
+        raise ValueError(f"{unknown[0]} is no setting of a strategy; these are: {choice}")
+    return STRATEGIES[name](**{setting: settings[setting] for setting in settings if setting in names[name]})
