@@ -5,17 +5,17 @@ Settings and certificates do without torch; what needs it is loaded on first use
 
 import importlib
 
-from pro_lib.engine.certificate import Certificate, Masses, SearchTree, certify
+from pro_lib.engine.certificate import Certificate
 from pro_lib.engine.strategies import STRATEGIES, DiverseBeam, Greedy, Multinomial, Strategy, Threshold, strategy
 
 _NEED_TORCH = {
-    "half": ("N_QUESTIONS", "epsilons", "measured_epsilon"),
+    "half": ("N_QUESTIONS", "measured_epsilon"),
     "plain": ("PlainTree",),
     "tree": ("Counts", "PackedTree", "Prefix", "Tree", "common_prefix_length", "encode_prefix"),
     "walk": ("Answer", "Endings"),
 }
-_NO_TORCH = (Certificate, Masses, SearchTree, certify, DiverseBeam, Greedy, Multinomial, Strategy, Threshold, strategy)
-__all__ = ["STRATEGIES", *(each.__name__ for each in _NO_TORCH), *sum(_NEED_TORCH.values(), ())]
+_NO_TORCH = (Certificate, DiverseBeam, Greedy, Multinomial, Strategy, Threshold, strategy)
+__all__ = ["STRATEGIES", *(thing.__name__ for thing in _NO_TORCH), *sum(_NEED_TORCH.values(), ())]
 
 
 def __getattr__(name: str):

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from pro_lib.engine.certificate import Certificate, Masses, SearchTree, certify
+from pro_lib.engine.certificate import Certificate
 from pro_lib.engine.children import END, OTHER, children
 from pro_lib.engine.tree import Tree
 from pro_lib.engine.walk import Answer, Endings
@@ -68,13 +68,13 @@ class Search:
     tree: Tree
     endings: Endings
     length: int
-    n_answers: int | None
+    top_n: int | None
     budget: int | None
     epsilon: np.ndarray
 
     def __post_init__(self) -> None:
         # Of the N most probable both of two answers compared may be off, else only the one that is held against α.
-        self.band = self.epsilon + (self.epsilon.max() if self.n_answers else 0.0)
+        self.band = self.epsilon + (self.epsilon.max() if self.top_n else 0.0)
         self.n_events = int((~self.endings.on_host[0]).sum()) + 1
         self.max_width = max(1, _LOG_PROBS_AT_ONCE // len(self.endings.stop))
 
@@ -168,20 +168,18 @@ class Search:
 
     def is_enough(self, question: int) -> bool:
         """Return whether N answers reach α, or no other has a probability above 0, or the budget is spent."""
-        if self.n_answers is None:
-            return True
         events = self.events[self.events["question"] == question]
-        masses, n_found = self._masses(events, self.floor), self._reaches(events, self.floor, _COMPLETE).sum()
+        n_answers, masses = self._reaches(events, self.floor, _COMPLETE).sum(), self._masses(events, self.floor)
         spent = self.budget is not None and self.spent[question] >= self.budget
-        return bool(spent or n_found >= self.n_answers or masses.small_endings + masses.pruned == 0)
+        return bool(not self.top_n or n_answers >= self.top_n or spent or not _below(masses))
 
     def result(self, question: int) -> tuple[list[Answer], Certificate]:
         """Return the answers to a question and their certificate."""
         places = (self.events["question"] == question).nonzero()[0]
         events, log_alpha = self.events[places], self.floor
         best = np.sort(events["log_prob"][self._reaches(events, log_alpha, _COMPLETE)])[::-1]
-        if self.n_answers and len(best) >= self.n_answers:
-            log_alpha = float(best[self.n_answers - 1])
+        if self.top_n and len(best) >= self.top_n:
+            log_alpha = float(best[self.top_n - 1])
         floors = log_alpha - self.band[events["depth"]]
         likely = self._reaches(events, floors, _COMPLETE) | self._reaches(events, floors, _CUT)
         answers = events[likely | (events["greedy"] & (events["kind"] != _EXPANDED))]
@@ -190,48 +188,68 @@ class Search:
     def _certificate(self, question: int, places: np.ndarray, log_alpha: float) -> Certificate:
         """Return what is certain of the events at these places, those of one question."""
         events, masses = self.events[places], self._masses(self.events[places], log_alpha)
-        floors = log_alpha - self.band[events["depth"]]
-        found = self._reaches(events, log_alpha, _COMPLETE)
-        too_few, is_open = found.sum() < (self.n_answers or 0), self._reaches(events, floors, _CUT).any()
-        left = self._reaches(events, floors, _OPEN).any() or (too_few and masses.small_endings + masses.pruned > 0)
-        expanded, p = events["kind"] == _EXPANDED, np.exp(events["log_prob"])
+        status, why = self._status(events, masses, log_alpha)
+        p, expanded = np.exp(events["log_prob"]), events["kind"] == _EXPANDED
         at_least_alpha = np.where(events["named"], np.maximum(events["log_prob"], log_alpha), log_alpha)
-        depth_left = (p * (self.length - events["depth"]))[events["kind"] == _OPEN]
-        return certify(
-            tree=_search_tree(events[expanded], places[expanded]),
-            masses=masses,
-            doubts={
-                f"a prefix at or above α is still open at {self.length} tokens": is_open,
-                f"the budget of {self.budget} token-forwards was spent with prefixes at or above α unexpanded": left,
-                f"an answer lies within {self.band.max():.3g} nats of α": self._is_near(events, log_alpha),
-            },
-            n_found=int(found.sum()),
+        is_open, nodes = events["kind"] == _OPEN, events[expanded]
+        parents = np.where(nodes["parent"] < 0, -1, np.searchsorted(places[expanded], nodes["parent"]))
+        tree_bound = float(np.sum(np.exp(nodes["log_prob"]) * nodes["entropy"]))
+        tokens_left = np.sum((p * (self.length - events["depth"]))[is_open])
+        return Certificate(
+            status=status,
+            why=why,
             search_alpha=math.exp(log_alpha),
             epsilon=float(self.epsilon.max()),
-            alpha_floor=-float(np.sum((p * at_least_alpha)[~expanded])),
-            open_entropy=np.sum(depth_left) * math.log(self.n_events),
+            **masses,
+            expanded_prefixes=len(nodes),
+            depth=int(nodes["depth"].max()),
+            live_width=int(np.bincount(nodes["depth"]).max()),
             token_forwards=int(self.spent[question]),
-            why_certified=f"there are only {found.sum()} answers" if too_few else "",
+            alpha_floor=-float(np.sum((p * at_least_alpha)[~expanded])),
+            tree_bound=tree_bound,
+            upper_bound=tree_bound + float(tokens_left * math.log(self.n_events)),
+            tree_parents=tuple(parents.tolist()),
+            tree_tokens=tuple(nodes["token"].tolist()),
+            tree_log_probs=tuple(nodes["log_prob"].tolist()),
+            tree_entropies=tuple(nodes["entropy"].tolist()),
+            tree_greedy=tuple(nodes["greedy"].tolist()),
         )
 
-    def _masses(self, events: np.ndarray, log_alpha: float) -> Masses:
+    def _status(self, events: np.ndarray, masses: dict[str, float], log_alpha: float) -> tuple[str, str]:
+        """Return the status of a question's search, and why."""
+        band = self.band[events["depth"]]
+        n_answers = self._reaches(events, log_alpha, _COMPLETE).sum()
+        too_few = n_answers < (self.top_n or 0)
+        left = self._reaches(events, log_alpha - band, _OPEN).any() or (too_few and _below(masses))
+        # Of the N most probable, none is in doubt but for an answer just below them.
+        near = self._reaches(events, log_alpha - band, _COMPLETE) & (events["log_prob"] <= log_alpha + band)
+        near &= (events["log_prob"] < log_alpha) if self.top_n else (band > 0)
+        doubts = {
+            f"a prefix at or above α is still open at {self.length} tokens": self._reaches(
+                events, log_alpha - band, _CUT
+            ),
+            f"the budget of {self.budget} token-forwards was spent with prefixes at or above α unexpanded": left,
+            f"an answer lies within {self.band.max():.3g} nats of α": near,
+        }
+        if why := "; ".join(sentence for sentence, holds in doubts.items() if np.any(holds)):
+            return "undecided", why
+        if not n_answers:
+            return "fallback", "no answer reaches α"
+        return "certified", f"there are only {n_answers} answers" if too_few else ""
+
+    def _masses(self, events: np.ndarray, log_alpha: float) -> dict[str, float]:
         """Return where the probability of a question's events lies."""
         p, kind = np.exp(events["log_prob"]), events["kind"]
-        found = self._reaches(events, log_alpha, _COMPLETE)
+        is_answer = self._reaches(events, log_alpha, _COMPLETE)
         left = self._reaches(events, log_alpha - self.band[events["depth"]], _OPEN)
-        return Masses(
-            found=p[found].sum(),
-            small_endings=p[(kind == _COMPLETE) & ~found].sum(),
-            pruned=p[(kind == _OPEN) & ~left].sum(),
-            length_cut=p[kind == _CUT].sum(),
-            budget_cut=p[left].sum(),
-        )
-
-    def _is_near(self, events: np.ndarray, log_alpha: float) -> bool:
-        """Return whether ε leaves open on which side of α an answer lies; N found answers are above it as they are."""
-        band = self.band[events["depth"]]
-        near = self._reaches(events, log_alpha - band, _COMPLETE) & (events["log_prob"] <= log_alpha + band)
-        return bool(near[(events["log_prob"] < log_alpha) if self.n_answers else (band > 0)].any())
+        masses = {
+            "found": is_answer,
+            "small_endings": (kind == _COMPLETE) & ~is_answer,
+            "pruned": (kind == _OPEN) & ~left,
+            "length_cut": kind == _CUT,
+            "budget_cut": left,
+        }
+        return {f"{name}_mass": float(p[where].sum()) for name, where in masses.items()}
 
     @staticmethod
     def _reaches(events: np.ndarray, floors: ArrayLike, kind: int) -> np.ndarray:
@@ -251,13 +269,6 @@ class Search:
         return Answer(tuple(tokens[::-1]), tuple(log_probs[::-1]), end, finished)
 
 
-def _search_tree(nodes: np.ndarray, places: np.ndarray) -> SearchTree:
-    """Return the expanded prefixes, which stand at these places among the events, as the certificate has them."""
-    parents = np.where(nodes["parent"] < 0, -1, np.searchsorted(places, nodes["parent"]))
-    return SearchTree(
-        parents=parents,
-        tokens=nodes["token"],
-        log_probs=nodes["log_prob"],
-        entropies=nodes["entropy"],
-        greedy=nodes["greedy"],
-    )
+def _below(masses: dict[str, float]) -> bool:
+    """Return whether an answer, or a prefix of one, lies below α with a probability above 0."""
+    return masses["small_endings_mass"] + masses["pruned_mass"] > 0

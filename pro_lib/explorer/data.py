@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import bundled, correctness, promises, scores, sweeps
-from pro_lib.engine.certificate import SearchTree
+from pro_lib.engine.certificate import Certificate
 from pro_lib.evaluation import Choices, evaluate, rouge_and_correct
 from pro_lib.runs import Run
 from pro_lib.same import identities
@@ -21,7 +21,7 @@ from pro_lib.store import CERTIFICATE_COLUMNS, RunError, RunInfo
 
 _SLIDER = np.arange(1, 101) / 100
 _SAID = ("exposure", "conflict", "note")  # what a dataset may add to its questions
-_LISTS = {f"tree_{name}" for name in SearchTree._fields} | {"remainder_draws"}
+_LISTS = {name for name in Certificate.__dataclass_fields__ if name.startswith("tree_")}
 _CERTIFICATE = [name for name in CERTIFICATE_COLUMNS if name not in _LISTS]
 
 
