@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -11,13 +14,24 @@ import pandas as pd
 from pro_lib import correctness, metrics, scores
 from pro_lib import protocols as counting
 from pro_lib import runs as run_tables
+from pro_lib.protocols import PROTOCOLS, Floats, Similarities
 from pro_lib.runs import Run
 from pro_lib.shown import shown
-from pro_lib.similarities import Similarity
 from pro_lib.store import RunError
 
 ROUGE_THRESHOLD = 0.3
 CORRECTNESS = ("rouge_l", "exact_match", "alias_match")
+# What α is chosen from: every α that the paper prints is one of these. Finer ones near 0 are for a logarithmic axis
+# only: chosen from on 100 questions, they were seen to cost up to 0.05 of AUROC.
+ALPHA_GRID = tuple(step / 20 for step in range(21))
+DRAWN_ALPHAS = tuple(sorted({*ALPHA_GRID, 0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04}))
+
+
+def alpha_grid(search_alpha: float | None = None, *, of: Sequence[float] = ALPHA_GRID) -> Floats:
+    """Return the αs (A,); for answers of an exact search its `search_alpha` and those above."""
+    if search_alpha is None:
+        return np.array(of)
+    return np.unique([search_alpha, *(alpha for alpha in of if alpha > search_alpha)])
 
 
 @dataclass(frozen=True)
@@ -48,7 +62,8 @@ class Evaluation:
     `baselines` has a column per method that needs no α, higher = more uncertain. `exclusions` says which questions were
     left out and why, `unavailable` which methods the run cannot feed. `protocol` says how answers were counted
     (`protocols`), `distinct` whether each counts once. `meanings` are the log-probabilities (n, C) that PRO over
-    meanings reads, by its name, as `S-PRO, lexical`. `note` is what the run says of itself.
+    meanings reads, by its name, as `S-PRO, lexical`. `alpha_scores` are further scores that need an α, by name, each a
+    function `score(alpha=)` that returns (n,) or (n, A). `note` is what the run says of itself.
     """
 
     model: str
@@ -62,44 +77,64 @@ class Evaluation:
     search_alpha: float | None = None
     protocol: str = "workbench"
     distinct: bool = True
-    meanings: Mapping[str, np.ndarray] = field(default_factory=dict)
+    meanings: Mapping[str, Floats] = field(default_factory=dict)
+    alpha_scores: Mapping[str, Callable[..., Floats]] = field(default_factory=dict)
     note: str = ""
 
     @property
     def correct(self) -> np.ndarray:
-        """Whether the judged answer is right, `(n,)`."""
+        """Return whether the judged answer is right, (n,)."""
         return self.answers["correct"].to_numpy(bool)
 
     def to_df(self) -> pd.DataFrame:
-        """The answers judged, and beside each what the methods without an α say of it."""
+        """Tabulate the answers judged, and beside each what the methods without an α say of it."""
         return self.answers.join(self.baselines)
 
+    def scored(self, score: Callable[..., np.ndarray], *log_probs: Floats, **options: object) -> np.ndarray:
+        """Return `score` of the answers that PRO reads, or of other `log_probs`, with these options.
+
+        A mass above 1 is no warning where repeats count: `sentence` says it.
+        """
+        ignored = warnings.catch_warnings(action="ignore", category=scores.PremiseWarning)
+        with nullcontext() if self.distinct else ignored:
+            return score(*log_probs or (self.log_probs,), search_alpha=self.search_alpha, **options)
+
+    def pro(self, alpha: float | Floats, *, name: str = "PRO") -> Floats:
+        """Return PRO at one α, (n,), or at several, (n, A); of `meanings`, or one of `alpha_scores`, by its name."""
+        if name in self.alpha_scores:
+            return self.alpha_scores[name](alpha=alpha)
+        return self.scored(scores.pro, self.meanings.get(name, self.log_probs), alpha=alpha)
+
     def with_pro(self, alphas: Mapping[str, float]) -> pd.DataFrame:
-        """PRO, of `meanings` where they have the name, at each named α, and every other method: a column each, (n,)."""
-        read = {name: self.meanings.get(name, self.log_probs) for name in alphas}
-        pros = {name: scores.pro(read[name], alpha=a, search_alpha=self.search_alpha) for name, a in alphas.items()}
-        return pd.DataFrame(pros).join(self.baselines)
+        """Tabulate PRO, or what else has the name (`pro`), at each named α, and every other method: a column each."""
+        return pd.DataFrame({name: self.pro(alpha, name=name) for name, alpha in alphas.items()}).join(self.baselines)
 
     def drawn(self, n_questions: int, *, seed: int = 0) -> Evaluation:
-        """At most `n_questions` of the questions, drawn with `seed`, in their order."""
+        """Return at most `n_questions` of the questions, drawn with `seed`, in their order."""
         n = len(self.correct)
         if n <= n_questions:
             return self
         return self._rows(np.sort(np.random.default_rng(seed).choice(n, size=n_questions, replace=False)))
 
     def only(self, question_ids: Sequence[str]) -> Evaluation:
-        """Those of the questions that are named, in their order."""
+        """Return those of the questions that are named, in their order."""
         return self._rows(self.answers["question_id"].isin(set(question_ids)).to_numpy())
 
     def _rows(self, rows: np.ndarray) -> Evaluation:
-        """Those of the questions that a mask or positions name."""
+        """Return those of the questions that a mask or positions name."""
         rows = np.arange(len(self.answers))[rows]
         answers, baselines = (table.iloc[rows].reset_index(drop=True) for table in (self.answers, self.baselines))
-        meanings = {name: found[rows] for name, found in self.meanings.items()}
-        return replace(self, answers=answers, log_probs=self.log_probs[rows], baselines=baselines, meanings=meanings)
+        return replace(
+            self,
+            answers=answers,
+            baselines=baselines,
+            log_probs=self.log_probs[rows],
+            meanings={name: log_probs[rows] for name, log_probs in self.meanings.items()},
+            alpha_scores={name: partial(_of_rows, score, rows) for name, score in self.alpha_scores.items()},
+        )
 
     def one_class(self) -> str:
-        """The sentence that all answers are right, or all wrong; empty where both occur."""
+        """Return the sentence that all answers are right, or all wrong; empty where both occur."""
         kinds = set(self.correct.tolist())
         if len(kinds) == 2:
             return ""
@@ -107,12 +142,12 @@ class Evaluation:
         return f"{self.dataset}, {self.model}, {self.split}: {which if kinds else 'there is no judged answer'}"
 
     def labels(self) -> dict[str, str | int]:
-        """Columns that tell this setting's tables from others': dataset, model, protocol, split, n_questions."""
+        """Return what tells this setting's tables from others': dataset, model, protocol, split, n_questions."""
         names = "dataset", "model", "protocol", "split"
         return {name: getattr(self, name) for name in names} | {"n_questions": len(self.correct)}
 
     def sentence(self) -> str:
-        """What was used and what was not, for people."""
+        """Say what was used and what was not."""
         without = f" Not available: {', '.join(self.unavailable)}." if self.unavailable else ""
         accuracy = f"{self.correct.mean():.3f} of the judged answers are right."
         drawn = f" {len(self.correct)} were drawn of them." if len(self.correct) < self.exclusions.mask.sum() else ""
@@ -128,7 +163,7 @@ class Splits:
     """One model on one dataset: all its validation questions, and those reported.
 
     α is chosen on `validation`: `n_validation` questions of the pool, drawn with `seed`, or all if that is None. It is
-    one of `alphas`; None for those of `sweeps.alpha_grid`.
+    one of `alphas`; None for those of `alpha_grid`.
     """
 
     pool: Evaluation
@@ -139,31 +174,31 @@ class Splits:
 
     @property
     def validation(self) -> Evaluation:
-        """What α is chosen on."""
+        """Return what α is chosen on."""
         return self.pool if self.n_validation is None else self.pool.drawn(self.n_validation, seed=self.seed)
 
     def labels(self) -> dict[str, str | int]:
-        """Those of what is reported."""
+        """Return those of what is reported."""
         return self.reported.labels()
 
     def sentence(self) -> str:
-        """What α is chosen on, and what is reported, for people."""
+        """Say what α is chosen on, and what is reported."""
         return f"{self.validation.sentence()}\n{self.reported.sentence()}"
 
 
 def evaluate(beams: Run, *, protocol: str = "workbench", **options: object) -> Evaluation:
-    """One evaluation, under one protocol; `options` are those of `evaluations`."""
+    """Return one evaluation, under one protocol; `options` are those of `evaluations`."""
     return evaluations(beams, protocols=[protocol], **options)[0]
 
 
 def evaluations(
     beams: Run,
     *,
-    protocols: Sequence[str] = tuple(counting.PROTOCOLS),
+    protocols: Sequence[str] = tuple(PROTOCOLS),
     samples: Run | None = None,
     others: Sequence[Run] = (),
     split: str | None = None,
-    similarities: Mapping[str, Similarity | None] | None = None,
+    similarities: Similarities | None = None,
     choices: Choices | None = None,
 ) -> list[Evaluation]:
     """Judge one answer per question and line up what the methods say of it, once for each protocol.
@@ -192,31 +227,44 @@ def evaluations(
     ids = list(beams.questions["question_id"])
     samples = samples and samples.select(question_ids=ids)
     runs = [beams, *([samples] if samples else []), *(run.select(question_ids=ids) for run in others)]
-    tops = [run.top(convention=choices.convention) for run in runs]
-    top = run_tables.most_probable(tops)
+    top = run_tables.most_probable([run.top(convention=choices.convention) for run in runs])
     answers = top[["question_id", "text"]].join(rouge_and_correct(top, beams.questions, choices))
     if choices.labels is not None:
         _check_labels(answers, choices.labels, beams.name)
     if answers["correct"].isna().all():
         raise RunError(f"run {beams.name}: no answer can be judged without references and texts, rouge_l or correct")
-    setting = beams.info.model, beams.info.dataset, split or "all"
-    counted_as = {"convention": choices.convention, "judged": answers["text"]}
-    found, made = counting.Answers.of(beams, samples, similarities or {}, **counted_as), []
+    counted = {"convention": choices.convention}
+    compared = counting.comparisons(beams, samples, similarities or {}, judged=answers["text"], **counted)
+    ranked = counting.ranked(beams, **counted), samples and counting.ranked(samples, **counted)
     elsewhere = beams.questions.filter(regex="^score_").rename(columns=lambda name: name.removeprefix("score_"))
-    for protocol in rules:
-        log_probs, table, meanings = found.under(protocol)
+    results = []
+    for rule in rules:
+        log_probs, table, meanings = counting.methods(*ranked, rule, compared)
         table = table.join(elsewhere)
         unavailable = tuple(table.columns[table.isna().all()])
         table = table.drop(columns=list(unavailable))
         exclusions = metrics.usable(table.set_axis(ids), answers["correct"])
-        counted = protocol.name, protocol.distinct, meanings, beams.info.provenance.get("note", "")
-        whole = Evaluation(*setting, answers, log_probs, table, exclusions, unavailable, beams.search_alpha, *counted)
-        made.append(whole._rows(exclusions.mask))
-    return made
+        whole = Evaluation(
+            model=beams.info.model,
+            dataset=beams.info.dataset,
+            split=split or "all",
+            answers=answers,
+            log_probs=log_probs,
+            baselines=table,
+            exclusions=exclusions,
+            unavailable=unavailable,
+            search_alpha=beams.search_alpha,
+            protocol=rule.name,
+            distinct=rule.distinct,
+            meanings=meanings,
+            note=beams.info.provenance.get("note", ""),
+        )
+        results.append(whole._rows(exclusions.mask))
+    return results
 
 
 def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: Choices | None = None) -> pd.DataFrame:
-    """ROUGE-L and correctness of answers: as labels or records brought them, else against the references.
+    """Return ROUGE-L and correctness of answers: as labels or records brought them, else against the references.
 
     `answers` has the columns question_id (needed for labels), text and, if brought, rouge_l and correct; `questions`
     has the references, row by row. Columns: rouge_l, correct (a boolean, or None where it cannot be known).
@@ -229,8 +277,8 @@ def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: C
         rouge_l[known] = correctness.rouge_l(*compared)
     correct = np.full(len(answers), None, dtype=object)
     if choices.labels is not None:
-        *asked, said = (choices.labels[name] for name in ("question_id", "text", "correct"))
-        labels = dict(zip(zip(*asked, strict=True), said, strict=True))
+        ids, texts, truths = (choices.labels[name] for name in ("question_id", "text", "correct"))
+        labels = dict(zip(zip(ids, texts, strict=True), truths, strict=True))
         correct[:] = [labels.get(pair) for pair in zip(answers["question_id"], answers["text"], strict=True)]
     elif "correct" in answers:
         correct = answers["correct"].to_numpy(object)
@@ -242,11 +290,11 @@ def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: C
 
 
 def _check_labels(answers: pd.DataFrame, labels: pd.DataFrame, name: str) -> None:
-    """That a question with labels has one for the answer judged; labels of other runs and splits may be among them."""
+    """Check that a question with labels has one for the answer judged; others may be among the labels."""
     texts = dict(zip(labels["question_id"], labels["text"], strict=True))
-    asked = answers[answers["question_id"].isin(list(texts))]
-    lost = asked[asked["correct"].isna()]
-    if asked.empty:
+    labelled = answers[answers["question_id"].isin(list(texts))]
+    lost = labelled[labelled["correct"].isna()]
+    if labelled.empty:
         raise RunError(f"run {name}: none of the {len(labels)} labels is for one of its questions, as {min(texts)!r}")
     if len(lost):
         identity, text = lost[["question_id", "text"]].iloc[0]
@@ -254,3 +302,7 @@ def _check_labels(answers: pd.DataFrame, labels: pd.DataFrame, name: str) -> Non
             f"run {name}: the labels of {len(lost)} questions match none of the answers judged: "
             f"question {identity!r} is answered {text!r}, its label is for {texts[identity]!r}"
         )
+
+
+def _of_rows(score: Callable[..., Floats], rows: np.ndarray, *, alpha: float | Floats) -> Floats:
+    return score(alpha=alpha)[rows]

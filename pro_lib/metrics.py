@@ -13,13 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfc
+from scipy.special import erfc, ndtri
 from scipy.stats import rankdata
 
-from pro_lib import intervals
-
 Floats, Labels = NDArray[np.float64], NDArray[np.bool_]
-_CHUNK_CELLS = 100_000  # resamples x questions held at once: arrays that fit into a processor's cache
+MARGIN = 0.01  # AUROCs that differ by less are equal for all that this project reports
+_Z, _Z_ONE_SIDED = ndtri(0.975), ndtri(0.95)
+# Where (n - 1) a (1 - a) of a class falls to this, what its placements scatter counts as much as the most they could.
+_SCARCE = 0.7
 
 
 class OneClassError(ValueError):
@@ -67,28 +68,20 @@ def auroc_columns(uncertainty: ArrayLike, correct: ArrayLike) -> Floats:
 
 
 def auroc_intervals(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    """AUROC of each column of `uncertainty` (n, A), and the ends of its 95 % interval (`base.intervals`): (A,) each."""
+    """AUROC of each column of `uncertainty` (n, A), and the ends of its 95 % interval (`_auroc_ends`): (A,) each."""
     right, wrong = _split(uncertainty, correct)
     n_right, n_wrong = right.shape[1], wrong.shape[1]
     of_wrong, of_right = pairs_won(wrong, right)
     aurocs = of_wrong.sum(axis=1) / (n_right * n_wrong)
-    return aurocs, *intervals.auroc(of_wrong / n_right, of_right / n_wrong)
+    return aurocs, *_auroc_ends(of_wrong / n_right, of_right / n_wrong)
 
 
-def bootstrap_auroc(
-    uncertainties: pd.DataFrame,
-    correct: ArrayLike,
-    *,
-    n_resamples: int = 1000,
-    seed: int = 0,
-    reference: str | None = "PRO",
-) -> pd.DataFrame:
-    """AUROC of several methods with 95 % intervals, and their differences to one of them.
+def auroc_table(uncertainties: pd.DataFrame, correct: ArrayLike, *, reference: str | None = "PRO") -> pd.DataFrame:
+    """Tabulate the AUROC of several methods with 95 % intervals, and their differences to one of them.
 
     `uncertainties` has a row per question and a column per method. Columns: `method, auroc, low, high`
-    (`auroc_intervals`); and unless `reference` is None `difference, difference_low, difference_high`: the method's
-    AUROC minus the reference's, negative where the reference is better, with percentiles of a paired bootstrap:
-    right and wrong answers are resampled separately, so every resample has both, and each serves every method.
+    (`auroc_intervals`). Unless `reference` is None also `difference, difference_low, difference_high`: the method's
+    AUROC minus the reference's, negative where the reference is better, with the 95 % interval of `differences`.
     """
     if reference is not None and reference not in uncertainties.columns:
         raise ValueError(f"reference={reference!r} is none of the methods {list(uncertainties)}, and None is for none")
@@ -96,35 +89,28 @@ def bootstrap_auroc(
     table = pd.DataFrame({"method": uncertainties.columns, "auroc": aurocs, "low": low, "high": high})
     if reference is None:
         return table
-    at = uncertainties.columns.get_loc(reference)
-    resampled = resampled_aurocs(uncertainties, correct, n_resamples=n_resamples, seed=seed)
-    low, high = np.quantile(resampled - resampled[:, [at]], [0.025, 0.975], axis=0)
-    return table.assign(difference=aurocs - aurocs[at], difference_low=low, difference_high=high)
+    difference_low, difference_high = differences(uncertainties, correct, reference=reference).interval()
+    difference = aurocs - aurocs[uncertainties.columns.get_loc(reference)]
+    return table.assign(difference=difference, difference_low=difference_low, difference_high=difference_high)
 
 
-def compared(
-    uncertainties: pd.DataFrame,
-    correct: ArrayLike,
-    *,
-    reference: str = "PRO",
-    apart: Collection[str] = (),
-    n_resamples: int = 1000,
-    seed: int = 0,
+def comparison(
+    uncertainties: pd.DataFrame, correct: ArrayLike, *, reference: str = "PRO", apart: Collection[str] = ()
 ) -> pd.DataFrame:
-    """The table of `bootstrap_auroc`, row by row, with a test of each method's difference to the reference.
+    """Return `auroc_table` with a test of each method's difference to the reference.
 
     Adds `p_value` (`delong`, two-sided), `p_holm` (corrected for the number of other methods in the table),
-    `significant` (`p_holm` at most 0.05), `reading` and `n_to_decide` (`base.intervals.readings`, of DeLong's standard
-    error, not corrected). The reference has NaN, NaN, False, an empty reading and NaN, and so has every method where
-    fewer than two answers are right or wrong; those named in `apart` are not of the family: no `p_holm`.
+    `significant` (`p_holm` at most 0.05), `reading` and `n_to_decide` (`readings`, not corrected). The reference has
+    NaN, NaN, False, an empty reading and NaN. So has every method where fewer than two answers are right, or wrong.
+    Methods named in `apart` are not of the family: they have no `p_holm`.
     """
-    table = bootstrap_auroc(uncertainties, correct, n_resamples=n_resamples, seed=seed, reference=reference)
-    found = differences(uncertainties, correct, reference=reference)
+    table = auroc_table(uncertainties, correct, reference=reference)
+    tests = differences(uncertainties, correct, reference=reference)
     family = ~uncertainties.columns.isin(list(apart))
-    p_holm = holm(np.where(family, found.p_value, np.nan))
-    table = table.assign(p_value=found.p_value, p_holm=p_holm, significant=p_holm <= 0.05)
-    said = intervals.readings(found.difference, found.standard_error, len(uncertainties))
-    table["reading"], table["n_to_decide"] = said
+    p_holm = holm(np.where(family, tests.p_value, np.nan))
+    table = table.assign(p_value=tests.p_value, p_holm=p_holm, significant=p_holm <= 0.05)
+    words, needed = readings(tests.difference, tests.standard_error, len(uncertainties))
+    table["reading"], table["n_to_decide"] = words, needed
     table.loc[table["p_value"].isna(), ["reading", "n_to_decide"]] = "", np.nan
     return table
 
@@ -139,7 +125,7 @@ class DeLong:
 
     def interval(self) -> tuple[Floats, Floats]:
         """The ends of the 95 % interval of each difference, (A,)."""
-        return intervals.normal(self.difference, self.standard_error)
+        return normal(self.difference, self.standard_error)
 
 
 def differences(uncertainties: pd.DataFrame, correct: ArrayLike, *, reference: str) -> DeLong:
@@ -188,35 +174,60 @@ def holm(p_values: ArrayLike) -> Floats:
     return corrected
 
 
-def resampled_aurocs(uncertainty: ArrayLike, correct: ArrayLike, *, n_resamples: int = 1000, seed: int = 0) -> Floats:
-    """AUROC of each column of `uncertainty` (n, A) on stratified bootstrap resamples: (n_resamples, A).
+def wilson(share: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
+    """Lower and upper ends of 95 % score intervals of shares of `n` (Wilson 1927), of any shape; NaN for n = 0.
 
-    A resample is a weight per question, how often it was drawn; scores are sorted once, not per resample.
+    In closed form, since within a tie n times an accuracy may be no whole number.
     """
-    if n_resamples < 1:
-        raise ValueError(f"n_resamples must be at least 1, not {n_resamples}")
-    right, wrong = _split(uncertainty, correct)
-    n_right, n_wrong = right.shape[1], wrong.shape[1]
-    orders = np.argsort(right, axis=1)
-    ordered = np.take_along_axis(right, orders, axis=1)
-    # For each wrong answer, how many right ones have a lower value, and how many a lower or equal one.
-    below = [np.searchsorted(*pair, "left") for pair in zip(ordered, wrong, strict=True)]
-    up_to = [np.searchsorted(*pair, "right") for pair in zip(ordered, wrong, strict=True)]
-    # A stream for each class makes the result independent of the size of the chunks.
-    draw_right, draw_wrong = np.random.default_rng(seed).spawn(2)
-    aurocs = np.empty((n_resamples, len(right)))
-    chunk = max(1, _CHUNK_CELLS // (n_right + n_wrong))
-    for start in range(0, n_resamples, chunk):
-        rows = slice(start, min(start + chunk, n_resamples))
-        # A line per question: what is looked up are whole lines of resamples, side by side in memory.
-        right_weights = _draw_weights(draw_right, rows.stop - start, n_right).T.copy()
-        wrong_weights = _draw_weights(draw_wrong, rows.stop - start, n_wrong).T.copy()
-        cumulative = np.zeros((n_right + 1, rows.stop - start))
-        for column, order in enumerate(orders):
-            np.cumsum(right_weights[order], axis=0, out=cumulative[1:])
-            pairs = cumulative[below[column]] + cumulative[up_to[column]]
-            aurocs[rows, column] = np.einsum("ib,ib->b", wrong_weights, pairs) / (2 * n_right * n_wrong)
-    return aurocs
+    share, n = np.asarray(share, float), np.asarray(n, float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        middle = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+        half = _Z / (1 + _Z**2 / n) * np.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
+    # Rounding must not leave a little beside what is exact.
+    low = np.where((share == 0) & (n > 0), 0.0, middle - half)
+    return low, np.where((share == 1) & (n > 0), 1.0, middle + half)
+
+
+def normal(mean: ArrayLike, standard_error: ArrayLike) -> tuple[Floats, Floats]:
+    """Ends of 95 % normal intervals, of any shape."""
+    half = _Z * np.asarray(standard_error, float)
+    return mean - half, mean + half
+
+
+def _auroc_ends(of_wrong: Floats, of_right: Floats) -> tuple[Floats, Floats]:
+    """Ends (A,) of 95 % intervals of AUROCs, from the placements of each class, (A, n_wrong) and (A, n_right).
+
+    Wilson's interval of the AUROC a as of a share, with that n which gives a (1 - a) / n the variance of DeLong, DeLong
+    and Clarke-Pearson (1988). The placements of a class can vary by a (1 - a) at most, and few of them, or nearly
+    equal ones, say little of how much they do: their part of the most is shrunk towards all of it, with the weight
+    1 / (1 + (s / 0.7)³), s = (n - 1) a (1 - a). One answer of a class is enough. Its coverage: docs/intervals.md.
+    """
+    area, inverse_n = of_wrong.mean(axis=1), 0.0
+    for placements in (of_wrong, of_right):
+        n = placements.shape[1]
+        most = (n - 1) * area * (1 - area)
+        squares = n * placements.var(axis=1)
+        inverse_n += (most**2 * squares + _SCARCE**3) / (most**3 + _SCARCE**3) / n
+    return wilson(area, 1 / inverse_n)
+
+
+def readings(difference: Floats, standard_error: Floats, n: int, *, margin: float = MARGIN) -> tuple[list[str], Floats]:
+    """What differences, shape (A,), of n questions say: `different`, `equivalent`, both or `undecided`; and when.
+
+    *Different*: the 95 % interval is without 0. *Equivalent*: the 90 % interval lies within ± `margin`, which are two
+    one-sided tests at 5 % (Schuirmann 1987). Intervals are normal ones; nothing is corrected for the number of
+    differences. With it, how many questions (A,) it takes for either to hold if the difference stays and its standard
+    error falls with the root of their number: the smaller of n (1.960 e / |d|)² and, for |d| below the margin,
+    n (1.645 e / (margin - |d|))². NaN is undecided.
+    """
+    size = np.abs(difference)
+    different, equivalent = size > _Z * standard_error, size + _Z_ONE_SIDED * standard_error < margin
+    words = {(0, 0): "undecided", (1, 0): "different", (0, 1): "equivalent", (1, 1): "different and equivalent"}
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        to_differ = np.where(size > 0, (_Z * standard_error / size) ** 2, np.inf)
+        to_equal = np.where(size < margin, (_Z_ONE_SIDED * standard_error / (margin - size)) ** 2, np.inf)
+    needed = np.where(np.isnan(size), np.nan, np.ceil(n * np.minimum(to_differ, to_equal)))
+    return [words[pair] for pair in zip(different.tolist(), equivalent.tolist(), strict=True)], needed
 
 
 def aligned(
@@ -259,10 +270,3 @@ def pairs_won(wrong: Floats, right: Floats) -> tuple[Floats, Floats]:
     """For values (A, n_wrong) and (A, n_right), how many of the other lie below each, ties counting half: exact."""
     n_wrong, together = wrong.shape[1], rankdata(np.concatenate([wrong, right], axis=1), axis=1)
     return together[:, :n_wrong] - rankdata(wrong, axis=1), together[:, n_wrong:] - rankdata(right, axis=1)
-
-
-def _draw_weights(rng: np.random.Generator, n_resamples: int, n: int) -> Floats:
-    """How often each of n questions is drawn, n draws with replacement a resample: (n_resamples, n)."""
-    drawn = rng.integers(n, size=(n_resamples, n))
-    drawn += n * np.arange(n_resamples)[:, None]
-    return np.bincount(drawn.ravel(), minlength=n_resamples * n).reshape(n_resamples, n).astype(np.float64)

@@ -24,7 +24,6 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats, Counts = NDArray[np.float64], NDArray[np.int64]
 _ROUNDING = 1e-6  # how far a log-probability may lie above 0, or a question's mass above 1
-warned_of: set[int] = set()  # questions, by their answers, that a `PremiseWarning` of this process has counted
 
 
 class PremiseWarning(UserWarning):
@@ -53,9 +52,9 @@ def premise(log_probs: ArrayLike) -> Premise:
 def pro(log_probs: ArrayLike, *, alpha: ArrayLike = 0.4, search_alpha: float | None = None) -> Floats:
     """PRO with adaptive K: the answers with `p >= alpha`, or the most probable one if none has.
 
-    A `PremiseWarning` counts the questions whose answers (all given, not only those kept) have a mass above 1; in a
-    process it is given once of them (`premise` always counts them). Raises `ValueError` for an alpha outside [0, 1],
-    for one below the `search_alpha` of an exact search, and for log-probabilities that are positive or infinite.
+    A `PremiseWarning` counts the questions whose answers (all given, not only those kept) have a mass above 1.
+    Raises `ValueError` for an alpha outside [0, 1], for one below the `search_alpha` of an exact search, and for
+    log-probabilities that are positive or infinite.
 
     On the answers of a *certified* search (all with p ≥ search_alpha, none open) every premise of Proposition 1
     holds, and PRO ≤ `alpha_floor` ≤ `tree_bound` ≤ H(Y). Where none reaches alpha it is the NLL of one answer, and
@@ -234,12 +233,10 @@ def _pro_by_k(log_probs: ArrayLike) -> Floats:
     ordered = -np.sort(-_checked(log_probs), axis=1)  # downwards, NaN last
     probs = np.exp(ordered)
     above = _mass(ordered) > 1 + _ROUNDING
-    violating = {hash(row[~np.isnan(row)].tobytes()) for row in ordered[above]}
-    if not violating <= warned_of:
-        said = f"{above.sum()} of {len(above)} questions have answers whose probabilities sum to more than 1 "
-        said += f"(first in row {above.argmax()}), so PRO may exceed their entropy (Proposition 1)."
-        warnings.warn(said, PremiseWarning, stacklevel=3)
-        warned_of.update(violating)
+    if above.any():
+        message = f"{above.sum()} of {len(above)} questions have answers whose probabilities sum to more than 1 "
+        message += f"(first in row {above.argmax()}), so PRO may exceed their entropy (Proposition 1)."
+        warnings.warn(message, PremiseWarning, stacklevel=3)
     # In this form, not -sum p log p - (1 - P_K) log p_K, the correction is exactly 0 at K = 1: PRO_1 is NLL.
     correction = np.cumsum(probs * ordered, axis=1) - ordered * np.cumsum(probs, axis=1)
     return -ordered - correction

@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from pro_lib import intervals
-from pro_lib.metrics import Floats, Labels, aligned, need_both
+from pro_lib.metrics import Floats, Labels, aligned, need_both, wilson
 
 _SHUFFLES, _SEED = 1000, 42  # LM-Polygraph's, so that both have the same random baseline
 
@@ -163,5 +162,5 @@ def _reliability(probability: Floats, correct: Labels, n_bins: int) -> pd.DataFr
     of, right = by_bin["probability"], by_bin["correct"]
     columns = {"n": right.size(), "low": of.min(), "high": of.max(), "confidence": of.mean(), "accuracy": right.mean()}
     table = pd.DataFrame(columns).reset_index(drop=True)
-    low, high = intervals.wilson(table["accuracy"], table["n"])
+    low, high = wilson(table["accuracy"], table["n"])
     return table.assign(accuracy_low=low, accuracy_high=high)
