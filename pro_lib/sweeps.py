@@ -170,10 +170,10 @@ def spread(redraws: pd.DataFrame, column: str) -> pd.DataFrame:
 def accuracy_coverage(splits: Splits, *, methods: Sequence[str] | None = None, n_points: int = 101) -> pd.DataFrame:
     """Return the accuracy among the questions answered when the most uncertain are not, at `n_points` coverages.
 
-    They go from 2 % to 1: below 2 % the curve is that of a few questions. PRO's α is chosen on validation. Beside the methods stands `oracle`,
-    which answers right answers first. `low` and `high` are pointwise 95 % Wilson intervals of the accuracy among the
-    n_answered questions (Wilson 1927), NaN for the oracle, which has seen the labels. All methods have the same
-    questions, so that two of them may differ significantly though their intervals overlap. Of `methods` (None for all)
+    They go from 2 % to 1: below 2 % the curve is that of a few questions. PRO's α is chosen on validation. Beside the
+    methods stands `oracle`, which answers right answers first. `low` and `high` are pointwise 95 % Wilson intervals of
+    the accuracy among the n_answered questions, NaN for the oracle, which has seen the labels. All methods have the
+    same questions: two of them may differ significantly though their intervals overlap. Of `methods` (None for all)
     those that the setting lacks are left out. Columns: method, n_answered, coverage, threshold, accuracy, low, high.
     """
     correct, uncertainties = splits.reported.correct, splits.reported.with_pro({"PRO": _chosen(splits)})
