@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pro_lib.store import Cost, RunFolder, RunInfo, part_table
+from pro_lib.parts import Cost, RunInfo, part_table
+from pro_lib.store import RunFolder
 
 N_ANSWERS, N_TOKENS, PER_PART = 10, 6, 4096
 

@@ -14,7 +14,8 @@ from tqdm.auto import tqdm
 
 from pro_lib import store
 from pro_lib.checks import extra
-from pro_lib.store import Part, RunError, RunInfo
+from pro_lib.files import RunError
+from pro_lib.parts import Part, RunInfo
 
 # A run stops when so many workers have died over one part: the fault is then the part's, not a machine's.
 _TRIES_PER_PART = 3
@@ -34,8 +35,8 @@ def make_parts(
     """Have the parts of a run folder made by actors of Ray Data; where and by how many they were made.
 
     Args:
-        make_job: called by each actor with the number of its GPUs, and pickled for that. A job answers by
-            `part(questions, per_pack)`, which returns table and cost, and says by `provenance()` where and with what.
+        make_job: called by each actor with the number of its GPUs, and pickled for that. It returns a job, which
+            answers by `part(questions, per_pack)`, and that number.
         n_workers: how many actors; None for as many as the cluster's GPUs serve, 1 if it has none.
         gpus_per_worker: GPUs of an actor, where the cluster has any.
         cpus: CPUs of an actor, where it has none.
@@ -101,15 +102,20 @@ class _RayWorker:
     def _write(self, part: Part) -> dict[str, object]:
         if store.has_part(self.path, part):  # by a worker that died before it could say so
             return {}
-        if store.begin_part(self.path, part) > _TRIES_PER_PART:
+        with open(self.path / f".{part.name}.begun", "ab") as begun:
+            begun.write(b".")
+            tries = begun.tell()
+        if tries > _TRIES_PER_PART:
             first, last = part.questions["question_id"].iloc[[0, -1]]
             raise RunError(
                 f"{part.name} (questions {first!r} to {last!r}) has ended {_TRIES_PER_PART} workers that were killed "
                 "or crashed; Ray's logs say more, and the same command tries again"
             )
-        table, cost = self.job.part(part.questions, part.per_pack)
+        job, per_pack = self.job
+        table, cost = job.part(part.questions, per_pack)
         store.write_part(self.path, part, self.info, table, cost)
-        return {"halved": cost.halved_packs, "provenance": self.job.provenance()}
+        (self.path / f".{part.name}.begun").unlink()
+        return {"halved": cost.halved_packs, "provenance": job.provenance()}
 
 
 @contextmanager

@@ -201,7 +201,7 @@ def _table_lines(scored: pd.DataFrame, *, whole: bool) -> str:
 
 def _write(scored: pd.DataFrame, path: Path) -> None:
     """Write the table as the file's name ends, whole or not at all. Raises ValueError for another ending."""
-    from pro_lib.store import write_whole
+    from pro_lib.files import write_whole
 
     writers = {
         ".csv": lambda: scored.to_csv(index=False).encode(),
@@ -217,7 +217,7 @@ def _quality(run: Run, choices: Choices, *, alpha: float, needed: bool) -> str:
     """Return accuracy and AUROC of PRO and NLL with 95 % intervals; or why not, an error where they are `needed`."""
     from pro_lib import metrics
     from pro_lib.evaluation import evaluate
-    from pro_lib.store import RunError
+    from pro_lib.files import RunError
 
     try:
         judged = evaluate(run, choices=choices)

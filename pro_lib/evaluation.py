@@ -14,10 +14,10 @@ import pandas as pd
 from pro_lib import correctness, metrics, scores
 from pro_lib import protocols as counting
 from pro_lib import runs as run_tables
+from pro_lib.files import RunError
 from pro_lib.protocols import PROTOCOLS, Floats, Similarities
 from pro_lib.runs import Run
 from pro_lib.shown import shown
-from pro_lib.store import RunError
 
 ROUGE_THRESHOLD = 0.3
 CORRECTNESS = ("rouge_l", "exact_match", "alias_match")

@@ -10,16 +10,18 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from tqdm.auto import tqdm
 
 from pro_lib import cluster, models, runs, store
 from pro_lib import questions as question_sets
 from pro_lib.checks import Chat, Engine, PositiveInt, checked
 from pro_lib.engine import strategies
 from pro_lib.models import Model
-from pro_lib.packs import Bar, Job
+from pro_lib.packs import Job
+from pro_lib.parts import RunInfo, tables
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
-from pro_lib.store import Plan, RunFolder, RunInfo, tables
+from pro_lib.store import RunFolder
 
 _log = logging.getLogger(__name__)
 # Measured on two cores with the bundled model: smaller packs pay more per call, larger ones attend to more in vain.
@@ -90,26 +92,25 @@ def generate(
     job = Job(model, questions, strategies.strategy(strategy, **settings), chat=chat)
     info = RunInfo(questions.name, model.name, strategy, job.parameters())
     provenance = {**job.provenance(), "questions": dict(questions.source)}
-    bar = partial(Bar, desc=f"{questions.name}, {model.name}, {strategy}", unit="question")
+    bar = partial(tqdm, desc=f"{questions.name}, {model.name}, {strategy}", unit="question")
     if out is None:
         with bar(total=len(questions), disable=None if progress else True) as shown:
             table, cost = job.part(questions.table, per_pack, shown)
-        plan = Plan(len(questions), per_pack, len(questions))
-        return Run(*tables([table]), replace(info, provenance=provenance, plans=(plan,), cost=cost))
+        return Run(*tables([table]), replace(info, provenance=provenance, n_planned=len(questions), cost=cost))
     name = store.named(strategy, job.strategy.apart() | questions.apart(chat=chat))
     with RunFolder(Path(out) / questions.name / model.name / name, info) as folder:
-        folder.plan(questions.table, per_pack=per_pack, per_part=per_pack * -(-QUESTIONS_PER_PART // per_pack))
-        missing = folder.missing_parts()
-        total = sum(len(part.questions) for part in missing)
+        parts = folder.missing(questions.table, per_part=per_pack * -(-QUESTIONS_PER_PART // per_pack))
+        total = sum(len(part.questions) for part in parts)
         _log.info("%s: %d of %d questions are to be answered", folder.path, total, folder.info.n_planned)
-        with bar(total=total, disable=None if progress and missing else True) as shown:
-            if engine == "ray" and missing:
+        with bar(total=total, disable=None if progress and parts else True) as shown:
+            if engine == "ray" and parts:
                 workers = {"n_workers": n_workers, "gpus_per_worker": gpus_per_worker, "cpus": torch.get_num_threads()}
-                provenance |= cluster.make_parts(missing, folder.path, folder.info, job.recipe(), **workers, bar=shown)
+                recipe = job.recipe(per_pack)
+                provenance |= cluster.make_parts(parts, folder.path, folder.info, recipe, **workers, bar=shown)
             else:
-                for part in missing:
-                    folder.write_part(part, *job.part(part.questions, part.per_pack, shown))
+                for part in parts:
+                    folder.write(part, *job.part(part.questions, per_pack, shown))
                     _log.info("%s: %s is written", folder.path, part.name)
-        if missing or not folder.info.provenance:
+        if parts or not folder.info.provenance:
             folder.finish(provenance)
     return runs.read(folder.path).asked_as(questions.table)

@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property, partial, reduce
 from importlib import metadata
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -27,27 +26,13 @@ from tqdm.auto import tqdm
 
 from pro_lib import bundled, engine, models, tokens
 from pro_lib.engine import Answer, Certificate, Counts, Strategy
+from pro_lib.files import RunError, sha256
 from pro_lib.models import Model, UnsupportedModelError
+from pro_lib.parts import Cost, complete_log_prob, part_table
 from pro_lib.questions import QuestionSet
-from pro_lib.store import Cost, RunError, complete_log_prob, part_table, sha256
 
 # What is said when there is no memory, beside the exceptions made for it: by the CPU's allocator, CUDA, MPS and cuBLAS.
 _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
-
-
-class Bar(tqdm):
-    """A bar that leaves how far it is in the file that the environment names as PRO_PROGRESS, where it does."""
-
-    def __init__(self, *, disable: bool | None, **options: object) -> None:
-        # None is where no terminal is; but the file is read though nobody sees the bar.
-        super().__init__(disable=disable if "PRO_PROGRESS" not in os.environ else bool(disable), **options)
-
-    def update(self, n: float = 1) -> None:
-        """Go on by `n`."""
-        super().update(n)
-        if not self.disable and (told := os.environ.get("PRO_PROGRESS")):
-            left = self.format_interval(self.format_dict["elapsed"] / self.n * (self.total - self.n))
-            Path(told).write_text(f"{self.n:,} of {self.total:,} questions, {left} left of them; {self.desc}")
 
 
 class Job:
@@ -86,17 +71,17 @@ class Job:
         tree = f"plain, since the model {self.fit.plain}" if self.fit.plain else "packed"
         return {"source": self.model.source, "device": named, "tree": tree, **_software()}
 
-    def recipe(self) -> partial:
+    def recipe(self, per_pack: int) -> partial:
         """What makes the same job in another process, given the number of its GPUs; it loads the model anew."""
         model, endings = self.model, engine.Endings(self.model.endings.stop.cpu(), self.model.endings.closing.cpu())
         shipped = type(model.network).__module__.startswith("transformers_modules.")
         load = {"dtype": model.dtype, "quantization": model.quantization, "trust_remote_code": shipped}
         load |= {"name": model.source, "device": model.device.type}
         like = replace(model, network=None, tokenizer=None, endings=endings)
-        return partial(_made, like, load, (self.questions, self.strategy), self.chat, torch.get_num_threads())
+        return partial(_made, like, load, (self.questions, self.strategy), self.chat, per_pack, torch.get_num_threads())
 
     def part(self, questions: pd.DataFrame, per_pack: int, bar: tqdm | None = None) -> tuple[pa.Table, Cost]:
-        """Answer the questions of a part, `per_pack` at once; its table (see `store.part_table`) and its cost.
+        """Answer the questions of a part, `per_pack` at once; its table (see `parts.part_table`) and its cost.
 
         Raises `MemoryError` where a question does not fit into memory even alone.
         """
@@ -222,7 +207,9 @@ def _log_probs(answers: Sequence[Answer]) -> np.ndarray:
     return complete_log_prob([_sum(answer) for answer in answers], [answer.end_log_prob for answer in answers])
 
 
-def _made(like: Model, load: Mapping, asked: tuple, chat: bool | Mapping, threads: int, gpus: int) -> Job:
+def _made(
+    like: Model, load: Mapping, asked: tuple, chat: bool | Mapping, per_pack: int, threads: int, gpus: int
+) -> "tuple[Job, int]":
     """The job of a worker that has so many GPUs, whose model must be the one that it is to be like."""
     torch.set_num_threads(threads)
     placed = {"device": "cuda", "device_map": "auto" if gpus > 1 else None} if gpus else {}
@@ -236,7 +223,7 @@ def _made(like: Model, load: Mapping, asked: tuple, chat: bool | Mapping, thread
     if model.fingerprint != like.fingerprint:
         raise RunError(f"model {like.source} on {os.uname().nodename} is not the one asked for: its files differ")
     endings = engine.Endings(like.endings.stop.to(model.device), like.endings.closing.to(model.device))
-    return Job(replace(model, name=like.name, endings=endings), *asked, chat=chat)
+    return Job(replace(model, name=like.name, endings=endings), *asked, chat=chat), per_pack
 
 
 def memory_shortage(error: Exception) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from pro_lib.checks import extra
-from pro_lib.store import write_whole, writing
+from pro_lib.files import write_whole, writing
 
 with extra("notebooks", "drawing"):
     import matplotlib.pyplot as plt

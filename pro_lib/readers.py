@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import from_json
 
 from pro_lib.checks import Text
-from pro_lib.store import RunError
+from pro_lib.files import RunError
 
 # A question_id, which may be written as a whole number.
 Identity = Annotated[Text, Field(min_length=1), BeforeValidator(lambda said: str(said) if type(said) is int else said)]

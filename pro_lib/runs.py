@@ -1,24 +1,35 @@
 """Answers and log-probabilities as tables and matrices, however they came about; knows no model and no formula."""
 
+import html
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
 
 from pro_lib import same, scores, store
 from pro_lib.correctness import words
-from pro_lib.entropy import EntropyEstimate, from_search
-from pro_lib.shown import shown
-from pro_lib.store import CERTIFICATE_COLUMNS, RunError, RunInfo, complete_log_prob
+from pro_lib.files import RunError
+from pro_lib.parts import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob
 
+Floats = NDArray[np.float64]
 CONVENTIONS = ("complete", "answer_tokens")
 _ROUNDING = 1e-9
 
 
-@shown(lambda run: f"{run.name}: {len(run.questions):,} questions, {len(run.answers):,} answers")
+class EntropyEstimate(NamedTuple):
+    """An estimate of H(Y) in nats, with a limit on either side, each of the shape `(n,)`."""
+
+    estimate: Floats
+    low: Floats
+    high: Floats
+
+
 @dataclass(frozen=True)
 class Run:
     """The two tables of a run.
@@ -36,6 +47,12 @@ class Run:
     answers: pd.DataFrame
     questions: pd.DataFrame
     info: RunInfo
+
+    def __repr__(self) -> str:
+        return f"Run({self.name}: {len(self.questions):,} questions, {len(self.answers):,} answers)"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(repr(self))}</p>{self.to_df().head().to_html(index=False)}"
 
     def select(self, *, split: str | None = None, question_ids: Sequence[str] | None = None) -> "Run":
         """The run of some questions only: those of a split, or those named, in the order named."""
@@ -119,14 +136,17 @@ class Run:
         return self.matrix(prefixes, columns[0]), self.matrix(prefixes, columns[1])
 
     def entropy(self) -> EntropyEstimate:
-        """Of a search with `entropy_draws`: H(Y) of each question, as `promises.entropy.from_search` estimates it."""
-        known = self.questions
-        if "remainder_draws" not in known or not known["remainder_draws"].str.len().all():
-            raise RunError(
-                f"run {self.name} has no draws of the entropy; search with strategy='threshold', entropy_draws=20"
-            )
-        mass = known["pruned_mass"] + known["budget_cut_mass"]
-        return from_search(known["tree_bound"], mass, np.stack(known["remainder_draws"]))
+        """Estimate H(Y) of each question from samples: the mean of Σ H(next | v) along each (Rao-Blackwell; unbiased).
+
+        Raises `RunError` unless the run holds samples of the model itself (temperature 1, top_p 1).
+        """
+        entropies = self.matrix(self._placed(slice(None)), "path_entropy") if "path_entropy" in self.answers else None
+        if entropies is None or np.isnan(entropies).any():
+            raise RunError(f"run {self.name} has no samples of the model itself; generate with strategy='multinomial'")
+        n_samples = entropies.shape[1]
+        mean, spread = entropies.mean(axis=1), entropies.std(axis=1) / np.sqrt(max(n_samples - 1, 1))
+        half_width = stats.t.ppf(0.975, n_samples - 1) * spread
+        return EntropyEstimate(mean, np.maximum(mean - half_width, 0.0), mean + half_width)
 
     def top(self, *, convention: str = "complete") -> pd.DataFrame:
         """The most probable finished answer of each question, a row per row of `questions`.

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from pro_lib import correctness
 from pro_lib.bundled import fingerprint
 from pro_lib.checks import SentenceError
-from pro_lib.store import read_sealed, sha256, write_sealed, writing
+from pro_lib.files import reading, sha256, write_whole, writing
 
 Answers = Sequence[Sequence[str | None]]
 
@@ -238,11 +237,12 @@ def _store(known: dict[Pair, list[float]], path: Path) -> None:
     table[list(LABELS)] = np.array(list(known.values()))
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    write_sealed(pa.Table.from_pandas(table, preserve_index=False), path, {})
+    write_whole(table.to_parquet(index=False), path)
 
 
 def _read(path: Path) -> dict[Pair, list[float]]:
-    stored = read_sealed(path, remedy="delete it to have its pairs compared again")[0].to_pandas()
+    with reading(path, remedy="delete it to have its pairs compared again"):
+        stored = pd.read_parquet(path)[["premise", "hypothesis", *LABELS]]
     return {(premise, hypothesis): values for premise, hypothesis, *values in stored.itertuples(index=False)}
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from pro_lib.tables import conclusions
 
 from pro_lib import evaluation, imports, metrics, scores, tables
-from pro_lib.tables import conclusions
 
 
 def records(n, seed=0, *, texts=True, ending=None):

@@ -18,12 +18,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from pro_lib.command.jobs import Job
 from waiting import until
 
 from pro_lib import bundled
 from pro_lib.checks import SentenceError
 from pro_lib.command import jobs, pro, said
-from pro_lib.command.jobs import Job
 
 ROOT = Path(__file__).resolve().parents[1]
 TYPED = [sys.executable, "-m", "pro_lib"]

@@ -19,7 +19,6 @@ from pro_lib import (
     explorer,
     generate,
     intervals,
-    meanings,
     metrics,
     promises,
     scores,
@@ -28,9 +27,10 @@ from pro_lib import (
 )
 from pro_lib import questions as question_sets
 from pro_lib.explorer.page import JAVASCRIPT
+from pro_lib.files import RunError
+from pro_lib.parts import Cost, RunInfo
 from pro_lib.runs import Run
 from pro_lib.settings import Settings
-from pro_lib.store import Cost, RunError, RunInfo
 
 NASTY = "</script><script>alert('$x$')</script> & <img src=x onerror=alert(1)> <!-- "
 # Writing turned round, an isolate that is not closed, lines, and a word that is wider than any page.

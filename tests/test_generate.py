@@ -19,10 +19,11 @@ from pro_lib import runs as run_tables
 from pro_lib.bundled import ROOT
 from pro_lib.engine.tree import common_prefix_length
 from pro_lib.engine.walk import Endings
+from pro_lib.files import RunError
 from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError
 from pro_lib.questions import QuestionSet
-from pro_lib.store import RunError, RunFolder
+from pro_lib.store import RunFolder
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 from pydantic import create_model
 from test_runs import means
 
+from pro_lib.files import RunError
 from pro_lib.imports import from_openai, from_records, from_vllm
-from pro_lib.store import RunError
 
 FULL = {
     "question_id": "q1",

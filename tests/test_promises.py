@@ -8,8 +8,9 @@ import pytest
 
 from pro_lib import intervals, metrics, promises, scores, tables
 from pro_lib.evaluation import Choices, Evaluation, Splits
+from pro_lib.files import RunError
+from pro_lib.parts import RunInfo
 from pro_lib.runs import Run
-from pro_lib.store import RunError, RunInfo
 
 
 def evaluation(n, split, seed):

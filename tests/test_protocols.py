@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from pro_lib import meanings, protocols, scores, similarities, sweeps
+from pro_lib import protocols, scores, similarities, sweeps
 from pro_lib.evaluation import Choices, Splits, evaluate, evaluations
+from pro_lib.parts import RunInfo
 from pro_lib.runs import Run
 from pro_lib.settings import Settings
-from pro_lib.store import RunInfo
 
 TEXTS = ["Rome", "rome", "Oslo", "a b", "b c"]
 

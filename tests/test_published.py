@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from pro_lib import bundled, metrics, scores
 from pro_lib.evaluation import Choices, evaluations
+from pro_lib.files import RunError
 from pro_lib.imports import from_published, from_records
 from pro_lib.imports.published import folder
 from pro_lib.settings import Settings
-from pro_lib.store import RunError
 
 NAME = "rank-calibration/some-model-1.5/nq-open"
 SETTING = "some-model-1.5_nq-open_1.0"

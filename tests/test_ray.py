@@ -18,8 +18,8 @@ from pro_lib import engine, models, store
 from pro_lib import generate as module
 from pro_lib import questions as question_sets
 from pro_lib import runs as run_tables
+from pro_lib.files import RunError
 from pro_lib.generate import generate
-from pro_lib.store import RunError
 
 ray = pytest.importorskip("ray")
 pytest.importorskip("ray.data")

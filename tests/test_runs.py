@@ -12,8 +12,10 @@ from pandas.testing import assert_frame_equal
 
 from pro_lib import imports, scores
 from pro_lib import runs as run_tables
+from pro_lib.files import RunError
+from pro_lib.parts import Cost, RunInfo, part_table, tables
 from pro_lib.runs import Run, most_probable
-from pro_lib.store import Cost, RunError, RunFolder, RunInfo, part_table, tables
+from pro_lib.store import RunFolder
 
 NAN = np.nan
 INFO = RunInfo("set", "model", "greedy", {"seed": 0})

@@ -9,10 +9,11 @@ from pandas.testing import assert_frame_equal
 
 from pro_lib import bundled, metrics, packs, store
 from pro_lib.evaluation import Evaluation
+from pro_lib.files import RunError
 from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError
 from pro_lib.settings import Settings
-from pro_lib.store import RunError, RunFolder
+from pro_lib.store import RunFolder
 
 
 def test_a_setting_of_the_paper_is_found_under_our_names():

@@ -22,7 +22,9 @@ from pandas.testing import assert_frame_equal
 from pro_lib import store
 from pro_lib.bundled import ROOT
 from pro_lib.engine import Certificate
-from pro_lib.store import Cost, RunError, RunFolder, RunInfo, difference, part_table, tables
+from pro_lib.files import RunError
+from pro_lib.parts import Cost, RunInfo, part_table, tables
+from pro_lib.store import RunFolder, difference
 from pro_lib.store import files as storage_files
 
 INFO = RunInfo("set", "model", "greedy", {"seed": 0, "stop": [], "header": "Answer briefly."})

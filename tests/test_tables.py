@@ -11,8 +11,8 @@ from sklearn.model_selection import StratifiedKFold
 
 from pro_lib import figures, metrics, tables
 from pro_lib.evaluation import Evaluation, Splits
+from pro_lib.parts import Cost, RunInfo
 from pro_lib.runs import Run
-from pro_lib.store import Cost, RunInfo
 
 # ---- Exposure and conflict.
 

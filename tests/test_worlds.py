@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pro_lib.worlds import World
 
 from pro_lib import metrics, scores, tables, worlds
-from pro_lib.worlds import World
 
 
 def gain(world, k=10, n=4000):

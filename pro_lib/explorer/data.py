@@ -14,10 +14,11 @@ import pandas as pd
 from pro_lib import bundled, correctness, promises, scores, sweeps
 from pro_lib.engine.certificate import Certificate
 from pro_lib.evaluation import Choices, evaluate, rouge_and_correct
+from pro_lib.files import RunError
+from pro_lib.parts import CERTIFICATE_COLUMNS, RunInfo
 from pro_lib.runs import Run
 from pro_lib.same import identities
 from pro_lib.similarities import Lexical
-from pro_lib.store import CERTIFICATE_COLUMNS, RunError, RunInfo
 
 _SLIDER = np.arange(1, 101) / 100
 _SAID = ("exposure", "conflict", "note")  # what a dataset may add to its questions

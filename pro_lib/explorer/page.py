@@ -6,8 +6,8 @@ import string
 from pathlib import Path
 
 from pro_lib.explorer.data import compared, run_data
+from pro_lib.files import RunError, write_whole
 from pro_lib.runs import Run
-from pro_lib.store import RunError, write_whole
 
 PAGE, JAVASCRIPT, STYLES = (Path(__file__).with_name(f"explorer.{kind}") for kind in ("html", "js", "css"))
 

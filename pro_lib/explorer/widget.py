@@ -12,10 +12,10 @@ from pro_lib.bundled import bundled_models
 from pro_lib.explorer.data import appendix_run, compared, run_data, stored_runs
 from pro_lib.explorer.page import JAVASCRIPT, STYLES
 from pro_lib.explorer.tree import prefix_tree
+from pro_lib.files import RunError
 from pro_lib.parameters import SAMPLES, listed
 from pro_lib.runs import Run
 from pro_lib.settings import Settings
-from pro_lib.store import RunError
 
 _PAPER = "the paper's appendix"
 

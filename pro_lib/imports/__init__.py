@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from pro_lib.files import RunError
 from pro_lib.imports.labels import read_labels
 from pro_lib.imports.published import PUBLISHED, Name, from_published, is_published
 from pro_lib.imports.records import from_records, split_records
 from pro_lib.imports.responses import from_openai, from_vllm
 from pro_lib.readers import json_lines
 from pro_lib.runs import Run
-from pro_lib.store import RunError
 
 # What the first entry of a file has tells its layout.
 _TOLD_BY = {"answers": "records", "outputs": "vllm", "choices": "openai", "response": "openai"}

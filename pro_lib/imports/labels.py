@@ -7,8 +7,8 @@ import pandas as pd
 from pydantic import BeforeValidator
 
 from pro_lib.checks import Format, Text, fitted
+from pro_lib.files import RunError
 from pro_lib.readers import Identity, read_rows
-from pro_lib.store import RunError
 
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 

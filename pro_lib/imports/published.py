@@ -12,9 +12,10 @@ from pydantic import Field, create_model
 
 from pro_lib import bundled
 from pro_lib.checks import Format, SentenceError, fitted
+from pro_lib.files import RunError
+from pro_lib.parts import RunInfo
 from pro_lib.readers import json_lines, once
 from pro_lib.runs import Run
-from pro_lib.store import RunError, RunInfo
 
 COLLECTION = "rank-calibration"
 PUBLISHED = (

@@ -13,9 +13,10 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from pro_lib.checks import Format, Probability, Text, fitted, rule
+from pro_lib.files import RunError
+from pro_lib.parts import RunInfo
 from pro_lib.readers import Identity, Source, Texts, called, json_lines, once
 from pro_lib.runs import Run
-from pro_lib.store import RunError, RunInfo
 
 # Log-probabilities of sums in float32 may come out a little above 0.
 _ROUNDING = 1e-4

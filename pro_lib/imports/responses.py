@@ -10,10 +10,11 @@ from pydantic import AliasChoices, AliasPath, BeforeValidator, Field, Validation
 from pydantic_core import PydanticCustomError
 
 from pro_lib.checks import Format, Text, fitted, rule
+from pro_lib.files import RunError
 from pro_lib.imports.records import answering, tables
+from pro_lib.parts import RunInfo
 from pro_lib.readers import Source, called, json_lines
 from pro_lib.runs import Run
-from pro_lib.store import RunError, RunInfo
 
 # What servers write for a log-probability that they do not give; vLLM also for -inf and for places not filled.
 NOT_GIVEN = -9999.0

@@ -1,8 +1,8 @@
-"""What a run is made of: its info, its cost, its parts, and a part as one table; knows no file."""
+"""What a run is made of: its info, its cost, and a part as one table, a row per question; knows no file."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import get_type_hints
+from typing import NamedTuple, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -11,26 +11,21 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 from pydantic import ConfigDict
 
-from pro_lib.checks import PositiveInt
+from pro_lib.checks import WholeNumber
 from pro_lib.engine import Certificate
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 # With an underscore in front, since a question set may bring a column of any other name.
 _ANSWERS = "_answers"
-_ANSWER = pa.struct(
-    {
-        "text": pa.string(),
-        "token_ids": pa.list_(pa.int32()),
-        "token_log_probs": pa.list_(pa.float64()),
-        "log_prob": pa.float64(),
-        "end_log_prob": pa.float64(),
-        "finished": pa.bool_(),
-    }
-)
-_ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), float | None: pa.float64()}
+_ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), float | None: pa.float64(), bool: pa.bool_()}
 _ARROW |= {tuple[int, ...]: pa.list_(pa.int32()), tuple[float, ...]: pa.list_(pa.float64())}
 _ARROW |= {tuple[bool, ...]: pa.list_(pa.bool_())}
+_ANSWER = pa.struct(
+    {"text": pa.string(), "token_ids": _ARROW[tuple[int, ...]], "token_log_probs": _ARROW[tuple[float, ...]]}
+    | dict.fromkeys(("log_prob", "end_log_prob"), pa.float64())
+    | {"finished": pa.bool_(), "path_entropy": pa.float64()}
+)
 _CERTIFICATE = pa.schema({name: _ARROW[hint] for name, hint in get_type_hints(Certificate).items()})
 CERTIFICATE_COLUMNS = tuple(_CERTIFICATE.names)
 
@@ -48,24 +43,16 @@ class Cost:
     halved_packs: int = 0
 
     def __add__(self, other: "Cost") -> "Cost":
-        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
+        sums = {column.name: getattr(self, column.name) + getattr(other, column.name) for column in fields(self)}
         return Cost(**sums | {"peak_memory_bytes": max(self.peak_memory_bytes, other.peak_memory_bytes)})
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How many questions were added at once, how they are cut, and the SHA-256 of the file that holds them."""
-
-    __pydantic_config__ = _STRICT
-    questions: PositiveInt
-    per_pack: PositiveInt
-    per_part: PositiveInt
-    checksum: str = ""
-
-
-@dataclass(frozen=True)
 class RunInfo:
-    """Where a run comes from. `parameters` decide its answers; the rest is told, not compared."""
+    """Where a run comes from. `parameters` decide its answers; the rest is told, not compared.
+
+    `n_planned` says how many questions the run was asked, answered or not.
+    """
 
     __pydantic_config__ = _STRICT
     dataset: str
@@ -73,27 +60,20 @@ class RunInfo:
     strategy: str
     parameters: Mapping[str, object] = field(default_factory=dict)
     provenance: Mapping[str, object] = field(default_factory=dict)
-    plans: tuple[Plan, ...] = ()
+    n_planned: WholeNumber = 0
     cost: Cost = Cost()
     format_version: int = FORMAT_VERSION
 
-    @property
-    def n_planned(self) -> int:
-        """How many questions the run was asked, answered or not."""
-        return sum(plan.questions for plan in self.plans)
-
     def labels(self) -> dict[str, str]:
-        """Columns that tell the tables of this run's setting from others': dataset, model."""
+        """Return the columns that tell the tables of this run's setting from others': dataset, model."""
         return {"dataset": self.dataset, "model": self.model}
 
 
-@dataclass(frozen=True)
-class Part:
-    """Questions that are answered and written together, `per_pack` at once."""
+class Part(NamedTuple):
+    """Questions that are answered and written together, under a name that begins so."""
 
     name: str
     questions: pd.DataFrame
-    per_pack: int
 
 
 def complete_log_prob(log_prob: ArrayLike, end_log_prob: ArrayLike) -> ArrayLike:
