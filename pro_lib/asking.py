@@ -10,10 +10,9 @@ import pandas as pd
 
 from pro_lib import questions as question_sets
 from pro_lib import scores
-from pro_lib.entropy import EntropyEstimate
 from pro_lib.promises import Calibrated, calibrated
 from pro_lib.questions import QuestionSet
-from pro_lib.runs import Run
+from pro_lib.runs import EntropyEstimate, Run
 from pro_lib.shown import shown
 
 if TYPE_CHECKING:

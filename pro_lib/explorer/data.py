@@ -3,18 +3,14 @@
 The page computes PRO, K and AUROC itself (`explorer.js`), from the log-probabilities and the log α given here.
 """
 
-import warnings
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from pro_lib import bundled, correctness, promises, scores, sweeps
-from pro_lib.engine.certificate import Certificate
+from pro_lib import bundled, correctness, sweeps
 from pro_lib.evaluation import Choices, evaluate, rouge_and_correct
-from pro_lib.files import RunError
 from pro_lib.parts import CERTIFICATE_COLUMNS, RunInfo
 from pro_lib.runs import Run
 from pro_lib.same import identities
@@ -22,8 +18,7 @@ from pro_lib.similarities import Lexical
 
 _SLIDER = np.arange(1, 101) / 100
 _SAID = ("exposure", "conflict", "note")  # what a dataset may add to its questions
-_LISTS = {name for name in Certificate.__dataclass_fields__ if name.startswith("tree_")}
-_CERTIFICATE = [name for name in CERTIFICATE_COLUMNS if name not in _LISTS]
+_CERTIFICATE = [name for name in CERTIFICATE_COLUMNS if not name.startswith("tree_") or name == "tree_bound"]
 
 
 def alpha_values(search_alpha: float | None, *, alpha: float) -> np.ndarray:
@@ -37,7 +32,6 @@ def run_data(
     run: Run,
     *,
     alpha: float = 0.4,
-    target: float = 0.7,
     split: str = "all",
     label: str | None = None,
     cannot_ask: str | None = None,
@@ -46,47 +40,24 @@ def run_data(
 
     Args:
         alpha: will be among the slider's, and is where it stands first.
-        target: the share of right answers to promise, by PRO at `alpha`, where the run has validation questions.
         split: shown first, where the run has it.
         label: what the run is called in the list of runs; None for its name.
         cannot_ask: the sentence why its model cannot be asked; None where it can.
 
     Returns:
         alphas and log_alphas (None for -inf), `questions` (id, question, references, split, correct, what the dataset
-        adds, certificate with `entropy`, the estimate and its limits), and `answers`, for every question a list of
+        adds, certificate), and `answers`, for every question a list of
         [text, log-probability of the complete answer, identity (the same number for repeats), spelling (the same number
         for one normalised text), finished, correct], downwards, repeats included, those cut by length last. What is not
-        known is None. `promise` says what `promises.promise` says, and which questions would be answered.
+        known is None.
     """
-    alphas, answers, entropies = alpha_values(run.search_alpha, alpha=alpha), _answers(run), [None] * len(run.questions)
-    with suppress(RunError):  # no draws of them
-        entropies = [[_known(each) for each in of] for of in zip(*run.entropy(), strict=True)]
-    rows = zip(run.questions.assign(entropy=entropies).to_dict("records"), answers, strict=True)
-    slider = {"alphas": alphas.tolist(), "log_alphas": [float(np.log(each)) if each else None for each in alphas]}
+    alphas, answers = alpha_values(run.search_alpha, alpha=alpha), _answers(run)
+    slider = {"alphas": alphas.tolist(), "log_alphas": [float(np.log(value)) if value else None for value in alphas]}
     about = {"name": run.name, "label": label or run.name, "model": run.info.model, "cannot_ask": cannot_ask}
-    has_texts = bool(run.questions["question"].notna().any() or run.answers["text"].notna().any())
-    questions = [_question(*row) for row in rows]
-    promise = _promise(run, questions, alpha=max(alpha, run.search_alpha or 0), target=target)
-    found = {"has_texts": has_texts, "promise": promise, "questions": questions, "answers": answers}
-    return slider | {"alpha": alpha, "split": split} | about | found
-
-
-def _promise(run: Run, questions: list[dict], *, alpha: float, target: float) -> dict | None:
-    """A promise from the judged validation questions, by the percentiles of the others; None where there are none."""
-    asked = run.questions["split"].eq("validation").to_numpy()
-    if not asked.any():
-        return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", scores.PremiseWarning)  # said question by question
-        pro = run.scores(alpha=alpha)["pro"].fillna(np.inf).to_numpy()  # without an answer, none is given
-    correct = pd.Series([question["correct"] for question in questions], dtype=object)
-    known = (correct.notna() | np.isinf(pro)).to_numpy() & asked
-    if not known.any():
-        return None
-    others = pro[~asked] if (~asked).any() else None
-    made = promises.promise(pro[known], correct[known].eq(True).to_numpy(), target=target, unlabelled=others)
-    about = {"alpha": alpha, "n": made.n_validation, "holds": made.threshold is not None, "says": made.sentence()}
-    return about | {"answered": made.answers(pro).tolist()}
+    about["has_texts"] = bool(run.questions["question"].notna().any() or run.answers["text"].notna().any())
+    rows = zip(run.questions.to_dict("records"), answers, strict=True)
+    questions = [_question(row, ranked) for row, ranked in rows]
+    return slider | {"alpha": alpha, "split": split} | about | {"questions": questions, "answers": answers}
 
 
 def _question(row: Mapping[str, object], answers: list[list]) -> dict:
@@ -96,8 +67,7 @@ def _question(row: Mapping[str, object], answers: list[list]) -> dict:
     question["references"] = None if row["references"] is None else list(row["references"])
     question["correct"] = answers[0][5] if answers and answers[0][4] else None
     if "status" in row:
-        certificate = {name: _known(row[name]) for name in _CERTIFICATE if name in row}
-        question["certificate"] = certificate | {"entropy": row["entropy"]}
+        question["certificate"] = {name: _known(row[name]) for name in _CERTIFICATE if name in row}
     return question
 
 

@@ -36,7 +36,7 @@ function won(sorted, others) {
 }
 
 const total = (values) => values.reduce((sum, value) => sum + value, 0);
-const [Z, SCARCE] = [1.959963984540054, 0.7]; // as in pro_lib.base.intervals
+const [Z, SCARCE] = [1.959963984540054, 0.7]; // as in pro_lib.metrics
 
 /** The ends of Wilson's 95 % interval of a share of n. */
 function wilson(share, n) {
@@ -70,12 +70,6 @@ export function meanWithin(values) {
   return [mean, mean - half, mean + half];
 }
 
-/** P(a fresh sample agrees), of the masses that agree and that was found, as in `semantic.agreement`. */
-export function agreementWithin(agreeing, found) {
-  const low = Math.min(agreeing, 1);
-  return [low, found > 1 + 1e-6 ? NaN : Math.min(low + 1 - Math.min(found, 1), 1)];
-}
-
 /** Ranks in percent, 100 = the highest value; equal values share the mean of their ranks. */
 export function ranks(values) {
   const order = [...values.keys()].sort((a, b) => values[a] - values[b]), found = new Array(values.length);
@@ -105,7 +99,6 @@ export class View {
     this.judged = this.scored.filter((row) => this.questions[row].correct !== null);
     this.correct = this.judged.map((row) => this.questions[row].correct);
     this.groups = BANDS.map(([correct, name]) => [name, this.scored.filter((row) => this.questions[row].correct === correct)]);
-    this.promised = rows.map((row) => data.promise?.answered[row] ?? false);
     this.searchable = this.questions.map((question, row) => {
       const texts = [question.question, ...(question.references ?? []), ...this.all[row].map((answer) => answer.text)];
       return texts.join(" ").toLowerCase();
@@ -367,21 +360,18 @@ const CLAIMS = {
   undecided: (alpha) => `answers with p ≥ ${alpha} may be missing`,
 };
 
-/** What an exact search says of a question: its claim, its masses, the entropy, and the agreement of a fresh sample. */
-function certificateFacts(certificate, answers) {
-  const { status, why, upper_bound: upper, entropy } = certificate, alpha = Number(certificate.search_alpha.toPrecision(6));
-  const limits = entropy && entropy[1] !== null ? ` (${within(entropy[1], entropy[2])}, 95\u00a0% asymptotically)` : "";
-  const above = entropy ? ` ≈ ${fixed(entropy[0])}${limits}` : upper === null ? "" : ` ≤ ${fixed(upper, 1)}`;
+/** What an exact search says of a question: its claim, its masses and the bounds of the entropy. */
+function certificateFacts(certificate) {
+  const { status, why, upper_bound: upper } = certificate, alpha = Number(certificate.search_alpha.toPrecision(6));
+  const above = upper === null ? "" : ` ≤ ${fixed(upper, 1)}`;
   const shares = MASSES.map((name) => [name, `${name.replace("_", " ")} ${fixed(certificate[`${name}_mass`])}`]);
   const part = ([name, label]) => node("div", { class: `pro-${name}`, style: `width:${100 * certificate[`${name}_mass`]}%`, title: label });
   const key = ([name, label]) => node("span", {}, node("span", { class: `pro-key pro-${name}` }), ` ${label}`);
-  const again = agreementWithin(answers[0]?.together ?? 0, total(answers.filter((answer) => answer.isFirst).map((answer) => Math.exp(answer.logProb))));
   return [
     ["search", node("b", {}, status), `: ${CLAIMS[status]?.(alpha) ?? ""}${why ? ` (${why})` : ""}; ${count(certificate.expanded_prefixes)} prefixes expanded`],
     ["probability", node("div", { class: "pro-mass", role: "img", "aria-label": "where the probability lies, as listed beside it" }, shares.map(part)),
       node("div", { class: "pro-keys" }, shares.map(key))],
     ["entropy", `α-floor ${fixed(certificate.alpha_floor)} ≤ tree bound ${fixed(certificate.tree_bound)} ≤ H(Y)${above} nats`],
-    ["agreement", answers.length ? `a fresh sample is spelled the same with probability ${within(...again)}` : ""],
   ];
 }
 
@@ -401,14 +391,13 @@ function questionPanel(view, row, index, alpha, more = []) {
   const references = (question.references ?? []).flatMap((text, at) => [at ? "; " : "", said(text)]);
   const exceeds = mass > 1 + 1e-6 ? ", above 1: these are not distinct answers, and PRO need not bound the entropy" : "";
   const score = [node("b", {}, `PRO = ${fixed(view.proByK[row][k - 1])} nats`), `, K = ${k}: ${kept}`];
-  const all = view.all[row].filter((answer) => answer.finished && answer.isFirst);
   return [node("div", { class: "pro-head" }, said(question.question)), listOf([
     ["answer", answers.length ? [node("b", {}, said(answers[0].text)), ` ${verdict(question.correct)}`] : "No answer ended before it was cut."],
     ["references", references],
     ["uncertainty", answers.length ? score : ""],
     ...more,
     ["found", answers.length ? `${found}, their mass together ${fixed(mass)}${exceeds}` : ""],
-    ...(question.certificate ? certificateFacts(question.certificate, all) : []),
+    ...(question.certificate ? certificateFacts(question.certificate) : []),
     ["exposure", "exposure" in question ? `${question.exposure}${"conflict" in question ? `, conflict ${question.conflict}` : ""}` : ""],
     ["note", question.note ? said(question.note) : ""],
   ]), answerTable(view, row, index, alpha)];
@@ -517,7 +506,7 @@ class Questions {
     this.row = row;
     this.list.value = row;
     if (row === null) return this.panel.replaceChildren("No question passes the filters."), this.moving.replaceChildren();
-    this.panel.replaceChildren(...questionPanel(view, row, index, alpha, [["standing", standing(view, row, index)], ["promise", this.promised(row)]]));
+    this.panel.replaceChildren(...questionPanel(view, row, index, alpha, [["standing", standing(view, row, index)]]));
     this.moving.replaceChildren(...[proChart(this.app, row), scoreChart(this.app, row, (other) => this.goTo(other))].filter(Boolean));
     this.drawSweeps();
   }
@@ -528,12 +517,6 @@ class Questions {
     if (this.swept?.view === view && this.swept.chartWidth === chartWidth) return [...this.still.children].forEach((chart) => chart.mark?.(index));
     this.swept = { view, chartWidth };
     this.still.replaceChildren(sweepChart(this.app, "AUROC", "auroc", missing && `AUROC ${missing}.`), sweepChart(this.app, "mean K", "meanKept", ""));
-  }
-
-  /** Whether a question would be answered under the promise of its run. */
-  promised(row) {
-    const { promise } = this.app.data;
-    return promise?.holds ? `at α = ${promise.alpha} it would ${this.app.view.promised[row] ? "" : "not "}be answered` : "";
   }
 
   step(by) {
@@ -657,7 +640,7 @@ const PATIENCE = 20_000; // milliseconds until it is said that the kernel has no
 class Explorer {
   constructor(root, data, host) {
     Object.assign(this, { root, host, repeats: false, tab: "Questions", room: 0, chartWidth: 300 });
-    this.places = Object.fromEntries(["top", "summary", "promise", "tabs", "status", "body"].map((name) => [name, node("div", { class: `pro-${name}` })]));
+    this.places = Object.fromEntries(["top", "summary", "tabs", "status", "body"].map((name) => [name, node("div", { class: `pro-${name}` })]));
     this.places.status.setAttribute("aria-live", "polite");
     root.classList.add("pro-app");
     // JupyterLab takes arrow keys for going from cell to cell unless the very element that has the focus says otherwise.
@@ -750,7 +733,6 @@ class Explorer {
     this.slider.setAttribute("aria-valuetext", String(this.alpha));
     this.shownAlpha.textContent = String(this.alpha);
     this.places.summary.replaceChildren(...this.summary());
-    this.places.promise.textContent = this.promise();
     this.tabs[this.tab].draw();
   }
 
@@ -761,16 +743,6 @@ class Explorer {
     const share = judged ? `, ${percent(view.correct.filter(Boolean).length / judged)} right${of}` : "";
     const texts = data.has_texts ? "" : " · This run has no texts: questions and answers are numbered.";
     return [node("b", {}, `AUROC ${view.withoutAuroc || interval(at.auroc)}`), ` · ${kept} · `, said(data.name), `, n = ${count(n)}${share}${texts}`];
-  }
-
-  /** What is promised of the run; empty where it has no validation questions to promise from. */
-  promise() {
-    const { promise } = this.data, { promised } = this.view;
-    if (!promise) return "";
-    const here = promise.alpha !== this.alpha ? `, not where the slider stands` : this.repeats ? `, each answer counted once` : "";
-    const answered = promise.holds ? ` Of the ${count(promised.length)} shown it would answer ${count(promised.filter(Boolean).length)}.` : "";
-    const says = promise.says.replaceAll(" %", "\u00a0%");
-    return `Promise by PRO at α = ${promise.alpha}${here}, for questions like the ${count(promise.n)} of validation: ${says}${answered}`;
   }
 
   goTo(row) {

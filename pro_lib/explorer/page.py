@@ -12,11 +12,10 @@ from pro_lib.runs import Run
 PAGE, JAVASCRIPT, STYLES = (Path(__file__).with_name(f"explorer.{kind}") for kind in ("html", "js", "css"))
 
 
-def to_html(run: Run, path: str | Path, *, alpha: float = 0.4, target: float = 0.7, samples: Run | None = None) -> Path:
+def to_html(run: Run, path: str | Path, *, alpha: float = 0.4, samples: Run | None = None) -> Path:
     """Write the explorer of a run into one file, which needs no server, kernel or network; return its path.
 
-    The slider stands at `alpha`, at which PRO is to promise a share `target` of right answers (`promises.promise`).
-    Methods are compared there too, those that need samples where `samples` (a run of samples of the same questions)
+    The slider stands at `alpha`. Methods are compared there too, those that need samples where `samples` (a run of samples of the same questions)
     are given. A model cannot be asked there, and the page says so.
     """
     try:
@@ -24,7 +23,7 @@ def to_html(run: Run, path: str | Path, *, alpha: float = 0.4, target: float = 0
     except RunError as error:
         methods = {"why": str(error)}
     # In JSON, < occurs in texts only, and there it may be written so; nothing can then end the element it stands in.
-    data = json.dumps([run_data(run, alpha=alpha, target=target), methods], ensure_ascii=False, allow_nan=False)
+    data = json.dumps([run_data(run, alpha=alpha), methods], ensure_ascii=False, allow_nan=False)
     data = data.replace("<", "\\u003c")
     styles, javascript, page = (file.read_text(encoding="utf-8") for file in (STYLES, JAVASCRIPT, PAGE))
     parts = {"title": html.escape(run.name), "styles": styles, "data": data, "javascript": javascript}

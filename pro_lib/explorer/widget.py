@@ -56,7 +56,7 @@ class Explorer(anywidget.AnyWidget):
 
     def _data(self, name: str, run: Run) -> dict:
         cannot_ask = None if self._asked_by(run) else f"{run.name} comes without a model to ask; choose another run"
-        how = {"alpha": self._settings.alpha, "target": self._settings.target[0], "split": self._settings.split}
+        how = {"alpha": self._settings.alpha, "split": self._settings.split}
         return run_data(run, **how, label=name, cannot_ask=cannot_ask)
 
     def _choose(self, name: str) -> dict:
