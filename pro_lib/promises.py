@@ -129,7 +129,8 @@ class AnswerSets:
 def answer_sets(right: ArrayLike, *, delta: float, search_alpha: float) -> AnswerSets:
     """Issue sets by split conformal prediction: tau is the ⌊δ (m + 1)⌋-th smallest of `right` (m,).
 
-    It is None where that value is censored. Raises `ValueError` for a `delta` outside (0, 1), or `right` that are no probabilities.
+    It is None where that value is censored. Raises `ValueError` for a `delta` outside (0, 1), or
+    `right` that are no probabilities.
     """
     values = np.sort(_right(right, search_alpha))
     if not 0 < delta < 1:
@@ -140,7 +141,7 @@ def answer_sets(right: ArrayLike, *, delta: float, search_alpha: float) -> Answe
 
 
 def miss_rate(right: ArrayLike, *, alpha: float, search_alpha: float, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the share of `right` (m,) below an α fixed beforehand, and the upper limit of its chance in the population.
+    """Return the share of `right` (m,) below an α fixed beforehand, and the upper limit of its chance.
 
     The limit is Clopper and Pearson's, one-sided. Raises `ValueError` for an `alpha` below `search_alpha`, or m = 0.
     """
