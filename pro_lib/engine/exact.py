@@ -169,9 +169,14 @@ class Search:
     def is_enough(self, question: int) -> bool:
         """Return whether N answers reach α, or no other has a probability above 0, or the budget is spent."""
         events = self.events[self.events["question"] == question]
-        n_answers, masses = self._reaches(events, self.floor, _COMPLETE).sum(), self._masses(events, self.floor)
-        spent = self.budget is not None and self.spent[question] >= self.budget
-        return bool(not self.top_n or n_answers >= self.top_n or spent or not _below(masses))
+        spent = self.budget is not None and self.budget - self.spent[question] < self.length
+        return bool(spent or not self._may_miss(events))
+
+    def _may_miss(self, events: np.ndarray) -> bool:
+        """Return whether fewer than N answers to a question reach α, and below α there is some probability."""
+        answers = self._reaches(events, self.floor, _COMPLETE)
+        below = ((events["kind"] == _COMPLETE) & ~answers) | (events["kind"] == _OPEN)
+        return answers.sum() < (self.top_n or 0) and bool(np.exp(events["log_prob"][below]).any())
 
     def result(self, question: int) -> tuple[list[Answer], Certificate]:
         """Return the answers to a question and their certificate."""
@@ -188,7 +193,7 @@ class Search:
     def _certificate(self, question: int, places: np.ndarray, log_alpha: float) -> Certificate:
         """Return what is certain of the events at these places, those of one question."""
         events, masses = self.events[places], self._masses(self.events[places], log_alpha)
-        status, why = self._status(events, masses, log_alpha)
+        status, why = self._status(events, log_alpha)
         p, expanded = np.exp(events["log_prob"]), events["kind"] == _EXPANDED
         at_least_alpha = np.where(events["named"], np.maximum(events["log_prob"], log_alpha), log_alpha)
         is_open, nodes = events["kind"] == _OPEN, events[expanded]
@@ -215,12 +220,11 @@ class Search:
             tree_greedy=tuple(nodes["greedy"].tolist()),
         )
 
-    def _status(self, events: np.ndarray, masses: dict[str, float], log_alpha: float) -> tuple[str, str]:
+    def _status(self, events: np.ndarray, log_alpha: float) -> tuple[str, str]:
         """Return the status of a question's search, and why."""
         band = self.band[events["depth"]]
         n_answers = self._reaches(events, log_alpha, _COMPLETE).sum()
-        too_few = n_answers < (self.top_n or 0)
-        left = self._reaches(events, log_alpha - band, _OPEN).any() or (too_few and _below(masses))
+        left = self._reaches(events, log_alpha - band, _OPEN).any() or self._may_miss(events)
         # Of the N most probable, none is in doubt but for an answer just below them.
         near = self._reaches(events, log_alpha - band, _COMPLETE) & (events["log_prob"] <= log_alpha + band)
         near &= (events["log_prob"] < log_alpha) if self.top_n else (band > 0)
@@ -235,7 +239,7 @@ class Search:
             return "undecided", why
         if not n_answers:
             return "fallback", "no answer reaches α"
-        return "certified", f"there are only {n_answers} answers" if too_few else ""
+        return "certified", f"there are only {n_answers} answers" if n_answers < (self.top_n or 0) else ""
 
     def _masses(self, events: np.ndarray, log_alpha: float) -> dict[str, float]:
         """Return where the probability of a question's events lies."""
@@ -267,8 +271,3 @@ class Search:
             log_probs.append(float(event["token_log_prob"]))
             event = self.events[event["parent"]]
         return Answer(tuple(tokens[::-1]), tuple(log_probs[::-1]), end, finished)
-
-
-def _below(masses: dict[str, float]) -> bool:
-    """Return whether an answer, or a prefix of one, lies below α with a probability above 0."""
-    return masses["small_endings_mass"] + masses["pruned_mass"] > 0
