@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING as SEEING
+from transformers import MODEL_FOR_MASKED_LM_MAPPING as MASKED
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedConfig, PreTrainedModel
 
 from pro_lib.checks import one_line
@@ -166,16 +166,18 @@ def _refusing(trouble: str) -> Iterator[None]:
 
 @torch.inference_mode()
 def check_causal(network: PreTrainedModel) -> None:
-    """Refuse with a `PackingError` a network that looks ahead: another last token changes what it gives before.
+    """Refuse with a `PackingError` a network that looks ahead, by its configuration or by what it gives.
 
-    Both texts have one shape and so round alike: half precision hides nothing.
+    Two texts that differ in their last token have one shape, and so round alike: half precision hides little.
     """
+    if type(network.config) in MASKED and not getattr(network.config, "is_decoder", False):
+        raise PackingError("is no causal model: its configuration says that it is no decoder (is_decoder)")
     ids = _random_text(network, _SHORT)
     texts = (torch.tensor([[*ids[:-1], last]], device=network.device) for last in (ids[-1], ids[0]))
     with _refusing("cannot go on from a text alone"):
         rows = [network(input_ids=text, use_cache=False).logits[0, :-1].float().log_softmax(-1) for text in texts]
     error = float((rows[0] - rows[1]).abs().nan_to_num(nan=0.0).max())
-    if error > TOLERANCE[network.dtype] / 10:
+    if error > TOLERANCE[network.dtype]:
         raise PackingError(f"is no causal model: what comes after a text changes what it gives by {error:.3g} nats")
 
 
@@ -207,7 +209,7 @@ def largest_packing_error(network: PreTrainedModel, *, crowd: int = 0) -> float:
 
 
 def largest_plain_error(network: PreTrainedModel, n_tokens: int, *, cached: bool) -> float:
-    """Return as `largest_packing_error`, for steps of a plain tree on texts of `n_tokens`."""
+    """Return the same of steps of a plain tree on texts of `n_tokens`."""
     ids = _random_text(network, n_tokens)
     return _largest_error(network, lambda prompts: PlainTree(network, prompts, Counts(), cached=cached), ids)
 
@@ -225,14 +227,10 @@ def _largest_error(
     steps = [tree.grow(torch.tensor([1, 0, 1]), torch.tensor([a, b, c]), keep=keep)]
     steps.append(tree.grow(torch.tensor([0, len(keep) + 1]), torch.tensor([b, c])))
     paths = [[*other, a], [*one, b], [*other, c], [*other, b], [*one, b, c]]
-    error = (torch.cat(steps) - torch.cat([_alone(network, path) for path in paths])).abs()
+    texts = (torch.tensor([path], device=network.device) for path in paths)
+    alone = torch.cat([network(input_ids=text, use_cache=False).logits[0, -1:] for text in texts])
+    error = (torch.cat(steps) - torch.log_softmax(alone.float(), dim=-1)).abs()
     return float(error.nan_to_num(nan=float("inf")).max())
-
-
-def _alone(network: PreTrainedModel, path: Sequence[int]) -> Tensor:
-    """Return log-probabilities `(1, V)` of what follows a text in one plain forward pass."""
-    logits = network(input_ids=torch.tensor([path], device=network.device), use_cache=False).logits[0, -1:]
-    return torch.log_softmax(logits.float(), dim=-1)
 
 
 def _random_text(network: PreTrainedModel, n_tokens: int) -> list[int]:
