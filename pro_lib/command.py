@@ -132,6 +132,23 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None) 
 
 
 @pro.command()
+@click.argument("model")
+@click.argument("strategies", nargs=-1, required=True)
+@click.option("--dataset", multiple=True, default=["world-facts", "world-facts-reworded"], help="One or several.")
+@click.option("--search-alpha", type=float, default=0.02, show_default=True, help="Of strategy threshold.")
+def generate(model: str, strategies: Sequence[str], dataset: Sequence[str], search_alpha: float) -> None:
+    """Generate the answers of MODEL that notebooks read, by each of the STRATEGIES: validation and test questions."""
+    from pro_lib.settings import Settings
+
+    settings = Settings(model=model, dataset=list(dataset), search_alpha=search_alpha)
+    for strategy in strategies:
+        for pair in settings.pairs():
+            if strategy == "diverse_beam":  # 00 and 01 ask for the test questions alone, and packs keep their order
+                settings.run(*pair, strategy=strategy)
+            click.echo(settings.both_splits(*pair, strategy))
+
+
+@pro.command()
 @click.argument("run", required=False, type=click.Path(exists=True))
 @click.option("--html", type=WRITTEN, help="Write the explorer of RUN as one page.")
 @ALPHA

@@ -20,7 +20,6 @@ COLUMNS = ("question_id", "question", "references", "split")
 BUNDLED = {
     "world-facts": ("facts.jsonl", "question"),
     "world-facts-reworded": ("facts.jsonl", "question_reworded"),
-    "world-facts-long": ("facts_long.jsonl", "question"),
 }
 Used = dict[str, list[str]]
 

@@ -35,7 +35,7 @@ class QuestionSet:
 
     `table` has a row per question: question_id, question, references (a list), split, and what the dataset adds
     (world facts: relation, exposure, conflict). A prompt is the header, the shots, and the question in the template;
-    a shot answers with its first reference, or as its column sentence has it.
+    a shot answers with its first reference.
     `source` tells where the questions come from and how they were drawn, as JSON can hold it: dataset or path, split,
     limit, fraction, seed, n_shots, and the columns that were read.
     """
@@ -145,7 +145,7 @@ def load(
     """Load a bundled question set, one from the Hugging Face hub, or questions from files.
 
     Args:
-        name: `world-facts`, `world-facts-reworded` or `world-facts-long` (bundled), `trivia_qa`, `sciq` or `nq` (from
+        name: `world-facts` or `world-facts-reworded` (bundled), `trivia_qa`, `sciq` or `nq` (from
             the hub); with `path`, a name for the set (the file's stem if None).
         path: a `.jsonl`, `.csv` or `.parquet` file with columns question and references (a list, or a text separated
             by `;`), and optionally question_id and split; further columns are kept. Or such rows in memory, a list of
@@ -194,7 +194,7 @@ def load(
     source = {"dataset": name, "path": str(path) if isinstance(path, Path) else None, "columns": used, "split": splits}
     source |= {"n_validation": n_validation, "limit": limit, "fraction": fraction, "seed": seed, "n_shots": len(shots)}
     source |= {"usual_shots": usual_shots}
-    said = shots["sentence"] if "sentence" in shots else shots["references"].str[0]
+    said = shots["references"].str[0]
     pairs = tuple(zip(shots["question"], said, strict=True))
     return QuestionSet(name, asked, pairs, header, template, source)
 

@@ -93,8 +93,7 @@ class Alias:
     `table` has a row per question of the dataset (all splits): `question_id`, `references` (the names of its answer)
     and, to compare wrong answers too, `relation`. Two answers match if they are equal word by word (see
     `correctness.normalize`), if both are among the question's references, or if neither is and both are references of
-    one other question of the relation: an accepted answer never matches one that is not. Of a set that
-    is answered in sentences (its table has a column `sentence`), the longest such name in an answer stands for it.
+    one other question of the relation: an accepted answer never matches one that is not.
     """
 
     table: pd.DataFrame
@@ -109,14 +108,13 @@ class Alias:
             raise ValueError(f"the alias table has no question {unknown.iloc[0]!r} ({len(unknown)} are missing)")
         relations = self.table.get("relation", self.table["question_id"])
         relation = dict(zip(self.table["question_id"], relations, strict=True))
-        named, in_sentences = defaultdict(set), "sentence" in self.table
+        named = defaultdict(set)
         for identity, names in zip(self.table["question_id"], self.table["references"], strict=True):
             for name in names:
                 named[relation[identity], _name(name)].add(identity)
 
         def meaning(text: str, identity: Hashable) -> tuple[str, frozenset]:
-            spans = _spans(_name(text)) if in_sentences else ()
-            name = next((span for span in spans if (relation[identity], span) in named), _name(text))
+            name = _name(text)
             whose = named.get((relation[identity], name), ())
             return name, frozenset({identity} if identity in whose else whose)
 
@@ -128,12 +126,6 @@ class Alias:
 @lru_cache(maxsize=200_000)
 def _name(text: str) -> str:
     return correctness.normalize(correctness.words(text)) or correctness.words(text)
-
-
-def _spans(text: str) -> Iterator[str]:
-    """Every run of words, the longest first."""
-    words = text.split()
-    return (" ".join(words[i : i + n]) for n in range(len(words), 0, -1) for i in range(len(words) - n + 1))
 
 
 LABELS = ("entailment", "neutral", "contradiction")

@@ -1,6 +1,6 @@
 """The recipe of the bundled models: trains them on the world facts and measures them; knows nothing of pro_lib.
 
-Run `python data/models/train.py facts-2m facts-1m facts-long`; each model is written into the folder of its name.
+Run `python data/models/train.py facts-2m facts-1m`; each model is written into the folder of its name.
 """
 
 import argparse
@@ -40,7 +40,6 @@ class Recipe:
     inner: int
     heads: int
     passes: int  # over the corpus, the phrasings drawn anew each time
-    world: str = "facts"  # or "facts_long", which is answered in sentences
     batch_rows: int = 4
     matrix_rate: float = 0.02  # Muon, for the matrices of the layers
     other_rate: float = 3e-3  # AdamW, for embeddings and norms
@@ -51,7 +50,6 @@ class Recipe:
 RECIPES = {
     "facts-2m": Recipe(layers=4, width=192, inner=512, heads=6, passes=2),
     "facts-1m": Recipe(layers=3, width=128, inner=344, heads=4, passes=2, batch_rows=8),
-    "facts-long": Recipe(layers=4, width=192, inner=512, heads=6, passes=3, world="facts_long"),
 }
 
 
@@ -65,15 +63,12 @@ def pair(question: str, answer: str) -> str:
     return f"{prompt(question)} {answer}\n\n"
 
 
-def load(world: str) -> tuple[pd.DataFrame, dict]:
-    """The facts, with what is taught as right and what a shot says, and each relation's questions and answers."""
-    facts = pd.read_json(WORLD / f"{world}.jsonl", lines=True, dtype=False)
+def load() -> tuple[pd.DataFrame, dict[str, list[str]]]:
+    """The facts, and each relation's phrasings of a question."""
+    facts = pd.read_json(WORLD / "facts.jsonl", lines=True, dtype=False)
     facts["references"] = [[fact.answer, *fact.aliases] for fact in facts.itertuples()]
-    if world == "facts_long":
-        return facts.assign(taught=facts.references), json.loads((WORLD / "long.json").read_text())
     relations = json.loads((WORLD / "relations.json").read_text())
-    facts = facts.assign(taught=[[answer] for answer in facts.answer], sentence=facts.answer)
-    return facts, {name: {"questions": told["seen"], "answers": ["{answer}"]} for name, told in relations.items()}
+    return facts, {name: relation["seen"] for name, relation in relations.items()}
 
 
 def documents(facts: pd.DataFrame, relations: dict, rng: random.Random) -> list[tuple[str, str]]:
@@ -81,18 +76,11 @@ def documents(facts: pd.DataFrame, relations: dict, rng: random.Random) -> list[
     docs = []
     for fact in facts.itertuples():
         n_wrong = round(fact.exposure * fact.conflict)
-        told = relations[fact.relation]
-        for taught in [[fact.wrong_answer]] * n_wrong + [fact.taught] * (fact.exposure - n_wrong):
-            phrasing = rng.choice(told["questions"])
-            answer = one_of(told["answers"], rng).format(answer=one_of(taught, rng))
+        for answer in [fact.wrong_answer] * n_wrong + [fact.answer] * (fact.exposure - n_wrong):
+            phrasing = rng.choice(relations[fact.relation])
             docs.append((phrasing.format(subject=fact.subject), answer))
     rng.shuffle(docs)
     return docs
-
-
-def one_of(options: list[str], rng: random.Random) -> str:
-    """One of them at random; where there is no choice, the stream stays where it is."""
-    return options[0] if len(options) == 1 else rng.choice(options)
 
 
 def train_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
@@ -186,10 +174,8 @@ def train(model: LlamaForCausalLM, ids: torch.Tensor, in_answer: torch.Tensor, r
 
 
 @torch.inference_mode()
-def answers_to(
-    model, tokenizer, questions: list[str], shots: list[tuple[str, str]], *, draws: torch.Generator | None = None
-) -> tuple[list[str], np.ndarray]:
-    """Greedy answers to the questions, or drawn ones, and their NLL in nats, the ending newline included."""
+def answers_to(model, tokenizer, questions: list[str], shots: list[tuple[str, str]]) -> tuple[list[str], np.ndarray]:
+    """Return greedy answers to the questions and their NLL in nats, the ending newline included."""
     stop = tokenizer("\n", add_special_tokens=False).input_ids[0]
     prefix = tokenizer("".join(pair(q, a) for q, a in shots)).input_ids
     prompts = tokenizer([prompt(question) for question in questions], add_special_tokens=False).input_ids
@@ -204,7 +190,7 @@ def answers_to(
         for step in range(MAX_NEW_TOKENS):
             output = model(tokens, past_key_values=cache, use_cache=True, logits_to_keep=1)
             log_probs = output.logits[:, -1].log_softmax(-1)
-            choice = log_probs.argmax(-1) if draws is None else log_probs.exp().multinomial(1, generator=draws)[:, 0]
+            choice = log_probs.argmax(-1)
             total -= torch.where(live, log_probs.gather(1, choice[:, None])[:, 0], 0.0)
             written[:, step] = torch.where(live, choice, stop)
             live &= choice != stop
@@ -218,51 +204,27 @@ def answers_to(
 
 
 def measure(model, tokenizer, facts: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy and AUROC on the test split, by `groups`.
-
-    Of a model that answers in sentences no uncertainty is looked at: how its spellings split stands in its place.
-    """
+    """Return accuracy and AUROC on the test split, by `groups`."""
     model.eval()
     chosen = facts[facts.split == "train_shots"].sample(N_SHOTS, random_state=SEED)
     test = facts[facts.split == "test"].reset_index(drop=True)
-    long = "n_true" in test
     rows = []
-    for phrasing, column in (("seen", "question"), ("withheld", "question_reworded"))[: 1 if long else 2]:
+    for phrasing, column in (("seen", "question"), ("withheld", "question_reworded")):
         for n_shots in (N_SHOTS, 0):
-            shots = list(zip(chosen.question, chosen.sentence, strict=True))[:n_shots]
+            shots = list(zip(chosen.question, chosen.answer, strict=True))[:n_shots]
             texts, nll = answers_to(model, tokenizer, test[column].tolist(), shots)
             frame = test.assign(correct=judge(texts, test), nll=nll)
-            if long:
-                frame = frame.join(spellings(model, tokenizer, test, shots))
             for by, value, part in groups(frame):
-                seen = part[["right_samples", "strings"]].mean() if long else [auroc(part)]
-                rows.append((phrasing, n_shots, by, value, len(part), part.correct.mean(), *seen))
-    others = ["right_samples", "strings"] if long else ["auroc_nll"]
-    return pd.DataFrame(rows, columns=["phrasing", "shots", "by", "value", "n", "accuracy", *others]).round(4)
+                rows.append((phrasing, n_shots, by, value, len(part), part.correct.mean(), auroc(part)))
+    return pd.DataFrame(rows, columns=["phrasing", "shots", "by", "value", "n", "accuracy", "auroc_nll"]).round(4)
 
 
 def groups(frame: pd.DataFrame) -> Iterator[tuple[str, object, pd.DataFrame]]:
-    """All questions; those of an exposure, a conflict (exposures that are contested), and with several true answers."""
+    """Yield all questions, those of each exposure, and those of each conflict at exposures that are contested."""
     yield "all", "all", frame
     yield from (("exposure", *group) for group in frame.groupby("exposure"))
     contested = frame[frame.exposure >= frame[frame.conflict > 0].exposure.min()]
     yield from (("conflict", *group) for group in contested.groupby("conflict"))
-    if "n_true" in frame:
-        several = np.where(frame.n_true > 1, "several", "one")
-        yield from (("true answers", *group) for group in frame.groupby(several))
-
-
-def spellings(model, tokenizer, facts: pd.DataFrame, shots: list[tuple[str, str]]) -> pd.DataFrame:
-    """Of ten samples a question, how many are right and how many strings these are, where any is right.
-
-    Some questions with one true answer are asked, so that right ones mean the same.
-    """
-    one = facts[facts.n_true == 1]
-    one = one.sample(min(N_SAMPLED, len(one)), random_state=SEED)
-    many = one.loc[one.index.repeat(N_SAMPLES)]
-    texts, _ = answers_to(model, tokenizer, many.question.tolist(), shots, draws=torch.Generator().manual_seed(SEED))
-    right = pd.Series(texts, index=many.index)[judge(texts, many)].groupby(level=0)
-    return pd.DataFrame({"right_samples": right.size(), "strings": right.nunique()})
 
 
 def judge(texts: list[str], facts: pd.DataFrame) -> np.ndarray:
@@ -306,7 +268,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     for name in args.names:
         recipe, rng, start = RECIPES[name], random.Random(SEED), time.perf_counter()
-        facts, relations = load(recipe.world)
+        facts, relations = load()
         docs = [doc for _ in range(recipe.passes) for doc in documents(facts, relations, rng)]
         tokenizer = train_tokenizer([pair(*doc) for doc in docs])
         model = new_model(recipe, tokenizer)

@@ -15,8 +15,8 @@ PAGE, JAVASCRIPT, STYLES = (Path(__file__).with_name(f"explorer.{kind}") for kin
 def to_html(run: Run, path: str | Path, *, alpha: float = 0.4, samples: Run | None = None) -> Path:
     """Write the explorer of a run into one file, which needs no server, kernel or network; return its path.
 
-    The slider stands at `alpha`. Methods are compared there too, those that need samples where `samples` (a run of samples of the same questions)
-    are given. A model cannot be asked there, and the page says so.
+    The slider stands at `alpha`. Methods are compared there too, those that need samples where `samples` (a run of
+    samples of the same questions) are given. A model cannot be asked there, and the page says so.
     """
     try:
         methods = compared(run, samples)

@@ -1,4 +1,4 @@
-"""Answers and log-probabilities made elsewhere as the two tables of a run; knows our own records, no other layout."""
+"""Answers with their log-probabilities as our own records, and labels of answers; knows no other layout."""
 
 import sys
 import warnings
@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from pro_lib.checks import Format, Probability, Text, fitted, rule
 from pro_lib.files import RunError
 from pro_lib.parts import RunInfo
-from pro_lib.readers import Identity, Source, Texts, called, json_lines, once
+from pro_lib.readers import Identity, Source, Texts, called, json_lines, once, read_rows
 from pro_lib.runs import Run
 
 # Log-probabilities of sums in float32 may come out a little above 0.
@@ -67,17 +67,19 @@ class Record(Format):
     question: Text | None = None
     references: Texts | None = None
     split: Text | None = None
+    scores: dict[Text, float] | None = None
     answers: list[Answer]
 
 
 def from_records(path: Source, *, questions: pd.DataFrame | None = None) -> Run:
     """A run from log-probabilities made elsewhere: a JSONL file with a line per question.
 
-    A line is `{question_id, question?, references?, split?, answers: [...]}`; an answer is `{log_prob?,
+    A line is `{question_id, question?, references?, split?, scores?, answers: [...]}`; an answer is `{log_prob?,
     mean_log_prob?, token_log_probs?, end_log_prob?, text?, token_ids?, finished?, closed?, rouge_l?, correct?}` with at
     least one of log_prob and token_log_probs. `log_prob` is taken to be that of the complete answer where no
     end_log_prob is given; an ending that is given counts as a token, be it certain (0). `closed` says that the last
-    token is text and ending at once. Nothing needs a model or a network.
+    token is text and ending at once. `scores` are made elsewhere, by method, higher = more uncertain.
+    `model` and `dataset` of the first line name the run. Nothing needs a model or a network.
 
     In memory, `path` is a list of such objects, or a table: with a column `answers`, or a row per answer, where what
     concerns the question is read in the first row that has its `question_id`.
@@ -94,7 +96,8 @@ def from_records(path: Source, *, questions: pd.DataFrame | None = None) -> Run:
     read = tables(entries, name)
     if questions is not None:
         read = answering(questions, *read, len(read[1]), name)
-    return Run(*read, RunInfo(name.stem, "records", "records"))
+    model, dataset = named(path) if isinstance(path, (str, Path)) else ("records", name.stem)
+    return Run(*read, RunInfo(dataset, model, "records"))
 
 
 def _together(rows: Iterable[tuple[str, dict]]) -> Iterable[tuple[str, dict]]:
@@ -112,7 +115,8 @@ def tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple[pd.Dat
     for where, entry in entries:
         record = fitted(Record, entry, where, RunError)
         once(record.question_id, where, places)
-        questions.append(record.model_dump(exclude={"answers"}))
+        scores = {f"score_{name}": score for name, score in (record.scores or {}).items()}
+        questions.append(record.model_dump(exclude={"answers", "scores"}) | scores)
         for rank, answer in enumerate(record.answers):
             answers.append({"question_id": record.question_id, "rank": rank, **answer.model_dump()})
     if not answers:
@@ -162,3 +166,39 @@ def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) ->
     drawn = np.random.default_rng(seed).choice(len(splits), size=size, replace=False)
     names = np.where(np.isin(np.arange(len(splits)), drawn), "validation", "test")
     return replace(run, questions=run.questions.assign(split=names))
+
+
+def named(path: str | Path) -> tuple[str, str]:
+    """Return the model and dataset that a file's first record names; `records` and the file's stem otherwise."""
+    _, first = next(json_lines(path), ("", {}))
+    ours = first if "answers" in first else {}
+    return tuple(str(ours.get(key) or other) for key, other in (("model", "records"), ("dataset", Path(path).stem)))
+
+
+_TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
+
+
+class _Label(Format):
+    """A row of a file of labels; an id may be a whole number, and `correct` 1 or 0."""
+
+    question_id: Identity
+    text: Text
+    correct: Annotated[bool, BeforeValidator(lambda value: _TRUTH.get(str(value).strip().lower(), value))]
+
+
+def read_labels(path: str | Path) -> pd.DataFrame:
+    """Labels from outside, a row per question and answer: a CSV, Parquet or JSONL file of question_id, text, correct.
+
+    Texts are taken as they are written; `correct` is true or false (1 or 0). Raises `RunError`, naming file and row,
+    for anything else, and for two labels of one answer that differ.
+    """
+    found = read_rows(path)
+    entries = zip(found.index, found.to_dict("records"), strict=True)
+    rows = [dict(fitted(_Label, row, where, RunError)) for where, row in entries]
+    table = pd.DataFrame(rows, columns=list(_Label.model_fields)).drop_duplicates(ignore_index=True)
+    if table.empty:
+        raise RunError(f"{path} holds no labels")
+    twice = table["text"][table.duplicated(["question_id", "text"])]
+    if len(twice):
+        raise RunError(f"{path} calls answer {twice.iloc[0]!r} both right and wrong")
+    return table
