@@ -27,7 +27,6 @@ ROW_LENGTH = 384  # tokens of one training row: a ten-shot prompt, its answer an
 N_SHOTS = 10
 MAX_NEW_TOKENS = 32
 ROUGE_THRESHOLD = 0.3
-N_SAMPLED, N_SAMPLES = 300, 10  # questions, and answers drawn to each, that show how spellings split
 SEED = 0
 
 
