@@ -64,7 +64,8 @@ def pro_row(
     validation, reported = pair
     if isinstance(alpha, str):
         chosen_on = reported if alpha == "oracle" else validation
-        alpha = sweeps.select_alpha(chosen_on, alphas=alphas, score=score)
+        judged = replace(chosen_on, alpha_scores={choice: partial(score, chosen_on.log_probs)})
+        alpha = sweeps.select_alpha(judged, alphas=alphas, name=choice)
     uncertainty = score(reported.log_probs, alpha=alpha)
     above_one = int(scores.premise(reported.log_probs).above_one.sum())
     ids = reported.answers["question_id"].to_numpy()
@@ -213,7 +214,7 @@ def meaning_rows(settings: Settings, model: str, dataset: str, similarity: str) 
     density, each_once = meanings.semantic_density, np.where(once, means, np.nan)
     yield row("SD", "this project's", "", density(each_once, pairs))
     only_first = np.where(np.arange(once.shape[1]) == 0, means, np.nan)
-    kept = protocols.Found.of(beams, texts=True)
+    kept = protocols.ranked(beams)
     counted = density(kept.means, measure(kept.texts, beams.questions))
     yield row("SD", "repeats counted", '`protocol="paper"`', counted)
     yield row("SD", "of one beam, as released", "the first beam alone", density(only_first, pairs))

@@ -1,6 +1,6 @@
 """How often 95 % intervals of AUROCs, and of their differences, contain the value they are of: docs/intervals.md.
 
-Labels are drawn (again where one class is missing), scores given the labels. How `base.intervals.auroc` shrinks was
+Labels are drawn (again where one class is missing), scores given the labels. How `metrics.auroc_ends` shrinks was
 chosen on binormal scores, on those with a wide wrong class (deviation 2), on exponential ones and on four levels, with
 other seeds; `SCORES` are what is reported.
 """
@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from pro_lib import intervals, metrics
+from pro_lib import metrics
 from pro_lib.settings import Settings
 
 N_QUESTIONS = (100, 300, 1000)
@@ -99,8 +99,14 @@ def delong(of_wrong: np.ndarray, of_right: np.ndarray) -> tuple[np.ndarray, np.n
 
 def percentile(uncertainty: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Percentiles of stratified resamples."""
-    resampled = metrics.resampled_aurocs(uncertainty, correct, n_resamples=N_RESAMPLES)
-    return np.quantile(resampled, [0.025, 0.975], axis=0)
+    return np.quantile(resampled_aurocs(uncertainty, correct), [0.025, 0.975], axis=0)
+
+
+def resampled_aurocs(uncertainty: np.ndarray, correct: np.ndarray) -> np.ndarray:
+    """AUROCs (N_RESAMPLES, A) of resamples of the right answers and of the wrong ones."""
+    rng, classes = np.random.default_rng(0), [np.flatnonzero(correct), np.flatnonzero(~correct)]
+    rows = [np.concatenate([rng.choice(of, len(of)) for of in classes]) for _ in range(N_RESAMPLES)]
+    return np.array([metrics.auroc_columns(uncertainty[of], correct[of]) for of in rows])
 
 
 def covered(draw: Draw, truth: float, n: int, share: float, *, repetitions: int, resampling: int, seed: int) -> dict:
@@ -108,7 +114,7 @@ def covered(draw: Draw, truth: float, n: int, share: float, *, repetitions: int,
     rng, hits = np.random.default_rng([seed, n, round(100 * share), round(1000 * truth)]), {}
     for uncertainty, correct in drawn(draw, n, share, repetitions, rng):
         placed = placements(uncertainty, correct)
-        for name, interval in {"covered": intervals.auroc, "delong": delong}.items():
+        for name, interval in {"covered": metrics.auroc_ends, "delong": delong}.items():
             low, high = interval(*placed)
             hits.setdefault(name, []).extend((low <= truth + 1e-12) & (truth - 1e-12 <= high))
     for uncertainty, correct in drawn(draw, n, share, resampling, rng):
@@ -151,7 +157,7 @@ def paired(*, repetitions: int, seed: int) -> Iterator[dict]:
         noise = rng.normal(size=(2, n, repetitions))
         means = [ndtri(each) * np.sqrt(2) * ~correct[:, None] for each in (auroc - gap, auroc)]
         first, second = noise[0] + means[0], r * noise[0] + np.sqrt(1 - r * r) * noise[1] + means[1]
-        draws = metrics.resampled_aurocs(np.hstack([first, second]), correct, n_resamples=N_RESAMPLES)
+        draws = resampled_aurocs(np.hstack([first, second]), correct)
         low, high = np.quantile(draws[:, repetitions:] - draws[:, :repetitions], [0.025, 0.975], axis=0)
         tests = [metrics.delong(np.stack(pair, axis=1), correct) for pair in zip(first.T, second.T, strict=True)]
         away = np.array([abs(test.difference[1] - gap) <= ndtri(0.975) * test.standard_error[1] for test in tests])

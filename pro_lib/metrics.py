@@ -68,12 +68,12 @@ def auroc_columns(uncertainty: ArrayLike, correct: ArrayLike) -> Floats:
 
 
 def auroc_intervals(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    """AUROC of each column of `uncertainty` (n, A), and the ends of its 95 % interval (`_auroc_ends`): (A,) each."""
+    """AUROC of each column of `uncertainty` (n, A), and the ends of its 95 % interval (`auroc_ends`): (A,) each."""
     right, wrong = _split(uncertainty, correct)
     n_right, n_wrong = right.shape[1], wrong.shape[1]
     of_wrong, of_right = pairs_won(wrong, right)
     aurocs = of_wrong.sum(axis=1) / (n_right * n_wrong)
-    return aurocs, *_auroc_ends(of_wrong / n_right, of_right / n_wrong)
+    return aurocs, *auroc_ends(of_wrong / n_right, of_right / n_wrong)
 
 
 def auroc_table(uncertainties: pd.DataFrame, correct: ArrayLike, *, reference: str | None = "PRO") -> pd.DataFrame:
@@ -194,7 +194,7 @@ def normal(mean: ArrayLike, standard_error: ArrayLike) -> tuple[Floats, Floats]:
     return mean - half, mean + half
 
 
-def _auroc_ends(of_wrong: Floats, of_right: Floats) -> tuple[Floats, Floats]:
+def auroc_ends(of_wrong: Floats, of_right: Floats) -> tuple[Floats, Floats]:
     """Ends (A,) of 95 % intervals of AUROCs, from the placements of each class, (A, n_wrong) and (A, n_right).
 
     Wilson's interval of the AUROC a as of a share, with that n which gives a (1 - a) / n the variance of DeLong, DeLong

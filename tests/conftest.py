@@ -25,7 +25,6 @@ from transformers import (
 )
 
 from pro_lib import models as pro_models
-from pro_lib import scores
 
 # `make test` would tell the `make` of a trial that it is an inner one, which then prints its folder and takes options.
 for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"):
@@ -51,12 +50,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "size" in item.fixturenames or getattr(item.obj, "is_hypothesis_test", False):
             item.add_marker("sized")
-
-
-@pytest.fixture(autouse=True)
-def _no_premise_was_warned_of():
-    """A test is a process of its own to `PremiseWarning`."""
-    scores.warned_of.clear()
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,20 @@
+"""AUROC, its interval and DeLong's test: by hand, against all pairs, sklearn and scipy, and how often they cover."""
+
+import runpy
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.stats import binomtest, norm
 from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics, selective
 
+ROOT = Path(__file__).resolve().parents[1]
 # Few distinct values, so that ties within and between the classes are common.
 QUESTIONS = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=40).filter(
     lambda rows: len({label for _, label in rows}) == 2
@@ -57,90 +62,27 @@ def test_input_is_left_as_it_was():
     assert uncertainty.tolist() == [[3.0], [1.0], [2.0]]
 
 
-def test_one_class_is_an_error_that_names_it():
-    with pytest.raises(metrics.OneClassError, match="all 3 are right"):
-        metrics.auroc([1.0, 2.0, 3.0], [True] * 3)
-    with pytest.raises(metrics.OneClassError, match="all 2 are wrong"):
-        metrics.bootstrap_auroc(pd.DataFrame({"PRO": [1.0, 2.0]}), [False] * 2)
-    with pytest.raises(metrics.OneClassError, match="none are given"):
-        metrics.auroc([], np.array([], dtype=bool))
-
-
-def test_bad_input_is_said_in_one_sentence():
-    with pytest.raises(ValueError, match="NaN in 2 of 4 rows, first in row 1"):
-        metrics.auroc([1.0, np.nan, 2.0, np.nan], [True, False, True, False])
-    with pytest.raises(ValueError, match="uncertainty has 2 rows, but correct 3"):
-        metrics.auroc([1.0, 2.0], [True, False, True])
-    with pytest.raises(ValueError, match=r"correct must be \(n,\) booleans, such as .*, not float64"):
-        metrics.auroc([1.0, 2.0], [0.9, 0.1])
-    with pytest.raises(ValueError, match=r"uncertainty must have the shape \(n,\)"):
-        metrics.auroc([[1.0], [2.0]], [True, False])
-    with pytest.raises(ValueError, match=r"uncertainty must have the shape \(n, A\)"):
-        metrics.auroc_columns([1.0, 2.0], [True, False])
-
-
-def test_resampled_aurocs_are_those_of_the_questions_drawn():
-    uncertainties, correct = some_questions()
-    resampled = metrics.resampled_aurocs(uncertainties, correct, n_resamples=50, seed=7)
-    right, wrong = np.flatnonzero(correct), np.flatnonzero(~correct)
-    draw_right, draw_wrong = np.random.default_rng(7).spawn(2)
-    from_right = right[draw_right.integers(len(right), size=(50, len(right)))]
-    from_wrong = wrong[draw_wrong.integers(len(wrong), size=(50, len(wrong)))]
-    drawn = np.concatenate([from_right, from_wrong], axis=1)
-    expected = [
-        [roc_auc_score(~correct[rows], uncertainties[m].to_numpy()[rows]) for m in uncertainties] for rows in drawn
-    ]
-    np.testing.assert_allclose(resampled, expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("n_at_once", [1, 7])
-def test_the_size_of_the_chunks_changes_nothing(monkeypatch, n_at_once):
-    uncertainties, correct = some_questions()
-    whole = metrics.resampled_aurocs(uncertainties, correct, n_resamples=30)
-    monkeypatch.setattr(metrics, "_CHUNK_CELLS", n_at_once * len(correct))
-    np.testing.assert_array_equal(metrics.resampled_aurocs(uncertainties, correct, n_resamples=30), whole)
-
-
-def test_bootstrap_table_holds_intervals_and_quantiles_of_the_paired_resamples():
-    uncertainties, correct = some_questions()
-    table = metrics.bootstrap_auroc(uncertainties, correct, n_resamples=200, seed=3, reference="NLL")
-    resampled = metrics.resampled_aurocs(uncertainties, correct, n_resamples=200, seed=3)
-    assert table["method"].tolist() == ["PRO", "NLL", "SE"]
-    np.testing.assert_array_equal(table["auroc"], metrics.auroc_columns(uncertainties, correct))
-    np.testing.assert_array_equal(table[["low", "high"]].T, metrics.auroc_intervals(uncertainties, correct)[1:])
-    np.testing.assert_array_equal(table["difference"], table["auroc"] - table["auroc"][1])
-    differences = np.quantile(resampled - resampled[:, 1:2], [0.025, 0.975], axis=0)
-    np.testing.assert_allclose(table[["difference_low", "difference_high"]].T, differences)
-    assert table.loc[1, ["difference", "difference_low", "difference_high"]].tolist() == [0.0, 0.0, 0.0]
-
-
-def test_bootstrap_is_repeatable_and_follows_the_seed():
-    uncertainties, correct = some_questions()
-    first, again, other = (metrics.bootstrap_auroc(uncertainties, correct, seed=s) for s in (0, 0, 1))
-    pd.testing.assert_frame_equal(first, again)
-    changed = (first != other).any()
-    assert changed.index[changed].tolist() == ["difference_low", "difference_high"]
-
-
-def test_bootstrap_without_a_reference_has_no_differences():
-    uncertainties, correct = some_questions(n_methods=2)
-    table = metrics.bootstrap_auroc(uncertainties, correct, n_resamples=10, reference=None)
-    assert list(table.columns) == ["method", "auroc", "low", "high"]
-
-
-def test_bootstrap_options_are_checked():
-    uncertainties, correct = some_questions()
-    with pytest.raises(ValueError, match=r"reference='Deg' is none of the methods \['PRO', 'NLL', 'SE'\]"):
-        metrics.bootstrap_auroc(uncertainties, correct, reference="Deg")
-    with pytest.raises(ValueError, match="n_resamples must be at least 1, not 0"):
-        metrics.bootstrap_auroc(uncertainties, correct, n_resamples=0)
-
-
-def test_bootstrap_is_fast_enough_for_a_large_set():
-    uncertainties, correct = some_questions(n=10_000)
-    start = time.process_time()
-    metrics.bootstrap_auroc(uncertainties, correct, n_resamples=500)
-    assert time.process_time() - start < 10  # well under 1 s on one free core
+@pytest.mark.parametrize(
+    ("uncertainty", "correct", "kind", "message"),
+    [
+        ([1.0, 2.0, 3.0], [True] * 3, metrics.OneClassError, "all 3 are right"),
+        ([1.0, 2.0], [False] * 2, metrics.OneClassError, "all 2 are wrong"),
+        ([], np.array([], dtype=bool), metrics.OneClassError, "none are given"),
+        ([1.0, np.nan, 2.0, np.nan], [True, False, True, False], ValueError, "2 of 4 rows, first in row 1"),
+        ([1.0, 2.0], [True, False, True], ValueError, "uncertainty has 2 rows, but correct 3"),
+        ([1.0, 2.0], [0.9, 0.1], ValueError, "correct"),
+        ([[1.0], [2.0]], [True, False], ValueError, "uncertainty"),
+    ],
+)
+def test_what_has_no_auroc_is_an_error_that_names_it(uncertainty, correct, kind, message):
+    with pytest.raises(kind, match=message):
+        metrics.auroc(uncertainty, correct)
+    if np.ndim(uncertainty) == 1:
+        with pytest.raises(kind, match=message):
+            metrics.delong(np.reshape(uncertainty, (-1, 1)), correct)
+    else:
+        with pytest.raises(ValueError, match="uncertainty"):
+            metrics.auroc_columns([1.0, 2.0], correct)
 
 
 def test_usable_keeps_the_questions_every_method_has_and_names_the_losses():
@@ -155,20 +97,12 @@ def test_usable_keeps_the_questions_every_method_has_and_names_the_losses():
     )
 
 
-def test_usable_says_when_nothing_is_lost():
+def test_what_is_left_out_is_counted_and_cut_where_it_is_long():
     uncertainties, correct = some_questions()
-    found = metrics.usable(uncertainties, correct)
-    assert found.mask.all()
-    assert found.sentence() == "All 60 questions are used."
-
-
-def test_a_long_list_of_losses_is_cut_but_still_counted():
+    assert metrics.usable(uncertainties, correct).sentence() == "All 60 questions are used."
     found = metrics.usable(pd.DataFrame({"PRO": [np.nan] * 7 + [1.0]}), [True] * 8)
     assert found.sentence() == "7 of 8 questions are left out (0, 1, 2, 3, 4, …): PRO is missing for 7."
-
-
-def test_usable_wants_equal_lengths():
-    with pytest.raises(ValueError, match=r"Length of values \(1\) does not match length of index \(2\)"):
+    with pytest.raises(ValueError, match="Length of values"):
         metrics.usable(pd.DataFrame({"PRO": [1.0, 2.0]}), [True])
 
 
@@ -222,10 +156,6 @@ def test_delong_on_a_larger_set_and_its_p_values():
     np.testing.assert_allclose(found.standard_error[1:] ** 2, spread, rtol=0, atol=1e-15)
     z = contrast @ aurocs / np.sqrt(spread)
     np.testing.assert_allclose(found.p_value[1:], 2 * norm.sf(np.abs(z)), rtol=0, atol=1e-9)
-    # The bootstrap estimates the same spread by other means.
-    resampled = metrics.resampled_aurocs(uncertainties, correct, n_resamples=2000)
-    differences = resampled[:, 1:] - resampled[:, :1]
-    np.testing.assert_allclose(differences.std(axis=0), found.standard_error[1:], rtol=0.06)
 
 
 def test_delong_rejects_a_true_hypothesis_about_as_often_as_it_should():
@@ -244,13 +174,9 @@ def test_delong_of_columns_that_rank_alike_or_separate_perfectly():
     assert (found.difference[1], found.standard_error[1], found.p_value[1]) == (-1, 0, 0)
 
 
-def test_delong_says_what_it_lacks():
-    with pytest.raises(ValueError, match="two right and two wrong answers, but 1 and 2 are given"):
+def test_delong_needs_two_of_each():
+    with pytest.raises(ValueError, match="two right and two wrong"):
         metrics.delong([[1.0], [2.0], [3.0]], [True, False, False])
-    with pytest.raises(metrics.OneClassError, match="all 2 are right"):
-        metrics.delong([[1.0], [2.0]], [True, True])
-    with pytest.raises(ValueError, match="NaN in 1 of 2 rows, first in row 1"):
-        metrics.delong([[1.0], [np.nan]], [True, False])
 
 
 def test_holm_by_hand():
@@ -279,14 +205,30 @@ def test_holm_wants_probabilities():
             metrics.holm(bad)
 
 
-def test_compared_adds_tests_to_the_bootstrap_table():
+def test_the_table_holds_intervals_and_delongs_of_differences():
+    uncertainties, correct = some_questions()
+    table = metrics.auroc_table(uncertainties, correct, reference="NLL")
+    assert table["method"].tolist() == ["PRO", "NLL", "SE"]
+    np.testing.assert_array_equal(table["auroc"], metrics.auroc_columns(uncertainties, correct))
+    np.testing.assert_array_equal(table[["low", "high"]].T, metrics.auroc_intervals(uncertainties, correct)[1:])
+    np.testing.assert_array_equal(table["difference"], table["auroc"] - table["auroc"][1])
+    error = metrics.delong(uncertainties, correct, reference=1).standard_error
+    ends = table["difference"].to_numpy() + norm.ppf([[0.025], [0.975]]) * error
+    np.testing.assert_allclose(table[["difference_low", "difference_high"]].T, ends, rtol=0, atol=1e-14)
+    assert table.loc[1, ["difference", "difference_low", "difference_high"]].tolist() == [0.0, 0.0, 0.0]
+    alone = metrics.auroc_table(uncertainties, correct, reference=None)
+    pd.testing.assert_frame_equal(alone, table[["method", "auroc", "low", "high"]])
+    with pytest.raises(ValueError, match="reference='Deg' is none of"):
+        metrics.auroc_table(uncertainties, correct, reference="Deg")
+
+
+def test_a_comparison_adds_tests_to_the_table():
     uncertainties, correct = some_questions(n=300)
     uncertainties["noise"] = np.random.default_rng(1).normal(size=300)
-    table = metrics.compared(uncertainties, correct, reference="NLL", n_resamples=50, seed=2)
-    plain = metrics.bootstrap_auroc(uncertainties, correct, reference="NLL", n_resamples=50, seed=2)
+    table = metrics.comparison(uncertainties, correct, reference="NLL")
+    plain = metrics.auroc_table(uncertainties, correct, reference="NLL")
     pd.testing.assert_frame_equal(table[plain.columns], plain)
-    added = ["p_value", "p_holm", "significant", "reading", "n_to_decide"]
-    assert list(table.columns[len(plain.columns) :]) == added
+    assert list(table.columns[len(plain.columns) :]) == ["p_value", "p_holm", "significant", "reading", "n_to_decide"]
     np.testing.assert_array_equal(table["p_value"], metrics.delong(uncertainties, correct, reference=1).p_value)
     np.testing.assert_array_equal(table["p_holm"], metrics.holm(table["p_value"]))
     assert table["p_value"].isna().tolist() == [False, True, False, False]
@@ -294,42 +236,173 @@ def test_compared_adds_tests_to_the_bootstrap_table():
     assert table["significant"].dtype == bool
 
 
+@given(QUESTIONS)
+def test_an_interval_without_zero_and_the_reading_never_contradict(rows):
+    correct = np.array([label for _, label in rows])
+    columns = {"PRO": [float(value) for value, _ in rows], "NLL": [float(value % 3) for value, _ in rows]}
+    row = metrics.comparison(pd.DataFrame(columns), correct).iloc[1]
+    if min(correct.sum(), (~correct).sum()) < 2:
+        assert np.isnan(row["difference_low"])
+        assert row["reading"] == ""
+    else:
+        away = row["difference_low"] > 0 or row["difference_high"] < 0
+        assert away == ("different" in row["reading"])
+
+
 def test_significance_is_that_of_the_corrected_p_value():
     correct = np.arange(60) < 30
     rng = np.random.default_rng(7)
     better = rng.normal(size=60) + ~correct
     columns = {"PRO": better, "worse": better + rng.normal(size=60), **{f"m{i}": better for i in range(9)}}
-    row = metrics.compared(pd.DataFrame(columns), correct, n_resamples=10).iloc[1]
+    row = metrics.comparison(pd.DataFrame(columns), correct).iloc[1]
     assert row["p_value"] < 0.05 < row["p_holm"] == pytest.approx(10 * row["p_value"])
     assert not row["significant"]
 
 
-def test_two_thousand_resamples_of_twenty_methods_take_seconds():
+def test_twenty_methods_take_seconds():
     rng = np.random.default_rng(0)
     correct = rng.random(3408) < 0.5
     methods = ["PRO", *map(str, range(19))]
     uncertainties = pd.DataFrame(rng.normal(size=(3408, 20)) - correct[:, None], columns=methods)
     start = time.perf_counter()
-    metrics.compared(uncertainties, correct, n_resamples=2000)
+    metrics.comparison(uncertainties, correct)
     selective.rejection(uncertainties, correct)
     assert time.perf_counter() - start < 10  # 0.8 s on one free core
 
 
 def test_methods_apart_are_tested_and_not_counted():
     uncertainties, correct = some_questions()
-    table = metrics.compared(uncertainties, correct, apart=["SE"], n_resamples=50).set_index("method")
+    table = metrics.comparison(uncertainties, correct, apart=["SE"]).set_index("method")
     assert table.loc["SE", "p_value"] <= 0.05
     assert np.isnan(table.loc["SE", "p_holm"])
     assert not table.loc["SE", "significant"]
     assert table.loc["NLL", "p_holm"] == table.loc["NLL", "p_value"]
-    both = metrics.compared(uncertainties, correct, n_resamples=50).set_index("method")
+    both = metrics.comparison(uncertainties, correct).set_index("method")
     assert both.loc[["NLL", "SE"], "p_holm"].min() == pytest.approx(min(2 * both["p_value"].min(), 1))
 
 
 def test_one_wrong_answer_gives_intervals_and_no_test():
     uncertainties, correct = some_questions(20)
     correct[:], correct[4] = True, False
-    table = metrics.compared(uncertainties, correct, n_resamples=20)
+    table = metrics.comparison(uncertainties, correct)
     assert table["auroc"].notna().all()
     assert table["p_holm"].isna().all()
     assert not table["significant"].any()
+
+
+@given(st.integers(1, 4000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_a_wilson_interval_is_scipys(counted):
+    k, n = counted
+    expected = binomtest(k, n).proportion_ci(method="wilson")
+    np.testing.assert_allclose(metrics.wilson(k / n, n), [expected.low, expected.high], rtol=0, atol=1e-14)
+
+
+def test_a_wilson_interval_is_exact_at_its_ends_and_missing_where_nothing_was_counted():
+    low, high = metrics.wilson([0, 1, 0, np.nan], [7, 7, 0, 0])
+    assert (low[0], high[1]) == (0, 1)
+    assert np.isnan([*low[2:], *high[2:]]).all()
+
+
+def test_the_interval_of_an_auroc_by_hand():
+    # Wrong 3, 2 lie above shares 1 and 3/4 of right 1, 2: a = 7/8, a (1 - a) = 7/64, s = 7/64 for both classes.
+    # Squares about 7/8 are 2/64 = 1/32. Each class has the part (s² / 32 + 0.343) / (s³ + 0.343) = 0.343374 / 0.344308
+    # = 0.997286 of the most, so that 1/n = 0.997286 / 2 + 0.997286 / 2, and Wilson's interval of 7/8 in 1.002721 is
+    # (0.875 + 1.915528 ± 1.959964 √(0.109375 / 1.002721 + 3.841459 / (4 · 1.005450))) / (1 + 3.831034).
+    aurocs, low, high = metrics.auroc_intervals([[3.0], [1.0], [2.0], [2.0]], [False, True, True, False])
+    assert aurocs.tolist() == [0.875]
+    middle, half = (0.875 + 1.915528) / 4.831034, 1.959964 / 4.831034 * np.sqrt(0.109078 + 0.955159)
+    np.testing.assert_allclose([low[0], high[0]], [middle - half, middle + half], rtol=0, atol=2e-5)
+
+
+def test_one_wrong_answer_perfect_separation_and_a_constant_have_intervals():
+    correct = np.array([True] * 9 + [False])
+    _, low, high = metrics.auroc_intervals(np.column_stack([np.arange(10), -np.arange(10), np.zeros(10)]), correct)
+    # 1/n = 1/9 + 1/1: Wilson's lower end of 1 in 0.9 is 0.9 / (0.9 + 3.8415).
+    assert low[0] == pytest.approx(0.9 / (0.9 + 3.841459), abs=1e-6)
+    assert (high[0], low[1], high[1]) == (1, 0, pytest.approx(1 - low[0]))
+    assert low[2] + high[2] == pytest.approx(1)
+    assert low[2] < 0.2
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=40))
+def test_the_interval_holds_the_auroc_and_turns_with_the_score(rows):
+    correct = np.array([label for _, label in rows])
+    correct[:2] = True, False
+    values = np.array([[value, -value] for value, _ in rows], dtype=float)
+    aurocs, low, high = metrics.auroc_intervals(values, correct)
+    np.testing.assert_array_equal(aurocs, metrics.auroc_columns(values, correct))
+    assert (low <= aurocs + 1e-12).all()
+    assert (aurocs <= high + 1e-12).all()
+    assert (low >= -1e-12).all()
+    assert (high <= 1 + 1e-12).all()
+    np.testing.assert_allclose([low[1], high[1]], [1 - high[0], 1 - low[0]], rtol=0, atol=1e-9)
+
+
+def test_in_a_large_set_it_is_delongs_interval():
+    rng = np.random.default_rng(3)
+    correct = rng.random(200_000) < 0.4
+    values = np.column_stack([rng.normal(size=200_000) - correct, np.zeros(200_000)])
+    found = metrics.delong(values, correct, reference=1)
+    aurocs, low, high = metrics.auroc_intervals(values, correct)
+    expected = aurocs[0] + norm.ppf([0.025, 0.975]) * found.standard_error[0]
+    np.testing.assert_allclose([low[0], high[0]], expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("share", "auroc"), [(0.05, 0.6), (0.9, 0.8), (0.95, 0.97)])
+def test_it_covers_where_few_answers_are_right_or_wrong(share, auroc):
+    # 2,000 repetitions: 0.95 give or take 0.005. Percentile intervals cover 0.83 to 0.90 here.
+    rng, correct = np.random.default_rng(8), np.arange(100) < 100 * share
+    values = rng.normal(size=(100, 2000)) + norm.ppf(auroc) * np.sqrt(2) * ~correct[:, None]
+    _, low, high = metrics.auroc_intervals(values, correct)
+    assert ((low <= auroc) & (auroc <= high)).mean() >= 0.93
+
+
+def test_the_page_holds_the_numbers_of_its_files():
+    page = (ROOT / "docs" / "intervals.md").read_text()
+    script = runpy.run_path(str(ROOT / "benchmarks" / "coverage.py"))
+    assert script["summary"](pd.read_csv(ROOT / "docs" / "coverage.csv")) in page
+    assert script["summary_of_differences"](pd.read_csv(ROOT / "docs" / "coverage_of_differences.csv")) in page
+
+
+def test_readings_by_hand():
+    # 1.960 · 0.002 = 0.0039 and 1.645 · 0.002 = 0.0033: 0.001 is within 0.01 and not away from 0; 0.005 is both; 0.008
+    # is away from 0, and 0.0113 is not within; with 0.01, 0.008 is neither.
+    words, needed = metrics.readings(
+        np.array([0.001, -0.005, 0.008, 0.008, 0.0, np.nan]), np.array([0.002] * 3 + [0.01, 0.0, np.nan]), 1000
+    )
+    assert words == ["equivalent", "different and equivalent", "different", "undecided", "equivalent", "undecided"]
+    # 1000 (1.644854 · 0.002 / 0.009)² = 133.6; the fourth: 1000 (1.959964 · 0.01 / 0.008)² = 6002.3.
+    assert needed[[0, 3, 4]].tolist() == [134, 6003, 0]
+    assert np.isnan(needed[5])
+
+
+@given(st.floats(-0.05, 0.05), st.floats(1e-4, 0.05), st.integers(10, 10_000))
+def test_a_difference_is_decided_when_it_has_the_questions_it_needs(difference, error, n):
+    [word], needed = metrics.readings(np.array([difference]), np.array([error]), n)
+    different = abs(difference) > 1.959963984540054 * error
+    inside = difference - 1.6448536269514722 * error > -0.01 and difference + 1.6448536269514722 * error < 0.01
+    assert (
+        word
+        == {
+            (True, True): "different and equivalent",
+            (True, False): "different",
+            (False, True): "equivalent",
+            (False, False): "undecided",
+        }[different, inside]
+    )
+    assert (word == "undecided") == (needed[0] > n) or needed[0] == pytest.approx(n, abs=1)
+
+
+def test_a_comparison_reads_differences_by_delongs_error():
+    rng = np.random.default_rng(1)
+    correct = rng.random(400) < 0.5
+    pro = rng.normal(size=400) - correct
+    others = {"same": np.exp(pro), "noise": rng.normal(size=400), "near": pro + rng.normal(size=400) / 3}
+    frame = pd.DataFrame({"PRO": pro, **others})
+    table = metrics.comparison(frame, correct)
+    assert table["reading"].tolist() == ["", "equivalent", "different", "undecided"]
+    found = metrics.delong(frame, correct)
+    _, needed = metrics.readings(found.difference, found.standard_error, 400)
+    np.testing.assert_array_equal(table["n_to_decide"], [np.nan, *needed[1:]])
+    assert table["n_to_decide"][1] == 0
+    assert table["n_to_decide"][2] < 400 < table["n_to_decide"][3]

@@ -1,5 +1,4 @@
 import math
-import warnings
 from functools import partial
 
 import numpy as np
@@ -233,19 +232,6 @@ def test_mass_above_one_is_warned_about_once_with_its_count(score):
         score(log_probs)
     assert len(caught) == 1
     assert caught[0].filename == __file__  # the warning points at the caller
-
-
-def test_the_same_questions_are_warned_about_once_a_process():
-    log_probs = np.log([COASTLINE, PRESIDENT, [0.9, 0.9, *[1e-9] * (len(PRESIDENT) - 2)]])
-    with warnings.catch_warnings(action="error"), pytest.raises(scores.PremiseWarning):
-        scores.pro(log_probs)  # an error is no warning that was given
-    with pytest.warns(scores.PremiseWarning, match="^2 of 3 questions"):
-        scores.pro(log_probs)
-    padding = np.full((2, 1), NAN)  # warnings are errors from here on
-    scores.pro(log_probs, alpha=[0.1, 0.2])
-    scores.pro_all_k(np.column_stack([log_probs[1:, ::-1], padding]))
-    with pytest.warns(scores.PremiseWarning, match="^1 of 1 questions"):
-        scores.pro(np.log([[0.9, 0.8]]))
 
 
 def test_a_mass_of_one_is_not_warned_about():
