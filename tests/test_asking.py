@@ -1,4 +1,4 @@
-"""One question asked of the bundled model."""
+"""Questions asked of the bundled model, and a probability of being right from a run with known answers."""
 
 import subprocess
 from importlib import metadata
@@ -6,9 +6,10 @@ from importlib import metadata
 import numpy as np
 import pytest
 
-from pro_lib import ask, correctness, models, scores
+from pro_lib import ask, evaluation, generate, imports, metrics, models, promises, scores, selective
 from pro_lib import questions as question_sets
 from pro_lib.asking import Answer
+from pro_lib.files import RunError
 from pro_lib.runs import Run
 
 
@@ -22,13 +23,8 @@ def test_asking_the_bundled_model(facts_2m):
     assert probabilities.sum() <= 1 + 1e-6
     assert answer.uncertainty == pytest.approx(scores.pro(np.log(probabilities)[None], alpha=0.4)[0])
     assert answer.kept == max(1, (probabilities >= 0.4).sum())
-    assert (answer.status, answer.entropy_bounds, answer.entropy) == (None, None, None)
-    same = [p for text, p in answer.answers if correctness.rouge_l([text], [[answer.text]])[0] >= 0.5]
-    unseen = 1 - probabilities.sum()
-    assert answer.agreement == pytest.approx((sum(same), min(1, sum(same) + unseen)), abs=1e-9)
-    assert answer.sentence() == (
-        "Paris: a fresh sample means the same with probability {:.2f} to {:.2f}".format(*answer.agreement)
-    )
+    assert (answer.status, answer.entropy_bounds, answer.probability_right) == (None, None, None)
+    assert answer.sentence() == "Paris"
 
 
 def test_an_answer_shows_itself_and_its_table():
@@ -60,24 +56,12 @@ def test_a_list_of_questions_gives_the_answers_one_by_one_would(facts_2m):
 
 
 def test_what_does_not_change_from_question_to_question_is_looked_up_once(facts_2m, monkeypatch):
-    first, ranked, times = ask(facts_2m, ASKED[0], entropy_draws=0), Run.ranked, []
+    first, ranked, times = ask(facts_2m, ASKED[0]), Run.ranked, []
     monkeypatch.setattr(Run, "ranked", lambda *given, **named: times.append(1) or ranked(*given, **named))
     monkeypatch.setattr(metadata, "version", lambda name: pytest.fail(f"the version of {name} is known"))
     monkeypatch.setattr(subprocess, "run", lambda command, **_: pytest.fail(f"{command} is run again"))
-    assert ask(facts_2m, ASKED[0], entropy_draws=0) == first
+    assert ask(facts_2m, ASKED[0]) == first
     assert len(times) == 1
-
-
-def test_the_entropy_is_estimated_within_its_sure_bounds(facts_2m):
-    answers = ask(facts_2m, ASKED, search_alpha=0.05)
-    for answer in answers:
-        (least, most), (estimate, low, high) = answer.entropy_bounds, answer.entropy
-        assert least <= low <= estimate <= high <= most
-        assert answer.sentence().endswith(f"is about {estimate:.2f} nats ({low:.2f} to {high:.2f})")
-    assert len({answer.entropy for answer in answers}) == 3
-    without = ask(facts_2m, ASKED[0], search_alpha=0.05, entropy_draws=0)
-    assert without.entropy is None
-    assert "entropy" not in without.sentence()
 
 
 def test_of_several_questions_one_without_an_answer_is_no_error(facts_2m):
@@ -108,17 +92,88 @@ def test_a_held_model_is_loaded_anew_where_its_files_have_changed(tmp_path, fact
     assert len(loaded) == 2
 
 
-@pytest.mark.parametrize("question", ["", "  \n", None, ["Who?", ""], [3]])
-def test_an_empty_question_is_refused(facts_2m, question):
-    with pytest.raises(ValueError, match=r"question( \d of \d)? is empty"):
-        ask(facts_2m, question)
+@pytest.mark.parametrize(
+    ("question", "options", "message"),
+    [
+        *((empty, {}, "empty") for empty in ("", "  \n", None, ["Who?", ""], [3])),
+        (ASKED[0], {"alpha": 1.5}, "alpha"),
+        (ASKED[0], {"max_new_tokens": 1}, "no answer of facts-2m ended within 1 tokens"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_a_sentence(facts_2m, question, options, message):
+    with pytest.raises(ValueError, match=message):
+        ask(facts_2m, question, **options)
 
 
-def test_alpha_out_of_range_is_refused(facts_2m):
-    with pytest.raises(ValueError, match=r"alpha must lie in \[0, 1\]"):
-        ask(facts_2m, "What is the capital of France?", alpha=1.5)
+def records(probabilities, right, splits):
+    rows = []
+    for number, (p, is_right, split) in enumerate(zip(probabilities, right, splits, strict=True)):
+        answer = {"text": f"t{number}", "log_prob": float(np.log(p)), "rouge_l": float(is_right)}
+        rows.append({"question_id": number, "answers": [answer]} | ({"split": split} if split else {}))
+    return imports.from_records(rows)
 
 
-def test_answers_that_do_not_end_are_refused_in_a_sentence(facts_2m):
-    with pytest.raises(ValueError, match="no answer of facts-2m ended within 1 tokens"):
-        ask(facts_2m, "What is the capital of France?", max_new_tokens=1)
+def test_the_probability_is_fitted_on_validation_and_checked_on_the_others_by_hand():
+    # NLL orders validation right, wrong, right, wrong: fitted 1, 1/2, 1/2, 0. The others have 0.95 -> 1, 0.5 -> 1/2:
+    # 1 of a wrong answer, 1/2 of a right one.
+    run = records([0.9, 0.6, 0.4, 0.1, 0.95, 0.5], [1, 0, 1, 0, 0, 1], ["validation"] * 4 + ["test"] * 2)
+    fit, about = promises.right_probability(run)
+    assert fit(-np.log([0.99, 0.9, 0.5, 0.1])).tolist() == [1, 1, 0.5, 0]
+    assert about == "calibrated on 4 questions of records, error 0.750 on 2 others"
+    # Without a validation split a half is drawn.
+    run = records(np.random.default_rng(0).uniform(0.1, 0.9, 40), np.arange(40) % 2, ["test"] * 40)
+    assert promises.right_probability(run)[1].startswith("calibrated on 20 questions of records, error")
+
+
+def test_without_right_answers_or_with_one_class_nothing_is_fitted():
+    run = records([0.5, 0.4, 0.3, 0.2], [1, 1, 1, 1], ["validation", "validation", "test", "test"])
+    with pytest.raises(metrics.OneClassError):
+        promises.right_probability(run)
+    bare = imports.from_records([{"question_id": n, "answers": [{"log_prob": -1.0}]} for n in range(4)])
+    with pytest.raises(RunError, match="no answer can be judged"):
+        promises.right_probability(bare)
+
+
+@pytest.fixture(scope="module")
+def run(facts_2m):
+    questions = question_sets.load("world-facts", split=("validation", "test"), limit=24)
+    return generate.generate(facts_2m, questions, strategy="threshold", search_alpha=0.1, progress=False)
+
+
+def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, run):
+    question, identity = run.questions.loc[0, ["question", "question_id"]]
+    answer = ask(facts_2m, question, calibration=run, search_alpha=0.1)
+    # The same prompt as in the run, shots included, and so the same PRO.
+    judged = [evaluation.evaluate(run, split=split) for split in ("validation", "test")]
+    pros = [scores.pro(each.log_probs, alpha=0.4, search_alpha=0.1) for each in judged]
+    [place] = np.flatnonzero(judged[0].answers["question_id"] == identity)
+    assert answer.uncertainty == pytest.approx(pros[0][place], abs=1e-4)
+    expected = selective.calibration(pros[0], judged[0].correct, pros[1], judged[1].correct)
+    assert answer.probability_right == expected.fit([answer.uncertainty])[0]
+    assert answer.calibrated == f"calibrated on 24 questions of world-facts, error {expected.ece:.3f} on 24 others"
+    assert (
+        answer.sentence()
+        == f"{answer.text}: right with probability {answer.probability_right:.2f} ({answer.calibrated})"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"strategy": "greedy"}, "strategy='threshold', now strategy='greedy'"),
+        ({"max_new_tokens": 20}, "max_new_tokens=32, now max_new_tokens=20"),
+        ({"questions": question_sets.asked("Who?")}, "shots="),
+    ],
+)
+def test_a_calibration_by_another_strategy_or_way_of_asking_is_refused(facts_2m, run, options, message):
+    with pytest.raises(ValueError, match="calibration: run world-facts/facts-2m/threshold") as refused:
+        ask(facts_2m, ASKED[0], calibration=run, **options)
+    assert message in str(refused.value)
+
+
+def test_a_calibration_by_another_model_is_refused_and_how_far_down_was_searched_is_no_difference(
+    facts_2m, tiny_model, run
+):
+    with pytest.raises(ValueError, match="fingerprint="):
+        ask(tiny_model("llama"), ASKED[0], calibration=run, questions=question_sets.asked("Who?"))
+    assert ask(facts_2m, ASKED[0], calibration=run, search_alpha=0.3).probability_right is not None
