@@ -9,7 +9,7 @@ from pro_lib.engine.walk import Answer, Endings, walk
 
 
 def greedy(tree: Tree, endings: Endings, *, max_new_tokens: int = 32) -> list[list[Answer]]:
-    """The most probable next token, again and again: one answer per question."""
+    """Take the most probable next token, again and again: one answer per question."""
 
     def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:
         return argmax(log_probs)[rows]
@@ -20,7 +20,7 @@ def greedy(tree: Tree, endings: Endings, *, max_new_tokens: int = 32) -> list[li
 def diverse_beam(
     tree: Tree, endings: Endings, n_answers: int = 10, diversity_penalty: float = 1.0, *, max_new_tokens: int = 32
 ) -> list[list[Answer]]:
-    """N groups of one beam each; a token costs λ for every earlier group that took it at this step.
+    """Grow N groups of one beam each; a token costs λ for every earlier group that took it at this step.
 
     Vijayakumar et al. 2018, with the Hamming penalty, as `generate(num_beams=N, num_beam_groups=N)` did it: a
     group that ends still penalises the token it would have taken instead, and penalises nothing afterwards.

@@ -33,25 +33,24 @@ class Prefix:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that its keys and values take."""
+        """Return how many bytes its keys and values take."""
         return sum(keys.nbytes + values.nbytes for keys, values in self.layers)
 
     def shared_with(self, prompts: Sequence[Sequence[int]]) -> "Prefix":
-        """As much of the prefix as all prompts begin with, as `shared_length` counts it."""
-        length = shared_length(self.token_ids, prompts)
+        """Return as much of the prefix as all prompts begin with, leaving each at least one token of its own.
+
+        The end of a text may be tokenised otherwise once more text follows, so the last tokens need not be shared.
+        """
+        length = min(common_prefix_length([self.token_ids, *prompts]), min(map(len, prompts)) - 1)
         if length == len(self.token_ids):
             return self
-        if length == 0:
-            return Prefix((), ())
-        layers = tuple((keys[:, :, :length], values[:, :, :length]) for keys, values in self.layers)
-        return Prefix(self.token_ids[:length], layers)
+        layers = ((keys[:, :, :length], values[:, :, :length]) for keys, values in self.layers if length)
+        return Prefix(self.token_ids[:length], tuple(layers))
 
 
 @dataclass
 class Counts:
-    """What the trees of a run have cost so far: tokens of prompts put through the model (a shared prefix once), tokens
-    put through it after the prompts, forward passes.
-    """
+    """What the trees of a run cost: tokens of prompts (a shared prefix once), tokens after them, forward passes."""
 
     prompt_tokens: int = 0
     token_forwards: int = 0
@@ -59,18 +58,10 @@ class Counts:
 
 
 def common_prefix_length(sequences: Sequence[Sequence[int]]) -> int:
-    """Length of the longest prefix that all sequences share."""
+    """Return the length of the longest prefix that all sequences share."""
     # What the first and the last in order share, all between them do.
     ends = min(map(tuple, sequences)), max(map(tuple, sequences))
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*ends, strict=False)))
-
-
-def shared_length(token_ids: Sequence[int], prompts: Sequence[Sequence[int]]) -> int:
-    """How many of the tokens all prompts begin with, leaving each at least one token of its own.
-
-    The end of a text may be tokenised otherwise once more text follows, so the last tokens need not be shared.
-    """
-    return min(common_prefix_length([token_ids, *prompts]), min(map(len, prompts)) - 1)
 
 
 class Tree(Protocol):
@@ -88,7 +79,7 @@ class Tree(Protocol):
     def grow(self, parents: Tensor, tokens: Tensor, *, keep: Tensor | None = None) -> Tensor:
         """Give row `parents[i]` the child `tokens[i]`; the children become the rows, after the rows in `keep`.
 
-        Returns log-probabilities `(children, V)` of the token after each child, in nats, in the children's order.
+        Return log-probabilities `(children, V)` of the token after each child, in nats, in the children's order.
         """
 
 
@@ -128,7 +119,7 @@ class PackedTree:
 
     @property
     def slots(self) -> int:
-        """Number of keys in the cache: the shared prefix, the prompts, and the nodes not yet dropped."""
+        """Return how many keys are in the cache: the shared prefix, the prompts, and the nodes not yet dropped."""
         return self._visible.shape[1]
 
     @torch.inference_mode()
@@ -147,21 +138,21 @@ class PackedTree:
 
     @torch.inference_mode()
     def grow(self, parents: Tensor, tokens: Tensor, *, keep: Tensor | None = None) -> Tensor:
-        """As `Tree.grow`."""
-        above, kept = parents.numpy(), (parents[:0] if keep is None else keep).numpy()
-        inherited = self._drop_dead(self._visible[np.concatenate([kept, above])])
+        """Run as `Tree.grow`."""
+        above, rows = parents.numpy(), (parents[:0] if keep is None else keep).numpy()
+        inherited = self._drop_dead(self._visible[np.concatenate([rows, above])])
         positions = self._positions[above] + 1
-        self._visible, self._positions = inherited[: len(kept)], self._positions[kept]
+        self._visible, self._positions = inherited[: len(rows)], self._positions[rows]
         self._counts.token_forwards += len(tokens)
-        # Each child is its own owner: it sees itself and none of the others.
-        each = np.arange(len(tokens))
-        sizes = [len(piece) for piece in np.array_split(each, max(1, -(-len(tokens) // self._at_once)))]
-        return self._run(tokens.numpy(), positions, each, inherited[len(kept) :], each, sizes)
+        # A child is its own owner: it sees itself and none of the others.
+        owner = np.arange(len(tokens))
+        sizes = [len(piece) for piece in np.array_split(owner, max(1, -(-len(tokens) // self._at_once)))]
+        return self._run(tokens.numpy(), positions, owner, inherited[len(rows) :], owner, sizes)
 
     def crowd(self, slots: int) -> None:
         """Add a row that alone sees so many further slots of zeros: what other questions of a pack are to the rest."""
         self._cache = _filled(
-            [torch.nn.functional.pad(held, (0, 0, 0, slots)) for held in (layer.keys, layer.values)]
+            [torch.nn.functional.pad(tensor, (0, 0, 0, slots)) for tensor in (layer.keys, layer.values)]
             for layer in self._cache.layers
         )
         self._visible = np.pad(self._visible, ((0, 1), (0, slots)))
@@ -199,7 +190,7 @@ class PackedTree:
         return torch.cat(log_probs) if len(log_probs) > 1 else log_probs[0]
 
     def _only(self, slots: np.ndarray) -> DynamicCache:
-        """A copy of some of the cache's slots."""
+        """Return a copy of some of the cache's slots."""
         places = torch.from_numpy(slots).to(self._device, non_blocking=True)
         return _filled((layer.keys[:, :, places], layer.values[:, :, places]) for layer in self._cache.layers)
 
@@ -210,14 +201,14 @@ class PackedTree:
         n_living = int(living.sum())
         if self.slots - n_living <= n_living - self.prefix_length:
             return visible
-        kept = living.nonzero()[0]
-        self._cache = self._only(kept)
-        return visible[:, kept]
+        self._cache = self._only(living.nonzero()[0])
+        return visible[:, living]
 
-    def _forward(self, cache: DynamicCache, *given: np.ndarray) -> Tensor:
-        """Run tokens, at positions, on the slots each sees; log-probabilities of those wanted. It fills the cache."""
-        sent = (torch.from_numpy(array).to(self._device, non_blocking=True) for array in given)
-        tokens, positions, visible, keep = sent
+    def _forward(self, cache: DynamicCache, *arrays: np.ndarray) -> Tensor:
+        """Run tokens, at positions, on the slots they see; return log-probabilities of some. It fills the cache."""
+        tokens, positions, visible, keep = (
+            torch.from_numpy(array).to(self._device, non_blocking=True) for array in arrays
+        )
         # Additive, not boolean: under eager attention some architectures add whatever they are handed.
         mask = torch.where(visible, 0.0, torch.finfo(self._dtype).min).to(self._dtype)
         output = self._network(
@@ -237,7 +228,7 @@ class PackedTree:
 
 
 def _filled(layers: Iterable[tuple[Tensor, Tensor]]) -> DynamicCache:
-    """A cache that holds these keys and values; it does not copy them, and an update leaves them as they are."""
+    """Return a cache of these keys and values; it does not copy them, and an update leaves them as they are."""
     cache = DynamicCache()
     for keys, values in layers:
         cache.layers.append(layer := cache.layer_class_to_replicate())
@@ -247,7 +238,7 @@ def _filled(layers: Iterable[tuple[Tensor, Tensor]]) -> DynamicCache:
 
 
 def _joined(caches: Sequence[DynamicCache], starts: Sequence[int]) -> DynamicCache:
-    """One cache of the slots of several, of each from its start on; one without slots may have no layers."""
+    """Return one cache of the slots of several, of each from its start on; one without slots may have no layers."""
     if len(caches) == 1:
         return caches[0]
     used = [(cache.layers, start) for cache, start in zip(caches, starts, strict=True) if cache.layers]
@@ -257,7 +248,7 @@ def _joined(caches: Sequence[DynamicCache], starts: Sequence[int]) -> DynamicCac
 
 
 def _sizes(lengths: Sequence[int], limit: int) -> list[int]:
-    """Sizes of pieces of at most `limit` tokens, or of one suffix, that hold suffixes of these lengths in order."""
+    """Return the sizes of pieces of at most `limit` tokens, or of one suffix, for suffixes of these lengths in order."""
     sizes: list[int] = []
     for length in lengths:
         if sizes and sizes[-1] + length <= limit:
@@ -268,16 +259,16 @@ def _sizes(lengths: Sequence[int], limit: int) -> list[int]:
 
 
 def at_once(network: PreTrainedModel) -> int:
-    """How many tokens are put through the network in one call."""
+    """Return how many tokens are put through the network in one call."""
     return _AT_ONCE.get(network.device.type, _AT_ONCE_ELSEWHERE)
 
 
 def keep_logits(network: PreTrainedModel, keep: Tensor) -> dict[str, Tensor]:
-    """The argument that asks the network for the logits of some positions only, where it has one."""
+    """Return the argument that asks the network for the logits of some positions only, where it has one."""
     return {"logits_to_keep": keep} if "logits_to_keep" in accepted(type(network)) else {}
 
 
 @lru_cache(maxsize=16)
 def accepted(network_class: type[PreTrainedModel]) -> frozenset[str]:
-    """The names of what a forward pass can be given."""
+    """Return the names of what a forward pass can be given."""
     return frozenset(inspect.signature(network_class.forward).parameters)

@@ -44,21 +44,21 @@ class Endings:
     # As ids: a boolean index is counted anew at each use, and on a GPU waited for.
     @cached_property
     def stop_ids(self) -> Tensor:
-        """The stop tokens, in order."""
+        """Return the stop tokens, in order."""
         return self.stop.nonzero().squeeze(1)
 
     @cached_property
     def closing_ids(self) -> Tensor:
-        """The closing tokens, in order."""
+        """Return the closing tokens, in order."""
         return self.closing.nonzero().squeeze(1)
 
     @cached_property
     def on_host(self) -> tuple[Tensor, Tensor]:
-        """Both tables, `stop` and `closing`, where the bookkeeping is done."""
+        """Return both tables, `stop` and `closing`, where the bookkeeping is done."""
         return self.stop.cpu(), self.closing.cpu()
 
     def log_prob(self, log_probs: Tensor) -> Tensor:
-        """`(rows, V)` -> `(rows,)`: log-probability that the answer ends here, whichever stop token says so."""
+        """Return from `(rows, V)` the log-probability `(rows,)` that the answer ends here, by whichever stop token."""
         return torch.logsumexp(log_probs.index_select(1, self.stop_ids).double(), dim=-1)
 
 
@@ -91,7 +91,7 @@ def walk(tree: Tree, endings: Endings, choose: Choose, *, n_answers: int, max_ne
 
 
 def _answers(tokens: Tensor, stops: Tensor, closes: Tensor, log_probs: Tensor, ends: Tensor) -> list[list[Answer]]:
-    """What the walkers did, each `(questions, walkers, steps)`; once a walker has ended, that means nothing."""
+    """Return what the walkers did, of columns `(questions, walkers, steps)`; after an end they mean nothing."""
     ended, closed = stops | closes, closes.any(dim=-1)
     finished = ended.any(dim=-1)
     length = torch.where(finished, ended.int().argmax(dim=-1) + 1, tokens.shape[-1]) - stops.any(dim=-1).int()
