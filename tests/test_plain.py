@@ -131,6 +131,8 @@ def test_every_strategy_gives_on_the_plain_tree_what_it_gives_on_the_packed_one(
     questions = question_sets.load("world-facts", split="test", limit=4, n_shots=3)
     settings = {"strategy": "threshold" if name == "top_n" else name, **SETTINGS[name]}
     packed, plain = (generate(each, questions, progress=False, **settings) for each in (facts_2m, forced))
+    entropies = [run.answers.pop("path_entropy").to_numpy(float) for run in (plain, packed)]
+    assert entropies[0] == pytest.approx(entropies[1], abs=1e-4, nan_ok=True)
     pd.testing.assert_frame_equal(plain.answers, packed.answers, rtol=0, atol=1e-5)
     if "upper_bound" in packed.questions:  # probabilities times hundreds of nats
         assert plain.questions.pop("upper_bound").to_numpy() == pytest.approx(

@@ -248,7 +248,7 @@ def _joined(caches: Sequence[DynamicCache], starts: Sequence[int]) -> DynamicCac
 
 
 def _sizes(lengths: Sequence[int], limit: int) -> list[int]:
-    """Return the sizes of pieces of at most `limit` tokens, or of one suffix, for suffixes of these lengths in order."""
+    """Return sizes of pieces of at most `limit` tokens, or of one suffix, for suffixes of these lengths in order."""
     sizes: list[int] = []
     for length in lengths:
         if sizes and sizes[-1] + length <= limit:
