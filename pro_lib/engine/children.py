@@ -38,9 +38,9 @@ def most_probable(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
     size = math.gcd(log_probs.shape[1], _BLOCK)
     blocks = log_probs.reshape(-1, log_probs.shape[1] // size, size)
     # The n best tokens lie in the n blocks with the highest maxima.
-    chosen = blocks.amax(dim=-1).topk(min(n, blocks.shape[1]), dim=-1).indices
-    values = blocks.gather(1, chosen[:, :, None].expand(-1, -1, size)).flatten(1)
-    ids = (chosen[:, :, None] * size + torch.arange(size, device=chosen.device)).flatten(1)
+    best = blocks.amax(dim=-1).topk(min(n, blocks.shape[1]), dim=-1).indices[:, :, None]
+    values = blocks.gather(1, best.expand(-1, -1, size)).flatten(1)
+    ids = (best * size + torch.arange(size, device=best.device)).flatten(1)
     values, place = values.topk(min(n, values.shape[1]), dim=-1)
     ids, order = ids.gather(1, place).sort(dim=-1)
     return ids, values.gather(1, order)

@@ -119,12 +119,11 @@ class Search:
         """
         left = self.budget - self.spent
         self.waiting = places = self.waiting[left[self.events["question"][self.waiting]] > 0]
-        question, depth, greedy, log_prob = (
-            self.events[name][places] for name in ("question", "depth", "greedy", "log_prob")
-        )
-        set_aside = np.maximum(self.length - depth[greedy], 1)
+        events = self.events[places]
+        question, greedy = events["question"], events["greedy"]
+        set_aside = np.maximum(self.length - events["depth"][greedy], 1)
         left[question[greedy]] = np.maximum(left[question[greedy]] - set_aside, 0) + 1
-        order = np.lexsort((-log_prob, ~greedy, question))
+        order = np.lexsort((-events["log_prob"], ~greedy, question))
         rank = np.empty(len(order), dtype=np.int64)
         rank[order] = np.arange(len(order)) - np.searchsorted(question[order], question[order])
         return places[rank < left[question]]
@@ -167,10 +166,9 @@ class Search:
         self.waiting = np.concatenate([self.waiting, start + (named & (kind == _OPEN)).nonzero()[0]])
 
     def is_enough(self, question: int) -> bool:
-        """Return whether N answers reach α, or no other has a probability above 0, or the budget is spent."""
-        events = self.events[self.events["question"] == question]
+        """Return whether a question needs no search further down, or the budget may not pay for another path."""
         spent = self.budget is not None and self.budget - self.spent[question] < self.length
-        return bool(spent or not self._may_miss(events))
+        return bool(spent or not self._may_miss(self.events[self.events["question"] == question]))
 
     def _may_miss(self, events: np.ndarray) -> bool:
         """Return whether fewer than N answers to a question reach α, and below α there is some probability."""

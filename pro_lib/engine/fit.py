@@ -38,7 +38,7 @@ _SHORT = 16
 
 
 class PackingError(ValueError):
-    """Why a network does not fit a tree, as what follows its name: "uses …", "gives …"."""
+    """Why a network is refused a tree, as what follows its name: "uses …", "gives …"."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +99,7 @@ def length_limits(config: PreTrainedConfig) -> list[tuple[int, str]]:
 
 
 def fitted(network: PreTrainedModel) -> Fit:
-    """Return how short texts are asked: on the packed tree if that comes out right, else on the plain one if that does.
-
-    Raises:
-        PackingError: neither does.
-    """
+    """Return how short texts are asked: on the packed tree if that is right, else on the plain one, or refuse."""
     check_causal(network)
     reason = never_packed(network.config.get_text_config())
     if getattr(network, "_is_stateful", False) and not reason:
@@ -117,11 +113,7 @@ def fitted(network: PreTrainedModel) -> Fit:
 
 
 def fitted_to(network: PreTrainedModel, fit: Fit, n_tokens: int) -> Fit:
-    """Return how texts of up to `n_tokens` are asked of a `fitted` network; the plain tree is tried on texts so long.
-
-    Raises:
-        PackingError: the network has no positions for such texts, or the plain tree is wrong for them too.
-    """
+    """Return how texts of up to `n_tokens` are asked of a `fitted` network, or refuse what is beyond its positions."""
     limits = length_limits(network.config.get_text_config())
     positions = min((limit for limit, words in limits if words == _POSITIONS), default=2 * n_tokens)
     if n_tokens > positions:
@@ -182,11 +174,7 @@ def check_causal(network: PreTrainedModel) -> None:
 
 
 def checked_error(network: PreTrainedModel) -> float:
-    """Return how far packed steps are from plain forward passes, in nats, beside as many slots as are affordable.
-
-    Raises:
-        PackingError: they cannot be done, or are further off than by rounding.
-    """
+    """Return how far packed steps are from plain passes, in nats, beside a crowd; refuse what is not rounding."""
     tolerance = TOLERANCE[network.dtype]
     with _refusing("cannot run a packed step, of keys and values, a mask and positions"):
         crowd = min(_CROWD, _CROWD_BYTES // max(1, encode_prefix(network, [0]).nbytes))
@@ -200,8 +188,8 @@ def checked_error(network: PreTrainedModel) -> float:
 def largest_packing_error(network: PreTrainedModel, *, crowd: int = 0) -> float:
     """Return the largest difference in log-probability of packed steps from plain passes, in nats; inf for NaN.
 
-    They are done beside another question's `crowd` of slots. A network that ignores the mask or the positions it is
-    given, or counts slots, cannot come out near zero.
+    They are done beside another question's `crowd` of slots. No network comes out near zero that ignores the mask or
+    the positions, or counts slots.
     """
     ids = _random_text(network, 11)  # within the window of any test model
     prefix = encode_prefix(network, ids[:-5])

@@ -64,11 +64,13 @@ class PlainTree:
         for (_, width), group in groups.items():
             for piece in torch.tensor(group).split(max(1, self._at_once // width)):
                 numbers = piece.tolist()
-                cache = _taken([steps[number][0] for number in numbers])
+                parents = [steps[number][0] for number in numbers]
+                cache = copy.deepcopy(parents[0].cache)  # others may grow from the same rows
+                if cache is not None:
+                    cache.reorder_cache(torch.tensor([parent.place for parent in parents]))
                 piece_log_probs, cache = self._forward([inputs[number] for number in numbers], cache)
-                for place, number in enumerate(numbers):
-                    row, new = steps[number]
-                    rows[number] = _Row(row.text + new, cache, place)
+                for place, (number, parent) in enumerate(zip(numbers, parents, strict=True)):
+                    rows[number] = _Row(parent.text + steps[number][1], cache, place)
                 order += numbers
                 log_probs.append(piece_log_probs)
         self._rows += [rows[number] for number in range(len(steps))]
@@ -84,11 +86,3 @@ class PlainTree:
         self._counts.model_calls += 1
         log_probs = torch.log_softmax(output.logits[:, -1].float(), dim=-1)
         return log_probs, output[name] if self._cached else None
-
-
-def _taken(rows: Sequence[_Row]) -> Cache | None:
-    """Return a copy of what a cache has of some of its rows; others may grow from the same."""
-    cache = copy.deepcopy(rows[0].cache)
-    if cache is not None:
-        cache.reorder_cache(torch.tensor([row.place for row in rows]))
-    return cache

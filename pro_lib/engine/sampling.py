@@ -37,14 +37,10 @@ def multinomial(
         return inverted(log_probs, cumulative, rows, is_open, uniforms[:, :, step])
 
     samples = walk(tree, endings, choose, n_answers=uniforms.shape[1], max_new_tokens=uniforms.shape[2])
-    if not is_model:
-        return samples
-    pairs = zip(samples, entropies.tolist(), strict=True)
-    return [list(map(_with_entropy, answers, sums)) for answers, sums in pairs]
-
-
-def _with_entropy(answer: Answer, path_entropy: float) -> Answer:
-    return replace(answer, path_entropy=path_entropy)
+    if is_model:
+        for answers, sums in zip(samples, entropies.tolist(), strict=True):
+            answers[:] = (replace(answer, path_entropy=nats) for answer, nats in zip(answers, sums, strict=True))
+    return samples
 
 
 def inverted(
@@ -73,11 +69,11 @@ def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:
     for n in (64, 1024, 16_384, probabilities.shape[1]):
         index, ordered = most_probable(probabilities, n)
         ordered, order = ordered.sort(dim=-1, descending=True, stable=True)
-        kept = ordered.cumsum(dim=-1) - ordered < top_p
+        inside = ordered.cumsum(dim=-1) - ordered < top_p
         # Of equals at the last place some may be missing.
-        if not (kept & (ordered == ordered[:, -1:])).any():
+        if not (inside & (ordered == ordered[:, -1:])).any():
             break
-    return torch.zeros_like(probabilities).scatter_(-1, index.gather(-1, order), ordered * kept)
+    return torch.zeros_like(probabilities).scatter_(-1, index.gather(-1, order), ordered * inside)
 
 
 def uniforms(seed: int, question_ids: Sequence[str], n_answers: int, max_new_tokens: int) -> Tensor:

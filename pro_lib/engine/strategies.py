@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from pro_lib.engine.tree import Tree
     from pro_lib.engine.walk import Answer, Endings
 
-    Answers = list[list[Answer]]
-
 
 @checked
 class Strategy:
@@ -58,7 +56,7 @@ class Greedy(Strategy):
 
     name: ClassVar[str] = "greedy"
 
-    def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> "Answers":
+    def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> list:
         from pro_lib.engine.beams import greedy
 
         return greedy(tree, endings, max_new_tokens=self.max_new_tokens)
@@ -78,7 +76,7 @@ class Multinomial(Strategy):
     temperature: Positive = 1.0
     top_p: PositiveShare = 1.0
 
-    def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> "Answers":
+    def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> list:
         from pro_lib.engine.sampling import multinomial, uniforms
 
         numbers = uniforms(self.seed, question_ids, self.n_answers, self.max_new_tokens)
@@ -93,7 +91,7 @@ class DiverseBeam(Strategy):
     n_answers: PositiveInt = 10
     diversity_penalty: NotNegative = 1.0
 
-    def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> "Answers":
+    def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> list:
         from pro_lib.engine.beams import diverse_beam
 
         return diverse_beam(tree, endings, self.n_answers, self.diversity_penalty, max_new_tokens=self.max_new_tokens)
