@@ -74,21 +74,20 @@ def ask(
     calibration: Run | str | Path | None = None,
     **settings: object,
 ) -> Answer | list[Answer]:
-    """Ask a question; the answer with its uncertainty, of which PRO keeps the answers with `p >= alpha`.
+    """Ask a question; return the answer with its uncertainty: PRO of the answers with `p >= alpha`.
 
     Args:
         model: a loaded one, or its name, as in `models.load`; by name the last one loaded is held.
-        question: one, or several for a list of answers in their order: they are asked together, which is faster, and
-            are the same to rounding. Of several, one without an answer that ended is no error.
+        question: one, or several for a list of answers, asked together. Of several, one without an answer that ended
+            is no error.
         questions: a question set whose header, template and shots are used; None asks without shots.
         strategy: how answers are looked for; by default all with p ≥ search_alpha.
         calibration: a run of the model, or its folder, on questions whose right answers are known: the question is
-            asked as its were, and the answer says how probably it is right, as answers to such questions were.
+            asked as its were, and the answer says how probably it is right.
         settings: as in `generate`: search_alpha, budget, n_answers, max_new_tokens, chat, …
 
-    Raises:
-        ValueError: an empty question, alpha outside [0, 1] or below search_alpha, no answer that ended within
-            `max_new_tokens`, or a calibration by another model, strategy or way of asking.
+    Raises `ValueError` for an empty question, an alpha outside [0, 1] or below search_alpha, no answer that ended
+    within `max_new_tokens`, and a calibration by another model, strategy or way of asking.
     """
     if isinstance(calibration, str | Path):
         calibration = runs.read(calibration)
@@ -121,7 +120,7 @@ def ask(
 
 
 def _fit(calibration: Run, run: Run, alpha: float) -> tuple[Callable[[ArrayLike], NDArray], str]:
-    """`promises.right_probability`; `ValueError` if the answers of the run were made in another way."""
+    """Fit `promises.right_probability`; `ValueError` if the answers of the run were made in another way."""
     ours, theirs = ({name: of.info.parameters.get(name) for name in _MATTERS} for of in (calibration, run))
     if difference := store.difference(ours, theirs):
         raise ValueError(f"calibration: run {calibration.name} was made with {difference}")

@@ -38,17 +38,13 @@ def alpha_grid(search_alpha: float | None = None, *, of: Sequence[float] = ALPHA
 class Choices:
     """What counts as an answer and what as right. The defaults are this project's; docs/audit.md says what others do.
 
-    Args:
-        convention: `complete` (ending included) or `answer_tokens` (ending left out), as in `Run.log_probs`.
-        distinct: whether repeated beams are left out; None as the protocol has it.
-        correctness: `rouge_l` above 0.3, `exact_match` or `alias_match` (see `correctness`).
-        labels: labels from outside, of people or of a judge model, columns question_id, text, correct; they replace
-            every other correctness. An answer without a label is left out and counted.
+    `labels` are from outside, of people or of a judge model, columns question_id, text, correct; they replace every
+    other correctness. An answer without a label is left out and counted.
     """
 
-    convention: str = "complete"
-    distinct: bool | None = None
-    correctness: str = "rouge_l"
+    convention: str = "complete"  # ending included, or `answer_tokens`: left out
+    distinct: bool | None = None  # whether repeated beams are left out; None as the protocol has it
+    correctness: str = "rouge_l"  # above 0.3; or `exact_match`, `alias_match` (see `correctness`)
     labels: pd.DataFrame | None = None
 
 
@@ -90,20 +86,21 @@ class Evaluation:
         """Tabulate the answers judged, and beside each what the methods without an α say of it."""
         return self.answers.join(self.baselines)
 
-    def scored(self, score: Callable[..., np.ndarray], *log_probs: Floats, **options: object) -> np.ndarray:
-        """Return `score` of the answers that PRO reads, or of other `log_probs`, with these options.
+    def scored(self, score: Callable[..., Floats], *, name: str = "PRO", **options: object) -> Floats:
+        """Return `score` of the answers that PRO reads, or of the `meanings` of this name, with these options.
 
         A mass above 1 is no warning where repeats count: `sentence` says it.
         """
+        log_probs = self.meanings.get(name, self.log_probs)
         ignored = warnings.catch_warnings(action="ignore", category=scores.PremiseWarning)
         with nullcontext() if self.distinct else ignored:
-            return score(*log_probs or (self.log_probs,), search_alpha=self.search_alpha, **options)
+            return score(log_probs, search_alpha=self.search_alpha, **options)
 
     def pro(self, alpha: float | Floats, *, name: str = "PRO") -> Floats:
         """Return PRO at one α, (n,), or at several, (n, A); of `meanings`, or one of `alpha_scores`, by its name."""
         if name in self.alpha_scores:
             return self.alpha_scores[name](alpha=alpha)
-        return self.scored(scores.pro, self.meanings.get(name, self.log_probs), alpha=alpha)
+        return self.scored(scores.pro, name=name, alpha=alpha)
 
     def with_pro(self, alphas: Mapping[str, float]) -> pd.DataFrame:
         """Tabulate PRO, or what else has the name (`pro`), at each named α, and every other method: a column each."""
@@ -143,8 +140,8 @@ class Evaluation:
 
     def labels(self) -> dict[str, str | int]:
         """Return what tells this setting's tables from others': dataset, model, protocol, split, n_questions."""
-        names = "dataset", "model", "protocol", "split"
-        return {name: getattr(self, name) for name in names} | {"n_questions": len(self.correct)}
+        labels = {"dataset": self.dataset, "model": self.model, "protocol": self.protocol, "split": self.split}
+        return labels | {"n_questions": len(self.correct)}
 
     def sentence(self) -> str:
         """Say what was used and what was not."""
@@ -208,8 +205,7 @@ def evaluations(
 
     Args:
         beams: the run that PRO, NLL, ALL, PE (Eq. 2), SE and SD read, and in protocol `paper` PE-MC and NE too.
-        protocols: `workbench` (answers once each, averages over samples read samples) and `paper` (repeats kept, all
-            but Deg read the beams, the paper's methods only).
+        protocols: names of `protocols.PROTOCOLS`; another name is a `ValueError`.
         samples: what Deg, and in protocol `workbench` SC, PE-MC and NE, read, repeats kept; None leaves them out.
         others: further runs whose answers may be the most probable one.
         split: the split to judge; None for all questions of `beams`.
@@ -217,9 +213,7 @@ def evaluations(
             None for one that this dataset cannot have.
         choices: None for this project's.
 
-    Raises:
-        RunError: a run lacks one of the questions, or no answer can be judged.
-        ValueError: there is no such protocol.
+    Raises `RunError` where a run lacks one of the questions, or no answer can be judged.
     """
     choices = choices or Choices()
     rules = [counting.named(name, distinct=choices.distinct) for name in protocols]
@@ -241,18 +235,17 @@ def evaluations(
     for rule in rules:
         log_probs, table, meanings = counting.methods(*ranked, rule, compared)
         table = table.join(elsewhere)
-        unavailable = tuple(table.columns[table.isna().all()])
-        table = table.drop(columns=list(unavailable))
-        exclusions = metrics.usable(table.set_axis(ids), answers["correct"])
+        available = table.dropna(axis=1, how="all")
+        exclusions = metrics.usable(available.set_axis(ids), answers["correct"])
         whole = Evaluation(
             model=beams.info.model,
             dataset=beams.info.dataset,
             split=split or "all",
             answers=answers,
             log_probs=log_probs,
-            baselines=table,
+            baselines=available,
             exclusions=exclusions,
-            unavailable=unavailable,
+            unavailable=tuple(table.columns.difference(available.columns, sort=False)),
             search_alpha=beams.search_alpha,
             protocol=rule.name,
             distinct=rule.distinct,
@@ -293,15 +286,12 @@ def _check_labels(answers: pd.DataFrame, labels: pd.DataFrame, name: str) -> Non
     """Check that a question with labels has one for the answer judged; others may be among the labels."""
     texts = dict(zip(labels["question_id"], labels["text"], strict=True))
     labelled = answers[answers["question_id"].isin(list(texts))]
-    lost = labelled[labelled["correct"].isna()]
     if labelled.empty:
         raise RunError(f"run {name}: none of the {len(labels)} labels is for one of its questions, as {min(texts)!r}")
-    if len(lost):
-        identity, text = lost[["question_id", "text"]].iloc[0]
-        raise RunError(
-            f"run {name}: the labels of {len(lost)} questions match none of the answers judged: "
-            f"question {identity!r} is answered {text!r}, its label is for {texts[identity]!r}"
-        )
+    lost = labelled[labelled["correct"].isna()]
+    for identity, text in lost[["question_id", "text"]].head(1).itertuples(index=False):
+        message = f"run {name}: the labels of {len(lost)} questions match none of the answers judged: question"
+        raise RunError(f"{message} {identity!r} is answered {text!r}, its label is for {texts[identity]!r}")
 
 
 def _of_rows(score: Callable[..., Floats], rows: np.ndarray, *, alpha: float | Floats) -> Floats:

@@ -56,19 +56,19 @@ def usable(uncertainties: pd.DataFrame, correct: ArrayLike) -> Exclusions:
 
 
 def auroc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
-    """AUROC of one uncertainty (n,)."""
+    """Return AUROC of one uncertainty (n,)."""
     values, labels = aligned(uncertainty, correct)
     return float(auroc_columns(values[:, None], labels)[0])
 
 
 def auroc_columns(uncertainty: ArrayLike, correct: ArrayLike) -> Floats:
-    """AUROC of each column of `uncertainty` (n, A): shape (A,)."""
+    """Return AUROC of each column of `uncertainty` (n, A): shape (A,)."""
     right, wrong = _split(uncertainty, correct)
     return pairs_won(wrong, right)[0].sum(axis=1) / (right.shape[1] * wrong.shape[1])
 
 
 def auroc_intervals(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    """AUROC of each column of `uncertainty` (n, A), and the ends of its 95 % interval (`auroc_ends`): (A,) each."""
+    """Return AUROC of each column of `uncertainty` (n, A), and the ends of its 95 % interval (`auroc_ends`)."""
     right, wrong = _split(uncertainty, correct)
     n_right, n_wrong = right.shape[1], wrong.shape[1]
     of_wrong, of_right = pairs_won(wrong, right)
@@ -124,12 +124,12 @@ class DeLong:
     p_value: Floats  # (A,), two-sided, of the hypothesis of equal AUROCs; NaN for the reference itself
 
     def interval(self) -> tuple[Floats, Floats]:
-        """The ends of the 95 % interval of each difference, (A,)."""
+        """Return the ends of the 95 % interval of each difference, (A,)."""
         return normal(self.difference, self.standard_error)
 
 
 def differences(uncertainties: pd.DataFrame, correct: ArrayLike, *, reference: str) -> DeLong:
-    """`delong` of a table's columns against one of them; NaN where fewer than two answers are right, or wrong."""
+    """Run `delong` on a table's columns against one of them; NaN where fewer than two answers are right, or wrong."""
     if 2 <= np.count_nonzero(correct) <= len(uncertainties) - 2:
         return delong(uncertainties, correct, reference=uncertainties.columns.get_loc(reference))
     return DeLong(*np.full((3, len(uncertainties.columns)), np.nan))
@@ -161,7 +161,7 @@ def delong(uncertainties: ArrayLike, correct: ArrayLike, *, reference: int = 0) 
 
 
 def holm(p_values: ArrayLike) -> Floats:
-    """Holm's step-down correction (1979) of p-values (A,): shape (A,); NaN stays NaN and counts for nothing.
+    """Correct p-values (A,) by Holm's step-down procedure (1979); NaN stays NaN and counts for nothing.
 
     The i-th smallest of m is multiplied by m - i + 1; none falls below a smaller one's, none exceeds 1.
     """
@@ -175,7 +175,7 @@ def holm(p_values: ArrayLike) -> Floats:
 
 
 def wilson(share: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
-    """Lower and upper ends of 95 % score intervals of shares of `n` (Wilson 1927), of any shape; NaN for n = 0.
+    """Return the ends of 95 % score intervals of shares of `n` (Wilson 1927), of any shape; NaN for n = 0.
 
     In closed form, since within a tie n times an accuracy may be no whole number.
     """
@@ -189,13 +189,13 @@ def wilson(share: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def normal(mean: ArrayLike, standard_error: ArrayLike) -> tuple[Floats, Floats]:
-    """Ends of 95 % normal intervals, of any shape."""
+    """Return the ends of 95 % normal intervals, of any shape."""
     half = _Z * np.asarray(standard_error, float)
     return mean - half, mean + half
 
 
 def auroc_ends(of_wrong: Floats, of_right: Floats) -> tuple[Floats, Floats]:
-    """Ends (A,) of 95 % intervals of AUROCs, from the placements of each class, (A, n_wrong) and (A, n_right).
+    """Return the ends (A,) of 95 % intervals of AUROCs, from the placements (A, n_wrong) and (A, n_right).
 
     Wilson's interval of the AUROC a as of a share, with that n which gives a (1 - a) / n the variance of DeLong, DeLong
     and Clarke-Pearson (1988). The placements of a class can vary by a (1 - a) at most, and few of them, or nearly
@@ -211,21 +211,21 @@ def auroc_ends(of_wrong: Floats, of_right: Floats) -> tuple[Floats, Floats]:
     return wilson(area, 1 / inverse_n)
 
 
-def readings(difference: Floats, standard_error: Floats, n: int, *, margin: float = MARGIN) -> tuple[list[str], Floats]:
-    """What differences, shape (A,), of n questions say: `different`, `equivalent`, both or `undecided`; and when.
+def readings(difference: Floats, standard_error: Floats, n: int) -> tuple[list[str], Floats]:
+    """Read what differences (A,) of n questions say: `different`, `equivalent`, both or `undecided`; and when.
 
-    *Different*: the 95 % interval is without 0. *Equivalent*: the 90 % interval lies within ± `margin`, which are two
+    *Different*: the 95 % interval is without 0. *Equivalent*: the 90 % interval lies within ± `MARGIN`, which are two
     one-sided tests at 5 % (Schuirmann 1987). Intervals are normal ones; nothing is corrected for the number of
     differences. With it, how many questions (A,) it takes for either to hold if the difference stays and its standard
     error falls with the root of their number: the smaller of n (1.960 e / |d|)² and, for |d| below the margin,
     n (1.645 e / (margin - |d|))². NaN is undecided.
     """
     size = np.abs(difference)
-    different, equivalent = size > _Z * standard_error, size + _Z_ONE_SIDED * standard_error < margin
+    different, equivalent = size > _Z * standard_error, size + _Z_ONE_SIDED * standard_error < MARGIN
     words = {(0, 0): "undecided", (1, 0): "different", (0, 1): "equivalent", (1, 1): "different and equivalent"}
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         to_differ = np.where(size > 0, (_Z * standard_error / size) ** 2, np.inf)
-        to_equal = np.where(size < margin, (_Z_ONE_SIDED * standard_error / (margin - size)) ** 2, np.inf)
+        to_equal = np.where(size < MARGIN, (_Z_ONE_SIDED * standard_error / (MARGIN - size)) ** 2, np.inf)
     needed = np.where(np.isnan(size), np.nan, np.ceil(n * np.minimum(to_differ, to_equal)))
     return [words[pair] for pair in zip(different.tolist(), equivalent.tolist(), strict=True)], needed
 
@@ -233,10 +233,7 @@ def readings(difference: Floats, standard_error: Floats, n: int, *, margin: floa
 def aligned(
     uncertainty: ArrayLike, correct: ArrayLike, *, columns: bool = False, of: str = ""
 ) -> tuple[Floats, Labels]:
-    """Uncertainties (n,), or (n, A) where they are `columns`, and labels (n,), as arrays; refuses what cannot be used.
-
-    `of` begins the names of the two in what is raised.
-    """
+    """Check uncertainties (n,), or (n, A) where they are `columns`, and labels (n,); `of` begins their names."""
     values, labels = np.asarray(uncertainty, dtype=np.float64), np.asarray(correct)
     if values.ndim != 1 + columns:
         raise ValueError(f"{of}uncertainty must have the shape {'(n, A)' if columns else '(n,)'}, not {values.shape}")
@@ -259,7 +256,7 @@ def need_both(correct: Labels, what: str) -> None:
 
 
 def _split(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats]:
-    """Check both; the uncertainties of the right answers (A, n_right) and wrong ones (A, n_wrong), copied."""
+    """Check both; return the uncertainties of the right answers (A, n_right) and wrong ones (A, n_wrong), copied."""
     values, labels = aligned(uncertainty, correct, columns=True)
     need_both(labels, "AUROC")
     by_column = np.ascontiguousarray(values.T)
@@ -267,6 +264,6 @@ def _split(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def pairs_won(wrong: Floats, right: Floats) -> tuple[Floats, Floats]:
-    """For values (A, n_wrong) and (A, n_right), how many of the other lie below each, ties counting half: exact."""
+    """Count exactly, for values (A, n_wrong) and (A, n_right), how many of the other lie below each, ties half."""
     n_wrong, together = wrong.shape[1], rankdata(np.concatenate([wrong, right], axis=1), axis=1)
     return together[:, :n_wrong] - rankdata(wrong, axis=1), together[:, n_wrong:] - rankdata(right, axis=1)

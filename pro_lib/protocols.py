@@ -58,42 +58,31 @@ def ranked(run: Run, *, convention: str = "complete") -> Ranked:
     return Ranked(*map(run.matrix, [table] * 4, ("value", "mean", "repeats", "text"), missing))
 
 
-class Comparison(NamedTuple):
-    """What a similarity says of beams, (n, N, N) or (n, N, N, 3), and of samples, (n,); None where it cannot be asked.
-
-    `degree` and `consistency` are Deg and SC.
-    """
-
-    beams: Floats | None = None
-    degree: Floats | None = None
-    consistency: Floats | None = None
-
-
 def comparisons(
     beams: Run, samples: Run | None, similarities: Similarities, *, judged: pd.Series, convention: str = "complete"
-) -> dict[str, Comparison]:
-    """Ask each similarity once for all protocols, by its name.
+) -> dict[str, dict[str, Floats]]:
+    """Ask each similarity once for all protocols, by its name; where it cannot be asked there is nothing.
 
-    `judged` (n,) are the texts of the answers judged. A sample that was cut by length means the same as none.
+    What it says of the beams is `beams`, (n, N, N) or (n, N, N, 3); of samples it gives `Deg` and `SC`, (n,). `judged`
+    (n,) are the texts of the answers judged. A sample that was cut by length means the same as none.
     """
     answers, drawn = ranked(beams, convention=convention), samples and ranked(samples, convention=convention)
     n_drawn = samples and np.isfinite(samples.outcome_log_probs()).sum(axis=1)
     unknown = (np.isnan(answers.means) | pd.isna(answers.texts)) & ~np.isnan(answers.log_probs)
-    results = dict.fromkeys(similarities, Comparison())
+    results = {name: {} for name in similarities}
     for name, similarity in similarities.items():
         if similarity is None or unknown.any():
             continue
-        results[name] = Comparison(similarity(answers.texts, beams.questions))
+        results[name]["beams"] = similarity(answers.texts, beams.questions)
         if drawn:
             alike = similarity(np.column_stack([judged, drawn.texts]), beams.questions)
-            share = meanings.matches(alike)[:, 0, 1:].sum(axis=1) / n_drawn
-            degree = meanings.degree(alike[:, 1:, 1:])
-            results[name] = results[name]._replace(degree=degree, consistency=1 - share)
+            results[name]["SC"] = 1 - meanings.matches(alike)[:, 0, 1:].sum(axis=1) / n_drawn
+            results[name]["Deg"] = meanings.degree(alike[:, 1:, 1:])
     return results
 
 
 def methods(
-    beams: Ranked, samples: Ranked | None, protocol: Protocol, compared: Mapping[str, Comparison]
+    beams: Ranked, samples: Ranked | None, protocol: Protocol, compared: Mapping[str, Mapping[str, Floats]]
 ) -> tuple[Floats, pd.DataFrame, dict[str, Floats]]:
     """Return what PRO reads (n, N), the other methods, a column each, and what PRO over meanings reads, by its name.
 
@@ -110,9 +99,9 @@ def methods(
         table["PE-MC"] = scores.predictive_entropy_mc(averaged.log_probs)
         table["NE"] = scores.normalized_entropy(averaged.means)
     without = {*protocol.without, *(() if samples else ("Deg", "SC"))}
-    for name, (alike, degree, consistency) in compared.items():
-        column = {"SE": None, "SD": None, "Deg": degree, "S-NLL": None, "SC": consistency}
-        if alike is not None:
+    for name, comparison in compared.items():
+        column = dict.fromkeys(("SE", "SD", "Deg", "S-NLL", "SC"), np.nan) | comparison
+        if (alike := column.pop("beams", None)) is not None:
             alike = alike.copy()
             alike[~(counts[:, :, None] & counts[:, None, :])] = np.nan
             meaning = meanings.clusters(alike)
@@ -123,7 +112,7 @@ def methods(
             column["S-NLL"] = scores.nll(meant)
             read_by_pro |= {} if "S-PRO" in without else {f"S-PRO, {name}": meant}
         for method in (method for method in column if method not in without):
-            table[f"{method}, {name}"] = np.nan if column[method] is None else column[method]
+            table[f"{method}, {name}"] = column[method]
     downwards = -np.sort(-log_probs, axis=1)  # NaN last
     width = max(1, (~np.isnan(downwards)).sum(axis=1).max(initial=0))
     return downwards[:, :width], table, read_by_pro

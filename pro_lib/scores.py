@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,27 +30,21 @@ class PremiseWarning(UserWarning):
     """PRO need not be a lower bound of the entropy: a premise of the paper's Proposition 1 does not hold."""
 
 
-@dataclass(frozen=True)
-class Premise:
-    """How far each question's answers meet the premise of Proposition 1; every field has the shape (n,)."""
+class Premise(NamedTuple):
+    """How far each question's answers meet the premise of Proposition 1; both fields have the shape (n,)."""
 
     mass: Floats  # sum of the answers' probabilities; 0 without answers
     above_one: NDArray[np.bool_]  # the mass exceeds 1 by more than 1e-6: these cannot all be distinct outcomes
-    # Answers whose log-probability another answer of the question already has. A sign, not a proof, that an answer is
-    # there twice: token ids settle it, and this module does not see them.
-    duplicates: Counts
 
 
 def premise(log_probs: ArrayLike) -> Premise:
-    """Measure what Proposition 1 asks of the answers: distinct, and a mass of at most 1."""
-    ordered = -np.sort(-_checked(log_probs), axis=1)  # downwards, NaN last
-    mass = _mass(ordered)
-    duplicates = (ordered[:, 1:] == ordered[:, :-1]).sum(axis=1)
-    return Premise(mass=mass, above_one=mass > 1 + _ROUNDING, duplicates=duplicates)
+    """Measure what Proposition 1 asks of the answers: a mass of at most 1."""
+    mass = _mass(_checked(log_probs))
+    return Premise(mass, mass > 1 + _ROUNDING)
 
 
 def pro(log_probs: ArrayLike, *, alpha: ArrayLike = 0.4, search_alpha: float | None = None) -> Floats:
-    """PRO with adaptive K: the answers with `p >= alpha`, or the most probable one if none has.
+    """Return PRO with adaptive K: of the answers with `p >= alpha`, or the most probable one if none has.
 
     A `PremiseWarning` counts the questions whose answers (all given, not only those kept) have a mass above 1.
     Raises `ValueError` for an alpha outside [0, 1], for one below the `search_alpha` of an exact search, and for
@@ -65,7 +59,7 @@ def pro(log_probs: ArrayLike, *, alpha: ArrayLike = 0.4, search_alpha: float | N
 
 
 def pro_at_k(log_probs: ArrayLike, k: ArrayLike, *, search_alpha: float | None = None) -> Floats:
-    """PRO of the `k` most probable answers; a question with fewer than `k` uses all it has.
+    """Return PRO of the `k` most probable answers; a question with fewer than `k` uses all it has.
 
     `k` is one integer of at least 1, or `(A,)` of them for a result of shape `(n, A)`. Warns as `pro` does. Raises
     `ValueError` for a `k` that a search with a `search_alpha` did not reach on every question (`top_n` does).
@@ -84,7 +78,7 @@ def pro_at_k(log_probs: ArrayLike, k: ArrayLike, *, search_alpha: float | None =
 
 
 def pro_all_k(log_probs: ArrayLike) -> Floats:
-    """PRO for every K at once, shape `(n, N)`: column `K - 1` holds PRO_K, NaN where K answers are not there.
+    """Return PRO for every K at once, shape `(n, N)`: column `K - 1` holds PRO_K, NaN where K answers are not there.
 
     PRO_K = -log p_K - sum_{i<=K} p_i log(p_i / p_K), with p sorted downwards. Warns as `pro` does.
     """
@@ -92,16 +86,18 @@ def pro_all_k(log_probs: ArrayLike) -> Floats:
 
 
 def adaptive_k(log_probs: ArrayLike, alpha: ArrayLike, *, search_alpha: float | None = None) -> Counts:
-    """Adaptive K: how many answers have `p >= alpha`, at least 1; 0 where a question has no answer.
+    """Return adaptive K: how many answers have `p >= alpha`, at least 1; 0 where a question has no answer.
 
     The comparison is `log_probs >= np.log(alpha)`, in the space the probabilities come in: an answer given
     as `np.log(0.1)` is kept at `alpha=0.1`, which comparing `exp` does not promise. `alpha=0` keeps all.
     """
     checked = _checked(log_probs)
     at_least = (~np.isnan(checked)).any(axis=1).astype(np.int64)
-    return _by_alpha(
-        lambda above, _: np.maximum((~np.isnan(above)).sum(axis=1), at_least), checked, alpha, search_alpha
-    )
+
+    def count(above: Floats, _: float) -> Counts:
+        return np.maximum((~np.isnan(above)).sum(axis=1), at_least)
+
+    return _by_alpha(count, checked, alpha, search_alpha)
 
 
 def alpha_floor(
@@ -111,7 +107,7 @@ def alpha_floor(
     open_log_probs: ArrayLike | None = None,
     search_alpha: float | None = None,
 ) -> Floats:
-    """The α-floor: `-Σ_found p log p - (1 - found) log α`, found being the answers with `p >= alpha`.
+    """Return the α-floor: `-Σ p log p - (1 - Σ p) log α`, over the answers with `p >= alpha`.
 
     A lower bound of H(Y) **when** `log_probs` holds every answer with p ≥ alpha and `open_log_probs` (n, M) every
     prefix with p ≥ alpha that was left open, at the length cut or by a budget: then everything else is made of
@@ -131,16 +127,15 @@ def alpha_floor(
 
 
 def mass_not_found(log_probs: ArrayLike, *, alpha: ArrayLike, search_alpha: float | None = None) -> Floats:
-    """One minus the probabilities of the answers with `p >= alpha`: what lies outside the likely answers.
+    """Return one minus the probabilities of the answers with `p >= alpha`: what lies outside the likely answers.
 
-    In [0, 1], not in nats. A score; the four masses of a search's certificate add up to the same, each measured where
-    it arises. It claims nothing about the entropy. Raises `ValueError` as `pro` does.
+    In [0, 1], not in nats. It claims nothing about the entropy. Raises `ValueError` as `pro` does.
     """
     return _by_alpha(lambda above, _: np.maximum(1 - _mass(above), 0.0), _checked(log_probs), alpha, search_alpha)
 
 
 def tree_bound(prefix_log_probs: ArrayLike, next_entropies: ArrayLike, *, alpha: ArrayLike = 0.0) -> Floats:
-    """The tree bound: `Σ_v p(v) H(next | v)` over expanded prefixes v with `p(v) >= alpha`.
+    """Return the tree bound: `Σ_v p(v) H(next | v)` over expanded prefixes v with `p(v) >= alpha`.
 
     A lower bound of H(Y) for any set of distinct prefixes (chain rule of entropy), whatever was found, when
     H(next | v) counts the ending as one event; at least the α-floor at the same alpha when every prefix with
@@ -154,12 +149,12 @@ def tree_bound(prefix_log_probs: ArrayLike, next_entropies: ArrayLike, *, alpha:
 
 
 def nll(log_probs: ArrayLike) -> Floats:
-    """NLL: `-log p` of the most probable answer."""
+    """Return NLL: `-log p` of the most probable answer."""
     return -_row_max(_checked(log_probs))
 
 
 def average_log_likelihood(mean_log_probs: ArrayLike, log_probs: ArrayLike) -> Floats:
-    """ALL: minus the token-averaged log-probability, `-(1/T) log p`, of the most probable answer.
+    """Return ALL: minus the token-averaged log-probability, `-(1/T) log p`, of the most probable answer.
 
     `mean_log_probs` (n, N) is aligned with `log_probs` (n, N), which says which answer is most probable; of
     answers that tie, the one with the highest mean counts. NaN where the mean of that answer is not known.
@@ -171,18 +166,18 @@ def average_log_likelihood(mean_log_probs: ArrayLike, log_probs: ArrayLike) -> F
 
 
 def predictive_entropy(log_probs: ArrayLike) -> Floats:
-    """PE as in the paper's Eq. 2: `-sum_i p_i log p_i` over the answers given."""
+    """Return PE as in the paper's Eq. 2: `-sum_i p_i log p_i` over the answers given."""
     checked = _checked(log_probs)
     return np.where(np.isnan(checked).all(axis=1), np.nan, -row_sums(np.exp(checked) * checked))
 
 
 def predictive_entropy_mc(log_probs: ArrayLike) -> Floats:
-    """PE, Monte-Carlo form: `-mean_i log p_i`, an estimate of the entropy if the answers are samples."""
+    """Return PE, Monte-Carlo form: `-mean_i log p_i`, an estimate of the entropy if the answers are samples."""
     return _minus_mean(_checked(log_probs))
 
 
 def normalized_entropy(mean_log_probs: ArrayLike) -> Floats:
-    """NE: the Monte-Carlo form on length-normalised (token-averaged) log-probabilities (n, N)."""
+    """Return NE: the Monte-Carlo form on length-normalised (token-averaged) log-probabilities (n, N)."""
     return _minus_mean(_checked(mean_log_probs, "mean_log_probs"))
 
 

@@ -19,7 +19,7 @@ _SHUFFLES, _SEED = 1000, 42  # LM-Polygraph's, so that both have the same random
 
 
 def accuracy_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> pd.DataFrame:
-    """Accuracy among the k least uncertain of n questions, for every k from 1 to n.
+    """Return the accuracy among the k least uncertain of n questions, for every k from 1 to n.
 
     Columns: `n_answered` (k), `coverage` (k / n), `threshold` (the uncertainty of the k-th), `accuracy`. Within a tie,
     the accuracy is the mean over the orders the tie could stand in. Defined where all answers are right, or all wrong.
@@ -38,29 +38,24 @@ def accuracy_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> pd.DataFram
 
 
 def auarc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
-    """Area under the accuracy-coverage curve, the same as under accuracy-rejection: mean accuracy over all k.
-
-    Between 0 and 1, higher = better; an uninformative uncertainty has about the accuracy itself. `prr` is the same
-    area on a scale of its own.
-    """
+    """Return the area under the accuracy-coverage curve, the mean accuracy over all k; higher = better."""
     return float(accuracy_coverage(uncertainty, correct)["accuracy"].mean())
 
 
 def prr(uncertainty: ArrayLike, correct: ArrayLike, *, max_rejection: float = 1.0) -> float:
-    """Prediction-rejection ratio: (area - random) / (oracle - random); 1 is perfect, 0 is random, and it may be lower.
+    """Return the prediction-rejection ratio: (area - random) / (oracle - random); 1 is perfect, 0 random.
 
     As LM-Polygraph 0.7 has it (`prr_normalized`): the area is the mean accuracy of what is kept when 0, 1, 2, …
     questions are rejected, fewer than `int(max_rejection * n)`; the oracle rejects wrong answers first; random is
-    the mean area of 1,000 shuffles, the same as theirs. Where uncertainties tie, theirs follows the order in which
-    sorting happens to leave the rows; here the mean over the tie counts. Raises `OneClassError` for one class, and
-    `ValueError` unless `max_rejection` is at most 1 and reaches two questions.
+    the mean area of 1,000 shuffles, the same as theirs. Where uncertainties tie, the mean over the tie counts. Raises
+    `OneClassError` for one class, and `ValueError` unless `max_rejection` is at most 1 and reaches two questions.
     """
     values, _ = aligned(uncertainty, correct)
     return float(rejection(pd.DataFrame({"": values}), correct, max_rejection=max_rejection)["prr"].iloc[0])
 
 
 def rejection(uncertainties: pd.DataFrame, correct: ArrayLike, *, max_rejection: float = 1.0) -> pd.DataFrame:
-    """`prr` and `auarc` of several methods; the random baseline is drawn once. Columns: `method, prr, auarc`.
+    """Tabulate `prr` and `auarc` of several methods, the random baseline drawn once: method, prr, auarc.
 
     `uncertainties` has a row per question and a column per method. `max_rejection` concerns `prr` only.
     """
@@ -78,13 +73,9 @@ def rejection(uncertainties: pd.DataFrame, correct: ArrayLike, *, max_rejection:
     oracle = area(_running_mean(np.sort(labels)[::-1]))
     random = np.mean([area(_running_mean(shuffled)) for shuffled in _shuffles(labels)])
     curves = [accuracy_coverage(column, labels)["accuracy"].to_numpy() for _, column in uncertainties.items()]
-    return pd.DataFrame(
-        {
-            "method": uncertainties.columns,
-            "prr": [(area(curve) - random) / (oracle - random) for curve in curves],
-            "auarc": [curve.mean() for curve in curves],
-        }
-    )
+    ratios = [(area(curve) - random) / (oracle - random) for curve in curves]
+    areas = [curve.mean() for curve in curves]
+    return pd.DataFrame({"method": uncertainties.columns, "prr": ratios, "auarc": areas})
 
 
 @dataclass(frozen=True)
@@ -111,9 +102,8 @@ def calibration(
     """Turn an uncertainty into a probability of being right on validation questions, and check it on others.
 
     The fit is isotonic regression of `validation_correct` (m,) on minus `validation_uncertainty` (m,): any scale
-    will do, and between and beyond the values fitted on it interpolates and stays level. `uncertainty` (n,) and
-    `correct` (n,) are of *other* questions; they enter no fit. The bins hold equal numbers of questions, ordered
-    by probability; equal probabilities share a bin, so that bins may differ in size, and empty ones are left out.
+    will do. `uncertainty` (n,) and `correct` (n,) are of *other* questions; they enter no fit. The bins hold equal
+    numbers of questions, ordered by probability; equal probabilities share a bin, and empty ones are left out.
     Infinite uncertainties count as the largest (smallest) finite one of validation. Raises `OneClassError` for one
     class on validation, `ValueError` for NaN, no questions, or fewer than one bin.
     """

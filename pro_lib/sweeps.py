@@ -2,9 +2,8 @@
 
 It knows evaluations; it does not know files, models, texts or figures. Every table is of one setting, and its rows
 begin with the setting's labels: dataset, model, protocol, split, n_questions. What needs an α takes `Splits`, chooses
-it on their validation questions and reports on the others. `low` and `high` are pointwise 95 % intervals
-(`metrics.auroc_intervals`). Where all answers are right, or all wrong, AUROC and interval are NaN, and a
-`OneClassWarning` says so. `alphas=None` chooses from `ALPHA_GRID`.
+it on their validation questions and reports on the others. `low` and `high` are pointwise 95 % intervals. Where all
+answers are right, or all wrong, AUROC and interval are NaN, and a `OneClassWarning` says so.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pro_lib import metrics, scores, selective
 from pro_lib.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
+from pro_lib.selective import Calibration, calibration
 
 Floats = NDArray[np.float64]
 Alphas = Sequence[float] | None
@@ -30,10 +30,7 @@ class OneClassWarning(UserWarning):
 
 
 def alpha_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFrame:
-    """Return AUROC of PRO at each α, by default `DRAWN_ALPHAS`.
-
-    Columns: alpha, auroc, mean_kept (mean K), low, high.
-    """
+    """Return AUROC of PRO and mean K at each α, by default `DRAWN_ALPHAS`: alpha, auroc, mean_kept, low, high."""
     alphas = alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS) if alphas is None else np.array(alphas)
     mean_kept = scores.adaptive_k(evaluation.log_probs, alphas).mean(axis=0)
     table = pd.DataFrame({"alpha": alphas, "auroc": np.nan, "mean_kept": mean_kept})
@@ -86,10 +83,10 @@ def rouge_threshold_sweep(splits: Splits, *, thresholds: Sequence[float] = (0.1,
 
 
 def select_alpha(validation: Evaluation, *, alphas: Alphas = None, name: str = "PRO") -> float:
-    """Return the α with the best AUROC of PRO, or of the score of another name (`Evaluation.pro`).
+    """Return the α with the best AUROC of PRO, or of the score of another name (`Evaluation.pro`), from `ALPHA_GRID`.
 
-    Ties go to the α nearest 0.4, and of two equally near to the smaller. Where all answers are right, or all wrong, it
-    is 0.4, and a `OneClassWarning` says so.
+    `alphas` are others to choose from. Ties go to the α nearest 0.4, and of two equally near to the smaller. Where all
+    answers are right, or all wrong, it is 0.4, and a `OneClassWarning` says so.
     """
     if one_class := validation.one_class():
         message = f"{one_class}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken"
@@ -98,13 +95,6 @@ def select_alpha(validation: Evaluation, *, alphas: Alphas = None, name: str = "
     alphas = _candidates(validation, alphas)
     aurocs = metrics.auroc_columns(validation.pro(alphas, name=name), validation.correct)
     return float(alphas[aurocs.argmax()])  # equal AUROCs are exactly equal, being counts
-
-
-def nearest_first(alphas: Sequence[float]) -> Floats:
-    """Return the different αs in the order in which ties go: nearer to 0.4 first, then the smaller."""
-    alphas = np.unique(alphas)
-    distance = np.round(np.abs(alphas - DEFAULT_ALPHA), 12)  # 0.35 and 0.45 are equally far, rounding aside
-    return alphas[np.argsort(distance, kind="stable")]
 
 
 def alpha_choices(splits: Splits, *, default: float) -> pd.DataFrame:
@@ -150,7 +140,7 @@ def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> 
     if why:
         where = f"{pool.dataset}, {pool.model}: the validation questions cannot be redrawn"
         warnings.warn(f"{where} ({why}), so how much α moves is not known", UserWarning, stacklevel=2)
-        nothing = pd.DataFrame({"redraw": [0]} | dict.fromkeys(("alpha", "auroc", "better_than_nll"), np.nan))
+        nothing = pd.DataFrame([[0]], columns=["redraw"]).assign(alpha=np.nan, auroc=np.nan, better_than_nll=np.nan)
         return labelled(nothing, splits)
     table = pd.DataFrame({"alpha": _redrawn_alphas(splits, n_questions, n_redraws, seed)}).rename_axis("redraw")
     swept = alpha_sweep(splits.reported, alphas=table["alpha"].unique()).set_index("alpha")["auroc"]
@@ -170,11 +160,9 @@ def spread(redraws: pd.DataFrame, column: str) -> pd.DataFrame:
 def accuracy_coverage(splits: Splits, *, methods: Sequence[str] | None = None, n_points: int = 101) -> pd.DataFrame:
     """Return the accuracy among the questions answered when the most uncertain are not, at `n_points` coverages.
 
-    They go from 2 % to 1: below 2 % the curve is that of a few questions. PRO's α is chosen on validation. Beside the
-    methods stands `oracle`, which answers right answers first. `low` and `high` are pointwise 95 % Wilson intervals of
-    the accuracy among the n_answered questions, NaN for the oracle, which has seen the labels. All methods have the
-    same questions: two of them may differ significantly though their intervals overlap. Of `methods` (None for all)
-    those that the setting lacks are left out. Columns: method, n_answered, coverage, threshold, accuracy, low, high.
+    They go from 2 % to 1. Beside the methods stands `oracle`, which answers right answers first. `low` and `high` are
+    Wilson's of the accuracy among the n_answered questions, NaN for the oracle. Of `methods` (None for all) those that
+    the setting lacks are left out. Columns: method, n_answered, coverage, threshold, accuracy, low, high.
     """
     correct, uncertainties = splits.reported.correct, splits.reported.with_pro({"PRO": _chosen(splits)})
     uncertainties = uncertainties.filter(items=methods or list(uncertainties)).assign(oracle=(~correct).astype(float))
@@ -190,8 +178,7 @@ def accuracy_coverage(splits: Splits, *, methods: Sequence[str] | None = None, n
 def reliability(splits: Splits, *, methods: Sequence[str]) -> pd.DataFrame:
     """Return reliability, method by method: confidence fitted on validation against accuracy on the reported split.
 
-    Columns: method, ece, brier, and those of `selective.Calibration.table`. No rows, and a `OneClassWarning`, where the
-    validation questions have one class, so that nothing can be fitted.
+    Columns: method, ece, brier, and those of `Calibration.table`. No rows where validation has one class.
     """
     fits = _calibrations(splits, {"PRO": _chosen(splits)}, methods)
     if not fits:
@@ -220,8 +207,10 @@ def _chosen(splits: Splits) -> float:
 
 
 def _candidates(evaluation: Evaluation, alphas: Alphas) -> Floats:
-    """The αs (A,) to choose from, `nearest_first`."""
-    return nearest_first(alpha_grid(evaluation.search_alpha) if alphas is None else alphas)
+    """Return the αs (A,) to choose from in the order in which ties go: nearer to 0.4 first, then the smaller."""
+    alphas = np.unique(alpha_grid(evaluation.search_alpha) if alphas is None else alphas)
+    distance = np.round(np.abs(alphas - DEFAULT_ALPHA), 12)  # 0.35 and 0.45 are equally far, rounding aside
+    return alphas[np.argsort(distance, kind="stable")]
 
 
 def _redrawn_alphas(splits: Splits, n_questions: int, n_redraws: int, seed: int) -> list[float]:
@@ -237,21 +226,16 @@ def _redrawn_alphas(splits: Splits, n_questions: int, n_redraws: int, seed: int)
     return chosen
 
 
-def _calibrations(
-    splits: Splits, alphas: Mapping[str, float], methods: Iterable[str]
-) -> dict[str, selective.Calibration]:
-    if splits.validation.one_class():  # nothing can be fitted; `select_alpha` has said so
-        return {}
+def _calibrations(splits: Splits, alphas: Mapping[str, float], methods: Iterable[str]) -> dict[str, Calibration]:
     validation, reported = splits.validation, splits.reported
-    fitted_on, others = validation.with_pro(alphas), reported.with_pro(alphas)
-    return {
-        name: selective.calibration(fitted_on[name], validation.correct, others[name], reported.correct)
-        for name in methods
-    }
+    if validation.one_class():  # nothing can be fitted; `select_alpha` has said so
+        return {}
+    first, second = validation.with_pro(alphas), reported.with_pro(alphas)
+    return {name: calibration(first[name], validation.correct, second[name], reported.correct) for name in methods}
 
 
 def _with_aurocs(table: pd.DataFrame, uncertainty: ArrayLike, evaluation: Evaluation, where: str = "") -> pd.DataFrame:
-    """The table with the AUROC of an uncertainty's columns, row by row, and its interval."""
+    """Add the AUROC of an uncertainty's columns, row by row, and its interval."""
     if one_class := evaluation.one_class():
         warnings.warn(f"{one_class}{where}, so that AUROC is NaN", OneClassWarning, stacklevel=3)
         return table.assign(low=np.nan, high=np.nan)
