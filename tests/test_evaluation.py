@@ -92,27 +92,21 @@ def many(n, split):
     return toy_run({f"q{i}": [("yes", 0.5)] for i in range(n)}, split=split)
 
 
-def test_records_without_splits_are_split_by_the_seed():
-    run = split_records(many(250, None), seed=0)
-    assert run.questions["split"].value_counts().to_dict() == {"test": 125, "validation": 125}
-    again, other = split_records(many(250, None), seed=0), split_records(many(250, None), seed=1)
-    assert list(run.questions["split"]) == list(again.questions["split"]) != list(other.questions["split"])
+@pytest.mark.parametrize(("n", "n_validation", "size"), [(250, 10, 50), (250, None, 125), (250, 125, 125), (3, 1, 1)])
+def test_five_times_the_questions_that_choose_alpha_are_set_apart_but_at_most_half(n, n_validation, size):
+    runs = [split_records(many(n, None), n_validation=n_validation, seed=seed) for seed in (0, 0, 1)]
+    first, again, other = (list(run.questions["split"]) for run in runs)
+    assert first.count("validation") == size
+    assert first == again
+    assert n < 250 or first != other
     assert split_records(many(5, "test")).questions["split"].eq("test").all()
 
 
-@pytest.mark.parametrize(("n", "n_validation", "size"), [(250, 10, 50), (250, None, 125), (250, 125, 125), (3, 1, 1)])
-def test_five_times_the_questions_that_choose_alpha_are_set_apart_but_at_most_half(n, n_validation, size):
-    run = split_records(many(n, None), n_validation=n_validation)
-    assert (run.questions["split"] == "validation").sum() == size
-
-
 def test_fewer_questions_than_asked_for_are_said_and_one_cannot_be_split():
-    with pytest.warns(
-        UserWarning, match="run toy/none/diverse_beam has no validation split: 75 of its 150 .* not 100$"
-    ):
+    with pytest.warns(UserWarning, match="run toy/none/diverse_beam has no validation split: 75 of its 150 .* not 100"):
         run = split_records(many(150, None))
     assert (run.questions["split"] == "validation").sum() == 75
-    with pytest.raises(RunError, match="has 1 questions, too few to draw some for validation"):
+    with pytest.raises(RunError, match="has 1 questions"):
         split_records(many(1, None))
 
 
@@ -231,66 +225,45 @@ def test_labels_are_read_from_a_file_and_an_answer_without_one_is_counted(tmp_pa
 
 
 @SUFFIXES
-@pytest.mark.parametrize(
-    "texts", [["NA", "None", "null", "nan", "", "true"], ["007", "1.50", "1e3", "-0"], ["1990", "1991"]]
-)
-def test_texts_of_labels_are_what_is_written(tmp_path, suffix, texts):
-    ids = [f"{n:03}" for n in range(len(texts))]
-    table = pd.DataFrame({"question_id": ids, "text": texts, "correct": True})
-    read = imports.read_labels(written_labels(table, tmp_path / f"labels{suffix}"))
-    assert read.to_dict("list") == table.to_dict("list")
-
-
-@SUFFIXES
-def test_whole_numbers_may_be_ids_and_nothing_else_may(tmp_path, suffix):
+def test_texts_of_labels_are_what_is_written_and_whole_numbers_may_be_ids(tmp_path, suffix):
+    for texts in (["NA", "None", "null", "nan", "", "true"], ["007", "1.50", "1e3", "-0"], ["1990", "1991"]):
+        table = pd.DataFrame({"question_id": [f"{n:03}" for n in range(len(texts))], "text": texts, "correct": True})
+        read = imports.read_labels(written_labels(table, tmp_path / f"labels{suffix}"))
+        assert read.to_dict("list") == table.to_dict("list")
     table = pd.DataFrame({"question_id": [7, 8], "text": ["yes", "no"], "correct": [True, False]})
     path = written_labels(table, tmp_path / f"labels{suffix}")
     assert imports.read_labels(path)["question_id"].tolist() == ["7", "8"]
     if suffix != ".csv":
         for wrong in ({"question_id": [7.5, None]}, {"text": [1990, 1991]}):
-            with pytest.raises(RunError, match=r"(line|row) 1: .* should be a valid string"):
+            with pytest.raises(RunError, match=r"(line|row) 1"):
                 imports.read_labels(written_labels(table.assign(**wrong), path))
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"),
+    ("name", "content", "words"),
     [
-        ("question_id,text\na,yes\n", ", line 2: correct is missing"),
-        ("question_id,text,correct\na,yes,maybe\n", ", line 2: correct='maybe' should be a valid boolean"),
-        ("question_id,text,correct\na,yes,1\na,yes,0\n", " calls answer 'yes' both right and wrong"),
-        ("question_id,text,correct\n", " holds no labels"),
-        ("question_id,text,text,correct\na,yes,no,1\n", " has the column 'text' twice"),
-        ("0\n0\n", ", line 2: question_id is missing"),
+        ("labels.csv", "question_id,text\na,yes\n", "line 2: correct"),
+        ("labels.csv", "question_id,text,correct\na,yes,maybe\n", "line 2: correct='maybe'"),
+        ("labels.csv", "question_id,text,correct\na,yes,1\na,yes,0\n", "'yes' both right and wrong"),
+        ("labels.csv", "question_id,text,correct\n", "no labels"),
+        ("labels.csv", "question_id,text,text,correct\na,yes,no,1\n", "'text' twice"),
+        ("labels.csv", "0\n0\n", "line 2: question_id"),
+        ("labels.jsonl", "0\n", "line 1"),
+        ("labels.txt", "", "labels.txt"),
     ],
 )
-def test_labels_that_cannot_be_are_refused_with_the_file(tmp_path, content, sentence):
-    path = tmp_path / "labels.csv"
-    path.write_text(content)
-    with pytest.raises(RunError, match=f"labels.csv{sentence}"):
-        imports.read_labels(path)
-
-
-def test_labels_of_other_kinds_are_refused(tmp_path):
-    with pytest.raises(RunError, match=r"labels\.txt is none of \.jsonl, \.csv"):
-        imports.read_labels(tmp_path / "labels.txt")
-    (tmp_path / "labels.jsonl").write_text("0\n")
-    with pytest.raises(RunError, match=r"labels\.jsonl, line 1: not an object but int"):
-        imports.read_labels(tmp_path / "labels.jsonl")
-    binary = pd.DataFrame({"question_id": ["a"], "text": [b"yes"], "correct": [True]})
-    with pytest.raises(RunError, match=r"labels\.parquet, row 1: text=b'yes' should be a valid string"):
-        imports.read_labels(written_labels(binary, tmp_path / "labels.parquet"))
+def test_labels_that_cannot_be_are_refused_with_the_file(tmp_path, name, content, words):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(RunError, match=name) as refused:
+        imports.read_labels(tmp_path / name)
+    assert words in str(refused.value)
 
 
 @pytest.mark.parametrize(
     ("ids", "texts", "sentence"),
     [
-        (
-            "ab",
-            ["yes", "no "],
-            "the labels of 1 questions match none of the answers judged: question 'b' is answered 'no', "
-            "its label is for 'no '",
-        ),
-        ("abc", ["Yes", "No", "yes"], "the labels of 2 questions match .* question 'a' is answered 'yes'"),
+        ("ab", ["yes", "no "], "labels of 1 questions .* question 'b' is answered 'no', its label is for 'no '"),
+        ("abc", ["Yes", "No", "yes"], "labels of 2 questions .* question 'a' is answered 'yes'"),
         ("xy", ["yes", "no"], "none of the 2 labels is for one of its questions, as 'x'"),
     ],
 )

@@ -113,17 +113,15 @@ def test_rejection_holds_prr_and_auarc_of_each_method():
     assert table["auarc"].tolist() == [selective.auarc(uncertainties[m], correct) for m in uncertainties]
 
 
-def test_rejection_options_are_checked():
-    rows = [1.0, 2.0, 3.0], [True, False, True]
-    for bad in (0.0, 0.5, 1.5, -1.0):
-        with pytest.raises(ValueError, match="max_rejection must be at most 1 and reach 2 of the 3 questions, not"):
-            selective.prr(*rows, max_rejection=bad)
-    with pytest.raises(ValueError, match="NaN in 1 of 3 rows, first in row 2"):
-        selective.prr([1.0, 2.0, np.nan], rows[1])
-    with pytest.raises(ValueError, match="accuracy needs at least one question"):
+@pytest.mark.parametrize("max_rejection", [0.0, 0.5, 1.5, -1.0])
+def test_rejection_reaches_two_questions(max_rejection):
+    with pytest.raises(ValueError, match="max_rejection"):
+        selective.prr([1.0, 2.0, 3.0], [True, False, True], max_rejection=max_rejection)
+
+
+def test_no_questions_have_no_accuracy():
+    with pytest.raises(ValueError, match="at least one question"):
         selective.auarc([], np.array([], dtype=bool))
-    with pytest.raises(ValueError, match=r"uncertainty must have the shape \(n,\), not \(1, 2\)"):
-        selective.accuracy_coverage([[1.0, 2.0]], [True, False])
 
 
 def test_calibration_by_hand():
@@ -206,20 +204,22 @@ def test_infinite_uncertainty_is_calibrated_as_the_largest():
     assert found.probability.tolist() == [0, 1, 0]
 
 
-def test_calibration_says_what_is_wrong():
-    good = [1.0, 2.0], [True, False]
-    with pytest.raises(OneClassError, match=r"regression on validation needs .* but all 2 are wrong"):
-        selective.calibration([1.0, 2.0], [False, False], *good)
-    with pytest.raises(ValueError, match="validation_uncertainty is NaN in 1 of 2 rows"):
-        selective.calibration([1.0, np.nan], good[1], *good)
-    with pytest.raises(ValueError, match=r"^uncertainty is NaN in 1 of 2 rows"):
-        selective.calibration(*good, [np.nan, 1.0], good[1])
-    with pytest.raises(ValueError, match="validation_uncertainty has 2 rows, but validation_correct 1"):
-        selective.calibration(good[0], [True], *good)
-    with pytest.raises(ValueError, match="finite validation_uncertainty and at least one question"):
-        selective.calibration([np.inf, -np.inf], good[1], *good)
-    with pytest.raises(ValueError, match="finite validation_uncertainty and at least one question"):
-        selective.calibration(*good, [], np.array([], dtype=bool))
-    with pytest.raises(ValueError, match="n_bins must be at least 1, not 0"):
-        selective.calibration(*good, *good, n_bins=0)
-    assert selective.calibration(*good, [1.0], [True]).brier == 0  # one class to report on is no obstacle
+@pytest.mark.parametrize(
+    ("changed", "kind", "message"),
+    [
+        ({"validation_correct": [False, False]}, OneClassError, "all 2 are wrong"),
+        ({"validation_uncertainty": [1.0, np.nan]}, ValueError, "validation_uncertainty is NaN in 1 of 2 rows"),
+        ({"uncertainty": [np.nan, 1.0]}, ValueError, "^uncertainty is NaN in 1 of 2 rows"),
+        ({"validation_correct": [True]}, ValueError, "validation_uncertainty has 2 rows, but validation_correct 1"),
+        ({"validation_uncertainty": [np.inf, -np.inf]}, ValueError, "finite validation_uncertainty"),
+        ({"uncertainty": [], "correct": np.array([], dtype=bool)}, ValueError, "at least one question"),
+        ({"n_bins": 0}, ValueError, "n_bins"),
+    ],
+)
+def test_calibration_says_what_is_wrong(changed, kind, message):
+    good = {"validation_uncertainty": [1.0, 2.0], "validation_correct": [True, False]}
+    good |= {"uncertainty": [1.0, 2.0], "correct": [True, False]}
+    with pytest.raises(kind, match=message):
+        selective.calibration(**good | changed)
+    of_one_class = {"uncertainty": [1.0], "correct": [True]}  # to report on, which is no obstacle
+    assert selective.calibration(**good | of_one_class).brier == 0
