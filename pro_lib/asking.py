@@ -142,5 +142,5 @@ def answered(
         questions = question_sets.like(like) if questions is None else questions
         settings = {name: like[name] for name in ("chat", "max_new_tokens", "stop") if name in like} | settings
     # One without questions of its own, which is falsy, still says how to ask.
-    asked = question_sets.asked(question) if questions is None else questions.with_questions(question)
-    return generate(model, asked, **{"progress": False} | settings)
+    question_set = question_sets.asked(question) if questions is None else questions.with_questions(question)
+    return generate(model, question_set, **{"progress": False} | settings)

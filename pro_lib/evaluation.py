@@ -263,11 +263,11 @@ def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: C
     has the references, row by row. Columns: rouge_l, correct (a boolean, or None where it cannot be known).
     """
     choices = choices or Choices()
-    known = answers["text"].notna().to_numpy() & questions["references"].notna().to_numpy()
-    compared = list(answers["text"][known]), list(questions["references"][known])
+    comparable = answers["text"].notna().to_numpy() & questions["references"].notna().to_numpy()
+    compared = list(answers["text"][comparable]), list(questions["references"][comparable])
     rouge_l = answers.get("rouge_l", pd.Series(np.nan, answers.index)).to_numpy(float, copy=True)
     if "rouge_l" not in answers:
-        rouge_l[known] = correctness.rouge_l(*compared)
+        rouge_l[comparable] = correctness.rouge_l(*compared)
     correct = np.full(len(answers), None, dtype=object)
     if choices.labels is not None:
         ids, texts, truths = (choices.labels[name] for name in ("question_id", "text", "correct"))
@@ -278,7 +278,7 @@ def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: C
     elif choices.correctness == "rouge_l":
         correct = np.where(np.isnan(rouge_l), None, rouge_l > ROUGE_THRESHOLD)
     else:
-        correct[known] = getattr(correctness, choices.correctness)(*compared)
+        correct[comparable] = getattr(correctness, choices.correctness)(*compared)
     return pd.DataFrame({"rouge_l": rouge_l, "correct": correct}, index=answers.index)
 
 

@@ -172,6 +172,6 @@ def right_probability(run: Run, *, alpha: float = 0.4) -> tuple[Callable[[ArrayL
         run = replace(run, questions=run.questions.assign(split=None))  # so that one is drawn
     both = imports.split_records(run, n_validation=None)
     fitted, others = evaluate(both, split="validation"), evaluate(both, split="test")
-    known = selective.calibration(fitted.pro(alpha), fitted.correct, others.pro(alpha), others.correct)
+    calibration = selective.calibration(fitted.pro(alpha), fitted.correct, others.pro(alpha), others.correct)
     fit = f"calibrated on {len(fitted.correct):,} questions of {run.info.dataset}"
-    return known.fit, f"{fit}, error {known.ece:.3f} on {len(others.correct):,} others"
+    return calibration.fit, f"{fit}, error {calibration.ece:.3f} on {len(others.correct):,} others"

@@ -66,17 +66,17 @@ def comparisons(
     What it says of the beams is `beams`, (n, N, N) or (n, N, N, 3); of samples it gives `Deg` and `SC`, (n,). `judged`
     (n,) are the texts of the answers judged. A sample that was cut by length means the same as none.
     """
-    answers, drawn = ranked(beams, convention=convention), samples and ranked(samples, convention=convention)
-    n_drawn = samples and np.isfinite(samples.outcome_log_probs()).sum(axis=1)
+    answers, outcomes = ranked(beams, convention=convention), samples and ranked(samples, convention=convention)
+    n_outcomes = samples and np.isfinite(samples.outcome_log_probs()).sum(axis=1)
     unknown = (np.isnan(answers.means) | pd.isna(answers.texts)) & ~np.isnan(answers.log_probs)
     results = {name: {} for name in similarities}
     for name, similarity in similarities.items():
         if similarity is None or unknown.any():
             continue
         results[name]["beams"] = similarity(answers.texts, beams.questions)
-        if drawn:
-            alike = similarity(np.column_stack([judged, drawn.texts]), beams.questions)
-            results[name]["SC"] = 1 - meanings.matches(alike)[:, 0, 1:].sum(axis=1) / n_drawn
+        if outcomes:
+            alike = similarity(np.column_stack([judged, outcomes.texts]), beams.questions)
+            results[name]["SC"] = 1 - meanings.matches(alike)[:, 0, 1:].sum(axis=1) / n_outcomes
             results[name]["Deg"] = meanings.degree(alike[:, 1:, 1:])
     return results
 

@@ -220,9 +220,9 @@ def _redrawn_alphas(splits: Splits, n_questions: int, n_redraws: int, seed: int)
     alphas, chosen = _candidates(splits.pool, splits.alphas), []
     uncertainty = splits.pool.pro(alphas)
     while len(chosen) < n_redraws:
-        drawn = rng.choice(len(correct), size=n_questions, replace=False)
-        if 0 < correct[drawn].sum() < n_questions:
-            chosen.append(float(alphas[metrics.auroc_columns(uncertainty[drawn], correct[drawn]).argmax()]))
+        rows = rng.choice(len(correct), size=n_questions, replace=False)
+        if 0 < correct[rows].sum() < n_questions:
+            chosen.append(float(alphas[metrics.auroc_columns(uncertainty[rows], correct[rows]).argmax()]))
     return chosen
 
 
