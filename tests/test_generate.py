@@ -1,5 +1,4 @@
 import copy
-import importlib
 import logging
 import math
 import sys
@@ -16,7 +15,6 @@ from pro_lib import engine, packs
 from pro_lib import generate as module
 from pro_lib import questions as question_sets
 from pro_lib import runs as run_tables
-from pro_lib.bundled import ROOT
 from pro_lib.engine.tree import common_prefix_length
 from pro_lib.engine.walk import Endings
 from pro_lib.files import RunError
@@ -50,9 +48,8 @@ def folder_in(out, strategy):
 
 
 def tables(run):
-    return run.answers.map(lambda v: v.tolist() if isinstance(v, np.ndarray) else v).to_dict("list"), (
-        run.questions.to_dict("list")
-    )
+    answers = run.answers.map(lambda v: v.tolist() if isinstance(v, np.ndarray) else None if v != v else v)
+    return answers.to_dict("list"), run.questions.to_dict("list")
 
 
 def test_a_run_on_disk_is_the_run_in_memory(model, tmp_path):
@@ -70,7 +67,7 @@ def test_a_run_on_disk_is_the_run_in_memory(model, tmp_path):
 def test_a_run_that_was_stopped_goes_on_to_the_tables_of_an_unbroken_one(model, tmp_path, monkeypatch, survivors):
     monkeypatch.setattr(module, "QUESTIONS_PER_PART", 4)
     unbroken = generate(model, asked(11), strategy="multinomial", out=tmp_path / "unbroken", **OPTIONS)
-    write, written = RunFolder.write_part, []
+    write, written = RunFolder.write, []
 
     def failing(self, name, *tables):
         if len(written) == survivors:
@@ -78,10 +75,10 @@ def test_a_run_that_was_stopped_goes_on_to_the_tables_of_an_unbroken_one(model, 
         written.append(name)
         write(self, name, *tables)
 
-    monkeypatch.setattr(RunFolder, "write_part", failing)
+    monkeypatch.setattr(RunFolder, "write", failing)
     with pytest.raises(KeyboardInterrupt):
         generate(model, asked(11), strategy="multinomial", out=tmp_path / "broken", **OPTIONS)
-    monkeypatch.setattr(RunFolder, "write_part", write)
+    monkeypatch.setattr(RunFolder, "write", write)
     continued = generate(model, asked(11), strategy="multinomial", out=tmp_path / "broken", **OPTIONS)
     assert tables(continued) == tables(unbroken)
     for part in (tmp_path / "unbroken").rglob("*.parquet"):
@@ -95,7 +92,7 @@ def test_a_finished_run_is_not_computed_again(model, tmp_path, monkeypatch):
     def forbidden(*_):
         raise AssertionError("the model was called")
 
-    monkeypatch.setattr(decoding, "PackedTree", forbidden)
+    monkeypatch.setattr(engine, "PackedTree", forbidden)
     assert tables(generate(model, asked(5), out=tmp_path, **OPTIONS)) == tables(first)
 
 
@@ -192,7 +189,7 @@ def small_memory(monkeypatch, room, full):
                 full()
             return super().grow(*args, **options)
 
-    monkeypatch.setattr(decoding, "PackedTree", Small)
+    monkeypatch.setattr(engine, "PackedTree", Small)
     return sizes
 
 
@@ -396,12 +393,6 @@ def test_a_model_is_asked_by_its_name_and_questions_are_texts_or_rows(model, mon
     assert run.questions["references"].tolist() == [["x", "y"]] * 2
 
 
-def test_how_far_it_is_stands_in_the_file_that_is_asked_for_though_no_terminal_is_there(model, tmp_path, monkeypatch):
-    monkeypatch.setenv("PRO_PROGRESS", str(told := tmp_path / "told"))
-    generate(model, asked(4), **OPTIONS)
-    assert not told.exists()
-    generate(model, asked(4), **OPTIONS | {"progress": True})
-    assert told.read_text() == "4 of 4 questions, 00:00 left of them; toy, llama, diverse_beam"
 
 
 def test_progress_is_logged_and_goes_nowhere_unless_somebody_listens(model, tmp_path, caplog, capfd):
@@ -423,12 +414,12 @@ def test_a_worker_loads_a_model_as_it_was_loaded_here(model, monkeypatch):
     strategy, asked_for = engine.strategy("greedy", max_new_tokens=4), {}
     monkeypatch.setattr(packs.models, "load", lambda **options: asked_for.update(options) or model)
     job = packs.Job(replace(model, name="mine"), asked(1), strategy)
-    made = job.recipe()(0)
+    made = job.recipe(2)(0)
     assert asked_for == {
         "name": model.source, "dtype": "float32", "device": "cpu", "quantization": None, "trust_remote_code": False,
     }  # fmt: skip
     assert made.parameters() == job.parameters()
-    packs.Job(replace(model, network=Shipped()), asked(1), strategy).recipe()(2)
+    packs.Job(replace(model, network=Shipped()), asked(1), strategy).recipe(2)(2)
     assert asked_for == {
         "name": model.source, "dtype": "bfloat16", "device": "cuda", "device_map": "auto", "quantization": "4bit",
         "trust_remote_code": True,
@@ -473,31 +464,10 @@ def test_the_prompts_shared_beginning_is_run_once(model):
     assert cost.prompt_tokens == len(prefix) + sum(len(prompt) - shared for prompt in prompts)
 
 
-@pytest.fixture
-def cost_model(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    return importlib.import_module("cost_model")
 
 
-def test_the_cost_model_in_the_docs_is_what_the_script_computes(cost_model):
-    rows = cost_model.table()
-    assert len(rows) == 2 + 15 + 2
-    assert "\n".join(rows) in (ROOT / "docs" / "cluster.md").read_text()
-    # By hand: 17,944 questions of 6 tokens, 1 + 6.4 + 6.6 + 4.4 times; four times 28 tokens of prompt.
-    assert rows[2].split(" | ")[2:5] == ["17,944", f"{17_944 * 112 / 1e6:.2f}", f"{17_944 * 6 * 18.4 / 1e6:.2f}"]
 
 
-def test_a_call_of_the_cost_model_by_hand(cost_model):
-    llama = next(network for network in cost_model.NETWORKS if network.name == "Llama2-13B")
-    # Keys and values of 40 layers, 5,120 wide, 2 bytes each. One token moves the weights and little else.
-    assert llama.slot_bytes == 2 * 40 * 5120 * 2
-    moved = 26.04e9 + 100 * 819_200 + 32_000 * 24
-    assert llama.call_seconds(1, 100, 2) == pytest.approx(moved / 2.01e12 + 40 * 0.8e-3, rel=1e-12)
-    # A thousand tokens are bound by arithmetic: 26.04 GFLOPs each, and 4 × 40 × 5,120 per key.
-    flops = 1000 * (26.04e9 + 819_200 * 100)
-    assert llama.call_seconds(1000, 100, 2) == pytest.approx(flops / 395.6e12 + 0.032, rel=1e-12)
-    # In 8 bits half the weights move, and the layers take three times as long to launch.
-    assert llama.call_seconds(1, 100, 1) == pytest.approx((moved - 13.02e9) / 2.01e12 + 0.096, rel=1e-12)
 
 
 CHAT = "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}[answer]"
