@@ -24,7 +24,7 @@ HOME = CHECKOUT or Path()
 DATA = ROOT / "data"
 _STAMP = attrgetter("st_ino", "st_size", "st_mtime_ns")
 # Endings of the files that transformers reads of a model folder.
-_READ = {".bin", ".jinja", ".json", ".model", ".py", ".safetensors", ".tiktoken"}
+_READ = {".bin", ".gguf", ".jinja", ".json", ".model", ".py", ".safetensors", ".tiktoken"}
 
 
 def paper_models() -> dict[str, str]:

@@ -1,9 +1,10 @@
-"""A file of questions as a table, one of ours or a user's; knows its columns, not what is asked of them."""
+"""All questions of a set as a table: one of ours, of the Hugging Face hub, or of a user's file; knows no prompt."""
 
 import itertools
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from pro_lib.bundled import DATA
-from pro_lib.checks import Format, Name, SentenceError, fitted
+from pro_lib.checks import Format, Name, SentenceError, extra, fitted
 from pro_lib.readers import Identity, Source, Texts, called, once, read_rows
 
 SPLITS = ("train_shots", "validation", "test")
@@ -21,41 +22,71 @@ BUNDLED = {
     "world-facts": ("facts.jsonl", "question"),
     "world-facts-reworded": ("facts.jsonl", "question_reworded"),
 }
-Used = dict[str, list[str]]
+# Name: repository on the hub, configuration, column of answers.
+HUB = {
+    "trivia_qa": ("mandarjoshi/trivia_qa", "rc.nocontext", "answer"),
+    "sciq": ("allenai/sciq", None, "correct_answer"),
+    "nq": ("google-research-datasets/nq_open", None, "answer"),
+}
+# Enough to choose α on; where validation questions come out of the hub's train split, this many do.
+N_VALIDATION = 1000
 
 
 class QuestionsError(SentenceError):
     """A question file or a request for questions is wrong; the sentence names file, row or parameter."""
 
 
+def read_all(name: str | None, path: Source | None, columns: Mapping) -> tuple[pd.DataFrame, dict[str, list[str]]]:
+    """Return all questions of all splits, and which columns of a file of the user's they were read from."""
+    saved = isinstance(path, Path) and (path / "dataset_dict.json").is_file()
+    if path is not None and not saved:
+        return read_questions(path, columns)
+    if name in HUB:
+        return _from_hub(name, path), {}
+    if saved:
+        raise QuestionsError(f"folder {path} is a saved dataset; say which with name=, one of {', '.join(HUB)}")
+    if name not in BUNDLED:
+        known = ", ".join([*BUNDLED, *HUB])
+        raise QuestionsError(f"dataset {name!r} is unknown; choose {known}, or give path= to a file")
+    return _bundled_questions(name).copy(), {}
+
+
+@cache
+def _bundled_questions(name: str) -> pd.DataFrame:
+    file, question = BUNDLED[name]
+    columns = {"question_id": "fact_id", "question": question, "references": ["answer", "aliases"]}
+    table, _ = read_questions(DATA / "world_facts" / file, columns)
+    return table[[*COLUMNS, "relation", "exposure", "conflict"]]
+
+
 def _texts(values: Sequence[object]) -> list[str]:
-    """The texts of all values, each once; a value may be missing, but not all of them."""
-    found: list[str] = []
+    """Return the texts of all values, each once; a value may be missing, but not all of them."""
+    texts: list[str] = []
     for value in values:
         if value is None or value is pd.NA or (isinstance(value, float) and value != value):
             continue
         parts = value.split(";") if isinstance(value, str) else value
         if not isinstance(parts, (list, tuple, np.ndarray)) or not all(isinstance(part, str) for part in parts):
             raise PydanticCustomError("rule", "must be text or lists of texts")
-        found += [part.strip() for part in parts if part.strip()]
-    if not found:
+        texts += [part.strip() for part in parts if part.strip()]
+    if not texts:
         raise PydanticCustomError("rule", "must hold a text")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(texts))
 
 
-One = Annotated[Texts, Field(max_length=1)]
+_OneText = Annotated[Texts, Field(max_length=1)]
 
 
-class Columns(Format, extra="forbid"):
+class _Columns(Format, extra="forbid"):
     """A file's names for our columns."""
 
-    question_id: One | None = None
-    question: One | None = None
+    question_id: _OneText | None = None
+    question: _OneText | None = None
     references: Texts | None = None
-    split: One | None = None
+    split: _OneText | None = None
 
 
-class Question(Format):
+class _Question(Format):
     """A row of a question file."""
 
     question_id: Identity
@@ -64,50 +95,97 @@ class Question(Format):
     references: Annotated[list[str], BeforeValidator(_texts)]
 
 
-def question_table(table: pd.DataFrame, reference_columns: Sequence[str]) -> pd.DataFrame:
-    """The table with all of `COLUMNS`, each question with an id of its own, text and at least one reference.
+def _question_table(table: pd.DataFrame, reference_columns: Sequence[str]) -> pd.DataFrame:
+    """Return the table with all of `COLUMNS`, each question with an id of its own, text and at least one reference.
 
     The table's index says where its rows come from. Raises `QuestionsError` with that place and the column.
     """
     rows, places = [], {}
-    answers = list(zip(*(table[name] for name in reference_columns), strict=True))
-    asked = table[["question_id", "question", "split"]].assign(references=answers).to_dict("records")
-    for where, row in zip(table.index, asked, strict=True):
-        rows.append(fitted(Question, row, where, QuestionsError))
+    references = list(zip(*(table[name] for name in reference_columns), strict=True))
+    records = table[["question_id", "question", "split"]].assign(references=references).to_dict("records")
+    for where, record in zip(table.index, records, strict=True):
+        rows.append(fitted(_Question, record, where, QuestionsError))
         once(rows[-1].question_id, where, places, QuestionsError)
     others = [name for name in table if name not in (*COLUMNS, *reference_columns)]
-    checked = {name: [getattr(row, name) for row in rows] for name in ("question_id", "references")}
+    ours = {name: [getattr(row, name) for row in rows] for name in ("question_id", "references")}
     # Whole numbers among which some are missing would become floats.
-    told = {name: table[name].infer_objects() for name in others if table[name].notna().all()}
-    return table.assign(**checked, **told)[[*COLUMNS, *others]].reset_index(drop=True)
+    whole = {name: table[name].infer_objects() for name in others if table[name].notna().all()}
+    return table.assign(**ours, **whole)[[*COLUMNS, *others]].reset_index(drop=True)
 
 
-def read_questions(path: Source, columns: Mapping[str, str | Sequence[str]]) -> tuple[pd.DataFrame, Used]:
-    """The questions of a file or in memory, and its columns that ours were read from.
+def read_questions(path: Source, columns: Mapping) -> tuple[pd.DataFrame, dict[str, list[str]]]:
+    """Return the questions of a file or in memory, and its columns that ours were read from.
 
-    `columns` are its names for ours, as `questions.load` has them. Raises `QuestionsError` with file and line or row.
+    `columns` are its names for ours, as `load` has them. Raises `QuestionsError` with file and line or row.
     """
-    asked = fitted(Columns, columns, "columns=", QuestionsError).model_dump(exclude_none=True)
-    name, table = called(path, "questions"), read_rows(path, QuestionsError)
+    names = fitted(_Columns, columns, "columns=", QuestionsError).model_dump(exclude_none=True)
+    file, table = called(path, "questions"), read_rows(path, QuestionsError)
     if table.empty:
-        raise QuestionsError(f"{name} holds no questions")
-    used = asked | {name: [name] for name in COLUMNS if name not in asked and name in table}
-    wanted = [name for ours in ("question", "references") for name in used.get(ours, [ours])]
-    missing = [name for name in [*wanted, *itertools.chain(*used.values())] if name not in table]
+        raise QuestionsError(f"{file} holds no questions")
+    used = names | {name: [name] for name in COLUMNS if name not in names and name in table}
+    needed = [name for column in ("question", "references") for name in used.get(column, [column])]
+    missing = [name for name in [*needed, *itertools.chain(*used.values())] if name not in table]
     if missing:
-        names = ", ".join(map(str, table.columns))
-        raise QuestionsError(f"{name} has no column {missing[0]!r}, nor does columns= say its name; it has {names}")
-    ours = {wanted: table[names[0]] for wanted, names in used.items() if wanted != "references"}
-    ours = {"question_id": [f"{name.stem}-{n}" for n in range(len(table))], "split": "test"} | ours
-    renamed = {name for names in used.values() for name in names} - {*COLUMNS, *used["references"]}
-    return question_table(table.drop(columns=list(renamed)).assign(**ours), used["references"]), used
+        has = ", ".join(map(str, table.columns))
+        raise QuestionsError(f"{file} has no column {missing[0]!r}, nor does columns= say its name; it has {has}")
+    ours = {column: table[theirs[0]] for column, theirs in used.items() if column != "references"}
+    ours = {"question_id": [f"{file.stem}-{n}" for n in range(len(table))], "split": "test"} | ours
+    renamed = {name for theirs in used.values() for name in theirs} - {*COLUMNS, *used["references"]}
+    return _question_table(table.drop(columns=list(renamed)).assign(**ours), used["references"]), used
 
 
-@cache
-def bundled_questions(name: str) -> pd.DataFrame:
-    """All questions of a bundled set, which callers share."""
-    file, question = BUNDLED[name]
-    ours = {"question_id": "fact_id", "question": question, "references": ["answer", "aliases"]}
-    table, _ = read_questions(DATA / "world_facts" / file, ours)
-    added = ("relation", "exposure", "conflict", "n_true", "sentence")
-    return table[[*COLUMNS, *(column for column in added if column in table)]]
+def _from_hub(name: str, folder: Path | None) -> pd.DataFrame:
+    """Return every question with an answer of a set of the hub, or of a folder that `save_to_disk` has made of it.
+
+    Where the hub's test split is missing or has no answers, `test` is its validation split, and `validation` is part
+    of its train split. The rest of that is `train_shots`, without the questions of the other two.
+    """
+    parts = _downloaded(name, folder)
+    if not len(parts.get("test", ())):
+        parts["test"] = parts.pop("validation", ())
+    if not len(parts["test"]) or "train" not in parts:
+        raise QuestionsError(f"dataset {name!r} has no split with answers to ask, or none to take shots from")
+    train = parts.pop("train").drop_duplicates("question")
+    for part in parts.values():
+        train = train[~train["question_id"].isin(part["question_id"]) & ~train["question"].isin(part["question"])]
+    if not len(parts.get("validation", ())):
+        # Always the same draw, so that validation questions, and shots, are the same whatever else is asked for.
+        order = np.random.default_rng(0).permutation(len(train))
+        n_validation = min(N_VALIDATION, len(train) // 2)
+        parts["validation"], train = (train.iloc[np.sort(o)] for o in (order[:n_validation], order[n_validation:]))
+    parts["train_shots"] = train
+    table = pd.concat([part.assign(split=split) for split, part in parts.items()], ignore_index=True)
+    return _question_table(table.set_axis([f"dataset {name!r}, question {n + 1}" for n in table.index]), ["references"])
+
+
+def _downloaded(name: str, folder: Path | None) -> dict[str, pd.DataFrame]:
+    with extra("notebooks", f"dataset {name!r} of the hub"):
+        import datasets  # it takes a second, and only sets from the hub need it
+
+    repository, configuration, answer = HUB[name]
+    try:
+        parts = datasets.load_from_disk(folder) if folder else datasets.load_dataset(repository, configuration)
+        splits = [split for split in parts if split in ("test", "validation", "train")]
+        return {split: _split(parts[split], answer, f"{name}-{split}") for split in splits}
+    except Exception as problem:  # whatever the library's HTTP client, its cache or Arrow raised, or a lost column
+        where = f"folder {folder}" if folder else f"the Hugging Face hub ({repository})"
+        advice = "" if folder else "; without a network, give path= to a folder that save_to_disk() made elsewhere"
+        raise QuestionsError(
+            f"dataset {name!r} cannot be loaded from {where}: {problem or repr(problem)}{advice}"
+        ) from problem
+
+
+def _split(rows: Any, answer: str, name: str) -> pd.DataFrame:
+    """Return question_id, question, references of a split, without rows that repeat an id or have no answer."""
+    ids = rows["question_id"][:] if "question_id" in rows.column_names else [f"{name}-{n}" for n in range(len(rows))]
+    references = [_references(value) for value in rows[answer][:]]
+    table = pd.DataFrame({"question_id": ids, "question": rows["question"][:], "references": references})
+    return table[table["references"].str.len() > 0].drop_duplicates("question_id")
+
+
+def _references(answer: Any) -> list[str]:
+    """Return the answer and its aliases, each once; TriviaQA writes `<unk>` where it keeps the answer to itself."""
+    if isinstance(answer, dict):
+        answer = [answer.get("value"), *(answer.get("aliases") or [])]
+    texts = [text.strip() for text in (answer if isinstance(answer, list) else [answer]) if isinstance(text, str)]
+    return [text for text in dict.fromkeys(texts) if text not in ("", "<unk>")]

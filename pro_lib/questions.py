@@ -1,5 +1,6 @@
 """Question sets by name or from files, their splits, and the few-shot prompt; knows no model and no answer."""
 
+import html
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -9,13 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pro_lib.checks import PositiveInt, PositiveShare, checked, rule
-from pro_lib.hub import HUB, from_hub
-from pro_lib.question_files import BUNDLED, COLUMNS, SPLITS, QuestionsError, bundled_questions, read_questions
+from pro_lib.checks import PositiveInt, checked, rule
+from pro_lib.question_files import BUNDLED, COLUMNS, HUB, SPLITS, QuestionsError, read_all
 from pro_lib.readers import Source, called
-from pro_lib.shown import shown
 
-__all__ = ["BUNDLED", "COLUMNS", "HUB", "NAMES", "SPLITS", "QuestionSet", "QuestionsError", "load"]
+__all__ = ["BUNDLED", "COLUMNS", "HUB", "NAMES", "SPLITS", "QuestionSet", "QuestionsError", "lend_validation", "load"]
 NAMES = (*BUNDLED, *HUB)
 TEMPLATE = "Question: {question}\nAnswer:"
 
@@ -28,7 +27,6 @@ FolderName = rule(
 Template = rule(str, lambda template: "{question}" in template, "must contain {question}")
 
 
-@shown(lambda asked: f"{asked.name}: {len(asked):,} questions, {len(asked.shots)} shots")
 @checked
 class QuestionSet:
     """Questions to ask and how to ask them.
@@ -37,7 +35,7 @@ class QuestionSet:
     (world facts: relation, exposure, conflict). A prompt is the header, the shots, and the question in the template;
     a shot answers with its first reference.
     `source` tells where the questions come from and how they were drawn, as JSON can hold it: dataset or path, split,
-    limit, fraction, seed, n_shots, and the columns that were read.
+    limit, seed, n_shots, and the columns that were read.
     """
 
     name: FolderName
@@ -50,17 +48,23 @@ class QuestionSet:
     def __len__(self) -> int:
         return len(self.table)
 
+    def __repr__(self) -> str:
+        return f"QuestionSet({self.name}: {len(self):,} questions, {len(self.shots)} shots)"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(repr(self))}</p>{self.table.head().to_html(index=False)}"
+
     def prefix(self) -> str:
-        """What all prompts begin with: header and shots."""
+        """Return what all prompts begin with: header and shots."""
         return self.header + "".join(f"{self._ask(question)} {answer}\n\n" for question, answer in self.shots)
 
     def prompts(self) -> list[str]:
-        """The prompts, in the order of the table."""
+        """Return the prompts, in the order of the table."""
         prefix = self.prefix()
         return [prefix + self._ask(question) for question in self.table["question"]]
 
     def chats(self) -> list[list[dict[str, str]]]:
-        """The prompts as conversations, in the order of the table: the shots as earlier turns, the header in front.
+        """Return the prompts as conversations, in the order of the table: the shots as earlier turns.
 
         The header opens the first message and is no system message, which some chat templates refuse.
         """
@@ -73,18 +77,18 @@ class QuestionSet:
         return chats
 
     def parameters(self, *, chat: bool | Mapping = False) -> dict[str, object]:
-        """What of the prompt decides the answers of a run, as JSON can hold it; `chat` only where it is true."""
+        """Return what of the prompt decides the answers of a run, as JSON can hold it; `chat` only where it is true."""
         shots = [list(shot) for shot in self.shots]
         return {"header": self.header, "template": self.template, "shots": shots} | ({"chat": chat} if chat else {})
 
     def apart(self, *, chat: bool | Mapping = False) -> dict[str, object]:
-        """What is not by default in how the questions of this set are asked; it goes into the name of a run folder."""
+        """Return what is not by default in how the questions are asked; it goes into the name of a run folder."""
         default = {"n_shots": self.source.get("usual_shots", len(self.shots)), "header": "", "template": TEMPLATE}
-        asked = {"n_shots": len(self.shots), "header": self.header, "template": self.template, "chat": chat}
-        return {name: value for name, value in asked.items() if value != default.get(name, False)}
+        settings = {"n_shots": len(self.shots), "header": self.header, "template": self.template, "chat": chat}
+        return {name: value for name, value in settings.items() if value != default.get(name, False)}
 
     def with_questions(self, questions: str | Iterable[str]) -> "QuestionSet":
-        """Another question, or others, asked in the same way; they have no references."""
+        """Return another question, or others, asked in the same way; they have no references."""
         several = isinstance(questions, Iterable) and not isinstance(questions, str)
         questions = list(questions) if several else [questions]
         for n, text in enumerate(questions, start=1):
@@ -99,33 +103,24 @@ class QuestionSet:
 
 
 def asked(questions: QuestionSet | str | Source) -> QuestionSet:
-    """A question set as it is; one of texts, or of rows as `load` takes them, asked without shots."""
+    """Return a question set as it is; one of texts, or of rows as `load` takes them, asked without shots."""
     if isinstance(questions, QuestionSet):
         return questions
-    rows = isinstance(questions, Sequence) and any(isinstance(each, Mapping) for each in questions)
+    rows = isinstance(questions, Sequence) and any(isinstance(row, Mapping) for row in questions)
     if rows or isinstance(questions, pd.DataFrame):
         return load("asked", path=questions, split=None)
     return QuestionSet("asked", pd.DataFrame()).with_questions(questions)
 
 
 def like(parameters: Mapping[str, Any], *, name: str = "asked") -> QuestionSet:
-    """A set without questions of its own, which asks as a run with these parameters did."""
+    """Return a set without questions of its own, which asks as a run with these parameters did."""
     shots = tuple((question, answer) for question, answer in parameters["shots"])
     return QuestionSet(name, pd.DataFrame(), shots, parameters["header"], parameters["template"])
 
 
 @checked
-class _Draw:
-    """At most so many questions, and at most this part, of each split, kept in order."""
-
+class _Options:
     limit: PositiveInt | None
-    fraction: PositiveShare | None
-    seed: Any
-
-    def of(self, table: pd.DataFrame) -> pd.DataFrame:
-        part = len(table) if self.fraction is None else max(1, round(self.fraction * len(table)))
-        size = part if self.limit is None else min(self.limit, part)
-        return table if size >= len(table) else table.iloc[np.sort(_drawn(len(table), size, self.seed))]
 
 
 def load(
@@ -135,7 +130,6 @@ def load(
     columns: Mapping[str, str | Sequence[str]] | None = None,
     split: str | Sequence[str] | None = "test",
     limit: int | None = None,
-    fraction: float | None = None,
     seed: int = 0,
     n_shots: int | None = None,
     n_validation: int | None = None,
@@ -145,16 +139,13 @@ def load(
     """Load a bundled question set, one from the Hugging Face hub, or questions from files.
 
     Args:
-        name: `world-facts` or `world-facts-reworded` (bundled), `trivia_qa`, `sciq` or `nq` (from
-            the hub); with `path`, a name for the set (the file's stem if None).
+        name: a name in `BUNDLED` or in `HUB`; with `path`, a name for the set (the file's stem if None).
         path: a `.jsonl`, `.csv` or `.parquet` file with columns question and references (a list, or a text separated
             by `;`), and optionally question_id and split; further columns are kept. Or such rows in memory, a list of
             dicts or a DataFrame. Or, with the name of a hub set, a folder that `save_to_disk` has made.
         columns: what the columns are called, as `{"question": "query", "references": ["answer", "aliases"]}`.
-        split: a split or several, None for all; a file without a split column is one `test` split. `imports.hub` says
-            what the splits of a hub set are.
+        split: a split or several, None for all; a file without a split column is one `test` split.
         limit: at most this many questions of each split, drawn with `seed` and kept in order.
-        fraction: at most this part of each split, in (0, 1], drawn likewise.
         seed: of that draw; the shots do not depend on it.
         n_shots: number of shots (0 for files, else 10), out of `train_shots`; a file without that split has so many
             questions, always the same ones, set apart and never asked.
@@ -167,73 +158,64 @@ def load(
         QuestionsError: an unknown name, split or column, a set that cannot be fetched, or a file that is malformed.
         ValueError: a parameter out of its range.
     """
-    draw = _Draw(limit, fraction, seed)
+    _Options(limit=limit)
     path = Path(path) if isinstance(path, str) else path
-    table, used = _everything(name, path, columns or {})
-    if name is None:
-        name = called(path, "questions").stem
+    table, used = read_all(name, path, columns or {})
+    name = called(path, "questions").stem if name is None else name
     splits = list(dict.fromkeys(table["split"] if split is None else [split] if isinstance(split, str) else split))
     usual_shots = 0 if used else 10
     n_shots = usual_shots if n_shots is None else n_shots
     shots = None
     if n_shots > 0 and "train_shots" not in set(table["split"]):
-        shots = _first(table, n_shots)
+        shots = _shots(table, n_shots)
         table = table[~table["question"].isin(shots["question"])].reset_index(drop=True)
-    if n_validation is not None:
-        table = _with_validation(table, n_validation, wanted="validation" in splits, name=name)
+    if n_validation is not None and "validation" not in set(table["split"]):
+        # A split that is not asked for is lent whole or not at all.
+        lends = "validation" in splits or (table["split"] == "test").sum() // 2 >= n_validation
+        table = lend_validation(table, n_validation, lender=f"dataset {name!r}") if lends else table
     missing = [part for part in splits if part not in set(table["split"])]
     if missing or not splits:
         has = ", ".join(sorted(set(table["split"]))) or f"nothing left beside {n_shots} shots"
         raise QuestionsError(f"split={(missing or [split])[0]!r} is not in dataset {name!r}; it has {has}")
-    asked = pd.concat([draw.of(table[table["split"] == part]) for part in splits], ignore_index=True)
+    chosen = pd.concat([_sample(table[table["split"] == part], limit, seed) for part in splits], ignore_index=True)
     if shots is None:
-        pool = table[(table["split"] == "train_shots") & ~table["question"].isin(asked["question"])]
+        pool = table[(table["split"] == "train_shots") & ~table["question"].isin(chosen["question"])]
         if not 0 <= n_shots <= len(pool):
             raise QuestionsError(f"n_shots={n_shots}: dataset {name!r} has {len(pool)} questions for shots")
-        shots = _first(pool, n_shots)
+        shots = _shots(pool, n_shots)
     source = {"dataset": name, "path": str(path) if isinstance(path, Path) else None, "columns": used, "split": splits}
-    source |= {"n_validation": n_validation, "limit": limit, "fraction": fraction, "seed": seed, "n_shots": len(shots)}
-    source |= {"usual_shots": usual_shots}
-    said = shots["references"].str[0]
-    pairs = tuple(zip(shots["question"], said, strict=True))
-    return QuestionSet(name, asked, pairs, header, template, source)
+    source |= {"n_validation": n_validation, "limit": limit, "seed": seed, "n_shots": len(shots)}
+    pairs = tuple(zip(shots["question"], shots["references"].str[0], strict=True))
+    return QuestionSet(name, chosen, pairs, header, template, source | {"usual_shots": usual_shots})
 
 
-def _everything(name: str | None, path: Source | None, columns: Mapping) -> tuple[pd.DataFrame, dict[str, list[str]]]:
-    """All questions of all splits, and which columns of a file of the user's they were read from."""
-    saved = isinstance(path, Path) and (path / "dataset_dict.json").is_file()
-    if path is not None and not saved:
-        return read_questions(path, columns)
-    if name in HUB:
-        return from_hub(name, path), {}
-    if saved:
-        raise QuestionsError(f"folder {path} is a saved dataset; say which with name=, one of {', '.join(HUB)}")
-    if name not in BUNDLED:
-        known = ", ".join([*BUNDLED, *HUB])
-        raise QuestionsError(f"dataset {name!r} is unknown; choose {known}, or give path= to a file")
-    return bundled_questions(name).copy(), {}
+def lend_validation(
+    table: pd.DataFrame, n: int | None, seed: int = 0, *, lender: str = "the set", pool: int = 1
+) -> pd.DataFrame:
+    """Return the table with `pool` times `n` of its test questions, drawn with `seed`, as a validation split.
 
-
-def _with_validation(table: pd.DataFrame, n_validation: int, *, wanted: bool, name: str) -> pd.DataFrame:
-    """The table with a validation split of its own, or else `n_validation` of its test questions as one.
-
-    Where it is wanted, at most half of them are taken, with a warning; elsewhere none, if there are too few.
+    At most half of them are taken, with a warning that names the `lender` where that is less than `n`; half if `n` is
+    None; none of a single question.
     """
     test = np.flatnonzero(table["split"] == "test")
-    size = min(n_validation, len(test) // 2)
-    if (table["split"] == "validation").any() or (size < n_validation and not wanted) or not size:
+    half = len(test) // 2
+    size = half if n is None else min(half, pool * n)
+    if not size:
         return table
-    if size < n_validation:
-        message = f"dataset {name!r} has no validation split: {size} of its {len(test)} questions are taken for one"
-        warnings.warn(f"{message}, not {n_validation}", UserWarning, stacklevel=3)
-    drawn = np.isin(np.arange(len(table)), test[_drawn(len(test), size)])
-    return table.assign(split=np.where(drawn, "validation", table["split"]))
+    if n is not None and size < n:
+        message = f"{lender} has no validation split: {size} of its {len(test)} questions are taken for one, not {n}"
+        warnings.warn(message, UserWarning, stacklevel=3)
+    drawn = test[np.random.default_rng(seed).choice(len(test), size=size, replace=False)]
+    return table.assign(split=np.where(np.isin(np.arange(len(table)), drawn), "validation", table["split"]))
 
 
-def _drawn(n_rows: int, size: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).choice(n_rows, size=size, replace=False)
+def _sample(table: pd.DataFrame, limit: int | None, seed: int) -> pd.DataFrame:
+    """Return at most so many rows, kept in order."""
+    if limit is None or limit >= len(table):
+        return table
+    return table.iloc[np.sort(np.random.default_rng(seed).choice(len(table), size=limit, replace=False))]
 
 
-def _first(table: pd.DataFrame, n_shots: int) -> pd.DataFrame:
-    """Always the same draw: whatever else is asked, the prompt stays the same, so that runs of a set go together."""
+def _shots(table: pd.DataFrame, n_shots: int) -> pd.DataFrame:
+    """Return always the same draw, whatever else is asked, so that runs of a set have one prompt and go together."""
     return table.iloc[np.random.default_rng(0).permutation(len(table))[:n_shots]]

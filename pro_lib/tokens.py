@@ -1,13 +1,9 @@
 """Between token ids and texts: what ends an answer, and how its text is trimmed; free of torch, knows no model."""
 
-import json
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import lru_cache
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 # What ends every answer.
@@ -21,7 +17,7 @@ _THOUGHTS += ("<|channel|>analysis", "<|channel>thought", "◁think▷", "<reaso
 
 
 def encode(tokenizer: Any, text: str) -> list[int]:
-    """Token ids of a prompt, with the beginning-of-text token where the tokenizer adds one, and no end of text."""
+    """Return the token ids of a prompt, with a beginning-of-text token where the tokenizer adds one, and no end."""
     return list(_encoded(tokenizer, text))
 
 
@@ -33,57 +29,58 @@ def _encoded(tokenizer: Any, text: str) -> tuple[int, ...]:
 
 
 def token_text(tokenizer: Any, token_id: int) -> str:
-    """The text of a token by itself; part of a character shows as U+FFFD."""
+    """Return the text of a token by itself; part of a character shows as U+FFFD."""
     # mistral-common's SentencePiece writes pieces raw unless special tokens are skipped, which have then no text.
-    told = (tokenizer.decode([token_id], skip_special_tokens=skip, **_EXACTLY) for skip in (True, False))
-    return next(filter(None, told), "")
+    texts = (tokenizer.decode([token_id], skip_special_tokens=skip, **_EXACTLY) for skip in (True, False))
+    return next(filter(None, texts), "")
 
 
 def chat_text(tokenizer: Any, messages: Sequence[Mapping[str, str]], options: Mapping[str, Any]) -> str:
-    """A conversation in the chat template, up to where the answer begins; `options` are the template's, and `date`.
+    """Return a conversation in the chat template, up to where the answer begins.
 
-    Raises `ValueError`, or what the template raises, if there is none that takes the conversation and the options.
+    `options` are the template's, and `date`, its today. Raises `ValueError`, or what the template raises, if there is
+    none that takes the conversation and the options.
     """
-    template, given = tokenizer.get_chat_template(), dict(options)
+    template, settings = tokenizer.get_chat_template(), dict(options)
     for name in options:
         if name not in template and not (name == "date" and "strftime_now" in template):
             raise ValueError(f"it has no option {name!r}")
-    day = date.fromisoformat(given.pop("date", TODAY))
+    day = date.fromisoformat(settings.pop("date", TODAY))
     # Transformers answers this call with the day it is, whatever it is given.
     template = re.sub(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""", lambda call: repr(day.strftime(call[2])), template)
     if "strftime_now(" in template:
         raise ValueError("it asks for the date in a way that is not known here")
-    given |= {"chat_template": template, "tokenize": False, "add_generation_prompt": True}
-    text = tokenizer.apply_chat_template(list(messages), **given)
+    settings |= {"chat_template": template, "tokenize": False, "add_generation_prompt": True}
+    text = tokenizer.apply_chat_template(list(messages), **settings)
     if text.rstrip().endswith(_THOUGHTS):
         raise ValueError("it opens a thinking block; an option may close it, as chat={'enable_thinking': False}")
     return text
 
 
 def thought(text: str) -> str | None:
-    """The mark of a thought that the text begins with, if it does."""
+    """Return the mark of a thought that the text begins with, if it does."""
     return next((mark for mark in _THOUGHTS if text.lstrip().startswith(mark)), None)
 
 
 @lru_cache(maxsize=2)
 def token_texts(tokenizer: Any) -> tuple[str, ...]:
-    """The texts of all tokens, each by itself."""
+    """Return the texts of all tokens, each by itself."""
     return tuple(token_text(tokenizer, token_id) for token_id in range(len(tokenizer)))
 
 
 def answer_text(tokenizer: Any, token_ids: Sequence[int], ends: Sequence[str] = NEWLINE) -> str:
-    """The text of an answer, without special tokens, trimmed."""
+    """Return the text of an answer, without special tokens, trimmed."""
     text = tokenizer.decode(list(token_ids), skip_special_tokens=True, **_EXACTLY)
     return trimmed(text, ends)
 
 
 def trimmed(text: str, ends: Sequence[str] = NEWLINE) -> str:
-    """What an answer says: up to the first of the texts that end it, without surrounding white space."""
+    """Return a text up to the first of the texts that end it, without surrounding white space."""
     return _before(text.lstrip(), ends).strip()
 
 
 def ending(text: str, ends: Sequence[str] = NEWLINE) -> str | None:
-    """How a token ends an answer at one of these texts: `stop`, `closing` if text comes before; None if it has none."""
+    """Return how a token ends an answer at one of these texts: `stop`, `closing` if text comes before, else None."""
     if not any(end in text for end in ends):
         return None
     return "closing" if _before(text, ends).strip() else "stop"
@@ -94,7 +91,7 @@ def _before(text: str, ends: Sequence[str]) -> str:
 
 
 def endings(tokenizer: Any, ends: Sequence[str], *configurations: Any, size: int | None = None) -> list[str | None]:
-    """How each token ends an answer: as `ending` has it, and `stop` for ends of text (`eos_token_id`).
+    """Return how each token ends an answer: as `ending` has it, and `stop` for ends of text (`eos_token_id`).
 
     `size` is that of the model's vocabulary; a token that the tokenizer does not know has no text.
     """
@@ -106,19 +103,3 @@ def endings(tokenizer: Any, ends: Sequence[str], *configurations: Any, size: int
             if 0 <= token_id < len(kinds):
                 kinds[token_id] = "stop"
     return kinds
-
-
-def configurations(tokenizer: Any) -> list[Any]:
-    """What lies beside a tokenizer and says where its model's answers end: the model's two configurations."""
-    from transformers import AutoConfig
-    from transformers.utils import cached_file
-
-    place, optional = getattr(tokenizer, "name_or_path", ""), {"_raise_exceptions_for_missing_entries": False}
-    try:
-        config = AutoConfig.from_pretrained(place, trust_remote_code=False).get_text_config()
-        path = cached_file(place, "generation_config.json", **optional)
-        return [config, SimpleNamespace(**json.loads(Path(path).read_bytes()) if path else {})]
-    except (OSError, ValueError, KeyError):
-        said = f"the configuration of the model of tokenizer {place!r} cannot be had"
-        warnings.warn(f"{said}; only the tokenizer's own end of text ends an answer", UserWarning, stacklevel=2)
-        return []

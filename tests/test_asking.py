@@ -72,9 +72,8 @@ def test_of_several_questions_one_without_an_answer_is_no_error(facts_2m):
 
 def test_by_name_the_last_model_asked_is_held(facts_2m, monkeypatch):
     loaded = []
-    monkeypatch.setattr(models, "_held", None)
+    monkeypatch.setattr(models, "_LAST", {})
     monkeypatch.setattr(models, "load", lambda name, **_: loaded.append(name) or facts_2m)
-    monkeypatch.setattr(models.load, "__kwdefaults__", {})
     for name in ("facts-2m", "facts-2m", "facts-1m", "facts-2m"):
         assert ask(name, ASKED[0], strategy="greedy").text
     assert loaded == ["facts-2m", "facts-1m", "facts-2m"]
@@ -83,9 +82,8 @@ def test_by_name_the_last_model_asked_is_held(facts_2m, monkeypatch):
 
 def test_a_held_model_is_loaded_anew_where_its_files_have_changed(tmp_path, facts_2m, monkeypatch):
     loaded = []
-    monkeypatch.setattr(models, "_held", None)
+    monkeypatch.setattr(models, "_LAST", {})
     monkeypatch.setattr(models, "load", lambda name, **_: loaded.append(name) or facts_2m)
-    monkeypatch.setattr(models.load, "__kwdefaults__", {})
     for content in ("{}", "{}", '{"a": 1}'):
         (tmp_path / "config.json").write_text(content)
         models.held(tmp_path)
