@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,6 @@ from pro_lib import promises, runs, scores, store
 from pro_lib import questions as question_sets
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
-from pro_lib.shown import shown
 
 if TYPE_CHECKING:
     from pro_lib.models import Model
@@ -25,13 +25,6 @@ _MATTERS = ("chat", "diversity_penalty", "dtype", "fingerprint", "header", "max_
 _MATTERS += ("stop", "strategy", "temperature", "template", "top_p")
 
 
-def _summary(answer: Answer) -> str:
-    search = f", search: {answer.status}" if answer.status else ""  # a bare "certified" would read as "right"
-    kept = f"{answer.kept} of {len(answer.answers)} answers kept"
-    return f"{answer.text!r}: PRO = {answer.uncertainty:.2f} nats, {kept}{search}"
-
-
-@shown(_summary)
 @dataclass(frozen=True)
 class Answer:
     """A model's answer to one question, with its PRO uncertainty (nats, higher = more uncertain).
@@ -52,6 +45,14 @@ class Answer:
     entropy_bounds: tuple[float, float] | None = None
     probability_right: float | None = None
     calibrated: str = ""
+
+    def __repr__(self) -> str:
+        search = f", search: {self.status}" if self.status else ""  # a bare "certified" would read as "right"
+        kept = f"{self.kept} of {len(self.answers)} answers kept"
+        return f"Answer({self.text!r}: PRO = {self.uncertainty:.2f} nats, {kept}{search})"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(repr(self))}</p>{self.to_df().head().to_html(index=False)}"
 
     def sentence(self) -> str:
         """Say what a person can use: the answer, and how probably it is right."""

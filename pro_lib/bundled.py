@@ -28,15 +28,15 @@ _READ = {".bin", ".gguf", ".jinja", ".json", ".model", ".py", ".safetensors", ".
 
 
 def paper_models() -> dict[str, str]:
-    """The paper's models by its names for them, each with its id on the hub."""
+    """Return the paper's models by its names for them, each with its id on the hub."""
     with open(DATA / "paper" / "settings.csv", encoding="utf-8", newline="") as file:
-        named = {row["name"]: row["id"] for row in csv.DictReader(file) if row["kind"] == "model"}
+        ids = {row["name"]: row["id"] for row in csv.DictReader(file) if row["kind"] == "model"}
     # Its table shortens the name of the chat model.
-    return named | {"Llama2-13B-chat": named["Llama2-13B"]}
+    return ids | {"Llama2-13B-chat": ids["Llama2-13B"]}
 
 
 def bundled_models() -> dict[str, Path]:
-    """Folder of every model that lies in the repository, by name."""
+    """Return the folder of every model that lies in the repository, by name."""
     return {path.parent.name: path.parent for path in sorted((DATA / "models").glob("*/config.json"))}
 
 
@@ -51,14 +51,14 @@ def check_model(name: str) -> None:
 
 
 def model_folder_name(model: str) -> str:
-    """What a model's run folders are called, which is the name it has once it is loaded."""
-    named = bundled_models() | paper_models()
-    folder = Path(named.get(model, model))
-    return folder.resolve().name if model not in named and folder.is_dir() else folder.name
+    """Return what a model's run folders are called, which is the name it has once it is loaded."""
+    sources = bundled_models() | paper_models()
+    folder = Path(sources.get(model, model))
+    return folder.resolve().name if model not in sources and folder.is_dir() else folder.name
 
 
 def fingerprint(folder: Path) -> str:
-    """What tells the files that one model is loaded from, every byte of them, from those of another model.
+    """Return a digest of the files that a model is loaded from, every byte of them.
 
     Read once in a process, files side by side: a gigabyte took 3 s on two busy cores.
     """
@@ -74,17 +74,16 @@ def fingerprint(folder: Path) -> str:
 
 @lru_cache(maxsize=1024)
 def _digest(path: Path, *stamp: int) -> str:
-    """The checksum of a file, read again only if its stamp has changed."""
+    """Return the checksum of a file, read again only if its stamp has changed."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:
-    """A table of the paper's printed numbers, `data/paper/<name>.csv`.
+    """Return a table of the paper's printed numbers, `data/paper/<name>.csv`.
 
     With `settings`, a table with columns dataset and model as our tables have them, only the rows of settings that
-    are among them come back, under our names (`data/paper/settings.csv` says which of ours is which of the paper's);
-    none if there is no such setting.
+    are among them come back, under our names (`data/paper/settings.csv` says which of ours is which of the paper's).
     """
     import pandas as pd  # takes a second, and the command looks for notebooks without it
 
@@ -93,9 +92,8 @@ def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:
         return table
     names = pd.read_csv(DATA / "paper" / "settings.csv")
     for column in ("dataset", "model"):
-        known = names[names["kind"] == column]
         ours = {str(value).lower().split("/")[-1]: value for value in settings[column]}
-        shown = {row.name: ours.get(row.id.lower().split("/")[-1]) for row in known.itertuples(index=False)}
-        table = table.assign(**{column: table[column].map(shown)})
-    asked = settings[["dataset", "model"]].drop_duplicates()
-    return table.dropna(subset=["dataset", "model"]).merge(asked, on=["dataset", "model"]).reset_index(drop=True)
+        rows = names[names["kind"] == column].itertuples(index=False)
+        table[column] = table[column].map({row.name: ours.get(row.id.lower().split("/")[-1]) for row in rows})
+    pairs = settings[["dataset", "model"]].drop_duplicates()
+    return table.dropna(subset=["dataset", "model"]).merge(pairs, on=["dataset", "model"]).reset_index(drop=True)

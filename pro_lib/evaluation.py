@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -17,7 +18,6 @@ from pro_lib import runs as run_tables
 from pro_lib.files import RunError
 from pro_lib.protocols import PROTOCOLS, Floats, Similarities
 from pro_lib.runs import Run
-from pro_lib.shown import shown
 
 ROUGE_THRESHOLD = 0.3
 CORRECTNESS = ("rouge_l", "exact_match", "alias_match")
@@ -48,7 +48,6 @@ class Choices:
     labels: pd.DataFrame | None = None
 
 
-@shown(lambda judged: judged.sentence())
 @dataclass(frozen=True)
 class Evaluation:
     """One model's answers to one split of a dataset, and what the methods say of them, row by row.
@@ -81,6 +80,12 @@ class Evaluation:
     def correct(self) -> np.ndarray:
         """Return whether the judged answer is right, (n,)."""
         return self.answers["correct"].to_numpy(bool)
+
+    def __repr__(self) -> str:
+        return f"Evaluation({self.sentence()})"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(repr(self))}</p>{self.to_df().head().to_html(index=False)}"
 
     def to_df(self) -> pd.DataFrame:
         """Tabulate the answers judged, and beside each what the methods without an α say of it."""

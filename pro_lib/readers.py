@@ -18,21 +18,25 @@ from pro_lib.checks import Text
 from pro_lib.files import RunError
 
 # A question_id, which may be written as a whole number.
-Identity = Annotated[Text, Field(min_length=1), BeforeValidator(lambda said: str(said) if type(said) is int else said)]
+Identity = Annotated[
+    Text, Field(min_length=1), BeforeValidator(lambda value: str(value) if type(value) is int else value)
+]
 # One text or several.
-Texts = Annotated[list[Text], Field(min_length=1), BeforeValidator(lambda said: [said] if type(said) is str else said)]
+Texts = Annotated[
+    list[Text], Field(min_length=1), BeforeValidator(lambda value: [value] if type(value) is str else value)
+]
 
 # A file, or in memory what it would hold: objects, or a table with a row for each.
 Source = str | Path | Iterable[object] | pd.DataFrame
 
 
 def called(source: Source, otherwise: str) -> Path:
-    """What a source is called: its path, or this where it has none."""
+    """Return what a source is called: its path, or this where it has none."""
     return Path(source if isinstance(source, (str, Path)) else otherwise)
 
 
 def json_lines(source: Source, error: type[ValueError] = RunError) -> Iterator[tuple[str, Any]]:
-    """The objects of a JSON-lines file, each with its place (`<path>, line <n>`); of a JSON list, `<path>, entry <n>`.
+    """Yield the objects of a JSON-lines file with their places (`<path>, line <n>`); of a list `<path>, entry <n>`.
 
     In memory, `entry <n>` or of a table `row <n>`, they are as JSON would have them, without what a table lacks; an
     object that does not say how (one of vLLM) is left as it is.
@@ -45,8 +49,10 @@ def json_lines(source: Source, error: type[ValueError] = RunError) -> Iterator[t
         yield from _objects(_entries(_content(source, error), source, error), error)
     elif isinstance(source, pd.DataFrame):
         for n, row in enumerate(source.to_dict("records"), start=1):
-            there = {name: value for name, value in row.items() if not (is_scalar(value) and pd.isna(value))}
-            yield f"row {n}", _plain(there)
+            yield (
+                f"row {n}",
+                _plain({k: value for k, value in row.items() if not (is_scalar(value) and pd.isna(value))}),
+            )
     elif isinstance(source, Iterable) and not isinstance(source, (bytes, Mapping)):
         yield from ((f"entry {n}", _plain(value)) for n, value in enumerate(source, start=1))
     else:
@@ -54,25 +60,25 @@ def json_lines(source: Source, error: type[ValueError] = RunError) -> Iterator[t
 
 
 def _plain(value: Any) -> Any:
-    """What pydantic (as a client's response is) and NumPy make of objects for JSON, within lists and mappings too."""
+    """Return what pydantic (as of a client's response) and NumPy make of objects for JSON, within containers too."""
     if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    said = getattr(value, "model_dump", getattr(value, "tolist", None))
-    return said() if said else value
+        return [_plain(inner) for inner in value]
+    plain = getattr(value, "model_dump", getattr(value, "tolist", None))
+    return plain() if plain else value
 
 
 def read_rows(path: Source, error: type[ValueError] = RunError) -> pd.DataFrame:
-    """The rows of a `.jsonl`, `.csv` or `.parquet` file as it has them, in CSV all text; the index has their places.
+    """Return the rows of a `.jsonl`, `.csv` or `.parquet` file, in CSV all text; the index has their places.
 
     Rows in memory are as `json_lines` has them. Raises `error` for a file that cannot be read, is none of the three, or
     is damaged; the sentence names it, and the place.
     """
     suffix = Path(path).suffix if isinstance(path, (str, Path)) else ".jsonl"
     if suffix == ".jsonl":
-        found = dict(_objects(json_lines(path, error), error))
-        return pd.DataFrame(found.values(), index=list(found), dtype=object)
+        rows = dict(_objects(json_lines(path, error), error))
+        return pd.DataFrame(rows.values(), index=list(rows), dtype=object)
     if suffix not in _READERS:
         raise error(f"{path} is none of .jsonl, {', '.join(_READERS)}")
     try:
@@ -96,16 +102,15 @@ def _content(path: str | Path, error: type[ValueError]) -> bytes:
 def _csv(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFrame:
     reader = csv.reader(io.StringIO(data.decode(), newline=""), strict=True)
     header = next(reader, [])
-    found = {f"{path}, line {reader.line_num}": fields for fields in reader if fields}
-    for where, fields in found.items():
+    rows = {f"{path}, line {reader.line_num}": fields for fields in reader if fields}
+    for where, fields in rows.items():
         if len(fields) != len(header):
             raise error(f"{where}: {len(fields)} fields, but the header has {len(header)}; quote fields with commas")
-    return pd.DataFrame(found.values(), index=list(found), columns=header, dtype=object)
+    return pd.DataFrame(rows.values(), index=list(rows), columns=header, dtype=object)
 
 
 def _parquet(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFrame:
-    with pq.ParquetFile(pa.BufferReader(data)) as file:
-        table = file.read()
+    table = pq.read_table(pa.BufferReader(data))
     table.validate(full=True)  # else text that is no UTF-8 surfaces only when somebody looks at it
     # What pandas wrote beside the columns is of no use here, and one more thing that may be damaged.
     frame = table.replace_schema_metadata(None).to_pandas(integer_object_nulls=True)

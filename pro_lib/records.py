@@ -1,13 +1,11 @@
 """Answers with their log-probabilities as our own records, and labels of answers; knows no other layout."""
 
 import sys
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import pandas as pd
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
@@ -15,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from pro_lib.checks import Format, Probability, Text, fitted, rule
 from pro_lib.files import RunError
 from pro_lib.parts import RunInfo
+from pro_lib.questions import lend_validation
 from pro_lib.readers import Identity, Source, Texts, called, json_lines, once, read_rows
 from pro_lib.runs import Run
 
@@ -157,15 +156,10 @@ def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) ->
         return run
     if splits.notna().any():
         raise RunError(f"run {run.name} says the split of some questions only")
-    if not (half := len(splits) // 2):
+    if len(splits) < 2:
         raise RunError(f"run {run.name} has {len(splits)} questions, too few to draw some for validation")
-    size = half if n_validation is None else min(half, POOL * n_validation)
-    if n_validation is not None and size < n_validation:
-        message = f"run {run.name} has no validation split: {size} of its {len(splits)} questions are taken for one"
-        warnings.warn(f"{message}, not {n_validation}", UserWarning, stacklevel=2)
-    drawn = np.random.default_rng(seed).choice(len(splits), size=size, replace=False)
-    names = np.where(np.isin(np.arange(len(splits)), drawn), "validation", "test")
-    return replace(run, questions=run.questions.assign(split=names))
+    table = lend_validation(run.questions.assign(split="test"), n_validation, seed, lender=f"run {run.name}", pool=POOL)
+    return replace(run, questions=table)
 
 
 def named(path: str | Path) -> tuple[str, str]:
