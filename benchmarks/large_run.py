@@ -28,10 +28,9 @@ def write(folder: Path, n_questions: int, *, seed: int = 0) -> None:
     ids = [f"q{number}" for number in range(n_questions)]
     table = {"question_id": ids, "question": "Who?", "references": [["answer 0"]] * n_questions, "split": "test"}
     with RunFolder(folder, RunInfo("large", "synthetic", "diverse_beam")) as run:
-        run.plan(pd.DataFrame(table), per_pack=32, per_part=PER_PART)
-        for part in run.missing_parts():
+        for part in run.missing(pd.DataFrame(table), per_part=PER_PART):
             n = len(part.questions)
-            run.write_part(part, part_table(part.questions, _answers(rng, n), [None] * n), Cost())
+            run.write(part, part_table(part.questions, _answers(rng, n), [None] * n), Cost())
         run.finish({})
 
 

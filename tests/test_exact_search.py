@@ -10,8 +10,8 @@ from pro_lib import ask, scores, sweeps
 from pro_lib import questions as question_sets
 from pro_lib import runs as run_tables
 from pro_lib.engine.certificate import Certificate
-from pro_lib.generate import generate
 from pro_lib.files import RunError
+from pro_lib.generate import generate
 from pro_lib.parts import CERTIFICATE_COLUMNS
 
 MASSES = ["found_mass", "small_endings_mass", "pruned_mass", "length_cut_mass", "budget_cut_mass"]

@@ -195,44 +195,11 @@ def test_an_ending_that_is_not_returned_is_missing(write, choice):
         run.log_probs(convention="answer_tokens")
 
 
-ENDINGS = [
-    ("Paris", (*PARIS, ("<|eot|>", -0.125)), 2, -0.125),  # servers that return the token that ended the answer
-    ("Paris", (*PARIS, ("\n", -0.125)), 2, -0.125),  # a newline as stop text
-    ("Paris", (*PARIS, ("\n", -0.125), ("\nQ:", -1.0)), 2, -1.125),  # a stop text of two tokens
-    ("Paris", (("Par", -0.25), ("is\n", -0.5)), 2, None),  # a token that is both text and ending
-    ("Par", (*PARIS, ("\n", -0.125)), 1, -0.625),
-    ("Pari", (*PARIS, ("\n", -0.125)), 2, -0.125),
-    ("Paris", ((" Par", -0.25), ("is", -0.5), ("</s>", -0.125)), 2, -0.125),  # text stripped by the server
-    ("", (("\n", -0.125),), 0, -0.125),
-]
-
-
 @BOTH
-@pytest.mark.parametrize(("text", "tokens", "n_tokens", "ending"), ENDINGS)
-def test_tokens_beyond_the_text_are_its_ending(write, choice, text, tokens, n_tokens, ending):
-    run = from_openai(write(response(choice(text, *tokens))))
-    answer = run.answers.iloc[0]
-    assert len(answer["token_log_probs"]) == n_tokens
-    assert answer["closed"] == (ending is None)
-    assert pd.isna(answer["end_log_prob"]) if ending is None else answer["end_log_prob"] == ending
-    total = sum(value for _, value in tokens)
-    np.testing.assert_array_equal(run.log_probs(), [[total]])
-    np.testing.assert_array_equal(run.log_probs(convention="answer_tokens"), [[total - (ending or 0.0)]])
-    np.testing.assert_array_equal(means(run), [[total / (n_tokens + (ending is not None))]])
-
-
-@BOTH
-def test_tokens_that_spell_another_text_are_not_split(write, choice):
-    run = from_openai(write(response(choice("Paris", ("Rome", -0.5), ("</s>", -0.25)))))
-    assert math.isnan(run.answers["end_log_prob"][0])
-    np.testing.assert_array_equal(run.log_probs(), [[-0.75]])
-
-
-def test_characters_cut_by_tokens_are_put_together_from_their_bytes(write):
-    choice = chat("é", ("x", -0.5), ("y", -0.25), ("</s>", -1.0))
-    for token, byte in zip(choice["logprobs"]["content"], "é".encode(), strict=False):
-        token.update(token=f"bytes:\\x{byte:x}", bytes=[byte])
-    assert from_openai(write(response(choice))).answers["end_log_prob"].tolist() == [-1.0]
+def test_every_token_returned_counts_the_one_that_ended_the_answer_too(write, choice):
+    run = from_openai(write(response(choice("Paris", *PARIS, ("<|eot|>", -0.125)))))
+    np.testing.assert_array_equal(run.log_probs(), [[-0.875]])
+    np.testing.assert_allclose(means(run), [[-0.875 / 3]])
 
 
 @BOTH
@@ -396,33 +363,30 @@ TOKENS = ((5, " Par", -0.25), (6, "is", -0.5))
 END = (2, "</s>", -0.125)
 NEWLINE = (13, "\n", -0.125)
 VLLM = [
-    (vllm_output(" Paris", *TOKENS, END), [5, 6], -0.125),
-    (vllm_output(" Paris", *TOKENS, END, decoded=False), [5, 6], -0.125),
-    (vllm_output(" Paris", *TOKENS, NEWLINE, stop=13, decoded=False), [5, 6], -0.125),
-    (vllm_output(" Paris", *TOKENS, NEWLINE, stop="\n"), [5, 6], -0.125),
-    (vllm_output(" Paris", *TOKENS, NEWLINE, (14, "Q:", -1.0), stop="\nQ:"), [5, 6], -1.125),
-    (vllm_output(" Paris", TOKENS[0], (7, "is.", -0.5), stop="."), [5, 7], None),
+    vllm_output(" Paris", *TOKENS, END),
+    vllm_output(" Paris", *TOKENS, END, decoded=False),
+    vllm_output(" Paris", *TOKENS, NEWLINE, stop=13, decoded=False),
+    vllm_output(" Paris", *TOKENS, NEWLINE, stop="\n"),
+    vllm_output(" Paris", *TOKENS, NEWLINE, (14, "Q:", -1.0), stop="\nQ:"),
+    vllm_output(" Paris", TOKENS[0], (7, "is.", -0.5), stop="."),
     # Tokens decoded one by one lose the space before them with some tokenizers.
-    (vllm_output("New York", (8, "New", -0.5), (9, "York", -0.5), NEWLINE, stop="\n"), [8, 9], -0.125),
-    (vllm_output(" Paris \n", *TOKENS, (10, " \n", -1.0), END), [5, 6, 10], -0.125),
-    (vllm_output("", END), [], -0.125),
+    vllm_output("New York", (8, "New", -0.5), (9, "York", -0.5), NEWLINE, stop="\n"),
+    vllm_output(" Paris \n", *TOKENS, (10, " \n", -1.0), END),
+    vllm_output("", END),
 ]
 
 
 @pytest.mark.parametrize("form", ["objects", "dicts", "lines", "list"])
-@pytest.mark.parametrize(("output", "ids", "ending"), VLLM)
-def test_the_token_that_ended_an_answer_is_its_ending(write, form, output, ids, ending):
+@pytest.mark.parametrize("output", VLLM)
+def test_everything_generated_counts_in_whatever_form_it_comes(write, form, output):
     record = request(output)
     sources = {"objects": [as_objects(record)], "dicts": [record], "lines": None, "list": None}
     source = sources[form] or write(record if form == "lines" else json.dumps([record]))
     run = from_vllm(source)
     answer = run.answers.iloc[0]
-    assert answer["token_ids"] == ids
-    assert answer["token_log_probs"] == [entry["logprob"] for entry in expected_entries(output)[: len(ids)]]
-    assert pd.isna(answer["end_log_prob"]) if ending is None else answer["end_log_prob"] == ending
-    whole = output["cumulative_logprob"]
-    np.testing.assert_array_equal(run.log_probs(), [[whole]])
-    np.testing.assert_array_equal(run.log_probs(convention="answer_tokens"), [[whole - (ending or 0.0)]])
+    assert answer["token_log_probs"] == [entry["logprob"] for entry in expected_entries(output)]
+    assert pd.isna(answer["end_log_prob"])
+    np.testing.assert_array_equal(run.log_probs(), [[output["cumulative_logprob"]]])
     assert run.questions.to_dict("records") == [
         {"question_id": "0", "question": "Question: Capital?\nAnswer:", "references": None, "split": None}
     ]
@@ -432,27 +396,11 @@ def expected_entries(output):
     return [step[str(token)] for step, token in zip(output["logprobs"], output["token_ids"], strict=True)]
 
 
-UNKNOWN = [
-    vllm_output("Paris", *TOKENS, NEWLINE, stop="\n", decoded=False),  # nothing tells where the text ends
-    vllm_output(" Paris", *TOKENS, NEWLINE, stop=99, decoded=False),  # not the token that is said to have ended it
-    vllm_output(" Paris", *TOKENS),  # the text is all there is
-    vllm_output(" Paris</s>", *TOKENS, END),  # include_stop_str_in_output
-    vllm_output(" Paris", *TOKENS, END) | {"logprobs": None},  # cumulative_logprob alone
-]
-
-
-@pytest.mark.parametrize("output", UNKNOWN)
-def test_an_ending_that_cannot_be_told_apart_is_missing_and_counted_in_the_whole(output):
-    run = from_vllm([request(output)])
-    assert math.isnan(run.answers["end_log_prob"][0])
-    np.testing.assert_array_equal(run.log_probs(), [[output["cumulative_logprob"]]])
-
-
 @pytest.mark.parametrize("lost", [{}, {"logprobs": None}])
 def test_an_output_that_was_cut_keeps_all_its_tokens(lost):
     cut = vllm_output(" Paris", *TOKENS, reason="length") | lost
     answer = from_vllm([request(cut)]).answers.iloc[0]
-    assert (answer["token_ids"], answer["log_prob"]) == ([5, 6], -0.75)
+    assert answer["log_prob"] == -0.75
     assert (answer["end_log_prob"], answer["finished"]) == (0.0, False)
 
 

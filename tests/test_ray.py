@@ -89,7 +89,7 @@ def assert_same_run(out, local, strategy):
     assert sorted(path.name for path in ours.iterdir()) == sorted(path.name for path in theirs.iterdir())
     one, other = run_tables.read(ours), run_tables.read(theirs)
     pd.testing.assert_frame_equal(one.answers, other.answers, check_exact=True)
-    assert (one.info.parameters, one.info.plans) == (other.info.parameters, other.info.plans)
+    assert (one.info.parameters, one.info.n_planned) == (other.info.parameters, other.info.n_planned)
     assert one.info.provenance["engine"] == "ray"
 
 

@@ -269,13 +269,12 @@ def test_select_refuses_what_the_run_does_not_have(run, asked, sentence):
         run.select(**asked)
 
 
-def write_run(path, parts=2):
-    """A folder with questions a and b in one part, c in another; only the first `parts` are written."""
-    folder = RunFolder(path, INFO)
-    folder.plan(question_table("abc"), per_pack=1, per_part=2)
-    for part in folder.missing_parts()[:parts]:
-        folder.write_part(part, part_of(ANSWERS, part.questions), Cost())
-    folder.finish({"device": "cpu"})
+def write_run(path, *, parts=None):
+    with RunFolder(path, INFO) as folder:
+        for part in folder.missing(question_table("abc"), per_part=2)[:parts]:
+            folder.write(part, part_of(ANSWERS, part.questions), Cost())
+        if parts is None:
+            folder.finish({"device": "cpu"})
 
 
 def test_what_a_run_folder_holds_is_what_was_written(tmp_path, run):
@@ -292,6 +291,19 @@ def test_an_unfinished_run_is_read_as_far_as_it_got_with_a_warning(tmp_path):
     with pytest.warns(UserWarning, match="holds 2 of the 3 questions planned; run the generation again"):
         run = run_tables.read(tmp_path)
     assert run.questions["question_id"].tolist() == ["a", "b"]
+
+
+def test_the_entropy_of_samples_is_the_mean_along_them_with_students_limits():
+    rows = [("a", "x", [1], [-1.0], -0.5, True)] * 3 + [("b", "y", [2], [-1.0], 0.0, False)] * 3
+    run = run_of(rows, "ab")
+    with pytest.raises(RunError, match="no samples of the model itself"):
+        run.entropy()
+    run = replace(run, answers=run.answers.assign(path_entropy=[2.0, 4.0, 3.0, 0.0, 0.0, 0.0]))
+    estimate, low, high = run.entropy()
+    half = 4.30265 / np.sqrt(3)  # the variance of 2, 4, 3 is 1, Student's factor for two degrees 4.3027
+    assert estimate.tolist() == [3.0, 0.0]
+    assert low == pytest.approx([3 - half, 0.0], abs=1e-4)
+    assert high == pytest.approx([3 + half, 0.0], abs=1e-4)
 
 
 TOKENS = st.lists(st.integers(1, 2), max_size=2)

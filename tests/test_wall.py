@@ -26,12 +26,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pro_lib.endpoint.cache import Searched, opened
+from pro_lib.imports.labels import read_labels
 from pro_lib.semantic import nli
 from test_storage import INFO, go_on
 
 from pro_lib import imports, models, questions, runs, settings, store
 from pro_lib.bundled import ROOT, fingerprint
-from pro_lib.imports.labels import read_labels
 
 SECONDS, MEGABYTES = 10, 1024
 SEED = os.environ.get("WALL_SEED", "0")
