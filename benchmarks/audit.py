@@ -24,7 +24,7 @@ from scipy.stats import rankdata
 from pro_lib import evaluation, meanings, metrics, protocols, scores, similarities, sweeps
 from pro_lib.evaluation import Choices, Evaluation
 from pro_lib.runs import Run
-from pro_lib.settings import BEAMS, Settings
+from pro_lib.settings import BEAMS, GREEDY, SAMPLES, Settings
 
 Pair = tuple[Evaluation, Evaluation]
 RELEASED = Choices(convention="answer_tokens", distinct=False)
@@ -119,9 +119,26 @@ def with_last_reference(run: Run) -> Run:
     return replace(run, questions=run.questions.assign(references=run.questions["references"].map(lambda r: r[-1:])))
 
 
+def runs_of(settings: Settings, model: str, dataset: str) -> tuple[Run, Run, list[Run]]:
+    """Beams, samples and greedy answers to the questions of both splits."""
+    beams, samples, greedy = (settings.both_splits(model, dataset, name) for name in (BEAMS, SAMPLES, GREEDY))
+    return beams, samples, [greedy]
+
+
+def judged_by(run: Run, judged: Evaluation, questions: pd.DataFrame, choices: Choices | None = None) -> Evaluation:
+    """The evaluation with the labels of the run's own answers; a question that it has no answer to is left out."""
+    ids = list(judged.answers["question_id"])
+    references = questions.set_index("question_id").loc[ids].reset_index()
+    top = run.select(question_ids=ids).top(convention=(choices or Choices()).convention)
+    labels = evaluation.rouge_and_correct(top, references, choices)
+    answered = labels["correct"].notna().to_numpy()
+    labelled = replace(judged, answers=judged.answers.assign(correct=labels["correct"]))
+    return labelled.only([identity for identity, there in zip(ids, answered, strict=True) if there])
+
+
 def pro_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
     """One row a choice that concerns PRO or the labels of all methods."""
-    beams, samples, others = settings.runs_compared(model, dataset)
+    beams, samples, others = runs_of(settings, model, dataset)
 
     def pair(choices: Choices | None = None, *, of: Run = beams) -> Pair:
         judged = [
@@ -157,19 +174,20 @@ def pro_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
     yield pro_row("last reference only", "`with_last_reference` here", pair(of=with_last_reference(beams)))
     yield pro_row("exact match", '`correctness="exact_match"`', pair(Choices(correctness="exact_match")))
     yield pro_row("alias match", '`correctness="alias_match"`', pair(Choices(correctness="alias_match")))
-    own = tuple(judged.by(BEAMS) for judged in ours)
-    yield pro_row("judged by the beams' own answer", '`Evaluation.by("diverse_beam")`', own)
-    greedy = tuple(judged.by("greedy") for judged in ours)
+    own = tuple(judged_by(beams, judged, beams.questions) for judged in ours)
+    yield pro_row("judged by the beams' own answer", "`judged_by` here", own)
+    greedy = tuple(judged_by(others[0], judged, beams.questions) for judged in ours)
     fallback = falling_back_on(first_beams(greedy, "complete"), strict=False)
-    yield pro_row("judged by the first beam, fallback on it", '`Evaluation.by("greedy")`', greedy, score=fallback)
-    released = tuple(judged.by("greedy") for judged in pair(RELEASED, of=with_last_reference(beams)))
+    yield pro_row("judged by the first beam, fallback on it", "`judged_by` here", greedy, score=fallback)
+    last = with_last_reference(beams)
+    released = tuple(judged_by(others[0], judged, last.questions, RELEASED) for judged in pair(RELEASED, of=last))
     fallback = falling_back_on(first_beams(released, "answer_tokens"), strict=True)
     yield pro_row("as released, but for the cuts in the text", "all of these", released, alpha="oracle", score=fallback)
 
 
 def entropy_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
     """One row a choice of the answers that PE, PE-MC and NE read."""
-    beams, samples, others = settings.runs_compared(model, dataset)
+    beams, samples, others = runs_of(settings, model, dataset)
     judged = partial(evaluation.evaluate, beams, samples=samples, others=others, split=settings.split)
     sources = {
         ("this project's", ""): judged(),
@@ -187,7 +205,7 @@ def entropy_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
 
 def meaning_rows(settings: Settings, model: str, dataset: str, similarity: str) -> Iterator[Row]:
     """One row a choice that concerns SE, SD and Deg, for one similarity."""
-    beams, samples, others = settings.runs_compared(model, dataset)
+    beams, samples, others = runs_of(settings, model, dataset)
     judged = evaluation.evaluate(beams, samples=samples, others=others, split=settings.split)
     ids = judged.answers["question_id"].to_numpy()
     beams, samples = (run.select(question_ids=ids) for run in (beams, samples))

@@ -6,7 +6,7 @@
 
 import numpy as np
 
-from pro_lib import meanings, similarities
+from pro_lib import meanings
 
 
 def matches(nli: np.ndarray, rule: str) -> np.ndarray:
@@ -41,6 +41,14 @@ def flattened(nli: np.ndarray, temperature: float) -> np.ndarray:
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
+def mean_over_meanings(log_probs: np.ndarray, meaning: np.ndarray) -> np.ndarray:
+    """SE as -mean_c log P(c), over the meanings (Kuhn et al. 2023, and PRO's release, which adds 5)."""
+    member = meaning[:, :, None] == np.arange(max(meaning.max(initial=0) + 1, 1))
+    masses = np.logaddexp.reduce(np.where(member, log_probs[:, :, None], -np.inf), axis=1, initial=-np.inf)
+    there = np.isfinite(masses)
+    return _ratio(-np.where(there, masses, 0).sum(axis=1), there.sum(axis=1))
+
+
 def discrete_entropy(log_probs: np.ndarray, meaning: np.ndarray) -> np.ndarray:
     """SE of the shares of answers (Farquhar et al. 2024, discrete; LM-Polygraph's frequency)."""
     return meanings.semantic_entropy(np.where(np.isnan(log_probs), np.nan, 0.0), meaning)
@@ -60,7 +68,7 @@ def log_of_the_mean(log_probs: np.ndarray, meaning: np.ndarray) -> np.ndarray:
 
 
 ENTROPIES = {
-    "kuhn2023": similarities.semantic_entropy_mc,
+    "kuhn2023": mean_over_meanings,
     "farquhar2024": meanings.semantic_entropy,
     "discrete": discrete_entropy,
     "lm_polygraph": mean_over_answers,
