@@ -12,8 +12,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from pro_lib.endpoint.asking import Asking
-from pro_lib.endpoint.vocabulary import Vocabulary
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, processors, trainers
 from tokenizers.models import BPE
 from transformers import (
@@ -140,18 +138,6 @@ def test_what_ends_an_answer_is_told_by_every_tokens_text(kind):
     assert newlines >= NEWLINES[name.partition(",")[0]]
     assert bool(closings) == name.startswith("tiktoken")
     assert name != "SentencePiece" or newlines == {"\n"}
-
-
-def test_over_a_server_they_are_sorted_as_they_are_here(kind):
-    """Outputs beyond the tokenizer among them, which a server lists as any other."""
-    _, model = kind
-    theirs = Vocabulary(Asking("http://x/v1", "toy", tokenizer=model.tokenizer))
-    both = zip(model.endings.stop.tolist(), model.endings.closing.tolist(), strict=True)
-    assert theirs.endings == ["stop" if stops else "closing" if closes else None for stops, closes in both]
-    entries = [{"id": n, "token": "x", "logprob": -9.0} for n in range(len(theirs.endings))]
-    listed = theirs.read({"choices": [{"logprobs": {"content": [entries[0] | {"top_logprobs": entries}]}}]}, "a server")
-    assert [token.text for token in listed.tokens[: len(model.tokenizer)]] == [*tokens.token_texts(model.tokenizer)]
-    assert {token.text for token in listed.tokens[len(model.tokenizer) :]} <= {""}
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
