@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-_PACKAGE = Path(__file__).resolve().parents[1]
+_PACKAGE = Path(__file__).resolve().parent
 # Where pro_lib, data/ and notebooks/ lie side by side; None once it is installed and holds the other two.
 CHECKOUT = None if (_PACKAGE / "data").is_dir() else _PACKAGE.parent
 ROOT = CHECKOUT or _PACKAGE
