@@ -4,20 +4,17 @@ In a notebook it is a widget (`explore`), without one a file of its own (`to_htm
 """
 
 from pro_lib.checks import extra
-from pro_lib.explorer.data import appendix_run, compared, run_data, stored_runs
+from pro_lib.explorer.data import appendix_run, comparison, run_data
 from pro_lib.explorer.page import to_html
 from pro_lib.explorer.tree import prefix_tree
 from pro_lib.runs import Run
 from pro_lib.settings import Settings
 
-__all__ = ["appendix_run", "compared", "explore", "prefix_tree", "run_data", "stored_runs", "to_html"]
+__all__ = ["appendix_run", "comparison", "explore", "prefix_tree", "run_data", "to_html"]
 
 
 def explore(run: Run, settings: Settings):
-    """The widget that shows `run`, the other runs of `settings.generations_dir`, and the paper's examples.
-
-    Choose a run, filter its questions, look at one; ask the model of the run; compare two methods. One α moves it all.
-    """
+    """Return the widget that shows `run`, the runs in `settings.generations_dir`, and the paper's examples."""
     with extra("notebooks", "the explorer in a notebook"):
         from pro_lib.explorer.widget import Explorer
 

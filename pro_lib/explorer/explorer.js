@@ -103,22 +103,13 @@ export class View {
       const texts = [question.question, ...(question.references ?? []), ...this.all[row].map((answer) => answer.text)];
       return texts.join(" ").toLowerCase();
     });
-    this.known = new Map();
     this.withoutAuroc = this.whyNoAuroc();
-    this.sweep = this.logAlphas.map((_, index) => this.measured(index));
-  }
-
-  /** PRO of every question at one of the slider's α. */
-  at(index) {
-    const score = (values, row) => this.proByK[row][adaptiveK(values, this.logAlphas[index]) - 1] ?? NaN;
-    if (!this.known.has(index)) this.known.set(index, this.logProbs.map(score));
-    return this.known.get(index);
-  }
-
-  measured(index) {
-    const scores = this.at(index);
-    const kept = this.scored.map((row) => adaptiveK(this.logProbs[row], this.logAlphas[index]));
-    return { auroc: aurocWithin(this.judged.map((row) => scores[row]), this.correct), meanKept: meanWithin(kept) };
+    const kept = this.logAlphas.map((logAlpha) => this.logProbs.map((values) => adaptiveK(values, logAlpha)));
+    this.uncertainty = kept.map((ks) => ks.map((k, row) => this.proByK[row][k - 1] ?? NaN));
+    this.sweep = kept.map((ks, index) => ({
+      auroc: aurocWithin(this.judged.map((row) => this.uncertainty[index][row]), this.correct),
+      meanKept: meanWithin(this.scored.map((row) => ks[row])),
+    }));
   }
 
   /** Why there is no AUROC to speak of; empty where there is one. */
@@ -209,7 +200,7 @@ function toPlace(low, high, start, end, scale = (value) => value) {
 
 /**
  * `series`: [{ look, places: [[x, y, key], …], joined }]; `across` and `up`: { from, to, ticks, scale };
- * `band`: [[x, low, high], …]; `labels`: [[x, y, text], …], moved apart; `bands`: [[y, text, below], …], on the left;
+ * `band`: [[x, low, high], …]; `labels`: [[x, y, text], …]; `bands`: [[y, text, below], …], on the left;
  * `levels`: [[y, text], …]; `shown`: the key that is marked, until `mark(key)` of the chart; `told(key)`: readout.
  */
 function chart({ width, title, series, across, up, band = [], labels = [], bands = [], levels = [], shown, told, choose = null }) {
@@ -229,7 +220,7 @@ function chart({ width, title, series, across, up, band = [], labels = [], bands
     area.length ? node("path", { class: "pro-band", d: outline(area, x, y, true) }) : [],
     series.map(({ look, places, joined }) => node("path", { class: `${joined ? "pro-curve" : "pro-dots"} ${look} ${places.length < 50 ? "pro-few" : ""}`, d: outline(places, x, y, joined) })),
     bands.map(([at, text, below]) => [write(LEFT - 6, y(at), text, "end"), write(LEFT - 6, y(at) + 13, below, "end")]),
-    apart(labels.map(([at, to, text]) => [x(at) - 6, y(to) + 3.5, text])).map(([at, to, text]) => write(at, to, text, "end")), ring, cursor);
+    labels.map(([at, to, text]) => write(x(at) - 6, y(to) + 3.5, text, "end")), ring, cursor);
   const readout = node("figcaption");
   const nearest = (event) => {
     const box = drawn.getBoundingClientRect();
@@ -255,18 +246,6 @@ function chart({ width, title, series, across, up, band = [], labels = [], bands
   };
   made.mark(shown);
   return made;
-}
-
-/** Labels that end at [x, y], moved up or, at the top, down until none covers another. */
-function apart(labels) {
-  const placed = [];
-  for (const [x, y, text] of labels) {
-    const taken = (to) => placed.some((other) => Math.abs(other[0] - x) < 16 && Math.abs(other[1] - to) < 11);
-    let [to, by] = [y, -1];
-    while (taken(to)) [to, by] = to < 20 ? [y, 1] : [to + by, by];
-    placed.push([x, to, text]);
-  }
-  return placed;
 }
 
 /** A line through the places, or dots: lines of no length with square ends, one where several fall on the same spot. */
@@ -302,7 +281,7 @@ function proChart({ view, index, alpha, chartWidth: width }, row) {
 }
 
 function scoreChart({ view, index, chartWidth: width }, row, choose) {
-  const scores = view.at(index), highest = view.scored.reduce((most, each) => Math.max(most, scores[each]), 0.1);
+  const scores = view.uncertainty[index], highest = view.scored.reduce((most, each) => Math.max(most, scores[each]), 0.1);
   const bands = view.groups.filter(([, rows]) => rows.length).reverse();
   if (!bands.length) return "";
   const height = (each) => 0.12 + ((each * 7919) % 97) / 127; // spread, the same every time
@@ -403,16 +382,6 @@ function questionPanel(view, row, index, alpha, more = []) {
   ]), answerTable(view, row, index, alpha)];
 }
 
-/** Where a question's score stands among those of right and of wrong answers. */
-function standing(view, row, index) {
-  const scores = view.at(index), parts = [];
-  for (const [name, others] of view.groups.slice(0, 2)) {
-    const below = others.reduce((sum, other) => sum + (scores[other] < scores[row]), 0);
-    if (others.length) parts.push(`${percent(below / others.length)} of the ${name}`);
-  }
-  return view.judged.length < FEW || Number.isNaN(scores[row]) ? "" : `more uncertain than ${parts.join(" and ")} answers`;
-}
-
 /** What the signs of the tree mean, drawn as in the tree. */
 function treeLegend() {
   const key = (kind, text) => node("span", {}, node("span", { class: `pro-key pro-twig pro-a-${kind}` }), " ", text);
@@ -457,29 +426,24 @@ class Questions {
 
   /** The filters, none of them set. */
   showAll() {
-    this.wanted = { right: "all", text: "", low: "", high: "", exposure: "any", order: ORDERS[0] };
+    this.wanted = { right: "all", text: "", low: "", high: "", order: ORDERS[0] };
     const set = (name) => (value) => ((this.wanted[name] = value), this.draw());
     const field = (name, label, type) => node("label", {}, `${label} `, node("input", { type, step: 0.1, oninput: (event) => set(name)(event.target.value) }));
-    const seen = this.app.view.questions.flatMap((question) => question.exposure ?? []);
-    const exposures = [...new Set(seen)].sort((a, b) => a - b);
-    const step = (name, by) => node("button", { type: "button", onclick: () => this.step(by) }, name);
-    this.filters.replaceChildren(...[
+    this.filters.replaceChildren(
       field("text", "find", "search"),
-      node("div", { class: "pro-pair" }, select("answered", plain(["all", "right", "wrong"]), "all", set("right")),
-        exposures.length ? select("exposure", plain(["any", ...exposures]), "any", set("exposure")) : ""),
+      select("answered", plain(["all", "right", "wrong"]), "all", set("right")),
       node("div", { class: "pro-pair" }, field("low", "PRO from", "number"), field("high", "to", "number")),
       select("order", plain(ORDERS), ORDERS[0], set("order")),
-      this.list, node("div", { class: "pro-row" }, step("◀ previous", -1), step("next ▶", 1), this.counted)].filter(Boolean));
+      this.list, this.counted);
   }
 
   rows() {
-    const { right, text, low, high, exposure, order } = this.wanted, { view, index } = this.app;
-    const scores = view.at(index), sought = text.trim().toLowerCase(), sign = ORDERS.indexOf(order) === 1 ? -1 : 1;
+    const { right, text, low, high, order } = this.wanted, { view, index } = this.app;
+    const scores = view.uncertainty[index], sought = text.trim().toLowerCase(), sign = ORDERS.indexOf(order) === 1 ? -1 : 1;
     const tests = [
       right !== "all" && ((row) => view.questions[row].correct === (right === "right")),
       low !== "" && ((row) => !(scores[row] < Number(low))),
       high !== "" && ((row) => !(scores[row] > Number(high))),
-      exposure !== "any" && ((row) => String(view.questions[row].exposure) === exposure),
       sought && ((row) => view.searchable[row].includes(sought)),
     ].filter(Boolean);
     const rows = [...view.questions.keys()].filter((row) => tests.every((passes) => passes(row)));
@@ -506,7 +470,7 @@ class Questions {
     this.row = row;
     this.list.value = row;
     if (row === null) return this.panel.replaceChildren("No question passes the filters."), this.moving.replaceChildren();
-    this.panel.replaceChildren(...questionPanel(view, row, index, alpha, [["standing", standing(view, row, index)]]));
+    this.panel.replaceChildren(...questionPanel(view, row, index, alpha));
     this.moving.replaceChildren(...[proChart(this.app, row), scoreChart(this.app, row, (other) => this.goTo(other))].filter(Boolean));
     this.drawSweeps();
   }
@@ -517,11 +481,6 @@ class Questions {
     if (this.swept?.view === view && this.swept.chartWidth === chartWidth) return [...this.still.children].forEach((chart) => chart.mark?.(index));
     this.swept = { view, chartWidth };
     this.still.replaceChildren(sweepChart(this.app, "AUROC", "auroc", missing && `AUROC ${missing}.`), sweepChart(this.app, "mean K", "meanKept", ""));
-  }
-
-  step(by) {
-    const places = [...this.list.options].map((option) => Number(option.value)), at = places.indexOf(this.row) + by;
-    if (places.length) this.choose(places[Math.min(Math.max(at, 0), places.length - 1)]);
   }
 
   goTo(row) {
@@ -596,7 +555,7 @@ class Compare {
     const { view, index } = this.app, places = new Map(view.questions.map((question, row) => [question.id, row]));
     const used = [...compared.ids.keys()].filter((at) => places.has(compared.ids[at]));
     const rows = used.map((at) => places.get(compared.ids[at])), pick = (values) => used.map((at) => values[at]);
-    const scores = { PRO: rows.map((row) => view.at(index)[row]) };
+    const scores = { PRO: rows.map((row) => view.uncertainty[index][row]) };
     for (const [name, values] of Object.entries(compared.scores)) scores[name] = pick(values);
     return { rows, scores, correct: pick(compared.correct), texts: pick(compared.texts) };
   }
@@ -635,7 +594,6 @@ class Compare {
 // ---- The explorer itself. `host` has what a kernel offers, if there is one: runs, send, remember; see `render`.
 
 const GAP = 24; // pixels between charts, as in explorer.css
-const PATIENCE = 20_000; // milliseconds until it is said that the kernel has not answered
 
 class Explorer {
   constructor(root, data, host) {
@@ -687,16 +645,15 @@ class Explorer {
   }
 
   drawTop() {
-    const { runs = [], paper, send } = this.host, { label, alphas } = this.data;
+    const { runs = [], send } = this.host, { label, alphas } = this.data;
     this.runs = select("Run", plain(runs), label, (name) => this.ask({ kind: "run", name }, `Reading ${name} …`));
     const split = select("Split", plain(this.splits), this.split, (name) => ((this.split = name), this.look({ anew: false }), this.tabs.Questions.showAll(), this.draw()));
-    const examples = node("button", { type: "button", onclick: () => ((this.tab = "Questions"), this.ask({ kind: "run", name: paper }, "Reading the paper's examples …")) }, "The paper's examples");
     this.slider = node("input", { type: "range", min: 0, max: alphas.length - 1, "aria-label": "α", oninput: () => this.move(Number(this.slider.value)), onchange: () => this.host.remember?.(this.alpha) });
     this.shownAlpha = node("output", { class: "pro-alpha" });
     const repeats = node("input", { type: "checkbox", checked: this.repeats, onchange: () => ((this.repeats = repeats.checked), this.look({ anew: false })) });
     const counting = this.distinct ? "" : node("label", {}, repeats, " count repeated answers, as the paper does");
     this.places.top.replaceChildren(
-      node("div", { class: "pro-row" }, send ? this.runs : node("b", {}, said(label)), split, send ? examples : ""),
+      node("div", { class: "pro-row" }, send ? this.runs : node("b", {}, said(label)), split),
       node("div", { class: "pro-row" }, node("label", { class: "pro-slider" }, "α ", this.slider, this.shownAlpha), counting));
   }
 
@@ -751,14 +708,12 @@ class Explorer {
   }
 
   say(text, { isError = false, isWaiting = false } = {}) {
-    clearTimeout(this.waiting);
     const said = node("div", isError ? { class: "pro-error", role: "alert" } : {}, isWaiting ? node("progress") : "", ` ${text}`);
     this.places.status.replaceChildren(text ? said : "");
   }
 
   ask(message, waiting) {
     this.say(waiting, { isWaiting: true });
-    this.waiting = setTimeout(() => this.say(`${waiting} No answer yet; the kernel may be busy, or gone.`, { isWaiting: true }), PATIENCE);
     this.host.send(message);
   }
 
@@ -767,8 +722,8 @@ class Explorer {
     this.say(status, { isError: kind === "error" });
     if (kind === "error" && of === "run") this.runs.lastChild.value = this.data.label;
     if (kind === "error" && of === "compare") this.tabs.Compare.show({ distinct: rest.distinct, why: status });
-    if (kind === "asked") this.tabs.Ask.show(rest);
-    if (kind === "compared") this.tabs.Compare.show(rest);
+    if (kind === "answer") this.tabs.Ask.show(rest);
+    if (kind === "comparison") this.tabs.Compare.show(rest);
   }
 }
 
@@ -784,7 +739,7 @@ export function mount(root, data, compared) {
 /** What anywidget calls for every place where the widget is shown. */
 function render({ model, el }) {
   const remember = (alpha) => (model.set("alpha", alpha), model.save_changes());
-  const host = { alpha: model.get("alpha"), runs: model.get("runs"), paper: model.get("paper"), send: (message) => model.send(message), remember };
+  const host = { alpha: model.get("alpha"), runs: model.get("runs"), send: (message) => model.send(message), remember };
   const shown = new Explorer(el, model.get("data"), host);
   const heard = {
     "msg:custom": (message) => shown.received(message),
