@@ -1,5 +1,6 @@
 """Whether answers mean the same, by their words, by a table of names or by a model of entailment; knows no score."""
 
+import io
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from pro_lib import correctness
 from pro_lib.bundled import fingerprint
 from pro_lib.checks import SentenceError
-from pro_lib.files import reading, sha256, write_whole, writing
+from pro_lib.files import RunError, reading, sha256, write_whole, writing
 
 Answers = Sequence[Sequence[str | None]]
 
@@ -139,8 +140,8 @@ class Nli:
     `model` is a hub id or a folder; its labels are read from its own `id2label`. Given questions, a text is read as
     "<question> <answer>", as by Kuhn et al. and Qiu & Miikkulainen. Equal texts entail each other with probability 1,
     as by Lin et al. Each distinct ordered pair is computed once, and once for all if `cache` is a folder: there they
-    are kept in `nli-<fingerprint of the model>.parquet`, and no weights are loaded where nothing is missing. Raises
-    `ValueError` for other labels and for a pair longer than the model can see.
+    are kept in `nli-<fingerprint of the model>-<digest>.parquet`, and no weights are loaded where nothing is missing.
+    Raises `ValueError` for other labels and for a pair longer than the model can see.
     """
 
     model: str | Path = "microsoft/deberta-large-mnli"
@@ -163,13 +164,14 @@ class Nli:
         config = self._fetched(AutoConfig)
         order = label_order(config.id2label, str(self.model))
         different = {pair for pair in pairs if pair[0] != pair[1]}
-        path = Path(self.cache) / f"nli-{self._fingerprint(config)}.parquet" if self.cache is not None else None
-        if path and path.is_file() and different - self._known.keys():
-            self._known |= _read(path)
+        name = f"nli-{self._fingerprint(config)}"
+        if self.cache is not None and different - self._known.keys():
+            for path in sorted(Path(self.cache).glob(f"{name}-*.parquet")):
+                self._known |= _read(path)
         if missing := different - self._known.keys():
             self._known |= self._computed(sorted(missing, key=lambda pair: (len("".join(pair)), pair)), order)
-            if path:
-                _store(self._known, path)
+            if self.cache is not None:
+                _store(self._known, Path(self.cache), name)
         return np.array([self._known.get(pair, (1.0, 0.0, 0.0)) for pair in pairs]).reshape(-1, 3)
 
     def _computed(self, pairs: list[Pair], order: list[int]) -> Iterator[tuple[Pair, list[float]]]:
@@ -224,17 +226,26 @@ def label_order(id2label: dict[int, str], model: str) -> list[int]:
     return [ids[label] for label in LABELS]
 
 
-def _store(known: dict[Pair, list[float]], path: Path) -> None:
+def _store(known: dict[Pair, list[float]], folder: Path, name: str) -> None:
+    """Write all pairs that are known into one file, a digest of its bytes in its name, in the place of those before."""
     table = pd.DataFrame(list(known), columns=["premise", "hypothesis"])
     table[list(LABELS)] = np.array(list(known.values()))
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(table.to_parquet(index=False), path)
+    data, before = table.to_parquet(index=False), list(folder.glob(f"{name}-*.parquet"))
+    path = folder / f"{name}-{sha256(data)[:16]}.parquet"
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(data, path)
+        for file in before:
+            if file != path:
+                file.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> dict[Pair, list[float]]:
     with reading(path, remedy="delete it to have its pairs compared again"):
-        stored = pd.read_parquet(path)[["premise", "hypothesis", *LABELS]]
+        data = path.read_bytes()
+        if not path.stem.endswith(f"-{sha256(data)[:16]}"):
+            raise RunError(f"{path} was cut short or altered; delete it to have its pairs compared again")
+        stored = pd.read_parquet(io.BytesIO(data))
     return {(premise, hypothesis): values for premise, hypothesis, *values in stored.itertuples(index=False)}
 
 

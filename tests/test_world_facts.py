@@ -11,7 +11,7 @@ import pytest
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 WORLD = DATA / "world_facts"
-MODELS = ("facts-2m", "facts-1m", "facts-long")
+MODELS = ("facts-2m", "facts-1m")
 
 
 def load_build():
