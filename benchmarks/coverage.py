@@ -127,7 +127,7 @@ def single(*, repetitions: int, resampling: int, seed: int) -> Iterator[dict]:
     """A row per distribution, number of questions, share of right answers and AUROC."""
     populations = [(name, auroc, of(auroc)) for name, of in SCORES.items() for auroc in AUROCS]
     settings = Settings(model="facts-2m", dataset="world-facts", similarity=["lexical"], reported=True)
-    [evaluation] = settings.compared("facts-2m", "world-facts", "test")
+    evaluation = settings.evaluations("facts-2m", "world-facts", "test", methods="all")[-1]
     for name, values in evaluation.with_pro({"PRO": 0.4})[list(METHODS)].items():
         truth = metrics.auroc(values, evaluation.correct)
         populations.append((f"{name} of facts-2m", truth, resampled(values.to_numpy(), evaluation.correct)))

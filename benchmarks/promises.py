@@ -19,9 +19,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom
 
-from pro_lib import evaluation, imports, promises, scores, tables
+from pro_lib import evaluation, imports, promises, scores
 from pro_lib.evaluation import Evaluation
 from pro_lib.promises import STARTS
+from pro_lib.runs import Run
 from pro_lib.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,11 +35,20 @@ def embedded() -> tuple[Settings, Evaluation, np.ndarray]:
     pair = "facts-2m", "world-facts"
     asked = {"model": pair[0], "dataset": pair[1], "split": "test", "search_alpha": 0.005}
     settings = Settings(**asked, similarity=["lexical", "alias"], protocol="workbench")
-    beams, samples, others = settings.runs_compared(*pair)
-    options = {"samples": samples, "others": others, "similarities": settings.similarities(*pair)}
-    judged = evaluation.evaluate(beams, **options)
+    judged = settings.evaluations(*pair, "all", methods="all")[-1]
+    beams = settings.both_splits(*pair, "diverse_beam")
     told = beams.questions.set_index("question_id")["exposure"][judged.answers["question_id"]]
     return settings, judged, told.to_numpy() >= 8
+
+
+def right_probabilities(run: Run) -> np.ndarray:
+    """The probability (n,) of the most probable right answer that an exact search found; 0 where none, or undecided."""
+    ranked = run.ranked()
+    questions = run.questions.iloc[ranked["row"]].reset_index(drop=True)
+    correct = evaluation.rouge_and_correct(ranked, questions)["correct"].astype(bool)
+    right = np.zeros(len(run.questions))
+    np.maximum.at(right, ranked["row"], np.exp(ranked["value"]) * correct)
+    return np.where(run.questions["status"] == "undecided", 0.0, right)
 
 
 def below(values: np.ndarray, correct: np.ndarray, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -109,7 +119,7 @@ def sets(settings: Settings, splits: int) -> Iterator[dict]:
     """A row per δ, and per fixed α, and way of drawing."""
     pair, searched = settings.pairs()[0], {"search_alpha": settings.search_alpha}
     run = settings.run(*pair, "validation", "test", strategy="threshold")
-    right, found = tables.right_probabilities(run), np.exp(run.log_probs())
+    right, found = right_probabilities(run), np.exp(run.log_probs())
     easier = run.questions["exposure"].to_numpy() >= 8
     for shift in (False, True):
         issued, missed, sizes = np.zeros((3, splits, len(DELTAS)))
