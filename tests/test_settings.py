@@ -72,7 +72,8 @@ def judged(n, *, right=lambda n: n % 3 > 0):
 )
 def test_a_parameter_that_cannot_be_is_one_sentence_that_names_it_and_its_value(values):
     (name, value), *_ = values.items()
-    with pytest.raises(ValueError, match=rf"^{name}={re.escape(repr(value))} .*") as raised:
+    shown = repr(value[0] if name in ("alphas", "target") else value)
+    with pytest.raises(ValueError, match=rf"^{name}(\[0\])?={re.escape(shown)} ") as raised:
         Settings(**values).pairs()
     assert "\n" not in str(raised.value)
 
@@ -109,7 +110,7 @@ def test_what_is_declared_or_injected_counts_and_nothing_else_that_a_cell_leaves
 
 
 def test_an_injected_name_that_is_no_parameter_is_refused_with_the_nearest():
-    with pytest.raises(SentenceError, match="^alhpa is no parameter of the notebooks; the nearest is alpha$"):
+    with pytest.raises(SentenceError, match=r"^alhpa is no parameter of the notebooks; the nearest is alpha$"):
         notebook(CELL, "# Parameters\nalhpa = 0.3\n")
 
 
@@ -192,8 +193,7 @@ def test_what_decides_the_answers_has_a_folder_of_its_own_and_is_found_there(
     strategy, name, value, tmp_path, monkeypatch
 ):
     usual = Settings(model="facts-1m", limit=2, strategy=strategy, generations_dir=tmp_path, device="cpu")
-    other = Settings(**{"model": "facts-1m", "limit": 2, "strategy": strategy, "device": "cpu", name: value},
-                     generations_dir=tmp_path)  # fmt: skip
+    other = replace(usual, **{name: value})
     runs = [settings.run(*PAIR) for settings in (usual, other)]
     first, second = sorted((path.name for path in (tmp_path / "world-facts" / "facts-1m").iterdir()), key=len)
     assert first == strategy
