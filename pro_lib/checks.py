@@ -17,15 +17,7 @@ from pydantic_core import PydanticCustomError
 
 _PLAIN = {"missing", "unexpected_keyword_argument"}
 _LONGEST = 300
-
-
-class _Repr(reprlib.Repr):
-    def repr_int(self, x: int, level: int) -> str:
-        # Python refuses to write numbers of more than 4,300 digits.
-        return super().repr_int(x, level) if x.bit_length() < 10_000 else f"a number of {x.bit_length()} bits"
-
-
-_SHORT = _Repr()
+_SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 80
 
 
@@ -146,8 +138,15 @@ def sentence(error: ValidationError, *, optional: Collection[str] = ()) -> str:
         return f"{name} is {'missing' if first['type'] == 'missing' else 'no parameter'}"
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
-    value = f"{name}={_SHORT.repr(first['input'])}" if name else _SHORT.repr(first["input"])
+    value = f"{name}={_short(first['input'])}" if name else _short(first["input"])
     return f"{value} {re.sub(r'^[A-Z][a-z]+ (?=should)', '', first['msg'])}{' or None' if name in optional else ''}"
+
+
+def _short(value: object) -> str:
+    try:
+        return _SHORT.repr(value)
+    except ValueError:  # Python refuses to write numbers of more than 4,300 digits
+        return "a number too long to be written"
 
 
 @contextmanager

@@ -1,7 +1,4 @@
-"""Loading a causal language model and its tokenizer, and finding the tokens that end an answer.
-
-It knows weights, devices and token texts; it does not know questions, strategies or files of answers.
-"""
+"""Causal language models with their tokenizers, and which tokens end an answer; knows no question and no strategy."""
 
 import importlib
 import warnings
@@ -41,9 +38,8 @@ class _Options:
 class Model:
     """A loaded model: `network` in evaluation mode on `device`, its `tokenizer`, and how its answers end.
 
-    `source` is its folder or hub id; `fingerprint` tells its files from those of another model of the same name;
-    `fit` says which tree it is asked on, and how far a step of that was from plain forward passes; `ends` are the texts
-    that end an answer.
+    `source` is its folder or hub id, `fingerprint` a digest of its files; `fit` says which tree it is asked on;
+    `ends` are the texts that end an answer.
     """
 
     name: str
@@ -82,8 +78,7 @@ class Model:
     def encode_chat(self, messages: Sequence[Mapping[str, str]], options: Mapping[str, object]) -> list[int]:
         """Return the token ids of a conversation in the model's chat template, up to where its answer begins.
 
-        Raises:
-            UnsupportedModelError: the tokenizer has no chat template, or it refuses the conversation or the options.
+        Raises `UnsupportedModelError` where the template is missing or refuses the conversation or the options.
         """
         try:
             text = tokens.chat_text(self.tokenizer, messages, options)
@@ -99,8 +94,7 @@ class Model:
     def with_stop(self, stop: Sequence[str]) -> "Model":
         """Return the same model, whose answers end at these texts as they do at a newline.
 
-        Raises:
-            ValueError: no token is one of the texts by itself, so that answers could pass it.
+        Raises `ValueError` where no token is one of the texts by itself, so that answers could pass it.
         """
         if not stop:
             return self
@@ -136,7 +130,6 @@ def load(
     """Load a model by bundled name (`facts-2m`, …), the paper's name (`Gemma-2B`, …), folder or hub id.
 
     Args:
-        name: a folder in `data/models`, a name in `bundled.paper_models`, a folder anywhere, or a hub id.
         dtype: `auto` (bfloat16 on CUDA, float32 elsewhere and for bundled models), or a name in `checks.DTYPES`.
         device: `auto` (CUDA, then MPS, then CPU) or a torch device.
         quantization: None, `8bit` or `4bit` (needs the extra `quantization` and a CUDA device).
@@ -144,8 +137,7 @@ def load(
 
     Raises:
         FileNotFoundError: transformers cannot load it, in its own words: no such model, a damaged folder, ….
-        UnsupportedModelError: the model cannot say what follows a text (encoders, …), or weights are missing, or
-            fewer than the tokenizer's tokens.
+        UnsupportedModelError: the model cannot say what follows a text, or lacks weights or tokens.
         ValueError: an unknown dtype, device or quantization, or a name that no model can have.
     """
     name, _ = str(name), _Options(dtype=dtype, quantization=quantization)
@@ -161,9 +153,12 @@ def load(
     try:
         network, tokenizer, loading = _from_pretrained(source, options)
         network = (network if options.get("device_map") else network.to(device)).eval()
-        _check_weights(network, tokenizer, loading)
         fit = fitted(network)
-        endings = find_endings(tokenizer, network, _n_outputs(network))
+        n_outputs = (network.get_output_embeddings() or network.get_input_embeddings()).weight.shape[0]
+        # Special tokens added to a tokenizer, which may lie beyond the weights, are not counted in its `vocab_size`.
+        if tokenizer.vocab_size > n_outputs:
+            raise PackingError(f"has {n_outputs} tokens, its tokenizer {tokenizer.vocab_size}: another model's")
+        endings = find_endings(tokenizer, network, n_outputs)
     except PackingError as reason:
         raise UnsupportedModelError(f"model {name} {reason}") from reason
     except (MemoryError, torch.OutOfMemoryError):
@@ -196,29 +191,16 @@ def held(model: "str | Path | Model", **options: object) -> Model:
 
 
 def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTrainedModel, Tokenizer, dict]:
-    """Return network, tokenizer, and which weights the files lack or have too many of."""
+    """Return network, tokenizer, and how the loading went; a `PackingError` if weights would be made up at random."""
     shared = {name: value for name, value in options.items() if name in _SHARED}
     config = AutoConfig.from_pretrained(source, **shared)
     check_config(config)
     tokenizer = AutoTokenizer.from_pretrained(source, **shared)
-    # Weights of other shapes are then among those that `_check_weights` refuses.
     loading = {"output_loading_info": True, "ignore_mismatched_sizes": True}
     network, loading = auto_class(config).from_pretrained(source, **loading, **options)
-    return network, tokenizer, loading
-
-
-def _check_weights(network: PreTrainedModel, tokenizer: Tokenizer, loading: Mapping[str, Collection]) -> None:
-    """Refuse with a `PackingError` weights that transformers made up at random, and another model's tokenizer."""
-    lacking = [*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])]
-    if lacking:
+    if lacking := [*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])]:
         raise PackingError(f"lacks weights, or has them in other shapes: {_listed(lacking)}")
-    # Special tokens added to a tokenizer, which may lie beyond the weights, are not counted in its `vocab_size`.
-    if tokenizer.vocab_size > _n_outputs(network):
-        raise PackingError(f"has {_n_outputs(network)} tokens, its tokenizer {tokenizer.vocab_size}: another model's")
-
-
-def _n_outputs(network: PreTrainedModel) -> int:
-    return (network.get_output_embeddings() or network.get_input_embeddings()).weight.shape[0]
+    return network, tokenizer, loading
 
 
 def _listed(keys: Collection[str]) -> str:

@@ -1,6 +1,7 @@
 """Question sets by name or from files, their splits, and the few-shot prompt; knows no model and no answer."""
 
 import html
+import itertools
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -72,8 +73,13 @@ class QuestionSet:
         chats = []
         for question in self.table["question"]:
             first, *rest = [*earlier, self._ask(question)]
-            chats.append([{"role": "user", "content": self.header + first}])
-            chats[-1] += [{"role": ("assistant", "user")[n % 2], "content": text} for n, text in enumerate(rest)]
+            roles = itertools.cycle(("user", "assistant"))
+            chats.append(
+                [
+                    {"role": role, "content": text}
+                    for role, text in zip(roles, [self.header + first, *rest], strict=False)
+                ]
+            )
         return chats
 
     def parameters(self, *, chat: bool | Mapping = False) -> dict[str, object]:
@@ -139,10 +145,10 @@ def load(
     """Load a bundled question set, one from the Hugging Face hub, or questions from files.
 
     Args:
-        name: a name in `BUNDLED` or in `HUB`; with `path`, a name for the set (the file's stem if None).
+        name: a name in `NAMES`; with `path`, a name for the set (the file's stem if None).
         path: a `.jsonl`, `.csv` or `.parquet` file with columns question and references (a list, or a text separated
-            by `;`), and optionally question_id and split; further columns are kept. Or such rows in memory, a list of
-            dicts or a DataFrame. Or, with the name of a hub set, a folder that `save_to_disk` has made.
+            by `;`), and optionally question_id, split and others. Or such rows in memory, a list of dicts or a
+            DataFrame. Or, with the name of a hub set, a folder that `save_to_disk` has made.
         columns: what the columns are called, as `{"question": "query", "references": ["answer", "aliases"]}`.
         split: a split or several, None for all; a file without a split column is one `test` split.
         limit: at most this many questions of each split, drawn with `seed` and kept in order.

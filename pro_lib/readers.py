@@ -41,12 +41,14 @@ def json_lines(source: Source, error: type[ValueError] = RunError) -> Iterator[t
     In memory, `entry <n>` or of a table `row <n>`, they are as JSON would have them, without what a table lacks; an
     object that does not say how (one of vLLM) is left as it is.
 
-    Raises:
-        error: the file cannot be read, or something in it is no JSON in UTF-8 (half a surrogate pair and what is
-            nested too deeply among it) or not an object; the sentence names file and line. Or the source is neither.
+    Raises `error`, with file and line, for a file that cannot be read, for what is no JSON in UTF-8 and for what is no
+    object; also for a source that is neither a file nor a list nor a table.
     """
     if isinstance(source, (str, Path)):
-        yield from _objects(_entries(_content(source, error), source, error), error)
+        for where, value in _entries(_content(source, error), source, error):
+            if not isinstance(value, dict):
+                raise error(f"{where}: not an object but {type(value).__name__}")
+            yield where, value
     elif isinstance(source, pd.DataFrame):
         for n, row in enumerate(source.to_dict("records"), start=1):
             yield (
@@ -77,7 +79,10 @@ def read_rows(path: Source, error: type[ValueError] = RunError) -> pd.DataFrame:
     """
     suffix = Path(path).suffix if isinstance(path, (str, Path)) else ".jsonl"
     if suffix == ".jsonl":
-        rows = dict(_objects(json_lines(path, error), error))
+        rows = dict(json_lines(path, error))
+        for where, row in rows.items():
+            if not isinstance(row, dict):
+                raise error(f"{where}: not an object but {type(row).__name__}")
         return pd.DataFrame(rows.values(), index=list(rows), dtype=object)
     if suffix not in _READERS:
         raise error(f"{path} is none of .jsonl, {', '.join(_READERS)}")
@@ -118,13 +123,6 @@ def _parquet(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataF
 
 
 _READERS = {".csv": _csv, ".parquet": _parquet}
-
-
-def _objects(entries: Iterable[tuple[str, Any]], error: type[ValueError]) -> Iterator[tuple[str, dict]]:
-    for where, value in entries:
-        if not isinstance(value, dict):
-            raise error(f"{where}: not an object but {type(value).__name__}")
-        yield where, value
 
 
 def _entries(data: bytes, path: str | Path, error: type[ValueError]) -> Iterator[tuple[str, object]]:
