@@ -1,7 +1,6 @@
 """Question sets by name or from files, their splits, and the few-shot prompt; knows no model and no answer."""
 
 import html
-import itertools
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -72,14 +71,9 @@ class QuestionSet:
         earlier = [text for question, answer in self.shots for text in (self._ask(question), answer)]
         chats = []
         for question in self.table["question"]:
-            first, *rest = [*earlier, self._ask(question)]
-            roles = itertools.cycle(("user", "assistant"))
-            chats.append(
-                [
-                    {"role": role, "content": text}
-                    for role, text in zip(roles, [self.header + first, *rest], strict=False)
-                ]
-            )
+            turns = [*earlier, self._ask(question)]
+            turns[0] = self.header + turns[0]
+            chats.append([{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(turns)])
         return chats
 
     def parameters(self, *, chat: bool | Mapping = False) -> dict[str, object]:
