@@ -7,16 +7,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from conftest import FAMILIES, PAPER, WITHOUT_BOS, tiny_tokenizer
+from conftest import FAMILIES, PAPER, tiny_tokenizer
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, trainers
-from tokenizers.models import BPE
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     AutoTokenizer,
-    PreTrainedTokenizerFast,
 )
 
 from pro_lib import models
@@ -32,13 +29,6 @@ def test_every_family_loads_from_a_folder_and_passes_its_packed_step(tiny_model,
     assert model.fit.error < 1e-5
     assert not model.fit.plain
     assert (model.name, model.dtype, model.device.type) == (family, "float32", "cpu")
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_prompts_begin_with_the_beginning_of_text_where_the_tokenizer_has_one(tiny_model, family):
-    ids = tiny_model(family).encode("Who?")
-    assert (ids[0] == 1) == (family not in WITHOUT_BOS)
-    assert ids[-1] != 2
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -215,64 +205,6 @@ def test_a_token_that_was_added_beyond_the_weights_matters_only_where_a_prompt_h
     questions["question"] = "What is <image>?"
     with pytest.raises(UnsupportedModelError, match="'<image>', in a prompt, is none of them"):
         generate(model, QuestionSet("toy", questions), **how)
-
-
-def byte_level(*words):
-    """A byte-level BPE tokenizer that knows these words as tokens: as of GPT-2, Llama 3 and Qwen."""
-    tokenizer = Tokenizer(BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.train_from_iterator(
-        [word for word in words for _ in range(3)],
-        trainers.BpeTrainer(
-            special_tokens=["</s>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-        ),
-    )
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
-
-
-def sentence_piece(*words):
-    """A tokenizer of the Llama-2 kind: `▁` for the space before a word, bytes for what it does not know, a BOS."""
-    vocabulary = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *words]
-    pieces = {piece: number for number, piece in enumerate(dict.fromkeys([*vocabulary, *"".join(words)]))}
-    tokenizer = Tokenizer(BPE(vocab=pieces, merges=[], unk_token="<unk>", fuse_unk=True, byte_fallback=True))
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    tokenizer.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
-
-
-def tiktoken_like(*words):
-    """A tokenizer whose tokens join stops with newlines and more, as those of tiktoken do."""
-    return byte_level(".\n", ".\n\n", "\n\n", ").\n", *words)
-
-
-TOKENIZERS = {"byte-level": byte_level, "SentencePiece": sentence_piece, "tiktoken": tiktoken_like}
-
-
-@pytest.mark.parametrize("kind", TOKENIZERS)
-def test_every_token_that_carries_a_stop_ends_the_answer_as_a_newline_does(tiny_model, kind):
-    model = tiny_model("llama")
-    words = ("▁Paris", "▁.", ".", "s.", "...") if kind == "SentencePiece" else (" Paris", " .", ".", "s.", "...")
-    tokenizer = TOKENIZERS[kind](*words)
-    size = len(tokenizer) + 1  # an output beyond the tokenizer
-    ending = find_endings(tokenizer, model.network, size)
-    stopping = replace(model, tokenizer=tokenizer, endings=ending).with_stop(["."])
-    for token_id in range(len(tokenizer)):
-        text = tokenizer.decode([token_id])
-        before = min(text.partition(".")[0], text.partition("\n")[0], key=len)
-        is_stop = token_id in (tokenizer.eos_token_id, 2) or (("." in text or "\n" in text) and not before.strip())
-        is_closing = not is_stop and ("." in text or "\n" in text)
-        assert (bool(stopping.endings.stop[token_id]), bool(stopping.endings.closing[token_id])) == (
-            (is_stop, is_closing)
-        ), text
-    assert "s." in {tokenizer.decode([token_id]) for token_id in stopping.endings.closing_ids}
-    # The dot of "Paris." ends the answer, whichever token it is.
-    ids = tokenizer(" Paris.", add_special_tokens=False)["input_ids"]
-    assert stopping.endings.stop[ids[-1]]
-    assert not ending.stop[ids[-1]]
-    assert stopping.decode(ids) == "Paris"
 
 
 def test_a_stop_ends_the_answers_of_a_run_and_is_no_part_of_them(tiny_model):

@@ -140,6 +140,25 @@ def test_what_ends_an_answer_is_told_by_every_tokens_text(kind):
     assert name != "SentencePiece" or newlines == {"\n"}
 
 
+def test_every_token_that_carries_a_stop_ends_the_answer_as_a_newline_does(kind):
+    _, model = kind
+    tokenizer, stopping = model.tokenizer, model.with_stop(["."])
+    for token_id in range(len(tokenizer)):
+        text = tokenizer.decode([token_id])
+        before = min(text.partition(".")[0], text.partition("\n")[0], key=len)
+        stop = token_id == tokenizer.eos_token_id or (("." in text or "\n" in text) and not before.strip())
+        closing = not stop and ("." in text or "\n" in text)
+        assert (bool(stopping.endings.stop[token_id]), bool(stopping.endings.closing[token_id])) == (stop, closing), (
+            text
+        )
+    # The dot of "Paris." ends the answer, whichever token it is.
+    ids = tokenizer(" Paris.", add_special_tokens=False)["input_ids"]
+    assert (stopping.endings.stop | stopping.endings.closing)[ids[-1]]
+    assert not model.endings.stop[ids[-1]]
+    assert stopping.decode(ids) == "Paris"
+    assert model.decode(ids) == "Paris."
+
+
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_prompts_are_read_back_and_begin_as_the_tokenizer_has_it(kind, question):
     name, model = kind
