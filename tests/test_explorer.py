@@ -106,15 +106,13 @@ def repeated():
     return Run(answers, questions.assign(split="test"), RunInfo("toy", "none", "diverse_beam"))
 
 
-def test_repeats_and_spellings_have_numbers_and_what_was_cut_comes_last():
+def test_repeats_have_one_number_and_what_was_cut_comes_last():
     (answers,) = explorer.run_data(repeated())["answers"]
-    text, log_probs, identity, spelling, finished, correct = map(list, zip(*answers, strict=True))
+    text, log_probs, identity, finished, correct = map(list, zip(*answers, strict=True))
     assert text == ["Paris", "Paris", "Lyon", "paris!", "Par"]
     assert np.exp(log_probs) == pytest.approx([0.3, 0.3, 0.2, 0.1, 0.05])
     assert identity[0] == identity[1]
     assert len(set(identity)) == 4
-    assert spelling[0] == spelling[1] == spelling[3]
-    assert len(set(spelling)) == 3
     assert finished == [True] * 4 + [False]
     assert correct == [True, True, False, True, None]
 
@@ -156,8 +154,8 @@ FEW_EXAMPLES = settings(max_examples=6, deadline=None, suppress_health_check=[He
 def pro_by_the_page(folder, lists, alphas):
     """For every list, PRO for every K, and [K, PRO] at every α, as the page makes them and as pro_lib does."""
     logs = [None if alpha == 0 else float(np.log(alpha)) for alpha in alphas]
-    code = """({ lists, logs }) => lists.map((list) => [page.proAllK(list), ...logs.map((log) =>
-        [page.adaptiveK(list, log ?? -Infinity), page.pro(list, log ?? -Infinity)])])"""
+    code = """({ lists, logs }) => lists.map((list) => [page.proAllK(list), ...logs.map((log) => {
+        const k = page.adaptiveK(list, log ?? -Infinity); return [k, page.proAllK(list)[k - 1] ?? NaN]; })])"""
     lists = [np.sort(values)[::-1] for values in lists]
     results = in_javascript(folder, code, {"lists": [values.tolist() for values in lists], "logs": logs})
     for values, (by_k, *at) in zip(lists, results, strict=True):
@@ -238,14 +236,10 @@ def test_a_view_of_the_page_sweeps_as_pro_lib_does(distinct, tmp_path):
     assert np.array(sweep) == pytest.approx(np.column_stack([*aurocs, means[0], *metrics.normal(*means)]), rel=1e-9)
 
 
-def test_a_view_of_the_page_counts_repeats_and_spellings(tmp_path):
-    code = """(data) => new page.View(data, "all", true).answers[0].map((answer) =>
-        [answer.copies, answer.spellings, answer.together, answer.isFirst])"""
-    copies, spellings, together, first = zip(*in_javascript(tmp_path, code, explorer.run_data(repeated())), strict=True)
-    assert copies == (2, 2, 1, 1)  # Paris, Paris, Lyon, paris!; not Par, which was cut
-    assert spellings == (2, 2, 1, 2)
-    assert together == pytest.approx([0.3 + 0.1, 0.4, 0.2, 0.4])  # a repeat has no probability of its own
-    assert first == (True, False, True, True)
+def test_a_view_of_the_page_counts_repeats(tmp_path):
+    code = """(data) => new page.View(data, "all", true).answers[0].map((answer) => [answer.copies, answer.isFirst])"""
+    rows = in_javascript(tmp_path, code, explorer.run_data(repeated()))
+    assert rows == [[2, True], [2, False], [1, True], [1, True]]  # Paris, Paris, Lyon, paris!; not Par, which was cut
 
 
 # ---- The prefix tree.

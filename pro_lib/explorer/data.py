@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from pro_lib import bundled, correctness
+from pro_lib import bundled
 from pro_lib.evaluation import DRAWN_ALPHAS, Choices, alpha_grid, evaluate, rouge_and_correct
 from pro_lib.parts import CERTIFICATE_COLUMNS, RunInfo
 from pro_lib.runs import Run
@@ -24,8 +24,8 @@ def run_data(run: Run, *, alpha: float = 0.4, split: str = "all", label: str = "
 
     `alphas` are the slider's, `log_alphas` their logarithms (None for -inf). `questions` have id, question,
     references, split, correct and certificate. `answers` has a list for every question, downwards, those cut by
-    length last: [text, log-probability of the complete answer, identity, spelling, finished, correct]. Repeats have
-    the same identity, the same normalised texts the same spelling.
+    length last: [text, log-probability of the complete answer, identity, finished, correct]. Repeats have
+    the same identity, a number.
 
     Args:
         alpha: where the slider stands first.
@@ -62,7 +62,7 @@ def _question(row: Mapping[str, object], answers: list[list]) -> dict:
     question = {"id": row["question_id"], "question": f"question {row['question_id']}"}
     question |= {name: value for name, value in values.items() if value is not None}
     question["references"] = None if row["references"] is None else list(row["references"])
-    question["correct"] = answers[0][5] if answers and answers[0][4] else None
+    question["correct"] = answers[0][4] if answers and answers[0][3] else None
     if "status" in row:
         question["certificate"] = {name: _plain(row[name]) for name in _CERTIFICATE if name in row}
     return question
@@ -78,12 +78,9 @@ def _answers(run: Run) -> list[list[list]]:
     answers: list[list[list]] = [[] for _ in numbers]
     names: list[dict] = [{} for _ in numbers]
     for identity, answer in zip(identities(table), table.itertuples(), strict=True):
-        rows, has_text = answers[answer.row], isinstance(answer.text, str)
-        text = answer.text if has_text else f"answer {len(rows) + 1}"
-        spelling = correctness.normalize(text) if has_text else identity
-        keys, of_question = (("answer", identity), ("spelling", spelling)), names[answer.row]
-        same = [of_question.setdefault(key, len(of_question)) for key in keys]
-        rows.append([text, float(answer.value), *same, bool(answer.finished), _plain(answer.correct)])
+        rows, name = answers[answer.row], names[answer.row].setdefault(identity, len(names[answer.row]))
+        text = answer.text if isinstance(answer.text, str) else f"answer {len(rows) + 1}"
+        rows.append([text, float(answer.value), name, bool(answer.finished), _plain(answer.correct)])
     return answers
 
 

@@ -20,11 +20,6 @@ export function proAllK(logProbs) {
   });
 }
 
-/** PRO of the answers with p ≥ α, higher = more uncertain; NaN without answers. */
-export function pro(logProbs, logAlpha) {
-  return proAllK(logProbs)[adaptiveK(logProbs, logAlpha) - 1] ?? NaN;
-}
-
 /** Of every value of `sorted`, how many of `others`, sorted too, lie below it, ties counting half. */
 function won(sorted, others) {
   let below = 0, upTo = 0;
@@ -72,17 +67,16 @@ export function meanWithin(values) {
 
 /** Ranks in percent, 100 = the highest value; equal values share the mean of their ranks. */
 export function ranks(values) {
-  const order = [...values.keys()].sort((a, b) => values[a] - values[b]), found = new Array(values.length);
+  const order = [...values.keys()].sort((a, b) => values[a] - values[b]), percents = new Array(values.length);
   for (let start = 0, end; start < order.length; start = end) {
     for (end = start; end < order.length && values[order[end]] === values[order[start]]; end++);
-    for (let at = start; at < end; at++) found[order[at]] = (50 * (start + 1 + end)) / values.length;
+    for (let at = start; at < end; at++) percents[order[at]] = (50 * (start + 1 + end)) / values.length;
   }
-  return found;
+  return percents;
 }
 
 // ---- A run with everything that the slider needs.
 
-const BANDS = [[true, "right"], [false, "wrong"], [null, "unjudged"]];
 const FEW = 10; // judged answers, of which an AUROC says next to nothing
 
 /** The questions of one split; `repeats`: whether an answer that was found twice counts twice. */
@@ -90,30 +84,30 @@ export class View {
   constructor(data, split, repeats) {
     const rows = [...data.questions.keys()].filter((row) => split === "all" || data.questions[row].split === split);
     this.questions = rows.map((row) => data.questions[row]);
-    this.all = rows.map((row) => named(data.answers[row]));
-    this.answers = this.all.map((each) => each.filter((answer) => answer.finished && (repeats || answer.isFirst)));
-    this.logProbs = this.answers.map((each) => each.map((answer) => answer.logProb));
+    this.all = rows.map((row) => answersOf(data.answers[row]));
+    this.answers = this.all.map((answers) => answers.filter((answer) => answer.finished && (repeats || answer.isFirst)));
+    this.logProbs = this.answers.map((answers) => answers.map((answer) => answer.logProb));
     this.proByK = this.logProbs.map(proAllK);
     this.logAlphas = data.log_alphas.map((value) => value ?? -Infinity);
     this.scored = [...rows.keys()].filter((row) => this.answers[row].length);
     this.judged = this.scored.filter((row) => this.questions[row].correct !== null);
     this.correct = this.judged.map((row) => this.questions[row].correct);
-    this.groups = BANDS.map(([correct, name]) => [name, this.scored.filter((row) => this.questions[row].correct === correct)]);
+    const group = (name, correct) => [name, this.scored.filter((row) => this.questions[row].correct === correct)];
+    this.groups = [group("right", true), group("wrong", false), group("unjudged", null)];
     this.searchable = this.questions.map((question, row) => {
       const texts = [question.question, ...(question.references ?? []), ...this.all[row].map((answer) => answer.text)];
       return texts.join(" ").toLowerCase();
     });
-    this.withoutAuroc = this.whyNoAuroc();
-    const kept = this.logAlphas.map((logAlpha) => this.logProbs.map((values) => adaptiveK(values, logAlpha)));
-    this.uncertainty = kept.map((ks) => ks.map((k, row) => this.proByK[row][k - 1] ?? NaN));
-    this.sweep = kept.map((ks, index) => ({
+    const counts = this.logAlphas.map((logAlpha) => this.logProbs.map((values) => adaptiveK(values, logAlpha)));
+    this.uncertainty = counts.map((ks) => ks.map((k, row) => this.proByK[row][k - 1] ?? NaN));
+    this.sweep = counts.map((ks, index) => ({
       auroc: aurocWithin(this.judged.map((row) => this.uncertainty[index][row]), this.correct),
       meanKept: meanWithin(this.scored.map((row) => ks[row])),
     }));
   }
 
   /** Why there is no AUROC to speak of; empty where there is one. */
-  whyNoAuroc() {
+  get withoutAuroc() {
     const [n, right] = [this.correct.length, this.correct.filter(Boolean).length];
     if (!n) return "not defined: no answer can be judged";
     if (right === 0 || right === n) return `not defined: all ${count(n)} judged answers are ${right ? "right" : "wrong"}`;
@@ -121,24 +115,15 @@ export class View {
   }
 }
 
-/** Answers by name; the first of those that repeat each other says how often it was found and how it is spelled. */
-function named(rows) {
-  const answers = rows.map(([text, logProb, identity, spelling, finished, correct]) => (
-    { text, logProb, identity, spelling, finished, correct, isFirst: true, copies: 1, spellings: 1, together: 0 }));
-  const ended = answers.filter((answer) => answer.finished), first = new Map(), spelled = new Map();
-  for (const answer of ended) {
-    answer.isFirst = !first.has(answer.identity);
-    if (answer.isFirst) first.set(answer.identity, []);
-    first.get(answer.identity).push(answer);
-    if (answer.isFirst) spelled.set(answer.spelling, [...(spelled.get(answer.spelling) ?? []), answer]);
-  }
-  for (const answer of ended) {
-    const alike = spelled.get(answer.spelling);
-    answer.copies = first.get(answer.identity).length;
-    answer.spellings = alike.length;
-    answer.together = alike.reduce((sum, other) => sum + Math.exp(other.logProb), 0);
-  }
-  return answers;
+/** Answers by name; the first of those that repeat each other says how often it was found. */
+function answersOf(rows) {
+  const copies = new Map();
+  const answers = rows.map(([text, logProb, identity, finished, correct]) => {
+    const isFirst = finished && !copies.has(identity);
+    if (finished) copies.set(identity, (copies.get(identity) ?? 0) + 1);
+    return { text, logProb, identity, finished, correct, isFirst };
+  });
+  return answers.map((answer) => ({ ...answer, copies: answer.finished ? copies.get(answer.identity) : 1 }));
 }
 
 // ---- The page: small tools. Text goes in as text, so that nothing a model or a file says becomes markup.
@@ -146,31 +131,29 @@ function named(rows) {
 const SVG = new Set(["svg", "g", "path", "circle", "line", "text"]);
 
 function node(tag, attributes = {}, ...children) {
-  const made = SVG.has(tag) ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+  const element = SVG.has(tag) ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== ""));
-  return made;
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== ""));
+  return element;
 }
 
-const NUMBERS = new Intl.NumberFormat("en"); // made once: making it takes longer than a chart
+const NUMBERS = new Intl.NumberFormat("en"); // element once: making it takes longer than a chart
 const count = (n) => NUMBERS.format(n);
 const fixed = (value, digits = 3) => (Number.isFinite(value) ? value.toFixed(digits) : "–");
-const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
 const within = (low, high, digits = 3) => `${fixed(low, digits)} to ${fixed(high, digits)}`;
 const interval = ([value, ...ends]) => `${fixed(value)}${ends.every(Number.isFinite) ? ` (95\u00a0%: ${within(...ends)})` : ""}`;
-const said = (text) => node("bdi", {}, text); // its direction of writing is its own, whatever it holds
+const isolated = (text) => node("bdi", {}, text); // its direction of writing is its own, whatever it holds
 const probability = (p) => (p >= 1e-3 ? p.toFixed(4) : p.toExponential(1));
 const mark = (correct) => (correct === null ? "?" : correct ? "✓" : "✗");
 const verdict = (correct) => (correct === null ? "" : correct ? "✓ right" : "✗ wrong");
-const plain = (names) => names.map((name) => [name, String(name)]);
 
 function select(label, options, value, change) {
-  const choice = ([key, text]) => node("option", { value: key, selected: String(key) === String(value) }, text);
-  const made = node("select", { onchange: () => change(made.value) }, options.map(choice));
-  return node("label", {}, `${label} `, made);
+  const choice = (name) => node("option", { value: name, selected: name === value }, String(name));
+  const element = node("select", { onchange: () => change(element.value) }, options.map(choice));
+  return node("label", {}, `${label} `, element);
 }
 
 function table(heads, rows) {
@@ -187,10 +170,10 @@ function table(heads, rows) {
 const [HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [176, 46, 8, 8, 20]; // pixels: text is as large in a narrow chart
 
 function ticks(low, high) {
-  const rough = (high - low || 1) / 4, power = 10 ** Math.floor(Math.log10(rough)), found = [];
+  const rough = (high - low || 1) / 4, power = 10 ** Math.floor(Math.log10(rough)), values = [];
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough);
-  for (let value = Math.ceil(low / step) * step; value <= high + step / 1e6; value += step) found.push(Number(value.toPrecision(6)));
-  return found;
+  for (let value = Math.ceil(low / step) * step; value <= high + step / 1e6; value += step) values.push(Number(value.toPrecision(6)));
+  return values;
 }
 
 function toPlace(low, high, start, end, scale = (value) => value) {
@@ -201,51 +184,42 @@ function toPlace(low, high, start, end, scale = (value) => value) {
 /**
  * `series`: [{ look, places: [[x, y, key], …], joined }]; `across` and `up`: { from, to, ticks, scale };
  * `band`: [[x, low, high], …]; `labels`: [[x, y, text], …]; `bands`: [[y, text, below], …], on the left;
- * `levels`: [[y, text], …]; `shown`: the key that is marked, until `mark(key)` of the chart; `told(key)`: readout.
+ * `current`: the key that is marked; `describe(key)`: what is read out below.
  */
-function chart({ width, title, series, across, up, band = [], labels = [], bands = [], levels = [], shown, told, choose = null }) {
+function chart({ width, title, series, across, up, band = [], labels = [], bands = [], current, describe, choose = null }) {
   const x = toPlace(across.from, across.to, LEFT, width - RIGHT, across.scale);
   const y = toPlace(up.from, up.to, HEIGHT - BOTTOM, TOP);
   const write = (at, to, text, anchor = "middle") => node("text", { x: at, y: to, "text-anchor": anchor }, text);
   const line = (look, to) => node("line", { class: look, x1: LEFT, x2: width - RIGHT, y1: to, y2: to });
-  const all = series.flatMap(({ places }) => places), spot = ([at, to, key]) => [x(at), y(to), key];
-  let spots = null; // where the places are; thousands, so that they are found when the pointer comes
-  const ring = node("circle", { r: 5, class: "pro-ring" }), cursor = node("circle", { r: 4, class: "pro-cursor" });
-  const grid = up.ticks.map((value) => [line("pro-grid", y(value)), write(LEFT - 6, y(value) + 3.5, String(value), "end")]);
-  const bounds = levels.map(([value, text], at) => [line("pro-bound", y(value)), // below the first, above the second
-    write(all.length > 2 ? LEFT + 4 : width - RIGHT, y(value) + (at ? -4 : 12), text, all.length > 2 ? "start" : "end")]);
+  const spots = series.flatMap(({ places }) => places.map(([at, to, key]) => [x(at), y(to), key]));
   const area = [...band.map(([at, low]) => [at, low]), ...band.map(([at, , high]) => [at, high]).reverse()];
-  const drawn = node("svg", { width, height: HEIGHT, role: "img" },
-    grid, line("pro-grid", HEIGHT - BOTTOM), across.ticks.map((value) => write(x(value), HEIGHT - 5, String(value))), bounds,
+  const center = ([at, to] = [-9, -9]) => ({ cx: at, cy: to });
+  const cursor = node("circle", { r: 4, class: "pro-cursor", ...center() });
+  const svg = node("svg", { width, height: HEIGHT, role: "img", "aria-label": `${title}. ${describe(current)}` },
+    up.ticks.map((value) => [line("pro-grid", y(value)), write(LEFT - 6, y(value) + 3.5, String(value), "end")]),
+    line("pro-grid", HEIGHT - BOTTOM), across.ticks.map((value) => write(x(value), HEIGHT - 5, String(value))),
     area.length ? node("path", { class: "pro-band", d: outline(area, x, y, true) }) : [],
     series.map(({ look, places, joined }) => node("path", { class: `${joined ? "pro-curve" : "pro-dots"} ${look} ${places.length < 50 ? "pro-few" : ""}`, d: outline(places, x, y, joined) })),
     bands.map(([at, text, below]) => [write(LEFT - 6, y(at), text, "end"), write(LEFT - 6, y(at) + 13, below, "end")]),
-    labels.map(([at, to, text]) => write(x(at) - 6, y(to) + 3.5, text, "end")), ring, cursor);
-  const readout = node("figcaption");
+    labels.map(([at, to, text]) => write(x(at) - 6, y(to) + 3.5, text, "end")),
+    node("circle", { r: 5, class: "pro-ring", ...center(spots.find((spot) => spot[2] === current)) }), cursor);
+  const caption = node("figcaption", {}, describe(current));
   const nearest = (event) => {
-    const box = drawn.getBoundingClientRect();
-    spots ??= all.map(spot);
+    const box = svg.getBoundingClientRect();
     const distance = ([at, to]) => (at - (event.clientX - box.left)) ** 2 + (to - (event.clientY - box.top)) ** 2;
-    return spots.reduce((best, each) => (distance(each) < distance(best) ? each : best));
+    return spots.reduce((best, spot) => (distance(spot) < distance(best) ? spot : best));
   };
-  const put = (circle, [at, to] = [-9, -9]) => (circle.setAttribute("cx", at), circle.setAttribute("cy", to));
-  const read = (key, place) => (put(cursor, place), (readout.textContent = told(key)));
-  if (all.length) {
-    drawn.addEventListener("pointermove", (event) => read(nearest(event)[2], nearest(event)));
-    drawn.addEventListener("pointerleave", () => read(shown));
-    if (choose) drawn.addEventListener("click", (event) => choose(nearest(event)[2]));
+  const read = (key, spot) => {
+    Object.entries(center(spot)).forEach(([name, value]) => cursor.setAttribute(name, value));
+    caption.textContent = describe(key);
+  };
+  if (spots.length) {
+    svg.addEventListener("pointermove", (event) => read(nearest(event)[2], nearest(event)));
+    svg.addEventListener("pointerleave", () => read(current));
+    if (choose) svg.addEventListener("click", (event) => choose(nearest(event)[2]));
   }
   const figure = { class: `pro-chart${choose ? " pro-chooses" : ""}`, style: `width:${width}px` };
-  const made = node("figure", figure, node("div", { class: "pro-title" }, title), drawn, readout);
-  made.mark = (key) => {
-    shown = key;
-    const marked = all.find((place) => place[2] === key);
-    put(ring, marked && spot(marked));
-    read(key);
-    drawn.setAttribute("aria-label", `${title}. ${told(key)}`);
-  };
-  made.mark(shown);
-  return made;
+  return node("figure", figure, node("div", { class: "pro-title" }, title), svg, caption);
 }
 
 /** A line through the places, or dots: lines of no length with square ends, one where several fall on the same spot. */
@@ -258,60 +232,58 @@ function outline(places, x, y, joined) {
   return path;
 }
 
-/** An axis around the values, with a little room; `at` are its ticks where they are not to be found. */
-function around(values, at = null) {
+/** An axis around the values, with a little room. */
+function around(values) {
   const [low, high] = [Math.min(...values), Math.max(...values)], room = (high - low || 1) * 0.06;
-  return { from: low - room, to: high + room, ticks: at ?? ticks(low, high) };
+  return { from: low - room, to: high + room, ticks: ticks(low, high) };
 }
 
 function proChart({ view, index, alpha, chartWidth: width }, row) {
-  const running = view.proByK[row], certificate = view.questions[row].certificate;
+  const running = view.proByK[row];
   if (!running.length) return "";
-  const levels = certificate ? [["α-floor", certificate.alpha_floor], ["tree bound", certificate.tree_bound]] : [];
   const wholes = ticks(1, Math.max(running.length, 2)).filter(Number.isInteger);
   const k = adaptiveK(view.logProbs[row], view.logAlphas[index]);
   return chart({
-    width, title: "PRO with K answers, in nats", shown: k,
+    width, title: "PRO with K answers, in nats", current: k,
     series: [true, false].map((joined) => ({ look: "", joined, places: running.map((value, at) => [at + 1, value, at + 1]) })),
     across: { from: 1, to: Math.max(running.length, 2), ticks: wholes },
-    up: around([...running, ...levels.map(([, value]) => value)]),
-    levels: levels.map(([name, value]) => [value, `${name} ${fixed(value, 2)}`]),
-    told: (at) => `K = ${at}: PRO ${fixed(running[at - 1])}${at === k ? ` (α = ${alpha})` : ""}`,
+    up: around(running),
+    describe: (at) => `K = ${at}: PRO ${fixed(running[at - 1])}${at === k ? ` (α = ${alpha})` : ""}`,
   });
 }
 
 function scoreChart({ view, index, chartWidth: width }, row, choose) {
-  const scores = view.uncertainty[index], highest = view.scored.reduce((most, each) => Math.max(most, scores[each]), 0.1);
+  const scores = view.uncertainty[index], highest = view.scored.reduce((most, question) => Math.max(most, scores[question]), 0.1);
   const bands = view.groups.filter(([, rows]) => rows.length).reverse();
   if (!bands.length) return "";
-  const height = (each) => 0.12 + ((each * 7919) % 97) / 127; // spread, the same every time
-  const told = (each) => `${fixed(scores[each])} · ${mark(view.questions[each]?.correct ?? null)} ${view.questions[each]?.question ?? ""}`;
+  const height = (question) => 0.12 + ((question * 7919) % 97) / 127; // spread, the same every time
+  const describe = (question) => `${fixed(scores[question])} · ${mark(view.questions[question]?.correct ?? null)} ${view.questions[question]?.question ?? ""}`;
   return chart({
     width, title: "PRO of every question, in nats",
-    series: bands.map(([name, rows], band) => ({ look: `pro-is-${name}`, places: rows.map((each) => [scores[each], band + height(each), each]) })),
+    series: bands.map(([name, rows], band) => ({ look: `pro-is-${name}`, places: rows.map((question) => [scores[question], band + height(question), question]) })),
     across: { from: 0, to: highest * 1.02, ticks: ticks(0, highest) },
     up: { from: 0, to: bands.length, ticks: [] },
     bands: bands.map(([name, rows], band) => [band + 0.55, name, count(rows.length)]),
-    shown: row, told, choose,
+    current: row, describe, choose,
   });
 }
 
 const ALPHA_TICKS = [0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.7, 1];
 
 function sweepChart(app, title, name, missing) {
-  const { alphas } = app.data, found = app.view.sweep.map((at) => at[name]);
-  if (missing || !found.every(([value]) => Number.isFinite(value))) return node("p", { class: "pro-chart pro-quiet" }, missing);
-  const band = found.every((ends) => ends.every(Number.isFinite)) ? found.map(([, low, high], at) => [alphas[at], low, high]) : [];
+  const { alphas } = app.data, values = app.view.sweep.map((at) => at[name]);
+  if (missing || !values.every(([value]) => Number.isFinite(value))) return node("p", { class: "pro-chart pro-quiet" }, missing);
+  const band = values.every((ends) => ends.every(Number.isFinite)) ? values.map(([, low, high], at) => [alphas[at], low, high]) : [];
   return chart({
     width: app.chartWidth, title: `${title} against α${band.length ? " (band: 95\u00a0%)" : ""}`, band,
-    series: [{ look: "", joined: true, places: found.map(([value], at) => [alphas[at], value, at]) }],
+    series: [{ look: "", joined: true, places: values.map(([value], at) => [alphas[at], value, at]) }],
     across: { from: alphas[0], to: 1, scale: Math.sqrt, ticks: ALPHA_TICKS.filter((tick) => tick >= alphas[0]) },
-    up: around(found.flat().filter(Number.isFinite)), shown: app.index, choose: (at) => app.move(at),
-    told: (at) => `α = ${alphas[at]}: ${title} ${fixed(found[at][0])}${band.length ? ` (${within(...found[at].slice(1))})` : ""}`,
+    up: around(values.flat().filter(Number.isFinite)), current: app.index, choose: (at) => app.move(at),
+    describe: (at) => `α = ${alphas[at]}: ${title} ${fixed(values[at][0])}${band.length ? ` (${within(...values[at].slice(1))})` : ""}`,
   });
 }
 
-// ---- What is said of one question.
+// ---- What there is to say of one question.
 
 function answerTable(view, row, index, alpha) {
   const kept = adaptiveK(view.logProbs[row], view.logAlphas[index]);
@@ -322,12 +294,11 @@ function answerTable(view, row, index, alpha) {
     const notes = [
       answer.correct ? "✓ right" : "",
       answer.copies > 1 ? `found ${answer.copies} times` : "",
-      answer.spellings > 1 ? `${answer.spellings} spellings, together ${answer.together.toPrecision(3)}` : "",
       answer.finished ? "" : "still open where it was cut",
     ];
     const running = node("span", {}, answer.finished ? fixed(view.proByK[row][at]) : "");
     const track = node("div", { class: "pro-track" }, bar, line), number = node("span", {}, probability(p));
-    return [at + 1, said(answer.text), track, number, isKept ? "kept" : "", running, notes.filter(Boolean).join("; ")];
+    return [at + 1, isolated(answer.text), track, number, isKept ? "kept" : "", running, notes.filter(Boolean).join("; ")];
   });
   return table(["", "answer", `probability (line: α = ${alpha})`, "p", "", "PRO_K", ""], rows);
 }
@@ -343,42 +314,39 @@ const CLAIMS = {
 function certificateFacts(certificate) {
   const { status, why, upper_bound: upper } = certificate, alpha = Number(certificate.search_alpha.toPrecision(6));
   const above = upper === null ? "" : ` ≤ ${fixed(upper, 1)}`;
-  const shares = MASSES.map((name) => [name, `${name.replace("_", " ")} ${fixed(certificate[`${name}_mass`])}`]);
-  const part = ([name, label]) => node("div", { class: `pro-${name}`, style: `width:${100 * certificate[`${name}_mass`]}%`, title: label });
-  const key = ([name, label]) => node("span", {}, node("span", { class: `pro-key pro-${name}` }), ` ${label}`);
+  const shares = MASSES.map((name) => `${name.replace("_", " ")} ${fixed(certificate[`${name}_mass`])}`);
   return [
     ["search", node("b", {}, status), `: ${CLAIMS[status]?.(alpha) ?? ""}${why ? ` (${why})` : ""}; ${count(certificate.expanded_prefixes)} prefixes expanded`],
-    ["probability", node("div", { class: "pro-mass", role: "img", "aria-label": "where the probability lies, as listed beside it" }, shares.map(part)),
-      node("div", { class: "pro-keys" }, shares.map(key))],
+    ["probability", shares.join(", ")],
     ["entropy", `α-floor ${fixed(certificate.alpha_floor)} ≤ tree bound ${fixed(certificate.tree_bound)} ≤ H(Y)${above} nats`],
   ];
 }
 
-/** Names and what is said under them, those of which something is said. */
+/** Names and what there is to say under them; nothing of a name without it. */
 function listOf(facts) {
-  const spoken = facts.filter(([, ...parts]) => parts.flat().some((part) => part !== "" && part !== null));
-  return node("dl", { class: "pro-facts" }, spoken.map(([name, ...parts]) => [node("dt", {}, name), node("dd", {}, ...parts)]));
+  const full = facts.filter(([, ...parts]) => parts.flat().some((part) => part !== "" && part !== null));
+  return node("dl", { class: "pro-facts" }, full.map(([name, ...parts]) => [node("dt", {}, name), node("dd", {}, ...parts)]));
 }
 
-/** A question with its answers; `more`: other things said of it, a name and a text each. */
+/** A question with its answers; `more`: other things to say of it, a name and a text each. */
 function questionPanel(view, row, index, alpha, more = []) {
   const question = view.questions[row], answers = view.answers[row], values = view.logProbs[row];
   const mass = total(values.map(Math.exp)), k = adaptiveK(values, view.logAlphas[index]);
-  const found = `${count(answers.length)} ${answers.length === 1 ? "answer" : "answers"}`;
-  const kept = values[0] < view.logAlphas[index] ? `none reaches α = ${alpha}, so the likeliest stands alone`
-    : `${k === answers.length && k > 1 ? "all" : k} of ${found} with p ≥ ${alpha}`;
-  const references = (question.references ?? []).flatMap((text, at) => [at ? "; " : "", said(text)]);
+  const number = `${count(answers.length)} ${answers.length === 1 ? "answer" : "answers"}`;
+  const reason = values[0] < view.logAlphas[index] ? `none reaches α = ${alpha}, so the likeliest stands alone`
+    : `${k === answers.length && k > 1 ? "all" : k} of ${number} with p ≥ ${alpha}`;
+  const references = (question.references ?? []).flatMap((text, at) => [at ? "; " : "", isolated(text)]);
   const exceeds = mass > 1 + 1e-6 ? ", above 1: these are not distinct answers, and PRO need not bound the entropy" : "";
-  const score = [node("b", {}, `PRO = ${fixed(view.proByK[row][k - 1])} nats`), `, K = ${k}: ${kept}`];
-  return [node("div", { class: "pro-head" }, said(question.question)), listOf([
-    ["answer", answers.length ? [node("b", {}, said(answers[0].text)), ` ${verdict(question.correct)}`] : "No answer ended before it was cut."],
+  const score = [node("b", {}, `PRO = ${fixed(view.proByK[row][k - 1])} nats`), `, K = ${k}: ${reason}`];
+  return [node("div", { class: "pro-head" }, isolated(question.question)), listOf([
+    ["answer", answers.length ? [node("b", {}, isolated(answers[0].text)), ` ${verdict(question.correct)}`] : "No answer ended before it was cut."],
     ["references", references],
     ["uncertainty", answers.length ? score : ""],
     ...more,
-    ["found", answers.length ? `${found}, their mass together ${fixed(mass)}${exceeds}` : ""],
+    ["found", answers.length ? `${number}, their mass together ${fixed(mass)}${exceeds}` : ""],
     ...(question.certificate ? certificateFacts(question.certificate) : []),
     ["exposure", "exposure" in question ? `${question.exposure}${"conflict" in question ? `, conflict ${question.conflict}` : ""}` : ""],
-    ["note", question.note ? said(question.note) : ""],
+    ["note", question.note ? isolated(question.note) : ""],
   ]), answerTable(view, row, index, alpha)];
 }
 
@@ -398,7 +366,7 @@ function treeList(rows, alpha, parent = -1) {
   const below = rows.filter((row) => row.parent === parent && (row.kind !== "cut" || row.probability > 5e-4));
   if (!below.length) return "";
   return node("ul", { class: "pro-tree" }, below.map((row) => {
-    const text = { answer: ["→ ", said(row.text)], open: [said(row.text), " …"], prefix: said(row.text || "(prompt)"), cut: "cut" }[row.kind];
+    const text = { answer: ["→ ", isolated(row.text)], open: [isolated(row.text), " …"], prefix: isolated(row.text || "(prompt)"), cut: "cut" }[row.kind];
     const bar = node("span", { class: `pro-twig pro-a-${row.kind}`, style: `width:${60 * row.probability}px` });
     const strong = row.kind === "answer" && row.probability >= alpha;
     return node("li", { class: row.greedy ? "pro-greedy" : null }, bar, " ",
@@ -406,47 +374,46 @@ function treeList(rows, alpha, parent = -1) {
   }));
 }
 
-// ---- The three tabs. Controls are made once for a run, so that they keep the focus; what they show is made anew.
+// ---- The three tabs. Controls live as long as their run, so that they keep the focus; what they show is drawn anew.
 
 const ORDERS = ["as asked", "most uncertain first", "least uncertain first"];
 const LISTED = 500; // a browser is slow with thousands
 
 class Questions {
   constructor(app) {
-    Object.assign(this, { app, row: 0, listed: "" });
+    Object.assign(this, { app, row: 0, options: "" });
     this.list = node("select", { size: 2, class: "pro-list", "aria-label": "questions", onchange: () => this.choose(Number(this.list.value)) });
-    this.counted = node("div", { role: "status" });
+    this.counter = node("div", { role: "status" });
+    this.controls = node("div", { class: "pro-filters" });
     this.panel = node("div", { class: "pro-shown" });
-    [this.moving, this.still] = [node("div", { class: "pro-contents" }), node("div", { class: "pro-contents" })];
-    this.charts = node("div", { class: "pro-charts" }, this.moving, this.still);
-    this.filters = node("div", { class: "pro-filters" });
-    this.element = node("div", {}, node("div", { class: "pro-columns" }, this.filters, this.panel), this.charts);
-    this.showAll();
+    this.charts = node("div", { class: "pro-charts" });
+    this.element = node("div", {}, node("div", { class: "pro-columns" }, this.controls, this.panel), this.charts);
+    this.clearFilter();
   }
 
-  /** The filters, none of them set. */
-  showAll() {
-    this.wanted = { right: "all", text: "", low: "", high: "", order: ORDERS[0] };
-    const set = (name) => (value) => ((this.wanted[name] = value), this.draw());
+  clearFilter() {
+    this.filter = { right: "all", text: "", low: "", high: "", order: ORDERS[0] };
+    const set = (name) => (value) => {
+      this.filter[name] = value;
+      this.draw();
+    };
     const field = (name, label, type) => node("label", {}, `${label} `, node("input", { type, step: 0.1, oninput: (event) => set(name)(event.target.value) }));
-    this.filters.replaceChildren(
+    this.controls.replaceChildren(
       field("text", "find", "search"),
-      select("answered", plain(["all", "right", "wrong"]), "all", set("right")),
+      select("answered", ["all", "right", "wrong"], "all", set("right")),
       node("div", { class: "pro-pair" }, field("low", "PRO from", "number"), field("high", "to", "number")),
-      select("order", plain(ORDERS), ORDERS[0], set("order")),
-      this.list, this.counted);
+      select("order", ORDERS, ORDERS[0], set("order")),
+      this.list, this.counter);
   }
 
+  /** The questions that pass the filter, in its order. */
   rows() {
-    const { right, text, low, high, order } = this.wanted, { view, index } = this.app;
-    const scores = view.uncertainty[index], sought = text.trim().toLowerCase(), sign = ORDERS.indexOf(order) === 1 ? -1 : 1;
-    const tests = [
-      right !== "all" && ((row) => view.questions[row].correct === (right === "right")),
-      low !== "" && ((row) => !(scores[row] < Number(low))),
-      high !== "" && ((row) => !(scores[row] > Number(high))),
-      sought && ((row) => view.searchable[row].includes(sought)),
-    ].filter(Boolean);
-    const rows = [...view.questions.keys()].filter((row) => tests.every((passes) => passes(row)));
+    const { right, text, low, high, order } = this.filter, { view, index } = this.app;
+    const scores = view.uncertainty[index], substring = text.trim().toLowerCase(), sign = order === ORDERS[1] ? -1 : 1;
+    const passes = (row) => (right === "all" || view.questions[row].correct === (right === "right"))
+      && (low === "" || !(scores[row] < Number(low))) && (high === "" || !(scores[row] > Number(high)))
+      && view.searchable[row].includes(substring);
+    const rows = [...view.questions.keys()].filter(passes);
     const key = (row) => (Number.isNaN(scores[row]) ? Infinity : sign * scores[row]);
     return order === ORDERS[0] ? rows : rows.sort((a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : a - b));
   }
@@ -455,158 +422,155 @@ class Questions {
     const rows = this.rows(), { questions } = this.app.view;
     if (!rows.includes(this.row)) this.row = rows[0] ?? null;
     const listed = [...new Set([...rows.slice(0, LISTED), ...(this.row === null ? [] : [this.row])])];
-    if (this.listed !== listed.join()) {
-      this.listed = listed.join();
+    if (this.options !== listed.join()) {
+      this.options = listed.join();
       this.list.size = Math.min(Math.max(questions.length, 3), 10);
       this.list.replaceChildren(...listed.map((row) => node("option", { value: row, dir: "auto" }, `${mark(questions[row].correct)} ${questions[row].question}`)));
     }
     const first = rows.length > LISTED ? `, the first ${LISTED} listed` : "";
-    this.counted.textContent = `${count(rows.length)} of ${count(questions.length)} questions${first}`;
+    this.counter.textContent = `${count(rows.length)} of ${count(questions.length)} questions${first}`;
     this.choose(this.row);
   }
 
   choose(row) {
-    const { view, index, alpha } = this.app;
+    const { app } = this, { view } = app, missing = view.withoutAuroc && `AUROC ${view.withoutAuroc}.`;
     this.row = row;
     this.list.value = row;
-    if (row === null) return this.panel.replaceChildren("No question passes the filters."), this.moving.replaceChildren();
-    this.panel.replaceChildren(...questionPanel(view, row, index, alpha));
-    this.moving.replaceChildren(...[proChart(this.app, row), scoreChart(this.app, row, (other) => this.goTo(other))].filter(Boolean));
-    this.drawSweeps();
-  }
-
-  /** The charts against α, in which only the mark moves with the slider. */
-  drawSweeps() {
-    const { view, index, chartWidth } = this.app, missing = view.withoutAuroc;
-    if (this.swept?.view === view && this.swept.chartWidth === chartWidth) return [...this.still.children].forEach((chart) => chart.mark?.(index));
-    this.swept = { view, chartWidth };
-    this.still.replaceChildren(sweepChart(this.app, "AUROC", "auroc", missing && `AUROC ${missing}.`), sweepChart(this.app, "mean K", "meanKept", ""));
+    this.panel.replaceChildren(...(row === null ? ["No question passes the filters."] : questionPanel(view, row, app.index, app.alpha)));
+    const charts = row === null ? [] : [proChart(app, row), scoreChart(app, row, (other) => this.goTo(other))];
+    const sweeps = [sweepChart(app, "AUROC", "auroc", missing), sweepChart(app, "mean K", "meanKept", "")];
+    this.charts.replaceChildren(...[...charts, ...sweeps].filter(Boolean));
   }
 
   goTo(row) {
     this.row = row;
-    if (!this.rows().includes(row)) this.showAll();
+    if (!this.rows().includes(row)) this.clearFilter();
     this.draw();
   }
 }
 
-const SEARCHED = [0.2, 0.1, 0.05, 0.02, 0.01, 0.005];
+const SEARCH_ALPHAS = [0.2, 0.1, 0.05, 0.02, 0.01, 0.005];
 
 class Ask {
   constructor(app) {
-    const how = select("search α", plain(SEARCHED), 0.02, () => {});
-    Object.assign(this, { app, asked: null, shown: node("div", { class: "pro-asked" }) });
+    Object.assign(this, { app, answer: null, panel: node("div", { class: "pro-asked" }) });
+    const alphas = select("search α", SEARCH_ALPHAS, 0.02, () => {});
     const text = node("input", { type: "text", class: "pro-question", placeholder: "type a question, then Enter", "aria-label": "question" });
     const send = () => {
       this.show(null);
-      app.ask({ kind: "ask", question: text.value, search_alpha: Number(how.lastChild.value) }, `${app.data.model} is searching …`);
+      app.ask({ kind: "ask", question: text.value, search_alpha: Number(alphas.lastChild.value) }, `${app.data.model} is searching …`);
     };
     const why = app.host.send ? app.data.cannot_ask : "Asking needs a model and a running kernel: open this run in a notebook.";
     // Not a form: JupyterLab does not let Enter submit one.
     text.addEventListener("keydown", (event) => event.key === "Enter" && send());
-    const form = node("div", { class: "pro-row" }, text, how, node("button", { type: "button", onclick: send }, "Ask"));
-    this.element = node("div", {}, why ? node("p", {}, why) : [form, this.shown]);
+    const form = node("div", { class: "pro-row" }, text, alphas, node("button", { type: "button", onclick: send }, "Ask"));
+    this.element = node("div", {}, why ? node("p", {}, why) : [form, this.panel]);
   }
 
-  show(asked) {
-    this.asked = asked && { ...asked, view: new View(asked.data, "all", false) };
+  show(answer) {
+    this.answer = answer && { ...answer, view: new View(answer.data, "all", false) };
     this.draw();
   }
 
   draw() {
-    const as = `${this.app.data.model} will be asked with the same prompt as in the run above.`;
-    if (!this.asked) return this.shown.replaceChildren(node("p", {}, as));
-    const { view, tree, data } = this.asked, index = data.alphas.findIndex((alpha) => alpha >= this.app.alpha), alpha = data.alphas[index];
-    const says = this.app.alpha >= data.alphas[0] ? "" : `the slider stands at ${this.app.alpha}, below what was searched; this is α = ${alpha}`;
-    this.shown.replaceChildren(...questionPanel(view, 0, index, alpha, [["α", says]]), node("h4", {}, "The prefixes searched"),
+    if (!this.answer) return this.panel.replaceChildren(node("p", {}, `${this.app.data.model} will be asked with the same prompt as in the run above.`));
+    const { view, tree, data: { alphas } } = this.answer, slider = this.app.alpha;
+    const index = alphas.findIndex((alpha) => alpha >= slider), alpha = alphas[index];
+    const note = slider >= alphas[0] ? "" : `the slider stands at ${slider}, below what was searched; this is α = ${alpha}`;
+    this.panel.replaceChildren(...questionPanel(view, 0, index, alpha, [["α", note]]), node("h4", {}, "The prefixes searched"),
       ...treeLegend(), node("div", { class: "pro-searched", tabindex: 0 }, treeList(tree, alpha)));
   }
 }
 
 class Compare {
   constructor(app) {
-    Object.assign(this, { app, known: new Map(), methods: ["PRO", null] });
-    if (app.host.compared) this.known.set(false, app.host.compared);
+    Object.assign(this, { app, comparisons: new Map([[false, app.host.comparison]]), methods: ["PRO", "SE, lexical"] });
     this.choosers = node("div", { class: "pro-row" });
-    this.shown = node("div");
-    this.element = node("div", {}, this.choosers, this.shown);
+    this.panel = node("div");
+    this.element = node("div", {}, this.choosers, this.panel);
   }
 
   /** What the kernel says of the run, with repeats counted or not; or the sentence why there is nothing. */
-  show(compared) {
-    this.known.set(!compared.distinct, compared);
-    this.choosers.replaceChildren();
+  show(comparison) {
+    this.comparisons.set(!comparison.distinct, comparison);
     this.draw();
   }
 
   draw() {
-    const { app } = this, compared = this.known.get(app.repeats);
-    if (compared?.scores) return this.drawScores(compared);
-    const why = compared?.why ?? (app.host.send ? "" : "Comparing this needs a running kernel: open the run in a notebook.");
-    this.shown.replaceChildren(node("p", {}, why));
-    this.choosers.replaceChildren();
-    if (why || compared) return;
-    this.known.set(app.repeats, {}); // asked for
+    const { app } = this, comparison = this.comparisons.get(app.repeats);
+    if (comparison?.scores) return this.drawScores(comparison);
+    const why = comparison?.why ?? (app.host.send ? "" : "Comparing this needs a running kernel: open the run in a notebook.");
+    this.panel.replaceChildren(node("p", {}, why));
+    if (why || comparison) return;
+    this.comparisons.set(app.repeats, {}); // on its way
     app.ask({ kind: "compare", distinct: !app.repeats }, "Scoring the questions with every method …");
   }
 
   /** The questions shown that every method scores: the row of each in the view, its scores, whether it is right. */
-  lined(compared) {
+  scoresOf(comparison) {
     const { view, index } = this.app, places = new Map(view.questions.map((question, row) => [question.id, row]));
-    const used = [...compared.ids.keys()].filter((at) => places.has(compared.ids[at]));
-    const rows = used.map((at) => places.get(compared.ids[at])), pick = (values) => used.map((at) => values[at]);
-    const scores = { PRO: rows.map((row) => view.uncertainty[index][row]) };
-    for (const [name, values] of Object.entries(compared.scores)) scores[name] = pick(values);
-    return { rows, scores, correct: pick(compared.correct), texts: pick(compared.texts) };
+    const used = [...comparison.ids.keys()].filter((at) => places.has(comparison.ids[at]));
+    const rows = used.map((at) => places.get(comparison.ids[at])), pick = (values) => used.map((at) => values[at]);
+    const others = Object.entries(comparison.scores).map(([name, values]) => [name, pick(values)]);
+    const scores = { PRO: rows.map((row) => view.uncertainty[index][row]), ...Object.fromEntries(others) };
+    return { rows, scores, correct: pick(comparison.correct), texts: pick(comparison.texts) };
   }
 
-  drawScores(compared) {
-    const { rows, scores, correct, texts } = this.lined(compared), { app, methods } = this, { questions } = app.view;
-    const names = Object.keys(scores);
-    for (const which of [0, 1]) if (!names.includes(methods[which])) methods[which] = which === 0 ? "PRO" : names.includes("SE, lexical") ? "SE, lexical" : names.at(-1);
-    if (!this.choosers.childElementCount) {
-      const chooser = (label, which) => select(label, plain(names), methods[which], (name) => ((methods[which] = name), this.draw()));
-      this.choosers.replaceChildren(chooser("method", 0), chooser("against", 1));
-    }
-    const [first, second] = methods.map((name) => scores[name]), [across, up] = [ranks(first), ranks(second)];
-    const worst = [...rows.keys()].sort((a, b) => Math.abs(across[b] - up[b]) - Math.abs(across[a] - up[a]) || a - b).slice(0, 10);
-    const told = (at) => (at === undefined ? "" : `${Math.round(across[at])} and ${Math.round(up[at])} · ${mark(correct[at])} ${questions[rows[at]].question}`);
-    const open = (at) => node("button", { type: "button", class: "pro-link", onclick: () => app.goTo(rows[at]) }, said(questions[rows[at]].question));
-    const measured = (name, which) => `${name} ${interval(aurocWithin([first, second][which], correct))}`;
-    const says = correct.length < FEW ? `${correct.length} questions are too few for an AUROC.` : `AUROC: ${methods.map(measured).join("; ")}.`;
+  drawChoosers(names) {
+    this.methods = this.methods.map((name, which) => (names.includes(name) ? name : which === 0 ? names[0] : names.at(-1)));
+    const choose = (which) => (name) => {
+      this.methods[which] = name;
+      this.draw();
+    };
+    const chooser = (label, which) => select(label, names, this.methods[which], choose(which));
+    if (this.choosers.childElementCount) return;
+    this.choosers.replaceChildren(chooser("method", 0), chooser("against", 1));
+  }
+
+  drawScores(comparison) {
+    const { rows, scores, correct, texts } = this.scoresOf(comparison), { app } = this, { questions } = app.view;
+    this.drawChoosers(Object.keys(scores));
+    const { methods } = this, [first, second] = methods.map((name) => scores[name]), [across, up] = [ranks(first), ranks(second)];
+    const difference = (at) => Math.abs(across[at] - up[at]);
+    const worst = [...rows.keys()].sort((a, b) => difference(b) - difference(a) || a - b).slice(0, 10);
+    const describe = (at) => (at === undefined ? "" : `${Math.round(across[at])} and ${Math.round(up[at])} · ${mark(correct[at])} ${questions[rows[at]].question}`);
+    const link = (at) => node("button", { type: "button", class: "pro-link", onclick: () => app.goTo(rows[at]) }, isolated(questions[rows[at]].question));
+    const areas = methods.map((name) => `${name} ${interval(aurocWithin(scores[name], correct))}`);
+    const auroc = correct.length < FEW ? `${correct.length} questions are too few for an AUROC.` : `AUROC: ${areas.join("; ")}.`;
     const left = rows.length === questions.length ? `All ${count(rows.length)} questions shown are compared.`
-      : `${count(rows.length)} of the ${count(questions.length)} questions shown are compared: those that every method scores, and whose answer is judged. Of the run, ${compared.counts}`;
+      : `${count(rows.length)} of the ${count(questions.length)} questions shown are compared: those that every method scores, and whose answer is judged. Of the run, ${comparison.counts}`;
     const ends = { from: 0, to: 102, ticks: [0, 25, 50, 75, 100] };
-    this.shown.replaceChildren(
-      node("p", {}, `${says} ${left}`),
+    const places = (right) => [...rows.keys()].filter((at) => correct[at] === right).map((at) => [across[at], up[at], at]);
+    const series = [{ look: "pro-is-right", places: places(true) }, { look: "pro-is-wrong", places: places(false) }];
+    const labels = worst.map((at, n) => [across[at], up[at], String(n + 1)]), choose = (at) => app.goTo(rows[at]);
+    const title = `ranks by ${methods[0]} (across) and ${methods[1]} (up)`, width = Math.min(app.room, 460);
+    this.panel.replaceChildren(
+      node("p", {}, `${auroc} ${left}`),
       node("p", {}, "Ranks in percent, 100 = most uncertain; ", node("span", { class: "pro-said-right" }, "blue"), " answers are right, ", node("span", { class: "pro-said-wrong" }, "orange"), " wrong. The ten largest differences are numbered; choose one to look at its question."),
       node("div", { class: "pro-columns pro-compared" },
-        chart({
-          width: Math.min(app.room, 460), title: `ranks by ${methods[0]} (across) and ${methods[1]} (up)`, across: ends, up: ends, told, choose: (at) => app.goTo(rows[at]),
-          series: [true, false].map((right) => ({ look: right ? "pro-is-right" : "pro-is-wrong", places: [...rows.keys()].filter((at) => correct[at] === right).map((at) => [across[at], up[at], at]) })),
-          labels: worst.map((at, n) => [across[at], up[at], String(n + 1)]),
-        }),
+        chart({ width, title, series, across: ends, up: ends, labels, describe, choose }),
         table(["", "question", "answer", "", methods[0], "rank", methods[1], "rank"], worst.map((at, n) =>
-          [n + 1, open(at), said(texts[at] ?? ""), verdict(correct[at]), ...[[first, across], [second, up]].flatMap(([score, rank]) => [node("span", {}, fixed(score[at])), Math.round(rank[at])])]))));
+          [n + 1, link(at), isolated(texts[at] ?? ""), verdict(correct[at]), node("span", {}, fixed(first[at])), Math.round(across[at]), node("span", {}, fixed(second[at])), Math.round(up[at])]))));
   }
 }
 
-// ---- The explorer itself. `host` has what a kernel offers, if there is one: runs, send, remember; see `render`.
+// ---- The explorer itself. `host` has what a kernel offers, if there is one: runs, send, remember; else `comparison`.
 
 const GAP = 24; // pixels between charts, as in explorer.css
 
-class Explorer {
+export class Explorer {
   constructor(root, data, host) {
     Object.assign(this, { root, host, repeats: false, tab: "Questions", room: 0, chartWidth: 300 });
     this.places = Object.fromEntries(["top", "summary", "tabs", "status", "body"].map((name) => [name, node("div", { class: `pro-${name}` })]));
     this.places.status.setAttribute("aria-live", "polite");
+    this.places.body.setAttribute("role", "tabpanel");
     root.classList.add("pro-app");
     // JupyterLab takes arrow keys for going from cell to cell unless the very element that has the focus says otherwise.
     root.addEventListener("focusin", (event) => event.target.setAttribute("data-lm-suppress-shortcuts", "true"));
     root.replaceChildren(...Object.values(this.places));
     this.load(data);
-    this.fitting = new ResizeObserver(() => this.fit());
-    this.fitting.observe(root);
+    this.observer = new ResizeObserver(() => this.fit());
+    this.observer.observe(root);
   }
 
   /** Charts as wide as there is room for, in four columns, two or one; drawn anew where that changes. */
@@ -614,7 +578,6 @@ class Explorer {
     const room = Math.floor(this.places.body.clientWidth / 4) * 4, columns = room >= 1120 ? 4 : room >= 520 ? 2 : 1;
     if (!room || room === this.room) return;
     Object.assign(this, { room, chartWidth: Math.min(Math.floor((room - (columns - 1) * GAP) / columns), 560) });
-    this.root.style.setProperty("--pro-columns", columns);
     this.draw();
   }
 
@@ -625,17 +588,17 @@ class Explorer {
     this.distinct = data.questions.some((question) => question.certificate); // an exact search finds nothing twice
     this.repeats &&= !this.distinct;
     Object.assign(this, { data, split: this.splits.includes(data.split) ? data.split : "all", index: nearest(data.alphas, alpha) });
+    this.tabs = { Questions: new Questions(this), Ask: new Ask(this), Compare: new Compare(this) };
     this.say("");
     this.drawTop();
     this.look();
   }
 
-  /** Lay the run out anew: another run or split, or repeats counted. */
-  look({ anew = true } = {}) {
-    const row = this.tabs?.Questions.row ?? 0;
+  /** Lay the run out anew, since another split is shown, or repeats are counted. */
+  look(changes = {}) {
+    Object.assign(this, changes);
     this.view = new View(this.data, this.split, this.repeats);
-    if (anew) this.tabs = { Questions: new Questions(this), Ask: new Ask(this), Compare: new Compare(this) };
-    else Object.assign(this.tabs.Questions, { listed: "", row });
+    this.tabs.Questions.options = "";
     this.tabs.Compare.choosers.replaceChildren();
     this.open(this.tab);
   }
@@ -646,30 +609,21 @@ class Explorer {
 
   drawTop() {
     const { runs = [], send } = this.host, { label, alphas } = this.data;
-    this.runs = select("Run", plain(runs), label, (name) => this.ask({ kind: "run", name }, `Reading ${name} …`));
-    const split = select("Split", plain(this.splits), this.split, (name) => ((this.split = name), this.look({ anew: false }), this.tabs.Questions.showAll(), this.draw()));
+    this.runs = select("Run", runs, label, (name) => this.ask({ kind: "run", name }, `Reading ${name} …`));
     this.slider = node("input", { type: "range", min: 0, max: alphas.length - 1, "aria-label": "α", oninput: () => this.move(Number(this.slider.value)), onchange: () => this.host.remember?.(this.alpha) });
-    this.shownAlpha = node("output", { class: "pro-alpha" });
-    const repeats = node("input", { type: "checkbox", checked: this.repeats, onchange: () => ((this.repeats = repeats.checked), this.look({ anew: false })) });
+    this.output = node("output", { class: "pro-alpha" });
+    const repeats = node("input", { type: "checkbox", checked: this.repeats, onchange: () => this.look({ repeats: repeats.checked }) });
     const counting = this.distinct ? "" : node("label", {}, repeats, " count repeated answers, as the paper does");
     this.places.top.replaceChildren(
-      node("div", { class: "pro-row" }, send ? this.runs : node("b", {}, said(label)), split),
-      node("div", { class: "pro-row" }, node("label", { class: "pro-slider" }, "α ", this.slider, this.shownAlpha), counting));
+      node("div", { class: "pro-row" }, send ? this.runs : node("b", {}, isolated(label)), select("Split", this.splits, this.split, (split) => this.look({ split }))),
+      node("div", { class: "pro-row" }, node("label", { class: "pro-slider" }, "α ", this.slider, this.output), counting));
   }
 
   open(tab) {
+    const title = (name) => node("button", { type: "button", role: "tab", "aria-selected": String(name === tab), onclick: () => this.open(name) }, name);
+    if (tab !== this.tab) this.say("");
     this.tab = tab;
-    const names = Object.keys(this.tabs);
-    const turn = (event) => {
-      const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (!by) return;
-      this.say("");
-      this.open(names[(names.indexOf(this.tab) + by + names.length) % names.length]);
-      this.places.tabs.querySelector("[aria-selected=true]").focus();
-    };
-    const title = (name) => node("button", { type: "button", role: "tab", "aria-selected": String(name === tab), tabindex: name === tab ? 0 : -1, onclick: () => (this.say(""), this.open(name)), onkeydown: turn }, name);
-    this.places.tabs.replaceChildren(node("div", { role: "tablist" }, names.map(title)));
-    this.places.body.setAttribute("role", "tabpanel");
+    this.places.tabs.replaceChildren(node("div", { role: "tablist" }, Object.keys(this.tabs).map(title)));
     this.places.body.setAttribute("aria-label", tab);
     this.places.body.replaceChildren(this.tabs[tab].element);
     this.draw();
@@ -680,26 +634,22 @@ class Explorer {
     this.draw();
   }
 
-  moveTo(alpha) {
-    if (alpha !== this.alpha) this.move(nearest(this.data.alphas, alpha));
-  }
-
   /** Everything that depends on α, in the tab that is open. */
   draw() {
     this.slider.value = this.index;
     this.slider.setAttribute("aria-valuetext", String(this.alpha));
-    this.shownAlpha.textContent = String(this.alpha);
+    this.output.textContent = String(this.alpha);
     this.places.summary.replaceChildren(...this.summary());
     this.tabs[this.tab].draw();
   }
 
   summary() {
-    const { view, data } = this, at = view.sweep[this.index], n = view.questions.length, judged = view.correct.length;
-    const kept = view.scored.length ? `mean K ${n < FEW ? fixed(at.meanKept[0]) : interval(at.meanKept)}` : "no answer ended";
+    const { view, data } = this, { auroc, meanKept } = view.sweep[this.index], n = view.questions.length, judged = view.correct.length;
+    const kept = view.scored.length ? `mean K ${n < FEW ? fixed(meanKept[0]) : interval(meanKept)}` : "no answer ended";
     const of = judged < n ? ` of the ${count(judged)} that can be judged` : "";
-    const share = judged ? `, ${percent(view.correct.filter(Boolean).length / judged)} right${of}` : "";
+    const share = judged ? `, ${Math.round((100 * view.correct.filter(Boolean).length) / judged)}\u00a0% right${of}` : "";
     const texts = data.has_texts ? "" : " · This run has no texts: questions and answers are numbered.";
-    return [node("b", {}, `AUROC ${view.withoutAuroc || interval(at.auroc)}`), ` · ${kept} · `, said(data.name), `, n = ${count(n)}${share}${texts}`];
+    return [node("b", {}, `AUROC ${view.withoutAuroc || interval(auroc)}`), ` · ${kept} · `, isolated(data.name), `, n = ${count(n)}${share}${texts}`];
   }
 
   goTo(row) {
@@ -708,8 +658,8 @@ class Explorer {
   }
 
   say(text, { isError = false, isWaiting = false } = {}) {
-    const said = node("div", isError ? { class: "pro-error", role: "alert" } : {}, isWaiting ? node("progress") : "", ` ${text}`);
-    this.places.status.replaceChildren(text ? said : "");
+    const line = node("div", isError ? { class: "pro-error", role: "alert" } : {}, isWaiting ? node("progress") : "", ` ${text}`);
+    this.places.status.replaceChildren(text ? line : "");
   }
 
   ask(message, waiting) {
@@ -718,7 +668,7 @@ class Explorer {
   }
 
   /** What the kernel answers; a run comes before its message, see `render`. */
-  received({ kind, of, status, ...rest }) {
+  receive({ kind, of, status, ...rest }) {
     this.say(status, { isError: kind === "error" });
     if (kind === "error" && of === "run") this.runs.lastChild.value = this.data.label;
     if (kind === "error" && of === "compare") this.tabs.Compare.show({ distinct: rest.distinct, why: status });
@@ -727,29 +677,27 @@ class Explorer {
   }
 }
 
-function nearest(alphas, alpha) {
-  return [...alphas.keys()].reduce((best, at) => (Math.abs(alphas[at] - alpha) < Math.abs(alphas[best] - alpha) ? at : best));
-}
-
-/** Show a run without a kernel: what a page of its own calls. */
-export function mount(root, data, compared) {
-  return new Explorer(root, data, { compared });
-}
+/** The place of the slider that is nearest to α. */
+const nearest = (alphas, alpha) =>
+  [...alphas.keys()].reduce((best, at) => (Math.abs(alphas[at] - alpha) < Math.abs(alphas[best] - alpha) ? at : best));
 
 /** What anywidget calls for every place where the widget is shown. */
 function render({ model, el }) {
-  const remember = (alpha) => (model.set("alpha", alpha), model.save_changes());
-  const host = { alpha: model.get("alpha"), runs: model.get("runs"), send: (message) => model.send(message), remember };
-  const shown = new Explorer(el, model.get("data"), host);
-  const heard = {
-    "msg:custom": (message) => shown.received(message),
-    "change:data": () => shown.load(model.get("data")),
-    "change:alpha": () => shown.moveTo(model.get("alpha")),
+  const remember = (alpha) => {
+    model.set("alpha", alpha);
+    model.save_changes();
   };
-  for (const [name, listen] of Object.entries(heard)) model.on(name, listen);
+  const host = { alpha: model.get("alpha"), runs: model.get("runs"), send: (message) => model.send(message), remember };
+  const explorer = new Explorer(el, model.get("data"), host);
+  const listeners = {
+    "msg:custom": (message) => explorer.receive(message),
+    "change:data": () => explorer.load(model.get("data")),
+    "change:alpha": () => explorer.move(nearest(explorer.data.alphas, model.get("alpha"))),
+  };
+  for (const [name, listen] of Object.entries(listeners)) model.on(name, listen);
   return () => {
-    shown.fitting.disconnect();
-    Object.entries(heard).forEach(([name, listen]) => model.off(name, listen));
+    explorer.observer.disconnect();
+    Object.entries(listeners).forEach(([name, listen]) => model.off(name, listen));
   };
 }
 
