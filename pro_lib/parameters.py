@@ -26,6 +26,7 @@ _COME_WITH = {
     "model": (["facts-2m", "facts-1m"], ["facts-2m"]),
     "dataset": (["world-facts", "world-facts-reworded"], ["world-facts"]),
     "similarity": (["lexical", "alias"], ["alias"]),
+    "protocol": (["paper"],),
     "search_alpha": (0.005,),
     "target": ([0.7, 0.8, 0.9],),
 }
