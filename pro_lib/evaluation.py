@@ -92,11 +92,9 @@ class Evaluation:
         return self.answers.join(self.baselines)
 
     def scored(self, score: Callable[..., Floats], *, name: str = "PRO", **options: object) -> Floats:
-        """Return `score` of the answers that PRO reads, or of the `meanings` of this name, with these options.
-
-        A mass above 1 is no warning where repeats count: `sentence` says it.
-        """
+        """Return `score` of the answers that PRO reads, or of the `meanings` of this name, with these options."""
         log_probs = self.meanings.get(name, self.log_probs)
+        # Where repeats count, a mass above 1 is no warning: `sentence` says it.
         ignored = warnings.catch_warnings(action="ignore", category=scores.PremiseWarning)
         with nullcontext() if self.distinct else ignored:
             return score(log_probs, search_alpha=self.search_alpha, **options)
@@ -216,7 +214,6 @@ def evaluations(
         split: the split to judge; None for all questions of `beams`.
         similarities: which answers mean the same: SE, SD, Deg, SC, S-NLL and S-PRO once for each, as `SE, <key>`;
             None for one that this dataset cannot have.
-        choices: None for this project's.
 
     Raises `RunError` where a run lacks one of the questions, or no answer can be judged.
     """
