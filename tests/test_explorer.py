@@ -3,7 +3,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -478,10 +477,3 @@ def test_records_without_texts_are_numbered(tmp_path):
     assert [question["question"] for question in data["questions"]] == [f"question {i}" for i in range(6)]
     assert [question["correct"] for question in data["questions"]] == [True, True, False, False, None, None]
     assert [answer[0] for answer in data["answers"][0]] == ["answer 1", "answer 2"]
-
-
-def test_importing_it_loads_neither_torch_nor_widgets_nor_matplotlib():
-    heavy = {"torch", "ipywidgets", "anywidget", "matplotlib"}
-    code = f"import sys, pro_lib.explorer; sys.exit(str({heavy} & set(sys.modules)))"
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert process.stderr.strip() == "set()"

@@ -19,29 +19,20 @@ _OPTIONAL = ("question", "split", "exposure", "conflict", "note")  # what a ques
 _CERTIFICATE = [name for name in CERTIFICATE_COLUMNS if not name.startswith("tree_") or name == "tree_bound"]
 
 
-def run_data(run: Run, *, alpha: float = 0.4, split: str = "all", label: str = "", cannot_ask: str = "") -> dict:
+def run_data(run: Run, *, alpha: float = 0.4) -> dict:
     """Return a run as one JSON-able object; what is missing is None.
 
     `alphas` are the slider's, `log_alphas` their logarithms (None for -inf). `questions` have id, question,
     references, split, correct and certificate. `answers` has a list for every question, downwards, those cut by
-    length last: [text, log-probability of the complete answer, identity, finished, correct]. Repeats have
-    the same identity, a number.
-
-    Args:
-        alpha: where the slider stands first.
-        split: what is shown first, where the run has it.
-        label: what the run is called in the list of runs; its name by default.
-        cannot_ask: the sentence why its model cannot be asked; empty where it can.
+    length last: [text, log-probability of the complete answer, identity, finished, correct]. Repeats have the same
+    identity, a number. The slider stands at `alpha` first.
     """
     alphas, answers = _alphas(run.search_alpha, alpha), _answers(run)
     questions = zip(run.questions.to_dict("records"), answers, strict=True)
     return {
         "name": run.name,
-        "label": label or run.name,
         "model": run.info.model,
-        "cannot_ask": cannot_ask,
         "alpha": alpha,
-        "split": split,
         "alphas": alphas.tolist(),
         "log_alphas": [float(np.log(value)) if value else None for value in alphas],
         "has_texts": bool(run.questions["question"].notna().any() or run.answers["text"].notna().any()),

@@ -94,10 +94,8 @@ export class View {
     this.correct = this.judged.map((row) => this.questions[row].correct);
     const group = (name, correct) => [name, this.scored.filter((row) => this.questions[row].correct === correct)];
     this.groups = [group("right", true), group("wrong", false), group("unjudged", null)];
-    this.searchable = this.questions.map((question, row) => {
-      const texts = [question.question, ...(question.references ?? []), ...this.all[row].map((answer) => answer.text)];
-      return texts.join(" ").toLowerCase();
-    });
+    this.searchable = this.questions.map(({ question, references }, row) =>
+      [question, ...(references ?? []), ...this.all[row].map((answer) => answer.text)].join(" ").toLowerCase());
     const counts = this.logAlphas.map((logAlpha) => this.logProbs.map((values) => adaptiveK(values, logAlpha)));
     this.uncertainty = counts.map((ks) => ks.map((k, row) => this.proByK[row][k - 1] ?? NaN));
     this.sweep = counts.map((ks, index) => ({
@@ -234,7 +232,7 @@ function outline(places, x, y, joined) {
 
 /** An axis around the values, with a little room. */
 function around(values) {
-  const [low, high] = [Math.min(...values), Math.max(...values)], room = (high - low || 1) * 0.06;
+  const low = Math.min(...values), high = Math.max(...values), room = (high - low || 1) * 0.06;
   return { from: low - room, to: high + room, ticks: ticks(low, high) };
 }
 
@@ -246,8 +244,7 @@ function proChart({ view, index, alpha, chartWidth: width }, row) {
   return chart({
     width, title: "PRO with K answers, in nats", current: k,
     series: [true, false].map((joined) => ({ look: "", joined, places: running.map((value, at) => [at + 1, value, at + 1]) })),
-    across: { from: 1, to: Math.max(running.length, 2), ticks: wholes },
-    up: around(running),
+    across: { from: 1, to: Math.max(running.length, 2), ticks: wholes }, up: around(running),
     describe: (at) => `K = ${at}: PRO ${fixed(running[at - 1])}${at === k ? ` (α = ${alpha})` : ""}`,
   });
 }
@@ -257,7 +254,7 @@ function scoreChart({ view, index, chartWidth: width }, row, choose) {
   const bands = view.groups.filter(([, rows]) => rows.length).reverse();
   if (!bands.length) return "";
   const height = (question) => 0.12 + ((question * 7919) % 97) / 127; // spread, the same every time
-  const describe = (question) => `${fixed(scores[question])} · ${mark(view.questions[question]?.correct ?? null)} ${view.questions[question]?.question ?? ""}`;
+  const describe = (question) => `${fixed(scores[question])} · ${mark(view.questions[question].correct)} ${view.questions[question].question}`;
   return chart({
     width, title: "PRO of every question, in nats",
     series: bands.map(([name, rows], band) => ({ look: `pro-is-${name}`, places: rows.map((question) => [scores[question], band + height(question), question]) })),
@@ -303,7 +300,6 @@ function answerTable(view, row, index, alpha) {
   return table(["", "answer", `probability (line: α = ${alpha})`, "p", "", "PRO_K", ""], rows);
 }
 
-const MASSES = ["found", "small_endings", "pruned", "length_cut", "budget_cut"];
 const CLAIMS = {
   certified: (alpha) => `all answers with p ≥ ${alpha} found`,
   fallback: (alpha) => `none reaches α = ${alpha} of the search, so the greedy answer stands alone`,
@@ -313,12 +309,12 @@ const CLAIMS = {
 /** What an exact search says of a question: its claim, its masses and the bounds of the entropy. */
 function certificateFacts(certificate) {
   const { status, why, upper_bound: upper } = certificate, alpha = Number(certificate.search_alpha.toPrecision(6));
-  const above = upper === null ? "" : ` ≤ ${fixed(upper, 1)}`;
-  const shares = MASSES.map((name) => `${name.replace("_", " ")} ${fixed(certificate[`${name}_mass`])}`);
+  const masses = Object.entries(certificate).filter(([name]) => name.endsWith("_mass"));
+  const shares = masses.map(([name, mass]) => `${name.replace("_mass", "").replace("_", " ")} ${fixed(mass)}`);
   return [
     ["search", node("b", {}, status), `: ${CLAIMS[status]?.(alpha) ?? ""}${why ? ` (${why})` : ""}; ${count(certificate.expanded_prefixes)} prefixes expanded`],
     ["probability", shares.join(", ")],
-    ["entropy", `α-floor ${fixed(certificate.alpha_floor)} ≤ tree bound ${fixed(certificate.tree_bound)} ≤ H(Y)${above} nats`],
+    ["entropy", `α-floor ${fixed(certificate.alpha_floor)} ≤ tree bound ${fixed(certificate.tree_bound)} ≤ H(Y)${upper === null ? "" : ` ≤ ${fixed(upper, 1)}`} nats`],
   ];
 }
 
@@ -608,14 +604,14 @@ export class Explorer {
   }
 
   drawTop() {
-    const { runs = [], send } = this.host, { label, alphas } = this.data;
+    const { runs = [], send } = this.host, { name, label, alphas } = this.data;
     this.runs = select("Run", runs, label, (name) => this.ask({ kind: "run", name }, `Reading ${name} …`));
     this.slider = node("input", { type: "range", min: 0, max: alphas.length - 1, "aria-label": "α", oninput: () => this.move(Number(this.slider.value)), onchange: () => this.host.remember?.(this.alpha) });
     this.output = node("output", { class: "pro-alpha" });
     const repeats = node("input", { type: "checkbox", checked: this.repeats, onchange: () => this.look({ repeats: repeats.checked }) });
     const counting = this.distinct ? "" : node("label", {}, repeats, " count repeated answers, as the paper does");
     this.places.top.replaceChildren(
-      node("div", { class: "pro-row" }, send ? this.runs : node("b", {}, isolated(label)), select("Split", this.splits, this.split, (split) => this.look({ split }))),
+      node("div", { class: "pro-row" }, send ? this.runs : node("b", {}, isolated(name)), select("Split", this.splits, this.split, (split) => this.look({ split }))),
       node("div", { class: "pro-row" }, node("label", { class: "pro-slider" }, "α ", this.slider, this.output), counting));
   }
 

@@ -54,7 +54,8 @@ class Explorer(anywidget.AnyWidget):
 
     def _data(self, label: str, run: Run) -> dict:
         why = "" if self._model_of(run) else f"{run.name} comes without a model to ask; choose another run"
-        return run_data(run, alpha=self._settings.alpha, split=self._settings.split, label=label, cannot_ask=why)
+        data = run_data(run, alpha=self._settings.alpha)
+        return data | {"label": label, "split": self._settings.split, "cannot_ask": why}
 
     def _choose(self, name: str) -> dict:
         source = self._sources[name]
