@@ -2,7 +2,7 @@
 
 Run from the repository root: `python benchmarks/score_cost.py [--questions 1000] [--csv docs/score_cost.csv]`.
 Facts-2m on world-facts, ten diverse beams and ten samples a question as they are stored; one thread, least of three
-times, of `embedding` one time. A method that compares meanings is charged all of its comparison, though in an
+times. A method that compares meanings is charged all of its comparison, though in an
 evaluation the methods share it; `comparing` says how much that is. Reading the answers is charged to nobody.
 """
 
@@ -19,7 +19,7 @@ from pro_lib import meanings, scores, similarities
 from pro_lib.runs import Run
 from pro_lib.settings import BEAMS, SAMPLES, Settings
 
-NAMES = ("lexical", "alias", "embedding")
+NAMES = ("lexical", "alias")
 
 
 def seconds(asked: Callable, repeats: int = 3) -> float:
@@ -38,7 +38,7 @@ def read(run: Run, *, distinct: bool) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return run.matrix(ranked, "value"), run.matrix(ranked, "mean"), run.matrix(ranked, "text", None)
 
 
-def table(beams: Run, samples: Run, similarities: dict[str, similarities.Similarity]) -> pd.DataFrame:
+def table(beams: Run, samples: Run, judges: dict[str, similarities.Similarity]) -> pd.DataFrame:
     """A row per method and similarity: seconds, of which comparing, and the ordered pairs of texts it compares."""
     (logs, means, texts), (drawn, drawn_means, drawn_texts) = read(beams, distinct=True), read(samples, distinct=False)
     plain = {
@@ -54,17 +54,15 @@ def table(beams: Run, samples: Run, similarities: dict[str, similarities.Similar
         return {
             "SE": lambda: meanings.semantic_entropy(logs, meanings.clusters(compared)),
             "SD": lambda: meanings.semantic_density(means, compared),
-            "WD": lambda: similarities.weighted_dissimilarity(logs, compared),
-            "gap": lambda: similarities.top_two_gap(logs, meanings.clusters(compared)),
         }
 
     def of_samples(compared: np.ndarray) -> dict[str, Callable]:
         return {"Deg": lambda: meanings.degree(compared)}
 
     rows = [(name, seconds(score), 0.0, 0.0) for name, score in plain.items()]
-    for name, similarity in similarities.items():
+    for name, similarity in judges.items():
         for these, made in ((texts, of_beams), (drawn_texts, of_samples)):
-            comparing = seconds(functools.partial(similarity, these, beams.questions), 1 if name == "embedding" else 3)
+            comparing = seconds(functools.partial(similarity, these, beams.questions))
             pairs = np.mean([n * (n - 1) for n in (len(set(row) - {None}) for row in these)])
             for method, score in made(similarity(these, beams.questions)).items():
                 rows.append((f"{method}, {name}", seconds(score) + comparing, comparing, pairs))

@@ -5,7 +5,6 @@ from functools import cache
 from pathlib import Path
 
 import griffe
-from formulas import PageError
 
 ROOT = Path(__file__).resolve().parents[2]
 # Plain modules, then rooms, each with its modules behind its door.
@@ -16,15 +15,13 @@ WIDTH = 100
 
 
 def page(name: str) -> str:
-    """An example of a module, or of a room, and then what is documented of it and of the modules behind its door."""
+    """Return what is documented of a module, or of a room and the modules behind its door, below an example if it has one."""
     parts = [name, *(f"pro_lib/{path.parent.name}/{path.name}" for path in inside(name))]
     modules = [part.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for part in parts]
     example = ROOT / "docs" / "examples" / f"{modules[0].partition('.')[2]}.md"
-    if not example.is_file():
-        raise PageError(f"{modules[0]} has no example: write {example.relative_to(ROOT)}")
     own, *others = (_module(dotted, level=2 if place == 0 else 3) for place, dotted in enumerate(modules))
     contract, _, members = own.partition("\n\n\n")
-    pages = [f"# {modules[0]}", contract, example.read_text().strip(), members]
+    pages = [f"# {modules[0]}", contract, *([example.read_text().strip()] if example.is_file() else []), members]
     pages += [f"## {dotted}\n\n{text}" for dotted, text in zip(modules[1:], others, strict=True)]
     return "\n\n".join(pages) + "\n"
 

@@ -20,7 +20,7 @@ import cells
 from formulas import PageError, outside_code, typeset
 
 ROOT = Path(__file__).resolve().parents[2]
-MODELS = tuple(f"data/models/{name}" for name in ("facts-2m", "facts-1m", "facts-long"))
+MODELS = tuple(f"data/models/{name}" for name in ("facts-2m", "facts-1m"))
 DATASHEETS = ("data/paper", "data/world_facts", *MODELS)
 NOTEBOOKS = {f"notebooks/{p.name}": f"notebooks/{p.stem}.md" for p in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))}
 # Where a Markdown file goes that is not at its place below docs/; examples are parts of the API's pages.
@@ -35,7 +35,7 @@ PICTURE = re.compile(r"!\[[^\]]*\]\(docs/images/explorer\.png\)")
 def make(out: Path, executed: Path | None) -> None:
     """Write all pages and what they link to into a new folder; notebooks with the outputs of their copies, if given.
 
-    Raises `PageError` for a link to what is not there, a formula that cannot be read, a module without an example.
+    Raises `PageError` for a link to what is not there, a formula that cannot be read.
     """
     shutil.rmtree(out, ignore_errors=True)
     (out / "notebooks").mkdir(parents=True)
@@ -105,7 +105,7 @@ def gallery() -> str:
 
 
 def explorer(path: Path, *, plain: bool) -> None:
-    """The explorer of the exact searches that notebook 09 reads: 300 questions, small enough for a first page."""
+    """The explorer of 300 exact searches that notebook 09 reads, small enough for a first page."""
     from pro_lib.explorer import appendix_run, to_html
     from pro_lib.settings import Settings
 
@@ -113,18 +113,16 @@ def explorer(path: Path, *, plain: bool) -> None:
         to_html(appendix_run(), path)
         return
     pair = "facts-2m", "world-facts"
-    settings = Settings(model=pair[0], dataset=pair[1], search_alpha=0.005)
-    run, samples = settings.remainders(*pair), settings.run(*pair, "test", strategy="multinomial")
-    to_html(run, path, samples=samples.select(question_ids=list(run.questions["question_id"])))
+    run = Settings(model=pair[0], dataset=pair[1], search_alpha=0.005).both_splits(*pair, "threshold")
+    to_html(run.select(question_ids=list(run.questions.query("split == 'test'")["question_id"][:300])), path)
 
 
 def run_missing(executed: Path) -> None:
-    """Run the notebooks of which no executed copy is there, or one of another state; all at once where none is."""
+    """Run the notebooks of which no executed copy is there, or one of another state."""
     missing = [name for name in NOTEBOOKS if not cells.executed(ROOT / name, executed / Path(name).name)]
-    pro, copies = [sys.executable, "-m", "pro_lib"], ["--executed", str(executed)]
-    calls = [["figures"]] if len(missing) == len(NOTEBOOKS) else [["run", str(ROOT / name)] for name in missing]
-    for call in calls:
-        subprocess.run([*pro, *call, *copies], cwd=ROOT, check=True)
+    for name in missing:
+        command = [sys.executable, "-m", "pro_lib", "run", str(ROOT / name), "--executed", str(executed)]
+        subprocess.run(command, cwd=ROOT, check=True)
 
 
 def main() -> None:
