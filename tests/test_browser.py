@@ -12,8 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -81,7 +79,7 @@ def jupyter(folder):
     with open(folder / "server.log", "w") as log:
         server = subprocess.Popen(command, env=os.environ | own, stdout=log, stderr=log, cwd=work)
         try:
-            assert is_up(f"http://127.0.0.1:{port}/api", server), (folder / "server.log").read_text()[-2000:]
+            assert is_up(port, server), (folder / "server.log").read_text()[-2000:]
             yield f"http://127.0.0.1:{port}"
         finally:
             # It asks its kernels to end, too.
@@ -89,18 +87,14 @@ def jupyter(folder):
             server.wait(timeout=60)
 
 
-def is_up(url, server):
-    """Whether a server answers, in the end: it says nothing else that could be waited for."""
+def is_up(port, server):
+    """Whether a server listens, in the end: it says nothing else that could be waited for."""
     until = time.monotonic() + PATIENCE / 1000
     while server.poll() is None and time.monotonic() < until:
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-            return True
-        except urllib.error.HTTPError as error:
-            error.close()
-            return True  # an answer, too
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            time.sleep(0.1)
+        with socket.socket() as client:
+            if client.connect_ex(("127.0.0.1", port)) == 0:
+                return True
+        time.sleep(0.1)
     return False
 
 

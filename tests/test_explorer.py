@@ -457,23 +457,9 @@ def test_runs_of_which_little_is_known_are_shown(name, tmp_path):
     assert app.data["has_texts"] == (name not in ("no text", "no question"))
     why = in_javascript(tmp_path, "(data) => new page.View(data, 'all', false).withoutAuroc", app.data)
     assert why == NO_AUROC.get(name, "not defined: no answer can be judged")
+    if name == "no text":
+        assert (app.data["questions"][0]["question"], app.data["answers"][0][0][0]) == ("question q00", "answer 1")
     answer = reply(app, kind="compare", distinct=True)
     assert answer["kind"] == "comparison" or "no answer can be judged" in answer["status"]
     (_, comparison) = page_data(explorer.to_html(run, tmp_path / "run.html"))
     assert "scores" in comparison or "no answer can be judged" in comparison["why"]
-
-
-def test_records_without_texts_are_numbered(tmp_path):
-    """Log-probabilities alone, right or wrong from outside, one question not judged and one without an answer."""
-    path = tmp_path / "mine.jsonl"
-    lines = [
-        {"question_id": i, "answers": [{"log_prob": -0.1 - i, "correct": i < 2}, {"log_prob": -9}]} for i in range(4)
-    ]
-    lines += [{"question_id": 4, "answers": [{"log_prob": -0.5}]}, {"question_id": 5, "answers": []}]
-    path.write_text("\n".join(map(json.dumps, lines)))
-    parameters = Settings(records=str(path), generations_dir=tmp_path)
-    data = explorer.explore(parameters.run("records", "mine"), parameters).data
-    assert not data["has_texts"]
-    assert [question["question"] for question in data["questions"]] == [f"question {i}" for i in range(6)]
-    assert [question["correct"] for question in data["questions"]] == [True, True, False, False, None, None]
-    assert [answer[0] for answer in data["answers"][0]] == ["answer 1", "answer 2"]
