@@ -41,26 +41,30 @@ def distinct(answers: Answers) -> NDArray[np.bool_]:
 
 
 def of_pairs(
-    rows: Sequence[Sequence[Hashable]], ask: Callable[[list[tuple]], Sequence], *, symmetric: bool = False
+    rows: Sequence[Sequence[Hashable]], compare: Callable[[list[tuple]], Sequence], *, symmetric: bool = False
 ) -> NDArray[np.float64]:
-    """What `ask` says of the pairs of a row, each distinct one asked once: (n, N, N) or more, NaN where one is None."""
+    """What `compare` gives for the pairs of a row: (n, N, N) or more, NaN where one is None.
+
+    Each distinct pair is compared once, in order of appearance; if `symmetric`, in one direction only.
+    """
     width, numbers = max(map(len, rows), default=0), {}
     number = np.full((len(rows), width), -1)
     for places, row in zip(number, rows, strict=True):
-        places[: len(row)] = [-1 if each is None else numbers.setdefault(each, len(numbers)) for each in row]
+        places[: len(row)] = [-1 if value is None else numbers.setdefault(value, len(numbers)) for value in row]
     first, second = np.triu_indices(width) if symmetric else np.indices((width, width)).reshape(2, -1)
     a, b = number[:, first], number[:, second]
-    known = (a >= 0) & (b >= 0)
-    pairs, begins, which = np.unique(a[known] * len(numbers) + b[known], return_index=True, return_inverse=True)
-    asked = np.argsort(begins)  # in the order in which they come
+    present = (a >= 0) & (b >= 0)
+    codes = a[present] * len(numbers) + b[present]
+    pairs, begins, which = np.unique(codes, return_index=True, return_inverse=True)
+    appearance = np.argsort(begins)
     values = list(numbers)
-    named = ([values[each] for each in side.tolist()] for side in divmod(pairs[asked], max(1, len(values))))
-    said = np.asarray(ask(list(zip(*named, strict=True))), dtype=np.float64)
-    q, place = known.nonzero()
-    result = np.full((len(rows), width, width, *said.shape[1:]), np.nan)
-    result[q, first[place], second[place]] = found = said[np.argsort(asked)[which]]
+    sides = ([values[place] for place in side.tolist()] for side in divmod(pairs[appearance], max(1, len(values))))
+    compared = np.asarray(compare(list(zip(*sides, strict=True))), dtype=np.float64)[np.argsort(appearance)[which]]
+    q, place = present.nonzero()
+    result = np.full((len(rows), width, width, *compared.shape[1:]), np.nan)
+    result[q, first[place], second[place]] = compared
     if symmetric:
-        result[q, second[place], first[place]] = found
+        result[q, second[place], first[place]] = compared
     return result
 
 
@@ -78,12 +82,12 @@ class Lexical:
         result = np.full((len(rows), width, width), np.nan)
         for values, row in zip(result, rows, strict=True):
             texts = list(dict.fromkeys(text for text in row if text is not None))
-            compared, number = correctness.rouge_l_between(texts), {text: n for n, text in enumerate(texts)}
+            scores = correctness.rouge_l_between(texts)
             # A text in which ROUGE sees nothing matches its equals and nothing else.
-            np.fill_diagonal(compared, 1.0)
+            np.fill_diagonal(scores, 1.0)
             places = [place for place, text in enumerate(row) if text is not None]
-            each = [number[row[place]] for place in places]
-            values[np.ix_(places, places)] = compared[np.ix_(each, each)]
+            numbers = [texts.index(row[place]) for place in places]
+            values[np.ix_(places, places)] = scores[np.ix_(numbers, numbers)]
         return result
 
 
@@ -109,18 +113,18 @@ class Alias:
             raise ValueError(f"the alias table has no question {unknown.iloc[0]!r} ({len(unknown)} are missing)")
         relations = self.table.get("relation", self.table["question_id"])
         relation = dict(zip(self.table["question_id"], relations, strict=True))
-        named = defaultdict(set)
+        bearers = defaultdict(set)
         for identity, names in zip(self.table["question_id"], self.table["references"], strict=True):
             for name in names:
-                named[relation[identity], _name(name)].add(identity)
+                bearers[relation[identity], _name(name)].add(identity)
 
-        def meaning(text: str, identity: Hashable) -> tuple[str, frozenset]:
-            name = _name(text)
-            whose = named.get((relation[identity], name), ())
-            return name, frozenset({identity} if identity in whose else whose)
+        def meaning(text: str | None, identity: Hashable) -> tuple[str, frozenset] | None:
+            if text is None:
+                return None
+            others = bearers.get((relation[identity], _name(text)), ())
+            return _name(text), frozenset({identity} if identity in others else others)
 
-        told = ({text: meaning(text, i) for text in set(row) - {None}} for i, row in zip(ids, rows, strict=True))
-        meanings = [[of.get(text) for text in row] for of, row in zip(told, rows, strict=True)]
+        meanings = [[meaning(text, identity) for text in row] for identity, row in zip(ids, rows, strict=True)]
         return of_pairs(meanings, lambda pairs: [a[0] == b[0] or bool(a[1] & b[1]) for a, b in pairs], symmetric=True)
 
 
@@ -148,36 +152,36 @@ class Nli:
     device: str | None = None
     batch_size: int = 64
     cache: str | Path | None = None
-    _known: dict[Pair, list[float]] = field(default_factory=dict, repr=False)
+    _cached: dict[Pair, list[float]] = field(default_factory=dict, repr=False)
 
     def __call__(self, answers: Answers, questions: pd.DataFrame | None = None) -> NDArray[np.float64]:
         """Probabilities in the order of `LABELS`, (n, N, N, 3), [q, i, j] with premise i and hypothesis j."""
         rows = texts_of(answers, questions)
         if questions is not None:
-            asked = zip(questions["question"], rows, strict=True)
-            rows = [[None if text is None else f"{question} {text}" for text in row] for question, row in asked]
+            pairs = zip(questions["question"], rows, strict=True)
+            rows = [[None if text is None else f"{question} {text}" for text in row] for question, row in pairs]
         return of_pairs(rows, self._probabilities)
 
     def _probabilities(self, pairs: list[Pair]) -> NDArray[np.float64]:
         from transformers import AutoConfig
 
-        config = self._fetched(AutoConfig)
+        config = self._pretrained(AutoConfig)
         order = label_order(config.id2label, str(self.model))
         different = {pair for pair in pairs if pair[0] != pair[1]}
         name = f"nli-{self._fingerprint(config)}"
-        if self.cache is not None and different - self._known.keys():
+        if self.cache is not None and different - self._cached.keys():
             for path in sorted(Path(self.cache).glob(f"{name}-*.parquet")):
-                self._known |= _read(path)
-        if missing := different - self._known.keys():
-            self._known |= self._computed(sorted(missing, key=lambda pair: (len("".join(pair)), pair)), order)
+                self._cached |= _read(path)
+        if missing := different - self._cached.keys():
+            self._cached |= self._computed(sorted(missing, key=lambda pair: (len("".join(pair)), pair)), order)
             if self.cache is not None:
-                _store(self._known, Path(self.cache), name)
-        return np.array([self._known.get(pair, (1.0, 0.0, 0.0)) for pair in pairs]).reshape(-1, 3)
+                _store(self._cached, Path(self.cache), name)
+        return np.array([self._cached.get(pair, (1.0, 0.0, 0.0)) for pair in pairs]).reshape(-1, 3)
 
     def _computed(self, pairs: list[Pair], order: list[int]) -> Iterator[tuple[Pair, list[float]]]:
         import torch
 
-        network, tokenizer = self._loaded
+        network, tokenizer = self._network
         # RoBERTa keeps the first two of its positions to itself.
         longest = min(tokenizer.model_max_length, getattr(network.config, "max_position_embeddings", 10**9) - 2)
         for start in range(0, len(pairs), self.batch_size):
@@ -190,24 +194,23 @@ class Nli:
             yield from zip(batch, logits.double().softmax(-1)[:, order].tolist(), strict=True)
 
     @cached_property
-    def _loaded(self) -> tuple[Any, Any]:
+    def _network(self) -> tuple[Any, Any]:
         import torch
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
         device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
-        network, found = self._fetched(AutoModelForSequenceClassification, output_loading_info=True)
-        if lacking := sorted(found["missing_keys"]):  # they would be made up at random
+        network, report = self._pretrained(AutoModelForSequenceClassification, output_loading_info=True)
+        if lacking := sorted(report["missing_keys"]):  # they would be made up at random
             raise SentenceError(f"NLI model {str(self.model)!r} lacks weights: {', '.join(lacking)}")
-        return network.eval().to(device), self._fetched(AutoTokenizer)
+        return network.eval().to(device), self._pretrained(AutoTokenizer)
 
-    def _fetched(self, kind: type, **options: bool) -> Any:
+    def _pretrained(self, kind: type, **options: bool) -> Any:
         try:
             return kind.from_pretrained(self.model, trust_remote_code=False, **options)
         except Exception as error:  # whatever transformers and its parsers make of damaged files
-            said = str(error).strip().partition("\n")[0] or type(error).__name__
-            raise SentenceError(
-                f"NLI model {str(self.model)!r} could not be loaded: {said} (alias and lexical need no model)"
-            ) from error
+            reason = str(error).strip().partition("\n")[0] or type(error).__name__
+            message = f"NLI model {str(self.model)!r} could not be loaded: {reason} (alias and lexical need no model)"
+            raise SentenceError(message) from error
 
     def _fingerprint(self, config: Any) -> str:
         if Path(self.model).is_dir():
@@ -226,10 +229,10 @@ def label_order(id2label: dict[int, str], model: str) -> list[int]:
     return [ids[label] for label in LABELS]
 
 
-def _store(known: dict[Pair, list[float]], folder: Path, name: str) -> None:
-    """Write all pairs that are known into one file, a digest of its bytes in its name, in the place of those before."""
-    table = pd.DataFrame(list(known), columns=["premise", "hypothesis"])
-    table[list(LABELS)] = np.array(list(known.values()))
+def _store(probabilities: dict[Pair, list[float]], folder: Path, name: str) -> None:
+    """Write all pairs into one file, a digest of its bytes in its name, in the place of those before."""
+    table = pd.DataFrame(list(probabilities), columns=["premise", "hypothesis"])
+    table[list(LABELS)] = np.array(list(probabilities.values()))
     data, before = table.to_parquet(index=False), list(folder.glob(f"{name}-*.parquet"))
     path = folder / f"{name}-{sha256(data)[:16]}.parquet"
     with writing(folder):

@@ -679,12 +679,6 @@ def test_a_pair_longer_than_the_model_sees_is_refused(classifiers):
         similarities.Nli(folder, device="cpu")([["x" * 80, "y"]])
 
 
-# --- embeddings ---
-
-
-VECTORS = {"north": [2, 0], "east": [0, 3], "north-east": [1, 1], "south": [-1, 0], "": [0, 0]}
-
-
 # --- what is refused ---
 
 
