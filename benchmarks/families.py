@@ -2,7 +2,7 @@
 
 Run from the repository root: `python benchmarks/families.py`, or with the names of some families. A family is made from
 its own configuration class, saved, loaded as a user would load it, asked short texts and texts beyond its windows, and
-held against plain forward passes and `generate`. Writes docs/families.csv and the table in docs/families.md.
+held against plain forward passes and `generate`. Writes docs/families.csv.
 """
 
 import argparse
@@ -358,17 +358,6 @@ def table(names: list[str]) -> Iterator[dict[str, object]]:
 COLUMNS = ("family", "class", "tree", "cache", "error", "greedy", "said", "seconds")
 
 
-def written(rows: pd.DataFrame) -> str:
-    """The table of the docs."""
-    lines = ["| family | tree | error, nats | what was said |", "|---|---|---|---|"]
-    for row in rows[rows["tree"] != "not made"].fillna({"said": ""}).itertuples():
-        error = "" if pd.isna(row.error) else f"{row.error:.0e}"
-        tree = row.tree + (", nothing kept" if row.cache == "none" else "")
-        said = re.sub(r"^model \S+ ", "", row.said).replace("|", "\\|")
-        lines.append(f"| {row.family} | {tree} | {error} | {said} |")
-    return "\n".join(lines)
-
-
 def main() -> None:
     """Try the families named, or all, and write what came out."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -385,15 +374,13 @@ def main() -> None:
     found = pd.DataFrame(rows).reindex(columns=COLUMNS)
     print(found["tree"].value_counts().to_string(), f"{found['seconds'].sum():.0f} s", sep="\n")
     if not named or asked.write:
-        listed, page = ROOT / "docs" / "families.csv", ROOT / "docs" / "families.md"
+        listed = ROOT / "docs" / "families.csv"
         if named:
             others = pd.read_csv(listed, dtype=str, keep_default_na=False)
             others = others[~others["family"].isin(named)]
             found["error"] = found["error"].map("{:.1e}".format, na_action="ignore")
             found = pd.concat([others, found]).sort_values("family")
         found.drop(columns="seconds").to_csv(listed, index=False, float_format="%.1e")
-        before, _, _ = page.read_text().partition("| family |")
-        page.write_text(before + written(pd.read_csv(listed)) + "\n")
 
 
 if __name__ == "__main__":
