@@ -205,7 +205,8 @@ def _answer_lines(answer: Answer, *, alpha: float, search_alpha: float) -> str:
     score = f"PRO {answer.uncertainty:.3f} nats, from the answers kept at α = {alpha:g} ({answer.kept}):"
     others = [f"  and {len(answer.answers) - answer.kept} with less"] if len(answer.answers) > answer.kept else []
     sure = SURE[answer.status].format(search_alpha)
-    return "\n".join([answer.text, "", score, *kept, *others, sure, "", answer.sentence()])
+    right = ["", answer.sentence()] if answer.probability_right is not None else []
+    return "\n".join([answer.text, "", score, *kept, *others, sure, *right])
 
 
 def _table_lines(scored: pd.DataFrame, *, whole: bool) -> str:

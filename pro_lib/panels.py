@@ -102,6 +102,7 @@ def panels(
 ) -> Iterator[tuple[Figure, list[Panel]]]:
     """Make a figure with a panel, `height` inches high, per combination of values of the columns `by`.
 
+    At one column panels stand one below the other, unless `per_line` says how many stand side by side.
     Yields the figure and, per panel, its axes, its values by column and its rows. A dataset or model that all panels
     share is said once, below the figure. `sharing` goes to `Figure.subplots`. Raises `ValueError` for other `columns`
     than 1 or 2, and for a table without rows.
@@ -112,7 +113,7 @@ def panels(
     settings = [setting for setting in combinations if len(where(table, setting))]
     shared = [name for name in ("dataset", "model") if name in table and len(values(table, name)) == 1]
     across = len(values(table, by[-1])) if by else 1
-    per_line = min(len(settings), per_line or (across if 1 < across <= 3 * columns else {1: 1, 2: 3}[columns]))
+    per_line = min(len(settings), per_line or (1 if columns == 1 else across if 1 < across <= 6 else 3))
     lines, letters = ceil(len(settings) / per_line), int(72 * (WIDTHS[columns] / per_line - 0.3) / (8 * LETTER))
     with style():
         figure = plt.figure(figsize=(WIDTHS[columns], lines * (height + 0.4) + 0.7), layout="constrained")
