@@ -208,7 +208,7 @@ def plain_responses(path):
         identity = next(each for each in (named, served, place) if each is not None)
         for choice in choices:
             content = choice.get("logprobs")
-            content = content["content"] if isinstance(content, dict) else content
+            content = content.get("content") if isinstance(content, dict) else content
             if content is None:
                 values = [choice["cumulative_logprob"]]
             elif "outputs" in entry and choice.get("token_ids") is not None:
