@@ -31,12 +31,6 @@ def printed(code):
     return out.getvalue()
 
 
-def test_every_api_page_has_an_example():
-    doors = [*(ROOT / "pro_lib").glob("[a-z]*.py"), *(ROOT / "pro_lib").glob("*/__init__.py")]
-    names = {door.parent.name if door.stem == "__init__" else door.stem for door in doors}
-    assert {page.stem for page in EXAMPLES} == names
-
-
 @pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.stem)
 def test_an_example_is_short_and_prints_what_its_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""The benchmarks of speed at toy size: our own arms, counts by hand, random models, the roofline, growth."""
+"""The benchmarks of speed at toy size: our own arms, counts by hand, random models, the roofline."""
 
 import argparse
 import importlib
@@ -13,8 +13,8 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-NAMES = ("growth", "ladder", "ladder_release", "on_gpu", "random_models", "roofline")
-growth, ladder, ladder_release, on_gpu, random_models, roofline = map(importlib.import_module, NAMES)
+NAMES = ("ladder", "ladder_release", "on_gpu", "random_models", "roofline")
+ladder, ladder_release, on_gpu, random_models, roofline = map(importlib.import_module, NAMES)
 
 pytestmark = pytest.mark.trial  # minutes of timing
 
@@ -216,26 +216,6 @@ def test_a_roofline_reads_weights_once_and_the_cache_of_all_prefixes(tiny_model)
 def test_a_random_model_that_cannot_be_made_is_refused(tmp_path, name, prompts, message):
     with pytest.raises(ValueError, match=message):
         random_models.build(name, tmp_path, prompts)
-
-
-def test_growth_at_toy_size_says_what_was_varied_and_draws_it(tmp_path):
-    model = growth.load("facts-1m")
-    settings = growth.Settings(questions=(4, 8), answers=(1, 2), prompt_tokens=(10, 30), alphas=(0.4, 0.1), n=4)
-    table = growth.measure(model, settings, repeats=2)
-    assert table.groupby("varied")["value"].agg(list).map(sorted).map(lambda values: sorted(set(values))).to_dict() == {
-        "questions": [4, 8],
-        "answers": [1, 2],
-        "prompt_tokens": [10, 30],
-        "1/alpha": [2.5, 10],
-    }
-    assert (table["ms"] > 0).all()
-    assert (table["ms"] <= table["ms_median"]).all()
-    forwards = table.set_index(["varied", "arm", "value"])["token_forwards"]
-    # The same question asked twice as often costs twice as much; a wider search or a longer prompt costs more.
-    assert forwards["answers", "diverse beams", 2] > forwards["answers", "diverse beams", 1]
-    assert forwards["prompt_tokens", "greedy", 30] - forwards["prompt_tokens", "greedy", 10] > 15
-    growth.save(table, tmp_path / "growth")
-    assert {path.suffix for path in tmp_path.iterdir()} == {".png", ".csv"}
 
 
 def test_samples_of_continuous_batching_are_ten_of_each_question_and_end_where_they_should(facts_2m):
