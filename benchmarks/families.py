@@ -7,7 +7,6 @@ held against plain forward passes and `generate`. Writes docs/families.csv.
 
 import argparse
 import os
-import re
 import sys
 import tempfile
 import time

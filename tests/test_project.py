@@ -12,11 +12,12 @@ ROOT = Path(__file__).resolve().parents[1]
 HOUSE = ROOT / "pro_lib"
 FILES = sorted(HOUSE.rglob("*.py"))
 # A module imports only what stands before it; a room stands for all of its modules.
-ORDER = """
-    files checks readers tokens bundled scores correctness metrics engine selective promises parts store same runs similarities
-    meanings models question_files records questions imports packs cluster generate protocols evaluation sweeps asking
-    panels figures parameters settings explorer command __main__
-""".split()
+NAMES = """
+    checks files readers tokens bundled scores correctness metrics engine selective parts store same runs
+    similarities meanings models question_files questions records imports packs cluster generate protocols
+    evaluation sweeps promises asking panels figures parameters settings explorer command __main__
+"""
+ORDER = NAMES.split()
 TORCH = {"models", "engine", "generate", "packs", "cluster"}
 
 

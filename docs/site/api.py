@@ -15,7 +15,7 @@ WIDTH = 100
 
 
 def page(name: str) -> str:
-    """Return what is documented of a module, or of a room and the modules behind its door, below an example if it has one."""
+    """Return what is documented of a module, or of a room and what is behind its door, below an example if any."""
     parts = [name, *(f"pro_lib/{path.parent.name}/{path.name}" for path in inside(name))]
     modules = [part.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for part in parts]
     example = ROOT / "docs" / "examples" / f"{modules[0].partition('.')[2]}.md"
