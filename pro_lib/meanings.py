@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from pro_lib.scores import row_sums
 
-FLOOR = 0.1  # no answer weighs less than this probability in `weighted_dissimilarity`
 _ROUNDING = 1e-6
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
