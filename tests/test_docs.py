@@ -208,8 +208,8 @@ NOT_RUN = {
     "papermill notebooks/01_generate.ipynb out.ipynb -p model Gemma-2B -p dataset sciq -p limit 100": HUB,
     "papermill notebooks/06_benchmark.ipynb out.ipynb -p model Gemma-2B "
     '-y "{dataset: [trivia_qa, sciq, nq], similarity: [nli]}"': HUB,
-    'papermill notebooks/01_generate.ipynb out.ipynb -p model Falcon-40B -p dataset sciq -y "{loading: {quantization: 8bit}}" '
-    "-p strategy greedy -p split validation": HUB,
+    "papermill notebooks/01_generate.ipynb out.ipynb -p model Falcon-40B -p dataset sciq "
+    '-y "{loading: {quantization: 8bit}}" -p strategy greedy -p split validation': HUB,
     "pro run 04 -p records data/published/gpt-3.5-turbo_nq-open.jsonl -p split all": PUBLISHED,
     "python data/published/make.py": PUBLISHED,
     "python benchmarks/families.py qwen3_5": "as tests/test_families.py does",

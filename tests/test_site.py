@@ -108,7 +108,7 @@ def test_of_an_executed_notebook_results_are_shown_and_nothing_of_this_machine(t
 def test_a_stored_figure_stands_there_as_it_is_committed(tmp_path):
     picture = nbformat.v4.new_output("display_data", {"image/png": "iVBORw0KGgo=", "text/plain": "<Figure>"})
     page = cells.page(NOTEBOOK, executed(tmp_path, picture, at=5), tmp_path)
-    assert "figures.answers(" in page.partition("![00_explore_examples](../figures/00_explore_examples.png)")[0][-300:]
+    assert "ax.set(" in page.partition("![00_explore_examples](../figures/00_explore_examples.png)")[0][-300:]
     assert not list(tmp_path.glob("*.png"))
 
 
@@ -295,8 +295,8 @@ def test_what_takes_arrays_says_their_shape(path):
     for name, node in public(path):
         assert ast.get_docstring(node), name
         arguments = ast.unparse(node.args) if isinstance(node, ast.FunctionDef) else ""
-        if re.search(r"ArrayLike|NDArray|Floats", arguments):
-            assert re.search(r"\(n|shape", ast.get_docstring(node) + module), name
+        if re.search(r": (ArrayLike|NDArray|Floats)\b(?! \| float)", arguments):
+            assert re.search(r"\([a-zA-Z]( \+ 1)?[,)]|shape", ast.get_docstring(node) + module), name
 
 
 def test_what_builds_the_site_is_installed_with_the_tests():
