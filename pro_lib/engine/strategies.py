@@ -45,7 +45,7 @@ class Strategy:
 
         Args:
             question_ids: one for each prompt of the tree; they seed the samples.
-            epsilon: by how many nats log-probabilities may be off; only a search heeds it.
+            epsilon: by how many nats log-probabilities may be off, one number or `(T + 1,)`; only a search heeds it.
         """
         return [(answers, None) for answers in self._answers(tree, endings, question_ids)]
 
