@@ -1,7 +1,7 @@
 """Everything that the docs leave open for want of a GPU, in one command of ten minutes; each step is a process.
 
 Run from the repository root: `python benchmarks/on_gpu.py`. It leaves a folder, build/on_gpu: `agreement.csv` (all
-strategies on the device against float32 on the processor), `roofline.txt`, `half_precision.csv` (ε), a `ladder_….csv`
+strategies on the device against float32 on the processor), `roofline.txt`, a `ladder_….csv`
 a model (arms, memory), `steps.csv` (seconds, how each step ended), and what the steps printed. A step is stopped when
 its share of the minutes is over, and those after it run all the same. Without a GPU it is tried by `--device cpu
 --dtype float32 --models facts-2m`.
@@ -64,11 +64,6 @@ def steps(asked: argparse.Namespace) -> Iterator[tuple[str, list[str], float]]:
     count = ["--questions", str(asked.questions)]
     yield "agreement", [__file__, "--agreement", *form, *count, "--out", str(asked.out)], 0.1
     yield "roofline", [str(HERE / "roofline.py"), *form, "--models", *asked.models], 0.15
-    yield (
-        "half_precision",
-        [str(HERE / "half_precision.py"), "--device", asked.device, *count, "--csv", str(asked.out)],
-        0.15,
-    )
     arms = (RELEASE_ARMS if asked.release else ()) + ARMS + (VLLM_ARMS if asked.vllm_python else ())
     there = ["--vllm-python", str(asked.vllm_python)] if asked.vllm_python else []
     for name in asked.models:

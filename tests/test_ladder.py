@@ -241,7 +241,7 @@ def test_on_a_device_all_is_measured_in_one_command_and_a_step_that_takes_too_lo
     done = subprocess.run([*command, "0.05", "--out", str(tmp_path / "none")], capture_output=True, text=True)
     steps = pd.read_csv(tmp_path / "none" / "steps.csv")
     assert done.returncode == 1
-    assert len(steps) == 4
+    assert len(steps) == 3
     assert steps["ended"].str.startswith("stopped after").all()
 
 
