@@ -68,8 +68,17 @@ Probabilities = Annotated[tuple[Probability, ...], Field(min_length=1)]
 Text = Annotated[str, StringConstraints(strict=True, min_length=0)]
 Texts = tuple[Text, ...]
 Name = Annotated[Text, StringConstraints(pattern=r"\S")]
-# Whether prompts are put into a chat template, or options of the template by their names.
-Chat = StrictBool | Annotated[dict[Text, StrictBool | Text | int | float], Field(min_length=1)]
+
+
+def _chat(value: Any) -> Any:
+    """Refuse what is neither a boolean nor options of a chat template by their names."""
+    options = value.values() if isinstance(value, dict) and all(isinstance(name, str) for name in value) else ()
+    if not isinstance(value, bool) and not (options and all(isinstance(of, str | int | float) for of in options)):
+        raise PydanticCustomError("rule", "must be true, false, or options of the chat template by their names")
+    return value
+
+
+Chat = Annotated[Any, PlainValidator(_chat)]
 
 
 class Format(BaseModel):
