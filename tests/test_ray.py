@@ -83,10 +83,10 @@ def tables_in(folder):
 
 
 def assert_same_run(out, local, strategy):
-    """The same tables, number for number, in the same files."""
+    """The same tables, number for number, in parts of the same numbers."""
     ours, theirs = folder_in(out, strategy), folder_in(local, strategy)
     assert tables_in(ours) == tables_in(theirs)
-    assert sorted(path.name for path in ours.iterdir()) == sorted(path.name for path in theirs.iterdir())
+    assert sorted(path.name[:10] for path in ours.iterdir()) == sorted(path.name[:10] for path in theirs.iterdir())
     one, other = run_tables.read(ours), run_tables.read(theirs)
     pd.testing.assert_frame_equal(one.answers, other.answers, check_exact=True)
     assert (one.info.parameters, one.info.n_planned) == (other.info.parameters, other.info.n_planned)
@@ -125,7 +125,7 @@ def test_a_run_that_one_engine_began_is_continued_by_the_other(cluster, model, q
     for out in (tmp_path / "whole", tmp_path / "begun"):
         generate(model, questions, out=out, **options)
     for part in (1, 4):
-        (folder_in(tmp_path / "begun", "multinomial") / f"part-000-{part:05}.parquet").unlink()
+        next(folder_in(tmp_path / "begun", "multinomial").glob(f"part-{part:05}-*")).unlink()
     generate(model, questions, out=tmp_path / "begun", **options, **ON_RAY)
     assert_same_run(tmp_path / "begun", tmp_path / "whole", "multinomial")
 
@@ -161,7 +161,7 @@ def test_a_part_that_ends_every_worker_stops_the_run_and_the_same_command_tries_
     cluster, model, questions, tmp_path
 ):
     generate(model, questions, strategy="greedy", out=tmp_path / "local", **OPTIONS)
-    begun, stop = folder_in(tmp_path / "ray", "greedy") / ".part-000-00000.begun", threading.Event()
+    begun, stop = folder_in(tmp_path / "ray", "greedy") / ".part-00000.begun", threading.Event()
     tries = []
 
     def kill_all():
@@ -173,7 +173,7 @@ def test_a_part_that_ends_every_worker_stops_the_run_and_the_same_command_tries_
 
     killer = threading.Thread(target=kill_all)
     killer.start()
-    sentence = r"part-000-00000 \(questions '.*' to '.*'\) has ended 3 workers that were killed or crashed"
+    sentence = r"part-00000 \(questions '.*' to '.*'\) has ended 3 workers that were killed or crashed"
     try:
         with pytest.raises(RunError, match=sentence):
             generate(model, questions, strategy="greedy", out=tmp_path / "ray", **OPTIONS, **ON_RAY | {"n_workers": 1})
