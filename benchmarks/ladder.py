@@ -52,15 +52,11 @@ OUR_ARMS = {
     "I": "ours: samples",
     "J": "library: samples, continuous batching",
 }
-# Where `make vllm` installs it.
-VLLM_PYTHON = ROOT / "build" / "vllm" / "bin" / "python"
-VLLM_ARMS = {"K": "vLLM: greedy", "L": "vLLM: samples"}
-NAMES = RELEASE_ARMS | OUR_ARMS | VLLM_ARMS
+NAMES = RELEASE_ARMS | OUR_ARMS
 ONE_BY_ONE = ("A", "B")
 MEASURED_MEMORY = ("C", "D")
 # Whose answers an arm should have given; the first of them that was run.
 SAME_ANSWERS = {"B": ("A",), "C": ("A", "B"), "D": ("A", "B", "C"), "E": ("G",), "H": ("G", "E")}
-SAME_ANSWERS["K"] = SAME_ANSWERS["H"]
 CALIBRATION_QUESTIONS = 128
 # Largest difference in log-probability between two transformers on the same weights that is rounding.
 TOLERANCE = 1e-3
@@ -93,9 +89,6 @@ GOALS = (
     Goal("E", "G", most=1.0, batch=1),
     Goal("H", "E"),
     Goal("J", "I"),
-    Goal("K", "E"),
-    Goal("K", "E", batch=1),
-    Goal("L", "I"),
     Goal("D", "C", most=0.5, column="peak_mib"),
 )
 
@@ -178,8 +171,6 @@ def climb(job: Path, arguments: argparse.Namespace) -> tuple[pd.DataFrame, dict[
     commands = {"ours": [sys.executable, __file__, "--serve"]}
     if set(arguments.arms) & set(RELEASE_ARMS):
         commands["release"] = [str(arguments.release_python), str(Path(ladder_release.__file__))]
-    if set(arguments.arms) & set(VLLM_ARMS):
-        commands["vllm"] = [str(arguments.vllm_python), str(Path(__file__).with_name("ladder_vllm.py"))]
     todo = cases(arguments.arms, arguments.batch_sizes, arguments.questions, arguments.release_questions)
     with ExitStack() as stack:
         workers = {name: stack.enter_context(Worker(command, job)) for name, command in commands.items()}
@@ -207,7 +198,7 @@ def climb(job: Path, arguments: argparse.Namespace) -> tuple[pd.DataFrame, dict[
 
 
 def _environment(arm: str) -> str:
-    return "release" if arm in RELEASE_ARMS else "vllm" if arm in VLLM_ARMS else "ours"
+    return "release" if arm in RELEASE_ARMS else "ours"
 
 
 def _checked_versions(workers: dict[str, Worker]) -> dict[str, str]:
@@ -326,8 +317,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--models", nargs="+", default=["facts-2m"], help=f"bundled, or {', '.join(random_models.SHAPES)}"
     )
     parser.add_argument("--shots", nargs="+", type=int, default=[0, 10])
-    usual = [arm for arm in NAMES if arm not in VLLM_ARMS]
-    parser.add_argument("--arms", nargs="+", default=usual, choices=list(NAMES), metavar="ARM")
+    parser.add_argument("--arms", nargs="+", default=list(NAMES), choices=list(NAMES), metavar="ARM")
     parser.add_argument("--questions", type=int, default=32)
     parser.add_argument("--release-questions", type=int, help="questions for arms A, B and C; all by default")
     parser.add_argument("--batch-sizes", nargs="+", type=int, default=[1, 32])
@@ -340,7 +330,6 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the random models")
     parser.add_argument("--no-memory", dest="memory", action="store_false", help="leave peak memory out")
     parser.add_argument("--release-python", type=Path, default=ROOT / "build" / "golden" / "bin" / "python")
-    parser.add_argument("--vllm-python", type=Path, default=VLLM_PYTHON)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "ladder.csv")
     found = parser.parse_args(arguments)
     numbers = [found.questions, found.repeats, found.threads, found.n_answers, found.max_new_tokens, *found.batch_sizes]
@@ -350,8 +339,6 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error(
             f"arms A, B and C need transformers 4.56.2 in {found.release_python}: make golden, or --release-python"
         )
-    if set(found.arms) & set(VLLM_ARMS) and not found.vllm_python.exists():
-        parser.error(f"arms K and L need vLLM in {found.vllm_python}: docs/speed.md, or --vllm-python")
     found.release_questions = min(found.release_questions or found.questions, found.questions)
     return found
 

@@ -28,7 +28,7 @@ SHAPES = ("random-gemma-2b", "random-gemma-7b", "random-llama-2-7b")
 # What the library offers beside; A, B and C want the environment of `make golden` and are asked for by --release, K
 # and L one with vLLM.
 ARMS = ("D", "E", "F 0.4", "F 0.05", "F 0.01", "G", "H", "I", "J")
-RELEASE_ARMS, VLLM_ARMS = ("A", "B", "C"), ("K", "L")
+RELEASE_ARMS = ("A", "B", "C")
 
 
 def agreement(device: str, questions: int) -> pd.DataFrame:
@@ -64,11 +64,10 @@ def steps(asked: argparse.Namespace) -> Iterator[tuple[str, list[str], float]]:
     count = ["--questions", str(asked.questions)]
     yield "agreement", [__file__, "--agreement", *form, *count, "--out", str(asked.out)], 0.1
     yield "roofline", [str(HERE / "roofline.py"), *form, "--models", *asked.models], 0.15
-    arms = (RELEASE_ARMS if asked.release else ()) + ARMS + (VLLM_ARMS if asked.vllm_python else ())
-    there = ["--vllm-python", str(asked.vllm_python)] if asked.vllm_python else []
+    arms = (RELEASE_ARMS if asked.release else ()) + ARMS
     for name in asked.models:
         table = ["--models", name, "--shots", "10", "--repeats", "2", "--out", str(asked.out / f"ladder_{name}.csv")]
-        options = [*table, *count, *there, "--release-questions", "2", "--arms", *arms]
+        options = [*table, *count, "--release-questions", "2", "--arms", *arms]
         yield f"ladder_{name}", [str(HERE / "ladder.py"), *form, *options], 0.6 / len(asked.models)
 
 
@@ -83,7 +82,6 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=32)
     parser.add_argument("--minutes", type=float, default=9.5)
     parser.add_argument("--release", action="store_true", help="the release's arms A, B and C too")
-    parser.add_argument("--vllm-python", type=Path, help="vLLM's arms too, in this environment of its own")
     parser.add_argument("--out", type=Path, default=HERE.parent / "build" / "on_gpu")
     parser.add_argument("--agreement", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()

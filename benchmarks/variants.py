@@ -1,7 +1,7 @@
-"""Formulas of other releases for SE, Deg, SD and clusters, in terms of `pro_lib.semantic`; for the audit and the tests.
+"""Formulas of other releases for SE, Deg, SD and clusters, in terms of `pro_lib.meanings`; for the audit and the tests.
 
 `docs/semantic_variants.md` says whose is whose. `nli` is (n, N, N, 3), `log_probs` and `meaning` are (n, N), as in
-`pro_lib.semantic`; what comes back is (n,), higher = more uncertain, but where another shape is named.
+`pro_lib.meanings`; what comes back is (n,), higher = more uncertain, but where another shape is named.
 """
 
 import numpy as np
@@ -87,7 +87,7 @@ def forward_density(
 ) -> np.ndarray:
     """SD with the first answer as the only premise: it counts once with K = 1 (LM-Polygraph), or not at all (uqlm).
 
-    `compared` is as `pro_lib.semantic` takes it; `keep` (n, N) says which of the other answers count.
+    `compared` is as `pro_lib.meanings` takes it; `keep` (n, N) says which of the other answers count.
     """
     kernel = compared[:, 0] if compared.ndim == 3 else compared[:, 0, :, 0] + compared[:, 0, :, 1] / 2
     distances = 1 - kernel

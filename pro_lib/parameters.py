@@ -142,8 +142,8 @@ class Parameters:
             shell.set_custom_exc((ValueError, OSError, ImportError, MemoryError), _show)
         declared, injected = _parameter_names(names.get("In", ()))
         parameters = [field.name for field in fields(cls)]
-        checks.check_known(injected, parameters, " of the notebooks")
-        values = {name: names[name] for name in (*declared, *injected) if name in parameters}
+        checks.check_known((*declared, *injected), parameters, " of the notebooks")
+        values = {name: names[name] for name in (*declared, *injected)}
         made = cls(**values | constants)
         usual = {field.name: (field.default, *_COME_WITH.get(field.name, ())) for field in fields(cls)}
         apart = {name: value for name, value in values.items() if value not in usual[name] and value not in ([], {})}

@@ -86,7 +86,6 @@ def test_the_ratios_are_written_beside_the_table(small):
     [
         (["--arms", "A", "--release-python", "no/such/python"], "arms A, B and C need transformers 4.56.2"),
         (["--arms", "E", "--repeats", "0"], "must be positive"),
-        (["--arms", "K", "--vllm-python", "no/such/python"], "arms K and L need vLLM in no/such/python"),
         (["--arms", "M"], "invalid choice: 'M'"),
     ],
 )
@@ -243,12 +242,3 @@ def test_on_a_device_all_is_measured_in_one_command_and_a_step_that_takes_too_lo
     assert done.returncode == 1
     assert len(steps) == 3
     assert steps["ended"].str.startswith("stopped after").all()
-
-
-@pytest.mark.skipif(not ladder.VLLM_PYTHON.exists(), reason="vLLM is not installed: make vllm")
-def test_greedy_answers_of_vllm_are_the_library_s(tmp_path):
-    arms = ["--arms", "E", "G", "K", "L", "--shots", 10, "--questions", 4, "--batch-sizes", 1, 4, "--repeats", 1]
-    run(*arms, "--no-memory", "--out", tmp_path / "ladder.csv")
-    table = pd.read_csv(tmp_path / "ladder.csv").set_index(["arm", "batch_size"])
-    assert (table.loc["K", ["compared", "differing"]] == [4, 0]).all(axis=None)
-    assert (table.loc["L", "ms_min"] > 0).all()
