@@ -5,7 +5,7 @@ It knows names, splits and folders; it does not know a score by its formula, and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,16 +94,23 @@ class Settings(Parameters):
         `methods`: `own` reads the run of `strategy` alone; `all` reads beams, samples and greedy answers, and judges
         the most probable answer that any of them found.
         """
+        return self._evaluated(model, dataset, [split], methods)[0]
+
+    def _evaluated(
+        self, model: str, dataset: str, splits: Sequence[str | None], methods: str
+    ) -> list[list[Evaluation]]:
+        """Return the `evaluations` of each split; runs and similarities are read once for all of them."""
         options = {"protocols": list(PROTOCOLS), "choices": self.choices}
         answers = self.both_splits(model, dataset, BEAMS if methods == "all" else self.strategy)
         if methods == "all":
             options["similarities"] = self.similarities(model, dataset)
             options["samples"] = answers if self.records else self.both_splits(model, dataset, SAMPLES)
             options["others"] = [] if self.records else [self.both_splits(model, dataset, GREEDY)]
-        judged = evaluation.evaluations(answers, split=None if split == "all" else split, **options)
-        for one in judged if self.reported and split != "validation" else ():
-            if one.one_class():
-                raise metrics.OneClassError(f"{one.one_class()}, so no score can be told from another on them")
+        judged = [evaluation.evaluations(answers, split=None if name == "all" else name, **options) for name in splits]
+        for name, by_protocol in zip(splits, judged, strict=True):
+            for one in by_protocol if self.reported and name != "validation" else ():
+                if one.one_class():
+                    raise metrics.OneClassError(f"{one.one_class()}, so no score can be told from another on them")
         return judged
 
     def splits(self, methods: str = "own") -> list[Splits]:
@@ -111,7 +118,7 @@ class Settings(Parameters):
         drawn = self._values("n_validation", "seed", "alphas")
         made = []
         for pair in self.pairs():
-            both = (self.evaluations(*pair, split, methods=methods) for split in ("validation", self.split))
+            both = self._evaluated(*pair, ("validation", self.split), methods)
             made += [Splits(pool, reported, **drawn) for pool, reported in zip(*both, strict=True)]
         return made
 

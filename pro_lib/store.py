@@ -47,14 +47,13 @@ class RunFolder(AbstractContextManager):
 
         Parts are cut in the order of the questions, so that a run that was stopped goes on as it would have.
         """
-        if not len(self._unanswered(questions)):
+        if not len(self._unanswered(questions)[0]):
             return []
         self._hold()
-        unanswered = self._unanswered(questions)  # another process may have written meanwhile
+        unanswered, n_answered = self._unanswered(questions)  # another process may have written meanwhile
         numbers = {int(file.name.split("-")[1]) for file in _parts(self.path)}
         free = (number for number in range(len(numbers) + len(unanswered)) if number not in numbers)
         starts = range(0, len(unanswered), per_part)
-        n_answered = sum(len(table) for table, _ in self._read_all(["question_id"]))
         self._save(replace(self.info, n_planned=n_answered + len(unanswered), provenance={}))
         return [Part(f"part-{next(free):05}", unanswered.iloc[start : start + per_part]) for start in starts]
 
@@ -72,7 +71,7 @@ class RunFolder(AbstractContextManager):
         self._save(replace(self.info, cost=cost, n_planned=n_answered, provenance=provenance))
 
     def _hold(self) -> None:
-        """Become the only writer; what is there is checked before work is put into more."""
+        """Become the only writer."""
         if self._lock is not None:
             return
         with writing(self.path):
@@ -85,7 +84,6 @@ class RunFolder(AbstractContextManager):
                         (self.path / name).unlink(missing_ok=True)
             if not self._take_over():
                 self._save(self._given)
-            self._read_all(["question_id"])
         except BaseException:
             self.__exit__()
             raise
@@ -105,15 +103,18 @@ class RunFolder(AbstractContextManager):
             )
         return True
 
-    def _unanswered(self, questions: pd.DataFrame) -> pd.DataFrame:
-        """Return the questions that no part holds. Raises `RunError` where one is held with another text."""
+    def _unanswered(self, questions: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+        """Return the questions that no part holds, and how many questions the parts hold; every part is checked.
+
+        Raises `RunError` where a question is held with another text.
+        """
         texts = {}
         for table, _ in self._read_all(["question_id", "question"]):
             texts |= dict(zip(*(table[name].to_pylist() for name in ("question_id", "question")), strict=True))
         for name, text in questions[["question_id", "question"]].itertuples(index=False):
             if texts.get(name, text) != text:
                 raise RunError(f"run folder {self.path} holds question {name!r} with another text")
-        return questions[~questions["question_id"].isin(list(texts))]
+        return questions[~questions["question_id"].isin(list(texts))], len(texts)
 
     def _read_all(self, columns: Sequence[str]) -> list[tuple[pa.Table, Cost]]:
         return [_read_part(file, self.info, columns) for file in _parts(self.path)]
