@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pro_lib.parts import Cost, RunInfo, part_table
-from pro_lib.store import RunFolder
+from pro_lib import store
+from pro_lib.store import Cost, RunFolder, RunInfo, part_table
 
 N_ANSWERS, N_TOKENS, PER_PART = 10, 6, 4096
 
@@ -30,7 +30,7 @@ def write(folder: Path, n_questions: int, *, seed: int = 0) -> None:
     with RunFolder(folder, RunInfo("large", "synthetic", "diverse_beam")) as run:
         for part in run.missing(pd.DataFrame(table), per_part=PER_PART):
             n = len(part.questions)
-            run.write(part, part_table(part.questions, _answers(rng, n), [None] * n), Cost())
+            store.write_part(run.path, part, run.info, part_table(part.questions, _answers(rng, n), [None] * n), Cost())
         run.finish({})
 
 

@@ -20,7 +20,7 @@ import pandas as pd
 from pro_lib import models
 from pro_lib import questions as question_sets
 from pro_lib.generate import generate
-from pro_lib.parts import Cost
+from pro_lib.store import Cost
 
 HERE = Path(__file__).parent
 STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")

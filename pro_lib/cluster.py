@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from pro_lib import store
 from pro_lib.checks import extra
 from pro_lib.files import RunError
-from pro_lib.parts import Part, RunInfo
+from pro_lib.store import Part, RunInfo
 
 # A run stops when so many workers have died over one part: the fault is then the part's, not a machine's.
 _TRIES_PER_PART = 3
@@ -32,7 +32,7 @@ def make_parts(
     cpus: int,
     bar: tqdm,
 ) -> dict[str, object]:
-    """Have the parts of a run folder made by actors of Ray Data; where and by how many they were made.
+    """Have the parts of a run folder made by actors of Ray Data; return where and by how many.
 
     Args:
         make_job: called by each actor with the number of its GPUs, and pickled for that. It returns a job, which
@@ -51,7 +51,7 @@ def make_parts(
             raise ValueError(f"gpus_per_worker={gpus_per_worker}, but the Ray cluster has {gpus} in all")
         gpus, n_workers = min(gpus, gpus_per_worker), n_workers or max(1, gpus // gpus_per_worker)
         items = [{"part": number} for number in range(len(parts))]
-        made = ray.data.from_items(items, override_num_blocks=len(parts)).map_batches(
+        results = ray.data.from_items(items, override_num_blocks=len(parts)).map_batches(
             _RayWorker,
             batch_size=1,
             # One part at a time: those that wait behind a slow one would otherwise hold up the end.
@@ -60,14 +60,14 @@ def make_parts(
             num_gpus=gpus,
             num_cpus=1 if gpus else cpus,
         )
-        made.context.enable_progress_bars = False
-        rows = iter(made.iter_rows())
+        results.context.enable_progress_bars = False
+        rows = iter(results.iter_rows())
         try:
-            for said in (json.loads(row["said"]) for row in rows):
-                if said["error"]:
-                    raise (MemoryError if said["memory"] else RunError)(said["error"])
-                provenance, halved = provenance | said["provenance"], halved + said["halved"]
-                bar.update(said["questions"])
+            for report in (json.loads(row["report"]) for row in rows):
+                if report["error"]:
+                    raise (MemoryError if report["memory"] else RunError)(report["error"])
+                provenance, halved = provenance | report["provenance"], halved + report["halved"]
+                bar.update(report["questions"])
         finally:
             del rows  # or the error would keep hold of it, and with it of the workers
     if halved:
@@ -92,15 +92,15 @@ class _RayWorker:
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[str]]:
         [number] = batch["part"].tolist()
-        said = {"questions": len(self.parts[number].questions), "halved": 0, "provenance": {}, "error": ""}
+        report = {"questions": len(self.parts[number].questions), "halved": 0, "provenance": {}, "error": ""}
         try:
-            said |= self._write(self.parts[number])
+            report |= self._write(self.parts[number])
         except (ValueError, FileNotFoundError, MemoryError) as error:
-            said |= {"error": str(error), "memory": isinstance(error, MemoryError)}
-        return {"said": [json.dumps(said)]}
+            report |= {"error": str(error), "memory": isinstance(error, MemoryError)}
+        return {"report": [json.dumps(report)]}
 
     def _write(self, part: Part) -> dict[str, object]:
-        if store.has_part(self.path, part):  # by a worker that died before it could say so
+        if store.parts(self.path, part.name):  # by a worker that died before it could say so
             return {}
         with open(self.path / f".{part.name}.begun", "ab") as begun:
             begun.write(b".")

@@ -1,11 +1,13 @@
-"""Files that are whole or absent, one writer at a time, and a sentence for what goes wrong; knows no run."""
+"""Files that are whole or absent, how folders are named, and a sentence for what goes wrong; knows no run."""
 
 import errno
 import hashlib
+import json
 import os
+import re
 import socket
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ class RunError(SentenceError):
 
 @contextmanager
 def reading(path: Path, *, remedy: str) -> Iterator[None]:
-    """What a damaged or unreadable file leads to becomes a sentence that names the file and the remedy."""
+    """Turn what a damaged or unreadable file leads to into a sentence that names the file and the remedy."""
     try:
         yield
     except RunError:
@@ -41,7 +43,7 @@ def reading(path: Path, *, remedy: str) -> Iterator[None]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """A full disk or a folder that refuses becomes a sentence that names the path and the reason."""
+    """Turn a full disk or a folder that refuses into a sentence that names the path and the reason."""
     try:
         yield
     except OSError as error:
@@ -56,7 +58,7 @@ def _reason(error: OSError) -> str:
 
 
 def parsed(data: bytes, kind: type) -> Any:
-    """JSON as a dataclass, by its declared types and no other; Infinity and NaN, which are no JSON, are refused."""
+    """Return JSON as a dataclass, by its declared types; Infinity and NaN, which are no JSON, are refused."""
     from_json(data, allow_inf_nan=False)
     return TypeAdapter(kind).validate_json(data, strict=True)
 
@@ -71,26 +73,13 @@ def write_whole(data: bytes, path: Path) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
-            _sync_folder(path.parent)
         finally:
             with suppress(OSError):  # a disk that refuses this has said why above
                 temporary.unlink(missing_ok=True)
 
 
-def _sync_folder(path: Path) -> None:
-    """Make the names in a folder outlast a power cut, where the system can."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems without such a thing
-            raise
-    finally:
-        os.close(descriptor)
-
-
 def sha256(data: bytes) -> str:
-    """The SHA-256 of some bytes, in hexadecimal."""
+    """Return the SHA-256 of some bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -111,3 +100,17 @@ def locked(folder: Path) -> FileLock:
             message = f"run folder {folder} cannot be locked: {_reason(error)}; let no other process write there"
             warnings.warn(message, UserWarning, stacklevel=2)
     return lock
+
+
+def named(strategy: str, apart: Mapping[str, object]) -> str:
+    """Return the name of a run folder: the strategy, and the settings that are not by default.
+
+    As `<strategy>,n_answers=20`. A value that is no number and no short word is eight digits of its SHA-256.
+    """
+    return ",".join([strategy, *(f"{name}={_in_a_name(value)}" for name, value in apart.items())])
+
+
+def _in_a_name(value: object) -> str:
+    whole = isinstance(value, float) and value.is_integer()  # 2.0 is what 2 is
+    text = json.dumps(int(value) if whole else value, sort_keys=True).strip('"')
+    return text if re.fullmatch(r"[\w.+-]{1,20}", text, re.ASCII) else sha256(text.encode())[:8]

@@ -12,16 +12,15 @@ from pathlib import Path
 import torch
 from tqdm.auto import tqdm
 
-from pro_lib import cluster, models, runs, store
+from pro_lib import cluster, files, models, runs, store
 from pro_lib import questions as question_sets
 from pro_lib.checks import Chat, Engine, PositiveInt, checked
 from pro_lib.engine import strategies
 from pro_lib.models import Model
 from pro_lib.packs import Job
-from pro_lib.parts import RunInfo, tables
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
-from pro_lib.store import RunFolder
+from pro_lib.store import RunFolder, RunInfo, tables
 
 _log = logging.getLogger(__name__)
 # Measured on two cores with the bundled model: smaller packs pay more per call, larger ones attend to more in vain.
@@ -97,7 +96,7 @@ def generate(
         with bar(total=len(questions), disable=None if progress else True) as shown:
             table, cost = job.part(questions.table, per_pack, shown)
         return Run(*tables([table]), replace(info, provenance=provenance, n_planned=len(questions), cost=cost))
-    name = store.named(strategy, job.strategy.apart() | questions.apart(chat=chat))
+    name = files.named(strategy, job.strategy.apart() | questions.apart(chat=chat))
     with RunFolder(Path(out) / questions.name / model.name / name, info) as folder:
         parts = folder.missing(questions.table, per_part=per_pack * -(-QUESTIONS_PER_PART // per_pack))
         total = sum(len(part.questions) for part in parts)
@@ -109,7 +108,7 @@ def generate(
                 provenance |= cluster.make_parts(parts, folder.path, folder.info, recipe, **workers, bar=shown)
             else:
                 for part in parts:
-                    folder.write(part, *job.part(part.questions, per_pack, shown))
+                    store.write_part(folder.path, part, folder.info, *job.part(part.questions, per_pack, shown))
                     _log.info("%s: %s is written", folder.path, part.name)
         if parts or not folder.info.provenance:
             folder.finish(provenance)

@@ -13,10 +13,10 @@ from pydantic_core import PydanticCustomError
 
 from pro_lib.checks import Format, Text, fitted, rule
 from pro_lib.files import RunError
-from pro_lib.parts import RunInfo
 from pro_lib.readers import Source, called, json_lines
 from pro_lib.records import answering, from_records, named, read_labels, split_records, tables
 from pro_lib.runs import Run
+from pro_lib.store import RunInfo
 
 __all__ = [
     "from_file",

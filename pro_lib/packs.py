@@ -28,8 +28,8 @@ from pro_lib import bundled, engine, models, tokens
 from pro_lib.engine import Answer, Certificate, Counts, Strategy
 from pro_lib.files import RunError, sha256
 from pro_lib.models import Model, UnsupportedModelError
-from pro_lib.parts import Cost, complete_log_prob, part_table
 from pro_lib.questions import QuestionSet
+from pro_lib.store import Cost, complete_log_prob, part_table
 
 # What is said when there is no memory, beside the exceptions made for it: by the CPU's allocator, CUDA, MPS and cuBLAS.
 _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
@@ -81,7 +81,7 @@ class Job:
         return partial(_made, like, load, (self.questions, self.strategy), self.chat, per_pack, torch.get_num_threads())
 
     def part(self, questions: pd.DataFrame, per_pack: int, bar: tqdm | None = None) -> tuple[pa.Table, Cost]:
-        """Answer the questions of a part, `per_pack` at once; its table (see `parts.part_table`) and its cost.
+        """Answer the questions of a part, `per_pack` at once; its table (see `store.part_table`) and its cost.
 
         Raises `MemoryError` where a question does not fit into memory even alone.
         """

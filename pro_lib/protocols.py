@@ -67,7 +67,7 @@ def comparisons(
     (n,) are the texts of the answers judged. A sample that was cut by length means the same as none.
     """
     answers, outcomes = ranked(beams, convention=convention), samples and ranked(samples, convention=convention)
-    n_outcomes = samples and np.isfinite(samples.outcome_log_probs()).sum(axis=1)
+    n_outcomes = samples and samples.answers["question_id"].value_counts()[samples.questions["question_id"]].to_numpy()
     unknown = (np.isnan(answers.means) | pd.isna(answers.texts)) & ~np.isnan(answers.log_probs)
     results = {name: {} for name in similarities}
     for name, similarity in similarities.items():

@@ -12,10 +12,10 @@ from pydantic_core import PydanticCustomError
 
 from pro_lib.checks import Format, Probability, Text, fitted, rule
 from pro_lib.files import RunError
-from pro_lib.parts import RunInfo
 from pro_lib.questions import lend_validation
 from pro_lib.readers import Identity, Source, Texts, called, json_lines, once, read_rows
 from pro_lib.runs import Run
+from pro_lib.store import RunInfo
 
 # Log-probabilities of sums in float32 may come out a little above 0.
 _ROUNDING = 1e-4

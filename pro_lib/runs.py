@@ -12,10 +12,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from pro_lib import same, scores, store
+from pro_lib import scores, store
 from pro_lib.correctness import words
 from pro_lib.files import RunError
-from pro_lib.parts import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob
+from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob
 
 Floats = NDArray[np.float64]
 CONVENTIONS = ("complete", "answer_tokens")
@@ -23,7 +23,7 @@ _ROUNDING = 1e-9
 
 
 class EntropyEstimate(NamedTuple):
-    """An estimate of H(Y) in nats, with a limit on either side, each of the shape `(n,)`."""
+    """An estimate of H(Y) in nats, with limits on either side, each `(n,)`."""
 
     estimate: Floats
     low: Floats
@@ -55,13 +55,13 @@ class Run:
         return f"<p>{html.escape(repr(self))}</p>{self.to_df().head().to_html(index=False)}"
 
     def select(self, *, split: str | None = None, question_ids: Sequence[str] | None = None) -> "Run":
-        """The run of some questions only: those of a split, or those named, in the order named."""
+        """Return the run of some questions only: of a split, or those named, in the order named."""
         questions = self.questions
         if split is not None:
             questions = questions[questions["split"] == split]
             if questions.empty:
-                known = ", ".join(map(repr, self.questions["split"].dropna().unique())) or "none"
-                raise RunError(f"run {self.name} has no question of split {split!r} (it has {known})")
+                splits = ", ".join(map(repr, self.questions["split"].dropna().unique())) or "none"
+                raise RunError(f"run {self.name} has no question of split {split!r} (it has {splits})")
         if question_ids is not None:
             index = pd.Index(questions["question_id"]).get_indexer(pd.Index(question_ids))
             if (index < 0).any():
@@ -74,7 +74,7 @@ class Run:
         return replace(self, answers=answers.reset_index(drop=True), questions=questions.reset_index(drop=True))
 
     def asked_as(self, questions: pd.DataFrame) -> "Run":
-        """The run of these questions in this order, with the references and splits that they come with now."""
+        """Return the run of these questions in this order, with the references and splits they come with now."""
         selected = self.select(question_ids=list(questions["question_id"]))
         certificate = selected.questions.filter(items=CERTIFICATE_COLUMNS)
         return replace(selected, questions=questions.reset_index(drop=True).join(certificate))
@@ -90,18 +90,14 @@ class Run:
         return self.info.parameters.get("search_alpha") if self.info.strategy == "threshold" else None
 
     def to_df(self) -> pd.DataFrame:
-        """The answers beside what is known of their questions, each of which has a row at least."""
-        asked = self.questions.drop(columns=list(CERTIFICATE_COLUMNS), errors="ignore")
-        return asked.merge(self.answers, on="question_id", how="left", suffixes=("_of_question", ""))
+        """Return the answers beside their questions, each of which has a row at least."""
+        questions = self.questions.drop(columns=list(CERTIFICATE_COLUMNS), errors="ignore")
+        return questions.merge(self.answers, on="question_id", how="left", suffixes=("_of_question", ""))
 
     def log_probs(
-        self,
-        *,
-        convention: str = "complete",
-        distinct: bool = True,
-        merge_by: str | None = None,
+        self, *, convention: str = "complete", distinct: bool = True, merge_by: str | None = None
     ) -> np.ndarray:
-        """Log-probabilities `(n, N)` in nats, sorted downwards, NaN where a question has fewer answers.
+        """Return log-probabilities `(n, N)` in nats, sorted downwards, NaN where a question has fewer answers.
 
         Of an exact search they are the answers with p ≥ α, and the greedy one alone where none reaches α; scores
         want `search_alpha` beside them.
@@ -119,16 +115,11 @@ class Run:
         return self.matrix(_merged(ranked, self.name) if merge_by else ranked, "value")
 
     def open_log_probs(self) -> np.ndarray:
-        """Log-probabilities `(n, M)` of answers still open at the length cut, in nats; NaN where there are fewer."""
+        """Return log-probabilities `(n, M)` of answers still open at the length cut, in nats; NaN where fewer."""
         return self.matrix(self._placed(~self.answers["finished"].to_numpy(bool)), "log_prob")
 
-    def outcome_log_probs(self) -> np.ndarray:
-        """Log-probabilities `(n, N)` of all outcomes as they came, repeats and those cut by length included."""
-        table = self._placed(slice(None))
-        return self.matrix(table.assign(value=complete_log_prob(table["log_prob"], table["end_log_prob"])), "value")
-
     def tree(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of an exact search: log p(v) and H(next | v) of every expanded prefix, `(n, M)` each, NaN where fewer."""
+        """Return log p(v) and H(next | v) of every prefix that a search expanded, `(n, M)` each, NaN where fewer."""
         if "tree_log_probs" not in self.questions:
             raise RunError(f"run {self.name} holds no search tree; generate it with strategy='threshold'")
         columns = ["tree_log_probs", "tree_entropies"]
@@ -149,7 +140,7 @@ class Run:
         return EntropyEstimate(mean, np.maximum(mean - half_width, 0.0), mean + half_width)
 
     def top(self, *, convention: str = "complete") -> pd.DataFrame:
-        """The most probable finished answer of each question, a row per row of `questions`.
+        """Return the most probable finished answer of each question, a row per row of `questions`.
 
         Columns: question_id, text, value (its log-probability under `convention`) and, where records brought
         them, rouge_l and correct. A question without a finished answer has a row of missing values.
@@ -160,36 +151,36 @@ class Run:
         return everywhere.assign(question_id=self.questions["question_id"].to_numpy())
 
     def scores(self, *, alpha: float = 0.4, convention: str = "complete", distinct: bool = True) -> pd.DataFrame:
-        """How uncertain the most probable answer to each question is, a row per row of `questions`.
+        """Return how uncertain the most probable answer to each question is, a row per row of `questions`.
 
         Columns: question_id, question, text (of that answer), pro and nll (nats, higher = more uncertain), n_kept (K,
         the answers with `p >= alpha` that PRO read, at least 1) and mass (the probability of all that were found).
         A question without a finished answer has NaN, K = 0 and mass 0. Raises `ValueError` as `scores.pro` does.
         """
         log_probs = self.log_probs(convention=convention, distinct=distinct)
-        asked = {"alpha": alpha, "search_alpha": self.search_alpha}
+        levels = {"alpha": alpha, "search_alpha": self.search_alpha}
         return self.questions[["question_id", "question"]].assign(
             text=self.top(convention=convention)["text"].to_numpy(),
-            pro=scores.pro(log_probs, **asked),
+            pro=scores.pro(log_probs, **levels),
             nll=scores.nll(log_probs),
-            n_kept=scores.adaptive_k(log_probs, **asked),
+            n_kept=scores.adaptive_k(log_probs, **levels),
             mass=scores.premise(log_probs).mass,
         )
 
     def _placed(self, which: np.ndarray | slice) -> pd.DataFrame:
-        """Some of the answers with `row`, that of their question."""
+        """Return some of the answers with `row`, that of their question."""
         table = self.answers[which]
         return table.assign(row=pd.Index(self.questions["question_id"]).get_indexer(table["question_id"]))
 
     def matrix(self, table: pd.DataFrame, column: str, missing: float | None = np.nan) -> np.ndarray:
-        """A column of `ranked` laid out as `(n, N)`: what a question has in its row, in the order of the table."""
+        """Lay out a column of `ranked` as `(n, N)`: what a question has in its row, in the order of the table."""
         place = table.groupby("row", sort=False).cumcount().to_numpy()
         matrix = np.full((len(self.questions), place.max(initial=0) + 1), missing)
         matrix[table["row"], place] = table[column].where(table[column].notna(), missing)
         return matrix
 
     def ranked(self, *, convention: str = "complete", distinct: bool = True) -> pd.DataFrame:
-        """Finished answers, question by question and downwards in `value`, their log-probability.
+        """Return finished answers, question by question and downwards in `value`, their log-probability.
 
         Of equally probable ones the first by text and then by `mean` comes first, in whatever order they were found.
         Columns: those of `answers`, `row` (of `questions`), `value`, `mean`, the value per token, and `repeats`: an
@@ -211,9 +202,29 @@ class Run:
             log_alpha = np.log(self.questions["search_alpha"].to_numpy(float))[table["row"]]
             reaches = complete_log_prob(table["log_prob"], table["end_log_prob"]) >= log_alpha - _ROUNDING
             table = table[reaches | ~reaches.groupby(table["row"]).transform("any")]
-        repeats = pd.DataFrame({"row": table["row"], "key": same.identities(table)}).duplicated()
+        repeats = pd.DataFrame({"row": table["row"], "key": identities(table)}).duplicated()
         table = table.assign(repeats=repeats)
         return (table[~repeats] if distinct else table).reset_index(drop=True)
+
+
+def identities(table: pd.DataFrame) -> list[object]:
+    """Return what makes answers of one question the same: token ids, else the text, else log-probability and length.
+
+    Rows and columns are those of `Run.ranked`; where `mean` is unknown, so is the length and the length is passed over.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        lengths = np.nan_to_num(np.rint(table["value"].to_numpy(float) / table["mean"].to_numpy(float)), nan=-1)
+    names = "token_ids", "text", "value"
+    keys: list[object] = []
+    # What is missing is None or NaN, as pandas has it.
+    for ids, text, value, length in zip(*(table[name].to_numpy(object) for name in names), lengths, strict=True):
+        if isinstance(ids, (list, np.ndarray)):
+            keys.append(tuple(ids))
+        elif isinstance(text, str):
+            keys.append(text)
+        else:
+            keys.append((value, length))
+    return keys
 
 
 def _per_token(table: pd.DataFrame, value: np.ndarray, ends: np.ndarray) -> pd.Series:
@@ -223,7 +234,7 @@ def _per_token(table: pd.DataFrame, value: np.ndarray, ends: np.ndarray) -> pd.S
 
 
 def _merged(ranked: pd.DataFrame, name: str) -> pd.DataFrame:
-    """One row per question and text, with the probabilities added up, downwards."""
+    """Return a row per question and text, with the probabilities added up, downwards."""
     if ranked["text"].isna().any():
         raise RunError(f"run {name} does not say the texts of its answers, which merge_by='text' needs")
     by_text = ranked.assign(text=ranked["text"].map(words)).groupby(["row", "text"])["value"]
@@ -232,18 +243,14 @@ def _merged(ranked: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def most_probable(tops: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Of what `Run.top` of several runs says of the same questions, the most probable answer to each."""
+    """Return, of what `Run.top` of several runs says of the same questions, the most probable answer to each."""
     values = np.column_stack([top["value"].to_numpy(float) for top in tops])
     best = np.where(np.isnan(values), -np.inf, values).argmax(axis=1)
     return pd.concat(tops).iloc[best * len(best) + np.arange(len(best))].reset_index(drop=True)
 
 
 def read(path: str | Path) -> Run:
-    """Read a run folder, `<dataset>/<model>/<strategy>`; an unfinished run is read as far as it got, and said.
-
-    Raises:
-        RunError: as `store.read`.
-    """
+    """Read a run folder, `<dataset>/<model>/<strategy>`, unfinished ones with a warning; `RunError` as `store.read`."""
     run = Run(*store.read(Path(path)))
     planned = run.info.n_planned
     if len(run.questions) < planned:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from pro_lib import bundled, checks, engine, evaluation, imports, metrics, runs, similarities, store
+from pro_lib import bundled, checks, engine, evaluation, files, imports, metrics, runs, similarities, store
 from pro_lib import questions as question_sets
 from pro_lib.evaluation import Choices, Evaluation, Splits
 from pro_lib.parameters import BEAMS, GREEDY, SAMPLES, Parameters, listed
@@ -158,8 +158,8 @@ class Settings(Parameters):
     def _stored(self, model: str, questions: QuestionSet, how: engine.Strategy) -> Run | None:
         """Return a stored run that answers these questions as asked for; the model is not loaded to find out."""
         folder = self.generations_dir / questions.name / bundled.model_folder_name(model)
-        folder /= store.named(how.name, how.apart() | questions.apart(chat=self.chat))
-        if not store.has_parts(folder):
+        folder /= files.named(how.name, how.apart() | questions.apart(chat=self.chat))
+        if not store.parts(folder):
             return None
         run = runs.read(folder)
         wanted = {"chat": None} | how.parameters() | questions.parameters(chat=self.chat)

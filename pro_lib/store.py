@@ -5,31 +5,134 @@ their cost and a digest of the run's parameters in its footer. The digest in the
 """
 
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from typing import NamedTuple, get_type_hints
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import FileLock
+from numpy.typing import ArrayLike
+from pydantic import ConfigDict
 
+from pro_lib.checks import WholeNumber
+from pro_lib.engine import Certificate
 from pro_lib.files import RunError, locked, parsed, reading, sha256, write_whole, writing
-from pro_lib.parts import FORMAT_VERSION, Cost, Part, RunInfo, tables
 
 _MOVE_AWAY = "restore it from a copy, or move the folder away and start again"
 _MAKE_AGAIN = "delete it to make the part again"
+FORMAT_VERSION = 3
+_STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+# With an underscore in front, since a question set may bring a column of any other name.
+_ANSWERS = "_answers"
+_ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+_ARROW |= {tuple[int, ...]: pa.list_(pa.int32()), tuple[float, ...]: pa.list_(pa.float64())}
+_ARROW |= {tuple[bool, ...]: pa.list_(pa.bool_())}
+_ANSWER_COLUMNS = {"text": str, "token_ids": tuple[int, ...], "token_log_probs": tuple[float, ...], "log_prob": float}
+_ANSWER_COLUMNS |= {"end_log_prob": float, "finished": bool, "path_entropy": float}
+_ANSWER = pa.struct({name: _ARROW[kind] for name, kind in _ANSWER_COLUMNS.items()})
+_CERTIFICATE = pa.schema({name: _ARROW[hint] for name, hint in get_type_hints(Certificate).items()})
+CERTIFICATE_COLUMNS = tuple(_CERTIFICATE.names)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run or a part of one has cost; `halved_packs` says how often a pack was too large for the memory."""
+
+    __pydantic_config__ = _STRICT
+    prompt_tokens: int = 0
+    token_forwards: int = 0
+    model_calls: int = 0
+    seconds: float = 0.0
+    peak_memory_bytes: int = 0
+    halved_packs: int = 0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        sums = {column.name: getattr(self, column.name) + getattr(other, column.name) for column in fields(self)}
+        return Cost(**sums | {"peak_memory_bytes": max(self.peak_memory_bytes, other.peak_memory_bytes)})
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """Where a run comes from. `parameters` decide its answers; the rest is told, not compared.
+
+    `n_planned` says how many questions the run was asked, answered or not.
+    """
+
+    __pydantic_config__ = _STRICT
+    dataset: str
+    model: str
+    strategy: str
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    provenance: Mapping[str, object] = field(default_factory=dict)
+    n_planned: WholeNumber = 0
+    cost: Cost = Cost()
+    format_version: int = FORMAT_VERSION
+
+    def labels(self) -> dict[str, str]:
+        """Return the columns that tell the tables of this run's setting from others': dataset, model."""
+        return {"dataset": self.dataset, "model": self.model}
+
+
+class Part(NamedTuple):
+    """Questions that are answered and written together, under a name that begins so."""
+
+    name: str
+    questions: pd.DataFrame
+
+
+def complete_log_prob(log_prob: ArrayLike, end_log_prob: ArrayLike) -> ArrayLike:
+    """Return log-probabilities of answers, endings included (nats); a missing ending is in the last token."""
+    ending = np.asarray(end_log_prob, dtype=float)
+    return log_prob + np.where(np.isnan(ending), 0.0, ending)
+
+
+def part_table(
+    questions: pd.DataFrame, answers: Sequence[Sequence[Mapping]], certificates: Sequence[Certificate | None]
+) -> pa.Table:
+    """Return a part's table, a row per question: the question, its answers by rank, its certificate if any.
+
+    An answer has text, token_ids, token_log_probs, log_prob (sum over its tokens), end_log_prob, finished.
+    """
+    table = pa.Table.from_pandas(questions, preserve_index=False)
+    table = table.append_column(_ANSWERS, pa.array(map(list, answers), pa.list_(_ANSWER)))
+    if any(certificates):
+        rows = pa.Table.from_pylist([vars(certificate) for certificate in certificates], _CERTIFICATE)
+        for column in _CERTIFICATE:
+            table = table.append_column(column, rows[column.name])
+    return table
+
+
+def tables(part_tables: Sequence[pa.Table]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the answers and the questions of some parts, in their order."""
+    answers = pa.concat_tables(map(_answers, part_tables)).to_pandas()
+    questions = [table.drop_columns([_ANSWERS]) for table in part_tables]
+    questions = pa.concat_tables(questions, promote_options="permissive").to_pandas()
+    if "references" in questions:
+        questions["references"] = [None if names is None else list(names) for names in questions["references"]]
+    return answers, questions
+
+
+def _answers(part: pa.Table) -> pa.Table:
+    nested = part[_ANSWERS].combine_chunks()
+    row = pc.list_parent_indices(nested)
+    rank = np.arange(len(row)) - np.searchsorted(row, row)
+    columns = [part["question_id"].take(row), pa.array(rank, pa.int32()), *pc.list_flatten(nested).flatten()]
+    return pa.table(columns, names=["question_id", "rank", *_ANSWER_COLUMNS])
 
 
 class RunFolder(AbstractContextManager):
     """A run being written, part by part, by one process at a time.
 
-    Writing locks the folder until the end of the `with`, or of the process, however it ends. A folder in which nothing
-    is missing is only read. Every method raises `RunError` if the run was made with other parameters or in another
-    format, is written by another process, is damaged, or cannot be written. What was complete stays as it is.
+    Writing locks the folder until the end of the `with`, or of the process. A folder in which nothing is missing is
+    only read. Every method raises `RunError` if the run was made otherwise, is written by another process, is damaged,
+    or cannot be written. What was complete stays as it is.
     """
 
     def __init__(self, path: str | Path, info: RunInfo):
@@ -51,22 +154,17 @@ class RunFolder(AbstractContextManager):
             return []
         self._hold()
         unanswered, n_answered = self._unanswered(questions)  # another process may have written meanwhile
-        numbers = {int(file.name.split("-")[1]) for file in _parts(self.path)}
+        numbers = {int(file.name.split("-")[1]) for file in parts(self.path)}
         free = (number for number in range(len(numbers) + len(unanswered)) if number not in numbers)
         starts = range(0, len(unanswered), per_part)
         self._save(replace(self.info, n_planned=n_answered + len(unanswered), provenance={}))
         return [Part(f"part-{next(free):05}", unanswered.iloc[start : start + per_part]) for start in starts]
 
-    def write(self, part: Part, table: pa.Table, cost: Cost) -> None:
-        """Write a part so that it is there as a whole or not at all; `table` as of `part_table`."""
-        self._hold()
-        write_part(self.path, part, self.info, table, cost)
-
     def finish(self, provenance: Mapping[str, object]) -> None:
         """Sum up the cost of all parts, and note where the run was made and how many packs were halved."""
         self._hold()
-        parts = self._read_all(["question_id"])
-        cost, n_answered = sum((cost for _, cost in parts), Cost()), sum(len(table) for table, _ in parts)
+        contents = self._read_all(["question_id"])
+        cost, n_answered = sum((cost for _, cost in contents), Cost()), sum(len(table) for table, _ in contents)
         provenance = {**provenance, "halved_packs": cost.halved_packs}
         self._save(replace(self.info, cost=cost, n_planned=n_answered, provenance=provenance))
 
@@ -79,9 +177,8 @@ class RunFolder(AbstractContextManager):
         self._lock = locked(self.path)
         try:
             with writing(self.path):
-                for name in os.listdir(self.path):  # what a process left that was killed while it wrote
-                    if name.startswith((".run.json", ".part-")):
-                        (self.path / name).unlink(missing_ok=True)
+                for left in (*self.path.glob(".run.json*"), *self.path.glob(".part-*")):  # by a writer that was killed
+                    left.unlink(missing_ok=True)
             if not self._take_over():
                 self._save(self._given)
         except BaseException:
@@ -90,10 +187,9 @@ class RunFolder(AbstractContextManager):
 
     def _take_over(self) -> bool:
         """Go by what the folder says of its run; False if it is a new one."""
-        file = self.path / "run.json"
-        if not file.exists():
-            if _parts(self.path):
-                raise RunError(f"{file} is missing, but parts are there; {_MOVE_AWAY}")
+        if not (self.path / "run.json").exists():
+            if parts(self.path):
+                raise RunError(f"{self.path / 'run.json'} is missing, but parts are there; {_MOVE_AWAY}")
             return False
         self.info = _read_info(self.path)
         if differs := difference(self.info.parameters, self._given.parameters):
@@ -108,16 +204,16 @@ class RunFolder(AbstractContextManager):
 
         Raises `RunError` where a question is held with another text.
         """
-        texts = {}
-        for table, _ in self._read_all(["question_id", "question"]):
-            texts |= dict(zip(*(table[name].to_pylist() for name in ("question_id", "question")), strict=True))
-        for name, text in questions[["question_id", "question"]].itertuples(index=False):
+        columns, texts = ["question_id", "question"], {}
+        for table, _ in self._read_all(columns):
+            texts |= dict(zip(*(table[name].to_pylist() for name in columns), strict=True))
+        for name, text in questions[columns].itertuples(index=False):
             if texts.get(name, text) != text:
                 raise RunError(f"run folder {self.path} holds question {name!r} with another text")
         return questions[~questions["question_id"].isin(list(texts))], len(texts)
 
     def _read_all(self, columns: Sequence[str]) -> list[tuple[pa.Table, Cost]]:
-        return [_read_part(file, self.info, columns) for file in _parts(self.path)]
+        return [_read_part(file, self.info, columns) for file in parts(self.path)]
 
     def _save(self, info: RunInfo) -> None:
         content = asdict(info)
@@ -127,12 +223,8 @@ class RunFolder(AbstractContextManager):
 
 
 def read(path: Path) -> tuple[pd.DataFrame, pd.DataFrame, RunInfo]:
-    """Return the answers, the questions and the info of the finished parts of a run folder.
-
-    Raises:
-        RunError: the folder is no run or in another format, or holds a part that is damaged or not of this run.
-    """
-    files, info = _parts(path), _read_info(path)
+    """Return answers, questions and info of a run folder's finished parts; `RunError` where it is damaged or none."""
+    files, info = parts(path), _read_info(path)
     if not files:
         raise RunError(f"run folder {path} has no finished part yet; run the generation again to continue it")
     answers, questions = tables([_read_part(file, info)[0] for file in files])
@@ -143,7 +235,7 @@ def read(path: Path) -> tuple[pd.DataFrame, pd.DataFrame, RunInfo]:
 
 
 def write_part(path: Path, part: Part, info: RunInfo, table: pa.Table, cost: Cost) -> None:
-    """Write a part into a run folder that this process, or the one it works for, holds; `info` is the folder's."""
+    """Write a part, whole or not at all, into a run folder that is held; `info` is the folder's."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, table.schema) as writer:
         writer.write_table(table)
@@ -152,19 +244,10 @@ def write_part(path: Path, part: Part, info: RunInfo, table: pa.Table, cost: Cos
     write_whole(data, path / f"{part.name}-{sha256(data)[:16]}.parquet")
 
 
-def has_part(path: Path, part: Part) -> bool:
-    """Say whether a part of a run folder is complete."""
-    return any(path.glob(f"{part.name}-*.parquet"))
-
-
-def has_parts(path: Path) -> bool:
-    """Say whether any part of a run folder is complete; one that was killed before has none, and can be continued."""
-    return bool(_parts(path))
-
-
-def _parts(path: Path) -> list[Path]:
+def parts(path: Path, name: str = "part") -> list[Path]:
+    """Return the complete parts of a run folder, or of those the one whose name begins so."""
     with reading(path, remedy=_MOVE_AWAY):
-        return sorted(path.glob("part-*.parquet"))
+        return sorted(path.glob(f"{name}-*.parquet"))
 
 
 def _read_part(file: Path, info: RunInfo, columns: Sequence[str] | None = None) -> tuple[pa.Table, Cost]:
@@ -194,20 +277,6 @@ def _read_info(path: Path) -> RunInfo:
         if content.pop("checksum", None) != _digest(content):
             raise RunError(f"{file} was altered (its checksum differs); {_MOVE_AWAY}")
         return parsed(json.dumps(content).encode(), RunInfo)
-
-
-def named(strategy: str, apart: Mapping[str, object]) -> str:
-    """Return the name of a run folder: the strategy, and the settings that are not by default.
-
-    As `<strategy>,n_answers=20`. A value that is no number and no short word is eight digits of its SHA-256.
-    """
-    return ",".join([strategy, *(f"{name}={_in_a_name(value)}" for name, value in apart.items())])
-
-
-def _in_a_name(value: object) -> str:
-    whole = isinstance(value, float) and value.is_integer()  # 2.0 is what 2 is
-    text = json.dumps(int(value) if whole else value, sort_keys=True).strip('"')
-    return text if re.fullmatch(r"[\w.+-]{1,20}", text, re.ASCII) else sha256(text.encode())[:8]
 
 
 def difference(stored: Mapping, wanted: Mapping, *, only_known: bool = False) -> str | None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from pro_lib import scores
-from pro_lib.parts import RunInfo
 from pro_lib.runs import Run
+from pro_lib.store import RunInfo
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -11,9 +11,9 @@ from pro_lib import evaluation, imports, metrics, scores, selective, similaritie
 from pro_lib.evaluation import Choices, Splits, evaluate
 from pro_lib.files import RunError
 from pro_lib.imports import split_records
-from pro_lib.parts import RunInfo
 from pro_lib.runs import Run
 from pro_lib.settings import Settings
+from pro_lib.store import RunInfo
 
 
 def toy_run(answers, *, strategy="diverse_beam", references=None, split="test"):

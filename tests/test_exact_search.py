@@ -12,7 +12,7 @@ from pro_lib import runs as run_tables
 from pro_lib.engine.certificate import Certificate
 from pro_lib.files import RunError
 from pro_lib.generate import generate
-from pro_lib.parts import CERTIFICATE_COLUMNS
+from pro_lib.store import CERTIFICATE_COLUMNS
 
 MASSES = ["found_mass", "small_endings_mass", "pruned_mass", "length_cut_mass", "budget_cut_mass"]
 

@@ -16,9 +16,9 @@ from pro_lib import ask, bundled, explorer, generate, metrics, scores
 from pro_lib import questions as question_sets
 from pro_lib.explorer.page import JAVASCRIPT
 from pro_lib.files import RunError
-from pro_lib.parts import Cost, RunInfo
 from pro_lib.runs import Run
 from pro_lib.settings import Settings
+from pro_lib.store import Cost, RunInfo
 
 NASTY = "</script><script>alert('$x$')</script> & <img src=x onerror=alert(1)> <!-- "
 # Writing turned round, an isolate that is not closed, lines, and a word that is wider than any page.

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from pro_lib import engine, packs
+from pro_lib import engine, packs, store
 from pro_lib import generate as module
 from pro_lib import questions as question_sets
 from pro_lib import runs as run_tables
@@ -20,7 +20,6 @@ from pro_lib.files import RunError
 from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError
 from pro_lib.questions import QuestionSet
-from pro_lib.store import RunFolder
 
 
 @pytest.fixture
@@ -66,18 +65,18 @@ def test_a_run_on_disk_is_the_run_in_memory(model, tmp_path):
 def test_a_run_that_was_stopped_goes_on_to_the_tables_of_an_unbroken_one(model, tmp_path, monkeypatch, survivors):
     monkeypatch.setattr(module, "QUESTIONS_PER_PART", 4)
     unbroken = generate(model, asked(11), strategy="multinomial", out=tmp_path / "unbroken", **OPTIONS)
-    write, written = RunFolder.write, []
+    write, written = store.write_part, []
 
-    def failing(self, name, *tables):
+    def failing(path, part, *contents):
         if len(written) == survivors:
             raise KeyboardInterrupt
-        written.append(name)
-        write(self, name, *tables)
+        written.append(part)
+        write(path, part, *contents)
 
-    monkeypatch.setattr(RunFolder, "write", failing)
+    monkeypatch.setattr(store, "write_part", failing)
     with pytest.raises(KeyboardInterrupt):
         generate(model, asked(11), strategy="multinomial", out=tmp_path / "broken", **OPTIONS)
-    monkeypatch.setattr(RunFolder, "write", write)
+    monkeypatch.setattr(store, "write_part", write)
     continued = generate(model, asked(11), strategy="multinomial", out=tmp_path / "broken", **OPTIONS)
     assert tables(continued) == tables(unbroken)
 

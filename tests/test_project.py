@@ -13,7 +13,7 @@ HOUSE = ROOT / "pro_lib"
 FILES = sorted(HOUSE.rglob("*.py"))
 # A module imports only what stands before it; a room stands for all of its modules.
 NAMES = """
-    checks files readers tokens bundled scores correctness metrics engine selective parts store same runs
+    checks files readers tokens bundled scores correctness metrics engine selective store runs
     similarities meanings models question_files questions records imports packs cluster generate protocols
     evaluation sweeps promises asking panels figures parameters settings explorer command __main__
 """

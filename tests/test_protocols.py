@@ -9,8 +9,8 @@ from sklearn.metrics import roc_auc_score
 
 from pro_lib import protocols, scores, similarities, sweeps
 from pro_lib.evaluation import Choices, Splits, evaluate, evaluations
-from pro_lib.parts import RunInfo
 from pro_lib.runs import Run
+from pro_lib.store import RunInfo
 
 TEXTS = ["Rome", "rome", "Oslo", "a b", "b c"]
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from pro_lib import engine, models, store
+from pro_lib import engine, files, models
 from pro_lib import generate as module
 from pro_lib import questions as question_sets
 from pro_lib import runs as run_tables
@@ -75,7 +75,7 @@ def questions():
 
 def folder_in(out, strategy):
     apart = engine.strategy(strategy, **{n: OPTIONS[n] for n in ("n_answers", "max_new_tokens", "seed")}).apart()
-    return out / "world-facts" / "facts-1m" / store.named(strategy, apart)
+    return out / "world-facts" / "facts-1m" / files.named(strategy, apart)
 
 
 def tables_in(folder):

@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
-from pro_lib import imports, scores
+from pro_lib import imports, scores, store
 from pro_lib import runs as run_tables
 from pro_lib.files import RunError
-from pro_lib.parts import Cost, RunInfo, part_table, tables
 from pro_lib.runs import Run, most_probable
-from pro_lib.store import RunFolder
+from pro_lib.store import Cost, RunFolder, RunInfo, part_table, tables
 
 NAN = np.nan
 INFO = RunInfo("set", "model", "greedy", {"seed": 0})
@@ -272,7 +271,7 @@ def test_select_refuses_what_the_run_does_not_have(run, asked, sentence):
 def write_run(path, *, parts=None):
     with RunFolder(path, INFO) as folder:
         for part in folder.missing(question_table("abc"), per_part=2)[:parts]:
-            folder.write(part, part_of(ANSWERS, part.questions), Cost())
+            store.write_part(folder.path, part, folder.info, part_of(ANSWERS, part.questions), Cost())
         if parts is None:
             folder.finish({"device": "cpu"})
 

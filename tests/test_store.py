@@ -16,8 +16,7 @@ from pandas.testing import assert_frame_equal
 from pro_lib import files, store
 from pro_lib.engine import Certificate
 from pro_lib.files import RunError
-from pro_lib.parts import Cost, RunInfo, complete_log_prob, part_table, tables
-from pro_lib.store import RunFolder, difference, named
+from pro_lib.store import Cost, RunFolder, RunInfo, complete_log_prob, difference, part_table, tables
 
 INFO = RunInfo("set", "model", "greedy", {"seed": 0, "stop": [], "header": "Answer briefly."})
 IDS = [f"q{number}" for number in range(10)]
@@ -52,7 +51,8 @@ def written(path, ids=IDS, *, stop_after=None, info=INFO, per_part=4):
     with RunFolder(path, info) as folder:
         parts = folder.missing(questions_of(ids), per_part=per_part)
         for part in parts[:stop_after]:
-            folder.write(part, table_of(part.questions), Cost(prompt_tokens=len(part.questions), seconds=1.5))
+            cost = Cost(prompt_tokens=len(part.questions), seconds=1.5)
+            store.write_part(folder.path, part, folder.info, table_of(part.questions), cost)
         if stop_after is None and (parts or not folder.info.provenance):
             folder.finish({"device": "cpu"})
     return path
@@ -210,7 +210,7 @@ def test_a_second_writer_is_refused_until_the_first_has_ended(tmp_path):
         parts = folder.missing(questions_of(IDS), per_part=4)
         with pytest.raises(RunError, match="being written by another process"):
             written(path)
-        folder.write(parts[0], table_of(parts[0].questions), Cost())
+        store.write_part(folder.path, parts[0], folder.info, table_of(parts[0].questions), Cost())
     written(path)
     assert len(store.read(path)[1]) == 10
 
@@ -290,8 +290,8 @@ def test_an_answer_is_as_probable_as_its_tokens_and_its_ending_if_that_is_one_of
 
 
 def test_folders_are_named_after_what_differs():
-    assert named("multinomial", {"n_answers": 20, "temperature": 2.0}) == "multinomial,n_answers=20,temperature=2"
-    assert named("greedy", {"header": "Answer, please."}).startswith("greedy,header=")
+    assert files.named("multinomial", {"n_answers": 20, "temperature": 2.0}) == "multinomial,n_answers=20,temperature=2"
+    assert files.named("greedy", {"header": "Answer, please."}).startswith("greedy,header=")
     assert difference({"a": 1, "b": 2}, {"a": 1, "b": 3}) == "b=2, now b=3"
     assert difference({"a": 1}, {"a": 1}) is None
     assert difference({"a": 1, "b": 2}, {"a": 1}, only_known=True) is None

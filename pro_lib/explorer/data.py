@@ -10,10 +10,9 @@ import pandas as pd
 
 from pro_lib import bundled
 from pro_lib.evaluation import DRAWN_ALPHAS, Choices, alpha_grid, evaluate, rouge_and_correct
-from pro_lib.parts import CERTIFICATE_COLUMNS, RunInfo
-from pro_lib.runs import Run
-from pro_lib.same import identities
+from pro_lib.runs import Run, identities
 from pro_lib.similarities import Lexical
+from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo
 
 _OPTIONAL = ("question", "split", "exposure", "conflict", "note")  # what a question may have
 _CERTIFICATE = [name for name in CERTIFICATE_COLUMNS if not name.startswith("tree_") or name == "tree_bound"]

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from pro_lib.parts import complete_log_prob
 from pro_lib.runs import Run
+from pro_lib.store import complete_log_prob
 
 Decode = Callable[[Sequence[int]], str]
 _NEXT_TO_NOTHING = 0.005
