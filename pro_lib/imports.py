@@ -18,16 +18,7 @@ from pro_lib.records import answering, from_records, named, read_labels, split_r
 from pro_lib.runs import Run
 from pro_lib.store import RunInfo
 
-__all__ = [
-    "from_file",
-    "from_openai",
-    "from_records",
-    "from_vllm",
-    "layout",
-    "read_labels",
-    "recorded",
-    "split_records",
-]
+__all__ = ["from_file", "from_openai", "from_records", "from_vllm", "read_labels", "recorded", "split_records"]
 
 # What servers write for a log-probability that they do not give; vLLM also for -inf and for places not filled.
 NOT_GIVEN = -9999.0
@@ -89,7 +80,7 @@ class _Choice(Format):
 
 
 def _chosen(step: Any, token: int) -> Any:
-    """Of a step of vLLM the entry of the token that was chosen; JSON turns its id, the key, into text."""
+    """Return of a step of vLLM the entry of the token that was chosen; JSON turns its id, the key, into text."""
     listed = isinstance(step, dict) and "logprob" not in step
     return step.get(token, step.get(str(token), {})) if listed else step
 
@@ -113,7 +104,7 @@ class _Response(Format):
 
 
 def from_openai(path: Source, *, questions: pd.DataFrame | None = None) -> Run:
-    """A run from saved responses of an OpenAI-compatible server, chat or text completions, with `logprobs` and any n.
+    """Return a run of saved responses of an OpenAI-compatible server, chat or text completions, with `logprobs`.
 
     The file is JSONL or a JSON list, a response (with n choices) per question: bare, within `{question_id?, question?,
     references?, split?, response}`, or as the batch API writes it (`custom_id`, `response.body`). In memory, `path` is
@@ -123,85 +114,67 @@ def from_openai(path: Source, *, questions: pd.DataFrame | None = None) -> Run:
     it. Where it does not, answers may add up to more than 1, and no bound holds (docs/own_data.md). A choice that no
     stop finished is not finished; one whose probability the server keeps to itself is left out, and a warning counts.
 
-    Args:
-        questions: the questions asked, as `questions.load(...).table`; they replace those of the file. A response
-            belongs to the question whose id it carries (question_id, custom_id), else to the one in its place.
-
-    Raises:
-        RunError: what is wrong, with the file, the line and the choice; among it that `logprobs` were not asked for.
+    `questions`, as `questions.load(...).table`, replace those of the file. A response belongs to the question whose id
+    it carries (question_id, custom_id), else to the one in its place. Raises `RunError` with file, line and choice.
     """
-    return _run(path, "openai", questions)
+    return _responses(path, "openai", questions)
 
 
 def from_vllm(source: Source, *, questions: pd.DataFrame | None = None) -> Run:
-    """A run from what `LLM.generate` of vLLM returned: `RequestOutput` objects, or a file of their JSON.
+    """Return a run of what vLLM's `LLM.generate` returned: `RequestOutput` objects, or a file of their JSON.
 
     `log_prob` (nats) is that of everything generated, so that only one way to end is counted, the one that happened.
-    JSON may bring question_id, question, references and split beside vLLM's fields.
-
-    Args:
-        source: the file, or the objects.
-        questions: as for `from_openai`.
-
-    Raises:
-        RunError: what is wrong, with the file or the place among the objects, and the output.
+    JSON may bring question_id, question, references and split. The rest is as for `from_openai`.
     """
-    return _run(source, "vllm", questions)
+    return _responses(source, "vllm", questions)
 
 
-def _run(source: Source, model: str, asked: pd.DataFrame | None) -> Run:
-    path, records, named, left_out = called(source, model), [], [], []
+# What a file's first object has tells its layout.
+_LAYOUTS = {"answers": from_records, "outputs": from_vllm, "choices": from_openai, "response": from_openai}
+
+
+def from_file(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
+    """Return a run of a file in any layout: our records, OpenAI's responses or vLLM's outputs.
+
+    `questions` as for `from_openai`. Raises `RunError` as the readers do, and for another layout.
+    """
+    where, first = next(json_lines(path), (str(path), {}))
+    read = next((reader for key, reader in _LAYOUTS.items() if key in first), None)
+    if read is None:
+        raise RunError(f"{where}: neither answers (our records), nor choices (OpenAI), nor outputs (vLLM) are there")
+    return read(path, questions=questions)
+
+
+def recorded(records: Sequence[str]) -> dict[tuple[str, str], str]:
+    """Return files of records by model and dataset; ValueError if one is missing or two have one name."""
+    files: dict[tuple[str, str], str] = {}
+    for file in records:
+        if not os.path.isfile(file):
+            raise ValueError(f"records={file!r} is not a file")
+        name = named(file)
+        if files.setdefault(name, file) != file:
+            raise ValueError(f"records={file!r} has the name of {files[name]!r}: one of them at a time")
+    return files
+
+
+def _responses(source: Source, model: str, asked: pd.DataFrame | None) -> Run:
+    path, records, ids, left_out = called(source, model), [], [], []
     for where, entry in json_lines(source):
         if isinstance(entry, dict) and entry.get("error"):
             raise RunError(f"{where}: an error instead of a response: {entry['error']}")
         response = fitted(_Response, entry, where, RunError)
         answers = [choice.answer() for choice in response.choices]
         left_out += [f"{where}, choice {n}" for n, answer in enumerate(answers) if answer is None]
-        named.append(response.question_id is not None)
-        ids = (response.question_id, response.served_id, f"{path.stem}-{where.rsplit(' ', 1)[1]}")
+        ids.append(response.question_id)
+        names = (response.question_id, response.served_id, f"{path.stem}-{where.rsplit(' ', 1)[1]}")
         record = {name: getattr(response, name) for name in ("question", "references", "split")}
-        record |= {"question_id": next(identity for identity in ids if identity is not None)}
+        record |= {"question_id": next(name for name in names if name is not None)}
         records.append((where, record | {"answers": [answer for answer in answers if answer is not None]}))
     answers, questions = tables(records, path)
     if left_out:
         message = f"{len(left_out)} answers are left out, since their probability was not returned; the first is"
         warnings.warn(f"{message} {left_out[0]}", UserWarning, stacklevel=3)
     if asked is not None:
-        answers, questions = answering(asked, answers, questions, sum(named), path)
+        n_named = sum(name is not None for name in ids)
+        answers, questions = answering(asked, answers, questions, n_named, path)
     return Run(answers, questions, RunInfo(path.stem, model, model))
-
-
-_TOLD_BY = {"answers": "records", "outputs": "vllm", "choices": "openai", "response": "openai"}
-
-
-def layout(path: str | Path) -> str:
-    """Whether a file holds `records` of ours, responses of an `openai`-compatible server, or outputs of `vllm`.
-
-    Raises `RunError` if it is none of these.
-    """
-    where, first = next(json_lines(path), (str(path), {}))
-    known = next((name for key, name in _TOLD_BY.items() if key in first), None)
-    if known is None:
-        raise RunError(f"{where}: neither answers (our records), nor choices (OpenAI), nor outputs (vLLM) are there")
-    return known
-
-
-def from_file(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
-    """A run from a file of log-probabilities in any layout: our records, OpenAI's responses or vLLM's outputs.
-
-    `questions` as for `from_openai`. Raises `RunError` as the readers do.
-    """
-    found = layout(path)
-    return {"records": from_records, "openai": from_openai, "vllm": from_vllm}[found](path, questions=questions)
-
-
-def recorded(records: Sequence[str]) -> dict[tuple[str, str], str]:
-    """Where records are, by model and dataset as they are called. ValueError if one is missing or two have a name."""
-    called: dict[tuple[str, str], str] = {}
-    for each in records:
-        if not os.path.isfile(each):
-            raise ValueError(f"records={each!r} is not a file")
-        name = named(each)
-        if called.setdefault(name, each) != each:
-            raise ValueError(f"records={each!r} has the name of {called[name]!r}: one of them at a time")
-    return called

@@ -38,8 +38,7 @@ class _Options:
 class Model:
     """A loaded model: `network` in evaluation mode on `device`, its `tokenizer`, and how its answers end.
 
-    `source` is its folder or hub id, `fingerprint` a digest of its files; `fit` says which tree it is asked on;
-    `ends` are the texts that end an answer.
+    `source` is its folder or hub id, `fingerprint` a digest of its files, `ends` are the texts that end an answer.
     """
 
     name: str
@@ -101,12 +100,10 @@ class Model:
         texts = {text for token in tokens.token_texts(self.tokenizer) for text in (token, token.strip())}
         for text in stop:
             if not text.strip() or text not in texts:
-                why = "is only white space" if not text.strip() else f"is no single token of {self.name}"
-                raise ValueError(f"stop={text!r} {why}; a stop is a text that one token can hold")
+                raise ValueError(f"stop={text!r} is no single token of {self.name} that holds more than white space")
         ends = (*self.ends, *stop)
-        return replace(
-            self, ends=ends, endings=find_endings(self.tokenizer, self.network, len(self.endings.stop), ends)
-        )
+        endings = find_endings(self.tokenizer, self.network, len(self.endings.stop), ends)
+        return replace(self, ends=ends, endings=endings)
 
     def fit_for(self, n_tokens: int) -> Fit:
         """Return which tree texts of up to `n_tokens` are asked on; `UnsupportedModelError` if too long for any."""
@@ -136,7 +133,7 @@ def load(
         from_pretrained: options given to transformers as they are, as `device_map` or `trust_remote_code`.
 
     Raises:
-        FileNotFoundError: transformers cannot load it, in its own words: no such model, a damaged folder, ….
+        FileNotFoundError: transformers cannot load it, in its own words.
         UnsupportedModelError: the model cannot say what follows a text, or lacks weights or tokens.
         ValueError: an unknown dtype, device or quantization, or a name that no model can have.
     """
@@ -148,10 +145,10 @@ def load(
     if quantization:
         with extra("quantization", "quantization"):
             importlib.import_module("bitsandbytes")
-        how = BitsAndBytesConfig(**{f"load_in_{quantization}": True, "bnb_4bit_compute_dtype": options["dtype"]})
-        options = {"quantization_config": how, "device_map": device} | options
+        config = BitsAndBytesConfig(**{f"load_in_{quantization}": True, "bnb_4bit_compute_dtype": options["dtype"]})
+        options = {"quantization_config": config, "device_map": device} | options
     try:
-        network, tokenizer, loading = _from_pretrained(source, options)
+        network, tokenizer, unused = _from_pretrained(source, options)
         network = (network if options.get("device_map") else network.to(device)).eval()
         fit = fitted(network)
         n_outputs = (network.get_output_embeddings() or network.get_input_embeddings()).weight.shape[0]
@@ -171,7 +168,7 @@ def load(
         warnings.warn(f"model {name}: a step is off by {fit.error:.3g} nats", RuntimeWarning, stacklevel=2)
     if fit.plain:
         warnings.warn(fit.notice(name), UserWarning, stacklevel=2)
-    if unused := loading["unexpected_keys"]:
+    if unused:
         warnings.warn(f"model {name} has weights that are not used: {_listed(unused)}", UserWarning, stacklevel=2)
     folder = Path(source)
     identity = fingerprint(folder) if folder.is_dir() else str(getattr(network.config, "_commit_hash", None))
@@ -190,17 +187,17 @@ def held(model: "str | Path | Model", **options: object) -> Model:
     return _LAST[key]
 
 
-def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTrainedModel, Tokenizer, dict]:
-    """Return network, tokenizer, and how the loading went; a `PackingError` if weights would be made up at random."""
+def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTrainedModel, Tokenizer, Collection]:
+    """Return network, tokenizer and the weights not used; a `PackingError` if some would be made up at random."""
     shared = {name: value for name, value in options.items() if name in _SHARED}
     config = AutoConfig.from_pretrained(source, **shared)
     check_config(config)
     tokenizer = AutoTokenizer.from_pretrained(source, **shared)
-    loading = {"output_loading_info": True, "ignore_mismatched_sizes": True}
-    network, loading = auto_class(config).from_pretrained(source, **loading, **options)
+    told = {"output_loading_info": True, "ignore_mismatched_sizes": True}
+    network, loading = auto_class(config).from_pretrained(source, **told, **options)
     if lacking := [*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])]:
         raise PackingError(f"lacks weights, or has them in other shapes: {_listed(lacking)}")
-    return network, tokenizer, loading
+    return network, tokenizer, loading["unexpected_keys"]
 
 
 def _listed(keys: Collection[str]) -> str:

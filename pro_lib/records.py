@@ -31,6 +31,7 @@ LogProb = Annotated[_BELOW_ZERO, AfterValidator(lambda value: min(float(value), 
 POOL = 5
 # Columns that are left out where no answer has them.
 _RARE = ("correct", "mean_log_prob", "rouge_l")
+_TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 
 
 class Answer(Format):
@@ -70,28 +71,31 @@ class Record(Format):
     answers: list[Answer]
 
 
+class _Label(Format):
+    """A row of a file of labels; an id may be a whole number, and `correct` 1 or 0."""
+
+    question_id: Identity
+    text: Text
+    correct: Annotated[bool, BeforeValidator(lambda value: _TRUTH.get(str(value).strip().lower(), value))]
+
+
 def from_records(path: Source, *, questions: pd.DataFrame | None = None) -> Run:
-    """A run from log-probabilities made elsewhere: a JSONL file with a line per question.
+    """Return a run of log-probabilities made elsewhere: a JSONL file with a line per question.
 
     A line is `{question_id, question?, references?, split?, scores?, answers: [...]}`; an answer is `{log_prob?,
     mean_log_prob?, token_log_probs?, end_log_prob?, text?, token_ids?, finished?, closed?, rouge_l?, correct?}` with at
-    least one of log_prob and token_log_probs. `log_prob` is taken to be that of the complete answer where no
-    end_log_prob is given; an ending that is given counts as a token, be it certain (0). `closed` says that the last
-    token is text and ending at once. `scores` are made elsewhere, by method, higher = more uncertain.
-    `model` and `dataset` of the first line name the run. Nothing needs a model or a network.
+    least one of log_prob and token_log_probs. Without end_log_prob, `log_prob` is that of the complete answer; an
+    ending that is given counts as a token. `closed` says that the last token is text and ending at once. `scores` are
+    made elsewhere, by method, higher = more uncertain. `model` and `dataset` of the first line name the run.
 
     In memory, `path` is a list of such objects, or a table: with a column `answers`, or a row per answer, where what
-    concerns the question is read in the first row that has its `question_id`.
+    concerns the question is read in the first row that has its `question_id`. `questions` as for `from_openai`.
 
-    `questions` are those asked, as for `from_openai`: they replace what the records say of them.
-
-    Raises:
-        RunError: the file is empty or not UTF-8, or a line is malformed; the sentence names file, line and field. Or a
-            record is of none of the `questions`.
+    Raises `RunError` with file, line and field: an empty file, no UTF-8, a malformed line, a question not asked.
     """
     entries, name = json_lines(path), called(path, "records")
     if isinstance(path, pd.DataFrame) and "answers" not in path:
-        entries = _together(entries)
+        entries = _by_question(entries)
     read = tables(entries, name)
     if questions is not None:
         read = answering(questions, *read, len(read[1]), name)
@@ -99,17 +103,59 @@ def from_records(path: Source, *, questions: pd.DataFrame | None = None) -> Run:
     return Run(*read, RunInfo(dataset, model, "records"))
 
 
-def _together(rows: Iterable[tuple[str, dict]]) -> Iterable[tuple[str, dict]]:
-    """Rows of single answers as records, each with the place of its first row."""
+def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) -> Run:
+    """Return the run with every question in `validation` or `test`: as its records say, else drawn with `seed`.
+
+    `POOL` times `n_validation` questions are drawn to choose α on, so that it can be chosen anew on others, but at most
+    half of all, with a warning where that is less than `n_validation`, and half if that is None.
+    """
+    splits = run.questions["split"]
+    if splits.notna().all():
+        return run
+    if splits.notna().any():
+        raise RunError(f"run {run.name} says the split of some questions only")
+    if len(splits) < 2:
+        raise RunError(f"run {run.name} has {len(splits)} questions, too few to draw some for validation")
+    table = lend_validation(run.questions.assign(split="test"), n_validation, seed, lender=f"run {run.name}", pool=POOL)
+    return replace(run, questions=table)
+
+
+def read_labels(path: str | Path) -> pd.DataFrame:
+    """Return labels from outside, a row per question and answer: a CSV, Parquet or JSONL file.
+
+    Columns: question_id, text as it is written, correct (true or false, 1 or 0). Raises `RunError`, naming file and
+    row, for anything else, and for two labels of one answer that differ.
+    """
+    rows = read_rows(path)
+    entries = zip(rows.index, rows.to_dict("records"), strict=True)
+    labels = [dict(fitted(_Label, row, where, RunError)) for where, row in entries]
+    table = pd.DataFrame(labels, columns=list(_Label.model_fields)).drop_duplicates(ignore_index=True)
+    if table.empty:
+        raise RunError(f"{path} holds no labels")
+    twice = table["text"][table.duplicated(["question_id", "text"])]
+    if len(twice):
+        raise RunError(f"{path} calls answer {twice.iloc[0]!r} both right and wrong")
+    return table
+
+
+def named(path: str | Path) -> tuple[str, str]:
+    """Return the model and dataset that a file's first record names; `records` and the file's stem otherwise."""
+    _, first = next(json_lines(path), ("", {}))
+    ours = first if "answers" in first else {}
+    return tuple(str(ours.get(key) or other) for key, other in (("model", "records"), ("dataset", Path(path).stem)))
+
+
+def _by_question(rows: Iterable[tuple[str, dict]]) -> Iterable[tuple[str, dict]]:
+    """Return rows of single answers as records, each with the place of its first row."""
     records: dict[str, tuple[str, dict]] = {}
     for where, row in rows:
-        asked = {name: row.get(name) for name in Record.model_fields} | {"answers": []}
-        records.setdefault(str(row.get("question_id")), (where, asked))[1]["answers"].append(row)
+        record = {name: row.get(name) for name in Record.model_fields} | {"answers": []}
+        records.setdefault(str(row.get("question_id")), (where, record))[1]["answers"].append(row)
     return records.values()
 
 
 def tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The answers and the questions of records, each given with its place; `RunError` says what is wrong, and where."""
+    """Return the answers and the questions of records, given with their places; `RunError` says what is wrong where."""
     answers, questions, places = [], [], {}
     for where, entry in entries:
         record = fitted(Record, entry, where, RunError)
@@ -127,72 +173,19 @@ def tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple[pd.Dat
 def answering(
     asked: pd.DataFrame, answers: pd.DataFrame, questions: pd.DataFrame, n_named: int, path: Path
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The answers and the questions asked, each question having those of its id; without ids, those in its place.
+    """Return the answers and the questions asked, each with the answers of its id; without ids, those in its place.
 
     `n_named` of the questions read have an id of their own. Raises `RunError` if they are not those asked.
     """
     if not {"question_id", "question"} <= set(asked) or asked["question_id"].duplicated().any():
         raise RunError("questions= must have columns question_id and question, and each id once")
-    found = list(questions["question_id"])
-    in_place = n_named == 0 and len(found) == len(asked)
-    if n_named < len(found) and not in_place:
-        responses = f"{path} has {len(found)} responses, {n_named} of them with a question_id"
+    names = list(questions["question_id"])
+    in_place = n_named == 0 and len(names) == len(asked)
+    if n_named < len(names) and not in_place:
+        responses = f"{path} has {len(names)} responses, {n_named} of them with a question_id"
         raise RunError(f"{responses}, and questions= has {len(asked)} rows: ids must match, or without any the number")
-    ids = dict(zip(found, asked["question_id"] if in_place else found, strict=True))
+    ids = dict(zip(names, asked["question_id"] if in_place else names, strict=True))
     if unknown := set(ids.values()) - set(asked["question_id"]):
         raise RunError(f"{path}: question_id {min(unknown)!r} is not in questions=")
     more = {name: None for name in questions if name not in asked}
     return answers.assign(question_id=answers["question_id"].map(ids)), asked.assign(**more).reset_index(drop=True)
-
-
-def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) -> Run:
-    """The run with every question in `validation` or `test`: as its records say, else drawn with `seed`.
-
-    `POOL` times `n_validation` questions are drawn to choose α on, so that it can be chosen anew on others, but at most
-    half of all, with a warning where that is less than `n_validation`, and half if that is None.
-    """
-    splits = run.questions["split"]
-    if splits.notna().all():
-        return run
-    if splits.notna().any():
-        raise RunError(f"run {run.name} says the split of some questions only")
-    if len(splits) < 2:
-        raise RunError(f"run {run.name} has {len(splits)} questions, too few to draw some for validation")
-    table = lend_validation(run.questions.assign(split="test"), n_validation, seed, lender=f"run {run.name}", pool=POOL)
-    return replace(run, questions=table)
-
-
-def named(path: str | Path) -> tuple[str, str]:
-    """Return the model and dataset that a file's first record names; `records` and the file's stem otherwise."""
-    _, first = next(json_lines(path), ("", {}))
-    ours = first if "answers" in first else {}
-    return tuple(str(ours.get(key) or other) for key, other in (("model", "records"), ("dataset", Path(path).stem)))
-
-
-_TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
-
-
-class _Label(Format):
-    """A row of a file of labels; an id may be a whole number, and `correct` 1 or 0."""
-
-    question_id: Identity
-    text: Text
-    correct: Annotated[bool, BeforeValidator(lambda value: _TRUTH.get(str(value).strip().lower(), value))]
-
-
-def read_labels(path: str | Path) -> pd.DataFrame:
-    """Labels from outside, a row per question and answer: a CSV, Parquet or JSONL file of question_id, text, correct.
-
-    Texts are taken as they are written; `correct` is true or false (1 or 0). Raises `RunError`, naming file and row,
-    for anything else, and for two labels of one answer that differ.
-    """
-    found = read_rows(path)
-    entries = zip(found.index, found.to_dict("records"), strict=True)
-    rows = [dict(fitted(_Label, row, where, RunError)) for where, row in entries]
-    table = pd.DataFrame(rows, columns=list(_Label.model_fields)).drop_duplicates(ignore_index=True)
-    if table.empty:
-        raise RunError(f"{path} holds no labels")
-    twice = table["text"][table.duplicated(["question_id", "text"])]
-    if len(twice):
-        raise RunError(f"{path} calls answer {twice.iloc[0]!r} both right and wrong")
-    return table
