@@ -1,31 +1,198 @@
-"""The paper's five figures: table in, Matplotlib figure out; knows no number but those of its tables."""
+"""The paper's five figures, and how all figures look: table in, Matplotlib figure out; knows no number of its own."""
 
+import io
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import product
+from math import ceil
+from pathlib import Path
+
+import numpy as np
 import pandas as pd
 
-from pro_lib.panels import (
-    ALPHA_LABEL,
-    COLORS,
-    PRINTED,
-    Figure,
-    alpha_axis,
-    by_protocol,
-    curves,
-    difference_axis,
-    explain,
-    handles,
-    look,
-    minus_nll,
-    name_rows,
-    note,
-    panels,
-    plt,
-    values,
-    where,
-)
+from pro_lib.checks import extra
+from pro_lib.files import write_whole
+
+with extra("notebooks", "drawing"):
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator, NullLocator
 
 PAPER_METHODS = ("PRO", "NLL", "ALL", "PE", "NE", "SE", "SD", "Deg")
+# Okabe and Ito's palette; line style and marker repeat what colour says, so that a figure survives greyscale.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999")
+DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.3, 1, 1.3)), (0, (9, 1.6)), (0, (3, 1.2, 1, 1.2, 1, 1.2)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+WIDTHS = {1: 3.3, 2: 7.0}  # inches, by the columns of an AAAI page that a figure spans
+LETTER = 0.61  # how wide a letter of the font is, in its size; seldom more
+ALPHA_LABEL, SHARE_TICKS = "α (log scale above 0.001)", (0, 0.25, 0.5, 0.75, 1)
+# The paper's printed numbers beside ours: the marker says which line they belong to.
+PRINTED = {"color": "#777777", "mfc": "none", "ms": 5, "ls": "", "zorder": 1}
 # Marker, size and name of a chosen α; the smaller lies upon the larger, so that all are seen where they meet.
 _CHOICES = {"selected": ("o", 3, "chosen on validation"), "default": ("s", 6, "default"), "oracle": ("*", 11, "oracle")}
+# Characters that a question may hold, and no XML: Matplotlib writes them as they are.
+_NO_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
+_STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | {
+    "font.size": 8,
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "sans-serif"],
+    **dict.fromkeys(("axes.titlesize", "axes.labelsize", "figure.labelsize"), 8),
+    **dict.fromkeys(("legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 7),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
+    "axes.titley": 1.0,  # unsaid, Matplotlib looks for it among the ticks, at a third of the time of a layout
+    "lines.markersize": 3.5,
+    "svg.hashsalt": "pro",
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # an answer may hold dollar signs; nothing here is written in TeX
+}
+
+
+def look(index: int) -> dict[str, object]:
+    """Return colour, dashes and marker of the line with this index."""
+    return {"color": COLORS[index % 8], "ls": DASHES[index % 6], "marker": MARKERS[index % 8]}
+
+
+def save(figure: Figure | None, table: pd.DataFrame, name: str, *, figures_dir: str | Path = "figures") -> object:
+    """Write `<name>.png`, `<name>.svg` and the numbers behind them, `<name>.csv`; return the figure.
+
+    The same numbers give the same bytes. Without a figure only the table is written, and returned.
+    """
+    folder = Path(figures_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(table.to_csv(index=False, float_format="%.6g").encode(), folder / f"{name}.csv")
+    if figure is None:
+        return table
+    with plt.rc_context(_STYLE):
+        for kind, metadata in (("png", None), ("svg", {"Date": None})):
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
+            figure.set_layout_engine("none")  # laid out once: the same in both formats, and half the time
+            data = _NO_XML.sub("�".encode(), buffer.getvalue()) if kind == "svg" else buffer.getvalue()
+            write_whole(data, folder / f"{name}.{kind}")
+    plt.close(figure)
+    return figure
+
+
+@contextmanager
+def panels(
+    table: pd.DataFrame, *by: str, columns: int = 2, per_line: int | None = None, height: float = 1.6, **sharing: object
+) -> Iterator[tuple[Figure, list[tuple[Axes, dict[str, str], pd.DataFrame]]]]:
+    """Make a figure with a panel, `height` inches high, per combination of values of the columns `by`.
+
+    Yields the figure and, per panel, its axes, its values by column and its rows. `columns` are those of a paper that
+    the figure spans: at one, panels stand one below the other, unless `per_line` says how many stand side by side.
+    What all panels share is said once, below the figure. `sharing` goes to `Figure.subplots`.
+    """
+    by = [name for name in by if name in table]
+    names = [name for name in dict.fromkeys(("dataset", "model", *by)) if name in table]
+    shared = [name for name in names if len(values(table, name)) == 1]
+    apart = [name for name in by if name not in shared]
+    combinations = (dict(zip(by, names, strict=True)) for names in product(*(values(table, name) for name in by)))
+    settings = [setting for setting in combinations if len(where(table, setting))]
+    across = len(values(table, apart[-1])) if apart else 1
+    per_line = min(len(settings), per_line or (1 if columns == 1 else across if 1 < across <= 6 else 3))
+    lines, letters = ceil(len(settings) / per_line), int(72 * (WIDTHS[columns] / per_line - 0.3) / (8 * LETTER))
+    with plt.rc_context(_STYLE):
+        figure = plt.figure(figsize=(WIDTHS[columns], lines * (height + 0.4) + 0.7), layout="constrained")
+        grid = figure.subplots(lines, per_line, squeeze=False, **sharing).ravel()
+        for surplus in grid[len(settings) :]:
+            surplus.remove()
+        drawn = [(ax, setting, where(table, setting)) for ax, setting in zip(grid, settings, strict=False)]
+        for ax, setting, rows in drawn:
+            names = [str(setting[name]) for name in reversed(apart)]
+            names += [f"n\xa0=\xa0{rows['n_questions'].max():,.0f}"] if "n_questions" in rows else []
+            ax.set_title("\n".join(textwrap.wrap(", ".join(names), letters, max_lines=2)), linespacing=1.1)
+        yield figure, drawn
+        below = textwrap.wrap(", ".join(str(table[name].iloc[0]) for name in shared), int(14 * WIDTHS[columns]))
+        figure.supxlabel("\n".join(filter(None, [figure.get_supxlabel(), *below])))
+
+
+def values(table: pd.DataFrame, column: str) -> list:
+    """Return the different values of a column in their order; PRO, the figures' subject, before the others."""
+    return sorted(dict.fromkeys(table[column]), key=lambda value: value != "PRO")
+
+
+def where(table: pd.DataFrame, chosen: dict[str, str]) -> pd.DataFrame:
+    """Return the rows with these values by column."""
+    return table[(table[list(chosen)] == pd.Series(chosen, dtype=object)).all(axis=1)]
+
+
+def set_ticks(ax: Axes, ticks: Sequence[float]) -> None:
+    """Set the ticks of the x axis, labelled with plain numbers."""
+    ax.xaxis.set(major_locator=FixedLocator(sorted(ticks)), major_formatter="{x:g}", minor_locator=NullLocator())
+
+
+def alpha_axis(ax: Axes) -> None:
+    """Make the x axis linear below 0.001, where only α = 0 lies, and logarithmic above it."""
+    ax.set_xscale("symlog", linthresh=0.001, linscale=0.3)
+    ax.set_xlim(0, 1)
+    set_ticks(ax, (0, 0.01, 0.1, 0.4, 1))
+
+
+def difference_axis(ax: Axes) -> None:
+    """Make the y axis one of differences: linear up to 0.05, logarithmic beyond, a line at 0."""
+    ax.axhline(0, color="black", lw=0.6)
+    ax.set_yscale("symlog", linthresh=0.05)
+    ticks = FixedLocator([-0.5, -0.1, -0.05, 0, 0.05, 0.1, 0.5])
+    ax.yaxis.set(major_locator=ticks, major_formatter=lambda value, _: f"{value:+g}", minor_locator=NullLocator())
+
+
+def name_rows(ax: Axes, names: Sequence[str], present: Sequence[str]) -> None:
+    """Name the rows of a panel, from above; say n/a in those that are not `present`."""
+    for row in np.flatnonzero(~np.isin(names, list(present))):
+        ax.text(0, row, " n/a", transform=ax.get_yaxis_transform(), fontsize=6, va="center")
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+
+
+def curve(
+    ax: Axes, x: pd.Series, line: pd.DataFrame, index: int, *, y: str, of: str = "", bars: bool = False, **other
+) -> None:
+    """Draw a line with its interval, columns `<of>low` and `<of>high` where the table has them: a band, or bars."""
+    step = 1 if bars else max(1, len(line) // 4)
+    drawn = {**look(index), "markevery": (2 * index % step, step), **other}
+    ax.plot(x, line[y], **drawn)
+    if f"{of}low" in line:
+        ends = line[f"{of}low"].astype(float), line[f"{of}high"].astype(float)
+        band = {"fc": (drawn["color"], 0.12), "ec": (drawn["color"], 0.6), "lw": 0.6, "ls": drawn["ls"]}
+        ax.vlines(x, *ends, color=drawn["color"], lw=0.8) if bars else ax.fill_between(x, *ends, **band)
+
+
+def curves(
+    ax: Axes, table: pd.DataFrame, by: str, names: Sequence, x: str, y: str = "auroc", *, apart: float = 0.0, **other
+) -> None:
+    """Draw a `curve` over the column `x` for each of the names in column `by`, one moved `apart` from the next."""
+    for index, name in enumerate(names):
+        if len(line := table[table[by] == name]):
+            at = line[x].astype(float) + apart * (index - (len(names) - 1) / 2)
+            curve(ax, at, line, index, y=y, label=name, **other)
+
+
+def minus_nll(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
+    """Return the table with a column difference: `y` minus NLL's at the same `x`."""
+    nll = table[table["method"] == "NLL"].set_index(x)[y]
+    return table.assign(difference=table[y] - table[x].map(nll))
+
+
+def handles(names: Sequence[object], paper: pd.DataFrame | None = None, **other) -> list[plt.Line2D]:
+    """Return a legend's entries for the lines with these names, and for what the paper printed, if it did."""
+    lines = [plt.Line2D([], [], label=name, **{**look(index), **other}) for index, name in enumerate(names)]
+    printed = plt.Line2D([], [], label="the paper", marker="D", **PRINTED)
+    return lines if paper is None or paper.empty else [*lines, printed]
+
+
+def explain(figure: Figure, entries: Sequence[plt.Artist], x: str = "", y: str = "") -> None:
+    """Put a legend above all panels, and say what their axes show."""
+    figure.supxlabel(x)
+    figure.supylabel(y)
+    if entries:
+        widest = 7 * (LETTER * max(len(entry.get_label()) for entry in entries) + 4.6)
+        rows = ceil(len(entries) / max(1, int(72 * figure.get_figwidth() / widest)))
+        shape = {"ncols": ceil(len(entries) / rows), "handlelength": 2.6, "columnspacing": 1.2, "borderpad": 0}
+        figure.legend(handles=entries, loc="outside upper center", **shape)
 
 
 def auroc_vs_alpha(
@@ -37,18 +204,17 @@ def auroc_vs_alpha(
     for the same settings, is filled with grey.
     """
     models, mark = values(sweep, "model"), {"mfc": "white", "mew": 1.1, "ls": "", "clip_on": False}
-    by = ["split", "dataset", *by_protocol(sweep)]
-    with panels(sweep, *by, columns=columns, sharex=True, sharey=True) as (figure, grid):
+    with panels(sweep, "split", "dataset", "protocol", columns=columns, sharex=True, sharey=True) as (figure, grid):
         for ax, setting, panel in grid:
             curves(ax, panel, "model", models, "alpha", marker="")
             for choice in where(choices, setting).itertuples():
-                (marker, size, _), color = _CHOICES[choice.kind], look(models.index(choice.model))["color"]
-                ax.plot(choice.alpha, choice.auroc, marker=marker, ms=size, mec=color, zorder=16 - size, **mark)
+                (sign, size, _), color = _CHOICES[choice.kind], look(models.index(choice.model))["color"]
+                ax.plot(choice.alpha, choice.auroc, sign, ms=size, mec=color, zorder=16 - size, **mark)
             if paper is not None:
                 printed = {"marker": "o", "mfc": PRINTED["color"], "ms": 5, "ls": ""}
                 curves(ax, paper[paper["dataset"] == setting["dataset"]], "model", models, "alpha", **printed)
             alpha_axis(ax)
-        kinds = [_CHOICES[kind] for kind in _CHOICES if kind in set(choices["kind"])]
+        kinds = [_CHOICES[kind] for kind in values(choices, "kind")]
         marks = [plt.Line2D([], [], label=name, marker=sign, ms=size, mec="k", **mark) for sign, size, name in kinds]
         explain(figure, [*handles(models, paper, marker=""), *marks], ALPHA_LABEL, "AUROC, 95 % interval")
     return figure
@@ -57,7 +223,7 @@ def auroc_vs_alpha(
 def k_vs_alpha(sweep: pd.DataFrame, *, columns: int = 2) -> Figure:
     """Draw the mean number of answers kept against α, of `sweeps.k_sweep`: a panel per dataset, a line per model."""
     models = values(sweep, "model")
-    with panels(sweep, "dataset", *by_protocol(sweep), columns=columns, sharex=True, sharey=True) as (figure, grid):
+    with panels(sweep, "dataset", "protocol", columns=columns, sharex=True, sharey=True) as (figure, grid):
         for ax, _, panel in grid:
             curves(ax, panel, "model", models, "alpha", "mean_kept", lw=1, clip_on=False)
             ax.axhline(1, color="black", lw=0.6, ls=":")
@@ -71,7 +237,7 @@ def fixed_k(sweep: pd.DataFrame, paper: pd.DataFrame | None = None, *, columns: 
     adaptive, sweep = sweep[sweep["k"] == "adaptive"], sweep[sweep["k"] != "adaptive"].astype({"k": int})
     models, ks = values(sweep, "model"), sorted(sweep["k"].unique())
     right, lined = ks[-1] + 1.6, {"by": "model", "names": models, "x": "k", "apart": 0.16}
-    with panels(sweep, "dataset", *by_protocol(sweep), columns=columns, sharex=True, sharey=True) as (figure, grid):
+    with panels(sweep, "dataset", "protocol", columns=columns, sharex=True, sharey=True) as (figure, grid):
         for ax, setting, panel in grid:
             points = where(adaptive, setting).assign(k=right)
             curves(ax, panel, bars=True, **lined)
@@ -91,8 +257,7 @@ def rouge_thresholds(sweep: pd.DataFrame, paper: pd.DataFrame | None = None, *, 
     """Draw AUROC of every method, minus NLL's, against the threshold, of `sweeps.rouge_threshold_sweep`."""
     methods = [name for name in values(sweep, "method") if name != "NLL"]
     lined = {"by": "method", "x": "threshold", "apart": 0.006, "y": "difference", "of": "difference_"}
-    by = ["model", "dataset", *by_protocol(sweep)]
-    with panels(sweep, *by, columns=columns, sharey=True) as (figure, grid):
+    with panels(sweep, "model", "dataset", "protocol", columns=columns, sharey=True) as (figure, grid):
         for ax, setting, panel in grid:
             curves(ax, minus_nll(panel, "threshold", "auroc"), names=methods, bars=True, **lined)
             if paper is not None:
@@ -117,9 +282,9 @@ def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
     means = table.groupby("method", sort=False)["auroc"].mean().sort_values(ascending=False, kind="stable")
     methods = list(means.index[:12])
     table = table[table["method"].isin(methods)]
-    left, by = table["auroc"].max() - 0.2, ["model", "dataset", *by_protocol(table)]
+    left = table["auroc"].max() - 0.2
     shape = {"height": 0.14 * max(len(methods), 5), "sharex": True, "sharey": True}
-    with panels(table, *by, columns=columns, **shape) as (figure, grid):
+    with panels(table, "model", "dataset", "protocol", columns=columns, **shape) as (figure, grid):
         for ax, _, panel in grid:
             for point in panel.itertuples():
                 at = methods.index(point.method)
@@ -128,7 +293,8 @@ def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
                 marker = "o" if point.auroc >= left else 4  # 4: an arrow at the edge
                 ax.plot(max(point.auroc, left), at, marker=marker, color=color, clip_on=False, zorder=3)
                 mark = ("▲" if point.difference > 0 else "▼") if point.significant else ""
-                note(ax, f"{point.auroc:.3f}".lstrip("0") + mark, (1, at))
+                value = f" {point.auroc:.3f}".replace("0.", ".") + mark
+                ax.text(1, at, value, transform=ax.get_yaxis_transform(), fontsize=6, va="center")
             name_rows(ax, methods, panel["method"])
             ax.axvline(panel["auroc"].max(), color="black", lw=0.6, ls=":")
             ax.set_xlim(left, None)

@@ -1,23 +1,29 @@
-"""What the parameters of a notebook ask for: questions, runs, evaluations; read where they are stored, else made.
+"""The parameters that notebooks share, each declared once, and what they ask for: questions, runs, evaluations.
 
 It knows names, splits and folders; it does not know a score by its formula, and it does not draw.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import ast
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from pro_lib import bundled, checks, engine, evaluation, files, imports, metrics, runs, similarities, store
 from pro_lib import questions as question_sets
+from pro_lib.engine.strategies import STRATEGIES
 from pro_lib.evaluation import Choices, Evaluation, Splits
-from pro_lib.parameters import BEAMS, GREEDY, SAMPLES, Parameters, listed
 from pro_lib.protocols import PROTOCOLS
 from pro_lib.questions import QuestionSet
-from pro_lib.runs import Run
+from pro_lib.runs import CONVENTIONS, Run
 from pro_lib.similarities import Similarity
 
 if TYPE_CHECKING:
@@ -25,34 +31,130 @@ if TYPE_CHECKING:
 
     from pro_lib.models import Model
 
+# A comparison of methods needs beams for PRO, NLL, ALL, PE, SE and SD, and samples for PE-MC, NE and Deg.
+BEAMS, SAMPLES, EXACT, GREEDY = "diverse_beam", "multinomial", "threshold", "greedy"
 # Parameters that strategies have as settings, one or another.
 DECODING = ("n_answers", "seed", "temperature", "top_p", "diversity_penalty", "search_alpha", "max_new_tokens", "stop")
+# What notebooks come with, beside the defaults: their figures go to figures/ itself.
+_COME_WITH = {
+    "model": (["facts-2m", "facts-1m"], ["facts-2m"]),
+    "dataset": (["world-facts", "world-facts-reworded"], ["world-facts"]),
+    "similarity": (["lexical", "alias"], ["alias"]),
+    "protocol": (["paper"],),
+    "search_alpha": (0.005,),
+    "target": ([0.7, 0.8, 0.9],),
+}
+
+
+def listed(names: str | Sequence[str]) -> list[str]:
+    """Return one name or several always as a list."""
+    return [names] if isinstance(names, str) else list(names)
+
+
+Names = checks.rule(
+    (str, list, tuple),
+    lambda names: len(names) > 0 and all(isinstance(name, str) and name for name in listed(names)),
+    "must be a name or a list of names",
+)
 
 
 @checks.checked
-class Settings(Parameters):
-    """The parameters of a notebook, and what they ask for."""
+class Settings:
+    """The parameters of a notebook, and what they ask for; a `ValueError` names a parameter that cannot be."""
 
-    def _check_machine(self) -> None:
-        """Raise what would stop the notebook later, as far as it can be known before anything is computed."""
-        super()._check_machine()
-        if self.records is None and not any(self.generations_dir.glob("*/*/*/run.json")):  # who only reads may go on
-            checks.check_writable(self.generations_dir, "generations_dir")
-        if self.records is None and self.device not in ("auto", "cpu"):
-            from pro_lib import models
+    model: Names = "facts-2m"  # one or several: bundled or paper's name, hub id, folder
+    dataset: Names = "world-facts"  # one or several: bundled, trivia_qa, sciq, nq, or a file
+    split: str = "test"  # the split reported on
+    strategy: checks.choice(*STRATEGIES) = BEAMS  # how answers are found: greedy, multinomial, diverse_beam, threshold
+    protocol: Names = "paper"  # how answers are counted in figures: paper, workbench, or both
+    distinct: checks.Flag | None = None  # whether repeated answers count once; None as the protocol has it
+    convention: checks.choice(*CONVENTIONS) = "complete"  # complete (ending included) or answer_tokens (left out)
+    alphas: checks.Probabilities | None = None  # α is chosen from these; None for 0, 0.05, …, 1
+    alpha: checks.Probability = 0.4  # the default α: PRO keeps answers whose probability is at least α
+    target: checks.Probabilities = (0.7, 0.8, 0.9)  # accuracies to promise, of the answers given
+    confidence: checks.Probability = 0.95  # that a promise holds
+    search_alpha: checks.PositiveShare = 0.02  # α of strategy threshold, the exact search: how far down it looks
+    n_answers: checks.PositiveInt = 10  # N, answers per question
+    temperature: checks.Positive = 1.0  # of samples: below 1 likely tokens are drawn more often, above 1 less
+    top_p: checks.PositiveShare = 1.0  # samples are drawn from the likeliest tokens that hold this share; 1 for all
+    diversity_penalty: checks.NotNegative = 1.0  # λ, what a token costs a beam after another beam has taken it
+    max_new_tokens: checks.PositiveInt = 32  # T, tokens at which an answer is cut, its ending included
+    stop: checks.Texts = ()  # texts that end an answer beside its end of text and newline, each one token
+    limit: checks.PositiveInt | None = None  # at most this many questions of each split; None for all
+    n_shots: checks.WholeNumber | None = None  # shots in the prompt; None for 10, and for none with files
+    n_validation: checks.PositiveInt | None = 100  # α is chosen on this many validation questions; None for all
+    seed: checks.WholeNumber = 0  # of samples, of drawn questions, of redraws
+    batch_size: checks.PositiveInt | None = None  # questions in one pack; None chooses
+    device: checks.Name = "auto"  # auto, cpu, cuda, cuda:1, mps
+    dtype: checks.Dtype = "auto"  # auto, float32, bfloat16, float16
+    loading: dict | None = None  # further options of models.load, as {"device_map": "auto"}
+    chat: checks.Chat = False  # put prompts in the chat template of the model
+    engine: checks.Engine = "local"  # local, or ray: workers on a Ray cluster, one a GPU
+    n_workers: checks.PositiveInt | None = None  # workers of ray; None for as many as there are GPUs
+    similarity: Names = "lexical"  # what means the same: lexical, alias, nli, or an NLI model
+    correctness: str = "rouge_l"  # what is right: rouge_l, exact_match, alias_match, or a file of labels
+    records: Names | None = None  # files of log-probabilities made elsewhere; None asks the model
+    generations_dir: str | Path | None = None  # where runs are kept; None for data/generations of the repository
+    figures_dir: str | Path | None = None  # where figures go; None for figures of the repository
+    columns: checks.choice(1, 2) = 2  # columns of a paper that a figure spans, 1 or 2
+    reported: checks.Flag = False  # the split is reported on, so that it may not be validation, where α is chosen
 
-            models.find_device(self.device)
-        for name in sorted(set(listed(self.similarity)) - {"lexical", "alias"}):
-            self._similarity(name, *self.pairs()[0])([["one"]])  # compared with itself alone it needs no weights
-        _ = self.choices
+    def __post_init__(self) -> None:
+        # Notebooks run in folders of their own, so a default must not depend on where that is.
+        for name, folder in (("generations_dir", "data/generations"), ("figures_dir", "figures")):
+            object.__setattr__(self, name, Path(getattr(self, name) or bundled.HOME / folder))
+        if self.reported and self.split == "validation":
+            raise ValueError("split='validation' is where alpha is chosen; report on another split")
+        for name in listed(self.protocol):
+            _check_choice("protocol", name, PROTOCOLS, "a list of them")
+        for name in listed(self.similarity):
+            _check_choice("similarity", name, similarities.SIMILARITIES, "an NLI model's folder or hub id", "/" in name)
+        is_file = os.path.isfile(self.correctness)
+        _check_choice("correctness", self.correctness, evaluation.CORRECTNESS, "a file of labels", is_file)
+        if self.records is not None:
+            if imports.recorded(listed(self.records)) and self.strategy == EXACT:
+                raise ValueError(f"records={self.records!r} hold no search: exact search needs a model")
+            return
+        _check_choice("split", self.split, question_sets.SPLITS, "anything else")
+        if self.strategy == EXACT and self.alpha < self.search_alpha:
+            raise ValueError(f"alpha={self.alpha!r} is below search_alpha={self.search_alpha!r}: not searched so far")
+        for model in listed(self.model):
+            bundled.check_model(model)
+        for dataset in listed(self.dataset):
+            _check_choice("dataset", dataset, question_sets.NAMES, "a file or folder", os.path.exists(dataset))
+
+    @classmethod
+    def of(cls, names: Mapping[str, Any], **constants: object) -> Settings:
+        """Return what a notebook's parameters cell declares and papermill has injected, and the notebook's `constants`.
+
+        `names` are the notebook's `globals()`. Papermill may inject any parameter, declared or not. Figures of other
+        parameters than the notebooks come with go to a folder of their own in `figures/other/`, unless `figures_dir`
+        is given. What would stop the notebook later raises a `ValueError` here, as far as it can be known.
+        """
+        given = _parameter_names(names.get("In", ()))
+        checks.check_known(given, [field.name for field in fields(cls)], " of the notebooks")
+        values = {name: names[name] for name in given}
+        settings = cls(**values | constants)
+        usual = {field.name: (field.default, *_COME_WITH.get(field.name, ())) for field in fields(cls)}
+        usual |= {name: (value,) for name, value in values.items() if name.endswith("_dir") or value in ([], {})}
+        apart = {name: value for name, value in values.items() if value not in usual[name]}
+        if apart and values.get("figures_dir") is None:
+            settings = replace(settings, figures_dir=settings.figures_dir / "other" / trial_name(apart))
+            print(f"Figures go to {settings.figures_dir}")
+        checks.check_writable(settings.figures_dir, "figures_dir")
+        if settings.records is None and not any(settings.generations_dir.glob("*/*/*/run.json")):
+            checks.check_writable(settings.generations_dir, "generations_dir")  # who only reads may go on
+        for name in set(listed(settings.similarity)) - {"lexical", "alias"}:
+            settings._similarity(name, *settings.pairs()[0])([["one"]])  # compared with itself it needs no weights
+        _ = settings.choices  # a file of labels is read
+        return settings
 
     @property
     def choices(self) -> Choices:
         """What makes an answer right, as `correctness` says."""
-        counted = self._values("convention", "distinct")
-        if self.correctness in evaluation.CORRECTNESS:
-            return Choices(correctness=self.correctness, **counted)
-        return Choices(labels=imports.read_labels(self.correctness), **counted)
+        is_named = self.correctness in evaluation.CORRECTNESS
+        right = {"correctness": self.correctness} if is_named else {"labels": imports.read_labels(self.correctness)}
+        return Choices(**right, **self._values("convention", "distinct"))
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return every (model, dataset), model by model, so that each is loaded once; of records their names."""
@@ -96,9 +198,7 @@ class Settings(Parameters):
         """
         return self._evaluated(model, dataset, [split], methods)[0]
 
-    def _evaluated(
-        self, model: str, dataset: str, splits: Sequence[str | None], methods: str
-    ) -> list[list[Evaluation]]:
+    def _evaluated(self, model: str, dataset: str, splits: Sequence[str | None], methods: str):
         """Return the `evaluations` of each split; runs and similarities are read once for all of them."""
         options = {"protocols": list(PROTOCOLS), "choices": self.choices}
         answers = self.both_splits(model, dataset, BEAMS if methods == "all" else self.strategy)
@@ -115,12 +215,11 @@ class Settings(Parameters):
 
     def splits(self, methods: str = "own") -> list[Splits]:
         """Return, for every pair and protocol, the validation questions and those reported; see `evaluations`."""
-        drawn = self._values("n_validation", "seed", "alphas")
-        made = []
+        options, splits = self._values("n_validation", "seed", "alphas"), []
         for pair in self.pairs():
             both = self._evaluated(*pair, ("validation", self.split), methods)
-            made += [Splits(pool, reported, **drawn) for pool, reported in zip(*both, strict=True)]
-        return made
+            splits += [Splits(pool, reported, **options) for pool, reported in zip(*both, strict=True)]
+        return splits
 
     def similarities(self, model: str, dataset: str) -> dict[str, Similarity | None]:
         """Return what decides whether answers mean the same, by name; None for `alias` without references."""
@@ -130,21 +229,16 @@ class Settings(Parameters):
         """Return the rows of a table whose protocol is among `protocol`: those that a figure shows."""
         return table[table["protocol"].str.split(", ").str[0].isin(listed(self.protocol))]
 
-    def store(
-        self, table: pd.DataFrame, name: str, figure: Figure | Callable[..., Figure] | None = None
-    ) -> pd.DataFrame | Figure | str:
+    def store(self, table: pd.DataFrame, name: str, figure: Figure | None = None) -> pd.DataFrame | Figure | str:
         """Write a table to `figures_dir/<name>.csv`, and the figure drawn from it; return what is to be shown.
 
-        `figure` may be the function that draws the table. Of an empty table nothing is written.
+        Of an empty table nothing is written.
         """
-        from pro_lib import panels
+        from pro_lib import figures
 
         if table.empty:
             return f"{name}: nothing to show, since records hold no search"
-        figure = figure(table, columns=self.columns) if callable(figure) else figure
-        if figure is None:
-            return panels.save_table(table, name, figures_dir=self.figures_dir)
-        return panels.save(figure, table, name, figures_dir=self.figures_dir)
+        return figures.save(figure, table, name, figures_dir=self.figures_dir)
 
     def loaded(self, model: str) -> Model:
         """Return the model, loaded as the parameters say or held since it was (`models.held`)."""
@@ -172,27 +266,54 @@ class Settings(Parameters):
 
     def _recorded(self, model: str, dataset: str) -> Run:
         """Return the records; a question file given as `dataset` says what was asked where they do not."""
-        records, dataset = imports.recorded(listed(self.records))[model, dataset], listed(self.dataset)[0]
-        is_file = dataset not in question_sets.NAMES and Path(dataset).exists()
-        questions = question_sets.load(path=dataset, split=None).table if is_file else None
-        if is_file and "validation" not in set(questions["split"]):
-            questions = questions.assign(split=None)  # so that one is drawn
-        return imports.from_file(records, questions=questions)
+        file, questions = listed(self.dataset)[0], None
+        if file not in question_sets.NAMES and Path(file).exists():
+            questions = question_sets.load(path=file, split=None).table
+            if "validation" not in set(questions["split"]):
+                questions = questions.assign(split=None)  # so that one is drawn
+        return imports.from_file(imports.recorded(listed(self.records))[model, dataset], questions=questions)
 
     def _similarity(self, name: str, model: str, dataset: str) -> Similarity | None:
-        if name == "alias":
-            table = self._alias_table(model, dataset)
-            return similarities.Alias(table) if table["references"].notna().all() else None
         if name == "lexical":
             return similarities.Lexical()
+        if name == "alias":
+            if self.records is not None:
+                table = self._recorded(model, dataset).questions
+            elif dataset in question_sets.BUNDLED:  # of all splits: a wrong answer is often the right one to another
+                table = question_sets.load(dataset, split=None, n_shots=0).table
+            else:
+                table = self.questions(dataset, "validation", self.split).table
+            return similarities.Alias(table) if table["references"].notna().all() else None
         chosen = {} if name == "nli" else {"model": name}
         cache = self.generations_dir / Path(dataset).stem / bundled.model_folder_name(model)
         return similarities.Nli(**chosen, device=None if self.device == "auto" else self.device, cache=cache)
 
-    def _alias_table(self, model: str, dataset: str) -> pd.DataFrame:
-        if self.records is not None:
-            return self._recorded(model, dataset).questions
-        if dataset in question_sets.BUNDLED:
-            # Of all splits: a wrong answer is often the right one to another question.
-            return question_sets.load(dataset, split=None, n_shots=0).table
-        return self.questions(dataset, "validation", self.split).table
+
+def _check_choice(parameter: str, name: str, known: Sequence[str], other: str, is_other: bool = False) -> None:
+    if name not in known and not is_other:
+        raise ValueError(f"{parameter}={name!r} is neither {', '.join(known)}, nor {other}")
+
+
+def trial_name(changed: Mapping[str, Any]) -> str:
+    """Return a folder's name, `alpha=0.3,limit=200`; a checksum stands for what is long or has other letters."""
+    text = ",".join(f"{name}={value}" for name, value in changed.items())
+    if len(text) <= 60 and all(re.fullmatch(r"[\w.-]+", str(value), re.ASCII) for value in changed.values()):
+        return text
+    checksum = hashlib.sha256(repr(changed).encode()).hexdigest()[:6]
+    return re.sub(r"[^\w.,=-]+", "_", text, flags=re.ASCII)[:60] + f"-{checksum}"
+
+
+def _parameter_names(cells: Iterable[str]) -> list[str]:
+    """Return the names that the latest parameters cell declares, and those that papermill injected after it.
+
+    A parameters cell holds nothing but typed names, `alpha: float = 0.4`; no other cell counts.
+    """
+    declared, injected = [], []
+    for cell in cells:
+        with suppress(SyntaxError):
+            statements = ast.parse(cell).body
+            if cell.startswith("# Parameters\n"):
+                injected = [statement.targets[0].id for statement in statements]
+            elif statements and all(isinstance(statement, ast.AnnAssign) for statement in statements):
+                declared, injected = [statement.target.id for statement in statements], []
+    return [*declared, *injected]
