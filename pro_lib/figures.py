@@ -32,7 +32,7 @@ LETTER = 0.61  # how wide a letter of the font is, in its size; seldom more
 ALPHA_LABEL, SHARE_TICKS = "α (log scale above 0.001)", (0, 0.25, 0.5, 0.75, 1)
 # The paper's printed numbers beside ours: the marker says which line they belong to.
 PRINTED = {"color": "#777777", "mfc": "none", "ms": 5, "ls": "", "zorder": 1}
-# Marker, size and name of a chosen α; the smaller lies upon the larger, so that all are seen where they meet.
+# Marker, size and name of a chosen α; the smaller lies upon the larger.
 _CHOICES = {"selected": ("o", 3, "chosen on validation"), "default": ("s", 6, "default"), "oracle": ("*", 11, "oracle")}
 # Characters that a question may hold, and no XML: Matplotlib writes them as they are.
 _NO_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
@@ -87,8 +87,7 @@ def panels(
     What all panels share is said once, below the figure. `sharing` goes to `Figure.subplots`.
     """
     by = [name for name in by if name in table]
-    names = [name for name in dict.fromkeys(("dataset", "model", *by)) if name in table]
-    shared = [name for name in names if len(values(table, name)) == 1]
+    shared = [name for name in dict.fromkeys(("dataset", "model", *by)) if len(values(table, name)) == 1]
     apart = [name for name in by if name not in shared]
     combinations = (dict(zip(by, names, strict=True)) for names in product(*(values(table, name) for name in by)))
     settings = [setting for setting in combinations if len(where(table, setting))]
@@ -111,8 +110,8 @@ def panels(
 
 
 def values(table: pd.DataFrame, column: str) -> list:
-    """Return the different values of a column in their order; PRO, the figures' subject, before the others."""
-    return sorted(dict.fromkeys(table[column]), key=lambda value: value != "PRO")
+    """Return the different values of a column, if there is one, in their order; PRO before the others."""
+    return sorted(dict.fromkeys(table.get(column, ())), key=lambda value: value != "PRO")
 
 
 def where(table: pd.DataFrame, chosen: dict[str, str]) -> pd.DataFrame:
@@ -214,7 +213,7 @@ def auroc_vs_alpha(
                 printed = {"marker": "o", "mfc": PRINTED["color"], "ms": 5, "ls": ""}
                 curves(ax, paper[paper["dataset"] == setting["dataset"]], "model", models, "alpha", **printed)
             alpha_axis(ax)
-        kinds = [_CHOICES[kind] for kind in values(choices, "kind")]
+        kinds = (_CHOICES[kind] for kind in values(choices, "kind"))
         marks = [plt.Line2D([], [], label=name, marker=sign, ms=size, mec="k", **mark) for sign, size, name in kinds]
         explain(figure, [*handles(models, paper, marker=""), *marks], ALPHA_LABEL, "AUROC, 95 % interval")
     return figure
@@ -280,9 +279,8 @@ def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
     """
     table = table[table["method"].str.split(", ").str[0].isin(PAPER_METHODS) & (table["method"] != "PRO, default")]
     means = table.groupby("method", sort=False)["auroc"].mean().sort_values(ascending=False, kind="stable")
-    methods = list(means.index[:12])
+    methods, left = list(means.index[:12]), table["auroc"].max() - 0.2
     table = table[table["method"].isin(methods)]
-    left = table["auroc"].max() - 0.2
     shape = {"height": 0.14 * max(len(methods), 5), "sharex": True, "sharey": True}
     with panels(table, "model", "dataset", "protocol", columns=columns, **shape) as (figure, grid):
         for ax, _, panel in grid:

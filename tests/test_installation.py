@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 # Modules that load packages of an extra when they are imported; others import such packages late.
-OF_AN_EXTRA = {"panels": "notebooks", "figures": "notebooks", "explorer/widget": "notebooks"}
+OF_AN_EXTRA = {"figures": "notebooks", "explorer/widget": "notebooks"}
 # What a requirement is imported as, where that is not its name.
 CALLED = {"scikit-learn": {"sklearn"}, "pydantic": {"pydantic", "pydantic_core"}}
 

@@ -21,7 +21,6 @@ from papermill.translators import PythonTranslator
 from waiting import until
 
 from pro_lib.checks import SentenceError
-from pro_lib.parameters import Parameters
 from pro_lib.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,8 +83,8 @@ def test_its_shape(path):
 
 @EACH
 def test_its_parameters_are_six_to_twelve_typed_with_the_comments_of_the_package(path):
-    declared = {field.name: field.default for field in fields(Parameters)}
-    source = (ROOT / "pro_lib" / "parameters.py").read_text()
+    declared = {field.name: field.default for field in fields(Settings)}
+    source = (ROOT / "pro_lib" / "settings.py").read_text()
     comments = dict(re.findall(r"^    (\w+): .*?  # (.*)$", source, re.MULTILINE))
     described = papermill.inspect_notebook(path)
     assert 6 <= len(described) <= 12

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from pro_lib import bundled, metrics, models, parameters, store
+from pro_lib import bundled, metrics, models, store
+from pro_lib import settings as pages
 from pro_lib.checks import SentenceError
 from pro_lib.files import RunError
 from pro_lib.settings import Settings
@@ -118,7 +119,7 @@ def test_an_injected_name_that_is_no_parameter_is_refused_with_the_nearest():
     ("given", "name"),
     [
         ({"alpha": 0.3, "limit": 200}, "alpha=0.3,limit=200"),
-        ({"stop": ["."]}, "stop=."),
+        ({"stop": ["."]}, "stop=_._-71daf9"),
         ({"dtype": "bfloat16"}, "dtype=bfloat16"),
         ({"model": ["facts-2m", "facts-1m"]}, None),
         ({"seed": 0}, None),
@@ -137,7 +138,7 @@ def test_no_two_trials_have_one_folder_and_each_name_does_for_one():
     several = ["a/b", "a_b", "a+b", ["a", "b"], "ä", "ö", "a,alpha=0.3", {"b": 1}, {"b": 2}, None]
     trials = [{"model": value} for value in several] + [{"model": "a", "alpha": 0.3}]
     trials += [{"records": "x" * 100 + end} for end in "12"]
-    names = [parameters.trial_name(changed) for changed in trials]
+    names = [pages.trial_name(changed) for changed in trials]
     assert len({*names}) == len(names)
     assert all(re.fullmatch(r"[A-Za-z0-9_.,=+-]{1,67}", name) for name in names)
 
@@ -145,7 +146,6 @@ def test_no_two_trials_have_one_folder_and_each_name_does_for_one():
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("device", "cuda:99", "device='cuda:99'"),
         ("figures_dir", "{here}/file/in", "figures_dir='{here}/file/in'"),
         ("generations_dir", "{here}/file/in", "generations_dir='{here}/file/in'"),
         ("similarity", "nobody/nli", "NLI model 'nobody/nli'"),

@@ -13,8 +13,8 @@ from pro_lib.explorer.data import appendix_run, comparison, run_data
 from pro_lib.explorer.page import JAVASCRIPT, STYLES
 from pro_lib.explorer.tree import prefix_tree
 from pro_lib.files import RunError
-from pro_lib.settings import SAMPLES, Settings, listed
 from pro_lib.runs import Run
+from pro_lib.settings import SAMPLES, Settings, listed
 
 
 class Explorer(anywidget.AnyWidget):
