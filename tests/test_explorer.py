@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 
 from pro_lib import ask, bundled, explorer, generate, metrics, scores
 from pro_lib import questions as question_sets
-from pro_lib.explorer.page import JAVASCRIPT
+from pro_lib.explorer.data import JAVASCRIPT
 from pro_lib.files import RunError
 from pro_lib.runs import Run
 from pro_lib.settings import Settings

@@ -4,16 +4,13 @@ In a notebook it is a widget (`explore`), without one a file of its own (`to_htm
 """
 
 from pro_lib.checks import extra
-from pro_lib.explorer.data import appendix_run, comparison, run_data
-from pro_lib.explorer.page import to_html
+from pro_lib.explorer.data import appendix_run, comparison, run_data, to_html
 from pro_lib.explorer.tree import prefix_tree
-from pro_lib.runs import Run
-from pro_lib.settings import Settings
 
 __all__ = ["appendix_run", "comparison", "explore", "prefix_tree", "run_data", "to_html"]
 
 
-def explore(run: Run, settings: Settings):
+def explore(run, settings):
     """Return the widget that shows `run`, the runs in `settings.generations_dir`, and the paper's examples."""
     with extra("notebooks", "the explorer in a notebook"):
         from pro_lib.explorer.widget import Explorer

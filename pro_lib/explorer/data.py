@@ -1,56 +1,55 @@
-"""A run as data that a browser can draw, rounded nowhere; knows runs and what is right, no widget and no page.
+"""A run as data that a browser can draw, rounded nowhere, and as one file; knows runs and what is right, no widget.
 
 The page computes PRO, K and AUROC itself (`explorer.js`), from the log-probabilities and the log α given here.
 """
 
+import html
+import json
+import string
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from pro_lib import bundled
 from pro_lib.evaluation import DRAWN_ALPHAS, Choices, alpha_grid, evaluate, rouge_and_correct
+from pro_lib.files import RunError, write_whole
 from pro_lib.runs import Run, identities
 from pro_lib.similarities import Lexical
 from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo
 
-_OPTIONAL = ("question", "split", "exposure", "conflict", "note")  # what a question may have
+PAGE, JAVASCRIPT, STYLES = (Path(__file__).with_name(f"explorer.{kind}") for kind in ("html", "js", "css"))
 _CERTIFICATE = [name for name in CERTIFICATE_COLUMNS if not name.startswith("tree_") or name == "tree_bound"]
 
 
 def run_data(run: Run, *, alpha: float = 0.4) -> dict:
     """Return a run as one JSON-able object; what is missing is None.
 
-    `alphas` are the slider's, `log_alphas` their logarithms (None for -inf). `questions` have id, question,
-    references, split, correct and certificate. `answers` has a list for every question, downwards, those cut by
-    length last: [text, log-probability of the complete answer, identity, finished, correct]. Repeats have the same
-    identity, a number. The slider stands at `alpha` first.
+    `alphas` are the slider's, which stands at `alpha` first; `log_alphas` are their logarithms (None for -inf).
+    `questions` have id, question, references, split, correct and certificate. `answers` has a list for every question,
+    downwards, those cut by length last: [text, log-probability of the complete answer, identity, finished, correct].
+    Repeats have the same identity, a number.
     """
-    alphas, answers = _alphas(run.search_alpha, alpha), _answers(run)
-    questions = zip(run.questions.to_dict("records"), answers, strict=True)
+    grid = alpha_grid(run.search_alpha, of=DRAWN_ALPHAS)
+    alphas = np.unique(np.round([*grid, *np.arange(1, 101) / 100, alpha], 9))
+    alphas, answers = alphas[alphas >= grid[0]].tolist(), _answers(run)
     return {
         "name": run.name,
         "model": run.info.model,
         "alpha": alpha,
-        "alphas": alphas.tolist(),
+        "alphas": alphas,
         "log_alphas": [float(np.log(value)) if value else None for value in alphas],
         "has_texts": bool(run.questions["question"].notna().any() or run.answers["text"].notna().any()),
-        "questions": [_question(row, rows) for row, rows in questions],
+        "questions": [_question(*pair) for pair in zip(run.questions.to_dict("records"), answers, strict=True)],
         "answers": answers,
     }
 
 
-def _alphas(search_alpha: float | None, alpha: float) -> np.ndarray:
-    """The slider's α: those that sweeps draw, 0.01 … 1, and `alpha`; none below the α of a search."""
-    grid = alpha_grid(search_alpha, of=DRAWN_ALPHAS)
-    alphas = np.unique(np.round([*grid, *np.arange(1, 101) / 100, alpha], 9))
-    return alphas[alphas >= grid[0]]
-
-
 def _question(row: Mapping[str, object], answers: list[list]) -> dict:
-    values = {name: _plain(row[name]) for name in _OPTIONAL if name in row}
+    names = [name for name in ("question", "split", "exposure", "conflict", "note") if not pd.isna(row.get(name))]
     question = {"id": row["question_id"], "question": f"question {row['question_id']}"}
-    question |= {name: value for name, value in values.items() if value is not None}
+    question |= {name: _plain(row[name]) for name in names}
     question["references"] = None if row["references"] is None else list(row["references"])
     question["correct"] = answers[0][4] if answers and answers[0][3] else None
     if "status" in row:
@@ -59,23 +58,22 @@ def _question(row: Mapping[str, object], answers: list[list]) -> dict:
 
 
 def _answers(run: Run) -> list[list[list]]:
-    ended, numbers = run.ranked(distinct=False), pd.Index(run.questions["question_id"])
+    ended, ids = run.ranked(distinct=False), pd.Index(run.questions["question_id"])
     correct = rouge_and_correct(ended, run.questions.iloc[ended["row"]].reset_index(drop=True))["correct"]
     cut = run.answers[~run.answers["finished"].to_numpy(bool)]
-    cut = cut.assign(row=numbers.get_indexer(cut["question_id"]), value=cut["log_prob"], mean=np.nan, correct=None)
+    cut = cut.assign(row=ids.get_indexer(cut["question_id"]), value=cut["log_prob"], mean=np.nan, correct=None)
     columns = ["row", "token_ids", "text", "value", "mean", "finished", "correct"]
     table = pd.concat([ended.assign(correct=correct)[columns], cut[columns]], ignore_index=True)
-    answers: list[list[list]] = [[] for _ in numbers]
-    names: list[dict] = [{} for _ in numbers]
+    numbers, answers = {}, [[] for _ in ids]
     for identity, answer in zip(identities(table), table.itertuples(), strict=True):
-        rows, name = answers[answer.row], names[answer.row].setdefault(identity, len(names[answer.row]))
+        number, rows = numbers.setdefault(identity, len(numbers)), answers[answer.row]
         text = answer.text if isinstance(answer.text, str) else f"answer {len(rows) + 1}"
-        rows.append([text, float(answer.value), name, bool(answer.finished), _plain(answer.correct)])
+        rows.append([text, float(answer.value), number, bool(answer.finished), _plain(answer.correct)])
     return answers
 
 
 def _plain(value: object) -> object:
-    """A value as JSON has it; None where it is missing."""
+    """Return a value as JSON has it; None where it is missing."""
     return None if pd.isna(value) else value.item() if isinstance(value, np.generic) else value
 
 
@@ -97,18 +95,36 @@ def comparison(run: Run, samples: Run | None = None, *, distinct: bool = True) -
     }
 
 
+def to_html(run: Run, path: str | Path, *, alpha: float = 0.4, samples: Run | None = None) -> Path:
+    """Write the explorer of a run into one file, which needs no server, kernel or network; return its path.
+
+    The slider stands at `alpha`. Methods that need samples are compared where `samples`, a run of samples of the same
+    questions, are given.
+    """
+    try:
+        methods = comparison(run, samples)
+    except RunError as error:
+        methods = {"why": str(error)}
+    # In JSON, < occurs in texts only, and there it may be written so; nothing can then end the element it stands in.
+    data = json.dumps([run_data(run, alpha=alpha), methods], ensure_ascii=False, allow_nan=False)
+    parts = {"title": html.escape(run.name), "data": data.replace("<", "\\u003c")}
+    parts |= {"styles": STYLES.read_text(encoding="utf-8"), "javascript": JAVASCRIPT.read_text(encoding="utf-8")}
+    write_whole(string.Template(PAGE.read_text(encoding="utf-8")).substitute(parts).encode(), Path(path))
+    return Path(path)
+
+
 def appendix_run() -> Run:
     """Return the three questions of the paper's appendix as a run; what the paper prints of each is its `note`."""
     table, scores = bundled.paper("appendix_examples"), bundled.paper("appendix_scores")
-    table = table.loc[table.index.repeat(table["count"])].reset_index(drop=True)
-    answers = pd.DataFrame({"question_id": table["question"], "rank": table.groupby("question").cumcount()})
-    answers = answers.assign(text=table["answer"], token_ids=None, token_log_probs=None)
-    answers = answers.assign(log_prob=np.log(table["probability"]), end_log_prob=np.nan, finished=True)
-    table = table.drop_duplicates("question", ignore_index=True)
-    scores = scores[scores["selection"] == "adaptive"].set_index("question").loc[table["question"]]
-    notes = [
-        f"The paper prints PRO = {row.pro:g} at α = {row.alpha:g}, repeats counted." for row in scores.itertuples()
-    ]
-    questions = pd.DataFrame({"question_id": table["question"], "question": table["question"]})
-    questions = questions.assign(references=[[truth] for truth in table["truth"]], split=None, note=notes)
-    return Run(answers, questions, RunInfo("nq", "Gemma-7B", "the paper's appendix"))
+    questions = table.drop_duplicates("question").set_index("question", drop=False)
+    printed = scores[scores["selection"] == "adaptive"].set_index("question").loc[questions.index]
+    notes = (
+        "The paper prints PRO = " + printed["pro"].map("{:g}".format) + " at α = " + printed["alpha"].map("{:g}".format)
+    )
+    answers = table.loc[table.index.repeat(table["count"])].reset_index(drop=True)
+    answers = answers.rename(columns={"question": "question_id", "answer": "text"})
+    answers = answers.assign(rank=answers.groupby("question_id").cumcount(), log_prob=np.log(answers["probability"]))
+    answers = answers.assign(token_ids=None, token_log_probs=None, end_log_prob=np.nan, finished=True)
+    questions = questions.assign(question_id=questions["question"], split=None, note=notes + ", repeats counted.")
+    questions["references"] = [[truth] for truth in questions["truth"]]
+    return Run(answers, questions.reset_index(drop=True), RunInfo("nq", "Gemma-7B", "the paper's appendix"))

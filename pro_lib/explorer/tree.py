@@ -53,19 +53,18 @@ def prefix_tree(run: Run, decode: Decode, *, n_nodes: int = 30) -> pd.DataFrame:
 
 
 def _ends(answers: pd.DataFrame, places: dict[tuple[int, ...], int]) -> dict[int, list]:
-    """The answers under the prefix that was expanded, or where their last token closes them or they are cut."""
+    """Return the answers under the prefix that was expanded, or where their last token closes them or they are cut."""
     ends: dict[int, list] = {}
-    probability = np.exp(complete_log_prob(answers["log_prob"], answers["end_log_prob"]))
-    for answer in answers.assign(probability=probability).itertuples():
+    answers = answers.assign(probability=np.exp(complete_log_prob(answers["log_prob"], answers["end_log_prob"])))
+    for answer in answers.itertuples():
         ids = tuple(int(token) for token in answer.token_ids)
-        place = places.get(ids) if answer.finished else None
-        place = places.get(ids[:-1]) if place is None else place
+        place = places.get(ids if answer.finished and ids in places else ids[:-1])
         if place is not None:
             ends.setdefault(place, []).append(answer)
     return ends
 
 
 def _addition(decode: Decode, path: tuple[int, ...]) -> str:
-    """What the last token adds to the text: some tokenizers cannot spell it alone."""
+    """Return what the last token adds to the text: some tokenizers cannot spell it alone."""
     text, before = decode(path), decode(path[:-1])
     return text[len(before) :] if text.startswith(before) else decode(path[-1:])
