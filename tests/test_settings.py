@@ -35,48 +35,21 @@ def judged(n, *, right=lambda n: n % 3 > 0):
     return [{"question_id": k, "answers": one} for k, one in enumerate(answers)]
 
 
-# ---- Parameters -----------------------------------------------------------------------------------------------------
+WRONG = {"model": 5, "dataset": "world-fact", "split": "tset", "strategy": "beams", "protocol": "papers"}
+WRONG |= {"convention": "all", "alphas": [2.0], "alpha": float("nan"), "target": [1.5], "search_alpha": 0, "columns": 3}
+WRONG |= {"n_answers": 2.5, "temperature": 0, "stop": ".", "limit": 0, "seed": -1, "batch_size": 0, "dtype": "float"}
+WRONG |= {"engine": "spark", "similarity": "nil", "correctness": "rouge", "records": "nowhere.jsonl"}
+TOGETHER = [{"split": "validation", "reported": True}, {"alpha": 0.01, "strategy": "threshold"}]
 
 
 @pytest.mark.parametrize(
-    "values",
-    [
-        {"model": 5},
-        {"model": []},
-        {"model": "no-such-model"},
-        {"dataset": "world-fact"},
-        {"split": "tset"},
-        {"strategy": "beams"},
-        {"protocol": "papers"},
-        {"convention": "all"},
-        {"alphas": [2.0]},
-        {"alpha": "0.4"},
-        {"alpha": float("nan")},
-        {"target": [1.5]},
-        {"search_alpha": 0},
-        {"n_answers": 2.5},
-        {"temperature": 0},
-        {"stop": "."},
-        {"limit": 0},
-        {"seed": -1},
-        {"batch_size": 0},
-        {"dtype": "float"},
-        {"engine": "spark"},
-        {"similarity": "nil"},
-        {"correctness": "rouge"},
-        {"records": "nowhere.jsonl"},
-        {"columns": 3},
-        {"split": "validation", "reported": True},
-        {"alpha": 0.01, "strategy": "threshold"},
-    ],
-    ids=str,
+    "values", [*({name: value} for name, value in WRONG.items()), {"model": []}, *TOGETHER], ids=str
 )
 def test_a_parameter_that_cannot_be_is_one_sentence_that_names_it_and_its_value(values):
     (name, value), *_ = values.items()
     shown = repr(value[0] if name in ("alphas", "target") else value)
-    with pytest.raises(ValueError, match=rf"^{name}(\[0\])?={re.escape(shown)} ") as raised:
+    with pytest.raises(ValueError, match=rf"^{name}(\[0\])?={re.escape(shown)} [^\n]*$"):
         Settings(**values).pairs()
-    assert "\n" not in str(raised.value)
 
 
 def test_one_name_or_several_make_pairs_and_records_their_own(tmp_path):
@@ -86,8 +59,6 @@ def test_one_name_or_several_make_pairs_and_records_their_own(tmp_path):
     assert Settings(dataset=["sciq", "nq", "trivia_qa"]).pairs()[1] == ("facts-2m", "nq")
     assert len(Settings(records=written(tmp_path / "mine.jsonl", judged(2))).pairs()) == 1
 
-
-# ---- As a notebook starts -------------------------------------------------------------------------------------------
 
 CELL = 'model: str = "facts-1m"  # a model\nalpha: float = 0.4  # the default α'
 
@@ -135,7 +106,7 @@ def test_figures_of_other_values_have_a_folder_of_their_own(given, name, capsys,
 
 
 def test_no_two_trials_have_one_folder_and_each_name_does_for_one():
-    several = ["a/b", "a_b", "a+b", ["a", "b"], "ä", "ö", "a,alpha=0.3", {"b": 1}, {"b": 2}, None]
+    several = ["a/b", "a_b", "a+b", ["a", "b"], "ä", "ö", "a,alpha=0.3", {"b": 1}, {"b": 2}]
     trials = [{"model": value} for value in several] + [{"model": "a", "alpha": 0.3}]
     trials += [{"records": "x" * 100 + end} for end in "12"]
     names = [pages.trial_name(changed) for changed in trials]
@@ -162,9 +133,6 @@ def test_what_this_machine_cannot_do_ends_a_notebook_before_anything_is_made(tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "labels.csv"]
 
 
-# ---- Runs -----------------------------------------------------------------------------------------------------------
-
-
 def test_a_run_is_made_once_and_read_without_the_model(tmp_path, monkeypatch):
     settings = Settings(**SMALL, generations_dir=tmp_path)
     whole = settings.both_splits(*PAIR)
@@ -179,11 +147,8 @@ def test_a_run_is_made_once_and_read_without_the_model(tmp_path, monkeypatch):
     ("strategy", "name", "value"),
     [
         ("multinomial", "temperature", 0.7),
-        ("multinomial", "top_p", 0.8),
         ("multinomial", "seed", 5),
-        ("multinomial", "n_answers", 2),
         ("diverse_beam", "diversity_penalty", 0.5),
-        ("greedy", "max_new_tokens", 3),
         ("greedy", "stop", ["a"]),
         ("greedy", "n_shots", 1),
         ("threshold", "search_alpha", 0.1),
@@ -210,17 +175,6 @@ def test_another_model_under_the_name_of_a_stored_run_is_refused(tmp_path, monke
     monkeypatch.setattr(models, "held", lambda *_, **__: loaded)
     with pytest.raises(RunError, match="fingerprint="):
         Settings(**SMALL, generations_dir=tmp_path).run(*PAIR)
-
-
-def test_a_file_is_a_data_set_and_lends_questions_to_validation(tmp_path):
-    path = tmp_path / "mine.csv"
-    path.write_text("question,references\n" + "".join(f"Question {n}?,answer {n}\n" for n in range(8)))
-    questions = Settings(dataset=str(path), n_validation=3, n_shots=1).questions(str(path), "validation", "test")
-    assert questions.table["split"].value_counts().to_dict() == {"validation": 3, "test": 4}
-    assert len(questions.shots) == 1
-
-
-# ---- Evaluations ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("n_validation", "pool", "chosen"), [(8, 40, 8), (None, 45, 45)])
