@@ -36,29 +36,6 @@ class QuestionsError(SentenceError):
     """A question file or a request for questions is wrong; the sentence names file, row or parameter."""
 
 
-def read_all(name: str | None, path: Source | None, columns: Mapping) -> tuple[pd.DataFrame, dict[str, list[str]]]:
-    """Return all questions of all splits, and which columns of a file of the user's they were read from."""
-    saved = isinstance(path, Path) and (path / "dataset_dict.json").is_file()
-    if path is not None and not saved:
-        return read_questions(path, columns)
-    if name in HUB:
-        return _from_hub(name, path), {}
-    if saved:
-        raise QuestionsError(f"folder {path} is a saved dataset; say which with name=, one of {', '.join(HUB)}")
-    if name not in BUNDLED:
-        known = ", ".join([*BUNDLED, *HUB])
-        raise QuestionsError(f"dataset {name!r} is unknown; choose {known}, or give path= to a file")
-    return _bundled_questions(name).copy(), {}
-
-
-@cache
-def _bundled_questions(name: str) -> pd.DataFrame:
-    file, question = BUNDLED[name]
-    columns = {"question_id": "fact_id", "question": question, "references": ["answer", "aliases"]}
-    table, _ = read_questions(DATA / "world_facts" / file, columns)
-    return table[[*COLUMNS, "relation", "exposure", "conflict"]]
-
-
 def _texts(values: Sequence[object]) -> list[str]:
     """Return the texts of all values, each once; a value may be missing, but not all of them."""
     texts: list[str] = []
@@ -95,22 +72,27 @@ class _Question(Format):
     references: Annotated[list[str], BeforeValidator(_texts)]
 
 
-def _question_table(table: pd.DataFrame, reference_columns: Sequence[str]) -> pd.DataFrame:
-    """Return the table with all of `COLUMNS`, each question with an id of its own, text and at least one reference.
+def read_all(name: str | None, path: Source | None, columns: Mapping) -> tuple[pd.DataFrame, dict[str, list[str]]]:
+    """Return all questions of all splits, and which columns of a file of the user's they were read from."""
+    saved = isinstance(path, Path) and (path / "dataset_dict.json").is_file()
+    if path is not None and not saved:
+        return read_questions(path, columns)
+    if name in HUB:
+        return _from_hub(name, path), {}
+    if saved:
+        raise QuestionsError(f"folder {path} is a saved dataset; say which with name=, one of {', '.join(HUB)}")
+    if name not in BUNDLED:
+        names = ", ".join([*BUNDLED, *HUB])
+        raise QuestionsError(f"dataset {name!r} is unknown; choose {names}, or give path= to a file")
+    return _bundled_questions(name).copy(), {}
 
-    The table's index says where its rows come from. Raises `QuestionsError` with that place and the column.
-    """
-    rows, places = [], {}
-    references = list(zip(*(table[name] for name in reference_columns), strict=True))
-    records = table[["question_id", "question", "split"]].assign(references=references).to_dict("records")
-    for where, record in zip(table.index, records, strict=True):
-        rows.append(fitted(_Question, record, where, QuestionsError))
-        once(rows[-1].question_id, where, places, QuestionsError)
-    others = [name for name in table if name not in (*COLUMNS, *reference_columns)]
-    ours = {name: [getattr(row, name) for row in rows] for name in ("question_id", "references")}
-    # Whole numbers among which some are missing would become floats.
-    whole = {name: table[name].infer_objects() for name in others if table[name].notna().all()}
-    return table.assign(**ours, **whole)[[*COLUMNS, *others]].reset_index(drop=True)
+
+@cache
+def _bundled_questions(name: str) -> pd.DataFrame:
+    file, question = BUNDLED[name]
+    columns = {"question_id": "fact_id", "question": question, "references": ["answer", "aliases"]}
+    table, _ = read_questions(DATA / "world_facts" / file, columns)
+    return table[[*COLUMNS, "relation", "exposure", "conflict"]]
 
 
 def read_questions(path: Source, columns: Mapping) -> tuple[pd.DataFrame, dict[str, list[str]]]:
@@ -131,7 +113,25 @@ def read_questions(path: Source, columns: Mapping) -> tuple[pd.DataFrame, dict[s
     ours = {column: table[theirs[0]] for column, theirs in used.items() if column != "references"}
     ours = {"question_id": [f"{file.stem}-{n}" for n in range(len(table))], "split": "test"} | ours
     renamed = {name for theirs in used.values() for name in theirs} - {*COLUMNS, *used["references"]}
-    return _question_table(table.drop(columns=list(renamed)).assign(**ours), used["references"]), used
+    return _checked(table.drop(columns=list(renamed)).assign(**ours), used["references"]), used
+
+
+def _checked(table: pd.DataFrame, reference_columns: Sequence[str]) -> pd.DataFrame:
+    """Return the table with all of `COLUMNS`, each question with an id of its own, text and at least one reference.
+
+    The table's index says where its rows come from. Raises `QuestionsError` with that place and the column.
+    """
+    references = list(zip(*(table[name] for name in reference_columns), strict=True))
+    records = table[["question_id", "question", "split"]].assign(references=references).to_dict("records")
+    rows, places = [], {}
+    for where, record in zip(table.index, records, strict=True):
+        rows.append(fitted(_Question, record, where, QuestionsError))
+        once(rows[-1].question_id, where, places, QuestionsError)
+    others = [name for name in table if name not in (*COLUMNS, *reference_columns)]
+    ours = {name: [getattr(row, name) for row in rows] for name in ("question_id", "references")}
+    # Whole numbers among which some are missing would become floats.
+    whole = {name: table[name].infer_objects() for name in others if table[name].notna().all()}
+    return table.assign(**ours, **whole)[[*COLUMNS, *others]].reset_index(drop=True)
 
 
 def _from_hub(name: str, folder: Path | None) -> pd.DataFrame:
@@ -155,32 +155,30 @@ def _from_hub(name: str, folder: Path | None) -> pd.DataFrame:
         parts["validation"], train = (train.iloc[np.sort(o)] for o in (order[:n_validation], order[n_validation:]))
     parts["train_shots"] = train
     table = pd.concat([part.assign(split=split) for split, part in parts.items()], ignore_index=True)
-    return _question_table(table.set_axis([f"dataset {name!r}, question {n + 1}" for n in table.index]), ["references"])
+    return _checked(table.set_axis([f"dataset {name!r}, question {n + 1}" for n in table.index]), ["references"])
 
 
 def _downloaded(name: str, folder: Path | None) -> dict[str, pd.DataFrame]:
+    """Return the splits of a set with question_id, question and references, without repeated ids and unanswered."""
     with extra("notebooks", f"dataset {name!r} of the hub"):
         import datasets  # it takes a second, and only sets from the hub need it
 
     repository, configuration, answer = HUB[name]
+    parts = {}
     try:
-        parts = datasets.load_from_disk(folder) if folder else datasets.load_dataset(repository, configuration)
-        splits = [split for split in parts if split in ("test", "validation", "train")]
-        return {split: _split(parts[split], answer, f"{name}-{split}") for split in splits}
+        loaded = datasets.load_from_disk(folder) if folder else datasets.load_dataset(repository, configuration)
+        for split in [split for split in loaded if split in ("test", "validation", "train")]:
+            rows, ids = loaded[split], [f"{name}-{split}-{n}" for n in range(len(loaded[split]))]
+            ids = rows["question_id"][:] if "question_id" in rows.column_names else ids
+            references = [_references(value) for value in rows[answer][:]]
+            table = pd.DataFrame({"question_id": ids, "question": rows["question"][:], "references": references})
+            parts[split] = table[table["references"].str.len() > 0].drop_duplicates("question_id")
     except Exception as problem:  # whatever the library's HTTP client, its cache or Arrow raised, or a lost column
         where = f"folder {folder}" if folder else f"the Hugging Face hub ({repository})"
         advice = "" if folder else "; without a network, give path= to a folder that save_to_disk() made elsewhere"
-        raise QuestionsError(
-            f"dataset {name!r} cannot be loaded from {where}: {problem or repr(problem)}{advice}"
-        ) from problem
-
-
-def _split(rows: Any, answer: str, name: str) -> pd.DataFrame:
-    """Return question_id, question, references of a split, without rows that repeat an id or have no answer."""
-    ids = rows["question_id"][:] if "question_id" in rows.column_names else [f"{name}-{n}" for n in range(len(rows))]
-    references = [_references(value) for value in rows[answer][:]]
-    table = pd.DataFrame({"question_id": ids, "question": rows["question"][:], "references": references})
-    return table[table["references"].str.len() > 0].drop_duplicates("question_id")
+        reason = problem or repr(problem)
+        raise QuestionsError(f"dataset {name!r} cannot be loaded from {where}: {reason}{advice}") from problem
+    return parts
 
 
 def _references(answer: Any) -> list[str]:
