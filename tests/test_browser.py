@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ import nbformat
 import numpy as np
 import pytest
 from test_explorer import CAPITAL, NASTY, ODD, many, nasty
+from waiting import until
 
 from pro_lib import explorer, metrics
 
@@ -51,12 +51,6 @@ def notebook_with(folder, base, **parameters):
     nbformat.write(notebook, folder / NOTEBOOK.name)
 
 
-def free_port():
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return bound.getsockname()[1]
-
-
 @contextmanager
 def jupyter(folder):
     """The address of a JupyterLab of its own, without the user's settings, on `folder`."""
@@ -72,14 +66,17 @@ def jupyter(folder):
     own |= {"IPYTHONDIR": str(folder / "ipython"), "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces")}
     own |= {"JUPYTERLAB_SETTINGS_DIR": str(config / "lab" / "user-settings")}
     own |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    port = free_port()
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
     command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={work}", "--ServerApp.port_retries=0"]
     command += ["--allow-root"] if os.geteuid() == 0 else []
     with open(folder / "server.log", "w") as log:
         server = subprocess.Popen(command, env=os.environ | own, stdout=log, stderr=log, cwd=work)
         try:
-            assert is_up(port, server), (folder / "server.log").read_text()[-2000:]
+            until(lambda: is_up(port, server))
+            assert server.poll() is None, (folder / "server.log").read_text()[-2000:]
             yield f"http://127.0.0.1:{port}"
         finally:
             # It asks its kernels to end, too.
@@ -88,14 +85,9 @@ def jupyter(folder):
 
 
 def is_up(port, server):
-    """Whether a server listens, in the end: it says nothing else that could be waited for."""
-    until = time.monotonic() + PATIENCE / 1000
-    while server.poll() is None and time.monotonic() < until:
-        with socket.socket() as client:
-            if client.connect_ex(("127.0.0.1", port)) == 0:
-                return True
-        time.sleep(0.1)
-    return False
+    """Whether the server listens, or has ended: it says nothing else that could be waited for."""
+    with socket.socket() as client:
+        return server.poll() is not None or client.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager
@@ -128,14 +120,6 @@ def run_all(page):
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
     page.locator(".pro-app figure").first.wait_for()
     page.locator(".jp-RenderedImage img").first.wait_for()
-
-
-def wait_until_saved(path):
-    """Wait until the notebook is stored with what its cells left."""
-    until = time.monotonic() + PATIENCE / 1000
-    while not all(kind in path.read_text() for kind in ("application/vnd.jupyter.widget-view+json", "image/png")):
-        assert time.monotonic() < until
-        time.sleep(0.1)
 
 
 def ask(page, question):
@@ -190,7 +174,8 @@ def test_the_explorer_in_jupyterlab(tmp_path):
             # After a reload it is there again, where the slider stood, and still talks to the kernel.
             page.get_by_role("menuitem", name="File", exact=True).click()
             page.get_by_role("menuitem", name="Save Notebook").first.click()
-            wait_until_saved(tmp_path / "work" / NOTEBOOK.name)
+            kinds = ("application/vnd.jupyter.widget-view+json", "image/png")
+            until(lambda: all(kind in (tmp_path / "work" / NOTEBOOK.name).read_text() for kind in kinds))
             page.reload()
             page.locator(".pro-app figure").first.wait_for()
             expect(explorer.locator(".pro-alpha")).to_have_text("0.35")
