@@ -1,6 +1,5 @@
-"""What an installation brings: dependencies by extra, a wheel with all that is bundled, what make installs."""
+"""What an installation brings: dependencies by extra, and a wheel with all that is bundled."""
 
-import ast
 import json
 import os
 import re
@@ -17,13 +16,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-import pro_lib
-
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-# Modules that load packages of an extra when they are imported; others import such packages late.
-OF_AN_EXTRA = {"figures": "notebooks", "explorer/widget": "notebooks"}
 # What a requirement is imported as, where that is not its name.
 CALLED = {"scikit-learn": {"sklearn"}, "pydantic": {"pydantic", "pydantic_core"}}
 
@@ -44,31 +39,6 @@ def test_the_base_is_without_notebooks_figures_and_clusters_and_torch_stays_a_ra
     assert not required() & {"jupyterlab", "ipywidgets", "matplotlib", "datasets", "papermill", "ray"}
     assert {"jupyterlab", "ipykernel", "matplotlib", "seaborn", "papermill", "datasets"} <= required("notebooks")
     assert "torch>=2.6" in PROJECT["dependencies"]
-
-
-def imports(tree, *, late, extras=()):
-    """Every package that a syntax tree imports, with the extras that are named around it; at once, or late too."""
-    for node in ast.iter_child_nodes(tree):
-        typing = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        if isinstance(node, ast.Import):
-            yield from ((alias.name.split(".")[0], extras) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield node.module.split(".")[0], extras
-        elif not typing and (late or not isinstance(node, ast.FunctionDef | ast.Lambda)):
-            calls = [ast.unparse(item.context_expr) for item in getattr(node, "items", ())]
-            named = re.findall(r"\bextra\('([\w-]+)'", " ".join(calls))
-            yield from imports(node, late=late, extras=(*extras, *named))
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "pro_lib").rglob("*.py")), ids=lambda path: path.stem)
-def test_a_module_imports_the_base_at_once_and_of_an_extra_what_it_names(path):
-    tree, room = ast.parse(path.read_text()), str(path.relative_to(ROOT / "pro_lib").with_suffix(""))
-    own = [OF_AN_EXTRA[room]] if room in OF_AN_EXTRA else []
-    ours = sys.stdlib_module_names | {"pro_lib"}
-    at_once = {name for name, _ in imports(tree, late=False)} - ours
-    assert at_once <= required(*own, called=True)
-    for name, extras in imports(tree, late=True):
-        assert name in ours | required(*own, *extras, called=True)
 
 
 def test_what_lacks_an_extra_says_what_to_install_and_what_needs_none_loads_neither_torch_nor_it():
@@ -103,11 +73,6 @@ def test_the_constraints_pin_every_direct_dependency_and_environment_yml_takes_t
     assert not [line for line in lines if "+cpu" in line or "@" in line]
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     assert environment["dependencies"][-1] == {"pip": ["-c constraints.txt", "-e .[notebooks]"]}
-
-
-def test_the_version_is_written_in_the_package_and_cited():
-    assert PROJECT["dynamic"] == ["version"]
-    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == pro_lib.__version__
 
 
 # Of data/, what only making it anew needs.

@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from pro_lib import bundled, metrics, models, store
+from pro_lib import metrics, models, store
 from pro_lib import settings as pages
 from pro_lib.checks import SentenceError
-from pro_lib.files import RunError
 from pro_lib.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -166,15 +165,6 @@ def test_what_decides_the_answers_has_a_folder_of_its_own_and_is_found_there(
     assert store.difference(*(run.info.parameters for run in runs)) is not None
     monkeypatch.setattr(models, "held", forbidden)
     assert_frame_equal(other.run(*PAIR).answers, runs[1].answers)
-
-
-def test_another_model_under_the_name_of_a_stored_run_is_refused(tmp_path, monkeypatch):
-    Settings(**SMALL, generations_dir=tmp_path).run(*PAIR)
-    monkeypatch.setattr(bundled, "fingerprint", lambda *_: "another")
-    loaded = replace(models.load("facts-1m", device="cpu"), fingerprint="another")
-    monkeypatch.setattr(models, "held", lambda *_, **__: loaded)
-    with pytest.raises(RunError, match="fingerprint="):
-        Settings(**SMALL, generations_dir=tmp_path).run(*PAIR)
 
 
 @pytest.mark.parametrize(("n_validation", "pool", "chosen"), [(8, 40, 8), (None, 45, 45)])

@@ -4,8 +4,7 @@ In a notebook it is a widget (`explore`), without one a file of its own (`to_htm
 """
 
 from pro_lib.checks import extra
-from pro_lib.explorer.data import appendix_run, comparison, run_data, to_html
-from pro_lib.explorer.tree import prefix_tree
+from pro_lib.explorer.data import appendix_run, comparison, prefix_tree, run_data, to_html
 
 __all__ = ["appendix_run", "comparison", "explore", "prefix_tree", "run_data", "to_html"]
 

@@ -9,8 +9,7 @@ import traitlets
 from pro_lib import asking, runs
 from pro_lib import questions as question_sets
 from pro_lib.bundled import bundled_models
-from pro_lib.explorer.data import JAVASCRIPT, STYLES, appendix_run, comparison, run_data
-from pro_lib.explorer.tree import prefix_tree
+from pro_lib.explorer.data import JAVASCRIPT, STYLES, appendix_run, comparison, prefix_tree, run_data
 from pro_lib.files import RunError
 from pro_lib.runs import Run
 from pro_lib.settings import SAMPLES, Settings, listed
