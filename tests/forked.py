@@ -28,28 +28,16 @@ class Forks:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen([sys.executable, __file__], env=os.environ | environment, **pipes)
 
-    def _answer(self, order):
-        self.process.stdin.write(json.dumps(order) + "\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
-
-    def start(self, words, folder, *, cwd, env=os.environ, given=""):
-        """Start `python` with these words in `cwd`, its standard streams files of `folder`; the process id."""
-        files = [Path(folder, name) for name in FILES]
-        files[0].write_text(given)
-        return self._answer(
-            {"words": [*map(str, words)], "cwd": str(cwd), "env": dict(env), "files": [*map(str, files)]}
-        )
-
-    def wait(self, pid):
-        """Wait for a program; how it ended."""
-        return self._answer(pid)
-
-    def run(self, words, **options):
-        """What such a program does from its start to its end, as `subprocess.run` says it."""
+    def run(self, words, *, cwd, env=os.environ, given=""):
+        """What `python` with these words does in `cwd` from its start to its end, as `subprocess.run` says it."""
         with tempfile.TemporaryDirectory() as folder:
-            code = self.wait(self.start(words, folder, **options))
-            return subprocess.CompletedProcess(words, code, *(Path(folder, name).read_text() for name in FILES[1:]))
+            files = [Path(folder, name) for name in FILES]
+            files[0].write_text(given)
+            order = {"words": [*map(str, words)], "cwd": str(cwd), "env": dict(env), "files": [*map(str, files)]}
+            self.process.stdin.write(json.dumps(order) + "\n")
+            self.process.stdin.flush()
+            code = json.loads(self.process.stdout.readline())
+            return subprocess.CompletedProcess(words, code, *(path.read_text() for path in files[1:]))
 
     def close(self):
         """End the process."""
@@ -81,17 +69,14 @@ def begin(words, cwd, env, files):
 
 
 def main():
-    """Fork a program, or say how one ended, for each line; in the program return, and end as it does."""
+    """Fork a program for each line, and say how it ended; in the program return, and end as it does."""
     for name in LOADED:
         importlib.import_module(name)
     gc.freeze()  # what all of them share is nothing to collect
     for line in sys.stdin:
-        order = json.loads(line)
-        if isinstance(order, int):
-            said = os.waitstatus_to_exitcode(os.waitpid(order, 0)[1])
-        elif (said := os.fork()) == 0:
-            return begin(**order)
-        print(said, flush=True)
+        if (process := os.fork()) == 0:
+            return begin(**json.loads(line))
+        print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
 
 
 if __name__ == "__main__":

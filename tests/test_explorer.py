@@ -25,31 +25,15 @@ CAPITAL = "What is the capital of France?"
 
 def many(*, n=40, seed=0):
     """A run of `n` questions with three answers each, every third one answered right, with exposure."""
-    rng = np.random.default_rng(seed)
-    ids = [f"q{i:02}" for i in range(n)]
-    p = np.sort(rng.dirichlet(np.ones(4), size=n)[:, :3], axis=1)[:, ::-1]
+    ids, p = [f"q{i:02}" for i in range(n)], np.random.default_rng(seed).dirichlet(np.ones(4), size=n)[:, :3]
+    log_probs = np.log(np.sort(p, axis=1)[:, ::-1]).ravel()
     texts = [["alpha", "beta", "gamma"] if i % 3 == 0 else ["beta", "alpha", "gamma"] for i in range(n)]
-    answers = pd.DataFrame(
-        {
-            "question_id": np.repeat(ids, 3),
-            "rank": list(range(3)) * n,
-            "text": np.concatenate(texts),
-            "token_ids": [[t] for _ in ids for t in range(3)],
-            "token_log_probs": [[x] for x in np.log(p).ravel()],
-            "log_prob": np.log(p).ravel(),
-            "end_log_prob": 0.0,
-            "finished": True,
-        }
-    )
-    questions = pd.DataFrame(
-        {
-            "question_id": ids,
-            "question": [f"Letter number {i}?" for i in range(n)],
-            "references": [["alpha"]] * n,
-            "split": ["test" if i % 4 else "validation" for i in range(n)],
-            "exposure": [i % 2 * 8 for i in range(n)],
-        }
-    )
+    answers = pd.DataFrame({"question_id": np.repeat(ids, 3), "rank": [*range(3)] * n, "text": np.concatenate(texts)})
+    answers = answers.assign(token_ids=[[t] for _ in ids for t in range(3)], token_log_probs=[[x] for x in log_probs])
+    answers = answers.assign(log_prob=log_probs, end_log_prob=0.0, finished=True)
+    questions = pd.DataFrame({"question_id": ids, "question": [f"Letter number {i}?" for i in range(n)]})
+    questions = questions.assign(references=[["alpha"]] * n, exposure=[i % 2 * 8 for i in range(n)])
+    questions["split"] = ["test" if i % 4 else "validation" for i in range(n)]
     return Run(answers, questions, RunInfo("letters", "toy", "diverse_beam", cost=Cost()))
 
 
@@ -197,12 +181,6 @@ def test_a_view_of_the_page_sweeps_as_pro_lib_does(distinct, tmp_path):
     assert np.array(sweep) == pytest.approx(np.column_stack([*aurocs, means[0], *metrics.normal(*means)]), rel=1e-9)
 
 
-def test_a_view_of_the_page_counts_repeats(tmp_path):
-    code = """(data) => new page.View(data, "all", true).answers[0].map((answer) => [answer.copies, answer.isFirst])"""
-    rows = in_javascript(tmp_path, code, explorer.run_data(repeated()))
-    assert rows == [[2, True], [2, False], [1, True], [1, True]]  # Paris, Paris, Lyon, paris!; not Par, which was cut
-
-
 def searched(model, n):
     questions = question_sets.load("world-facts", split="test", limit=n)
     return generate.generate(model, questions, strategy="threshold", search_alpha=0.05, progress=False)
@@ -320,7 +298,6 @@ def test_the_model_of_a_run_is_asked_as_the_run_was(facts_2m, tmp_path):
 
 ODD = {
     "one question": many(n=1),
-    "one class": many(n=4).select(question_ids=["q00", "q03"]),
     "few questions": many(n=9),
     "no question": many(n=3).select(question_ids=[]),
     "no references": replace(many(), questions=many().questions.assign(references=None)),
@@ -331,7 +308,6 @@ ODD = {
 }
 NO_AUROC = {
     "one question": "not defined: all 1 judged answers are right",
-    "one class": "not defined: all 2 judged answers are right",
     "few questions": "left out: 9 judged answers are too few",
 }
 

@@ -124,16 +124,6 @@ def test_lines_go_through_the_numbers_of_the_table_and_the_chosen_alpha_lies_on_
     assert names == [*MODELS, "chosen on validation"]
 
 
-def test_differences_to_nll_are_taken_at_the_same_threshold():
-    sweep = pd.DataFrame({"threshold": [0.1, 0.3] * 2, "method": ["PRO"] * 2 + ["NLL"] * 2, "dataset": "d"})
-    sweep = sweep.assign(auroc=[0.9, 0.7, 0.8, 0.75], accuracy=[0.6, 0.25] * 2, model="m")
-    [panel] = figures.rouge_thresholds(sweep).axes
-    lines = {line.get_label(): line.get_ydata() for line in panel.lines}
-    np.testing.assert_allclose(lines["PRO"], [0.1, -0.05])
-    assert "NLL" not in lines
-    assert [label.get_text() for label in panel.get_xticklabels()] == ["0.1\n(60%)", "0.3\n(25%)"]
-
-
 def test_printed_values_stand_in_grey_where_the_paper_has_them():
     printed = pd.DataFrame({"dataset": "mine", "model": "facts-1m", "k": [1, 2], "auroc": [0.7, 0.8]})
     fixed, = tables(HERE, "fixed_k")  # fmt: skip
