@@ -1,7 +1,4 @@
-"""The parameters that notebooks share, each declared once, and what they ask for: questions, runs, evaluations.
-
-It knows names, splits and folders; it does not know a score by its formula, and it does not draw.
-"""
+"""The parameters that notebooks share, each declared once, and the questions, runs and evaluations they ask for."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -25,11 +22,6 @@ from pro_lib.protocols import PROTOCOLS
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import CONVENTIONS, Run
 from pro_lib.similarities import Similarity
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from pro_lib.models import Model
 
 # A comparison of methods needs beams for PRO, NLL, ALL, PE, SE and SD, and samples for PE-MC, NE and Deg.
 BEAMS, SAMPLES, EXACT, GREEDY = "diverse_beam", "multinomial", "threshold", "greedy"
@@ -163,10 +155,7 @@ class Settings:
         return [(model, dataset) for model in listed(self.model) for dataset in listed(self.dataset)]
 
     def questions(self, dataset: str, *splits: str) -> QuestionSet:
-        """Return the questions of the splits named, of a set by name, of a file or of a folder.
-
-        Files without a validation split lend `n_validation` of their questions to one.
-        """
+        """Return the questions of the splits named; a file without validation lends `n_validation` of its own."""
         named = dataset in question_sets.NAMES
         where = {"name": dataset} if named else {"path": dataset, "n_validation": self.n_validation or 100}
         return question_sets.load(**where, split=splits or self.split, **self._values("limit", "seed", "n_shots"))
@@ -193,8 +182,7 @@ class Settings:
     def evaluations(self, model: str, dataset: str, split: str | None, *, methods: str = "own") -> list[Evaluation]:
         """Return the evaluations of a split, one for each protocol; None for all questions.
 
-        `methods`: `own` reads the run of `strategy` alone; `all` reads beams, samples and greedy answers, and judges
-        the most probable answer that any of them found.
+        `own` methods read the run of `strategy`; `all` judges the likeliest of beams, samples and greedy answers.
         """
         return self._evaluated(model, dataset, [split], methods)[0]
 
@@ -229,18 +217,15 @@ class Settings:
         """Return the rows of a table whose protocol is among `protocol`: those that a figure shows."""
         return table[table["protocol"].str.split(", ").str[0].isin(listed(self.protocol))]
 
-    def store(self, table: pd.DataFrame, name: str, figure: Figure | None = None) -> pd.DataFrame | Figure | str:
-        """Write a table to `figures_dir/<name>.csv`, and the figure drawn from it; return what is to be shown.
-
-        Of an empty table nothing is written.
-        """
+    def store(self, table: pd.DataFrame, name: str, figure: object = None) -> object:
+        """Write a table, if it has rows, and the figure drawn from it to `figures_dir`; return what is to be shown."""
         from pro_lib import figures
 
         if table.empty:
             return f"{name}: nothing to show, since records hold no search"
         return figures.save(figure, table, name, figures_dir=self.figures_dir)
 
-    def loaded(self, model: str) -> Model:
+    def loaded(self, model: str) -> object:
         """Return the model, loaded as the parameters say or held since it was (`models.held`)."""
         from pro_lib import models
 
@@ -297,17 +282,12 @@ def _check_choice(parameter: str, name: str, known: Sequence[str], other: str, i
 def trial_name(changed: Mapping[str, Any]) -> str:
     """Return a folder's name, `alpha=0.3,limit=200`; a checksum stands for what is long or has other letters."""
     text = ",".join(f"{name}={value}" for name, value in changed.items())
-    if len(text) <= 60 and all(re.fullmatch(r"[\w.-]+", str(value), re.ASCII) for value in changed.values()):
-        return text
-    checksum = hashlib.sha256(repr(changed).encode()).hexdigest()[:6]
-    return re.sub(r"[^\w.,=-]+", "_", text, flags=re.ASCII)[:60] + f"-{checksum}"
+    name = re.sub(r"[^\w.,=-]+", "_", text, flags=re.ASCII)[:60]
+    return name if name == text else f"{name}-{hashlib.sha256(repr(changed).encode()).hexdigest()[:6]}"
 
 
 def _parameter_names(cells: Iterable[str]) -> list[str]:
-    """Return the names that the latest parameters cell declares, and those that papermill injected after it.
-
-    A parameters cell holds nothing but typed names, `alpha: float = 0.4`; no other cell counts.
-    """
+    """Return what the latest cell of nothing but typed names declares, and what papermill injected after it."""
     declared, injected = [], []
     for cell in cells:
         with suppress(SyntaxError):
