@@ -105,7 +105,7 @@ def panels(
             names += [f"n\xa0=\xa0{rows['n_questions'].max():,.0f}"] if "n_questions" in rows else []
             ax.set_title("\n".join(textwrap.wrap(", ".join(names), letters, max_lines=2)), linespacing=1.1)
         yield figure, drawn
-        below = textwrap.wrap(", ".join(str(table[name].iloc[0]) for name in shared), int(14 * WIDTHS[columns]))
+        below = textwrap.wrap(", ".join(f"{name} {table[name].iloc[0]}" for name in shared), int(14 * WIDTHS[columns]))
         figure.supxlabel("\n".join(filter(None, [figure.get_supxlabel(), *below])))
 
 
@@ -135,8 +135,8 @@ def difference_axis(ax: Axes) -> None:
     """Make the y axis one of differences: linear up to 0.05, logarithmic beyond, a line at 0."""
     ax.axhline(0, color="black", lw=0.6)
     ax.set_yscale("symlog", linthresh=0.05)
-    ticks = FixedLocator([-0.5, -0.1, -0.05, 0, 0.05, 0.1, 0.5])
-    ax.yaxis.set(major_locator=ticks, major_formatter=lambda value, _: f"{value:+g}", minor_locator=NullLocator())
+    ax.yaxis.set(major_locator=FixedLocator([-0.5, -0.1, -0.05, 0, 0.05, 0.1, 0.5]), minor_locator=NullLocator())
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:+g}" if value else "0")
 
 
 def name_rows(ax: Axes, names: Sequence[str], present: Sequence[str]) -> None:
