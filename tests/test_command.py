@@ -97,10 +97,6 @@ def test_ask_prints_the_answers_kept_and_what_the_search_is_sure_of():
     assert f"{answer['answers'][0][1]:.4f}" in lines[3]
 
 
-def test_every_status_of_a_search_has_a_sentence():
-    assert set(command.SURE) == {"certified", "fallback", "undecided"}
-
-
 def test_generate_makes_the_runs_that_notebooks_read(tmp_path, monkeypatch):
     ask, few = settings.Settings.questions, lambda table: table.groupby("split", sort=False).head(2)
     head = lambda *words: replace(asked := ask(*words), table=few(asked.table))  # noqa: E731
@@ -154,9 +150,9 @@ def notebook(path, *cells, **declared):
     """A notebook with parameters and these cells."""
     first = nbformat.v4.new_code_cell("\n".join(f"{name}: object = {value!r}" for name, value in declared.items()))
     first.metadata["tags"] = ["parameters"]
-    made = nbformat.v4.new_notebook(cells=[first, *map(nbformat.v4.new_code_cell, cells)])
-    made.metadata["kernelspec"] = {"name": "python3", "language": "python", "display_name": "python3"}
-    nbformat.write(made, path)
+    kernel = {"name": "python3", "language": "python", "display_name": "python3"}
+    cells = [first, *map(nbformat.v4.new_code_cell, cells)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), path)
     return path
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.text import Text
-from PIL import Image
 
 from pro_lib import figures
 
@@ -154,8 +153,6 @@ def test_saving_leaves_bitmap_vector_and_numbers_and_the_same_bytes_twice(tmp_pa
     one, two = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("one", "two"))
     assert set(one) == {"fixed.csv", "fixed.png", "fixed.svg"}
     assert one == two
-    with Image.open(tmp_path / "one" / "fixed.png") as image:
-        assert image.width == 660
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "one" / "fixed.csv"), fixed.astype({"k": str}), rtol=1e-5)
 
 

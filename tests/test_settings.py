@@ -52,10 +52,8 @@ def test_a_parameter_that_cannot_be_is_one_sentence_that_names_it_and_its_value(
 
 
 def test_one_name_or_several_make_pairs_and_records_their_own(tmp_path):
-    assert Settings(model="facts-2m").pairs() == [("facts-2m", "world-facts")]
-    both = Settings(model=["facts-2m", "facts-1m"], dataset=("world-facts", "world-facts-reworded")).pairs()
-    assert both == [(m, d) for m in ("facts-2m", "facts-1m") for d in ("world-facts", "world-facts-reworded")]
-    assert Settings(dataset=["sciq", "nq", "trivia_qa"]).pairs()[1] == ("facts-2m", "nq")
+    both = Settings(model=["facts-2m", "facts-1m"], dataset=("world-facts", "nq")).pairs()
+    assert both == [(m, d) for m in ("facts-2m", "facts-1m") for d in ("world-facts", "nq")]
     assert len(Settings(records=written(tmp_path / "mine.jsonl", judged(2))).pairs()) == 1
 
 
