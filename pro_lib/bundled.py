@@ -40,21 +40,26 @@ def bundled_models() -> dict[str, Path]:
     return {path.parent.name: path.parent for path in sorted((DATA / "models").glob("*/config.json"))}
 
 
+def locate(name: str) -> str:
+    """Return the folder or hub id that a model of this name is loaded from."""
+    sources, folder = paper_models() | bundled_models(), Path(name).expanduser()
+    if name in sources:
+        return str(sources[name])
+    return str(folder.resolve() if folder.is_dir() else folder)
+
+
 def check_model(name: str) -> None:
     """Refuse, with a `ValueError`, a name that no model can have; whether a hub has it is not looked up."""
-    bundled, paper = bundled_models(), paper_models()
-    if name not in (*bundled, *paper) and not os.path.isdir(name) and not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
-        raise ValueError(
-            f"model={name!r} is neither bundled ({', '.join(bundled)}), nor one of the paper's ({', '.join(paper)}), "
-            "nor a folder, nor a hub id owner/name"
-        )
+    source = locate(name)
+    if not os.path.isdir(source) and not re.fullmatch(r"[\w.-]+/[\w.-]+", source):
+        bundled, paper = ", ".join(bundled_models()), ", ".join(paper_models())
+        kinds = f"bundled ({bundled}), nor one of the paper's ({paper}), nor a folder, nor a hub id owner/name"
+        raise ValueError(f"model={name!r} is neither {kinds}")
 
 
 def model_folder_name(model: str) -> str:
     """Return what a model's run folders are called, which is the name it has once it is loaded."""
-    sources = bundled_models() | paper_models()
-    folder = Path(sources.get(model, model))
-    return folder.resolve().name if model not in sources and folder.is_dir() else folder.name
+    return Path(locate(model)).name
 
 
 def fingerprint(folder: Path) -> str:

@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrain
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from pro_lib import tokens
-from pro_lib.bundled import bundled_models, check_model, fingerprint, paper_models
+from pro_lib.bundled import bundled_models, check_model, fingerprint, locate
 from pro_lib.checks import QUANTIZATIONS, Dtype, Quantization, SentenceError, checked, extra, one_line
 from pro_lib.engine import Endings
 from pro_lib.engine.fit import NOTABLE, Fit, PackingError, auto_class, check_config, fitted, fitted_to
@@ -138,7 +138,8 @@ def load(
         ValueError: an unknown dtype, device or quantization, or a name that no model can have.
     """
     name, _ = str(name), _Options(dtype=dtype, quantization=quantization)
-    source, device = _locate(name), find_device(device)
+    check_model(name)
+    source, device = locate(name), find_device(device)
     if dtype == "auto":
         dtype = "bfloat16" if device.startswith("cuda") and name not in bundled_models() else "float32"
     options = {"trust_remote_code": False, "dtype": getattr(torch, dtype), **from_pretrained}
@@ -179,7 +180,7 @@ def held(model: "str | Path | Model", **options: object) -> Model:
     """Return a loaded model as it is; one named is loaded unless it was the last loaded so, which is let go first."""
     if isinstance(model, Model):
         return model
-    source = Path(_locate(str(model)))
+    source = Path(locate(str(model)))
     key = str(model), repr(sorted(options.items())), fingerprint(source) if source.is_dir() else None
     if key not in _LAST:
         _LAST.clear()
@@ -218,17 +219,6 @@ def find_endings(
         raise PackingError("has a tokenizer with neither an end-of-text token nor a newline token")
     stop, closing = (torch.tensor([kind == name for kind in kinds]) for name in ("stop", "closing"))
     return Endings(stop.to(network.device), closing.to(network.device))
-
-
-def _locate(name: str) -> str:
-    """Return the folder or hub id that a model of this name is loaded from."""
-    sources, folder = paper_models() | bundled_models(), Path(name).expanduser()
-    if name in sources:
-        return str(sources[name])
-    if not folder.is_dir():
-        check_model(str(folder))
-        return name
-    return str(folder.resolve())
 
 
 def find_device(device: str) -> str:

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -84,15 +83,10 @@ def read_all(name: str | None, path: Source | None, columns: Mapping) -> tuple[p
     if name not in BUNDLED:
         names = ", ".join([*BUNDLED, *HUB])
         raise QuestionsError(f"dataset {name!r} is unknown; choose {names}, or give path= to a file")
-    return _bundled_questions(name).copy(), {}
-
-
-@cache
-def _bundled_questions(name: str) -> pd.DataFrame:
     file, question = BUNDLED[name]
-    columns = {"question_id": "fact_id", "question": question, "references": ["answer", "aliases"]}
-    table, _ = read_questions(DATA / "world_facts" / file, columns)
-    return table[[*COLUMNS, "relation", "exposure", "conflict"]]
+    ours = {"question_id": "fact_id", "question": question, "references": ["answer", "aliases"]}
+    table, _ = read_questions(DATA / "world_facts" / file, ours)
+    return table[[*COLUMNS, "relation", "exposure", "conflict"]], {}
 
 
 def read_questions(path: Source, columns: Mapping) -> tuple[pd.DataFrame, dict[str, list[str]]]:

@@ -78,13 +78,6 @@ def test_limit_draws_with_the_seed_and_keeps_the_order():
     assert len(some) == 20
 
 
-def test_limit_counts_for_each_split_and_splits_come_in_the_order_asked_for():
-    both = load("world-facts", split=["validation", "test"], limit=5)
-    assert both.table["split"].tolist() == ["validation"] * 5 + ["test"] * 5
-    assert len(both) == 10
-    assert both.table.index.tolist() == list(range(10))
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 def test_bundled_shots_are_ten_of_train_shots_with_their_first_reference(seed):
     questions = load("world-facts", limit=5, seed=seed)
@@ -127,30 +120,6 @@ def test_prompts_are_header_shots_and_question_in_the_template(write):
         questions.prefix() + "Q: Capital of France?\nA:",
         questions.prefix() + "Q: Capital of Peru?\nA:",
     ]
-
-
-def test_prefix_is_a_true_prefix_of_every_bundled_prompt():
-    questions = load("world-facts-reworded", limit=10)
-    assert questions.prefix().count("Question: ") == 10
-    for prompt, question in zip(questions.prompts(), questions.table["question"], strict=True):
-        assert prompt == questions.prefix() + f"Question: {question}\nAnswer:"
-
-
-def test_what_of_a_prompt_decides_a_run_says_chat_only_where_it_is(write):
-    questions = load(path=write("set.jsonl", ROWS), n_shots=2, header="H")
-    asked = {
-        "header": "H",
-        "template": "Question: {question}\nAnswer:",
-        "shots": [list(shot) for shot in questions.shots],
-    }
-    assert json.loads(json.dumps(questions.parameters())) == asked
-    assert questions.parameters(chat=True) == asked | {"chat": True}
-
-
-def test_a_question_set_shows_its_name_and_sizes_and_in_a_notebook_its_first_rows():
-    questions = load("world-facts", split="test", limit=7)
-    assert repr(questions) == "QuestionSet(world-facts: 7 questions, 10 shots)"
-    assert questions._repr_html_().count("<tr") == 6  # names of columns, and five
 
 
 def test_with_questions_asks_others_in_the_same_way():
@@ -230,82 +199,7 @@ def test_numbers_of_parquet_stay_whole_where_some_are_missing(write):
     assert read["level"].tolist() == [2**60 + 1, None]
 
 
-GOOD = '{"question": "A?", "references": ["a"]}\n'
 # A file's name and content, or rows in memory, and where the sentence says that something is wrong.
-BAD_SOURCES = [
-    ("empty.jsonl", "", "holds no questions"),
-    ("header.csv", "question,references\n", "holds no questions"),
-    ("rows.parquet", [], "holds no questions"),
-    ("column.jsonl", '{"question": "A?"}', "'references'"),
-    ("column.csv", "text,references\nA?,a\n", "'question'"),
-    ("twice.csv", "question,references,question\nA?,a,B?\n", "'question' twice"),
-    ("no_refs.jsonl", GOOD + '{"question": "B?", "references": []}', "line 2: references="),
-    ("no_refs.csv", "question,references\nA?,a\n\nB?,\n", "line 4: references="),
-    ("left_out.jsonl", GOOD + '{"question": "B?"}', "line 2: references="),
-    ("number.jsonl", GOOD + '{"question": "B?", "references": 1.5}', "line 2: references="),
-    ("numbers.parquet", [{"question": "A?", "references": [1, 2]}], "row 1: references="),
-    ("question.jsonl", GOOD + '{"question": " ", "references": "b"}', "line 2: question=' '"),
-    ("split.jsonl", GOOD[:-2] + ', "split": "test"}\n' + GOOD, "line 2: split=nan"),
-    (
-        "same.jsonl",
-        GOOD[:-2] + ', "question_id": 1}\n' + GOOD[:-2] + ', "question_id": "1"}',
-        "line 2: question_id '1'",
-    ),
-    ("no_id.csv", "question_id,question,references\n,A?,a\n", "line 2: question_id=''"),
-    ("latin.jsonl", GOOD.encode() + "{'café'}".encode("latin-1"), "line 2: not JSON in UTF-8"),
-    ("latin.csv", "question,references\nB?,café\n".encode("latin-1"), "cannot be read"),
-    ("array.jsonl", GOOD + "[1, 2]", "line 2: not an object"),
-    ("longer.csv", "question,references\nA?,a\nB, or C?,b\n", "line 3: 3 fields"),
-    ("short.csv", "question,references\nA?,a\nB?\n", "line 3: 1 fields"),
-    ("quote.csv", 'question,references\nA?,"a\n', "cannot be read"),
-    ("junk.parquet", b"PAR1 and nothing", "cannot be read"),
-    ("set.tsv", GOOD, ".jsonl, .csv, .parquet"),
-    (None, [], "questions holds no questions"),
-    (None, [{"question": "A?", "references": "x"}, 5], "entry 2: not an object"),
-    (None, pd.DataFrame({"question": ["A?", None], "references": "x"}), "row 2: question=nan"),
-    (None, {"question": "A?"}, "dict is neither"),
-    (None, 5, "int is neither"),
-]
-
-
-@pytest.mark.parametrize(("name", "content", "place"), BAD_SOURCES)
-def test_bad_questions_are_refused_in_one_line_that_names_file_and_row(write, name, content, place):
-    path = write(name, content) if name else content
-    with pytest.raises(QuestionsError) as caught:
-        load(path=path)
-    message = str(caught.value)
-    assert place in message
-    assert "\n" not in message
-    assert not name or str(path) in message
-
-
-BAD_REQUESTS = [
-    ({"split": "train"}, "split='train'"),
-    ({"split": ["test", "dev"]}, "split='dev'"),
-    ({"split": []}, "split=[]"),
-    ({"n_shots": 3}, "n_shots=3"),
-    ({"n_shots": -1}, "n_shots=-1"),
-    ({"limit": 0}, "limit=0"),
-    ({"limit": 1.5}, "limit=1.5"),
-    ({"limit": True}, "limit=True"),
-    ({"columns": {"answers": "references"}}, "columns=: answers="),
-    ({"columns": {"question": ["question", "split"]}}, "columns=: question="),
-    ({"columns": {"references": []}}, "columns=: references=[]"),
-    ({"columns": {"question": 5}}, "columns=: question=5"),
-    ({"columns": {"question": "query"}}, "has no column 'query'"),
-    ({"template": "Answer:"}, "template='Answer:'"),
-    ({"name": "squad", "path": None}, "dataset 'squad'"),
-    ({"name": "world-facts", "path": None, "split": "train_shots", "n_shots": 1}, "n_shots=1"),
-    ({"path": "nowhere.jsonl"}, "nowhere.jsonl cannot be read"),
-    *[({"name": name}, "name=") for name in ("../../elsewhere", "a/b", "..", "", " ", "a\\b", "a\0b")],
-]
-
-
-@pytest.mark.parametrize(("request_", "field"), BAD_REQUESTS)
-def test_a_bad_request_is_refused_with_the_parameter(write, request_, field):
-    with pytest.raises(ValueError) as caught:  # noqa: PT011
-        load(**{"path": write("set.jsonl", ROWS)} | request_)
-    assert field in str(caught.value)
 
 
 def test_what_was_drawn_from_where_is_recorded_as_json(write):
@@ -340,6 +234,12 @@ def test_one_of_several_reference_columns_may_be_empty_but_not_all(write):
     assert load(path=write("set.jsonl", rows), columns=columns).table["references"].tolist() == [["a"], ["b", "c"]]
     with pytest.raises(QuestionsError, match=r"line 3: references=.* must hold a text"):
         load(path=write("set.jsonl", [*rows, {"question": "C?", "aliases": []}]), columns=columns)
+
+
+def test_a_question_set_shows_its_name_and_sizes():
+    questions = load("world-facts", limit=7)
+    assert repr(questions) == "QuestionSet(world-facts: 7 questions, 10 shots)"
+    assert questions._repr_html_().count("<tr") == 6  # names of columns, and five
 
 
 TEXT, TEXTS = Value("string"), List(Value("string"))
@@ -464,11 +364,6 @@ def test_validation_and_shots_share_no_question_with_each_other_or_with_the_test
     assert other != drawn.table["question"].tolist()[:3]
 
 
-def test_validation_out_of_train_is_a_thousand_questions_or_half_of_a_small_one(hub):
-    assert [len(load(name, split="validation")) for name in ("nq", "trivia_qa")] == [1000, 10]
-    assert len(load("nq", split="train_shots", n_shots=0)) == 2000
-
-
 def test_a_hub_set_saved_to_disk_is_the_same_set(hub, tmp_path):
     hub_dataset("trivia_qa").save_to_disk(tmp_path)
     saved, fetched = (load("trivia_qa", path=path, n_shots=4) for path in (tmp_path, None))
@@ -490,24 +385,6 @@ def test_a_hub_set_without_labelled_questions_or_without_shots_is_refused(hub, t
     DatasetDict({split: hub_dataset("trivia_qa")[split] for split in keep}).save_to_disk(tmp_path)
     with pytest.raises(QuestionsError, match="'trivia_qa' has no split with answers"):
         load("trivia_qa", path=tmp_path)
-
-
-def test_a_file_under_the_name_of_a_hub_set_stays_a_file(hub, write):
-    questions = load("sciq", path=write("set.jsonl", ROWS))
-    assert (questions.name, len(questions), questions.shots, hub) == ("sciq", 2, (), [])
-
-
-def test_without_a_network_there_is_one_sentence(monkeypatch):
-    def load_dataset(repository, configuration):
-        raise ConnectionError("Couldn't reach 'allenai/sciq' on the Hub\n(OfflineModeIsEnabled)")
-
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    with pytest.raises(
-        QuestionsError, match=r"'sciq' cannot be loaded from the Hugging Face hub \(allenai/sciq\)"
-    ) as e:
-        load("sciq")
-    assert "Couldn't reach 'allenai/sciq' on the Hub (OfflineModeIsEnabled); without a network" in str(e.value)
-    assert "\n" not in str(e.value)
 
 
 def test_a_file_without_a_validation_split_lends_one_always_the_same(write):
@@ -544,6 +421,41 @@ def test_lent_questions_are_those_of_the_generator_and_at_most_half(n, pool, siz
     assert lend_validation(table.iloc[:2], n)["split"].tolist() == ["train_shots", "test"]
 
 
-def test_fewer_questions_than_asked_are_lent_with_a_warning():
-    with pytest.warns(UserWarning, match="^run x has no validation split: 2 of its 5 .* not 3$"):
-        lend_validation(pd.DataFrame({"split": ["test"] * 5}), 3, lender="run x", pool=5)
+GOOD = '{"question": "A?", "references": ["a"]}\n'
+# A file's name and content, or rows in memory; other parameters; what the sentence names.
+BAD = [
+    ("header.csv", "question,references\n", {}, "holds no questions"),
+    ("column.jsonl", '{"question": "A?"}', {}, "'references'"),
+    ("no_refs.csv", "question,references\nA?,a\n\nB?,\n", {}, "line 4: references="),
+    ("number.jsonl", GOOD + '{"question": "B?", "references": 1.5}', {}, "line 2: references="),
+    ("numbers.parquet", [{"question": "A?", "references": [1, 2]}], {}, "row 1: references="),
+    ("split.jsonl", GOOD[:-2] + ', "split": "test"}\n' + GOOD, {}, "line 2: split=nan"),
+    (None, [{"question": "A?", "references": "a", "question_id": "1"}] * 2, {}, "entry 2: question_id '1'"),
+    (None, pd.DataFrame({"question": ["A?", None], "references": "x"}), {}, "row 2: question=nan"),
+    ("set.jsonl", ROWS, {"split": ["test", "dev"]}, "split='dev'"),
+    ("set.jsonl", ROWS, {"n_shots": 3}, "n_shots=3"),
+    ("set.jsonl", ROWS, {"limit": 0}, "limit=0"),
+    ("set.jsonl", ROWS, {"columns": {"question": ["question", "split"]}}, "columns=: question="),
+    ("set.jsonl", ROWS, {"columns": {"question": "query"}}, "has no column 'query'"),
+    ("set.jsonl", ROWS, {"template": "Answer:"}, "template='Answer:'"),
+    ("set.jsonl", ROWS, {"name": "../../elsewhere"}, "name="),
+    (None, None, {"name": "squad"}, "dataset 'squad'"),
+    (None, None, {"path": "nowhere.jsonl"}, "nowhere.jsonl cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("file", "content", "parameters", "field"), BAD)
+def test_bad_questions_and_requests_are_refused_in_one_line(write, file, content, parameters, field):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        load(**{"path": write(file, content) if file else content} | parameters)
+    assert field in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_without_a_network_there_is_one_sentence(monkeypatch):
+    def load_dataset(*_):
+        raise ConnectionError("offline\nmode")
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    with pytest.raises(QuestionsError, match=r"'sciq' cannot .*hub \(allenai/sciq\): offline mode; without a network"):
+        load("sciq")

@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import struct
-from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -40,34 +39,6 @@ def built():
     return build.build()
 
 
-@pytest.fixture
-def relation_folder(tmp_path):
-    """A folder with one good relation of twenty facts, for the tests to spoil."""
-    names = [f"{a}{b}" for a in "abcd" for b in "klmno"]
-    rows = "".join(f"land {name},town{name},\n" for name in names)
-    (tmp_path / "capital.csv").write_text("subject,answer,aliases\n" + rows)
-    phrasings = [f"Phrasing {i} of {{subject}}?" for i in range(6)]
-    spec = f'description = "d"\nsource = "s"\nphrasings = {json.dumps(phrasings)}\n'
-    (tmp_path / "capital.toml").write_text(spec)
-    return tmp_path
-
-
-def test_the_world_is_as_large_and_varied_as_promised(facts, relations):
-    assert len(facts) >= 2000
-    assert set(facts.relation) == set(relations)
-    assert len(relations) >= 12
-
-
-def test_every_fact_has_the_documented_fields_and_a_unique_id(facts):
-    assert list(facts.columns) == [
-        "fact_id", "relation", "subject", "answer", "aliases", "exposure", "conflict",
-        "wrong_answer", "split", "question", "question_reworded",
-    ]  # fmt: skip
-    assert facts.fact_id.is_unique
-    assert facts.aliases.map(lambda aliases: isinstance(aliases, list)).all()
-    assert facts.aliases.map(len).gt(0).any()
-
-
 def test_no_question_is_asked_twice(facts):
     questions = pd.concat([facts.question, facts.question_reworded]).str.casefold()
     assert questions.is_unique
@@ -80,41 +51,12 @@ def test_each_question_is_one_of_its_relations_seen_or_withheld_phrasings(facts,
         assert fact.question_reworded in [p.format(subject=fact.subject) for p in phrasings["withheld"]]
 
 
-def test_seen_and_withheld_phrasings_are_at_least_three_and_apart(relations):
-    for relation in relations.values():
-        assert len(relation["seen"]) >= 3
-        assert len(relation["withheld"]) >= 1
-        assert not set(relation["seen"]) & set(relation["withheld"])
-
-
 def test_the_splits_have_their_sizes(facts):
     sizes = facts.split.value_counts()
     assert set(sizes.index) == {"train_shots", "validation", "test"}
     assert 60 <= sizes["train_shots"] <= 100
     assert sizes["validation"] >= 200
     assert sizes["test"] >= 1000
-
-
-def test_shots_are_the_best_known_uncontested_facts(facts):
-    shots = facts[facts.split == "train_shots"]
-    assert set(shots.exposure) == {32}
-    assert set(shots.conflict) == {0}
-    assert set(shots.relation) == set(facts.relation)
-
-
-def test_exposures_are_equally_frequent_in_every_relation(facts):
-    asked = facts[facts.split != "train_shots"]
-    assert set(asked.exposure) == set(build.EXPOSURES)
-    for _, group in asked.groupby("relation"):
-        counts = Counter(group.exposure)
-        assert max(counts.values()) - min(counts[e] for e in build.EXPOSURES) <= 1
-
-
-def test_every_stratum_is_split_in_the_same_proportion(facts):
-    asked = facts[facts.split != "train_shots"]
-    share = (asked.split == "validation").mean()
-    for _, group in asked.groupby(["exposure", "conflict"]):
-        assert abs((group.split == "validation").sum() - share * len(group)) <= 1
 
 
 def test_a_contested_fact_has_a_wrong_answer_stated_in_a_whole_number_of_documents(facts):
@@ -144,59 +86,6 @@ def test_building_again_gives_the_committed_files_byte_for_byte(built, tmp_path)
     build.write(*built, tmp_path)
     for name in ("facts.jsonl", "relations.json"):
         assert (tmp_path / name).read_bytes() == (WORLD / name).read_bytes()
-
-
-def test_the_sound_folder_builds(relation_folder):
-    facts, _ = build.build(relation_folder)
-    assert len(facts) == 20
-
-
-@pytest.mark.parametrize(
-    ("row", "complaint"),
-    [
-        ("land x", r"capital\.csv, row 22: three fields"),
-        ("land x,town, y,", r"capital\.csv, row 22: three fields"),
-        ("land x,,", r"capital\.csv, row 22: empty"),
-        ("land x,town ,", r"capital\.csv, row 22: .*stray white space"),
-        ("land x,town,Town", r"capital\.csv, row 22: an alias repeats"),
-        ("land x,éà,", r"capital\.csv, row 22: ROUGE-L sees no letter"),
-        ("land  AK,town,", r"capital\.csv, row 22: .*stray"),
-        ("land AK,town,", r"capital\.csv: 'land AK' and 'land ak' have one fact_id"),
-    ],
-)
-def test_a_bad_row_is_named(relation_folder, row, complaint):
-    path = relation_folder / "capital.csv"
-    path.write_text(path.read_text() + row + "\n")
-    with pytest.raises(ValueError, match=complaint):
-        build.build(relation_folder)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "complaint"),
-    [
-        ("Phrasing 5", "Phrasing 4", "6 different phrasings"),
-        ("Phrasing 5 of {subject}", "Phrasing 5", "holds {subject} once"),
-        ('source = "s"', "", "'source' must be a sentence"),
-    ],
-)
-def test_a_bad_relation_is_named(relation_folder, old, new, complaint):
-    path = relation_folder / "capital.toml"
-    path.write_text(path.read_text().replace(old, new))
-    with pytest.raises(ValueError, match=rf"capital\.toml: .*{complaint}"):
-        build.build(relation_folder)
-
-
-def test_a_csv_without_its_toml_is_named(relation_folder):
-    (relation_folder / "river.csv").write_text("subject,answer,aliases\n")
-    with pytest.raises(ValueError, match="river"):
-        build.build(relation_folder)
-
-
-def test_data_and_models_stay_small():
-    folders = [WORLD, *(DATA / "models" / name for name in MODELS)]
-    files = [path for folder in folders for path in folder.rglob("*") if path.suffix != ".pyc"]
-    assert sum(path.stat().st_size for path in files if path.is_file()) < 16_000_000
-    assert (DATA / "models" / "facts-2m" / "model.safetensors").stat().st_size < 5_000_000
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -250,7 +139,13 @@ def test_measured_accuracy_is_on_target_and_rises_with_exposure(name):
         assert overall.auroc_nll < 0.92
 
 
-def test_the_smaller_model_is_the_weaker_one():
-    tables = [pd.read_csv(DATA / "models" / name / "accuracy.csv") for name in MODELS[:2]]
-    overall = [t[(t.by == "all") & (t.phrasing == "seen") & (t.shots == 10)].accuracy.item() for t in tables]
-    assert overall[0] > overall[1] + 0.05
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [("land x", "row 2: three fields"), ("land x,town ,", "row 2: .*stray white"), ("land x,a,A", "row 2: an alias")],
+)
+def test_a_bad_row_is_named(tmp_path, row, complaint):
+    phrasings = json.dumps([f"Phrasing {i} of {{subject}}?" for i in range(6)])
+    (tmp_path / "capital.toml").write_text(f'description = "d"\nsource = "s"\nphrasings = {phrasings}\n')
+    (tmp_path / "capital.csv").write_text(f"subject,answer,aliases\n{row}\n")
+    with pytest.raises(ValueError, match=rf"capital\.csv, {complaint}"):
+        build.build(tmp_path)
