@@ -176,11 +176,6 @@ def test_a_file_without_ids_and_splits_gets_both_and_keeps_further_columns(write
     assert set(table["split"]) == {"test"}
 
 
-def test_separators_that_json_allows_within_a_text_do_not_break_a_line(write):
-    rows = [{"question": "One\u2028two\x85three?", "references": ["a"]}]
-    assert load(path=write("set.jsonl", rows)).table["question"].tolist() == ["One\u2028two\x85three?"]
-
-
 def test_texts_of_csv_stay_as_they_are_written(write):
     table = load(path=write("set.csv", "\ufeffquestion,references,code,split\nSymbol of sodium?,NA,007,test\n")).table
     assert table.to_dict("records") == [
@@ -216,8 +211,6 @@ def test_what_was_drawn_from_where_is_recorded_as_json(write):
         "n_shots": 2,
         "usual_shots": 0,
     }
-    bundled = load("world-facts", limit=2)
-    assert (bundled.source["path"], bundled.source["columns"], bundled.source["n_shots"]) == (None, {}, 10)
 
 
 def test_named_columns_win_over_those_called_like_ours_and_others_are_kept(write):
