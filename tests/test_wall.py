@@ -14,6 +14,7 @@ import resource
 import shutil
 import signal
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -47,17 +48,12 @@ LABELS = [
     {"question_id": "q2", "text": "007", "correct": False},
     {"question_id": "q3", "text": "1990", "correct": True},
 ]
+ANSWERS = [
+    {"text": "Paris", "token_ids": [5, 6], "token_log_probs": [-0.25, -0.5], "end_log_prob": -0.25},
+    {"text": "Lyon", "log_prob": -3, "end_log_prob": -1, "correct": False, "finished": False},
+]
 RECORDS = [
-    {
-        "question_id": "q1",
-        "question": "Capital of France?",
-        "references": ["Paris"],
-        "split": "test",
-        "answers": [
-            {"text": "Paris", "token_ids": [5, 6], "token_log_probs": [-0.25, -0.5], "end_log_prob": -0.25},
-            {"text": "Lyon", "log_prob": -3, "end_log_prob": -1, "correct": False, "finished": False},
-        ],
-    },
+    QUESTIONS[0] | {"references": ["Paris"], "answers": ANSWERS},
     {"question_id": 2, "answers": [{"log_prob": -1.5, "mean_log_prob": -0.5, "rouge_l": 1.0}]},
 ]
 
@@ -75,27 +71,14 @@ OPENAI = [
         "response": {"body": {"choices": [_choice("Rome", ("Ro", -1.0), ("me", -2.0), finish_reason="length")]}},
     },
 ]
-VLLM = [
-    {
-        "request_id": str(n),
-        "prompt": "Capital?",
-        "references": ["Paris"],
-        "outputs": [
-            {
-                "text": " Paris",
-                "token_ids": [5, 6, 2],
-                "cumulative_logprob": -0.875,
-                "logprobs": [
-                    {str(token): {"logprob": p, "decoded_token": t}, "999": {"logprob": -7.5, "decoded_token": "x"}}
-                    for token, t, p in ((5, " Par", -0.25), (6, "is", -0.5), (2, "</s>", -0.125))
-                ],
-                "finish_reason": "stop",
-                "stop_reason": None,
-            }
-        ],
-    }
-    for n in range(2)
+STEPS = [
+    {str(token): {"logprob": p, "decoded_token": t}, "999": {"logprob": -7.5, "decoded_token": "x"}}
+    for token, t, p in ((5, " Par", -0.25), (6, "is", -0.5), (2, "</s>", -0.125))
 ]
+OUTPUT = {"text": " Paris", "token_ids": [5, 6, 2], "cumulative_logprob": -0.875, "logprobs": STEPS}
+OUTPUT |= {"finish_reason": "stop", "stop_reason": None}
+VLLM = [{"request_id": str(n), "prompt": "Capital?", "references": ["Paris"], "outputs": [OUTPUT]} for n in range(2)]
+
 # --- What is written, read, and found by readers that share nothing with ours ---
 
 
@@ -104,10 +87,8 @@ def as_json_lines(rows):
 
 
 def as_csv(rows):
-    flat = [
-        {name: ";".join(value) if isinstance(value, list) else value for name, value in row.items()} for row in rows
-    ]
-    return pd.DataFrame(flat).to_csv(index=False).encode()
+    table = pd.DataFrame(rows)
+    return table.map(lambda value: ";".join(value) if isinstance(value, list) else value).to_csv(index=False).encode()
 
 
 def as_parquet(rows):
@@ -141,15 +122,11 @@ def read_question_file(path):
 
 
 def plain_questions(path):
-    return sorted(
-        [
-            str(row.get("question_id", f"{path.stem}-{n}")),
-            row["question"],
-            plain_references(row["references"]),
-            row.get("split", "test"),
-        ]
-        for n, row in enumerate(plainly(path))
-    )
+    rows = []
+    for n, row in enumerate(plainly(path)):
+        identity = str(row.get("question_id", f"{path.stem}-{n}"))
+        rows.append([identity, row["question"], plain_references(row["references"]), row.get("split", "test")])
+    return sorted(rows)
 
 
 def read_label_file(path):
@@ -196,8 +173,6 @@ def plain_responses(path):
         response = entry.get("response") or {}
         choices = [*(e["choices"] for e in (entry, response, response.get("body") or {}) if "choices" in e)]
         choices = choices[0] if choices else entry["outputs"]
-        ids = [entry.get(k) for k in ("question_id", "custom_id", "request_id", "id")]
-        ids += [response.get("id"), (response.get("body") or {}).get("id")]
         # The first name that is there counts, be it null; then the ids that servers give.
         named = next((entry[k] for k in ("question_id", "custom_id") if k in entry), None)
         served = next(
@@ -256,10 +231,8 @@ def some_bytes(data, rng):
     """Bytes flipped, cut, doubled, inserted, overwritten, moved, or gone."""
     start = rng.randrange(len(data) + 1)
     stop = min(len(data), start + rng.choice([1, 2, 8, 64, 512]))
-    piece, kind = (
-        data[start:stop],
-        rng.choice(["flip", "flip", "cut", "double", "insert", "replace", "end", "empty", "mix"]),
-    )
+    piece = data[start:stop]
+    kind = rng.choice(["flip", "flip", "cut", "double", "insert", "replace", "end", "empty", "mix"])
     if kind == "flip" and piece:
         return data[:start] + bytes([piece[0] ^ (1 << rng.randrange(8))]) + data[start + 1 :]
     if kind == "end":
@@ -524,13 +497,9 @@ def test_damaged_inputs_are_read_as_they_are_or_refused_in_a_sentence(name, size
 
 def main(n_inputs, *names):
     """Count what comes of so many inputs a reader, and show the first failures; with 0, repeat one."""
-    import tempfile
-
     if not n_inputs:
         with tempfile.TemporaryDirectory() as folder:
-            return print(
-                tried(names[0], int(names[1]), Path(folder) / "x", {}) if (Path(folder) / "x").mkdir() is None else 0
-            )
+            return print(tried(names[0], int(names[1]), Path(folder), {}))
     os.environ["TQDM_DISABLE"] = "1"
     for name in names or READERS:
         counts, originals, shown, started = Counter(), {}, Counter(), time.monotonic()
