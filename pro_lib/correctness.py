@@ -158,7 +158,8 @@ def _warn_about_invisible(rows: Rows) -> None:
     if texts or references:
         warnings.warn(
             f"texts: {len(texts)}, references: {len(references)} have no character that ROUGE sees "
-            f"(a-z, 0-9; first in row {min(texts + references)}) and can only score 0.",
+            f"(a-z, 0-9; first in row {min(texts + references)}) and can only score 0; exact_match and alias_match "
+            "read every script.",
             TokenizerWarning,
             stacklevel=3,
         )

@@ -32,7 +32,7 @@ QUESTIONS_PER_PART = 256
 class _Work:
     """How the work is shared out, which decides no answer, and `chat`."""
 
-    chat: Chat
+    chat: Chat | None
     batch_size: PositiveInt | None
     engine: Engine
     n_workers: PositiveInt | None
@@ -46,7 +46,7 @@ def generate(
     strategy: str = "diverse_beam",
     out: str | Path | None = None,
     batch_size: int | None = None,
-    chat: bool | Mapping[str, object] = False,
+    chat: bool | Mapping[str, object] | None = None,
     progress: bool = True,
     engine: str = "local",
     n_workers: int | None = None,
@@ -67,7 +67,8 @@ def generate(
         batch_size: questions in one pack; None for 32. A pack that does not fit into memory is halved, and a warning
             says so; the answers then agree to 1e-5 with those of a run with more memory.
         chat: put prompts as conversations in the model's own chat template, the shots as earlier turns; or the
-            template's options, as {"enable_thinking": False}; `date` is what it takes for today (2024-07-26).
+            template's options, as {"enable_thinking": False}; `date` is what it takes for today (2024-07-26). None
+            does so where there are no shots and the model has a template.
         progress: whether to show a bar with tokens per second, on a terminal or in a notebook; logging says the rest.
         engine: `local`, in this process, or `ray`: by workers on a Ray cluster (docs/cluster.md), which load the model
             anew and write into the same run folder; the tables are those of the local engine.
@@ -87,6 +88,7 @@ def generate(
     if engine == "ray" and out is None:
         raise ValueError("engine='ray' needs out=, a folder that all workers can write to")
     model, questions = models.held(model), question_sets.asked(questions)
+    chat = model.chats(questions.shots) if chat is None else chat
     per_pack = batch_size or QUESTIONS_PER_PACK
     job = Job(model, questions, strategies.strategy(strategy, **settings), chat=chat)
     info = RunInfo(questions.name, model.name, strategy, job.parameters())

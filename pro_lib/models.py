@@ -1,6 +1,8 @@
 """Causal language models with their tokenizers, and which tokens end an answer; knows no question and no strategy."""
 
+import hashlib
 import importlib
+import os
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -86,6 +88,13 @@ class Model:
             raise UnsupportedModelError(message) from error
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
+    def chats(self, shots: Sequence) -> bool:
+        """Say how questions are asked where nobody does: in the chat template without shots, else as text.
+
+        With shots text was measured to be better, of an instruct model too (docs/real_models.md).
+        """
+        return not shots and bool(getattr(self.tokenizer, "chat_template", None))
+
     def decode(self, token_ids: Sequence[int]) -> str:
         """Return an answer's text: up to its first newline or stop, without special tokens or white space around it."""
         return tokens.answer_text(self.tokenizer, token_ids, self.ends)
@@ -124,7 +133,7 @@ def load(
     quantization: str | None = None,
     **from_pretrained: Any,
 ) -> Model:
-    """Load a model by bundled name (`facts-2m`, …), the paper's name (`Gemma-2B`, …), folder or hub id.
+    """Load a model by bundled name (`facts-2m`, …), the paper's name (`Gemma-2B`, …), folder, GGUF file or hub id.
 
     Args:
         dtype: `auto` (bfloat16 on CUDA, float32 elsewhere and for bundled models), or a name in `checks.DTYPES`.
@@ -148,15 +157,12 @@ def load(
             importlib.import_module("bitsandbytes")
         config = BitsAndBytesConfig(**{f"load_in_{quantization}": True, "bnb_4bit_compute_dtype": options["dtype"]})
         options = {"quantization_config": config, "device_map": device} | options
+    path = Path(source)
     try:
         network, tokenizer, unused = _from_pretrained(source, options)
-        network = (network if options.get("device_map") else network.to(device)).eval()
-        fit = fitted(network)
-        n_outputs = (network.get_output_embeddings() or network.get_input_embeddings()).weight.shape[0]
-        # Special tokens added to a tokenizer, which may lie beyond the weights, are not counted in its `vocab_size`.
-        if tokenizer.vocab_size > n_outputs:
-            raise PackingError(f"has {n_outputs} tokens, its tokenizer {tokenizer.vocab_size}: another model's")
-        endings = find_endings(tokenizer, network, n_outputs)
+        network = network if options.get("device_map") else network.to(device)
+        identity = fingerprint(path) if path.exists() else str(getattr(network.config, "_commit_hash", None))
+        model = _made(network, tokenizer, path.name.removesuffix(".gguf"), source, identity)
     except PackingError as reason:
         raise UnsupportedModelError(f"model {name} {reason}") from reason
     except (MemoryError, torch.OutOfMemoryError):
@@ -165,15 +171,48 @@ def load(
         reason = error if isinstance(error, OSError | ValueError) else repr(error)
         where = "" if source == name else f" from {source}"
         raise FileNotFoundError(one_line(f"model {name!r} could not be loaded{where}: {reason}")) from error
-    if fit.error > NOTABLE[network.dtype]:
-        warnings.warn(f"model {name}: a step is off by {fit.error:.3g} nats", RuntimeWarning, stacklevel=2)
-    if fit.plain:
-        warnings.warn(fit.notice(name), UserWarning, stacklevel=2)
     if unused:
         warnings.warn(f"model {name} has weights that are not used: {_listed(unused)}", UserWarning, stacklevel=2)
-    folder = Path(source)
-    identity = fingerprint(folder) if folder.is_dir() else str(getattr(network.config, "_commit_hash", None))
-    return Model(folder.name, source, identity, network, tokenizer, endings, fit)
+    return model
+
+
+def of(network: PreTrainedModel, tokenizer: Tokenizer, *, name: str = "loaded") -> Model:
+    """Return a network that is already loaded, with its tokenizer, as a model; runs are kept under its name.
+
+    Its fingerprint is a digest of its weights. Raises `UnsupportedModelError` as `load`.
+    """
+    digest = hashlib.sha256(network.config.to_json_string().encode())
+    for weights in network.state_dict().values():
+        digest.update(weights.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    try:
+        return _made(network, tokenizer, name, network.name_or_path or name, digest.hexdigest()[:16])
+    except PackingError as reason:
+        raise UnsupportedModelError(f"model {name} {reason}") from reason
+
+
+def _made(network: PreTrainedModel, tokenizer: Tokenizer, name: str, source: str, identity: str) -> Model:
+    """Return the model of a network in place; a `PackingError` where it cannot say what follows a text."""
+    fit = fitted(network.eval())
+    n_outputs = (network.get_output_embeddings() or network.get_input_embeddings()).weight.shape[0]
+    # Special tokens added to a tokenizer, which may lie beyond the weights, are not counted in its `vocab_size`.
+    if tokenizer.vocab_size > n_outputs:
+        raise PackingError(f"has {n_outputs} tokens, its tokenizer {tokenizer.vocab_size}: another model's")
+    endings = find_endings(tokenizer, network, n_outputs)
+    if fit.error > NOTABLE[network.dtype]:
+        warnings.warn(f"model {name}: a step is off by {fit.error:.3g} nats", RuntimeWarning, stacklevel=3)
+    if fit.plain:
+        warnings.warn(fit.notice(name), UserWarning, stacklevel=3)
+    return Model(name, source, identity, network, tokenizer, endings, fit)
+
+
+def convert(file: Path, folder: Path) -> None:
+    """Write a GGUF file as a folder, dequantised to float32, which loads in a tenth of the time."""
+    network, tokenizer, _ = _from_pretrained(str(file), {"dtype": torch.float32})
+    # Transformers takes what it has dequantised for quantised, and would not write it.
+    network.hf_quantizer, network.is_quantized = None, False
+    del network.config.quantization_config
+    network.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
 def held(model: "str | Path | Model", **options: object) -> Model:
@@ -181,7 +220,7 @@ def held(model: "str | Path | Model", **options: object) -> Model:
     if isinstance(model, Model):
         return model
     source = Path(locate(str(model)))
-    key = str(model), repr(sorted(options.items())), fingerprint(source) if source.is_dir() else None
+    key = str(model), repr(sorted(options.items())), fingerprint(source) if source.exists() else None
     if key not in _LAST:
         _LAST.clear()
         _LAST[key] = load(model, **options)
@@ -190,6 +229,12 @@ def held(model: "str | Path | Model", **options: object) -> Model:
 
 def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTrainedModel, Tokenizer, Collection]:
     """Return network, tokenizer and the weights not used; a `PackingError` if some would be made up at random."""
+    if source.endswith(".gguf"):
+        with extra("gguf", f"reading {source}"):
+            importlib.import_module("gguf")
+            importlib.import_module("accelerate")
+        options = {**options, "gguf_file": os.path.basename(source)}
+        source = os.path.dirname(source) or "."
     shared = {name: value for name, value in options.items() if name in _SHARED}
     config = AutoConfig.from_pretrained(source, **shared)
     check_config(config)

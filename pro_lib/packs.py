@@ -31,6 +31,8 @@ from pro_lib.models import Model, UnsupportedModelError
 from pro_lib.questions import QuestionSet
 from pro_lib.store import Cost, complete_log_prob, part_table
 
+# A first pack of so many questions shows whether the model was asked well.
+FEWEST_TO_JUDGE = 20
 # What is said when there is no memory, beside the exceptions made for it: by the CPU's allocator, CUDA, MPS and cuBLAS.
 _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
@@ -86,10 +88,13 @@ class Job:
         Raises `MemoryError` where a question does not fit into memory even alone.
         """
         started, bar, found = time.perf_counter(), bar or tqdm(disable=True), []
+        is_first = self._prefix is None
         self.counts, self.halved = Counts(), 0
         for start in range(0, len(questions), per_pack):
             pack = questions.iloc[start : start + per_pack]
             found += self._answered_in_pieces(pack)
+            if is_first and start == 0 and len(pack) >= FEWEST_TO_JUDGE:
+                self._look_at([answers for answers, _ in found])
             seconds = time.perf_counter() - started
             bar.update(len(pack))
             bar.set_postfix_str(f"{self.counts.token_forwards / seconds:,.0f} tokens/s")
@@ -97,6 +102,20 @@ class Job:
         peak = _peak_memory(self.model.device)
         cost = Cost(**vars(self.counts), seconds=seconds, peak_memory_bytes=peak, halved_packs=self.halved)
         return part_table(questions, [self._rows(each) for each in answers], certificates), cost
+
+    def _look_at(self, pack: Sequence[list[Answer]]) -> None:
+        """Warn where more than one in ten of a pack's likeliest answers says nothing, or is cut; say what may help."""
+        likely = [answers[int(np.argmax(_log_probs(answers)))] for answers in pack]
+        n_cut = sum(not answer.finished for answer in likely)
+        n_empty = sum(answer.finished and not self.model.decode(answer.token_ids) for answer in likely)
+        has_shots, length = bool(self.questions.shots), self.strategy.max_new_tokens
+        if 10 * n_empty > len(likely):
+            way = "a base model needs shots and no chat (n_shots=10, chat=False)" if self.chat else "ask with shots"
+            way = "look at the shots and the template" if has_shots and not self.chat else way
+            warnings.warn(f"{n_empty} of the first {len(likely)} likeliest answers are empty; {way}", stacklevel=2)
+        if 10 * n_cut > len(likely):
+            way = f"raise max_new_tokens={length}" + ("" if has_shots else ", or ask with shots, which are short")
+            warnings.warn(f"{n_cut} of the first {len(likely)} likeliest answers do not end; {way}", stacklevel=2)
 
     def _answered_in_pieces(self, pack: pd.DataFrame) -> list[tuple[list[Answer], Certificate | None]]:
         """What `_answered` finds, for as many questions at once as fit into memory."""

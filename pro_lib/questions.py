@@ -17,6 +17,7 @@ from pro_lib.readers import Source, called
 __all__ = ["BUNDLED", "COLUMNS", "HUB", "NAMES", "SPLITS", "QuestionSet", "QuestionsError", "lend_validation", "load"]
 NAMES = (*BUNDLED, *HUB)
 TEMPLATE = "Question: {question}\nAnswer:"
+USUAL_SHOTS = 10
 
 # Run folders are called after it, and must stay where they belong.
 FolderName = rule(
@@ -108,7 +109,7 @@ def asked(questions: QuestionSet | str | Source) -> QuestionSet:
         return questions
     rows = isinstance(questions, Sequence) and any(isinstance(row, Mapping) for row in questions)
     if rows or isinstance(questions, pd.DataFrame):
-        return load("asked", path=questions, split=None)
+        return load("asked", path=questions, split=None, n_shots=0)
     return QuestionSet("asked", pd.DataFrame()).with_questions(questions)
 
 
@@ -147,8 +148,8 @@ def load(
         split: a split or several, None for all; a file without a split column is one `test` split.
         limit: at most this many questions of each split, drawn with `seed` and kept in order.
         seed: of that draw; the shots do not depend on it.
-        n_shots: number of shots (0 for files, else 10), out of `train_shots`; a file without that split has so many
-            questions, always the same ones, set apart and never asked.
+        n_shots: number of shots out of `train_shots`; None for 10. A file without that split has so many questions,
+            always the same ones, set apart and never asked; with None, of a small file a quarter at most.
         n_validation: of files without a validation split, this many of the questions become one, always the same ones,
             at most half; None takes the splits as they are.
         header: text before the shots.
@@ -163,8 +164,9 @@ def load(
     table, used = read_all(name, path, columns or {})
     name = called(path, "questions").stem if name is None else name
     splits = list(dict.fromkeys(table["split"] if split is None else [split] if isinstance(split, str) else split))
-    usual_shots = 0 if used else 10
-    n_shots = usual_shots if n_shots is None else n_shots
+    own_shots = (table["split"] == "train_shots").sum()
+    usual_shots = min(USUAL_SHOTS, own_shots or len(table) // 4)
+    n_shots = int(usual_shots) if n_shots is None else n_shots
     shots = None
     if n_shots > 0 and "train_shots" not in set(table["split"]):
         shots = _shots(table, n_shots)
@@ -186,7 +188,7 @@ def load(
     source = {"dataset": name, "path": str(path) if isinstance(path, Path) else None, "columns": used, "split": splits}
     source |= {"n_validation": n_validation, "limit": limit, "seed": seed, "n_shots": len(shots)}
     pairs = tuple(zip(shots["question"], shots["references"].str[0], strict=True))
-    return QuestionSet(name, chosen, pairs, header, template, source | {"usual_shots": usual_shots})
+    return QuestionSet(name, chosen, pairs, header, template, source | {"usual_shots": int(usual_shots)})
 
 
 def lend_validation(

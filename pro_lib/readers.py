@@ -74,7 +74,8 @@ def _plain(value: Any) -> Any:
 def read_rows(path: Source, error: type[ValueError] = RunError) -> pd.DataFrame:
     """Return the rows of a `.jsonl`, `.csv` or `.parquet` file, in CSV all text; the index has their places.
 
-    Rows in memory are as `json_lines` has them. Raises `error` for a file that cannot be read, is none of the three, or
+    Of a `.txt` file each block of lines is a row: its question, then its references. Rows in memory are as `json_lines`
+    has them. Raises `error` for a file that cannot be read, is none of the three, or
     is damaged; the sentence names it, and the place.
     """
     suffix = Path(path).suffix if isinstance(path, (str, Path)) else ".jsonl"
@@ -122,7 +123,20 @@ def _parquet(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataF
     return frame.set_axis([f"{path}, row {n}" for n in range(1, len(frame) + 1)])
 
 
-_READERS = {".csv": _csv, ".parquet": _parquet}
+def _blocks(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFrame:
+    rows, where = {}, ""
+    for n, line in enumerate(data.decode().splitlines(), start=1):
+        if not line.strip():
+            where = ""
+        elif where:
+            rows[where]["references"].append(line.strip())
+        else:
+            where = f"{path}, line {n}"
+            rows[where] = {"question": line.strip(), "references": []}
+    return pd.DataFrame(rows.values(), index=list(rows), columns=["question", "references"], dtype=object)
+
+
+_READERS = {".csv": _csv, ".parquet": _parquet, ".txt": _blocks}
 
 
 def _entries(data: bytes, path: str | Path, error: type[ValueError]) -> Iterator[tuple[str, object]]:

@@ -80,7 +80,7 @@ class Settings:
     device: checks.Name = "auto"  # auto, cpu, cuda, cuda:1, mps
     dtype: checks.Dtype = "auto"  # auto, float32, bfloat16, float16
     loading: dict | None = None  # further options of models.load, as {"device_map": "auto"}
-    chat: checks.Chat = False  # put prompts in the chat template of the model
+    chat: checks.Chat | None = None  # put prompts in the chat template of the model; None does without shots
     engine: checks.Engine = "local"  # local, or ray: workers on a Ray cluster, one a GPU
     n_workers: checks.PositiveInt | None = None  # workers of ray; None for as many as there are GPUs
     similarity: Names = "lexical"  # what means the same: lexical, alias, nli, or an NLI model
@@ -237,11 +237,14 @@ class Settings:
     def _stored(self, model: str, questions: QuestionSet, how: engine.Strategy) -> Run | None:
         """Return a stored run that answers these questions as asked for; the model is not loaded to find out."""
         folder = self.generations_dir / questions.name / bundled.model_folder_name(model)
-        folder /= files.named(how.name, how.apart() | questions.apart(chat=self.chat))
+        chat = False if self.chat is None and questions.shots else self.chat
+        if chat is None:  # the model decides
+            return None
+        folder /= files.named(how.name, how.apart() | questions.apart(chat=chat))
         if not store.parts(folder):
             return None
         run = runs.read(folder)
-        wanted = {"chat": None} | how.parameters() | questions.parameters(chat=self.chat)
+        wanted = {"chat": None} | how.parameters() | questions.parameters(chat=chat)
         wanted |= {} if self.dtype == "auto" else {"dtype": self.dtype}
         source = bundled.bundled_models().get(model, Path(model))
         wanted |= {"fingerprint": bundled.fingerprint(source)} if (source / "config.json").is_file() else {}
@@ -253,7 +256,7 @@ class Settings:
         """Return the records; a question file given as `dataset` says what was asked where they do not."""
         file, questions = listed(self.dataset)[0], None
         if file not in question_sets.NAMES and Path(file).exists():
-            questions = question_sets.load(path=file, split=None).table
+            questions = question_sets.load(path=file, split=None, n_shots=0).table
             if "validation" not in set(questions["split"]):
                 questions = questions.assign(split=None)  # so that one is drawn
         return imports.from_file(imports.recorded(listed(self.records))[model, dataset], questions=questions)
