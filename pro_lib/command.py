@@ -76,14 +76,14 @@ def ask(
     **settings: object,
 ) -> None:  # fmt: skip
     """Ask a model one question: its answer, and how uncertain it is."""
-    from pro_lib import asking, models
+    from pro_lib import asking, models, runs
     from pro_lib import questions as question_sets
 
     source = {"path": questions, "split": None} if questions else {"name": "world-facts"}
     prompt = {"limit": 1, "n_shots": n_shots, "header": header, "template": template or question_sets.TEMPLATE}
     shots = None if calibration else question_sets.load(**source, **prompt)
+    levels = {"alpha": alpha, "search_alpha": search_alpha, "calibration": calibration and runs.read(calibration)}
     loaded = models.held(model, dtype=dtype, device=device)
-    levels = {"alpha": alpha, "search_alpha": search_alpha, "calibration": calibration}
     answer = asking.ask(loaded, question, questions=shots, **levels, **settings)
     if as_json:
         click.echo(json.dumps(asdict(answer), ensure_ascii=False))

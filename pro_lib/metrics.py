@@ -39,10 +39,9 @@ class Exclusions:
         """Say in one sentence how many questions are used and why the others are not."""
         if self.mask.all():
             return f"All {len(self.mask)} questions are used."
-        lacking, methods = self.n_missing[self.n_missing > 0], self.n_missing.drop("correct", errors="ignore")
-        if methods.gt(0).all() and (methods == methods.iloc[0]).all():  # what no method scores has no answer
-            answers = pd.Series({"an answer that ended": methods.iloc[0]})
-            lacking = pd.concat([answers, lacking.drop(methods.index)])
+        lacking, n_cut = self.n_missing[self.n_missing > 0], self.n_missing.get("NLL", 0)
+        if n_cut:  # NLL has a value wherever there is an answer
+            lacking = pd.concat([pd.Series({"an answer that ended": n_cut}), lacking[lacking != n_cut]])
         reasons = ", ".join(f"{method} is missing for {count}" for method, count in lacking.items())
         labels = ", ".join(map(str, self.excluded[:5])) + (", …" if len(self.excluded) > 5 else "")
         return f"{len(self.excluded)} of {len(self.mask)} questions are left out ({labels}): {reasons}."

@@ -230,7 +230,7 @@ def held(model: "str | Path | Model", **options: object) -> Model:
 def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTrainedModel, Tokenizer, Collection]:
     """Return network, tokenizer and the weights not used; a `PackingError` if some would be made up at random."""
     if source.endswith(".gguf"):
-        with extra("gguf", f"reading {source}"):
+        with extra("notebooks", f"reading {source}"):
             importlib.import_module("gguf")
             importlib.import_module("accelerate")
         options = {**options, "gguf_file": os.path.basename(source)}
