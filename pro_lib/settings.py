@@ -238,10 +238,8 @@ class Settings:
         """Return a stored run that answers these questions as asked for; the model is not loaded to find out."""
         folder = self.generations_dir / questions.name / bundled.model_folder_name(model)
         chat = False if self.chat is None and questions.shots else self.chat
-        if chat is None:  # the model decides
-            return None
         folder /= files.named(how.name, how.apart() | questions.apart(chat=chat))
-        if not store.parts(folder):
+        if chat is None or not store.parts(folder):  # None: the model decides
             return None
         run = runs.read(folder)
         wanted = {"chat": None} | how.parameters() | questions.parameters(chat=chat)
