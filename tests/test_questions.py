@@ -133,7 +133,7 @@ def test_with_questions_asks_others_in_the_same_way():
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
 def test_every_file_format_gives_the_same_table(write, suffix):
-    questions = load(path=write(f"set.{suffix}", ROWS), split=["validation", "test"])
+    questions = load(path=write(f"set.{suffix}", ROWS), split=["validation", "test"], n_shots=0)
     assert questions.name == "set"
     assert questions.shots == ()
     assert questions.table.to_dict("list") == {
@@ -209,7 +209,7 @@ def test_what_was_drawn_from_where_is_recorded_as_json(write):
         "limit": 1,
         "seed": 4,
         "n_shots": 2,
-        "usual_shots": 0,
+        "usual_shots": 2,
     }
 
 
@@ -382,16 +382,16 @@ def test_a_hub_set_without_labelled_questions_or_without_shots_is_refused(hub, t
 
 def test_a_file_without_a_validation_split_lends_one_always_the_same(write):
     path = write("set.jsonl", [{"question": f"Question {n}?", "references": [str(n)]} for n in range(10)])
-    both = load(path=path, split=["validation", "test"], n_validation=4, seed=7).table
+    both = load(path=path, n_shots=0, split=["validation", "test"], n_validation=4, seed=7).table
     assert both["split"].value_counts().to_dict() == {"test": 6, "validation": 4}
-    alone = load(path=path, split="test", n_validation=4).table
+    alone = load(path=path, n_shots=0, split="test", n_validation=4).table
     assert list(alone["question_id"]) == list(both.loc[both["split"] == "test", "question_id"])
     with pytest.warns(
         UserWarning, match="'set' has no validation split: 5 of its 10 questions are taken for one, not 6"
     ):
-        few = load(path=path, split=["validation", "test"], n_validation=6).table
+        few = load(path=path, n_shots=0, split=["validation", "test"], n_validation=6).table
     assert few["split"].value_counts().to_dict() == {"test": 5, "validation": 5}
-    assert len(load(path=path, n_validation=6)) == 10
+    assert len(load(path=path, n_shots=0, n_validation=6)) == 10
 
 
 def test_a_split_that_is_there_is_left_as_it_is_and_none_means_all(write):
@@ -399,8 +399,8 @@ def test_a_split_that_is_there_is_left_as_it_is_and_none_means_all(write):
         {"question": f"{s} {n}?", "references": ["x"], "split": s} for s in ("validation", "test") for n in range(4)
     ]
     path = write("set.jsonl", rows)
-    assert (load(path=path, split="validation", n_validation=1).table["split"] == "validation").sum() == 4
-    assert len(load(path=path, split=None)) == 8
+    assert (load(path=path, n_shots=0, split="validation", n_validation=1).table["split"] == "validation").sum() == 4
+    assert len(load(path=path, n_shots=0, split=None)) == 8
     assert set(load("world-facts", split=None, n_shots=0).table["split"]) == set(SPLITS)
 
 
