@@ -19,8 +19,6 @@ from rouge_score.tokenize import tokenize
 
 from pro_lib.checks import SentenceError
 
-# Of the texts of a question, compared each with each: at most some ten seconds.
-_MOST_WORDS = 300_000
 _ARTICLES = {"a", "an", "the"}
 Rows = list[tuple[str, list[str]]]
 
@@ -30,12 +28,12 @@ class TokenizerWarning(UserWarning):
 
 
 def rouge_l(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.float64]:
-    """ROUGE-L F1 of each text, the best over its references: shape `(n,)`, in [0, 1], higher = closer.
+    """Return ROUGE-L F1 of each text, the best over its references: shape `(n,)`, in [0, 1], higher = closer.
 
-    `texts` are n answers, `references` their n sequences of accepted answers. The paper calls an answer
-    right if this exceeds 0.3. An empty text scores 0. Emits one `TokenizerWarning` that counts the texts and the
-    references without any ROUGE token. Raises `ValueError` if the lengths differ and, naming the row, for a question
-    without references or anything that is not a string.
+    `texts` are n answers, `references` their n sequences of accepted answers. The paper calls an answer right if this
+    exceeds 0.3. An empty text scores 0. Emits one `TokenizerWarning` that counts the texts and the references without
+    any ROUGE token. Raises `ValueError` if the lengths differ and, naming the row, for a question without references
+    or anything that is not a string.
     """
     rows = _checked(texts, references)
     _warn_about_invisible(rows)
@@ -43,24 +41,21 @@ def rouge_l(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArra
         return np.empty(0)
     pairs = [(text, reference) for text, accepted in rows for reference in accepted]
     first = np.cumsum([0, *(len(accepted) for _, accepted in rows[:-1])])
-    return np.maximum.reduceat(_f1(*zip(*pairs, strict=True), process.cpdist), first)
+    return np.maximum.reduceat(rouge_l_between(*zip(*pairs, strict=True)), first)
 
 
-def rouge_l_between(texts: Sequence[str]) -> NDArray[np.float64]:
-    """ROUGE-L F1 of every two of n texts: shape `(n, n)`, symmetric, in [0, 1]; without a word on invisible texts.
-
-    Raises `ValueError` for texts that have more than 300,000 words in all: the effort grows with the square of that.
-    """
-    n_words = sum(len(_tokens(text)) for text in texts)
-    if n_words > _MOST_WORDS:
-        raise SentenceError(
-            f"{len(texts)} texts of {n_words} words are too long to compare (at most {_MOST_WORDS} words)"
-        )
-    return _f1(texts, texts, process.cdist)
+def rouge_l_between(texts: Sequence[str], others: Sequence[str]) -> NDArray[np.float64]:
+    """Return ROUGE-L F1 of n texts and n others, in step: shape `(n,)`, in [0, 1]; invisible texts score 0."""
+    numbers: dict[str, int] = {}
+    codes = {text: [numbers.setdefault(word, len(numbers)) for word in _tokens(text)] for text in {*texts, *others}}
+    a, b = ([codes[text] for text in side] for side in (texts, others))
+    common = process.cpdist(a, b, scorer=LCSseq.similarity, dtype=np.int32)
+    precision, recall = (common / np.maximum(1, [*map(len, side)]) for side in (a, b))
+    return 2 * precision * recall / np.where(common > 0, precision + recall, 1)
 
 
 def exact_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
-    """Whether each text equals one of its references after `normalize`: shape `(n,)`.
+    """Return whether each text equals one of its references after `normalize`: shape `(n,)`.
 
     The exact match of SQuAD (Rajpurkar et al. 2016) with the differences that `normalize` names. A text of which
     nothing is left matches nothing. Raises as `rouge_l` does.
@@ -69,7 +64,7 @@ def exact_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> ND
 
 
 def alias_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
-    """Whether each text contains one of its references whole, word for word, after `normalize`: shape `(n,)`.
+    """Return whether each text contains one of its references whole, word for word, after `normalize`: shape `(n,)`.
 
     "It is Paris, France" contains "Paris", and "Parisian" does not; a part of a reference is not enough ("Adams" for
     "John Adams"). So an answer in a sentence counts, but so does one that lists several ("Paris or Rome") or denies
@@ -84,7 +79,7 @@ def alias_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> ND
 
 @lru_cache(maxsize=200_000)
 def normalize(text: str) -> str:
-    """The words of a text in lower case, without punctuation and articles, one space between them.
+    """Return the words of a text in lower case, without punctuation and articles, one space between them.
 
     The steps, in this order: case folding, and one form (NFC) for accented letters; punctuation, of ASCII (its
     symbols, such as $, among it) and of Unicode, and accents that stand alone are dropped, not replaced ("U.S."
@@ -98,7 +93,7 @@ def normalize(text: str) -> str:
 
 @lru_cache(maxsize=200_000)
 def words(text: str) -> str:
-    """The words of a text in lower case, one space between them: all that punctuation or white space separates.
+    """Return the words of a text in lower case, one space between them: all that punctuation or white space separates.
 
     Letters of a compatible form count as one (NFKC). A text without words is itself, so that "?" is not "!".
     """
@@ -119,20 +114,6 @@ def _any(rows: Rows, match: Callable[[str, str], bool]) -> NDArray[np.bool_]:
 @lru_cache(maxsize=200_000)
 def _tokens(text: str) -> list[str]:
     return tokenize(text, None)
-
-
-def _f1(texts: Sequence[str], others: Sequence[str], compare: Callable[..., np.ndarray]) -> NDArray[np.float64]:
-    """ROUGE-L F1 of texts and others, as rapidfuzz pairs them: `cdist` all with all, `(n, m)`, `cpdist` in step."""
-    numbers: dict[str, int] = {}
-    a, b = (
-        [[numbers.setdefault(word, len(numbers)) for word in _tokens(text)] for text in side]
-        for side in (texts, others)
-    )
-    common = compare(a, b, scorer=LCSseq.similarity, dtype=np.int32)
-    n_words = np.array([len(words) for words in a])
-    precision = common / np.maximum(1, n_words[:, None] if common.ndim == 2 else n_words)
-    recall = common / np.maximum(1, [len(words) for words in b])
-    return 2 * precision * recall / np.where(common > 0, precision + recall, 1)
 
 
 def _checked(texts: Sequence[str], references: Sequence[Sequence[str]]) -> Rows:

@@ -1,6 +1,7 @@
 """Whether answers mean the same, by their words, by a table of names or by a model of entailment; knows no score."""
 
 import io
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,10 +19,12 @@ from pro_lib.checks import SentenceError
 from pro_lib.files import RunError, reading, sha256, write_whole, writing
 
 Answers = Sequence[Sequence[str | None]]
+Pair = tuple[str, str]
+Similarity = Callable[[Answers, "pd.DataFrame | None"], NDArray[np.float64]]
 
 
 def texts_of(answers: Answers, questions: pd.DataFrame | None = None) -> list[list[str | None]]:
-    """The answers as lists of texts, None where one is missing. Raises `ValueError` for anything else, with its row."""
+    """Return lists of texts, None where one is missing. Raises `ValueError` for anything else, with its row."""
     if questions is not None and len(questions) != len(answers):
         raise ValueError(f"answers has {len(answers)} rows, but questions {len(questions)}")
     rows = [[None if text is None or text != text else text for text in row] for row in answers]
@@ -32,7 +35,7 @@ def texts_of(answers: Answers, questions: pd.DataFrame | None = None) -> list[li
 
 
 def distinct(answers: Answers) -> NDArray[np.bool_]:
-    """(n, N): True at the first occurrence of each text of a question."""
+    """Return (n, N): True at the first occurrence of each text of a question."""
     rows = texts_of(answers)
     first = np.zeros((len(rows), max(map(len, rows), default=0)), dtype=bool)
     for marks, row in zip(first, rows, strict=True):
@@ -43,52 +46,37 @@ def distinct(answers: Answers) -> NDArray[np.bool_]:
 def of_pairs(
     rows: Sequence[Sequence[Hashable]], compare: Callable[[list[tuple]], Sequence], *, symmetric: bool = False
 ) -> NDArray[np.float64]:
-    """What `compare` gives for the pairs of a row: (n, N, N) or more, NaN where one is None.
+    """Return what `compare` gives for the pairs of a row: (n, N, N) or more, NaN where one is None.
 
-    Each distinct pair is compared once, in order of appearance; if `symmetric`, in one direction only.
+    Each distinct pair is compared once; if `symmetric`, in one direction only.
     """
-    width, numbers = max(map(len, rows), default=0), {}
-    number = np.full((len(rows), width), -1)
-    for places, row in zip(number, rows, strict=True):
-        places[: len(row)] = [-1 if value is None else numbers.setdefault(value, len(numbers)) for value in row]
-    first, second = np.triu_indices(width) if symmetric else np.indices((width, width)).reshape(2, -1)
-    a, b = number[:, first], number[:, second]
-    present = (a >= 0) & (b >= 0)
-    codes = a[present] * len(numbers) + b[present]
-    pairs, begins, which = np.unique(codes, return_index=True, return_inverse=True)
-    appearance = np.argsort(begins)
-    values = list(numbers)
-    sides = ([values[place] for place in side.tolist()] for side in divmod(pairs[appearance], max(1, len(values))))
-    compared = np.asarray(compare(list(zip(*sides, strict=True))), dtype=np.float64)[np.argsort(appearance)[which]]
-    q, place = present.nonzero()
+    width = max(map(len, rows), default=0)
+    numbers: dict[tuple, int] = {}
+    places = []
+    for q, row in enumerate(rows):
+        there = [(place, value) for place, value in enumerate(row) if value is not None]
+        pairs = itertools.combinations_with_replacement(there, 2) if symmetric else itertools.product(there, repeat=2)
+        places += [(q, i, j, numbers.setdefault((a, b), len(numbers))) for (i, a), (j, b) in pairs]
+    compared = np.asarray(compare(list(numbers)), dtype=np.float64)
     result = np.full((len(rows), width, width, *compared.shape[1:]), np.nan)
-    result[q, first[place], second[place]] = compared
+    q, i, j, number = np.array(places, dtype=int).reshape(-1, 4).T
+    result[q, i, j] = compared[number]
     if symmetric:
-        result[q, second[place], first[place]] = compared
+        result[q, j, i] = compared[number]
     return result
-
-
-Similarity = Callable[[Answers, "pd.DataFrame | None"], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
 class Lexical:
-    """ROUGE-L F1 of two answers: symmetric, 1 between equal texts."""
+    """ROUGE-L F1 of two answers: symmetric, 1 between equal texts, also where ROUGE sees nothing in them."""
 
     def __call__(self, answers: Answers, questions: pd.DataFrame | None = None) -> NDArray[np.float64]:
-        """Similarities (n, N, N)."""
-        rows = texts_of(answers, questions)
-        width = max(map(len, rows), default=0)
-        result = np.full((len(rows), width, width), np.nan)
-        for values, row in zip(result, rows, strict=True):
-            texts = list(dict.fromkeys(text for text in row if text is not None))
-            scores = correctness.rouge_l_between(texts)
-            # A text in which ROUGE sees nothing matches its equals and nothing else.
-            np.fill_diagonal(scores, 1.0)
-            places = [place for place, text in enumerate(row) if text is not None]
-            numbers = [texts.index(row[place]) for place in places]
-            values[np.ix_(places, places)] = scores[np.ix_(numbers, numbers)]
-        return result
+        """Return similarities (n, N, N)."""
+        return of_pairs(texts_of(answers, questions), self._compared, symmetric=True)
+
+    def _compared(self, pairs: list[Pair]) -> NDArray[np.float64]:
+        texts, others = [a for a, _ in pairs], [b for _, b in pairs]
+        return np.where([a == b for a, b in pairs], 1.0, correctness.rouge_l_between(texts, others))
 
 
 @dataclass(frozen=True)
@@ -104,7 +92,7 @@ class Alias:
     table: pd.DataFrame
 
     def __call__(self, answers: Answers, questions: pd.DataFrame | None) -> NDArray[np.float64]:
-        """Similarities 0 or 1, (n, N, N). Raises `ValueError` for a question that the table does not have."""
+        """Return similarities 0 or 1, (n, N, N). Raises `ValueError` for a question that the table does not have."""
         rows = texts_of(answers, questions)
         if questions is None or not {"question_id", "references"} <= set(self.table):
             raise ValueError("alias needs questions with question_id, and a table with question_id and references")
@@ -134,7 +122,6 @@ def _name(text: str) -> str:
 
 
 LABELS = ("entailment", "neutral", "contradiction")
-Pair = tuple[str, str]
 
 
 @dataclass
@@ -155,7 +142,7 @@ class Nli:
     _cached: dict[Pair, list[float]] = field(default_factory=dict, repr=False)
 
     def __call__(self, answers: Answers, questions: pd.DataFrame | None = None) -> NDArray[np.float64]:
-        """Probabilities in the order of `LABELS`, (n, N, N, 3), [q, i, j] with premise i and hypothesis j."""
+        """Return probabilities in the order of `LABELS`, (n, N, N, 3), [q, i, j] with premise i and hypothesis j."""
         rows = texts_of(answers, questions)
         if questions is not None:
             pairs = zip(questions["question"], rows, strict=True)
@@ -166,13 +153,17 @@ class Nli:
         from transformers import AutoConfig
 
         config = self._pretrained(AutoConfig)
-        order = label_order(config.id2label, str(self.model))
+        # Which outputs are entailment, neutral and contradiction, whatever their case and order.
+        ids = {str(label).strip().lower(): int(number) for number, label in config.id2label.items()}
+        if sorted(ids) != sorted(LABELS):
+            raise ValueError(f"{self.model} has the labels {list(ids)}, not {', '.join(LABELS)}")
         different = {pair for pair in pairs if pair[0] != pair[1]}
         name = f"nli-{self._fingerprint(config)}"
         if self.cache is not None and different - self._cached.keys():
             for path in sorted(Path(self.cache).glob(f"{name}-*.parquet")):
                 self._cached |= _read(path)
         if missing := different - self._cached.keys():
+            order = [ids[label] for label in LABELS]
             self._cached |= self._computed(sorted(missing, key=lambda pair: (len("".join(pair)), pair)), order)
             if self.cache is not None:
                 _store(self._cached, Path(self.cache), name)
@@ -218,29 +209,18 @@ class Nli:
         return sha256(f"{self.model} {getattr(config, '_commit_hash', None)}".encode())[:16]
 
 
-def label_order(id2label: dict[int, str], model: str) -> list[int]:
-    """Which outputs of a model are entailment, neutral and contradiction, whatever their case and order.
-
-    Raises `ValueError` unless its labels are these three.
-    """
-    ids = {str(label).strip().lower(): int(number) for number, label in id2label.items()}
-    if sorted(ids) != sorted(LABELS):
-        raise ValueError(f"{model} has the labels {list(id2label.values())}, not entailment, neutral, contradiction")
-    return [ids[label] for label in LABELS]
-
-
 def _store(probabilities: dict[Pair, list[float]], folder: Path, name: str) -> None:
     """Write all pairs into one file, a digest of its bytes in its name, in the place of those before."""
     table = pd.DataFrame(list(probabilities), columns=["premise", "hypothesis"])
     table[list(LABELS)] = np.array(list(probabilities.values()))
-    data, before = table.to_parquet(index=False), list(folder.glob(f"{name}-*.parquet"))
+    data = table.to_parquet(index=False)
     path = folder / f"{name}-{sha256(data)[:16]}.parquet"
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
+        before = set(folder.glob(f"{name}-*.parquet")) - {path}
         write_whole(data, path)
         for file in before:
-            if file != path:
-                file.unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> dict[Pair, list[float]]:
@@ -256,7 +236,7 @@ SIMILARITIES = {"lexical": Lexical, "alias": Alias, "nli": Nli}
 
 
 def similarity(name: str, **options: object) -> Similarity:
-    """The similarity of that name, a key of `SIMILARITIES`, with its options. Raises `ValueError` for another name."""
+    """Return the similarity of a name among `SIMILARITIES`, with its options. Raises `ValueError` for another name."""
     if name not in SIMILARITIES:
         raise ValueError(f"similarity {name!r} is unknown; choose {', '.join(SIMILARITIES)}")
     return SIMILARITIES[name](**options)

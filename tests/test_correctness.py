@@ -37,12 +37,13 @@ def test_values_are_those_of_rouge_score(rows):
     assert correctness.rouge_l(texts, references).tolist() == expected
 
 
-@given(st.lists(WORDS, max_size=6))
+@given(ROWS)
 def test_values_between_texts_are_those_of_each_pair(rows):
-    texts = [" ".join(words) for words in rows]
+    texts, references = joined(rows)
+    others = [accepted[0] for accepted in references]
     scorer = rouge_scorer.RougeScorer(["rougeL"], use_stemmer=False)
-    expected = [[scorer.score(b, a)["rougeL"].fmeasure for b in texts] for a in texts]
-    assert correctness.rouge_l_between(texts).tolist() == expected
+    expected = [scorer.score(b, a)["rougeL"].fmeasure for a, b in zip(texts, others, strict=True)]
+    assert correctness.rouge_l_between(texts, others).tolist() == expected
 
 
 def test_long_texts_are_compared_in_seconds_and_as_rouge_score_does():
@@ -50,11 +51,9 @@ def test_long_texts_are_compared_in_seconds_and_as_rouge_score_does():
     long = [" ".join(f"w{n}" for n in rng.integers(50, size=size)) for size in (900, 700)]
     scorer = rouge_scorer.RougeScorer(["rougeL"], use_stemmer=False)
     assert correctness.rouge_l(long[:1], [long[1:]]).tolist() == [scorer.score(long[1], long[0])["rougeL"].fmeasure]
-    started = time.process_time()
     longer = [" ".join(f"w{n}" for n in rng.integers(3000, size=10_000)) for _ in range(2)]
-    many = [" ".join(f"w{n}" for n in rng.integers(500, size=rng.integers(1, 12))) for _ in range(1000)]
-    assert 0 < correctness.rouge_l_between(longer)[0, 1] < 1
-    assert correctness.rouge_l_between(many).shape == (1000, 1000)
+    started = time.process_time()
+    assert 0 < correctness.rouge_l_between(longer[:1], longer[1:])[0] < 1
     assert time.process_time() - started < 10
 
 
@@ -87,11 +86,6 @@ REFUSED = [
 def test_bad_input_names_the_row(judge, texts, references, words):
     with pytest.raises(ValueError, match=words):
         judge(texts, references)
-
-
-def test_texts_that_are_too_long_to_compare_are_refused():
-    with pytest.raises(ValueError, match=r"^2 texts of 300001 words are too long to compare"):
-        correctness.rouge_l_between(["a " * 300_000, "b"])
 
 
 @pytest.mark.parametrize(
