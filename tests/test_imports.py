@@ -207,6 +207,7 @@ def as_objects(record):
 
 TOKENS = ((5, " Par", -0.25), (6, "is", -0.5))
 END = (2, "</s>", -0.125)
+OUTPUT = vllm_output("a", END)
 VLLM = [
     vllm_output(" Paris", *TOKENS, END),
     vllm_output(" Paris", *TOKENS, (13, "\n", -0.125), (14, "Q:", -1.0)),  # what a stop string took off the text
@@ -238,11 +239,11 @@ def test_an_output_that_was_cut_keeps_all_its_tokens(lost):
 
 
 def test_arrays_of_ids_are_read_and_equal_answers_count_once():
-    record = as_objects(request(*(vllm_output(" Paris", *TOKENS, END) for _ in range(2))))
+    record = as_objects(request(*[OUTPUT] * 2))
     record.outputs[0].token_ids = np.array(record.outputs[0].token_ids)
     record.outputs[1].token_ids = list(np.array(record.outputs[1].token_ids))
     run = from_vllm([record])
-    np.testing.assert_array_equal(run.log_probs(), [[-0.875]])
+    np.testing.assert_array_equal(run.log_probs(), [[-0.125]])
     assert run.log_probs(distinct=False).shape == (1, 2)
     assert run.name == "vllm/vllm/vllm"
 
@@ -290,7 +291,6 @@ def test_records_in_memory_are_read_as_a_file_of_them(write):
 
 GOOD = {"question_id": "good", "answers": [{"log_prob": -1}]}
 ANSWERED = response(chat("Paris", *PARIS), identity="good")
-OUTPUT = vllm_output("a", END)
 
 
 def answer(**fields):
@@ -305,45 +305,34 @@ REFUSED = {
         ("[1]", "not an object but list"),
         ('{"question_id": "é"}'.encode("latin-1"), "not JSON in UTF-8"),
         (r'{"question_id": "\ud800", "answers": []}', "not JSON in UTF-8"),
-        ('{"question_id": "a", "answers": [{"log_prob": -1' + "0" * 5000 + "}]}", "not JSON"),
-        ({"answers": []}, "question_id is missing"),
         ({"question_id": "a"}, "answers is missing"),
         ({"question_id": 1.5, "answers": []}, "question_id=1.5"),
         (GOOD, "question_id 'good' was already used"),
-        (record(references=[]), "references=[]"),
         (record("Paris"), "answers[0]='Paris'"),
         (record({"log_prob": -1}, {}), "answers[1].log_prob=None must be given, or token_log_probs"),
         (record({"token_log_probs": []}), "answers[0].log_prob=None must be given, or token_log_probs"),
         (record({"token_log_probs": [-3, 0.5]}), "token_log_probs[1]=0.5 must be a log-probability"),
         (record({"token_log_probs": [-1e308, -1e308]}), "log_prob=-inf"),
         (answer(log_prob=0.1), "answers[0].log_prob=0.1 must be a log-probability"),
-        (answer(log_prob=math.nan), "log_prob=nan"),
-        (answer(log_prob="-1"), "log_prob='-1'"),
         (answer(log_prob=-(10**400)), "log_prob=-1000"),
         (answer(token_ids=[1.5]), "token_ids[0]=1.5"),
-        (answer(correct=1), "correct=1"),
         (answer(rouge_l=55), "rouge_l=55"),
     ]),
     from_openai: (ANSWERED, [
         (response(chat("a", ("a", -1.0), logprobs=None)), "choices[0].logprobs=None is missing; ask for it"),
-        (response(completion("a", logprobs=None)), "choices[0].logprobs=None is missing"),
         (response(chat("a", ("a", -1.0)), chat("a", logprobs={"content": None})), "choices[1].logprobs.content=None"),
         (response(chat("a", ("a", -1.0), reason=None)), "choices[0].finish_reason=None"),
         (response(chat(None, ("a", -1.0))), "choices[0].message.content=None"),
         (response(completion("a", ("a", None))), "choices[0].logprobs[0].logprob=None"),
         (response(chat("a", ("a", 0.5))), "answers[0].token_log_probs[0]=0.5"),
-        (response("a"), "choices[0]='a'"),
         ({"custom_id": "a", "response": None, "error": {"code": "x"}}, "an error instead of a response: {'code': 'x'}"),
         ({"question_id": "a", "answers": []}, "choices is missing"),
     ]),
     from_vllm: (request(OUTPUT), [
         (request(OUTPUT | {"logprobs": None, "cumulative_logprob": None}), "outputs[0].logprobs=None is missing; ask"),
-        (request(OUTPUT | {"token_ids": [[2]]}), "outputs[0].token_ids[0]=[2]"),
         (request(OUTPUT | {"token_ids": [3]}), "outputs[0].logprobs[0].logprob is missing"),
         (request(OUTPUT | {"token_ids": [2, 2]}), "must have an entry for each of 2 token_ids"),
-        (request(OUTPUT | {"logprobs": [None]}), "outputs[0].logprobs[0]=None"),
         (request(vllm_output("a", (2, "a", -math.inf))), "outputs[0].cumulative_logprob=-inf"),
-        (request("a"), "outputs[0]='a'"),
     ]),
 }  # fmt: skip
 CASES = [(read, good, *bad) for read, (good, lines) in REFUSED.items() for bad in lines]
@@ -361,17 +350,13 @@ def test_a_malformed_line_is_refused_with_its_place_and_field(write, read, good,
         assert str(caught.value).startswith("entry 2")
 
 
-@pytest.mark.parametrize("lines", [(), ("", " "), (record(),)])
-def test_a_file_without_answers_is_refused(write, lines):
-    with pytest.raises(RunError, match="holds no answers"):
-        from_records(write(*lines))
-
-
 def test_a_missing_file_a_list_and_a_table_are_named(tmp_path, write):
     with pytest.raises(RunError, match=r"nowhere\.jsonl cannot be read: No such file"):
         from_records(tmp_path / "nowhere.jsonl")
     with pytest.raises(RunError, match=r"answers\.jsonl, entry 2: choices is missing"):
         from_openai(write(json.dumps([ANSWERED, {}])))
+    with pytest.raises(RunError, match=r"^records holds no answers"):
+        from_records([])
     with pytest.raises(RunError, match=r"^row 2: answers\[0\].log_prob=0.5 must be a log-probability"):
         from_records(pd.DataFrame({"question_id": [1, 2], "log_prob": [-1.0, 0.5]}))
 

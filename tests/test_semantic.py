@@ -48,30 +48,11 @@ def random_case(rng, n=5, n_answers=5):
 CASES = st.integers(0, 10_000).map(lambda seed: random_case(np.random.default_rng(seed)))
 
 
-def naive_same(nli, rule):
-    label = nli.argmax(axis=-1)
-
-    def same(i, j):
-        pair = (label[i, j], label[j, i])
-        return {
-            "entailment": pair == (0, 0),
-            "non_contradiction": 2 not in pair,
-            "not_both_neutral": 2 not in pair and pair != (1, 1),
-            "either_entailment": 0 in pair,
-        }[rule]
-
-    return same
-
-
-def naive_clusters(there, same, method):
-    """Cluster lists, built one answer at a time."""
+def naive_clusters(there, label):
+    """Cluster lists, built one answer at a time: it joins the first whose first member entails it and is entailed."""
     clusters = []
     for i in there:
-        if method == "first_member":
-            home = next((cluster for cluster in clusters if same(cluster[0], i)), None)
-        else:
-            last = max((j for j in there if j < i and same(j, i)), default=None)
-            home = next((cluster for cluster in clusters if last in cluster), None)
+        home = next((cluster for cluster in clusters if label[cluster[0], i] == label[i, cluster[0]] == 0), None)
         if home is None:
             clusters.append([i])
         else:
@@ -82,35 +63,29 @@ def naive_clusters(there, same, method):
 # --- clusters ---
 
 
-def clusters_by(nli, rule):
-    return meanings.clusters(nli if rule == "entailment" else variants.matches(nli, rule))
-
-
 def test_clusters_by_hand():
     assert meanings.clusters(FOUR).tolist() == [[0, 0, 1, 2]]
     for rule in ("non_contradiction", "either_entailment", "not_both_neutral"):
-        assert clusters_by(FOUR, rule).tolist() == [[0, 0, 0, 1]]
+        assert meanings.clusters(variants.matches(FOUR, rule)).tolist() == [[0, 0, 0, 1]]
+    neutral = FOUR.copy()
+    neutral[0, 2, 0] = N  # both ways
+    for rule, expected in (("non_contradiction", [0, 0, 0, 1]), ("not_both_neutral", [0, 0, 1, 2])):
+        assert meanings.clusters(variants.matches(neutral, rule)).tolist() == [expected]
     # 0 matches 1, 1 matches 2, 0 does not match 2: a chain.
     chain = np.array([[[1, 1, 0], [1, 1, 1], [0, 1, 1]]], dtype=float)
     assert meanings.clusters(chain).tolist() == [[0, 0, 1]]
     assert variants.clusters_by_last_match(chain).tolist() == [[0, 0, 0]]
     # Similarities must reach the threshold in both directions.
-    assert meanings.clusters([[[1.0, 0.9], [0.4, 1.0]]]).tolist() == [[0, 1]]
-    assert meanings.clusters([[[1.0, 0.9], [0.5, 1.0]]]).tolist() == [[0, 0]]
+    assert meanings.clusters([[[1.0, 0.9], [0.4, 1.0]], [[1.0, 0.9], [0.5, 1.0]]]).tolist() == [[0, 1], [0, 0]]
 
 
-@given(CASES, st.sampled_from(["entailment", "non_contradiction", "not_both_neutral", "either_entailment"]))
-def test_clusters_agree_with_one_answer_at_a_time(case, rule):
-    nli, log_probs = case
-    results = {"first_member": clusters_by(nli, rule)}
-    if rule != "entailment":
-        results["last_match"] = variants.clusters_by_last_match(variants.matches(nli, rule))
-    for method, result in results.items():
-        for row, judged, numbers in zip(log_probs, nli, result, strict=True):
-            there = np.flatnonzero(~np.isnan(row)).tolist()
-            expected = naive_clusters(there, naive_same(judged, rule), method)
-            assert (numbers[np.isnan(row)] == -1).all()
-            assert sorted(np.flatnonzero(numbers == c).tolist() for c in range(len(expected))) == sorted(expected)
+@given(CASES)
+def test_clusters_agree_with_one_answer_at_a_time(case):
+    for row, judged, numbers in zip(case[1], case[0], meanings.clusters(case[0]), strict=True):
+        there = np.flatnonzero(~np.isnan(row)).tolist()
+        expected = naive_clusters(there, judged.argmax(axis=-1))
+        assert (numbers[np.isnan(row)] == -1).all()
+        assert [np.flatnonzero(numbers == c).tolist() for c in range(len(expected))] == expected
 
 
 # --- scores ---
@@ -123,9 +98,11 @@ def test_variants_and_similarities_by_hand():
     # Entailment sums to 6.8; a diagonal of 1 adds 4 * 0.2, and the release divides by m = 4.
     np.testing.assert_allclose(variants.degree_of_uq_nlg(FOUR[..., 0]), [(16 - 7.6) / 4], rtol=1e-14)
     # A similarity is taken for the kernel.
-    similarity = np.array([[[1.0, 0.5], [0.5, 1.0]]])
-    density = meanings.semantic_density(np.log([[0.5, 0.25]]), similarity)
+    density = meanings.semantic_density(np.log([[0.5, 0.25]]), [[[1.0, 0.5], [0.5, 1.0]]])
     np.testing.assert_allclose(density, [(0 * 2 + 0.5 * 1) / 3], rtol=1e-14)
+    # A meaning holds at most all the probability.
+    meant = meanings.meaning_log_probs(np.log([[0.6, 0.6, 0.2]]), [[0, 0, 1]])
+    np.testing.assert_allclose(np.exp(meant[:, :2]), [[1.0, 0.2]])
 
 
 @given(CASES)
@@ -167,11 +144,6 @@ def test_pro_and_nll_over_meanings_are_those_of_the_probabilities_added_up(case,
             if all(abs(mass - alpha) > 1e-9 for mass in masses):
                 assert scores.pro(logs[None], alpha=alpha).item() == pytest.approx(pro, abs=1e-9)
             assert scores.nll(logs[None]).item() == pytest.approx(-math.log(masses[0]), abs=1e-9)
-
-
-def test_a_meaning_holds_at_most_all_the_probability():
-    meant = meanings.meaning_log_probs(np.log([[0.6, 0.6, 0.2]]), [[0, 0, 1]])
-    np.testing.assert_allclose(np.exp(meant[:, :2]), [[1.0, 0.2]])
 
 
 @given(CASES, st.integers(0, 4))
@@ -283,47 +255,45 @@ def test_lexical_is_that_of_each_pair_wherever_the_texts_stand():
     assert similarities.Lexical()([["Москва", "Москва"]]).min() == 1  # equal, though ROUGE sees nothing
 
 
-TABLE = pd.DataFrame(
-    {
-        "question_id": ["us/1", "us/2", "us/6", "capital/us", "money/iq", "money/tn"],
-        "relation": ["president"] * 3 + ["capital"] + ["money"] * 2,
-        "references": [
-            ["George Washington", "Washington"],
-            ["John Adams", "Adams"],
-            ["John Quincy Adams", "J. Q. Adams"],
-            ["Washington, D.C.", "D.C."],
-            ["dinar", "Iraqi dinar"],
-            ["dinar", "Tunisian dinar"],
-        ],
-    }
-)
+NAMES = {
+    "president us/1": ["George Washington", "Washington"],
+    "president us/2": ["John Adams", "Adams"],
+    "president us/6": ["John Quincy Adams", "J. Q. Adams"],
+    "capital capital/us": ["Washington, D.C.", "D.C."],
+    "money money/iq": ["dinar", "Iraqi dinar"],
+    "money money/tn": ["dinar", "Tunisian dinar"],
+}
+TABLE = pd.DataFrame([key.split() for key in NAMES], columns=["relation", "question_id"])
+TABLE["references"] = list(NAMES.values())
 
 
 def asked(*ids):
     return pd.DataFrame({"question_id": ids, "question": [f"Q {i}?" for i in ids]})
 
 
-def test_alias_matches_right_answers_wrong_answers_and_spellings():
-    answers = ["the washington", "George Washington", "Adams", "John Adams", "J.Q. Adams", "Nixon", "nixon!"]
-    judged = similarities.Alias(TABLE)([answers], asked("us/1"))[0]
-    same = [[0, 1], [2, 3], [4], [5, 6]]  # "J.Q. Adams" is "j q adams", and so is its reference
-    assert [np.flatnonzero(row).tolist() for row in judged] == [group for group in same for _ in group]
-    assert similarities.Alias(TABLE)([["J. Q. Adams", "John Quincy Adams"]], asked("us/2"))[0, 0, 1] == 1
-
-
 @pytest.mark.parametrize(
-    ("answers", "ids", "matching"),
+    ("identity", "answers", "same"),
     [
-        # "D.C." is no name of a president.
-        (["Washington", "Washington, D.C.", "D.C."], ("us/2", "capital/us"), [[], [(1, 2)]]),
+        # "J.Q. Adams" is "j q adams", and so is its reference.
+        (
+            "us/1",
+            ["the washington", "George Washington", "Adams", "John Adams", "J.Q. Adams", "Nixon", "nixon!"],
+            [[0, 1], [2, 3], [4], [5, 6]],
+        ),
+        ("us/2", ["J. Q. Adams", "John Quincy Adams"], [[0, 1]]),
+        # Names count within a relation: "D.C." is no name of a president.
+        ("us/2", ["Washington", "Washington, D.C.", "D.C."], [[0], [1], [2]]),
+        ("capital/us", ["Washington", "Washington, D.C.", "D.C."], [[0], [1, 2]]),
         # An accepted answer never matches one that is not.
-        (["dinar", "Iraqi dinar", "Tunisian dinar"], ("money/tn", "money/iq"), [[(0, 2)], [(0, 1)]]),
+        ("money/tn", ["dinar", "Tunisian dinar", "Iraqi dinar"], [[0, 1], [2]]),
+        ("money/iq", ["dinar", "Iraqi dinar", "Tunisian dinar"], [[0, 1], [2]]),
+        # By themselves where normalising leaves nothing.
+        ("us/1", ["The  Beatles", "beatles!", "???", "!!!", "", "A", "a"], [[0, 1], [2], [3], [4], [5, 6]]),
     ],
 )
-def test_alias_knows_names_of_the_same_relation_only(answers, ids, matching):
-    judged = similarities.Alias(TABLE)([answers] * 2, asked(*ids))
-    pairs = list(itertools.combinations(range(3), 2))
-    assert [[(i, j) for i, j in pairs if values[i, j]] for values in judged] == matching
+def test_alias_matches_right_answers_wrong_answers_and_spellings(identity, answers, same):
+    judged = similarities.Alias(TABLE)([answers], asked(identity))[0]
+    assert [np.flatnonzero(row).tolist() for row in judged] == [group for group in same for _ in group]
 
 
 def test_alias_without_relations_compares_accepted_names_only():
@@ -337,12 +307,6 @@ def test_alias_reads_the_bundled_questions():
     judged = similarities.Alias(table)([[*names[:2], "no such name"] for names in questions["references"]], questions)
     assert (judged[:, 0, 1] == 1).all()
     assert (judged[:, :2, 2] == 0).all()
-
-
-def test_names_match_as_normalised_and_by_themselves_where_nothing_is_left():
-    judged = similarities.Alias(TABLE)([["The  Beatles", "beatles!", "???", "!!!", "", "A", "a"]], asked("us/1"))[0]
-    same = [[0, 1], [2], [3], [4], [5, 6]]
-    assert [np.flatnonzero(row).tolist() for row in judged] == [group for group in same for _ in group]
 
 
 # --- NLI ---
@@ -360,8 +324,7 @@ SMALL |= {"max_position_embeddings": 64, "initializer_range": 0.35}  # so that p
 def pair_tokenizer():
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    special = ["<s>", "<pad>", "</s>", "<unk>"]
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    alphabet, special = pre_tokenizers.ByteLevel.alphabet(), ["<s>", "<pad>", "</s>", "<unk>"]
     trainer = trainers.BpeTrainer(
         vocab_size=300, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )
@@ -369,10 +332,10 @@ def pair_tokenizer():
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", pair="<s> $A </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
-    names = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
-    names |= {"cls_token": "<s>", "sep_token": "</s>"}
+    names = {"bos": "<s>", "pad": "<pad>", "eos": "</s>", "unk": "<unk>", "cls": "<s>", "sep": "</s>"}
+    options = {f"{name}_token": token for name, token in names.items()}
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, model_input_names=["input_ids", "attention_mask"], **names
+        tokenizer_object=tokenizer, model_input_names=["input_ids", "attention_mask"], **options
     )
 
 
@@ -443,15 +406,6 @@ def test_nli_agrees_with_one_pair_at_a_time_whatever_the_labels_order(classifier
     assert apart.sum() == 6 + 4
     np.testing.assert_allclose(first[apart], second[apart][:, ::-1], rtol=0, atol=1e-6)
     assert (first[apart].std(axis=0) > 0.01).all()  # the pairs are told apart, so mixing them up would show
-
-
-def test_questions_are_part_of_the_texts_where_asked_for(classifiers, counted):
-    folder = classifiers["roberta", "entailment first"]
-    similarities.Nli(folder, device="cpu")([["Rome", "Paris"]], QUESTIONS[:1])
-    similarities.Nli(folder, device="cpu")([["Rome", "Paris"]])
-    prefix = "What is the capital of France? "
-    alone = [("Paris", "Rome"), ("Rome", "Paris")]
-    assert counted == [(prefix + a, prefix + b) for a, b in alone] + alone
 
 
 def test_each_ordered_pair_is_computed_once_and_kept_on_disk(classifiers, counted, tmp_path, monkeypatch):

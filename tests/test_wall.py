@@ -175,12 +175,10 @@ def plain_responses(path):
         choices = choices[0] if choices else entry["outputs"]
         # The first name that is there counts, be it null; then the ids that servers give.
         named = next((entry[k] for k in ("question_id", "custom_id") if k in entry), None)
-        served = next(
-            (e[k] for e, k in ((entry, "request_id"), (entry, "id"), (response, "id")) if k in e),
-            (response.get("body") or {}).get("id"),
-        )
-        place = f"{path.stem}-{n}"
-        identity = next(each for each in (named, served, place) if each is not None)
+        within = response.get("body") or {}
+        places = ((entry, "request_id"), (entry, "id"), (response, "id"), (within, "id"))
+        served = next((e[k] for e, k in places if k in e), None)
+        identity = next(i for i in (named, served, f"{path.stem}-{n}") if i is not None)
         for choice in choices:
             content = choice.get("logprobs")
             content = content.get("content") if isinstance(content, dict) else content
@@ -415,9 +413,7 @@ READERS = {
     "vllm": Reader(file_of("r.jsonl", VLLM), lambda path: told(imports.from_vllm(path)), plain_responses),
     "nli cache": Reader(make_nli, similarities._read),
     "run": Reader(make_run, read_run),
-    "parameters": Reader(
-        make_parameters, read_parameters, lambda path: json.loads(path.read_text()), (some_parameters,)
-    ),
+    "parameters": Reader(make_parameters, read_parameters, lambda p: json.loads(p.read_text()), (some_parameters,)),
     "model": Reader(make_model, read_model, fingerprint),
 }
 
