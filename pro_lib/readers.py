@@ -51,10 +51,7 @@ def json_lines(source: Source, error: type[ValueError] = RunError) -> Iterator[t
             yield where, value
     elif isinstance(source, pd.DataFrame):
         for n, row in enumerate(source.to_dict("records"), start=1):
-            yield (
-                f"row {n}",
-                _plain({k: value for k, value in row.items() if not (is_scalar(value) and pd.isna(value))}),
-            )
+            yield f"row {n}", _plain({k: v for k, v in row.items() if not (is_scalar(v) and pd.isna(v))})
     elif isinstance(source, Iterable) and not isinstance(source, (bytes, Mapping)):
         yield from ((f"entry {n}", _plain(value)) for n, value in enumerate(source, start=1))
     else:
@@ -75,8 +72,7 @@ def read_rows(path: Source, error: type[ValueError] = RunError) -> pd.DataFrame:
     """Return the rows of a `.jsonl`, `.csv` or `.parquet` file, in CSV all text; the index has their places.
 
     Of a `.txt` file each block of lines is a row: its question, then its references. Rows in memory are as `json_lines`
-    has them. Raises `error` for a file that cannot be read, is none of the three, or
-    is damaged; the sentence names it, and the place.
+    has them. Raises `error` for a file that cannot be read, is of another kind or damaged, with its name and the place.
     """
     suffix = Path(path).suffix if isinstance(path, (str, Path)) else ".jsonl"
     if suffix == ".jsonl":

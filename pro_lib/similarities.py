@@ -158,7 +158,10 @@ class Nli:
         if sorted(ids) != sorted(LABELS):
             raise ValueError(f"{self.model} has the labels {list(ids)}, not {', '.join(LABELS)}")
         different = {pair for pair in pairs if pair[0] != pair[1]}
-        name = f"nli-{self._fingerprint(config)}"
+        if Path(self.model).is_dir():
+            name = f"nli-{fingerprint(Path(self.model))}"
+        else:
+            name = "nli-" + sha256(f"{self.model} {getattr(config, '_commit_hash', None)}".encode())[:16]
         if self.cache is not None and different - self._cached.keys():
             for path in sorted(Path(self.cache).glob(f"{name}-*.parquet")):
                 self._cached |= _read(path)
@@ -202,11 +205,6 @@ class Nli:
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
             message = f"NLI model {str(self.model)!r} could not be loaded: {reason} (alias and lexical need no model)"
             raise SentenceError(message) from error
-
-    def _fingerprint(self, config: Any) -> str:
-        if Path(self.model).is_dir():
-            return fingerprint(Path(self.model))
-        return sha256(f"{self.model} {getattr(config, '_commit_hash', None)}".encode())[:16]
 
 
 def _store(probabilities: dict[Pair, list[float]], folder: Path, name: str) -> None:

@@ -117,7 +117,7 @@ def plain_references(value):
 
 
 def read_question_file(path):
-    table = questions.load(path=path, split=None).table
+    table = questions.load(path=path, split=None, n_shots=0).table
     return sorted(table[["question_id", "question", "references", "split"]].to_numpy().tolist())
 
 
