@@ -9,9 +9,11 @@ import string
 import unicodedata
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from rapidfuzz import process
 from rapidfuzz.distance import LCSseq
@@ -19,6 +21,7 @@ from rouge_score.tokenize import tokenize
 
 from pro_lib.checks import SentenceError
 
+ROUGE_THRESHOLD = 0.3
 _ARTICLES = {"a", "an", "the"}
 Rows = list[tuple[str, list[str]]]
 
@@ -148,3 +151,51 @@ def _warn_about_invisible(rows: Rows) -> None:
 
 def _is_invisible(text: str) -> bool:
     return bool(text.strip()) and not _tokens(text)
+
+
+MATCHES = {"alias_match": alias_match, "exact_match": exact_match}
+CORRECTNESS = ("rouge_l", *MATCHES)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What counts as an answer and what as right. The defaults are this project's; docs/audit.md says what others do.
+
+    `labels` are from outside, of people or of a judge model, columns question_id, text, correct; they replace every
+    other correctness. An answer without a label is left out and counted.
+    """
+
+    convention: str = "complete"  # ending included, or `answer_tokens`: left out
+    distinct: bool | None = None  # whether repeated beams are left out; None as the protocol has it
+    correctness: str = "rouge_l"  # above 0.3; or `exact_match`, `alias_match` (see `correctness`)
+    labels: pd.DataFrame | None = None
+
+
+def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: Choices | None = None) -> pd.DataFrame:
+    """Return ROUGE-L and correctness of answers: as labels or records brought them, else against the references.
+
+    `answers` has the columns question_id (needed for labels), text and, if brought, rouge_l and correct; `questions`
+    has the references, row by row. Columns: rouge_l, correct, and beside it alias_match and exact_match, which are
+    booleans, or None where they cannot be known.
+    """
+    choices = choices or Choices()
+    comparable = answers["text"].notna().to_numpy() & questions["references"].notna().to_numpy()
+    compared = list(answers["text"][comparable]), list(questions["references"][comparable])
+    closeness = answers.get("rouge_l", pd.Series(np.nan, answers.index)).to_numpy(float, copy=True)
+    if "rouge_l" not in answers:
+        closeness[comparable] = rouge_l(*compared)
+    table = pd.DataFrame({"rouge_l": closeness, "correct": None}, index=answers.index)
+    for name, match in MATCHES.items():
+        table[name] = None
+        table.loc[comparable, name] = match(*compared).astype(object)
+    if choices.labels is not None:
+        ids, texts, truths = (choices.labels[name] for name in ("question_id", "text", "correct"))
+        labels = dict(zip(zip(ids, texts, strict=True), truths, strict=True))
+        table["correct"] = [labels.get(pair) for pair in zip(answers["question_id"], answers["text"], strict=True)]
+    elif "correct" in answers:
+        table["correct"] = answers["correct"].to_numpy(object)
+    elif choices.correctness == "rouge_l":
+        table["correct"] = np.where(np.isnan(closeness), None, closeness > ROUGE_THRESHOLD)
+    else:
+        table["correct"] = table[choices.correctness]
+    return table.astype(dict.fromkeys(("correct", *MATCHES), object))

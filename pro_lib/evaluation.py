@@ -12,15 +12,14 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from pro_lib import correctness, metrics, scores
+from pro_lib import metrics, scores
 from pro_lib import protocols as counting
 from pro_lib import runs as run_tables
+from pro_lib.correctness import MATCHES, Choices, rouge_and_correct
 from pro_lib.files import RunError
 from pro_lib.protocols import PROTOCOLS, Floats, Similarities
 from pro_lib.runs import Run
 
-ROUGE_THRESHOLD = 0.3
-CORRECTNESS = ("rouge_l", "exact_match", "alias_match")
 # What α is chosen from: every α that the paper prints is one of these. Finer ones near 0 are for a logarithmic axis
 # only: chosen from on 100 questions, they were seen to cost up to 0.05 of AUROC.
 ALPHA_GRID = tuple(step / 20 for step in range(21))
@@ -35,24 +34,10 @@ def alpha_grid(search_alpha: float | None = None, *, of: Sequence[float] = ALPHA
 
 
 @dataclass(frozen=True)
-class Choices:
-    """What counts as an answer and what as right. The defaults are this project's; docs/audit.md says what others do.
-
-    `labels` are from outside, of people or of a judge model, columns question_id, text, correct; they replace every
-    other correctness. An answer without a label is left out and counted.
-    """
-
-    convention: str = "complete"  # ending included, or `answer_tokens`: left out
-    distinct: bool | None = None  # whether repeated beams are left out; None as the protocol has it
-    correctness: str = "rouge_l"  # above 0.3; or `exact_match`, `alias_match` (see `correctness`)
-    labels: pd.DataFrame | None = None
-
-
-@dataclass(frozen=True)
 class Evaluation:
     """One model's answers to one split of a dataset, and what the methods say of them, row by row.
 
-    `answers` has a row per question: question_id, text (the answer judged), rouge_l, correct.
+    `answers` has a row per question: question_id, text (the answer judged), rouge_l, correct, exact_match, alias_match.
     `log_probs` (n, N) are the answers PRO reads, those of an exact search down to `search_alpha` unless that is None.
     `baselines` has a column per method that needs no α, higher = more uncertain. `exclusions` says which questions were
     left out and why, `unavailable` which methods the run cannot feed. `protocol` says how answers were counted
@@ -149,13 +134,23 @@ class Evaluation:
     def sentence(self) -> str:
         """Say what was used and what was not."""
         without = f" Not available: {', '.join(self.unavailable)}." if self.unavailable else ""
-        accuracy = f"{self.correct.mean():.3f} of the judged answers are right."
+        accuracy = f"{self.correct.mean():.3f} of the judged answers are right{self._other_judges()}."
         drawn = f" {len(self.correct)} were drawn of them." if len(self.correct) < self.exclusions.mask.sum() else ""
         above = scores.premise(self.log_probs).above_one.sum()
         mass = f" For {above} questions the answers' probabilities sum to more than 1: PRO bounds no entropy there."
         where = f"{self.dataset}, {self.model}, {self.protocol}, {self.split}"
         note = self.note and f" {self.note}"
         return f"{where}: {self.exclusions.sentence()}{drawn} {accuracy}{mass if above else ''}{without}{note}"
+
+    def _other_judges(self) -> str:
+        """Return the accuracy by judges that no ROUGE decides, and how many of the right answers each rejects."""
+        words = []
+        for name in MATCHES:
+            match = self.answers[name]
+            if match.notna().all() and self.correct.any():
+                rejected = 1 - match[self.correct].mean()
+                words.append(f", {match.mean():.3f} by {name}, which rejects {rejected:.0%} of those")
+        return "".join(words)
 
 
 @dataclass(frozen=True)
@@ -256,32 +251,6 @@ def evaluations(
         )
         results.append(whole._rows(exclusions.mask))
     return results
-
-
-def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: Choices | None = None) -> pd.DataFrame:
-    """Return ROUGE-L and correctness of answers: as labels or records brought them, else against the references.
-
-    `answers` has the columns question_id (needed for labels), text and, if brought, rouge_l and correct; `questions`
-    has the references, row by row. Columns: rouge_l, correct (a boolean, or None where it cannot be known).
-    """
-    choices = choices or Choices()
-    comparable = answers["text"].notna().to_numpy() & questions["references"].notna().to_numpy()
-    compared = list(answers["text"][comparable]), list(questions["references"][comparable])
-    rouge_l = answers.get("rouge_l", pd.Series(np.nan, answers.index)).to_numpy(float, copy=True)
-    if "rouge_l" not in answers:
-        rouge_l[comparable] = correctness.rouge_l(*compared)
-    correct = np.full(len(answers), None, dtype=object)
-    if choices.labels is not None:
-        ids, texts, truths = (choices.labels[name] for name in ("question_id", "text", "correct"))
-        labels = dict(zip(zip(ids, texts, strict=True), truths, strict=True))
-        correct[:] = [labels.get(pair) for pair in zip(answers["question_id"], answers["text"], strict=True)]
-    elif "correct" in answers:
-        correct = answers["correct"].to_numpy(object)
-    elif choices.correctness == "rouge_l":
-        correct = np.where(np.isnan(rouge_l), None, rouge_l > ROUGE_THRESHOLD)
-    else:
-        correct[comparable] = getattr(correctness, choices.correctness)(*compared)
-    return pd.DataFrame({"rouge_l": rouge_l, "correct": correct}, index=answers.index)
 
 
 def _check_labels(answers: pd.DataFrame, labels: pd.DataFrame, name: str) -> None:

@@ -16,6 +16,7 @@ import pandas as pd
 
 from pro_lib import bundled, checks, engine, evaluation, files, imports, metrics, runs, similarities, store
 from pro_lib import questions as question_sets
+from pro_lib.correctness import CORRECTNESS
 from pro_lib.engine.strategies import STRATEGIES
 from pro_lib.evaluation import Choices, Evaluation, Splits
 from pro_lib.protocols import PROTOCOLS
@@ -57,7 +58,9 @@ class Settings:
     model: Names = "facts-2m"  # one or several: bundled or paper's name, hub id, folder
     dataset: Names = "world-facts"  # one or several: bundled, trivia_qa, sciq, nq, or a file
     split: str = "test"  # the split reported on
-    strategy: checks.choice(*STRATEGIES) = BEAMS  # how answers are found: greedy, multinomial, diverse_beam, threshold
+    strategy: checks.choice(*STRATEGIES) = (
+        BEAMS  # how answers are found: greedy, multinomial, diverse_beam, threshold
+    )
     protocol: Names = "paper"  # how answers are counted in figures: paper, workbench, or both
     distinct: checks.Flag | None = None  # whether repeated answers count once; None as the protocol has it
     convention: checks.choice(*CONVENTIONS) = "complete"  # complete (ending included) or answer_tokens (left out)
@@ -102,7 +105,7 @@ class Settings:
         for name in listed(self.similarity):
             _check_choice("similarity", name, similarities.SIMILARITIES, "an NLI model's folder or hub id", "/" in name)
         is_file = os.path.isfile(self.correctness)
-        _check_choice("correctness", self.correctness, evaluation.CORRECTNESS, "a file of labels", is_file)
+        _check_choice("correctness", self.correctness, CORRECTNESS, "a file of labels", is_file)
         if self.records is not None:
             if imports.recorded(listed(self.records)) and self.strategy == EXACT:
                 raise ValueError(f"records={self.records!r} hold no search: exact search needs a model")
@@ -144,7 +147,7 @@ class Settings:
     @property
     def choices(self) -> Choices:
         """What makes an answer right, as `correctness` says."""
-        is_named = self.correctness in evaluation.CORRECTNESS
+        is_named = self.correctness in CORRECTNESS
         right = {"correctness": self.correctness} if is_named else {"labels": imports.read_labels(self.correctness)}
         return Choices(**right, **self._values("convention", "distinct"))
 
