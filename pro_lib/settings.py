@@ -58,9 +58,7 @@ class Settings:
     model: Names = "facts-2m"  # one or several: bundled or paper's name, hub id, folder
     dataset: Names = "world-facts"  # one or several: bundled, trivia_qa, sciq, nq, or a file
     split: str = "test"  # the split reported on
-    strategy: checks.choice(*STRATEGIES) = (
-        BEAMS  # how answers are found: greedy, multinomial, diverse_beam, threshold
-    )
+    strategy: checks.choice(*STRATEGIES) = BEAMS  # how answers are found: greedy, multinomial, diverse_beam, threshold
     protocol: Names = "paper"  # how answers are counted in figures: paper, workbench, or both
     distinct: checks.Flag | None = None  # whether repeated answers count once; None as the protocol has it
     convention: checks.choice(*CONVENTIONS) = "complete"  # complete (ending included) or answer_tokens (left out)
@@ -104,8 +102,9 @@ class Settings:
             _check_choice("protocol", name, PROTOCOLS, "a list of them")
         for name in listed(self.similarity):
             _check_choice("similarity", name, similarities.SIMILARITIES, "an NLI model's folder or hub id", "/" in name)
-        is_file = os.path.isfile(self.correctness)
-        _check_choice("correctness", self.correctness, CORRECTNESS, "a file of labels", is_file)
+        _check_choice(
+            "correctness", self.correctness, CORRECTNESS, "a file of labels", os.path.isfile(self.correctness)
+        )
         if self.records is not None:
             if imports.recorded(listed(self.records)) and self.strategy == EXACT:
                 raise ValueError(f"records={self.records!r} hold no search: exact search needs a model")
@@ -239,19 +238,19 @@ class Settings:
 
     def _stored(self, model: str, questions: QuestionSet, how: engine.Strategy) -> Run | None:
         """Return a stored run that answers these questions as asked for; the model is not loaded to find out."""
-        folder = self.generations_dir / questions.name / bundled.model_folder_name(model)
         chat = False if self.chat is None and questions.shots else self.chat
+        folder = self.generations_dir / questions.name / bundled.model_folder_name(model)
         folder /= files.named(how.name, how.apart() | questions.apart(chat=chat))
-        if chat is None or not store.parts(folder):  # None: the model decides
-            return None
+        if chat is None or not store.parts(folder):
+            return None  # without shots the model decides
         run = runs.read(folder)
         wanted = {"chat": None} | how.parameters() | questions.parameters(chat=chat)
         wanted |= {} if self.dtype == "auto" else {"dtype": self.dtype}
-        source = bundled.bundled_models().get(model, Path(model))
-        wanted |= {"fingerprint": bundled.fingerprint(source)} if (source / "config.json").is_file() else {}
+        source = Path(bundled.locate(model))
+        wanted |= {"fingerprint": bundled.fingerprint(source)} if source.exists() else {}
         same = store.difference(run.info.parameters, wanted, only_known=True) is None
-        ids = set(run.questions["question_id"])
-        return run.asked_as(questions.table) if same and ids.issuperset(questions.table["question_id"]) else None
+        whole = questions.table["question_id"].isin(run.questions["question_id"]).all()
+        return run.asked_as(questions.table) if same and whole else None
 
     def _recorded(self, model: str, dataset: str) -> Run:
         """Return the records; a question file given as `dataset` says what was asked where they do not."""
