@@ -182,10 +182,7 @@ class Settings:
         return self.run(model, dataset, *dict.fromkeys(("validation", self.split)), strategy=strategy)
 
     def evaluations(self, model: str, dataset: str, split: str | None, *, methods: str = "own") -> list[Evaluation]:
-        """Return the evaluations of a split, one for each protocol; None for all questions.
-
-        `own` methods read the run of `strategy`; `all` judges the likeliest of beams, samples and greedy answers.
-        """
+        """Return a split's evaluations, one a protocol; `all` methods judge the likeliest of every strategy's answers."""
         return self._evaluated(model, dataset, [split], methods)[0]
 
     def _evaluated(self, model: str, dataset: str, splits: Sequence[str | None], methods: str):
