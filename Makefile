@@ -6,10 +6,10 @@ EXECUTED := build/notebooks
 SITE := build/site
 
 .DEFAULT_GOAL := help
-.PHONY: help install figures figures-real notebook lab test test-all trials lint format docs world models golden ladder screenshots clean
+.PHONY: help install figures figures-real figures-smollm2 notebook lab test test-all trials lint format docs world models golden ladder screenshots clean
 
 help:  ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 install: $(VENV)/.installed  ## set up .venv with the tested versions of what notebooks need
 
@@ -52,6 +52,19 @@ figures-real: install  ## the figures of real models, from published outputs tha
 	@$(BIN)/python data/published/make.py
 	@for n in $(REAL_NOTEBOOKS); do $(BIN)/python -m pro_lib run --executed $(EXECUTED)/real_models $$n \
 		-p records '[$(REAL)]' -p figures_dir "$(CURDIR)/figures/real_models" || exit 1; done
+
+# SciQ and Natural Questions are LitCab's text files, in LITCAB=folder; without it world-facts alone is asked.
+SMOLLM2_SETS := world-facts$(if $(LITCAB), $(CURDIR)/build/smollm2/sciq.txt $(CURDIR)/build/smollm2/nq.txt)
+SMOLLM2_NOTEBOOKS := 02 03 04 05 06 07
+SMOLLM2 := -p model '["smollm2-135m"]' -p dataset '[$(foreach set,$(SMOLLM2_SETS),"$(set)"$(comma))]' -p limit 1000
+
+figures-smollm2: install  ## the figures of a real model, which it downloads once (93 MB); LITCAB=folder adds SciQ and NQ
+	@$(BIN)/python -m pro_lib download smollm2-135m
+	@$(if $(LITCAB),mkdir -p build/smollm2 && cp $(LITCAB)/sciq/test.txt build/smollm2/sciq.txt && cp $(LITCAB)/NQ/test.txt build/smollm2/nq.txt)
+	@$(BIN)/python -m pro_lib generate smollm2-135m greedy threshold diverse_beam multinomial --search-alpha 0.005 --limit 1000 \
+		$(SMOLLM2_SETS:%=--dataset %)
+	@for n in $(SMOLLM2_NOTEBOOKS); do $(BIN)/python -m pro_lib run --executed $(EXECUTED)/smollm2 $$n \
+		$(SMOLLM2) -p figures_dir "$(CURDIR)/figures/smollm2" || exit 1; done
 
 notebook: install  ## run one: make notebook N=02 ARGS="-p alpha 0.3"
 	@$(BIN)/python -m pro_lib run --executed $(EXECUTED) $(or $(N),"") $(ARGS)

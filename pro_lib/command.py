@@ -180,14 +180,17 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None) 
 @click.argument("strategies", nargs=-1, required=True)
 @click.option("--dataset", multiple=True, default=["world-facts", "world-facts-reworded"], help="One or several.")
 @click.option("--search-alpha", type=float, default=0.02, show_default=True, help="Of strategy threshold.")
-def generate(model: str, strategies: Sequence[str], dataset: Sequence[str], search_alpha: float) -> None:
+@click.option("--limit", type=int, help="At most this many questions of each split.")
+def generate(
+    model: str, strategies: Sequence[str], dataset: Sequence[str], search_alpha: float, limit: int | None
+) -> None:
     """Generate the answers of MODEL that notebooks read, by each of the STRATEGIES: validation and test questions."""
     from pro_lib.settings import Settings
 
-    settings = Settings(model=model, dataset=list(dataset), search_alpha=search_alpha)
+    settings = Settings(model=model, dataset=list(dataset), search_alpha=search_alpha, limit=limit)
     for strategy in strategies:
         for pair in settings.pairs():
-            if strategy == "diverse_beam":  # 00 and 01 ask for the test questions alone, and packs keep their order
+            if strategy == "diverse_beam" and not limit:  # 00 and 01 ask for the test questions alone, and packs keep their order
                 settings.run(*pair, strategy=strategy)
             click.echo(settings.both_splits(*pair, strategy))
 

@@ -182,7 +182,7 @@ class Settings:
         return self.run(model, dataset, *dict.fromkeys(("validation", self.split)), strategy=strategy)
 
     def evaluations(self, model: str, dataset: str, split: str | None, *, methods: str = "own") -> list[Evaluation]:
-        """Return a split's evaluations, one a protocol; `all` methods judge the likeliest of every strategy's answers."""
+        """Return a split's evaluations, one a protocol; `all` methods judge the likeliest answer of every run."""
         return self._evaluated(model, dataset, [split], methods)[0]
 
     def _evaluated(self, model: str, dataset: str, splits: Sequence[str | None], methods: str):
