@@ -190,7 +190,7 @@ def generate(
     settings = Settings(model=model, dataset=list(dataset), search_alpha=search_alpha, limit=limit)
     for strategy in strategies:
         for pair in settings.pairs():
-            if strategy == "diverse_beam" and not limit:  # 00 and 01 ask for the test questions alone, and packs keep their order
+            if strategy == "diverse_beam" and not limit:  # 00 and 01 ask for test questions alone; packs keep order
                 settings.run(*pair, strategy=strategy)
             click.echo(settings.both_splits(*pair, strategy))
 
