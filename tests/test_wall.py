@@ -79,7 +79,7 @@ OUTPUT = {"text": " Paris", "token_ids": [5, 6, 2], "cumulative_logprob": -0.875
 OUTPUT |= {"finish_reason": "stop", "stop_reason": None}
 VLLM = [{"request_id": str(n), "prompt": "Capital?", "references": ["Paris"], "outputs": [OUTPUT]} for n in range(2)]
 
-# --- What is written, read, and found by readers that share nothing with ours ---
+# --- What is written, and read by readers that share nothing with ours ---
 
 
 def as_json_lines(rows):
@@ -139,23 +139,21 @@ def plain_labels(path):
     return sorted(set(rows))
 
 
-def told(run):
+def content_of(run):
     """Of every answer its question, its text, and the log-probability of all its tokens; and the questions."""
-    table = run.answers
-    total = (table["log_prob"] + table["end_log_prob"].fillna(0.0)).round(9)
-    texts = table["text"].astype(object).where(table["text"].notna(), None)
-    kept = run.questions[["question_id", "question", "references", "split"]].astype(object)
-    asked = kept.where(kept.notna(), None).to_numpy().tolist()
-    return sorted(zip(table["question_id"], texts, total, strict=True), key=repr), asked
+    answers, questions = (table.astype(object).where(table.notna(), None) for table in (run.answers, run.questions))
+    totals = (run.answers["log_prob"] + run.answers["end_log_prob"].fillna(0.0)).round(9)
+    rows = sorted(zip(answers["question_id"], answers["text"], totals, strict=True), key=repr)
+    return rows, questions[["question_id", "question", "references", "split"]].to_numpy().tolist()
 
 
-def _asked(entry, identity, question):
+def _question(entry, identity, question):
     references = entry.get("references")
     return [str(identity), question, [references] if isinstance(references, str) else references, entry.get("split")]
 
 
 def plain_records(path):
-    answers, asked = [], []
+    answers, rows = [], []
     for entry in plainly(path):
         for answer in entry["answers"]:
             end = answer.get("end_log_prob")
@@ -163,12 +161,12 @@ def plain_records(path):
             whole = sum(answer["token_log_probs"]) if whole is None else whole
             total = round(min(whole, 0.0) + min(end or 0.0, 0.0), 9)
             answers.append((str(entry["question_id"]), answer.get("text"), total))
-        asked.append(_asked(entry, entry["question_id"], entry.get("question")))
-    return sorted(answers, key=repr), asked
+        rows.append(_question(entry, entry["question_id"], entry.get("question")))
+    return sorted(answers, key=repr), rows
 
 
 def plain_responses(path):
-    answers, asked = [], []
+    answers, rows = [], []
     for n, entry in enumerate(plainly(path), start=1):
         response = entry.get("response") or {}
         choices = [*(e["choices"] for e in (entry, response, response.get("body") or {}) if "choices" in e)]
@@ -192,8 +190,8 @@ def plain_responses(path):
                 continue
             text = choice["message"]["content"] if "message" in choice else choice["text"]
             answers.append((str(identity), text, round(sum(values), 9)))
-        asked.append(_asked(entry, identity, entry.get("question", entry.get("prompt"))))
-    return sorted(answers, key=repr), asked
+        rows.append(_question(entry, identity, entry.get("question", entry.get("prompt"))))
+    return sorted(answers, key=repr), rows
 
 
 def read_run(path):
@@ -212,8 +210,8 @@ def read_model(path):
 
 def read_parameters(path):
     given = json.loads(path.read_text())
-    made = settings.Settings(**given)
-    return {name: getattr(made, name) for name in given}
+    result = settings.Settings(**given)
+    return {name: getattr(result, name) for name in given}
 
 
 # --- Damage ---
@@ -408,9 +406,9 @@ def make_parameters(folder):
 READERS = {
     **{f"questions{s}": Reader(file_of(f"set{s}", QUESTIONS), read_question_file, plain_questions) for s in WRITE},
     **{f"labels{s}": Reader(file_of(f"labels{s}", LABELS), read_label_file, plain_labels) for s in WRITE},
-    "records": Reader(file_of("r.jsonl", RECORDS), lambda path: told(imports.from_file(path)), plain_records),
-    "openai": Reader(file_of("r.jsonl", OPENAI), lambda path: told(imports.from_openai(path)), plain_responses),
-    "vllm": Reader(file_of("r.jsonl", VLLM), lambda path: told(imports.from_vllm(path)), plain_responses),
+    "records": Reader(file_of("r.jsonl", RECORDS), lambda path: content_of(imports.from_file(path)), plain_records),
+    "openai": Reader(file_of("r.jsonl", OPENAI), lambda path: content_of(imports.from_openai(path)), plain_responses),
+    "vllm": Reader(file_of("r.jsonl", VLLM), lambda path: content_of(imports.from_vllm(path)), plain_responses),
     "nli cache": Reader(make_nli, similarities._read),
     "run": Reader(make_run, read_run),
     "parameters": Reader(make_parameters, read_parameters, lambda p: json.loads(p.read_text()), (some_parameters,)),
@@ -429,9 +427,9 @@ def _too_long(*_):
     raise Hang
 
 
-def same(found, expected):
+def same(reading, expected):
     """Whether two readings agree, NaN being NaN."""
-    return repr(found) == repr(expected) or found == expected
+    return repr(reading) == repr(expected) or reading == expected
 
 
 def tried(name, seed, folder, originals):
@@ -452,19 +450,19 @@ def tried(name, seed, folder, originals):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = reader.read(path)
+            reading = reader.read(path)
         outcome = "success"
     except Hang:
         raise AssertionError(f"hang: {again}") from None
     except Exception as error:
-        outcome, found = "sentence", str(error)
+        outcome, sentence = "sentence", str(error)
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
         if not frame.f_globals.get("__name__", "").startswith("pro_lib."):
             raise AssertionError(f"raw {type(error).__name__}: {again}") from error
-        assert len(found) <= 300, f"a sentence of {len(found)} characters: {again}"
-        assert found.isprintable(), f"a sentence of several lines: {again}"
-        named = reader.make is make_parameters or str(folder)[:100] in found
-        assert named, f"a sentence that names no file, {found}: {again}"
+        assert len(sentence) <= 300, f"a sentence of {len(sentence)} characters: {again}"
+        assert sentence.isprintable(), f"a sentence of several lines: {again}"
+        named = reader.make is make_parameters or str(folder)[:100] in sentence
+        assert named, f"a sentence that names no file, {sentence}: {again}"
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, handler)
@@ -476,7 +474,7 @@ def tried(name, seed, folder, originals):
             expected = reader.plain(path) if reader.plain else originals[name]
         except Exception as error:
             raise AssertionError(f"read what nobody else can, {error!r}: {again}") from error
-        assert same(found, expected), f"silent change: {found!r:.300} is not {expected!r:.300}: {again}"
+        assert same(reading, expected), f"silent change: {reading!r:.300} is not {expected!r:.300}: {again}"
     return outcome
 
 
