@@ -88,7 +88,7 @@ class Part(NamedTuple):
 
 
 def complete_log_prob(log_prob: ArrayLike, end_log_prob: ArrayLike) -> ArrayLike:
-    """Return log-probabilities of answers, endings included (nats); a missing ending is in the last token."""
+    """Return log-probabilities of answers, endings included (nats; one shape); a missing one is in the last token."""
     ending = np.asarray(end_log_prob, dtype=float)
     return log_prob + np.where(np.isnan(ending), 0.0, ending)
 

@@ -91,12 +91,16 @@ def unescaped(markdown: str) -> str:
 
 def gallery() -> str:
     """Every figure, small, with what its notebook says is to be seen; that of real models beside it."""
-    parts = ["# Gallery\n", "Every figure that the notebooks leave: of the embedded models and, where there is one, of"]
-    parts += ["[published outputs of large models](real_models.md). A picture leads to its notebook.\n"]
+    parts = [
+        "# Gallery\n",
+        "Every figure that the notebooks leave: of the embedded models and, where there is one, of SmolLM2-135M",
+    ]
+    parts += ["and of [published outputs of large models](real_models.md). A picture leads to its notebook.\n"]
     for name in NOTEBOOKS:
         parts.append(f"## {cells.title(ROOT / name)}\n")
         for figure, (heading, sentence) in cells.what_to_see(ROOT / name).items():
-            drawn = [f for f in (figure, f"real_models/{figure}") if (ROOT / "figures" / f"{f}.png").is_file()]
+            paths = (figure, f"smollm2/{figure}", f"real_models/{figure}")
+            drawn = [f for f in paths if (ROOT / "figures" / f"{f}.png").is_file()]
             pictures = " ".join(f"[![{f}](../figures/{f}.png){{ loading=lazy }}](../{name})" for f in drawn)
             files = [f"[SVG](../figures/{f}.svg) · [numbers](../figures/{f}.csv)" for f in drawn]
             said = f"**{heading}.** {sentence} {' · real models: '.join(files)}"
