@@ -53,6 +53,9 @@ def test_a_list_of_questions_gives_the_answers_one_by_one_would(facts_2m):
         assert (answer.text, answer.kept, answer.status) == (alone.text, alone.kept, alone.status)
         assert answer.uncertainty == pytest.approx(alone.uncertainty, abs=1e-4)
         assert answer.entropy_bounds == pytest.approx(alone.entropy_bounds, abs=1e-3)
+    cut = ask(facts_2m, ASKED[:2], max_new_tokens=1)  # no error, where several are asked
+    assert [(answer.text, answer.answers, answer.kept) for answer in cut] == [(None, (), 0)] * 2
+    assert np.isnan([answer.uncertainty for answer in cut]).all()
 
 
 def test_what_does_not_change_from_question_to_question_is_looked_up_once(facts_2m, monkeypatch):
@@ -64,13 +67,7 @@ def test_what_does_not_change_from_question_to_question_is_looked_up_once(facts_
     assert len(times) == 1
 
 
-def test_of_several_questions_one_without_an_answer_is_no_error(facts_2m):
-    found = ask(facts_2m, ASKED[:2], max_new_tokens=1)
-    assert [(answer.text, answer.answers, answer.kept) for answer in found] == [(None, (), 0)] * 2
-    assert np.isnan([answer.uncertainty for answer in found]).all()
-
-
-def test_by_name_the_last_model_asked_is_held(facts_2m, monkeypatch):
+def test_by_name_the_last_model_asked_is_held(facts_2m, tmp_path, monkeypatch):
     loaded = []
     monkeypatch.setattr(models, "_LAST", {})
     monkeypatch.setattr(models, "load", lambda name, **_: loaded.append(name) or facts_2m)
@@ -78,29 +75,10 @@ def test_by_name_the_last_model_asked_is_held(facts_2m, monkeypatch):
         assert ask(name, ASKED[0], strategy="greedy").text
     assert loaded == ["facts-2m", "facts-1m", "facts-2m"]
     assert models.held(facts_2m) is facts_2m
-
-
-def test_a_held_model_is_loaded_anew_where_its_files_have_changed(tmp_path, facts_2m, monkeypatch):
-    loaded = []
-    monkeypatch.setattr(models, "_LAST", {})
-    monkeypatch.setattr(models, "load", lambda name, **_: loaded.append(name) or facts_2m)
-    for content in ("{}", "{}", '{"a": 1}'):
+    for content in ("{}", "{}", '{"a": 1}'):  # anew where its files have changed
         (tmp_path / "config.json").write_text(content)
         models.held(tmp_path)
-    assert len(loaded) == 2
-
-
-@pytest.mark.parametrize(
-    ("question", "options", "message"),
-    [
-        *((empty, {}, "empty") for empty in ("", "  \n", None, ["Who?", ""], [3])),
-        (ASKED[0], {"alpha": 1.5}, "alpha"),
-        (ASKED[0], {"max_new_tokens": 1}, "no answer of facts-2m ended within 1 tokens"),
-    ],
-)
-def test_what_cannot_be_asked_is_refused_in_a_sentence(facts_2m, question, options, message):
-    with pytest.raises(ValueError, match=message):
-        ask(facts_2m, question, **options)
+    assert loaded[3:] == [tmp_path] * 2
 
 
 def records(probabilities, right, splits):
@@ -156,17 +134,20 @@ def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, r
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("question", "options", "named"),
     [
-        ({"strategy": "greedy"}, "strategy='threshold', now strategy='greedy'"),
-        ({"max_new_tokens": 20}, "max_new_tokens=32, now max_new_tokens=20"),
-        ({"questions": question_sets.asked("Who?")}, "shots="),
+        *((empty, {}, "empty") for empty in ("", "  \n", None, ["Who?", ""], [3])),
+        (ASKED[0], {"alpha": 1.5}, "alpha"),
+        (ASKED[0], {"max_new_tokens": 1}, "no answer of facts-2m ended within 1 tokens"),
+        (ASKED[0], {"calibration": "run", "strategy": "greedy"}, "strategy='threshold', now strategy='greedy'"),
+        (ASKED[0], {"calibration": "run", "max_new_tokens": 20}, "max_new_tokens=32, now max_new_tokens=20"),
+        (ASKED[0], {"calibration": "run", "questions": question_sets.asked("Who?")}, "facts-2m/threshold .*shots="),
     ],
 )
-def test_a_calibration_by_another_strategy_or_way_of_asking_is_refused(facts_2m, run, options, message):
-    with pytest.raises(ValueError, match="calibration: run world-facts/facts-2m/threshold") as refused:
-        ask(facts_2m, ASKED[0], calibration=run, **options)
-    assert message in str(refused.value)
+def test_what_cannot_be_asked_is_refused_in_a_sentence(facts_2m, run, question, options, named):
+    options = {name: run if name == "calibration" else value for name, value in options.items()}
+    with pytest.raises(ValueError, match=named):
+        ask(facts_2m, question, **options)
 
 
 def test_a_calibration_by_another_model_is_refused_and_how_far_down_was_searched_is_no_difference(

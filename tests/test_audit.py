@@ -37,11 +37,13 @@ def test_the_fallback_is_the_first_beam_only_where_nothing_is_kept(audit):
     np.testing.assert_allclose(several[:, 1:], np.column_stack([score(log_probs, alpha=a) for a in (0.3, 0.4)]))
 
 
-def test_the_first_token_leaves_the_likelihood(audit):
+def test_the_first_token_leaves_the_likelihood_and_the_last_reference_alone_decides(audit):
     answers = pd.DataFrame({"token_log_probs": [[-1.0, -0.5], []], "log_prob": [-1.5, 0.0]})
-    run = Run(answers, pd.DataFrame(), RunInfo("toy", "none", "diverse_beam"))
+    questions = pd.DataFrame({"references": [["Adams", "Paris"], ["Paris"]]})
+    run = Run(answers, questions, RunInfo("toy", "none", "diverse_beam"))
     assert list(audit.without_first_token(run).answers["log_prob"]) == [-0.5, 0.0]
     assert list(run.answers["log_prob"]) == [-1.5, 0.0]
+    assert audit.with_last_reference(run).questions["references"].tolist() == [["Paris"], ["Paris"]]
 
 
 def test_the_strict_filter_leaves_out_an_answer_that_equals_alpha(audit):
@@ -55,34 +57,15 @@ def test_the_strict_filter_leaves_out_an_answer_that_equals_alpha(audit):
         np.testing.assert_allclose(audit.strictly(log_probs, alpha=alpha), column, rtol=1e-15)
 
 
-def test_the_last_reference_alone_decides_where_it_is_asked_for(audit):
-    questions = pd.DataFrame({"references": [["Adams", "Paris"], ["Paris"]]})
-    run = Run(pd.DataFrame(), questions, RunInfo("toy", "none", "diverse_beam"))
-    assert audit.with_last_reference(run).questions["references"].tolist() == [["Paris"], ["Paris"]]
-
-
 QUESTIONS = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=20)
-
-
-def row(audit, uncertainty, correct):
-    values = np.asarray(uncertainty, dtype=float), np.asarray(correct, dtype=bool)
-    return audit.Row("PRO", "", "", np.arange(len(correct)), *values)
-
-
-def test_the_paired_difference_of_one_labelling_by_hand(audit):
-    # Wrong, right, wrong, right: the first ranks all pairs rightly, the second none.
-    correct = [False, True, False, True]
-    sides = row(audit, [4, 1, 3, 2], correct), row(audit, [1, 4, 2, 3], correct)
-    difference, low, high = audit.paired_difference(*sides, n_resamples=1000, seed=0)
-    assert difference == 1.0
-    assert low <= 1.0 == high
 
 
 @pytest.mark.slow
 @given(QUESTIONS, QUESTIONS)
 def test_the_paired_difference_and_its_interval_are_those_of_resampled_questions(audit, rows, others):
     n = min(len(rows), len(others))
-    sides = [row(audit, *zip(*r[:n], strict=True)) for r in (rows, others)]
+    pairs = [map(np.array, zip(*of[:n], strict=True)) for of in (rows, others)]
+    sides = [audit.Row("PRO", "", "", np.arange(n), values.astype(float), correct) for values, correct in pairs]
     difference, low, high = audit.paired_difference(*sides, n_resamples=20, seed=3)
 
     def naive(at):

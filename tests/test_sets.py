@@ -73,13 +73,15 @@ def test_the_limit_of_the_miss_rate_is_clopper_and_pearsons(right, alpha, confid
     assert limit == pytest.approx(test.proportion_ci(confidence, "exact").high, abs=1e-12)
 
 
-def test_bad_input_is_said_in_one_sentence():
-    for bad in ({"delta": 0}, {"delta": 1.0}, {"delta": np.nan}):
-        with pytest.raises(ValueError, match="delta="):
-            answer_sets(**{"right": [0.5], "search_alpha": 0.1} | bad)
-    for bad in ({"right": [[0.5]]}, {"right": [-0.7]}, {"right": [1.1]}, {"right": [np.inf]}, {"right": [np.nan]}):
-        with pytest.raises(ValueError, match="right must be probabilities"):
-            answer_sets(**{"right": [0.5], "delta": 0.1, "search_alpha": 0.1} | bad)
-    for bad in ({"alpha": 0.01}, {"right": []}):
-        with pytest.raises(ValueError, match="must be at least search_alpha"):
-            miss_rate(**{"right": [0.5], "alpha": 0.3, "search_alpha": 0.1} | bad)
+@pytest.mark.parametrize(
+    ("call", "bad", "named"),
+    [
+        *((answer_sets, {"delta": delta}, "delta=") for delta in (0, 1.0, np.nan)),
+        *((answer_sets, {"right": right}, "right") for right in ([[0.5]], [-0.7], [1.1], [np.inf], [np.nan])),
+        *((miss_rate, bad, "must be at least search_alpha") for bad in ({"alpha": 0.01}, {"right": []})),
+    ],
+)
+def test_what_is_refused_is_named(call, bad, named):
+    good = {"right": [0.5], "search_alpha": 0.1} | ({"delta": 0.1} if call is answer_sets else {"alpha": 0.3})
+    with pytest.raises(ValueError, match=named):
+        call(**good | bad)
