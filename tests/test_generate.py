@@ -1,3 +1,5 @@
+"""From a model and questions to a run: stored, continued, refused, halved for memory, by workers, in chats."""
+
 import copy
 import logging
 import math
@@ -10,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 
-from pro_lib import engine, packs, store
+from pro_lib import engine, packs
 from pro_lib import generate as module
 from pro_lib import questions as question_sets
 from pro_lib import runs as run_tables
@@ -20,6 +22,9 @@ from pro_lib.files import RunError
 from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError
 from pro_lib.questions import QuestionSet
+
+STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
+OPTIONS = {"n_answers": 3, "max_new_tokens": 6, "progress": False, "batch_size": 2}
 
 
 @pytest.fixture
@@ -36,9 +41,6 @@ def asked(n, start=0):
     return QuestionSet("toy", pd.DataFrame({**table, "references": [["x"]] * n, "split": "test"}))
 
 
-OPTIONS = {"n_answers": 3, "max_new_tokens": 6, "progress": False, "batch_size": 2}
-
-
 def folder_in(out, strategy):
     """The folder of the only run with this strategy, whatever its settings."""
     [folder] = (out / "toy" / "llama").glob(f"{strategy}*")
@@ -50,52 +52,23 @@ def tables(run):
     return answers.to_dict("list"), run.questions.to_dict("list")
 
 
-def test_a_run_on_disk_is_the_run_in_memory(model, tmp_path):
-    for strategy in ("greedy", "multinomial", "diverse_beam"):
-        in_memory = generate(model, asked(5), strategy=strategy, **OPTIONS)
-        on_disk = generate(model, asked(5), strategy=strategy, out=tmp_path, **OPTIONS)
-        read = run_tables.read(folder_in(tmp_path, strategy))
-        assert tables(in_memory) == tables(on_disk) == tables(read)
-        assert in_memory.info.cost.token_forwards == read.info.cost.token_forwards > 0
-        assert read.info.parameters["strategy"] == strategy
-        assert {"torch", "transformers"} <= set(read.info.provenance["versions"])
+@pytest.mark.parametrize("strategy", ["greedy", "multinomial", "diverse_beam"])
+def test_a_run_on_disk_is_the_run_in_memory(model, tmp_path, strategy):
+    in_memory = generate(model, asked(5), strategy=strategy, **OPTIONS)
+    on_disk = generate(model, asked(5), strategy=strategy, out=tmp_path, **OPTIONS)
+    stored = run_tables.read(folder_in(tmp_path, strategy))
+    assert tables(in_memory) == tables(on_disk) == tables(stored)
+    assert in_memory.info.cost.token_forwards == stored.info.cost.token_forwards > 0
+    assert stored.info.parameters["strategy"] == strategy
+    assert {"torch", "transformers"} <= set(stored.info.provenance["versions"])
 
 
-@pytest.mark.parametrize("survivors", [0, 1, 2])
-def test_a_run_that_was_stopped_goes_on_to_the_tables_of_an_unbroken_one(model, tmp_path, monkeypatch, survivors):
-    monkeypatch.setattr(module, "QUESTIONS_PER_PART", 4)
-    unbroken = generate(model, asked(11), strategy="multinomial", out=tmp_path / "unbroken", **OPTIONS)
-    write, written = store.write_part, []
-
-    def failing(path, part, *contents):
-        if len(written) == survivors:
-            raise KeyboardInterrupt
-        written.append(part)
-        write(path, part, *contents)
-
-    monkeypatch.setattr(store, "write_part", failing)
-    with pytest.raises(KeyboardInterrupt):
-        generate(model, asked(11), strategy="multinomial", out=tmp_path / "broken", **OPTIONS)
-    monkeypatch.setattr(store, "write_part", write)
-    continued = generate(model, asked(11), strategy="multinomial", out=tmp_path / "broken", **OPTIONS)
-    assert tables(continued) == tables(unbroken)
-
-
-def test_a_finished_run_is_not_computed_again(model, tmp_path, monkeypatch):
-    first = generate(model, asked(5), out=tmp_path, **OPTIONS)
-
-    def forbidden(*_):
-        raise AssertionError("the model was called")
-
-    monkeypatch.setattr(engine, "PackedTree", forbidden)
-    assert tables(generate(model, asked(5), out=tmp_path, **OPTIONS)) == tables(first)
-
-
-def test_new_questions_join_a_run_and_old_ones_stay(model, tmp_path):
+def test_new_questions_join_a_run_and_old_ones_are_not_asked_again(model, tmp_path, monkeypatch):
     few = generate(model, asked(3), out=tmp_path, **OPTIONS)
     more = generate(model, asked(6), out=tmp_path, **OPTIONS)
     assert list(more.questions["question_id"]) == [f"q{i}" for i in range(6)]
     assert tables(more.select(question_ids=["q0", "q1", "q2"])) == tables(few)
+    monkeypatch.setattr(engine, "PackedTree", lambda *_: pytest.fail("the model was called"))
     assert tables(generate(model, asked(3), out=tmp_path, **OPTIONS)) == tables(few)
     assert len(run_tables.read(folder_in(tmp_path, "diverse_beam")).questions) == 6
 
@@ -106,39 +79,39 @@ def test_new_questions_join_a_run_and_old_ones_stay(model, tmp_path):
         ({"n_answers": 4}, "diverse_beam,max_new_tokens=6,n_answers=4"),
         ({"diversity_penalty": 0.5}, "diverse_beam,max_new_tokens=6,n_answers=3,diversity_penalty=0.5"),
         ({"max_new_tokens": 32}, "diverse_beam,n_answers=3"),
+        ({"chat": True}, "diverse_beam,max_new_tokens=6,n_answers=3,chat=true"),
     ],
 )
 def test_a_run_is_not_continued_with_other_parameters(model, tmp_path, option, name):
-    first, folder = generate(model, asked(3), out=tmp_path, **OPTIONS), tmp_path / "toy" / "llama"
-    generate(model, asked(2), out=tmp_path, **OPTIONS | option)
-    assert {each.name for each in folder.iterdir()} == {"diverse_beam,max_new_tokens=6,n_answers=3", name}
+    model, folder = with_template(model, CHAT), tmp_path / "toy" / "llama"
+    first = generate(model, asked(3), out=tmp_path, **OPTIONS | {"chat": False})
+    generate(model, asked(2), out=tmp_path, **OPTIONS | {"chat": False} | option)
+    assert {path.name for path in folder.iterdir()} == {"diverse_beam,max_new_tokens=6,n_answers=3", name}
     assert tables(run_tables.read(folder / "diverse_beam,max_new_tokens=6,n_answers=3")) == tables(first)
 
 
-def test_a_run_of_quantised_weights_is_not_continued_with_others(model, tmp_path, monkeypatch):
+def test_a_run_of_other_weights_prompts_or_templates_is_not_continued(model, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(model.network, "is_loaded_in_8bit", True, raising=False)
-        assert model.quantization == "8bit"
         assert generate(model, asked(3), out=tmp_path, **OPTIONS).info.parameters["quantization"] == "8bit"
-    assert model.quantization is None
     with pytest.raises(RunError, match="was made with quantization='8bit', now quantization=None is asked for"):
         generate(model, asked(5), out=tmp_path, **OPTIONS)
-
-
-def test_a_run_is_not_continued_with_another_prompt(model, tmp_path):
-    generate(model, asked(3), out=tmp_path, **OPTIONS)
+    generate(model, asked(3), out=tmp_path / "shots", **OPTIONS)
     with pytest.raises(RunError, match=r"was made with shots=.*, now shots="):
-        generate(model, replace(asked(3), shots=(("Who?", "Me"),)), out=tmp_path, **OPTIONS)
+        generate(model, replace(asked(3), shots=(("Who?", "Me"),)), out=tmp_path / "shots", **OPTIONS)
+    for n in (2, 3):
+        generate(with_template(model, CHAT), asked(n), chat=True, out=tmp_path / "chat", **OPTIONS)
+    with pytest.raises(RunError, match="was made with chat_prompt='"):
+        generate(with_template(model, "Tuesday." + CHAT), asked(4), chat=True, out=tmp_path / "chat", **OPTIONS)
 
 
 @pytest.mark.parametrize(
-    ("option", "sentence"),
+    ("option", "words"),
     [
         ({"strategy": "beam"}, "strategy='beam' is unknown; choose greedy, multinomial, diverse_beam"),
         ({"n_answers": 0}, "n_answers=0 "),
         ({"n_answers": True}, "n_answers=True "),
         ({"max_new_tokens": 0}, "max_new_tokens=0 "),
-        ({"strategy": "multinomial", "temperature": 0.0}, "temperature=0.0 "),
         ({"strategy": "multinomial", "temperature": float("nan")}, "temperature=nan "),
         ({"strategy": "multinomial", "top_p": 1.5}, r"top_p=1.5 "),
         ({"diversity_penalty": -1.0}, "diversity_penalty=-1.0 "),
@@ -147,11 +120,12 @@ def test_a_run_is_not_continued_with_another_prompt(model, tmp_path):
         ({"n_workers": 0}, "n_workers=0 "),
         ({"gpus_per_worker": 0.5}, "gpus_per_worker=0.5 "),
         ({"engine": "slurm"}, "engine='slurm' "),
+        ({"engine": "ray", "out": None}, "engine='ray' needs out=, a folder"),
     ],
 )
-def test_a_setting_out_of_range_is_named_and_nothing_is_written(model, tmp_path, option, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        generate(model, asked(2), out=tmp_path / "out", **OPTIONS | option)
+def test_a_setting_out_of_range_is_named_and_nothing_is_written(model, tmp_path, option, words):
+    with pytest.raises(ValueError, match=words):
+        generate(model, asked(2), **OPTIONS | {"out": tmp_path / "out"} | option)
     assert not (tmp_path / "out").exists()
 
 
@@ -211,7 +185,7 @@ def assert_runs_agree(run, other):
 
 @pytest.mark.parametrize(
     ("strategy", "full"),
-    [(strategy, cuda_is_full) for strategy in ("greedy", "multinomial", "diverse_beam", "threshold")]
+    [(strategy, cuda_is_full) for strategy in STRATEGIES]
     + [("threshold", host_is_full), ("threshold", python_is_full)],
 )
 def test_a_pack_without_memory_is_halved_and_the_run_agrees_with_one_that_had_enough(
@@ -223,7 +197,7 @@ def test_a_pack_without_memory_is_halved_and_the_run_agrees_with_one_that_had_en
     sizes = small_memory(monkeypatch, 3, full)
     with pytest.warns(RuntimeWarning) as warned:
         run = generate(model, asked(11), out=tmp_path, **options)
-    # 8 and 4 are too many; the size that was found stays for the rest of this pack and for the next.
+    # 8 and 4 are too many; the size that fits stays for the rest of this pack and for the next.
     assert sizes == [8, 4, 2, 2, 2, 2, 2, 1]
     assert [str(w.message) for w in warned] == [
         "8 questions at once do not fit into the memory of cpu; going on with 4",
@@ -245,17 +219,14 @@ def test_a_question_that_does_not_fit_alone_is_named_and_the_parts_before_it_sta
             cuda_is_full()
         return answer(self, prompts)
 
-    sentence = (
-        r"^question 'q2' does not fit into the memory of cpu even alone \(CUDA out of memory\. Tried to allocate "
-        r"2\.00 GiB\.\); take fewer shots, fewer answers or tokens, or a smaller dtype$"
-    )
+    words = r"^question 'q2' does not fit into the memory of cpu even alone \(CUDA out of memory\. .* 2\.00 GiB\.\); "
     with monkeypatch.context() as patch:
         patch.setattr(packs.Job, "_tree", full)
-        with pytest.raises(MemoryError, match=sentence), pytest.warns(RuntimeWarning, match="going on with 1"):
+        with pytest.raises(MemoryError, match=words), pytest.warns(RuntimeWarning, match="going on with 1"):
             generate(model, asked(4), out=tmp_path, **options)
     with pytest.warns(UserWarning, match="holds 2 of the 4 questions planned"):
-        kept = run_tables.read(folder_in(tmp_path, "greedy"))
-    assert tables(kept) == tables(enough.select(question_ids=["q0", "q1"]))
+        rest = run_tables.read(folder_in(tmp_path, "greedy"))
+    assert tables(rest) == tables(enough.select(question_ids=["q0", "q1"]))
     assert tables(generate(model, asked(4), out=tmp_path, **options)) == tables(enough)
 
 
@@ -268,13 +239,8 @@ def test_another_error_of_the_network_is_no_lack_of_memory(model, monkeypatch):
         generate(model, asked(2), **OPTIONS)
 
 
-def test_an_engine_of_workers_needs_a_folder(model):
-    with pytest.raises(ValueError, match=r"engine='ray' needs out=, a folder that all workers can write to"):
-        generate(model, asked(2), engine="ray", **OPTIONS)
-
-
 class OneProcess:
-    """Stands in for Ray: the actor is made and called here, and what it is asked for is kept in `asked`."""
+    """Stands in for Ray: the actor is made and called here, and what it is given is in `options`."""
 
     def __init__(self, monkeypatch, resources, *, is_connected=True):
         self.data, self.is_initialized, self.cluster_resources = self, lambda: is_connected, lambda: resources
@@ -300,8 +266,8 @@ class OneProcess:
         self.items = items
         return self
 
-    def map_batches(self, worker, *, fn_constructor_args, **asked):
-        self.asked, self.worker = asked, worker(*fn_constructor_args)
+    def map_batches(self, worker, *, fn_constructor_args, **options):
+        self.options, self.worker = options, worker(*fn_constructor_args)
         return self
 
     def iter_rows(self):
@@ -321,10 +287,10 @@ def test_a_worker_halves_its_packs_and_the_run_says_so(model, tmp_path, monkeypa
         run = generate(model, asked(7), out=tmp_path, engine="ray", n_workers=5, **options)
     assert str(warned[-1].message) == "2 packs did not fit into the memory of their worker and were halved"
     assert_runs_agree(run, enough)
-    assert ray.asked["compute"] == {"size": 2, "max_tasks_in_flight_per_actor": 1}
-    assert (ray.asked["num_gpus"], ray.asked["num_cpus"]) == (0, torch.get_num_threads())
-    told = run.info.provenance
-    assert (told["engine"], told["n_workers"], told["halved_packs"], told["device"]) == ("ray", 5, 2, "cpu")
+    assert ray.options["compute"] == {"size": 2, "max_tasks_in_flight_per_actor": 1}
+    assert (ray.options["num_gpus"], ray.options["num_cpus"]) == (0, torch.get_num_threads())
+    expected = {"engine": "ray", "n_workers": 5, "halved_packs": 2, "device": "cpu"}
+    assert run.info.provenance == run.info.provenance | expected
 
 
 @pytest.mark.parametrize(
@@ -341,41 +307,69 @@ def test_a_cluster_with_gpus_gives_each_worker_its_own(
     monkeypatch.setattr(packs.models, "load", lambda **options: loaded.append(options) or model)
     run = generate(model, asked(9), out=tmp_path, engine="ray", **options)
     assert tables(run) == tables(generate(model, asked(9), **OPTIONS | {"batch_size": 1}))
-    assert ray.asked["compute"]["size"] == n_actors
-    assert (ray.asked["num_gpus"], ray.asked["num_cpus"]) == (per_worker, 1)
+    assert ray.options["compute"]["size"] == n_actors
+    assert (ray.options["num_gpus"], ray.options["num_cpus"]) == (per_worker, 1)
     assert [(options["device"], options["device_map"]) for options in loaded] == [("cuda", device_map)]
 
 
+QUIET = {"logging_level": logging.ERROR, "log_to_driver": False}
+ALONE = {"num_cpus": 3 * torch.get_num_threads(), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("is_connected", "address", "calls"),
+    [
+        (True, "auto", []),
+        (False, "auto", [("auto", QUIET), "shutdown"]),
+        (False, "", [("local", QUIET | ALONE), "shutdown"]),
+    ],
+)
 def test_a_cluster_is_the_one_connected_to_or_that_of_ray_address_or_starts_and_ends_with_the_call(
-    model, tmp_path, monkeypatch
+    model, tmp_path, monkeypatch, is_connected, address, calls
 ):
     monkeypatch.setattr(packs.models, "load", lambda **_: model)
-    monkeypatch.setenv("RAY_ADDRESS", "auto")
-    called = {}
-    for is_connected, address in [(True, "auto"), (False, "auto"), (False, "")]:
-        monkeypatch.setenv("RAY_ADDRESS", address)
-        ray = OneProcess(monkeypatch, {"CPU": 2.0}, is_connected=is_connected)
-        out = tmp_path / f"{is_connected}{address}"
-        generate(model, asked(2), out=out, engine="ray", n_workers=3, **OPTIONS)
-        called[is_connected, address] = ray.calls
-    assert called[True, "auto"] == []
-    quiet = {"logging_level": logging.ERROR, "log_to_driver": False}
-    assert called[False, "auto"] == [("auto", quiet), "shutdown"]
-    alone = {"num_cpus": 3 * torch.get_num_threads(), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-    assert called[False, ""] == [("local", quiet | alone), "shutdown"]
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    ray = OneProcess(monkeypatch, {"CPU": 2.0}, is_connected=is_connected)
+    generate(model, asked(2), out=tmp_path, engine="ray", n_workers=3, **OPTIONS)
+    assert ray.calls == calls
+
+
+def test_a_cluster_that_cannot_do_the_work_says_why(model, tmp_path, monkeypatch):
+    on_ray = OPTIONS | {"engine": "ray", "out": tmp_path}
+    OneProcess(monkeypatch, {"GPU": 1.0})
+    with pytest.raises(ValueError, match="gpus_per_worker=2, but the Ray cluster has 1 in all"):
+        generate(model, asked(2), gpus_per_worker=2, **on_ray)
+    words = rf"^model {model.source} does not fit into a worker's memory \(CUDA out of memory.*raise gpus_per_worker"
+    monkeypatch.setattr(packs.models, "load", lambda **_: cuda_is_full())
+    with pytest.raises(MemoryError, match=words):
+        generate(model, asked(2), **on_ray)
     monkeypatch.setenv("RAY_ADDRESS", "nowhere:1")
     OneProcess(monkeypatch, {}, is_connected=False)
     with pytest.raises(ValueError, match=r"^RAY_ADDRESS=nowhere:1, but no Ray cluster answers there: gone$"):
-        generate(model, asked(2), out=tmp_path / "nowhere", engine="ray", **OPTIONS)
+        generate(model, asked(2), **on_ray)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ImportError, match=r"^engine='ray' needs ray: pip install 'pro-workbench\[ray\]'$"):
+        generate(model, asked(2), **on_ray)
 
 
-def test_a_worker_that_needs_more_gpus_than_there_are_is_refused(model, tmp_path, monkeypatch):
-    OneProcess(monkeypatch, {"GPU": 1.0})
-    with pytest.raises(ValueError, match="gpus_per_worker=2, but the Ray cluster has 1 in all"):
-        generate(model, asked(2), out=tmp_path, engine="ray", gpus_per_worker=2, **OPTIONS)
+def test_a_worker_loads_a_model_as_it_was_loaded_here(model, monkeypatch):
+    class Shipped(torch.nn.Module):
+        __module__, is_loaded_in_4bit, dtype = "transformers_modules.shipped.modeling", True, torch.bfloat16
+        device, config = torch.device("cuda:0"), model.network.config
+
+    strategy, options = engine.strategy("greedy", max_new_tokens=4), {}
+    monkeypatch.setattr(packs.models, "load", lambda **given: options.update(given) or model)
+    job = packs.Job(replace(model, name="mine"), asked(1), strategy)
+    same_job, per_pack = job.recipe(2)(0)
+    assert (per_pack, same_job.parameters()) == (2, job.parameters())
+    plain = {"name": model.source, "dtype": "float32", "device": "cpu", "quantization": None}
+    assert options == plain | {"trust_remote_code": False}
+    packs.Job(replace(model, network=Shipped()), asked(1), strategy).recipe(2)(2)
+    spread = {"dtype": "bfloat16", "device": "cuda", "device_map": "auto", "quantization": "4bit"}
+    assert options == plain | spread | {"trust_remote_code": True}
 
 
-def test_a_model_is_asked_by_its_name_and_questions_are_texts_or_rows(model, monkeypatch, tmp_path):
+def test_a_model_is_asked_by_its_name_and_questions_are_texts_or_rows(model, monkeypatch):
     monkeypatch.setattr(module.models, "held", {"mine": model, model: model}.get)
     texts = ["Who wrote book 1?", "Who wrote book 2?"]
     rows = [{"question_id": n, "question": text, "references": ("x", "y")} for n, text in enumerate(texts)]
@@ -388,62 +382,23 @@ def test_a_model_is_asked_by_its_name_and_questions_are_texts_or_rows(model, mon
 
 
 def test_progress_is_logged_and_goes_nowhere_unless_somebody_listens(model, tmp_path, caplog, capfd):
-    assert [type(each) for each in logging.getLogger("pro_lib").handlers] == [logging.NullHandler]
+    assert [type(handler) for handler in logging.getLogger("pro_lib").handlers] == [logging.NullHandler]
     generate(model, asked(2), out=tmp_path, **OPTIONS | {"progress": True})
     assert capfd.readouterr() == ("", "")  # this is no terminal: no bar either
     with caplog.at_level("INFO", "pro_lib"):
         generate(model, asked(3), out=tmp_path, **OPTIONS)
-    folder = next(tmp_path.glob("toy/*/*"))
-    said = [f"{folder}: 1 of 3 questions are to be answered", f"{folder}: part-00001 is written"]
-    assert [record.getMessage() for record in caplog.records if record.name == "pro_lib.generate"] == said
+    folder = folder_in(tmp_path, "diverse_beam")
+    lines = [f"{folder}: 1 of 3 questions are to be answered", f"{folder}: part-00001 is written"]
+    assert [record.getMessage() for record in caplog.records if record.name == "pro_lib.generate"] == lines
 
 
-def test_a_worker_loads_a_model_as_it_was_loaded_here(model, monkeypatch):
-    class Shipped(torch.nn.Module):
-        __module__, is_loaded_in_4bit, dtype = "transformers_modules.shipped.modeling", True, torch.bfloat16
-        device, config = torch.device("cuda:0"), model.network.config
-
-    strategy, asked_for = engine.strategy("greedy", max_new_tokens=4), {}
-    monkeypatch.setattr(packs.models, "load", lambda **options: asked_for.update(options) or model)
-    job = packs.Job(replace(model, name="mine"), asked(1), strategy)
-    made, per_pack = job.recipe(2)(0)
-    assert per_pack == 2
-    assert asked_for == {
-        "name": model.source, "dtype": "float32", "device": "cpu", "quantization": None, "trust_remote_code": False,
-    }  # fmt: skip
-    assert made.parameters() == job.parameters()
-    packs.Job(replace(model, network=Shipped()), asked(1), strategy).recipe(2)(2)
-    assert asked_for == {
-        "name": model.source, "dtype": "bfloat16", "device": "cuda", "device_map": "auto", "quantization": "4bit",
-        "trust_remote_code": True,
-    }  # fmt: skip
-
-
-def test_a_model_that_no_worker_holds_is_named(model, tmp_path, monkeypatch):
-    OneProcess(monkeypatch, {"GPU": 1.0})
-    monkeypatch.setattr(packs.models, "load", lambda **_: cuda_is_full())
-    sentence = rf"^model {model.source} does not fit into a worker's memory \(CUDA out of memory.*raise gpus_per_worker"
-    with pytest.raises(MemoryError, match=sentence):
-        generate(model, asked(2), out=tmp_path, engine="ray", **OPTIONS)
-
-
-def test_without_ray_its_engine_says_what_to_install(model, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    monkeypatch.setitem(sys.modules, "ray.data", None)
-    with pytest.raises(ImportError, match=r"^engine='ray' needs ray: pip install 'pro-workbench\[ray\]'$"):
-        generate(model, asked(2), out=tmp_path, engine="ray", **OPTIONS)
-
-
-def test_ranks_go_down_in_probability_but_samples_keep_their_order(model):
-    for strategy in ("diverse_beam", "multinomial"):
-        answers = generate(model, asked(6), strategy=strategy, **OPTIONS | {"n_answers": 8}).answers
-        totals = answers["log_prob"] + answers["end_log_prob"].fillna(0.0)
-        is_sorted = [
-            totals[(answers["question_id"] == q) & answers["finished"]].is_monotonic_decreasing
-            for q in answers["question_id"].unique()
-        ]
-        assert all(is_sorted) == (strategy == "diverse_beam")
-        assert list(answers["rank"]) == list(range(8)) * 6
+@pytest.mark.parametrize("strategy", ["diverse_beam", "multinomial"])
+def test_ranks_go_down_in_probability_but_samples_keep_their_order(model, strategy):
+    answers = generate(model, asked(6), strategy=strategy, **OPTIONS | {"n_answers": 8}).answers
+    totals = (answers["log_prob"] + answers["end_log_prob"].fillna(0.0))[answers["finished"]]
+    by_question = totals.groupby(answers["question_id"])
+    assert by_question.agg(lambda values: values.is_monotonic_decreasing).all() == (strategy == "diverse_beam")
+    assert list(answers["rank"]) == list(range(8)) * 6
 
 
 def test_the_prompts_shared_beginning_is_run_once(model):
@@ -458,6 +413,11 @@ def test_the_prompts_shared_beginning_is_run_once(model):
 
 
 CHAT = "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}[answer]"
+DATED = "Today is {{ strftime_now('%d %b %Y') }}." + CHAT + "{% if shout is defined and shout %}!{% endif %}"
+TIMED = DATED + "{% set how = '%H' %}{{ strftime_now(how) }}"
+THINKING = (
+    CHAT + "{% if enable_thinking is not defined or enable_thinking %}<think>\n{% else %}<think></think>{% endif %}"
+)
 
 
 def with_template(model, template):
@@ -467,17 +427,15 @@ def with_template(model, template):
 
 
 def test_a_chat_is_put_in_the_models_template_with_the_shots_as_turns(model):
-    questions = replace(
-        asked(3), header="Be brief. ", shots=(("Who wrote Emma?", "Jane Austen"),), template="{question}"
-    )
+    shots = (("Who wrote Emma?", "Jane Austen"),)
+    questions = replace(asked(3), header="Be brief. ", shots=shots, template="{question}")
     chatting = with_template(model, CHAT)
     text = "[user]Be brief. Who wrote Emma?\n[assistant]Jane Austen\n[user]Who wrote book 0?\n[answer]"
-    ids = chatting.encode_chat(questions.chats()[0], {})
-    assert chatting.tokenizer.decode(ids) == text
+    prompts = [chatting.encode_chat(messages, {}) for messages in questions.chats()]
+    assert chatting.tokenizer.decode(prompts[0]) == text
     run = generate(chatting, questions, strategy="greedy", max_new_tokens=6, chat=True, progress=False)
     assert run.info.parameters["chat"] is True
-    for number, row in enumerate(run.answers.itertuples()):
-        prompt = chatting.encode_chat(questions.chats()[number], {})
+    for prompt, row in zip(prompts, run.answers.itertuples(), strict=True):
         with torch.inference_mode():
             logits = model.network(torch.tensor([prompt])).logits[0, -1].double().log_softmax(-1)
         if len(row.token_ids):
@@ -486,92 +444,52 @@ def test_a_chat_is_put_in_the_models_template_with_the_shots_as_turns(model):
             ending = logits[model.endings.stop].logsumexp(0)
             assert row.end_log_prob == pytest.approx(float(ending), abs=1e-4)
     # The shots went through the model once: the cost is less than that of three whole prompts.
-    whole = sum(len(chatting.encode_chat(messages, {})) for messages in questions.chats())
-    assert run.info.cost.prompt_tokens < whole - len(ids)
-
-
-def test_a_model_without_a_template_or_with_one_that_refuses_says_so(model):
-    with pytest.raises(UnsupportedModelError, match="llama has no chat template that takes the prompt; leave chat"):
-        generate(with_template(model, None), asked(1), chat=True, progress=False)
-    refusing = with_template(model, "{{ raise_exception('only saints') }}")
-    with pytest.raises(UnsupportedModelError, match=r"leave chat=True out \(only saints\)"):
-        generate(refusing, asked(1), chat=True, progress=False)
-
-
-def test_a_run_without_chat_is_not_continued_as_one_with(model, tmp_path):
-    generate(model, asked(2), strategy="greedy", out=tmp_path, max_new_tokens=4, progress=False)
-    generate(with_template(model, CHAT), asked(2), strategy="greedy", out=tmp_path, max_new_tokens=4, chat=True)
-    names = {"greedy,max_new_tokens=4", "greedy,max_new_tokens=4,chat=true"}
-    assert {folder.name for folder in (tmp_path / "toy" / "llama").iterdir()} == names
-
-
-DATED = "Today is {{ strftime_now('%d %b %Y') }}." + CHAT + "{% if shout is defined and shout %}!{% endif %}"
-TIMED = DATED + "{% if clock %}{% set how = '%H' %}{{ strftime_now(how) }}{% endif %}"
+    assert run.info.cost.prompt_tokens < sum(map(len, prompts)) - len(prompts[0])
 
 
 def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_day(model, tmp_path):
     dated, conversation = with_template(model, DATED), [{"role": "user", "content": "Who?"}]
-
-    def said(options):
-        return model.tokenizer.decode(dated.encode_chat(conversation, options))
-
-    assert said({}) == "Today is 26 Jul 2024.[user]Who?\n[answer]"
-    assert said({"date": "2031-01-02", "shout": True}) == "Today is 02 Jan 2031.[user]Who?\n[answer]!"
-    options = {"strategy": "greedy", "out": tmp_path, "max_new_tokens": 4, "progress": False}
-    first = generate(dated, asked(2), chat={"date": "2031-01-02"}, **options)
-    assert first.info.parameters["chat"] == {"date": "2031-01-02"}
-    assert tables(generate(dated, asked(2), chat={"date": "2031-01-02"}, **options)) == tables(first)
-    assert generate(dated, asked(3), chat=True, **options).info.parameters["chat"] is True
-
-
-def test_a_run_in_a_template_is_not_continued_where_the_template_says_something_else(model, tmp_path):
-    """Whatever makes it say so: the prompt as it is put belongs to what the run is."""
-    options = {"strategy": "greedy", "out": tmp_path, "chat": True, "max_new_tokens": 4, "progress": False}
-    generate(with_template(model, CHAT), asked(2), **options)
-    generate(with_template(model, CHAT), asked(3), **options)
-    with pytest.raises(RunError, match=r"was made with chat_prompt='[0-9a-f]{16}'"):
-        generate(with_template(model, "It is Tuesday." + CHAT), asked(4), **options)
+    today, options = "Today is {}.[user]Who?\n[answer]{}", {"date": "2031-01-02", "shout": True}
+    assert model.tokenizer.decode(dated.encode_chat(conversation, {})) == today.format("26 Jul 2024", "")
+    assert model.tokenizer.decode(dated.encode_chat(conversation, options)) == today.format("02 Jan 2031", "!")
+    first = generate(dated, asked(2), chat=options, out=tmp_path, **OPTIONS)
+    assert first.info.parameters["chat"] == options
+    assert tables(generate(dated, asked(2), chat=options, out=tmp_path, **OPTIONS)) == tables(first)
 
 
 @pytest.mark.parametrize(
-    ("chat", "sentence"),
+    ("template", "chat", "words"),
     [
-        ("yes", "chat='yes' must be true, false, or options of the chat template by their names"),
-        ({}, "chat={} must be true, false, or options of the chat template by their names"),
-        ({"shout": [1]}, "must be true, false, or options of the chat template by their names"),
-        ({"shuot": True}, "takes the prompt; leave chat=True out .it has no option 'shuot'"),
-        ({"clock": True}, "it asks for the date in a way that is not known here"),
-        ({"date": "yesterday"}, "Invalid isoformat string: 'yesterday'"),
+        (DATED, "yes", "chat='yes' must be true, false, or options of the chat template by their names"),
+        (DATED, {}, "chat={} must be true, false, or options of the chat template by their names"),
+        (DATED, {"shout": [1]}, "must be true, false, or options of the chat template by their names"),
+        (DATED, {"shuot": True}, "takes the prompt; leave chat=True out .it has no option 'shuot'"),
+        (DATED, {"date": "yesterday"}, "Invalid isoformat string: 'yesterday'"),
+        (TIMED, True, "it asks for the date in a way that is not known here"),
+        (None, True, "llama has no chat template that takes the prompt; leave chat"),
+        ("{{ raise_exception('only saints') }}", True, r"leave chat=True out \(only saints\)"),
+        (THINKING, True, r"it opens a thinking block; an option may close it, as chat=\{'ena"),
     ],
 )
-def test_an_option_that_the_template_does_not_have_is_named(model, chat, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        generate(with_template(model, TIMED if "clock" in chat else DATED), asked(1), chat=chat, progress=False)
+def test_a_chat_that_the_template_does_not_take_says_why(model, template, chat, words):
+    with pytest.raises(ValueError, match=words):
+        generate(with_template(model, template), asked(1), chat=chat, progress=False)
 
 
-THINKING = (
-    CHAT + "{% if enable_thinking is not defined or enable_thinking %}<think>\n{% else %}<think></think>{% endif %}"
-)
+def test_an_option_of_the_template_closes_its_thinking_block(model):
+    options = {"enable_thinking": False}
+    run = generate(with_template(model, THINKING), asked(1), strategy="greedy", chat=options, progress=False)
+    assert run.info.parameters["chat"] == options
 
 
-def test_a_template_that_opens_a_thinking_block_is_refused_unless_an_option_closes_it(model):
-    thinking = with_template(model, THINKING)
-    with pytest.raises(
-        UnsupportedModelError, match=r"it opens a thinking block; an option may close it, as chat=\{'ena"
-    ):
-        generate(thinking, asked(1), chat=True, progress=False)
-    run = generate(thinking, asked(1), strategy="greedy", chat={"enable_thinking": False}, progress=False)
-    assert run.info.parameters["chat"] == {"enable_thinking": False}
-
-
-def that_says(model, monkeypatch, said):
-    """The model, whose tokenizer reads token ids as `said` does."""
+def that_says(model, monkeypatch, text_of):
+    """The model, whose tokenizer reads token ids as `text_of` does."""
     tokenizer = copy.deepcopy(model.tokenizer)
-    monkeypatch.setattr(tokenizer, "decode", lambda ids, **_: said(list(ids)))
+    monkeypatch.setattr(tokenizer, "decode", lambda ids, **_: text_of(list(ids)))
     return replace(model, tokenizer=tokenizer)
 
 
-@pytest.mark.parametrize("strategy", ["greedy", "multinomial", "diverse_beam", "threshold"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_an_answer_that_is_a_thought_is_an_error_that_says_so(model, monkeypatch, strategy):
     thinking = that_says(model, monkeypatch, lambda ids: "<think>Well")
     with pytest.raises(UnsupportedModelError, match="'q0': model llama answers with a thought, '<think>'; ask without"):
@@ -579,14 +497,12 @@ def test_an_answer_that_is_a_thought_is_an_error_that_says_so(model, monkeypatch
 
 
 def test_a_thought_that_is_not_the_most_probable_answer_is_an_answer_like_others(model, monkeypatch):
-    beams = generate(model, asked(1), **OPTIONS).answers
-    last = beams["token_ids"].iloc[-1].tolist()
+    last = generate(model, asked(1), **OPTIONS).answers["token_ids"].iloc[-1].tolist()
     thinking = that_says(model, monkeypatch, lambda ids: "<think>" if ids == last else "Well")
     assert "<think>" in set(generate(thinking, asked(1), **OPTIONS).answers["text"])
 
 
-def test_where_the_questions_came_from_is_kept_with_the_run(tiny_model, tmp_path):
+def test_where_the_questions_came_from_is_kept_with_the_run(model, tmp_path):
     questions = question_sets.load("world-facts", limit=2, n_shots=1)
-    run = generate(tiny_model("llama"), questions, strategy="greedy", out=tmp_path, max_new_tokens=3, progress=False)
-    assert run.info.provenance["questions"]["limit"] == 2
-    assert run.info.provenance["questions"]["dataset"] == "world-facts"
+    source = generate(model, questions, strategy="greedy", out=tmp_path, **OPTIONS).info.provenance["questions"]
+    assert (source["limit"], source["dataset"]) == (2, "world-facts")

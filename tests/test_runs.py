@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pandas.testing import assert_frame_equal
 
 from pro_lib import imports, scores, store
 from pro_lib import runs as run_tables
@@ -53,55 +52,8 @@ def means(run, **options):
     return run.matrix(run.ranked(**options), "mean")
 
 
-@pytest.fixture
-def run():
-    return run_of(ANSWERS)
-
-
-def test_both_conventions_by_hand(run):
-    complete = [[-1.25, -1.5, -3.0], [NAN, NAN, NAN], [-0.5, NAN, NAN]]
-    answer_tokens = [[-1.0, -1.25, -2.0], [NAN, NAN, NAN], [-0.25, NAN, NAN]]
-    np.testing.assert_array_equal(run.log_probs(), complete)
-    np.testing.assert_array_equal(run.log_probs(convention="answer_tokens"), answer_tokens)
-
-
-def test_the_ending_counts_as_a_token_unless_the_last_token_carried_it(run):
-    complete = [[-1.25 / 2, -1.5 / 2, -3.0 / 2], [NAN, NAN, NAN], [-0.5 / 2, NAN, NAN]]
-    answer_tokens = [[-1.0, -1.25 / 2, -2.0], [NAN, NAN, NAN], [-0.25, NAN, NAN]]
-    np.testing.assert_array_equal(means(run), complete)
-    np.testing.assert_array_equal(means(run, convention="answer_tokens"), answer_tokens)
-
-
-@pytest.mark.parametrize("ending", [0.0, -1e-9])
-def test_a_certain_ending_is_an_event_as_a_nearly_certain_one_is(tmp_path, ending):
-    answer = {"token_log_probs": [-0.5, -0.25], "end_log_prob": ending}
-    runs = run_of([("a", "Rome", [4, 5], [-0.5, -0.25], ending, True)], "a"), records_run(tmp_path, answer)
-    for run in runs:
-        np.testing.assert_allclose(means(run), [[-0.25]], atol=1e-8)
-        assert run.answers["end_log_prob"].tolist() == [ending]
-
-
-def test_a_last_token_that_is_known_to_carry_the_ending_leaves_nothing_unknown(tmp_path):
-    run = records_run(tmp_path, {"token_log_probs": [-0.5, -0.25], "closed": True})
-    for convention in ("complete", "answer_tokens"):
-        np.testing.assert_array_equal(run.log_probs(convention=convention), [[-0.75]])
-        np.testing.assert_array_equal(means(run, convention=convention), [[-0.375]])
-
-
-def test_repeats_are_kept_when_asked_for(run):
-    np.testing.assert_array_equal(run.log_probs(distinct=False)[2], [-0.5, -0.5, NAN])
-    np.testing.assert_array_equal(means(run, distinct=False)[2], [-0.25, -0.25, NAN])
-
-
-def test_answers_cut_by_length_never_count():
-    for distinct in (True, False):
-        np.testing.assert_array_equal(run_of(ANSWERS[3:5], "ab").log_probs(distinct=distinct), [[NAN], [NAN]])
-
-
-def test_an_answer_without_tokens_is_its_ending():
-    run = run_of([("a", "", [], [], -0.75, True)], "a")
-    for matrix in (run.log_probs(), means(run)):
-        np.testing.assert_array_equal(matrix, [[-0.75]])
+def texts(table):
+    return table["text"].fillna("-").tolist()
 
 
 def records_run(tmp_path, *answers):
@@ -111,14 +63,68 @@ def records_run(tmp_path, *answers):
     return imports.from_records(path)
 
 
+@pytest.fixture
+def run():
+    return run_of(ANSWERS)
+
+
+def test_both_conventions_by_hand(run):
+    """The ending counts as a token unless the last token carried it; repeats are kept when asked for."""
+    complete, answer_tokens = {}, {"convention": "answer_tokens"}
+    np.testing.assert_array_equal(run.log_probs(), [[-1.25, -1.5, -3.0], [NAN] * 3, [-0.5, NAN, NAN]])
+    np.testing.assert_array_equal(means(run, **complete), [[-0.625, -0.75, -1.5], [NAN] * 3, [-0.25, NAN, NAN]])
+    np.testing.assert_array_equal(run.log_probs(**answer_tokens), [[-1.0, -1.25, -2.0], [NAN] * 3, [-0.25, NAN, NAN]])
+    np.testing.assert_array_equal(means(run, **answer_tokens), [[-1.0, -0.625, -2.0], [NAN] * 3, [-0.25, NAN, NAN]])
+    np.testing.assert_array_equal(means(run, distinct=False)[2], [-0.25, -0.25, NAN])
+    np.testing.assert_array_equal(means(run_of([("a", "", [], [], -0.75, True)], "a")), [[-0.75]])
+
+
+@pytest.mark.parametrize("ending", [0.0, -1e-9])
+def test_a_certain_ending_is_an_event_as_a_nearly_certain_one_is(tmp_path, ending):
+    answer = {"token_log_probs": [-0.5, -0.25], "end_log_prob": ending}
+    for run in (run_of([("a", "Rome", [4, 5], [-0.5, -0.25], ending, True)], "a"), records_run(tmp_path, answer)):
+        np.testing.assert_allclose(means(run), [[-0.25]], atol=1e-8)
+        assert run.answers["end_log_prob"].tolist() == [ending]
+
+
+@pytest.mark.parametrize("convention", ["complete", "answer_tokens"])
+def test_a_last_token_that_is_known_to_carry_the_ending_leaves_nothing_unknown(tmp_path, convention):
+    run = records_run(tmp_path, {"token_log_probs": [-0.5, -0.25], "closed": True})
+    np.testing.assert_array_equal(run.log_probs(convention=convention), [[-0.75]])
+    np.testing.assert_array_equal(means(run, convention=convention), [[-0.375]])
+
+
+TOKENS = st.lists(st.integers(1, 2), max_size=2)
+PROBS = st.sampled_from([-0.25, -0.5, -1.0])
+ROWS = st.tuples(st.sampled_from("abc"), st.just("x"), TOKENS, PROBS, PROBS, st.booleans())
+
+
+@given(st.lists(ROWS, max_size=12), st.booleans(), st.booleans())
+def test_log_probs_agree_with_a_loop_over_the_answers(rows, distinct, complete):
+    rows = [(name, text, ids, [p] * len(ids), end, ended) for name, text, ids, p, end, ended in rows]
+    expected = []
+    for question_id in "cab":
+        values = []
+        for name, _, ids, log_probs, end, ended in rows:
+            if name == question_id and ended:
+                values.append((sum(log_probs) + end * complete, ids))
+        values.sort(key=lambda pair: -pair[0])
+        distinct_ones = [v for n, (v, ids) in enumerate(values) if ids not in [i for _, i in values[:n]]]
+        expected.append(distinct_ones if distinct else [v for v, _ in values])
+    convention = "complete" if complete else "answer_tokens"
+    matrix = run_of(rows, "cab").log_probs(convention=convention, distinct=distinct)
+    assert matrix.shape == (3, max(1, *map(len, expected)))
+    assert [[value for value in row if not np.isnan(value)] for row in matrix.tolist()] == expected
+
+
+# The same text from other tokens is another answer; the same tokens are the same, whatever their numbers say.
+IDS_FIRST = [{"token_ids": [1, 2], "text": "x"}, {"token_ids": [3], "text": "x"}, {"token_ids": [1, 2], "text": "y"}]
+
+
 @pytest.mark.parametrize(
     ("answers", "expected"),
     [
-        # The same text from other tokens is another answer; the same tokens are the same, whatever their numbers say.
-        (
-            [{"token_ids": [1, 2], "text": "x"}, {"token_ids": [3], "text": "x"}, {"token_ids": [1, 2], "text": "y"}],
-            [-1, -2],
-        ),
+        (IDS_FIRST, [-1, -2]),
         ([{"text": "x"}, {"text": "y"}, {"text": "x"}], [-1, -2]),
         ([{"log_prob": -1}, {"log_prob": -2}, {"log_prob": -1}], [-1, -2]),
         ([{"text": "x"}, {}, {}, {"text": "x"}], [-1, -2, -3]),
@@ -132,37 +138,42 @@ def test_distinct_goes_by_ids_then_text_then_log_probability(tmp_path, answers, 
     assert run.log_probs(distinct=False).shape == (1, len(answers))
 
 
-def test_answer_tokens_is_refused_where_the_endings_are_unknown(tmp_path):
-    run = records_run(tmp_path, {"log_prob": -1, "end_log_prob": -0.5}, {"log_prob": -2})
-    for ask in (run.log_probs, run.ranked, run.top):
-        with pytest.raises(RunError, match="run answers/records/records does not say what its endings cost"):
-            ask(convention="answer_tokens")
+def test_ranked_lists_answers_by_question_and_downwards(run):
+    ranked = run.ranked()
+    assert ranked["text"].tolist() == ["Paris, France", "Paris", "Lyon", "Rome"]
+    assert ranked["row"].tolist() == [0, 0, 0, 2]
+    assert ranked["value"].tolist() == [-1.25, -1.5, -3.0, -0.5]
+    assert ranked.index.tolist() == [0, 1, 2, 3]
+    assert len(run.ranked(distinct=False)) == 5
+    where_values_are = [["Paris, France", "Paris", "Lyon"], [None] * 3, ["Rome", None, None]]
+    assert run.matrix(ranked, "text", None).tolist() == where_values_are
 
 
-def test_an_unknown_convention_is_refused(run):
-    with pytest.raises(ValueError, match="convention='raw' is unknown; choose complete or answer_tokens"):
-        run.log_probs(convention="raw")
-
-
-def test_top_is_the_most_probable_finished_answer_and_missing_where_there_is_none(run):
+def test_top_is_the_most_probable_finished_answer_and_missing_where_there_is_none(run, tmp_path):
     complete, answer_tokens = run.top(), run.top(convention="answer_tokens")
     assert complete.columns.tolist() == ["question_id", "text", "value"]
     assert complete["question_id"].tolist() == ["a", "b", "c"]
-    assert complete["text"].fillna("-").tolist() == ["Paris, France", "-", "Rome"]
-    assert answer_tokens["text"].fillna("-").tolist() == ["Paris", "-", "Rome"]
+    assert texts(complete) == ["Paris, France", "-", "Rome"]
+    assert texts(answer_tokens) == ["Paris", "-", "Rome"]
     np.testing.assert_array_equal(complete["value"], [-1.25, NAN, -0.5])
     np.testing.assert_array_equal(answer_tokens["value"], [-1.0, NAN, -0.25])
+    judged = {"text": "y", "rouge_l": 0.1, "correct": False}
+    less = {"text": "x", "log_prob": -2, "rouge_l": 0.9, "correct": True}
+    [row] = records_run(tmp_path, less, judged | {"log_prob": -1}).top().to_dict("records")
+    assert row == judged | {"question_id": "a", "value": -1.0}
 
 
-def test_top_brings_what_records_know_of_its_correctness(tmp_path):
-    run = records_run(
-        tmp_path,
-        {"text": "x", "log_prob": -2, "rouge_l": 0.9, "correct": True},
-        {"text": "y", "log_prob": -1, "rouge_l": 0.1, "correct": False},
-    )
-    assert run.top().to_dict("records") == [
-        {"question_id": "a", "text": "y", "value": -1.0, "rouge_l": 0.1, "correct": False}
-    ]
+def test_most_probable_takes_each_answer_from_the_run_that_found_the_best(run, tmp_path):
+    rows = [("b", "Oslo", [1], [-1.0], -1.0, True), ("c", "Milan", [2], [-0.5], -0.5, True)]
+    other = run_of([*rows, ("a", "Nice", [3], [-0.5], -0.25, True)])
+    for tops in ([run.top(), other.top()], [other.top(), run.top()]):
+        best = most_probable(tops)
+        assert best["question_id"].tolist() == ["a", "b", "c"]
+        assert (texts(best), best["value"].tolist()) == (["Nice", "Oslo", "Rome"], [-0.75, -2.0, -0.5])
+    assert texts(most_probable([run.top(), run.top()])) == ["Paris, France", "-", "Rome"]
+    judged = records_run(tmp_path, {"text": "x", "log_prob": -2, "rouge_l": 0.9}).top()
+    assert most_probable([judged, run_of(ANSWERS[:1], "a").top()])["rouge_l"].isna().tolist() == [True]
+    assert most_probable([judged, run_of(ANSWERS[3:4], "a").top()])["rouge_l"].tolist() == [0.9]
 
 
 def test_scores_are_a_row_per_question_with_its_answer_and_what_pro_read(run):
@@ -172,7 +183,7 @@ def test_scores_are_a_row_per_question_with_its_answer_and_what_pro_read(run):
     table = run.scores(alpha=0.25)
     assert table.columns.tolist() == ["question_id", "question", "text", "pro", "nll", "n_kept", "mass"]
     assert table["question"].tolist() == ["a?", "b?", "c?"]
-    assert table["text"].fillna("-").tolist() == ["Lima", "-", "Rome"]
+    assert texts(table) == ["Lima", "-", "Rome"]
     # PRO_2 = -log 0.25 - 0.5 log(0.5 / 0.25) - 0.25 log 1 = 1.5 log 2
     np.testing.assert_allclose(table["pro"], [1.5 * np.log(2), NAN, np.log(4)])
     np.testing.assert_allclose(table["nll"], [np.log(2), NAN, np.log(4)])
@@ -184,62 +195,16 @@ def test_scores_are_a_row_per_question_with_its_answer_and_what_pro_read(run):
 
 def test_a_run_shows_what_it_is_and_its_answers_beside_their_questions(run):
     table = run.to_df()
-    assert table["question_id"].tolist() == [*"aaaabcc"]
     assert table["question"].tolist() == [f"{name}?" for name in "aaaabcc"]
     assert table["text"].tolist() == run.answers["text"].tolist()
-    unanswered = replace(run, answers=run.answers[run.answers["question_id"] != "b"]).to_df()
-    assert unanswered["text"].fillna("-").tolist()[4] == "-"
-    odd = run.questions.assign(text="of the question", question="<b>&$")
-    assert replace(run, questions=odd).to_df()[["text_of_question", "text"]].iloc[0].tolist() == [
-        "of the question",
-        "Paris",
-    ]
-    assert repr(run) == "Run(set/model/greedy: 3 questions, 7 answers)"
-    shown = replace(run, questions=odd, info=replace(INFO, model="<i>"))._repr_html_()
+    unanswered = replace(run, answers=run.answers[run.answers["question_id"] != "b"])
+    assert texts(unanswered.to_df())[4] == "-"
+    odd = replace(run, questions=run.questions.assign(text="its own", question="<b>&$"))
+    assert odd.to_df()[["text_of_question", "text"]].iloc[0].tolist() == ["its own", "Paris"]
+    shown = replace(odd, info=replace(INFO, model="<i>"))._repr_html_()
     assert shown.startswith("<p>Run(set/&lt;i&gt;/greedy: 3 questions, 7 answers)</p><table")
     assert "&lt;b&gt;&amp;$" in shown
     assert "<b>" not in shown
-
-
-def test_ranked_lists_answers_by_question_and_downwards(run):
-    ranked = run.ranked()
-    assert ranked["text"].tolist() == ["Paris, France", "Paris", "Lyon", "Rome"]
-    assert ranked["row"].tolist() == [0, 0, 0, 2]
-    assert ranked["value"].tolist() == [-1.25, -1.5, -3.0, -0.5]
-    assert ranked["mean"].tolist() == [-0.625, -0.75, -1.5, -0.25]
-    assert ranked.index.tolist() == [0, 1, 2, 3]
-    assert len(run.ranked(distinct=False)) == 5
-
-
-def test_most_probable_takes_each_answer_from_the_run_that_found_the_best(run):
-    other = run_of(
-        [
-            ("b", "Oslo", [1], [-1.0], -1.0, True),
-            ("c", "Milan", [2], [-0.5], -0.5, True),
-            ("a", "Nice", [3], [-0.5], -0.25, True),
-        ],
-        "cba",
-    )
-    other = other.select(question_ids=list("abc"))
-    best = most_probable([run.top(), other.top()])
-    assert best["question_id"].tolist() == ["a", "b", "c"]
-    assert best["text"].tolist() == ["Nice", "Oslo", "Rome"]
-    assert best["value"].tolist() == [-0.75, -2.0, -0.5]
-    assert most_probable([other.top(), run.top()])["text"].tolist() == ["Nice", "Oslo", "Rome"]
-
-
-def test_most_probable_is_missing_where_no_run_has_an_answer(run):
-    best = most_probable([run.top(), run.top()])
-    assert best["text"].fillna("-").tolist() == ["Paris, France", "-", "Rome"]
-    np.testing.assert_array_equal(best["value"], [-1.25, NAN, -0.5])
-
-
-def test_most_probable_takes_runs_that_know_more_of_an_answer_than_others(tmp_path):
-    judged = records_run(tmp_path, {"text": "x", "log_prob": -2, "rouge_l": 0.9})
-    best = most_probable([judged.top(), run_of(ANSWERS[:1], "a").top()])
-    assert best["text"].tolist() == ["Paris"]
-    assert best["rouge_l"].isna().tolist() == [True]
-    assert most_probable([judged.top(), run_of(ANSWERS[3:4], "a").top()])["rouge_l"].tolist() == [0.9]
 
 
 def test_select_by_split_and_by_ids_in_the_order_named(run):
@@ -250,92 +215,49 @@ def test_select_by_split_and_by_ids_in_the_order_named(run):
     assert turned.questions["question_id"].tolist() == ["c", "a"]
     assert turned.questions.index.tolist() == [0, 1]
     np.testing.assert_array_equal(turned.log_probs(), [[-0.5, NAN, NAN], [-1.25, -1.5, -3.0]])
-    np.testing.assert_array_equal(both.select(split="test", question_ids=["b"]).log_probs(), [[NAN]])
     assert both.select(question_ids=[]).log_probs().shape == (0, 1)
 
 
 @pytest.mark.parametrize(
-    ("asked", "sentence"),
+    ("call", "options", "words"),
     [
-        ({"split": "dev"}, r"has no question of split 'dev' \(it has 'test'\)"),
-        ({"question_ids": ["a", "z"]}, "has no question 'z'"),
-        ({"question_ids": ["a", "b", "a"]}, "is asked for a question more than once"),
-        ({"split": "test", "question_ids": ["z"]}, "has no question 'z'"),
+        ("select", {"split": "dev"}, r"has no question of split 'dev' \(it has 'test'\)"),
+        ("select", {"split": "test", "question_ids": ["a", "z"]}, "has no question 'z'"),
+        ("select", {"question_ids": ["a", "b", "a"]}, "is asked for a question more than once"),
+        ("entropy", {}, "no samples of the model itself"),
+        ("log_probs", {"convention": "raw"}, "convention='raw' is unknown"),
     ],
 )
-def test_select_refuses_what_the_run_does_not_have(run, asked, sentence):
-    with pytest.raises(RunError, match="run set/model/greedy " + sentence):
-        run.select(**asked)
+def test_what_a_run_does_not_have_is_refused(run, call, options, words):
+    with pytest.raises(ValueError, match=words):
+        getattr(run, call)(**options)
 
 
-def write_run(path, *, parts=None):
-    with RunFolder(path, INFO) as folder:
-        for part in folder.missing(question_table("abc"), per_part=2)[:parts]:
-            store.write_part(folder.path, part, folder.info, part_of(ANSWERS, part.questions), Cost())
-        if parts is None:
-            folder.finish({"device": "cpu"})
-
-
-def test_what_a_run_folder_holds_is_what_was_written(tmp_path, run):
-    write_run(tmp_path)
-    stored = run_tables.read(tmp_path)
-    assert_frame_equal(stored.questions, run.questions)
-    assert_frame_equal(stored.answers, run.answers)
-    np.testing.assert_array_equal(stored.log_probs(), run.log_probs())
-    assert stored.name == "set/model/greedy"
+@pytest.mark.parametrize("call", ["log_probs", "ranked", "top"])
+def test_answer_tokens_is_refused_where_the_endings_are_unknown(tmp_path, call):
+    run = records_run(tmp_path, {"log_prob": -1, "end_log_prob": -0.5}, {"log_prob": -2})
+    with pytest.raises(RunError, match="run answers/records/records does not say what its endings cost"):
+        getattr(run, call)(convention="answer_tokens")
 
 
 def test_an_unfinished_run_is_read_as_far_as_it_got_with_a_warning(tmp_path):
-    write_run(tmp_path, parts=1)
+    with RunFolder(tmp_path, INFO) as folder:
+        part = folder.missing(question_table("abc"), per_part=2)[0]
+        store.write_part(folder.path, part, folder.info, part_of(ANSWERS, part.questions), Cost())
     with pytest.warns(UserWarning, match="holds 2 of the 3 questions planned; run the generation again"):
         run = run_tables.read(tmp_path)
-    assert run.questions["question_id"].tolist() == ["a", "b"]
+    assert (run.name, run.questions["question_id"].tolist()) == ("set/model/greedy", ["a", "b"])
 
 
 def test_the_entropy_of_samples_is_the_mean_along_them_with_students_limits():
     rows = [("a", "x", [1], [-1.0], -0.5, True)] * 3 + [("b", "y", [2], [-1.0], 0.0, False)] * 3
     run = run_of(rows, "ab")
-    with pytest.raises(RunError, match="no samples of the model itself"):
-        run.entropy()
     run = replace(run, answers=run.answers.assign(path_entropy=[2.0, 4.0, 3.0, 0.0, 0.0, 0.0]))
     estimate, low, high = run.entropy()
     half = 4.30265 / np.sqrt(3)  # the variance of 2, 4, 3 is 1, Student's factor for two degrees 4.3027
     assert estimate.tolist() == [3.0, 0.0]
     assert low == pytest.approx([3 - half, 0.0], abs=1e-4)
     assert high == pytest.approx([3 + half, 0.0], abs=1e-4)
-
-
-TOKENS = st.lists(st.integers(1, 2), max_size=2)
-PROBS = st.sampled_from([-0.25, -0.5, -1.0])
-ROWS = st.tuples(st.sampled_from("abc"), st.just("x"), TOKENS, PROBS, PROBS, st.booleans())
-
-
-@given(st.lists(ROWS, max_size=12), st.booleans(), st.booleans())
-def test_log_probs_agree_with_a_loop_over_the_answers(rows, distinct, complete):
-    rows = [(name, text, ids, [each] * len(ids), end, ended) for name, text, ids, each, end, ended in rows]
-    expected = []
-    for question_id in "cab":
-        values = []
-        for name, _, ids, log_probs, end, ended in rows:
-            if name == question_id and ended:
-                values.append((sum(log_probs) + end * complete, ids))
-        values.sort(key=lambda pair: -pair[0])
-        kept = [v for n, (v, ids) in enumerate(values) if not distinct or ids not in [i for _, i in values[:n]]]
-        expected.append(kept)
-    convention = "complete" if complete else "answer_tokens"
-    matrix = run_of(rows, "cab").log_probs(convention=convention, distinct=distinct)
-    assert matrix.shape == (3, max(1, *map(len, expected)))
-    assert [[value for value in row if not np.isnan(value)] for row in matrix.tolist()] == expected
-
-
-def test_texts_stand_where_their_log_probabilities_do(run):
-    for options in ({}, {"distinct": False}, {"convention": "answer_tokens"}):
-        ranked = run.ranked(**options)
-        texts, values = run.matrix(ranked, "text", None), run.log_probs(**options)
-        assert texts.shape == values.shape
-        np.testing.assert_array_equal(pd.isna(texts), np.isnan(values))
-        for row, text, value in zip(ranked["row"], ranked["text"], ranked["value"], strict=True):
-            assert value in values[row][texts[row] == text]
 
 
 def test_a_file_is_read_by_what_its_first_entry_holds(tmp_path):

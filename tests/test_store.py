@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import fields
 
 import numpy as np
 import pandas as pd
@@ -14,12 +13,12 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from pro_lib import files, store
-from pro_lib.engine import Certificate
 from pro_lib.files import RunError
-from pro_lib.store import Cost, RunFolder, RunInfo, complete_log_prob, difference, part_table, tables
+from pro_lib.store import Cost, RunFolder, RunInfo, difference, part_table, tables
 
 INFO = RunInfo("set", "model", "greedy", {"seed": 0, "stop": [], "header": "Answer briefly."})
 IDS = [f"q{number}" for number in range(10)]
+NO_PART = f"part-00009-{'0' * 16}.parquet"
 
 
 def questions_of(ids, suffix="?"):
@@ -29,20 +28,12 @@ def questions_of(ids, suffix="?"):
 
 def table_of(questions):
     """Three answers to each question, the last of them open."""
-    answers = [
-        [
-            {
-                "text": f"{name}{rank}",
-                "token_ids": list(range(rank + 1)),
-                "token_log_probs": [-0.1] * (rank + 1),
-                "log_prob": -0.1 * (rank + 1),
-                "end_log_prob": -0.5,
-                "finished": rank < 2,
-            }
-            for rank in range(3)
-        ]
-        for name in questions["question_id"]
-    ]
+
+    def answer(name, rank):
+        numbers = {"token_ids": list(range(rank + 1)), "token_log_probs": [-0.1] * (rank + 1), "end_log_prob": -0.5}
+        return {"text": f"{name}{rank}", "log_prob": -0.1 * (rank + 1), "finished": rank < 2, **numbers}
+
+    answers = [[answer(name, rank) for rank in range(3)] for name in questions["question_id"]]
     return part_table(questions, answers, [None] * len(questions))
 
 
@@ -81,28 +72,21 @@ def test_what_was_written_is_what_is_read(finished):
 @pytest.mark.parametrize("stop_after", range(4))
 def test_a_stopped_run_goes_on_to_the_same_files(tmp_path, finished, stop_after):
     again = written(tmp_path / "again", stop_after=stop_after)
+    info = json.loads((again / "run.json").read_text())
+    assert (info["n_planned"], info["provenance"]) == (10, {})
     written(again)
     assert state(again) == state(finished)
 
 
-def test_a_deleted_part_is_made_again_under_its_name(finished):
+def test_a_deleted_part_is_made_again_and_new_questions_are_added_after_the_others(finished):
     before = state(finished)
     next(finished.glob("part-00001-*")).unlink()
     written(finished)
     assert state(finished) == before
-
-
-def test_new_questions_are_added_after_the_others(finished):
     written(finished, ["x", *IDS, "y"])
     _, questions, info = store.read(finished)
     assert list(questions["question_id"]) == [*IDS, "x", "y"]
     assert info.n_planned == 12
-
-
-def test_a_run_that_is_not_finished_counts_what_was_planned(tmp_path):
-    path = written(tmp_path / "run", stop_after=1)
-    _, questions, info = store.read(path)
-    assert (len(questions), info.n_planned, info.provenance) == (4, 10, {})
 
 
 def test_a_finished_run_needs_neither_a_lock_nor_a_writable_folder(finished, monkeypatch):
@@ -111,20 +95,8 @@ def test_a_finished_run_needs_neither_a_lock_nor_a_writable_folder(finished, mon
     written(finished)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "names"),
-    [
-        ({"seed": 1}, ["seed=0", "seed=1"]),
-        ({"stop": ["."]}, ["stop=[]", "stop=['.']"]),
-        ({"header": "x" * 100}, ["header='Answer briefly.'", "xxx…"]),
-    ],
-)
-def test_other_parameters_are_refused_with_both_values(finished, parameters, names):
-    before = state(finished)
-    with pytest.raises(RunError) as error:
-        written(finished, info=RunInfo("set", "model", "greedy", INFO.parameters | parameters))
-    assert all(name in str(error.value) for name in [str(finished), *names])
-    assert state(finished) == before
+def with_parameters(**parameters):
+    return lambda path: written(path, info=RunInfo("set", "model", "greedy", INFO.parameters | parameters))
 
 
 def other_text(path):
@@ -137,56 +109,50 @@ def without_info(path):
     written(path)
 
 
-def renamed(path):
-    part = next(path.glob("part-00001-*"))
-    part.rename(path / f"part-00007-{'0' * 16}.parquet")
-    store.read(path)
-
-
 def of_another_run(path):
     other = written(path.parent / "other", info=RunInfo("set", "model", "greedy", {"seed": 5}))
     shutil.copy(next(other.glob("part-00001-*")), path)
-    store.read(path)
 
 
 def in_two_parts(path):
     part = next(path.glob("part-00001-*"))
     shutil.copy(part, path / part.name.replace("part-00001", "part-00009"))
-    store.read(path)
-
-
-def a_folder_as_a_part(path):
-    (path / f"part-00009-{'0' * 16}.parquet").mkdir()
-    store.read(path)
 
 
 def other_format(path):
     content = json.loads((path / "run.json").read_text()) | {"format_version": 2}
     (path / "run.json").write_text(json.dumps(content))
-    store.read(path)
 
 
-def altered_info(path):
-    (path / "run.json").write_text((path / "run.json").read_text().replace('"seed": 0', '"seed": 1'))
-    store.read(path)
+def without_parts(path):
+    for part in path.glob("part-*"):
+        part.unlink()
 
 
-REFUSED = {
-    other_text: "another text",
-    without_info: "run.json is missing",
-    renamed: "altered",
-    of_another_run: "another run",
-    in_two_parts: "in two parts",
-    a_folder_as_a_part: "no file",
-    other_format: "format version",
-    altered_info: "altered",
+REFUSALS = {
+    "seed": (with_parameters(seed=1), "seed=0, now seed=1"),
+    "long": (with_parameters(header="x" * 100), "header='Answer briefly.', now header='x*… "),
+    "other text": (other_text, "another text"),
+    "no run.json": (without_info, "run.json is missing"),
+    "other run": (of_another_run, "another run"),
+    "twice": (in_two_parts, "in two parts"),
+    "folder": (lambda path: (path / NO_PART).mkdir(), "no file"),
+    "format": (other_format, "format version"),
+    "no part": (without_parts, "no finished part"),
+    "no run": (shutil.rmtree, "not a run folder"),
 }
 
 
-@pytest.mark.parametrize("damage", REFUSED, ids=lambda damage: damage.__name__)
-def test_what_is_not_as_it_was_written_is_refused_in_one_line(finished, damage):
-    with pytest.raises(RunError, match=REFUSED[damage]) as error:
-        damage(finished)
+def read_after(damage, path):
+    damage(path)
+    store.read(path)
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_what_is_not_as_it_was_written_is_refused_in_one_line(finished, case):
+    damage, words = REFUSALS[case]
+    with pytest.raises(RunError, match=words) as error:
+        read_after(damage, finished)
     assert str(finished) in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -261,37 +227,13 @@ def test_a_file_system_without_locks_is_warned_about(tmp_path, monkeypatch):
         written(tmp_path / "run")
 
 
-def test_a_folder_without_a_finished_part_or_a_run_is_named(tmp_path):
-    for path in (tmp_path / "nowhere", written(tmp_path / "begun", stop_after=0)):
-        with pytest.raises(RunError, match=path.name):
-            store.read(path)
-
-
 def test_costs_add_up_and_peak_memory_is_a_maximum():
     one, other = Cost(1, 2, 3, 4.0, 50, 0), Cost(10, 20, 30, 40.0, 7, 1)
     assert one + other == Cost(11, 22, 33, 44.0, 50, 1)
 
 
-def test_a_certificate_becomes_columns_and_stays_number_for_number():
-    hints = {"status": "certified", "why": ""}
-    values = {field.name: hints.get(field.name, 0.1) for field in fields(Certificate)}
-    values |= {name: () for name in values if name.startswith("tree_") and name != "tree_bound"}
-    values |= {"expanded_prefixes": 3, "depth": 2, "live_width": 1, "token_forwards": 7, "prompt_tokens": 5}
-    certificate = Certificate(**values)
-    _, questions = tables([part_table(questions_of(["a"]), [[]], [certificate])])
-    row = questions.iloc[0]
-    assert {name: row[name] for name in values if not name.startswith("tree_")} == {
-        name: value for name, value in values.items() if not name.startswith("tree_")
-    }
-
-
-def test_an_answer_is_as_probable_as_its_tokens_and_its_ending_if_that_is_one_of_its_own():
-    assert complete_log_prob(np.array([-1.0, -2.0]), [-0.5, np.nan]).tolist() == [-1.5, -2.0]
-
-
 def test_folders_are_named_after_what_differs():
     assert files.named("multinomial", {"n_answers": 20, "temperature": 2.0}) == "multinomial,n_answers=20,temperature=2"
     assert files.named("greedy", {"header": "Answer, please."}).startswith("greedy,header=")
-    assert difference({"a": 1, "b": 2}, {"a": 1, "b": 3}) == "b=2, now b=3"
     assert difference({"a": 1}, {"a": 1}) is None
     assert difference({"a": 1, "b": 2}, {"a": 1}, only_known=True) is None
