@@ -106,7 +106,7 @@ class Job:
     def _look_at(self, pack: Sequence[list[Answer]]) -> None:
         """Warn where more than one in ten of a pack's likeliest answers says nothing, or is cut; say what may help."""
         likely = [answers[int(np.argmax(_log_probs(answers)))] for answers in pack]
-        n_cut = sum(not answer.finished for answer in likely)
+        n_cut = sum(len(answer.token_ids) == self.strategy.max_new_tokens and not answer.finished for answer in likely)
         n_empty = sum(answer.finished and not self.model.decode(answer.token_ids) for answer in likely)
         has_shots, length = bool(self.questions.shots), self.strategy.max_new_tokens
         if 10 * n_empty > len(likely):

@@ -97,6 +97,7 @@ def test_every_log_probability_is_that_of_a_plain_forward_pass(ending_model, fam
     assert strategy != "multinomial" or len(kinds) > 1
 
 
+@pytest.mark.filterwarnings("ignore:.*likeliest answers")
 @pytest.mark.parametrize("strategy", ["greedy", "multinomial", "diverse_beam"])
 def test_a_question_alone_and_among_many_gives_the_same(ending_model, strategy):
     model = ending_model("llama")
