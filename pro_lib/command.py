@@ -28,6 +28,7 @@ from pro_lib.checks import extra, one_line
 SURE = {
     "certified": "All answers with p ≥ {:g} were found; whether they are right, the model does not know.",
     "fallback": "No answer has p ≥ {:g}; PRO is the NLL of the greedy answer.",
+    "cut": "No answer has p ≥ {:g}, and the greedy one did not end: raise --max-new-tokens.",
     "undecided": "Answers with p ≥ {:g} may be missing: the search stopped at its length or budget.",
 }
 FILE, WRITTEN = click.Path(exists=True, dir_okay=False), click.Path(dir_okay=False, path_type=Path)
@@ -64,7 +65,8 @@ def pro() -> None:
 @click.option("--header", default="", help="Text before the shots.")
 @click.option("--template", help="How a question is put; {question} stands for it.")
 @click.option("--chat/--no-chat", default=None, help="In the model's chat template; by default without shots alone.")
-@click.option("--max-new-tokens", type=int, default=32, show_default=True, help="Tokens at which an answer is cut.")
+@click.option("--max-new-tokens", type=int, help="Tokens at which an answer is cut; 32 by default, in a chat 64.")
+@click.option("--strategy", default="threshold", show_default=True, help="Or greedy, diverse_beam, multinomial.")
 @click.option(
     "--dtype", default="auto", show_default=True, help="float32, bfloat16, float16; a processor's is float32."
 )
@@ -84,6 +86,7 @@ def ask(
     shots = None if calibration else question_sets.load(**source, **prompt)
     levels = {"alpha": alpha, "search_alpha": search_alpha, "calibration": calibration and runs.read(calibration)}
     loaded = models.held(model, dtype=dtype, device=device)
+    click.echo(loaded.sentence(), err=True)
     answer = asking.ask(loaded, question, questions=shots, **levels, **settings)
     if as_json:
         click.echo(json.dumps(asdict(answer), ensure_ascii=False))
@@ -94,7 +97,8 @@ def ask(
         click.echo(f"  {p:.4f}  {text or '(nothing)'}")
     if len(answer.answers) > answer.kept:
         click.echo(f"  and {len(answer.answers) - answer.kept} with less")
-    click.echo(SURE[answer.status].format(search_alpha))
+    if answer.status:
+        click.echo(SURE[answer.status].format(search_alpha))
     if answer.probability_right is not None:
         click.echo(f"\n{answer.sentence()}")
 

@@ -114,3 +114,17 @@ def _in_a_name(value: object) -> str:
     whole = isinstance(value, float) and value.is_integer()  # 2.0 is what 2 is
     text = json.dumps(int(value) if whole else value, sort_keys=True).strip('"')
     return text if re.fullmatch(r"[\w.+-]{1,20}", text, re.ASCII) else sha256(text.encode())[:8]
+
+
+def trial_name(changed: Mapping[str, Any]) -> str:
+    """Return a folder's name, `alpha=0.3,limit=200`; a checksum stands for paths, what is long or has other letters."""
+    text = ",".join(f"{name}={value}" for name, value in changed.items())
+    short = ",".join(f"{name}={_last_parts(value)}" for name, value in changed.items())
+    name = re.sub(r"[^\w.,=+-]+", "_", short, flags=re.ASCII)[:60]
+    return name if name == text else f"{name}-{sha256(repr(changed).encode())[:6]}"
+
+
+def _last_parts(value: object) -> str:
+    """Return a value as text, of paths the last part only."""
+    parts = value if isinstance(value, list | tuple) else [value]
+    return "+".join(str(part).rsplit("/", 1)[-1] for part in parts)

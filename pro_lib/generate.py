@@ -74,9 +74,9 @@ def generate(
             anew and write into the same run folder; the tables are those of the local engine.
         n_workers: workers of `ray`; None for as many as the cluster's GPUs serve, 1 if it has none.
         gpus_per_worker: GPUs of a worker of `ray`, over which its model is spread, where the cluster has any.
-        settings: of the strategy, as `engine.strategies` has them: max_new_tokens (T), stop, n_answers (N), seed,
-            temperature, top_p, diversity_penalty (λ), search_alpha (α), top_n, budget. What only another strategy has
-            is passed over.
+        settings: of the strategy, as `engine.strategies` has them: max_new_tokens (T; None for 32, in a chat 64), stop,
+            n_answers (N), seed, temperature, top_p, diversity_penalty (λ), search_alpha (α), top_n, budget. What only
+            another strategy has is passed over.
 
     Raises:
         ValueError: a setting out of its range, no questions, or a model that cannot see the longest prompt whole.
@@ -89,11 +89,13 @@ def generate(
         raise ValueError("engine='ray' needs out=, a folder that all workers can write to")
     model, questions = models.held(model), question_sets.asked(questions)
     chat = model.chats(questions.shots) if chat is None else chat
+    if settings.get("max_new_tokens") is None:
+        settings["max_new_tokens"] = question_sets.usual_length(chat)
     per_pack = batch_size or QUESTIONS_PER_PACK
     job = Job(model, questions, strategies.strategy(strategy, **settings), chat=chat)
     info = RunInfo(questions.name, model.name, strategy, job.parameters())
     provenance = {**job.provenance(), "questions": dict(questions.source)}
-    bar = partial(tqdm, desc=f"{questions.name}, {model.name}, {strategy}", unit="question")
+    bar = partial(tqdm, desc=f"{questions.name}, {model.name}, {strategy}", unit="question", smoothing=0)
     if out is None:
         with bar(total=len(questions), disable=None if progress else True) as shown:
             table, cost = job.part(questions.table, per_pack, shown)

@@ -41,8 +41,9 @@ class Exclusions:
             return f"All {len(self.mask)} questions are used."
         lacking, n_cut = self.n_missing[self.n_missing > 0], self.n_missing.get("NLL", 0)
         if n_cut:  # NLL has a value wherever there is an answer
-            lacking = pd.concat([pd.Series({"an answer that ended": n_cut}), lacking[lacking != n_cut]])
-        reasons = ", ".join(f"{method} is missing for {count}" for method, count in lacking.items())
+            lacking = lacking[lacking != n_cut]
+        reasons = [f"{method} is missing for {count}" for method, count in lacking.items()]
+        reasons = ", ".join([f"{n_cut} are cut (no answer ended)"] * bool(n_cut) + reasons)
         labels = ", ".join(map(str, self.excluded[:5])) + (", …" if len(self.excluded) > 5 else "")
         return f"{len(self.excluded)} of {len(self.mask)} questions are left out ({labels}): {reasons}."
 

@@ -72,6 +72,13 @@ class Model:
         quantization = {"quantization": self.quantization} if self.quantization else {}
         return {"model": self.name, "fingerprint": self.fingerprint, "dtype": self.dtype, **quantization}
 
+    def sentence(self) -> str:
+        """Say how large the model is, in which precision, and where it lies."""
+        size, memory = self.network.num_parameters() / 1e6, self.network.get_memory_footprint() / 1e9
+        slow = self.device.type == "cpu" and self.network.dtype.itemsize == 2
+        text = f"{self.name}: {size:,.0f} million parameters, {memory:.2f} GB, {self.dtype} on {self.device}"
+        return text + (", where float32 is faster" if slow else "")
+
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a prompt, with the beginning-of-text token where the tokenizer adds one."""
         return tokens.encode(self.tokenizer, text)

@@ -11,8 +11,8 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache, cached_property, partial, reduce
 from importlib import metadata
@@ -90,18 +90,35 @@ class Job:
         started, bar, found = time.perf_counter(), bar or tqdm(disable=True), []
         is_first = self._prefix is None
         self.counts, self.halved = Counts(), 0
-        for start in range(0, len(questions), per_pack):
-            pack = questions.iloc[start : start + per_pack]
-            found += self._answered_in_pieces(pack)
-            if is_first and start == 0 and len(pack) >= FEWEST_TO_JUDGE:
-                self._look_at([answers for answers, _ in found])
-            seconds = time.perf_counter() - started
-            bar.update(len(pack))
-            bar.set_postfix_str(f"{self.counts.token_forwards / seconds:,.0f} tokens/s")
+        with self._moving(bar):
+            for start in range(0, len(questions), per_pack):
+                pack = questions.iloc[start : start + per_pack]
+                found += self._answered_in_pieces(pack)
+                if is_first and start == 0 and len(pack) >= FEWEST_TO_JUDGE:
+                    self._look_at([answers for answers, _ in found])
+                bar.update(len(pack))
+        seconds = time.perf_counter() - started
         answers, certificates = zip(*found, strict=True)
         peak = _peak_memory(self.model.device)
         cost = Cost(**vars(self.counts), seconds=seconds, peak_memory_bytes=peak, halved_packs=self.halved)
         return part_table(questions, [self._rows(each) for each in answers], certificates), cost
+
+    @contextmanager
+    def _moving(self, bar: tqdm) -> Iterator[None]:
+        """Let the bar tell of each pass of the network, twice a second at most: a pack may take minutes."""
+        started = last = time.perf_counter()
+
+        def tell(*_: object) -> None:
+            nonlocal last
+            if (now := time.perf_counter()) - last > 0.5:
+                last = now
+                bar.set_postfix_str(f"{self.counts.token_forwards / (now - started):,.0f} tokens/s")
+
+        hook = self.model.network.register_forward_hook(tell)
+        try:
+            yield
+        finally:
+            hook.remove()
 
     def _look_at(self, pack: Sequence[list[Answer]]) -> None:
         """Warn where more than one in ten of a pack's likeliest answers says nothing, or is cut; say what may help."""

@@ -11,7 +11,7 @@ from scipy.stats import beta, binom
 
 from pro_lib import imports, selective
 from pro_lib.evaluation import evaluate
-from pro_lib.metrics import aligned
+from pro_lib.metrics import aligned, need_both
 from pro_lib.runs import Run
 
 STARTS = (10, 20, 30, 50, 70)  # percent of the questions, fixed beforehand
@@ -164,7 +164,8 @@ def right_probability(run: Run, *, alpha: float = 0.4) -> tuple[Callable[[ArrayL
     """Fit the probability that an answer is right to PRO at `alpha`: the function, and a sentence about the fit.
 
     The function takes PRO (n,) in nats. It is fitted on the validation questions of the run, or on a half where there
-    is no such split, and checked on the others. Calibrated is not guaranteed: of other questions than the run's it is
+    is no such split, and checked on the others. A wrong answer at its lowest score and a right one at its highest are
+    added, so that no probability is 0 or 1. Calibrated is not guaranteed: of other questions than the run's it is
     worth what these have in common. Raises `RunError` for a run without right answers known, `OneClassError` where all
     are right, or all wrong, and `ValueError` as `scores.pro` does.
     """
@@ -172,6 +173,9 @@ def right_probability(run: Run, *, alpha: float = 0.4) -> tuple[Callable[[ArrayL
         run = replace(run, questions=run.questions.assign(split=None))  # so that one is drawn
     both = imports.split_records(run, n_validation=None)
     fitted, others = evaluate(both, split="validation"), evaluate(both, split="test")
-    calibration = selective.calibration(fitted.pro(alpha), fitted.correct, others.pro(alpha), others.correct)
+    need_both(fitted.correct, "a calibration")
+    uncertainty = fitted.pro(alpha)
+    ends = np.append(uncertainty, [uncertainty.min(), uncertainty.max()]), np.append(fitted.correct, [False, True])
+    calibration = selective.calibration(*ends, others.pro(alpha), others.correct)
     fit = f"calibrated on {len(fitted.correct):,} questions of {run.info.dataset}"
     return calibration.fit, f"{fit}, error {calibration.ece:.3f} on {len(others.correct):,} others"

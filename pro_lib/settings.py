@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
@@ -71,10 +69,12 @@ class Settings:
     temperature: checks.Positive = 1.0  # of samples: below 1 likely tokens are drawn more often, above 1 less
     top_p: checks.PositiveShare = 1.0  # samples are drawn from the likeliest tokens that hold this share; 1 for all
     diversity_penalty: checks.NotNegative = 1.0  # λ, what a token costs a beam after another beam has taken it
-    max_new_tokens: checks.PositiveInt = 32  # T, tokens at which an answer is cut, its ending included
+    max_new_tokens: checks.PositiveInt | None = None  # T, at which an answer is cut; None for 32, in a chat for 64
     stop: checks.Texts = ()  # texts that end an answer beside its end of text and newline, each one token
     limit: checks.PositiveInt | None = None  # at most this many questions of each split; None for all
-    n_shots: checks.WholeNumber | None = None  # shots in the prompt; None for 10, and for none with files
+    n_shots: checks.WholeNumber | None = None  # shots in the prompt; None for 10, of small files fewer
+    header: str = ""  # text before the shots
+    template: str = question_sets.TEMPLATE  # how a question is put; {question} stands for it
     n_validation: checks.PositiveInt | None = 100  # α is chosen on this many validation questions; None for all
     seed: checks.WholeNumber = 0  # of samples, of drawn questions, of redraws
     batch_size: checks.PositiveInt | None = None  # questions in one pack; None chooses
@@ -133,7 +133,7 @@ class Settings:
         usual |= {name: (value,) for name, value in values.items() if name.endswith("_dir") or value in ([], {})}
         apart = {name: value for name, value in values.items() if value not in usual[name]}
         if apart and values.get("figures_dir") is None:
-            settings = replace(settings, figures_dir=settings.figures_dir / "other" / trial_name(apart))
+            settings = replace(settings, figures_dir=settings.figures_dir / "other" / files.trial_name(apart))
             print(f"Figures go to {settings.figures_dir}")
         checks.check_writable(settings.figures_dir, "figures_dir")
         if settings.records is None and not any(settings.generations_dir.glob("*/*/*/run.json")):
@@ -160,14 +160,15 @@ class Settings:
         """Return the questions of the splits named; a file without validation lends `n_validation` of its own."""
         named = dataset in question_sets.NAMES
         where = {"name": dataset} if named else {"path": dataset, "n_validation": self.n_validation or 100}
-        return question_sets.load(**where, split=splits or self.split, **self._values("limit", "seed", "n_shots"))
+        prompt = self._values("limit", "seed", "n_shots", "header", "template")
+        return question_sets.load(**where, split=splits or self.split, **prompt)
 
     def run(self, model: str, dataset: str, *splits: str, strategy: str | None = None) -> Run:
         """Return the stored run of these questions, generated where it is missing; or the records, if given."""
         if self.records is not None:
             return self._recorded(model, dataset)
         questions, name = self.questions(dataset, *splits), strategy or self.strategy
-        stored = self._stored(model, questions, engine.strategy(name, **self._values(*DECODING)))
+        stored = self._stored(model, questions, name)
         if stored is not None:
             return stored
         from pro_lib import generate
@@ -233,9 +234,11 @@ class Settings:
     def _values(self, *names: str) -> dict[str, object]:
         return {name: getattr(self, name) for name in names}
 
-    def _stored(self, model: str, questions: QuestionSet, how: engine.Strategy) -> Run | None:
+    def _stored(self, model: str, questions: QuestionSet, strategy: str) -> Run | None:
         """Return a stored run that answers these questions as asked for; the model is not loaded to find out."""
         chat = False if self.chat is None and questions.shots else self.chat
+        length = {"max_new_tokens": self.max_new_tokens or question_sets.usual_length(chat)}
+        how = engine.strategy(strategy, **self._values(*DECODING) | length)
         folder = self.generations_dir / questions.name / bundled.model_folder_name(model)
         folder /= files.named(how.name, how.apart() | questions.apart(chat=chat))
         if chat is None or not store.parts(folder):
@@ -277,13 +280,6 @@ class Settings:
 def _check_choice(parameter: str, name: str, known: Sequence[str], other: str, is_other: bool = False) -> None:
     if name not in known and not is_other:
         raise ValueError(f"{parameter}={name!r} is neither {', '.join(known)}, nor {other}")
-
-
-def trial_name(changed: Mapping[str, Any]) -> str:
-    """Return a folder's name, `alpha=0.3,limit=200`; a checksum stands for what is long or has other letters."""
-    text = ",".join(f"{name}={value}" for name, value in changed.items())
-    name = re.sub(r"[^\w.,=-]+", "_", text, flags=re.ASCII)[:60]
-    return name if name == text else f"{name}-{hashlib.sha256(repr(changed).encode()).hexdigest()[:6]}"
 
 
 def _parameter_names(cells: Iterable[str]) -> list[str]:

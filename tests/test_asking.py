@@ -90,12 +90,13 @@ def records(probabilities, right, splits):
 
 
 def test_the_probability_is_fitted_on_validation_and_checked_on_the_others_by_hand():
-    # NLL orders validation right, wrong, right, wrong: fitted 1, 1/2, 1/2, 0. The others have 0.95 -> 1, 0.5 -> 1/2:
-    # 1 of a wrong answer, 1/2 of a right one.
-    run = records([0.9, 0.6, 0.4, 0.1, 0.95, 0.5], [1, 0, 1, 0, 0, 1], ["validation"] * 4 + ["test"] * 2)
+    # Three right above three wrong, and one of the other kind at either end: 3/4 and 1/4, never 1 and 0. Of the others
+    # the one at 0.95 is wrong, the one at 0.2 right: both are 3/4 off.
+    splits = ["validation"] * 6 + ["test"] * 2
+    run = records([0.9, 0.8, 0.7, 0.3, 0.2, 0.1, 0.95, 0.2], [1, 1, 1, 0, 0, 0, 0, 1], splits)
     fit, about = promises.right_probability(run)
-    assert fit(-np.log([0.99, 0.9, 0.5, 0.1])).tolist() == [1, 1, 0.5, 0]
-    assert about == "calibrated on 4 questions of records, error 0.750 on 2 others"
+    assert fit(-np.log([0.99, 0.9, 0.7, 0.3, 0.1])) == pytest.approx([0.75, 0.75, 0.75, 0.25, 0.25])
+    assert about == "calibrated on 6 questions of records, error 0.750 on 2 others"
     # Without a validation split a half is drawn.
     run = records(np.random.default_rng(0).uniform(0.1, 0.9, 40), np.arange(40) % 2, ["test"] * 40)
     assert promises.right_probability(run)[1].startswith("calibrated on 20 questions of records, error")
@@ -124,7 +125,9 @@ def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, r
     pros = [scores.pro(each.log_probs, alpha=0.4, search_alpha=0.1) for each in judged]
     [place] = np.flatnonzero(judged[0].answers["question_id"] == identity)
     assert answer.uncertainty == pytest.approx(pros[0][place], abs=1e-4)
-    expected = selective.calibration(pros[0], judged[0].correct, pros[1], judged[1].correct)
+    # A wrong answer at the lowest score and a right one at the highest keep probabilities from 0 and 1.
+    ends = [*pros[0], pros[0].min(), pros[0].max()], [*judged[0].correct, False, True]
+    expected = selective.calibration(*ends, pros[1], judged[1].correct)
     assert answer.probability_right == expected.fit([answer.uncertainty])[0]
     assert answer.calibrated == f"calibrated on 24 questions of world-facts, error {expected.ece:.3f} on 24 others"
     assert (

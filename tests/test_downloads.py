@@ -3,6 +3,8 @@
 Tests of the model itself run where `pro download smollm2-135m` was run (CI does), and are skipped elsewhere.
 """
 
+import heapq
+import math
 import subprocess
 import zipfile
 from dataclasses import replace
@@ -113,11 +115,21 @@ def test_silence_is_said_and_not_printed(smollm):
     assert "Paris" in answer.silence()
 
 
+@pytest.fixture
+def some(size):
+    """Return questions that the real model is tried on: 3, 6, or 50 in `make trials`."""
+    return question_sets.load("world-facts", split="validation", limit={"quick": 3, "all": 6, "trials": 50}[size])
+
+
 @here
+@pytest.mark.parametrize(
+    "settings",
+    [{"strategy": "threshold", "search_alpha": 0.05}, {"strategy": "multinomial"}, {"strategy": "diverse_beam"}],
+    ids=lambda settings: settings["strategy"],
+)
 @torch.inference_mode()
-def test_what_it_is_said_to_find_is_what_plain_passes_find(smollm, questions):
-    some = replace(questions, table=questions.table.head(6))
-    run = generate.generate(smollm, some, strategy="threshold", search_alpha=0.05, progress=False)
+def test_its_log_probabilities_are_those_of_plain_passes(smollm, some, settings):
+    run = generate.generate(smollm, some, n_answers=3, progress=False, **settings)
     prompts = dict(zip(some.table["question_id"], map(smollm.encode, some.prompts()), strict=True))
     for answer in run.answers.itertuples():
         ids = torch.tensor([[*prompts[answer.question_id], *answer.token_ids]])
@@ -132,8 +144,7 @@ def test_what_it_is_said_to_find_is_what_plain_passes_find(smollm, questions):
 
 @here
 @torch.inference_mode()
-def test_greedy_answers_are_those_of_generate(smollm, questions):
-    some = replace(questions, table=questions.table.head(6))
+def test_greedy_answers_are_those_of_generate(smollm, some):
     run = generate.generate(smollm, some, strategy="greedy", progress=False)
     stops = smollm.endings.stop_ids.tolist()
     for prompt, ids in zip(some.prompts(), run.answers["token_ids"], strict=True):
@@ -142,3 +153,47 @@ def test_greedy_answers_are_those_of_generate(smollm, questions):
             tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=32, do_sample=False, eos_token_id=stops
         )[0, tokens.shape[1] :].tolist()
         assert made[: len(ids)] == list(ids)
+
+
+@torch.inference_mode()
+def best_first(model, prompt: str, *, alpha: float, length: int) -> tuple[dict[tuple, float], bool]:
+    """Find every answer with p ≥ alpha, the likeliest prefix first, a whole plain pass each; say whether one is open.
+
+    An answer is its token ids, with the log-probability of the complete one. It shares no line with the engine.
+    """
+    ids, stops = model.encode(prompt), set(model.endings.stop_ids.tolist())
+    closing = set(model.endings.closing_ids.tolist())
+    queue, answers, is_open = [(0.0, ())], {}, False
+    while queue:
+        cost, path = heapq.heappop(queue)
+        logits = model.network(torch.tensor([[*ids, *path]]), logits_to_keep=1).logits[0, -1]
+        log_probs = logits.double().log_softmax(-1)
+        ending = -cost + log_probs[sorted(stops)].logsumexp(0).item()
+        if ending >= math.log(alpha):
+            answers[path] = ending
+        likely = (log_probs - cost >= math.log(alpha)).nonzero().squeeze(1).tolist()
+        for token in set(likely) - stops:
+            longer, log_prob = (*path, token), log_probs[token].item() - cost
+            if token in closing:
+                answers[longer] = log_prob
+            elif len(longer) < length:
+                heapq.heappush(queue, (-log_prob, longer))
+            else:
+                is_open = True
+    return answers, is_open
+
+
+@here
+def test_certificates_are_those_of_an_independent_best_first_search(smollm, size):
+    """Of 2 questions, 6, or in `make trials` of 100."""
+    n_questions = {"quick": 2, "all": 6, "trials": 100}[size]
+    questions = question_sets.load("world-facts", split="validation", limit=n_questions)
+    run = generate.generate(smollm, questions, strategy="threshold", search_alpha=0.05, progress=False)
+    answers = run.answers.assign(path=run.answers["token_ids"].map(tuple)).set_index("question_id")
+    for question, prompt in zip(run.questions.itertuples(), questions.prompts(), strict=True):
+        expected, is_open = best_first(smollm, prompt, alpha=0.05, length=32)
+        rows = answers.loc[[question.question_id]]
+        complete = rows["log_prob"] + rows["end_log_prob"].fillna(0.0)
+        likely = rows["finished"] & (complete >= math.log(0.05))
+        assert dict(zip(rows["path"][likely], complete[likely], strict=True)) == pytest.approx(expected, abs=1e-4)
+        assert question.status == ("undecided" if is_open else "certified" if expected else "fallback")

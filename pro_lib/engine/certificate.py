@@ -13,7 +13,8 @@ class Certificate:
     """
 
     status: str
-    """`certified`: every answer with p ≥ α was found, and there is one; `fallback`: none reaches α; `undecided`."""
+    """`certified`: every answer with p ≥ α was found, and there is one; `fallback`: none reaches α; `cut`: neither
+    does any, nor did the greedy answer end; `undecided`."""
     why: str
     search_alpha: float
     """α; with `top_n` the probability of the N-th answer, or how far down the search got."""

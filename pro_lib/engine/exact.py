@@ -236,6 +236,8 @@ class Search:
         if why := "; ".join(sentence for sentence, holds in doubts.items() if np.any(holds)):
             return "undecided", why
         if not n_answers:
+            if np.any(events["greedy"] & (events["kind"] == _CUT)):
+                return "cut", f"no answer reaches α, and the greedy one is still open at {self.length} tokens"
             return "fallback", "no answer reaches α"
         return "certified", f"there are only {n_answers} answers" if n_answers < (self.top_n or 0) else ""
 

@@ -265,6 +265,7 @@ function scoreChart({ view, index, chartWidth: width }, row, choose) {
   });
 }
 
+const MOST_ROWS = 30; // an exact search may find hundreds of answers
 const ALPHA_TICKS = [0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.7, 1];
 
 function sweepChart(app, title, name, missing) {
@@ -287,22 +288,21 @@ function answerTable(view, row, index, alpha) {
   const rows = [...view.answers[row], ...view.all[row].filter((answer) => !answer.finished)].map((answer, at) => {
     const p = Math.exp(answer.logProb), isKept = answer.finished && at < kept;
     const bar = node("div", { class: `pro-bar${isKept ? " pro-kept" : ""}`, style: `width:${100 * Math.min(p, 1)}%` });
-    const line = node("div", { class: "pro-line", style: `left:${100 * alpha}%` });
-    const notes = [
-      answer.correct ? "✓ right" : "",
-      answer.copies > 1 ? `found ${answer.copies} times` : "",
-      answer.finished ? "" : "still open where it was cut",
-    ];
-    const running = node("span", {}, answer.finished ? fixed(view.proByK[row][at]) : "");
-    const track = node("div", { class: "pro-track" }, bar, line), number = node("span", {}, probability(p));
-    return [at + 1, isolated(answer.text), track, number, isKept ? "kept" : "", running, notes.filter(Boolean).join("; ")];
+    const copies = answer.copies > 1 ? `found ${answer.copies} times` : "";
+    const notes = [answer.correct ? "✓ right" : "", copies, answer.finished ? "" : "still open where it was cut"].filter(Boolean).join("; ");
+    const running = answer.finished ? node("span", {}, fixed(view.proByK[row][at])) : "";
+    const track = node("div", { class: "pro-track" }, bar, node("div", { class: "pro-line", style: `left:${100 * alpha}%` }));
+    return [at + 1, isolated(answer.text || "(nothing)"), track, node("span", {}, probability(p)), isKept ? "kept" : "", running, notes];
   });
-  return table(["", "answer", `probability (line: α = ${alpha})`, "p", "", "PRO_K", ""], rows);
+  const heads = ["", "answer", `probability (line: α = ${alpha})`, "p", "", "PRO_K", ""], others = rows.splice(MOST_ROWS);
+  if (!others.length) return table(heads, rows);
+  return [table(heads, rows), node("details", {}, node("summary", {}, `${count(others.length)} less probable`), table(heads, others))];
 }
 
 const CLAIMS = {
   certified: (alpha) => `all answers with p ≥ ${alpha} found`,
   fallback: (alpha) => `none reaches α = ${alpha} of the search, so the greedy answer stands alone`,
+  cut: (alpha) => `none reaches α = ${alpha} of the search, nor did the greedy answer end`,
   undecided: (alpha) => `answers with p ≥ ${alpha} may be missing`,
 };
 
