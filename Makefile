@@ -55,7 +55,7 @@ figures-real: install  ## the figures of real models, from published outputs tha
 
 # SciQ and Natural Questions are LitCab's text files, in LITCAB=folder; without it world-facts alone is asked.
 SMOLLM2_SETS := world-facts$(if $(LITCAB), $(CURDIR)/build/smollm2/sciq.txt $(CURDIR)/build/smollm2/nq.txt)
-SMOLLM2_NOTEBOOKS := 02 03 04 05 06 07
+SMOLLM2_NOTEBOOKS := 00 01 02 03 04 05 06 07 09
 SMOLLM2 := -p model '["smollm2-135m"]' -p dataset '[$(foreach set,$(SMOLLM2_SETS),"$(set)"$(comma))]' -p limit 1000
 
 figures-smollm2: install  ## the figures of a real model, which it downloads once (93 MB); LITCAB=folder adds SciQ and NQ

@@ -82,9 +82,8 @@ def panels(
 ) -> Iterator[tuple[Figure, list[tuple[Axes, dict[str, str], pd.DataFrame]]]]:
     """Make a figure with a panel, `height` inches high, per combination of values of the columns `by`.
 
-    Yields the figure and, per panel, its axes, its values by column and its rows. `columns` are those of a paper that
-    the figure spans: at one, panels stand one below the other, unless `per_line` says how many stand side by side.
-    What all panels share is said once, below the figure. `sharing` goes to `Figure.subplots`.
+    Yields the figure and, per panel, its axes, its values by column and its rows. At one of a paper's `columns`, panels
+    stand below each other, unless `per_line` says how many stand side by side. What all share is said below.
     """
     by = [name for name in by if name in table]
     shared = [name for name in dict.fromkeys(("dataset", "model", *by)) if len(values(table, name)) == 1]
@@ -199,8 +198,7 @@ def auroc_vs_alpha(
 ) -> Figure:
     """Draw AUROC of PRO against α: a row per split, a column per dataset and protocol, a line per model.
 
-    `sweep` is of `sweeps.alpha_sweep`, `choices` of `sweeps.alpha_choices`; `paper`, what the paper chose and printed
-    for the same settings, is filled with grey.
+    `sweep` and `choices` are of `sweeps`; what the paper chose and printed, `paper`, is filled with grey.
     """
     models, mark = values(sweep, "model"), {"mfc": "white", "mew": 1.1, "ls": "", "clip_on": False}
     with panels(sweep, "split", "dataset", "protocol", columns=columns, sharex=True, sharey=True) as (figure, grid):
@@ -274,15 +272,17 @@ def rouge_thresholds(sweep: pd.DataFrame, paper: pd.DataFrame | None = None, *, 
 def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
     """Draw AUROC of the paper's eight methods and at most four more, with interval and value: a panel per setting.
 
-    `table` is of `sweeps.benchmark`. Methods stand in the order of their means. The axis begins 0.2 below the best, and
-    what lies below it stands at its edge. ▲ and ▼ mark methods that differ from PRO (DeLong, Holm-corrected).
+    `table` is of `sweeps.benchmark`. Methods stand in the order of their means. The axis begins 0.2 below the best, or
+    at chance where a panel's best is below 0.8; what lies below stands at its edge. ▲ and ▼ differ from PRO.
     """
     table = table[table["method"].str.split(", ").str[0].isin(PAPER_METHODS) & (table["method"] != "PRO, default")]
     means = table.groupby("method", sort=False)["auroc"].mean().sort_values(ascending=False, kind="stable")
-    methods, left = list(means.index[:12]), table["auroc"].max() - 0.2
+    methods = list(means.index[:12])
     table = table[table["method"].isin(methods)]
-    shape = {"height": 0.14 * max(len(methods), 5), "sharex": True, "sharey": True}
-    with panels(table, "model", "dataset", "protocol", columns=columns, **shape) as (figure, grid):
+    bests = table.groupby(["model", "dataset", "protocol"])["auroc"].max()
+    left = 0.5 if bests.min() < 0.8 else bests.max() - 0.2
+    shape = {"columns": columns, "height": 0.14 * max(len(methods), 5), "sharex": True, "sharey": True}
+    with panels(table, "model", "dataset", "protocol", **shape) as (figure, grid):
         for ax, _, panel in grid:
             for point in panel.itertuples():
                 at = methods.index(point.method)
