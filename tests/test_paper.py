@@ -40,7 +40,7 @@ GAIN = (CELLS["PRO"] - CELLS["NLL"]).round(3)
         ("rouge_thresholds", "dataset model method threshold auroc", 40),
         ("appendix_examples", "question truth answer count probability", 21),
         ("appendix_scores", "question selection k alpha pro", 12),
-        ("settings", "kind name id", 9),
+        ("settings", "kind name id", 8),
     ],
 )
 def test_the_files_are_those_the_readme_names(name, columns, rows):
