@@ -56,7 +56,7 @@ def table(run: Run, others: list[Run]) -> pd.DataFrame:
         "finds_the_judged": (own.top()["text"].to_numpy() == reported.answers["text"].to_numpy()).mean(),
         "accuracy": reported.correct.mean(),
     }
-    compared = metrics.auroc_table(methods, reported.correct, reference="NLL")
+    compared = metrics.comparison(methods, reported.correct, reference="NLL").loc[:, :"difference_high"]
     compared.insert(1, "alpha", compared["method"].map({"PRO": alpha}))
     compared.insert(2, "mean_kept", compared["method"].map({"PRO": scores.adaptive_k(found, alpha).mean()}))
     return compared.assign(**of_all)[["n_questions", *list(of_all)[1:], *compared.columns]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -20,8 +19,8 @@ from pro_lib.files import RunError
 from pro_lib.protocols import PROTOCOLS, Floats, Similarities
 from pro_lib.runs import Run
 
-# What α is chosen from: every α that the paper prints is one of these. Finer ones near 0 are for a logarithmic axis
-# only: chosen from on 100 questions, they were seen to cost up to 0.05 of AUROC.
+# What α is chosen from: every α that the paper prints is one of these. Finer ones are for a logarithmic axis only:
+# chosen from on 100 questions, they were seen to cost up to 0.05 of AUROC.
 ALPHA_GRID = tuple(step / 20 for step in range(21))
 DRAWN_ALPHAS = tuple(sorted({*ALPHA_GRID, 0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04}))
 
@@ -40,9 +39,8 @@ class Evaluation:
     `answers` has a row per question: question_id, text (the answer judged), rouge_l, correct, exact_match, alias_match.
     `log_probs` (n, N) are the answers PRO reads, those of an exact search down to `search_alpha` unless that is None.
     `baselines` has a column per method that needs no α, higher = more uncertain. `exclusions` says which questions were
-    left out and why, `unavailable` which methods the run cannot feed. `protocol` says how answers were counted
-    (`protocols`), `distinct` whether each counts once. `meanings` are the log-probabilities (n, C) that PRO over
-    meanings reads, by its name, as `S-PRO, lexical`. `alpha_scores` are further scores that need an α, by name, each a
+    left out and why, `unavailable` which methods the run cannot feed. `meanings` are the log-probabilities (n, C) that
+    PRO over meanings reads, by its name, as `S-PRO, lexical`. `alpha_scores` are further scores that need an α, each a
     function `score(alpha=)` that returns (n,) or (n, A). `note` is what the run says of itself.
     """
 
@@ -68,9 +66,6 @@ class Evaluation:
 
     def __repr__(self) -> str:
         return f"Evaluation({self.sentence()})"
-
-    def _repr_html_(self) -> str:
-        return f"<p>{html.escape(repr(self))}</p>{self.to_df().head().to_html(index=False)}"
 
     def to_df(self) -> pd.DataFrame:
         """Tabulate the answers judged, and beside each what the methods without an α say of it."""
@@ -134,23 +129,19 @@ class Evaluation:
     def sentence(self) -> str:
         """Say what was used and what was not."""
         without = f" Not available: {', '.join(self.unavailable)}." if self.unavailable else ""
-        accuracy = f"{self.correct.mean():.3f} of the judged answers are right{self._other_judges()}."
+        accuracy = f"{self.correct.mean():.3f} of the judged answers are right"
+        for name in MATCHES:  # judges that no ROUGE decides
+            match = self.answers[name]
+            if match.notna().all() and self.correct.any():
+                accuracy += (
+                    f", {match.mean():.3f} by {name}, which rejects {1 - match[self.correct].mean():.0%} of those"
+                )
         drawn = f" {len(self.correct)} were drawn of them." if len(self.correct) < self.exclusions.mask.sum() else ""
         above = scores.premise(self.log_probs).above_one.sum()
         mass = f" For {above} questions the answers' probabilities sum to more than 1: PRO bounds no entropy there."
         where = f"{self.dataset}, {self.model}, {self.protocol}, {self.split}"
         note = self.note and f" {self.note}"
-        return f"{where}: {self.exclusions.sentence()}{drawn} {accuracy}{mass if above else ''}{without}{note}"
-
-    def _other_judges(self) -> str:
-        """Return the accuracy by judges that no ROUGE decides, and how many of the right answers each rejects."""
-        words = []
-        for name in MATCHES:
-            match = self.answers[name]
-            if match.notna().all() and self.correct.any():
-                rejected = 1 - match[self.correct].mean()
-                words.append(f", {match.mean():.3f} by {name}, which rejects {rejected:.0%} of those")
-        return "".join(words)
+        return f"{where}: {self.exclusions.sentence()}{drawn} {accuracy}.{mass if above else ''}{without}{note}"
 
 
 @dataclass(frozen=True)
@@ -224,9 +215,8 @@ def evaluations(
         _check_labels(answers, choices.labels, beams.name)
     if answers["correct"].isna().all():
         raise RunError(f"run {beams.name}: no answer can be judged without references and texts, rouge_l or correct")
-    counted = {"convention": choices.convention}
-    compared = counting.comparisons(beams, samples, similarities or {}, judged=answers["text"], **counted)
-    ranked = counting.ranked(beams, **counted), samples and counting.ranked(samples, **counted)
+    ranked = [run and counting.ranked(run, convention=choices.convention) for run in (beams, samples)]
+    compared = counting.comparisons(beams, samples, similarities or {}, ranked=ranked, judged=answers["text"])
     elsewhere = beams.questions.filter(regex="^score_").rename(columns=lambda name: name.removeprefix("score_"))
     results = []
     for rule in rules:
@@ -255,14 +245,13 @@ def evaluations(
 
 def _check_labels(answers: pd.DataFrame, labels: pd.DataFrame, name: str) -> None:
     """Check that a question with labels has one for the answer judged; others may be among the labels."""
-    texts = dict(zip(labels["question_id"], labels["text"], strict=True))
-    labelled = answers[answers["question_id"].isin(list(texts))]
+    labelled = answers[answers["question_id"].isin(labels["question_id"])]
     if labelled.empty:
-        raise RunError(f"run {name}: none of the {len(labels)} labels is for one of its questions, as {min(texts)!r}")
+        raise RunError(f"run {name}: none of the {len(labels)} labels is for one of its questions")
     lost = labelled[labelled["correct"].isna()]
     for identity, text in lost[["question_id", "text"]].head(1).itertuples(index=False):
-        message = f"run {name}: the labels of {len(lost)} questions match none of the answers judged: question"
-        raise RunError(f"{message} {identity!r} is answered {text!r}, its label is for {texts[identity]!r}")
+        message = f"run {name}: the labels of {len(lost)} questions match none of the answers judged"
+        raise RunError(f"{message}, as question {identity!r} that is answered {text!r}")
 
 
 def _of_rows(score: Callable[..., Floats], rows: np.ndarray, *, alpha: float | Floats) -> Floats:

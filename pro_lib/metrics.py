@@ -31,21 +31,23 @@ class OneClassError(ValueError):
 class Exclusions:
     """Which questions every method can be judged on, and what the others lack."""
 
-    mask: Labels  # (n,): True where no method is NaN and correctness is known
-    n_missing: pd.Series  # questions without a value, by method; `correct` has an entry of its own
-    excluded: pd.Index  # index labels (of the uncertainties) of the questions left out
+    missing: pd.DataFrame  # a row per question, a column per method and `correct`: True where there is no value
+
+    @property
+    def mask(self) -> Labels:
+        """Return the questions (n,) that every method has a value for, and whose correctness is known."""
+        return ~self.missing.any(axis=1).to_numpy()
 
     def sentence(self) -> str:
         """Say in one sentence how many questions are used and why the others are not."""
-        if self.mask.all():
-            return f"All {len(self.mask)} questions are used."
-        lacking, n_cut = self.n_missing[self.n_missing > 0], self.n_missing.get("NLL", 0)
-        if n_cut:  # NLL has a value wherever there is an answer
-            lacking = lacking[lacking != n_cut]
-        reasons = [f"{method} is missing for {count}" for method, count in lacking.items()]
-        reasons = ", ".join([f"{n_cut} are cut (no answer ended)"] * bool(n_cut) + reasons)
-        labels = ", ".join(map(str, self.excluded[:5])) + (", …" if len(self.excluded) > 5 else "")
-        return f"{len(self.excluded)} of {len(self.mask)} questions are left out ({labels}): {reasons}."
+        n, lacking, excluded = len(self.missing), self.missing.sum(), self.missing.index[~self.mask]
+        if excluded.empty:
+            return f"All {n} questions are used."
+        n_cut = lacking.get("NLL", 0)  # NLL has a value wherever there is an answer
+        reasons = [f"{n_cut} are cut (no answer ended)"] if n_cut else []
+        reasons += [f"{method} is missing for {count}" for method, count in lacking.items() if count not in (0, n_cut)]
+        labels = ", ".join(map(str, excluded[:5])) + (", …" if len(excluded) > 5 else "")
+        return f"{len(excluded)} of {n} questions are left out ({labels}): {', '.join(reasons)}."
 
 
 def usable(uncertainties: pd.DataFrame, correct: ArrayLike) -> Exclusions:
@@ -53,9 +55,7 @@ def usable(uncertainties: pd.DataFrame, correct: ArrayLike) -> Exclusions:
 
     `uncertainties` has a row per question and a column per method; `correct` (n,) may hold missing values.
     """
-    missing = uncertainties.isna().assign(correct=pd.isna(np.asarray(correct)))
-    excluded = missing.any(axis=1)
-    return Exclusions(mask=~excluded.to_numpy(), n_missing=missing.sum(), excluded=missing.index[excluded])
+    return Exclusions(uncertainties.isna().assign(correct=pd.isna(np.asarray(correct))))
 
 
 def auroc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
@@ -66,56 +66,43 @@ def auroc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
 
 def auroc_columns(uncertainty: ArrayLike, correct: ArrayLike) -> Floats:
     """Return AUROC of each column of `uncertainty` (n, A): shape (A,)."""
-    right, wrong = _split(uncertainty, correct)
+    wrong, right = _split(uncertainty, correct)
     return pairs_won(wrong, right)[0].sum(axis=1) / (right.shape[1] * wrong.shape[1])
 
 
 def auroc_intervals(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats, Floats]:
     """Return AUROC of each column of `uncertainty` (n, A), and the ends of its 95 % interval (`auroc_ends`)."""
-    right, wrong = _split(uncertainty, correct)
+    wrong, right = _split(uncertainty, correct)
     n_right, n_wrong = right.shape[1], wrong.shape[1]
     of_wrong, of_right = pairs_won(wrong, right)
     aurocs = of_wrong.sum(axis=1) / (n_right * n_wrong)
     return aurocs, *auroc_ends(of_wrong / n_right, of_right / n_wrong)
 
 
-def auroc_table(uncertainties: pd.DataFrame, correct: ArrayLike, *, reference: str | None = "PRO") -> pd.DataFrame:
-    """Tabulate the AUROC of several methods with 95 % intervals, and their differences to one of them.
-
-    `uncertainties` has a row per question and a column per method. Columns: `method, auroc, low, high`
-    (`auroc_intervals`). Unless `reference` is None also `difference, difference_low, difference_high`: the method's
-    AUROC minus the reference's, negative where the reference is better, with the 95 % interval of `differences`.
-    """
-    if reference is not None and reference not in uncertainties.columns:
-        raise ValueError(f"reference={reference!r} is none of the methods {list(uncertainties)}, and None is for none")
-    aurocs, low, high = auroc_intervals(uncertainties, correct)
-    table = pd.DataFrame({"method": uncertainties.columns, "auroc": aurocs, "low": low, "high": high})
-    if reference is None:
-        return table
-    difference_low, difference_high = differences(uncertainties, correct, reference=reference).interval()
-    difference = aurocs - aurocs[uncertainties.columns.get_loc(reference)]
-    return table.assign(difference=difference, difference_low=difference_low, difference_high=difference_high)
-
-
 def comparison(
     uncertainties: pd.DataFrame, correct: ArrayLike, *, reference: str = "PRO", apart: Collection[str] = ()
 ) -> pd.DataFrame:
-    """Return `auroc_table` with a test of each method's difference to the reference.
+    """Tabulate the AUROC of several methods, and test their differences to one of them.
 
-    Adds `p_value` (`delong`, two-sided), `p_holm` (corrected for the number of other methods in the table),
-    `significant` (`p_holm` at most 0.05), `reading` and `n_to_decide` (`readings`, not corrected). The reference has
-    NaN, NaN, False, an empty reading and NaN. So has every method where fewer than two answers are right, or wrong.
+    `uncertainties` has a row per question and a column per method. Columns: `method, auroc, low, high`
+    (`auroc_intervals`); `difference`, the method's AUROC minus the reference's, with `difference_low` and
+    `difference_high` (`DeLong.interval`); `p_value` (`delong`); `p_holm`, corrected for the number of other methods;
+    `significant` (`p_holm` at most 0.05); `reading` and `n_to_decide` (`readings`, not corrected). The reference has no
+    test: NaN, False and an empty reading. So has every method where fewer than two answers are right, or wrong.
     Methods named in `apart` are not of the family: they have no `p_holm`.
     """
-    table = auroc_table(uncertainties, correct, reference=reference)
-    tests = differences(uncertainties, correct, reference=reference)
-    family = ~uncertainties.columns.isin(list(apart))
-    p_holm = holm(np.where(family, tests.p_value, np.nan))
-    table = table.assign(p_value=tests.p_value, p_holm=p_holm, significant=p_holm <= 0.05)
-    words, needed = readings(tests.difference, tests.standard_error, len(uncertainties))
-    table["reading"], table["n_to_decide"] = words, needed
-    table.loc[table["p_value"].isna(), ["reading", "n_to_decide"]] = "", np.nan
-    return table
+    aurocs, low, high = auroc_intervals(uncertainties, correct)
+    tests = delong(uncertainties, correct, reference=reference)
+    difference_low, difference_high = tests.interval()
+    is_apart, untested = uncertainties.columns.isin(list(apart)), np.isnan(tests.p_value)
+    p_holm = holm(np.where(is_apart, np.nan, tests.p_value))
+    reading, n_to_decide = readings(tests.difference, tests.standard_error, len(uncertainties))
+    columns = {"method": uncertainties.columns, "auroc": aurocs, "low": low, "high": high}
+    columns["difference"] = aurocs - aurocs[uncertainties.columns.get_loc(reference)]
+    columns |= {"difference_low": difference_low, "difference_high": difference_high}
+    columns |= {"p_value": tests.p_value, "p_holm": p_holm, "significant": p_holm <= 0.05}
+    columns |= {"reading": np.where(untested, "", reading), "n_to_decide": np.where(untested, np.nan, n_to_decide)}
+    return pd.DataFrame(columns)
 
 
 @dataclass(frozen=True)
@@ -131,35 +118,31 @@ class DeLong:
         return normal(self.difference, self.standard_error)
 
 
-def differences(uncertainties: pd.DataFrame, correct: ArrayLike, *, reference: str) -> DeLong:
-    """Run `delong` on a table's columns against one of them; NaN where fewer than two answers are right, or wrong."""
-    if 2 <= np.count_nonzero(correct) <= len(uncertainties) - 2:
-        return delong(uncertainties, correct, reference=uncertainties.columns.get_loc(reference))
-    return DeLong(*np.full((3, len(uncertainties.columns)), np.nan))
-
-
-def delong(uncertainties: ArrayLike, correct: ArrayLike, *, reference: int = 0) -> DeLong:
-    """Test the AUROC of each column of `uncertainties` (n, A) against that of column `reference`.
+def delong(uncertainties: ArrayLike, correct: ArrayLike, *, reference: int | str = 0) -> DeLong:
+    """Test the AUROC of each column of `uncertainties` (n, A) against that of one, by its place or its name.
 
     DeLong, DeLong & Clarke-Pearson (1988): the AUROC is the mean *placement* of the wrong answers among the right
-    ones, and of the right among the wrong; the variances of the two, each over its number, add up. Placements
-    are found by sorting, in O(n log n) (Sun & Xu 2014). Columns that rank alike have p = 1; where both AUROCs have
-    no variance (both separate perfectly, one of them reversed) p = 0. `ValueError` unless two answers at least are
-    right and two are wrong.
+    ones, and of the right among the wrong; the variances of the two, each over its number, add up. Placements are
+    found by sorting, in O(n log n) (Sun & Xu 2014). Columns that rank alike have p = 1. Where both AUROCs have no
+    variance (both separate perfectly, one of them reversed) p = 0. All is NaN where fewer than two answers are right,
+    or wrong.
     """
-    right, wrong = _split(uncertainties, correct)
-    n_right, n_wrong = right.shape[1], wrong.shape[1]
+    at = uncertainties.columns.get_loc(reference) if isinstance(reference, str) else reference
+    values, labels = aligned(uncertainties, correct, columns=True)
+    n_right, n_wrong = np.count_nonzero(labels), np.count_nonzero(~labels)
     if min(n_right, n_wrong) < 2:
-        raise ValueError(f"DeLong's test needs two right and two wrong answers, but {n_right} and {n_wrong} are given")
+        return DeLong(*np.full((3, values.shape[1]), np.nan))
     # The right answers' placements are one minus those of the paper, which changes no variance.
-    of_wrong, of_right = (won / n for won, n in zip(pairs_won(wrong, right), (n_right, n_wrong), strict=True))
+    of_wrong, of_right = (
+        won / n for won, n in zip(pairs_won(*_split(values, labels)), (n_right, n_wrong), strict=True)
+    )
     # Differences are taken before the variance: columns that rank alike then differ by exactly 0.
-    by_wrong, by_right = of_wrong - of_wrong[reference], of_right - of_right[reference]
+    by_wrong, by_right = of_wrong - of_wrong[at], of_right - of_right[at]
     difference = by_wrong.mean(axis=1)
     standard_error = np.sqrt(by_wrong.var(axis=1, ddof=1) / n_wrong + by_right.var(axis=1, ddof=1) / n_right)
     with np.errstate(divide="ignore", invalid="ignore"):
         p_value = np.where(difference == 0, 1.0, erfc(np.abs(difference) / standard_error / np.sqrt(2)))
-    p_value[reference] = np.nan
+    p_value[at] = np.nan
     return DeLong(difference, standard_error, p_value)
 
 
@@ -169,8 +152,6 @@ def holm(p_values: ArrayLike) -> Floats:
     The i-th smallest of m is multiplied by m - i + 1; none falls below a smaller one's, none exceeds 1.
     """
     p_values = np.asarray(p_values, dtype=np.float64)
-    if p_values.ndim != 1 or (p_values < 0).any() or (p_values > 1).any():
-        raise ValueError(f"p_values must be (A,) numbers from 0 to 1, not {p_values}")
     order = np.argsort(p_values)[: np.count_nonzero(~np.isnan(p_values))]  # NaN sorts last
     corrected = np.full(p_values.shape, np.nan)
     corrected[order] = np.minimum(np.maximum.accumulate(p_values[order] * np.arange(len(order), 0, -1)), 1)
@@ -200,10 +181,10 @@ def normal(mean: ArrayLike, standard_error: ArrayLike) -> tuple[Floats, Floats]:
 def auroc_ends(of_wrong: Floats, of_right: Floats) -> tuple[Floats, Floats]:
     """Return the ends (A,) of 95 % intervals of AUROCs, from the placements (A, n_wrong) and (A, n_right).
 
-    Wilson's interval of the AUROC a as of a share, with that n which gives a (1 - a) / n the variance of DeLong, DeLong
-    and Clarke-Pearson (1988). The placements of a class can vary by a (1 - a) at most, and few of them, or nearly
-    equal ones, say little of how much they do: their part of the most is shrunk towards all of it, with the weight
-    1 / (1 + (s / 0.7)³), s = (n - 1) a (1 - a). One answer of a class is enough. Its coverage: docs/intervals.md.
+    Wilson's interval of the AUROC a as of a share, with that n which gives a (1 - a) / n DeLong's variance. The
+    placements of a class can vary by a (1 - a) at most. Few of them say little of how much they do: their part of the
+    most is shrunk towards all of it, with the weight 1 / (1 + (s / 0.7)³), s = (n - 1) a (1 - a). One answer of a
+    class is enough. Its coverage: docs/intervals.md.
     """
     area, inverse_n = of_wrong.mean(axis=1), 0.0
     for placements in (of_wrong, of_right):
@@ -218,10 +199,9 @@ def readings(difference: Floats, standard_error: Floats, n: int) -> tuple[list[s
     """Read what differences (A,) of n questions say: `different`, `equivalent`, both or `undecided`; and when.
 
     *Different*: the 95 % interval is without 0. *Equivalent*: the 90 % interval lies within ± `MARGIN`, which are two
-    one-sided tests at 5 % (Schuirmann 1987). Intervals are normal ones; nothing is corrected for the number of
-    differences. With it, how many questions (A,) it takes for either to hold if the difference stays and its standard
-    error falls with the root of their number: the smaller of n (1.960 e / |d|)² and, for |d| below the margin,
-    n (1.645 e / (margin - |d|))². NaN is undecided.
+    one-sided tests at 5 % (Schuirmann 1987). Nothing is corrected for the number of differences. With it, how many
+    questions (A,) it takes for either to hold if d stays and its standard error e falls with the root of their number:
+    the smaller of n (1.960 e / |d|)² and, for |d| below the margin, n (1.645 e / (margin - |d|))². NaN is undecided.
     """
     size = np.abs(difference)
     different, equivalent = size > _Z * standard_error, size + _Z_ONE_SIDED * standard_error < MARGIN
@@ -233,21 +213,18 @@ def readings(difference: Floats, standard_error: Floats, n: int) -> tuple[list[s
     return [words[pair] for pair in zip(different.tolist(), equivalent.tolist(), strict=True)], needed
 
 
-def aligned(
-    uncertainty: ArrayLike, correct: ArrayLike, *, columns: bool = False, of: str = ""
-) -> tuple[Floats, Labels]:
-    """Check uncertainties (n,), or (n, A) where they are `columns`, and labels (n,); `of` begins their names."""
+def aligned(uncertainty: ArrayLike, correct: ArrayLike, *, columns: bool = False) -> tuple[Floats, Labels]:
+    """Check uncertainties (n,), or (n, A) where they are `columns`, and labels (n,)."""
     values, labels = np.asarray(uncertainty, dtype=np.float64), np.asarray(correct)
-    if values.ndim != 1 + columns:
-        raise ValueError(f"{of}uncertainty must have the shape {'(n, A)' if columns else '(n,)'}, not {values.shape}")
     if labels.dtype != bool or labels.ndim != 1:
-        raise ValueError(f"{of}correct must be (n,) booleans, such as rouge_l > 0.3, not {labels.dtype} {labels.shape}")
-    if len(values) != len(labels):
-        raise ValueError(f"{of}uncertainty has {len(values)} rows, but {of}correct {len(labels)}")
-    missing = np.isnan(values).any(axis=1) if columns else np.isnan(values)
+        raise ValueError(f"correct must be (n,) booleans, such as rouge_l > 0.3, not {labels.dtype} {labels.shape}")
+    if values.ndim != 1 + columns or len(values) != len(labels):
+        shape = f"({len(labels)}, A)" if columns else f"({len(labels)},)"
+        raise ValueError(f"uncertainty must have the shape {shape}, a row per label in correct, not {values.shape}")
+    missing = np.isnan(values if columns else values[:, None]).any(axis=1)
     if missing.any():
-        where = f"{missing.sum()} of {len(values)} rows, first in row {missing.argmax()}"
-        raise ValueError(f"{of}uncertainty is NaN in {where}")
+        first = f"first in row {missing.argmax()}"
+        raise ValueError(f"uncertainty is NaN in {missing.sum()} of {len(values)} rows, {first}")
     return values, labels
 
 
@@ -259,11 +236,11 @@ def need_both(correct: Labels, what: str) -> None:
 
 
 def _split(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats]:
-    """Check both; return the uncertainties of the right answers (A, n_right) and wrong ones (A, n_wrong), copied."""
+    """Check both; return copies of the uncertainties of wrong answers (A, n_wrong) and right ones (A, n_right)."""
     values, labels = aligned(uncertainty, correct, columns=True)
     need_both(labels, "AUROC")
     by_column = np.ascontiguousarray(values.T)
-    return by_column[:, labels], by_column[:, ~labels]
+    return by_column[:, ~labels], by_column[:, labels]
 
 
 def pairs_won(wrong: Floats, right: Floats) -> tuple[Floats, Floats]:

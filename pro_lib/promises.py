@@ -23,7 +23,7 @@ class Promise:
 
     Questions answered are a sample, whose accuracy scatters around it. `threshold` is None where nothing is promised,
     infinite where all may be answered. Of `n_validation` questions `n_answered` lie below it, of which `n_right` are
-    right. The best promise of `n_scores` scores may be chosen, each having its part of 1 - `confidence`.
+    right.
     """
 
     target: float
@@ -32,7 +32,6 @@ class Promise:
     n_answered: int
     n_right: int
     n_validation: int
-    n_scores: int
 
     def answers(self, uncertainty: ArrayLike) -> NDArray[np.bool_]:
         """Return which questions to answer, for scores of any shape: those below the threshold, never NaN."""
@@ -55,49 +54,39 @@ def promise(
     target: float,
     confidence: float = 0.95,
     unlabelled: ArrayLike | None = None,
-    n_scores: int = 1,
 ) -> Promise:
     """Return the largest threshold t for which P(r = 1 | u < t) >= `target` is shown, by exact binomial tests upwards.
 
-    δ = (1 - `confidence`) / `n_scores` is split among five starts, at 10, 20, 30, 50 and 70 % of the questions. Each
-    part is handed on from a threshold that passed to the next and lost at one that did not (the fallback procedure,
-    Wiens 2003): this passes whatever walks of their own from each start would (Angelopoulos et al. 2021).
+    δ = 1 - `confidence` is split among five starts, at 10, 20, 30, 50 and 70 % of the questions. Each part is handed on
+    from a threshold that passed to the next and lost at one that did not (the fallback procedure, Wiens 2003): this
+    passes whatever walks of their own from each start would (Angelopoulos et al. 2021).
 
     Args:
         uncertainty: scores (m,) of validation questions, higher = more uncertain; infinite ones are never below.
         correct: (m,) booleans.
         unlabelled: scores (n,) of other questions of the population, whose percentiles are the thresholds. None takes
             those of `uncertainty`, for which the promise is not exact: docs/guarantees.md has what was measured.
-        n_scores: how many scores are tried for the best promise.
 
-    Raises:
-        ValueError: a score is NaN, shapes differ, or `target` or `confidence` is not in (0, 1).
+    Raises `ValueError` where a score is NaN, shapes differ, or `target` or `confidence` is not in (0, 1).
     """
     values, labels = aligned(uncertainty, correct)
     others = np.sort(values if unlabelled is None else np.asarray(unlabelled, float))
-    usable = others.ndim == 1 and not np.isnan(others).any()
-    if not (0 < target < 1 and 0 < confidence < 1 and n_scores >= 1 and usable):
-        message = f"target={target} and confidence={confidence} must lie between 0 and 1, n_scores={n_scores}"
-        raise ValueError(f"{message} be at least 1, unlabelled be scores (n,) without NaN")
+    if not (0 < target < 1 and 0 < confidence < 1 and not np.isnan(others).any()):
+        message = f"target={target} and confidence={confidence} must lie between 0 and 1"
+        raise ValueError(f"{message}, unlabelled must be scores (n,) without NaN")
     thresholds = np.unique(np.append(others, np.inf)[np.arange(1, 101) * len(others) // 100])
     below, levels = np.searchsorted(others, thresholds), np.zeros(len(thresholds))
     for start in STARTS:  # of scores that tie, the first with as many below it
         place = np.searchsorted(below, start * len(others) // 100)
-        levels[min(place, len(levels) - 1)] += (1 - confidence) / n_scores / len(STARTS)
+        levels[min(place, len(levels) - 1)] += (1 - confidence) / len(STARTS)
     n, right = (np.searchsorted(np.sort(of), thresholds) for of in (values, values[labels]))
     level, last = 0.0, None
     for place, p_value in enumerate(binom.sf(right - 1, n, target)):
         level += levels[place]
         level, last = (level, place) if p_value <= level > 0 else (0.0, last)
-    return Promise(
-        target=target,
-        confidence=confidence,
-        threshold=None if last is None else float(thresholds[last]),
-        n_answered=0 if last is None else int(n[last]),
-        n_right=0 if last is None else int(right[last]),
-        n_validation=len(values),
-        n_scores=n_scores,
-    )
+    if last is None:
+        return Promise(target, confidence, None, 0, 0, len(values))
+    return Promise(target, confidence, float(thresholds[last]), int(n[last]), int(right[last]), len(values))
 
 
 @dataclass(frozen=True)
@@ -129,8 +118,7 @@ class AnswerSets:
 def answer_sets(right: ArrayLike, *, delta: float, search_alpha: float) -> AnswerSets:
     """Issue sets by split conformal prediction: tau is the ⌊δ (m + 1)⌋-th smallest of `right` (m,).
 
-    It is None where that value is censored. Raises `ValueError` for a `delta` outside (0, 1), or
-    `right` that are no probabilities.
+    Raises `ValueError` for a `delta` outside (0, 1), or `right` that are no probabilities.
     """
     values = np.sort(_right(right, search_alpha))
     if not 0 < delta < 1:
@@ -165,9 +153,8 @@ def right_probability(run: Run, *, alpha: float = 0.4) -> tuple[Callable[[ArrayL
 
     The function takes PRO (n,) in nats. It is fitted on the validation questions of the run, or on a half where there
     is no such split, and checked on the others. A wrong answer at its lowest score and a right one at its highest are
-    added, so that no probability is 0 or 1. Calibrated is not guaranteed: of other questions than the run's it is
-    worth what these have in common. Raises `RunError` for a run without right answers known, `OneClassError` where all
-    are right, or all wrong, and `ValueError` as `scores.pro` does.
+    added, so that no probability is 0 or 1. Calibrated is not guaranteed. Raises `RunError` for a run without right
+    answers known, `OneClassError` where all are right, or all wrong, and `ValueError` as `scores.pro` does.
     """
     if "validation" not in set(run.questions["split"]):
         run = replace(run, questions=run.questions.assign(split=None))  # so that one is drawn

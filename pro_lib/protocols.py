@@ -5,7 +5,7 @@ It knows runs, scores and similarities, not which answers are right. `docs/proto
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -59,14 +59,15 @@ def ranked(run: Run, *, convention: str = "complete") -> Ranked:
 
 
 def comparisons(
-    beams: Run, samples: Run | None, similarities: Similarities, *, judged: pd.Series, convention: str = "complete"
+    beams: Run, samples: Run | None, similarities: Similarities, *, ranked: Sequence[Ranked | None], judged: pd.Series
 ) -> dict[str, dict[str, Floats]]:
     """Ask each similarity once for all protocols, by its name; where it cannot be asked there is nothing.
 
     What it says of the beams is `beams`, (n, N, N) or (n, N, N, 3); of samples it gives `Deg` and `SC`, (n,). `judged`
-    (n,) are the texts of the answers judged. A sample that was cut by length means the same as none.
+    (n,) are the texts of the answers judged, `ranked` the answers of both runs. A sample that was cut by length means
+    the same as none.
     """
-    answers, outcomes = ranked(beams, convention=convention), samples and ranked(samples, convention=convention)
+    answers, outcomes = ranked
     n_outcomes = samples and samples.answers["question_id"].value_counts()[samples.questions["question_id"]].to_numpy()
     unknown = (np.isnan(answers.means) | pd.isna(answers.texts)) & ~np.isnan(answers.log_probs)
     results = {name: {} for name in similarities}

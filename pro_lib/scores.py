@@ -1,13 +1,12 @@
 """PRO and the likelihood baselines as pure functions of arrays; knows no model, text or correctness.
 
-Every score takes natural-log probabilities of shape `(n, N)`: `n` questions, up to `N` answers each, in any
-order, NaN where a question has fewer answers. It returns `(n,)` float64 in nats, **higher = more uncertain**,
-and NaN for a question without any answer. A log-probability of `-inf` is an error, not an answer: PRO is
-infinite once such an answer is kept. One may exceed 0 by 1e-6 (rounding) and is then used as it is.
+Every score takes natural-log probabilities of shape `(n, N)`: `n` questions, up to `N` answers each, in any order, NaN
+where a question has fewer answers. It returns `(n,)` float64 in nats, **higher = more uncertain**, and NaN for a
+question without any answer. A log-probability must be finite and at most 0 (1e-6 above is rounding): `ValueError`.
 
 `alpha` is one number in [0, 1], or `(A,)` of them for a result of shape `(n, A)`. `search_alpha` says that the answers
-are those of an exact search: every one with p ≥ search_alpha is there, no claim is made below, and what would need the
-others is refused (`Run.search_alpha`).
+are those of an exact search: every one with p ≥ search_alpha is there, and what would need the others is a `ValueError`
+(`Run.search_alpha`).
 
 PRO is from Nguyen, Gupta and Le, "Probabilities Are All You Need" (AAAI 2026, arXiv 2511.07694).
 """
@@ -46,13 +45,10 @@ def premise(log_probs: ArrayLike) -> Premise:
 def pro(log_probs: ArrayLike, *, alpha: ArrayLike = 0.4, search_alpha: float | None = None) -> Floats:
     """Return PRO with adaptive K: of the answers with `p >= alpha`, or the most probable one if none has.
 
-    A `PremiseWarning` counts the questions whose answers (all given, not only those kept) have a mass above 1.
-    Raises `ValueError` for an alpha outside [0, 1], for one below the `search_alpha` of an exact search, and for
-    log-probabilities that are positive or infinite.
-
-    On the answers of a *certified* search (all with p ≥ search_alpha, none open) every premise of Proposition 1
-    holds, and PRO ≤ `alpha_floor` ≤ `tree_bound` ≤ H(Y). Where none reaches alpha it is the NLL of one answer, and
-    no bound is claimed.
+    A `PremiseWarning` counts the questions whose answers (all given, not only those kept) have a mass above 1. On the
+    answers of a *certified* search (all with p ≥ search_alpha, none open) every premise of Proposition 1 holds, and
+    PRO ≤ `alpha_floor` ≤ `tree_bound` ≤ H(Y). Where none reaches alpha it is the NLL of one answer, and no bound is
+    claimed.
     """
     n_kept = adaptive_k(log_probs, alpha, search_alpha=search_alpha)
     return _at(_pro_by_k(log_probs), n_kept)
@@ -61,18 +57,17 @@ def pro(log_probs: ArrayLike, *, alpha: ArrayLike = 0.4, search_alpha: float | N
 def pro_at_k(log_probs: ArrayLike, k: ArrayLike, *, search_alpha: float | None = None) -> Floats:
     """Return PRO of the `k` most probable answers; a question with fewer than `k` uses all it has.
 
-    `k` is one integer of at least 1, or `(A,)` of them for a result of shape `(n, A)`. Warns as `pro` does. Raises
-    `ValueError` for a `k` that a search with a `search_alpha` did not reach on every question (`top_n` does).
-    `pro_at_k(log_probs, 1)` is exactly `nll(log_probs)`.
+    `k` is one integer of at least 1, or `(A,)` of them for a result of shape `(n, A)`. Warns as `pro` does. A `k` that
+    a search with a `search_alpha` did not reach on every question is a `ValueError`. PRO_1 is exactly NLL.
     """
     requested = np.asarray(k)
     if requested.dtype.kind not in "iu" or requested.ndim > 1 or not (requested.size and (requested >= 1).all()):
         raise ValueError(f"k must be an integer of at least 1, or several of them, not {k!r}")
     n_answers, largest = (~np.isnan(_checked(log_probs))).sum(axis=1), int(requested.max())
     if search_alpha is not None and largest > 1 and (n_answers < largest).any():
+        row = (n_answers < largest).argmax()
         raise ValueError(
-            f"k={largest}: the search found fewer answers with p >= {search_alpha:g} in row "
-            f"{(n_answers < largest).argmax()}; fixed K wants a search for the most probable (top_n={largest})"
+            f"k={largest}: row {row} has fewer answers with p >= {search_alpha:g}; search with top_n={largest}"
         )
     return _at(_pro_by_k(log_probs), np.minimum.outer(n_answers, requested))
 
@@ -88,8 +83,8 @@ def pro_all_k(log_probs: ArrayLike) -> Floats:
 def adaptive_k(log_probs: ArrayLike, alpha: ArrayLike, *, search_alpha: float | None = None) -> Counts:
     """Return adaptive K: how many answers have `p >= alpha`, at least 1; 0 where a question has no answer.
 
-    The comparison is `log_probs >= np.log(alpha)`, in the space the probabilities come in: an answer given
-    as `np.log(0.1)` is kept at `alpha=0.1`, which comparing `exp` does not promise. `alpha=0` keeps all.
+    The comparison is `log_probs >= np.log(alpha)`: an answer given as `np.log(0.1)` is kept at `alpha=0.1`, which
+    comparing `exp` does not promise. `alpha=0` keeps all.
     """
     checked = _checked(log_probs)
     at_least = (~np.isnan(checked)).any(axis=1).astype(np.int64)
@@ -107,12 +102,11 @@ def alpha_floor(
     open_log_probs: ArrayLike | None = None,
     search_alpha: float | None = None,
 ) -> Floats:
-    """Return the α-floor: `-Σ p log p - (1 - Σ p) log α`, over the answers with `p >= alpha`.
+    """Return the α-floor: `-Σ p log p - (1 - Σ p) log α`, over the answers with `p >= alpha`; `alpha` is above 0.
 
     A lower bound of H(Y) **when** `log_probs` holds every answer with p ≥ alpha and `open_log_probs` (n, M) every
-    prefix with p ≥ alpha that was left open, at the length cut or by a budget: then everything else is made of
-    outcomes below alpha, each of which adds more than -p log α. At least PRO at the same alpha. Where nothing
-    reaches alpha it is -log α. Raises `ValueError` as `pro` does, and for an `alpha` of 0.
+    prefix with p ≥ alpha that was left open, at the length cut or by a budget: everything else is made of outcomes
+    below alpha, each of which adds more than -p log α. At least PRO at the same alpha; -log α where nothing reaches it.
     """
     checked = _checked(log_probs)
     if open_log_probs is not None:
@@ -127,23 +121,18 @@ def alpha_floor(
 
 
 def mass_not_found(log_probs: ArrayLike, *, alpha: ArrayLike, search_alpha: float | None = None) -> Floats:
-    """Return one minus the probabilities of the answers with `p >= alpha`: what lies outside the likely answers.
-
-    In [0, 1], not in nats. It claims nothing about the entropy. Raises `ValueError` as `pro` does.
-    """
+    """Return one minus the probabilities of the answers with `p >= alpha`, in [0, 1]; no claim about the entropy."""
     return _by_alpha(lambda above, _: np.maximum(1 - _mass(above), 0.0), _checked(log_probs), alpha, search_alpha)
 
 
 def tree_bound(prefix_log_probs: ArrayLike, next_entropies: ArrayLike, *, alpha: ArrayLike = 0.0) -> Floats:
     """Return the tree bound: `Σ_v p(v) H(next | v)` over expanded prefixes v with `p(v) >= alpha`.
 
-    A lower bound of H(Y) for any set of distinct prefixes (chain rule of entropy), whatever was found, when
-    H(next | v) counts the ending as one event; at least the α-floor at the same alpha when every prefix with
-    p ≥ alpha that could be expanded was. `prefix_log_probs` and `next_entropies` are (n, M), NaN where a question
-    has fewer prefixes (`Run.tree`). An `alpha` of 0 takes all.
+    A lower bound of H(Y) for any set of distinct prefixes (chain rule of entropy), when H(next | v) counts the ending
+    as one event; at least the α-floor at the same alpha when every prefix with p ≥ alpha that could be expanded was.
+    `prefix_log_probs` and `next_entropies` are (n, M), NaN where a question has fewer prefixes (`Run.tree`).
     """
-    checked = _checked(prefix_log_probs, "prefix_log_probs")
-    entropies = _aligned(next_entropies, checked, "next_entropies", "prefix_log_probs")
+    checked, entropies = _checked(prefix_log_probs, "prefix_log_probs"), np.asarray(next_entropies, dtype=np.float64)
     nothing = np.where(np.isnan(checked).all(axis=1), np.nan, 0.0)
     return _by_alpha(lambda above, _: np.nansum(np.exp(above) * entropies, axis=1) + nothing, checked, alpha)
 
@@ -156,11 +145,10 @@ def nll(log_probs: ArrayLike) -> Floats:
 def average_log_likelihood(mean_log_probs: ArrayLike, log_probs: ArrayLike) -> Floats:
     """Return ALL: minus the token-averaged log-probability, `-(1/T) log p`, of the most probable answer.
 
-    `mean_log_probs` (n, N) is aligned with `log_probs` (n, N), which says which answer is most probable; of
-    answers that tie, the one with the highest mean counts. NaN where the mean of that answer is not known.
+    `log_probs` (n, N) says which answer is most probable; of answers that tie, the one with the highest mean counts.
+    NaN where the mean of that answer is not known.
     """
-    totals = _checked(log_probs)
-    means = _aligned(_checked(mean_log_probs, "mean_log_probs"), totals, "mean_log_probs", "log_probs")
+    totals, means = _checked(log_probs), _checked(mean_log_probs, "mean_log_probs")
     most_probable = totals == _row_max(totals)[:, None]
     return -_row_max(np.where(most_probable, means, np.nan))
 
@@ -188,18 +176,9 @@ def _checked(log_probs: ArrayLike, name: str = "log_probs") -> Floats:
     bad = np.isinf(array) | (array > _ROUNDING)
     if bad.any():
         row, answer = np.argwhere(bad)[0]
-        raise ValueError(
-            f"{name} row {row}, answer {answer} is {array[row, answer]}: a log-probability must be finite "
-            f"and at most 0 (leave out an answer of probability 0, or make it NaN)"
-        )
+        value = f"{name} row {row}, answer {answer} is {array[row, answer]}"
+        raise ValueError(f"{value}: a log-probability is finite and at most 0, NaN where there is no answer")
     return array
-
-
-def _aligned(values: ArrayLike, beside: Floats, name: str, of: str) -> Floats:
-    values = np.asarray(values, dtype=np.float64)
-    if values.shape != beside.shape:
-        raise ValueError(f"{name} has the shape {values.shape}, but {of} {beside.shape}")
-    return values
 
 
 def _by_alpha(
@@ -213,10 +192,8 @@ def _by_alpha(
     if alphas.ndim > 1 or not (alphas.size and ((alphas >= 0) & (alphas <= 1)).all()):
         raise ValueError(f"alpha must lie in [0, 1], not {alpha}")
     if search_alpha is not None and alphas.min() < search_alpha:
-        raise ValueError(
-            f"alpha={alphas.min():g} is below search_alpha={search_alpha:g}: the search did not look for answers in "
-            "between; search again with a lower search_alpha, or score at a higher alpha"
-        )
+        message = f"alpha={alphas.min():g} is below search_alpha={search_alpha:g}"
+        raise ValueError(f"{message}: the search did not look for answers in between")
     with np.errstate(divide="ignore"):  # log(0) = -inf keeps everything, as it should
         log_alphas = np.log(np.atleast_1d(alphas))
     columns = [score(np.where(log_probs >= value, log_probs, np.nan), value) for value in log_alphas]

@@ -1,7 +1,7 @@
 """Acting on an uncertainty: answering only when sure, and saying how sure; knows no score by its formula.
 
 `uncertainty` and `correct` are (n,) as in `metrics`, and raise as they do there. A model keeps silent on its most
-uncertain questions first; questions that tie stand in no order, so each counts with the mean accuracy of its tie.
+uncertain questions first. Of questions that tie, each counts with the mean accuracy of its tie.
 """
 
 from __future__ import annotations
@@ -22,11 +22,9 @@ def accuracy_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> pd.DataFram
     """Return the accuracy among the k least uncertain of n questions, for every k from 1 to n.
 
     Columns: `n_answered` (k), `coverage` (k / n), `threshold` (the uncertainty of the k-th), `accuracy`. Within a tie,
-    the accuracy is the mean over the orders the tie could stand in. Defined where all answers are right, or all wrong.
+    the accuracy is the mean over its orders. Defined where all answers are right, or all wrong.
     """
     values, labels = aligned(uncertainty, correct)
-    if not labels.size:
-        raise ValueError("uncertainty and correct are empty: accuracy needs at least one question")
     distinct, tie, sizes = np.unique(values, return_inverse=True, return_counts=True)
     accuracy_of_tie = np.bincount(tie, weights=labels) / sizes
     table = pd.DataFrame({"n_answered": np.arange(1, labels.size + 1)})
@@ -37,45 +35,21 @@ def accuracy_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> pd.DataFram
     )
 
 
-def auarc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
-    """Return the area under the accuracy-coverage curve, the mean accuracy over all k; higher = better."""
-    return float(accuracy_coverage(uncertainty, correct)["accuracy"].mean())
+def rejection(uncertainties: pd.DataFrame, correct: ArrayLike) -> pd.DataFrame:
+    """Tabulate how well several methods (a column each) say which questions to reject: method, prr, auarc.
 
-
-def prr(uncertainty: ArrayLike, correct: ArrayLike, *, max_rejection: float = 1.0) -> float:
-    """Return the prediction-rejection ratio: (area - random) / (oracle - random); 1 is perfect, 0 random.
-
-    As LM-Polygraph 0.7 has it (`prr_normalized`): the area is the mean accuracy of what is kept when 0, 1, 2, …
-    questions are rejected, fewer than `int(max_rejection * n)`; the oracle rejects wrong answers first; random is
-    the mean area of 1,000 shuffles, the same as theirs. Where uncertainties tie, the mean over the tie counts. Raises
-    `OneClassError` for one class, and `ValueError` unless `max_rejection` is at most 1 and reaches two questions.
-    """
-    values, _ = aligned(uncertainty, correct)
-    return float(rejection(pd.DataFrame({"": values}), correct, max_rejection=max_rejection)["prr"].iloc[0])
-
-
-def rejection(uncertainties: pd.DataFrame, correct: ArrayLike, *, max_rejection: float = 1.0) -> pd.DataFrame:
-    """Tabulate `prr` and `auarc` of several methods, the random baseline drawn once: method, prr, auarc.
-
-    `uncertainties` has a row per question and a column per method. `max_rejection` concerns `prr` only.
+    AUARC is the area under the accuracy-coverage curve, the mean accuracy over all k. The prediction-rejection ratio is
+    (AUARC - random) / (oracle - random), as LM-Polygraph 0.7 has it (`prr_normalized`); 1 is perfect, 0 random. The
+    oracle rejects wrong answers first. Random is the mean area of 1,000 shuffles, the same as theirs. Raises
+    `OneClassError` for one class.
     """
     _, labels = aligned(uncertainties, correct, columns=True)
     need_both(labels, "PRR")
-    n_rejected = int(max_rejection * len(labels))
-    if not (max_rejection <= 1 and n_rejected >= 2):
-        raise ValueError(
-            f"max_rejection must be at most 1 and reach 2 of the {len(labels)} questions, not {max_rejection}"
-        )
-
-    def area(accuracies: Floats) -> float:
-        return accuracies[-n_rejected:].mean()
-
-    oracle = area(_running_mean(np.sort(labels)[::-1]))
-    random = np.mean([area(_running_mean(shuffled)) for shuffled in _shuffles(labels)])
+    oracle = _running_mean(np.sort(labels)[::-1]).mean()
+    random = np.mean([_running_mean(shuffled).mean() for shuffled in _shuffles(labels)])
     curves = [accuracy_coverage(column, labels)["accuracy"].to_numpy() for _, column in uncertainties.items()]
-    ratios = [(area(curve) - random) / (oracle - random) for curve in curves]
-    areas = [curve.mean() for curve in curves]
-    return pd.DataFrame({"method": uncertainties.columns, "prr": ratios, "auarc": areas})
+    areas = np.array([curve.mean() for curve in curves])
+    return pd.DataFrame({"method": uncertainties.columns, "prr": (areas - random) / (oracle - random), "auarc": areas})
 
 
 @dataclass(frozen=True)
@@ -105,20 +79,14 @@ def calibration(
     will do. `uncertainty` (n,) and `correct` (n,) are of *other* questions; they enter no fit. The bins hold equal
     numbers of questions, ordered by probability; equal probabilities share a bin, and empty ones are left out.
     Infinite uncertainties count as the largest (smallest) finite one of validation. Raises `OneClassError` for one
-    class on validation, `ValueError` for NaN, no questions, or fewer than one bin.
+    class on validation, and `ValueError` for NaN.
     """
     from sklearn.isotonic import IsotonicRegression  # slow to import, and needed here only
 
-    if n_bins < 1:
-        raise ValueError(f"n_bins must be at least 1, not {n_bins}")
-    fitted_on, fitted_labels = aligned(validation_uncertainty, validation_correct, of="validation_")
+    fitted_on, fitted_labels = aligned(validation_uncertainty, validation_correct)
     values, labels = aligned(uncertainty, correct)
     need_both(fitted_labels, "isotonic regression on validation")
-    finite = fitted_on[np.isfinite(fitted_on)]
-    if not (finite.size and labels.size):
-        raise ValueError("calibration needs a finite validation_uncertainty and at least one question to report on")
-
-    isotonic = IsotonicRegression(out_of_bounds="clip")
+    finite, isotonic = fitted_on[np.isfinite(fitted_on)], IsotonicRegression(out_of_bounds="clip")
     isotonic.fit(-np.clip(fitted_on, finite.min(), finite.max()), fitted_labels.astype(np.float64))
 
     def fit(values: ArrayLike) -> Floats:

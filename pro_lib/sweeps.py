@@ -1,9 +1,8 @@
 """AUROC as α, K or the ROUGE-L threshold varies, and the protocol: α chosen on validation, methods reported on test.
 
-It knows evaluations; it does not know files, models, texts or figures. Every table is of one setting, and its rows
-begin with the setting's labels: dataset, model, protocol, split, n_questions. What needs an α takes `Splits`, chooses
-it on their validation questions and reports on the others. `low` and `high` are pointwise 95 % intervals. Where all
-answers are right, or all wrong, AUROC and interval are NaN, and a `OneClassWarning` says so.
+Every table is of one setting. Its rows begin with the setting's labels: dataset, model, protocol, split, n_questions.
+What needs an α takes `Splits`, chooses it on their validation questions and reports on the others. `low` and `high` are
+pointwise 95 % intervals. Where all answers are right, or all wrong, AUROC and interval are NaN, and a warning says so.
 """
 
 from __future__ import annotations
@@ -14,19 +13,15 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pro_lib import metrics, scores, selective
 from pro_lib.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
+from pro_lib.metrics import Floats
 from pro_lib.selective import Calibration, calibration
 
-Floats = NDArray[np.float64]
 Alphas = Sequence[float] | None
 DEFAULT_ALPHA = 0.4  # what the paper recommends without validation data
-
-
-class OneClassWarning(UserWarning):
-    """All answers are right, or all wrong, so that an AUROC is NaN or α cannot be chosen."""
 
 
 def alpha_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFrame:
@@ -44,8 +39,6 @@ def k_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFrame:
     """
     alphas = alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS) if alphas is None else np.array(alphas)
     counts = scores.adaptive_k(evaluation.log_probs, alphas, search_alpha=evaluation.search_alpha)
-    if (empty := (counts == 0).any(axis=1)).any():
-        raise ValueError(f"{empty.sum()} of {len(empty)} questions have no answer, first in row {empty.argmax()}")
     mean = counts.mean(axis=0)
     low, high = metrics.normal(mean, counts.std(axis=0, ddof=1) / np.sqrt(len(counts)))
     return labelled(pd.DataFrame({"alpha": alphas, "mean_kept": mean, "low": low, "high": high}), evaluation)
@@ -75,9 +68,9 @@ def rouge_threshold_sweep(splits: Splits, *, thresholds: Sequence[float] = (0.1,
     parts, methods = [], {"method": uncertainties.columns, "auroc": np.nan}
     for threshold in thresholds:
         judged = replace(evaluation, answers=evaluation.answers.assign(correct=rouge_l > threshold))
-        table = pd.DataFrame({"threshold": threshold, **methods, "accuracy": judged.correct.mean()})
-        low, high = metrics.differences(uncertainties, judged.correct, reference="NLL").interval()
-        table = table.assign(difference_low=low, difference_high=high)
+        low, high = metrics.delong(uncertainties, judged.correct, reference="NLL").interval()
+        columns = methods | {"accuracy": judged.correct.mean(), "difference_low": low, "difference_high": high}
+        table = pd.DataFrame({"threshold": threshold, **columns})
         parts.append(_with_aurocs(table, uncertainties, judged, f" at ROUGE-L threshold {threshold}"))
     return labelled(pd.concat(parts, ignore_index=True), splits)
 
@@ -86,11 +79,10 @@ def select_alpha(validation: Evaluation, *, alphas: Alphas = None, name: str = "
     """Return the α with the best AUROC of PRO, or of the score of another name (`Evaluation.pro`), from `ALPHA_GRID`.
 
     `alphas` are others to choose from. Ties go to the α nearest 0.4, and of two equally near to the smaller. Where all
-    answers are right, or all wrong, it is 0.4, and a `OneClassWarning` says so.
+    answers are right, or all wrong, it is 0.4, and a warning says so.
     """
     if one_class := validation.one_class():
-        message = f"{one_class}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken"
-        warnings.warn(message, OneClassWarning, stacklevel=2)
+        warnings.warn(f"{one_class}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken", stacklevel=2)
         return DEFAULT_ALPHA
     alphas = _candidates(validation, alphas)
     aurocs = metrics.auroc_columns(validation.pro(alphas, name=name), validation.correct)
@@ -111,11 +103,10 @@ def alpha_choices(splits: Splits, *, default: float) -> pd.DataFrame:
 def benchmark(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
     """Tabulate every method on the reported split: AUROC with its difference to PRO, rejection and calibration.
 
-    `PRO`, and each of the evaluations' `meanings` and `alpha_scores`, has its α chosen on validation; `PRO, default`
-    has the default and `PRO, oracle` the best on the reported split. These two are PRO again, not methods: Holm's
-    correction does not count them, nothing marks them. Columns: method, alpha, those of `metrics.comparison`, prr and
-    auarc (`selective.rejection`), and ece and brier, of the probability of being right fitted on validation
-    (`selective.calibration`).
+    `PRO`, and each of the evaluations' `alpha_scores`, has its α chosen on validation. `PRO, default` has the default
+    and `PRO, oracle` the best on the reported split: these two are PRO again, and Holm's correction does not count
+    them. Columns: method, alpha, those of `metrics.comparison`, prr and auarc (`selective.rejection`), and ece and
+    brier, of the probability of being right fitted on validation (`selective.calibration`).
     """
     alphas, reported = _alphas(splits, default), splits.reported
     methods = reported.with_pro(alphas)
@@ -136,12 +127,12 @@ def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> 
     a warning. Columns: redraw, alpha, auroc (on the reported split), better_than_nll (there; 1 or 0).
     """
     pool, n_questions = splits.pool, len(splits.validation.correct)
-    why = pool.one_class() or ("" if n_questions < len(pool.correct) else f"α is chosen on all {n_questions} there are")
-    if why:
+    too_many = f"α is chosen on {n_questions} of {len(pool.correct)}"
+    if why := pool.one_class() or ("" if 2 <= n_questions < len(pool.correct) else too_many):
         where = f"{pool.dataset}, {pool.model}: the validation questions cannot be redrawn"
-        warnings.warn(f"{where} ({why}), so how much α moves is not known", UserWarning, stacklevel=2)
-        nothing = pd.DataFrame([[0]], columns=["redraw"]).assign(alpha=np.nan, auroc=np.nan, better_than_nll=np.nan)
-        return labelled(nothing, splits)
+        warnings.warn(f"{where} ({why}), so how much α moves is not known", stacklevel=2)
+        nothing = {"redraw": [0], "alpha": np.nan, "auroc": np.nan, "better_than_nll": np.nan}
+        return labelled(pd.DataFrame(nothing), splits)
     table = pd.DataFrame({"alpha": _redrawn_alphas(splits, n_questions, n_redraws, seed)}).rename_axis("redraw")
     swept = alpha_sweep(splits.reported, alphas=table["alpha"].unique()).set_index("alpha")["auroc"]
     nll = metrics.auroc(splits.reported.baselines["NLL"], splits.reported.correct)
@@ -215,8 +206,6 @@ def _candidates(evaluation: Evaluation, alphas: Alphas) -> Floats:
 
 def _redrawn_alphas(splits: Splits, n_questions: int, n_redraws: int, seed: int) -> list[float]:
     correct, rng = splits.pool.correct, np.random.default_rng(seed)
-    if n_questions < 2:
-        raise ValueError(f"n_validation must be at least 2 for redraws, not {n_questions}")
     alphas, chosen = _candidates(splits.pool, splits.alphas), []
     uncertainty = splits.pool.pro(alphas)
     while len(chosen) < n_redraws:
@@ -237,7 +226,7 @@ def _calibrations(splits: Splits, alphas: Mapping[str, float], methods: Iterable
 def _with_aurocs(table: pd.DataFrame, uncertainty: ArrayLike, evaluation: Evaluation, where: str = "") -> pd.DataFrame:
     """Add the AUROC of an uncertainty's columns, row by row, and its interval."""
     if one_class := evaluation.one_class():
-        warnings.warn(f"{one_class}{where}, so that AUROC is NaN", OneClassWarning, stacklevel=3)
+        warnings.warn(f"{one_class}{where}, so that AUROC is NaN", stacklevel=3)
         return table.assign(low=np.nan, high=np.nan)
     aurocs, low, high = metrics.auroc_intervals(uncertainty, evaluation.correct)
     return table.assign(auroc=aurocs, low=low, high=high)
