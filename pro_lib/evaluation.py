@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -54,7 +53,6 @@ class Evaluation:
     unavailable: tuple[str, ...]
     search_alpha: float | None = None
     protocol: str = "workbench"
-    distinct: bool = True
     meanings: Mapping[str, Floats] = field(default_factory=dict)
     alpha_scores: Mapping[str, Callable[..., Floats]] = field(default_factory=dict)
     note: str = ""
@@ -67,16 +65,10 @@ class Evaluation:
     def __repr__(self) -> str:
         return f"Evaluation({self.sentence()})"
 
-    def to_df(self) -> pd.DataFrame:
-        """Tabulate the answers judged, and beside each what the methods without an α say of it."""
-        return self.answers.join(self.baselines)
-
     def scored(self, score: Callable[..., Floats], *, name: str = "PRO", **options: object) -> Floats:
         """Return `score` of the answers that PRO reads, or of the `meanings` of this name, with these options."""
         log_probs = self.meanings.get(name, self.log_probs)
-        # Where repeats count, a mass above 1 is no warning: `sentence` says it.
-        ignored = warnings.catch_warnings(action="ignore", category=scores.PremiseWarning)
-        with nullcontext() if self.distinct else ignored:
+        with warnings.catch_warnings(action="ignore", category=scores.PremiseWarning):  # `sentence` says it
             return score(log_probs, search_alpha=self.search_alpha, **options)
 
     def pro(self, alpha: float | Floats, *, name: str = "PRO") -> Floats:
@@ -115,11 +107,10 @@ class Evaluation:
 
     def one_class(self) -> str:
         """Return the sentence that all answers are right, or all wrong; empty where both occur."""
-        kinds = set(self.correct.tolist())
-        if len(kinds) == 2:
+        if len(set(self.correct.tolist())) == 2:
             return ""
-        which = f"all {len(self.correct)} judged answers are {'right' if kinds == {True} else 'wrong'}"
-        return f"{self.dataset}, {self.model}, {self.split}: {which if kinds else 'there is no judged answer'}"
+        which = f"all {len(self.correct)} judged answers are {'right' if self.correct.any() else 'wrong'}"
+        return f"{self.dataset}, {self.model}, {self.split}: {which}"
 
     def labels(self) -> dict[str, str | int]:
         """Return what tells this setting's tables from others': dataset, model, protocol, split, n_questions."""
@@ -130,12 +121,10 @@ class Evaluation:
         """Say what was used and what was not."""
         without = f" Not available: {', '.join(self.unavailable)}." if self.unavailable else ""
         accuracy = f"{self.correct.mean():.3f} of the judged answers are right"
-        for name in MATCHES:  # judges that no ROUGE decides
-            match = self.answers[name]
+        for name, match in self.answers[list(MATCHES)].items():  # judges that no ROUGE decides
             if match.notna().all() and self.correct.any():
-                accuracy += (
-                    f", {match.mean():.3f} by {name}, which rejects {1 - match[self.correct].mean():.0%} of those"
-                )
+                rejected = 1 - match[self.correct].mean()
+                accuracy += f", {match.mean():.3f} by {name}, which rejects {rejected:.0%} of those"
         drawn = f" {len(self.correct)} were drawn of them." if len(self.correct) < self.exclusions.mask.sum() else ""
         above = scores.premise(self.log_probs).above_one.sum()
         mass = f" For {above} questions the answers' probabilities sum to more than 1: PRO bounds no entropy there."
@@ -235,7 +224,6 @@ def evaluations(
             unavailable=tuple(table.columns.difference(available.columns, sort=False)),
             search_alpha=beams.search_alpha,
             protocol=rule.name,
-            distinct=rule.distinct,
             meanings=meanings,
             note=beams.info.provenance.get("note", ""),
         )
@@ -248,10 +236,9 @@ def _check_labels(answers: pd.DataFrame, labels: pd.DataFrame, name: str) -> Non
     labelled = answers[answers["question_id"].isin(labels["question_id"])]
     if labelled.empty:
         raise RunError(f"run {name}: none of the {len(labels)} labels is for one of its questions")
-    lost = labelled[labelled["correct"].isna()]
-    for identity, text in lost[["question_id", "text"]].head(1).itertuples(index=False):
-        message = f"run {name}: the labels of {len(lost)} questions match none of the answers judged"
-        raise RunError(f"{message}, as question {identity!r} that is answered {text!r}")
+    lost = labelled.loc[labelled["correct"].isna(), "question_id"].tolist()
+    if lost:
+        raise RunError(f"run {name}: labels of {len(lost)} questions match no answer judged, first of {lost[0]!r}")
 
 
 def _of_rows(score: Callable[..., Floats], rows: np.ndarray, *, alpha: float | Floats) -> Floats:

@@ -51,17 +51,13 @@ class Exclusions:
 
 
 def usable(uncertainties: pd.DataFrame, correct: ArrayLike) -> Exclusions:
-    """Find the questions on which every method has a value, so that the same ones serve all methods.
-
-    `uncertainties` has a row per question and a column per method; `correct` (n,) may hold missing values.
-    """
+    """Find the questions (rows) on which every method (column) has a value; `correct` (n,) may hold missing ones."""
     return Exclusions(uncertainties.isna().assign(correct=pd.isna(np.asarray(correct))))
 
 
 def auroc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
     """Return AUROC of one uncertainty (n,)."""
-    values, labels = aligned(uncertainty, correct)
-    return float(auroc_columns(values[:, None], labels)[0])
+    return float(auroc_columns(np.asarray(uncertainty)[:, None], correct)[0])
 
 
 def auroc_columns(uncertainty: ArrayLike, correct: ArrayLike) -> Floats:
@@ -159,10 +155,7 @@ def holm(p_values: ArrayLike) -> Floats:
 
 
 def wilson(share: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
-    """Return the ends of 95 % score intervals of shares of `n` (Wilson 1927), of any shape; NaN for n = 0.
-
-    In closed form, since within a tie n times an accuracy may be no whole number.
-    """
+    """Return the ends of 95 % score intervals of shares of `n` (Wilson 1927), of any shape; NaN for n = 0."""
     share, n = np.asarray(share, float), np.asarray(n, float)
     with np.errstate(divide="ignore", invalid="ignore"):
         middle = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)

@@ -21,9 +21,8 @@ STARTS = (10, 20, 30, 50, 70)  # percent of the questions, fixed beforehand
 class Promise:
     """P(r = 1 | u < threshold) >= target in the *population*; validation misleads with at most 1 - `confidence`.
 
-    Questions answered are a sample, whose accuracy scatters around it. `threshold` is None where nothing is promised,
-    infinite where all may be answered. Of `n_validation` questions `n_answered` lie below it, of which `n_right` are
-    right.
+    `threshold` is None where nothing is promised, infinite where all may be answered. Of `n_validation` questions
+    `n_answered` lie below it, of which `n_right` are right.
     """
 
     target: float

@@ -148,7 +148,8 @@ def average_log_likelihood(mean_log_probs: ArrayLike, log_probs: ArrayLike) -> F
     `log_probs` (n, N) says which answer is most probable; of answers that tie, the one with the highest mean counts.
     NaN where the mean of that answer is not known.
     """
-    totals, means = _checked(log_probs), _checked(mean_log_probs, "mean_log_probs")
+    totals = _checked(log_probs)
+    means = _checked(mean_log_probs, "mean_log_probs", totals.shape)
     most_probable = totals == _row_max(totals)[:, None]
     return -_row_max(np.where(most_probable, means, np.nan))
 
@@ -169,10 +170,10 @@ def normalized_entropy(mean_log_probs: ArrayLike) -> Floats:
     return _minus_mean(_checked(mean_log_probs, "mean_log_probs"))
 
 
-def _checked(log_probs: ArrayLike, name: str = "log_probs") -> Floats:
+def _checked(log_probs: ArrayLike, name: str = "log_probs", shape: tuple[int, int] | None = None) -> Floats:
     array = np.asarray(log_probs, dtype=np.float64)
-    if array.ndim != 2:
-        raise ValueError(f"{name} must have the shape (n, N), not {array.shape}")
+    if array.ndim != 2 or shape not in (None, array.shape):
+        raise ValueError(f"{name} must have the shape {shape or '(n, N)'}, not {array.shape}")
     bad = np.isinf(array) | (array > _ROUNDING)
     if bad.any():
         row, answer = np.argwhere(bad)[0]
@@ -182,10 +183,7 @@ def _checked(log_probs: ArrayLike, name: str = "log_probs") -> Floats:
 
 
 def _by_alpha(
-    score: Callable[[Floats, float], NDArray],
-    log_probs: Floats,
-    alpha: ArrayLike,
-    search_alpha: float | None = None,
+    score: Callable[[Floats, float], NDArray], log_probs: Floats, alpha: ArrayLike, search_alpha: float | None = None
 ) -> NDArray:
     """`score(above, log α)` for every α, (n,) or (n, A); `above` are the log-probabilities with p ≥ α, else NaN."""
     alphas = np.asarray(alpha, dtype=np.float64)

@@ -66,17 +66,12 @@ class Calibration:
 
 
 def calibration(
-    validation_uncertainty: ArrayLike,
-    validation_correct: ArrayLike,
-    uncertainty: ArrayLike,
-    correct: ArrayLike,
-    *,
-    n_bins: int = 10,
+    validation_uncertainty: ArrayLike, validation_correct: ArrayLike, uncertainty: ArrayLike, correct: ArrayLike
 ) -> Calibration:
     """Turn an uncertainty into a probability of being right on validation questions, and check it on others.
 
     The fit is isotonic regression of `validation_correct` (m,) on minus `validation_uncertainty` (m,): any scale
-    will do. `uncertainty` (n,) and `correct` (n,) are of *other* questions; they enter no fit. The bins hold equal
+    will do. `uncertainty` (n,) and `correct` (n,) are of *other* questions; they enter no fit. Ten bins hold equal
     numbers of questions, ordered by probability; equal probabilities share a bin, and empty ones are left out.
     Infinite uncertainties count as the largest (smallest) finite one of validation. Raises `OneClassError` for one
     class on validation, and `ValueError` for NaN.
@@ -93,7 +88,7 @@ def calibration(
         return isotonic.predict(-np.clip(values, finite.min(), finite.max()))
 
     probability = fit(values)
-    table = _reliability(probability, labels, n_bins)
+    table = _reliability(probability, labels)
     ece = np.average((table["confidence"] - table["accuracy"]).abs(), weights=table["n"])
     return Calibration(probability, float(ece), float(np.mean((probability - labels) ** 2)), table, fit)
 
@@ -111,7 +106,7 @@ def _shuffles(correct: Labels) -> Iterator[Labels]:
         yield shuffled
 
 
-def _reliability(probability: Floats, correct: Labels, n_bins: int) -> pd.DataFrame:
+def _reliability(probability: Floats, correct: Labels, n_bins: int = 10) -> pd.DataFrame:
     """Bins of equal numbers of questions by probability, with the confidence and the accuracy of each."""
     _, tie, sizes = np.unique(probability, return_inverse=True, return_counts=True)
     twice_middle = 2 * np.cumsum(sizes) - sizes  # a tie's middle on the scale from 0 to n; doubled, it is whole

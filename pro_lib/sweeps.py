@@ -33,10 +33,7 @@ def alpha_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFram
 
 
 def k_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFrame:
-    """Return mean K, the number of answers kept, at each α, with the normal 95 % interval of a mean over questions.
-
-    Columns: alpha, mean_kept, low, high.
-    """
+    """Return mean K at each α with its normal 95 % interval: alpha, mean_kept, low, high."""
     alphas = alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS) if alphas is None else np.array(alphas)
     counts = scores.adaptive_k(evaluation.log_probs, alphas, search_alpha=evaluation.search_alpha)
     mean = counts.mean(axis=0)
@@ -151,9 +148,8 @@ def spread(redraws: pd.DataFrame, column: str) -> pd.DataFrame:
 def accuracy_coverage(splits: Splits, *, methods: Sequence[str] | None = None, n_points: int = 101) -> pd.DataFrame:
     """Return the accuracy among the questions answered when the most uncertain are not, at `n_points` coverages.
 
-    They go from 2 % to 1. Beside the methods stands `oracle`, which answers right answers first. `low` and `high` are
-    Wilson's of the accuracy among the n_answered questions, NaN for the oracle. Of `methods` (None for all) those that
-    the setting lacks are left out. Columns: method, n_answered, coverage, threshold, accuracy, low, high.
+    They go from 2 % to 1. Beside the methods (None for all) stands `oracle`, which answers right answers first. `low`
+    and `high` are Wilson's, NaN for the oracle. Columns: method, n_answered, coverage, threshold, accuracy, low, high.
     """
     correct, uncertainties = splits.reported.correct, splits.reported.with_pro({"PRO": _chosen(splits)})
     uncertainties = uncertainties.filter(items=methods or list(uncertainties)).assign(oracle=(~correct).astype(float))

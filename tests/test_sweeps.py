@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 from sklearn.metrics import roc_auc_score
 
-from pro_lib import metrics, scores, sweeps
+from pro_lib import metrics, scores, selective, sweeps
 from pro_lib.evaluation import ALPHA_GRID, Evaluation, Splits
 
 
@@ -57,14 +57,6 @@ def naive_alpha_sweep(log_probs, correct, alphas):
     return pd.DataFrame(rows, columns=["alpha", "auroc", "mean_kept"])
 
 
-def test_alpha_is_chosen_from_the_steps_of_the_paper_and_finer_ones_near_zero_are_drawn():
-    assert list(ALPHA_GRID) == [round(0.05 * step, 2) for step in range(21)]
-    drawn = np.array(sweeps.DRAWN_ALPHAS)
-    assert (np.diff(drawn) > 0).all()
-    assert set(ALPHA_GRID) < set(drawn)
-    assert ((drawn > 0) & (drawn < 0.05)).sum() >= 8
-
-
 def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
     # Wrong: 0.5 and 0.04; right: 0.45 and 0.001. Where α keeps 0.04 and not 0.001, PRO is 3.219 - 0.5 log 12.5 = 1.956
     # of the wrong one and 0.799 of the right one: AUROC 1. From 0.05 on it is 0.693 and 0.799, at 0 1.956 and 4.159.
@@ -75,12 +67,8 @@ def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
     assert sweeps.select_alpha(evaluation, alphas=sweeps.DRAWN_ALPHAS) == 0.04
     assert sweeps.fixed_k_sweep(finer, max_k=1)["alpha"].iloc[-1] == 0.04
     assert sweeps.fixed_k_sweep(splits_of(evaluation), max_k=1)["alpha"].iloc[-1] == 0.4
-    chosen = sweeps.alpha_choices(finer, default=0.4).set_index(["kind"])["alpha"]
-    assert chosen["selected"].tolist() == [0.04, 0.04]
-    assert chosen["oracle"] == 0.04
-    for tell in (sweeps.benchmark, sweeps.rouge_threshold_sweep):
-        told = tell(finer).set_index("method")["auroc"]["PRO"]
-        assert (told == 1).all() if isinstance(told, pd.Series) else told == 1
+    for table in (sweeps.benchmark(finer), sweeps.rouge_threshold_sweep(finer)):
+        assert (table.loc[table["method"] == "PRO", "auroc"] == 1).all()
 
 
 def test_alpha_sweep_by_hand():
@@ -105,21 +93,17 @@ def test_alpha_sweep_agrees_with_a_loop_over_the_questions(seed, n_answers):
     pd.testing.assert_frame_equal(table[["alpha", "auroc", "mean_kept"]], expected, atol=1e-12, rtol=0)
 
 
-def test_alpha_one_is_exactly_nll():
+def test_the_alpha_sweep_goes_down_to_nll_and_has_the_intervals_of_the_metrics():
     log_probs, correct = some_questions()
     table = sweeps.alpha_sweep(evaluation_of(log_probs, correct))
+    assert list(table.columns) == [*labels(0), "alpha", "auroc", "mean_kept", "low", "high"]
     assert table["alpha"].tolist() == list(sweeps.DRAWN_ALPHAS)
+    assert set(ALPHA_GRID) < set(sweeps.DRAWN_ALPHAS)
     assert table["auroc"].iloc[-1] == metrics.auroc(scores.nll(log_probs), correct)
     assert table["mean_kept"].iloc[-1] == 1
     assert (np.diff(table["mean_kept"]) <= 0).all()
-
-
-def test_intervals_of_the_alpha_sweep_are_those_of_the_metrics():
-    log_probs, correct = some_questions()
-    table = sweeps.alpha_sweep(evaluation_of(log_probs, correct), alphas=[0.1, 0.4])
-    _, low, high = metrics.auroc_intervals(scores.pro(log_probs, alpha=np.array([0.1, 0.4])), correct)
-    assert list(table.columns) == [*labels(0), "alpha", "auroc", "mean_kept", "low", "high"]
-    assert table[["low", "high"]].T.to_numpy().tolist() == [low.tolist(), high.tolist()]
+    _, low, high = metrics.auroc_intervals(scores.pro(log_probs, alpha=sweeps.DRAWN_ALPHAS), correct)
+    np.testing.assert_array_equal(table[["low", "high"]].T, [low, high])
 
 
 def test_every_table_begins_with_the_labels_of_its_setting():
@@ -153,18 +137,45 @@ def test_k_sweep_is_the_mean_of_adaptive_k_with_its_normal_interval():
     np.testing.assert_allclose([row["low"], row["high"]], expected, rtol=1e-12)
 
 
-def test_select_alpha_takes_the_best():
+def test_select_alpha_takes_the_best_and_of_those_the_nearest_to_the_recommended():
     evaluation = evaluation_of(*some_questions())
-    table = sweeps.alpha_sweep(evaluation)
-    chosen_from = table.set_index("alpha")["auroc"][list(ALPHA_GRID)]
+    chosen_from = sweeps.alpha_sweep(evaluation).set_index("alpha")["auroc"][list(ALPHA_GRID)]
     assert chosen_from[sweeps.select_alpha(evaluation)] == chosen_from.max()
-
-
-def test_select_alpha_breaks_ties_towards_the_recommended_alpha():
     evaluation = evaluation_of(np.log([[0.9], [0.2]]), [True, False])  # one answer each: every α ties
-    assert sweeps.select_alpha(evaluation) == 0.4
-    assert sweeps.select_alpha(evaluation, alphas=[0.9, 0.35, 0.1, 0.45]) == 0.35
-    assert sweeps.select_alpha(evaluation, alphas=[0.9, 0.45, 0.1]) == 0.45
+    for alphas, nearest in ((None, 0.4), ([0.9, 0.35, 0.1, 0.45], 0.35), ([0.9, 0.45, 0.1], 0.45)):
+        assert sweeps.select_alpha(evaluation, alphas=alphas) == nearest
+
+
+def test_alpha_is_chosen_on_validation_and_the_oracle_on_the_reported_split():
+    splits = Splits(*(evaluation_of(*some_questions(seed=seed)) for seed in (1, 2)), None)
+    table = sweeps.alpha_choices(splits, default=0.4)
+    assert table["kind"].tolist() == ["selected", "default", "selected", "default", "oracle"]
+    alphas = [sweeps.select_alpha(splits.pool), 0.4, sweeps.select_alpha(splits.reported)]
+    assert table["alpha"].tolist() == alphas[:2] + alphas
+    reported = sweeps.alpha_sweep(splits.reported, alphas=alphas)[["auroc", "low", "high"]]
+    np.testing.assert_array_equal(table[["auroc", "low", "high"]][2:], reported)
+
+
+def test_the_benchmark_tests_every_method_and_pros_other_rows_are_no_methods():
+    pools = [some_questions(120, seed=seed) for seed in (1, 2)]
+    parts = [evaluation_of(*pool, NLL=scores.nll(pool[0]), PE=scores.predictive_entropy(pool[0])) for pool in pools]
+    table, reported = sweeps.benchmark(Splits(*parts, None)).set_index("method"), parts[1]
+    assert list(table.index) == ["PRO", "PRO, default", "PRO, oracle", "NLL", "PE"]
+    assert table["alpha"].tolist()[:2] == [sweeps.select_alpha(parts[0]), 0.4]
+    assert table["alpha"].isna().tolist() == [False] * 3 + [True] * 2
+    np.testing.assert_array_equal(table["difference"], table["auroc"] - table.loc["PRO", "auroc"])
+    np.testing.assert_allclose(table.loc[["NLL", "PE"], "p_holm"], metrics.holm(table["p_value"][["NLL", "PE"]]))
+    assert table["p_value"].isna().tolist() == [True] + [False] * 4
+    assert table["p_holm"].isna().tolist() == [True] * 3 + [False] * 2
+    assert not table["significant"][:3].any()
+    nll = [part.baselines["NLL"] for part in parts]
+    curve = selective.accuracy_coverage(nll[1], reported.correct)["accuracy"]
+    assert table.loc["NLL", "auarc"] == pytest.approx(curve.mean())
+    fit = selective.calibration(nll[0], parts[0].correct, nll[1], reported.correct)
+    assert table.loc["NLL", ["ece", "brier"]].tolist() == [fit.ece, fit.brier]
+    reliable = sweeps.reliability(Splits(*parts, None), methods=["PRO", "NLL"])
+    assert (reliable.groupby("method")["n"].sum() == 120).all()
+    assert reliable.loc[reliable["method"] == "NLL", fit.table.columns].to_dict("list") == fit.table.to_dict("list")
 
 
 def test_pro_over_meanings_has_an_alpha_of_its_own_chosen_on_validation():
@@ -203,31 +214,53 @@ def redrawn(log_probs, correct, n_questions, **options):
     return sweeps.redraw_benchmark(splits_of(evaluation, n_questions), **options)
 
 
-def test_redraws_choose_from_the_questions_drawn():
+def test_redraws_choose_from_the_questions_drawn_and_report_on_the_others():
     log_probs, correct = some_questions()
     table = redrawn(log_probs, correct, n_questions=30, n_redraws=20, seed=2)
-    assert list(table.columns) == [*labels(0), "redraw", "alpha", "auroc", "better_than_nll"]
-    rng = np.random.default_rng(2)
-    for alpha, auroc in zip(table["alpha"], table["auroc"], strict=True):
+    rng, nll = np.random.default_rng(2), metrics.auroc(scores.nll(log_probs), correct)
+    for row in table.itertuples():
         drawn = rng.choice(len(correct), size=30, replace=False)
-        assert alpha == sweeps.select_alpha(evaluation_of(log_probs[drawn], correct[drawn]))
-        assert auroc == metrics.auroc(scores.pro(log_probs, alpha=alpha), correct)
+        assert row.alpha == sweeps.select_alpha(evaluation_of(log_probs[drawn], correct[drawn]))
+        assert row.auroc == metrics.auroc(scores.pro(log_probs, alpha=row.alpha), correct)
+        assert row.better_than_nll == (row.auroc > nll)
     assert table["redraw"].tolist() == list(range(20))
     assert len(set(table["alpha"])) > 1
+    # One right answer among 20 is in few draws of two; those without are drawn again.
+    assert (
+        redrawn(log_probs[:20], np.arange(20) == 3, n_questions=2, n_redraws=10)["auroc"].notna().tolist()
+        == [True] * 10
+    )
+    both = pd.concat([table, table.assign(model="other", auroc=0.5)])
+    spread = sweeps.spread(both, "auroc").set_index("model")
+    expected = [*table["auroc"].quantile([0, 0.25, 0.5, 0.75, 1]), table["better_than_nll"].mean()]
+    assert spread.loc["m", ["min", "25%", "50%", "75%", "max", "better_than_nll"]].tolist() == pytest.approx(expected)
+    assert (spread.loc["other", ["min", "50%", "max"]] == 0.5).all()
 
 
-def test_one_class_draws_are_drawn_again():
-    log_probs, correct = some_questions(20)
-    correct[:] = True
-    correct[3] = False  # most draws of two questions have no wrong answer
-    table = redrawn(log_probs, correct, n_questions=2, n_redraws=10)
-    assert len(table) == 10
-    assert table["auroc"].notna().all()
+@pytest.mark.parametrize(
+    ("n", "why"), [(80, "on 80 of 80"), (None, "on 80 of 80"), (100, "on 80 of 80"), (1, "on 1 of")]
+)
+def test_a_pool_without_others_cannot_be_redrawn_and_does_not_look_stable(n, why):
+    with pytest.warns(UserWarning, match=f"cannot be redrawn .α is chosen {why}"):
+        table = redrawn(*some_questions(80), n_questions=n)
+    assert sweeps.spread(table, "alpha").drop(columns=["dataset", "model", "protocol"]).isna().all(axis=None)
 
 
-def test_one_question_is_no_redraw():
-    with pytest.raises(ValueError, match="n_validation must be at least 2 for redraws, not 1"):
-        redrawn(*some_questions(80), n_questions=1)
+def test_where_validation_has_one_class_the_default_is_taken_and_said():
+    log_probs, correct = some_questions()
+    wrong, other = (evaluation_of(log_probs, of, NLL=scores.nll(log_probs)) for of in (correct & False, correct))
+    with pytest.warns(UserWarning, match="d, m, test: all 80 judged answers are wrong: alpha cannot"):
+        table = sweeps.benchmark(Splits(wrong, other)).set_index("method")
+    assert table.loc["PRO", "alpha"] == 0.4
+    assert table["ece"].isna().all()
+    with pytest.warns(UserWarning, match="cannot be redrawn .d, m, test: all 80 judged answers are wrong."):
+        assert sweeps.redraw_benchmark(Splits(wrong, other, 30))["alpha"].isna().tolist() == [True]
+    with pytest.warns(UserWarning, match="alpha cannot"):
+        assert sweeps.reliability(Splits(wrong, other), methods=["PRO"]).empty
+    with pytest.warns(UserWarning, match="all 80 judged answers are wrong, so that AUROC"):
+        swept = sweeps.alpha_sweep(wrong)
+    assert swept[["auroc", "low", "high"]].isna().all(axis=None)
+    assert swept["mean_kept"].notna().all()
 
 
 def test_fixed_k_sweep_is_pro_at_each_k():
@@ -241,8 +274,6 @@ def test_fixed_k_sweep_is_pro_at_each_k():
     alpha = sweeps.select_alpha(evaluation.drawn(40))
     adaptive = sweeps.alpha_sweep(evaluation, alphas=[alpha])
     pd.testing.assert_frame_equal(table[5:][list(adaptive)].reset_index(drop=True), adaptive)
-    with pytest.raises(ValueError, match="k must be an integer of at least 1"):
-        sweeps.fixed_k_sweep(splits_of(evaluation), max_k=0)
 
 
 def test_rouge_threshold_sweep_by_hand():
@@ -277,34 +308,27 @@ def test_at_every_bar_the_difference_to_nll_has_delongs_interval():
 
 def test_the_accuracy_of_the_questions_answered_has_wilsons_interval():
     # NLL answers right, wrong, right, …: of ten answered five are right, and Wilson's interval of 5 in 10 is
-    # (0.5 + 0.19207 ± 1.95996 √(0.025 + 0.0096037)) / 1.38415 = 0.5 ± 0.26341. TIED knows nothing: 0.5 everywhere.
-    setting = evaluation_of(some_questions(20)[0], [True, False] * 10, NLL=np.arange(20.0), TIED=np.zeros(20))
-    table = sweeps.accuracy_coverage(splits_of(setting), n_points=20)
+    # (0.5 + 0.19207 ± 1.95996 √(0.025 + 0.0096037)) / 1.38415 = 0.5 ± 0.26341.
+    setting = evaluation_of(some_questions(20)[0], [True, False] * 10, NLL=np.arange(20.0), SE=np.zeros(20))
+    table = sweeps.accuracy_coverage(splits_of(setting), methods=["NLL", "absent"], n_points=20)
+    assert list(dict.fromkeys(table["method"])) == ["NLL", "oracle"]
     nll = table[table["method"] == "NLL"].set_index("n_answered")
     np.testing.assert_allclose(nll.loc[10, ["low", "high"]].astype(float), [0.23659, 0.76341], atol=1e-5)
     for k, row in nll.iterrows():
         expected = binomtest(round(row["accuracy"] * k), k).proportion_ci(method="wilson")
         np.testing.assert_allclose([row["low"], row["high"]], [expected.low, expected.high], atol=1e-12)
-    tied = table[table["method"] == "TIED"]
-    assert (tied["accuracy"] == 0.5).all()
-    np.testing.assert_allclose(tied["low"] + tied["high"], 1)
-    assert (np.diff(tied["high"] - tied["low"]) < 0).all()
     assert table.loc[table["method"] == "oracle", ["low", "high"]].isna().all(axis=None)
 
 
-@pytest.mark.parametrize("thresholds", [(0.1, 0.5, 1.0), (1.0, 0.5), (1.0,)])
-def test_a_one_class_threshold_is_nan_and_named(thresholds):
-    evaluation = evaluation_of([[-1.0], [-2.0], [-3.0]], [True] * 3, rouge_l=[1.0, 0.8, 0.0])
-    with pytest.warns(sweeps.OneClassWarning, match="all 3 judged answers are wrong at .* threshold 1.0") as caught:
-        table = sweeps.rouge_threshold_sweep(
-            Splits(evaluation_of(*some_questions()), evaluation, None), thresholds=thresholds
-        )
-    assert len(caught) == 1
-    assert caught[0].filename == __file__
-    assert table["accuracy"][table["threshold"] == 1.0].tolist() == [0.0]
+def test_a_one_class_threshold_is_nan_and_named():
+    evaluation = evaluation_of([[-1.0], [-2.0], [-3.0]], [True] * 3, rouge_l=[1.0, 0.8, 0.0], NLL=[1.0, 2.0, 3.0])
+    splits = Splits(evaluation_of(*some_questions()), evaluation, None)
+    with pytest.warns(UserWarning, match="all 3 judged answers are wrong at .* threshold 1.0") as caught:
+        table = sweeps.rouge_threshold_sweep(splits, thresholds=(0.1, 1.0, 0.5))
+    assert [warning.filename for warning in caught] == [__file__]
     lost = table[["auroc", "low", "high"]].isna().all(axis=1)
-    assert lost.tolist() == [threshold == 1.0 for threshold in thresholds]
-    assert table["auroc"].notna().tolist() == (~lost).tolist()
+    assert lost.tolist() == [False] * 2 + [True] * 2 + [False] * 2
+    assert table["accuracy"][lost].tolist() == [0.0] * 2
 
 
 PRO_SWEEPS = [
@@ -327,22 +351,9 @@ def test_what_a_sweep_lacks_is_said():
     log_probs, correct = some_questions()
     with pytest.raises(ValueError, match="rouge_l is NaN in 80 rows, first in row 0"):
         sweeps.rouge_threshold_sweep(splits_of(evaluation_of(log_probs, correct, rouge_l=np.nan)))
-    with pytest.raises(ValueError, match="uncertainty is NaN in 80 of 80 rows"):
-        sweeps.rouge_threshold_sweep(splits_of(evaluation_of(log_probs, correct, NLL=1.0, SE=np.nan)))
     for alphas in ([], [0.1, 1.2]):
         with pytest.raises(ValueError, match=r"alpha must lie in \[0, 1\]"):
             sweeps.alpha_sweep(evaluation_of(log_probs, correct), alphas=alphas)
-    log_probs[[4, 9]] = np.nan
-    with pytest.raises(ValueError, match="2 of 80 questions have no answer, first in row 4"):
-        sweeps.k_sweep(evaluation_of(log_probs, correct))
-
-
-@pytest.mark.parametrize("sweep", [PRO_SWEEPS[0], PRO_SWEEPS[1], PRO_SWEEPS[3]])
-def test_a_violated_premise_is_warned_about(sweep):
-    log_probs, correct = np.tile(np.log([[0.9, 0.9], [0.2, 0.1]]), (60, 1)), np.tile([True, False], 60)
-    with pytest.warns(scores.PremiseWarning, match="^60 of 120 questions"):
-        sweep(evaluation_of(log_probs, correct))
-    sweep(replace(evaluation_of(log_probs, correct), distinct=False))  # a warning would be an error
 
 
 @pytest.mark.slow
