@@ -72,9 +72,7 @@ def test_usable_keeps_the_questions_every_method_has_and_names_the_losses():
     assert found.sentence() == f"3 of 5 questions are left out (b, c, d): {reasons}."
     assert metrics.usable(*some_questions()).sentence() == "All 60 questions are used."
     found = metrics.usable(pd.DataFrame({"NLL": [nan] * 7 + [1.0], "PRO": [nan] * 7 + [1.0]}), [True] * 8)
-    assert (
-        found.sentence() == "7 of 8 questions are left out (0, 1, 2, 3, 4, …): an answer that ended is missing for 7."
-    )
+    assert found.sentence() == "7 of 8 questions are left out (0, 1, 2, 3, 4, …): 7 are cut (no answer ended)."
 
 
 def naive_delong(uncertainties, correct):
