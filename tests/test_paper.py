@@ -30,35 +30,15 @@ ADAPTIVE = read("fixed_k").query("selection == 'adaptive'").set_index("model")["
 GAIN = (CELLS["PRO"] - CELLS["NLL"]).round(3)
 
 
-@pytest.mark.parametrize(
-    ("name", "columns", "rows"),
-    [
-        ("main_table", "dataset model method auroc", 120),
-        ("main_table_printed", "method average best_count", 8),
-        ("fixed_k", "dataset model selection k auroc", 33),
-        ("alpha_per_setting", "dataset model alpha", 15),
-        ("rouge_thresholds", "dataset model method threshold auroc", 40),
-        ("appendix_examples", "question truth answer count probability", 21),
-        ("appendix_scores", "question selection k alpha pro", 12),
-        ("settings", "kind name id", 8),
-    ],
-)
-def test_the_files_are_those_the_readme_names(name, columns, rows):
-    table = read(name)
-    assert table.columns.tolist() == columns.split()
-    assert len(table) == rows
-    assert not table.duplicated(subset=[c for c in table if c not in ("auroc", "average", "pro")]).any()
-    line = next(line for line in (PAPER / "README.md").read_text().splitlines() if line.startswith(f"| `{name}.csv`"))
-    assert line.endswith(f"| {rows} |")
-
-
-def test_every_setting_has_every_value_and_no_file_is_left_unsaid():
+def test_the_files_are_whole_and_those_the_readme_names():
     readme, settings = (PAPER / "README.md").read_text(), read("settings")
-    assert all(f"`{path.name}`" in readme for path in PAPER.glob("*.csv"))
-    assert CELLS.shape == (15, 8)
-    assert THRESHOLDS.shape == (8, 5)
+    for path in PAPER.glob("*.csv"):
+        table = read(path.stem)
+        assert not table.duplicated(subset=[c for c in table if c not in ("auroc", "average", "pro")]).any()
+        line = next(line for line in readme.splitlines() if line.startswith(f"| `{path.name}`"))
+        assert line.endswith(f"| {len(table)} |")
+    assert (CELLS.shape, THRESHOLDS.shape) == ((15, 8), (8, 5))
     assert all(table.notna().all(axis=None) for table in (CELLS, THRESHOLDS, ALPHAS, FIXED, ADAPTIVE))
-    assert read("main_table")["auroc"].between(0.45, 0.9).all()
     for kind, names in (("dataset", DATASETS), ("model", MODELS)):
         assert list(dict.fromkeys(settings.loc[settings["kind"] == kind, "name"])) == names
 
@@ -70,9 +50,7 @@ def test_all_printed_averages_and_best_counts_are_those_of_the_cells():
     np.testing.assert_allclose(rounded, PRINTED["average"], rtol=0, atol=1e-9)
     best = CELLS.eq(CELLS.max(axis=1), axis=0)  # ties count for everyone
     assert best.sum().to_dict() == PRINTED["best_count"].to_dict()
-    assert PRINTED["best_count"].sum() == 17
     shared = best[best["PRO"] & (best.sum(axis=1) > 1)]
-    assert best["PRO"].sum() - len(shared) == 9
     assert shared.index.tolist() == [("TriviaQA", "Falcon-40B"), ("SciQ", "Falcon-40B")]
     assert shared["NLL"].all()
 
@@ -97,17 +75,16 @@ def test_pro_never_falls_below_nll_and_most_of_its_gain_is_of_one_model():
 
 
 def test_fixed_k_beats_adaptive_pro_for_one_model():
-    above = {model: row[row > ADAPTIVE[model]].to_dict() for model, row in FIXED.iterrows()}
-    equal = {model: row.index[row == ADAPTIVE[model]].tolist() for model, row in FIXED.iterrows()}
-    assert above == {"Gemma-2B": {}, "Gemma-7B": {}, "Llama2-13B": {8: 0.809, 9: 0.803, 10: 0.806}}
-    assert equal == {"Gemma-2B": [], "Gemma-7B": [], "Llama2-13B": [7]}
+    lead = FIXED.sub(ADAPTIVE, axis=0).round(3)
+    assert (lead.drop(index="Llama2-13B") < 0).all(axis=None)
+    assert (lead.loc["Llama2-13B", :6] < 0).all()
+    assert lead.loc["Llama2-13B", 7:].tolist() == [0, 0.007, 0.001, 0.004]
 
 
 def test_half_of_the_chosen_alphas_lie_in_the_recommended_range_and_three_above_it_differ_from_nll():
     assert ALPHAS.between(0.3, 0.5).sum() == 8
     assert (ALPHAS == 0.4).sum() == 2
     assert (ALPHAS.min(), ALPHAS.median(), ALPHAS.max()) == (0.05, 0.4, 0.9)
-    assert (ALPHAS >= 0.5).sum() == 6
     gain = GAIN[(ALPHAS >= 0.5) & (GAIN != 0)].to_dict()
     assert gain == {("SciQ", "Gemma-7B"): 0.032, ("SciQ", "Falcon-11B"): 0.002, ("NQ", "Gemma-2B"): 0.002}
     assert ALPHAS[list(gain)].tolist() == [0.5, 0.8, 0.7]
@@ -119,12 +96,6 @@ def test_half_of_the_chosen_alphas_lie_in_the_recommended_range_and_three_above_
 def test_with_distinct_complete_answers_pro_is_nll_from_a_half_on(weights, alpha):
     log_probs = np.log(np.sort(weights)[None, ::-1] / np.sum(weights))
     assert scores.pro(log_probs, alpha=alpha).item() == pytest.approx(scores.nll(log_probs).item(), abs=1e-12)
-
-
-def test_a_weaker_second_answer_adds_more_than_an_equal_one():
-    equal, weaker = np.log([[0.4, 0.4], [0.4, 0.1]])
-    # -log p + (1 - p) log(p / q)
-    assert scores.pro_at_k([equal, weaker], 2).round(3).tolist() == [0.916, 1.748]
 
 
 def test_pro_is_best_at_every_rouge_threshold():

@@ -1,4 +1,6 @@
-"""Promises on accuracy: worked by hand, against a naive procedure, and how often they are false."""
+"""Promises on accuracy, and sets with a right answer: by hand, against naive counting, and how often they fail."""
+
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from pro_lib.promises import STARTS, Promise, promise
+from pro_lib.promises import STARTS, AnswerSets, Promise, answer_sets, miss_rate, promise
 
 TARGETS = st.sampled_from([0.3, 0.5, 0.7, 0.8, 0.9])
 
@@ -32,28 +34,21 @@ def steps_of(uncertainty, correct, others, *, target):
         yield t, sum(other < t for other in others), p_value
 
 
-def naive(uncertainty, correct, others, *, target, delta, fallback):
-    """The largest threshold rejected: by walks from each start on their own, or each with what the others hand on."""
-    steps, rejected = list(steps_of(uncertainty, correct, others, target=target)), []
+def naive(uncertainty, correct, others, *, target, delta):
+    """The largest threshold rejected, each with what the ones before it hand on."""
+    steps, largest = list(steps_of(uncertainty, correct, others, target=target)), None
     starts = [
         next((place for place, (_, below, _) in enumerate(steps) if below >= c * len(others) // 100), len(steps) - 1)
         for c in STARTS
     ]
-    if not fallback:
-        for start in starts:
-            for t, _, p_value in steps[start:]:
-                if p_value > delta / len(STARTS):
-                    break
-                rejected.append(t)
-        return max(rejected, default=None)
     level = 0.0
     for place, (t, _, p_value) in enumerate(steps):
         level += delta / len(STARTS) * starts.count(place)
         if level > 0 and p_value <= level:
-            rejected.append(t)
+            largest = t
         else:
             level = 0.0
-    return max(rejected, default=None)
+    return largest
 
 
 def test_a_promise_by_hand():
@@ -79,7 +74,7 @@ def test_what_no_sample_of_that_size_can_show_is_not_promised():
         assert made.threshold == expected
     assert made.n_answered == 63
     nothing = promise(np.arange(62.0), np.full(62, True), target=0.9)
-    assert nothing.sentence().startswith("Nothing can be promised: 62 validation questions")
+    assert "Nothing can be promised: 62 validation questions" in nothing.sentence()
     assert not nothing.answers([-np.inf, 0.0, np.nan]).any()
 
 
@@ -91,19 +86,17 @@ def test_a_promise_is_that_of_the_naive_procedure(given_, target, confidence):
     # At a p-value that equals its level the order of sums decides; none is that near.
     of_steps = [p for _, _, p in steps_of(uncertainty, correct, uncertainty, target=target)]
     assume(min(abs(p - delta * share / 5) for p in of_steps for share in range(1, 6)) > 1e-9)
-    assert made.threshold == naive(uncertainty, correct, uncertainty, target=target, delta=delta, fallback=True)
+    assert made.threshold == naive(uncertainty, correct, uncertainty, target=target, delta=delta)
     answered = made.answers(uncertainty)
     assert (made.n_answered, made.n_right) == (answered.sum(), correct[answered].sum())
     assert answered.tolist() == [made.threshold is not None and value < made.threshold for value in uncertainty]
-    walks = naive(uncertainty, correct, uncertainty, target=target, delta=delta, fallback=False)
-    assert walks is None or walks <= made.threshold
 
 
 @given(JUDGED, JUDGED, TARGETS)
 def test_with_unlabelled_scores_thresholds_are_theirs(given_, unlabelled, target):
     (uncertainty, correct), (others, _) = given_, unlabelled
     made = promise(uncertainty, correct, target=target, unlabelled=others)
-    assert made.threshold == naive(uncertainty, correct, others, target=target, delta=0.05, fallback=True)
+    assert made.threshold == naive(uncertainty, correct, others, target=target, delta=0.05)
     assert made.threshold in (None, np.inf, *others)
 
 
@@ -127,18 +120,90 @@ def test_a_promise_is_seldom_false(world, unlabelled):
     assert false <= 1500 * 0.05 + 2 * np.sqrt(1500 * 0.05 * 0.95)
 
 
+KNOWN = st.one_of(st.just(0.0), st.sampled_from([0.05, 0.3, 0.3, 0.9]), st.floats(0, 1))
+RIGHT = st.lists(KNOWN, min_size=1, max_size=60)
+PERCENT = st.integers(1, 99)
+
+
+def test_answer_sets_by_hand():
+    # Nine questions, so 10 δ: at δ = 0.3 the third smallest, at 0.2 the second, which is censored.
+    right = [0.9, 0.8, 0.004, 0.7, 0.6, 0.0, 0.5, 0.4, 0.1]
+    third = answer_sets(right, delta=0.3, search_alpha=0.05)
+    assert third == AnswerSets(0.3, 0.1, 9, 2)
+    assert third.sentence().startswith("Take every answer with p ≥ 0.1: the set is without a right one")
+    log_probs = np.log([[0.6, 0.1, 0.09], [0.01, np.nan, np.nan]])
+    assert third.holds(log_probs).tolist() == [[True, True, False], [False] * 3]
+    second = answer_sets(right, delta=0.2, search_alpha=0.05)
+    assert second.tau is None
+    assert not second.holds(np.log([[0.99]])).any()
+    assert second.sentence().startswith("No set can be issued for δ = 0.2 (the search found no right answer to 2 of 9")
+    assert answer_sets([0.9] * 9, delta=0.09, search_alpha=0.05).tau is None  # the 0th smallest
+    assert answer_sets([0.9] * 9, delta=0.1, search_alpha=0.05).tau == 0.9
+    # 0.29 of 100 are 29, though the product of the two is a little less.
+    assert answer_sets(np.arange(1, 100) / 100, delta=0.29, search_alpha=0.05).tau == 0.29
+    assert answer_sets([], delta=0.5, search_alpha=0.05).tau is None
+
+
+@given(PERCENT, RIGHT)
+def test_tau_is_the_value_in_its_place(percent, right):
+    found = answer_sets(right, delta=percent / 100, search_alpha=0.05)
+    place = int(Fraction(percent, 100) * (len(right) + 1))
+    ordered = sorted(p if p >= 0.05 else 0.0 for p in right)
+    expected = ordered[place - 1] if place else 0.0
+    assert found.tau == (expected or None)
+    assert found.n_censored == sum(not p >= 0.05 for p in right)
+
+
+@given(PERCENT, RIGHT)
+def test_one_of_the_questions_misses_as_often_as_is_promised_at_most(percent, values):
+    # Each question in turn is asked, and the others are validation: all orders of exchangeable questions, counted.
+    missed = 0
+    for number, asked in enumerate(values):
+        sets = answer_sets(values[:number] + values[number + 1 :], delta=percent / 100, search_alpha=0.05)
+        missed += sets.tau is not None and not asked >= sets.tau
+    assert Fraction(missed, len(values)) <= Fraction(percent, 100)
+
+
+def test_an_answer_at_tau_itself_is_in_the_set():
+    log_probs = np.log(np.random.default_rng(0).random(500))
+    assert all(AnswerSets(0.1, float(np.exp(log_prob)), 1, 0).holds([[log_prob]]).all() for log_prob in log_probs)
+
+
+@given(RIGHT, st.sampled_from([0.05, 0.3, 0.5, 1.0]), st.sampled_from([0.9, 0.95]))
+def test_the_limit_of_the_miss_rate_is_clopper_and_pearsons(right, alpha, confidence):
+    share, limit = miss_rate(right, alpha=alpha, search_alpha=0.05, confidence=confidence)
+    missed = sum(not p >= alpha for p in right)
+    test = binomtest(missed, len(right), alternative="less")
+    assert share == missed / len(right)
+    assert limit == pytest.approx(test.proportion_ci(confidence, "exact").high, abs=1e-12)
+
+
+GOOD = {
+    promise: {"uncertainty": np.arange(3.0), "correct": np.full(3, True), "target": 0.8},
+    answer_sets: {"right": [0.5], "search_alpha": 0.1, "delta": 0.1},
+    miss_rate: {"right": [0.5], "search_alpha": 0.1, "alpha": 0.3},
+}
+
+
 @pytest.mark.parametrize(
-    ("bad", "named"),
+    ("call", "bad", "named"),
     [
-        *(({"target": target}, f"target={target}") for target in (1.0, np.nan)),
-        ({"confidence": 0}, "confidence=0"),
-        ({"uncertainty": [0, np.nan, 1]}, "uncertainty is NaN in 1 of 3 rows, first in row 1"),
-        ({"correct": [1, 0, 1]}, "correct"),
-        ({"unlabelled": [np.nan]}, "unlabelled"),
+        *((promise, {"target": target}, f"target={target}") for target in (1.0, np.nan)),
+        (promise, {"confidence": 0}, "confidence=0"),
+        (promise, {"uncertainty": [0, np.nan, 1]}, "uncertainty is NaN in 1 of 3 rows, first in row 1"),
+        (promise, {"correct": [1, 0, 1]}, "correct"),
+        (promise, {"unlabelled": [np.nan]}, "unlabelled"),
+        *((answer_sets, {"delta": delta}, "delta=") for delta in (0, 1.0, np.nan)),
+        *((answer_sets, {"right": right}, "right") for right in ([[0.5]], [-0.7], [1.1], [np.nan])),
+        *((miss_rate, bad, "must be at least search_alpha") for bad in ({"alpha": 0.01}, {"right": []})),
     ],
 )
-def test_what_is_refused_is_named(bad, named):
+def test_what_is_refused_is_named(call, bad, named):
     with pytest.raises(ValueError, match=named):
-        promise(**{"uncertainty": np.arange(3.0), "correct": np.full(3, True), "target": 0.8} | bad)
-    assert promise(np.zeros(0), np.zeros(0, bool), target=0.5).threshold is None
-    assert promise([0.0], [True], target=0.5, unlabelled=[]).threshold is None
+        call(**GOOD[call] | bad)
+
+
+def test_without_questions_nothing_is_promised():
+    for uncertainty, unlabelled in (([], None), ([0.0], [])):
+        correct = np.full(len(uncertainty), True)
+        assert promise(uncertainty, correct, target=0.5, unlabelled=unlabelled).threshold is None
