@@ -125,12 +125,12 @@ class Evaluation:
             if match.notna().all() and self.correct.any():
                 rejected = 1 - match[self.correct].mean()
                 accuracy += f", {match.mean():.3f} by {name}, which rejects {rejected:.0%} of those"
-        drawn = f" {len(self.correct)} were drawn of them." if len(self.correct) < self.exclusions.mask.sum() else ""
+        sample = f" {len(self.correct)} were drawn of them." if len(self.correct) < self.exclusions.mask.sum() else ""
         above = scores.premise(self.log_probs).above_one.sum()
         mass = f" For {above} questions the answers' probabilities sum to more than 1: PRO bounds no entropy there."
         where = f"{self.dataset}, {self.model}, {self.protocol}, {self.split}"
         note = self.note and f" {self.note}"
-        return f"{where}: {self.exclusions.sentence()}{drawn} {accuracy}.{mass if above else ''}{without}{note}"
+        return f"{where}: {self.exclusions.sentence()}{sample} {accuracy}.{mass if above else ''}{without}{note}"
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def test_the_audit_runs_on_the_bundled_model_and_differs_where_it_must(audit, tm
 
 def test_the_page_holds_the_numbers_of_its_file(audit):
     page = (ROOT / "docs" / "audit.md").read_text()
-    measured = pd.read_csv(ROOT / "docs" / "audit.csv", keep_default_na=False, na_values={"alpha": ""})
-    shown = measured[~measured["method"].str.contains("alias|embedding")]
-    assert audit.markdown(shown) in page
+    table = pd.read_csv(ROOT / "docs" / "audit.csv", keep_default_na=False, na_values={"alpha": ""})
+    rows = table[~table["method"].str.contains("alias|embedding")]
+    assert audit.markdown(rows) in page
     assert not re.search(r"^\| (PRO|SE|SD|Deg),.*(alias|embedding) \|", page, re.MULTILINE)

@@ -20,8 +20,8 @@ def toy_run(answers, *, strategy="diverse_beam", references=None, split="test"):
     """A run from `{question: [(text, probability), ...]}`; one token each, which carries the ending."""
     rows = [
         (question, rank, text, [sum(text.encode())], [np.log(p)], np.log(p), np.nan, True)
-        for question, found in answers.items()
-        for rank, (text, p) in enumerate(found)
+        for question, pairs in answers.items()
+        for rank, (text, p) in enumerate(pairs)
     ]
     names = ["question_id", "rank", "text", "token_ids", "token_log_probs", "log_prob", "end_log_prob", "finished"]
     questions = pd.DataFrame({"question_id": list(answers), "question": "?", "split": split})
@@ -101,12 +101,12 @@ TIED = st.lists(
 
 
 @given(TIED, st.randoms(use_true_random=False))
-def test_the_order_in_which_answers_were_found_moves_no_score(found, random):
-    shuffled = [random.sample(answers, len(answers)) for answers in found]
-    runs = [toy_run({str(n): answers for n, answers in enumerate(order)}) for order in (found, shuffled)]
+def test_the_order_in_which_answers_were_found_moves_no_score(pairs, random):
+    shuffled = [random.sample(answers, len(answers)) for answers in pairs]
+    runs = [toy_run({str(n): answers for n, answers in enumerate(order)}) for order in (pairs, shuffled)]
     judged = [evaluate(run, samples=run, similarities={"lexical": similarities.Lexical()}) for run in runs]
-    pd.testing.assert_frame_equal(*(each.with_pro({"PRO": 0.05}) for each in judged), check_exact=True)
-    pd.testing.assert_frame_equal(*(each.answers for each in judged))
+    pd.testing.assert_frame_equal(*(one.with_pro({"PRO": 0.05}) for one in judged), check_exact=True)
+    pd.testing.assert_frame_equal(*(one.answers for one in judged))
 
 
 MEANINGS = ["SE", "SD", "Deg", "S-NLL", "SC"]
@@ -225,16 +225,16 @@ def test_validation_questions_are_drawn_with_the_seed_and_keep_their_rows_togeth
     answers = {f"q{i}": [("yes" if rng.random() < 0.5 else "no", rng.uniform(0.1, 0.9))] for i in range(60)}
     pool = evaluate(toy_run(answers))
     pool = replace(pool, meanings={"S-PRO": 2 * pool.log_probs}, alpha_scores={"α": lambda alpha: pool.log_probs[:, 0]})
-    some = pool.drawn(20, seed=3)
-    rows = [list(pool.answers["question_id"]).index(q) for q in some.answers["question_id"]]
+    sample = pool.drawn(20, seed=3)
+    rows = [list(pool.answers["question_id"]).index(q) for q in sample.answers["question_id"]]
     assert rows == sorted(rows)
     assert len(rows) == 20
-    np.testing.assert_array_equal(some.log_probs, pool.log_probs[rows])
-    np.testing.assert_array_equal(some.baselines["NLL"], pool.baselines["NLL"].iloc[rows])
-    np.testing.assert_array_equal(some.meanings["S-PRO"], 2 * pool.log_probs[rows])
-    np.testing.assert_array_equal(some.pro(0.4, name="α"), pool.log_probs[rows, 0])
-    assert "20 were drawn of them" in some.sentence()
-    assert list(pool.drawn(20, seed=4).answers["question_id"]) != list(some.answers["question_id"])
-    assert Splits(pool, pool, 20, seed=3).validation.answers.equals(some.answers)
+    np.testing.assert_array_equal(sample.log_probs, pool.log_probs[rows])
+    np.testing.assert_array_equal(sample.baselines["NLL"], pool.baselines["NLL"].iloc[rows])
+    np.testing.assert_array_equal(sample.meanings["S-PRO"], 2 * pool.log_probs[rows])
+    np.testing.assert_array_equal(sample.pro(0.4, name="α"), pool.log_probs[rows, 0])
+    assert "20 were drawn of them" in sample.sentence()
+    assert list(pool.drawn(20, seed=4).answers["question_id"]) != list(sample.answers["question_id"])
+    assert Splits(pool, pool, 20, seed=3).validation.answers.equals(sample.answers)
     assert Splits(pool, pool, None).validation is Splits(pool, pool, 1000).validation is pool
     assert pool.only(["q7", "q3"]).answers["question_id"].tolist() == ["q3", "q7"]

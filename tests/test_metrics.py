@@ -54,13 +54,13 @@ def test_what_is_not_defined_is_an_error_that_names_it(call, kind, named):
 def test_usable_keeps_the_questions_every_method_has_and_names_the_losses():
     nan = np.nan
     table = pd.DataFrame({"PRO": [1.0, nan, 2.0, 3.0, 4.0], "SE": [1.0, nan, nan, 3.0, 4.0]}, index=list("abcde"))
-    found = metrics.usable(table, np.array([True, False, True, None, False], dtype=object))
-    assert found.mask.tolist() == [True, False, False, False, True]
+    result = metrics.usable(table, np.array([True, False, True, None, False], dtype=object))
+    assert result.mask.tolist() == [True, False, False, False, True]
     reasons = "PRO is missing for 1, SE is missing for 2, correct is missing for 1"
-    assert found.sentence() == f"3 of 5 questions are left out (b, c, d): {reasons}."
+    assert result.sentence() == f"3 of 5 questions are left out (b, c, d): {reasons}."
     assert metrics.usable(table[["PRO"]].dropna(), [True] * 4).sentence() == "All 4 questions are used."
-    found = metrics.usable(pd.DataFrame({"NLL": [nan] * 7 + [1.0], "PRO": [nan] * 7 + [1.0]}), [True] * 8)
-    assert found.sentence() == "7 of 8 questions are left out (0, 1, 2, 3, 4, …): 7 are cut (no answer ended)."
+    result = metrics.usable(pd.DataFrame({"NLL": [nan] * 7 + [1.0], "PRO": [nan] * 7 + [1.0]}), [True] * 8)
+    assert result.sentence() == "7 of 8 questions are left out (0, 1, 2, 3, 4, …): 7 are cut (no answer ended)."
 
 
 def naive_delong(uncertainties, correct):
@@ -83,23 +83,23 @@ def test_delong_is_that_of_all_pairs(rows, reference):
     correct = np.array([label for *_, label in rows])
     correct[:4] = [True, True, False, False]
     uncertainties = np.array([values for *values, _ in rows], dtype=float)
-    found = metrics.delong(uncertainties, correct, reference=reference)
+    result = metrics.delong(uncertainties, correct, reference=reference)
     aurocs, covariance = naive_delong(uncertainties, correct)
     spread = covariance.diagonal() + covariance[reference, reference] - 2 * covariance[reference]
-    np.testing.assert_allclose(found.standard_error**2, spread, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(found.difference, aurocs - aurocs[reference], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(result.standard_error**2, spread, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(result.difference, aurocs - aurocs[reference], rtol=0, atol=1e-12)
     tested = spread > 1e-9
-    p_values = 2 * norm.sf(np.abs(found.difference[tested]) / np.sqrt(spread[tested]))
-    np.testing.assert_allclose(found.p_value[tested], p_values, rtol=0, atol=1e-9)
+    p_values = 2 * norm.sf(np.abs(result.difference[tested]) / np.sqrt(spread[tested]))
+    np.testing.assert_allclose(result.p_value[tested], p_values, rtol=0, atol=1e-9)
 
 
 def test_delong_of_columns_that_rank_alike_or_separate_perfectly():
     uncertainty, correct = np.array([0.3, 0.1, 0.7, 0.2, 0.9]), np.array([True, True, False, False, False])
-    found = metrics.delong(np.column_stack([uncertainty, np.exp(uncertainty)]), correct)
-    assert (found.difference[1], found.standard_error[1], found.p_value[1]) == (0, 0, 1)
+    result = metrics.delong(np.column_stack([uncertainty, np.exp(uncertainty)]), correct)
+    assert (result.difference[1], result.standard_error[1], result.p_value[1]) == (0, 0, 1)
     perfect = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
-    found = metrics.delong(np.column_stack([perfect, -perfect]), correct)
-    assert (found.difference[1], found.standard_error[1], found.p_value[1]) == (-1, 0, 0)
+    result = metrics.delong(np.column_stack([perfect, -perfect]), correct)
+    assert (result.difference[1], result.standard_error[1], result.p_value[1]) == (-1, 0, 0)
 
 
 def test_holm_by_hand():
@@ -204,9 +204,9 @@ def test_in_a_large_set_it_is_delongs_interval():
     rng = np.random.default_rng(3)
     correct = rng.random(200_000) < 0.4
     values = np.column_stack([rng.normal(size=200_000) - correct, np.zeros(200_000)])
-    found = metrics.delong(values, correct, reference=1)
+    result = metrics.delong(values, correct, reference=1)
     aurocs, low, high = metrics.auroc_intervals(values, correct)
-    expected = aurocs[0] + norm.ppf([0.025, 0.975]) * found.standard_error[0]
+    expected = aurocs[0] + norm.ppf([0.025, 0.975]) * result.standard_error[0]
     np.testing.assert_allclose([low[0], high[0]], expected, rtol=0, atol=1e-5)
 
 

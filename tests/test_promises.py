@@ -56,23 +56,23 @@ def test_a_promise_by_hand():
     # all are: 2 ** -30. The walk goes on to where no part of 0.05 is enough: below 89 are 60 of 88 right,
     # P(Bin(88, 1/2) >= 60) = 0.0004; below 100, 60 of 99: 0.022 <= 0.05; and of all, 60 of 100: 0.0284 <= 0.05.
     uncertainty = np.arange(1.0, 101)
-    made = promise(uncertainty, uncertainty <= 60, target=0.5)
-    assert made == Promise(0.5, 0.95, np.inf, 60 + 40, 60, 100)
-    assert made.sentence().startswith("Answer every question: at least 50 % right with 95 % confidence")
+    result = promise(uncertainty, uncertainty <= 60, target=0.5)
+    assert result == Promise(0.5, 0.95, np.inf, 60 + 40, 60, 100)
+    assert result.sentence().startswith("Answer every question: at least 50 % right with 95 % confidence")
     # At 0.6: below 83 are 60 of 82 right, 0.0089, and below 87, 60 of 86: 0.039; below 88, 60 of 87: 0.053.
-    made = promise(uncertainty, uncertainty <= 60, target=0.6)
-    assert (made.threshold, made.n_answered, made.n_right) == (87, 86, 60)
+    result = promise(uncertainty, uncertainty <= 60, target=0.6)
+    assert (result.threshold, result.n_answered, result.n_right) == (87, 86, 60)
     assert binomtest(60, 86, 0.6, "greater").pvalue <= 0.05 < binomtest(60, 87, 0.6, "greater").pvalue
-    assert made.sentence().startswith("Answer when the score is below 87: at least 60 % right")
+    assert result.sentence().startswith("Answer when the score is below 87: at least 60 % right")
 
 
 def test_what_no_sample_of_that_size_can_show_is_not_promised():
     # All are right, so each step is: of n, 0.9 ** n. 70 % of 62 are 43, with 0.0108 not below 0.01; then 0.05 / 5 + …
     # The start at 70 % of 63, 44 of 44, has 0.0097.
     for n, expected in ((62, None), (63, np.inf)):
-        made = promise(np.arange(float(n)), np.full(n, True), target=0.9)
-        assert made.threshold == expected
-    assert made.n_answered == 63
+        result = promise(np.arange(float(n)), np.full(n, True), target=0.9)
+        assert result.threshold == expected
+    assert result.n_answered == 63
     nothing = promise(np.arange(62.0), np.full(62, True), target=0.9)
     assert "Nothing can be promised: 62 validation questions" in nothing.sentence()
     assert not nothing.answers([-np.inf, 0.0, np.nan]).any()
@@ -82,22 +82,22 @@ def test_what_no_sample_of_that_size_can_show_is_not_promised():
 def test_a_promise_is_that_of_the_naive_procedure(given_, target, confidence):
     uncertainty, correct = given_
     delta = 1 - confidence
-    made = promise(uncertainty, correct, target=target, confidence=confidence)
+    result = promise(uncertainty, correct, target=target, confidence=confidence)
     # At a p-value that equals its level the order of sums decides; none is that near.
     of_steps = [p for _, _, p in steps_of(uncertainty, correct, uncertainty, target=target)]
     assume(min(abs(p - delta * share / 5) for p in of_steps for share in range(1, 6)) > 1e-9)
-    assert made.threshold == naive(uncertainty, correct, uncertainty, target=target, delta=delta)
-    answered = made.answers(uncertainty)
-    assert (made.n_answered, made.n_right) == (answered.sum(), correct[answered].sum())
-    assert answered.tolist() == [made.threshold is not None and value < made.threshold for value in uncertainty]
+    assert result.threshold == naive(uncertainty, correct, uncertainty, target=target, delta=delta)
+    answered = result.answers(uncertainty)
+    assert (result.n_answered, result.n_right) == (answered.sum(), correct[answered].sum())
+    assert answered.tolist() == [result.threshold is not None and value < result.threshold for value in uncertainty]
 
 
 @given(JUDGED, JUDGED, TARGETS)
 def test_with_unlabelled_scores_thresholds_are_theirs(given_, unlabelled, target):
     (uncertainty, correct), (others, _) = given_, unlabelled
-    made = promise(uncertainty, correct, target=target, unlabelled=others)
-    assert made.threshold == naive(uncertainty, correct, others, target=target, delta=0.05)
-    assert made.threshold in (None, np.inf, *others)
+    result = promise(uncertainty, correct, target=target, unlabelled=others)
+    assert result.threshold == naive(uncertainty, correct, others, target=target, delta=0.05)
+    assert result.threshold in (None, np.inf, *others)
 
 
 # Accuracies up to 0.1, 0.2, 0.4 and 1, and from where to where 0.7 of what lies below a threshold are right.
@@ -108,13 +108,13 @@ RISES_AND_FALLS, JUST_TOO_LOW = ((0.5, 1.0, 0.75, 0.35), (0.1 / 0.6, 0.16 / 0.35
 @pytest.mark.parametrize("world", [RISES_AND_FALLS, JUST_TOO_LOW], ids=["rises and falls", "just too low"])
 def test_a_promise_is_seldom_false(world, unlabelled):
     (accuracies, (low, high)), generator = world, np.random.default_rng(1)
-    made = []
+    result = []
     for _ in range(1500):
         u = generator.random(200)
         correct = generator.random(200) < np.select([u < 0.1, u < 0.2, u < 0.4], accuracies[:3], accuracies[3])
         others = generator.random(300) if unlabelled else None
-        made.append(promise(u, correct, target=0.7, unlabelled=others).threshold)
-    given_out = [min(t, 1) for t in made if t is not None]
+        result.append(promise(u, correct, target=0.7, unlabelled=others).threshold)
+    given_out = [min(t, 1) for t in result if t is not None]
     assert len(given_out) > 15
     false = sum(not low <= t <= high for t in given_out)
     assert false <= 1500 * 0.05 + 2 * np.sqrt(1500 * 0.05 * 0.95)
@@ -146,22 +146,22 @@ def test_answer_sets_by_hand():
 
 @given(PERCENT, RIGHT)
 def test_tau_is_the_value_in_its_place(percent, right):
-    found = answer_sets(right, delta=percent / 100, search_alpha=0.05)
+    sets = answer_sets(right, delta=percent / 100, search_alpha=0.05)
     place = int(Fraction(percent, 100) * (len(right) + 1))
     ordered = sorted(p if p >= 0.05 else 0.0 for p in right)
     expected = ordered[place - 1] if place else 0.0
-    assert found.tau == (expected or None)
-    assert found.n_censored == sum(not p >= 0.05 for p in right)
+    assert sets.tau == (expected or None)
+    assert sets.n_censored == sum(not p >= 0.05 for p in right)
 
 
 @given(PERCENT, RIGHT)
 def test_one_of_the_questions_misses_as_often_as_is_promised_at_most(percent, values):
     # Each question in turn is asked, and the others are validation: all orders of exchangeable questions, counted.
-    missed = 0
-    for number, asked in enumerate(values):
+    misses = 0
+    for number, question in enumerate(values):
         sets = answer_sets(values[:number] + values[number + 1 :], delta=percent / 100, search_alpha=0.05)
-        missed += sets.tau is not None and not asked >= sets.tau
-    assert Fraction(missed, len(values)) <= Fraction(percent, 100)
+        misses += sets.tau is not None and not question >= sets.tau
+    assert Fraction(misses, len(values)) <= Fraction(percent, 100)
 
 
 def test_an_answer_at_tau_itself_is_in_the_set():
@@ -172,9 +172,9 @@ def test_an_answer_at_tau_itself_is_in_the_set():
 @given(RIGHT, st.sampled_from([0.05, 0.3, 0.5, 1.0]), st.sampled_from([0.9, 0.95]))
 def test_the_limit_of_the_miss_rate_is_clopper_and_pearsons(right, alpha, confidence):
     share, limit = miss_rate(right, alpha=alpha, search_alpha=0.05, confidence=confidence)
-    missed = sum(not p >= alpha for p in right)
-    test = binomtest(missed, len(right), alternative="less")
-    assert share == missed / len(right)
+    misses = sum(not p >= alpha for p in right)
+    test = binomtest(misses, len(right), alternative="less")
+    assert share == misses / len(right)
     assert limit == pytest.approx(test.proportion_ci(confidence, "exact").high, abs=1e-12)
 
 

@@ -15,55 +15,53 @@ from pro_lib.store import RunInfo
 TEXTS = ["Rome", "rome", "Oslo", "a b", "b c"]
 
 
-def run_of(found, strategy="diverse_beam"):
+def run_of(lists, strategy="diverse_beam"):
     """A run from a list per question of (number of the answer, log p of its token, log p of its ending)."""
     rows = [
         (f"q{question}", rank, TEXTS[number], [number], [token], token, ending, True)
-        for question, answers in enumerate(found)
+        for question, answers in enumerate(lists)
         for rank, (number, token, ending) in enumerate(answers)
     ]
     names = ["question_id", "rank", "text", "token_ids", "token_log_probs", "log_prob", "end_log_prob", "finished"]
-    questions = pd.DataFrame({"question_id": [f"q{n}" for n in range(len(found))], "question": "?", "split": "test"})
-    questions["references"] = [["Rome"]] * len(found)
+    questions = pd.DataFrame({"question_id": [f"q{n}" for n in range(len(lists))], "question": "?", "split": "test"})
+    questions["references"] = [["Rome"]] * len(lists)
     return Run(pd.DataFrame(rows, columns=names), questions, RunInfo("toy", "none", strategy))
 
 
 def drawn_run(seed, n=40, strategy="diverse_beam"):
     """Repeated answers, ties, and masses above 1 with repeats."""
-    rng, found = np.random.default_rng(seed), []
+    rng, lists = np.random.default_rng(seed), []
     for _ in range(n):
         tokens = np.log(rng.dirichlet(np.full(len(TEXTS) + 1, 0.5)).round(2)[: len(TEXTS)] + 0.01)
         numbers = rng.integers(len(TEXTS), size=6)
-        found.append([(number, tokens[number], np.log(0.9)) for number in numbers])
-    return run_of(found, strategy), found
+        lists.append([(number, tokens[number], np.log(0.9)) for number in numbers])
+    return run_of(lists, strategy), lists
 
 
-def counted(found, distinct):
+def counted(lists, distinct):
     """Of each question the log-probabilities that count, downwards, and those per token (token and ending: two)."""
-    for answers in found:
-        kept = list(dict.fromkeys(answers)) if distinct else answers
-        yield sorted((token + ending for _, token, ending in kept), reverse=True)
+    for answers in lists:
+        once = list(dict.fromkeys(answers)) if distinct else answers
+        yield sorted((token + ending for _, token, ending in once), reverse=True)
 
 
-def naive(found, drawn, protocol, k):
+def naive(lists, sample_lists, protocol, k):
     """AUROC needs these: PRO_K, PE by Eq. 2 and NE of every question, with no array."""
-    distinct = protocol == "workbench"
-    for answers, (read, samples) in zip(
-        counted(found, distinct), zip(counted(found, False), counted(drawn, False), strict=True), strict=True
-    ):
-        of_ne = samples if protocol == "workbench" else read
+    ours = protocol == "workbench"
+    of_ne = counted(sample_lists if ours else lists, False)
+    for answers, samples in zip(counted(lists, ours), of_ne, strict=True):
         first = answers[: min(k, len(answers))]
         pro = -first[-1] - sum(np.exp(value) * (value - first[-1]) for value in first)
-        yield pro, -sum(np.exp(value) * value for value in answers), -sum(value / 2 for value in of_ne) / len(of_ne)
+        yield pro, -sum(np.exp(value) * value for value in answers), -sum(value / 2 for value in samples) / len(samples)
 
 
 @pytest.mark.filterwarnings("ignore::pro_lib.scores.PremiseWarning")
 @given(st.integers(0, 10_000), st.sampled_from(["paper", "workbench"]))
 def test_pro_pe_and_ne_are_those_of_a_loop_over_the_answers(seed, protocol):
-    (beams, found), (samples, drawn) = drawn_run(seed), drawn_run(seed + 1, strategy="multinomial")
+    (beams, lists), (samples, sample_lists) = drawn_run(seed), drawn_run(seed + 1, strategy="multinomial")
     judged = evaluate(beams, samples=samples, protocol=protocol)
     for k in (1, 2, 5, 6):
-        pro, pe, ne = (np.array(values) for values in zip(*naive(found, drawn, protocol, k), strict=True))
+        pro, pe, ne = (np.array(values) for values in zip(*naive(lists, sample_lists, protocol, k), strict=True))
         np.testing.assert_allclose(scores.pro_at_k(judged.log_probs, k), pro, atol=1e-12)
         np.testing.assert_allclose(judged.baselines["PE"], pe, atol=1e-12)
         np.testing.assert_allclose(judged.baselines["NE"], ne, atol=1e-12)
@@ -71,22 +69,24 @@ def test_pro_pe_and_ne_are_those_of_a_loop_over_the_answers(seed, protocol):
 
 
 def test_fixed_k_and_mean_k_of_both_protocols_are_those_of_the_loop():
-    beams, found = drawn_run(3, n=200)
+    beams, lists = drawn_run(3, n=200)
     both = evaluations(beams)
-    assert [each.protocol for each in both] == ["paper", "workbench"]
-    table = pd.concat([sweeps.fixed_k_sweep(Splits(each, each, None), max_k=6) for each in both])
+    assert [judged.protocol for judged in both] == ["paper", "workbench"]
+    table = pd.concat([sweeps.fixed_k_sweep(Splits(judged, judged, None), max_k=6) for judged in both])
     table = table.set_index(["protocol", "k"])
-    kept = pd.concat([sweeps.k_sweep(each, alphas=[0.1, 0.4]) for each in both])
-    kept = kept.set_index(["protocol", "alpha"])["mean_kept"]
-    for each in both:
+    mean_k = pd.concat([sweeps.k_sweep(judged, alphas=[0.1, 0.4]) for judged in both])
+    mean_k = mean_k.set_index(["protocol", "alpha"])["mean_kept"]
+    for judged in both:
         for k in range(1, 7):
-            pro = [values[0] for values in naive(found, found, each.protocol, k)]
-            assert table.loc[(each.protocol, k), "auroc"] == pytest.approx(roc_auc_score(~each.correct, pro), abs=1e-12)
-        answers = list(counted(found, each.protocol == "workbench"))
+            pro = [values[0] for values in naive(lists, lists, judged.protocol, k)]
+            assert table.loc[(judged.protocol, k), "auroc"] == pytest.approx(
+                roc_auc_score(~judged.correct, pro), abs=1e-12
+            )
+        answers = list(counted(lists, judged.protocol == "workbench"))
         for alpha in (0.1, 0.4):
             counts = [max(1, sum(value >= np.log(alpha) for value in values)) for values in answers]
-            assert kept[(each.protocol, alpha)] == pytest.approx(np.mean(counts))
-    assert (kept["paper"] > kept["workbench"]).all()
+            assert mean_k[(judged.protocol, alpha)] == pytest.approx(np.mean(counts))
+    assert (mean_k["paper"] > mean_k["workbench"]).all()
     assert (table.loc["paper", "auroc"] != table.loc["workbench", "auroc"]).any()
 
 
@@ -97,7 +97,7 @@ def test_each_protocol_reads_its_answers_by_hand():
     paper, ours = evaluations(beams, samples=samples, similarities={"lexical": similarities.Lexical()})
     np.testing.assert_allclose(paper.log_probs, np.log([[0.5, 0.5, 0.25]]))
     np.testing.assert_allclose(ours.log_probs, np.log([[0.5, 0.25]]))
-    paper, ours = (each.baselines.iloc[0] for each in (paper, ours))
+    paper, ours = (judged.baselines.iloc[0] for judged in (paper, ours))
     # SE: meanings of 1 and 0.25, or of 0.5 and 0.25. SD: Rome weighs twice, or once, beside Oslo.
     assert paper["SE, lexical"] == pytest.approx(0.8 * np.log(5 / 4) + 0.2 * np.log(5))
     assert ours["SE, lexical"] == pytest.approx(2 / 3 * np.log(1.5) + np.log(3) / 3)

@@ -73,8 +73,8 @@ def test_the_order_of_the_answers_is_irrelevant_and_pro_of_one_is_nll(rows, rand
 @given(arrays(np.float64, (4, 5), elements=st.floats(0.001, 1.0)), st.lists(st.floats(0, 1), max_size=4))
 def test_kept_counts_the_answers_at_or_above_alpha(probs, alphas):
     alphas = [*alphas, *probs[0, :2]]  # exact ties among them
-    kept = np.log(probs)[:, :, None] >= [np.log(alpha) if alpha else -np.inf for alpha in alphas]
-    np.testing.assert_array_equal(scores.adaptive_k(np.log(probs), alphas), np.maximum(1, kept.sum(axis=1)))
+    likely = np.log(probs)[:, :, None] >= [np.log(alpha) if alpha else -np.inf for alpha in alphas]
+    np.testing.assert_array_equal(scores.adaptive_k(np.log(probs), alphas), np.maximum(1, likely.sum(axis=1)))
 
 
 def test_several_alphas_or_ks_give_a_column_each():
@@ -145,9 +145,9 @@ def test_mass_above_one_is_measured_and_warned_about_once_with_its_count(score):
     assert [warning.filename for warning in caught] == [__file__]  # it points at the caller
     score(log_probs[[0, 3]])  # warnings are errors here
     # 3 * 0.455 + 0.159 + 3 * 0.065 + 0.015 + 0.005 + 1e-6 = 1.739001.
-    measured = scores.premise(log_probs)
-    np.testing.assert_allclose(measured.mass[1:], [1.739001, 1.739001, 1.0, 0.0])
-    assert measured.above_one.tolist() == [False, True, True, False, False]
+    premise = scores.premise(log_probs)
+    np.testing.assert_allclose(premise.mass[1:], [1.739001, 1.739001, 1.0, 0.0])
+    assert premise.above_one.tolist() == [False, True, True, False, False]
 
 
 def test_the_alpha_floor_by_hand():

@@ -17,7 +17,7 @@ QUESTIONS = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, m
 
 def naive_area(order, correct):
     """Mean accuracy of those kept, the last of `order` rejected first."""
-    return np.mean([np.mean([correct[row] for row in order[:kept]]) for kept in range(1, len(order) + 1)])
+    return np.mean([np.mean([correct[row] for row in order[:n]]) for n in range(1, len(order) + 1)])
 
 
 def naive_random_area(correct):
@@ -79,26 +79,26 @@ def test_calibration_by_hand():
     # On the others 1, 2.5, 4 and 5 (beyond: as 4) have 1, 1/2, 0, 0. Brier: (0 + 1/4 + 0 + 1) / 4.
     # A bin each, the two that tie together: distances 1/2 (twice), 1/2 and 0. ECE: 3/2 / 4.
     labels = [True, False, True, False], [True, True, False, True]
-    found = selective.calibration([1.0, 2.0, 3.0, 4.0], labels[0], [1.0, 2.5, 4.0, 5.0], labels[1])
-    assert found.probability.tolist() == [1, 0.5, 0, 0]
-    assert (found.brier, found.ece) == (0.3125, 0.375)
+    result = selective.calibration([1.0, 2.0, 3.0, 4.0], labels[0], [1.0, 2.5, 4.0, 5.0], labels[1])
+    assert result.probability.tolist() == [1, 0.5, 0, 0]
+    assert (result.brier, result.ece) == (0.3125, 0.375)
     ends = [0, 0.5, 1]
     expected = {"n": [2, 1, 1], "low": ends, "high": ends, "confidence": ends, "accuracy": [0.5, 1, 1]}
     # Wilson with z = 1.96, z^2 = 3.8415: for one right of two centre 1/2, half width
     # z sqrt(1/2 + z^2/4) / (2 + z^2) = 0.4055; for one of one from 1 / (1 + z^2) = 0.2065 to 1.
     expected |= {"accuracy_low": [0.0945, 0.2065, 0.2065], "accuracy_high": [0.9055, 1.0, 1.0]}
     table = pd.DataFrame(expected).astype(dict.fromkeys([*expected][1:], float))
-    pd.testing.assert_frame_equal(found.table, table, rtol=0, atol=1e-4)
-    assert found.fit([2.0, 9.0]).tolist() == [0.5, 0]
+    pd.testing.assert_frame_equal(result.table, table, rtol=0, atol=1e-4)
+    assert result.fit([2.0, 9.0]).tolist() == [0.5, 0]
 
 
 def test_a_bin_weighs_what_it_holds_and_infinity_is_the_largest_of_validation():
     # The fit is 1 below and 0 above; three questions have 1 and all are wrong, one has 0 and is wrong: (3 + 0) / 4.
-    found = selective.calibration([1.0, 2.0], [True, False], [1.0, 1.0, -np.inf, np.inf], [False] * 4)
-    assert found.table["n"].tolist() == [1, 3]
-    assert found.ece == 0.75
-    found = selective.calibration([1.0, np.inf, 3.0], [True, False, False], [np.inf, -np.inf, 3.0], [True] * 3)
-    assert found.probability.tolist() == [0, 1, 0]
+    result = selective.calibration([1.0, 2.0], [True, False], [1.0, 1.0, -np.inf, np.inf], [False] * 4)
+    assert result.table["n"].tolist() == [1, 3]
+    assert result.ece == 0.75
+    result = selective.calibration([1.0, np.inf, 3.0], [True, False, False], [np.inf, -np.inf, 3.0], [True] * 3)
+    assert result.probability.tolist() == [0, 1, 0]
 
 
 def naive_isotonic(uncertainty, correct):
@@ -113,9 +113,9 @@ def naive_isotonic(uncertainty, correct):
 def test_calibration_fits_isotonic_regression(rows):
     uncertainty, correct = np.array([u for u, _ in rows], dtype=float), np.array([c for _, c in rows])
     expected = naive_isotonic(uncertainty, correct)
-    found = selective.calibration(uncertainty, correct, uncertainty, correct)
-    np.testing.assert_allclose(found.probability, [expected[-u] for u in uncertainty], rtol=0, atol=1e-12)
-    assert found.ece == pytest.approx(0, abs=1e-12)  # each level of the fit is the accuracy of its pool
+    result = selective.calibration(uncertainty, correct, uncertainty, correct)
+    np.testing.assert_allclose(result.probability, [expected[-u] for u in uncertainty], rtol=0, atol=1e-12)
+    assert result.ece == pytest.approx(0, abs=1e-12)  # each level of the fit is the accuracy of its pool
 
 
 def test_bins_hold_equal_numbers_and_ties_are_not_split():

@@ -48,9 +48,9 @@ def naive_alpha_sweep(log_probs, correct, alphas):
         uncertainty, n_kept = [], []
         for row in log_probs:
             probs = sorted((np.exp(value) for value in row if not np.isnan(value)), reverse=True)
-            kept = [p for p in probs if p >= alpha] or probs[:1]
-            uncertainty.append(-np.log(kept[-1]) - sum(p * np.log(p / kept[-1]) for p in kept))
-            n_kept.append(len(kept))
+            likely = [p for p in probs if p >= alpha] or probs[:1]
+            uncertainty.append(-np.log(likely[-1]) - sum(p * np.log(p / likely[-1]) for p in likely))
+            n_kept.append(len(likely))
         rows.append((alpha, roc_auc_score(~correct, uncertainty), np.mean(n_kept)))
     return pd.DataFrame(rows, columns=["alpha", "auroc", "mean_kept"])
 
@@ -195,8 +195,8 @@ def test_redraws_choose_from_the_questions_drawn_and_report_on_the_others():
     table = redrawn(log_probs, correct, n_questions=30, n_redraws=20, seed=2)
     rng, nll = np.random.default_rng(2), metrics.auroc(scores.nll(log_probs), correct)
     for row in table.itertuples():
-        drawn = rng.choice(len(correct), size=30, replace=False)
-        assert row.alpha == sweeps.select_alpha(evaluation_of(log_probs[drawn], correct[drawn]))
+        sample = rng.choice(len(correct), size=30, replace=False)
+        assert row.alpha == sweeps.select_alpha(evaluation_of(log_probs[sample], correct[sample]))
         assert row.auroc == metrics.auroc(scores.pro(log_probs, alpha=row.alpha), correct)
         assert row.better_than_nll == (row.auroc > nll)
     assert table["redraw"].tolist() == list(range(20))
@@ -230,9 +230,9 @@ def test_where_validation_has_one_class_the_default_is_taken_and_said():
     with pytest.warns(UserWarning, match="alpha cannot"):
         assert sweeps.reliability(Splits(wrong, other), methods=["PRO"]).empty
     with pytest.warns(UserWarning, match="all 80 judged answers are wrong, so that AUROC"):
-        swept = sweeps.alpha_sweep(wrong)
-    assert swept[["auroc", "low", "high"]].isna().all(axis=None)
-    assert swept["mean_kept"].notna().all()
+        sweep = sweeps.alpha_sweep(wrong)
+    assert sweep[["auroc", "low", "high"]].isna().all(axis=None)
+    assert sweep["mean_kept"].notna().all()
 
 
 def test_fixed_k_sweep_is_pro_at_each_k():
