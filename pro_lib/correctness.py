@@ -169,6 +169,7 @@ class Choices:
     distinct: bool | None = None  # whether repeated beams are left out; None as the protocol has it
     correctness: str = "rouge_l"  # above 0.3; or `exact_match`, `alias_match` (see `correctness`)
     labels: pd.DataFrame | None = None
+    cluster: str | None = "relation"  # column of the questions whose equals belong together, where they have it
 
 
 def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: Choices | None = None) -> pd.DataFrame:

@@ -202,6 +202,8 @@ def evaluations(
     answers = top[["question_id", "text"]].join(rouge_and_correct(top, beams.questions, choices))
     if choices.labels is not None:
         _check_labels(answers, choices.labels, beams.name)
+    if choices.cluster in beams.questions:
+        answers["cluster"] = beams.questions[choices.cluster].to_numpy()
     if answers["correct"].isna().all():
         raise RunError(f"run {beams.name}: no answer can be judged without references and texts, rouge_l or correct")
     ranked = [run and counting.ranked(run, convention=choices.convention) for run in (beams, samples)]

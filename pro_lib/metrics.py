@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfc, ndtri
 from scipy.stats import rankdata
+from scipy.stats import t as student
 
 Floats, Labels = NDArray[np.float64], NDArray[np.bool_]
 MARGIN = 0.01  # AUROCs that differ by less are equal for all that this project reports
@@ -76,24 +77,31 @@ def auroc_intervals(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats,
 
 
 def comparison(
-    uncertainties: pd.DataFrame, correct: ArrayLike, *, reference: str = "PRO", apart: Collection[str] = ()
+    uncertainties: pd.DataFrame,
+    correct: ArrayLike,
+    *,
+    reference: str = "PRO",
+    apart: Collection[str] = (),
+    clusters: ArrayLike | None = None,
 ) -> pd.DataFrame:
     """Tabulate the AUROC of several methods, and test their differences to one of them.
 
     `uncertainties` has a row per question and a column per method. Columns: `method, auroc, low, high`
-    (`auroc_intervals`); `difference`, the method's AUROC minus the reference's, with `difference_low` and
-    `difference_high` (`DeLong.interval`); `p_value` (`delong`); `p_holm`, corrected for the number of other methods;
-    `significant` (`p_holm` at most 0.05); `reading` and `n_to_decide` (`readings`, not corrected). The reference has no
-    test: NaN, False and an empty reading. So has every method where fewer than two answers are right, or wrong.
-    Methods named in `apart` are not of the family: they have no `p_holm`.
+    (`auroc_intervals`); `n_differ`, on how many questions the two scores differ; `difference`, the method's AUROC minus
+    the reference's, with `difference_low` and `difference_high` (`DeLong.interval`); `p_value` (`delong`); `p_holm`,
+    corrected for the number of other methods; `significant` (`p_holm` at most 0.05); `reading` and `n_to_decide`
+    (`readings`, not corrected). The reference has no test: NaN, False and an empty reading. So has every method where
+    fewer than two answers are right, or wrong.
+    Methods named in `apart` are not of the family: they have no `p_holm`. `clusters` as in `delong`.
     """
     aurocs, low, high = auroc_intervals(uncertainties, correct)
-    tests = delong(uncertainties, correct, reference=reference)
+    tests = delong(uncertainties, correct, reference=reference, clusters=clusters)
     difference_low, difference_high = tests.interval()
     is_apart, untested = uncertainties.columns.isin(list(apart)), np.isnan(tests.p_value)
     p_holm = holm(np.where(is_apart, np.nan, tests.p_value))
     reading, n_to_decide = readings(tests.difference, tests.standard_error, len(uncertainties))
     columns = {"method": uncertainties.columns, "auroc": aurocs, "low": low, "high": high}
+    columns["n_differ"] = uncertainties.ne(uncertainties[reference], axis=0).sum().to_numpy()
     columns["difference"] = aurocs - aurocs[uncertainties.columns.get_loc(reference)]
     columns |= {"difference_low": difference_low, "difference_high": difference_high}
     columns |= {"p_value": tests.p_value, "p_holm": p_holm, "significant": p_holm <= 0.05}
@@ -114,32 +122,67 @@ class DeLong:
         return normal(self.difference, self.standard_error)
 
 
-def delong(uncertainties: ArrayLike, correct: ArrayLike, *, reference: int | str = 0) -> DeLong:
+def delong(
+    uncertainties: ArrayLike, correct: ArrayLike, *, reference: int | str = 0, clusters: ArrayLike | None = None
+) -> DeLong:
     """Test the AUROC of each column of `uncertainties` (n, A) against that of one, by its place or its name.
 
     DeLong, DeLong & Clarke-Pearson (1988): the AUROC is the mean *placement* of the wrong answers among the right
     ones, and of the right among the wrong; the variances of the two, each over its number, add up. Placements are
-    found by sorting, in O(n log n) (Sun & Xu 2014). Columns that rank alike have p = 1. Where both AUROCs have no
-    variance (both separate perfectly, one of them reversed) p = 0. All is NaN where fewer than two answers are right,
-    or wrong.
+    found by sorting, in O(n log n) (Sun & Xu 2014). Scores that are nearly the same differ on few questions, of which a
+    sample may hold none: so in each class half a question more is counted that one score wins, and half that it loses
+    (Bonett & Price 2012 add one of each to paired shares; docs/intervals.md has what Jeffreys' half covers). Questions
+    of one of the `clusters` (n,) may be right or wrong together: then their placements are added up before the variance
+    is taken (Obuchowski 1997). All is NaN where fewer than two answers are right, or wrong, or for a single cluster.
     """
     at = uncertainties.columns.get_loc(reference) if isinstance(reference, str) else reference
     values, labels = aligned(uncertainties, correct, columns=True)
     n_right, n_wrong = np.count_nonzero(labels), np.count_nonzero(~labels)
     if min(n_right, n_wrong) < 2:
         return DeLong(*np.full((3, values.shape[1]), np.nan))
-    # The right answers' placements are one minus those of the paper, which changes no variance.
     of_wrong, of_right = (
         won / n for won, n in zip(pairs_won(*_split(values, labels)), (n_right, n_wrong), strict=True)
     )
-    # Differences are taken before the variance: columns that rank alike then differ by exactly 0.
-    by_wrong, by_right = of_wrong - of_wrong[at], of_right - of_right[at]
+    # Differences are taken before the variance: columns that rank alike then differ by exactly 0. A right answer is
+    # the better placed the fewer wrong ones lie below it, so that its difference has the other sign.
+    by_wrong, by_right = of_wrong - of_wrong[at], of_right[at] - of_right
     difference = by_wrong.mean(axis=1)
-    standard_error = np.sqrt(by_wrong.var(axis=1, ddof=1) / n_wrong + by_right.var(axis=1, ddof=1) / n_right)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        p_value = np.where(difference == 0, 1.0, erfc(np.abs(difference) / standard_error / np.sqrt(2)))
-    p_value[at] = np.nan
+    variance = sum(_variance_of_mean(moves) for moves in (by_wrong, by_right))
+    if clusters is not None:
+        deviations = np.empty((len(difference), len(labels)))
+        for which, moves in ((~labels, by_wrong), (labels, by_right)):
+            deviations[:, which] = (moves - difference[:, None]) / moves.shape[1]
+        variance = _variance_between(deviations, clusters) + sum(map(_half_questions, (by_wrong, by_right)))
+    standard_error = np.sqrt(variance)
+    p_value = erfc(np.abs(difference) / standard_error / np.sqrt(2))
+    standard_error[at], p_value[at] = 0.0, np.nan
     return DeLong(difference, standard_error, p_value)
+
+
+def _variance_of_mean(moves: Floats) -> Floats:
+    """Return the variance (A,) of the mean of moves (A, m) in [-1, 1], with half a 1 and half a -1 added to them."""
+    n = moves.shape[1] + 1
+    mean = moves.sum(axis=1) / n
+    return ((moves - mean[:, None]) ** 2).sum(axis=1) / (n * (n - 1)) + _half_questions(moves)
+
+
+def _half_questions(moves: Floats) -> Floats:
+    """Return the part (A,) that half a 1 and half a -1 have in the variance of the mean of moves (A, m)."""
+    n = moves.shape[1] + 1
+    return (1 + (moves.sum(axis=1) / n) ** 2) / (n * (n - 1))
+
+
+def _variance_between(deviations: Floats, clusters: ArrayLike) -> Floats:
+    """Return the variance (A,) of sums of deviations (A, n) that are independent between clusters only.
+
+    As wide as Student's quantile for so many clusters is beside the normal one.
+    """
+    names, at = np.unique(np.asarray(clusters), return_inverse=True)
+    if len(names) < 2:
+        return np.full(len(deviations), np.nan)
+    sums = np.stack([np.bincount(at, weights=row) for row in deviations])
+    factor = (student.isf(0.025, len(names) - 1) / _Z) ** 2 * len(names) / (len(names) - 1)
+    return factor * (sums**2).sum(axis=1)
 
 
 def holm(p_values: ArrayLike) -> Floats:

@@ -107,7 +107,8 @@ def benchmark(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame
     """
     alphas, reported = _alphas(splits, default), splits.reported
     methods = reported.with_pro(alphas)
-    table = metrics.comparison(methods, reported.correct, apart=["PRO, default", "PRO, oracle"])
+    alike = {"apart": ["PRO, default", "PRO, oracle"], "clusters": reported.answers.get("cluster")}
+    table = metrics.comparison(methods, reported.correct, **alike)
     table = table.merge(selective.rejection(methods, reported.correct), on="method", validate="1:1")
     table.insert(1, "alpha", table["method"].map(alphas))
     fits = _calibrations(splits, alphas, methods)

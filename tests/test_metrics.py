@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
+from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics
@@ -63,19 +64,25 @@ def test_usable_keeps_the_questions_every_method_has_and_names_the_losses():
     assert result.sentence() == "7 of 8 questions are left out (0, 1, 2, 3, 4, …): 7 are cut (no answer ended)."
 
 
-def naive_delong(uncertainties, correct):
-    """AUROCs and their covariance by comparing every wrong answer with every right one, as the paper writes it."""
+def naive_placements(uncertainties, correct):
+    """Compare every wrong answer with every right one: the share of the other class that each lies above, or below."""
     wrong, right = uncertainties[~correct].T, uncertainties[correct].T
     kernel = (wrong[:, :, None] > right[:, None]) + 0.5 * (wrong[:, :, None] == right[:, None])  # (A, wrong, right)
-    aurocs = kernel.mean(axis=(1, 2))
-    covariance = np.zeros((len(wrong), len(wrong)))
-    for values in (kernel.mean(axis=2), kernel.mean(axis=1)):
-        n = values.shape[1]
-        for a in range(len(wrong)):
-            for b in range(len(wrong)):
-                products = [(values[a, i] - aurocs[a]) * (values[b, i] - aurocs[b]) for i in range(n)]
-                covariance[a, b] += sum(products) / (n - 1) / n
-    return aurocs, covariance
+    return kernel.mean(axis=2), kernel.mean(axis=1)
+
+
+def test_delong_by_hand():
+    # First column: wrong 3, 2 lie above 1 and 3/4 of the right answers 1, 2, of which 1 lies below all wrong ones,
+    # 2 below 3/4. Second column: wrong 1, 4 lie above none and all of the right answers 2, 3, each of these below 1/2.
+    rows = np.array([[3.0, 1.0], [1.0, 2.0], [2.0, 3.0], [2.0, 4.0]]), np.array([False, True, True, False])
+    result = metrics.delong(*rows)
+    assert result.difference.tolist() == [0, -0.375]
+    # The differences of the wrong are -1 and 1/4, with half a 1 and half a -1 added: the mean of three is -1/4, the
+    # squares 9/16 + 1/4 + (25/16 + 9/16) / 2 = 15/8, over 3 times 2. Those of the right, -1/2 and -1/4, have the same
+    # mean and 1/16 + 0 + 17/16 = 9/8.
+    assert result.standard_error**2 == pytest.approx([0, 15 / 48 + 9 / 48], abs=1e-15)
+    assert result.p_value[1] == pytest.approx(2 * norm.cdf(-0.375 / np.sqrt(1 / 2)), abs=1e-12)
+    assert np.isnan(result.p_value[0])
 
 
 @given(st.lists(st.tuples(*[st.integers(-2, 2)] * 3, st.booleans()), min_size=4, max_size=25), st.integers(0, 2))
@@ -84,22 +91,47 @@ def test_delong_is_that_of_all_pairs(rows, reference):
     correct[:4] = [True, True, False, False]
     uncertainties = np.array([values for *values, _ in rows], dtype=float)
     result = metrics.delong(uncertainties, correct, reference=reference)
-    aurocs, covariance = naive_delong(uncertainties, correct)
-    spread = covariance.diagonal() + covariance[reference, reference] - 2 * covariance[reference]
-    np.testing.assert_allclose(result.standard_error**2, spread, rtol=0, atol=1e-12)
+    # In each class half a question that a score wins of the reference's everywhere, and half that it loses.
+    moves = naive_placements(uncertainties, correct)
+    aurocs = moves[0].mean(axis=1)
     np.testing.assert_allclose(result.difference, aurocs - aurocs[reference], rtol=0, atol=1e-12)
-    tested = spread > 1e-9
-    p_values = 2 * norm.sf(np.abs(result.difference[tested]) / np.sqrt(spread[tested]))
-    np.testing.assert_allclose(result.p_value[tested], p_values, rtol=0, atol=1e-9)
+    for column in range(3):
+        spread = 0.0
+        for values in moves:
+            change = [*(values[column] - values[reference]), 1.0, -1.0]
+            weights = [*np.ones(len(change) - 2), 0.5, 0.5]
+            mean = np.average(change, weights=weights)
+            spread += sum(w * (x - mean) ** 2 for w, x in zip(weights, change, strict=True)) / (
+                sum(weights) * (sum(weights) - 1)
+            )
+        expected = 0.0 if column == reference else np.sqrt(spread)
+        assert result.standard_error[column] == pytest.approx(expected, abs=1e-12)
+        if column != reference:
+            p_value = 2 * norm.sf(abs(result.difference[column]) / expected)
+            assert result.p_value[column] == pytest.approx(p_value, abs=1e-9)
 
 
-def test_delong_of_columns_that_rank_alike_or_separate_perfectly():
+def test_delong_of_columns_that_rank_alike_is_not_certain_of_it():
     uncertainty, correct = np.array([0.3, 0.1, 0.7, 0.2, 0.9]), np.array([True, True, False, False, False])
     result = metrics.delong(np.column_stack([uncertainty, np.exp(uncertainty)]), correct)
-    assert (result.difference[1], result.standard_error[1], result.p_value[1]) == (0, 0, 1)
-    perfect = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
-    result = metrics.delong(np.column_stack([perfect, -perfect]), correct)
-    assert (result.difference[1], result.standard_error[1], result.p_value[1]) == (-1, 0, 0)
+    assert (result.difference[1], result.p_value[1]) == (0, 1)
+    assert result.standard_error[1] ** 2 == pytest.approx(1 / (4 * 3) + 1 / (3 * 2))
+
+
+def test_scores_that_differ_on_few_questions_are_not_called_equivalent_by_a_small_sample():
+    """1.2 % of the wrong answers lie at the top by one score and at the bottom by the other: a difference of 0.012."""
+    equivalent, covered, rng = [], [], np.random.default_rng(11)
+    for n_wrong, n_right in ((30, 270), (100, 400), (150, 150)):
+        correct = np.arange(n_wrong + n_right) >= n_wrong
+        for _ in range(100):
+            moved, score = (rng.random(len(correct)) < 0.012) & ~correct, rng.exponential(1 + 2.0 * ~correct)
+            table = pd.DataFrame({"PRO": np.where(moved, -1.0, score), "NLL": np.where(moved, 99.0, score)})
+            row = metrics.comparison(table, correct).iloc[1]
+            assert row["n_differ"] == moved.sum()
+            equivalent.append("equivalent" in row["reading"])
+            covered.append(row["difference_low"] <= 0.012 <= row["difference_high"])
+    assert np.mean(equivalent) <= 0.05
+    assert np.mean(covered) >= 0.93
 
 
 def test_holm_by_hand():
@@ -124,9 +156,9 @@ def test_holm_rejects_what_its_procedure_rejects(numerators, numerator):
 
 def test_a_comparison_holds_intervals_tests_and_readings():
     rng = np.random.default_rng(1)
-    correct = rng.random(400) < 0.5
-    pro = rng.normal(size=400) - correct
-    others = {"same": np.exp(pro), "noise": rng.normal(size=400), "near": pro + rng.normal(size=400) / 3}
+    correct = rng.random(800) < 0.5
+    pro = rng.normal(size=800) - correct
+    others = {"same": np.exp(pro), "noise": rng.normal(size=800), "near": pro + rng.normal(size=800) / 3}
     frame = pd.DataFrame({**others, "PRO": pro})
     table, test = metrics.comparison(frame, correct), metrics.delong(frame, correct, reference=3)
     assert table["method"].tolist() == list(frame)
@@ -138,7 +170,7 @@ def test_a_comparison_holds_intervals_tests_and_readings():
     np.testing.assert_array_equal(table["p_holm"], metrics.holm(test.p_value))
     assert table["significant"].tolist() == [False, True, False, False]
     assert table["reading"].tolist() == ["equivalent", "different", "undecided", ""]
-    _, needed = metrics.readings(test.difference, test.standard_error, 400)
+    _, needed = metrics.readings(test.difference, test.standard_error, 800)
     np.testing.assert_array_equal(table["n_to_decide"], [*needed[:3], np.nan])
     # What stands apart is tested, and neither counted nor corrected.
     apart = metrics.comparison(frame, correct, apart=["noise"])
@@ -245,3 +277,42 @@ def test_readings_by_hand():
     # 1000 (1.644854 · 0.002 / 0.009)² = 133.6; the fourth: 1000 (1.959964 · 0.01 / 0.008)² = 6002.3.
     assert needed[[0, 3, 4]].tolist() == [134, 6003, 0]
     assert np.isnan(needed[5])
+
+
+@given(st.lists(st.tuples(*[st.integers(-2, 2)] * 2, st.booleans(), st.integers(0, 3)), min_size=6, max_size=20))
+def test_clusters_are_what_is_independent(rows):
+    values, labels = np.array([row[:2] for row in rows], float), np.array([row[2] for row in rows])
+    clusters = np.array([row[3] for row in rows])
+    labels[:4], clusters[:2] = [True, True, False, False], [0, 1]
+    result = metrics.delong(values, labels, clusters=clusters)
+    of_wrong, of_right = (placed[1] - placed[0] for placed in naive_placements(values, labels))
+    total, names = 0.0, set(clusters.tolist())
+    for name in names:
+        wrong, right = (of[clusters[which] == name] for of, which in ((of_wrong, ~labels), (of_right, labels)))
+        parts = ((of - result.difference[1]).sum() for of in (wrong, right))
+        total += (next(parts) / len(of_wrong) + next(parts) / len(of_right)) ** 2
+    total *= len(names) / (len(names) - 1) * (student.ppf(0.975, len(names) - 1) / norm.ppf(0.975)) ** 2
+    for of in (of_wrong, of_right):
+        n = len(of) + 1
+        total += (1 + (of.sum() / n) ** 2) / n / (n - 1)
+    assert result.standard_error[1] == pytest.approx(np.sqrt(total), abs=1e-12)
+    assert np.isnan(metrics.delong(values, labels, clusters=np.zeros(len(labels))).p_value[1])
+
+
+def test_intervals_of_clustered_questions_cover():
+    """36 clusters of 20, with means of their own in one score and in the share right; the truth is a large draw's."""
+    rng, covered = np.random.default_rng(12), []
+
+    def draw(n_clusters, size):
+        clusters = np.repeat(np.arange(n_clusters), size)
+        correct = rng.random(len(clusters)) < 1 / (1 + np.exp(rng.normal(size=n_clusters)[clusters]))
+        own = 0.7 * rng.normal(size=n_clusters)[clusters]
+        return np.column_stack(
+            [rng.normal(size=len(own)) - correct + own, rng.normal(size=len(own)) - correct]
+        ), correct
+
+    truth = metrics.delong(*draw(20_000, 10)).difference[1]
+    for _ in range(100):
+        low, high = metrics.delong(*draw(36, 20), clusters=np.repeat(np.arange(36), 20)).interval()
+        covered.append(low[1] <= truth <= high[1])
+    assert np.mean(covered) >= 0.9  # 0.95 within three standard errors of 100 draws
