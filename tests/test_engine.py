@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from test_threshold import TableTree, worlds
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pro_lib.engine import DiverseBeam, Greedy, Multinomial, Threshold, children
+from pro_lib.engine import DiverseBeam, Greedy, Multinomial, Threshold, children, fit
 from pro_lib.engine import tree as engine
 from pro_lib.engine.children import argmax, at_least, most_probable, pieces
-from pro_lib.engine.fit import PackingError, checked_error, largest_packing_error, length_limits
+from pro_lib.engine.fit import PackingError, checked_error, positions
 from pro_lib.engine.tree import Counts, PackedTree, common_prefix_length, encode_prefix
 
 PREFIX = [1, 20, 30, 40]
@@ -34,10 +34,12 @@ def planted(network, prompts=PROMPTS, prefix=PREFIX):
 @pytest.mark.parametrize("at_once", [256, 2], ids=["whole", "in pieces"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_grown_tree_gives_what_plain_forward_passes_give(tiny_model, monkeypatch, family, at_once):
-    monkeypatch.setattr(engine, "_AT_ONCE", {"cpu": at_once})
+    monkeypatch.setattr(engine, "_AT_ONCE", at_once)
     network = tiny_model(family).network
-    tree, log_probs, _ = planted(network)
     paths = [list(prompt) for prompt in PROMPTS]
+    for prefix in ([], PREFIX):
+        tree, log_probs, _ = planted(network, prefix=prefix)
+        torch.testing.assert_close(log_probs, torch.stack([alone(network, p) for p in PROMPTS]), atol=1e-5, rtol=0)
     generator = torch.Generator().manual_seed(0)
     # Branches, dies and branches again, so that the cache is compacted on the way.
     for width in (6, 9, 2, 2, 2, 5, 1):
@@ -49,20 +51,13 @@ def test_a_grown_tree_gives_what_plain_forward_passes_give(tiny_model, monkeypat
         torch.testing.assert_close(log_probs, expected, atol=1e-5, rtol=0)
 
 
-def test_planting_gives_one_row_per_prompt_without_a_prefix_too(tiny_model):
-    network = tiny_model("llama").network
-    _, log_probs, counts = planted(network, prefix=[])
-    torch.testing.assert_close(log_probs, torch.stack([alone(network, p) for p in PROMPTS]), atol=1e-5, rtol=0)
-    assert counts.prompt_tokens == sum(map(len, PROMPTS))
-
-
 @pytest.mark.parametrize("family", ["llama", "gemma2"])
 @pytest.mark.parametrize("prefix", [PREFIX, []], ids=["shots", "none"])
 def test_prompts_planted_in_pieces_grow_as_prompts_planted_at_once(tiny_model, monkeypatch, family, prefix):
     network, parents, tokens = tiny_model(family).network, torch.tensor([2, 0, 0, 1]), torch.tensor([5, 6, 7, 8])
     found = []
     for limit, calls, grown_in in ((1000, 1, 1), (4, 2, 1), (3, 2, 2), (1, 3, 4)):
-        monkeypatch.setattr(engine, "_AT_ONCE", {"cpu": limit})
+        monkeypatch.setattr(engine, "_AT_ONCE", limit)
         prompts = PROMPTS if prefix else [prompt[4:] for prompt in PROMPTS]
         tree, log_probs, counts = planted(network, prompts, prefix)
         assert counts.model_calls == calls + bool(prefix)
@@ -85,54 +80,33 @@ def test_pieces_keep_order_and_limit_and_could_not_be_fewer_by_joining_neighbour
     assert all(size + first > limit for size, first in zip(sizes, first_after, strict=False))
 
 
-def test_the_shared_prefix_is_computed_and_counted_once(tiny_model):
-    _, _, counts = planted(tiny_model("llama").network)
-    assert counts.prompt_tokens == len(PREFIX) + 3 + 1 + 2
-    assert (counts.token_forwards, counts.model_calls) == (0, 2)
-
-
-def test_a_tree_planted_again_begins_anew(tiny_model):
+def test_costs_are_counted_and_a_tree_planted_again_begins_anew(tiny_model):
     tree, first, counts = planted(tiny_model("llama").network)
+    assert counts == Counts(prompt_tokens=len(PREFIX) + 3 + 1 + 2, token_forwards=0, model_calls=2)
     grown = tree.grow(torch.tensor([0, 2, 2]), torch.tensor([10, 11, 12]))
     assert torch.equal(tree.plant(), first)
     assert torch.equal(tree.grow(torch.tensor([0, 2, 2]), torch.tensor([10, 11, 12])), grown)
-    assert counts.prompt_tokens == len(PREFIX) + 2 * (3 + 1 + 2)
+    assert counts == Counts(prompt_tokens=len(PREFIX) + 2 * (3 + 1 + 2), token_forwards=6, model_calls=5)
 
 
-def test_dead_branches_leave_the_cache_and_the_prefix_stays(tiny_model):
-    tree, _, counts = planted(tiny_model("llama").network)
-    tree.grow(torch.tensor([0, 0, 0, 1, 2, 2]), torch.arange(6) + 10)
-    before = tree.slots
-    tree.grow(torch.tensor([3]), torch.tensor([9]))
-    # Left: the prefix, question 1's one prompt token, its child, and the new node.
-    assert tree.slots == len(PREFIX) + 3 < before
-    assert counts.token_forwards == 7
-
-
-def test_living_branches_are_not_copied_about(tiny_model):
+def test_dead_branches_leave_the_cache_and_the_living_are_not_copied_about(tiny_model):
     tree, _, _ = planted(tiny_model("llama").network)
     tree.grow(torch.tensor([0, 1, 2]), torch.tensor([10, 11, 12]))
     assert tree.slots == len(PREFIX) + 6 + 3
+    tree.grow(torch.tensor([0, 0, 0, 1, 2, 2]), torch.arange(6) + 10)
+    tree.grow(torch.tensor([3]), torch.tensor([9]))
+    # Left: the prefix, question 1's one prompt token, its child and grandchild, and the new node.
+    assert tree.slots == len(PREFIX) + 4
 
 
-@pytest.mark.parametrize("prompts", [[[1, 20, 30, 40]], [[1, 20, 31, 40, 50]], [[1, 20]]])
-def test_a_prompt_that_does_not_continue_the_prefix_is_refused(tiny_model, prompts):
+@pytest.mark.parametrize("prompts", [[[*PREFIX[:3], 99, 50], [*PREFIX, 60]], [PREFIX], [[7, 8]], PROMPTS])
+def test_a_prefix_is_used_as_far_as_all_prompts_share_it_and_leave_a_token(tiny_model, prompts):
     network = tiny_model("llama").network
-    with pytest.raises(ValueError, match="prompt 0 must continue the shared prefix"):
-        PackedTree(network, prompts, encode_prefix(network, PREFIX), Counts())
-
-
-def test_a_prefix_is_used_as_far_as_all_prompts_share_it(tiny_model):
-    network = tiny_model("llama").network
-    prefix = encode_prefix(network, PREFIX)
-    prompts = [[*PREFIX[:3], 99, 50], [*PREFIX, 60]]
-    shared = prefix.shared_with(prompts)
-    assert shared.token_ids == tuple(PREFIX[:3])
-    log_probs = PackedTree(network, prompts, shared, Counts()).plant()
+    tree, log_probs, counts = planted(network, prompts)
     torch.testing.assert_close(log_probs, torch.stack([alone(network, p) for p in prompts]), atol=1e-5, rtol=0)
-    assert prefix.shared_with([PREFIX]).token_ids == tuple(PREFIX[:3])
-    assert prefix.shared_with([[7, 8]]).layers == ()
-    assert prefix.shared_with(PROMPTS) is prefix
+    shared = next(n for n in (4, 3, 0) if all(p[:n] == PREFIX[:n] and len(p) > n for p in prompts))
+    assert tree.prefix_length == shared
+    assert counts.prompt_tokens == len(PREFIX) + sum(len(prompt) - shared for prompt in prompts)
 
 
 def test_trees_leave_the_prefix_as_it_is(tiny_model):
@@ -229,53 +203,37 @@ def test_rows_in_pieces_give_bit_for_bit_what_all_at_once_give(strategy, world):
     assert repr(in_pieces) == repr(whole)
 
 
-def test_the_packing_check_sees_a_network_that_ignores_the_mask(tiny_model):
+# What boolean masks under eager attention amount to, positions ignored, and a window of 64 slots, whoever's they are.
+WRONG = {
+    "blind": lambda named: {**named, "attention_mask": named["attention_mask"] * 0},
+    "lost": lambda named: {**named, "position_ids": None},
+    "nearsighted": lambda named: {
+        **named,
+        "attention_mask": named["attention_mask"].index_fill(
+            -1, torch.arange(max(0, named["attention_mask"].shape[-1] - 64)), torch.finfo(torch.float32).min
+        ),
+    },
+}
+
+
+@pytest.mark.parametrize("trouble", WRONG)
+def test_the_packing_check_sees_a_network_that_packs_wrongly(tiny_model, monkeypatch, trouble):
     network = tiny_model("llama").network
-    forward = type(network).forward
-
-    class Blind(type(network)):
-        def forward(self, *args, attention_mask=None, **kwargs):
-            # What a boolean mask under eager attention amounts to: everything sees everything.
-            return forward(
-                self, *args, attention_mask=attention_mask * 0 if attention_mask is not None else None, **kwargs
-            )
-
-    blind = Blind(network.config)
-    blind.load_state_dict(network.state_dict())
-    assert largest_packing_error(network) < 1e-5
-    assert largest_packing_error(blind.eval()) > 0.01
-
-
-def test_the_packing_check_sees_a_network_that_ignores_the_positions(tiny_model):
-    network = tiny_model("llama").network
-    forward = type(network).forward
-
-    class Lost(type(network)):
-        def forward(self, *args, position_ids=None, **kwargs):
-            return forward(self, *args, **kwargs)
-
-    lost = Lost(network.config)
-    lost.load_state_dict(network.state_dict())
-    assert largest_packing_error(lost.eval()) > 0.01
-
-
-def test_the_packing_check_sees_a_network_that_counts_the_slots_of_the_cache(tiny_model):
-    """Two prompts of seven tokens cannot show it; a pack as wide as that of a run does."""
-    network = tiny_model("llama").network
-    forward = type(network).forward
-
-    class Nearsighted(type(network)):
-        def forward(self, *args, attention_mask=None, **kwargs):
-            if attention_mask is not None:  # a window of 64 slots, whoever's they are
-                attention_mask[..., : max(0, attention_mask.shape[-1] - 64)] = torch.finfo(torch.float32).min
-            return forward(self, *args, attention_mask=attention_mask, **kwargs)
-
-    nearsighted = Nearsighted(network.config)
-    nearsighted.load_state_dict(network.state_dict())
-    assert largest_packing_error(nearsighted.eval()) < 1e-5
-    with pytest.raises(PackingError, match="counts the slots of the cache"):
-        checked_error(nearsighted)
     assert checked_error(network) < 1e-5
+    forward = type(network).forward
+
+    class Wrong(type(network)):
+        def forward(self, *args, **named):
+            packed = named.get("attention_mask") is not None
+            return forward(self, *args, **(WRONG[trouble](named) if packed else named))
+
+    wrong = Wrong(network.config)
+    wrong.load_state_dict(network.state_dict())
+    with pytest.raises(PackingError, match="on a packed step: it ignores the 4-D mask or the positions, or counts"):
+        checked_error(wrong.eval())
+    monkeypatch.setattr(fit, "_CROWD", 0)
+    if trouble == "nearsighted":  # two prompts of seven tokens cannot show it; a pack as wide as that of a run does
+        assert checked_error(wrong) < 1e-5
 
 
 def test_a_crowd_is_seen_by_its_own_row_alone_and_changes_nothing(tiny_model):
@@ -300,15 +258,11 @@ def config(**declared):
     return LlamaConfig(**shape | declared)
 
 
-def test_lengths_that_change_how_a_text_is_read_are_limits():
-    rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
-    assert length_limits(config()) == [(64, "number of positions")]
-    assert length_limits(config(rope_parameters=rope)) == [(64, "number of positions")]
+def test_texts_are_read_alike_up_to_the_positions_or_the_length_that_longrope_leaves_alike():
     factors = {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4}
-    rope = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 32, **factors}
-    assert (32, "length before longrope turns otherwise") in length_limits(config(rope_parameters=rope))
-    yarn = {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4, "original_max_position_embeddings": 32}
-    assert length_limits(config(rope_parameters=yarn)) == [(64, "number of positions")]
+    rope = {"rope_theta": 1e4, "factor": 2.0, "original_max_position_embeddings": 32, **factors}
+    limits = {kind: positions(config(rope_parameters=rope | {"rope_type": kind})) for kind in ("longrope", "yarn")}
+    assert limits | {"": positions(config())} == {"longrope": 32, "yarn": 64, "": 64}
 
 
 @pytest.mark.parametrize("kind", ["dynamic", "longrope"])
@@ -322,7 +276,7 @@ def test_a_text_beyond_what_rope_scaling_leaves_alike_changes_its_neighbours(kin
     network = LlamaForCausalLM(config(rope_parameters=rope, vocab_size=50, intermediate_size=32)).eval()
     for parameter in network.parameters():
         torch.nn.init.normal_(parameter)
-    limit = min(most for most, _ in length_limits(network.config))
+    limit = positions(network.config)
     assert limit == (32 if kind == "longrope" else 64)
 
     def short_beside(length):

@@ -10,7 +10,7 @@ import pytest
 from pro_lib import engine
 from pro_lib import generate as generation
 from pro_lib import models as pro_models
-from pro_lib.engine import Answer, Counts, PackedTree, PlainTree, Threshold, encode_prefix, half
+from pro_lib.engine import Answer, Counts, PackedTree, PlainTree, Threshold, encode_prefix, exact
 from pro_lib.generate import generate
 from pro_lib.questions import asked
 
@@ -81,7 +81,7 @@ def _sets(run, alpha):
 
 def test_what_is_near_alpha_is_undecided(halved, monkeypatch):
     # As rarely in so tiny a world: an answer that moves with the pack's shape by more than it is from α.
-    monkeypatch.setattr(half, "epsilons", lambda these, those, length: np.full(length + 1, 0.05))
+    monkeypatch.setattr(engine, "measured_epsilon", lambda *given, max_new_tokens: np.full(max_new_tokens + 1, 0.05))
     model, how = halved("llama"), {"strategy": "threshold", "max_new_tokens": LENGTH, "progress": False}
     value = generate(model, QUESTIONS, search_alpha=0.01, **how).ranked()["value"].max()
     run = generate(model, QUESTIONS, search_alpha=math.exp(value - 0.01), **how)
@@ -89,16 +89,21 @@ def test_what_is_near_alpha_is_undecided(halved, monkeypatch):
     assert set(run.questions["epsilon"]) == {0.05}
 
 
-def test_epsilon_by_hand():
+def test_epsilon_by_hand(monkeypatch):
     def answer(*token_log_probs, end=-0.5, tokens=(3, 4, 5)):
         return Answer(tokens[: len(token_log_probs)], token_log_probs, end, True)
+
+    def epsilon(together, alone, length):
+        results = iter([together, *([answers] for answers in alone)])
+        monkeypatch.setattr(exact, "search", lambda *given, **named: [(answers, None) for answers in next(results)])
+        return engine.measured_epsilon(lambda pack: None, [[1]] * len(alone), None, max_new_tokens=length)
 
     these = [[answer(-0.1, -0.2), answer(-1.0, tokens=(6,))], [answer(-0.3, end=None)]]
     # At one token 0.02 apart, at two 0.01 (what went wrong first is made up for), at three 0.05 with the ending.
     those = [[answer(-0.12, -0.19, end=-0.54), answer(-2.0, tokens=(7,))], [answer(-0.3, -0.1, end=None)]]
-    np.testing.assert_allclose(half.epsilons(these, those, 4), [0, 0.04, 0.04, 0.1, 0.1])
+    np.testing.assert_allclose(epsilon(these, those, 4), [0, 0.04, 0.04, 0.1, 0.1])
     # A last token that carries the ending is one token, and an ending that is certain costs nothing.
-    np.testing.assert_allclose(half.epsilons([[answer(-0.3, end=0.0)]], [[answer(-0.4, end=None)]], 2), [0, 0.2, 0.2])
+    np.testing.assert_allclose(epsilon([[answer(-0.3, end=0.0)]], [[answer(-0.4, end=None)]], 2), [0, 0.2, 0.2])
 
 
 def test_a_run_that_goes_on_is_the_unbroken_one(halved, monkeypatch, tmp_path):
@@ -115,6 +120,6 @@ def test_a_run_that_goes_on_is_the_unbroken_one(halved, monkeypatch, tmp_path):
 
 
 def test_in_float32_nothing_is_measured(tiny_model, monkeypatch):
-    monkeypatch.setattr(half, "measured_epsilon", None)
+    monkeypatch.setattr(engine, "measured_epsilon", None)
     run = generate(tiny_model("llama"), replace(QUESTIONS), strategy="threshold", max_new_tokens=3, progress=False)
     assert set(run.questions["epsilon"]) == {0}

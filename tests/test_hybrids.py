@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from test_families import TABLE
-from test_strategies import naive_diverse_beam
+from test_strategies import naive_diverse_beam, walked
 from test_threshold import World, check_search, check_top_n
 from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
@@ -44,17 +44,8 @@ OWN = {
     "step3p7": {"text_config": {"sliding_window": WINDOW}},
 }
 KINDS = ("lfm2", "bloom", "gpt_oss")
-KNOWN = (
-    "qwen3_5_text",
-    "qwen3_next",
-    "granitemoehybrid",
-    "jamba",
-    "nemotron_h",
-    "falcon_h1",
-    "mamba2",
-    "gpt_neo",
-    "llama4_text",
-)
+KNOWN = ("qwen3_5_text", "qwen3_next", "granitemoehybrid", "jamba", "nemotron_h", "falcon_h1", "mamba2")
+KNOWN = (*KNOWN, "gpt_neo", "llama4_text")
 PLAIN = TABLE.index[TABLE["tree"].str.contains("plain")]
 
 
@@ -131,20 +122,6 @@ def check(world, family):
     for prompt, (answers, _) in zip(prompts, found("diverse_beam", model, n_answers=4), strict=True):
         paths = zip(*naive_diverse_beam(model, prompt, 4, 1.0, LENGTH), strict=True)
         assert [(list(each.token_ids), each.finished) for each in answers] == list(paths)
-
-
-def walked(passes, question, draws):
-    """The answer that these uniform numbers draw, token by token from the cumulative probabilities."""
-    path, endings = [], passes.endings
-    for draw in draws:
-        sums = passes.log_probs(question, path).double().exp().cumsum(0)
-        token = int((sums <= draw * sums[-1]).sum())
-        if endings.stop[token]:
-            return path, True
-        path.append(token)
-        if endings.closing[token]:
-            return path, True
-    return path, False
 
 
 @pytest.mark.parametrize("family", KINDS)

@@ -3,14 +3,14 @@
 import pandas as pd
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaForCausalLM
 
 from pro_lib import generate as generation
 from pro_lib import models
 from pro_lib import questions as question_sets
 from pro_lib.engine import Counts, PlainTree
 from pro_lib.engine import tree as engine
-from pro_lib.engine.fit import Fit, PackingError, fitted, fitted_to, largest_packing_error, largest_plain_error
+from pro_lib.engine.fit import Fit, PackingError, fitted, fitted_to
 from pro_lib.generate import generate
 from pro_lib.questions import QuestionSet
 
@@ -55,7 +55,7 @@ def alone(network, tokens):
 @pytest.mark.parametrize("at_once", [256, 3], ids=["whole", "in pieces"])
 @pytest.mark.parametrize(("kind", "cached"), [*((kind, kind != "rwkv") for kind in KINDS), ("lfm2", False)])
 def test_a_grown_tree_gives_what_plain_forward_passes_give(monkeypatch, kind, cached, at_once):
-    monkeypatch.setattr(engine, "_AT_ONCE", {"cpu": at_once})
+    monkeypatch.setattr(engine, "_AT_ONCE", at_once)
     network, counts = network_of(kind), Counts()
     tree = PlainTree(network, PROMPTS, counts, cached=cached)
     found, paths = tree.plant(), [list(prompt) for prompt in PROMPTS]
@@ -92,23 +92,9 @@ def test_the_plain_check_sees_a_cache_that_does_not_do_what_it_should(monkeypatc
     network = network_of("lfm2")
     assert fitted(network).cached
     monkeypatch.setattr("transformers.cache_utils.LinearAttentionCacheLayerMixin.reorder_cache", lambda *given: None)
-    assert not fitted(network).cached
-    assert largest_plain_error(network, 16, cached=False) < 1e-5
-
-
-def test_beyond_the_length_that_longrope_leaves_alike_nothing_is_kept():
-    rope = {"rope_type": "longrope", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 32}
-    rope |= {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
-    torch.manual_seed(0)
-    shape = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    network = LlamaForCausalLM(
-        LlamaConfig(vocab_size=50, max_position_embeddings=64, rope_parameters=rope, **shape)
-    ).eval()
     fit = fitted(network)
-    assert fitted_to(network, fit, 32) == fit
-    longer = fitted_to(network, fit, 33)
-    assert longer.plain == "has a length before longrope turns otherwise of 32, texts have 33"
-    assert not longer.cached
+    assert not fit.cached
+    assert fit.error < 1e-5
 
 
 SETTINGS = {
@@ -181,7 +167,6 @@ def test_an_encoder_that_packs_within_the_rounding_of_half_precision_is_refused(
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.mul_(4 if parameter.dim() > 1 else 1)
-    assert largest_packing_error(network) < 0.5
     with pytest.raises(PackingError, match="is no causal model"):
         fitted(network.to(getattr(torch, dtype)))
 
@@ -190,7 +175,7 @@ def test_weights_that_only_half_precision_cannot_hold_are_not_called_damaged():
     network = network_of("bloom")
     network.transformer.word_embeddings_layernorm.weight.data.mul_(1e6)  # then normalised by each layer
     assert fitted(network).cached
-    with pytest.raises(PackingError, match=r"are no numbers: its weights are damaged, or beyond torch.float16"):
+    with pytest.raises(PackingError, match=r"are no numbers in torch.float16 on a plain step"):
         fitted(network.half())
 
 

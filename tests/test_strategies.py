@@ -9,6 +9,7 @@ from conftest import FAMILIES
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from test_threshold import TableTree, worlds
 
 from pro_lib.engine import (
     Counts,
@@ -22,7 +23,7 @@ from pro_lib.engine import (
     strategies,
 )
 from pro_lib.engine.beams import diverse_beam, greedy
-from pro_lib.engine.sampling import _nucleus, inverted, multinomial, uniforms
+from pro_lib.engine.sampling import _nucleus, multinomial, uniforms
 from pro_lib.generate import generate
 from pro_lib.questions import QuestionSet
 
@@ -220,7 +221,6 @@ def test_a_cold_sample_is_greedy_and_keeps_the_models_own_log_probabilities(endi
 
 def test_the_nucleus_is_the_smallest_set_that_reaches_its_mass():
     probabilities = torch.tensor([[0.1, 0.5, 0.15, 0.25]], dtype=torch.float64)
-    assert _nucleus(probabilities, 0.7).tolist() == [[0, 0.5, 0, 0.25]]
     assert _nucleus(probabilities, 0.75).tolist() == [[0, 0.5, 0, 0.25]]
     assert _nucleus(probabilities, 0.8).tolist() == [[0, 0.5, 0.15, 0.25]]
     assert _nucleus(probabilities, 1.0).tolist() == probabilities.tolist()
@@ -239,20 +239,28 @@ def test_the_nucleus_is_that_of_a_full_sort(vocabulary, top_p, equals, seed):
     assert torch.equal(_nucleus(probabilities, top_p), expected)
 
 
-@given(st.integers(1, 9), st.integers(1, 6), st.integers(0, 999))
-def test_each_open_walker_draws_from_its_row_by_its_own_number(n_rows, walkers, seed):
-    generator = torch.Generator().manual_seed(seed)
-    log_probs = torch.log_softmax(torch.randn(3 * n_rows, 40, generator=generator), dim=-1)
-    chance = torch.rand(3, walkers, dtype=torch.float64, generator=generator)
-    # A row is one question's; walkers that have ended are all said to stand in row 0.
-    is_open = torch.rand(3, walkers, generator=generator) < 0.7
-    rows = (torch.randint(0, n_rows, (3, walkers), generator=generator) + n_rows * torch.arange(3)[:, None]) * is_open
+def walked(world, question, draws):
+    """The answer that these uniform numbers draw, token by token from the cumulative probabilities."""
+    path, endings = [], world.endings
+    for draw in draws:
+        sums = world.log_probs(question, path).double().exp().cumsum(0)
+        token = int((sums <= draw * sums[-1]).sum())
+        if endings.stop[token]:
+            return path, True
+        path.append(token)
+        if endings.closing[token]:
+            return path, True
+    return path, False
+
+
+@given(worlds(), st.integers(0, 999))
+def test_samples_are_those_that_their_uniform_numbers_draw(world, seed):
+    draws = uniforms(seed, [f"q{n}" for n in range(world.n_questions)], 6, world.length)
     with mock.patch.object(children, "_PIECE", 1):
-        tokens = inverted(log_probs, lambda piece: piece.double().exp().cumsum(-1), rows, is_open, chance)
-    for question, walker in is_open.nonzero().tolist():
-        cumulative = np.cumsum(np.exp(log_probs[rows[question, walker]].double().numpy()))
-        expected = np.searchsorted(cumulative, float(chance[question, walker]) * cumulative[-1], side="right")
-        assert tokens[question, walker] == expected
+        samples = multinomial(TableTree(world), world.endings, uniforms=draws)
+    for question, answers in enumerate(samples):
+        expected = [walked(world, question, line) for line in draws[question].tolist()]
+        assert [(list(answer.token_ids), answer.finished) for answer in answers] == expected
 
 
 def test_a_sample_stream_is_its_own():
@@ -369,14 +377,8 @@ def test_the_host_waits_for_the_device_no_more_than_it_must(tiny_model, monkeypa
 def test_a_strategy_takes_its_settings_and_passes_over_those_of_others():
     settings = {"n_answers": 3, "seed": 1, "search_alpha": 0.1, "stop": ["."], "max_new_tokens": 8}
     assert strategies.strategy("diverse_beam", **settings) == DiverseBeam(3, max_new_tokens=8, stop=(".",))
-    assert strategies.strategy("threshold", **settings).parameters() == {
-        "strategy": "threshold",
-        "search_alpha": 0.1,
-        "top_n": None,
-        "budget": None,
-        "max_new_tokens": 8,
-        "stop": ["."],
-    }
+    parameters = {"search_alpha": 0.1, "top_n": None, "budget": None, "max_new_tokens": 8, "stop": ["."]}
+    assert strategies.strategy("threshold", **settings).parameters() == {"strategy": "threshold"} | parameters
     assert Threshold().search_alpha == 0.02
     assert Threshold(top_n=3).search_alpha is None
 

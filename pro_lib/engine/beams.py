@@ -22,8 +22,8 @@ def diverse_beam(
 ) -> list[list[Answer]]:
     """Grow N groups of one beam each; a token costs λ for every earlier group that took it at this step.
 
-    Vijayakumar et al. 2018, with the Hamming penalty, as `generate(num_beams=N, num_beam_groups=N)` did it: a
-    group that ends still penalises the token it would have taken instead, and penalises nothing afterwards.
+    Vijayakumar et al. 2018, as `generate(num_beams=N, num_beam_groups=N)` did it: a group that ends still penalises
+    the token it would have taken instead, and nothing afterwards.
     """
 
     def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:

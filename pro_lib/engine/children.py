@@ -11,10 +11,8 @@ from pro_lib.engine.walk import Endings
 
 # In place of a token: the ending, and the sum of several tokens that are not listed.
 END, OTHER = -1, -2
-# Tokens looked at together where few of the vocabulary are wanted.
-_BLOCK = 128
-# Numbers that a processor's thread works on together: the next pass finds them in the cache.
-_PIECE = 2**19
+# Tokens looked at together where few are wanted; numbers that a thread works on together, to find them in its cache.
+_BLOCK, _PIECE = 128, 2**19
 
 
 def pieces(log_probs: Tensor) -> tuple[Tensor, ...]:
@@ -31,10 +29,7 @@ def argmax(log_probs: Tensor) -> Tensor:
 
 
 def most_probable(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Return ids, rising, and log-probabilities `(rows, n)` of the n most probable tokens; fewer if there are fewer.
-
-    Of tokens equally probable at the n-th place, any may be among them.
-    """
+    """Return ids, rising, and log-probabilities `(rows, n or fewer)` of the most probable tokens, any of equals."""
     size = math.gcd(log_probs.shape[1], _BLOCK)
     blocks = log_probs.reshape(-1, log_probs.shape[1] // size, size)
     # The n best tokens lie in the n blocks with the highest maxima.
@@ -55,11 +50,10 @@ def at_least(log_probs: Tensor, floors: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Children:
-    """What may follow each of some rows: of each event the row, the token, its log-probability, and if it completes.
+    """What may follow some rows: each event's row, token, log-probability, and whether it completes an answer.
 
-    First comes the ending of each row as one event, then the listed tokens in their order, then the sums of the other
-    closing tokens and of all others. `entropy (rows,)` is H(next | row) in nats, `best (rows,)` the most probable event
-    of a greedy row (a token, or `END`), -1 elsewhere.
+    First come the rows' endings, one event each, then the listed tokens, then the sums of the other closing tokens and
+    of all others. `entropy (rows,)` is H(next | row) in nats, `best (rows,)` what a greedy row goes on with, or `END`.
     """
 
     row: np.ndarray
@@ -83,8 +77,7 @@ def next_events(log_probs: Tensor, endings: Endings) -> tuple[Tensor, Tensor, Te
 def children(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray) -> Children:
     """List the tokens at or above `floors (rows,)`, and of `greedy (rows,)` rows the best; sum up the others.
 
-    The comparison is in float32 and lists a little too much; whoever reads the list compares again. The ending is one
-    event, in the entropy too. The host waits for the device twice.
+    The comparison is in float32 and lists a little too much. The host waits for the device twice.
     """
     (rows, vocabulary), columns, start = log_probs.shape, [], 0
     # The floor of a greedy row is no higher than its best token.
@@ -106,12 +99,11 @@ def children(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np
     listed_log_prob, places = numbers[5 * rows :].reshape(2, -1)
     row, token = np.divmod(places.astype(np.int64), vocabulary)
     is_stop, is_closing = (table.numpy() for table in endings.on_host)
-    best, every = np.full(rows, END), np.arange(rows)
-    tops = (listed_log_prob == top[row]).nonzero()[0][::-1]  # the first of equals is written last
-    best[row[tops]] = token[tops]
+    every, ends, others = np.arange(rows), np.full(rows, END), np.full(rows, OTHER)
+    best, tops = ends.copy(), (listed_log_prob == top[row]).nonzero()[0][::-1]
+    best[row[tops]] = token[tops]  # the first of equals is written last
     going_on = ~is_stop[token]
     row, token, listed_log_prob = row[going_on], token[going_on], listed_log_prob[going_on]
-    ends, others = np.full(rows, END), np.full(rows, OTHER)
     return Children(
         row=np.concatenate([every, row, every, every]),
         token=np.concatenate([ends, token, others, others]),

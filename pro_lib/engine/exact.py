@@ -1,7 +1,7 @@
-"""Exact search: every answer with p ≥ α, or the N most probable, and what is certain. It knows tokens, no text.
+"""Exact search: every answer with p ≥ α, or the N most probable, and what is certain; knows tokens, no text.
 
-No continuation is more probable than its prefix, so only prefixes with p ≥ α are expanded. The greedy path is kept
-alive below α. The N most probable are found by searches at falling α, until N answers reach it.
+No continuation is more probable than its prefix, so only prefixes with p ≥ α and the greedy path are expanded. The N
+most probable are found by searches at falling α, until N answers reach it.
 """
 
 import math
@@ -18,10 +18,9 @@ from pro_lib.engine.children import END, OTHER, children
 from pro_lib.engine.tree import Tree
 from pro_lib.engine.walk import Answer, Endings
 
-# All that a search meets is a table of events, in the order in which it meets them: prefixes, and answers that ended.
-# `parent` is the place of the prefix that the event follows, -1 for a prompt; `row` the row of the tree where that
-# waits; `token` may be a code of `children`; `entropy` that of what follows an expanded prefix. Events are `named` if
-# at or above α or greedy; of all others only the mass matters. Aligned, or torch could not read a column.
+# What a search meets, in that order: prefixes, and answers that ended. `parent` is the place of the prefix before, -1
+# for a prompt; `row` the row of the tree where that waits; `token` may be a code of `children`; `entropy` that of what
+# follows. Events at or above α, or greedy, are `named`; of others only the mass matters. Aligned for torch to read.
 _EVENT = np.dtype(
     [(name, np.int64) for name in ("question", "parent", "token", "row", "depth", "kind")]
     + [(name, np.float64) for name in ("token_log_prob", "log_prob", "entropy")]
@@ -41,29 +40,23 @@ def search(
 ) -> list[tuple[list[Answer], Certificate]]:  # fmt: skip
     """Return for each question all answers with p ≥ α, or the N most probable, the greedy one, and what is certain.
 
-    All answers above the last α are found, so the N best of them are the N best of all.
-
-    Args:
-        budget: the most token-forwards of a question; None for no limit.
-        epsilon: by how many nats log-probabilities may be off, `(T + 1,)` by the tokens of a prefix, its ending
-            counted. The search goes that far below α.
+    `budget` are the most token-forwards of a question. By `epsilon` nats log-probabilities may be off, one number or
+    `(T + 1,)` by the tokens of a prefix, its ending counted; the search goes that far below α.
     """
     results: dict[int, tuple[list[Answer], Certificate]] = {}
     epsilon, log_alpha = np.broadcast_to(epsilon, max_new_tokens + 1), math.log(search_alpha or _FIRST_ALPHA)
-    task = Search(tree, endings, max_new_tokens, top_n, budget, epsilon)
-    left = task.run(log_alpha)
-    while left:
+    task, left = Search(tree, endings, max_new_tokens, top_n, budget, epsilon), None
+    while left != []:
+        left = task.run(log_alpha, left)
         results |= {question: task.result(question) for question in left if task.is_enough(question)}
-        log_alpha -= _STEP
         left = [question for question in left if question not in results]
-        if left:
-            task.run(log_alpha, left)
+        log_alpha -= _STEP
     return [results[question] for question in sorted(results)]
 
 
 @dataclass
 class Search:
-    """The search of a pack of questions, down to one α at a time. The network's outputs are reduced where they are."""
+    """The search of a pack of questions, down to one α at a time."""
 
     tree: Tree
     endings: Endings
@@ -93,10 +86,7 @@ class Search:
         return rows.tolist()
 
     def _add(self, n: int, **columns: ArrayLike) -> int:
-        """Add n events, zero where no column is given; return where they begin.
-
-        The table grows in place, since events may be millions: a view of it from before is void.
-        """
+        """Add n events, zero where no column is given; return where they begin. A view from before is void."""
         start = len(self.events)
         self.events.resize(start + n, refcheck=False)
         for name, column in columns.items():
@@ -114,8 +104,7 @@ class Search:
     def _affordable(self) -> np.ndarray:
         """Return the waiting prefixes that the budget pays for: greedy first, then the most probable.
 
-        While the greedy path is open, the tokens it may still take are set aside. A question whose budget is spent
-        waits for nothing more.
+        What an open greedy path may still take is set aside. A question whose budget is spent waits for nothing more.
         """
         left = self.budget - self.spent
         self.waiting = places = self.waiting[left[self.events["question"][self.waiting]] > 0]
@@ -172,7 +161,7 @@ class Search:
 
     def _may_miss(self, events: np.ndarray) -> bool:
         """Return whether fewer than N answers to a question reach α, and below α there is some probability."""
-        answers = self._reaches(events, self.floor, _COMPLETE)
+        answers = (events["kind"] == _COMPLETE) & events["named"] & (events["log_prob"] >= self.floor)
         below = ((events["kind"] == _COMPLETE) & ~answers) | (events["kind"] == _OPEN)
         return answers.sum() < (self.top_n or 0) and bool(np.exp(events["log_prob"][below]).any())
 
@@ -180,21 +169,30 @@ class Search:
         """Return the answers to a question and their certificate."""
         places = (self.events["question"] == question).nonzero()[0]
         events, log_alpha = self.events[places], self.floor
-        best = np.sort(events["log_prob"][self._reaches(events, log_alpha, _COMPLETE)])[::-1]
-        if self.top_n and len(best) >= self.top_n:
-            log_alpha = float(best[self.top_n - 1])
-        floors = log_alpha - self.band[events["depth"]]
-        likely = self._reaches(events, floors, _COMPLETE) | self._reaches(events, floors, _CUT)
-        answers = events[likely | (events["greedy"] & (events["kind"] != _EXPANDED))]
-        return [self._answer(event) for event in answers], self._certificate(question, places, log_alpha)
+        answers = (events["kind"] == _COMPLETE) & events["named"] & (events["log_prob"] >= log_alpha)
+        if self.top_n and answers.sum() >= self.top_n:
+            log_alpha = float(np.sort(events["log_prob"][answers])[-self.top_n])
+        near = events["named"] & (events["log_prob"] >= log_alpha - self.band[events["depth"]])
+        ended = (events["kind"] == _COMPLETE) | (events["kind"] == _CUT)
+        paths = events[(near & ended) | (events["greedy"] & (events["kind"] != _EXPANDED))]
+        return [self._answer(event) for event in paths], self._certificate(question, places, log_alpha, near)
 
-    def _certificate(self, question: int, places: np.ndarray, log_alpha: float) -> Certificate:
-        """Return what is certain of the events at these places, those of one question."""
-        events, masses = self.events[places], self._masses(self.events[places], log_alpha)
-        status, why = self._status(events, log_alpha)
-        p, expanded = np.exp(events["log_prob"]), events["kind"] == _EXPANDED
+    def _certificate(self, question: int, places: np.ndarray, log_alpha: float, near: np.ndarray) -> Certificate:
+        """Return what is certain of a question's events at these places; those `near` may lie at or above α."""
+        events = self.events[places]
+        p, kind, is_open = np.exp(events["log_prob"]), events["kind"], events["kind"] == _OPEN
+        found = (kind == _COMPLETE) & events["named"] & (events["log_prob"] >= log_alpha)
+        masses = {
+            "found_mass": found,
+            "small_endings_mass": (kind == _COMPLETE) & ~found,
+            "pruned_mass": is_open & ~near,
+            "length_cut_mass": kind == _CUT,
+            "budget_cut_mass": is_open & near,
+        }
+        status, why = self._status(events, log_alpha, near, found.sum())
+        expanded = kind == _EXPANDED
         at_least_alpha = np.where(events["named"], np.maximum(events["log_prob"], log_alpha), log_alpha)
-        is_open, nodes = events["kind"] == _OPEN, events[expanded]
+        nodes = events[expanded]
         parents = np.where(nodes["parent"] < 0, -1, np.searchsorted(places[expanded], nodes["parent"]))
         tree_bound = float(np.sum(np.exp(nodes["log_prob"]) * nodes["entropy"]))
         tokens_left = np.sum((p * (self.length - events["depth"]))[is_open])
@@ -203,7 +201,7 @@ class Search:
             why=why,
             search_alpha=math.exp(log_alpha),
             epsilon=float(self.epsilon.max()),
-            **masses,
+            **{name: float(p[where].sum()) for name, where in masses.items()},
             expanded_prefixes=len(nodes),
             depth=int(nodes["depth"].max()),
             live_width=int(np.bincount(nodes["depth"]).max()),
@@ -218,47 +216,25 @@ class Search:
             tree_greedy=tuple(nodes["greedy"].tolist()),
         )
 
-    def _status(self, events: np.ndarray, log_alpha: float) -> tuple[str, str]:
-        """Return the status of a question's search, and why."""
-        band = self.band[events["depth"]]
-        n_answers = self._reaches(events, log_alpha, _COMPLETE).sum()
-        left = self._reaches(events, log_alpha - band, _OPEN).any() or self._may_miss(events)
+    def _status(self, events: np.ndarray, log_alpha: float, near: np.ndarray, n_answers: int) -> tuple[str, str]:
+        """Return the status of a question's search, and why; the events `near` may lie at or above α."""
+        kind, band = events["kind"], self.band[events["depth"]]
+        left = (near & (kind == _OPEN)).any() or self._may_miss(events)
         # Of the N most probable, none is in doubt but for an answer just below them.
-        near = self._reaches(events, log_alpha - band, _COMPLETE) & (events["log_prob"] <= log_alpha + band)
-        near &= (events["log_prob"] < log_alpha) if self.top_n else (band > 0)
+        doubtful = near & (kind == _COMPLETE) & (events["log_prob"] <= log_alpha + band)
+        doubtful &= (events["log_prob"] < log_alpha) if self.top_n else (band > 0)
         doubts = {
-            f"a prefix at or above α is still open at {self.length} tokens": self._reaches(
-                events, log_alpha - band, _CUT
-            ),
+            f"a prefix at or above α is still open at {self.length} tokens": near & (kind == _CUT),
             f"the budget of {self.budget} token-forwards was spent with prefixes at or above α unexpanded": left,
-            f"an answer lies within {self.band.max():.3g} nats of α": near,
+            f"an answer lies within {self.band.max():.3g} nats of α": doubtful,
         }
         if why := "; ".join(sentence for sentence, holds in doubts.items() if np.any(holds)):
             return "undecided", why
         if not n_answers:
-            if np.any(events["greedy"] & (events["kind"] == _CUT)):
+            if (events["greedy"] & (kind == _CUT)).any():
                 return "cut", f"no answer reaches α, and the greedy one is still open at {self.length} tokens"
             return "fallback", "no answer reaches α"
         return "certified", f"there are only {n_answers} answers" if n_answers < (self.top_n or 0) else ""
-
-    def _masses(self, events: np.ndarray, log_alpha: float) -> dict[str, float]:
-        """Return where the probability of a question's events lies."""
-        p, kind = np.exp(events["log_prob"]), events["kind"]
-        is_answer = self._reaches(events, log_alpha, _COMPLETE)
-        left = self._reaches(events, log_alpha - self.band[events["depth"]], _OPEN)
-        masses = {
-            "found": is_answer,
-            "small_endings": (kind == _COMPLETE) & ~is_answer,
-            "pruned": (kind == _OPEN) & ~left,
-            "length_cut": kind == _CUT,
-            "budget_cut": left,
-        }
-        return {f"{name}_mass": float(p[where].sum()) for name, where in masses.items()}
-
-    @staticmethod
-    def _reaches(events: np.ndarray, floors: ArrayLike, kind: int) -> np.ndarray:
-        """Return which events of a kind lie at or above their floor and have a name."""
-        return events["named"] & (events["kind"] == kind) & (events["log_prob"] >= floors)
 
     def _answer(self, event: np.void) -> Answer:
         """Return the path from the prompt to an event, as an answer."""

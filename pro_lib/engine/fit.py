@@ -1,6 +1,4 @@
-"""Whether a network fits the packed tree, and if not, the plain one: by what its configuration declares, and by steps
-of the tree beside plain forward passes. It knows configurations, masks and positions, no file, tokenizer or text.
-"""
+"""Which tree fits a network, by its configuration and by steps beside plain forward passes; knows no file or text."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,16 +20,12 @@ NOTABLE = {torch.float32: 1e-4, torch.bfloat16: 0.2, torch.float16: 0.03}
 # Slots of other questions in the wide check: more than any known window, or what these bytes of keys and values hold.
 _CROWD, _CROWD_BYTES = 8_704, 2**29
 # Layers that keep nothing but keys and values, a pair for each token, or keep nothing.
-_PACKABLE_LAYERS = {
-    *("full_attention", "sliding_attention", "chunked_attention", "attention"),
-    *("moe", "mlp", "sparse", "dense"),
-}
-# What bounds how far a model sees: its name in the configuration, the kind of layers that have it (all), and in words.
-_POSITIONS, _LONGROPE = "number of positions", "length before longrope turns otherwise"
-_LIMITS = (
+_ATTENTION = {"full_attention", "sliding_attention", "chunked_attention", "attention"}
+_PACKABLE_LAYERS = _ATTENTION | {"moe", "mlp", "sparse", "dense"}
+# How far a layer sees: the name in the configuration, the kind of layers that have it, and in words.
+_WINDOWS = (
     ("sliding_window", "sliding_attention", "sliding window"),
     ("attention_chunk_size", "chunked_attention", "attention chunk"),
-    ("max_position_embeddings", "", _POSITIONS),
 )
 # Tokens of a short text of the checks, the last five of which grow step by step.
 _SHORT = 16
@@ -69,11 +63,9 @@ def check_config(config: PreTrainedConfig) -> None:
         raise PackingError("is an encoder-decoder, whose answers follow from a text that its encoder reads")
 
 
-def never_packed(config: PreTrainedConfig) -> str:
-    """Return what a text configuration declares and the packed tree cannot have; empty if nothing of the kind.
-
-    Windows, chunks and other limits of length are no reason: texts within them are the same with and without.
-    """
+def never_packed(network: PreTrainedModel) -> str:
+    """Return what a network declares that no packed tree can have, or nothing: within a window a text is as without."""
+    config = network.config.get_text_config()
     kinds = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or ()
     if odd := sorted(set(kinds) - _PACKABLE_LAYERS):
         return f"has layers ({', '.join(odd)}) that keep a state or an index beside keys and values"
@@ -83,27 +75,24 @@ def never_packed(config: PreTrainedConfig) -> str:
         return "masks attention by the slots of the cache (attention_types, window_size)"
     if getattr(config, "attn_temperature_tuning", False):
         return "scales attention by the slots of the cache (attn_temperature_tuning, floor_scale)"
+    if getattr(network, "_is_stateful", False):
+        return "is recurrent: it keeps a state of one sequence beside keys and values"
     return ""
 
 
-def length_limits(config: PreTrainedConfig) -> list[tuple[int, str]]:
-    """Return the most tokens of a text that a model sees whole and alike, and what bounds them, for each bound."""
-    kinds = getattr(config, "layer_types", None) or ("sliding_attention",)
-    limits = [(getattr(config, name, None), words) for name, kind, words in _LIMITS if kind in ("", *kinds)]
+def positions(config: PreTrainedConfig) -> float:
+    """Return the most tokens of a text that are read as those of a short one; beyond, RoPE scaling turns all others."""
     rope = getattr(config, "rope_parameters", None) or {}
-    for scaling in (rope, *(value for value in rope.values() if isinstance(value, dict))):
-        # Beyond this length of any text in the pack, all turn otherwise; "dynamic" does so beyond its positions.
-        if scaling.get("rope_type") == "longrope":
-            limits.append((scaling.get("original_max_position_embeddings"), _LONGROPE))
-    return [(limit, words) for limit, words in limits if limit]
+    scalings = (rope, *(value for value in rope.values() if isinstance(value, dict)))
+    longrope = (scaling for scaling in scalings if scaling.get("rope_type") == "longrope")
+    limits = (scaling.get("original_max_position_embeddings") for scaling in longrope)
+    return min(filter(None, (getattr(config, "max_position_embeddings", None), *limits)), default=float("inf"))
 
 
 def fitted(network: PreTrainedModel) -> Fit:
     """Return how short texts are asked: on the packed tree if that is right, else on the plain one, or refuse."""
     check_causal(network)
-    reason = never_packed(network.config.get_text_config())
-    if getattr(network, "_is_stateful", False) and not reason:
-        reason = "is recurrent: it keeps a state of one sequence beside keys and values"
+    reason = never_packed(network)
     try:
         if not reason:
             return Fit(checked_error(network))
@@ -114,35 +103,38 @@ def fitted(network: PreTrainedModel) -> Fit:
 
 def fitted_to(network: PreTrainedModel, fit: Fit, n_tokens: int) -> Fit:
     """Return how texts of up to `n_tokens` are asked of a `fitted` network, or refuse what is beyond its positions."""
-    limits = length_limits(network.config.get_text_config())
-    positions = min((limit for limit, words in limits if words == _POSITIONS), default=2 * n_tokens)
-    if n_tokens > positions:
-        reason = f"has a {_POSITIONS} of {positions}, the longest prompt and its answer take {n_tokens} tokens"
+    config = network.config.get_text_config()
+    longest, kinds = positions(config), getattr(config, "layer_types", None) or ("sliding_attention",)
+    if n_tokens > longest:
+        reason = f"has a number of positions of {longest}, the longest prompt and its answer take {n_tokens} tokens"
         raise PackingError(f"{reason}; use fewer shots or a model that sees further")
-    short = {words: f"has a {words} of {limit}, texts have {n_tokens}" for limit, words in limits if n_tokens > limit}
-    reason = fit.plain or next(iter(short.values()), "")
+    windows = [(words, getattr(config, name, None) or n_tokens) for name, kind, words in _WINDOWS if kind in kinds]
+    short = (f"has a {words} of {size}, texts have {n_tokens}" for words, size in windows if n_tokens > size)
+    reason = fit.plain or next(short, "")
     if not reason:
         return fit
-    size = min(positions, 1 << (n_tokens - 1).bit_length())
-    # What is kept of a text from before longrope turned otherwise is of no use after.
-    return _plain_fit(network, reason, size, cached=fit.cached and _LONGROPE not in short)
+    return _plain_fit(network, reason, min(longest, 1 << (n_tokens - 1).bit_length()), cached=fit.cached)
 
 
 def _plain_fit(network: PreTrainedModel, reason: str, n_tokens: int, *, cached: bool = True) -> Fit:
     """Return how texts of `n_tokens` are asked on the plain tree: with a cache for each row if that comes out right."""
+    ids = _random_text(network, n_tokens)
     try:
         with _refusing("cannot go on from a text alone"):
-            error = largest_plain_error(network, n_tokens, cached=cached)
-        if error == float("inf"):
-            trouble = "gives log-probabilities that are no numbers: its weights are damaged, or beyond"
-            raise PackingError(f"{trouble} {network.dtype}")
-        if error > TOLERANCE[network.dtype]:
-            raise PackingError(f"gives what follows a text {error:.3g} nats off on a plain step")
+            error = _largest_error(network, lambda prompts: PlainTree(network, prompts, Counts(), cached=cached), ids)
+        _check_rounding(network, error, "a plain step")
     except PackingError:
         if not cached:
             raise
         return _plain_fit(network, reason, n_tokens, cached=False)
     return Fit(error, plain=reason, cached=cached)
+
+
+def _check_rounding(network: PreTrainedModel, error: float, step: str) -> None:
+    """Refuse with a `PackingError` an error in nats that is not rounding."""
+    if error > TOLERANCE[network.dtype]:
+        trouble = "that are no numbers" if error == float("inf") else f"{error:.3g} nats off"
+        raise PackingError(f"gives log-probabilities {trouble} in {network.dtype} on {step}")
 
 
 @contextmanager
@@ -174,32 +166,19 @@ def check_causal(network: PreTrainedModel) -> None:
 
 
 def checked_error(network: PreTrainedModel) -> float:
-    """Return how far packed steps are from plain passes, in nats, beside a crowd; refuse what is not rounding."""
-    tolerance = TOLERANCE[network.dtype]
-    with _refusing("cannot run a packed step, of keys and values, a mask and positions"):
-        crowd = min(_CROWD, _CROWD_BYTES // max(1, encode_prefix(network, [0]).nbytes))
-        error = largest_packing_error(network, crowd=crowd)
-    if error > tolerance:
-        trouble = f"gives log-probabilities {error:.3g} nats off on a packed step (at most {tolerance:g} is rounding)"
-        raise PackingError(f"{trouble}: it ignores the 4-D mask or the positions, or counts the slots of the cache")
-    return error
+    """Return how far packed steps are from plain passes, in nats; refuse what is not rounding.
 
-
-def largest_packing_error(network: PreTrainedModel, *, crowd: int = 0) -> float:
-    """Return the largest difference in log-probability of packed steps from plain passes, in nats; inf for NaN.
-
-    They are done beside another question's `crowd` of slots. No network comes out near zero that ignores the mask or
-    the positions, or counts slots.
+    They are done beside a crowd of another question's slots. No network passes that ignores the mask or the positions,
+    or counts slots.
     """
     ids = _random_text(network, 11)  # within the window of any test model
-    prefix = encode_prefix(network, ids[:-5])
-    return _largest_error(network, lambda prompts: PackedTree(network, prompts, prefix, Counts()), ids, crowd)
-
-
-def largest_plain_error(network: PreTrainedModel, n_tokens: int, *, cached: bool) -> float:
-    """Return the same of steps of a plain tree on texts of `n_tokens`."""
-    ids = _random_text(network, n_tokens)
-    return _largest_error(network, lambda prompts: PlainTree(network, prompts, Counts(), cached=cached), ids)
+    with _refusing("cannot run a packed step, of keys and values, a mask and positions"):
+        prefix = encode_prefix(network, ids[:-5])
+        crowd = min(_CROWD, len(prefix.token_ids) * _CROWD_BYTES // max(1, prefix.nbytes))
+        error = _largest_error(network, lambda prompts: PackedTree(network, prompts, prefix, Counts()), ids, crowd)
+    trouble = "it ignores the 4-D mask or the positions, or counts the slots of the cache"
+    _check_rounding(network, error, f"a packed step: {trouble}")
+    return error
 
 
 @torch.inference_mode()

@@ -1,7 +1,4 @@
-"""The plain prefix tree, for networks that a packed step is wrong for: one row a prefix, the library's own cache.
-
-It knows token ids and log-probabilities, no masks, positions, text, datasets, stop tokens or scores.
-"""
+"""The plain prefix tree: a row to each prefix, for networks that a packed step is wrong for; knows no mask or text."""
 
 import copy
 from collections.abc import Sequence

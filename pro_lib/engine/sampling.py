@@ -1,7 +1,7 @@
 """Samples whose every draw is decided by random numbers given beforehand; knows tokens, no text."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,38 +27,25 @@ def multinomial(
     entropies = torch.zeros_like(uniforms[:, :, 0])
 
     def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:
-        def cumulative(piece: Tensor) -> Tensor:
-            scaled = buffer.resize_(piece.shape).copy_(piece).div_(temperature)
-            return _nucleus(torch.softmax(scaled, dim=-1, out=scaled), top_p).cumsum_(dim=-1)
-
+        parts, places, walker = pieces(log_probs), [], torch.arange(rows.shape[1], device=rows.device).expand_as(rows)
         if is_model:
-            entropy = torch.cat([next_events(piece, endings)[2] for piece in pieces(log_probs)])
+            entropy = torch.cat([next_events(piece, endings)[2] for piece in parts])
             entropies.add_(torch.where(is_open, entropy[rows], 0.0))
-        return inverted(log_probs, cumulative, rows, is_open, uniforms[:, :, step])
+        # What has ended draws nothing of meaning.
+        aims = uniforms.new_zeros(len(log_probs) + 1, rows.shape[1])
+        aims[torch.where(is_open, rows, len(log_probs)), walker] = uniforms[:, :, step]
+        for piece, aim in zip(parts, aims[:-1].tensor_split(len(parts)), strict=True):
+            scaled = buffer.resize_(piece.shape).copy_(piece).div_(temperature)
+            cumulative = _nucleus(torch.softmax(scaled, dim=-1, out=scaled), top_p).cumsum_(dim=-1)
+            places.append(torch.searchsorted(cumulative, aim * cumulative[:, -1:], right=True))
+        # Rounding may push a draw onto the total itself, one past the last token.
+        return torch.cat(places)[rows, walker].clamp_(max=log_probs.shape[1] - 1)
 
     samples = walk(tree, endings, choose, n_answers=uniforms.shape[1], max_new_tokens=uniforms.shape[2])
     if is_model:
         for answers, sums in zip(samples, entropies.tolist(), strict=True):
             answers[:] = (replace(answer, path_entropy=nats) for answer, nats in zip(answers, sums, strict=True))
     return samples
-
-
-def inverted(
-    log_probs: Tensor, cumulative: Callable[[Tensor], Tensor], rows: Tensor, is_open: Tensor, uniforms: Tensor
-) -> Tensor:
-    """Draw tokens by inversion, all `(questions, walkers)`; what has ended draws nothing of meaning.
-
-    `cumulative` makes cumulative probabilities, up to any total, of rows of `log_probs`, each one question's.
-    """
-    walker = torch.arange(rows.shape[1], device=rows.device).expand_as(rows)
-    aims = uniforms.new_zeros(len(log_probs) + 1, rows.shape[1])
-    aims[torch.where(is_open, rows, len(log_probs)), walker] = uniforms
-    parts, places = pieces(log_probs), []
-    for piece, aim in zip(parts, aims[:-1].tensor_split(len(parts)), strict=True):
-        lines = cumulative(piece)
-        places.append(torch.searchsorted(lines, aim * lines[:, -1:], right=True))
-    # Rounding may push a draw onto the total itself, one past the last token.
-    return torch.cat(places)[rows, walker].clamp_(max=log_probs.shape[1] - 1)
 
 
 def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:

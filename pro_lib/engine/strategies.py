@@ -18,13 +18,12 @@ if TYPE_CHECKING:
 class Strategy:
     """What decides the answers to a question, beside the model and the prompt.
 
-    `max_new_tokens` is T, the length at which an answer is cut, its ending included; `stop` are further texts, each one
-    token, that end an answer: the model's endings must already contain them.
+    `max_new_tokens` is T, at which an answer is cut, its ending included; `stop` are further texts that end an answer,
+    which the model's endings must already contain.
     """
 
     name: ClassVar[str]
-    ranked: ClassVar[bool] = True
-    """Whether answers are stored downwards in probability, and not in the order of their draws."""
+    ranked: ClassVar[bool] = True  # answers are stored downwards in probability, not in the order of their draws
     _: KW_ONLY
     max_new_tokens: PositiveInt = 32
     stop: Texts = ()
@@ -43,9 +42,8 @@ class Strategy:
     ) -> list[tuple[list["Answer"], Certificate | None]]:
         """Return the answers to each question of the tree, and what is certain of them if they come from a search.
 
-        Args:
-            question_ids: one for each prompt of the tree; they seed the samples.
-            epsilon: by how many nats log-probabilities may be off, one number or `(T + 1,)`; only a search heeds it.
+        `question_ids` seed the samples. By `epsilon` nats, one number or `(T + 1,)`, log-probabilities may be off; only
+        a search heeds it.
         """
         return [(answers, None) for answers in self._answers(tree, endings, question_ids)]
 
@@ -64,10 +62,7 @@ class Greedy(Strategy):
 
 @checked
 class Multinomial(Strategy):
-    """N samples; `temperature` and `top_p` shape the draw, the log-probabilities are the unmodified model's.
-
-    A draw depends on the seed, the question's id and the sample's number only.
-    """
+    """N samples, each decided by seed, question id and number; `temperature` and `top_p` shape the draw alone."""
 
     name: ClassVar[str] = "multinomial"
     ranked: ClassVar[bool] = False
@@ -99,9 +94,9 @@ class DiverseBeam(Strategy):
 
 @checked
 class Threshold(Strategy):
-    """Exact search: every answer with p ≥ `search_alpha` (0.02 if neither is given) or the `top_n` most probable.
+    """Exact search: all answers with p ≥ `search_alpha` (0.02 if neither is given) or the `top_n` most probable.
 
-    `budget` are the token-forwards that a question may cost; None for no limit.
+    `budget` are the token-forwards that a question may cost.
     """
 
     name: ClassVar[str] = "threshold"
@@ -127,15 +122,15 @@ STRATEGIES: dict[str, type[Strategy]] = {kind.name: kind for kind in (Greedy, Mu
 
 
 def strategy(name: str, **settings: Any) -> Strategy:
-    """Return the strategy of that name with those of the settings that it has; it passes over what only others have.
+    """Return the strategy of that name with those of the settings that it has, and not those that only others have.
 
-    Raises:
-        ValueError: the name or a setting is unknown, or a setting is out of its range.
+    Raises `ValueError` for an unknown name or setting, or one out of its range.
     """
     if name not in STRATEGIES:
         raise ValueError(f"strategy={name!r} is unknown; choose {', '.join(STRATEGIES)}")
-    names = {kind.name: {field.name for field in fields(kind)} for kind in STRATEGIES.values()}
-    if unknown := sorted(settings.keys() - set().union(*names.values())):
-        choice = ", ".join(sorted(set().union(*names.values())))
-        raise ValueError(f"{unknown[0]} is no setting of a strategy; these are: {choice}")
-    return STRATEGIES[name](**{setting: settings[setting] for setting in settings if setting in names[name]})
+    known = {field.name for kind in STRATEGIES.values() for field in fields(kind)}
+    if unknown := sorted(settings.keys() - known):
+        raise ValueError(f"{unknown[0]} is no setting of a strategy; these are: {', '.join(sorted(known))}")
+    return STRATEGIES[name](
+        **{field.name: settings[field.name] for field in fields(STRATEGIES[name]) if field.name in settings}
+    )

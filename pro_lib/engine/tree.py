@@ -1,7 +1,4 @@
-"""The packed prefix tree: every live prefix of many questions in one row of one forward pass.
-
-It knows token ids, positions and log-probabilities; it does not know text, datasets, stop tokens or scores.
-"""
+"""The packed prefix tree: all live prefixes of many questions in one row of a forward pass; knows no stop token."""
 
 import inspect
 import itertools
@@ -15,18 +12,14 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
-# Tokens put through the network at once. A processor loses by more, since each token is held against the masked tokens
-# of all other questions too; a GPU loses by many small calls. Measured on processors only.
-_AT_ONCE = {"cpu": 256}
-_AT_ONCE_ELSEWHERE = 4096
+# Tokens put through the network at once, on a processor and elsewhere. A processor loses by more, since each token is
+# held against the masked tokens of all other questions too; a GPU loses by many small calls.
+_AT_ONCE, _AT_ONCE_ELSEWHERE = 256, 4096
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """The tokens that all prompts begin with, and their keys and values, computed once.
-
-    `layers` holds `(keys, values)` for each layer, each of shape `(1, heads, T, head_dim)`.
-    """
+    """The tokens that all prompts begin with; of each layer keys and values, each `(1, heads, T, head_dim)`."""
 
     token_ids: tuple[int, ...]
     layers: tuple[tuple[Tensor, Tensor], ...]
@@ -37,13 +30,8 @@ class Prefix:
         return sum(keys.nbytes + values.nbytes for keys, values in self.layers)
 
     def shared_with(self, prompts: Sequence[Sequence[int]]) -> "Prefix":
-        """Return as much of the prefix as all prompts begin with, leaving each at least one token of its own.
-
-        The end of a text may be tokenised otherwise once more text follows, so the last tokens need not be shared.
-        """
+        """Return as much of the prefix as all prompts begin with, leaving each at least one token of its own."""
         length = min(common_prefix_length([self.token_ids, *prompts]), min(map(len, prompts)) - 1)
-        if length == len(self.token_ids):
-            return self
         layers = ((keys[:, :, :length], values[:, :, :length]) for keys, values in self.layers if length)
         return Prefix(self.token_ids[:length], tuple(layers))
 
@@ -65,10 +53,10 @@ def common_prefix_length(sequences: Sequence[Sequence[int]]) -> int:
 
 
 class Tree(Protocol):
-    """All live prefixes of a pack of questions, grown one token at a time, however they are computed.
+    """All live prefixes of a pack of questions, grown one token at a time.
 
-    The *rows* of the tree are its open prefixes: after `plant` one per question, after `grow` one per child, behind
-    the rows asked to stay. Rows and tokens are on the host, log-probabilities on the device of the network.
+    Its *rows* are the open prefixes: after `plant` one per question, after `grow` one per child, behind the rows that
+    stay. Rows and tokens are on the host, log-probabilities on the device of the network.
     """
 
     prefix_length: int
@@ -100,26 +88,22 @@ def encode_prefix(network: PreTrainedModel, token_ids: Sequence[int], *, counts:
 class PackedTree:
     """A `Tree` in one row; keys and values of the dead, which neither stay nor grow, go once they outweigh the living.
 
-    Everything a row may attend to is one line of a boolean matrix `(rows, slots)`: a child sees what its parent
-    saw, and itself, so siblings share their past and nothing is ever reordered or padded.
-    This bookkeeping is the host's, whatever the device; neither `plant` nor `grow` waits for a result.
+    What a row may attend to is one line of a boolean matrix `(rows, slots)`, kept on the host: a child sees what its
+    parent saw, and itself. Siblings share their past, nothing is reordered or padded, no result is waited for. Of the
+    prefix as much is used as all prompts begin with.
     """
 
     def __init__(self, network: PreTrainedModel, prompts: Sequence[Sequence[int]], prefix: Prefix, counts: Counts):
-        start = len(prefix.token_ids)
-        for index, prompt in enumerate(prompts):
-            if tuple(prompt[:start]) != prefix.token_ids or len(prompt) <= start:
-                raise ValueError(f"prompt {index} must continue the shared prefix by at least one token")
+        prefix = prefix.shared_with(prompts)
         self._network, self._counts = network, counts
         # A network's properties walk over its parameters.
         self._device, self._dtype, self._at_once = network.device, network.dtype, at_once(network)
-        self._suffixes = [prompt[start:] for prompt in prompts]
-        self.prefix_length = start
-        self._prefix_layers = prefix.layers
+        self.prefix_length, self._prefix_layers = len(prefix.token_ids), prefix.layers
+        self._suffixes = [prompt[self.prefix_length :] for prompt in prompts]
 
     @property
     def slots(self) -> int:
-        """Return how many keys are in the cache: the shared prefix, the prompts, and the nodes not yet dropped."""
+        """Return how many keys are in the cache: prefix, prompts, and nodes not yet dropped."""
         return self._visible.shape[1]
 
     @torch.inference_mode()
@@ -206,9 +190,8 @@ class PackedTree:
 
     def _forward(self, cache: DynamicCache, *arrays: np.ndarray) -> Tensor:
         """Run tokens, at positions, on the slots they see; return log-probabilities of some. It fills the cache."""
-        tokens, positions, visible, keep = (
-            torch.from_numpy(array).to(self._device, non_blocking=True) for array in arrays
-        )
+        inputs = (torch.from_numpy(array).to(self._device, non_blocking=True) for array in arrays)
+        tokens, positions, visible, keep = inputs
         # Additive, not boolean: under eager attention some architectures add whatever they are handed.
         mask = torch.where(visible, 0.0, torch.finfo(self._dtype).min).to(self._dtype)
         output = self._network(
@@ -221,10 +204,8 @@ class PackedTree:
         )
         self._counts.model_calls += 1
         logits = output.logits[0]
-        if logits.shape[0] != len(keep):
-            logits = logits[keep]
-        # In place: a wide vocabulary's logits are large.
-        return torch.log_softmax(logits := logits.float(), dim=-1, out=logits)
+        logits = (logits if len(logits) == len(keep) else logits[keep]).float()
+        return torch.log_softmax(logits, dim=-1, out=logits)  # in place: a wide vocabulary's logits are large
 
 
 def _filled(layers: Iterable[tuple[Tensor, Tensor]]) -> DynamicCache:
@@ -260,7 +241,7 @@ def _sizes(lengths: Sequence[int], limit: int) -> list[int]:
 
 def at_once(network: PreTrainedModel) -> int:
     """Return how many tokens are put through the network in one call."""
-    return _AT_ONCE.get(network.device.type, _AT_ONCE_ELSEWHERE)
+    return _AT_ONCE if network.device.type == "cpu" else _AT_ONCE_ELSEWHERE
 
 
 def keep_logits(network: PreTrainedModel, keep: Tensor) -> dict[str, Tensor]:

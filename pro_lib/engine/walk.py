@@ -1,7 +1,4 @@
-"""Walkers that go down a prefix tree token by token; knows token ids and what ends an answer, not how to choose.
-
-Which walker stands where is known on the host, which waits for the device once a step.
-"""
+"""Walkers that go down a prefix tree token by token; the host knows where each stands, and waits once a step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,10 +14,9 @@ from pro_lib.engine.tree import Tree
 class Answer:
     """One path through the tree, its tokens and their log-probabilities under the unmodified model (nats).
 
-    `end_log_prob` is that of ending here, all stop tokens together: an event that counts, be it certain (0). It is
-    None where the last token carries the newline that ends the answer, since the ending is part of that token, and 0
-    for a path still open at the length cut (`finished` is False). `path_entropy`, of a sample of the model itself, is
-    the sum of H(next | v) over the prefixes v of the path, in nats: its mean over samples estimates H(Y).
+    `end_log_prob` is that of ending here, by whichever stop token. It is None where the last token carries the newline
+    that ends the answer, and 0 for a path still open at the length cut (not `finished`). `path_entropy`, of a sample of
+    the model itself, sums H(next | v) over the prefixes v of the path, in nats: its mean over samples estimates H(Y).
     """
 
     token_ids: tuple[int, ...]
@@ -32,11 +28,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Endings:
-    """The tokens that end an answer, as boolean tables of shape `(V,)`.
-
-    A `stop` token ends it and is no part of it; a `closing` token carries text before a newline, belongs to the
-    answer and ends it.
-    """
+    """The tokens that end an answer, as boolean tables `(V,)`: a `stop` token is no part of it, a `closing` one is."""
 
     stop: Tensor
     closing: Tensor
@@ -62,8 +54,7 @@ class Endings:
         return torch.logsumexp(log_probs.index_select(1, self.stop_ids).double(), dim=-1)
 
 
-# Given the step, the log-probabilities (rows, V), the row of each walker (questions, walkers) and which walkers
-# are still open (same shape), choose a token for each walker.
+# Of the step, log-probabilities (rows, V), the row of each walker (questions, walkers) and whether it is open, a token.
 Choose = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 
