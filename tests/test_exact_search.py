@@ -115,12 +115,12 @@ def test_the_exact_ten_are_at_least_as_probable_as_ten_beams(facts_2m, questions
     assert scores.pro_at_k(log_probs, 10).shape == (24,)
 
 
-def test_scoring_below_the_search_alpha_is_refused_in_a_sentence(exact):
+def test_scoring_below_the_search_alpha_is_refused(exact):
     log_probs = exact.log_probs()
     for score in (scores.pro, scores.adaptive_k, scores.mass_not_found, scores.alpha_floor):
-        with pytest.raises(ValueError, match=r"alpha=0.005 is below search_alpha=0.01: the search did not look"):
+        with pytest.raises(ValueError, match=r"alpha=0.005 is below search_alpha=0.01"):
             score(log_probs[5:9], alpha=0.005, search_alpha=exact.search_alpha)
-    with pytest.raises(ValueError, match=r"k=40: .* fixed K wants a search for the most probable \(top_n=40\)"):
+    with pytest.raises(ValueError, match=r"k=40: .* top_n=40"):
         scores.pro_at_k(log_probs, 40, search_alpha=exact.search_alpha)
     assert scores.pro_at_k(log_probs, 1) == pytest.approx(scores.nll(log_probs))
     assert sweeps.alpha_grid(exact.search_alpha)[0] == 0.01

@@ -5,7 +5,7 @@ most probable are found by searches at falling α, until N answers reach it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,8 @@ _EVENT = np.dtype(
 _OPEN, _COMPLETE, _CUT, _EXPANDED = range(4)
 # Where the search for the N most probable begins, and by how many nats it goes further down each time.
 _FIRST_ALPHA, _STEP = 0.02, math.log(4)
+# ε is measured on all likely answers to so many questions; on greedy paths, of which a model is sure, it hardly shows.
+N_QUESTIONS = 16
 # A wider search goes depth first, in pieces, to the same end: 128 MiB.
 _LOG_PROBS_AT_ONCE = 2**25
 
@@ -247,3 +249,31 @@ class Search:
             log_probs.append(float(event["token_log_prob"]))
             event = self.events[event["parent"]]
         return Answer(tuple(tokens[::-1]), tuple(log_probs[::-1]), end, finished)
+
+
+def measured_epsilon(
+    tree_of: Callable[..., Tree], prompts: Sequence[Sequence[int]], endings: Endings, *, max_new_tokens: int
+) -> np.ndarray:
+    """Ask prompts together and alone; return by how many nats log-probabilities may be off.
+
+    That is `(T + 1,)`, by the tokens of a prefix, its ending counted: twice the largest difference, up to that depth,
+    of the prefixes of the answers found both ways. `tree_of` makes a tree of prompts.
+    """
+    packs, settings = [[prompt] for prompt in prompts], {"search_alpha": 0.01, "max_new_tokens": max_new_tokens}
+    together, *alone = (search(tree_of(pack), endings, **settings) for pack in (prompts, *packs))
+    largest = np.zeros(max_new_tokens + 1)
+    for (answers, _), [(others, _)] in zip(together, alone, strict=True):
+        mine, theirs = _prefixes(answers), _prefixes(others)
+        for path in mine.keys() & theirs.keys():
+            largest[len(path)] = max(largest[len(path)], abs(mine[path] - theirs[path]))
+    return 2 * np.maximum.accumulate(largest)
+
+
+def _prefixes(answers: list[Answer]) -> dict[tuple[int, ...], float]:
+    """Return the log-probability of each prefix of some answers, and of the answers: their ending is the token -1."""
+    prefixes = {}
+    for answer in answers:
+        sums = np.cumsum([*answer.token_log_probs, *([answer.end_log_prob] if answer.end_log_prob else [])])
+        for length, log_prob in enumerate(sums.tolist(), start=1):
+            prefixes[(*answer.token_ids, -1)[:length]] = log_prob
+    return prefixes
