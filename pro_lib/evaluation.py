@@ -62,6 +62,11 @@ class Evaluation:
         """Return whether the judged answer is right, (n,)."""
         return self.answers["correct"].to_numpy(bool)
 
+    @property
+    def n_rarer(self) -> int:
+        """Return how many judged answers are right, or wrong, whichever are fewer; with under 20 say little."""
+        return int(min(self.correct.sum(), (~self.correct).sum()))
+
     def __repr__(self) -> str:
         return f"Evaluation({self.sentence()})"
 
