@@ -31,9 +31,9 @@ class Answer:
 
     `answers` are the distinct answers found, the most probable first, each with the probability of its complete text,
     ending included; PRO read the first `kept` of them. Where none ended, `text` is None and `uncertainty` NaN.
-    `status` (see `engine.certificate`) and `entropy_bounds` (nats, of the entropy over complete token sequences: tree
-    bound and loose upper bound) come from an exact search; they are None for another strategy. `probability_right` is
-    that of `text` where a calibration was given, which `calibrated` tells about: an estimate, and no guarantee.
+    `status` (see `engine.certificate`) and `entropy_bounds` (nats, of H(Y): tree bound and loose upper bound) come from
+    an exact search, else they are None. `probability_right` is an estimate for `text` from a calibration, which
+    `calibrated` tells about.
     """
 
     question: str
@@ -85,13 +85,12 @@ def ask(
 
     Args:
         model: a loaded one, or its name, as in `models.load`; by name the last one loaded is held.
-        question: one, or several for a list of answers, asked together. Of several, one without an answer that ended
-            is no error.
+        question: one, or several for a list of answers, of which some may have no answer that ended.
         questions: a question set whose header, template and shots are used; None takes the shots of world-facts.
         n_shots: how many of these shots; None for 10.
         strategy: how answers are looked for; by default all with p ≥ search_alpha.
-        calibration: a run of the model, or its folder, on questions whose right answers are known: the question is
-            asked as its were, and the answer says how probably it is right.
+        calibration: a run of the model, or its folder, on questions with known answers: the question is asked as its
+            were, and the answer says how probably it is right.
         settings: as in `generate`: search_alpha, budget, n_answers, max_new_tokens, chat, …
 
     Raises `ValueError` for an empty question, an alpha outside [0, 1] or below search_alpha, no answer that ended

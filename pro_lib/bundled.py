@@ -6,9 +6,7 @@ import csv
 import hashlib
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,7 +22,6 @@ HOME = CHECKOUT or Path()
 DATA = ROOT / "data"
 # Where `pro download` keeps models.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pro-workbench" / "models"
-_STAMP = attrgetter("st_ino", "st_size", "st_mtime_ns")
 # Endings of the files that transformers reads of a model folder.
 _READ = {".bin", ".gguf", ".jinja", ".json", ".model", ".py", ".safetensors", ".tiktoken"}
 
@@ -53,9 +50,7 @@ DOWNLOADS = {
 def paper_models() -> dict[str, str]:
     """Return the paper's models by its names for them, each with its id on the hub."""
     with open(DATA / "paper" / "settings.csv", encoding="utf-8", newline="") as file:
-        ids = {row["name"]: row["id"] for row in csv.DictReader(file) if row["kind"] == "model"}
-    # Its table shortens the name of the chat model.
-    return ids | {"Llama2-13B-chat": ids["Llama2-13B"]}
+        return {row["name"]: row["id"] for row in csv.DictReader(file) if row["kind"] == "model"}
 
 
 def bundled_models() -> dict[str, Path]:
@@ -74,12 +69,12 @@ def locate(name: str) -> str:
 
 def check_model(name: str) -> None:
     """Refuse, with a `ValueError`, a name that no model can have; whether a hub has it is not looked up."""
-    source, bundled = locate(name), bundled_models()
+    source = locate(name)
     if name in DOWNLOADS and not os.path.isdir(source):
         raise ValueError(f"model={name!r} is not here yet: `pro download {name}` gets it")
     is_local = os.path.isdir(source) or (source.endswith(".gguf") and os.path.isfile(source))
     if not is_local and not re.fullmatch(r"[\w.-]+/[\w.-]+", source):
-        names = f"bundled ({', '.join(bundled)}), nor one of the paper's ({', '.join(paper_models())})"
+        names = f"bundled ({', '.join(bundled_models())}), nor one of the paper's ({', '.join(paper_models())})"
         raise ValueError(f"model={name!r} is neither {names}, nor a folder or GGUF file, nor a hub id owner/name")
 
 
@@ -89,24 +84,16 @@ def model_folder_name(model: str) -> str:
 
 
 def fingerprint(source: Path) -> str:
-    """Return a digest of the files that a model is loaded from, every byte of them: of a folder, or one GGUF file.
-
-    Read once in a process, files side by side: a gigabyte took 3 s on two busy cores.
-    """
-    paths = [source] if source.is_file() else source.iterdir()
+    """Return a digest of the files that a model is loaded from, every byte of them: of a folder, or one GGUF file."""
+    paths = [source] if source.is_file() else sorted(path for path in source.iterdir() if path.is_file())
     paths = [path for path in paths if path.suffix in _READ or path.name in ("vocab.txt", "merges.txt")]
-    if any(path.suffix == ".safetensors" for path in paths):  # which are then what is loaded
-        paths = [path for path in paths if path.suffix != ".bin"]
-    paths = sorted(path for path in paths if path.is_file())
-    with ThreadPoolExecutor() as pool:
-        digests = pool.map(lambda path: _digest(path, *_STAMP(path.stat())), paths)
-        whole = "".join(f"{path.name} {digest} " for path, digest in zip(paths, digests, strict=True))
+    whole = "".join(f"{path.name} {_digest(path, path.stat().st_ino, path.stat().st_mtime_ns)} " for path in paths)
     return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
 @lru_cache(maxsize=1024)
 def _digest(path: Path, *stamp: int) -> str:
-    """Return the checksum of a file, read again only if its stamp has changed."""
+    """Return the checksum of a file, read again only if it was modified: a gigabyte takes seconds."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -114,8 +101,8 @@ def _digest(path: Path, *stamp: int) -> str:
 def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return a table of the paper's printed numbers, `data/paper/<name>.csv`.
 
-    With `settings`, a table with columns dataset and model as our tables have them, only the rows of settings that
-    are among them come back, under our names (`data/paper/settings.csv` says which of ours is which of the paper's).
+    With `settings`, a table with our columns dataset and model, only the rows of these settings come back, under our
+    names (`data/paper/settings.csv` says which is which).
     """
     import pandas as pd  # takes a second, and the command looks for notebooks without it
 

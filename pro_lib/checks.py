@@ -2,9 +2,9 @@
 
 import difflib
 import functools
+import os
 import re
 import reprlib
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -16,7 +16,6 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 from pydantic_core import PydanticCustomError
 
 _PLAIN = {"missing", "unexpected_keyword_argument"}
-_LONGEST = 300
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 80
 
@@ -32,29 +31,23 @@ def one_line(message: object) -> str:
     """Return a message as one line that can be printed, of at most 300 characters; its beginning and end stay."""
     line = re.sub(r"\s*[\x00-\x1f\x7f-\x9f\u2028\u2029]+\s*", " ", str(message)).strip()
     line = line.encode("utf-8", "backslashreplace").decode()
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 120]} … {line[-117:]}"
+    return line if len(line) <= 300 else f"{line[:180]} … {line[-117:]}"
 
 
 def rule(kind: type | tuple[type, ...], holds: Callable[[Any], bool], words: str) -> Any:
-    """Return the type of values of a kind of which `holds` is true; a boolean is no number, `words` are the error."""
+    """Return the type of values of a kind of which `holds` is true; a boolean is only an object, `words` the error."""
 
     def check(value: Any) -> Any:
-        is_kind = isinstance(value, kind) and not (isinstance(value, bool) and kind is not bool)
-        if not is_kind or not holds(value):
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not object) or not holds(value):
             raise PydanticCustomError("rule", words)
         return value
 
     return Annotated[Any, PlainValidator(check)]
 
 
-def choice(*names: str | int) -> Any:
-    """Return the type of one of these names."""
-    return Literal[names]
-
-
 # How weights may be shrunk and in what they may be loaded; here, so that both are checked without loading torch.
 QUANTIZATIONS, DTYPES = ("8bit", "4bit"), ("float32", "bfloat16", "float16")
-Quantization, Dtype, Engine = Literal[QUANTIZATIONS], Literal[("auto", *DTYPES)], Literal["local", "ray"]
+Dtype, Engine = Literal[("auto", *DTYPES)], Literal["local", "ray"]
 Flag = StrictBool
 PositiveInt = Annotated[int, Field(strict=True, gt=0)]
 WholeNumber = Annotated[int, Field(strict=True, ge=0)]
@@ -70,15 +63,11 @@ Texts = tuple[Text, ...]
 Name = Annotated[Text, StringConstraints(pattern=r"\S")]
 
 
-def _chat(value: Any) -> Any:
-    """Refuse what is neither a boolean nor options of a chat template by their names."""
-    options = value.values() if isinstance(value, dict) and all(isinstance(name, str) for name in value) else ()
-    if not isinstance(value, bool) and not (options and all(isinstance(of, str | int | float) for of in options)):
-        raise PydanticCustomError("rule", "must be true, false, or options of the chat template by their names")
-    return value
-
-
-Chat = Annotated[Any, PlainValidator(_chat)]
+Chat = rule(
+    object,
+    lambda value: isinstance(value, bool) or (isinstance(value, dict) and {*map(type, value)} == {str}),
+    "must be true, false, or options of the chat template by their names",
+)
 
 
 class Format(BaseModel):
@@ -91,10 +80,7 @@ Declared = TypeVar("Declared", bound=BaseModel)
 
 
 def fitted(declared: type[Declared], value: object, where: str, error: type[ValueError] = SentenceError) -> Declared:
-    """Return a mapping, or an object with attributes, as the class `declared` has it.
-
-    Raises `error` with the first thing that is wrong: `<where>: <field>=<value> <what it must be>`.
-    """
+    """Return a mapping or an object as the class `declared`; else an `error`, `<where>: <field>=<value> <words>`."""
     try:
         return declared.model_validate(value)
     except ValidationError as wrong:
@@ -129,11 +115,9 @@ def check_known(names: Iterable[str], known: Collection[str], where: str = "") -
 
 def check_writable(folder: Path, name: str) -> None:
     """Refuse, with a `SentenceError`, a folder in which no file can be made; the folder itself is not made."""
-    try:
-        parent = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-        tempfile.TemporaryFile(dir=parent).close()
-    except OSError as error:
-        raise SentenceError(f"{name}={str(folder)!r} cannot be written: {error.strerror}") from error
+    parent = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK)):
+        raise SentenceError(f"{name}={str(folder)!r} cannot be written")
 
 
 def sentence(error: ValidationError, *, optional: Collection[str] = ()) -> str:
@@ -147,15 +131,8 @@ def sentence(error: ValidationError, *, optional: Collection[str] = ()) -> str:
         return f"{name} is {'missing' if first['type'] == 'missing' else 'no parameter'}"
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
-    value = f"{name}={_short(first['input'])}" if name else _short(first["input"])
+    value = f"{name}={_SHORT.repr(first['input'])}".removeprefix("=")
     return f"{value} {re.sub(r'^[A-Z][a-z]+ (?=should)', '', first['msg'])}{' or None' if name in optional else ''}"
-
-
-def _short(value: object) -> str:
-    try:
-        return _SHORT.repr(value)
-    except ValueError:  # Python refuses to write numbers of more than 4,300 digits
-        return "a number too long to be written"
 
 
 @contextmanager

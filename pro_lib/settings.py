@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -55,10 +55,10 @@ class Settings:
     model: Names = "facts-2m"  # one or several: bundled or paper's name, hub id, folder
     dataset: Names = "world-facts"  # one or several: bundled, trivia_qa, sciq, nq, or a file
     split: str = "test"  # the split reported on
-    strategy: checks.choice(*STRATEGIES) = BEAMS  # how answers are found: greedy, multinomial, diverse_beam, threshold
+    strategy: Literal[*STRATEGIES] = BEAMS  # how answers are found: greedy, multinomial, diverse_beam, threshold
     protocol: Names = "paper"  # how answers are counted in figures: paper, workbench, or both
     distinct: checks.Flag | None = None  # whether repeated answers count once; None as the protocol has it
-    convention: checks.choice(*CONVENTIONS) = "complete"  # complete (ending included) or answer_tokens (left out)
+    convention: Literal[*CONVENTIONS] = "complete"  # complete (ending included) or answer_tokens (left out)
     alphas: checks.Probabilities | None = None  # α is chosen from these; None for 0, 0.05, …, 1
     alpha: checks.Probability = 0.4  # the default α: PRO keeps answers whose probability is at least α
     target: checks.Probabilities | None = None  # accuracies to promise; None as the accuracy of all suggests
@@ -88,7 +88,7 @@ class Settings:
     records: Names | None = None  # files of log-probabilities made elsewhere; None asks the model
     generations_dir: str | Path | None = None  # where runs are kept; None for data/generations of the repository
     figures_dir: str | Path | None = None  # where figures go; None for figures of the repository
-    columns: checks.choice(1, 2) = 2  # columns of a paper that a figure spans, 1 or 2
+    columns: Literal[1, 2] = 2  # columns of a paper that a figure spans, 1 or 2
     reported: checks.Flag = False  # the split is reported on, so that it may not be validation, where α is chosen
 
     def __post_init__(self) -> None:

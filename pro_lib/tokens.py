@@ -16,14 +16,9 @@ _THOUGHTS = ("<think>", "<thinking>", "<thought>", "<seed:think>", "[THINK]", "<
 _THOUGHTS += ("<|channel|>analysis", "<|channel>thought", "◁think▷", "<reasoning>")
 
 
-def encode(tokenizer: Any, text: str) -> list[int]:
+@lru_cache(maxsize=2**14)  # a run asks for each prompt twice, and every strategy has the same prompts
+def encode(tokenizer: Any, text: str) -> tuple[int, ...]:
     """Return the token ids of a prompt, with a beginning-of-text token where the tokenizer adds one, and no end."""
-    return list(_encoded(tokenizer, text))
-
-
-@lru_cache(maxsize=2**14)
-def _encoded(tokenizer: Any, text: str) -> tuple[int, ...]:
-    # Kept: a run asks for each prompt twice, for its length and in its pack, and every strategy has the same prompts.
     ids = tokenizer(text)["input_ids"]
     return tuple(ids[:-1] if len(ids) > 1 and ids[-1] == tokenizer.eos_token_id else ids)
 
@@ -38,8 +33,7 @@ def token_text(tokenizer: Any, token_id: int) -> str:
 def chat_text(tokenizer: Any, messages: Sequence[Mapping[str, str]], options: Mapping[str, Any]) -> str:
     """Return a conversation in the chat template, up to where the answer begins.
 
-    `options` are the template's, and `date`, its today. Raises `ValueError`, or what the template raises, if there is
-    none that takes the conversation and the options.
+    `options` are the template's, and `date`, its today. Raises `ValueError`, or what the template raises, if refused.
     """
     template, settings = tokenizer.get_chat_template(), dict(options)
     for name in options:
@@ -69,18 +63,12 @@ def token_texts(tokenizer: Any) -> tuple[str, ...]:
 
 
 def answer_text(tokenizer: Any, token_ids: Sequence[int], ends: Sequence[str] = NEWLINE) -> str:
-    """Return the text of an answer, without special tokens, trimmed."""
+    """Return the text of an answer up to the first text that ends it, without special tokens, trimmed."""
     text = tokenizer.decode(list(token_ids), skip_special_tokens=True, **_EXACTLY)
-    return trimmed(text, ends)
-
-
-def trimmed(text: str, ends: Sequence[str] = NEWLINE) -> str:
-    """Return a text up to the first of the texts that end it, without surrounding white space."""
     return _before(text.lstrip(), ends).strip()
 
 
-def ending(text: str, ends: Sequence[str] = NEWLINE) -> str | None:
-    """Return how a token ends an answer at one of these texts: `stop`, `closing` if text comes before, else None."""
+def _ending(text: str, ends: Sequence[str]) -> str | None:
     if not any(end in text for end in ends):
         return None
     return "closing" if _before(text, ends).strip() else "stop"
@@ -91,11 +79,11 @@ def _before(text: str, ends: Sequence[str]) -> str:
 
 
 def endings(tokenizer: Any, ends: Sequence[str], *configurations: Any, size: int | None = None) -> list[str | None]:
-    """Return how each token ends an answer: as `ending` has it, and `stop` for ends of text (`eos_token_id`).
+    """Return how each token ends an answer at one of the texts `ends`: `stop`, `closing` if text comes before, or None.
 
-    `size` is that of the model's vocabulary; a token that the tokenizer does not know has no text.
+    Ends of text (`eos_token_id`) stop. `size` is that of the model's vocabulary.
     """
-    kinds = [ending(text, ends) for text in token_texts(tokenizer)]
+    kinds = [_ending(text, ends) for text in token_texts(tokenizer)]
     kinds = kinds if size is None else (kinds + [None] * size)[:size]
     for source in (tokenizer, *configurations):
         ids = getattr(source, "eos_token_id", None)

@@ -155,7 +155,7 @@ def test_the_fingerprint_of_a_model_is_of_every_byte_that_is_loaded(folder, chan
     assert bundled.fingerprint(folder) != before
 
 
-@pytest.mark.parametrize("name", ["README.md", "pytorch_model.bin", "notes.txt"])
+@pytest.mark.parametrize("name", ["README.md", "notes.txt"])
 def test_files_that_are_not_loaded_are_no_part_of_it(folder, name):
     before = bundled.fingerprint(folder)
     (folder / name).write_text("other weights, which stay unread beside safetensors")

