@@ -28,9 +28,9 @@ def write(folder: Path, n_questions: int, *, seed: int = 0) -> None:
     ids = [f"q{number}" for number in range(n_questions)]
     table = {"question_id": ids, "question": "Who?", "references": [["answer 0"]] * n_questions, "split": "test"}
     with RunFolder(folder, RunInfo("large", "synthetic", "diverse_beam")) as run:
-        for part in run.missing(pd.DataFrame(table), per_part=PER_PART):
-            n = len(part.questions)
-            store.write_part(run.path, part, run.info, part_table(part.questions, _answers(rng, n), [None] * n), Cost())
+        for part, rows in run.missing(pd.DataFrame(table), per_part=PER_PART).items():
+            n = len(rows)
+            store.write_part(run.path, part, run.info, part_table(rows, _answers(rng, n), [None] * n), Cost())
         run.finish({})
 
 

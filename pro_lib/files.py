@@ -6,8 +6,7 @@ import json
 import os
 import re
 import socket
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,6 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from pro_lib.checks import SentenceError, sentence
-
-# File systems without locks say one of these; the run is written all the same.
-_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 class RunError(SentenceError):
@@ -35,10 +31,8 @@ def reading(path: Path, *, remedy: str) -> Iterator[None]:
     except RunError:
         raise
     except (OSError, ValueError, pa.ArrowException) as error:
-        if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):  # None: by Arrow, of what it read
-            raise RunError(f"{path} cannot be read: {_reason(error)}") from error
         reason = sentence(error) if isinstance(error, ValidationError) else error
-        raise RunError(f"{path} is missing or damaged ({type(error).__name__}: {reason}); {remedy}") from error
+        raise RunError(f"{path} cannot be read ({type(error).__name__}: {reason}); if damaged, {remedy}") from error
 
 
 @contextmanager
@@ -47,14 +41,10 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        reason = f"{error.strerror or error} ({errno.errorcode.get(error.errno, type(error).__name__)})"
         raise RunError(
-            f"{path} cannot be written: {_reason(error)}; what was complete is kept, "
-            "and the same command goes on from there once the reason is gone"
+            f"{path} cannot be written: {reason}; what was complete is kept, and the same command goes on from there"
         ) from error
-
-
-def _reason(error: OSError) -> str:
-    return f"{error.strerror or error} ({errno.errorcode.get(error.errno, type(error).__name__)})"
 
 
 def parsed(data: bytes, kind: type) -> Any:
@@ -86,45 +76,26 @@ def sha256(data: bytes) -> str:
 def locked(folder: Path) -> FileLock:
     """Return the lock of a folder, held until its release, or the end of the process, however it ends."""
     lock = FileLock(folder / ".lock", thread_local=False, blocking=False)
-    with writing(folder / ".lock"):
-        try:
-            lock.acquire()
-        except Timeout:
-            raise RunError(
-                f"run folder {folder} is being written by another process; wait until that has ended, "
-                "or choose another folder (out=, in notebooks generations_dir)"
-            ) from None
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-            message = f"run folder {folder} cannot be locked: {_reason(error)}; let no other process write there"
-            warnings.warn(message, UserWarning, stacklevel=2)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise RunError(
+            f"run folder {folder} is being written by another process; wait until that has ended, "
+            "or choose another folder (out=, in notebooks generations_dir)"
+        ) from None
     return lock
 
 
-def named(strategy: str, apart: Mapping[str, object]) -> str:
-    """Return the name of a run folder: the strategy, and the settings that are not by default.
+def named(*words: str, **settings: object) -> str:
+    """Return a folder's name: words, then settings that are not by default, `multinomial,n_answers=20`.
 
-    As `<strategy>,n_answers=20`. A value that is no number and no short word is eight digits of its SHA-256.
+    A value that is no number and no short word is eight digits of its SHA-256; so is the end of a long name.
     """
-    return ",".join([strategy, *(f"{name}={_in_a_name(value)}" for name, value in apart.items())])
+    name = ",".join([*words, *(f"{key}={_in_a_name(value)}" for key, value in settings.items())])
+    return name if len(name) <= 200 else f"{name[:190]}-{sha256(name.encode())[:8]}"
 
 
 def _in_a_name(value: object) -> str:
     whole = isinstance(value, float) and value.is_integer()  # 2.0 is what 2 is
-    text = json.dumps(int(value) if whole else value, sort_keys=True).strip('"')
+    text = json.dumps(int(value) if whole else value, sort_keys=True, default=str).strip('"')
     return text if re.fullmatch(r"[\w.+-]{1,20}", text, re.ASCII) else sha256(text.encode())[:8]
-
-
-def trial_name(changed: Mapping[str, Any]) -> str:
-    """Return a folder's name, `alpha=0.3,limit=200`; a checksum stands for paths, what is long or has other letters."""
-    text = ",".join(f"{name}={value}" for name, value in changed.items())
-    short = ",".join(f"{name}={_last_parts(value)}" for name, value in changed.items())
-    name = re.sub(r"[^\w.,=+-]+", "_", short, flags=re.ASCII)[:60]
-    return name if name == text else f"{name}-{sha256(repr(changed).encode())[:6]}"
-
-
-def _last_parts(value: object) -> str:
-    """Return a value as text, of paths the last part only."""
-    parts = value if isinstance(value, list | tuple) else [value]
-    return "+".join(str(part).rsplit("/", 1)[-1] for part in parts)

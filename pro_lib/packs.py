@@ -11,9 +11,9 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial, reduce
 from importlib import metadata
 
@@ -31,35 +31,43 @@ from pro_lib.models import Model, UnsupportedModelError
 from pro_lib.questions import QuestionSet
 from pro_lib.store import Cost, complete_log_prob, part_table
 
+# Measured on two cores with the bundled model: smaller packs pay more per call, larger ones attend to more in vain.
+QUESTIONS_PER_PACK = 32
 # A first pack of so many questions shows whether the model was asked well.
 FEWEST_TO_JUDGE = 20
 # What is said when there is no memory, beside the exceptions made for it: by the CPU's allocator, CUDA, MPS and cuBLAS.
 _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
 
+@dataclass
 class Job:
-    """How questions are answered: the questions of a part in, their table and its cost out.
+    """How questions are answered, `per_pack` at once: those of a part in, their table and its cost out.
 
     Raises:
         ValueError: no questions, the model cannot see the longest prompt whole, or it answers with a thought, or a
             prompt has a token for which there are no weights.
     """
 
-    def __init__(self, model: Model, questions: QuestionSet, strategy: Strategy, *, chat: bool | Mapping = False):
-        self.model, self.questions, self.strategy, self.chat = model.with_stop(strategy.stop), questions, strategy, chat
-        # The most questions that have been found to fit into memory at once.
+    model: Model
+    questions: QuestionSet
+    strategy: Strategy
+    chat: bool | Mapping = False
+    per_pack: int = QUESTIONS_PER_PACK
+
+    def __post_init__(self):
+        self.model, self.counts, self._prefix = self.model.with_stop(self.strategy.stop), Counts(), None
+        # The most questions that have been seen to fit into memory at once.
         self.fitting = sys.maxsize
-        self._prefix: engine.Prefix | None = None
-        if not len(questions):
+        if not len(self.questions):
             raise ValueError("there are no questions to answer")
-        prompts, size = self._prompts(questions.table), len(model.endings.stop)
-        self.fit = model.fit_for(max(map(len, prompts)) + strategy.max_new_tokens)
+        prompts, size = self._prompts(self.questions.table), len(self.model.endings.stop)
+        self.fit = self.model.fit_for(max(map(len, prompts)) + self.strategy.max_new_tokens)
         if (last := max(max(prompt, default=0) for prompt in prompts)) >= size:
-            said = f"has {size} tokens; {model.tokenizer.convert_ids_to_tokens(last)!r}, in a prompt, is none of them"
-            raise UnsupportedModelError(f"model {model.name} {said}")
+            token = self.model.tokenizer.convert_ids_to_tokens(last)
+            raise UnsupportedModelError(f"model {self.model.name} has {size} tokens; a prompt's {token!r} is none")
 
     def parameters(self) -> dict[str, object]:
-        """What decides the answers, as JSON can hold it."""
+        """Return what decides the answers, as JSON can hold it."""
         chat = {}
         if self.chat:  # what the template makes of them is no parameter of ours
             [prompt] = self._prompts(self.questions.with_questions(["Who?"]).table)
@@ -67,119 +75,102 @@ class Job:
         return self.strategy.parameters() | self.questions.parameters(chat=self.chat) | chat | self.model.parameters()
 
     def provenance(self) -> dict[str, object]:
-        """Where and with what the answers are made; the commit is that of the checkout pro_lib lies in, if any."""
+        """Return where and with what the answers are made; the commit is that of pro_lib's checkout, if any."""
         device = self.model.device
-        named = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
         tree = f"plain, since the model {self.fit.plain}" if self.fit.plain else "packed"
-        return {"source": self.model.source, "device": named, "tree": tree, **_software()}
+        return {"source": self.model.source, "device": name, "tree": tree, **_software()}
 
-    def recipe(self, per_pack: int) -> partial:
-        """What makes the same job in another process, given the number of its GPUs; it loads the model anew."""
-        model, endings = self.model, engine.Endings(self.model.endings.stop.cpu(), self.model.endings.closing.cpu())
-        shipped = type(model.network).__module__.startswith("transformers_modules.")
-        load = {"dtype": model.dtype, "quantization": model.quantization, "trust_remote_code": shipped}
-        load |= {"name": model.source, "device": model.device.type}
-        like = replace(model, network=None, tokenizer=None, endings=endings)
-        return partial(_made, like, load, (self.questions, self.strategy), self.chat, per_pack, torch.get_num_threads())
+    def recipe(self) -> partial:
+        """Return what makes this job in another process, given the number of its GPUs; it loads the model anew."""
+        network, load = self.model.network, {"name": self.model.source, "device": self.model.device.type}
+        load |= {"dtype": self.model.dtype, "quantization": self.model.quantization}
+        load |= {"trust_remote_code": type(network).__module__.startswith("transformers_modules.")}
+        rest = (self.questions, self.strategy, self.chat, self.per_pack)
+        return partial(_job_elsewhere, load, self.model.fingerprint, rest, torch.get_num_threads())
 
-    def part(self, questions: pd.DataFrame, per_pack: int, bar: tqdm | None = None) -> tuple[pa.Table, Cost]:
-        """Answer the questions of a part, `per_pack` at once; its table (see `store.part_table`) and its cost.
+    def part(self, questions: pd.DataFrame, bar: tqdm | None = None) -> tuple[pa.Table, Cost]:
+        """Answer the questions of a part; return its table (see `store.part_table`) and its cost.
 
         Raises `MemoryError` where a question does not fit into memory even alone.
         """
-        started, bar, found = time.perf_counter(), bar or tqdm(disable=True), []
+        started, bar, results = time.perf_counter(), bar or tqdm(disable=True), []
         is_first = self._prefix is None
         self.counts, self.halved = Counts(), 0
-        with self._moving(bar):
-            for start in range(0, len(questions), per_pack):
-                pack = questions.iloc[start : start + per_pack]
-                found += self._answered_in_pieces(pack)
-                if is_first and start == 0 and len(pack) >= FEWEST_TO_JUDGE:
-                    self._look_at([answers for answers, _ in found])
-                bar.update(len(pack))
-        seconds = time.perf_counter() - started
-        answers, certificates = zip(*found, strict=True)
-        peak = _peak_memory(self.model.device)
-        cost = Cost(**vars(self.counts), seconds=seconds, peak_memory_bytes=peak, halved_packs=self.halved)
-        return part_table(questions, [self._rows(each) for each in answers], certificates), cost
-
-    @contextmanager
-    def _moving(self, bar: tqdm) -> Iterator[None]:
-        """Let the bar tell of each pass of the network, twice a second at most: a pack may take minutes."""
-        started = last = time.perf_counter()
 
         def tell(*_: object) -> None:
-            nonlocal last
-            if (now := time.perf_counter()) - last > 0.5:
-                last = now
-                bar.set_postfix_str(f"{self.counts.token_forwards / (now - started):,.0f} tokens/s")
+            speed = self.counts.token_forwards / (time.perf_counter() - started)
+            bar.set_postfix_str(f"{speed:,.0f} tokens/s", refresh=False)
+            bar.update(0)
 
-        hook = self.model.network.register_forward_hook(tell)
-        try:
-            yield
-        finally:
-            hook.remove()
+        # A pack may take minutes, so each pass of the network moves the bar.
+        with self.model.network.register_forward_hook(tell):
+            for start in range(0, len(questions), self.per_pack):
+                pack = questions.iloc[start : start + self.per_pack]
+                results += self._answered_in_pieces(pack)
+                if is_first and start == 0 and len(pack) >= FEWEST_TO_JUDGE:
+                    self._look_at([answers for answers, _ in results])
+                bar.update(len(pack))
+        seconds = time.perf_counter() - started
+        answers, certificates = zip(*results, strict=True)
+        peak = _peak_memory(self.model.device)
+        cost = Cost(**vars(self.counts), seconds=seconds, peak_memory_bytes=peak, halved_packs=self.halved)
+        return part_table(questions, [self._rows(ranked) for ranked in answers], certificates), cost
 
     def _look_at(self, pack: Sequence[list[Answer]]) -> None:
         """Warn where more than one in ten of a pack's likeliest answers says nothing, or is cut; say what may help."""
-        likely = [answers[int(np.argmax(_log_probs(answers)))] for answers in pack]
-        n_cut = sum(len(answer.token_ids) == self.strategy.max_new_tokens and not answer.finished for answer in likely)
+        likely, has_shots, length = [*map(_likeliest, pack)], bool(self.questions.shots), self.strategy.max_new_tokens
+        n_cut = sum(len(answer.token_ids) == length and not answer.finished for answer in likely)
         n_empty = sum(answer.finished and not self.model.decode(answer.token_ids) for answer in likely)
-        has_shots, length = bool(self.questions.shots), self.strategy.max_new_tokens
-        if 10 * n_empty > len(likely):
-            way = "a base model needs shots and no chat (n_shots=10, chat=False)" if self.chat else "ask with shots"
-            way = "look at the shots and the template" if has_shots and not self.chat else way
-            warnings.warn(f"{n_empty} of the first {len(likely)} likeliest answers are empty; {way}", stacklevel=2)
-        if 10 * n_cut > len(likely):
-            way = f"raise max_new_tokens={length}" + ("" if has_shots else ", or ask with shots, which are short")
-            warnings.warn(f"{n_cut} of the first {len(likely)} likeliest answers do not end; {way}", stacklevel=2)
+        way = "a base model needs shots and no chat (n_shots=10, chat=False)" if self.chat else "ask with shots"
+        way = "look at the shots and the template" if has_shots and not self.chat else way
+        longer = f"raise max_new_tokens={length}" + ("" if has_shots else ", or ask with shots, which are short")
+        for n, what, help_ in ((n_empty, "are empty", way), (n_cut, "do not end", longer)):
+            if 10 * n > len(likely):
+                warnings.warn(f"{n} of the first {len(likely)} likeliest answers {what}; {help_}", stacklevel=2)
 
     def _answered_in_pieces(self, pack: pd.DataFrame) -> list[tuple[list[Answer], Certificate | None]]:
-        """What `_answered` finds, for as many questions at once as fit into memory."""
-        found: list[tuple[list[Answer], Certificate | None]] = []
-        while len(found) < len(pack):
-            piece = pack.iloc[len(found) : len(found) + self.fitting]
+        """Return what `_answered` does, for as many questions at once as fit into memory."""
+        results = []
+        while len(results) < len(pack):
+            piece = pack.iloc[len(results) : len(results) + self.fitting]
             try:
-                found += self._answered(piece)
+                results += self._answered(piece)
                 continue
             except (RuntimeError, MemoryError) as error:
-                shortage = memory_shortage(error)
-                if not shortage:
-                    raise
+                self._halve(piece["question_id"].tolist(), error)
             # Here, and not above: the error keeps hold of the frames that hold the memory.
-            self._halve(piece["question_id"].tolist(), shortage)
-        return found
+            gc.collect()
+            torch.cuda.empty_cache()  # nothing where there is no CUDA
+        return results
 
-    def _halve(self, question_ids: Sequence[str], shortage: str) -> None:
-        size, device = len(question_ids), self.model.device
+    def _halve(self, question_ids: Sequence[str], error: Exception) -> None:
+        """Go on with half as many questions at once; any error but a lack of memory is raised again."""
+        shortage, size, device = _memory_shortage(error), len(question_ids), self.model.device
+        if not shortage:
+            raise error
         if size == 1:
             raise MemoryError(
                 f"question {question_ids[0]!r} does not fit into the memory of {device} even alone ({shortage}); "
                 "take fewer shots, fewer answers or tokens, or a smaller dtype"
             )
         self.fitting, self.halved = size // 2, self.halved + 1
-        gc.collect()
-        torch.cuda.empty_cache()  # nothing where there is no CUDA
         message = f"{size} questions at once do not fit into the memory of {device}; going on with {self.fitting}"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def _answered(self, pack: pd.DataFrame) -> list[tuple[list[Answer], Certificate | None]]:
-        """The answers to the questions of a pack, with their certificates if they were searched for."""
+        """Return the answers to the questions of a pack, with their certificates if they were searched for."""
         prompts, ids = self._prompts(pack), pack["question_id"].tolist()
         tree = self._tree(prompts)
-        found = self.strategy.decode(tree, self.model.endings, question_ids=ids, epsilon=self._epsilon)
-        for question_id, (answers, _) in zip(ids, found, strict=True):
-            self._refuse_thought(question_id, answers)
+        results = self.strategy.decode(tree, self.model.endings, question_ids=ids, epsilon=self._epsilon)
+        for question_id, (answers, _) in zip(ids, results, strict=True):
+            if mark := tokens.thought(self.model.tokenizer.decode(list(_likeliest(answers).token_ids))):
+                raise UnsupportedModelError(
+                    f"question {question_id!r}: model {self.model.name} answers with a thought, {mark!r}; ask without "
+                    "thinking, by an option of its chat template, as chat={'enable_thinking': False}"
+                )
         own = (len(prompt) - tree.prefix_length for prompt in prompts)
-        return [(ours, sure and replace(sure, prompt_tokens=n)) for (ours, sure), n in zip(found, own, strict=True)]
-
-    def _refuse_thought(self, question_id: str, answers: list[Answer]) -> None:
-        likely = answers[int(np.argmax(_log_probs(answers)))]
-        if mark := tokens.thought(self.model.tokenizer.decode(list(likely.token_ids))):
-            raise UnsupportedModelError(
-                f"question {question_id!r}: model {self.model.name} answers with a thought, {mark!r}; ask without "
-                "thinking, by an option of its chat template, as chat={'enable_thinking': False}"
-            )
+        return [(ours, sure and replace(sure, prompt_tokens=n)) for (ours, sure), n in zip(results, own, strict=True)]
 
     def _tree(self, prompts: list[list[int]]) -> engine.Tree:
         network = self.model.network
@@ -215,12 +206,12 @@ class Job:
         return engine.measured_epsilon(self._tree, prompts, self.model.endings, max_new_tokens=length)
 
     def _rows(self, answers: list[Answer]) -> list[dict]:
-        """The answers as they are stored: downwards in probability, samples in the order they were drawn."""
+        """Return answers as they are stored: downwards in probability, samples in the order they were drawn."""
         if self.strategy.ranked:
             order = np.lexsort((-_log_probs(answers), [not answer.finished for answer in answers]))
             answers = [answers[place] for place in order]
-        said = [self.model.decode(answer.token_ids) for answer in answers]
-        return [vars(each) | {"text": text, "log_prob": _sum(each)} for each, text in zip(answers, said, strict=True)]
+        texts = [self.model.decode(answer.token_ids) for answer in answers]
+        return [vars(row) | {"text": text, "log_prob": _sum(row)} for row, text in zip(answers, texts, strict=True)]
 
 
 @cache
@@ -243,27 +234,22 @@ def _log_probs(answers: Sequence[Answer]) -> np.ndarray:
     return complete_log_prob([_sum(answer) for answer in answers], [answer.end_log_prob for answer in answers])
 
 
-def _made(
-    like: Model, load: Mapping, asked: tuple, chat: bool | Mapping, per_pack: int, threads: int, gpus: int
-) -> "tuple[Job, int]":
-    """The job of a worker that has so many GPUs, whose model must be the one that it is to be like."""
+def _likeliest(answers: list[Answer]) -> Answer:
+    return answers[int(np.argmax(_log_probs(answers)))]
+
+
+def _job_elsewhere(load: Mapping, fingerprint: str, rest: tuple, threads: int, gpus: int) -> Job:
+    """Return the job of a worker that has so many GPUs; its model's files must have the fingerprint."""
     torch.set_num_threads(threads)
     placed = {"device": "cuda", "device_map": "auto" if gpus > 1 else None} if gpus else {}
-    try:
-        model = models.load(**load | placed)
-    except torch.OutOfMemoryError as error:
-        raise MemoryError(
-            f"model {like.source} does not fit into a worker's memory ({memory_shortage(error)}); raise "
-            "gpus_per_worker, or load it in 8 or 4 bits"
-        ) from error
-    if model.fingerprint != like.fingerprint:
-        raise RunError(f"model {like.source} on {os.uname().nodename} is not the one asked for: its files differ")
-    endings = engine.Endings(like.endings.stop.to(model.device), like.endings.closing.to(model.device))
-    return Job(replace(model, name=like.name, endings=endings), *asked, chat=chat), per_pack
+    model = models.load(**load | placed)
+    if model.fingerprint != fingerprint:
+        raise RunError(f"model {model.source} on {os.uname().nodename} is not the one asked for: its files differ")
+    return Job(model, *rest)
 
 
-def memory_shortage(error: Exception) -> str:
-    """The first line of an error that says there is no memory; empty for any other error."""
+def _memory_shortage(error: Exception) -> str:
+    """Return the first line of an error that says there is no memory; empty for any other error."""
     first_line = str(error).strip().partition("\n")[0] or type(error).__name__
     known = isinstance(error, MemoryError | torch.OutOfMemoryError)
     return first_line if known or any(sign in str(error) for sign in _NO_MEMORY) else ""

@@ -132,7 +132,7 @@ class Settings:
         usual |= {name: (value,) for name, value in values.items() if name.endswith("_dir") or value in ([], {})}
         apart = {name: value for name, value in values.items() if value not in usual[name]}
         if apart and values.get("figures_dir") is None:
-            settings = replace(settings, figures_dir=settings.figures_dir / "other" / files.trial_name(apart))
+            settings = replace(settings, figures_dir=settings.figures_dir / "other" / files.named(**apart))
             print(f"Figures go to {settings.figures_dir}")
         checks.check_writable(settings.figures_dir, "figures_dir")
         if settings.records is None and not any(settings.generations_dir.glob("*/*/*/run.json")):
@@ -239,7 +239,7 @@ class Settings:
         length = {"max_new_tokens": self.max_new_tokens or question_sets.usual_length(chat)}
         how = engine.strategy(strategy, **self._values(*DECODING) | length)
         folder = self.generations_dir / questions.name / bundled.model_folder_name(model)
-        folder /= files.named(how.name, how.apart() | questions.apart(chat=chat))
+        folder /= files.named(how.name, **how.apart(), **questions.apart(chat=chat))
         if chat is None or not store.parts(folder):
             return None  # without shots the model decides
         run = runs.read(folder)

@@ -4,20 +4,20 @@
 their cost and a digest of the run's parameters in its footer. The digest in the name is of all the file's bytes.
 """
 
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import NamedTuple, get_type_hints
+from typing import Literal, get_type_hints
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from filelock import FileLock
 from numpy.typing import ArrayLike
 from pydantic import ConfigDict
 
@@ -27,7 +27,6 @@ from pro_lib.files import RunError, locked, parsed, reading, sha256, write_whole
 
 _MOVE_AWAY = "restore it from a copy, or move the folder away and start again"
 _MAKE_AGAIN = "delete it to make the part again"
-FORMAT_VERSION = 3
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 # With an underscore in front, since a question set may bring a column of any other name.
 _ANSWERS = "_answers"
@@ -73,18 +72,11 @@ class RunInfo:
     provenance: Mapping[str, object] = field(default_factory=dict)
     n_planned: WholeNumber = 0
     cost: Cost = Cost()
-    format_version: int = FORMAT_VERSION
+    format_version: Literal[3] = 3
 
     def labels(self) -> dict[str, str]:
         """Return the columns that tell the tables of this run's setting from others': dataset, model."""
         return {"dataset": self.dataset, "model": self.model}
-
-
-class Part(NamedTuple):
-    """Questions that are answered and written together, under a name that begins so."""
-
-    name: str
-    questions: pd.DataFrame
 
 
 def complete_log_prob(log_prob: ArrayLike, end_log_prob: ArrayLike) -> ArrayLike:
@@ -128,92 +120,74 @@ def _answers(part: pa.Table) -> pa.Table:
 
 
 class RunFolder(AbstractContextManager):
-    """A run being written, part by part, by one process at a time.
+    """A run being written, part by part, by one process: it locks the folder until the end of the `with` or of itself.
 
-    Writing locks the folder until the end of the `with`, or of the process. A folder in which nothing is missing is
-    only read. Every method raises `RunError` if the run was made otherwise, is written by another process, is damaged,
-    or cannot be written. What was complete stays as it is.
+    A folder in which nothing is missing is only read. Every method raises `RunError` if the run was made otherwise, is
+    written by another process, is damaged, or cannot be written; what was complete stays as it is.
     """
 
     def __init__(self, path: str | Path, info: RunInfo):
-        self.path, self._given, self.info = Path(path), info, info
-        self._lock: FileLock | None = None
+        self.path, self.info, self._lock = Path(path), info, None
         self._take_over()
 
     def __exit__(self, *_: object) -> None:
         if self._lock is not None:
             self._lock.release()
-            self._lock = None
 
-    def missing(self, questions: pd.DataFrame, *, per_part: int) -> list[Part]:
-        """Return the questions that no part holds, in their order, `per_part` to a part.
+    def missing(self, questions: pd.DataFrame, *, per_part: int) -> dict[str, pd.DataFrame]:
+        """Return the questions that no part holds by the names of the parts to be made, `per_part` to a part.
 
         Parts are cut in the order of the questions, so that a run that was stopped goes on as it would have.
         """
-        if not len(self._unanswered(questions)[0]):
-            return []
+        if self._unanswered(questions)[0].empty:
+            return {}
         self._hold()
         unanswered, n_answered = self._unanswered(questions)  # another process may have written meanwhile
         numbers = {int(file.name.split("-")[1]) for file in parts(self.path)}
-        free = (number for number in range(len(numbers) + len(unanswered)) if number not in numbers)
-        starts = range(0, len(unanswered), per_part)
+        free = (number for number in itertools.count() if number not in numbers)
         self._save(replace(self.info, n_planned=n_answered + len(unanswered), provenance={}))
-        return [Part(f"part-{next(free):05}", unanswered.iloc[start : start + per_part]) for start in starts]
+        starts = range(0, len(unanswered), per_part)
+        return {f"part-{next(free):05}": unanswered.iloc[start : start + per_part] for start in starts}
 
     def finish(self, provenance: Mapping[str, object]) -> None:
-        """Sum up the cost of all parts, and note where the run was made and how many packs were halved."""
+        """Sum up the cost of all parts, and note where the run was made."""
         self._hold()
-        contents = self._read_all(["question_id"])
+        contents = [_read_part(file, self.info, ["question_id"]) for file in parts(self.path)]
         cost, n_answered = sum((cost for _, cost in contents), Cost()), sum(len(table) for table, _ in contents)
-        provenance = {**provenance, "halved_packs": cost.halved_packs}
         self._save(replace(self.info, cost=cost, n_planned=n_answered, provenance=provenance))
 
     def _hold(self) -> None:
-        """Become the only writer."""
+        """Become the only writer, and clear away what one that was killed has left."""
         if self._lock is not None:
             return
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = locked(self.path)
-        try:
-            with writing(self.path):
-                for left in (*self.path.glob(".run.json*"), *self.path.glob(".part-*")):  # by a writer that was killed
-                    left.unlink(missing_ok=True)
-            if not self._take_over():
-                self._save(self._given)
-        except BaseException:
-            self.__exit__()
-            raise
+            self._lock = locked(self.path)
+            for file in (*self.path.glob(".run.json*"), *self.path.glob(".part-*")):
+                file.unlink(missing_ok=True)
+        self._take_over()
 
-    def _take_over(self) -> bool:
-        """Go by what the folder says of its run; False if it is a new one."""
+    def _take_over(self) -> None:
+        """Go by what the folder says of its run, if it says anything."""
         if not (self.path / "run.json").exists():
-            if parts(self.path):
-                raise RunError(f"{self.path / 'run.json'} is missing, but parts are there; {_MOVE_AWAY}")
-            return False
-        self.info = _read_info(self.path)
-        if differs := difference(self.info.parameters, self._given.parameters):
+            return
+        wanted, self.info = self.info.parameters, _read_info(self.path)
+        if differs := difference(self.info.parameters, wanted):
             raise RunError(
                 f"run folder {self.path} was made with {differs} is asked for; "
                 "choose another folder (out=, in notebooks generations_dir), or move this one away"
             )
-        return True
 
     def _unanswered(self, questions: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-        """Return the questions that no part holds, and how many questions the parts hold; every part is checked.
-
-        Raises `RunError` where a question is held with another text.
-        """
+        """Return the questions that no part holds, and how many questions the parts hold; every part is checked."""
         columns, texts = ["question_id", "question"], {}
-        for table, _ in self._read_all(columns):
+        for file in parts(self.path):
+            table, _ = _read_part(file, self.info, columns)
             texts |= dict(zip(*(table[name].to_pylist() for name in columns), strict=True))
         for name, text in questions[columns].itertuples(index=False):
             if texts.get(name, text) != text:
                 raise RunError(f"run folder {self.path} holds question {name!r} with another text")
         return questions[~questions["question_id"].isin(list(texts))], len(texts)
-
-    def _read_all(self, columns: Sequence[str]) -> list[tuple[pa.Table, Cost]]:
-        return [_read_part(file, self.info, columns) for file in parts(self.path)]
 
     def _save(self, info: RunInfo) -> None:
         content = asdict(info)
@@ -234,27 +208,23 @@ def read(path: Path) -> tuple[pd.DataFrame, pd.DataFrame, RunInfo]:
     return answers, questions, info
 
 
-def write_part(path: Path, part: Part, info: RunInfo, table: pa.Table, cost: Cost) -> None:
+def write_part(path: Path, name: str, info: RunInfo, table: pa.Table, cost: Cost) -> None:
     """Write a part, whole or not at all, into a run folder that is held; `info` is the folder's."""
+    footer = {"cost": json.dumps(asdict(cost)), "identity": _digest(info.parameters)}
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, table.schema) as writer:
-        writer.write_table(table)
-        writer.add_key_value_metadata({"cost": json.dumps(asdict(cost)), "identity": _digest(info.parameters)})
+    pq.write_table(table.replace_schema_metadata({**(table.schema.metadata or {}), **footer}), sink)
     data = sink.getvalue().to_pybytes()
-    write_whole(data, path / f"{part.name}-{sha256(data)[:16]}.parquet")
+    write_whole(data, path / f"{name}-{sha256(data)[:16]}.parquet")
 
 
 def parts(path: Path, name: str = "part") -> list[Path]:
     """Return the complete parts of a run folder, or of those the one whose name begins so."""
-    with reading(path, remedy=_MOVE_AWAY):
-        return sorted(path.glob(f"{name}-*.parquet"))
+    return sorted(path.glob(f"{name}-*.parquet"))
 
 
 def _read_part(file: Path, info: RunInfo, columns: Sequence[str] | None = None) -> tuple[pa.Table, Cost]:
     """Return a part's table, or some of its columns, and its cost, if it is whole and of this run."""
     with reading(file, remedy=_MAKE_AGAIN):
-        if not file.is_file():
-            raise RunError(f"{file} is no file; move it away")
         data = file.read_bytes()
         if not re.fullmatch(rf"part-\d+-{sha256(data)[:16]}", file.stem):
             raise RunError(f"{file} was cut short or altered (its checksum differs); {_MAKE_AGAIN}")
@@ -271,12 +241,10 @@ def _read_info(path: Path) -> RunInfo:
         if not file.is_file():
             raise RunError(f"{path} is not a run folder: it has no run.json")
         content = parsed(file.read_bytes(), dict)
-        version = content.get("format_version")
-        if version != FORMAT_VERSION:
-            raise RunError(f"{file} has format version {version}; this program reads {FORMAT_VERSION}; {_MOVE_AWAY}")
-        if content.pop("checksum", None) != _digest(content):
+        checksum, info = content.pop("checksum", None), parsed(json.dumps(content).encode(), RunInfo)
+        if checksum != _digest(content):
             raise RunError(f"{file} was altered (its checksum differs); {_MOVE_AWAY}")
-        return parsed(json.dumps(content).encode(), RunInfo)
+        return info
 
 
 def difference(stored: Mapping, wanted: Mapping, *, only_known: bool = False) -> str | None:
@@ -285,15 +253,9 @@ def difference(stored: Mapping, wanted: Mapping, *, only_known: bool = False) ->
     With `only_known`, parameters that `wanted` does not speak of are passed over.
     """
     for key in sorted(wanted if only_known else {*stored, *wanted}):
-        before, now = stored.get(key), wanted.get(key)
-        if before != now:
-            return f"{key}={_short(before)}, now {key}={_short(now)}"
+        if stored.get(key) != wanted.get(key):
+            return f"{key}={stored.get(key)!r:.60}, now {key}={wanted.get(key)!r:.60}"
     return None
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:40]}… ({sha256(text.encode())[:8]})"
 
 
 def _digest(content: object) -> str:

@@ -241,8 +241,8 @@ def test_answer_tokens_is_refused_where_the_endings_are_unknown(tmp_path, call):
 
 def test_an_unfinished_run_is_read_as_far_as_it_got_with_a_warning(tmp_path):
     with RunFolder(tmp_path, INFO) as folder:
-        part = folder.missing(question_table("abc"), per_part=2)[0]
-        store.write_part(folder.path, part, folder.info, part_of(ANSWERS, part.questions), Cost())
+        part, rows = next(iter(folder.missing(question_table("abc"), per_part=2).items()))
+        store.write_part(folder.path, part, folder.info, part_of(ANSWERS, rows), Cost())
     with pytest.warns(UserWarning, match="holds 2 of the 3 questions planned; run the generation again"):
         run = run_tables.read(tmp_path)
     assert (run.name, run.questions["question_id"].tolist()) == ("set/model/greedy", ["a", "b"])
