@@ -1,7 +1,4 @@
-"""From a model and questions to a run, kept in its folder.
-
-It knows jobs, run folders and workers; it does not know how answers are found, scores or correctness.
-"""
+"""From a model and questions to a run, kept in its folder; knows no score and not how answers are found."""
 
 import logging
 from collections.abc import Mapping, Sequence

@@ -1,18 +1,15 @@
-"""Packs of questions answered by one model, one prompt and one strategy, halved where memory runs out.
-
-It knows tokens, devices and what computing costs; it does not know files, workers or scores.
-"""
+"""Packs of questions answered by one model, prompt and strategy, halved where memory runs out; knows no file."""
 
 import gc
 import operator
 import os
 import resource
+import shlex
 import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial, reduce
 from importlib import metadata
@@ -43,9 +40,7 @@ _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAI
 class Job:
     """How questions are answered, `per_pack` at once: those of a part in, their table and its cost out.
 
-    Raises:
-        ValueError: no questions, the model cannot see the longest prompt whole, or it answers with a thought, or a
-            prompt has a token for which there are no weights.
+    Raises `ValueError` where there are no questions, or the model cannot read the longest prompt whole.
     """
 
     model: Model
@@ -63,8 +58,8 @@ class Job:
         prompts, size = self._prompts(self.questions.table), len(self.model.endings.stop)
         self.fit = self.model.fit_for(max(map(len, prompts)) + self.strategy.max_new_tokens)
         if (last := max(max(prompt, default=0) for prompt in prompts)) >= size:
-            token = self.model.tokenizer.convert_ids_to_tokens(last)
-            raise UnsupportedModelError(f"model {self.model.name} has {size} tokens; a prompt's {token!r} is none")
+            words = f"{self.model.tokenizer.convert_ids_to_tokens(last)!r}, in a prompt, is none of them"
+            raise UnsupportedModelError(f"model {self.model.name} has {size} tokens; {words}")
 
     def parameters(self) -> dict[str, object]:
         """Return what decides the answers, as JSON can hold it."""
@@ -138,20 +133,19 @@ class Job:
                 results += self._answered(piece)
                 continue
             except (RuntimeError, MemoryError) as error:
-                self._halve(piece["question_id"].tolist(), error)
+                if not _says_no_memory(error):
+                    raise
+                self._halve(piece["question_id"].tolist())
             # Here, and not above: the error keeps hold of the frames that hold the memory.
             gc.collect()
             torch.cuda.empty_cache()  # nothing where there is no CUDA
         return results
 
-    def _halve(self, question_ids: Sequence[str], error: Exception) -> None:
-        """Go on with half as many questions at once; any error but a lack of memory is raised again."""
-        shortage, size, device = _memory_shortage(error), len(question_ids), self.model.device
-        if not shortage:
-            raise error
+    def _halve(self, question_ids: Sequence[str]) -> None:
+        size, device = len(question_ids), self.model.device
         if size == 1:
             raise MemoryError(
-                f"question {question_ids[0]!r} does not fit into the memory of {device} even alone ({shortage}); "
+                f"question {question_ids[0]!r} does not fit into the memory of {device} even alone; "
                 "take fewer shots, fewer answers or tokens, or a smaller dtype"
             )
         self.fitting, self.halved = size // 2, self.halved + 1
@@ -183,10 +177,10 @@ class Job:
     def _shared(self) -> list[int]:
         """What all prompts begin with, or nearly: a tree takes as much of it as its own prompts share."""
         shots = self.questions.prefix()
-        if shots and self.chat:
-            prompts = self._prompts(self.questions.with_questions(["Who?", "When?"]).table)
-            return prompts[0][: engine.common_prefix_length(prompts)]
-        return self.model.encode(shots) if shots else []
+        if not shots or not self.chat:
+            return self.model.encode(shots) if shots else []
+        prompts = self._prompts(self.questions.with_questions(["Who?", "When?"]).table)
+        return prompts[0][: engine.common_prefix_length(prompts)]
 
     def _prompts(self, table: pd.DataFrame) -> list[list[int]]:
         """Token ids of the prompts of some questions."""
@@ -217,12 +211,11 @@ class Job:
 @cache
 def _software() -> dict[str, object]:
     """The commit, if any, and the versions of libraries: those of this process, which go on when the files change."""
-    commit = None
-    with suppress(OSError):  # without git there is none; a repository around an installed package is another's
-        command = ["git", f"--git-dir={bundled.ROOT / '.git'}", "rev-parse", "HEAD"]
-        commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or None
+    # A repository around an installed package is another's.
+    command = ["git", f"--git-dir={bundled.ROOT / '.git'}", "rev-parse", "HEAD"]
+    status, commit = subprocess.getstatusoutput(shlex.join(command))
     versions = {name: metadata.version(name) for name in ("torch", "transformers", "numpy", "pyarrow")}
-    return {"commit": commit, "versions": versions}
+    return {"commit": None if status else commit, "versions": versions}
 
 
 def _sum(answer: Answer) -> float:
@@ -248,16 +241,14 @@ def _job_elsewhere(load: Mapping, fingerprint: str, rest: tuple, threads: int, g
     return Job(model, *rest)
 
 
-def _memory_shortage(error: Exception) -> str:
-    """Return the first line of an error that says there is no memory; empty for any other error."""
-    first_line = str(error).strip().partition("\n")[0] or type(error).__name__
+def _says_no_memory(error: Exception) -> bool:
     known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return first_line if known or any(sign in str(error) for sign in _NO_MEMORY) else ""
+    return known or any(words in str(error) for words in _NO_MEMORY)
 
 
 def _peak_memory(device: torch.device) -> int:
     """Peak of the memory allocated on a CUDA device, else of the whole process, in bytes."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux kibibytes
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kibibytes
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

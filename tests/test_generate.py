@@ -16,7 +16,6 @@ import torch
 
 from pro_lib import engine, packs
 from pro_lib import generate as module
-from pro_lib import questions as question_sets
 from pro_lib import runs as run_tables
 from pro_lib.engine.tree import common_prefix_length
 from pro_lib.engine.walk import Endings
@@ -215,7 +214,7 @@ def test_a_question_that_does_not_fit_alone_is_named_and_the_parts_before_it_sta
             cuda_is_full()
         return answer(self, prompts)
 
-    words = r"^question 'q2' does not fit into the memory of cpu even alone \(CUDA out of memory\. .* 2\.00 GiB\.\); "
+    words = r"^question 'q2' does not fit into the memory of cpu even alone; take fewer shots"
     with monkeypatch.context() as patch:
         patch.setattr(packs.Job, "_tree", full)
         with pytest.raises(MemoryError, match=words), pytest.warns(RuntimeWarning, match="going on with 1"):
@@ -320,7 +319,7 @@ def test_a_cluster_that_cannot_do_the_work_says_why(model, tmp_path, monkeypatch
     with pytest.raises(RunError, match=rf"^model {model.source} on .* is not the one asked for: its files differ$"):
         generate(replace(model, fingerprint="0" * 16, name="other"), asked(2), **on_ray)
     monkeypatch.setattr(packs.models, "load", lambda **_: cuda_is_full())
-    with pytest.raises(RunError, match="^CUDA out of memory"):
+    with pytest.raises(RunError, match=r"^CUDA out of memory"):
         generate(model, asked(2), **on_ray)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"^engine='ray' needs ray: pip install 'pro-workbench\[ray\]'$"):
