@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pro_lib import ask, scores, sweeps
+from pro_lib import ask, scores
 from pro_lib import questions as question_sets
 from pro_lib import runs as run_tables
 from pro_lib.engine.certificate import Certificate
@@ -39,11 +39,10 @@ def test_the_certificate_is_stored_with_the_run(exact, questions):
     assert list(reordered.questions["status"]) == list(exact.questions["status"])[::-1]
 
 
-@pytest.mark.parametrize("strategy", ["greedy", "multinomial", "diverse_beam"])
-def test_the_certified_set_holds_every_likely_answer_that_another_strategy_finds(exact, facts_2m, questions, strategy):
-    other = generate(facts_2m, questions, strategy=strategy, progress=False)
+def likely_and_certified(exact, other):
+    """How many likely answers of another strategy to certified questions there are; the search has them all."""
     certified = set(exact.questions.loc[exact.questions["status"] == "certified", "question_id"])
-    assert len(certified) > 80
+    assert len(certified) > 0.8 * len(exact.questions)
     found = {(row.question_id, tuple(row.token_ids)): row.value for row in exact.ranked().itertuples()}
     n_likely = 0
     for row in other.ranked().itertuples():
@@ -51,21 +50,20 @@ def test_the_certified_set_holds_every_likely_answer_that_another_strategy_finds
         if row.question_id in certified and row.value >= np.log(0.01) + 1e-5:
             assert found[(row.question_id, tuple(row.token_ids))] == pytest.approx(row.value, abs=2e-5)
             n_likely += 1
-    assert n_likely > 50
+    return n_likely
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "multinomial", "diverse_beam"])
+def test_the_certified_set_holds_every_likely_answer_that_another_strategy_finds(exact, facts_2m, questions, strategy):
+    assert likely_and_certified(exact, generate(facts_2m, questions, strategy=strategy, progress=False)) > 50
 
 
 @pytest.mark.trial
 def test_on_all_test_questions_no_other_strategy_finds_a_likely_answer_that_the_search_missed(facts_2m):
     everything = question_sets.load("world-facts", split="test")
     run = generate(facts_2m, everything, strategy="threshold", search_alpha=0.01, progress=False)
-    certified = set(run.questions.loc[run.questions["status"] == "certified", "question_id"])
-    assert len(certified) > 3300
-    found = set(zip(run.answers["question_id"], run.answers["token_ids"].map(tuple), strict=True))
     for strategy in ("greedy", "multinomial", "diverse_beam"):
-        other = generate(facts_2m, everything, strategy=strategy, progress=False).ranked()
-        likely = other[(other["value"] >= np.log(0.01) + 1e-5) & other["question_id"].isin(certified)]
-        assert len(likely) > 2000
-        assert found >= set(zip(likely["question_id"], likely["token_ids"].map(tuple), strict=True))
+        assert likely_and_certified(run, generate(facts_2m, everything, strategy=strategy, progress=False)) > 2000
 
 
 def test_bounds_come_in_their_order(exact):
@@ -79,19 +77,6 @@ def test_bounds_come_in_their_order(exact):
     assert (pro <= floor + 1e-6)[certified].all()
     assert (certificates["alpha_floor"] <= certificates["tree_bound"] + 1e-5).all()
     assert (certificates["tree_bound"] <= certificates["upper_bound"]).all()
-
-
-def test_the_tree_bound_rises_as_alpha_falls_and_fallbacks_keep_theirs(exact, facts_2m, questions):
-    before = np.zeros(len(questions))
-    for alpha in (0.5, 0.2, 0.05):
-        run = generate(facts_2m, questions, strategy="threshold", search_alpha=alpha, progress=False)
-        bound = run.questions["tree_bound"].to_numpy()
-        assert (bound >= before - 1e-5).all()
-        fallback = (run.questions["status"] == "fallback").to_numpy()
-        assert (-np.log(alpha) <= bound[fallback] + 1e-6).all()
-        assert alpha < 0.5 or fallback.sum() > 10
-        before = bound
-    assert (exact.questions["tree_bound"] >= before - 1e-5).all()
 
 
 def test_a_search_in_packs_of_another_size_is_the_same(exact, facts_2m, questions):
@@ -115,43 +100,11 @@ def test_the_exact_ten_are_at_least_as_probable_as_ten_beams(facts_2m, questions
     assert scores.pro_at_k(log_probs, 10).shape == (24,)
 
 
-def test_scoring_below_the_search_alpha_is_refused(exact):
-    log_probs = exact.log_probs()
-    for score in (scores.pro, scores.adaptive_k, scores.mass_not_found, scores.alpha_floor):
-        with pytest.raises(ValueError, match=r"alpha=0.005 is below search_alpha=0.01"):
-            score(log_probs[5:9], alpha=0.005, search_alpha=exact.search_alpha)
-    with pytest.raises(ValueError, match=r"k=40: .* top_n=40"):
-        scores.pro_at_k(log_probs, 40, search_alpha=exact.search_alpha)
-    assert scores.pro_at_k(log_probs, 1) == pytest.approx(scores.nll(log_probs))
-    assert sweeps.alpha_grid(exact.search_alpha)[0] == 0.01
-
-
-def test_a_budget_is_kept_and_said(facts_2m, questions):
-    for budget in (0, 1, 5, 40):
-        run = generate(facts_2m, questions, strategy="threshold", search_alpha=0.01, budget=budget, progress=False)
-        certificates = run.questions
-        assert (certificates["token_forwards"] <= budget).all()
-        np.testing.assert_allclose(certificates[MASSES].sum(axis=1), 1.0, atol=1e-5)
-        assert (certificates["alpha_floor"] <= certificates["tree_bound"] + 1e-5).all()
-        stopped = certificates["budget_cut_mass"] > 0
-        assert stopped.any()
-        assert (certificates["status"][stopped] == "undecided").all()
-        assert certificates["why"][stopped].str.contains(f"budget of {budget} ").all()
-
-
 def test_merging_spellings_adds_their_probabilities():
-    answers = pd.DataFrame(
-        {
-            "question_id": ["a"] * 4,
-            "rank": range(4),
-            "text": ["Rome", "rome.", "Oslo", "ROME"],
-            "token_ids": [[1], [2], [3], [4, 5]],
-            "token_log_probs": [[np.log(p)] for p in (0.3, 0.2, 0.25, 0.1)],
-            "log_prob": np.log([0.3, 0.2, 0.25, 0.1]),
-            "end_log_prob": 0.0,
-            "finished": True,
-        }
-    )
+    log_probs, texts = np.log([0.3, 0.2, 0.25, 0.1]), ["Rome", "rome.", "Oslo", "ROME"]
+    columns = {"rank": range(4), "text": texts, "token_ids": [[1], [2], [3], [4, 5]], "log_prob": log_probs}
+    columns |= {"token_log_probs": [[p] for p in log_probs], "end_log_prob": 0.0, "finished": True}
+    answers = pd.DataFrame({"question_id": ["a"] * 4} | columns)
     questions = pd.DataFrame({"question_id": ["a"], "question": ["?"], "references": [["Rome"]], "split": ["test"]})
     info = run_tables.RunInfo("toy", "none", "threshold", parameters={"search_alpha": 0.1})
     run = run_tables.Run(answers, questions.assign(search_alpha=0.1), info)
@@ -186,24 +139,9 @@ def test_asking_is_exact_by_default(facts_2m, questions):
         ask(facts_2m, "What is the capital of France?", questions=questions, alpha=0.01)
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"search_alpha": 0.0}, r"search_alpha=0.0 "),
-        ({"search_alpha": 1.5}, r"search_alpha=1.5 "),
-        ({"top_n": 0}, "top_n=0 "),
-        ({"budget": -1}, "budget=-1 "),
-        ({"search_alpha": 0.1, "top_n": 3}, "search_alpha and top_n are two ways to end a search"),
-    ],
-)
-def test_a_setting_that_cannot_be_is_refused(facts_2m, questions, options, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        generate(facts_2m, questions, strategy="threshold", progress=False, **options)
-
-
-@pytest.mark.parametrize("alpha", [1.0, 1e-3])
-def test_extremes_of_alpha(facts_2m, questions, alpha):
+@pytest.mark.parametrize(("alpha", "status"), [(1.0, "fallback"), (1e-3, "certified")])
+def test_extremes_of_alpha(facts_2m, questions, alpha, status):
     few = replace(questions, table=questions.table.head(8))
     run = generate(facts_2m, few, strategy="threshold", search_alpha=alpha, progress=False)
     np.testing.assert_allclose(run.questions[MASSES].sum(axis=1), 1.0, atol=1e-5)
-    assert set(run.questions["status"]) == ({"fallback"} if alpha == 1.0 else {"certified"})
+    assert set(run.questions["status"]) == {status}

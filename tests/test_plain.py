@@ -5,7 +5,6 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaForCausalLM
 
-from pro_lib import generate as generation
 from pro_lib import models
 from pro_lib import questions as question_sets
 from pro_lib.engine import Counts, PlainTree
@@ -16,13 +15,8 @@ from pro_lib.questions import QuestionSet
 
 PREFIX = [1, *range(20, 30)]
 PROMPTS = [[*PREFIX, 50, 60, 70], [*PREFIX, 55], [*PREFIX, 50, 61], [*PREFIX, 51, 61]]
-SMALL = {
-    "vocab_size": 299,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-}
+SMALL = {"vocab_size": 299, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+SMALL |= {"intermediate_size": 64}
 KV = {"num_key_value_heads": 2}
 LINEAR = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
 # A state and keys, a short convolution and keys, ALiBi, a window of less than the text, a state that is no cache.
@@ -130,19 +124,6 @@ def test_every_strategy_gives_on_the_plain_tree_what_it_gives_on_the_packed_one(
     assert plain.info.provenance["tree"] == "plain, since the model is made to"
     assert packed.info.provenance["tree"] == "packed"
     assert plain.info.parameters == packed.info.parameters
-
-
-def test_a_run_on_the_plain_tree_that_was_stopped_ends_as_an_unbroken_one(forced, tmp_path, monkeypatch):
-    monkeypatch.setattr(generation, "QUESTIONS_PER_PART", 2)
-    questions = question_sets.load("world-facts", split="test", limit=4, n_shots=1)
-    how = {"strategy": "threshold", "batch_size": 2, "progress": False, "out": tmp_path}
-    whole = generate(forced, questions, **how)
-    parts = sorted(tmp_path.rglob("part-*.parquet"))
-    assert len(parts) == 2
-    parts[0].unlink()
-    again = generate(forced, questions, **how)
-    pd.testing.assert_frame_equal(again.answers, whole.answers, check_exact=True)
-    pd.testing.assert_frame_equal(again.questions, whole.questions, check_exact=True)
 
 
 def test_beyond_its_window_a_model_answers_as_the_library_lets_it(tiny_model):

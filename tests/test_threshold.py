@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from pro_lib.engine import Endings, Greedy, Threshold, exact
 
@@ -212,8 +213,7 @@ def check_search(world, alpha, results):
 
 def ids_seen(ids, world, paths):
     """Whether a complete answer was met: its last prefix was expanded."""
-    closed = len(ids) > 0 and bool(world.endings.closing[ids[-1]])
-    return (ids[:-1] if closed else ids) in paths
+    return (ids[:-1] if ids_end_in_closing(world, ids) else ids) in paths
 
 
 @given(worlds(), st.integers(1, 12), st.sampled_from([None, 1, 4]))
@@ -270,58 +270,47 @@ def test_stopped_by_its_budget_it_says_undecided_and_its_bounds_hold(world, alph
 
 def test_questions_do_not_touch_each_other():
     world = World(seed=7, n_questions=6, vocabulary=8, n_stops=2, n_closing=1, length=4, peakedness=1.0)
-    together = searched(world, search_alpha=0.01)
 
     class One(World):
         def log_probs(self, question, prefix):
-            return world.log_probs(self.n_closing + 0 * question + offset, prefix)
+            return world.log_probs(self.place, prefix)
 
-    for offset in range(-1, 5):
-        [result] = searched(One(**vars(world) | {"n_questions": 1}), search_alpha=0.01)
-        assert result == together[offset + 1]
+    for One.place, together in enumerate(searched(world, search_alpha=0.01)):
+        assert searched(One(**vars(world) | {"n_questions": 1}), search_alpha=0.01) == [together]
+
+
+class Hand(World):
+    """One question of four tokens, two of which stop, and of two steps, by tables of probabilities."""
+
+    def __init__(self, tables):
+        super().__init__(0, 1, 4, 2, 0, 2, 0.0)
+        object.__setattr__(self, "tables", tables)
+
+    def log_probs(self, question, prefix):
+        return torch.tensor(self.tables[prefix], dtype=torch.float64).log().float()
 
 
 def test_an_answer_below_the_first_floor_is_looked_for_further_down():
-    tables = {(): [1 - 1e-6, 0.0, 1e-6, 0.0], (2,): [1.0, 0.0, 0.0, 0.0]}
-
-    class Hand(World):
-        def log_probs(self, question, prefix):
-            return torch.tensor(tables[prefix], dtype=torch.float64).log().float()
-
-    [(answers, certificate)] = searched(Hand(0, 1, 4, 2, 0, 2, 0.0), top_n=2)
+    world = Hand({(): [1 - 1e-6, 0.0, 1e-6, 0.0], (2,): [1.0, 0.0, 0.0, 0.0]})
+    [(answers, certificate)] = searched(world, top_n=2)
     assert {a.token_ids: probability(a) for a in answers} == pytest.approx({(): 1 - 1e-6, (2,): 1e-6}, rel=1e-6)
     assert (certificate.status, certificate.search_alpha) == ("certified", pytest.approx(1e-6, rel=1e-6))
 
 
 def test_a_search_by_hand():
     """Two stop tokens of 0.25 and 0.05 make one ending of 0.3; 'a' then ends surely, 'b' is cut at its second token."""
-    tables = {(): [0.25, 0.05, 0.6, 0.1], (2,): [0.4, 0.5, 0.1, 0.0], (3,): [0.0, 0.1, 0.5, 0.4]}
-
-    class Hand(World):
-        def log_probs(self, question, prefix):
-            return torch.tensor(tables[prefix], dtype=torch.float64).log().float()
-
-    world = Hand(0, 1, 4, 2, 0, 2, 0.0)
+    world = Hand({(): [0.25, 0.05, 0.6, 0.1], (2,): [0.4, 0.5, 0.1, 0.0], (3,): [0.0, 0.1, 0.5, 0.4]})
     [(answers, certificate)] = searched(world, search_alpha=0.2)
     assert {a.token_ids: round(probability(a), 6) for a in answers} == {(): 0.3, (2,): 0.54}
     assert masses(certificate) == pytest.approx([0.84, 0, 0.1, 0.06, 0], abs=1e-6)
-    assert (certificate.status, certificate.why, certificate.expanded_prefixes, certificate.token_forwards) == (
-        "certified",
-        "",
-        2,
-        1,
-    )
-    root, child = entropy_of(0.3, 0.6, 0.1), entropy_of(0.9, 0.1)
+    assert (certificate.status, certificate.why) == ("certified", "")
+    assert (certificate.expanded_prefixes, certificate.token_forwards) == (2, 1)
+    root, child = stats.entropy([0.3, 0.6, 0.1]), stats.entropy([0.9, 0.1])
     assert certificate.tree_bound == pytest.approx(root + 0.6 * child, abs=1e-6)
-    assert certificate.alpha_floor == pytest.approx(
-        -0.3 * np.log(0.3) - 0.54 * np.log(0.54) - 0.16 * np.log(0.2), abs=1e-6
-    )
+    floor = -0.3 * np.log(0.3) - 0.54 * np.log(0.54) - 0.16 * np.log(0.2)
+    assert certificate.alpha_floor == pytest.approx(floor, abs=1e-6)
     # Below the pruned prefix one token is missing: the ending, or one of two tokens.
     assert certificate.upper_bound == pytest.approx(certificate.tree_bound + 0.1 * np.log(3), abs=1e-6)
-
-
-def entropy_of(*probabilities):
-    return -sum(p * math.log(p) for p in probabilities)
 
 
 def test_what_lies_within_epsilon_of_alpha_is_undecided():

@@ -75,10 +75,7 @@ def next_events(log_probs: Tensor, endings: Endings) -> tuple[Tensor, Tensor, Te
 
 @torch.inference_mode()
 def children(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray) -> Children:
-    """List the tokens at or above `floors (rows,)`, and of `greedy (rows,)` rows the best; sum up the others.
-
-    The comparison is in float32 and lists a little too much. The host waits for the device twice.
-    """
+    """List tokens at or above `floors (rows,)`, a little less too, and the best of `greedy (rows,)`; sum up others."""
     (rows, vocabulary), columns, start = log_probs.shape, [], 0
     # The floor of a greedy row is no higher than its best token.
     lowest = np.array([floors - 1e-4, np.where(greedy, 0.0, np.inf)], np.float32)

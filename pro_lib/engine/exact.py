@@ -104,10 +104,7 @@ class Search:
         return places
 
     def _affordable(self) -> np.ndarray:
-        """Return the waiting prefixes that the budget pays for: greedy first, then the most probable.
-
-        What an open greedy path may still take is set aside. A question whose budget is spent waits for nothing more.
-        """
+        """Return the waiting prefixes that the budget pays for, the rest of the greedy path first, then by p."""
         left = self.budget - self.spent
         self.waiting = places = self.waiting[left[self.events["question"][self.waiting]] > 0]
         events = self.events[places]
@@ -254,10 +251,9 @@ class Search:
 def measured_epsilon(
     tree_of: Callable[..., Tree], prompts: Sequence[Sequence[int]], endings: Endings, *, max_new_tokens: int
 ) -> np.ndarray:
-    """Ask prompts together and alone; return by how many nats log-probabilities may be off.
+    """Ask prompts together and alone; return by how many nats log-probabilities may be off, `(T + 1,)` as in `search`.
 
-    That is `(T + 1,)`, by the tokens of a prefix, its ending counted: twice the largest difference, up to that depth,
-    of the prefixes of the answers found both ways. `tree_of` makes a tree of prompts.
+    That is twice the largest difference, up to that depth, of the prefixes of the answers found both ways.
     """
     packs, settings = [[prompt] for prompt in prompts], {"search_alpha": 0.01, "max_new_tokens": max_new_tokens}
     together, *alone = (search(tree_of(pack), endings, **settings) for pack in (prompts, *packs))

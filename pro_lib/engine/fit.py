@@ -150,13 +150,11 @@ def _refusing(trouble: str) -> Iterator[None]:
 
 @torch.inference_mode()
 def check_causal(network: PreTrainedModel) -> None:
-    """Refuse with a `PackingError` a network that looks ahead, by its configuration or by what it gives.
-
-    Two texts that differ in their last token have one shape, and so round alike: half precision hides little.
-    """
+    """Refuse with a `PackingError` a network that looks ahead, by its configuration or by what it gives."""
     if type(network.config) in MASKED and not getattr(network.config, "is_decoder", False):
         raise PackingError("is no causal model: its configuration says that it is no decoder (is_decoder)")
     ids = _random_text(network, _SHORT)
+    # Texts of one shape round alike, so that half precision hides little.
     texts = (torch.tensor([[*ids[:-1], last]], device=network.device) for last in (ids[-1], ids[0]))
     with _refusing("cannot go on from a text alone"):
         rows = [network(input_ids=text, use_cache=False).logits[0, :-1].float().log_softmax(-1) for text in texts]
@@ -166,11 +164,7 @@ def check_causal(network: PreTrainedModel) -> None:
 
 
 def checked_error(network: PreTrainedModel) -> float:
-    """Return how far packed steps are from plain passes, in nats; refuse what is not rounding.
-
-    They are done beside a crowd of another question's slots. No network passes that ignores the mask or the positions,
-    or counts slots.
-    """
+    """Return how far packed steps, beside a crowd of slots, are from plain passes, in nats; refuse beyond rounding."""
     ids = _random_text(network, 11)  # within the window of any test model
     with _refusing("cannot run a packed step, of keys and values, a mask and positions"):
         prefix = encode_prefix(network, ids[:-5])

@@ -20,10 +20,7 @@ class _Row(NamedTuple):
 
 
 class PlainTree:
-    """A `Tree` whose open prefixes are rows of a batch, those of one length together, so that no mask is needed.
-
-    A recurrent state takes in whatever stands in its row, padding too. Unless `cached`, each step runs whole texts.
-    """
+    """A `Tree` of batches of rows of one length: no mask, no padding. Unless `cached`, each step runs whole texts."""
 
     prefix_length = 0
 

@@ -94,10 +94,7 @@ class DiverseBeam(Strategy):
 
 @checked
 class Threshold(Strategy):
-    """Exact search: all answers with p ≥ `search_alpha` (0.02 if neither is given) or the `top_n` most probable.
-
-    `budget` are the token-forwards that a question may cost.
-    """
+    """Exact search: all answers with p ≥ `search_alpha` (else 0.02), or the `top_n`; `budget` are token-forwards."""
 
     name: ClassVar[str] = "threshold"
     search_alpha: PositiveShare | None = None
@@ -122,15 +119,11 @@ STRATEGIES: dict[str, type[Strategy]] = {kind.name: kind for kind in (Greedy, Mu
 
 
 def strategy(name: str, **settings: Any) -> Strategy:
-    """Return the strategy of that name with those of the settings that it has, and not those that only others have.
-
-    Raises `ValueError` for an unknown name or setting, or one out of its range.
-    """
+    """Return the strategy of that name with those settings that it has; `ValueError` if one is unknown or wrong."""
     if name not in STRATEGIES:
         raise ValueError(f"strategy={name!r} is unknown; choose {', '.join(STRATEGIES)}")
     known = {field.name for kind in STRATEGIES.values() for field in fields(kind)}
     if unknown := sorted(settings.keys() - known):
         raise ValueError(f"{unknown[0]} is no setting of a strategy; these are: {', '.join(sorted(known))}")
-    return STRATEGIES[name](
-        **{field.name: settings[field.name] for field in fields(STRATEGIES[name]) if field.name in settings}
-    )
+    own = {field.name for field in fields(STRATEGIES[name])}
+    return STRATEGIES[name](**{setting: settings[setting] for setting in settings.keys() & own})
