@@ -19,10 +19,11 @@ PREFIX = [1, 20, 30, 40]
 PROMPTS = [[*PREFIX, 50, 60, 70], [*PREFIX, 55], [*PREFIX, 50, 61]]
 
 
-def alone(network, tokens):
-    """The oracle: one plain forward pass over one text."""
+def check_rows(rows, network, texts):
+    """The oracle: log-probabilities are those of one plain forward pass over each text."""
     with torch.no_grad():
-        return torch.log_softmax(network(input_ids=torch.tensor([tokens])).logits[0, -1].float(), dim=-1)
+        alone = [network(input_ids=torch.tensor([text])).logits[0, -1].float().log_softmax(-1) for text in texts]
+    torch.testing.assert_close(rows, torch.stack(alone), atol=1e-5, rtol=0)
 
 
 def planted(network, prompts=PROMPTS, prefix=PREFIX):
@@ -39,7 +40,7 @@ def test_a_grown_tree_gives_what_plain_forward_passes_give(tiny_model, monkeypat
     paths = [list(prompt) for prompt in PROMPTS]
     for prefix in ([], PREFIX):
         tree, log_probs, _ = planted(network, prefix=prefix)
-        torch.testing.assert_close(log_probs, torch.stack([alone(network, p) for p in PROMPTS]), atol=1e-5, rtol=0)
+        check_rows(log_probs, network, PROMPTS)
     generator = torch.Generator().manual_seed(0)
     # Branches, dies and branches again, so that the cache is compacted on the way.
     for width in (6, 9, 2, 2, 2, 5, 1):
@@ -47,26 +48,21 @@ def test_a_grown_tree_gives_what_plain_forward_passes_give(tiny_model, monkeypat
         tokens = torch.randint(3, 200, (width,), generator=generator)
         log_probs = tree.grow(parents, tokens)
         paths = [[*paths[p], t] for p, t in zip(parents.tolist(), tokens.tolist(), strict=True)]
-        expected = torch.stack([alone(network, path) for path in paths])
-        torch.testing.assert_close(log_probs, expected, atol=1e-5, rtol=0)
+        check_rows(log_probs, network, paths)
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma2"])
+@pytest.mark.parametrize(("limit", "calls", "grown_in"), [(1000, 1, 1), (4, 2, 1), (3, 2, 2), (1, 3, 4)])
 @pytest.mark.parametrize("prefix", [PREFIX, []], ids=["shots", "none"])
-def test_prompts_planted_in_pieces_grow_as_prompts_planted_at_once(tiny_model, monkeypatch, family, prefix):
-    network, parents, tokens = tiny_model(family).network, torch.tensor([2, 0, 0, 1]), torch.tensor([5, 6, 7, 8])
-    found = []
-    for limit, calls, grown_in in ((1000, 1, 1), (4, 2, 1), (3, 2, 2), (1, 3, 4)):
-        monkeypatch.setattr(engine, "_AT_ONCE", limit)
-        prompts = PROMPTS if prefix else [prompt[4:] for prompt in PROMPTS]
-        tree, log_probs, counts = planted(network, prompts, prefix)
-        assert counts.model_calls == calls + bool(prefix)
-        found.append((log_probs, tree.grow(parents, tokens), tree.slots, counts.prompt_tokens))
-        assert counts.model_calls == calls + bool(prefix) + grown_in
-    for planted_rows, grown_rows, slots, n_tokens in found[1:]:
-        torch.testing.assert_close(planted_rows, found[0][0], atol=1e-5, rtol=0)
-        torch.testing.assert_close(grown_rows, found[0][1], atol=1e-5, rtol=0)
-        assert (slots, n_tokens) == found[0][2:]
+def test_prompts_planted_in_pieces_take_as_many_passes(tiny_model, monkeypatch, prefix, limit, calls, grown_in):
+    monkeypatch.setattr(engine, "_AT_ONCE", limit)
+    network, prompts = tiny_model("gemma2").network, PROMPTS if prefix else [prompt[4:] for prompt in PROMPTS]
+    tree, log_probs, counts = planted(network, prompts, prefix)
+    check_rows(log_probs, network, prompts)
+    assert counts.model_calls == calls + bool(prefix)
+    grown = tree.grow(torch.tensor([2, 0, 0, 1]), torch.tensor([5, 6, 7, 8]))
+    check_rows(grown, network, [[*prompts[row], token] for row, token in ((2, 5), (0, 6), (0, 7), (1, 8))])
+    assert counts.model_calls == calls + bool(prefix) + grown_in
+    assert (tree.slots, counts.prompt_tokens) == (len(prefix) + 6 + 4, len(prefix) + 6)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=20), st.integers(1, 20))
@@ -103,7 +99,7 @@ def test_dead_branches_leave_the_cache_and_the_living_are_not_copied_about(tiny_
 def test_a_prefix_is_used_as_far_as_all_prompts_share_it_and_leave_a_token(tiny_model, prompts):
     network = tiny_model("llama").network
     tree, log_probs, counts = planted(network, prompts)
-    torch.testing.assert_close(log_probs, torch.stack([alone(network, p) for p in prompts]), atol=1e-5, rtol=0)
+    check_rows(log_probs, network, prompts)
     shared = next(n for n in (4, 3, 0) if all(p[:n] == PREFIX[:n] and len(p) > n for p in prompts))
     assert tree.prefix_length == shared
     assert counts.prompt_tokens == len(PREFIX) + sum(len(prompt) - shared for prompt in prompts)

@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 import torch
+from test_engine import check_rows
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaForCausalLM
 
 from pro_lib import models
@@ -40,12 +41,6 @@ def network_of(kind):
     return network
 
 
-def alone(network, tokens):
-    """The oracle: one plain forward pass over one text."""
-    with torch.no_grad():
-        return torch.log_softmax(network(input_ids=torch.tensor([tokens])).logits[0, -1].float(), dim=-1)
-
-
 @pytest.mark.parametrize("at_once", [256, 3], ids=["whole", "in pieces"])
 @pytest.mark.parametrize(("kind", "cached"), [*((kind, kind != "rwkv") for kind in KINDS), ("lfm2", False)])
 def test_a_grown_tree_gives_what_plain_forward_passes_give(monkeypatch, kind, cached, at_once):
@@ -56,9 +51,7 @@ def test_a_grown_tree_gives_what_plain_forward_passes_give(monkeypatch, kind, ca
     generator = torch.Generator().manual_seed(0)
     # Branches, dies and branches again, some rows waiting meanwhile.
     for width, keep in ((6, [0, 3]), (5, [1]), (2, []), (4, [0])):
-        torch.testing.assert_close(
-            found, torch.stack([alone(network, path) for path in paths[-len(found) :]]), atol=1e-5, rtol=0
-        )
+        check_rows(found, network, paths[-len(found) :])
         parents = torch.randint(0, len(paths), (width,), generator=generator)
         tokens = torch.randint(3, 200, (width,), generator=generator)
         found = tree.grow(parents, tokens, keep=torch.tensor(keep, dtype=torch.long))
@@ -66,8 +59,7 @@ def test_a_grown_tree_gives_what_plain_forward_passes_give(monkeypatch, kind, ca
         paths = [*(paths[row] for row in keep), *children]
     assert counts.prompt_tokens == sum(map(len, PROMPTS))
     assert counts.token_forwards == 17 if cached else counts.token_forwards > 17 * len(PREFIX)
-    first = torch.stack([alone(network, prompt) for prompt in PROMPTS])
-    torch.testing.assert_close(tree.plant(), first, atol=1e-5, rtol=0)
+    check_rows(tree.plant(), network, PROMPTS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -137,7 +129,8 @@ def test_beyond_its_window_a_model_answers_as_the_library_lets_it(tiny_model):
         given = model.network.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=6)[0, len(ids) :].tolist()
         assert found
         assert given[: len(found)] == found
-        plain = [alone(model.network, ids + found[:n])[token].item() for n, token in enumerate(found)]
+        logits = model.network(torch.tensor([ids + found])).logits[0, len(ids) - 1 :].log_softmax(-1)
+        plain = logits[range(len(found)), found].tolist()
         assert list(answer.token_log_probs) == pytest.approx(plain, abs=1e-5)
 
 

@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 from unittest import mock
 
@@ -9,10 +10,20 @@ from conftest import FAMILIES
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from test_threshold import TableTree, worlds
+from test_threshold import TableTree, entropy, worlds
 
 from pro_lib import engine
-from pro_lib.engine import Counts, DiverseBeam, Endings, Greedy, PackedTree, Threshold, children, encode_prefix
+from pro_lib.engine import (
+    Counts,
+    DiverseBeam,
+    Endings,
+    Greedy,
+    Multinomial,
+    PackedTree,
+    Threshold,
+    children,
+    encode_prefix,
+)
 from pro_lib.engine.beams import diverse_beam, greedy
 from pro_lib.engine.sampling import _nucleus, multinomial, uniforms
 from pro_lib.generate import generate
@@ -345,3 +356,42 @@ def test_a_strategy_takes_its_settings_and_passes_over_those_of_others():
 def test_settings_that_cannot_be_are_refused_in_a_sentence(settings, sentence):
     with pytest.raises(ValueError, match=sentence):
         engine.strategy(**settings)
+
+
+@given(worlds())
+def test_the_entropy_of_a_path_is_that_of_its_prefixes_and_has_the_expectation_of_the_answers(world):
+    ids = [f"q{number}" for number in range(world.n_questions)]
+    samples = Multinomial(n_answers=6, max_new_tokens=world.length).decode(
+        TableTree(world), world.endings, question_ids=ids
+    )
+    for question, (answers, _) in enumerate(samples):
+        outcomes, prefixes = world.outcomes(question)
+
+        def along(token_ids, finished, prefixes=prefixes):
+            """The oracle: of every prefix from which a next event was drawn."""
+            closed = len(token_ids) > 0 and bool(world.endings.closing[token_ids[-1]])
+            n = len(token_ids) + (finished and not closed)
+            return sum(prefixes[token_ids[:length]][1] for length in range(n))
+
+        for answer in answers:
+            assert answer.path_entropy == pytest.approx(along(answer.token_ids, answer.finished), abs=1e-5)
+        # No draw: by the chain rule the probabilities of the outcomes weigh their paths to H(Y).
+        mean = sum(math.exp(log_prob) * along(*outcome) for outcome, log_prob in outcomes.items())
+        assert mean == pytest.approx(entropy(outcomes), abs=1e-5)
+
+
+def test_the_entropy_of_a_path_by_hand():
+    """Two stop tokens of 0.3 and 0.2 make one ending of 0.5; after token 2 the ending is certain."""
+    steps = [0.3, 0.2, 0.5, 0.0], [0.5, 0.5, 0.0, 0.0]
+    numbers = torch.tensor([[[0.6, 0.1], [0.2, 0.9]]], dtype=torch.float64)
+    [[longer, empty]] = multinomial(Script(*steps), STOPS, uniforms=numbers)
+    assert (longer.token_ids, empty.token_ids) == ((2,), ())
+    assert longer.path_entropy == pytest.approx(np.log(2), abs=1e-6)
+    assert empty.path_entropy == pytest.approx(np.log(2), abs=1e-6)
+
+
+@pytest.mark.parametrize("settings", [{"temperature": 0.9}, {"top_p": 0.9}])
+def test_samples_of_a_shaped_model_have_none(settings):
+    numbers = torch.tensor([[[0.6, 0.1]]], dtype=torch.float64)
+    [[answer]] = multinomial(Script([0.3, 0.2, 0.5, 0], [0.5, 0.5, 0, 0]), STOPS, uniforms=numbers, **settings)
+    assert answer.path_entropy is None
