@@ -137,11 +137,3 @@ def test_asking_is_exact_by_default(facts_2m, questions):
     assert ask(facts_2m, "What is the capital of France?", questions=questions, budget=3).status == "undecided"
     with pytest.raises(ValueError, match=r"alpha=0.01 is below search_alpha=0.02"):
         ask(facts_2m, "What is the capital of France?", questions=questions, alpha=0.01)
-
-
-@pytest.mark.parametrize(("alpha", "status"), [(1.0, "fallback"), (1e-3, "certified")])
-def test_extremes_of_alpha(facts_2m, questions, alpha, status):
-    few = replace(questions, table=questions.table.head(8))
-    run = generate(facts_2m, few, strategy="threshold", search_alpha=alpha, progress=False)
-    np.testing.assert_allclose(run.questions[MASSES].sum(axis=1), 1.0, atol=1e-5)
-    assert set(run.questions["status"]) == {status}

@@ -26,10 +26,6 @@ def halved(tiny_folders):
     return lambda family, dtype="bfloat16": pro_models.load(tiny_folders(family), device="cpu", dtype=dtype)
 
 
-def packed(model):
-    return lambda pack: PackedTree(model.network, pack, encode_prefix(model.network, []), Counts())
-
-
 def answers_of(model, tree_of, pack):
     search = Threshold(search_alpha=0.01, max_new_tokens=LENGTH)
     return [answers for answers, _ in search.decode(tree_of(pack), model.endings, question_ids=[])]
@@ -39,7 +35,8 @@ def answers_of(model, tree_of, pack):
 @pytest.mark.parametrize("plain", [False, True])
 def test_epsilon_is_twice_the_largest_difference_of_prefixes_asked_together_and_alone(halved, family, dtype, plain):
     model = halved(family, dtype)
-    tree_of = (lambda pack: PlainTree(model.network, pack, Counts())) if plain else packed(model)
+    kind, prefix = (PlainTree, ()) if plain else (PackedTree, (encode_prefix(model.network, []),))
+    tree_of = lambda pack: kind(model.network, pack, *prefix, Counts())  # noqa: E731
     prompts = [model.encode(prompt) for prompt in QUESTIONS.prompts()]
     epsilon = engine.measured_epsilon(tree_of, prompts, model.endings, max_new_tokens=LENGTH)
     largest = np.zeros(LENGTH + 1)

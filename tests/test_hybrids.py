@@ -37,12 +37,8 @@ QUESTIONS = ("a b", "c", "d d", "a b c d e")
 WINDOW = 12
 # Two layers of Mamba: rounding of float32 grows with each, beyond what the oracles allow.
 SHALLOW = {"num_hidden_layers": 2}
-OWN = {
-    "falcon_mamba": SHALLOW,
-    "llama4_text": {"floor_scale": 4, "attn_scale": 1.0},
-    "mamba": SHALLOW,
-    "step3p7": {"text_config": {"sliding_window": WINDOW}},
-}
+OWN = {"falcon_mamba": SHALLOW, "mamba": SHALLOW, "llama4_text": {"floor_scale": 4, "attn_scale": 1.0}}
+OWN |= {"step3p7": {"text_config": {"sliding_window": WINDOW}}}
 KINDS = ("lfm2", "bloom", "gpt_oss")
 KNOWN = ("qwen3_5_text", "qwen3_next", "granitemoehybrid", "jamba", "nemotron_h", "falcon_h1", "mamba2")
 KNOWN = (*KNOWN, "gpt_neo", "llama4_text")

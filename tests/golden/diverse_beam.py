@@ -46,10 +46,8 @@ def write_prompts() -> None:
         questions = question_sets.load("world-facts", split="validation", limit=N_PROMPTS, seed=1, n_shots=n_shots)
         for prompt in questions.prompts():
             ids = model.encode(prompt)
-            top = log_probs(model.network, ids)[-1].topk(N_LOG_PROBS)
-            prompts.append(
-                {"n_shots": n_shots, "ids": ids, "top_ids": top.indices.tolist(), "top": top.values.tolist()}
-            )
+            top, top_ids = (part.tolist() for part in log_probs(model.network, ids)[-1].topk(N_LOG_PROBS))
+            prompts.append({"n_shots": n_shots, "ids": ids, "top_ids": top_ids, "top": top})
     stop_ids = model.endings.stop.nonzero().squeeze(1).tolist()
     content = {"weights": fingerprint(), "pad_id": model.tokenizer.pad_token_id, "stop_ids": stop_ids}
     GOLDEN.write_text(json.dumps(content | {"prompts": prompts}) + "\n")
@@ -75,30 +73,18 @@ def group_beams(network, ids: list[int], n_answers: int, golden: dict) -> list[d
     """The answers to one prompt: token ids without the ending, log-probabilities of tokens and of ending there."""
     stop = golden["stop_ids"]
     groups = {"num_beam_groups": n_answers, "diversity_penalty": 1.0} if n_answers > 1 else {}
-    sequences = network.generate(
-        torch.tensor([ids]),
-        attention_mask=torch.ones(1, len(ids), dtype=torch.long),
-        num_beams=n_answers,
-        num_return_sequences=n_answers,
-        do_sample=False,
-        max_new_tokens=MAX_NEW_TOKENS,
-        eos_token_id=stop,
-        pad_token_id=golden["pad_id"],
-        **groups,
-    )
+    length = {"max_new_tokens": MAX_NEW_TOKENS, "eos_token_id": stop, "pad_token_id": golden["pad_id"]}
+    groups |= {"num_beams": n_answers, "num_return_sequences": n_answers, "do_sample": False}
+    prompt = torch.tensor([ids])
+    sequences = network.generate(prompt, attention_mask=torch.ones_like(prompt), **length, **groups)
     answers = []
     for sequence in sequences[:, len(ids) :].tolist():
         ends = [place for place, token in enumerate(sequence) if token in stop]
         tokens = sequence[: ends[0]] if ends else sequence
         found = log_probs(network, ids + tokens)[len(ids) - 1 :]
-        answers.append(
-            {
-                "ids": tokens,
-                "log_probs": [round(float(found[place, token]), 6) for place, token in enumerate(tokens)],
-                "end": round(float(found[-1, stop].logsumexp(0)), 6) if ends else 0.0,
-                "finished": bool(ends),
-            }
-        )
+        stored = [round(float(found[place, token]), 6) for place, token in enumerate(tokens)]
+        end = round(float(found[-1, stop].logsumexp(0)), 6) if ends else 0.0
+        answers.append({"ids": tokens, "log_probs": stored, "end": end, "finished": bool(ends)})
     return answers
 
 

@@ -13,15 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-from lm_polygraph.estimators import (
-    DegMat,
-    MaximumSequenceProbability,
-    MonteCarloNormalizedSequenceEntropy,
-    MonteCarloSequenceEntropy,
-    Perplexity,
-    SemanticDensity,
-    SemanticEntropy,
-)
+from lm_polygraph import estimators
 from lm_polygraph.stat_calculators.semantic_classes import SemanticClassesCalculator
 
 GOLDEN = Path(__file__).with_suffix(".json")
@@ -64,20 +56,13 @@ def scores(drawn_inputs: dict) -> dict[str, list[float]]:
         "greedy_semantic_matrix_neutral_forward": nli[:, 0, 1:, NEUTRAL],
     }
     stats |= SemanticClassesCalculator()(stats, texts=[], model=None)
-    estimators = [
-        MaximumSequenceProbability(),
-        Perplexity(),
-        MonteCarloSequenceEntropy(),
-        MonteCarloNormalizedSequenceEntropy(),
-        SemanticEntropy(),
-        SemanticEntropy(class_probability_estimation="frequency"),
-        DegMat(),
-        DegMat(affinity="contra"),
-        DegMat(similarity_score="Jaccard_score"),
-        SemanticDensity(concat_input=False),
-    ]
-    names = ["SemanticEntropy" if not str(e) else str(e) for e in estimators]
-    return {name: np.asarray(e(stats), dtype=float).tolist() for name, e in zip(names, estimators, strict=True)}
+    plain = ("MaximumSequenceProbability", "Perplexity", "MonteCarloSequenceEntropy")
+    plain += ("MonteCarloNormalizedSequenceEntropy", "SemanticEntropy")
+    used = [getattr(estimators, name)() for name in plain]
+    used.append(estimators.SemanticEntropy(class_probability_estimation="frequency"))
+    used += [estimators.DegMat(**how) for how in ({}, {"affinity": "contra"}, {"similarity_score": "Jaccard_score"})]
+    used.append(estimators.SemanticDensity(concat_input=False))
+    return {str(e) or "SemanticEntropy": np.asarray(e(stats), dtype=float).tolist() for e in used}
 
 
 if __name__ == "__main__":
