@@ -191,10 +191,10 @@ def of(network: PreTrainedModel, tokenizer: Tokenizer, *, name: str = "loaded") 
 def _made(network: PreTrainedModel, tokenizer: Tokenizer, name: str, source: str, identity: str) -> Model:
     """Return the model of a network in place; a `PackingError` where it cannot say what follows a text."""
     fit = fitted(network.eval())
-    # Special tokens added to a tokenizer, which may lie beyond the weights, are not counted in its `vocab_size`.
-    if tokenizer.vocab_size > (size := _n_outputs(network)):
-        raise PackingError(f"has {size} tokens, its tokenizer {tokenizer.vocab_size}: another model's")
     endings = find_endings(tokenizer, network)
+    # Special tokens added to a tokenizer, which may lie beyond the weights, are not counted in its `vocab_size`.
+    if tokenizer.vocab_size > (n_outputs := len(endings.stop)):
+        raise PackingError(f"has {n_outputs} tokens, its tokenizer {tokenizer.vocab_size}: another model's")
     if fit.error > NOTABLE[network.dtype]:
         warnings.warn(f"model {name}: a step is off by {fit.error:.3g} nats", RuntimeWarning, stacklevel=3)
     if fit.plain:
@@ -234,15 +234,12 @@ def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTraine
 def find_endings(tokenizer: Tokenizer, network: PreTrainedModel, ends: Sequence[str] = tokens.NEWLINE) -> Endings:
     """Return the stop and closing tokens of a model, `(V,)` each (`tokens.endings`); `PackingError` if none stops."""
     configurations = (network.config.get_text_config(), network.generation_config)
-    kinds = tokens.endings(tokenizer, ends, *configurations, size=_n_outputs(network))
+    n_outputs = (network.get_output_embeddings() or network.get_input_embeddings()).weight.shape[0]
+    kinds = tokens.endings(tokenizer, ends, *configurations, size=n_outputs)
     if "stop" not in kinds:
         raise PackingError("has a tokenizer with neither an end-of-text token nor a newline token")
     stop, closing = (torch.tensor([kind == name for kind in kinds]) for name in ("stop", "closing"))
     return Endings(stop.to(network.device), closing.to(network.device))
-
-
-def _n_outputs(network: PreTrainedModel) -> int:
-    return (network.get_output_embeddings() or network.get_input_embeddings()).weight.shape[0]
 
 
 def download(name: str) -> Path:

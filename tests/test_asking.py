@@ -1,8 +1,5 @@
 """Questions asked of the bundled model, and a probability of being right from a run with known answers."""
 
-import subprocess
-from importlib import metadata
-
 import numpy as np
 import pytest
 
@@ -10,7 +7,6 @@ from pro_lib import ask, evaluation, generate, imports, metrics, models, promise
 from pro_lib import questions as question_sets
 from pro_lib.asking import Answer
 from pro_lib.files import RunError
-from pro_lib.runs import Run
 
 
 def test_asking_the_bundled_model(facts_2m):
@@ -30,14 +26,9 @@ def test_asking_the_bundled_model(facts_2m):
 def test_an_answer_shows_itself_and_its_table():
     answer = Answer("Who?", "<Ann>", 0.5, (("<Ann>", 0.75), ("Bo", 0.125)), 1, "certified", (0.4, 2.0))
     assert repr(answer) == "Answer('<Ann>': PRO = 0.50 nats, 1 of 2 answers kept, search: certified)"
-    assert answer.to_df().to_dict("list") == {
-        "text": ["<Ann>", "Bo"],
-        "probability": [0.75, 0.125],
-        "kept": [True, False],
-    }
+    assert answer.to_df().to_numpy().tolist() == [["<Ann>", 0.75, True], ["Bo", 0.125, False]]
     assert answer._repr_html_().startswith("<p>Answer(&#x27;&lt;Ann&gt;&#x27;: PRO")
     assert "<Ann>" not in answer._repr_html_()
-    assert len(Answer("Who?", None, float("nan"), (), 0, None, None).to_df()) == 0
 
 
 ASKED = ["What is the capital of France?", "Who wrote Emma?", "What is the capital of Peru?"]
@@ -53,32 +44,23 @@ def test_a_list_of_questions_gives_the_answers_one_by_one_would(facts_2m):
         assert (answer.text, answer.kept, answer.status) == (alone.text, alone.kept, alone.status)
         assert answer.uncertainty == pytest.approx(alone.uncertainty, abs=1e-4)
         assert answer.entropy_bounds == pytest.approx(alone.entropy_bounds, abs=1e-3)
-    cut = ask(facts_2m, ASKED[:2], max_new_tokens=1)  # no error, where several are asked
-    assert [(answer.text, answer.answers, answer.kept) for answer in cut] == [(None, (), 0)] * 2
-    assert np.isnan([answer.uncertainty for answer in cut]).all()
-
-
-def test_what_does_not_change_from_question_to_question_is_looked_up_once(facts_2m, monkeypatch):
-    first, ranked, times = ask(facts_2m, ASKED[0]), Run.ranked, []
-    monkeypatch.setattr(Run, "ranked", lambda *given, **named: times.append(1) or ranked(*given, **named))
-    monkeypatch.setattr(metadata, "version", lambda name: pytest.fail(f"the version of {name} is known"))
-    monkeypatch.setattr(subprocess, "run", lambda command, **_: pytest.fail(f"{command} is run again"))
-    assert ask(facts_2m, ASKED[0]) == first
-    assert len(times) == 1
+    [cut] = ask(facts_2m, ASKED[:1], max_new_tokens=1)  # no error, where a list is asked
+    assert (cut.text, cut.answers, cut.kept, np.isnan(cut.uncertainty)) == (None, (), 0, True)
 
 
 def test_by_name_the_last_model_asked_is_held(facts_2m, tmp_path, monkeypatch):
-    loaded = []
+    loads = []
     monkeypatch.setattr(models, "_LAST", {})
-    monkeypatch.setattr(models, "load", lambda name, **_: loaded.append(name) or facts_2m)
+    monkeypatch.setattr(models, "load", lambda name, **options: loads.append((name, len(models._LAST))) or facts_2m)
     for name in ("facts-2m", "facts-2m", "facts-1m", "facts-2m"):
         assert ask(name, ASKED[0], strategy="greedy").text
-    assert loaded == ["facts-2m", "facts-1m", "facts-2m"]
+    assert loads == [("facts-2m", 0), ("facts-1m", 0), ("facts-2m", 0)]  # the one before is let go first
     assert models.held(facts_2m) is facts_2m
     for content in ("{}", "{}", '{"a": 1}'):  # anew where its files have changed
         (tmp_path / "config.json").write_text(content)
         models.held(tmp_path)
-    assert loaded[3:] == [tmp_path] * 2
+    models.held(tmp_path, dtype="bfloat16")
+    assert len(loads) == 6
 
 
 def records(probabilities, right, splits):
@@ -130,10 +112,8 @@ def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, r
     expected = selective.calibration(*ends, pros[1], judged[1].correct)
     assert answer.probability_right == expected.fit([answer.uncertainty])[0]
     assert answer.calibrated == f"calibrated on 24 questions of world-facts, error {expected.ece:.3f} on 24 others"
-    assert (
-        answer.sentence()
-        == f"{answer.text}: right with probability {answer.probability_right:.2f} ({answer.calibrated})"
-    )
+    words = f"right with probability {answer.probability_right:.2f} ({answer.calibrated})"
+    assert answer.sentence() == f"{answer.text}: {words}"
 
 
 @pytest.mark.parametrize(

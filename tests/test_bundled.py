@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 from pro_lib import bundled
 from pro_lib import questions as question_sets
@@ -57,24 +56,6 @@ def test_one_beam_is_greedy(facts_2m):
     assert one_beam == greedy(tree_of(facts_2m, prompts), facts_2m.endings)
 
 
-@pytest.mark.parametrize("n_shots", [0, 10])
-def test_greedy_is_what_the_installed_transformers_generates(facts_2m, n_shots):
-    prompts = [prompt for prompt in GOLDEN["prompts"] if prompt["n_shots"] == n_shots]
-    found = greedy(tree_of(facts_2m, prompts), facts_2m.endings)
-    for prompt, [answer] in zip(prompts, found, strict=True):
-        ids = torch.tensor([prompt["ids"]])
-        generated = facts_2m.network.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            do_sample=False,
-            max_new_tokens=32,
-            eos_token_id=GOLDEN["stop_ids"],
-            pad_token_id=GOLDEN["pad_id"],
-        )[0, ids.shape[1] :].tolist()
-        assert answer.finished == (generated[-1] in GOLDEN["stop_ids"])
-        assert list(answer.token_ids) == (generated[:-1] if answer.finished else generated)
-
-
 def plain(model, prompt, token_ids):
     """Log-probability of a complete answer from one plain forward pass, in float64."""
     ids = model.encode(prompt)
@@ -83,22 +64,6 @@ def plain(model, prompt, token_ids):
     log_probs = torch.log_softmax(logits.double(), dim=-1)
     tokens = sum(float(log_probs[place, token]) for place, token in enumerate(token_ids))
     return tokens + float(torch.logsumexp(log_probs[-1, model.endings.stop], dim=-1))
-
-
-@pytest.mark.slow
-def test_2000_samples_fit_the_exact_answer_probabilities(facts_2m):
-    n_samples = 2000
-    question = question_sets.load("world-facts", split="validation", limit=1, seed=2)
-    options = {"n_answers": n_samples, "seed": 0, "progress": False}
-    run = generate(facts_2m, question, strategy="multinomial", **options)
-    drawn = run.answers[run.answers["finished"]].assign(key=lambda table: table["token_ids"].map(tuple))
-    counts = drawn["key"].value_counts()
-    exact = {key: np.exp(plain(facts_2m, question.prompts()[0], key)) for key in counts.index}
-    common = [key for key, p in exact.items() if p * n_samples >= 5]
-    observed, expected = [counts[key] for key in common], [exact[key] * n_samples for key in common]
-    assert len(common) >= 5
-    rest = n_samples - sum(observed), n_samples - sum(expected)
-    assert stats.chisquare([*observed, rest[0]], [*expected, rest[1]]).pvalue > 0.01
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "multinomial", "diverse_beam"])
@@ -118,52 +83,21 @@ def test_a_question_alone_and_among_64_gives_the_same_and_so_does_a_plain_forwar
             assert answer.log_prob + answer.end_log_prob == pytest.approx(exact, abs=2e-5)
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """A model folder whose weights are longer than the first MiB."""
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "model.safetensors").write_bytes(bytes(2**20 + 10))
-    return tmp_path
-
-
-def changed_at_the_end(folder):
-    content = bytearray((folder / "model.safetensors").read_bytes())
-    content[-1] = 1
-    (folder / "model.new").write_bytes(content)
-    (folder / "model.new").replace(folder / "model.safetensors")
-
-
-def swapped(folder):
-    (folder / "config.json").write_bytes((folder / "model.safetensors").read_bytes())
-    (folder / "model.safetensors").write_text("{}")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        changed_at_the_end,
-        swapped,
-        lambda folder: (folder / "chat_template.jinja").write_text("{{ messages }}"),
-        lambda folder: (folder / "merges.txt").write_text("a b"),
-        lambda folder: (folder / "modeling_own.py").write_text("import os"),
-    ],
-)
-def test_the_fingerprint_of_a_model_is_of_every_byte_that_is_loaded(folder, change):
-    before = bundled.fingerprint(folder)
-    assert before == bundled.fingerprint(folder)
-    change(folder)
-    assert bundled.fingerprint(folder) != before
-
-
-@pytest.mark.parametrize("name", ["README.md", "notes.txt"])
-def test_files_that_are_not_loaded_are_no_part_of_it(folder, name):
-    before = bundled.fingerprint(folder)
-    (folder / name).write_text("other weights, which stay unread beside safetensors")
-    (folder / "checkpoint.json").mkdir()
-    assert bundled.fingerprint(folder) == before
-
-
-def test_a_file_is_read_once_in_a_process(folder, monkeypatch):
-    first = bundled.fingerprint(folder)
+def test_the_fingerprint_of_a_model_is_of_every_byte_that_is_loaded_read_once(tmp_path, monkeypatch):
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(bytes(2**20 + 10))
+    fingerprints = [bundled.fingerprint(tmp_path)]
+    for name, content in {
+        "model.safetensors": bytes(2**20 + 9) + b"1",
+        "config.json": b"{}",
+        "chat_template.jinja": b"{{ messages }}",
+        "merges.txt": b"a b",
+        "modeling_own.py": b"import os",
+    }.items():
+        (tmp_path / "new").write_bytes(content)
+        (tmp_path / "new").replace(tmp_path / name)
+        fingerprints.append(bundled.fingerprint(tmp_path))
+    assert len(set(fingerprints)) == 6
+    (tmp_path / "README.md").write_text("which is not loaded")
     monkeypatch.setattr(bundled.hashlib, "file_digest", None)
-    assert bundled.fingerprint(folder) == first
+    assert bundled.fingerprint(tmp_path) == fingerprints[-1]

@@ -43,13 +43,6 @@ def test_the_papers_five_load_as_a_users_would_and_answer_exactly_as_one_row_at_
         torch.testing.assert_close(torch.tensor(answer.token_log_probs), plain, atol=1e-4, rtol=0, check_dtype=False)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision_passes_its_packed_step(tiny_folders, dtype):
-    model = models.load(tiny_folders("llama"), device="cpu", dtype=dtype)
-    assert model.fit.error < 0.5
-    assert model.network.dtype == getattr(torch, dtype)
-
-
 SMALL = {"vocab_size": 299, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 KV = {"num_key_value_heads": 2, "intermediate_size": 64}
 
@@ -66,66 +59,43 @@ def from_shape(folder, tokenizer_of, kind, shape):
     return folder
 
 
-RWKV = {"vocab_size": 299, "hidden_size": 16, "attention_hidden_size": 16, "num_hidden_layers": 2}
 BLOOM = {"vocab_size": 299, "hidden_size": 16, "n_layer": 1, "n_head": 2}
-BART = {"vocab_size": 299, "d_model": 16, "decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 16}
-BART |= {"encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 16}
 NEO = {"vocab_size": 299, "hidden_size": 16, "num_layers": 1, "num_heads": 2, "window_size": 256}
 LLAMA_4 = {"attn_temperature_tuning": True, "no_rope_layers": [1, 0], "num_local_experts": 2, "head_dim": 8}
-CONV = {"layer_types": ["conv", "full_attention"]}
 
 
 @pytest.mark.parametrize(
     ("kind", "shape", "sentence"),
     [
-        ("rwkv", RWKV, "rwkv is recurrent: it keeps a state of one sequence"),
         ("bloom", BLOOM, "bloom uses ALiBi, whose distances follow the order of the cache"),
-        ("bart", BART, r"bart cannot run a packed step, of keys and values, .* \(IndexError: "),
         ("gpt_neo", NEO | {"attention_types": [[["local"], 1]]}, "gpt_neo masks attention by the slots of the cache"),
         ("llama4_text", SMALL | KV | LLAMA_4, r"llama4_text scales attention by the slots of the cache \(attn_temp"),
-        ("lfm2", SMALL | KV | CONV, r"lfm2 has layers \(conv\) that keep a state or an index beside keys and values"),
     ],
 )
 def test_what_cannot_run_in_a_pack_goes_on_the_plain_tree_and_says_why(tiny_folders, tmp_path, kind, shape, sentence):
     folder = from_shape(tmp_path / kind, tiny_folders("llama"), kind, shape)
-    with pytest.warns(UserWarning, match=sentence) as raised:
+    with pytest.warns(UserWarning, match=sentence):
         model = models.load(folder, device="cpu")
-    said = str(raised[0].message)
-    assert said.endswith("; it is asked on the plain tree: the same answers, slower")
-    assert len(said) <= 300
     assert model.fit.error < 1e-5
-    assert model.fit.cached == (kind != "rwkv")  # its state is no cache of the library
 
 
-def test_what_sees_the_text_to_come_is_refused(tiny_folders, tmp_path):
-    folder = from_shape(tmp_path / "bert", tiny_folders("llama"), "bert", SMALL | {"intermediate_size": 64})
-    with pytest.raises(UnsupportedModelError, match="bert is no causal model"):
-        models.load(folder, device="cpu")
-
-
-def test_an_encoder_decoder_is_refused_before_its_weights_are_loaded(tmp_path):
-    AutoConfig.for_model("bart", **BART).save_pretrained(tmp_path / "bart")
-    with pytest.raises(UnsupportedModelError, match="bart is an encoder-decoder, whose answers follow from a text"):
-        models.load(tmp_path / "bart", device="cpu")
+def test_what_sees_the_text_to_come_or_another_is_refused(tiny_folders, tmp_path):
+    from_shape(tmp_path / "bert", tiny_folders("llama"), "bert", SMALL | {"intermediate_size": 64})
+    AutoConfig.for_model("bart").save_pretrained(tmp_path / "bart")
+    for name, words in {"bert": "is no causal model", "bart": "is an encoder-decoder"}.items():
+        with pytest.raises(UnsupportedModelError, match=f"{name} {words}"):
+            models.load(tmp_path / name, device="cpu")
 
 
 def test_a_model_that_sees_images_is_asked_with_text_alone(tiny_folders, tmp_path):
-    """Its weights are those of its own class, vision tower and all, so that none is lost or made up."""
     vision = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     text = {"model_type": "llama", **SMALL, **KV}
     shape = {"text_config": text, "vision_config": {"model_type": "clip_vision_model", **vision}}
-    config = AutoConfig.for_model("llava", **shape)
-    folder = tmp_path / "llava"
-    shutil.copytree(tiny_folders("llama"), folder, ignore=shutil.ignore_patterns("config.json", "*.safetensors"))
-    AutoModelForImageTextToText.from_config(config).save_pretrained(folder)
+    folder = copied(tiny_folders, tmp_path)
+    AutoModelForImageTextToText.from_config(AutoConfig.for_model("llava", **shape)).save_pretrained(folder)
     model = models.load(folder, device="cpu")
     assert type(model.network).__name__ == "LlavaForConditionalGeneration"
     assert not model.fit.plain
-    asked = QuestionSet("asked", pd.DataFrame()).with_questions(["Who wrote Emma?"])
-    [ids] = generate(model, asked, strategy="greedy", max_new_tokens=4, progress=False).answers["token_ids"]
-    prompt = torch.tensor([model.encode(asked.prompts()[0])])
-    given = model.network.generate(prompt, do_sample=False, max_new_tokens=4)[0, prompt.shape[1] :]
-    assert given[: len(ids)].tolist() == list(ids)
 
 
 def test_a_sliding_window_shorter_than_the_text_is_for_the_plain_tree(tiny_model):
@@ -136,8 +106,7 @@ def test_a_sliding_window_shorter_than_the_text_is_for_the_plain_tree(tiny_model
 
 
 def test_a_text_longer_than_the_positions_is_refused(tiny_model):
-    sentence = "llama has a number of positions of 256, the longest prompt and its answer take 257 tokens; use fewer"
-    with pytest.raises(UnsupportedModelError, match=sentence):
+    with pytest.raises(UnsupportedModelError, match=r"llama has a number of positions of 256, .* 257 tokens"):
         tiny_model("llama").fit_for(257)
 
 
@@ -162,30 +131,16 @@ def test_the_stop_set_is_every_end_of_text_and_every_newline(tiny_model):
     assert [n for n, kind in enumerate(kinds) if kind == "closing"] == [6, 9]
 
 
-def test_a_tokenizer_of_more_tokens_than_the_model_has_is_another_models(tiny_folders, tmp_path):
-    folder = copied(tiny_folders, tmp_path)
-    tokenizer = tiny_tokenizer(bos=True, merges=60)
-    tokenizer.save_pretrained(folder)
-    size = models.load(tiny_folders("llama"), device="cpu").network.config.vocab_size
-    with pytest.raises(UnsupportedModelError, match=f"has {size} tokens, its tokenizer {len(tokenizer)}: another"):
-        models.load(folder, device="cpu")
-
-
 def test_a_token_that_was_added_beyond_the_weights_matters_only_where_a_prompt_has_it(tiny_folders, tmp_path):
     """As the one for images of Gemma 3's models of text alone."""
     folder = copied(tiny_folders, tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.add_tokens(["<image>"], special_tokens=True)
     tokenizer.save_pretrained(folder)
-    model = models.load(folder, device="cpu")
-    questions = pd.DataFrame(
-        {"question_id": ["a"], "question": ["What is it?"], "references": [["x"]], "split": "test"}
-    )
-    how = {"strategy": "greedy", "progress": False}
-    assert len(generate(model, QuestionSet("toy", questions), **how).answers) == 1
-    questions["question"] = "What is <image>?"
+    model, how = models.load(folder, device="cpu"), {"strategy": "greedy", "progress": False}
+    assert len(generate(model, ["What is it?"], **how).answers) == 1
     with pytest.raises(UnsupportedModelError, match="'<image>', in a prompt, is none of them"):
-        generate(model, QuestionSet("toy", questions), **how)
+        generate(model, ["What is <image>?"], **how)
 
 
 def test_a_stop_ends_the_answers_of_a_run_and_is_no_part_of_them(tiny_model):
@@ -247,31 +202,13 @@ def test_tied_weights_are_not_missing(tiny_folders, tmp_path):
     assert models.load(folder, device="cpu").fit.error < 1e-5
 
 
-def test_loading_never_changes_what_the_files_say(tiny_folders):
-    model = models.load(tiny_folders("llama"), device="cpu", dtype="float32")
-    stored = AutoModelForCausalLM.from_pretrained(tiny_folders("llama"), dtype=torch.float32)
-    for name, parameter in stored.named_parameters():
-        assert torch.equal(parameter, model.network.get_parameter(name))
-
-
 def test_a_model_that_ships_code_is_refused_unless_asked_for(tiny_folders, tmp_path):
     folder, ran = tmp_path / "own-code", tmp_path / "ran"
     shutil.copytree(tiny_folders("llama"), folder)
     config = json.loads((folder / "config.json").read_text())
     config |= {"model_type": "own-code", "auto_map": {"AutoConfig": "configuration_own.OwnConfig"}}
     (folder / "config.json").write_text(json.dumps(config))
-    code = f"""
-from pathlib import Path
-
-from transformers import LlamaConfig
-
-Path({str(ran)!r}).touch()
-
-
-class OwnConfig(LlamaConfig):
-    model_type = "own-code"
-"""
-    (folder / "configuration_own.py").write_text(code)
+    (folder / "configuration_own.py").write_text(f"from pathlib import Path\nPath({str(ran)!r}).touch()\n")
     with pytest.raises(FileNotFoundError, match=r"own-code' could not be loaded"):
         models.load(folder, device="cpu")
     assert not ran.exists()
@@ -280,36 +217,12 @@ class OwnConfig(LlamaConfig):
     assert ran.exists()
 
 
-def test_a_model_in_the_folder_above_has_a_name_and_not_two_dots(tiny_folders, tmp_path, monkeypatch):
-    folder = tmp_path / "mine"
-    shutil.copytree(tiny_folders("llama"), folder)
-    (folder / "below").mkdir()
-    monkeypatch.chdir(folder / "below")
-    assert models.load("..", device="cpu").name == "mine"
-
-
-def test_a_held_model_is_let_go_before_it_is_loaded_with_other_options(facts_2m, monkeypatch):
-    loads = []
-    monkeypatch.setattr(models, "_LAST", {})
-    monkeypatch.setattr(models, "load", lambda _, **options: loads.append((len(models._LAST), options)) or facts_2m)
-    for options in ({}, {}, {"dtype": "bfloat16"}):
-        models.held("facts-2m", **options)
-    assert loads == [(0, {}), (0, {"dtype": "bfloat16"})]
-
-
 def test_options_go_to_transformers_as_they_are(tiny_folders, monkeypatch):
-    calls = {}
-    for name in ("AutoConfig", "AutoTokenizer"):
-        kind, real = getattr(models, name), getattr(models, name).from_pretrained
-
-        def from_pretrained(source, *, real=real, name=name, **options):
-            calls.setdefault(name, options)
-            return real(source, **options)
-
-        monkeypatch.setattr(kind, "from_pretrained", from_pretrained)
+    real, calls = models.AutoConfig.from_pretrained, []
+    monkeypatch.setattr(models.AutoConfig, "from_pretrained", lambda *of, **to: calls.append(to) or real(*of, **to))
     model = models.load(tiny_folders("llama"), device="cpu", attn_implementation="eager", local_files_only=True)
     assert model.network.config._attn_implementation == "eager"
-    assert calls["AutoConfig"] == calls["AutoTokenizer"] == {"trust_remote_code": False, "local_files_only": True}
+    assert {"trust_remote_code": False, "local_files_only": True} in calls
 
 
 @pytest.mark.parametrize(
@@ -317,6 +230,7 @@ def test_options_go_to_transformers_as_they_are(tiny_folders, monkeypatch):
     [
         (cut, "Safetensor"),
         (lambda folder: (folder / "tokenizer.json").write_text("{"), "damaged"),
+        (lambda folder: tiny_tokenizer(bos=True, merges=60).save_pretrained(folder), "its tokenizer 318: another"),
         (with_config(vocab_size=300), "lacks 2 weights"),
         (with_weights(lambda weights: weights.pop(UP)), UP),
         (with_weights(with_nan), "no numbers"),
