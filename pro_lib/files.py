@@ -7,14 +7,13 @@ import os
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json
 
 from pro_lib.checks import SentenceError, sentence
 
@@ -48,8 +47,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def parsed(data: bytes, kind: type) -> Any:
-    """Return JSON as a dataclass, by its declared types; Infinity and NaN, which are no JSON, are refused."""
-    from_json(data, allow_inf_nan=False)
+    """Return JSON as a dataclass, by its declared types."""
     return TypeAdapter(kind).validate_json(data, strict=True)
 
 
@@ -64,8 +62,7 @@ def write_whole(data: bytes, path: Path) -> None:
                 os.fsync(file.fileno())
             os.replace(temporary, path)
         finally:
-            with suppress(OSError):  # a disk that refuses this has said why above
-                temporary.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def sha256(data: bytes) -> str:

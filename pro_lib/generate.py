@@ -1,17 +1,23 @@
-"""From a model and questions to a run, kept in its folder; knows no score and not how answers are found."""
+"""From a model and questions to a run, by this process or by workers on a Ray cluster; knows no score, no decoding."""
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
+import torch
 from tqdm.auto import tqdm
 
-from pro_lib import cluster, files, models, runs, store
+from pro_lib import files, models, runs, store
 from pro_lib import questions as question_sets
-from pro_lib.checks import Chat, Engine, PositiveInt, checked
+from pro_lib.checks import Chat, Engine, PositiveInt, checked, extra
 from pro_lib.engine import strategies
+from pro_lib.files import RunError
 from pro_lib.models import Model
 from pro_lib.packs import QUESTIONS_PER_PACK, Job
 from pro_lib.questions import QuestionSet
@@ -20,8 +26,8 @@ from pro_lib.store import RunFolder, RunInfo, tables
 
 _log = logging.getLogger(__name__)
 QUESTIONS_PER_PART = 256
-# Drawn twice a second at most, however small the steps.
-_BAR = {"smoothing": 0, "miniters": 0, "mininterval": 0.5}
+# A run stops when more workers than that have died over one part: the fault is then the part's, not a machine's.
+_TRIES_AGAIN = 2
 
 
 @checked
@@ -51,27 +57,25 @@ def generate(
 ) -> Run:
     """Answer the questions with the model and return the run of them, in their order.
 
-    With `out`, the run is kept in `out/<dataset>/<model>/<strategy>/`: questions it already holds are not asked
-    again, new ones are added, and a run that was stopped is continued to the same tables as an unbroken one. Settings,
-    prompts and chat that are not by default have a folder named after them, `multinomial,n_answers=20,seed=3`.
+    With `out`, the run is kept in `out/<dataset>/<model>/<strategy>/`. Questions it holds are not asked again, new ones
+    are added, and a run that was stopped is continued to the tables of an unbroken one. Settings, prompts and chat that
+    are not by default have a folder named after them, `multinomial,n_answers=20,seed=3`.
 
     Args:
         model: a loaded one, or its name, as in `models.load`; by name the last one loaded is held.
         questions: a set, or texts, which are asked without shots as the set `asked`.
         strategy: `greedy` (one answer), `multinomial` (samples), `diverse_beam` (groups of one beam each) or
             `threshold` (exact search: every answer with p ≥ search_alpha, and the greedy one).
-        batch_size: questions in one pack; None for 32. A pack that does not fit into memory is halved, with a warning;
-            the answers then agree to 1e-5 with those of a run with more memory.
-        chat: whether prompts are conversations in the model's chat template, the shots as earlier turns; or the
-            template's options, as {"enable_thinking": False}, of which `date` is its today (2024-07-26). None: where
-            there are no shots and the model has a template.
+        batch_size: questions in one pack; None for 32. A pack too large for the memory is halved, with a warning: its
+            log-probabilities then agree to 1e-5.
+        chat: whether to ask in the model's chat template; or its options, as {"enable_thinking": False}, of which
+            `date` is its today (2024-07-26). None: where there are no shots and the model has a template.
         progress: whether to show a bar, on a terminal or in a notebook; logging says the rest.
         engine: `local`, in this process, or `ray`: by workers on a Ray cluster (docs/cluster.md), to the same tables.
         n_workers: workers of `ray`; None for as many as the cluster's GPUs serve, 1 if it has none.
         gpus_per_worker: GPUs of a worker of `ray`, over which its model is spread, where the cluster has any.
         settings: of the strategy, as `engine.strategies` has them: max_new_tokens (T; None for 32, in a chat 64), stop,
-            n_answers (N), seed, temperature, top_p, diversity_penalty (λ), search_alpha (α), top_n, budget. What only
-            another strategy has is passed over.
+            n_answers (N), seed, temperature, top_p, diversity_penalty (λ), search_alpha (α), top_n, budget.
 
     Raises:
         ValueError: a setting out of its range, no questions, or a model that cannot see the longest prompt whole.
@@ -89,7 +93,8 @@ def generate(
     job = Job(model, questions, strategies.strategy(strategy, **settings), chat, per_pack)
     info = RunInfo(questions.name, model.name, strategy, job.parameters())
     provenance = {**job.provenance(), "questions": dict(questions.source)}
-    bar = partial(tqdm, desc=f"{questions.name}, {model.name}, {strategy}", unit="question", **_BAR)
+    bar = partial(tqdm, desc=f"{questions.name}, {model.name}, {strategy}", unit="question", smoothing=0)
+    bar = partial(bar, miniters=0, mininterval=0.5)  # drawn twice a second at most, however small the steps
     if out is None:
         with bar(total=len(questions), disable=None if progress else True) as shown:
             table, cost = job.part(questions.table, shown)
@@ -101,7 +106,7 @@ def generate(
         _log.info("%s: %d of %d questions are to be answered", folder.path, total, folder.info.n_planned)
         with bar(total=total, disable=None if progress and parts else True) as shown:
             if engine == "ray" and parts:
-                provenance |= cluster.make_parts(parts, folder, job.recipe(), n_workers, gpus_per_worker, shown)
+                provenance |= _made_by_workers(parts, folder, job, n_workers, gpus_per_worker, shown)
             else:
                 for part, rows in parts.items():
                     store.write_part(folder.path, part, folder.info, *job.part(rows, shown))
@@ -109,3 +114,83 @@ def generate(
         if parts or not folder.info.provenance:
             folder.finish(provenance)
     return runs.read(folder.path).asked_as(questions.table)
+
+
+def _made_by_workers(
+    parts: Mapping[str, pd.DataFrame],
+    folder: RunFolder,
+    job: Job,
+    n_workers: int | None,
+    gpus_per_worker: int,
+    bar: tqdm,
+) -> dict[str, object]:
+    """Have the parts of a run folder made by Ray actors; return where and by how many."""
+    with extra("ray", "engine='ray'"):
+        import ray
+    provenance, cpus = {}, torch.get_num_threads()  # of an actor without a GPU
+    with _connected(ray, (n_workers or 1) * cpus):
+        gpus = int(ray.cluster_resources().get("GPU", 0))
+        if 0 < gpus < gpus_per_worker:
+            raise ValueError(f"gpus_per_worker={gpus_per_worker}, but the Ray cluster has {gpus} in all")
+        gpus, n_workers = min(gpus, gpus_per_worker), n_workers or max(1, gpus // gpus_per_worker)
+        options = {"num_gpus": gpus, "num_cpus": 1 if gpus else cpus}
+        actor = ray.remote(**options, max_restarts=-1, max_task_retries=_TRIES_AGAIN)(_Worker)
+        asked = (job.questions, job.strategy, job.chat, job.per_pack)
+        arguments = (_load_options(job.model, gpus), job.model.fingerprint, asked, cpus, folder.path.resolve())
+        workers = [actor.remote(*arguments, folder.info) for _ in range(min(n_workers, len(parts)))]
+        pool = ray.util.ActorPool(workers)
+        try:
+            for n, where in pool.map_unordered(lambda worker, part: worker.make.remote(*part), parts.items()):
+                provenance |= where
+                bar.update(n)
+        except ray.exceptions.RayActorError as error:
+            raise RunError(f"{folder.path}: a part has ended {_TRIES_AGAIN + 1} workers ({error})") from error
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+        finally:
+            for worker in workers:
+                ray.kill(worker)
+    return {**provenance, "engine": "ray", "n_workers": n_workers}
+
+
+def _load_options(model: Model, gpus: int) -> dict[str, object]:
+    """Return what loads a model as it was loaded here, on another machine or over so many GPUs."""
+    own_code = type(model.network).__module__.startswith("transformers_modules.")
+    same = {"name": model.source, "dtype": model.dtype, "quantization": model.quantization}
+    placed = {"device": "cuda", "device_map": "auto" if gpus > 1 else None} if gpus else {"device": model.device.type}
+    return same | placed | {"trust_remote_code": own_code}
+
+
+class _Worker:
+    """An actor: makes its job once, then answers part after part and writes each into the run folder."""
+
+    def __init__(self, load: Mapping, fingerprint: str, asked: tuple, n_threads: int, path: Path, info: RunInfo):
+        self.load, self.fingerprint, self.asked, self.path, self.info = load, fingerprint, asked, path, info
+        torch.set_num_threads(n_threads)
+
+    @cached_property
+    def job(self) -> Job:
+        """What answers the questions, made when the first part is begun."""
+        model = models.load(**self.load)
+        if model.fingerprint != self.fingerprint:
+            raise RunError(f"model {model.source} on {os.uname().nodename} is not the one asked for: its files differ")
+        return Job(model, *self.asked)
+
+    def make(self, name: str, questions: pd.DataFrame) -> tuple[int, dict[str, object]]:
+        """Make a part, unless a worker has that died before it could say so; return its size and where it was made."""
+        if not store.parts(self.path, name):
+            store.write_part(self.path, name, self.info, *self.job.part(questions))
+        return len(questions), self.job.provenance()
+
+
+def _connected(ray: Any, cpus: int) -> Any:
+    """Return the Ray cluster of this process, else that of RAY_ADDRESS, else one for the time being."""
+    if ray.is_initialized():
+        return nullcontext()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # A cluster is not looked for: what Ray remembers may be gone, and then it waits for minutes, or another's.
+    address = os.environ.get("RAY_ADDRESS") or "local"
+    # Nobody else is to reach a cluster of our own, and it reaches nobody.
+    alone = {"num_cpus": cpus, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    options = alone if address == "local" else {}
+    return ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **options)

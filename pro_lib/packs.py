@@ -2,7 +2,6 @@
 
 import gc
 import operator
-import os
 import resource
 import shlex
 import subprocess
@@ -11,7 +10,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial, reduce
+from functools import cached_property, reduce
 from importlib import metadata
 
 import numpy as np
@@ -21,17 +20,15 @@ import torch
 from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 
-from pro_lib import bundled, engine, models, tokens
+from pro_lib import bundled, engine, tokens
 from pro_lib.engine import Answer, Certificate, Counts, Strategy
-from pro_lib.files import RunError, sha256
+from pro_lib.files import sha256
 from pro_lib.models import Model, UnsupportedModelError
 from pro_lib.questions import QuestionSet
 from pro_lib.store import Cost, complete_log_prob, part_table
 
 # Measured on two cores with the bundled model: smaller packs pay more per call, larger ones attend to more in vain.
 QUESTIONS_PER_PACK = 32
-# A first pack of so many questions shows whether the model was asked well.
-FEWEST_TO_JUDGE = 20
 # What is said when there is no memory, beside the exceptions made for it: by the CPU's allocator, CUDA, MPS and cuBLAS.
 _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
@@ -74,21 +71,14 @@ class Job:
         device = self.model.device
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
         tree = f"plain, since the model {self.fit.plain}" if self.fit.plain else "packed"
-        return {"source": self.model.source, "device": name, "tree": tree, **_software()}
-
-    def recipe(self) -> partial:
-        """Return what makes this job in another process, given the number of its GPUs; it loads the model anew."""
-        network, load = self.model.network, {"name": self.model.source, "device": self.model.device.type}
-        load |= {"dtype": self.model.dtype, "quantization": self.model.quantization}
-        load |= {"trust_remote_code": type(network).__module__.startswith("transformers_modules.")}
-        rest = (self.questions, self.strategy, self.chat, self.per_pack)
-        return partial(_job_elsewhere, load, self.model.fingerprint, rest, torch.get_num_threads())
+        command = ["git", f"--git-dir={bundled.ROOT / '.git'}", "rev-parse", "HEAD"]
+        status, commit = subprocess.getstatusoutput(shlex.join(command))
+        versions = {library: metadata.version(library) for library in ("torch", "transformers", "numpy", "pyarrow")}
+        software = {"commit": None if status else commit, "versions": versions}
+        return {"source": self.model.source, "device": name, "tree": tree, **software}
 
     def part(self, questions: pd.DataFrame, bar: tqdm | None = None) -> tuple[pa.Table, Cost]:
-        """Answer the questions of a part; return its table (see `store.part_table`) and its cost.
-
-        Raises `MemoryError` where a question does not fit into memory even alone.
-        """
+        """Return the table (`store.part_table`) and cost of a part; `MemoryError` if one question alone is too much."""
         started, bar, results = time.perf_counter(), bar or tqdm(disable=True), []
         is_first = self._prefix is None
         self.counts, self.halved = Counts(), 0
@@ -103,7 +93,7 @@ class Job:
             for start in range(0, len(questions), self.per_pack):
                 pack = questions.iloc[start : start + self.per_pack]
                 results += self._answered_in_pieces(pack)
-                if is_first and start == 0 and len(pack) >= FEWEST_TO_JUDGE:
+                if is_first and start == 0 and len(pack) >= 20:  # enough to see whether the model was asked well
                     self._look_at([answers for answers, _ in results])
                 bar.update(len(pack))
         seconds = time.perf_counter() - started
@@ -208,16 +198,6 @@ class Job:
         return [vars(row) | {"text": text, "log_prob": _sum(row)} for row, text in zip(answers, texts, strict=True)]
 
 
-@cache
-def _software() -> dict[str, object]:
-    """The commit, if any, and the versions of libraries: those of this process, which go on when the files change."""
-    # A repository around an installed package is another's.
-    command = ["git", f"--git-dir={bundled.ROOT / '.git'}", "rev-parse", "HEAD"]
-    status, commit = subprocess.getstatusoutput(shlex.join(command))
-    versions = {name: metadata.version(name) for name in ("torch", "transformers", "numpy", "pyarrow")}
-    return {"commit": None if status else commit, "versions": versions}
-
-
 def _sum(answer: Answer) -> float:
     # Added up in order, as a search does: an answer exactly at α must stay there.
     return reduce(operator.add, answer.token_log_probs, 0.0)
@@ -229,16 +209,6 @@ def _log_probs(answers: Sequence[Answer]) -> np.ndarray:
 
 def _likeliest(answers: list[Answer]) -> Answer:
     return answers[int(np.argmax(_log_probs(answers)))]
-
-
-def _job_elsewhere(load: Mapping, fingerprint: str, rest: tuple, threads: int, gpus: int) -> Job:
-    """Return the job of a worker that has so many GPUs; its model's files must have the fingerprint."""
-    torch.set_num_threads(threads)
-    placed = {"device": "cuda", "device_map": "auto" if gpus > 1 else None} if gpus else {}
-    model = models.load(**load | placed)
-    if model.fingerprint != fingerprint:
-        raise RunError(f"model {model.source} on {os.uname().nodename} is not the one asked for: its files differ")
-    return Job(model, *rest)
 
 
 def _says_no_memory(error: Exception) -> bool:

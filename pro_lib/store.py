@@ -25,8 +25,7 @@ from pro_lib.checks import WholeNumber
 from pro_lib.engine import Certificate
 from pro_lib.files import RunError, locked, parsed, reading, sha256, write_whole, writing
 
-_MOVE_AWAY = "restore it from a copy, or move the folder away and start again"
-_MAKE_AGAIN = "delete it to make the part again"
+_REMEDY = "restore it from a copy, or move it away and run the generation again"
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 # With an underscore in front, since a question set may bring a column of any other name.
 _ANSWERS = "_answers"
@@ -59,10 +58,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class RunInfo:
-    """Where a run comes from. `parameters` decide its answers; the rest is told, not compared.
-
-    `n_planned` says how many questions the run was asked, answered or not.
-    """
+    """Where a run comes from: `parameters` decide its answers; `n_planned` questions were asked, answered or not."""
 
     __pydantic_config__ = _STRICT
     dataset: str
@@ -135,10 +131,7 @@ class RunFolder(AbstractContextManager):
             self._lock.release()
 
     def missing(self, questions: pd.DataFrame, *, per_part: int) -> dict[str, pd.DataFrame]:
-        """Return the questions that no part holds by the names of the parts to be made, `per_part` to a part.
-
-        Parts are cut in the order of the questions, so that a run that was stopped goes on as it would have.
-        """
+        """Return the questions that no part holds, in their order, under the names of the parts they are to make."""
         if self._unanswered(questions)[0].empty:
             return {}
         self._hold()
@@ -202,9 +195,6 @@ def read(path: Path) -> tuple[pd.DataFrame, pd.DataFrame, RunInfo]:
     if not files:
         raise RunError(f"run folder {path} has no finished part yet; run the generation again to continue it")
     answers, questions = tables([_read_part(file, info)[0] for file in files])
-    if (repeated := questions["question_id"].duplicated()).any():
-        name = questions.loc[repeated, "question_id"].iloc[0]
-        raise RunError(f"run folder {path} holds question {name!r} in two parts; {_MOVE_AWAY}")
     return answers, questions, info
 
 
@@ -224,10 +214,10 @@ def parts(path: Path, name: str = "part") -> list[Path]:
 
 def _read_part(file: Path, info: RunInfo, columns: Sequence[str] | None = None) -> tuple[pa.Table, Cost]:
     """Return a part's table, or some of its columns, and its cost, if it is whole and of this run."""
-    with reading(file, remedy=_MAKE_AGAIN):
+    with reading(file, remedy=_REMEDY):
         data = file.read_bytes()
         if not re.fullmatch(rf"part-\d+-{sha256(data)[:16]}", file.stem):
-            raise RunError(f"{file} was cut short or altered (its checksum differs); {_MAKE_AGAIN}")
+            raise RunError(f"{file} was cut short or altered (its checksum differs); {_REMEDY}")
         with pq.ParquetFile(pa.BufferReader(data)) as part:
             footer = part.metadata.metadata or {}
             if footer.get(b"identity") != _digest(info.parameters).encode():
@@ -237,21 +227,18 @@ def _read_part(file: Path, info: RunInfo, columns: Sequence[str] | None = None) 
 
 def _read_info(path: Path) -> RunInfo:
     file = path / "run.json"
-    with reading(file, remedy=_MOVE_AWAY):
+    with reading(file, remedy=_REMEDY):
         if not file.is_file():
             raise RunError(f"{path} is not a run folder: it has no run.json")
         content = parsed(file.read_bytes(), dict)
         checksum, info = content.pop("checksum", None), parsed(json.dumps(content).encode(), RunInfo)
         if checksum != _digest(content):
-            raise RunError(f"{file} was altered (its checksum differs); {_MOVE_AWAY}")
+            raise RunError(f"{file} was altered (its checksum differs); {_REMEDY}")
         return info
 
 
 def difference(stored: Mapping, wanted: Mapping, *, only_known: bool = False) -> str | None:
-    """Return the first parameter that differs, `key=before, now key=after`; None if none does.
-
-    With `only_known`, parameters that `wanted` does not speak of are passed over.
-    """
+    """Return the first parameter that differs, `key=before, now key=after`; `only_known`: of those in `wanted`."""
     for key in sorted(wanted if only_known else {*stored, *wanted}):
         if stored.get(key) != wanted.get(key):
             return f"{key}={stored.get(key)!r:.60}, now {key}={wanted.get(key)!r:.60}"

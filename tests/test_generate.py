@@ -240,9 +240,10 @@ class OneProcess:
     def __init__(self, monkeypatch, resources, model, *, is_connected=True):
         self.is_initialized, self.cluster_resources = lambda: is_connected, lambda: resources
         self.exceptions, self.RayActorError, self.util = self, ConnectionResetError, self
+        self.RayTaskError = type("RayTaskError", (Exception,), {"cause": property(lambda _: self.cause)})
         self.loaded, self.killed = [], []
         monkeypatch.setitem(sys.modules, "ray", self)
-        monkeypatch.setattr(packs.models, "load", lambda **options: self.loaded.append(options) or model)
+        monkeypatch.setattr(module.models, "load", lambda **options: self.loaded.append(options) or model)
 
     def init(self, address, **options):
         self.started = {"address": address} | options
@@ -264,7 +265,11 @@ class OneProcess:
         return self
 
     def map_unordered(self, call, parts):
-        return map(call, itertools.cycle(self.workers), parts)
+        try:
+            yield from map(call, itertools.cycle(self.workers), parts)
+        except Exception as error:
+            self.cause = error
+            raise self.RayTaskError from error
 
     def kill(self, worker):
         self.killed.append(worker)
@@ -276,9 +281,8 @@ def test_a_worker_halves_its_packs_and_the_run_says_so(model, tmp_path, monkeypa
     enough = generate(model, asked(7), **options)
     small_memory(monkeypatch, 1, host_is_full)
     ray = OneProcess(monkeypatch, {"CPU": 4.0}, model)
-    with pytest.warns(RuntimeWarning) as warned:
+    with pytest.warns(RuntimeWarning, match="do not fit into the memory"):
         run = generate(model, asked(7), out=tmp_path, engine="ray", n_workers=5, **options)
-    assert str(warned[-1].message) == "3 packs did not fit into the memory of their worker and were halved"
     assert_runs_agree(run, enough)
     assert len(ray.workers) == len(ray.killed) == 2
     assert (ray.options["num_gpus"], ray.options["num_cpus"]) == (0, torch.get_num_threads())
@@ -318,26 +322,24 @@ def test_a_cluster_that_cannot_do_the_work_says_why(model, tmp_path, monkeypatch
         generate(model, asked(2), gpus_per_worker=2, **on_ray)
     with pytest.raises(RunError, match=rf"^model {model.source} on .* is not the one asked for: its files differ$"):
         generate(replace(model, fingerprint="0" * 16, name="other"), asked(2), **on_ray)
-    monkeypatch.setattr(packs.models, "load", lambda **_: cuda_is_full())
-    with pytest.raises(RunError, match=r"^CUDA out of memory"):
+    monkeypatch.setattr(module.models, "load", lambda **_: cuda_is_full())
+    with pytest.raises(torch.OutOfMemoryError, match=r"^CUDA out of memory"):
         generate(model, asked(2), **on_ray)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"^engine='ray' needs ray: pip install 'pro-workbench\[ray\]'$"):
         generate(model, asked(2), **on_ray)
 
 
-def test_a_worker_loads_a_model_as_it_was_loaded_here(model, monkeypatch):
+def test_a_worker_loads_a_model_as_it_was_loaded_here(model):
     class Shipped(torch.nn.Module):
         __module__, is_loaded_in_4bit, dtype = "transformers_modules.shipped.modeling", True, torch.bfloat16
         device, config = torch.device("cuda:0"), model.network.config
 
-    loaded = OneProcess(monkeypatch, {}, model).loaded
-    for network, gpus in ((model.network, 0), (Shipped(), 2)):
-        job = packs.Job(replace(model, network=network), asked(1), engine.strategy("greedy", max_new_tokens=4))
-        assert job.recipe()(gpus).parameters()["fingerprint"] == model.fingerprint
     plain = {"name": model.source, "dtype": "float32", "device": "cpu", "quantization": None}
+    assert module._load_options(model, 0) == plain | {"trust_remote_code": False}
     spread = {"dtype": "bfloat16", "device": "cuda", "device_map": "auto", "quantization": "4bit"}
-    assert loaded == [plain | {"trust_remote_code": False}, plain | spread | {"trust_remote_code": True}]
+    shipped = module._load_options(replace(model, network=Shipped()), 2)
+    assert shipped == plain | spread | {"trust_remote_code": True}
 
 
 def test_a_model_is_asked_by_its_name_and_questions_are_texts_or_rows(model, monkeypatch):

@@ -14,11 +14,11 @@ FILES = sorted(HOUSE.rglob("*.py"))
 # A module imports only what stands before it; a room stands for all of its modules.
 NAMES = """
     checks files readers tokens bundled scores correctness metrics engine selective store runs
-    similarities meanings models question_files questions records imports packs cluster generate protocols
+    similarities meanings models question_files questions records imports packs generate protocols
     evaluation sweeps promises asking figures settings explorer command __main__
 """
 ORDER = NAMES.split()
-TORCH = {"models", "engine", "generate", "packs", "cluster"}
+TORCH = {"models", "engine", "generate", "packs"}
 
 
 def room(path):

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from pro_lib import engine, files, models, packs
+from pro_lib import engine, files, models
 from pro_lib import generate as module
 from pro_lib import questions as question_sets
 from pro_lib import runs as run_tables
@@ -157,14 +157,15 @@ def test_a_worker_that_is_killed_is_replaced_and_its_part_done_again(cluster, mo
 def test_a_part_that_ends_every_worker_stops_the_run_and_the_same_command_tries_again(
     cluster, model, questions, tmp_path, monkeypatch
 ):
-    def deadly(gpus):
-        with open(tmp_path / "begun", "a") as begun:
-            begun.write(".")
-        os.kill(os.getpid(), signal.SIGKILL)
+    class Deadly(engine.Greedy):
+        def decode(self, *_, **__):
+            with open(tmp_path / "begun", "a") as begun:
+                begun.write(".")
+            os.kill(os.getpid(), signal.SIGKILL)
 
     options = OPTIONS | {"strategy": "greedy"}
     with monkeypatch.context() as patch:
-        patch.setattr(packs.Job, "recipe", lambda job: deadly)
+        patch.setattr(engine.strategies, "strategy", lambda *_, **__: Deadly(max_new_tokens=8))
         with pytest.raises(RunError, match=r"a part has ended 3 workers"):
             generate(model, questions, out=tmp_path / "ray", **options, **ON_RAY | {"n_workers": 1})
     assert (tmp_path / "begun").read_text() == "..."

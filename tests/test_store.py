@@ -109,11 +109,6 @@ def of_another_run(path):
     shutil.copy(next(other.glob("part-00001-*")), path)
 
 
-def in_two_parts(path):
-    part = next(path.glob("part-00001-*"))
-    shutil.copy(part, path / part.name.replace("part-00001", "part-00009"))
-
-
 def other_format(path):
     content = json.loads((path / "run.json").read_text()) | {"format_version": 2}
     (path / "run.json").write_text(json.dumps(content))
@@ -129,7 +124,6 @@ REFUSALS = {
     "long": (with_parameters(header="x" * 100), "header='Answer briefly.', now header='x{59} is"),
     "other text": (other_text, "another text"),
     "other run": (of_another_run, "another run"),
-    "twice": (in_two_parts, "in two parts"),
     "folder": (lambda path: (path / "part-00009-0.parquet").mkdir(), "IsADirectoryError"),
     "format": (other_format, "format_version=2 should be 3"),
     "no part": (without_parts, "no finished part"),
