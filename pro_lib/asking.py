@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib import promises, runs, scores, store
+from pro_lib import promises, scores, store
 from pro_lib import questions as question_sets
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
@@ -78,7 +78,7 @@ def ask(
     questions: QuestionSet | None = None,
     n_shots: int | None = None,
     strategy: str = "threshold",
-    calibration: Run | str | Path | None = None,
+    calibration: Run | None = None,
     **settings: object,
 ) -> Answer | list[Answer]:
     """Ask a question; return the answer with its uncertainty: PRO of the answers with `p >= alpha`.
@@ -89,15 +89,13 @@ def ask(
         questions: a question set whose header, template and shots are used; None takes the shots of world-facts.
         n_shots: how many of these shots; None for 10.
         strategy: how answers are looked for; by default all with p ≥ search_alpha.
-        calibration: a run of the model, or its folder, on questions with known answers: the question is asked as its
-            were, and the answer says how probably it is right.
+        calibration: a run of the model on questions with known answers: the question is asked as its were, and the
+            answer says how probably it is right.
         settings: as in `generate`: search_alpha, budget, n_answers, max_new_tokens, chat, …
 
     Raises `ValueError` for an empty question, an alpha outside [0, 1] or below search_alpha, no answer that ended
     within `max_new_tokens`, and a calibration by another model, strategy or way of asking.
     """
-    if isinstance(calibration, str | Path):
-        calibration = runs.read(calibration)
     like = calibration and calibration.info.parameters
     if questions is None and not like:
         questions = question_sets.load("world-facts", limit=1, n_shots=n_shots)

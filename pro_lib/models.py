@@ -1,7 +1,6 @@
 """Causal language models with their tokenizers, and which tokens end an answer; knows no question and no strategy."""
 
 import hashlib
-import importlib
 import os
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from pro_lib import bundled, tokens
 from pro_lib.bundled import check_model, fingerprint, locate
-from pro_lib.checks import DTYPES, QUANTIZATIONS, SentenceError, extra, one_line
+from pro_lib.checks import DTYPES, QUANTIZATIONS, SentenceError, one_line
 from pro_lib.engine import Endings
 from pro_lib.engine.fit import NOTABLE, Fit, PackingError, auto_class, check_config, fitted, fitted_to
 from pro_lib.files import sha256
@@ -149,18 +148,15 @@ def load(
     check_model(name)
     path = Path(source := locate(name))
     if device == "auto":
-        mps = "mps" if torch.backends.mps.is_available() else "cpu"
-        device = "cuda" if torch.cuda.is_available() else mps
+        device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     if dtype == "auto":
         dtype = "bfloat16" if device.startswith("cuda") and name not in bundled.bundled_models() else "float32"
     options = {"trust_remote_code": False, "dtype": getattr(torch, dtype), **from_pretrained}
-    if quantization:
-        with extra("quantization", "quantization"):
-            importlib.import_module("bitsandbytes")
-        config = BitsAndBytesConfig(**{f"load_in_{quantization}": True, "bnb_4bit_compute_dtype": options["dtype"]})
-        options = {"quantization_config": config, "device_map": device} | options
     try:
         torch.empty(0, device=device)
+        if quantization:
+            config = BitsAndBytesConfig(**{f"load_in_{quantization}": True, "bnb_4bit_compute_dtype": options["dtype"]})
+            options = {"quantization_config": config, "device_map": device} | options
         network, tokenizer = _from_pretrained(source, options)
         network = network if options.get("device_map") else network.to(device)
         identity = fingerprint(path) if path.exists() else str(getattr(network.config, "_commit_hash", None))

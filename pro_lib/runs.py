@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import stats
 
 from pro_lib import scores, store
@@ -17,7 +16,6 @@ from pro_lib.correctness import words
 from pro_lib.files import RunError
 from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob
 
-Floats = NDArray[np.float64]
 CONVENTIONS = ("complete", "answer_tokens")
 _ROUNDING = 1e-9
 
@@ -25,9 +23,9 @@ _ROUNDING = 1e-9
 class EntropyEstimate(NamedTuple):
     """An estimate of H(Y) in nats, with limits on either side, each `(n,)`."""
 
-    estimate: Floats
-    low: Floats
-    high: Floats
+    estimate: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from transformers import (
     AutoTokenizer,
 )
 
-from pro_lib import models, tokens
+from pro_lib import models
 from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError
 from pro_lib.questions import QuestionSet
@@ -51,11 +51,7 @@ def from_shape(folder, tokenizer_of, kind, shape):
     """The folder of a random model of a type; the tokenizer is another model's."""
     torch.manual_seed(0)
     shutil.copytree(tokenizer_of, folder, ignore=shutil.ignore_patterns("config.json", "*.safetensors"))
-    network = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **shape))
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.mul_(4.0 if parameter.dim() > 1 else 1.0)
-    network.save_pretrained(folder)
+    AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **shape)).save_pretrained(folder)
     return folder
 
 
@@ -110,27 +106,6 @@ def test_a_text_longer_than_the_positions_is_refused(tiny_model):
         tiny_model("llama").fit_for(257)
 
 
-class Words:
-    """A tokenizer with the token texts given."""
-
-    def __init__(self, *texts, eos_token_id=None):
-        self.texts, self.eos_token_id = texts, eos_token_id
-
-    def __len__(self):
-        return len(self.texts)
-
-    def decode(self, ids, **_):
-        return "".join(self.texts[i] for i in ids)
-
-
-def test_the_stop_set_is_every_end_of_text_and_every_newline(tiny_model):
-    config = tiny_model("llama").network.config  # adds id 2
-    texts = ("</s>", "a", "<eot>", "\n", " \n", "\n\n", ".\n", " b", " ", "c\nd", "\nd")
-    kinds = tokens.endings(Words(*texts, eos_token_id=0), tokens.NEWLINE, config, size=len(texts) + 1)
-    assert [n for n, kind in enumerate(kinds) if kind == "stop"] == [0, 2, 3, 4, 5, 10]
-    assert [n for n, kind in enumerate(kinds) if kind == "closing"] == [6, 9]
-
-
 def test_a_token_that_was_added_beyond_the_weights_matters_only_where_a_prompt_has_it(tiny_folders, tmp_path):
     """As the one for images of Gemma 3's models of text alone."""
     folder = copied(tiny_folders, tmp_path)
@@ -144,16 +119,13 @@ def test_a_token_that_was_added_beyond_the_weights_matters_only_where_a_prompt_h
 
 
 def test_a_stop_ends_the_answers_of_a_run_and_is_no_part_of_them(tiny_model):
-    model = tiny_model("llama")
-    asked = QuestionSet("asked", pd.DataFrame()).with_questions([f"Who wrote Emma {n}?" for n in range(8)])
-    letters = [text for text in "aeiou" if model.with_stop([text])]
     options = {"strategy": "multinomial", "n_answers": 8, "max_new_tokens": 12, "progress": False}
-    answers = generate(model, asked, stop=letters, **options).answers
+    asked = [f"Who wrote Emma {n}?" for n in range(8)]
+    answers = generate(tiny_model("llama"), asked, stop=[*"aeiou"], **options).answers
     assert answers["finished"].sum() > 10
     assert not answers["text"].str.contains("[aeiou]").any()
     # Before a closing token's stop stands text of the answer, which has no ending of its own.
-    ended_inside = answers[answers["finished"] & answers["end_log_prob"].isna()]
-    assert len(ended_inside) > 0
+    assert (answers["finished"] & answers["end_log_prob"].isna()).any()
 
 
 @pytest.mark.parametrize("stop", ["xyz", "", " "])

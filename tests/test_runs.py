@@ -70,9 +70,9 @@ def run():
 
 def test_both_conventions_by_hand(run):
     """The ending counts as a token unless the last token carried it; repeats are kept when asked for."""
-    complete, answer_tokens = {}, {"convention": "answer_tokens"}
+    answer_tokens = {"convention": "answer_tokens"}
     np.testing.assert_array_equal(run.log_probs(), [[-1.25, -1.5, -3.0], [NAN] * 3, [-0.5, NAN, NAN]])
-    np.testing.assert_array_equal(means(run, **complete), [[-0.625, -0.75, -1.5], [NAN] * 3, [-0.25, NAN, NAN]])
+    np.testing.assert_array_equal(means(run), [[-0.625, -0.75, -1.5], [NAN] * 3, [-0.25, NAN, NAN]])
     np.testing.assert_array_equal(run.log_probs(**answer_tokens), [[-1.0, -1.25, -2.0], [NAN] * 3, [-0.25, NAN, NAN]])
     np.testing.assert_array_equal(means(run, **answer_tokens), [[-1.0, -0.625, -2.0], [NAN] * 3, [-0.25, NAN, NAN]])
     np.testing.assert_array_equal(means(run, distinct=False)[2], [-0.25, -0.25, NAN])
@@ -87,11 +87,10 @@ def test_a_certain_ending_is_an_event_as_a_nearly_certain_one_is(tmp_path, endin
         assert run.answers["end_log_prob"].tolist() == [ending]
 
 
-@pytest.mark.parametrize("convention", ["complete", "answer_tokens"])
-def test_a_last_token_that_is_known_to_carry_the_ending_leaves_nothing_unknown(tmp_path, convention):
+def test_a_last_token_that_is_known_to_carry_the_ending_leaves_nothing_unknown(tmp_path):
     run = records_run(tmp_path, {"token_log_probs": [-0.5, -0.25], "closed": True})
-    np.testing.assert_array_equal(run.log_probs(convention=convention), [[-0.75]])
-    np.testing.assert_array_equal(means(run, convention=convention), [[-0.375]])
+    for convention in run_tables.CONVENTIONS:
+        assert (run.log_probs(convention=convention), means(run, convention=convention)) == (-0.75, -0.375)
 
 
 TOKENS = st.lists(st.integers(1, 2), max_size=2)
@@ -130,7 +129,6 @@ IDS_FIRST = [{"token_ids": [1, 2], "text": "x"}, {"token_ids": [3], "text": "x"}
         ([{"text": "x"}, {}, {}, {"text": "x"}], [-1, -2, -3]),
         ([{"token_ids": [1]}, {}, {"text": "x"}, {"token_ids": [1]}], [-1, -2, -3]),
     ],
-    ids=["token ids", "text", "log-probability", "text for some", "ids for some"],
 )
 def test_distinct_goes_by_ids_then_text_then_log_probability(tmp_path, answers, expected):
     run = records_run(tmp_path, *({"log_prob": -1 - n, **answer} for n, answer in enumerate(answers)))
