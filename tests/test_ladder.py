@@ -65,34 +65,21 @@ def test_packing_changes_the_calls_and_nothing_else(small):
         assert table.loc[(arm, 8), "model_calls"] < table.loc[(arm, 1), "model_calls"]
 
 
-def test_memory_is_that_above_the_idle_model(small):
-    table, _, _ = small
+def test_memory_is_that_above_the_idle_model_and_the_ratios_are_written_beside_the_table(small):
+    table, _, out = small
     peak = table["peak_mib"].dropna()
     assert list(peak.index) == [("D", 8)]
-    # Less than the weights themselves, which are there before.
-    assert 0 < peak.iloc[0] < 200
-
-
-def test_the_ratios_are_written_beside_the_table(small):
-    table, _, out = small
+    assert 0 < peak.iloc[0] < 200  # less than the weights themselves, which are there before
     ratios = pd.read_csv(out.with_name("small_ratios.csv")).set_index(["ratio", "batch_size"])
     expected = table.loc[("D", 8), "ms_min"] / table.loc[("F 0.05", 8), "ms_min"]
     assert ratios.loc[("D ÷ F 0.05", 8), "value"] == pytest.approx(expected)
     assert ratios.loc[("D ÷ F 0.05", 8), "goal"] == "≥ 4"
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--arms", "A", "--release-python", "no/such/python"], "arms A, B and C need transformers 4.56.2"),
-        (["--arms", "E", "--repeats", "0"], "must be positive"),
-        (["--arms", "M"], "invalid choice: 'M'"),
-    ],
-)
-def test_a_command_line_that_cannot_be_run_is_refused(capsys, options, message):
+def test_a_command_line_that_cannot_be_run_is_refused(capsys):
     with pytest.raises(SystemExit):
-        ladder.parse(options)
-    assert message in capsys.readouterr().err
+        ladder.parse(["--arms", "A", "--release-python", "no/such/python"])
+    assert "arms A, B and C need transformers 4.56.2" in capsys.readouterr().err
 
 
 def test_cases_run_one_by_one_arms_once_and_no_batch_of_one_padded():
@@ -156,8 +143,12 @@ def calibrated(tmp_path_factory):
     return folder, constants, again, found
 
 
-def test_calibrated_answers_have_the_asked_length_and_shares(calibrated):
-    _, _, _, found = calibrated
+def test_calibrated_answers_have_the_asked_length_and_shares_and_the_seed_decides_the_model(calibrated):
+    folder, constants, again, found = calibrated
+    assert constants == again
+    one, two, half = ((folder / name / "model.safetensors").read_bytes() for name in ("one", "two", "half"))
+    assert one == two
+    assert len(half) < 0.55 * len(one)
     # One question of the 96 may fall on either side, and the bisection ends somewhere.
     assert found.mean_length == pytest.approx(random_models.MEAN_LENGTH, abs=0.3)
     assert found.share_likely == pytest.approx(random_models.SHARE_LIKELY, abs=0.08)
@@ -170,14 +161,6 @@ def test_answers_that_cannot_be_calibrated_are_refused(tmp_path):
         patch.setitem(random_models.SHAPES, "random-tiny", TINY)
         with pytest.raises(ValueError, match="random-tiny with seed 0 cannot be calibrated on these prompts"):
             random_models.build("random-tiny", tmp_path, [[5, 6, 42]] * 2)
-
-
-def test_a_random_model_is_decided_by_its_seed_and_saved_in_its_dtype(calibrated):
-    folder, constants, again, _ = calibrated
-    assert constants == again
-    one, two, half = ((folder / name / "model.safetensors").read_bytes() for name in ("one", "two", "half"))
-    assert one == two
-    assert len(half) < 0.55 * len(one)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +177,7 @@ def test_shapes_named_for_models_have_their_parameters(name, millions):
 
 def test_a_roofline_reads_weights_once_and_the_cache_of_all_prefixes(tiny_model):
     network = tiny_model("llama").network
-    [row, wider] = roofline.roofline("tiny", network, 1e9, widths=[1, 4], prompt_tokens=5, repeats=2)
+    [row, _] = roofline.roofline("tiny", network, 1e9, widths=[1, 4], prompt_tokens=5, repeats=2)
     head, embedding = network.get_output_embeddings().weight, network.get_input_embeddings().weight
     total = sum(parameter.numel() for parameter in network.parameters())
     assert row["weights_gb"] * 1e9 == pytest.approx(4 * (total - (0 if head is embedding else embedding.numel())))
@@ -202,29 +185,8 @@ def test_a_roofline_reads_weights_once_and_the_cache_of_all_prefixes(tiny_model)
     config = network.config
     per_slot = 2 * 4 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
     assert row["cache_gb"] * 1e9 == pytest.approx(per_slot * (5 + roofline.WARM_UP + 2))
-    assert wider["cache_gb"] == pytest.approx(4 * row["cache_gb"])
-    assert 0 < row["ms_min"] <= row["ms_median"]
     assert row["ms_limit"] == pytest.approx(1000 * (row["weights_gb"] + row["cache_gb"]))
     assert row["times_attainable"] == pytest.approx(0.8 * row["ms_min"] / row["ms_limit"])
-
-
-@pytest.mark.parametrize(
-    ("name", "prompts", "message"),
-    [("random-1b", [[5]], "random model 'random-1b' is unknown"), ("random-35m", [[5, 99_999]], "has token 99999")],
-)
-def test_a_random_model_that_cannot_be_made_is_refused(tmp_path, name, prompts, message):
-    with pytest.raises(ValueError, match=message):
-        random_models.build(name, tmp_path, prompts)
-
-
-def test_samples_of_continuous_batching_are_ten_of_each_question_and_end_where_they_should(facts_2m):
-    prompts = [facts_2m.encode(f"Question: What is the capital of {name}?\nAnswer:") for name in ("France", "Mali")]
-    stop = tuple(facts_2m.endings.stop.nonzero().squeeze(1).tolist())
-    settings = ladder_release.Settings(stop, facts_2m.tokenizer.pad_token_id, (), 10, 1.0, 8)
-    found = ladder_release.continuous_samples(facts_2m.network, prompts, settings, 2)
-    assert [len(answers) for answers in found] == [10, 10]
-    assert all(len(answer) <= 8 and not set(answer) & set(stop) for answers in found for answer in answers)
-    assert len({tuple(answer) for answer in found[1]}) > 1
 
 
 def test_on_a_device_all_is_measured_in_one_command_and_a_step_that_takes_too_long_stops_none(tmp_path):

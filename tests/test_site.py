@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import tomllib
 from pathlib import Path
 
 import api
@@ -36,14 +35,11 @@ def test_a_formula_becomes_mathml_and_code_stays():
     assert found.endswith("`$p_K$`:\n\n```sh\necho $HOME $PATH\n```\n\ncosts $5, or 6 $ more\n")
 
 
-def test_displayed_formulas_with_a_wide_space_between_them_may_stand_below_each_other():
+def test_displayed_formulas_may_stand_below_each_other_and_what_is_no_latex_is_said():
     found = typeset("$$\\frac{1}{2}, \\qquad K = 1$$")
     assert found.count('display="block"') == found.count("<math") == 2
     assert "<mfrac><mrow><mn>1</mn></mrow><mrow><mn>2</mn></mrow></mfrac>" in found
-
-
-def test_what_is_no_latex_is_said():
-    with pytest.raises(PageError, match=r"^a formula that cannot be read, DoubleSubscriptsError: 'p_1_2'$"):
+    with pytest.raises(PageError, match="DoubleSubscriptsError: 'p_1_2'"):
         typeset("so $p_1_2$")
 
 
@@ -99,9 +95,7 @@ def test_of_an_executed_notebook_results_are_shown_and_nothing_of_this_machine(t
     [picture] = tmp_path.glob("*.png")
     assert f"]({picture.name})" in page
     place = nbformat.v4.new_output("stream", name="stdout", text="kept in /home/me/figures\n")
-    with pytest.raises(
-        PageError, match=r"^00_explore_examples\.ipynb shows a place of this machine: '/home/me/figures'$"
-    ):
+    with pytest.raises(PageError, match="'/home/me/figures'"):
         cells.page(NOTEBOOK, executed(tmp_path, place), tmp_path)
 
 
@@ -109,17 +103,6 @@ def test_a_stored_figure_stands_there_as_it_is_committed(tmp_path):
     picture = nbformat.v4.new_output("display_data", {"image/png": "iVBORw0KGgo=", "text/plain": "<Figure>"})
     page = cells.page(NOTEBOOK, executed(tmp_path, picture, at=5), tmp_path)
     assert "ax.set(" in page.partition("![00_explore_examples](../figures/00_explore_examples.png)")[0][-300:]
-    assert not list(tmp_path.glob("*.png"))
-
-
-def test_notebooks_are_run_that_were_not(tmp_path, monkeypatch):
-    called = []
-    monkeypatch.setattr(subprocess, "run", lambda line, **_: called.append(line[4]))
-    names = list(pages.NOTEBOOKS)
-    for name in names[:-1]:
-        executed(tmp_path, source=ROOT / name)
-    pages.run_missing(tmp_path)
-    assert called == [str(ROOT / names[-1])]
 
 
 def test_the_gallery_has_every_figure_and_leads_to_its_notebook():
@@ -135,23 +118,15 @@ def test_the_gallery_has_every_figure_and_leads_to_its_notebook():
 
 def test_what_is_to_be_seen_is_said_by_the_notebook():
     said = cells.what_to_see(ROOT / "notebooks" / "09_guarantees.ipynb")
-    heading = "Sets that hold a right answer"
-    assert said["09_sets"] == (heading, "α has a meaning here: at the paper's 0.4 most sets are empty.")
-    notebook = cells.what_to_see(NOTEBOOK)
-    assert notebook["00_exposure"] == ("What the model was told", "Never told, the model is seldom right and knows it.")
-
-
-def test_a_link_to_nothing_is_said(tmp_path):
-    link = pages.LINK.search("[x](nowhere.md)")
-    with pytest.raises(PageError, match=r"^docs/log\.md links to nowhere\.md, which is not a file$"):
-        pages.turned("docs/log.md", set(), tmp_path, link)
+    assert said["09_sets"] == (
+        "Sets that hold a right answer",
+        "α has a meaning here: at the paper's 0.4 most sets are empty.",
+    )
 
 
 def test_a_long_signature_has_a_parameter_a_line():
     page = api.page("pro_lib/generate.py")
-    assert "    strategy: str = 'diverse_beam',\n" in page
     assert re.search(r"```python\ngenerate\(\n    model: str \| Path \| Model,\n", page)
-    assert re.search(r"\n    \*\*settings: object,\n\) -> Run\n```", page)
     assert "- `ValueError`: a setting out of its range" in page
 
 
@@ -171,21 +146,12 @@ def site(tmp_path_factory):
     return folder / CONFIG["site_dir"], done.stdout + done.stderr
 
 
-def test_the_site_builds_in_strict_mode_without_a_warning(site):
+def test_the_site_builds_in_strict_mode_without_a_warning_with_every_page_in_the_navigation(site):
     folder, said = site
     assert CONFIG["strict"] is True
-    assert "WARNING  " not in said
-    assert "ERROR" not in said
+    assert not re.search("WARNING  |ERROR", said)
     assert (folder / "index.html").is_file()
-
-
-def test_every_page_and_every_notebook_is_in_the_navigation():
-    def leaves(node):
-        if isinstance(node, str):
-            return {node}
-        return set().union(*map(leaves, node.values() if isinstance(node, dict) else node))
-
-    listed = leaves(CONFIG["nav"])
+    listed = set(re.findall(r"[\w/]+\.md", yaml.safe_dump(CONFIG["nav"])))
     assert listed >= {name.removeprefix("docs/") for name in pages.DOCS}
     assert listed >= {f"notebooks/{path.stem}.md" for path in (ROOT / "notebooks").glob("[0-9]*.ipynb")}
 
@@ -214,8 +180,11 @@ def served(site):
         server.shutdown()
 
 
+IN_A_BROWSER = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+@IN_A_BROWSER
 @pytest.mark.parametrize("width", [1370, 400])
 def test_in_a_browser_nothing_is_asked_of_the_network_and_all_fits(served, width):
     with browser_page(f"{served}/index.html", width=width) as (page, errors):
@@ -225,18 +194,15 @@ def test_in_a_browser_nothing_is_asked_of_the_network_and_all_fits(served, width
             page.goto(f"{served}/{name}.html")
             page.wait_for_load_state("networkidle")
             assert page.evaluate("document.documentElement.scrollWidth") <= width, name
-            if name in ("index", "concepts", "notebooks/00_explore_examples"):
+            if name == "concepts":
                 box = page.locator("math mfrac").first.bounding_box()
-                assert box["height"] > box["width"] / 2 > 5, name  # it is drawn as a fraction
-                assert page.locator("div.formula math").first.bounding_box()["x"] >= 0, (
-                    name
-                )  # else none can scroll there
+                assert box["height"] > box["width"] / 2 > 5, "a fraction is drawn as one"
         assert [url for url in asked if not url.startswith((served, "data:"))] == []
         assert errors == []
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+@IN_A_BROWSER
 def test_the_explorer_follows_the_switch_between_light_and_dark(served):
     with browser_page(f"{served}/index.html") as (page, errors):
         explorer = page.frame_locator("iframe.explorer").locator(".pro-app")
@@ -249,7 +215,7 @@ def test_the_explorer_follows_the_switch_between_light_and_dark(served):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+@IN_A_BROWSER
 def test_the_explorer_draws_on_the_first_page_and_alone_from_a_folder_too(site):
     with browser_page((site[0] / "index.html").as_uri()) as (page, _):
         page.locator("iframe.explorer").scroll_into_view_if_needed()
@@ -261,11 +227,6 @@ def test_the_explorer_draws_on_the_first_page_and_alone_from_a_folder_too(site):
 
 
 # ---- The API pages --------------------------------------------------------------------------------------------------
-
-
-def top(path):
-    """The plain module, or the room, that a file belongs to."""
-    return path.relative_to(ROOT / "pro_lib").with_suffix("").parts[0]
 
 
 def dotted(path):
@@ -284,7 +245,7 @@ def public(path):
 
 @pytest.mark.parametrize("path", MODULES, ids=dotted)
 def test_whatever_is_public_is_in_the_api_reference(path, site):
-    page = (site[0] / "api" / f"{top(path)}.html").read_text()
+    page = (site[0] / "api" / f"{dotted(path).split('.')[1]}.html").read_text()
     missing = [name for name, _ in public(path) if f'id="{dotted(path)}.{name}"' not in page]
     assert not missing
 
@@ -297,8 +258,3 @@ def test_what_takes_arrays_says_their_shape(path):
         arguments = ast.unparse(node.args) if isinstance(node, ast.FunctionDef) else ""
         if re.search(r": (ArrayLike|NDArray|Floats)\b(?! \| float)", arguments):
             assert re.search(r"\([a-zA-Z]( \+ 1)?[,)]|shape", ast.get_docstring(node) + module), name
-
-
-def test_what_builds_the_site_is_installed_with_the_tests():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert any(re.fullmatch(r"pro-workbench\[.*\bdocs\b.*\]", line) for line in extras["test"])
