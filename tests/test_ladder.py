@@ -76,12 +76,6 @@ def test_memory_is_that_above_the_idle_model_and_the_ratios_are_written_beside_t
     assert ratios.loc[("D ÷ F 0.05", 8), "goal"] == "≥ 4"
 
 
-def test_a_command_line_that_cannot_be_run_is_refused(capsys):
-    with pytest.raises(SystemExit):
-        ladder.parse(["--arms", "A", "--release-python", "no/such/python"])
-    assert "arms A, B and C need transformers 4.56.2" in capsys.readouterr().err
-
-
 def test_cases_run_one_by_one_arms_once_and_no_batch_of_one_padded():
     found = [(case.arm, case.batch_size, case.questions) for case in ladder.cases(["A", "C", "D"], [1, 32], 64, 8)]
     assert found == [("A", 1, 8), ("C", 8, 8), ("D", 1, 64), ("D", 32, 64)]
@@ -90,11 +84,11 @@ def test_cases_run_one_by_one_arms_once_and_no_batch_of_one_padded():
 def test_a_goal_is_met_on_its_side():
     rows = [("m", 10, "A", 1, 30.0), ("m", 10, "D", 32, 5.0), ("m", 10, "F 0.05", 32, 2.0), ("m", 10, "E", 32, 0.8)]
     table = pd.DataFrame(rows, columns=["model", "shots", "arm", "batch_size", "ms_min"])
-    found = ladder.ratios(table).set_index("ratio")
-    assert found["value"].to_dict() == pytest.approx(
+    ratios = ladder.ratios(table).set_index("ratio")
+    assert ratios["value"].to_dict() == pytest.approx(
         {"A ÷ D": 6, "A ÷ F 0.05": 15, "D ÷ F 0.05": 2.5, "F 0.05 ÷ E": 2.5}
     )
-    assert found["met"].to_dict() == {"A ÷ D": True, "A ÷ F 0.05": False, "D ÷ F 0.05": False, "F 0.05 ÷ E": False}
+    assert list(ratios["met"]) == [True, False, False, False]
 
 
 def test_environments_that_read_the_weights_differently_are_refused():

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -29,17 +30,17 @@ def room(path):
 
 def imported(path, *, everywhere=True):
     """Dotted names that a file imports; `everywhere`: in functions too. What is for type checkers alone is left out."""
-    found, waiting = set(), [ast.parse(path.read_text())]
+    names, waiting = set(), [ast.parse(path.read_text())]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)):
             deferred = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             waiting += ast.iter_child_nodes(node) if everywhere or not deferred else []
-    return found
+    return names
 
 
 def test_every_module_opens_with_its_contract_and_the_house_is_small():
@@ -61,16 +62,12 @@ def test_imports_go_one_way_and_only_what_asks_a_model_loads_torch(path):
 
 
 def test_within_a_room_imports_form_no_circle():
-    needs = {}
-    for path in FILES:
-        if path.parent != HOUSE:
-            start = f"pro_lib.{path.parent.name}."
-            used = {name.removeprefix(start).split(".")[0] for name in imported(path) if name.startswith(start)}
-            needs[path.parent.name, path.stem] = {(path.parent.name, name) for name in used}
-    while leaves := [name for name, of in needs.items() if not of & (needs.keys() - {name})]:
-        for name in leaves:
-            del needs[name]
-    assert not needs
+    inside = [path for path in FILES if path.parent != HOUSE]
+    needs = {
+        f"{path.parent.name}.{path.stem}": {".".join(name.split(".")[1:3]) for name in imported(path)}
+        for path in inside
+    }
+    TopologicalSorter(needs).prepare()  # raises CycleError
 
 
 def test_importing_what_reads_and_scores_does_not_load_torch():
