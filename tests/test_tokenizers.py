@@ -1,7 +1,4 @@
-"""Kinds of tokenizers, trained here on a few sentences: what ends an answer, prompts, texts and probabilities.
-
-Each has a random model of its own, saved and loaded as a user would.
-"""
+"""Kinds of tokenizers, each trained here, with a random model: what ends an answer, prompts, texts, probabilities."""
 
 import json
 
@@ -202,8 +199,7 @@ def test_probabilities_are_those_of_plain_forward_passes(kind, runs):
 class Raw:
     """A tokenizer that writes raw pieces where special tokens are kept, as mistral-common's of SentencePiece does."""
 
-    def decode(self, ids, *, skip_special_tokens=False, clean_up_tokenization_spaces=True):
-        assert not clean_up_tokenization_spaces
+    def decode(self, ids, *, skip_special_tokens, clean_up_tokenization_spaces):
         return (["", "a", "\n"] if skip_special_tokens else ["</s>", "▁a", "<0x0A>"])[ids[0]]
 
 
