@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from pandas.testing import assert_series_equal
 
 from pro_lib import engine, packs
 from pro_lib import generate as module
@@ -91,15 +92,12 @@ def test_a_run_is_not_continued_with_other_parameters(model, tmp_path, option, n
     assert tables(run_tables.read(folder / "diverse_beam,max_new_tokens=6,n_answers=3")) == tables(first)
 
 
-def test_a_run_of_other_weights_prompts_or_templates_is_not_continued(model, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(model.network, "is_loaded_in_8bit", True, raising=False)
-        assert generate(model, asked(3), out=tmp_path, **OPTIONS).info.parameters["quantization"] == "8bit"
-    with pytest.raises(RunError, match="was made with quantization='8bit', now quantization=None is asked for"):
-        generate(model, asked(5), out=tmp_path, **OPTIONS)
-    generate(model, asked(3), out=tmp_path / "shots", **OPTIONS)
+def test_a_run_of_other_weights_prompts_or_templates_is_not_continued(model, tmp_path):
+    generate(model, asked(3), out=tmp_path, **OPTIONS)
+    with pytest.raises(RunError, match=r"was made with fingerprint='.*', now fingerprint='0000' is asked for"):
+        generate(replace(model, fingerprint="0000"), asked(5), out=tmp_path, **OPTIONS)
     with pytest.raises(RunError, match=r"was made with shots=.*, now shots="):
-        generate(model, replace(asked(3), shots=(("Who?", "Me"),)), out=tmp_path / "shots", **OPTIONS)
+        generate(model, replace(asked(3), shots=(("Who?", "Me"),)), out=tmp_path, **OPTIONS)
     for n in (2, 3):
         generate(with_template(model, CHAT), asked(n), chat=True, out=tmp_path / "chat", **OPTIONS)
     with pytest.raises(RunError, match="was made with chat_prompt='"):
@@ -158,24 +156,12 @@ def small_memory(monkeypatch, room, full):
 
 
 def assert_runs_agree(run, other):
-    """The same answers in the same order, the same ledger, log-probabilities and masses to 1e-5.
-
-    The upper bound multiplies a mass by as many nats as T tokens can have, so that is what it is measured in.
-    """
-    per_mass = OPTIONS["max_new_tokens"] * math.log(300)
-    for name in ("answers", "questions"):
-        ours, theirs = getattr(run, name), getattr(other, name)
+    """The same answers and ledger, log-probabilities and masses to 1e-5; the upper bound is a mass times T log V."""
+    for ours, theirs in ((run.answers, other.answers), (run.questions, other.questions)):
         assert list(ours) == list(theirs)
         for column in ours:
-            one, two = ours[column], theirs[column]
-            if any(isinstance(v, np.ndarray) for v in one):
-                assert one.str.len().tolist() == two.str.len().tolist()
-                one, two = np.concatenate(one.to_list()), np.concatenate(two.to_list())
-            if np.asarray(one).dtype.kind == "f":
-                atol = 1e-5 * per_mass if column == "upper_bound" else 1e-5
-                np.testing.assert_allclose(one, two, rtol=0, atol=atol, err_msg=column)
-            else:
-                assert list(one) == list(two), column
+            per_mass = OPTIONS["max_new_tokens"] * math.log(300) if column == "upper_bound" else 1
+            assert_series_equal(ours[column], theirs[column], rtol=0, atol=1e-5 * per_mass)
 
 
 @pytest.mark.parametrize(
@@ -433,8 +419,7 @@ def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_d
 @pytest.mark.parametrize(
     ("template", "chat", "words"),
     [
-        (DATED, "yes", "chat='yes' must be true, false, or options of the chat template by their names"),
-        (DATED, {}, "chat={} must be true, false, or options of the chat template by their names"),
+        (DATED, "yes", "chat='yes' "),
         (DATED, {"shuot": True}, "takes the prompt; leave chat=True out .it has no option 'shuot'"),
         (DATED, {"date": "yesterday"}, "Invalid isoformat string: 'yesterday'"),
         (TIMED, True, "it asks for the date in a way that is not known here"),
@@ -448,27 +433,13 @@ def test_a_chat_that_the_template_does_not_take_says_why(model, template, chat, 
         generate(with_template(model, template), asked(1), chat=chat, progress=False)
 
 
-def test_an_option_of_the_template_closes_its_thinking_block(model):
-    options = {"enable_thinking": False}
-    run = generate(with_template(model, THINKING), asked(1), strategy="greedy", chat=options, progress=False)
-    assert run.info.parameters["chat"] == options
-
-
-def that_says(model, monkeypatch, text_of):
-    """The model, whose tokenizer reads token ids as `text_of` does."""
-    tokenizer = copy.deepcopy(model.tokenizer)
-    monkeypatch.setattr(tokenizer, "decode", lambda ids, **_: text_of(list(ids)))
-    return replace(model, tokenizer=tokenizer)
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_an_answer_that_is_a_thought_is_an_error_that_says_so(model, monkeypatch, strategy):
-    thinking = that_says(model, monkeypatch, lambda ids: "<think>Well")
-    with pytest.raises(UnsupportedModelError, match="'q0': model llama answers with a thought, '<think>'; ask without"):
-        generate(thinking, asked(1), strategy=strategy, **OPTIONS)
-
-
-def test_a_thought_that_is_not_the_most_probable_answer_is_an_answer_like_others(model, monkeypatch):
+def test_an_answer_that_is_a_thought_is_an_error_unless_a_likelier_one_is_none(model, monkeypatch):
     last = generate(model, asked(1), **OPTIONS).answers["token_ids"].iloc[-1].tolist()
-    thinking = that_says(model, monkeypatch, lambda ids: "<think>" if ids == last else "Well")
-    assert "<think>" in set(generate(thinking, asked(1), **OPTIONS).answers["text"])
+    thinking = with_template(model, THINKING)
+    monkeypatch.setattr(thinking.tokenizer, "decode", lambda ids, **_: "<think>" if [*ids] == last else "Well")
+    options = OPTIONS | {"chat": {"enable_thinking": False}}
+    assert "<think>" in set(generate(thinking, asked(1), **OPTIONS | {"chat": False}).answers["text"])
+    monkeypatch.setattr(thinking.tokenizer, "decode", lambda ids, **_: "<think>Well")
+    for strategy in STRATEGIES:
+        with pytest.raises(UnsupportedModelError, match="'q0': model llama answers with a thought, '<think>'; ask "):
+            generate(thinking, asked(1), strategy=strategy, **options)
