@@ -84,10 +84,7 @@ def locked(folder: Path) -> FileLock:
 
 
 def named(*words: str, **settings: object) -> str:
-    """Return a folder's name: words, then settings that are not by default, `multinomial,n_answers=20`.
-
-    A value that is no number and no short word is eight digits of its SHA-256; so is the end of a long name.
-    """
+    """Return a folder's name, as `multinomial,n_answers=20`; what is long or no word is digits of its SHA-256."""
     name = ",".join([*words, *(f"{key}={_in_a_name(value)}" for key, value in settings.items())])
     return name if len(name) <= 200 else f"{name[:190]}-{sha256(name.encode())[:8]}"
 

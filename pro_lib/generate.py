@@ -32,8 +32,6 @@ _TRIES_AGAIN = 2
 
 @checked
 class _Work:
-    """How the work is shared out, which decides no answer, and `chat`."""
-
     chat: Chat | None
     batch_size: PositiveInt | None
     engine: Engine
@@ -93,8 +91,8 @@ def generate(
     job = Job(model, questions, strategies.strategy(strategy, **settings), chat, per_pack)
     info = RunInfo(questions.name, model.name, strategy, job.parameters())
     provenance = {**job.provenance(), "questions": dict(questions.source)}
-    bar = partial(tqdm, desc=f"{questions.name}, {model.name}, {strategy}", unit="question", smoothing=0)
-    bar = partial(bar, miniters=0, mininterval=0.5)  # drawn twice a second at most, however small the steps
+    pace = {"smoothing": 0, "miniters": 0, "mininterval": 0.5}  # drawn twice a second at most, however small the steps
+    bar = partial(tqdm, desc=f"{questions.name}, {model.name}, {strategy}", unit="question", **pace)
     if out is None:
         with bar(total=len(questions), disable=None if progress else True) as shown:
             table, cost = job.part(questions.table, shown)

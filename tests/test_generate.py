@@ -75,21 +75,15 @@ def test_new_questions_join_a_run_and_old_ones_are_not_asked_again(model, tmp_pa
     assert len(run_tables.read(folder_in(tmp_path, "diverse_beam")).questions) == 6
 
 
-@pytest.mark.parametrize(
-    ("option", "name"),
-    [
-        ({"n_answers": 4}, "diverse_beam,max_new_tokens=6,n_answers=4"),
-        ({"diversity_penalty": 0.5}, "diverse_beam,max_new_tokens=6,n_answers=3,diversity_penalty=0.5"),
-        ({"max_new_tokens": 32}, "diverse_beam,n_answers=3"),
-        ({"chat": True}, "diverse_beam,max_new_tokens=6,n_answers=3,chat=true"),
-    ],
-)
-def test_a_run_is_not_continued_with_other_parameters(model, tmp_path, option, name):
+def test_a_run_is_not_continued_with_other_parameters(model, tmp_path):
     model, folder = with_template(model, CHAT), tmp_path / "toy" / "llama"
-    first = generate(model, asked(3), out=tmp_path, **OPTIONS | {"chat": False})
-    generate(model, asked(2), out=tmp_path, **OPTIONS | {"chat": False} | option)
-    assert {path.name for path in folder.iterdir()} == {"diverse_beam,max_new_tokens=6,n_answers=3", name}
-    assert tables(run_tables.read(folder / "diverse_beam,max_new_tokens=6,n_answers=3")) == tables(first)
+    options, usual = OPTIONS | {"chat": False}, "diverse_beam,max_new_tokens=6,n_answers=3"
+    first = generate(model, asked(3), out=tmp_path, **options)
+    for other in ({"n_answers": 4}, {"diversity_penalty": 0.5}, {"max_new_tokens": 32}, {"chat": True}):
+        generate(model, asked(2), out=tmp_path, **options | other)
+    names = {usual, f"{usual},diversity_penalty=0.5", f"{usual},chat=true", usual.replace("3", "4")}
+    assert {path.name for path in folder.iterdir()} == names | {"diverse_beam,n_answers=3"}
+    assert tables(run_tables.read(folder / usual)) == tables(first)
 
 
 def test_a_run_of_other_weights_prompts_or_templates_is_not_continued(model, tmp_path):
@@ -108,7 +102,6 @@ def test_a_run_of_other_weights_prompts_or_templates_is_not_continued(model, tmp
     ("option", "words"),
     [
         ({"strategy": "beam"}, "strategy='beam' is unknown; choose greedy, multinomial, diverse_beam"),
-        ({"n_answers": 0}, "n_answers=0 "),
         ({"n_samples": 5}, "n_samples is no setting of a strategy; these are: "),
         ({"batch_size": 0}, "batch_size=0 "),
         ({"gpus_per_worker": 0.5}, "gpus_per_worker=0.5 "),
@@ -212,11 +205,8 @@ def test_a_question_that_does_not_fit_alone_is_named_and_the_parts_before_it_sta
 
 
 def test_another_error_of_the_network_is_no_lack_of_memory(model, monkeypatch):
-    def broken():
-        raise RuntimeError("CUDA error: device-side assert triggered")
-
-    small_memory(monkeypatch, 0, broken)
-    with pytest.raises(RuntimeError, match="device-side assert"):
+    monkeypatch.setattr(packs.Job, "_tree", lambda *_: torch.ones(2) @ torch.ones(3))
+    with pytest.raises(RuntimeError, match="size"):
         generate(model, asked(2), **OPTIONS)
 
 
@@ -261,21 +251,6 @@ class OneProcess:
         self.killed.append(worker)
 
 
-def test_a_worker_halves_its_packs_and_the_run_says_so(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "QUESTIONS_PER_PART", 4)
-    options = OPTIONS | {"batch_size": 4, "strategy": "diverse_beam"}
-    enough = generate(model, asked(7), **options)
-    small_memory(monkeypatch, 1, host_is_full)
-    ray = OneProcess(monkeypatch, {"CPU": 4.0}, model)
-    with pytest.warns(RuntimeWarning, match="do not fit into the memory"):
-        run = generate(model, asked(7), out=tmp_path, engine="ray", n_workers=5, **options)
-    assert_runs_agree(run, enough)
-    assert len(ray.workers) == len(ray.killed) == 2
-    assert (ray.options["num_gpus"], ray.options["num_cpus"]) == (0, torch.get_num_threads())
-    assert run.info.provenance == run.info.provenance | {"engine": "ray", "n_workers": 5, "device": "cpu"}
-    assert run.info.cost.halved_packs == 3
-
-
 @pytest.mark.parametrize(
     ("gpus", "per_worker", "n_workers", "n_actors", "device_map"),
     [(8, 1, None, 8, None), (8, 2, None, 4, "auto"), (7, 2, None, 3, "auto"), (8, 1, 3, 3, None)],
@@ -287,6 +262,8 @@ def test_a_cluster_with_gpus_gives_each_worker_its_own(
     monkeypatch.setattr(module, "QUESTIONS_PER_PART", 1)
     options = OPTIONS | {"batch_size": 1, "gpus_per_worker": per_worker, "n_workers": n_workers}
     run = generate(model, asked(9), out=tmp_path, engine="ray", **options)
+    assert len(ray.workers) == len(ray.killed) == n_actors
+    assert run.info.provenance == run.info.provenance | {"engine": "ray", "n_workers": n_actors, "device": "cpu"}
     assert tables(run) == tables(generate(model, asked(9), **OPTIONS | {"batch_size": 1}))
     assert (ray.options["num_gpus"], ray.options["num_cpus"]) == (per_worker, 1)
     assert [(options["device"], options["device_map"]) for options in ray.loaded] == [("cuda", device_map)] * n_actors

@@ -112,17 +112,6 @@ def test_two_workers_leave_the_tables_of_the_local_engine(cluster, model, questi
 
 
 @pytest.mark.trial  # a minute of clusters, as those below
-def test_a_run_that_one_engine_began_is_continued_by_the_other(cluster, model, questions, tmp_path):
-    options = OPTIONS | {"strategy": "multinomial"}
-    for out in (tmp_path / "whole", tmp_path / "begun"):
-        generate(model, questions, out=out, **options)
-    for part in (1, 4):
-        next(folder_in(tmp_path / "begun", "multinomial").glob(f"part-{part:05}-*")).unlink()
-    generate(model, questions, out=tmp_path / "begun", **options, **ON_RAY)
-    assert_same_run(tmp_path / "begun", tmp_path / "whole", "multinomial")
-
-
-@pytest.mark.trial
 def test_a_worker_that_is_killed_is_replaced_and_its_part_done_again(cluster, model, tmp_path):
     questions = question_sets.load("world-facts", limit=400)
     generate(model, questions, out=tmp_path / "local", **OPTIONS)

@@ -67,6 +67,7 @@ def main(n_kills):
             assert_frame_equal(answers, unbroken[strategy][0])
             assert_frame_equal(table, unbroken[strategy][1])
             assert info.cost.token_forwards == unbroken[strategy][2].cost.token_forwards
+            assert not list(out.rglob(".part*"))
     print(f"{n_kills} runs, {killed} kills, all as unbroken")
 
 
