@@ -84,7 +84,7 @@ def complete_log_prob(log_prob: ArrayLike, end_log_prob: ArrayLike) -> ArrayLike
 def part_table(
     questions: pd.DataFrame, answers: Sequence[Sequence[Mapping]], certificates: Sequence[Certificate | None]
 ) -> pa.Table:
-    """Return a part's table, a row per question with its answers by rank (`_ANSWER_COLUMNS`) and certificate, if any."""
+    """Return a part's table, a row per question with its answers by rank (`_ANSWER_COLUMNS`) and any certificate."""
     table = pa.Table.from_pandas(questions, preserve_index=False)
     table = table.append_column(_ANSWERS, pa.array(map(list, answers), pa.list_(_ANSWER)))
     if any(certificates):
