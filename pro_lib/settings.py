@@ -101,9 +101,8 @@ class Settings:
             _check_choice("protocol", name, PROTOCOLS, "a list of them")
         for name in listed(self.similarity):
             _check_choice("similarity", name, similarities.SIMILARITIES, "an NLI model's folder or hub id", "/" in name)
-        _check_choice(
-            "correctness", self.correctness, CORRECTNESS, "a file of labels", os.path.isfile(self.correctness)
-        )
+        is_file = os.path.isfile(self.correctness)
+        _check_choice("correctness", self.correctness, CORRECTNESS, "a file of labels", is_file)
         if self.records is not None:
             if imports.recorded(listed(self.records)) and self.strategy == EXACT:
                 raise ValueError(f"records={self.records!r} hold no search: exact search needs a model")
@@ -118,11 +117,10 @@ class Settings:
 
     @classmethod
     def of(cls, names: Mapping[str, Any], **constants: object) -> Settings:
-        """Return what a notebook's parameters cell declares and papermill has injected, and the notebook's `constants`.
+        """Return what a notebook's parameters cell declares, what papermill has injected, and the `constants`.
 
-        `names` are the notebook's `globals()`. Papermill may inject any parameter, declared or not. Figures of other
-        parameters than the notebooks come with go to a folder of their own in `figures/other/`, unless `figures_dir`
-        is given. What would stop the notebook later raises a `ValueError` here, as far as it can be known.
+        `names` are the notebook's `globals()`. Figures of other parameters than the notebooks come with go to a folder
+        of their own in `figures/other/`, unless `figures_dir` is given.
         """
         given = _parameter_names(names.get("In", ()))
         checks.check_known(given, [field.name for field in fields(cls)], " of the notebooks")
@@ -135,10 +133,6 @@ class Settings:
             settings = replace(settings, figures_dir=settings.figures_dir / "other" / files.named(**apart))
             print(f"Figures go to {settings.figures_dir}")
         checks.check_writable(settings.figures_dir, "figures_dir")
-        if settings.records is None and not any(settings.generations_dir.glob("*/*/*/run.json")):
-            checks.check_writable(settings.generations_dir, "generations_dir")  # who only reads may go on
-        for name in set(listed(settings.similarity)) - {"lexical", "alias"}:
-            settings._similarity(name, *settings.pairs()[0])([["one"]])  # compared with itself it needs no weights
         _ = settings.choices  # a file of labels is read
         return settings
 
@@ -167,8 +161,7 @@ class Settings:
         if self.records is not None:
             return self._recorded(model, dataset)
         questions, name = self.questions(dataset, *splits), strategy or self.strategy
-        stored = self._stored(model, questions, name)
-        if stored is not None:
+        if stored := self._stored(model, questions, name):
             return stored
         from pro_lib import generate
 
@@ -218,14 +211,14 @@ class Settings:
 
     def store(self, table: pd.DataFrame, name: str, figure: object = None) -> object:
         """Write a table, if it has rows, and the figure drawn from it to `figures_dir`; return what is to be shown."""
-        from pro_lib import figures
-
         if table.empty:
             return f"{name}: nothing to show, since records hold no search"
+        from pro_lib import figures
+
         return figures.save(figure, table, name, figures_dir=self.figures_dir)
 
     def loaded(self, model: str) -> object:
-        """Return the model, loaded as the parameters say or held since it was (`models.held`)."""
+        """Return the model, loaded as the parameters say, or as it is held."""
         from pro_lib import models
 
         return models.held(model, **self._values("device", "dtype"), **(self.loading or {}))

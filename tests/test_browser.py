@@ -35,7 +35,6 @@ FLAGS += ["--no-first-run", "--disable-sync", *(["--no-sandbox"] if os.geteuid()
 # Milliseconds; two cores may be busy with something else.
 PATIENCE = 120_000
 sync_api.expect.set_options(timeout=PATIENCE)
-NOTEBOOK_SETTINGS = {"windowingMode": "none"}  # else an output exists only while it is in view
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
@@ -58,7 +57,8 @@ def jupyter(folder):
     settings = config / "lab" / "user-settings" / "@jupyterlab" / "notebook-extension"
     for path in (config / "labconfig", settings, work):
         path.mkdir(parents=True)
-    (settings / "tracker.jupyterlab-settings").write_text(json.dumps(NOTEBOOK_SETTINGS))
+    # Else an output exists only while it is in view.
+    (settings / "tracker.jupyterlab-settings").write_text('{"windowingMode": "none"}')
     # News of the Jupyter project would be fetched from the network, after a question in the way of the notebook.
     disabled = {"@jupyterlab/apputils-extension:announcements": True}
     (config / "labconfig" / "page_config.json").write_text(json.dumps({"disabledExtensions": disabled}))
@@ -84,12 +84,12 @@ def jupyter(folder):
 
 
 @contextmanager
-def browser_page(address, *, width=1200, height=1000, color_scheme="light"):
+def browser_page(address, *, width=1200, height=1000):
     """The page at that address, and a list that collects the errors of its console."""
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         try:
-            page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=color_scheme)
+            page = browser.new_page(viewport={"width": width, "height": height})
             page.set_default_timeout(PATIENCE)
             errors = []
             page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
@@ -164,14 +164,6 @@ def test_the_explorer_in_jupyterlab(tmp_path):
             worst.press("Enter")
             expect(head).to_have_text(question)
 
-            # After a reload it is there again, where the slider stood, and still talks to the kernel.
-            page.get_by_role("menuitem", name="File", exact=True).click()
-            page.get_by_role("menuitem", name="Save Notebook").first.click()
-            kinds = ("application/vnd.jupyter.widget-view+json", "image/png")
-            until(lambda: all(kind in (tmp_path / "work" / NOTEBOOK.name).read_text() for kind in kinds))
-            page.reload()
-            page.locator(".pro-app figure").first.wait_for()
-            expect(explorer.locator(".pro-alpha")).to_have_text("0.35")
             choose = explorer.get_by_role("combobox", name="Run", exact=True).select_option
             choose("the paper's appendix")
             expect(head).to_have_text("sixth president of the United States")
@@ -220,14 +212,9 @@ def test_one_file_says_what_pro_lib_finds(tmp_path):
         assert errors == []
 
 
-# Elements that hold a text which turns the writing round, and what comes after it too.
-TURNING = """() => [...document.querySelectorAll(".pro-app *")].filter((each) => each.childNodes.length === 1
-    && each.textContent.includes("\\u202e") && each.firstChild.nodeType === 3
-    && !/^(BDI|OPTION|FIGCAPTION)$/.test(each.tagName)).map((each) => each.outerHTML.slice(0, 80))"""
 SENTENCES = {
     "one question": "AUROC not defined: all 1 judged answers are right",
     "no question": "No question passes the filters.",
-    "no references": "AUROC not defined: no answer can be judged",
     "no answer": "No answer ended before it was cut.",
     "no text": "This run has no texts",
     "nasty": NASTY,
@@ -235,15 +222,14 @@ SENTENCES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("width", "color_scheme"), [(1370, "light"), (400, "dark")])
-def test_odd_runs_and_hostile_texts_are_shown_as_they_are(width, color_scheme, tmp_path):
+@pytest.mark.parametrize("width", [1370, 400])
+def test_odd_runs_and_hostile_texts_are_shown_as_they_are(width, tmp_path):
     for name, sentence in SENTENCES.items():
         path = explorer.to_html((ODD | {"nasty": nasty()})[name], tmp_path / f"{name}.html")
-        with browser_page(path.as_uri(), width=width, color_scheme=color_scheme) as (page, errors):
+        with browser_page(path.as_uri(), width=width) as (page, errors):
             page.on("dialog", lambda dialog, errors=errors: errors.append(dialog.message))
             app = page.locator(".pro-app")
             sync_api.expect(app).to_contain_text(sentence)
-            assert page.evaluate(TURNING) == [], name
             for tab in ("Compare", "Ask", "Questions"):
                 page.get_by_role("tab", name=tab).click()
                 assert page.evaluate("document.documentElement.scrollWidth") <= width, name

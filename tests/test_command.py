@@ -3,11 +3,9 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -15,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from waiting import until
 
 from pro_lib import bundled, command, runs, settings
 
@@ -131,19 +128,14 @@ def test_score_judges_by_labels_or_questions_and_says_why_it_does_not(records, t
         rows = [f"q{n},{text},{right[n]}" for n, text in enumerate(("Paris", "Rome", "Oslo"))]
         labels.write_text("\n".join(["question_id,text,correct", *rows]))
         assert typed("score", records, "--labels", labels)[0].endswith(f"{last}\n")
+    out, _ = typed("score", records, "--labels", labels, "--output", tmp_path / "scores.csv")
+    assert out.startswith(f"{tmp_path}/scores.csv: 3 questions\n")
+    np.testing.assert_allclose(pd.read_csv(tmp_path / "scores.csv")["nll"], np.log([2, 8, 4]), rtol=1e-12)
     rows = [json.loads(line) for line in records.read_text().splitlines()]
     questions.write_text("".join(json.dumps({k: v for k, v in r.items() if k != "answers"}) + "\n" for r in rows))
     records.write_text("".join(json.dumps(row | {"references": None}) + "\n" for row in rows))
     assert "No accuracy: " in typed("score", records)[0].splitlines()[-1]
     assert "Accuracy: 0.667. All 3 questions are used." in typed("score", records, "--questions", questions)[0]
-
-
-def test_score_writes_the_table_with_the_labels_of_a_file(records, tmp_path):
-    labels, output = tmp_path / "labels.csv", tmp_path / "scores.csv"
-    labels.write_text("question_id,text,correct\nq0,Paris,1\nq1,Rome,0\nq2,Oslo,1\n")
-    out, _ = typed("score", records, "--labels", labels, "--output", output)
-    assert out.splitlines()[:2] == [f"{output}: 3 questions", "Accuracy: 0.667. All 3 questions are used."]
-    np.testing.assert_allclose(pd.read_csv(output)["nll"], np.log([2, 8, 4]), rtol=1e-12)
 
 
 def notebook(path, *cells, **declared):
@@ -183,29 +175,6 @@ def test_an_error_in_a_notebook_is_the_last_line_and_names_its_copy(ran, tmp_pat
     executed = (tmp_path / "here" / "mine.ipynb").read_text()
     assert "so far" in executed
     assert "Traceback" in executed
-
-
-@pytest.mark.slow
-def test_a_sentence_of_ours_is_the_last_line(ran, tmp_path):
-    message = (
-        f"SentenceError: alhpa is no parameter of the notebooks; the nearest is alpha ({tmp_path}/03_k_vs_alpha.ipynb)"
-    )
-    done = ran("3", "-p", "alhpa", "0.3", "--executed", tmp_path)
-    assert done.stderr.splitlines()[-1] == f"Error: {message}"
-
-
-@pytest.mark.slow
-def test_a_run_that_is_interrupted_leaves_no_copy(tmp_path):
-    cell = "import os, time\nopen('kernel', 'w').write(str(os.getpid()))\ntime.sleep(3600)"
-    path, kernel = notebook(tmp_path / "mine.ipynb", cell, x=1), tmp_path / "kernel"
-    line = [sys.executable, "-m", "pro_lib", "run", str(path), "--executed", "here"]
-    options = {"cwd": tmp_path, "env": ENVIRONMENT, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    # Tests that run in the background of a shell ignore Ctrl-C, and so would the command.
-    process = subprocess.Popen(line, **options, preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL))
-    until(lambda: kernel.exists() and kernel.read_text())
-    os.kill(process.pid, signal.SIGINT)
-    assert process.wait(60) != 0
-    assert os.listdir(tmp_path / "here") == []
 
 
 def test_explore_writes_a_page_of_records_or_opens_jupyterlab(records, tmp_path, monkeypatch):

@@ -79,15 +79,6 @@ def test_its_parameters_are_six_to_twelve_typed_with_the_comments_of_the_package
 
 
 @EACH
-def test_its_first_cell_says_what_it_is_in_the_paper(path):
-    first = nbformat.read(path, as_version=4).cells[0]
-    assert first.cell_type == "markdown"
-    _, there, about = first.source.partition("**In the paper:** ")
-    assert there
-    assert about.startswith("nothing corresponds") or 0 < about.find("*Same:*") < about.find("*Different:*")
-
-
-@EACH
 @pytest.mark.parametrize(("name", "value"), [("alhpa", 0.3), ("alpha", 1.5), ("records", "nowhere.jsonl")])
 def test_a_wrong_parameter_ends_it_in_one_sentence_before_anything_is_made(path, name, value, tmp_path):
     imports, declared, line, *_ = code(path)
@@ -141,17 +132,6 @@ def test_papermill_executes_it_with_parameters_that_its_cell_does_not_declare(pa
         assert panels == (table["split"].nunique() if path.stem.startswith("02") else 1)  # of the paper's alone
 
 
-@pytest.mark.slow
-def test_run_twice_it_reuses_what_it_generated_and_draws_the_same_bytes(execute, tmp_path):
-    path = ROOT / "notebooks" / "03_k_vs_alpha.ipynb"
-    execute(path, **small(path, tmp_path / "runs"))
-    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "runs").rglob("*") if file.is_file()}
-    figure = (tmp_path / "03_k_vs_alpha.svg").read_bytes()
-    execute(path, **small(path, tmp_path / "runs"))
-    assert {file: file.stat().st_mtime_ns for file in (tmp_path / "runs").rglob("*") if file.is_file()} == before
-    assert (tmp_path / "03_k_vs_alpha.svg").read_bytes() == figure
-
-
 @pytest.fixture(scope="session")
 def records(tmp_path_factory):
     """Log-probabilities made elsewhere: 300 questions, three answers each, right or wrong from outside."""
@@ -177,21 +157,8 @@ def test_it_runs_on_records(path, records, execute, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.slow
-def test_a_sweep_over_exact_answers_goes_as_far_down_as_the_search(execute, generations, tmp_path):
-    path = ROOT / "notebooks" / "03_k_vs_alpha.ipynb"
-    execute(path, **small(path, generations), strategy="threshold", search_alpha=0.03)
-    assert pd.read_csv(tmp_path / "03_k_vs_alpha.csv")["alpha"].min() == 0.03
-
-
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 def test_make_figures_runs_all_notebooks():
     line = ["make", "--dry-run", "-o", ".venv/.installed", "figures"]
     words = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert sorted(re.findall(r"run --executed build/notebooks (\w+)$", words, re.MULTILINE)) == NAMES
-
-
-def test_git_ignores_figures_of_other_parameters():
-    line = ["git", "check-ignore", "--quiet"]
-    other, own = "figures/other/alpha=0.3/02_alpha_sweep.png", "figures/02_alpha_sweep.png"
-    assert [subprocess.run([*line, path], cwd=ROOT, check=False).returncode for path in (other, own)] == [0, 1]

@@ -80,8 +80,7 @@ def _plain(value: object) -> object:
 def comparison(run: Run, samples: Run | None = None, *, distinct: bool = True) -> dict:
     """Return every method but PRO on the questions of a run: ids, texts, correct, scores, counts.
 
-    `samples` is a run of samples of the same questions; methods that need them are left out otherwise. Raises
-    `RunError` where no answer can be judged.
+    `samples` is a run of samples of the same questions. Raises `RunError` where no answer can be judged.
     """
     choices, similarities = Choices(distinct=distinct), {"lexical": Lexical()}
     judged = evaluate(run, samples=samples, similarities=similarities, choices=choices)
@@ -95,14 +94,10 @@ def comparison(run: Run, samples: Run | None = None, *, distinct: bool = True) -
     }
 
 
-def to_html(run: Run, path: str | Path, *, alpha: float = 0.4, samples: Run | None = None) -> Path:
-    """Write the explorer of a run into one file, which needs no server, kernel or network; return its path.
-
-    The slider stands at `alpha`. Methods that need samples are compared where `samples`, a run of samples of the same
-    questions, are given.
-    """
+def to_html(run: Run, path: str | Path, *, alpha: float = 0.4) -> Path:
+    """Write the explorer of a run, its slider at `alpha`, into one file that needs no kernel or network; return it."""
     try:
-        methods = comparison(run, samples)
+        methods = comparison(run)
     except RunError as error:
         methods = {"why": str(error)}
     # In JSON, < occurs in texts only, and there it may be written so; nothing can then end the element it stands in.
@@ -118,14 +113,13 @@ def appendix_run() -> Run:
     table, scores = bundled.paper("appendix_examples"), bundled.paper("appendix_scores")
     questions = table.drop_duplicates("question").set_index("question", drop=False)
     printed = scores[scores["selection"] == "adaptive"].set_index("question").loc[questions.index]
-    notes = (
-        "The paper prints PRO = " + printed["pro"].map("{:g}".format) + " at α = " + printed["alpha"].map("{:g}".format)
-    )
+    values = zip(printed["pro"], printed["alpha"], strict=True)
+    notes = [f"The paper prints PRO = {pro:g} at α = {alpha:g}, repeats counted." for pro, alpha in values]
     answers = table.loc[table.index.repeat(table["count"])].reset_index(drop=True)
     answers = answers.rename(columns={"question": "question_id", "answer": "text"})
     answers = answers.assign(rank=answers.groupby("question_id").cumcount(), log_prob=np.log(answers["probability"]))
     answers = answers.assign(token_ids=None, token_log_probs=None, end_log_prob=np.nan, finished=True)
-    questions = questions.assign(question_id=questions["question"], split=None, note=notes + ", repeats counted.")
+    questions = questions.assign(question_id=questions["question"], split=None, note=notes)
     questions["references"] = [[truth] for truth in questions["truth"]]
     return Run(answers, questions.reset_index(drop=True), RunInfo("nq", "Gemma-7B", "the paper's appendix"))
 

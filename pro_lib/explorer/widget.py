@@ -1,6 +1,5 @@
 """The explorer as a widget: the page asks by messages, the kernel answers; draws nothing and computes no score."""
 
-import warnings
 from pathlib import Path
 
 import anywidget
@@ -32,22 +31,15 @@ class Explorer(anywidget.AnyWidget):
         super().__init__(data=self._data(names[0], run), alpha=settings.alpha, runs=names)
         self.on_msg(lambda _, message, __: self.send(self._reply(message)))
 
-    def __repr__(self) -> str:  # what a viewer without a kernel shows
-        return f"The explorer of {self._run.name}: run the cell, or write a page with explorer.to_html(run, 'run.html')"
-
     def _reply(self, message: dict) -> dict:
-        """What is said to a message: an answer or one sentence, for a traceback would land where nobody looks."""
+        """Return an answer to a message, or one sentence, for a traceback would land where nobody looks."""
         kinds = {"run": self._choose, "ask": self._ask, "compare": self._compare}
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UserWarning)
-            try:
-                answer = kinds[message["kind"]](**{name: value for name, value in message.items() if name != "kind"})
-            except Exception as error:
-                text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-                return message | {"kind": "error", "of": message.get("kind"), "status": text}
-        # A violated premise is said question by question; what else there is, is said here.
-        sentences = {str(warning.message): None for warning in caught if warning.category is UserWarning}
-        return answer | {"status": " ".join(sentences)}
+        try:
+            answer = kinds[message["kind"]](**{name: value for name, value in message.items() if name != "kind"})
+        except Exception as error:
+            text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            return message | {"kind": "error", "of": message.get("kind"), "status": text}
+        return answer | {"status": ""}
 
     def _data(self, label: str, run: Run) -> dict:
         why = "" if self._model_of(run) else f"{run.name} comes without a model to ask; choose another run"
@@ -71,9 +63,8 @@ class Explorer(anywidget.AnyWidget):
         return {"kind": "answer", "data": run_data(run, alpha=self._settings.alpha), "tree": tree}
 
     def _compare(self, distinct: bool) -> dict:
-        """Every method on the run, with stored samples of its questions where there are some."""
-        info = self._run.info
-        folder = Path(self._settings.generations_dir) / info.dataset / info.model
+        """Compare every method on the run, with stored samples of its questions where there are some."""
+        folder = Path(self._settings.generations_dir) / self._run.info.dataset / self._run.info.model
         try:
             samples = runs.read(min(folder.glob(f"{SAMPLES}*"), default=folder / SAMPLES))  # those by default, if there
             samples = samples.select(question_ids=list(self._run.questions["question_id"]))
