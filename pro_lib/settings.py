@@ -61,7 +61,7 @@ class Settings:
     convention: Literal[*CONVENTIONS] = "complete"  # complete (ending included) or answer_tokens (left out)
     alphas: checks.Probabilities | None = None  # α is chosen from these; None for 0, 0.05, …, 1
     alpha: checks.Probability = 0.4  # the default α: PRO keeps answers whose probability is at least α
-    target: checks.Probabilities | None = None  # accuracies to promise; None as the accuracy of all suggests
+    target: checks.Probabilities | None = None  # accuracies of the answers given; None as the accuracy of all suggests
     confidence: checks.Probability = 0.95  # that a promise holds
     search_alpha: checks.PositiveShare = 0.02  # α of strategy threshold, the exact search: how far down it looks
     n_answers: checks.PositiveInt = 10  # N, answers per question
