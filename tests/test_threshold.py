@@ -91,7 +91,7 @@ def worlds(draw):
         n_questions=draw(st.integers(1, 3)),
         vocabulary=vocabulary,
         n_stops=n_stops,
-        n_closing=draw(st.integers(0, min(2, vocabulary - n_stops))),
+        n_closing=draw(st.integers(0, min(5, vocabulary - n_stops))),
         length=draw(st.integers(1, 5 if vocabulary <= 6 else 4 if vocabulary <= 9 else 3)),
         peakedness=draw(st.sampled_from([0.0, 0.5, 1.0, 2.0, 4.0])),
     )
