@@ -6,7 +6,7 @@ other seeds; `SCORES` are what is reported.
 """
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -157,12 +157,76 @@ def paired(*, repetitions: int, seed: int) -> Iterator[dict]:
         noise = rng.normal(size=(2, n, repetitions))
         means = [ndtri(each) * np.sqrt(2) * ~correct[:, None] for each in (auroc - gap, auroc)]
         first, second = noise[0] + means[0], r * noise[0] + np.sqrt(1 - r * r) * noise[1] + means[1]
-        draws = resampled_aurocs(np.hstack([first, second]), correct)
-        low, high = np.quantile(draws[:, repetitions:] - draws[:, :repetitions], [0.025, 0.975], axis=0)
-        tests = [metrics.delong(np.stack(pair, axis=1), correct) for pair in zip(first.T, second.T, strict=True)]
-        away = np.array([abs(test.difference[1] - gap) <= ndtri(0.975) * test.standard_error[1] for test in tests])
+        draws = ((np.stack(pair, axis=1), correct) for pair in zip(first.T, second.T, strict=True))
         cell = {"n_questions": n, "share_right": share, "auroc": auroc, "difference": gap, "correlation": r}
-        yield cell | {"percentile": np.mean((low <= gap) & (gap <= high)), "delong": away.mean()}
+        yield cell | difference_covered(draws, gap)
+
+
+def difference_covered(draws: Iterable[tuple[np.ndarray, np.ndarray]], truth: float) -> dict[str, float]:
+    """How often intervals contain a difference, how wide they are, and how often a reading of it is false.
+
+    `draws` are the two scores (n, 2) and labels (n,) of samples; with `delong_` before it, of DeLong's without the half
+    questions. Equivalence is false from the margin on, an excess where it has the other sign.
+    """
+    rows = []
+    for values, correct in draws:
+        moves = [of[1] / other - of[0] / other for of, other in pairs_won(values, correct)]
+        plain = np.sqrt(sum(of.var(ddof=1) / len(of) for of in moves))
+        test = metrics.delong(values, correct)
+        for name, error in (("", test.standard_error[1]), ("delong_", plain)):
+            gap, half = test.difference[1], ndtri(0.975) * error
+            equivalent = abs(gap) + ndtri(0.95) * error < metrics.MARGIN and abs(truth) >= metrics.MARGIN
+            exceeds = abs(gap) > half and gap * truth <= 0
+            row = {"covered": abs(gap - truth) <= half + 1e-12, "width": 2 * half}
+            rows.append((name, row | {"equivalent": equivalent, "exceeds": exceeds}))
+    names = dict.fromkeys(name for name, _ in rows)
+    return {
+        f"{name}{column}": np.mean([row[column] for which, row in rows if which == name])
+        for name in names
+        for column in ("covered", "width", "equivalent", "exceeds")
+    }
+
+
+def pairs_won(values: np.ndarray, correct: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
+    """How many of the other class lie below each wrong answer, and each right one, with the size of that class."""
+    of_wrong, of_right = metrics.pairs_won(values[~correct].T, values[correct].T)
+    return iter(((of_wrong, int(correct.sum())), (of_right, int((~correct).sum()))))
+
+
+def near(records: Sequence[str], *, repetitions: int, seed: int) -> Iterator[dict]:
+    """A row per pair of scores that differ on few questions: made ones, and real ones resampled."""
+    sizes = ((30, 270), (100, 400), (150, 150), (300, 2700), (500, 500), (1000, 1000))
+    for share, jump in ((0.012, 1.0), (0.05, 1.0), (0.024, 0.5), (0.002, 1.0)):
+        for n_wrong, n_right in sizes:
+            rng = np.random.default_rng([seed, round(1e4 * share), n_wrong])
+            draws = (moved(rng, n_wrong, n_right, share, jump) for _ in range(repetitions))
+            cell = {"scores": f"{share:.1%} of the wrong move by {jump:g}", "n_wrong": n_wrong, "n_right": n_right}
+            yield cell | {"difference": share * jump} | difference_covered(draws, share * jump)
+    sources = [{"model": ["facts-2m", "facts-1m"]}] + [{"records": records}] * bool(records)
+    for settings in (Settings(**source) for source in sources):
+        for pair in settings.pairs():
+            judged = settings.evaluations(*pair, "test" if settings.records is None else "all")[-1]
+            nll = judged.baselines["NLL"].to_numpy()
+            for name, score in {f"PRO {a:g}": judged.pro(a) for a in (0.05, 0.2, 0.4)}.items():
+                values, rng = np.stack([nll, score], axis=1), np.random.default_rng([seed, 7])
+                truth = float(metrics.delong(values, judged.correct).difference[1])
+                for n in (300, 1000):
+                    picks = (rng.integers(0, len(nll), n) for _ in range(repetitions))
+                    samples = [(values[rows], judged.correct[rows]) for rows in picks]
+                    samples = [of for of in samples if np.bincount(of[1], minlength=2).min() >= 30]
+                    cell = {"scores": f"{name} - NLL, {pair[0]}, {pair[1]}", "n_questions": n, "difference": truth}
+                    yield cell | {"samples": len(samples)} | (difference_covered(samples, truth) if samples else {})
+
+
+def moved(
+    rng: np.random.Generator, n_wrong: int, n_right: int, share: float, jump: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Two exponential scores that differ on a share of the wrong, which move upwards over so much of the right."""
+    correct = np.arange(n_wrong + n_right) >= n_wrong
+    score = rng.exponential(np.where(correct, 1.0, 3.0))
+    moves = (rng.random(len(correct)) < share) & ~correct
+    top = np.log(1 / (1 - jump)) if jump < 1 else 99.0  # the quantile of the right answers' scores
+    return np.stack([np.where(moves, -1.0, score), np.where(moves, top, score)], axis=1), correct
 
 
 def summary(table: pd.DataFrame) -> str:
@@ -184,9 +248,9 @@ def summary(table: pd.DataFrame) -> str:
 def summary_of_differences(pairs: pd.DataFrame) -> str:
     """Lines for the docs: the lowest coverage and the highest, by the smaller class, the AUROC and the difference."""
     fewer = (pairs["n_questions"] * np.minimum(pairs["share_right"], 1 - pairs["share_right"])).round().astype(int)
-    lines = ["| answers of the smaller class | AUROC | difference | percentile | DeLong |", "|---|---|---|---|---|"]
+    lines = ["| answers of the smaller class | AUROC | difference | here | DeLong |", "|---|---|---|---|---|"]
     for key, part in pairs.groupby([fewer.rename("fewer"), "auroc", "difference"]):
-        spans = [f"{part[name].min():.3f} to {part[name].max():.3f}" for name in ("percentile", "delong")]
+        spans = [f"{part[name].min():.3f} to {part[name].max():.3f}" for name in ("covered", "delong_covered")]
         lines.append(f"| {' | '.join(map(str, [*key, *spans]))} |")
     return "\n".join(lines)
 
@@ -198,11 +262,18 @@ def main() -> None:
     parser.add_argument("--resampling", type=int, default=500, help="of them with percentile intervals")
     parser.add_argument("--pairs", type=int, default=300)
     parser.add_argument("--seed", type=int, default=2)
+    parser.add_argument("--records", nargs="*", default=[], help="further outputs whose scores are resampled")
+    parser.add_argument("--only", choices=["differences"], help="of differences alone, in minutes")
     parser.add_argument("--out", type=Path, default=Path("docs"))
     asked = parser.parse_args()
     pairs = pd.DataFrame(paired(repetitions=asked.pairs, seed=asked.seed))
     pairs.round(4).to_csv(asked.out / "coverage_of_differences.csv", index=False)
     print(summary_of_differences(pairs))
+    close = pd.DataFrame(near(asked.records, repetitions=asked.pairs, seed=asked.seed))
+    close.round(4).to_csv(asked.out / "coverage_of_near_scores.csv", index=False)
+    print(close.round(3).to_string())
+    if asked.only:
+        return
     rows = single(repetitions=asked.repetitions, resampling=asked.resampling, seed=asked.seed)
     table = pd.DataFrame(rows)
     table.round(4).to_csv(asked.out / "coverage.csv", index=False)
