@@ -6,11 +6,10 @@ import signal
 import threading
 import time
 import warnings
-from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
-import psutil
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -94,13 +93,19 @@ def assert_same_run(out, local, strategy):
 
 
 def actors():
-    """Process ids of the actors that Ray runs below this process."""
-    pids = []
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):  # it has just ended
-            if "ray::_Worker" in " ".join(process.cmdline()):
-                pids.append(process.pid)
-    return pids
+    """Process ids of the actors that Ray runs below this process, by its own account of them in /proc."""
+    parents, titles = {}, {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            titles[int(process.name)] = (process / "cmdline").read_bytes()
+        except OSError:  # it has just ended
+            continue
+
+    def is_ours(pid):
+        return pid == os.getpid() or (pid in parents and is_ours(parents[pid]))
+
+    return [pid for pid, title in titles.items() if title.startswith(b"ray::") and b"_Worker" in title and is_ours(pid)]
 
 
 def test_two_workers_leave_the_tables_of_the_local_engine(cluster, model, questions, tmp_path):
@@ -120,10 +125,11 @@ def test_a_worker_that_is_killed_is_replaced_and_its_part_done_again(cluster, mo
     def kill_one():
         end = time.monotonic() + 120
         while not killed and time.monotonic() < end:
-            if any(folder.glob("part-*.parquet")):
-                pid = actors()[0]
+            at_work = actors() if any(folder.glob("part-*.parquet")) else []
+            for pid in at_work:
                 os.kill(pid, signal.SIGKILL)
                 killed.append((pid, len(list(folder.glob("part-*.parquet")))))
+                break
             time.sleep(0.005)
 
     killer = threading.Thread(target=kill_one)
