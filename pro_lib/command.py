@@ -60,21 +60,26 @@ def pro() -> None:
 @click.option("--calibration", type=click.Path(exists=True), help="A run with known answers, of the same model.")
 @click.option("--n-shots", type=int, help="Shots before the question; 10 by default.")
 @click.option("--questions", type=FILE, help="A question file whose shots are taken; world-facts by default.")
+@click.option("--header", default="", help="Text before the shots.")
+@click.option("--template", help="How a question is put; {question} stands for it.")
 @click.option("--chat/--no-chat", default=None, help="In the model's chat template; by default without shots alone.")
 @click.option("--max-new-tokens", type=int, help="Tokens at which an answer is cut; 32 by default, in a chat 64.")
+@click.option("--strategy", default="threshold", show_default=True, help="Or greedy, diverse_beam, multinomial.")
 @click.option("--dtype", default="auto", help="float32, bfloat16, float16; a processor's is float32.")
 @click.option("--device", default="auto", help="cpu, cuda, cuda:1, mps.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def ask(
     question: str, model: str, alpha: float, search_alpha: float, calibration: str | None, as_json: bool,
-    dtype: str, device: str, questions: str | None, n_shots: int | None, **settings: object,
+    dtype: str, device: str, questions: str | None, n_shots: int | None, header: str, template: str | None,
+    **settings: object,
 ) -> None:  # fmt: skip
     """Ask a model one question: its answer, and how uncertain it is."""
     from pro_lib import asking, models, runs
     from pro_lib import questions as question_sets
 
     source = {"path": questions, "split": None} if questions else {"name": "world-facts"}
-    shots = None if calibration else question_sets.load(**source, limit=1, n_shots=n_shots)
+    prompt = {"n_shots": n_shots, "header": header, "template": template or question_sets.TEMPLATE}
+    shots = None if calibration else question_sets.load(**source, limit=1, **prompt)
     levels = {"alpha": alpha, "search_alpha": search_alpha, "calibration": calibration and runs.read(calibration)}
     loaded = models.held(model, dtype=dtype, device=device)
     click.echo(loaded.sentence(), err=True)
@@ -88,7 +93,8 @@ def ask(
         click.echo(f"  {p:.4f}  {text or '(nothing)'}")
     if len(answer.answers) > answer.kept:
         click.echo(f"  and {len(answer.answers) - answer.kept} with less")
-    click.echo(SURE[answer.status].format(search_alpha))
+    if answer.status:
+        click.echo(SURE[answer.status].format(search_alpha))
     if answer.probability_right is not None:
         click.echo(f"\n{answer.sentence()}")
 
@@ -153,11 +159,15 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None) 
     path = _notebook(notebook)
     folder = executed or (bundled.CHECKOUT / "build" / "notebooks" if bundled.CHECKOUT else Path("executed"))
     folder.mkdir(parents=True, exist_ok=True)
-    copy = folder / path.name
+    copy, temporary = folder / path.name, folder / f".{os.getpid()}.{path.name}"  # the copy is whole or absent
     try:
-        papermill.execute_notebook(path, copy, parameters)
+        papermill.execute_notebook(path, temporary, parameters)
+        os.replace(temporary, copy)
     except papermill.PapermillExecutionError as error:
+        os.replace(temporary, copy)
         raise ValueError(f"{error.ename}: {error.evalue} ({copy})") from None
+    finally:
+        temporary.unlink(missing_ok=True)
     for line in re.findall(r'Figures go to [^"\\]+', copy.read_text(encoding="utf-8"))[:1]:
         click.echo(line)
     click.echo(copy)

@@ -1,6 +1,7 @@
 """The paper's five figures, and how all figures look: table in, Matplotlib figure out; knows no number of its own."""
 
 import io
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,8 @@ ALPHA_LABEL, SHARE_TICKS = "α (log scale above 0.001)", (0, 0.25, 0.5, 0.75, 1)
 PRINTED = {"color": "#777777", "mfc": "none", "ms": 5, "ls": "", "zorder": 1}
 # Marker, size and name of a chosen α; the smaller lies upon the larger.
 _CHOICES = {"selected": ("o", 3, "chosen on validation"), "default": ("s", 6, "default"), "oracle": ("*", 11, "oracle")}
+# Characters that a question may hold, and no XML: Matplotlib writes them as they are.
+_NO_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
 _STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | {
     "font.size": 8,
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "sans-serif"],
@@ -67,7 +70,8 @@ def save(figure: Figure | None, table: pd.DataFrame, name: str, *, figures_dir: 
             buffer = io.BytesIO()
             figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
             figure.set_layout_engine("none")  # laid out once: the same in both formats, and half the time
-            write_whole(buffer.getvalue(), folder / f"{name}.{kind}")
+            data = _NO_XML.sub("�".encode(), buffer.getvalue()) if kind == "svg" else buffer.getvalue()
+            write_whole(data, folder / f"{name}.{kind}")
     plt.close(figure)
     return figure
 
