@@ -443,12 +443,17 @@ def test_the_page_of_real_models_has_the_numbers_of_its_tables():
 
 
 def test_the_first_screen_says_what_published_outputs_showed():
-    gain = {(r["setting"], r["counted"], r["chosen"]): signed(r["median"]) for r in real("published_gain")}
-    said = " ".join((ROOT / "README.md").read_text().partition("## In Python")[0].split())
-    once = (
-        f"{gain['gpt-3.5, NQ', 'once each', 'K']} (Natural Questions) and {gain['gpt-3.5, Meadow', 'once each', 'K']}"
-    )
-    assert f"by {once} (Meadow) on gpt-3.5-turbo if each answer counts once" in said
-    assert f"on NQ by {gain['gpt-3.5, NQ', 'repeats kept', 'K']} if repeats count" in said
-    assert f"by {gain['Llama-2-7b-chat, NQ', 'once each', 'K']} on Llama-2-7b-chat" in said
+    gain = {(row["setting"], row["counted"], row["chosen"]): row for row in real("published_gain")}
+    said = " ".join((ROOT / "README.md").read_text().partition("## In Python")[0].split()).replace("−", "-")
+
+    def ends(row):
+        return f"[{row['low']:.3f}, {row['high']:.3f}]"
+
+    nq, meadow = (gain[f"gpt-3.5, {name}", "once each", "alpha"] for name in ("NQ", "Meadow"))
+    assert f"{signed(nq['median'])} {ends(nq)} on gpt-3.5-turbo's answers to Natural Questions" in said
+    assert f"and {signed(meadow['median'])} {ends(meadow)} on Meadow" in said
+    nq, meadow = (gain[f"gpt-3.5, {name}", "once each", "K"] for name in ("NQ", "Meadow"))
+    assert f"{signed(nq['median'])} and {signed(meadow['median'])} {ends(meadow)}" in said
+    assert f"if repeats count, {signed(gain['gpt-3.5, NQ', 'repeats kept', 'K']['median'])} on NQ" in said
+    assert f"the median is {signed(gain['Llama-2-7b-chat, NQ', 'once each', 'K']['median'])}" in said
     assert "(figures/real_models/" in said
