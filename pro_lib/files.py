@@ -84,7 +84,10 @@ def locked(folder: Path) -> FileLock:
 
 
 def named(*words: str, **settings: object) -> str:
-    """Return a folder's name, as `multinomial,n_answers=20`; what is long or no word is digits of its SHA-256."""
+    """Return a folder's name, as `multinomial,n_answers=20`.
+
+    What is long or no word is digits of its SHA-256; of paths and lists the last parts stand before them.
+    """
     name = ",".join([*words, *(f"{key}={_in_a_name(value)}" for key, value in settings.items())])
     return name if len(name) <= 200 else f"{name[:190]}-{sha256(name.encode())[:8]}"
 
@@ -92,4 +95,8 @@ def named(*words: str, **settings: object) -> str:
 def _in_a_name(value: object) -> str:
     whole = isinstance(value, float) and value.is_integer()  # 2.0 is what 2 is
     text = json.dumps(int(value) if whole else value, sort_keys=True, default=str).strip('"')
-    return text if re.fullmatch(r"[\w.+-]{1,20}", text, re.ASCII) else sha256(text.encode())[:8]
+    if re.fullmatch(r"[\w.+-]{1,20}", text, re.ASCII):
+        return text
+    parts = "+".join(str(part).rpartition("/")[2] for part in (value if isinstance(value, list | tuple) else [value]))
+    digits = sha256(text.encode())[:8]
+    return f"{parts}-{digits}" if re.fullmatch(r"[\w.+-]{1,40}", parts, re.ASCII) else digits
