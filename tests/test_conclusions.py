@@ -1,0 +1,87 @@
+"""What notebooks conclude, on made tables that point either way, and on tables of which nothing can be said."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import nbformat
+import numpy as np
+import pandas as pd
+import pytest
+
+from pro_lib import metrics
+
+NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
+SETTING = {"dataset": "d", "model": "m", "protocol": "paper"}
+
+
+def concluded(number: str, **names) -> str:
+    """Run the last cell of a notebook on these tables; return what it says."""
+    [path] = NOTEBOOKS.glob(f"{number}*.ipynb")
+    cell = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"][-1]
+    *body, last = cell.source.rpartition("\nMarkdown(")
+    names |= {"np": np, "pd": pd, "metrics": metrics}
+    exec(body[0], names)
+    return eval(f"str({last}", names)
+
+
+def splits(n_rarer: int) -> list[SimpleNamespace]:
+    reported = SimpleNamespace(n_rarer=n_rarer)
+    return [SimpleNamespace(labels=lambda: SETTING, reported=reported)]
+
+
+def benchmark(difference: float, *, significant: bool, n_differ: int = 40) -> pd.DataFrame:
+    """PRO at .8, its default tied with NLL, and NLL so much above it."""
+    rows = {"method": ["PRO", "PRO, default", "NLL"], "auroc": [0.8, 0.8 + difference, 0.8 + difference]}
+    rows |= {"difference": [0, difference, difference], "significant": [False, False, significant]}
+    return pd.DataFrame(rows | {"n_differ": [0, n_differ, n_differ]}).assign(**SETTING)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (benchmark(-0.05, significant=True), "in 1 of 1 settings and below it in 0. "),
+        (benchmark(0.05, significant=True), "in 0 of 1 settings and below it in 1. "),
+        (benchmark(-0.05, significant=False), "in 0 of 1 settings and below it in 0. "),
+        (benchmark(0.0, significant=False, n_differ=0), "differ on 0 to 0 questions; where on none (1 settings)"),
+        (benchmark(0.0, significant=False), "Highest, by however little: NLL in 1."),
+        (benchmark(-0.05, significant=True), "Highest, by however little: PRO in 1."),
+    ],
+)
+def test_06_counts_what_is_beyond_chance_and_no_tie(table, said):
+    redraws = pd.DataFrame({**SETTING, "better_than_nll": [0.25, 0.75]})
+    assert said in concluded("06", table=table, redraws=redraws, splits=splits(20))
+    few = concluded("06", table=table, redraws=redraws, splits=splits(19))
+    assert few == "Of 1 settings with fewer than 20 right or wrong answers nothing is said."
+
+
+@pytest.mark.parametrize("gain", [0.03, -0.03])
+def test_02_says_differences_of_enough_answers_only(gain):
+    reported = pd.DataFrame({"kind": ["selected", "default", "oracle"], "auroc": [0.8 + gain, 0.8, 0.85], "alpha": 0.2})
+    sweep = pd.DataFrame({**SETTING, "split": "test", "alpha": [0.2, 1.0], "auroc": [0.8 + gain, 0.8]})
+    names = {"reported": reported.assign(**SETTING), "sweep": sweep, "settings": SimpleNamespace(split="test")}
+    said = concluded("02", **names, splits=splits(20))
+    assert f"AUROC minus NLL's is {gain:+.3f} to {gain:+.3f} with it and +0.000 to +0.000 with the default" in said
+    few = concluded("02", **names, splits=splits(19))
+    assert few == "Of 1 settings with fewer than 20 right or wrong answers nothing is said."
+
+
+@pytest.mark.parametrize(("pro", "held"), [(0.5, "1 of 1"), (0.7, "0 of 1")])
+def test_07_counts_no_empty_row_as_a_violation_and_compares_at_one_alpha(pro, held):
+    ladder = {"pro": [pro, np.nan], "alpha_floor": [0.6, np.nan], "tree_bound": [0.8, np.nan], "entropy": [0.9, np.nan]}
+    bounds = pd.DataFrame(ladder | {"width": [1.0, 2.0], "certified": [9, 0]})
+    numbers = pd.DataFrame({"alpha": [0.4, 0.1], "recall": [1.0, 0.5], "certified": [0.1, 0.9]})
+    rows = {"method": ["PRO, exact", "PRO, beams", "PRO, beams at that α"], "difference": [0, -0.01, 0.001]}
+    table = pd.DataFrame(rows | {"difference_low": [0, -0.02, -0.001], "difference_high": [0, 0.0, 0.003]})
+    said = concluded("07", bounds=bounds, numbers=numbers, table=table)
+    assert f"in {held} rows with certified questions" in said
+    assert "minus: +0.010 ± 0.010 (PRO, beams); -0.001 ± 0.002 (PRO, beams at that α)." in said
+
+
+@pytest.mark.parametrize(("gain", "p_value", "won"), [(0.02, 1e-9, 1), (-0.02, 1e-9, 0), (0.02, 0.03, 0)])
+def test_08_counts_a_world_once_and_corrects_for_all(gain, p_value, won):
+    world = {"accuracy": 0.5, "nll": 0.7, "score": ["K = 2", "K = 5"], "gain": [gain, -0.1], "level": "1"}
+    base = pd.DataFrame(world | {"p_value": [p_value, 0.5]})
+    other = base.assign(accuracy=0.6, nll=0.6, gain=-0.01, p_value=0.5)
+    worlds = [base.assign(panel="sharpness"), base.assign(panel="answers"), other.assign(panel="spellings")]
+    causes = pd.DataFrame({"cause": ["as it is"], "gain": [0.0]})
+    assert f"In {won} of 2 worlds" in concluded("08", table=pd.concat(worlds, ignore_index=True), causes=causes)
