@@ -96,5 +96,8 @@ def test_the_page_holds_the_numbers_of_its_file(audit):
     page = (ROOT / "docs" / "audit.md").read_text()
     table = pd.read_csv(ROOT / "docs" / "audit.csv", keep_default_na=False, na_values={"alpha": ""})
     rows = table[~table["method"].str.contains("alias|embedding")]
-    assert audit.markdown(rows) in page
+    shown = page.partition("## What each choice")[2].partition("## What to make")[0].splitlines()
+    shown = {line for line in shown if line.startswith("| ") and not line.startswith("| method")}
+    assert len(shown) > 20
+    assert shown <= set(audit.markdown(rows).splitlines())
     assert not re.search(r"^\| (PRO|SE|SD|Deg),.*(alias|embedding) \|", page, re.MULTILINE)

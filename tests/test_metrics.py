@@ -264,7 +264,18 @@ def test_the_page_holds_the_numbers_of_its_files():
     page = (ROOT / "docs" / "intervals.md").read_text()
     script = runpy.run_path(str(ROOT / "benchmarks" / "coverage.py"))
     assert script["summary"](pd.read_csv(ROOT / "docs" / "coverage.csv")) in page
-    assert script["summary_of_differences"](pd.read_csv(ROOT / "docs" / "coverage_of_differences.csv")) in page
+    near, pairs = (pd.read_csv(ROOT / "docs" / f"coverage_of_{name}.csv") for name in ("near_scores", "differences"))
+    covered = [f"{near[name].min():.3f}" for name in ("covered", "delong_covered")]
+    false = [f"{near[name].max():.3f} at most" for name in ("equivalent", "delong_equivalent")]
+    assert f"| {len(near)} cells, lowest | | {' | '.join([*covered, *false])} | | |" in page
+    for row in near[near["n_wrong"].notna() & (near["difference"] == 0.012)].itertuples():
+        numbers = [row.covered, row.delong_covered, row.equivalent, row.delong_equivalent]
+        line = f"| {row.n_wrong:,.0f}, {row.n_right:,.0f} | {' | '.join(f'{number:.3f}' for number in numbers)} |"
+        assert line in page or row.n_wrong in (300, 500) or "0.5" in row.scores
+    few = pairs[pairs["n_questions"] * np.minimum(pairs["share_right"], 1 - pairs["share_right"]) < 10.5]
+    assert f"covered in {pairs['covered'].min():.2f} to {pairs['covered'].max():.2f} of the samples" in page
+    spans = [f"{few[name].min():.2f} to\n{few[name].max():.2f}" for name in ("covered",)]
+    assert f"({spans[0]}, DeLong {few['delong_covered'].min():.2f} to {few['delong_covered'].max():.2f})" in page
 
 
 def test_readings_by_hand():
