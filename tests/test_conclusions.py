@@ -85,3 +85,44 @@ def test_08_counts_a_world_once_and_corrects_for_all(gain, p_value, won):
     worlds = [base.assign(panel="sharpness"), base.assign(panel="answers"), other.assign(panel="spellings")]
     causes = pd.DataFrame({"cause": ["as it is"], "gain": [0.0]})
     assert f"In {won} of 2 worlds" in concluded("08", table=pd.concat(worlds, ignore_index=True), causes=causes)
+
+
+def test_01_and_03_say_ranges_of_means():
+    rows = {"dataset": ["d", "e"], "model": "m", "answers": [10.0, 8.0], "distinct": [5.0, 4.0], "mass": [0.5, 0.9]}
+    table = pd.DataFrame(rows | {"mass_with_repeats": [0.5, 2.0], "kept": [1, 2]})
+    said = concluded("01", table=table, settings=SimpleNamespace(alpha=0.4))
+    assert "Of 8.0 to 10.0 answers 4.0 to 5.0 are distinct (means, by setting) and hold 0.50 to 0.90" in said
+    assert "more than all the probability for 0% to 100% of the questions" in said
+    sweep = pd.DataFrame({**SETTING, "alpha": [0.0, 0.4, 0.0, 0.4], "mean_kept": [9.0, 1.0, 10.0, 2.0]})
+    said = concluded("03", sweep=sweep, settings=SimpleNamespace(alpha=0.4))
+    assert "9.00 to 10.00 at α = 0 in protocol `paper`" in said
+    assert "1.00 to 2.00 at α = 0.4" in said
+
+
+@pytest.mark.parametrize(("aurocs", "said"), [([0.7, 0.8, 0.75], "-0.050"), ([0.7, 0.6, 0.75], "+0.050")])
+def test_04_calls_no_highest_k_a_choice(aurocs, said):
+    sweep = pd.DataFrame({**SETTING, "k": [1, 2, "adaptive"], "auroc": aurocs})
+    text = concluded("04", sweep=sweep, splits=splits(20))
+    assert f"adaptive {said} beside the highest" in text
+    assert text.endswith("none was chosen so.")
+    assert "of which nothing is said" in concluded("04", sweep=sweep, splits=splits(19))
+
+
+@pytest.mark.parametrize(("last", "verb"), [([0.9, 0.8], "stays"), ([0.6, 0.7], "changes")])
+def test_05_says_whether_the_order_stays(last, verb):
+    rows = {"method": ["PRO", "NLL"] * 2, "threshold": [0.1, 0.1, 0.5, 0.5], "auroc": [0.8, 0.7, *last]}
+    sweep = pd.DataFrame({**rows, **SETTING})
+    assert f"The order of the methods {verb}" in concluded("05", sweep=sweep, splits=splits(20))
+    assert concluded("05", sweep=sweep, splits=splits(19)).endswith("nothing is said.")
+
+
+@pytest.mark.parametrize(("threshold", "said"), [(0.3, "promised by 1 of 1 scores"), (np.nan, "promised by 0 of 1")])
+def test_09_says_what_is_promised_and_what_is_not(threshold, said):
+    row = {"method": "PRO", "target": 0.7, "threshold": threshold, "coverage": 0.4, "accuracy": 0.6}
+    sets = pd.DataFrame({"delta": [0.3, 0.5], "alpha": [np.nan, 0.02], "missed": [0.0, 0.45]})
+    entropies = pd.DataFrame({"estimate": [2.0], "low": [1.0], "high": [3.0]})
+    text = concluded("09", promised=pd.DataFrame([row]), sets=sets, entropies=entropies)
+    assert said in text
+    assert "more than that was right of what 0 of them answered" in text
+    assert "Sets that may miss 30%: none is issued.\n\nSets that may miss 50%: p ≥ 0.020 misses 45.0%." in text
+    assert "its limits 2.0 apart" in text
