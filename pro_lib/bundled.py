@@ -64,7 +64,7 @@ def locate(name: str) -> str:
     sources, folder = paper_models() | bundled_models(), Path(name).expanduser()
     if name in sources:
         return str(sources[name])
-    return str(folder.resolve() if folder.exists() else folder)
+    return str(folder.resolve() if os.path.exists(folder) else folder)
 
 
 def check_model(name: str) -> None:

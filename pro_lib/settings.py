@@ -247,7 +247,7 @@ class Settings:
     def _recorded(self, model: str, dataset: str) -> Run:
         """Return the records; a question file given as `dataset` says what was asked where they do not."""
         file, questions = listed(self.dataset)[0], None
-        if file not in question_sets.NAMES and Path(file).exists():
+        if file not in question_sets.NAMES and os.path.exists(file):
             questions = question_sets.load(path=file, split=None, n_shots=0).table
             if "validation" not in set(questions["split"]):
                 questions = questions.assign(split=None)  # so that one is drawn
