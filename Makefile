@@ -96,7 +96,7 @@ format: $(VENV)/.installed-lint  ## put everything into format
 # PAGES="--plain" is for a quick look, with nothing run.
 docs: $(VENV)/.installed-docs  ## build the docs as a site into build/site; runs the notebooks that were not
 	@$(BIN)/python docs/site/pages.py --executed $(EXECUTED) $(PAGES)
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --site-dir $(abspath $(SITE))
+	@$(BIN)/python -m zensical build --strict --clean
 	@echo "$(SITE)/index.html"
 
 world: install  ## build the world facts from their hand-written relations

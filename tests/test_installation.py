@@ -72,7 +72,7 @@ def test_the_constraints_pin_every_direct_dependency_and_environment_yml_takes_t
     assert required("test", "docs", "lint") <= pinned
     assert not [line for line in lines if "+cpu" in line or "@" in line]
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
-    assert environment["dependencies"][-1] == {"pip": ["-c constraints.txt", "-e .[notebooks]"]}
+    assert environment["dependencies"][-1] == {"pip": ["-c constraints.txt", "-e .[test]"]}
 
 
 # Of data/, what only making it anew needs.

@@ -140,7 +140,7 @@ def site(tmp_path_factory):
     pages.make(folder / CONFIG["docs_dir"], None)
     pages.explorer(folder / CONFIG["docs_dir"] / "explorer.html", plain=True)
     shutil.copy(ROOT / "mkdocs.yml", folder)
-    line = [sys.executable, "-m", "mkdocs", "build", "--strict"]
+    line = [sys.executable, "-m", "zensical", "build", "--strict"]
     done = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / CONFIG["site_dir"], done.stdout + done.stderr
@@ -149,7 +149,7 @@ def site(tmp_path_factory):
 def test_the_site_builds_in_strict_mode_without_a_warning_with_every_page_in_the_navigation(site):
     folder, said = site
     assert CONFIG["strict"] is True
-    assert not re.search("WARNING  |ERROR", said)
+    assert "No issues found" in said
     assert (folder / "index.html").is_file()
     listed = set(re.findall(r"[\w/]+\.md", yaml.safe_dump(CONFIG["nav"])))
     assert listed >= {name.removeprefix("docs/") for name in pages.DOCS}
