@@ -2,7 +2,9 @@
 
 import codecs
 import csv
+import gzip
 import io
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,11 +37,16 @@ def called(source: Source, otherwise: str) -> Path:
     return Path(source if isinstance(source, (str, Path)) else otherwise)
 
 
-def json_lines(source: Source, error: type[ValueError] = RunError) -> Iterator[tuple[str, Any]]:
-    """Yield the objects of a JSON-lines file with their places (`<path>, line <n>`); of a list `<path>, entry <n>`.
+def stem(path: str | Path) -> str:
+    """Return a file's name without its endings, `.gz` among them."""
+    return Path(Path(path).name.removesuffix(".gz")).stem
 
-    In memory, `entry <n>` or of a table `row <n>`, they are as JSON would have them, without what a table lacks; an
-    object that does not say how (one of vLLM) is left as it is.
+
+def json_lines(source: Source, error: type[ValueError] = RunError) -> Iterator[tuple[str, Any]]:
+    """Yield the objects of a JSON-lines file with their places (`<path>, line <n>`), or of a list (`entry <n>`).
+
+    A file may be gzipped, or a stream of events (`data: {...}`). Of a table, rows come without what is missing in them,
+    with its index as places where that is text. In memory, what is no JSON stays as it is, an object of vLLM.
 
     Raises `error`, with file and line, for a file that cannot be read, for what is no JSON in UTF-8 and for what is no
     object; also for a source that is neither a file nor a list nor a table.
@@ -50,8 +57,9 @@ def json_lines(source: Source, error: type[ValueError] = RunError) -> Iterator[t
                 raise error(f"{where}: not an object but {type(value).__name__}")
             yield where, value
     elif isinstance(source, pd.DataFrame):
-        for n, row in enumerate(source.to_dict("records"), start=1):
-            yield f"row {n}", _plain({k: v for k, v in row.items() if not (is_scalar(v) and pd.isna(v))})
+        for n, (place, row) in enumerate(zip(source.index, source.to_dict("records"), strict=True), start=1):
+            values = {name: value for name, value in row.items() if not (is_scalar(value) and pd.isna(value))}
+            yield place if isinstance(place, str) else f"row {n}", _plain(values)
     elif isinstance(source, Iterable) and not isinstance(source, (bytes, Mapping)):
         yield from ((f"entry {n}", _plain(value)) for n, value in enumerate(source, start=1))
     else:
@@ -69,20 +77,20 @@ def _plain(value: Any) -> Any:
 
 
 def read_rows(path: Source, error: type[ValueError] = RunError) -> pd.DataFrame:
-    """Return the rows of a `.jsonl`, `.csv` or `.parquet` file, in CSV all text; the index has their places.
+    """Return the rows of a `.jsonl`, `.csv`, `.tsv` or `.parquet` file, in CSV all text; the index has their places.
 
     Of a `.txt` file each block of lines is a row: its question, then its references. Rows in memory are as `json_lines`
     has them. Raises `error` for a file that cannot be read, is of another kind or damaged, with its name and the place.
     """
-    suffix = Path(path).suffix if isinstance(path, (str, Path)) else ".jsonl"
-    if suffix == ".jsonl":
+    suffix = Path(str(path).removesuffix(".gz")).suffix if isinstance(path, (str, Path)) else ".jsonl"
+    if suffix in (".jsonl", ".json"):
         rows = dict(json_lines(path, error))
         for where, row in rows.items():
             if not isinstance(row, dict):
                 raise error(f"{where}: not an object but {type(row).__name__}")
         return pd.DataFrame(rows.values(), index=list(rows), dtype=object)
     if suffix not in _READERS:
-        raise error(f"{path} is none of .jsonl, {', '.join(_READERS)}")
+        raise error(f"{path} is none of .jsonl, .json, {', '.join(_READERS)}")
     try:
         table = _READERS[suffix](_content(path, error), path, error)
     except error:
@@ -96,19 +104,25 @@ def read_rows(path: Source, error: type[ValueError] = RunError) -> pd.DataFrame:
 
 def _content(path: str | Path, error: type[ValueError]) -> bytes:
     try:
-        return Path(path).read_bytes().removeprefix(codecs.BOM_UTF8)
-    except OSError as problem:
-        raise error(f"{path} cannot be read: {problem.strerror}") from problem
+        data = Path(path).read_bytes()
+        data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+    except (OSError, EOFError, zlib.error) as problem:
+        raise error(f"{path} cannot be read: {getattr(problem, 'strerror', None) or problem}") from problem
+    return data.removeprefix(codecs.BOM_UTF8)
 
 
-def _csv(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFrame:
-    reader = csv.reader(io.StringIO(data.decode(), newline=""), strict=True)
+def _csv(data: bytes, path: str | Path, error: type[ValueError], delimiter: str = ",") -> pd.DataFrame:
+    reader = csv.reader(io.StringIO(data.decode(), newline=""), strict=True, delimiter=delimiter)
     header = next(reader, [])
     rows = {f"{path}, line {reader.line_num}": fields for fields in reader if fields}
     for where, fields in rows.items():
         if len(fields) != len(header):
             raise error(f"{where}: {len(fields)} fields, but the header has {len(header)}; quote fields with commas")
     return pd.DataFrame(rows.values(), index=list(rows), columns=header, dtype=object)
+
+
+def _tsv(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFrame:
+    return _csv(data, path, error, "\t")
 
 
 def _parquet(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFrame:
@@ -132,19 +146,22 @@ def _blocks(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFr
     return pd.DataFrame(rows.values(), index=list(rows), columns=["question", "references"], dtype=object)
 
 
-_READERS = {".csv": _csv, ".parquet": _parquet, ".txt": _blocks}
+_READERS = {".csv": _csv, ".tsv": _tsv, ".parquet": _parquet, ".txt": _blocks}
 
 
 def _entries(data: bytes, path: str | Path, error: type[ValueError]) -> Iterator[tuple[str, object]]:
+    """Yield the values of JSON, a list or a line each, with their places; a line may be one of an event stream."""
     where = str(path)
     try:
         if data.lstrip().startswith(b"["):
             yield from ((f"{path}, entry {n}", value) for n, value in enumerate(from_json(data), start=1))
             return
         for n, line in enumerate(data.split(b"\n"), start=1):
-            where = f"{path}, line {n}"
-            if line.strip():
-                yield where, from_json(line)
+            where, text = f"{path}, line {n}", line.strip()
+            if text.startswith((b"data:", b"event:", b"id:", b":")):
+                text = text.removeprefix(b"data:").strip() if text.startswith(b"data:") else b""
+            if text and text != b"[DONE]":
+                yield where, from_json(text)
     except ValueError as problem:
         raise error(f"{where}: not JSON in UTF-8 ({problem})") from None
 

@@ -1,19 +1,23 @@
 """Answers with their log-probabilities as our own records, and labels of answers; knows no other layout."""
 
 import sys
-from collections.abc import Iterable, Mapping
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, from_json
 
 from pro_lib.checks import Format, Probability, Text, fitted, rule
+from pro_lib.correctness import words
 from pro_lib.files import RunError
 from pro_lib.questions import lend_validation
-from pro_lib.readers import Identity, Source, Texts, called, json_lines, once, read_rows
+from pro_lib.readers import Identity, Source, Texts, called, json_lines, once, read_rows, stem
 from pro_lib.runs import Run
 from pro_lib.store import RunInfo
 
@@ -29,6 +33,10 @@ TokenLogProb = Annotated[_BELOW_ZERO, AfterValidator(float)]
 LogProb = Annotated[_BELOW_ZERO, AfterValidator(lambda value: min(float(value), 0.0))]
 # So many times the questions that α is chosen on are set apart to redraw them from, where nothing says the splits.
 POOL = 5
+# Files with a row per answer, and what their columns may be called instead.
+TABLES = (".csv", ".tsv", ".parquet")
+COLUMNS = {"answer": "text", "response": "text", "completion": "text", "id": "question_id", "prompt": "question"}
+COLUMNS |= dict.fromkeys(("logprob", "log_probability", "cumulative_logprob"), "log_prob")
 # Columns that are left out where no answer has them.
 _RARE = ("correct", "mean_log_prob", "rouge_l")
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
@@ -79,8 +87,8 @@ class _Label(Format):
     correct: Annotated[bool, BeforeValidator(lambda value: _TRUTH.get(str(value).strip().lower(), value))]
 
 
-def from_records(path: Source, *, questions: pd.DataFrame | None = None) -> Run:
-    """Return a run of log-probabilities made elsewhere: a JSONL file with a line per question.
+def from_records(source: Source, *, questions: pd.DataFrame | None = None) -> Run:
+    """Return a run of log-probabilities made elsewhere: a JSONL file with a line per question, or a table.
 
     A line is `{question_id, question?, references?, split?, scores?, answers: [...]}`; an answer is `{log_prob?,
     mean_log_prob?, token_log_probs?, end_log_prob?, text?, token_ids?, finished?, closed?, rouge_l?, correct?}` with at
@@ -88,18 +96,20 @@ def from_records(path: Source, *, questions: pd.DataFrame | None = None) -> Run:
     ending that is given counts as a token. `closed` says that the last token is text and ending at once. `scores` are
     made elsewhere, by method, higher = more uncertain. `model` and `dataset` of the first line name the run.
 
-    In memory, `path` is a list of such objects, or a table: with a column `answers`, or a row per answer, where what
-    concerns the question is read in the first row that has its `question_id`. `questions` as for `from_openai`.
+    In memory, `source` is a list of such objects, or a table: with a column `answers`, or a row per answer, where what
+    concerns the question is read in the first row that has its `question_id`, or without ids its `question`. So is a
+    CSV or Parquet file; there a column may be called as in `COLUMNS`. `questions` as for `imports.from_openai`.
 
     Raises `RunError` with file, line and field: an empty file, no UTF-8, a malformed line, a question not asked.
     """
-    entries, name = json_lines(path), called(path, "records")
-    if isinstance(path, pd.DataFrame) and "answers" not in path:
-        entries = _by_question(entries)
-    read = tables(entries, name)
+    path, is_file = called(source, "records"), isinstance(source, (str, Path))
+    if is_file and path.suffix in TABLES:
+        source = _typed(read_rows(path), is_text=path.suffix != ".parquet")
+    is_flat = isinstance(source, pd.DataFrame) and "answers" not in source
+    read = tables(_by_question(json_lines(source)) if is_flat else json_lines(source), path)
     if questions is not None:
-        read = answering(questions, *read, len(read[1]), name)
-    model, dataset = named(path) if isinstance(path, (str, Path)) else ("records", name.stem)
+        read = paired(questions, *read, path)
+    model, dataset = named(path) if is_file else ("records", path.stem)
     return Run(*read, RunInfo(dataset, model, "records"))
 
 
@@ -140,17 +150,37 @@ def read_labels(path: str | Path) -> pd.DataFrame:
 
 def named(path: str | Path) -> tuple[str, str]:
     """Return the model and dataset that a file's first record names; `records` and the file's stem otherwise."""
-    _, first = next(json_lines(path), ("", {}))
+    first = {} if Path(path).suffix in TABLES else next(json_lines(path), ("", {}))[1]
     ours = first if "answers" in first else {}
-    return tuple(str(ours.get(key) or other) for key, other in (("model", "records"), ("dataset", Path(path).stem)))
+    return str(ours.get("model") or "records"), str(ours.get("dataset") or stem(path))
+
+
+def _typed(table: pd.DataFrame, *, is_text: bool) -> pd.DataFrame:
+    """Return a table of a file with our names for its columns; what a CSV file has as text becomes what it says."""
+    ours = {name: other for name, other in COLUMNS.items() if other not in table}
+    table = table.rename(columns=ours)
+    if is_text:
+        table = table.where(table != "", None)
+        for name in [name for name in table if name in Answer.model_fields and name != "text"]:
+            table[name] = [_value(cell) for cell in table[name]]
+        if "references" in table:
+            table["references"] = [cell and [text.strip() for text in cell.split(";")] for cell in table["references"]]
+    return table
+
+
+def _value(cell: str | None) -> object:
+    with suppress(ValueError, AttributeError):
+        return from_json(cell.lower())
+    return cell
 
 
 def _by_question(rows: Iterable[tuple[str, dict]]) -> Iterable[tuple[str, dict]]:
     """Return rows of single answers as records, each with the place of its first row."""
     records: dict[str, tuple[str, dict]] = {}
     for where, row in rows:
+        row = row if "question_id" in row else row | {"question_id": row.get("question")}
         record = {name: row.get(name) for name in Record.model_fields} | {"answers": []}
-        records.setdefault(str(row.get("question_id")), (where, record))[1]["answers"].append(row)
+        records.setdefault(str(row["question_id"]), (where, record))[1]["answers"].append(row)
     return records.values()
 
 
@@ -170,22 +200,53 @@ def tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple[pd.Dat
     return table.drop(columns=[name for name in _RARE if table[name].isna().all()]), pd.DataFrame(questions)
 
 
-def answering(
-    asked: pd.DataFrame, answers: pd.DataFrame, questions: pd.DataFrame, n_named: int, path: Path
+def paired(
+    asked: pd.DataFrame, answers: pd.DataFrame, questions: pd.DataFrame, path: Path, *, has_ids: bool = True
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the answers and the questions asked, each with the answers of its id; without ids, those in its place.
+    """Return the answers and the questions asked, each with those of its id, else of its text, else in its place.
 
-    `n_named` of the questions read have an id of their own. Raises `RunError` if they are not those asked.
+    `questions` are those read, with ids of their own where `has_ids`. That a place decides is said in a warning. Raises
+    `RunError` for questions that were not asked, and where two texts of one question disagree, with both.
     """
     if not {"question_id", "question"} <= set(asked) or asked["question_id"].duplicated().any():
         raise RunError("questions= must have columns question_id and question, and each id once")
-    names = list(questions["question_id"])
-    in_place = n_named == 0 and len(names) == len(asked)
-    if n_named < len(names) and not in_place:
-        responses = f"{path} has {len(names)} responses, {n_named} of them with a question_id"
-        raise RunError(f"{responses}, and questions= has {len(asked)} rows: ids must match, or without any the number")
-    ids = dict(zip(names, asked["question_id"] if in_place else names, strict=True))
-    if unknown := set(ids.values()) - set(asked["question_id"]):
-        raise RunError(f"{path}: question_id {min(unknown)!r} is not in questions=")
+    ids, texts = asked["question_id"].tolist(), asked["question"].tolist()
+    own, own_texts = questions["question_id"].tolist(), questions["question"].tolist()
+    if has_ids and set(own) <= set(ids):
+        places = [ids.index(name) for name in own]
+    elif all(isinstance(text, str) for text in own_texts):
+        places = _places(own_texts, texts)
+        if None in places:
+            name = own[places.index(None)]
+            raise RunError(f"{path}: question_id {name!r}, {own_texts[places.index(None)]!r}, is not in questions=")
+    elif not has_ids and len(own) == len(ids):
+        places = list(range(len(ids)))
+        order = f"{path} has neither ids nor texts of questions: its answers are to those of questions= in their order"
+        warnings.warn(order, UserWarning, stacklevel=3)
+    else:
+        unknown = next(name for name in [*own, None] if name not in ids)
+        rows = f"{path} has {len(own)} questions, questions= {len(ids)}"
+        raise RunError(f"{rows}: question_id {unknown!r} is not in questions=, and no text says which it is")
+    for place, text in zip(places, own_texts, strict=True):
+        if isinstance(text, str) and not _is_within(words(texts[place]), words(text)):
+            raise RunError(f"{path}: question_id {ids[place]!r} is {text!r}, but in questions= {texts[place]!r}")
+    if twice := [ids[place] for place, count in Counter(places).items() if count > 1]:
+        raise RunError(f"{path}: several of its questions are {twice[0]!r} of questions=")
+    target = {name: ids[place] for name, place in zip(own, places, strict=True)}
     more = {name: None for name in questions if name not in asked}
-    return answers.assign(question_id=answers["question_id"].map(ids)), asked.assign(**more).reset_index(drop=True)
+    return answers.assign(question_id=answers["question_id"].map(target)), asked.assign(**more).reset_index(drop=True)
+
+
+def _places(texts: Sequence[str], asked: Sequence[str]) -> list[int | None]:
+    """Return the place of each text among those asked; of a prompt, that of the last question in it."""
+    others = [words(text) for text in asked]
+    places: list[int | None] = []
+    for text in map(words, texts):
+        within = [place for place, other in enumerate(others) if _is_within(other, text)]
+        ends = {place: (text.rfind(others[place]) + len(others[place]), len(others[place])) for place in within}
+        places.append(max(ends, key=ends.get, default=None))
+    return places
+
+
+def _is_within(question: str, text: str) -> bool:
+    return f" {question} " in f" {text} "

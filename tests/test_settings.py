@@ -170,10 +170,10 @@ def test_splits_of_all_methods_read_beams_samples_and_greedy_answers(tmp_path, m
 
 
 def test_a_question_file_beside_records_says_what_was_asked(tmp_path):
-    rows = [{"question": f"{n}?", "references": ["yes"]} for n in range(4)]
+    rows = [{"question_id": f"q{n}", "question": f"{n}?", "references": ["yes"]} for n in range(4)]
     content = {"content": [{"token": "yes", "logprob": -0.5}]}
     response = {"choices": [{"message": {"content": "yes"}, "finish_reason": "stop", "logprobs": content}]}
-    records = written(tmp_path / "responses.jsonl", [response] * 4)
+    records = written(tmp_path / "responses.jsonl", [{"question_id": f"q{n}", "response": response} for n in range(4)])
     bare = Settings(records=records)
     assert bare.run(*bare.pairs()[0]).questions["references"].isna().all()
     beside = Settings(records=records, dataset=written(tmp_path / "mine.jsonl", rows))

@@ -1,0 +1,419 @@
+"""What servers return, each in its own layout: every one leads to the same answer, and damage to one sentence."""
+
+import copy
+import csv
+import gzip
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pro_lib.files import RunError
+from pro_lib.imports import from_file, from_openai
+from pro_lib.layouts import CUT, LAYOUTS, NATURAL
+
+TOKENS = [(" Par", -0.25), ("is", -0.5)]
+
+
+def listed(name="logprob"):
+    return [{"token": token, name: value, "bytes": list(token.encode()), "top_logprobs": []} for token, value in TOKENS]
+
+
+def chat(reason="stop", **more):
+    message = {"role": "assistant", "content": " Paris", "refusal": None}
+    choice = {"index": 0, "message": message, "logprobs": {"content": listed()}, "finish_reason": reason}
+    return {"id": "chatcmpl-1", "object": "chat.completion", "model": "m", "choices": [choice], **more}
+
+
+def completion(reason="stop"):
+    logprobs = {"tokens": [" Par", "is"], "token_logprobs": [-0.25, -0.5], "text_offset": [0, 4], "top_logprobs": None}
+    choice = {"index": 0, "text": " Paris", "logprobs": logprobs, "finish_reason": reason}
+    return {"id": "cmpl-1", "object": "text_completion", "model": "m", "choices": [choice]}
+
+
+def responses_api(reason="completed"):
+    part = {"type": "output_text", "text": " Paris", "annotations": [], "logprobs": listed()}
+    output = [{"type": "reasoning", "id": "rs_1", "summary": []}]
+    output += [{"type": "message", "id": "msg_1", "status": reason, "role": "assistant", "content": [part]}]
+    return {"id": "resp_1", "object": "response", "status": reason, "error": None, "output": output, "model": "m"}
+
+
+def ollama_chat(reason="stop"):
+    message = {"role": "assistant", "content": " Paris"}
+    return {"model": "m", "message": message, "done": True, "done_reason": reason, "logprobs": listed()}
+
+
+def ollama_generate(reason="stop"):
+    return {"model": "m", "response": " Paris", "done": True, "done_reason": reason, "logprobs": listed()}
+
+
+def llama_cpp(reason="eos"):
+    tokens = [{"id": n, **token} for n, token in enumerate(listed())]
+    more = {"stop": True, "stop_type": reason, "prompt": "Q: Capital?\nA:", "tokens_predicted": 2}
+    return {"index": 0, "content": " Paris", "completion_probabilities": tokens, **more}
+
+
+def tgi(reason="eos_token"):
+    tokens = [{"id": n, "text": text, "logprob": value, "special": False} for n, (text, value) in enumerate(TOKENS)]
+    return {"generated_text": " Paris", "details": {"finish_reason": reason, "generated_tokens": 2, "tokens": tokens}}
+
+
+def sglang(reason="stop"):
+    values = [[value, n, text] for n, (text, value) in enumerate(TOKENS)]
+    meta = {"id": "ab12", "finish_reason": {"type": reason, "matched": 2}, "output_token_logprobs": values}
+    return {"text": " Paris", "output_ids": [0, 1], "meta_info": meta}
+
+
+def gemini(reason="STOP"):
+    content = {"role": "model", "parts": [{"text": " Par"}, {"text": "is"}]}
+    chosen = [{"token": token, "tokenId": 5, "logProbability": value} for token, value in TOKENS]
+    result = {"topCandidates": [], "chosenCandidates": chosen}
+    candidate = {"content": content, "finishReason": reason, "avgLogprobs": -0.375, "logprobsResult": result}
+    return {"candidates": [candidate], "modelVersion": "m", "responseId": "xyz"}
+
+
+def gemini_client(reason="FinishReason.STOP"):
+    chosen = [{"token": token, "log_probability": value} for token, value in TOKENS]
+    result = {"chosen_candidates": chosen}
+    content = {"parts": [{"text": " Paris"}]}
+    return {"candidates": [{"content": content, "finish_reason": reason, "logprobs_result": result}]}
+
+
+def cohere(reason="COMPLETE"):
+    message = {"role": "assistant", "content": [{"type": "text", "text": " Paris"}]}
+    logprobs = [{"text": token, "token_ids": [1], "logprobs": [value]} for token, value in TOKENS]
+    return {"id": "c1", "finish_reason": reason, "message": message, "logprobs": logprobs}
+
+
+def vllm(reason="stop"):
+    steps = [{str(n): {"logprob": value}, "99": {"logprob": -7.0}} for n, (_, value) in enumerate(TOKENS)]
+    output = {"index": 0, "text": " Paris", "token_ids": [0, 1], "logprobs": steps, "finish_reason": reason}
+    return {"request_id": "0", "prompt": "Q: Capital?\nA:", "outputs": [output]}
+
+
+# By layout: a response, and the server's word for an answer that was cut.
+BARE = {
+    chat: "length", completion: "length", responses_api: "incomplete", ollama_chat: "length", ollama_generate: "length",
+    llama_cpp: "limit", tgi: "length", sglang: "length", gemini: "MAX_TOKENS", gemini_client: "FinishReason.MAX_TOKENS",
+    cohere: "MAX_TOKENS", vllm: "length",
+}  # fmt: skip
+
+
+def streamed():
+    """Streams of every server, by name: lines as they come."""
+    chunks = [{"role": "assistant", "content": ""}, {"content": " Par"}, {"content": "is"}, {}]
+    logprobs = [None, *({"content": [token]} for token in listed()), None]
+    openai = [
+        {"id": "s1", "object": "chat.completion.chunk", "choices": [
+            {"index": 0, "delta": delta, "logprobs": logprob, "finish_reason": "stop" if delta == {} else None}]}
+        for delta, logprob in zip(chunks, logprobs, strict=True)
+    ]  # fmt: skip
+    usage = {"id": "s1", "object": "chat.completion.chunk", "choices": [], "usage": {"total_tokens": 9}}
+    texts = [
+        {"id": "t1", "object": "text_completion", "choices": [
+            {"index": 0, "text": token, "logprobs": {"token_logprobs": [value]}, "finish_reason": reason}]}
+        for (token, value), reason in zip(TOKENS, (None, "stop"), strict=True)
+    ]  # fmt: skip
+    pieces = [{"token": token, "logprob": value} for token, value in TOKENS]
+    ollama = [{"response": piece["token"], "done": False, "logprobs": [piece]} for piece in pieces]
+    llama = [{"content": piece["token"], "stop": False, "completion_probabilities": [piece]} for piece in pieces]
+    end = {"content": "", "stop": True, "stop_type": "eos", "completion_probabilities": []}
+    generated = [
+        {"index": n, "token": {"id": n, "text": token, "logprob": value, "special": False}, "generated_text": None}
+        for n, (token, value) in enumerate(TOKENS)
+    ]
+    generated[1] |= {"generated_text": " Paris", "details": {"finish_reason": "eos_token", "generated_tokens": 2}}
+    events = [{"type": "response.created", "response": responses_api("in_progress") | {"output": []}}]
+    events += [{"type": "response.output_text.delta", "delta": " Par", "logprobs": listed()[:1]}]
+    events += [{"type": "response.completed", "response": responses_api()}]
+    parts = [
+        {"responseId": "g", "candidates": [{"content": {"parts": [{"text": token}]}, "finishReason": reason,
+         "logprobsResult": {"chosenCandidates": [{"logProbability": value}]}}]}
+        for (token, value), reason in zip(TOKENS, (None, "STOP"), strict=True)
+    ]  # fmt: skip
+    ollama.append({"response": "", "done": True, "done_reason": "stop"})
+    return {
+        "chat": [*openai, usage], "text": texts, "ollama": ollama,
+        "llama.cpp": [*llama, end], "tgi": generated, "responses": events, "gemini": parts,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def write(tmp_path):
+    def file(*entries, name="responses.jsonl", event=""):
+        lines = "".join(f"{event}{json.dumps(entry)}\n" + "\n" * bool(event) for entry in entries)
+        data = (lines + f"{event}[DONE]\n" * bool(event)).encode()
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return tmp_path / name
+
+    return file
+
+
+def check(run, n=1):
+    assert run.answers["text"].tolist() == [" Paris"] * n
+    assert run.answers["token_log_probs"].tolist() == [[-0.25, -0.5]] * n
+    assert run.answers["finished"].all()
+    np.testing.assert_array_equal(run.log_probs(), [[-0.75]] * n)
+
+
+@pytest.mark.parametrize("layout", BARE)
+@pytest.mark.parametrize("form", ["bare", "wrapped", "batch", "gz", "list"])
+def test_a_response_of_every_server_is_read_in_every_wrapping(write, layout, form):
+    wrapped = {"question_id": 7, "question": "Capital?", "references": "Paris", "response": layout()}
+    batch = {"id": "batch_req_1", "custom_id": "q8", "response": {"status_code": 200, "body": layout()}, "error": None}
+    entry = {"wrapped": wrapped, "batch": batch}.get(form, layout())
+    run = from_openai([entry]) if form == "list" else from_file(write(entry, name="r.jsonl" + ".gz" * (form == "gz")))
+    check(run)
+    names = {"wrapped": "7", "batch": "q8"}
+    assert form not in names or run.questions["question_id"].tolist() == [names[form]]
+    assert form == "list" or run.info.dataset == ("r" if form != "list" else "responses")
+
+
+@pytest.mark.parametrize("layout", BARE)
+def test_what_was_cut_is_not_finished_and_a_run_without_a_finished_answer_is_refused(write, layout):
+    cut = layout(BARE[layout])
+    run = from_file(write({"question_id": "a", "response": layout()}, {"question_id": "b", "response": cut}))
+    assert run.answers["finished"].tolist() == [True, False]
+    np.testing.assert_array_equal(run.log_probs(), [[-0.75], [np.nan]])
+    with pytest.raises(RunError, match=r"none of 1 answers is finished; their endings are (?i:[a-z_]+)$"):
+        from_file(write(cut))
+
+
+@pytest.mark.parametrize("word", [*sorted(NATURAL | CUT), "STOP", "FinishReason.STOP", "Eos", "gone"])
+def test_every_word_for_an_ending_is_known_or_said(word):
+    entries = [{"question_id": "a", "response": chat()}, {"question_id": "b", "response": chat(word)}]
+    if word == "gone":
+        with pytest.warns(UserWarning, match=r"endings gone \(1\) are unknown; such an answer counts as cut"):
+            run = from_openai(entries)
+    else:
+        run = from_openai(entries)
+    is_natural = word.rpartition(".")[2].lower() in NATURAL
+    assert run.answers["finished"].tolist() == [True, is_natural]
+    assert np.isnan(run.log_probs()[1, 0]) != is_natural
+
+
+@pytest.mark.parametrize("name", streamed())
+@pytest.mark.parametrize("event", ["", "data: "])
+def test_the_pieces_of_a_stream_are_one_answer(write, name, event):
+    lines = streamed()[name]
+    check(from_file(write(*lines, event=event)))
+    again = json.loads(json.dumps(lines).replace('"s1"', '"s2"').replace('"t1"', '"t2"').replace('"g"', '"h"'))
+    check(from_file(write(*lines, *again)), n=2)
+
+
+@pytest.mark.parametrize("name", sorted(set(streamed()) - {"responses"}))
+def test_a_stream_that_broke_off_is_refused(write, name):
+    path = write(
+        *[line for line in streamed()[name][:2] if "stop" not in json.dumps(line).replace('"stop": false', "")][:1]
+    )
+    with pytest.raises(RunError, match=r"line 1, choice 0: (finish_reason=None|text=None|logprobs)"):
+        from_file(path)
+
+
+def test_several_choices_of_a_stream_are_kept_apart(write):
+    lines = streamed()["chat"]
+    second = json.loads(json.dumps(lines[:-1]).replace('"index": 0', '"index": 1').replace('"is"', '"IS"'))
+    run = from_file(write(*(line for pair in zip(lines, second, strict=False) for line in pair)))
+    assert run.answers["text"].tolist() == [" Paris", " ParIS"]
+    assert run.questions["question_id"].tolist() == ["s1"]
+
+
+def test_every_sequence_of_tgi_counts():
+    other = {"generated_text": " Lyon", "finish_reason": "eos_token", "tokens": [{"text": " Lyon", "logprob": -3.0}]}
+    response = tgi()
+    response["details"]["best_of_sequences"] = [other]
+    np.testing.assert_array_equal(from_openai([response]).log_probs(), [[-0.75, -3.0]])
+
+
+QUESTIONS = pd.DataFrame({
+    "question_id": ["q0", "q1"], "question": ["What is the capital of Peru?", "And of France, Zoë?"],
+    "references": [["Lima"], ["Paris"]], "split": "test",
+})  # fmt: skip
+
+
+def answered(value, **fields):
+    response = chat(id=f"r{value}")
+    response["choices"][0] |= {"message": {"content": str(value)}, "logprobs": {"content": [{"logprob": value}]}}
+    return {**fields, "response": response}
+
+
+PERU, FRANCE = QUESTIONS["question"]
+PAIRS = {
+    "ids": [answered(-2.0, question_id="q1"), answered(-1.0, question_id="q0")],
+    "texts": [answered(-2.0, question="and of FRANCE , Zoe\u0308"), answered(-1.0, question=PERU)],
+    "prompts": [answered(-2.0, prompt=f"Q: {PERU}\nA: Lima\nQ: {FRANCE}\nA:"), answered(-1.0, prompt=f"Q: {PERU}\nA:")],
+    "chats": [
+        answered(-2.0, messages=[{"role": "system", "content": "Short."}, {"role": "user", "content": FRANCE}]),
+        answered(-1.0, messages=[{"role": "user", "content": PERU}]),
+    ],
+    "ids of theirs": [answered(-2.0, question_id="x", question=FRANCE), answered(-1.0, custom_id="y", question=PERU)],
+    "one has no id": [answered(-2.0, question_id="q1", question=FRANCE), answered(-1.0, question=PERU)],
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_responses_meet_their_questions_by_id_else_by_text(write, name):
+    run = from_file(write(*PAIRS[name]), questions=QUESTIONS)
+    pd.testing.assert_frame_equal(run.questions, QUESTIONS)
+    np.testing.assert_array_equal(run.log_probs(), [[-1.0], [-2.0]])
+
+
+def test_a_place_decides_only_where_nothing_else_does_and_a_warning_says_so(write):
+    with pytest.warns(UserWarning, match="neither ids nor texts of questions: its answers are to those of questions="):
+        run = from_file(write(answered(-1.0), answered(-2.0)), questions=QUESTIONS)
+    np.testing.assert_array_equal(run.log_probs(), [[-1.0], [-2.0]])
+
+
+@pytest.mark.parametrize(
+    ("entries", "sentence"),
+    [
+        ([answered(-1.0, question_id="q0", question=FRANCE)], f"'q0' is {FRANCE!r}, but in questions= {PERU!r}"),
+        ([answered(-1.0, question="Of Chile?")], "question_id 'r-1.0', 'Of Chile?', is not in questions="),
+        ([answered(-1.0)], "question_id 'r-1.0' is not in questions=, and no text says which it is"),
+        ([answered(-1.0, question_id="q7")], "question_id 'q7' is not in questions="),
+        ([answered(-1.0, question_id="q7"), answered(-1.0, question_id="q0")], "question_id 'q7' is not in questions="),
+        ([answered(-1.0, question_id="a", question=PERU), answered(-1.0, question_id="b", question=PERU)],
+         "several of its questions are 'q0' of questions="),
+    ],
+)  # fmt: skip
+def test_responses_that_do_not_fit_the_questions_are_refused(write, entries, sentence):
+    with pytest.raises(RunError) as caught:
+        from_file(write(*entries), questions=QUESTIONS)
+    assert sentence in str(caught.value)
+
+
+SAMPLES = {
+    "one id": [answered(-1.0, question_id="q0"), answered(-2.0, question_id="q0"), answered(-3.0, question_id="q1")],
+    "one text": [answered(-1.0, question=PERU), answered(-2.0, question=PERU), answered(-3.0, question=FRANCE)],
+    "ids and texts": [
+        answered(-1.0, custom_id="q0-0", question=PERU), answered(-2.0, custom_id="q0-1", question=PERU),
+        answered(-3.0, custom_id="q1-0", question=FRANCE),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_single_answers_to_one_question_are_its_samples(write, name):
+    for questions in (None, QUESTIONS) if name != "one id" else (None,):
+        run = from_file(write(*SAMPLES[name]), questions=questions)
+        np.testing.assert_array_equal(run.log_probs(), [[-1.0, -2.0], [-3.0, np.nan]])
+
+
+def test_numbers_in_ids_are_samples_where_the_questions_say_so_or_all_have_the_same():
+    numbered = [answered(-float(n + 1), custom_id=f"q{n // 2}-{n % 2}") for n in range(4)]
+    np.testing.assert_array_equal(from_openai(numbered, questions=QUESTIONS).log_probs(), [[-1, -2], [-3, -4]])
+    with pytest.warns(UserWarning, match="samples of one question by their ids, as 'q0-0' of 'q0'"):
+        assert from_openai(numbered).log_probs().shape == (2, 2)
+    ids = ["nq-1", "nq-2", "nq-3", "sciq-1"]
+    run = from_openai([answered(-1.0, custom_id=name) for name in ids])
+    assert run.questions["question_id"].tolist() == ids
+    texts = [answered(-1.0, custom_id=f"q-{n}", question=text) for n, text in enumerate((PERU, FRANCE))]
+    assert from_openai(texts).questions["question_id"].tolist() == ["q-0", "q-1"]
+
+
+def test_one_id_of_two_questions_is_refused():
+    with pytest.raises(RunError, match=r"entry 2: question_id 'q' was already used \(entry 1\)"):
+        from_openai([answered(-1.0, question_id="q", question=PERU), answered(-1.0, question_id="q", question=FRANCE)])
+    several = chat()
+    several["choices"] *= 2
+    with pytest.raises(RunError, match="already used"):
+        from_openai([{"question_id": "q", "response": several}] * 2)
+
+
+def test_failures_and_refusals_are_left_out_counted_and_named(write):
+    refusal = chat()
+    refusal["choices"][0]["message"] = {"content": None, "refusal": "No."}
+    failures = [
+        {"custom_id": "b", "response": {"status_code": 400, "body": {"error": {"message": "bad"}}}, "error": None},
+        {"custom_id": "c", "response": None, "error": {"code": "expired"}},
+        {
+            "custom_id": "d",
+            "response": {"status_code": 200, "body": responses_api("failed") | {"error": {"code": "x"}}},
+        },
+    ]
+    lines = [answered(-1.0, custom_id="a"), *failures, {"custom_id": "e", "response": refusal}]
+    with pytest.warns(UserWarning, match="are left out") as caught:
+        run = from_file(write(*lines))
+    assert sorted(str(warning.message) for warning in caught) == [
+        "1 answers without text, such as a refusal are left out: line 5, choice 0",
+        "3 answers that failed are left out: line 2; line 3; line 4",
+    ]
+    assert run.questions["question_id"].tolist() == list("abcde")
+    assert len(run.answers) == 1
+    with pytest.warns(UserWarning, match="left out"), pytest.raises(RunError, match="holds no answers"):
+        from_file(write(*failures))
+
+
+HEADERS = [
+    ["question_id", "question", "references", "text", "log_prob", "finished"],
+    ["id", "prompt", "references", "answer", "logprob", "finished"],
+    ["id", "prompt", "references", "completion", "log_probability", "finished"],
+]
+
+
+@pytest.mark.parametrize("header", HEADERS)
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_a_table_of_texts_and_log_probabilities_is_read(tmp_path, header, suffix):
+    rows = [["1", "Capital of Peru?", "Lima; Ciudad de los Reyes", "Lima, Peru", "-0.5", "True"]]
+    rows += [["1", "Capital of Peru?", "", "Cusco", "-2", "true"], ["2", "Of France?", "Paris", "", "-1e0", "false"]]
+    path = tmp_path / f"answers{suffix}"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",").writerows([header, *rows])
+    run = from_file(path)
+    np.testing.assert_array_equal(run.log_probs(), [[-0.5, -2.0], [np.nan, np.nan]])
+    assert run.answers["text"].dropna().tolist() == ["Lima, Peru", "Cusco"]
+    assert run.questions["references"].tolist() == [["Lima", "Ciudad de los Reyes"], ["Paris"]]
+    table = pd.read_csv(path, sep="\t" if suffix == ".tsv" else ",").drop(columns=header[2])
+    table.to_parquet(tmp_path / "answers.parquet")
+    np.testing.assert_array_equal(from_file(tmp_path / "answers.parquet").log_probs(), run.log_probs())
+    path.write_text(path.read_text().replace("-0.5", "half"))
+    with pytest.raises(RunError, match=r"line 2: answers\[0\].log_prob='half' must be a log-probability"):
+        from_file(path)
+
+
+def test_rows_without_an_id_are_those_of_their_question(tmp_path):
+    (tmp_path / "a.csv").write_text("question,text,log_prob\nA?,x,-1\nB?,y,-2\nA?,z,-3\n")
+    run = from_file(tmp_path / "a.csv")
+    np.testing.assert_array_equal(run.log_probs(), [[-1, -3], [-2, np.nan]])
+
+
+def damage(response):
+    """Yield copies of a response in each of which one thing is gone or of another kind."""
+    places = []
+
+    def walk(value, path):
+        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for key, inner in items:
+            places.append((*path, key))
+            walk(inner, (*path, key))
+
+    walk(response, ())
+    for path in places:
+        for other in (None, "text", 5, [], {}, [None], float("nan"), True):
+            copied = copy.deepcopy(response)
+            holder = copied
+            for key in path[:-1]:
+                holder = holder[key]
+            holder[path[-1]] = other
+            yield copied
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("layout", BARE)
+def test_damage_leads_to_one_sentence_and_to_no_other_number(write, layout):
+    n_refused = 0
+    for response in damage(layout()):
+        try:
+            run = from_openai([response])
+        except RunError:
+            n_refused += 1
+        else:
+            assert run.log_probs()[0, 0] in (-0.75, -0.25, -0.5) or np.isnan(run.log_probs()[0, 0])
+    assert n_refused > 10
+
+
+def test_an_entry_of_no_layout_is_refused_with_those_known(write):
+    with pytest.raises(RunError, match=r"line 1: no response of a known layout \(openai, .*cohere\), nor a record"):
+        from_file(write({"answer": "Paris"}))
+    assert len({layout.name for layout in LAYOUTS}) == len(LAYOUTS)
