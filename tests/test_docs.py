@@ -68,7 +68,7 @@ def test_every_block_says_what_it_is_and_no_command_hides_in_a_block_of_text():
     assert not [
         str(block) for block in BLOCKS if block.language not in ("python", "sh", "json", "text", "indented", "")
     ]
-    # Without a language stand what Python blocks print, and the tree of files, which tests/test_project.py checks.
+    # Without a language stands what Python blocks print: tests/test_project.py runs them.
     assert {block.page.name for block in BLOCKS if not block.language} == {"README.md"}
     lines = [line for block in BLOCKS if block.language in ("text", "") for line in block.text.splitlines()]
     assert not [line for line in lines if re.match(rf"[$>]? ?{PROGRAMS} ", line)]
@@ -139,7 +139,6 @@ RUN = {
     'pro ask "What is the capital of France?" --model path/to/model --alpha 0.2 --json': "",
     "pro score responses.jsonl --questions my_questions.jsonl": "",
     "pro run 04 -p records responses.jsonl -p dataset my_questions.jsonl": "",
-    "pro run 02 -p alpha 0.3": SMALL,
     "pro score responses.jsonl --questions my_questions.jsonl --output scores.csv": "",
     "pro run 02 -p limit 200": SMALL,
     "pro run 06_benchmark -p model '[\"facts-2m\"]' -p similarity lexical": SMALL,
@@ -155,7 +154,6 @@ RUNS_A_NOTEBOOK = ("out.ipynb", "N=0", "pro run")
 # What commands match that are not run: why.
 NOT_RUN = {
     "make figures$": "minutes; tests/test_notebooks.py runs every notebook",
-    "make test": "runs this test",
     "make (docs|lab)|pro explore$|python -m http.*": "all notebooks, or no end; test_site.py, test_browser.py",
     "make golden|(pip|conda) .*|PIP_EXTRA.*|pro download .*": "network; tests/test_installation.py, test_downloads.py",
     ".* smollm2-135m": "tests/test_downloads.py asks it where it is",
@@ -442,18 +440,20 @@ def test_the_page_of_real_models_has_the_numbers_of_its_tables():
     ]
 
 
-def test_the_first_screen_says_what_published_outputs_showed():
-    gain = {(row["setting"], row["counted"], row["chosen"]): row for row in real("published_gain")}
-    said = " ".join((ROOT / "README.md").read_text().partition("## In Python")[0].split()).replace("−", "-")
-
-    def ends(row):
-        return f"[{row['low']:.3f}, {row['high']:.3f}]"
-
-    nq, meadow = (gain[f"gpt-3.5, {name}", "once each", "alpha"] for name in ("NQ", "Meadow"))
-    assert f"{signed(nq['median'])} {ends(nq)} on gpt-3.5-turbo's answers to Natural Questions" in said
-    assert f"and {signed(meadow['median'])} {ends(meadow)} on Meadow" in said
-    nq, meadow = (gain[f"gpt-3.5, {name}", "once each", "K"] for name in ("NQ", "Meadow"))
-    assert f"{signed(nq['median'])} and {signed(meadow['median'])} {ends(meadow)}" in said
-    assert f"if repeats count, {signed(gain['gpt-3.5, NQ', 'repeats kept', 'K']['median'])} on NQ" in said
-    assert f"the median is {signed(gain['Llama-2-7b-chat, NQ', 'once each', 'K']['median'])}" in said
-    assert "(figures/real_models/" in said
+def test_the_readme_says_what_published_outputs_showed():
+    gain = {
+        (row["setting"], row["counted"]): signed(row["median"])
+        for row in real("published_gain")
+        if row["chosen"] == "K"
+    }
+    said = " ".join((ROOT / "README.md").read_text().partition("## What do you have?")[0].split()).replace("−", "-")
+    nq, meadow = (gain[f"gpt-3.5, {name}", "once each"] for name in ("NQ", "Meadow"))
+    assert f"({nq} AUROC on Natural Questions, {meadow} on Meadow)" in said
+    assert f"If repeats count, not on Natural Questions ({gain['gpt-3.5, NQ', 'repeats kept']})." in said
+    assert gain["Llama-2-7b-chat, NQ", "once each"] == "0.000"
+    at = {(row["setting"], row["k"]): f"{row['auroc']:.3f}" for row in real("04_fixed_k") if row["protocol"] == "paper"}
+    ends = [
+        f"from {at[setting, '1']} to {at[setting, '10']}" for setting in dict.fromkeys(setting for setting, _ in at)
+    ]
+    assert all(words in said for words in ends)
+    assert "(figures/real_models/04_fixed_k.png)" in said

@@ -89,7 +89,7 @@ def test_the_readmes_python_runs_and_prints_what_it_says(forks, tmp_path):
     assert len([line for line in blocks[0][0].splitlines() if line]) <= 8
 
 
-def test_every_module_is_in_the_readmes_tree():
-    readme = (ROOT / "README.md").read_text()
-    package = readme.partition("\npro_lib/")[2].partition("\ndata/")[0]
+def test_every_module_is_in_the_tree_of_the_docs():
+    tree = (ROOT / "docs" / "walk.md").read_text()
+    package = tree.partition("\npro_lib/")[2].partition("\ndata/")[0]
     assert set(re.findall(r"^  (\w+)(?:\.py|/) ", package, re.MULTILINE)) == {room(path) for path in FILES} - {""}

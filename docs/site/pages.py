@@ -29,7 +29,7 @@ PAGES |= {f"{folder}/README.md": f"data/{Path(folder).name}.md" for folder in DA
 DOCS = [p.relative_to(ROOT).as_posix() for p in sorted((ROOT / "docs").rglob("*.md")) if p.parent.name != "examples"]
 ALONE = ("index.md", "quick_start.md", "gallery.md")  # without neighbours there is no list of them to show
 LINK = re.compile(r"(\]\()(?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?(\))")
-PICTURE = re.compile(r"!\[[^\]]*\]\(docs/images/explorer\.png\)")
+EXPLORER_HERE = "<!-- the explorer, on the site -->"
 
 
 def make(out: Path, executed: Path | None) -> None:
@@ -40,9 +40,9 @@ def make(out: Path, executed: Path | None) -> None:
     shutil.rmtree(out, ignore_errors=True)
     (out / "notebooks").mkdir(parents=True)
     texts = {name: (ROOT / name).read_text() for name in [*PAGES, *DOCS]}
-    texts["README.md"], n = PICTURE.subn(cells.EXPLORER.format(place=""), texts["README.md"])
-    if n != 1:
-        raise PageError("README.md shows the explorer's picture other than once; the live one takes its place")
+    if EXPLORER_HERE not in texts["README.md"]:
+        raise PageError(f"README.md has no {EXPLORER_HERE}, which says where the explorer goes")
+    texts["README.md"] = texts["README.md"].replace(EXPLORER_HERE, cells.EXPLORER.format(place=""))
     for name in NOTEBOOKS:
         copy = executed / Path(name).name if executed else None
         texts[name] = cells.page(ROOT / name, copy, out / "notebooks")
