@@ -155,7 +155,8 @@ RUNS_A_NOTEBOOK = ("out.ipynb", "N=0", "pro run")
 NOT_RUN = {
     "make figures$": "minutes; tests/test_notebooks.py runs every notebook",
     "make (docs|lab)|pro explore$|python -m http.*": "all notebooks, or no end; test_site.py, test_browser.py",
-    "git clone .*|python3 -m venv .*|make golden|(pip|conda) .*|PIP_EXTRA.*|pro download .*": "network; tests/test_installation.py, test_downloads.py",
+    "(git clone|python3 -m venv) .*": "what test_installation.py and `make` do",
+    "make golden|(pip|conda) .*|PIP_EXTRA.*|pro download .*": "network; tests/test_installation.py, test_downloads.py",
     ".* smollm2-135m": "tests/test_downloads.py asks it where it is",
     ".*(google/gemma|Gemma-2B|Falcon-40B|dataset sciq).*": "downloads models or questions from the hub",
     "make figures-real|.*data/published.*": "reads published outputs, of the network; test_published.py has made ones",
