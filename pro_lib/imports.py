@@ -39,16 +39,16 @@ def from_openai(source: Source, *, questions: pd.DataFrame | None = None) -> Run
     layout = next((response.layout for response in read if response.layout), "responses")
     left_out, endings, records = {}, Counter(), {}
     for name, response in zip(_names(read, path, questions), read, strict=True):
-        _, record = records.setdefault(
-            str(name), (response.where, response.question | {"question_id": name, "answers": []})
-        )
+        place = response.where.removeprefix(f"{path}, ")
         if response.error:
-            left_out.setdefault("that failed", []).append(response.where.removeprefix(f"{path}, "))
+            left_out.setdefault("that failed", []).append(place)
+            continue
+        fields = response.question | {"question_id": name, "answers": []}
+        _, record = records.setdefault(str(name), (response.where, fields))
         for n, piece in enumerate(response.answers.values()):
-            where = f"{response.where}, choice {n}"
-            answer = piece.record(where)
+            answer = piece.record(f"{response.where}, choice {n}")
             if isinstance(answer, str):
-                left_out.setdefault(answer, []).append(where.removeprefix(f"{path}, "))
+                left_out.setdefault(answer, []).append(f"{place}, choice {n}")
             else:
                 record["answers"].append(answer)
                 endings[ending(piece.finish_reason)] += 1
@@ -94,18 +94,17 @@ def recorded(records: Sequence[str]) -> dict[tuple[str, str], str]:
 
 
 def _names(read: Sequence[Response], path: Path, asked: pd.DataFrame | None) -> list[object]:
-    """Return the question_id of each response; single answers to one question, by id or else by text, share theirs."""
+    """Return the question_id of each response; those to one question, by id or else by text, share theirs."""
     texts = [words(text) if isinstance(text := response.question["question"], str) else "" for response in read]
-    own = _without_samples(read, texts, set() if asked is None else set(asked["question_id"]))
     names, by_text, places = [], {}, {}
+    own = _without_samples(read, texts, set() if asked is None else set(asked["question_id"]))
     for name, text, response in zip(own, texts, read, strict=True):
-        is_single = len(response.answers) < 2
         if name is None:
             served = None if str(response.served_id) in places else response.served_id
-            name = f"{stem(path)}-{response.where.rsplit(' ', 1)[1]}" if served is None else served
-            name = by_text.setdefault(text or response.where, name) if is_single else name
-        where, first, was_single = places.setdefault(str(name), (response.where, text, is_single))
-        if where != response.where and not (is_single and was_single and text == first):
+            place = f"{stem(path)}-{response.where.rsplit(' ', 1)[1]}"
+            name = by_text.setdefault(text or response.where, place if served is None else served)
+        where, first = places.setdefault(str(name), (response.where, text))
+        if text != first:
             raise RunError(f"{response.where}: question_id {name!r} was already used ({where}), by another question")
         names.append(name)
     return names
@@ -119,7 +118,7 @@ def _without_samples(read: Sequence[Response], texts: Sequence[str], asked: Coll
     """
     ids = [response.question["question_id"] for response in read]
     split = [re.fullmatch(r"(.+)[-_.:#/](\d+)", str(name)) for name in ids]
-    if not read or not all(split) or any(len(response.answers) > 1 for response in read):
+    if not read or not all(split):
         return ids
     stems = [match[1] for match in split]
     table = pd.DataFrame({"stem": stems, "number": [int(match[2]) for match in split], "text": texts})

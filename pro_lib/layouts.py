@@ -120,19 +120,24 @@ class Response:
     error: object
     goes_on: bool
 
+    def awaits(self, number: object) -> bool:
+        """Return whether an answer has not ended, or not begun."""
+        return number not in self.answers or self.answers[number].finish_reason is None
+
 
 def responses(entries: Iterable[tuple[str, object]]) -> list[Response]:
     """Return the responses of entries given with their places, a stream as one; `RunError` names the place."""
     read, streams = [], {}
     for response in (response for where, entry in entries for response in _of_entry(where, entry)):
         begun = streams.pop(response.served_id, None)
-        if begun is None:
-            read.append(response)
-        else:
+        if begun is not None and not response.error and all(begun.awaits(number) for number in response.answers):
             for number, piece in response.answers.items():
                 begun.answers.setdefault(number, Piece(piece.request)).extend(piece)
+        else:
+            read.append(response)
+            begun = response
         if response.goes_on:
-            streams[response.served_id] = begun or response
+            streams[response.served_id] = begun
     return read
 
 
@@ -156,9 +161,8 @@ def _of_entry(where: str, entry: object) -> Iterator[Response]:
         answers = {} if error else _answers(layout, body)
         served_id = at(body, "request_id|id|responseId|response_id|meta_info.id")
         served_id = served_id if isinstance(served_id, (str, int)) else None
-        is_open = served_id is not None and any(piece.finish_reason is None for piece in answers.values())
         is_piece = False in (at(body, "done"), at(body, "stop")) or bool(at(body, "token") and not answers[0].text)
-        goes_on = is_open or is_piece or at(body, "object") == "chat.completion.chunk"
+        goes_on = is_piece or served_id is not None
         yield Response(where, layout.name if layout else "", served_id, question, answers, error, goes_on)
 
 
@@ -166,8 +170,8 @@ def _answers(layout: Layout, body: object) -> dict[object, Piece]:
     answers: dict[object, Piece] = {}
     for value in (value for path in layout.answers for value in _listed(at(body, path))):
         text, reason = at(value, layout.text), at(value, layout.reason)
-        if isinstance(text, list):
-            text = "".join(part for part in text if isinstance(part, str)) if text else None
+        if isinstance(text, list) and all(isinstance(part, str) for part in text):
+            text = "".join(text) if text else None
         number = at(value, "index") if layout.name == "openai" else None
         reason = None if reason == "none" else reason
         piece = Piece(layout.request, text, reason, _log_probs(layout, value), at(value, "cumulative_logprob"))
@@ -197,7 +201,7 @@ def _listed(value: Any) -> list:
 
 def ending(reason: str) -> str:
     """Return a server's word for an ending in small letters, without the enumeration that it comes from."""
-    return reason.rpartition(".")[2].lower()
+    return reason.rpartition(".")[2].lower().removeprefix("finish_reason_")
 
 
 def at(value: object, paths: str) -> Any:
