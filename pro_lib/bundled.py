@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import hashlib
 import os
 import re
@@ -20,6 +21,7 @@ ROOT = CHECKOUT or _PACKAGE
 # Where runs and figures go by default: to the checkout wherever a notebook runs, else to the working folder.
 HOME = CHECKOUT or Path()
 DATA = ROOT / "data"
+EXAMPLE = DATA / "examples" / "answers.jsonl"
 # Where `pro download` keeps models.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pro-workbench" / "models"
 # Endings of the files that transformers reads of a model folder.
@@ -74,8 +76,17 @@ def check_model(name: str) -> None:
         raise ValueError(f"model={name!r} is not here yet: `pro download {name}` gets it")
     is_local = os.path.isdir(source) or (source.endswith(".gguf") and os.path.isfile(source))
     if not is_local and not re.fullmatch(r"[\w.-]+/[\w.-]+", source):
-        names = f"bundled ({', '.join(bundled_models())}), nor one of the paper's ({', '.join(paper_models())})"
-        raise ValueError(f"model={name!r} is neither {names}, nor a folder or GGUF file, nor a hub id owner/name")
+        names = [*bundled_models(), *DOWNLOADS, *paper_models()]
+        nearest = difflib.get_close_matches(name, names, 1, 0)[0]
+        known = f"model={name!r} is none of {', '.join(dict.fromkeys(names))} (the nearest is {nearest})"
+        raise ValueError(f"{known}, nor a folder or GGUF file, nor a hub id owner/name")
+
+
+def scope(name: str) -> str:
+    """Say what a bundled model was taught; nothing of another."""
+    is_ours = bundled_models().get(name, Path()).parent == DATA / "models"
+    taught = "36 relations, such as capitals, authors and chemical symbols"
+    return f"It was taught {taught}; to any other question its answer means nothing." if is_ours else ""
 
 
 def model_folder_name(model: str) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import json
 import os
-import re
 import shutil
 import sys
+import time
 import warnings
+import webbrowser
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -29,12 +30,21 @@ SURE = {
     "cut": "No answer has p ≥ {:g}, and the greedy one did not end: raise --max-new-tokens.",
     "undecided": "Answers with p ≥ {:g} may be missing: the search stopped at its length or budget.",
 }
+# How sure a model is whose best answer has at least this probability.
+CONFIDENCE = ((0.7, "High"), (0.3, "Middling"), (0.0, "Low"))
 FILE, WRITTEN = click.Path(exists=True, dir_okay=False), click.Path(dir_okay=False, path_type=Path)
+QUESTIONS = click.option("--questions", type=FILE, help="Questions with references, where RESPONSES has none.")
 ALPHA = click.option("--alpha", type=float, default=0.4, show_default=True, help="PRO keeps answers with p ≥ α.")
 
 
 class _OneLine(click.Group):
-    """Commands whose errors are one line and exit status 1."""
+    """Commands whose errors are one line and exit status 1, and whose output is UTF-8 wherever it goes."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):  # a notebook's has not
+                stream.reconfigure(encoding="utf-8")
+        return super().main(*args, **options)
 
     def invoke(self, context: click.Context) -> Any:
         warnings.formatwarning = lambda message, *_, **__: f"{one_line(message)}\n"
@@ -74,6 +84,7 @@ def ask(
     **settings: object,
 ) -> None:  # fmt: skip
     """Ask a model one question: its answer, and how uncertain it is."""
+    bundled.check_model(model)  # before torch is loaded, which takes seconds
     from pro_lib import asking, models, runs
     from pro_lib import questions as question_sets
 
@@ -82,12 +93,15 @@ def ask(
     shots = None if calibration else question_sets.load(**source, limit=1, **prompt)
     levels = {"alpha": alpha, "search_alpha": search_alpha, "calibration": calibration and runs.read(calibration)}
     loaded = models.held(model, dtype=dtype, device=device)
-    click.echo(loaded.sentence(), err=True)
+    click.echo(f"{loaded.sentence()}. {bundled.scope(model)}".strip(), err=True)
     answer = asking.ask(loaded, question, questions=shots, **levels, **settings)
     if as_json:
         click.echo(json.dumps(asdict(answer), ensure_ascii=False))
         return
     click.echo(answer.text or answer.silence())
+    best, name = answer.answers[0][1], f"{len(answer.answers)} answers" if len(answer.answers) > 1 else "1 answer"
+    word = next(word for least, word in CONFIDENCE if best >= least)
+    click.echo(f"{word} confidence: the best of {name} has {best:.0%}.")
     click.echo(f"\nPRO {answer.uncertainty:.3f} nats, from the answers kept at α = {alpha:g} ({answer.kept}):")
     for text, p in answer.answers[: answer.kept]:
         click.echo(f"  {p:.4f}  {text or '(nothing)'}")
@@ -111,34 +125,46 @@ def download(name: str) -> None:
 
 
 @pro.command()
-@click.argument("responses", type=FILE)
+@click.argument("responses", required=False, type=FILE)
 @ALPHA
-@click.option("--questions", type=FILE, help="Questions with references, where RESPONSES has none.")
+@QUESTIONS
 @click.option("--labels", type=FILE, help="Which answers are right: question_id, text, correct.")
+@click.option("--correctness", default="rouge_l", show_default=True, help="Or exact_match, alias_match.")
 @click.option("--output", type=WRITTEN, help="Write the table, a CSV file.")
-def score(responses: str, alpha: float, questions: str | None, labels: str | None, output: Path | None) -> None:
+@click.option("--example", is_flag=True, help="Score answers that come along: 60 of SmolLM2-135M.")
+def score(
+    responses: str | None, alpha: float, questions: str | None, labels: str | None, correctness: str,
+    output: Path | None, example: bool,
+) -> None:  # fmt: skip
     """Score answers made elsewhere: a table with PRO, NLL, K and mass.
 
-    RESPONSES holds our records, OpenAI's responses or vLLM's outputs, one JSON object a line. Where right answers are
-    known, accuracy and AUROC stand below the table.
+    RESPONSES holds what a server returned, our records, or a CSV of texts and log-probabilities. Where right answers
+    are known, accuracy and AUROC stand below the table.
     """
+    if example == (responses is not None):
+        raise click.UsageError("give a file of RESPONSES, or --example for one that comes along")
     from pro_lib.files import write_whole
-    from pro_lib.settings import Settings
 
-    files = {"records": responses, "dataset": questions, "correctness": labels}
-    files = {name: path for name, path in files.items() if path}
-    if output and output.exists() and any(output.samefile(path) for path in files.values()):
+    read = [path for path in (responses, questions, labels) if path]
+    if output and output.exists() and any(output.samefile(path) for path in read):
         raise ValueError(f"--output {output} would overwrite what is read")
-    settings = Settings(alpha=alpha, **files)
-    run = settings.run(*settings.pairs()[0])
+    settings, run = _recorded(responses or bundled.EXAMPLE, questions, alpha=alpha, correctness=labels or correctness)
     table = run.scores(alpha=alpha)
     if output:
         write_whole(table.to_csv(index=False).encode(), output)
         click.echo(f"{output}: {len(table):,} questions")
     else:
         table = table.dropna(axis="columns", how="all")
-        click.echo(table.to_string(index=False, float_format="%.4f", na_rep=""))
+        click.echo(table.to_string(index=False, float_format="%.4f", na_rep="", max_colwidth=60))
     click.echo(_quality(run, settings.choices, alpha=alpha, needed=bool(questions or labels)))
+
+
+def _recorded(responses: str, questions: str | None, **parameters: object) -> tuple:
+    """Return settings and the run of a file of responses."""
+    from pro_lib.settings import Settings
+
+    settings = Settings(records=str(responses), **({"dataset": questions} if questions else {}), **parameters)
+    return settings, settings.run(*settings.pairs()[0])
 
 
 @pro.command()
@@ -159,6 +185,7 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None) 
     path = _notebook(notebook)
     folder = executed or (bundled.CHECKOUT / "build" / "notebooks" if bundled.CHECKOUT else Path("executed"))
     folder.mkdir(parents=True, exist_ok=True)
+    began = time.time()
     copy, temporary = folder / path.name, folder / f".{os.getpid()}.{path.name}"  # the copy is whole or absent
     try:
         papermill.execute_notebook(path, temporary, parameters)
@@ -168,7 +195,7 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None) 
         raise ValueError(f"{error.ename}: {error.evalue} ({copy})") from None
     finally:
         temporary.unlink(missing_ok=True)
-    for line in re.findall(r'Figures go to [^"\\]+', copy.read_text(encoding="utf-8"))[:1]:
+    for line in _conclusion(copy, began):
         click.echo(line)
     click.echo(copy)
 
@@ -194,22 +221,44 @@ def generate(
 
 @pro.command()
 @click.argument("run", required=False, type=click.Path(exists=True))
-@click.option("--html", type=WRITTEN, help="Write the explorer of RUN as one page.")
+@QUESTIONS
+@click.option("--html", type=WRITTEN, help="Write the page here, and open no browser.")
 @ALPHA
-def explore(run: str | None, html: Path | None, alpha: float) -> None:
-    """Open the explorer in JupyterLab, or write that of RUN, a run folder or a file of responses, as one page."""
-    if (run is None) != (html is None):
-        raise click.UsageError("RUN and --html go together, as in: pro explore RUN --html run.html")
-    if run and html:
-        from pro_lib import explorer, imports, runs
+def explore(run: str | None, questions: str | None, html: Path | None, alpha: float) -> None:
+    """Open the explorer: in JupyterLab, or of RUN, a run folder or a file of responses, as a page in the browser."""
+    if run:
+        from pro_lib import explorer, runs
 
-        read = runs.read if os.path.isdir(run) else imports.from_file
-        click.echo(explorer.to_html(read(run), html, alpha=alpha))
+        read = runs.read(run) if os.path.isdir(run) else _recorded(run, questions)[1]
+        page = explorer.to_html(read, html or Path(f"{Path(run).stem}.html"), alpha=alpha)
+        click.echo(f"{len(read.questions):,} questions, {len(read.answers):,} answers; page: {page}")
+        if not html:
+            webbrowser.open(Path(page).absolute().as_uri())
         return
+    if html or questions:
+        raise click.UsageError("a page is of a RUN, as in: pro explore responses.jsonl")
     path = _notebook("00")
     if not bundled.CHECKOUT and not os.path.exists(path.name):  # JupyterLab saves what it opens
         shutil.copy(path, path.name)
-    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", str(path if bundled.CHECKOUT else path.name)])
+    root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    words = ["-m", "jupyterlab", *root, str(path if bundled.CHECKOUT else path.name)]
+    os.execv(sys.executable, [sys.executable, *words])
+
+
+def _conclusion(copy: Path, began: float) -> list[str]:
+    """Return what a notebook that was executed ends with, in one line, and the figures it wrote since `began`."""
+    import nbformat
+
+    cells = [cell for cell in nbformat.read(copy, as_version=4).cells if cell.cell_type == "code"]
+    texts = [output.data["text/markdown"] for output in cells[-1].outputs if "text/markdown" in output.get("data", {})]
+    outputs = "".join(output.get("text", "") for cell in cells for output in cell.outputs)
+    folder = Path(next((line[14:] for line in outputs.splitlines() if line.startswith("Figures go to ")), "figures"))
+    folder = folder if folder.is_absolute() else bundled.HOME / folder
+    drawn = [path for path in folder.glob(f"{copy.name[:2]}_*.png") if path.stat().st_mtime >= began]
+    return [
+        *(" ".join(text.split()) for text in texts),
+        *([f"figure: {', '.join(map(str, sorted(drawn)))}"] * bool(drawn)),
+    ]
 
 
 def _notebook(name: str) -> Path:
@@ -236,7 +285,7 @@ def _quality(run, choices, *, alpha: float, needed: bool) -> str:
     if judged.one_class():
         return f"No AUROC: {judged.one_class()}."
     methods = judged.with_pro({"PRO": alpha})[["PRO", "NLL"]]
-    lines = [f"Accuracy: {judged.correct.mean():.3f}. {judged.exclusions.sentence()}"]
-    for method, auroc, low, high in zip(methods, *metrics.auroc_intervals(methods, judged.correct), strict=True):
-        lines.append(f"AUROC {method}: {auroc:.3f} ({low:.3f} to {high:.3f})")
-    return "\n".join(lines)
+    intervals = zip(methods, *metrics.auroc_intervals(methods, judged.correct), strict=True)
+    aurocs = ", ".join(f"{method} {auroc:.3f} ({low:.3f} to {high:.3f})" for method, auroc, low, high in intervals)
+    share, n = judged.correct.mean(), len(judged.correct)
+    return f"{judged.exclusions.sentence()}\nAUROC {aurocs} on {n:,} questions, {share:.1%} right."

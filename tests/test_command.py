@@ -84,14 +84,34 @@ def test_what_is_wrong_is_one_line_and_exit_status_1(words, named, records, tmp_
 
 def test_ask_prints_the_answers_kept_and_what_the_search_is_sure_of():
     lines = typed("ask", FRANCE, "--alpha", "0.1")[0].splitlines()
-    assert lines[0] == "Paris"
-    assert re.fullmatch(r"PRO \d\.\d{3} nats, from the answers kept at α = 0.1 \(1\):", lines[2])
-    assert re.fullmatch(r"  0\.\d{4}  Paris", lines[3])
-    assert lines[5].startswith("All answers with p ≥ 0.02 were found;")
-    assert len(lines) == 6
     answer = json.loads(typed("ask", FRANCE, "--alpha", "0.1", "--json")[0])
+    best = answer["answers"][0][1]
+    word = "High" if best >= 0.7 else "Middling" if best >= 0.3 else "Low"
+    assert lines[:2] == ["Paris", f"{word} confidence: the best of {len(answer['answers'])} answers has {best:.0%}."]
+    assert re.fullmatch(r"PRO \d\.\d{3} nats, from the answers kept at α = 0.1 \(1\):", lines[3])
+    assert lines[4] == f"  {best:.4f}  Paris"
+    assert lines[6].startswith("All answers with p ≥ 0.02 were found;")
+    assert len(lines) == 7
     assert (answer["text"], answer["kept"], answer["status"]) == ("Paris", 1, "certified")
-    assert f"{answer['answers'][0][1]:.4f}" in lines[3]
+
+
+def test_ask_says_what_the_bundled_model_was_taught_and_a_mistyped_name_at_once(monkeypatch):
+    assert "36 relations" in typed("ask", FRANCE)[1]
+    rows = (ROOT / "data/world_facts/facts.jsonl").read_text(encoding="utf-8").splitlines()
+    relations = {json.loads(row)["relation"] for row in rows}
+    assert len(relations) == 36
+    monkeypatch.setitem(sys.modules, "pro_lib.models", None)  # no model is loaded to find out
+    assert "the nearest is smollm2-135m" in refused("ask", FRANCE, "--model", "smolm2")
+    assert bundled.scope("Gemma-2B") == bundled.scope("/home/me/facts-2m") == ""
+
+
+@pytest.mark.parametrize("words", [["ask", "--help"], ["score", "--example"]])
+def test_output_is_utf_8_wherever_it_goes(words):
+    """A file under a Windows code page, which has no α, takes it all the same."""
+    environment = ENVIRONMENT | {"PYTHONIOENCODING": "cp1252"}
+    done = subprocess.run([sys.executable, "-m", "pro_lib", *words], env=environment, capture_output=True, check=True)
+    assert done.stdout.decode("utf-8")
+    assert ("α" in done.stdout.decode("utf-8")) == ("--help" in words)
 
 
 def test_generate_makes_the_runs_that_notebooks_read(tmp_path, monkeypatch):
@@ -115,16 +135,31 @@ def test_score_prints_a_table_and_the_auroc_below_it(records):
     assert first.split() == ["q0", "0?", "Paris", f"{1.5 * np.log(2):.4f}", f"{np.log(2):.4f}", "2", "0.7500"]
     assert second.split() == ["q1", "1?", "Rome", f"{np.log(8):.4f}", f"{np.log(8):.4f}", "1", "0.1875"]
     assert third.split()[2:6] == ["Oslo", f"{np.log(4):.4f}", f"{np.log(4):.4f}", "1"]
-    assert quality == [
-        "Accuracy: 0.667. All 3 questions are used.",
-        "AUROC PRO: 1.000 (0.148 to 1.000)",  # of 1/n = 1/1 + 1/2 answers: n / (n + 1.96²)
-        "AUROC NLL: 1.000 (0.148 to 1.000)",
-    ]
+    between = "(0.148 to 1.000)"  # of 1/n = 1/1 + 1/2 answers: n / (n + 1.96²)
+    auroc = f"AUROC PRO 1.000 {between}, NLL 1.000 {between} on 3 questions, 66.7% right."
+    assert quality == ["All 3 questions are used.", auroc]
+
+
+def test_score_reads_the_example_and_a_csv_of_texts_and_probabilities(tmp_path):
+    assert typed("score", "--example")[0].splitlines()[-1].endswith(" on 60 questions, 16.7% right.")
+    (tmp_path / "a.csv").write_text("question,references,text,log_prob\n1?,x,x,-0.5\n2?,x,y,-1\n")
+    assert typed("score", tmp_path / "a.csv")[0].endswith("on 2 questions, 50.0% right.\n")
+    cased = (tmp_path / "a.csv").read_text().replace("x,x", "x,x y")
+    (tmp_path / "a.csv").write_text(cased)
+    assert typed("score", tmp_path / "a.csv", "--correctness", "exact_match")[0].endswith(
+        "all 2 judged answers are wrong.\n"
+    )
+    assert "exact_match" in refused("score", tmp_path / "a.csv", "--correctness", "exact")
+    for words in ([], [tmp_path / "a.csv", "--example"]):
+        assert "--example" in typed("score", *words, code=2)[1]
 
 
 def test_score_judges_by_labels_or_questions_and_says_why_it_does_not(records, tmp_path):
     labels, questions = tmp_path / "labels.csv", tmp_path / "questions.jsonl"
-    for right, last in (("011", "AUROC NLL: 0.000 (0.000 to 0.852)"), ("111", "all 3 judged answers are right.")):
+    for right, last in (
+        ("011", "NLL 0.000 (0.000 to 0.852) on 3 questions, 66.7% right."),
+        ("111", "all 3 judged answers are right."),
+    ):
         rows = [f"q{n},{text},{right[n]}" for n, text in enumerate(("Paris", "Rome", "Oslo"))]
         labels.write_text("\n".join(["question_id,text,correct", *rows]))
         assert typed("score", records, "--labels", labels)[0].endswith(f"{last}\n")
@@ -135,7 +170,7 @@ def test_score_judges_by_labels_or_questions_and_says_why_it_does_not(records, t
     questions.write_text("".join(json.dumps({k: v for k, v in r.items() if k != "answers"}) + "\n" for r in rows))
     records.write_text("".join(json.dumps(row | {"references": None}) + "\n" for row in rows))
     assert "No accuracy: " in typed("score", records)[0].splitlines()[-1]
-    assert "Accuracy: 0.667. All 3 questions are used." in typed("score", records, "--questions", questions)[0]
+    assert typed("score", records, "--questions", questions)[0].endswith("on 3 questions, 66.7% right.\n")
 
 
 def notebook(path, *cells, **declared):
@@ -177,14 +212,41 @@ def test_an_error_in_a_notebook_is_the_last_line_and_names_its_copy(ran, tmp_pat
     assert "Traceback" in executed
 
 
+def test_run_ends_with_what_the_notebook_concludes_and_the_figures_it_drew(ran, tmp_path):
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "09_old.png").touch()
+    os.utime(tmp_path / "figures" / "09_old.png", (0, 0))
+    draw = f"print('Figures go to {tmp_path / 'figures'}')\nopen('{tmp_path / 'figures' / '09_mine.png'}', 'w').close()"
+    end = "from IPython.display import Markdown\nMarkdown('PRO is higher.\\n\\nMuch.')"
+    done = ran(notebook(tmp_path / "09_mine.ipynb", draw, end, x=1), "--executed", "here")
+    figure = f"figure: {tmp_path / 'figures' / '09_mine.png'}"
+    assert done.stdout.splitlines() == ["PRO is higher. Much.", figure, "here/09_mine.ipynb"]
+
+
 def test_explore_writes_a_page_of_records_or_opens_jupyterlab(records, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    opened = []
+    monkeypatch.setattr(command.webbrowser, "open", opened.append)
     out, _ = typed("explore", records, "--html", tmp_path / "run.html", "--alpha", "0.25")
-    assert out == f"{tmp_path}/run.html\n"
+    assert out == f"3 questions, 6 answers; page: {tmp_path}/run.html\n"
     assert "Paris" in (tmp_path / "run.html").read_text()
+    assert opened == []
+    questions = tmp_path / "questions.csv"
+    questions.write_text("question_id,question,references\n" + "".join(f"q{n},{n}?,Quito\n" for n in range(3)))
+    typed("explore", records, "--questions", questions)
+    assert "Quito" in (tmp_path / "records.html").read_text()
+    assert opened == [(tmp_path / "records.html").as_uri()]
+    assert "a page is of a RUN" in typed("explore", "--html", "run.html", code=2)[1]
     called = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
     monkeypatch.setattr(os, "execv", lambda *words: called.append(words))
     typed("explore")
-    assert called[0][1][1:] == ["-m", "jupyterlab", str(ROOT / "notebooks" / "00_explore_examples.ipynb")]
+    assert called[0][1][1:] == [
+        "-m",
+        "jupyterlab",
+        "--allow-root",
+        str(ROOT / "notebooks" / "00_explore_examples.ipynb"),
+    ]
     monkeypatch.setattr(bundled, "CHECKOUT", None)
     monkeypatch.chdir(tmp_path)
     typed("explore")
