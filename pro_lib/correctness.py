@@ -22,7 +22,6 @@ from rouge_score.tokenize import tokenize
 from pro_lib.checks import SentenceError
 
 ROUGE_THRESHOLD = 0.3
-_ARTICLES = {"a", "an", "the"}
 Rows = list[tuple[str, list[str]]]
 
 
@@ -34,12 +33,18 @@ def rouge_l(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArra
     """Return ROUGE-L F1 of each text, the best over its references: shape `(n,)`, in [0, 1], higher = closer.
 
     `texts` are n answers, `references` their n sequences of accepted answers. The paper calls an answer right if this
-    exceeds 0.3. An empty text scores 0. Emits one `TokenizerWarning` that counts the texts and the references without
-    any ROUGE token. Raises `ValueError` if the lengths differ and, naming the row, for a question without references
-    or anything that is not a string.
+    exceeds 0.3. An empty text scores 0. One `TokenizerWarning` counts what has no ROUGE token. Raises `ValueError` if
+    the lengths differ and, naming the row, for a question without references or anything that is not a string.
     """
     rows = _checked(texts, references)
-    _warn_about_invisible(rows)
+    invisible = [n for n, row in enumerate(rows) for text in (row[0], *row[1]) if text.strip() and not _tokens(text)]
+    if invisible:
+        warnings.warn(
+            f"{len(invisible)} texts and references have no character that ROUGE sees (a-z, 0-9; first in row "
+            f"{invisible[0]}) and can only score 0; exact_match and alias_match read every script.",
+            TokenizerWarning,
+            stacklevel=2,
+        )
     if not rows:
         return np.empty(0)
     pairs = [(text, reference) for text, accepted in rows for reference in accepted]
@@ -60,8 +65,7 @@ def rouge_l_between(texts: Sequence[str], others: Sequence[str]) -> NDArray[np.f
 def exact_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
     """Return whether each text equals one of its references after `normalize`: shape `(n,)`.
 
-    The exact match of SQuAD (Rajpurkar et al. 2016) with the differences that `normalize` names. A text of which
-    nothing is left matches nothing. Raises as `rouge_l` does.
+    As SQuAD has it (Rajpurkar et al. 2016). A text of which nothing is left matches nothing. Raises as `rouge_l` does.
     """
     return _any(_checked(texts, references), lambda text, alias: normalize(text) == normalize(alias) != "")
 
@@ -69,9 +73,9 @@ def exact_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> ND
 def alias_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
     """Return whether each text contains one of its references whole, word for word, after `normalize`: shape `(n,)`.
 
-    "It is Paris, France" contains "Paris", and "Parisian" does not; a part of a reference is not enough ("Adams" for
-    "John Adams"). So an answer in a sentence counts, but so does one that lists several ("Paris or Rome") or denies
-    ("not Paris"). Every exact match is an alias match. Raises as `rouge_l` does.
+    "It is Paris, France" contains "Paris", and "Parisian" does not; nor is a part of a reference enough. So an answer
+    in a sentence counts, but so does one that lists several ("Paris or Rome") or denies ("not Paris"). Every exact
+    match is an alias match. Raises as `rouge_l` does.
     """
 
     def contains(text: str, alias: str) -> bool:
@@ -84,14 +88,14 @@ def alias_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> ND
 def normalize(text: str) -> str:
     """Return the words of a text in lower case, without punctuation and articles, one space between them.
 
-    The steps, in this order: case folding, and one form (NFC) for accented letters; punctuation, of ASCII (its
-    symbols, such as $, among it) and of Unicode, and accents that stand alone are dropped, not replaced ("U.S."
-    becomes "us"); the words a, an and the are left out; white space collapses. That is SQuAD's normalisation, but
-    for what lies beyond ASCII, and in that a text of nothing but articles ("The The", vitamin "A") keeps them.
+    The steps, in this order: case folding, and one form (NFC) for accented letters; punctuation, of ASCII (symbols
+    such as $ among it) and of Unicode, and accents that stand alone are dropped ("U.S." becomes "us"); the words a, an
+    and the are left out. That is SQuAD's normalisation, but for what lies beyond ASCII, and in that a text of nothing
+    but articles ("The The", vitamin "A") keeps them.
     """
     folded = unicodedata.normalize("NFC", text.casefold())
     words = "".join(character for character in folded if not _is_punctuation(character)).split()
-    return " ".join([word for word in words if word not in _ARTICLES] or words)
+    return " ".join([word for word in words if word not in ("a", "an", "the")] or words)
 
 
 @lru_cache(maxsize=200_000)
@@ -122,35 +126,13 @@ def _tokens(text: str) -> list[str]:
 def _checked(texts: Sequence[str], references: Sequence[Sequence[str]]) -> Rows:
     if len(texts) != len(references):
         raise SentenceError(f"texts has {len(texts)} entries, but references {len(references)}")
-    rows = []
     for row, (text, accepted) in enumerate(zip(texts, references, strict=True)):
         if not isinstance(text, str):
             raise SentenceError(f"texts row {row} must be a string, not {text!r}")
-        if isinstance(accepted, str) or not np.iterable(accepted):
-            raise SentenceError(f"references row {row} must be a sequence of strings, not {accepted!r}")
-        rows.append((text, list(accepted)))
-        if not rows[-1][1]:
-            raise SentenceError(f"references row {row} is empty: a question without references cannot be judged")
-        if others := [reference for reference in accepted if not isinstance(reference, str)]:
-            raise SentenceError(f"references row {row} must hold strings only, not {others[0]!r}")
-    return rows
-
-
-def _warn_about_invisible(rows: Rows) -> None:
-    texts = [row for row, (text, _) in enumerate(rows) if _is_invisible(text)]
-    references = [row for row, (_, accepted) in enumerate(rows) for reference in accepted if _is_invisible(reference)]
-    if texts or references:
-        warnings.warn(
-            f"texts: {len(texts)}, references: {len(references)} have no character that ROUGE sees "
-            f"(a-z, 0-9; first in row {min(texts + references)}) and can only score 0; exact_match and alias_match "
-            "read every script.",
-            TokenizerWarning,
-            stacklevel=3,
-        )
-
-
-def _is_invisible(text: str) -> bool:
-    return bool(text.strip()) and not _tokens(text)
+        is_sequence = not isinstance(accepted, str) and np.iterable(accepted)
+        if not is_sequence or not len(accepted) or not all(isinstance(reference, str) for reference in accepted):
+            raise SentenceError(f"references row {row} must hold one string at least, and only strings: {accepted!r}")
+    return list(zip(texts, map(list, references), strict=True))
 
 
 MATCHES = {"alias_match": alias_match, "exact_match": exact_match}
@@ -161,8 +143,8 @@ CORRECTNESS = ("rouge_l", *MATCHES)
 class Choices:
     """What counts as an answer and what as right. The defaults are this project's; docs/audit.md says what others do.
 
-    `labels` are from outside, of people or of a judge model, columns question_id, text, correct; they replace every
-    other correctness. An answer without a label is left out and counted.
+    `labels` of people or of a judge model (question_id, text, correct) replace every other correctness. An answer
+    without one is left out and counted.
     """
 
     convention: str = "complete"  # ending included, or `answer_tokens`: left out
@@ -175,9 +157,8 @@ class Choices:
 def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: Choices | None = None) -> pd.DataFrame:
     """Return ROUGE-L and correctness of answers: as labels or records brought them, else against the references.
 
-    `answers` has the columns question_id (needed for labels), text and, if brought, rouge_l and correct; `questions`
-    has the references, row by row. Columns: rouge_l, correct, and beside it alias_match and exact_match, which are
-    booleans, or None where they cannot be known.
+    `answers` has the columns question_id (for labels), text and, if brought, rouge_l and correct; `questions` has the
+    references, row by row. Columns: rouge_l, correct, alias_match, exact_match: booleans, or None where not known.
     """
     choices = choices or Choices()
     comparable = answers["text"].notna().to_numpy() & questions["references"].notna().to_numpy()
@@ -185,9 +166,8 @@ def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: C
     closeness = answers.get("rouge_l", pd.Series(np.nan, answers.index)).to_numpy(float, copy=True)
     if "rouge_l" not in answers:
         closeness[comparable] = rouge_l(*compared)
-    table = pd.DataFrame({"rouge_l": closeness, "correct": None}, index=answers.index)
+    table = pd.DataFrame({"rouge_l": closeness, "correct": None, **dict.fromkeys(MATCHES)}, index=answers.index)
     for name, match in MATCHES.items():
-        table[name] = None
         table.loc[comparable, name] = match(*compared).astype(object)
     if choices.labels is not None:
         ids, texts, truths = (choices.labels[name] for name in ("question_id", "text", "correct"))

@@ -28,9 +28,9 @@ def matches(compared: ArrayLike) -> Mask:
 
 
 def clusters(compared: ArrayLike) -> NDArray[np.int64]:
-    """Number of the meaning of each answer, (n, N), from 0 in order of appearance; -1 where an answer is missing.
+    """Number of the meaning of each answer, (n, N): the first whose first member it `matches`, or a new one.
 
-    An answer joins the first meaning whose first member it `matches`.
+    From 0 in order of appearance; -1 where an answer is missing.
     """
     present = _checked(compared)[1]
     same = matches(compared) | np.eye(present.shape[1], dtype=bool)
@@ -67,22 +67,23 @@ def degree(compared: ArrayLike) -> Floats:
     """
     array, present = _checked(compared)
     m = present.sum(axis=1)
-    mean = row_sums(1 - array[..., 0]) / np.maximum(m, 1) ** 2
-    return np.where(m > 0, mean, np.nan)
+    return np.where(m > 0, row_sums(1 - array[..., 0]) / np.maximum(m, 1) ** 2, np.nan)
 
 
 def semantic_density(mean_log_probs: ArrayLike, compared: ArrayLike) -> Floats:
     """SD of the first answer among its question's, as 1 - density (Qiu & Miikkulainen 2024).
 
     density = Σ w K / Σ w with w = exp(mean_log_probs), the token-averaged log-probabilities, and the kernel
-    K = 1 - E‖v‖², E‖v‖² = P(contradiction) + P(neutral) / 2, the mean of both directions. Their condition ‖v‖ <= 1
-    always holds of the expectation. The authors take each text once (`distinct`).
+    K = 1 - E‖v‖², E‖v‖² = P(contradiction) + P(neutral) / 2, the mean of both directions. The authors take each text
+    once (`distinct`). NaN where the first answer has no weight.
     """
     array, present = _checked(compared)
     logs = _fitting(mean_log_probs, present)
-    highest = np.fmax.reduce(logs, axis=1, initial=np.nan)
+    weights = np.exp(logs - np.fmax.reduce(logs, axis=1, initial=np.nan)[:, None])
     kernel = array[..., 0] + array[..., 1] / 2
-    return _weighted_mean(1 - (kernel[:, 0] + kernel[:, :, 0]) / 2, np.exp(logs - highest[:, None]))
+    distances = 1 - (kernel[:, 0] + kernel[:, :, 0]) / 2
+    mean = row_sums(distances * weights) / np.maximum(row_sums(weights), 1e-300)
+    return np.where(np.isnan(weights[:, 0]), np.nan, mean)
 
 
 def _checked(compared: ArrayLike) -> tuple[Floats, Mask]:
@@ -95,18 +96,16 @@ def _checked(compared: ArrayLike) -> tuple[Floats, Mask]:
     present, total = ~np.isnan(np.diagonal(e, axis1=1, axis2=2)), e + n + c
     bad = (np.minimum(np.minimum(e, n), c) < -_ROUNDING) | (np.abs(total - 1) > 1e-4)
     bad |= np.isnan(total) == (present[:, :, None] & present[:, None, :])
-    must_be = "a similarity in [0, 1], or three probabilities, of every pair of two answers there"
-    _refuse(bad, "compared", array, must_be)
+    _refuse(bad, "compared", array, "a similarity in [0, 1], or three probabilities, of any two answers there are")
     return three, present
 
 
 def _fitting(log_probs: ArrayLike, present: Mask) -> Floats:
-    """The log-probabilities, checked: as many as there are answers, none where there is no answer."""
     array = np.asarray(log_probs, dtype=np.float64)
     if array.shape != present.shape:
         raise ValueError(f"log_probs has the shape {array.shape}, but the answers {present.shape}")
     bad = np.isinf(array) | (array > _ROUNDING) | ~(np.isnan(array) | present)
-    _refuse(bad, "log_probs", array, "finite and at most 0 where there is an answer, and NaN where there is none")
+    _refuse(bad, "log_probs", array, "finite and at most 0, and NaN where there is no answer")
     return array
 
 
@@ -124,9 +123,3 @@ def _masses(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
     # Added up from the least probable: in the same order whatever order they come in.
     in_order = np.sort(np.where(member, logs, -np.inf), axis=1)
     return np.sort(np.logaddexp.reduce(in_order, axis=1, initial=-np.inf), axis=1)
-
-
-def _weighted_mean(values: Floats, weights: Floats) -> Floats:
-    """Over the answers that have a weight, (n,); NaN where the first, which the others are compared with, has none."""
-    mean = row_sums(values * weights) / np.maximum(row_sums(weights), 1e-300)
-    return np.where(np.isnan(weights[:, 0]), np.nan, mean)

@@ -231,10 +231,3 @@ def _read(path: Path) -> dict[Pair, list[float]]:
 
 
 SIMILARITIES = {"lexical": Lexical, "alias": Alias, "nli": Nli}
-
-
-def similarity(name: str, **options: object) -> Similarity:
-    """Return the similarity of a name among `SIMILARITIES`, with its options. Raises `ValueError` for another name."""
-    if name not in SIMILARITIES:
-        raise ValueError(f"similarity {name!r} is unknown; choose {', '.join(SIMILARITIES)}")
-    return SIMILARITIES[name](**options)

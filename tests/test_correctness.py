@@ -56,7 +56,7 @@ def test_nothing_gives_nothing():
 def test_text_that_rouge_cannot_see_is_counted_in_one_warning():
     texts = ["Paris", "Москва", "???", "東京"]
     references = [["Paris", "Париж"], ["Moscow"], ["Rome"], ["東京", "Токио"]]
-    with pytest.warns(correctness.TokenizerWarning, match="texts: 3, references: 3 .*first in row 0") as caught:
+    with pytest.warns(correctness.TokenizerWarning, match="^6 texts and references .*first in row 0") as caught:
         result = correctness.rouge_l(texts, references)
     assert len(caught) == 1
     assert result.tolist() == [1.0, 0.0, 0.0, 0.0]  # the last answer is right, and ROUGE cannot know
@@ -64,10 +64,10 @@ def test_text_that_rouge_cannot_see_is_counted_in_one_warning():
 
 REFUSED = [
     (["a", "b"], [["a"]], "texts has 2 entries, but references 1"),
-    (["a", "b"], [["a"], []], "references row 1 is empty"),
-    (["a"], ["abc"], "references row 0 must be a sequence of strings, not 'abc'"),
-    (["a"], [np.nan], "references row 0 must be a sequence of strings, not nan"),
-    (["a"], [["a", None]], "references row 0 must hold strings only, not None"),
+    (["a", "b"], [["a"], []], "references row 1 must hold one string at least"),
+    (["a"], ["abc"], "references row 0 must hold .*: 'abc'"),
+    (["a"], [np.nan], "references row 0 must hold .*: nan"),
+    (["a"], [["a", None]], "references row 0 must hold .*None"),
     (["a", np.nan], [["a"], ["b"]], "texts row 1 must be a string, not nan"),
 ]
 

@@ -477,7 +477,6 @@ REFUSED = {
     "answers has 1 rows": lambda *_: similarities.Lexical()([["a"]], QUESTIONS),
     "'us/9'": lambda *_: similarities.Alias(TABLE)([["a"], ["b"]], asked("us/1", "us/9")),
     "alias needs questions": lambda *_: similarities.Alias(TABLE)([["a"]], None),
-    "similarity 'rouge'": lambda *_: similarities.similarity("rouge"),
     "has the labels": refused_labels,
     "a pair of answers has 8": refused_length,
     "lacks weights: classifier": refused_weights,
