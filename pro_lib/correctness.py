@@ -2,7 +2,8 @@
 
 The ROUGE values are those of Google's rouge-score package without stemming, bit for bit; its tokens are runs of a-z and
 0-9: accented letters split a word, and a text in another script has no token at all (see `TokenizerWarning`). The
-matches compare texts after `normalize`, which keeps every script.
+matches compare texts after `normalize`, which keeps every script; what is right by ROUGE is read without accents, and
+in other scripts by `exact_match` (see `closeness`).
 """
 
 import string
@@ -22,6 +23,11 @@ from rouge_score.tokenize import tokenize
 from pro_lib.checks import SentenceError
 
 ROUGE_THRESHOLD = 0.3
+# Letters with a stroke, which Unicode does not take apart; and how umlauts are spelled without their dots.
+_STROKES = str.maketrans(
+    {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "ı": "i", "æ": "ae", "œ": "oe", "Ø": "O", "Ł": "L"}
+)
+_UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
 Rows = list[tuple[str, list[str]]]
 
 
@@ -65,9 +71,10 @@ def rouge_l_between(texts: Sequence[str], others: Sequence[str]) -> NDArray[np.f
 def exact_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
     """Return whether each text equals one of its references after `normalize`: shape `(n,)`.
 
-    As SQuAD has it (Rajpurkar et al. 2016). A text of which nothing is left matches nothing. Raises as `rouge_l` does.
+    As SQuAD has it (Rajpurkar et al. 2016). A text of which nothing is left matches nothing. An umlaut may be spelled:
+    "Göthe" is "Goethe". Raises as `rouge_l` does.
     """
-    return _any(_checked(texts, references), lambda text, alias: normalize(text) == normalize(alias) != "")
+    return _any(_checked(texts, references), lambda text, alias: bool(_forms(text) & _forms(alias)))
 
 
 def alias_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
@@ -79,7 +86,7 @@ def alias_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> ND
     """
 
     def contains(text: str, alias: str) -> bool:
-        return normalize(alias) != "" and f" {normalize(alias)} " in f" {normalize(text)} "
+        return any(f" {part} " in f" {whole} " for part in _forms(alias) for whole in _forms(text))
 
     return _any(_checked(texts, references), contains)
 
@@ -88,13 +95,13 @@ def alias_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> ND
 def normalize(text: str) -> str:
     """Return the words of a text in lower case, without punctuation and articles, one space between them.
 
-    The steps, in this order: case folding, and one form (NFC) for accented letters; punctuation, of ASCII (symbols
-    such as $ among it) and of Unicode, and accents that stand alone are dropped ("U.S." becomes "us"); the words a, an
-    and the are left out. That is SQuAD's normalisation, but for what lies beyond ASCII, and in that a text of nothing
-    but articles ("The The", vitamin "A") keeps them.
+    The steps, in this order: case folding; punctuation, of ASCII (symbols such as $ among it) and of Unicode, and
+    accents that stand alone are dropped ("U.S." becomes "us"); `without_accents`; the words a, an and the are left out.
+    That is SQuAD's normalisation, but for what lies beyond ASCII, and in that a text of nothing but articles ("The
+    The", vitamin "A") keeps them.
     """
-    folded = unicodedata.normalize("NFC", text.casefold())
-    words = "".join(character for character in folded if not _is_punctuation(character)).split()
+    kept = "".join(character for character in text.casefold() if not _is_punctuation(character))
+    words = without_accents(kept).split()
     return " ".join([word for word in words if word not in ("a", "an", "the")] or words)
 
 
@@ -107,6 +114,43 @@ def words(text: str) -> str:
     folded = unicodedata.normalize("NFKC", text).casefold()
     kept = "".join(character if unicodedata.category(character)[0] in "LNMS" else " " for character in folded)
     return " ".join(kept.split()) or folded.strip()
+
+
+def without_accents(text: str) -> str:
+    """Return a text in its compatible form (NFKC) without the marks on its letters: "São" becomes "Sao"."""
+    apart = unicodedata.normalize("NFKD", text).translate(_STROKES)
+    return unicodedata.normalize("NFKC", "".join(c for c in apart if not "\u0300" <= c <= "\u036f"))
+
+
+def _forms(text: str) -> set[str]:
+    """Return a text normalised, with its umlauts as letters and spelled out, as far as something is left of it."""
+    spelled = unicodedata.normalize("NFKC", text).casefold().translate(_UMLAUTS)
+    return {normalize(text), normalize(spelled)} - {""}
+
+
+def _is_hidden(text: str) -> bool:
+    """Return whether a text has letters that ROUGE does not see."""
+    return any(character.isalpha() and not character.isascii() for character in text)
+
+
+def closeness(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.float64]:
+    """Return what is compared with the threshold, `(n,)`: ROUGE-L F1 without accents, for every script.
+
+    A reference with letters that ROUGE does not see counts, as 1, where it is an `exact_match`; a warning says of how
+    many questions. Raises as `rouge_l` does.
+    """
+    _checked(texts, references)
+    seen = [[r for r in map(without_accents, accepted) if not _is_hidden(r)] for accepted in references]
+    rows = zip(texts, references, strict=True)
+    hidden = np.array([any(map(_is_hidden, [text, *accepted])) for text, accepted in rows], dtype=bool)
+    values, there = np.zeros(len(texts)), [n for n, accepted in enumerate(seen) if accepted]
+    values[there] = rouge_l([without_accents(texts[n]) for n in there], [seen[n] for n in there])
+    if foreign := sum(len(some) < len(accepted) for some, accepted in zip(seen, references, strict=True)):
+        message = (
+            f"{foreign} of {len(texts)} answers have references in letters that ROUGE does not see (it sees a-z and"
+        )
+        warnings.warn(f"{message} 0-9); these references are matched exactly", TokenizerWarning, stacklevel=3)
+    return np.where(hidden & exact_match(texts, references), 1.0, values)
 
 
 def _is_punctuation(character: str) -> bool:
@@ -163,10 +207,10 @@ def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: C
     choices = choices or Choices()
     comparable = answers["text"].notna().to_numpy() & questions["references"].notna().to_numpy()
     compared = list(answers["text"][comparable]), list(questions["references"][comparable])
-    closeness = answers.get("rouge_l", pd.Series(np.nan, answers.index)).to_numpy(float, copy=True)
+    rouge = answers.get("rouge_l", pd.Series(np.nan, answers.index)).to_numpy(float, copy=True)
     if "rouge_l" not in answers:
-        closeness[comparable] = rouge_l(*compared)
-    table = pd.DataFrame({"rouge_l": closeness, "correct": None, **dict.fromkeys(MATCHES)}, index=answers.index)
+        rouge[comparable] = closeness(*compared)
+    table = pd.DataFrame({"rouge_l": rouge, "correct": None, **dict.fromkeys(MATCHES)}, index=answers.index)
     for name, match in MATCHES.items():
         table.loc[comparable, name] = match(*compared).astype(object)
     if choices.labels is not None:
@@ -176,7 +220,7 @@ def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: C
     elif "correct" in answers:
         table["correct"] = answers["correct"].to_numpy(object)
     elif choices.correctness == "rouge_l":
-        table["correct"] = np.where(np.isnan(closeness), None, closeness > ROUGE_THRESHOLD)
+        table["correct"] = np.where(np.isnan(rouge), None, rouge > ROUGE_THRESHOLD)
     else:
         table["correct"] = table[choices.correctness]
     return table.astype(dict.fromkeys(("correct", *MATCHES), object))

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from pro_lib.bundled import DATA
 from pro_lib.checks import Format, Name, SentenceError, extra, fitted
-from pro_lib.readers import Identity, Source, Texts, called, once, read_rows
+from pro_lib.readers import Identity, Source, Texts, called, once, read_rows, stem
 
 SPLITS = ("train_shots", "validation", "test")
 COLUMNS = ("question_id", "question", "references", "split")
@@ -27,6 +27,16 @@ HUB = {
     "sciq": ("allenai/sciq", None, "correct_answer"),
     "nq": ("google-research-datasets/nq_open", None, "answer"),
 }
+# What files call our columns, the first that is there; of several that go together, all.
+NAMES = {
+    "question_id": [["question_id"], ["id"], ["qid"]],
+    "question": [["question"], ["query"], ["prompt"], ["input"], ["problem"]],
+    "references": [
+        ["references"], ["answer", "aliases"], ["answers"], ["best_answer", "correct_answers"], ["correct_answer"],
+        ["reference"], ["target"], ["targets"], ["gold"], ["expected"],
+    ],
+    "split": [["split"]],
+}  # fmt: skip
 # Enough to choose α on; where validation questions come out of the hub's train split, this many do.
 N_VALIDATION = 1000
 
@@ -41,13 +51,22 @@ def _texts(values: Sequence[object]) -> list[str]:
     for value in values:
         if value is None or value is pd.NA or (isinstance(value, float) and value != value):
             continue
-        parts = value.split(";") if isinstance(value, str) else value
-        if not isinstance(parts, (list, tuple, np.ndarray)) or not all(isinstance(part, str) for part in parts):
+        parts = value.split(";") if isinstance(value, str) else _parts(value)
+        if not all(isinstance(part, str) for part in parts):
             raise PydanticCustomError("rule", "must be text or lists of texts")
         texts += [part.strip() for part in parts if part.strip()]
     if not texts:
         raise PydanticCustomError("rule", "must hold a text")
     return list(dict.fromkeys(texts))
+
+
+def _parts(value: object) -> list:
+    """Return what a list holds, a number as text, or the texts of an object: its value and aliases, or its text."""
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [text for inner in value for text in ([inner] if isinstance(inner, str) else _parts(inner))]
+    if isinstance(value, Mapping):
+        return _parts([value[name] for name in ("text", "value", "aliases") if value.get(name) is not None])
+    return [str(value)] if isinstance(value, (int, float)) and not isinstance(value, bool) else [None]
 
 
 _OneText = Annotated[Texts, Field(max_length=1)]
@@ -98,16 +117,22 @@ def read_questions(path: Source, columns: Mapping) -> tuple[pd.DataFrame, dict[s
     file, table = called(path, "questions"), read_rows(path, QuestionsError)
     if table.empty:
         raise QuestionsError(f"{file} holds no questions")
-    used = names | {name: [name] for name in COLUMNS if name not in names and name in table}
+    used = names | {name: theirs for name in COLUMNS if name not in names and (theirs := _columns(table, name))}
     needed = [name for column in ("question", "references") for name in used.get(column, [column])]
     missing = [name for name in [*needed, *itertools.chain(*used.values())] if name not in table]
     if missing:
         has = ", ".join(map(str, table.columns))
         raise QuestionsError(f"{file} has no column {missing[0]!r}, nor does columns= say its name; it has {has}")
     ours = {column: table[theirs[0]] for column, theirs in used.items() if column != "references"}
-    ours = {"question_id": [f"{file.stem}-{n}" for n in range(len(table))], "split": "test"} | ours
+    ours = {"question_id": [f"{stem(file)}-{n}" for n in range(len(table))], "split": "test"} | ours
     renamed = {name for theirs in used.values() for name in theirs} - {*COLUMNS, *used["references"]}
     return _checked(table.drop(columns=list(renamed)).assign(**ours), used["references"]), used
+
+
+def _columns(table: pd.DataFrame, name: str) -> list[str]:
+    """Return a file's columns for one of ours."""
+    groups = ([column for column in group if column in table] for group in NAMES[name])
+    return next(filter(None, groups), [])
 
 
 def _checked(table: pd.DataFrame, reference_columns: Sequence[str]) -> pd.DataFrame:

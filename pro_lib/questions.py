@@ -12,7 +12,7 @@ import pandas as pd
 
 from pro_lib.checks import PositiveInt, checked, rule
 from pro_lib.question_files import BUNDLED, COLUMNS, HUB, SPLITS, QuestionsError, read_all
-from pro_lib.readers import Source, called
+from pro_lib.readers import Source, called, stem
 
 __all__ = ["BUNDLED", "COLUMNS", "HUB", "NAMES", "SPLITS", "QuestionSet", "QuestionsError", "lend_validation", "load"]
 NAMES = (*BUNDLED, *HUB)
@@ -167,7 +167,7 @@ def load(
     _Options(limit=limit)
     path = Path(path) if isinstance(path, str) else path
     table, used = read_all(name, path, columns or {})
-    name = called(path, "questions").stem if name is None else name
+    name = stem(called(path, "questions")) if name is None else name
     splits = list(dict.fromkeys(table["split"] if split is None else [split] if isinstance(split, str) else split))
     own_shots = (table["split"] == "train_shots").sum()
     usual_shots = min(USUAL_SHOTS, own_shots or len(table) // 4)

@@ -4,6 +4,7 @@ import codecs
 import csv
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -150,11 +151,16 @@ _READERS = {".csv": _csv, ".tsv": _tsv, ".parquet": _parquet, ".txt": _blocks}
 
 
 def _entries(data: bytes, path: str | Path, error: type[ValueError]) -> Iterator[tuple[str, object]]:
-    """Yield the values of JSON, a list or a line each, with their places; a line may be one of an event stream."""
+    """Yield the values of JSON with their places: of a list, or one that `data` holds, else a line each or an event."""
     where = str(path)
     try:
-        if data.lstrip().startswith(b"["):
-            yield from ((f"{path}, entry {n}", value) for n, value in enumerate(from_json(data), start=1))
+        is_whole = data.lstrip().startswith(b"[") or re.match(
+            rb'\s*\{\s*"(data|questions|examples|rows)"\s*:\s*\[', data
+        )
+        if is_whole:
+            whole = from_json(data)
+            values = next(iter(whole.values())) if isinstance(whole, dict) else whole
+            yield from ((f"{path}, entry {n}", value) for n, value in enumerate(values, start=1))
             return
         for n, line in enumerate(data.split(b"\n"), start=1):
             where, text = f"{path}, line {n}", line.strip()

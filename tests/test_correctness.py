@@ -3,6 +3,7 @@ import string
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,7 +86,7 @@ NORMAL = {
     "an Apple, a pear & the plum": "apple pear plum",
     "Theatre": "theatre",
     "Straße": "strasse",
-    "E\u0301tienne-Étienne": "étienneétienne",
+    "E\u0301tienne-Étienne": "etienneetienne",
     "«Москва» — город": "москва город",
     "rock ’n’ roll, don´t": "rock n roll dont",
     "$5": "5",
@@ -138,3 +139,53 @@ def test_matches_are_those_of_comparing_word_lists(rows):
         contained.append(any(words[i : i + len(a)] == a for a in aliases for i in range(len(words) - len(a) + 1)))
     assert correctness.exact_match(texts, references).tolist() == exact
     assert correctness.alias_match(texts, references).tolist() == contained
+
+
+CHINESE = [
+    ("北京", ["北京"]),
+    ("答案是上海", ["上海"]),
+    ("東京。", ["東京"]),
+    ("Ｔokyo", ["Tokyo"]),
+    ("伦敦", ["巴黎"]),
+]
+
+
+def test_closeness_reads_every_script_and_says_so():
+    texts, references = zip(*CHINESE, strict=True)
+    with pytest.warns(
+        correctness.TokenizerWarning, match="^4 of 5 answers have references in letters that ROUGE"
+    ) as caught:
+        values = correctness.closeness(texts, references)
+    assert values.tolist() == [1.0, 0.0, 1.0, 1.0, 0.0]
+    assert len(caught) == 1
+    answers = pd.DataFrame({"text": texts, "question_id": range(5)})
+    with pytest.warns(correctness.TokenizerWarning):
+        table = correctness.rouge_and_correct(answers, pd.DataFrame({"references": references}))
+    assert table["correct"].tolist() == [True, False, True, True, False]
+
+
+ACCENTS = [
+    ("Goethe", ["Göthe"]), ("Göthe", ["Goethe"]), ("Gothe", ["Göthe"]), ("Sao Paulo", ["São Paulo"]),
+    ("São Paulo", ["Sao Paulo"]), ("Lukasz", ["Łukasz"]), ("Strasse", ["Straße"]), ("it is Sao Tome", ["São Tomé"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "references"), ACCENTS)
+def test_accents_do_not_matter(text, references):
+    assert correctness.closeness([text], [references]) > correctness.ROUGE_THRESHOLD
+    if " is " not in text:
+        assert correctness.exact_match([text], [references])
+    assert correctness.alias_match([text], [references])
+
+
+def test_a_reference_that_rouge_sees_in_part_is_not_matched_by_that_part():
+    with pytest.warns(correctness.TokenizerWarning, match="1 of 1 answers"):
+        assert correctness.closeness(["2000"], [["Путин 2000"]]).tolist() == [0.0]
+    with pytest.warns(correctness.TokenizerWarning, match="1 of 1 answers"):
+        assert correctness.closeness(["Putin"], [["Путин", "Putin"]]).tolist() == [1.0]
+
+
+@given(ROWS)
+def test_closeness_of_plain_letters_is_rouge(rows):
+    texts, references = joined(rows)
+    assert correctness.closeness(texts, references).tolist() == correctness.rouge_l(texts, references).tolist()

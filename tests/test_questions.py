@@ -1,5 +1,6 @@
 """Question sets: the bundled ones, files, splits, limits, prompts, and what bad input is told."""
 
+import gzip
 import json
 
 import datasets
@@ -221,6 +222,40 @@ def test_named_columns_win_over_those_called_like_ours_and_others_are_kept(write
     assert table.to_dict("records") == [expected]
 
 
+LAYOUTS = [
+    {"query": "A?", "answer": "a", "aliases": ["b"]},
+    {"prompt": "A?", "answers": ["a", "b"]},
+    {"id": 7, "question": "A?", "answers": {"text": ["a", "b"], "answer_start": [0, 3]}},  # SQuAD
+    {"question": "A?", "answer": {"value": "a", "aliases": ["a", "b"]}},  # TriviaQA
+    {"question": "A?", "answers": [{"text": "a"}, {"text": "b"}]},
+    {"question": "A?", "best_answer": "a", "correct_answers": "b; a"},  # TruthfulQA
+    {"input": "A?", "target": "a;b", "references": None},
+    {"problem": "A?", "gold": ["a", "b"]},
+]
+
+
+@pytest.mark.parametrize("row", LAYOUTS)
+@pytest.mark.parametrize("form", ["jsonl", "list", "data", "gz", "memory"])
+def test_the_names_and_forms_that_files_have_are_known(tmp_path, row, form):
+    row = {name: value for name, value in row.items() if value is not None}
+    path = tmp_path / f"mine{'.jsonl.gz' if form == 'gz' else '.json'}"
+    text = {"list": json.dumps([row], indent=1), "data": json.dumps({"data": [row]})}.get(form, json.dumps(row))
+    path.write_bytes(gzip.compress(text.encode()) if form == "gz" else text.encode())
+    questions = load(path=[row] if form == "memory" else path, n_shots=0)
+    table = questions.table
+    assert (table["question"].tolist(), table["references"].tolist()) == (["A?"], [["a", "b"]])
+    assert set(questions.source["columns"]["references"]) <= set(row)
+    assert table["question_id"].tolist() == ["7" if "id" in row else f"{questions.name}-0"]
+    assert questions.name == ("questions" if form == "memory" else "mine")
+
+
+def test_numbers_are_answers_and_other_things_are_not(tmp_path):
+    assert load(path=[{"question": "A?", "answer": 42}], n_shots=0).table["references"].tolist() == [["42"]]
+    for bad in (True, {"word": "a"}, [["a", None]], []):
+        with pytest.raises(QuestionsError, match="references="):
+            load(path=[{"question": "A?", "answer": bad}], n_shots=0)
+
+
 def test_one_of_several_reference_columns_may_be_empty_but_not_all(write):
     columns = {"references": ["answer", "aliases"]}
     rows = [{"question": "A?", "answer": "a", "aliases": None}, {"question": "B?", "answer": "", "aliases": ["b", "c"]}]
@@ -420,7 +455,7 @@ BAD = [
     ("header.csv", "question,references\n", {}, "holds no questions"),
     ("column.jsonl", '{"question": "A?"}', {}, "'references'"),
     ("no_refs.csv", "question,references\nA?,a\n\nB?,\n", {}, "line 4: references="),
-    ("number.jsonl", GOOD + '{"question": "B?", "references": 1.5}', {}, "line 2: references="),
+    ("number.jsonl", GOOD + '{"question": "B?", "references": true}', {}, "line 2: references="),
     ("numbers.parquet", [{"question": "A?", "references": [1, 2]}], {}, "row 1: references="),
     ("split.jsonl", GOOD[:-2] + ', "split": "test"}\n' + GOOD, {}, "line 2: split=nan"),
     (None, [{"question": "A?", "references": "a", "question_id": "1"}] * 2, {}, "entry 2: question_id '1'"),
