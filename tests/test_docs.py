@@ -1,7 +1,5 @@
-"""The docs: every block of code in README and docs is run, or listed with why; links and numbers are right."""
+"""The docs: every block of code in README and docs is run, or listed with why; links, numbers and lengths are right."""
 
-import ast
-import dataclasses
 import inspect
 import json
 import os
@@ -11,65 +9,60 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tomllib
 from argparse import ArgumentParser
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 import pytest
-import yaml
 from markdown_it import MarkdownIt
 
 import pro_lib
-from pro_lib.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "data").rglob("README.md"))]
+README = ROOT / "README.md"
+DOCS = [README, *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*DOCS, *sorted((ROOT / "data").rglob("README.md"))]
 LESSONS = sorted((ROOT / "docs").glob("*/*.md"))  # tests/test_examples.py runs them
 BIN = Path(sys.executable).parent
+
+
+def test_the_docs_are_short():
+    assert len(README.read_text().splitlines()) <= 120
+    assert sum(len(page.read_text().split()) for page in DOCS) <= 30_000
 
 
 # ---- Blocks of code -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Block:
-    """A block of code of a page; one that is indented and not fenced has the language `indented`."""
-
+class Block(NamedTuple):
     page: Path
     line: int
-    language: str
+    language: str  # `indented` where it is not fenced
     text: str
 
-    def __str__(self):
-        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+BLOCKS = [
+    Block(page, token.map[0] + 1, token.info if token.type == "fence" else "indented", token.content)
+    for page in PAGES
+    for token in MarkdownIt("commonmark").parse(page.read_text())
+    if token.type in ("fence", "code_block")
+]
 
 
-def blocks_of(page):
-    return [
-        Block(page, token.map[0] + 1, token.info if token.type == "fence" else "indented", token.content)
-        for token in MarkdownIt("commonmark").parse(page.read_text())
-        if token.type in ("fence", "code_block")
-    ]
-
-
-BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+def name(block):
+    return f"{block.page.stem}:{block.line}"
 
 
 # What a model reads is no command.
 NOT_CODE = ("Question: What is the capital of Italy?", "Question: Who wrote Hamlet?")
-PROGRAMS = (
-    r"(\w+=\S+ )*(\./|\. |bash|conda|curl|export|git|jupyter|make|mkdocs|papermill|pip|pro|pytest|python3?|ray|vllm)\b"
-)
+PROGRAMS = r"(\w+=\S+ )*(bash|conda|git|jupyter|make|papermill|pip|pro|pytest|python3?|ray|vllm)\b"
 
 
 def test_every_block_says_what_it_is_and_no_command_hides_in_a_block_of_text():
-    assert not [
-        str(block) for block in BLOCKS if block.language not in ("python", "sh", "json", "text", "indented", "")
-    ]
+    assert {block.language for block in BLOCKS} <= {"python", "sh", "json", "text", "indented", ""}
     # Without a language stands what Python blocks print: tests/test_project.py runs them.
-    assert {block.page.name for block in BLOCKS if not block.language} == {"README.md"}
+    assert {block.page for block in BLOCKS if not block.language} == {README}
     lines = [line for block in BLOCKS if block.language in ("text", "") for line in block.text.splitlines()]
     assert not [line for line in lines if re.match(rf"[$>]? ?{PROGRAMS} ", line)]
 
@@ -84,42 +77,26 @@ def test_a_json_block_is_read_by_the_reader_of_its_format(tmp_path):
         assert len(read) == len(rows)
 
 
-# ---- Python ---------------------------------------------------------------------------------------------------------
-
 PYTHON_NOT_RUN = {
     "run = pro_lib.generate.generate(model, questions, out=": "needs a cluster; tests/test_ray.py makes the call",
     "outputs = llm.generate(": "needs vLLM; tests/test_imports.py reads its objects",
 }
-PYTHON = [block for block in BLOCKS if block.language == "python"]
+PYTHON = [block for block in BLOCKS if block.language == "python" and block.page != README]
 LISTED = [block for block in PYTHON if block.text.startswith(tuple(PYTHON_NOT_RUN))]
-# Those of the README go on where the one before stopped: tests/test_project.py runs them.
-RUN_HERE = [block for block in PYTHON if block not in LISTED and block.page.name != "README.md"]
+QUICK, *SLOW = [block for block in PYTHON if block not in LISTED]  # one is enough for `make test`
 
 
-QUICK, *SLOW = RUN_HERE  # one is enough for `make test`
-
-
-@pytest.mark.parametrize("block", [QUICK, *(pytest.param(block, marks=pytest.mark.slow) for block in SLOW)], ids=str)
+@pytest.mark.parametrize("block", [QUICK, *(pytest.param(block, marks=pytest.mark.slow) for block in SLOW)], ids=name)
 def test_a_python_block_runs_as_it_stands(block, forks, tmp_path):
     before = "import warnings\nwarnings.simplefilter('error', UserWarning)\n"
     done = forks.run(["-c", before + block.text], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("block", LISTED, ids=str)
-def test_a_python_block_that_cannot_run_calls_what_there_is(block):
-    calls = [node for node in ast.walk(ast.parse(block.text)) if isinstance(node, ast.Call)]
-    ours = [call for call in calls if ast.unparse(call.func).startswith("pro_lib.")]
-    assert ours
-    for call in ours:
-        function = pro_lib
-        for name in ast.unparse(call.func).split(".")[1:]:
-            function = getattr(function, name)
-        inspect.signature(function).bind(*call.args, **{keyword.arg: None for keyword in call.keywords})
-
-
-def test_every_python_block_that_is_listed_is_there_once():
+def test_every_python_block_that_is_listed_calls_what_there_is():
     assert len(LISTED) == len(PYTHON_NOT_RUN)
+    for room, function, keyword in re.findall(r"pro_lib\.(\w+)\.(\w+)\(.*?(\w+)=", "".join(b.text for b in LISTED)):
+        assert keyword in inspect.signature(getattr(getattr(pro_lib, room), function)).parameters
 
 
 # ---- Commands -------------------------------------------------------------------------------------------------------
@@ -153,9 +130,9 @@ RUN = {
 RUNS_A_NOTEBOOK = ("out.ipynb", "N=0", "pro run")
 # What commands match that are not run: why.
 NOT_RUN = {
+    "(git clone|python3 -m venv) .*": "what test_installation.py and `make` do",
     "make figures$": "minutes; tests/test_notebooks.py runs every notebook",
     "make (docs|lab)|pro explore$|python -m http.*": "all notebooks, or no end; test_site.py, test_browser.py",
-    "(git clone|python3 -m venv) .*": "what test_installation.py and `make` do",
     "make golden|(pip|conda) .*|PIP_EXTRA.*|pro download .*": "network; tests/test_installation.py, test_downloads.py",
     ".* smollm2-135m": "tests/test_downloads.py asks it where it is",
     ".*(google/gemma|Gemma-2B|Falcon-40B|dataset sciq).*": "downloads models or questions from the hub",
@@ -165,16 +142,9 @@ NOT_RUN = {
     "python data/models/train.py .*": "trains for minutes",
     "ray .*|RAY_ADDRESS=.*": "a cluster and the reader's own script; tests/test_ray.py has one of its own",
 }
-
-
-def commands_of(block):
-    """A block's lines without comments, as they would be typed."""
-    lines = [re.sub(r"(^|\s+)#.*$", "", line) for line in block.text.splitlines()]
-    return [line.rstrip() for line in lines if line.strip()]
-
-
 SHELL = [block for block in BLOCKS if block.language in ("sh", "indented") and not block.text.startswith(NOT_CODE)]
-COMMANDS = [command for block in SHELL for command in commands_of(block)]
+TYPED = [re.sub(r"(^|\s+)#.*$", "", line) for block in SHELL for line in block.text.splitlines()]
+COMMANDS = [line.rstrip() for line in dict.fromkeys(TYPED) if line.strip()]
 
 
 def why_not(command):
@@ -182,8 +152,7 @@ def why_not(command):
 
 
 def test_every_command_is_run_or_listed_with_a_reason():
-    assert not [command for command in COMMANDS if command not in RUN and not why_not(command)], "RUN or NOT_RUN it"
-    assert not [command for command in RUN if why_not(command)]
+    assert not [command for command in COMMANDS if (command in RUN) == bool(why_not(command))], "RUN or NOT_RUN it"
     assert set(RUN) <= set(COMMANDS), "listed, but in no page"
     assert {pattern for command in COMMANDS for pattern in why_not(command)} == set(NOT_RUN), "listed, but in no page"
 
@@ -203,8 +172,7 @@ def workplace(tmp_path_factory):
         texts = [row.references[0], "Atlantis", "nobody"][:: 1 if n % 3 else -1]
         likely = zip(texts, [-0.1 - 0.01 * n, -1.5 - 0.02 * n, -4.0], strict=True)
         choices = [
-            {"message": {"content": text}, "finish_reason": "stop"}
-            | {"logprobs": {"content": [{"token": text, "logprob": p, "bytes": list(text.encode())}]}}
+            {"message": {"content": text}, "finish_reason": "stop", "logprobs": {"content": [token(text, p)]}}
             for text, p in likely
         ]
         responses.append({"question_id": row.question_id, "response": {"choices": choices}})
@@ -215,7 +183,11 @@ def workplace(tmp_path_factory):
     return folder
 
 
-def typed(command, folder, figures):
+def token(text, log_prob):
+    return {"token": text, "logprob": log_prob, "bytes": list(text.encode())}
+
+
+def small(command, folder, figures):
     """The command as it is run: with what makes it small, writing nowhere but into the folders."""
     added = RUN[command].replace("HERE", str(folder))
     if any(sign in command for sign in RUNS_A_NOTEBOOK):
@@ -223,30 +195,23 @@ def typed(command, folder, figures):
     if command.startswith("make notebook"):
         ours = f"make -o {sys.prefix}/.installed VENV={sys.prefix} EXECUTED={folder / 'executed'}"
         return command.replace("make", ours, 1).removesuffix('"') + f' {added}"'
-    if command.startswith("pro run"):
-        added += f" --executed {folder / 'executed'}"
-    return f"{command} {added}".strip()
-
-
-PYTHON_PROGRAMS = {"python": [], "papermill": ["-m", "papermill"], "pro": ["-m", "pro_lib"]}
+    return f"{command} {added}{f' --executed {folder}/executed' if command.startswith('pro run') else ''}".strip()
 
 
 # Those that run a notebook, the ladder and the world take from ten seconds to half a minute: one of each way in
-# `make test-all`.
+# `make test-all`, of all commands the first in `make test`.
 WAYS = ("pro run 02 -p limit 200", "papermill notebooks/06_benchmark.ipynb out.ipynb -p records responses.jsonl")
 SIGNS = (*RUNS_A_NOTEBOOK, "ladder.py", "build.py")  # tests/test_world_facts.py builds, too
-LONG = [command for command in [*RUN][1:] if any(sign in command for sign in SIGNS)]
 
 
 def mark(command):
-    """When the command is tried: the first in `make test`."""
-    later = "trial" if command in LONG and not command.startswith(WAYS) else "slow"
-    return pytest.param(command, marks=() if command == next(iter(RUN)) else getattr(pytest.mark, later))
+    long = any(sign in command for sign in SIGNS) and not command.startswith(WAYS)
+    return pytest.param(command, marks=pytest.mark.trial if long else pytest.mark.slow)
 
 
-@pytest.mark.parametrize("command", [*map(mark, RUN)])
+@pytest.mark.parametrize("command", [next(iter(RUN)), *map(mark, [*RUN][1:])])
 def test_a_command_of_the_docs_runs(command, workplace, forks, tmp_path):
-    done = run(typed(command, workplace, tmp_path), workplace, forks)
+    done = run(small(command, workplace, tmp_path), workplace, forks)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     if "--help-notebook" in command:
         assert all(re.search(rf"^\s*{name}: ", done.stdout, re.MULTILINE) for name in ("model", "alpha", "limit"))
@@ -267,59 +232,28 @@ def run(line, folder, forks):
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
     environment |= {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     program, *words = shlex.split(line)
-    if program in PYTHON_PROGRAMS:
-        return forks.run([*PYTHON_PROGRAMS[program], *words], cwd=folder, env=environment)
+    programs = {"python": [], "papermill": ["-m", "papermill"], "pro": ["-m", "pro_lib"]}
+    if program in programs:
+        return forks.run([*programs[program], *words], cwd=folder, env=environment)
     options = {"cwd": folder, "env": environment, "capture_output": True, "text": True, "check": False}
     return subprocess.run(["bash", "-c", line], **options)
 
 
-@pytest.mark.parametrize("command", [command for command in dict.fromkeys(COMMANDS) if command not in RUN])
-def test_a_command_that_is_not_run_could_be(command, monkeypatch):
+@pytest.mark.parametrize("command", sorted({*COMMANDS} - {*RUN}))
+def test_a_command_could_be_run(command, monkeypatch):
+    """`make` has the target, `pro` the command, a script is there and takes the options; it goes no further."""
     program, *arguments = shlex.split(command)
-    checks = {"make": has_target, "papermill": has_parameters, "pip": has_extra}
-    checks |= {"pro": lambda words: pro_lib.command.pro.commands[words[0]]}
-    if program == "python" and arguments[0] != "-m":
-        parses(arguments, monkeypatch)
-    elif program in checks:
-        checks[program](arguments)
-
-
-def has_target(arguments):
-    line = ["make", "-n", "-o", f"{sys.prefix}/.installed", f"VENV={sys.prefix}", *arguments]
-    assert subprocess.run(line, cwd=ROOT, capture_output=True, check=False).returncode == 0
-
-
-def has_parameters(arguments):
-    notebook, _, *options = arguments
-    assert (ROOT / notebook).is_file()
-    names = re.findall(r"-p (\w+)", " ".join(options))
-    names += [name for words in options if words.startswith("{") for name in yaml.safe_load(words)]
-    assert set(names) <= {field.name for field in dataclasses.fields(Settings)}
-
-
-def has_extra(arguments):
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    [asked] = [word for word in arguments[1:] if not word.startswith(("-", "https:")) and "constraints" not in word]
-    name, extra = re.fullmatch(r"([^\[]+)(?:\[(.+)\])?", asked).groups()
-    assert name in (project["name"], f"./{project['name']}", ".", "torch")
-    assert extra is None or extra in project["optional-dependencies"]
-
-
-def parses(arguments, monkeypatch):
-    """The script is there, and its parser takes the options; it goes no further."""
-
-    class ParsedError(Exception):
-        pass
-
-    def parse(self, *_):
-        original(self)
-        raise ParsedError
-
-    original = ArgumentParser.parse_args
-    monkeypatch.setattr(ArgumentParser, "parse_args", parse)
-    monkeypatch.setattr(sys, "argv", arguments)
-    with pytest.raises(ParsedError):
-        runpy.run_path(str(ROOT / arguments[0]), run_name="__main__")
+    if program == "make":
+        line = ["make", "-n", "-o", f"{sys.prefix}/.installed", f"VENV={sys.prefix}", *arguments]
+        assert subprocess.run(line, cwd=ROOT, capture_output=True, check=False).returncode == 0
+    elif program == "pro":
+        assert arguments[0] in pro_lib.command.pro.commands
+    elif program == "python" and arguments[0] != "-m":
+        original = ArgumentParser.parse_args
+        monkeypatch.setattr(ArgumentParser, "parse_args", lambda self, *_: sys.exit(bool(original(self)) - 1))
+        monkeypatch.setattr(sys, "argv", arguments)
+        with pytest.raises(SystemExit, match=r"^0$"):
+            runpy.run_path(str(ROOT / arguments[0]), run_name="__main__")
 
 
 # ---- Links and numbers ----------------------------------------------------------------------------------------------
@@ -338,64 +272,50 @@ def table_rows(page, heading):
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in (lines[0], *lines[2:])]
 
 
-def test_the_benchmark_page_has_the_numbers_of_the_figure():
+def test_the_benchmark_page_has_the_numbers_of_the_figures():
     table = pd.read_csv(ROOT / "figures" / "06_benchmark.csv").query("protocol == 'workbench'")
     (_, *settings), *rows = table_rows("benchmark.md", "## AUROC")
-    wording = {"seen": "world-facts", "reworded": "world-facts-reworded"}
     assert [row[0] for row in rows] == list(dict.fromkeys(table["method"]))
+    wording = {"world-facts": "seen", "world-facts-reworded": "reworded"}
+    values = {(row["method"], f"{row['model']}, {wording[row['dataset']]}"): row for row in table.to_dict("records")}
     for method, *cells in rows:
         for setting, cell in zip(settings, cells, strict=True):
-            model, asked = setting.split(", ")
-            of = (table["method"] == method) & (table["model"] == model) & (table["dataset"] == wording[asked])
-            [one] = table[of].itertuples()
-            mark = "" if not one.significant else "\u00a0▲" if one.difference > 0 else "\u00a0▼"
-            assert cell == f"{one.auroc:.3f} [{one.low:.3f}, {one.high:.3f}]{mark}", (method, setting)
-
-
-def test_the_benchmark_page_has_the_numbers_of_the_exact_search():
-    table = pd.read_csv(ROOT / "figures" / "07_exact_search.csv")
+            one = values[method, setting]
+            sign = "" if not one["significant"] else "\u00a0▲" if one["difference"] > 0 else "\u00a0▼"
+            assert cell == f"{one['auroc']:.3f} [{one['low']:.3f}, {one['high']:.3f}]{sign}", (method, setting)
+    exact = pd.read_csv(ROOT / "figures" / "07_exact_search.csv")
     expected = [
         f"{r.alpha:g} {r.certified:.3f} {r.fallback:.3f} {r.answers:.2f} {r.recall:.3f} {r.alpha_floor:.2f} "
         f"{r.tree_bound:.2f} {r.token_forwards / r.greedy_forwards:.2f}"
-        for r in table.itertuples()
+        for r in exact.itertuples()
     ]
     assert [" ".join(row) for row in table_rows("benchmark.md", "## Exact search")[1:]] == expected
 
 
 def test_the_page_of_promises_has_the_numbers_of_its_table():
-    def percent(row, name):
-        return f"{100 * row[name]:.1f} %"
-
-    table = pd.read_csv(ROOT / "docs" / "promises.csv").fillna({"score": ""})
     models = {"facts-2m": "facts-2m, 305", "gpt-3.5-turbo": "gpt-3.5, NQ, 1,000"}
     rows = {
         (models[row["model"]], row["score"], f"{row['level']:g}", row["rule"], row["shift"]): row
-        for row in table.to_dict("records")
+        for row in pd.read_csv(ROOT / "docs" / "promises.csv").fillna({"score": ""}).to_dict("records")
     }
-    shown = [
-        ("promise", "made"),
-        ("promise", "coverage"),
-        ("promise", "failed"),
-        ("promise, own percentiles", "failed"),
-    ]
-    shown += [("walks", "coverage"), ("walks", "failed"), ("validation accuracy", "failed")]
-    for setting, score, level, *cells in table_rows("guarantees.md", "## Measured over random splits")[1:]:
-        assert cells == [percent(rows[setting, score, level, rule, False], name) for rule, name in shown]
+
+    def percents(of, *columns, shift=False):
+        return [f"{100 * rows[*of, rule, shift][column]:.1f} %" for rule, column in columns]
+
+    made = [("promise", name) for name in ("made", "coverage", "failed")]
+    rules = [("promise, own percentiles", "failed"), ("walks", "coverage"), ("walks", "failed")]
+    for row in table_rows("guarantees.md", "## Measured over random splits")[1:]:
+        assert row[3:] == percents(row[:3], *made, *rules, ("validation accuracy", "failed"))
     for setting, level, *cells in table_rows("guarantees.md", "The shift that breaks it")[1:]:
-        row = rows[setting, "PRO", level, "promise", True]
-        assert cells == [percent(row, name) for name in ("made", "coverage", "failed")]
+        assert cells == percents((setting, "PRO", level), *made, shift=True)
     for level, *cells in table_rows("guarantees.md", "Sets, facts-2m and world-facts")[1:]:
-        fair, given, shifted = (
-            rows["facts-2m, 305", "", level, rule, shift]
-            for rule, shift in (
-                ("issued and missed", False),
-                ("missed, given issued", False),
-                ("issued and missed", True),
-            )
+        of = "facts-2m, 305", "", level
+        issued, missed, given = percents(
+            of, ("issued and missed", "made"), ("issued and missed", "failed"), ("missed, given issued", "failed")
         )
-        missed = f"{percent(fair, 'failed')} ± {100 * fair['error']:.1f}"
-        size = f"{fair['size']:.2f}"
-        assert cells == [percent(fair, "made"), missed, percent(given, "failed"), size, percent(shifted, "failed")]
+        fair = rows[*of, "issued and missed", False]
+        ours = [issued, f"{missed} ± {100 * fair['error']:.1f}", given, f"{fair['size']:.2f}"]
+        assert cells == [*ours, *percents(of, ("issued and missed", "failed"), shift=True)]
 
 
 SHORT = {"gpt-3.5-turbo": "gpt-3.5", "Llama-2-7b-chat-hf": "Llama-2-7b-chat", "nq-open": "NQ", "meadow": "Meadow"}
@@ -416,10 +336,9 @@ def signed(value):
 
 def test_the_page_of_real_models_has_the_numbers_of_its_tables():
     methods = ("NLL", "PRO_2", "PRO_5", "PRO_10", "alpha_0.4", "Deg")
-    everything = real("published_all")
     assert table_rows("real_models.md", "## All questions")[1:] == [
         [row["setting"], row["counted"], *(f"{row[name]:.3f}" for name in methods)]
-        for row in everything
+        for row in real("published_all")
         if row["same_within"] == 0
     ]
     assert table_rows("real_models.md", "## The gain over NLL")[1:] == [
@@ -437,19 +356,14 @@ def test_the_page_of_real_models_has_the_numbers_of_its_tables():
 
 
 def test_the_readme_says_what_published_outputs_showed():
-    gain = {
-        (row["setting"], row["counted"]): signed(row["median"])
-        for row in real("published_gain")
-        if row["chosen"] == "K"
-    }
-    said = " ".join((ROOT / "README.md").read_text().partition("## What do you have?")[0].split()).replace("−", "-")
+    gain = real("published_gain")
+    gain = {(row["setting"], row["counted"]): signed(row["median"]) for row in gain if row["chosen"] == "K"}
+    said = " ".join(README.read_text().partition("## What do you have?")[0].split()).replace("−", "-")
     nq, meadow = (gain[f"gpt-3.5, {name}", "once each"] for name in ("NQ", "Meadow"))
     assert f"({nq} AUROC on Natural Questions, {meadow} on Meadow)" in said
     assert f"If repeats count, not on Natural Questions ({gain['gpt-3.5, NQ', 'repeats kept']})." in said
     assert gain["Llama-2-7b-chat, NQ", "once each"] == "0.000"
-    at = {(row["setting"], row["k"]): f"{row['auroc']:.3f}" for row in real("04_fixed_k") if row["protocol"] == "paper"}
-    ends = [
-        f"from {at[setting, '1']} to {at[setting, '10']}" for setting in dict.fromkeys(setting for setting, _ in at)
-    ]
-    assert all(words in said for words in ends)
+    drawn = [row for row in real("04_fixed_k") if row["protocol"] == "paper"]
+    at = {(row["setting"], row["k"]): f"{row['auroc']:.3f}" for row in drawn}
+    assert all(f"from {at[setting, '1']} to {at[setting, '10']}" in said for setting, _ in at)
     assert "(figures/real_models/04_fixed_k.png)" in said
