@@ -104,6 +104,7 @@ def test_every_python_block_that_is_listed_calls_what_there_is():
 SMALL = "-p model facts-1m -p dataset world-facts -p limit 30"
 # Command: what is added so that it takes seconds. `HERE` is a folder of the trial.
 RUN = {
+    "pro score --example": "",
     "pro score responses.jsonl": "",
     'make notebook N=02 ARGS="-p limit 200"': SMALL,
     "papermill notebooks/02_alpha_sweep.ipynb out.ipynb -p alpha 0.3 -p limit 500": SMALL,
@@ -120,6 +121,7 @@ RUN = {
     "pro run 02 -p limit 200": SMALL,
     "pro run 06_benchmark -p model '[\"facts-2m\"]' -p similarity lexical": SMALL,
     "pro explore responses.jsonl --html run.html": "",
+    "pro explore responses.jsonl --questions my_questions.jsonl": "--html page.html",
     "pro generate facts-2m greedy --dataset world-facts": "",
     "python benchmarks/cost_model.py": "",
     "python benchmarks/ladder.py --arms D E G --questions 8 --repeats 1 --shots 0": "--batch-sizes 32 --no-memory "
@@ -166,25 +168,12 @@ def workplace(tmp_path_factory):
     (folder / "path" / "to").mkdir(parents=True)
     (folder / "path" / "to" / "model").symlink_to(ROOT / "data" / "models" / "facts-1m")
     shutil.copytree(ROOT / "data" / "world_facts", folder / "data" / "world_facts")
-    questions, responses = [], []
-    table = pro_lib.questions.load("world-facts", split=["validation", "test"], limit=60).table
-    for n, row in enumerate(table.itertuples()):
-        texts = [row.references[0], "Atlantis", "nobody"][:: 1 if n % 3 else -1]
-        likely = zip(texts, [-0.1 - 0.01 * n, -1.5 - 0.02 * n, -4.0], strict=True)
-        choices = [
-            {"message": {"content": text}, "finish_reason": "stop", "logprobs": {"content": [token(text, p)]}}
-            for text, p in likely
-        ]
-        responses.append({"question_id": row.question_id, "response": {"choices": choices}})
-        fields = ("question_id", "question", "references", "split")
-        questions.append({name: getattr(row, name) for name in fields})
-    for name, rows in (("my_questions", questions), ("responses", responses)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    answers = (ROOT / "data" / "examples" / "answers.jsonl").read_text()
+    fields = ("question_id", "question", "references")
+    questions = [{name: row[name] for name in fields} for row in map(json.loads, answers.splitlines())]
+    (folder / "responses.jsonl").write_text(answers)
+    (folder / "my_questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in questions))
     return folder
-
-
-def token(text, log_prob):
-    return {"token": text, "logprob": log_prob, "bytes": list(text.encode())}
 
 
 def small(command, folder, figures):
@@ -217,6 +206,8 @@ def test_a_command_of_the_docs_runs(command, workplace, forks, tmp_path):
         assert all(re.search(rf"^\s*{name}: ", done.stdout, re.MULTILINE) for name in ("model", "alpha", "limit"))
     elif any(sign in command for sign in RUNS_A_NOTEBOOK):
         assert list(tmp_path.glob("*.png"))
+    if "--example" in command:
+        assert done.stdout.splitlines()[-1] in README.read_text()
     if "cost_model" in command:
         page = (ROOT / "docs" / "cluster.md").read_text()
         shown = re.findall(r"^\| (?:sum|Gemma-2B|Falcon-40B).*", done.stdout, re.MULTILINE)
