@@ -263,6 +263,11 @@ def table_rows(page, heading):
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in (lines[0], *lines[2:])]
 
 
+def test_the_page_of_own_data_names_every_layout():
+    rows = table_rows("own_data.md", "## Log-probabilities made elsewhere")[1:]
+    assert {row[0].strip("`") for row in rows} == {layout.name for layout in pro_lib.layouts.LAYOUTS} | {"records"}
+
+
 def test_the_benchmark_page_has_the_numbers_of_the_figures():
     table = pd.read_csv(ROOT / "figures" / "06_benchmark.csv").query("protocol == 'workbench'")
     (_, *settings), *rows = table_rows("benchmark.md", "## AUROC")
