@@ -343,7 +343,7 @@ function questionPanel(view, row, index, alpha, more = []) {
     ...(question.certificate ? certificateFacts(question.certificate) : []),
     ["exposure", "exposure" in question ? `${question.exposure}${"conflict" in question ? `, conflict ${question.conflict}` : ""}` : ""],
     ["note", question.note ? isolated(question.note) : ""],
-  ]), answerTable(view, row, index, alpha)];
+  ]), answerTable(view, row, index, alpha)].flat();
 }
 
 /** What the signs of the tree mean, drawn as in the tree. */
