@@ -21,7 +21,7 @@ import pytest
 from test_explorer import CAPITAL, NASTY, ODD, many, nasty
 from waiting import until
 
-from pro_lib import explorer, metrics
+from pro_lib import explorer, imports, metrics
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
 
@@ -218,14 +218,17 @@ SENTENCES = {
     "no answer": "No answer ended before it was cut.",
     "no text": "This run has no texts",
     "nasty": NASTY,
+    "forty answers": "10 less probable",
 }
+FORTY = [{"text": f"answer {n}", "log_prob": -4 - n / 9} for n in range(40)]
+FORTY = imports.from_records([{"question_id": "q", "references": ["answer 1"], "answers": FORTY}])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1370, 400])
 def test_odd_runs_and_hostile_texts_are_shown_as_they_are(width, tmp_path):
     for name, sentence in SENTENCES.items():
-        path = explorer.to_html((ODD | {"nasty": nasty()})[name], tmp_path / f"{name}.html")
+        path = explorer.to_html((ODD | {"nasty": nasty(), "forty answers": FORTY})[name], tmp_path / f"{name}.html")
         with browser_page(path.as_uri(), width=width) as (page, errors):
             page.on("dialog", lambda dialog, errors=errors: errors.append(dialog.message))
             app = page.locator(".pro-app")
