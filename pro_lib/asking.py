@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
-from numpy.typing import ArrayLike, NDArray
 
 from pro_lib import promises, scores, store
 from pro_lib import questions as question_sets
@@ -32,8 +29,7 @@ class Answer:
     `answers` are the distinct answers found, the most probable first, each with the probability of its complete text,
     ending included; PRO read the first `kept` of them. Where none ended, `text` is None and `uncertainty` NaN.
     `status` (see `engine.certificate`) and `entropy_bounds` (nats, of H(Y): tree bound and loose upper bound) come from
-    an exact search, else they are None. `probability_right` is an estimate for `text` from a calibration, which
-    `calibrated` tells about.
+    an exact search, else they are None. `probability_right` is an estimate for `text`, as `calibrated` tells.
     """
 
     question: str
@@ -51,23 +47,19 @@ class Answer:
         kept = f"{self.kept} of {len(self.answers)} answers kept"
         return f"Answer({self.text!r}: PRO = {self.uncertainty:.2f} nats, {kept}{search})"
 
-    def _repr_html_(self) -> str:
-        return f"<p>{html.escape(repr(self))}</p>{self.to_df().head().to_html(index=False)}"
-
     def sentence(self) -> str:
-        """Say what a person can use: the answer, and how probably it is right."""
-        if self.probability_right is None:
-            return str(self.text)
-        return f"{self.text}: right with probability {self.probability_right:.2f} ({self.calibrated})"
-
-    def silence(self) -> str:
-        """Say that the likeliest answer is to say nothing, and the likeliest that says something."""
-        other = next((f"{text} ({p:.4f})" for text, p in self.answers if text), "there is none among those found")
-        return f"The likeliest answer is to say nothing ({self.answers[0][1]:.4f}); that says something: {other}"
-
-    def to_df(self) -> pd.DataFrame:
-        """Tabulate the answers found, a row each: text, probability, and whether PRO kept it."""
-        return pd.DataFrame(self.answers, columns=["text", "probability"]).assign(kept=lambda t: t.index < self.kept)
+        """Say how probable the best answer is to the model: high from 0.7, low below 0.3; then what is calibrated."""
+        if not self.answers:
+            return "No answer ended."
+        p, n = self.answers[0][1], len(self.answers)
+        level = "High" if p >= 0.7 else "Middling" if p >= 0.3 else "Low"
+        sentence = f"{level} confidence: the best of {n} answer{'s' * (n > 1)} has {p:.0%}."
+        if not self.text:
+            other = next((f"{text} ({p:.0%})" for text, p in self.answers if text), "none was found")
+            sentence += f" It is to say nothing; the best that says something: {other}."
+        if self.probability_right is not None:
+            sentence += f" It is right with probability {self.probability_right:.2f} ({self.calibrated})."
+        return sentence
 
 
 def ask(
@@ -86,25 +78,28 @@ def ask(
     Args:
         model: a loaded one, or its name, as in `models.load`; by name the last one loaded is held.
         question: one, or several for a list of answers, of which some may have no answer that ended.
-        questions: a question set whose header, template and shots are used; None takes the shots of world-facts.
-        n_shots: how many of these shots; None for 10.
+        questions: a question set whose header, template and shots are used; None takes `n_shots` (10) of world-facts.
         strategy: how answers are looked for; by default all with p ≥ search_alpha.
-        calibration: a run of the model on questions with known answers: the question is asked as its were, and the
-            answer says how probably it is right.
+        calibration: a run of the model on questions with known answers, asked as they were: the answer says how
+            probably it is right.
         settings: as in `generate`: search_alpha, budget, n_answers, max_new_tokens, chat, …
 
-    Raises `ValueError` for an empty question, an alpha outside [0, 1] or below search_alpha, no answer that ended
-    within `max_new_tokens`, and a calibration by another model, strategy or way of asking.
+    Raises `ValueError` for an empty question, an alpha outside [0, 1] or below search_alpha, no answer that ended, and
+    a calibration by another model, strategy or way of asking.
     """
     like = calibration and calibration.info.parameters
     if questions is None and not like:
         questions = question_sets.load("world-facts", limit=1, n_shots=n_shots)
     run = answered(model, question, questions=questions, like=like, strategy=strategy, **settings)
-    fit, about = _fit(calibration, run, alpha) if calibration else (None, "")
-    table = run.ranked()
+    fit, about = None, ""
+    if calibration:
+        ours, theirs = ({name: of.info.parameters.get(name) for name in _MATTERS} for of in (calibration, run))
+        if difference := store.difference(ours, theirs):
+            raise ValueError(f"calibration: run {calibration.name} was made with {difference}")
+        fit, about = promises.right_probability(calibration, alpha=alpha)
+    table, levels = run.ranked(), {"alpha": alpha, "search_alpha": run.search_alpha}
     texts, log_probs = run.matrix(table, "text", None), run.matrix(table, "value")
-    uncertainty = scores.pro(log_probs, alpha=alpha, search_alpha=run.search_alpha)
-    kept = scores.adaptive_k(log_probs, alpha, search_alpha=run.search_alpha)
+    uncertainty, kept = scores.pro(log_probs, **levels), scores.adaptive_k(log_probs, **levels)
     answers = []
     for n, row in enumerate(run.questions.to_dict("records")):
         probable = tuple((text, p) for text, p in zip(texts[n], np.exp(log_probs[n]).tolist(), strict=True) if p == p)
@@ -120,18 +115,12 @@ def ask(
             calibrated=about,
         )
         answers.append(answer)
-    if isinstance(question, str) and not answers[0].answers:
+    if not isinstance(question, str):
+        return answers
+    if not answers[0].answers:
         cut, name = run.info.parameters["max_new_tokens"], run.info.model
         raise ValueError(f"no answer of {name} ended within {cut} tokens: {question!r}")
-    return answers[0] if isinstance(question, str) else answers
-
-
-def _fit(calibration: Run, run: Run, alpha: float) -> tuple[Callable[[ArrayLike], NDArray], str]:
-    """Fit `promises.right_probability`; `ValueError` if the answers of the run were made in another way."""
-    ours, theirs = ({name: of.info.parameters.get(name) for name in _MATTERS} for of in (calibration, run))
-    if difference := store.difference(ours, theirs):
-        raise ValueError(f"calibration: run {calibration.name} was made with {difference}")
-    return promises.right_probability(calibration, alpha=alpha)
+    return answers[0]
 
 
 def answered(

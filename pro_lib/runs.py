@@ -1,31 +1,20 @@
 """Answers and log-probabilities as tables and matrices, however they came about; knows no model and no formula."""
 
-import html
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from pro_lib import scores, store
-from pro_lib.correctness import words
 from pro_lib.files import RunError
 from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob
 
 CONVENTIONS = ("complete", "answer_tokens")
 _ROUNDING = 1e-9
-
-
-class EntropyEstimate(NamedTuple):
-    """An estimate of H(Y) in nats, with limits on either side, each `(n,)`."""
-
-    estimate: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -46,9 +35,6 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({self.name}: {len(self.questions):,} questions, {len(self.answers):,} answers)"
-
-    def _repr_html_(self) -> str:
-        return f"<p>{html.escape(repr(self))}</p>{self.to_df().head().to_html(index=False)}"
 
     def select(self, *, split: str | None = None, question_ids: Sequence[str] | None = None) -> "Run":
         """Return the run of some questions only: of a split, or those named, in the order named."""
@@ -86,9 +72,7 @@ class Run:
         questions = self.questions.drop(columns=list(CERTIFICATE_COLUMNS), errors="ignore")
         return questions.merge(self.answers, on="question_id", how="left", suffixes=("_of_question", ""))
 
-    def log_probs(
-        self, *, convention: str = "complete", distinct: bool = True, merge_by: str | None = None
-    ) -> np.ndarray:
+    def log_probs(self, *, convention: str = "complete", distinct: bool = True) -> np.ndarray:
         """Return log-probabilities `(n, N)` in nats, sorted downwards, NaN where a question has fewer answers.
 
         Answers cut by length never count. Of an exact search there are those with p ≥ α, or the greedy one alone.
@@ -96,13 +80,8 @@ class Run:
         Args:
             convention: `complete` (ending included) or `answer_tokens` (ending left out).
             distinct: one entry per answer, as `identities` tells them apart; False keeps repeats.
-            merge_by: `text` adds up the probabilities of answers with the same text (see `correctness.words`): other
-                outcomes, for which no bound on the entropy of token sequences holds.
         """
-        if merge_by not in (None, "text"):
-            raise ValueError(f"merge_by={merge_by!r} is unknown; choose None or 'text'")
-        ranked = self.ranked(convention=convention, distinct=distinct)
-        return self.matrix(_merged(ranked, self.name) if merge_by else ranked, "value")
+        return self.matrix(self.ranked(convention=convention, distinct=distinct), "value")
 
     def open_log_probs(self) -> np.ndarray:
         """Return log-probabilities `(n, M)` of answers still open at the length cut, in nats; NaN where fewer."""
@@ -116,10 +95,11 @@ class Run:
         prefixes = self.questions[columns].assign(row=range(len(self.questions))).explode(columns)
         return self.matrix(prefixes, columns[0]), self.matrix(prefixes, columns[1])
 
-    def entropy(self) -> EntropyEstimate:
+    def entropy(self) -> pd.DataFrame:
         """Estimate H(Y) of each question from samples: the mean of Σ H(next | v) along each (Rao-Blackwell; unbiased).
 
-        Raises `RunError` unless the run holds samples of the model itself (temperature 1, top_p 1).
+        Columns: estimate, low, high, in nats. Raises `RunError` unless the run holds samples of the model itself
+        (temperature 1, top_p 1).
         """
         entropies = self.matrix(self._placed(slice(None)), "path_entropy") if "path_entropy" in self.answers else None
         if entropies is None or np.isnan(entropies).any():
@@ -127,13 +107,13 @@ class Run:
         n_samples = entropies.shape[1]
         mean, spread = entropies.mean(axis=1), entropies.std(axis=1) / np.sqrt(max(n_samples - 1, 1))
         half_width = stats.t.ppf(0.975, n_samples - 1) * spread
-        return EntropyEstimate(mean, np.maximum(mean - half_width, 0.0), mean + half_width)
+        low, high = np.maximum(mean - half_width, 0.0), mean + half_width
+        return pd.DataFrame({"estimate": mean, "low": low, "high": high})
 
     def top(self, *, convention: str = "complete") -> pd.DataFrame:
         """Return the most probable finished answer of each question, a row per row of `questions`.
 
-        Columns: question_id, text, value (its log-probability under `convention`) and, where records brought them,
-        rouge_l and correct; missing where no answer is finished.
+        Columns: question_id, text, value (its log-probability) and, where records brought them, rouge_l and correct.
         """
         first = self.ranked(convention=convention).drop_duplicates("row").set_index("row")
         columns = ["question_id", "text", "value", *(c for c in ("rouge_l", "correct") if c in self.answers)]
@@ -144,8 +124,7 @@ class Run:
         """Return how uncertain the most probable answer to each question is, a row per row of `questions`.
 
         Columns: question_id, question, text (of that answer), pro and nll (nats, higher = more uncertain), n_kept (K,
-        the answers that PRO read) and mass (the probability of all that were found). A question without a finished
-        answer has NaN, K = 0 and mass 0. Raises `ValueError` as `scores.pro` does.
+        the answers that PRO read) and mass (of all found). Without a finished answer they are NaN, 0 and 0.
         """
         log_probs = self.log_probs(convention=convention, distinct=distinct)
         levels = {"alpha": alpha, "search_alpha": self.search_alpha}
@@ -184,9 +163,7 @@ class Run:
                 raise RunError(f"run {self.name} does not say what its endings cost; use convention='complete'")
             ending = np.full(len(table), np.nan)
         value = complete_log_prob(table["log_prob"].to_numpy(float), ending)
-        n_events = table["token_log_probs"].str.len().to_numpy(float) + ~np.isnan(
-            ending
-        )  # also an ending that is certain
+        n_events = table["token_log_probs"].str.len().to_numpy(float) + ~np.isnan(ending)  # a certain one, too
         means = pd.Series(value / np.maximum(n_events, 1), table.index)
         table = table.assign(value=value, mean=table.get("mean_log_prob", means).fillna(means))
         table = table.sort_values(["row", "value", "text", "mean"], ascending=[True, False, True, True], kind="stable")
@@ -204,23 +181,10 @@ def identities(table: pd.DataFrame) -> list[object]:
     """Return what makes answers of a table as `Run.ranked` the same: token ids, else text, else value and length."""
     with np.errstate(invalid="ignore", divide="ignore"):
         lengths = np.nan_to_num(np.rint(table["value"].to_numpy(float) / table["mean"].to_numpy(float)), nan=-1)
-    keys: list[object] = []
+    columns = zip(table["token_ids"], table["text"], table["value"], lengths, strict=True)
     # What is missing is None or NaN, as pandas has it.
-    for ids, text, *numbers in zip(table["token_ids"], table["text"], table["value"], lengths, strict=True):
-        if isinstance(ids, (list, np.ndarray)):
-            keys.append(tuple(ids))
-        else:
-            keys.append(text if isinstance(text, str) else tuple(numbers))
-    return keys
-
-
-def _merged(ranked: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return a row per question and text, with the probabilities added up, downwards."""
-    if ranked["text"].isna().any():
-        raise RunError(f"run {name} does not say the texts of its answers, which merge_by='text' needs")
-    by_text = ranked.assign(text=ranked["text"].map(words)).groupby(["row", "text"])["value"]
-    total = by_text.agg(lambda values: np.logaddexp.reduce(values.to_numpy())).reset_index()
-    return total.sort_values(["row", "value"], ascending=[True, False], kind="stable")
+    by_text = ((ids, text if isinstance(text, str) else tuple(numbers)) for ids, text, *numbers in columns)
+    return [tuple(ids) if isinstance(ids, (list, np.ndarray)) else other for ids, other in by_text]
 
 
 def most_probable(tops: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -132,7 +132,6 @@ class Settings:
         if apart and values.get("figures_dir") is None:
             settings = replace(settings, figures_dir=settings.figures_dir / "other" / files.named(**apart))
             print(f"Figures go to {settings.figures_dir}")
-        checks.check_writable(settings.figures_dir, "figures_dir")
         _ = settings.choices  # a file of labels is read
         return settings
 

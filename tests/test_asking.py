@@ -20,15 +20,23 @@ def test_asking_the_bundled_model(facts_2m):
     assert answer.uncertainty == pytest.approx(scores.pro(np.log(probabilities)[None], alpha=0.4)[0])
     assert answer.kept == max(1, (probabilities >= 0.4).sum())
     assert (answer.status, answer.entropy_bounds, answer.probability_right) == (None, None, None)
-    assert answer.sentence() == "Paris"
 
 
-def test_an_answer_shows_itself_and_its_table():
-    answer = Answer("Who?", "<Ann>", 0.5, (("<Ann>", 0.75), ("Bo", 0.125)), 1, "certified", (0.4, 2.0))
-    assert repr(answer) == "Answer('<Ann>': PRO = 0.50 nats, 1 of 2 answers kept, search: certified)"
-    assert answer.to_df().to_numpy().tolist() == [["<Ann>", 0.75, True], ["Bo", 0.125, False]]
-    assert answer._repr_html_().startswith("<p>Answer(&#x27;&lt;Ann&gt;&#x27;: PRO")
-    assert "<Ann>" not in answer._repr_html_()
+@pytest.mark.parametrize(
+    ("answers", "sentence"),
+    [
+        ([("Ann", 0.75), ("Bo", 0.125)], "High confidence: the best of 2 answers has 75%."),
+        ([("Ann", 0.5)], "Middling confidence: the best of 1 answer has 50%."),
+        ([("", 0.25), ("Bo", 0.125)], "Low confidence: the best of 2 answers has 25%. It is to say nothing; the best "
+         "that says something: Bo (12%)."),
+        ([], "No answer ended."),
+    ],
+)  # fmt: skip
+def test_an_answer_says_plainly_how_probable_it_is(answers, sentence):
+    answer = Answer("Who?", answers[0][0] if answers else None, 0.5, tuple(answers), 1, "certified", (0.4, 2.0))
+    kept = f"1 of {len(answers)} answers kept"
+    assert repr(answer) == f"Answer({answer.text!r}: PRO = 0.50 nats, {kept}, search: certified)"
+    assert answer.sentence() == sentence
 
 
 ASKED = ["What is the capital of France?", "Who wrote Emma?", "What is the capital of Peru?"]
@@ -112,8 +120,8 @@ def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, r
     expected = selective.calibration(*ends, pros[1], judged[1].correct)
     assert answer.probability_right == expected.fit([answer.uncertainty])[0]
     assert answer.calibrated == f"calibrated on 24 questions of world-facts, error {expected.ece:.3f} on 24 others"
-    words = f"right with probability {answer.probability_right:.2f} ({answer.calibrated})"
-    assert answer.sentence() == f"{answer.text}: {words}"
+    words = f"It is right with probability {answer.probability_right:.2f} ({answer.calibrated})."
+    assert answer.sentence().endswith(words)
 
 
 @pytest.mark.parametrize(

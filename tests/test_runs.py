@@ -183,8 +183,6 @@ def test_a_run_shows_what_it_is_and_its_answers_beside_their_questions(run):
     assert texts(unanswered.to_df())[3:6] == ["Pa Pa Pa", "-", "Rome"]
     odd = replace(run, questions=run.questions.assign(text="its own", question="<b>&$"))
     assert odd.to_df()[["text_of_question", "text"]].iloc[0].tolist() == ["its own", "Paris"]
-    assert odd._repr_html_().startswith("<p>Run(set/model/greedy: 3 questions, 7 answers)</p><table")
-    assert "<b>" not in odd._repr_html_()
 
 
 def test_select_by_split_and_by_ids_in_the_order_named(run):
@@ -231,7 +229,7 @@ def test_the_entropy_of_samples_is_the_mean_along_them_with_students_limits():
     rows = [("a", "x", [1], [-1.0], -0.5, True)] * 3 + [("b", "y", [2], [-1.0], 0.0, False)] * 3
     run = run_of(rows, "ab")
     run = replace(run, answers=run.answers.assign(path_entropy=[2.0, 4.0, 3.0, 0.0, 0.0, 0.0]))
-    estimate, low, high = run.entropy()
+    estimate, low, high = run.entropy().to_numpy().T
     half = 4.30265 / np.sqrt(3)  # the variance of 2, 4, 3 is 1, Student's factor for two degrees 4.3027
     assert estimate.tolist() == [3.0, 0.0]
     assert low == pytest.approx([3 - half, 0.0], abs=1e-4)
