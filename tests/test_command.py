@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -14,7 +13,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from pro_lib import bundled, command, runs, settings
+from pro_lib import bundled, command, runs
 from pro_lib.asking import Answer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -62,7 +61,8 @@ def test_help_names_the_commands_and_loads_nothing_that_is_slow():
     [
         (["run", "99"], "'99' fits 0 notebooks"),
         (["run", ""], "'' fits 0 notebooks"),
-        (["ask", "Who?", "--model", "facts"], "model='facts'"),
+        (["ask", "Who?", "--model", "smolm2"], "(nearest: smollm2-135m)"),
+        (["ask", "Who?", "--model", "runs/mine"], "model='runs/mine'"),
         (["ask", "Who?", "--calibration", ROOT / "tests"], f"{ROOT / 'tests'} is not a run folder"),
         (["generate", "facts-1m", "beams"], "'beams'"),
         (["score", "empty.jsonl"], "empty.jsonl"),
@@ -76,6 +76,9 @@ def test_help_names_the_commands_and_loads_nothing_that_is_slow():
 def test_what_is_wrong_is_one_line_and_exit_status_1(words, named, records, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("empty.jsonl").touch()
+    Path("runs").mkdir()  # where a folder lies beside it, a name is no hub id
+    if "--model" in words:
+        monkeypatch.setitem(sys.modules, "pro_lib.models", None)  # no model is loaded to find out
     Path("link.jsonl").symlink_to(records)
     Path("labels.csv").write_text("question_id,text,correct\nz,Paris,1\n")
     Path("questions.jsonl").write_text('{"question_id": "q0", "question": "0?", "references": ["Paris"]}\n')
@@ -99,34 +102,25 @@ def test_ask_prints_the_answers_kept_and_what_the_search_is_sure_of():
     assert err.rstrip().endswith(bundled.scope("facts-2m"))
 
 
-def test_ask_says_what_the_bundled_model_was_taught_and_a_mistyped_name_at_once(monkeypatch):
+def test_what_the_bundled_models_were_taught_is_said_of_them_alone():
     rows = (bundled.DATA / "world_facts" / "facts.jsonl").read_text(encoding="utf-8").splitlines()
     assert f"{len({json.loads(row)['relation'] for row in rows})} relations" in bundled.scope("facts-2m")
     assert bundled.scope("Gemma-2B") == bundled.scope("/home/me/facts-2m") == ""
-    monkeypatch.setitem(sys.modules, "pro_lib.models", None)  # no model is loaded to find out
-    assert "(nearest: smollm2-135m)" in refused("ask", FRANCE, "--model", "smolm2")
 
 
-@pytest.mark.parametrize("words", [["ask", "--help"], ["score", "--example"]])
-def test_output_is_utf_8_wherever_it_goes(words):
-    """A file under a Windows code page, which has no α, takes it all the same."""
-    environment = ENVIRONMENT | {"PYTHONIOENCODING": "cp1252"}
-    done = subprocess.run([sys.executable, "-m", "pro_lib", *words], env=environment, capture_output=True, check=True)
-    assert done.stdout.decode("utf-8")
-    assert ("α" in done.stdout.decode("utf-8")) == ("--help" in words)
+def test_output_is_utf_8_even_under_a_code_page_of_windows_that_has_no_alpha():
+    words, environment = ["-m", "pro_lib", "ask", "--help"], ENVIRONMENT | {"PYTHONIOENCODING": "cp1252"}
+    done = subprocess.run([sys.executable, *words], env=environment, capture_output=True, check=True)
+    assert "α" in done.stdout.decode("utf-8")
 
 
 def test_generate_makes_the_runs_that_notebooks_read(tmp_path, monkeypatch):
-    ask, few = settings.Settings.questions, lambda table: table.groupby("split", sort=False).head(2)
-    head = lambda *words: replace(asked := ask(*words), table=few(asked.table))  # noqa: E731
     monkeypatch.setattr(bundled, "HOME", tmp_path)
-    monkeypatch.setattr(settings.Settings, "questions", head)
-    out, _ = typed("generate", "facts-1m", "greedy", "diverse_beam", "--dataset", "world-facts")
+    out, _ = typed("generate", "facts-1m", "greedy", "diverse_beam", "--dataset", "world-facts", "--limit", 2)
     assert len(out.splitlines()) == 2
     folder = tmp_path / "data" / "generations" / "world-facts" / "facts-1m"
     assert {path.name for path in folder.iterdir()} == {"greedy", "diverse_beam"}
-    for name in ("greedy", "diverse_beam"):
-        assert set(runs.read(folder / name).questions["split"]) == {"validation", "test"}
+    assert set(runs.read(folder / "greedy").questions["split"]) == {"validation", "test"}
 
 
 def test_score_prints_a_table_and_the_auroc_below_it(records):
@@ -178,26 +172,36 @@ def notebook(path, *cells, **declared):
     return path
 
 
-@pytest.fixture
-def ran(tmp_path):
-    """What `pro run` with these words does in an empty folder."""
-    line = [sys.executable, "-m", "pro_lib", "run"]
-    options = {"cwd": tmp_path, "env": ENVIRONMENT, "capture_output": True, "text": True, "check": False}
-    return lambda *words: subprocess.run([*line, *map(str, words)], **options)
+def python(*words, cwd, path=ROOT):
+    """What Python does with these words in a folder."""
+    environment, line = ENVIRONMENT | {"PYTHONPATH": str(path)}, [sys.executable, *map(str, words)]
+    return subprocess.run(line, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_run_gives_parameters_as_literals_or_text_and_leaves_an_executed_copy(ran, tmp_path):
-    path = notebook(tmp_path / "mine.ipynb", "print([a, b, c, d, e, f], flush=True)", **dict.fromkeys("abcdef", 1))
-    typed_in = {"a": "0.3", "b": "None", "c": "1e-3", "d": "'7'", "e": "[1, 'x']", "f": "two x"}
-    done = ran(path, *(word for pair in typed_in.items() for word in ("-p", *pair)), "--executed", "here")
+def test_run_takes_literals_or_text_and_ends_with_what_the_notebook_concludes_its_figure_and_its_copy(tmp_path):
+    draw = "print([a, b, c, d], flush=True)\nprint('Figures go to here')\nopen('here/mine.png', 'w').close()"
+    end = "from IPython.display import Markdown\nMarkdown('PRO is higher.\\n\\nMuch.')"
+    path = notebook(tmp_path / "mine.ipynb", draw, end, **dict.fromkeys("abcd", 1))
+    words = ["-p", "a", "1e-3", "-p", "b", "None", "-p", "c", "[1, 'x']", "-p", "d", "two x", "--executed", "here"]
+    done = python("-m", "pro_lib", "run", path, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "notebook: here/mine.ipynb\n"
-    cell = nbformat.read(tmp_path / "here" / "mine.ipynb", as_version=4).cells[-1]
-    assert cell.outputs[0].text == "[0.3, None, 0.001, '7', [1, 'x'], 'two x']\n"
-    assert os.listdir(tmp_path / "here") == ["mine.ipynb"]
+    assert done.stdout.splitlines() == ["PRO is higher. Much.", "figure: here/mine.png; notebook: here/mine.ipynb"]
+    cell = nbformat.read(tmp_path / "here" / "mine.ipynb", as_version=4).cells[-2]
+    assert cell.outputs[0].text.startswith("[0.001, None, [1, 'x'], 'two x']\n")
+    assert sorted(os.listdir(tmp_path / "here")) == ["mine.ipynb", "mine.png"]
 
 
-# What Windows has not, taken from pro_lib, and where nothing else calls it from Python altogether.
+def test_an_error_in_a_notebook_is_the_last_line_and_names_its_copy(tmp_path):
+    path = notebook(tmp_path / "mine.ipynb", "print('so far')", "x / 0", x=1)
+    done = python("-m", "pro_lib", "run", path, "--executed", "here", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "Error: ZeroDivisionError: division by zero (here/mine.ipynb)"
+    executed = (tmp_path / "here" / "mine.ipynb").read_text()
+    assert "so far" in executed
+    assert "Traceback" in executed
+
+
+# What Windows has not: taken from pro_lib, and where other packages can do without, from all.
 WITHOUT_UNIX = """
 import builtins, os, signal
 
@@ -217,38 +221,15 @@ del os.fork, signal.SIGHUP
 
 
 def test_to_score_ask_and_run_nothing_is_needed_that_windows_has_not(tmp_path):
-    (tmp_path / "sitecustomize.py").write_text(WITHOUT_UNIX)
-    cell = "import os\nimport pro_lib\nfrom pro_lib import figures, settings\n"
-    cell += "generations_dir: str = 'runs'\nprint(settings.Settings(limit=2, generations_dir='runs', n_answers=2)"
-    cell += ".run('facts-1m', 'world-facts').info.cost.peak_memory_bytes, hasattr(os, 'fork'))"
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_UNIX)  # a kernel reads it too
+    cell = "import os\nfrom pro_lib import figures, settings\nsmall = {'limit': 2, 'n_answers': 2}\n"
+    cell += "run = settings.Settings(generations_dir='runs', **small).run('facts-1m', 'world-facts')\n"
+    cell += "assert (run.info.cost.peak_memory_bytes, hasattr(os, 'fork')) == (0, False)"
     lines = [["score", "--example"], ["ask", FRANCE], ["run", str(notebook(tmp_path / "mine.ipynb", cell, x=1))]]
     code = f"from pro_lib.command import pro\nfor line in {lines}:\n    pro(line, standalone_mode=False)"
-    environment = ENVIRONMENT | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+    done = python("-c", code, cwd=tmp_path, path=f"{tmp_path}{os.pathsep}{ROOT}")
     assert done.returncode == 0, done.stderr
-    [copy] = [line.removeprefix("notebook: ") for line in done.stdout.splitlines() if line.startswith("notebook: ")]
-    outputs = nbformat.read(copy, as_version=4).cells[-1].outputs
-    assert "0 False\n" in "".join(output.get("text", "") for output in outputs)
-
-
-def test_an_error_in_a_notebook_is_the_last_line_and_names_its_copy(ran, tmp_path):
-    path = notebook(tmp_path / "mine.ipynb", "print('so far')", "x / 0", x=1)
-    done = ran(path, "--executed", "here")
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == "Error: ZeroDivisionError: division by zero (here/mine.ipynb)"
-    executed = (tmp_path / "here" / "mine.ipynb").read_text()
-    assert "so far" in executed
-    assert "Traceback" in executed
-
-
-def test_run_ends_with_what_the_notebook_concludes_and_the_figure_it_drew(ran, tmp_path):
-    draw = f"print('Figures go to {tmp_path}')\nopen('{tmp_path / 'mine.png'}', 'w').close()"
-    end = "from IPython.display import Markdown\nMarkdown('PRO is higher.\\n\\nMuch.')"
-    done = ran(notebook(tmp_path / "mine.ipynb", draw, end, x=1), "--executed", "here")
-    figure = f"figure: {tmp_path / 'mine.png'}; notebook: here/mine.ipynb"
-    assert done.stdout.splitlines() == ["PRO is higher. Much.", figure]
+    assert (tmp_path / "runs" / "world-facts" / "facts-1m").is_dir()
 
 
 def test_explore_writes_a_page_of_records_or_opens_jupyterlab(records, tmp_path, monkeypatch):

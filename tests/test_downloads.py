@@ -5,6 +5,7 @@ Tests of the model itself run where `pro download smollm2-135m` was run (CI does
 
 import heapq
 import math
+import re
 import subprocess
 import zipfile
 from dataclasses import replace
@@ -96,7 +97,7 @@ def test_without_shots_it_is_asked_in_its_template_or_says_nothing(smollm, quest
     assert any("of the first 24 likeliest answers are empty" in str(warning.message) for warning in warned)
     answer = asking.ask(smollm, "What is the capital of France?", n_shots=0, chat=False)
     assert answer.text == ""
-    assert "It is to say nothing; the best that says something: Paris" in answer.sentence()
+    assert re.search("It is to say nothing; the best that says something: .*Paris", answer.sentence())
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Runs of any origin: log-probabilities, conventions, distinct answers, the most probable one, selecting, reading."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -234,19 +233,3 @@ def test_the_entropy_of_samples_is_the_mean_along_them_with_students_limits():
     assert estimate.tolist() == [3.0, 0.0]
     assert low == pytest.approx([3 - half, 0.0], abs=1e-4)
     assert high == pytest.approx([3 + half, 0.0], abs=1e-4)
-
-
-TOKEN = {"token": "yes", "logprob": -0.5}
-CHOICE = {"message": {"content": "yes"}, "finish_reason": "stop", "logprobs": {"content": [TOKEN]}}
-OUTPUT = {"text": "yes", "token_ids": [7], "cumulative_logprob": -0.5, "finish_reason": "stop"}
-
-
-def test_a_file_is_read_by_what_its_first_entry_holds(tmp_path):
-    (path := tmp_path / "some.jsonl").write_text('{"something": 1}')
-    with pytest.raises(RunError, match=r"some.jsonl, line 1: "):
-        imports.from_file(path)
-    answers = {"records": {"answers": [{"log_prob": -0.5}]}, "openai": {"choices": [CHOICE]}}
-    for kind, content in {**answers, "vllm": {"prompt": "?", "outputs": [OUTPUT]}}.items():
-        path.write_text(json.dumps(content | {"question_id": "a"}))
-        run = imports.from_file(path)
-        assert (run.info.model, run.log_probs().tolist()) == (kind, [[-0.5]])
