@@ -172,12 +172,10 @@ def test_the_framed_explorer_is_whole_and_follows_the_switch_between_light_and_d
 
 @pytest.mark.slow
 @IN_A_BROWSER
-def test_the_explorer_draws_on_the_first_page_and_alone_from_a_folder_too(site):
+def test_the_explorer_draws_on_the_first_page_from_a_folder_too(site):
     with browser_page((site / "index.html").as_uri()) as (page, _):
         page.locator("iframe.explorer").scroll_into_view_if_needed()
         page.frame_locator("iframe.explorer").locator("figure svg").first.wait_for()
-        page.get_by_role("link", name="Open the explorer alone").click()
-        sync_api.expect(page.locator(".pro-head")).to_contain_text("president")
 
 
 # ---- The API pages --------------------------------------------------------------------------------------------------
