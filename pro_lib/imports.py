@@ -11,7 +11,7 @@ import pandas as pd
 
 from pro_lib.correctness import words
 from pro_lib.files import RunError
-from pro_lib.layouts import CUT, NATURAL, Response, ending, responses
+from pro_lib.layouts import CUT, NATURAL, Response, ending, record_of, responses
 from pro_lib.readers import Source, called, json_lines, stem
 from pro_lib.records import TABLES, from_records, named, paired, read_labels, split_records, tables
 from pro_lib.runs import Run
@@ -36,32 +36,33 @@ def from_openai(source: Source, *, questions: pd.DataFrame | None = None) -> Run
     id, else of its text, else in its place, which a warning says. Raises `RunError` with file, line and choice.
     """
     path, read = called(source, "responses"), responses(json_lines(source))
-    layout = next((response.layout for response in read if response.layout), "responses")
+    layout = next((response.layout.name for response in read if response.layout), "responses")
+    texts = [words(text) if isinstance(text := response.question["question"], str) else "" for response in read]
+    own = _ids(read, texts, set() if questions is None else set(questions["question_id"]))
     left_out, endings, records = {}, Counter(), {}
-    for name, response in zip(_names(read, path, questions), read, strict=True):
+    for name, known, response in zip(_names(read, texts, own, path), own, read, strict=True):
         place = response.where.removeprefix(f"{path}, ")
-        if response.error:
-            left_out.setdefault("that failed", []).append(place)
-            continue
         fields = response.question | {"question_id": name, "answers": []}
-        _, record = records.setdefault(str(name), (response.where, fields))
+        if not response.answers:
+            left_out.setdefault("that failed", []).append(place)
+        if response.answers or known is None:
+            _, record = records.setdefault(str(name), (response.where, fields))
         for n, piece in enumerate(response.answers.values()):
-            answer = piece.record(f"{response.where}, choice {n}")
+            answer = record_of(piece, response.layout, f"{response.where}, choice {n}")
             if isinstance(answer, str):
                 left_out.setdefault(answer, []).append(f"{place}, choice {n}")
             else:
                 record["answers"].append(answer)
-                endings[ending(piece.finish_reason)] += 1
+                endings[ending(piece["finish_reason"])] += 1
     for reason, places in left_out.items():
-        _warn(f"{len(places)} answers {reason} are left out: {'; '.join(places[:5])}{' …' * (len(places) > 5)}")
+        _warn(f"{len(places)} answers {reason} are left out: {_some(places)}")
     if unknown := [f"{name} ({count})" for name, count in endings.items() if name not in NATURAL | CUT]:
         _warn(f"endings {_some(unknown)} are unknown; such an answer counts as cut")
     answers, table = tables(records.values(), path)
     if not answers["finished"].any():
         raise RunError(f"{path}: none of {len(answers)} answers is finished; their endings are {_some(endings)}")
     if questions is not None:
-        has_ids = any(response.question["question_id"] is not None for response in read)
-        answers, table = paired(questions, answers, table, path, has_ids=has_ids)
+        answers, table = paired(questions, answers, table, path, known={name for name in own if name is not None})
     return Run(answers, table, RunInfo(stem(path), layout, layout))
 
 
@@ -93,51 +94,48 @@ def recorded(records: Sequence[str]) -> dict[tuple[str, str], str]:
     return files
 
 
-def _names(read: Sequence[Response], path: Path, asked: pd.DataFrame | None) -> list[object]:
+def _names(read: Sequence[Response], texts: Sequence[str], own: Sequence[str | None], path: Path) -> list[object]:
     """Return the question_id of each response; those to one question, by id or else by text, share theirs."""
-    texts = [words(text) if isinstance(text := response.question["question"], str) else "" for response in read]
     names, by_text, places = [], {}, {}
-    own = _without_samples(read, texts, set() if asked is None else set(asked["question_id"]))
     for name, text, response in zip(own, texts, read, strict=True):
         if name is None:
             served = None if str(response.served_id) in places else response.served_id
             place = f"{stem(path)}-{response.where.rsplit(' ', 1)[1]}"
             name = by_text.setdefault(text or response.where, place if served is None else served)
-        where, first = places.setdefault(str(name), (response.where, text))
-        if text != first:
+        about = (text, response.question["references"], response.question["split"])
+        where, first = places.setdefault(str(name), (response.where, about))
+        if about != first:
             raise RunError(f"{response.where}: question_id {name!r} was already used ({where}), by another question")
         names.append(name)
     return names
 
 
-def _without_samples(read: Sequence[Response], texts: Sequence[str], asked: Collection[str]) -> list[object]:
+def _ids(read: Sequence[Response], texts: Sequence[str], asked: Collection[str]) -> list[object]:
     """Return the ids that responses bring, those as `q0-0` and `q0-1` as `q0` where they number samples of a question.
 
     They do where it is `q0` that was asked, or where the text is one. Without texts they do where each of several
     questions has the same numbers, which a warning says.
     """
-    ids = [response.question["question_id"] for response in read]
+    ids = [str(name) if type(name := response.question["question_id"]) is int else name for response in read]
     split = [re.fullmatch(r"(.+)[-_.:#/](\d+)", str(name)) for name in ids]
-    if not read or not all(split):
+    if not all(split) or asked & set(ids):
         return ids
-    stems = [match[1] for match in split]
-    table = pd.DataFrame({"stem": stems, "number": [int(match[2]) for match in split], "text": texts})
-    if asked:
-        return stems if set(stems) <= asked and not asked & set(ids) else ids
-    groups = table.groupby("stem")
-    if all(texts):
-        return stems if (groups["text"].agg(set).str.len() == 1).all() else ids
-    numbers = groups["number"].agg(lambda column: tuple(sorted(column)))
-    alike = len(numbers) > 1 and len(set(numbers)) == 1 and numbers.iloc[0][:2] in ((0, 1), (1, 2))
-    if alike:
-        _warn(f"answers are taken as samples of one question by their ids, as {ids[0]!r} of {stems[0]!r}")
-    return stems if alike else ids
+    stems, groups = [match[1] for match in split], {}
+    for match, text in zip(split, texts, strict=True):
+        groups.setdefault(match[1], []).append((int(match[2]), text))
+    numbers = {tuple(sorted(number for number, _ in group)) for group in groups.values()}
+    if set(stems) <= asked or (all(texts) and all(len({text for _, text in group}) == 1 for group in groups.values())):
+        return stems
+    if any(texts) or len(groups) < 2 or len(numbers) > 1 or numbers.pop()[:2] not in ((0, 1), (1, 2)):
+        return ids
+    _warn(f"answers are taken as samples of one question by their ids, as {ids[0]!r} of {stems[0]!r}")
+    return stems
 
 
 def _some(values: Iterable[object]) -> str:
     """Return the first five values as words."""
     texts = [str(value) for value in values]
-    return ", ".join(texts[:5]) + f" and {len(texts) - 5} more" * (len(texts) > 5)
+    return "; ".join(texts[:5]) + f" and {len(texts) - 5} more" * (len(texts) > 5)
 
 
 def _warn(message: str) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 from pro_lib.checks import Format, Text, fitted, rule
@@ -43,8 +44,9 @@ LAYOUTS = (
     ),
     Layout("vllm", "outputs", ("outputs",), "text", "finish_reason", "logprobs", "SamplingParams(logprobs=0)"),
     Layout(
-        "gemini", "candidates", ("candidates",), "content.parts.*.text", "finishReason|finish_reason",
-        "logprobsResult.chosenCandidates|logprobs_result.chosen_candidates", "responseLogprobs=true",
+        "gemini", "candidates|promptFeedback|prompt_feedback", ("candidates",), "content.parts.*.text",
+        "finishReason|finish_reason", "logprobsResult.chosenCandidates|logprobs_result.chosen_candidates",
+        "responseLogprobs=true",
     ),
     Layout(
         "responses", "output", ("",), "output.*.content.*.text", "status",
@@ -77,52 +79,28 @@ class _Answer(Format):
 
 
 @dataclass
-class Piece:
-    """An answer as a server gives it, or as much of it as a stream has brought."""
-
-    request: str
-    text: object = None
-    finish_reason: object = None
-    logprobs: list | None = None
-    cumulative_logprob: object = None
-
-    def extend(self, more: "Piece") -> None:
-        """Add what a stream brings next."""
-        self.text = more.text if self.text is None else f"{self.text}{more.text or ''}"
-        self.logprobs = self.logprobs if more.logprobs is None else [*(self.logprobs or []), *more.logprobs]
-        self.finish_reason = more.finish_reason if self.finish_reason is None else self.finish_reason
-
-    def record(self, where: str) -> dict | str:
-        """Return a record's answer, or words for what is not scored; `RunError` with the place for what is neither."""
-        if self.text is None and self.finish_reason is not None:
-            return "without text, such as a refusal"
-        if self.cumulative_logprob is None and (self.logprobs is None or (self.text and not self.logprobs)):
-            raise RunError(f"{where}: logprobs are missing; ask for them with {self.request}")
-        answer = fitted(_Answer, self, where, RunError)
-        finished, log_probs = ending(answer.finish_reason) in NATURAL, answer.logprobs
-        record = {"text": answer.text, "finished": finished, "end_log_prob": None if finished else 0.0}
-        if log_probs is None:
-            return record | {"log_prob": answer.cumulative_logprob}
-        if any(value <= NOT_GIVEN for value in log_probs) or (finished and not log_probs):
-            return "whose probability was not returned"
-        return record | {"token_log_probs": log_probs}
-
-
-@dataclass
 class Response:
     """A response: what it says of its question, and its answers by their number, or the `error` in their place."""
 
     where: str
-    layout: str
+    layout: Layout | None
     served_id: object
     question: dict[str, object]
-    answers: dict[object, Piece]
+    answers: dict[object, dict]
     error: object
     goes_on: bool
 
-    def awaits(self, number: object) -> bool:
-        """Return whether an answer has not ended, or not begun."""
-        return number not in self.answers or self.answers[number].finish_reason is None
+    def extended(self, more: "Response") -> bool:
+        """Add what a stream brings next; False where it belongs to another response."""
+        ends = [self.answers.get(number, {}).get("finish_reason") for number in more.answers]
+        if more.error or any(reason is not None for reason in ends):
+            return False
+        for number, new in more.answers.items():
+            old = self.answers.setdefault(number, {})
+            text = new["text"] if old.get("text") is None else f"{old['text']}{new['text'] or ''}"
+            parts = [_listed(part) for part in (old.get("logprobs"), new["logprobs"]) if part is not None]
+            self.answers[number] = new | {"text": text, "logprobs": [*chain(*parts)] if parts else None}
+        return True
 
 
 def responses(entries: Iterable[tuple[str, object]]) -> list[Response]:
@@ -130,10 +108,7 @@ def responses(entries: Iterable[tuple[str, object]]) -> list[Response]:
     read, streams = [], {}
     for response in (response for where, entry in entries for response in _of_entry(where, entry)):
         begun = streams.pop(response.served_id, None)
-        if begun is not None and not response.error and all(begun.awaits(number) for number in response.answers):
-            for number, piece in response.answers.items():
-                begun.answers.setdefault(number, Piece(piece.request)).extend(piece)
-        else:
+        if begun is None or not begun.extended(response):
             read.append(response)
             begun = response
         if response.goes_on:
@@ -141,19 +116,36 @@ def responses(entries: Iterable[tuple[str, object]]) -> list[Response]:
     return read
 
 
+def record_of(answer: dict, layout: Layout, where: str) -> dict | str:
+    """Return a record's answer, or words for what is not scored; `RunError` with the place for what is neither."""
+    text, tokens, whole = answer["text"], answer["logprobs"], answer["cumulative_logprob"]
+    if text is None and answer["finish_reason"] is not None:
+        return "without text, such as a refusal"
+    if whole is None and (tokens is None or (text and not tokens)):
+        raise RunError(f"{where}: logprobs are missing; ask for them with {layout.request}")
+    finished = ending(fitted(_Answer, answer, where, RunError).finish_reason) in NATURAL
+    if any(value <= NOT_GIVEN for value in tokens or []) or (finished and tokens == []):
+        return "whose probability was not returned"
+    log_prob = {"log_prob": whole} if tokens is None else {"token_log_probs": tokens}
+    return {"text": text, "finished": finished, "end_log_prob": None if finished else 0.0} | log_prob
+
+
+def ending(reason: str) -> str:
+    """Return a server's word for an ending in small letters, without the enumeration that it comes from."""
+    return reason.rpartition(".")[2].lower().removeprefix("finish_reason_")
+
+
 def _of_entry(where: str, entry: object) -> Iterator[Response]:
     """Yield the responses of an entry, which may wrap one or a list of them."""
-    if not (isinstance(entry, Mapping) or hasattr(entry, "__dict__")):
-        raise RunError(f"{where}: {entry!r} should be a valid dictionary")
-    event = at(entry, "type")
-    if isinstance(event, str) and event.startswith("response.") and event not in _WHOLE:
+    event = str(at(entry, "type"))
+    if event.startswith("response.") and event not in _WHOLE:
         return
     inner = at(entry, "response.body|response")
-    is_wrapped = "response" in entry and not isinstance(inner, str) if isinstance(entry, Mapping) else False
+    is_wrapped = inner is not None and not isinstance(inner, str)
     question = {name: at(entry, name) for name in ("references", "split")} | {"question": _question(entry)}
     question["question_id"] = at(entry, "question_id|custom_id|key|id" if is_wrapped else "question_id|custom_id")
-    for body in (inner or [None]) if isinstance(inner, list) else [inner if is_wrapped else entry]:
-        error = at(entry, "error") or at(body, "error") or (None if body or not is_wrapped else "nothing")
+    for body in (_listed(inner) or [{"error": "nothing"}]) if is_wrapped else [entry]:
+        error = at(entry, "error") or at(body, "error")
         layout = next((layout for layout in LAYOUTS if at(body, layout.key) is not None), None)
         if layout is None and not error:
             names = ", ".join(layout.name for layout in LAYOUTS)
@@ -161,32 +153,35 @@ def _of_entry(where: str, entry: object) -> Iterator[Response]:
         answers = {} if error else _answers(layout, body)
         served_id = at(body, "request_id|id|responseId|response_id|meta_info.id")
         served_id = served_id if isinstance(served_id, (str, int)) else None
-        is_piece = False in (at(body, "done"), at(body, "stop")) or bool(at(body, "token") and not answers[0].text)
-        goes_on = is_piece or served_id is not None
-        yield Response(where, layout.name if layout else "", served_id, question, answers, error, goes_on)
+        is_piece = False in (at(body, "done"), at(body, "stop")) or bool(at(body, "token") and not answers[0]["text"])
+        # Azure begins a stream with a chunk without an id, which judges the prompt.
+        if answers or error or served_id != "":
+            goes_on = is_piece or served_id is not None
+            yield Response(where, layout, served_id, question, answers, error, goes_on)
 
 
-def _answers(layout: Layout, body: object) -> dict[object, Piece]:
-    answers: dict[object, Piece] = {}
+def _answers(layout: Layout, body: object) -> dict[object, dict]:
+    answers: dict[object, dict] = {}
     for value in (value for path in layout.answers for value in _listed(at(body, path))):
         text, reason = at(value, layout.text), at(value, layout.reason)
         if isinstance(text, list) and all(isinstance(part, str) for part in text):
             text = "".join(text) if text else None
         number = at(value, "index") if layout.name == "openai" else None
-        reason = None if reason == "none" else reason
-        piece = Piece(layout.request, text, reason, _log_probs(layout, value), at(value, "cumulative_logprob"))
-        answers[len(answers) if type(number) is not int or number in answers else number] = piece
+        number = len(answers) if type(number) is not int or number in answers else number
+        numbers = {"logprobs": _log_probs(layout, value), "cumulative_logprob": at(value, "cumulative_logprob")}
+        answers[number] = {"text": text, "finish_reason": None if reason == "none" else reason} | numbers
     return answers
 
 
 def _log_probs(layout: Layout, answer: object) -> list | None:
     """Return the log-probability of each token; a step of vLLM lists several, of which the chosen one's is taken."""
     tokens, ids = at(answer, layout.tokens), at(answer, "token_ids")
-    if tokens is None:
-        return None
-    if layout.name == "vllm" and hasattr(ids, "__len__") and len(ids) == len(_listed(tokens)):
+    tokens = [tokens] if isinstance(tokens, Mapping) else tokens
+    if not isinstance(tokens, (list, tuple)):
+        return tokens  # None, or else refused
+    if layout.name == "vllm" and hasattr(ids, "__len__") and len(ids) == len(tokens):
         return [at(step, f"{token}.logprob") for step, token in zip(tokens, ids, strict=True)]
-    return [token if isinstance(token, (int, float)) else at(token, _NUMBER) for token in _listed(tokens)]
+    return [token if isinstance(token, (int, float)) else at(token, _NUMBER) for token in tokens]
 
 
 def _question(entry: object) -> object:
@@ -199,11 +194,6 @@ def _listed(value: Any) -> list:
     return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def ending(reason: str) -> str:
-    """Return a server's word for an ending in small letters, without the enumeration that it comes from."""
-    return reason.rpartition(".")[2].lower().removeprefix("finish_reason_")
-
-
 def at(value: object, paths: str) -> Any:
     """Return what stands at the first of `paths` that leads to something; None where none does."""
     reached = (_follow(value, path.split(".") if path else []) for path in paths.split("|"))
@@ -213,9 +203,9 @@ def at(value: object, paths: str) -> Any:
 def _follow(value: object, path: list[str]) -> Any:
     """Return what stands at a path; through a `*`, what stands in each, in one list without what is missing."""
     for n, name in enumerate(path):
+        if name == "*" and n + 1 == len(path):
+            return _listed(value)
         if name == "*":
-            if n + 1 == len(path):
-                return _listed(value)
             return [end for inner in _listed(value) for end in _listed(_follow(inner, path[n + 1 :]))]
         if isinstance(value, Mapping):
             value = value.get(name, value.get(int(name)) if name.isdecimal() else None)

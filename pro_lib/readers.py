@@ -7,6 +7,7 @@ import io
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -122,10 +123,6 @@ def _csv(data: bytes, path: str | Path, error: type[ValueError], delimiter: str 
     return pd.DataFrame(rows.values(), index=list(rows), columns=header, dtype=object)
 
 
-def _tsv(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFrame:
-    return _csv(data, path, error, "\t")
-
-
 def _parquet(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFrame:
     table = pq.read_table(pa.BufferReader(data))
     table.validate(full=True)  # else text that is no UTF-8 surfaces only when somebody looks at it
@@ -147,7 +144,7 @@ def _blocks(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFr
     return pd.DataFrame(rows.values(), index=list(rows), columns=["question", "references"], dtype=object)
 
 
-_READERS = {".csv": _csv, ".tsv": _tsv, ".parquet": _parquet, ".txt": _blocks}
+_READERS = {".csv": _csv, ".tsv": partial(_csv, delimiter="\t"), ".parquet": _parquet, ".txt": _blocks}
 
 
 def _entries(data: bytes, path: str | Path, error: type[ValueError]) -> Iterator[tuple[str, object]]:
@@ -162,9 +159,10 @@ def _entries(data: bytes, path: str | Path, error: type[ValueError]) -> Iterator
             values = next(iter(whole.values())) if isinstance(whole, dict) else whole
             yield from ((f"{path}, entry {n}", value) for n, value in enumerate(values, start=1))
             return
+        is_stream = re.search(rb"^data:", data, re.MULTILINE)
         for n, line in enumerate(data.split(b"\n"), start=1):
             where, text = f"{path}, line {n}", line.strip()
-            if text.startswith((b"data:", b"event:", b"id:", b":")):
+            if is_stream and text.startswith((b"data:", b"event:", b"id:", b"retry:", b":")):
                 text = text.removeprefix(b"data:").strip() if text.startswith(b"data:") else b""
             if text and text != b"[DONE]":
                 yield where, from_json(text)

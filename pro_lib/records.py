@@ -3,7 +3,7 @@
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -178,9 +178,12 @@ def _by_question(rows: Iterable[tuple[str, dict]]) -> Iterable[tuple[str, dict]]
     """Return rows of single answers as records, each with the place of its first row."""
     records: dict[str, tuple[str, dict]] = {}
     for where, row in rows:
-        row = row if "question_id" in row else row | {"question_id": row.get("question")}
-        record = {name: row.get(name) for name in Record.model_fields} | {"answers": []}
-        records.setdefault(str(row["question_id"]), (where, record))[1]["answers"].append(row)
+        name = row.get("question_id", row.get("question"))
+        record = {name: row.get(name) for name in Record.model_fields} | {"question_id": name, "answers": []}
+        first, record = records.setdefault(str(name), (where, record))
+        if row.get("question", record["question"]) != record["question"]:
+            raise RunError(f"{where}: question_id {name!r} was already used ({first}), by another question")
+        record["answers"].append(row)
     return records.values()
 
 
@@ -201,52 +204,63 @@ def tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple[pd.Dat
 
 
 def paired(
-    asked: pd.DataFrame, answers: pd.DataFrame, questions: pd.DataFrame, path: Path, *, has_ids: bool = True
+    asked: pd.DataFrame,
+    answers: pd.DataFrame,
+    questions: pd.DataFrame,
+    path: Path,
+    *,
+    known: Collection[str] | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the answers and the questions asked, each with those of its id, else of its text, else in its place.
 
-    `questions` are those read, with ids of their own where `has_ids`. That a place decides is said in a warning. Raises
-    `RunError` for questions that were not asked, and where two texts of one question disagree, with both.
+    `questions` are those read; `known` are the ids that came with them, None for all. That a place decides is said in a
+    warning. Raises `RunError` for questions that were not asked, and where two texts of one disagree, with both.
     """
     if not {"question_id", "question"} <= set(asked) or asked["question_id"].duplicated().any():
         raise RunError("questions= must have columns question_id and question, and each id once")
     ids, texts = asked["question_id"].tolist(), asked["question"].tolist()
-    own, own_texts = questions["question_id"].tolist(), questions["question"].tolist()
-    if has_ids and set(own) <= set(ids):
-        places = [ids.index(name) for name in own]
-    elif all(isinstance(text, str) for text in own_texts):
-        places = _places(own_texts, texts)
-        if None in places:
-            name = own[places.index(None)]
-            raise RunError(f"{path}: question_id {name!r}, {own_texts[places.index(None)]!r}, is not in questions=")
-    elif not has_ids and len(own) == len(ids):
-        places = list(range(len(ids)))
+    own = list(zip(questions["question_id"], questions["question"], strict=True))
+    places = {name: place for place, name in enumerate(ids) if known is None or name in known}
+    if known == set() and len(own) == len(ids) and not any(isinstance(text, str) for _, text in own):
+        places = {name: place for place, (name, _) in enumerate(own)}
         order = f"{path} has neither ids nor texts of questions: its answers are to those of questions= in their order"
         warnings.warn(order, UserWarning, stacklevel=3)
-    else:
-        unknown = next(name for name in [*own, None] if name not in ids)
-        rows = f"{path} has {len(own)} questions, questions= {len(ids)}"
-        raise RunError(f"{rows}: question_id {unknown!r} is not in questions=, and no text says which it is")
-    for place, text in zip(places, own_texts, strict=True):
-        if isinstance(text, str) and not _is_within(words(texts[place]), words(text)):
-            raise RunError(f"{path}: question_id {ids[place]!r} is {text!r}, but in questions= {texts[place]!r}")
-    if twice := [ids[place] for place, count in Counter(places).items() if count > 1]:
+    elif by_text := {name: text for name, text in own if name not in places and isinstance(text, str)}:
+        places |= _by_text(by_text, texts, path)
+    for name, text in own:
+        shown = f"question_id {name!r}" + f", {text!r}," * isinstance(text, str)
+        if name not in places:
+            raise RunError(
+                f"{path}: {shown} is not in questions=" + ", and no text says which it is" * (not isinstance(text, str))
+            )
+        if isinstance(text, str) and f" {words(texts[places[name]])} " not in f" {words(text)} ":
+            raise RunError(f"{path}: question_id {name!r} is {text!r}, but in questions= {texts[places[name]]!r}")
+    target = {name: ids[places[name]] for name, _ in own}
+    if twice := [name for name, count in Counter(target.values()).items() if count > 1]:
         raise RunError(f"{path}: several of its questions are {twice[0]!r} of questions=")
-    target = {name: ids[place] for name, place in zip(own, places, strict=True)}
     more = {name: None for name in questions if name not in asked}
     return answers.assign(question_id=answers["question_id"].map(target)), asked.assign(**more).reset_index(drop=True)
 
 
-def _places(texts: Sequence[str], asked: Sequence[str]) -> list[int | None]:
-    """Return the place of each text among those asked; of a prompt, that of the last question in it."""
-    others = [words(text) for text in asked]
-    places: list[int | None] = []
-    for text in map(words, texts):
-        within = [place for place, other in enumerate(others) if _is_within(other, text)]
-        ends = {place: (text.rfind(others[place]) + len(others[place]), len(others[place])) for place in within}
-        places.append(max(ends, key=ends.get, default=None))
+def _by_text(own: Mapping[str, str], asked: Sequence[str], path: Path) -> dict[str, int]:
+    """Return the place of each text among those asked; of a prompt, that of the last question in it.
+
+    What stands right before the question and after it is the same in all prompts. Else the question of one may be none
+    of those asked, but of its shots.
+    """
+    counts, others = Counter(map(words, asked)), {words(text): place for place, text in enumerate(asked)}
+    places, prompts = {}, {}
+    for name, text in own.items():
+        spaced = f" {words(text)} "
+        within = [spaced.strip()] if spaced.strip() in others else [other for other in others if f" {other} " in spaced]
+        if within:
+            other = max(within, key=lambda other: (spaced.rfind(f" {other} ") + len(other), len(other)))
+            before, _, after = spaced.rpartition(f" {other} ")
+            prompts.setdefault((*before.split()[-1:], after), name)
+            places[name] = others[other]
+            if counts[other] > 1:
+                raise RunError(f"{path}: {text!r} is the text of several of questions=; only an id would tell which")
+    if len(prompts) > 1:
+        names = " and ".join(map(repr, [*prompts.values()][:2]))
+        raise RunError(f"{path}: prompts differ around the questions of {names}: one may be a shot; give question_id")
     return places
-
-
-def _is_within(question: str, text: str) -> bool:
-    return f" {question} " in f" {text} "

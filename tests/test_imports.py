@@ -1,4 +1,4 @@
-"""Records made elsewhere: what is read, what is refused, and that damage leads to nothing but a RunError."""
+"""Records and responses in memory and in files, field by field; every layout as a whole is in test_layouts.py."""
 
 import json
 import math
@@ -81,22 +81,19 @@ def test_means_are_given_or_those_of_the_tokens_where_there_are_any(write):
     np.testing.assert_array_equal(means(from_records(write(record(*summed)))), [[-1.75 / 3, -1.5]])
 
 
-def chat(text, *tokens, reason="stop", **fields):
+def chat(text, *tokens, reason="stop"):
     """A choice of a chat completion; a token is (text, log-probability)."""
     content = [{"token": token, "logprob": value, "top_logprobs": []} for token, value in tokens]
-    message = {"role": "assistant", "content": text, "refusal": None}
-    return {"message": message, "logprobs": {"content": content, "refusal": None}, "finish_reason": reason} | fields
+    return {"message": {"content": text}, "logprobs": {"content": content}, "finish_reason": reason}
 
 
-def completion(text, *tokens, reason="stop", **fields):
+def completion(text, *tokens, reason="stop"):
     """A choice of a text completion."""
-    names, values = ([token[place] for token in tokens] for place in (0, 1))
-    logprobs = {"tokens": names, "token_logprobs": values, "top_logprobs": None}
-    return {"text": text, "logprobs": logprobs, "finish_reason": reason} | fields
+    return {"text": text, "logprobs": {"token_logprobs": [value for _, value in tokens]}, "finish_reason": reason}
 
 
 def response(*choices, identity="chatcmpl-1"):
-    return {"id": identity, "object": "chat.completion", "choices": list(choices)}
+    return {"id": identity, "choices": list(choices)}
 
 
 PARIS = (("Par", -0.25), ("is", -0.5))
@@ -105,49 +102,60 @@ BOTH = pytest.mark.parametrize("choice", [chat, completion])
 
 @BOTH
 def test_every_token_returned_counts_and_an_ending_that_is_not_is_missing(write, choice):
-    run = from_openai(write(response(choice("Paris", *PARIS), choice("Lyon", ("Lyon", -2.0), ("<|eot|>", -0.125)))))
-    paris = run.answers.iloc[0].to_dict()
-    expected = {"question_id": "chatcmpl-1", "rank": 0, "text": "Paris", "token_log_probs": [-0.25, -0.5]}
-    assert {name: paris[name] for name in [*expected, "finished"]} == expected | {"finished": True}
-    assert math.isnan(paris["end_log_prob"])
+    cut = choice("Nan", ("Nan", -0.125), reason="length")
+    run = from_openai(
+        write(response(choice("Paris", *PARIS), choice("Lyon", ("Lyon", -2.0), ("<|eot|>", -0.125)), cut))
+    )
+    assert run.answers["token_log_probs"].tolist() == [[-0.25, -0.5], [-2.0, -0.125], [-0.125]]
+    np.testing.assert_array_equal(run.answers["end_log_prob"], [np.nan, np.nan, 0.0])
     np.testing.assert_array_equal(run.log_probs(), [[-0.75, -2.125]])
     np.testing.assert_array_equal(means(run), [[-0.375, -2.125 / 2]])
+    assert run.name == "answers/openai/openai"
     with pytest.raises(RunError, match="does not say what its endings cost"):
         run.log_probs(convention="answer_tokens")
 
 
-@BOTH
-@pytest.mark.parametrize("reason", ["length", "content_filter"])
-def test_a_choice_that_was_cut_is_not_finished(write, choice, reason):
-    run = from_openai(write(response(choice("Par", ("Par", -0.25), reason=reason), choice("Lyon", ("Lyon", -2.0)))))
-    assert run.answers["finished"].tolist() == [False, True]
-    assert run.answers["end_log_prob"][0] == 0.0
-    np.testing.assert_array_equal(run.log_probs(), [[-2.0]])
+def test_wrapped_responses_bring_what_is_known_of_their_question(write):
+    wrapped = {"question_id": 7, "question": "Capital?", "references": "Paris", "split": "test"}
+    run = from_openai(write(wrapped | {"response": response(chat("Paris", *PARIS))}, response(chat("Rome", *PARIS))))
+    assert run.questions.iloc[0].to_dict() == wrapped | {"question_id": "7", "references": ["Paris"]}
+    assert run.questions["question_id"].tolist() == ["7", "chatcmpl-1"]
+    assert run.questions.iloc[1, 1:].isna().all()
 
 
-def test_wrapped_responses_and_those_of_the_batch_api_bring_their_ids(write):
-    body = response(chat("Paris", *PARIS))
-    wrapped = {"question_id": 7, "question": "Capital?", "references": "Paris", "split": "test", "response": body}
-    batch = {"id": "batch_req_1", "custom_id": "q8", "response": {"status_code": 200, "body": body}, "error": None}
-    run = from_openai(write(wrapped, batch, {"choices": [completion("Rome", ("Rome", -1.0))]}))
-    assert run.questions["question_id"].tolist() == ["7", "q8", "answers-3"]
-    first = {"question_id": "7", "question": "Capital?", "references": ["Paris"], "split": "test"}
-    assert run.questions.iloc[0].to_dict() == first
-    assert run.questions.iloc[1:, 1:].isna().all(axis=None)
-    assert run.name == "answers/openai/openai"
+QUESTIONS = pd.DataFrame({"question_id": ["a", "b"], "question": ["A?", "B?"], "references": [["x"], ["y"]]})
+QUESTIONS = QUESTIONS.assign(split="test", level=[1, 2])
+ANSWERED = response(chat("Paris", *PARIS), identity="good")
+
+
+def test_given_questions_stay_as_they_are_and_one_may_have_no_answer(write):
+    run = from_openai(write({"question_id": "b", "response": ANSWERED}), questions=QUESTIONS)
+    pd.testing.assert_frame_equal(run.questions, QUESTIONS)
+    np.testing.assert_array_equal(run.log_probs(), [[np.nan], [-0.75]])
+
+
+@pytest.mark.parametrize(
+    ("questions", "sentence"),
+    [
+        (QUESTIONS.head(1), "question_id 'b' is not in questions="),
+        (QUESTIONS.assign(question_id="b"), "each id once"),
+        (QUESTIONS.drop(columns="question"), "must have columns question_id and question"),
+    ],
+)
+def test_questions_that_do_not_fit_the_responses_are_refused(write, questions, sentence):
+    with pytest.raises(RunError, match=sentence):
+        from_openai(write({"question_id": "b", "response": ANSWERED}), questions=questions)
 
 
 @BOTH
 def test_answers_of_unknown_probability_are_left_out_and_counted(write, choice):
     known, rare, empty = choice("Paris", *PARIS), choice("Zug", ("Z", -0.5), ("ug", -9999.0)), choice("")
     path = write(response(known, rare), response(empty, identity="r2"))
-    with pytest.warns(
-        UserWarning, match=r"^2 answers whose probability was not returned are left out: line 1, choice 1; line 2"
-    ) as caught:
+    with pytest.warns(UserWarning, match=r"^2 answers .*line 1, choice 1") as caught:
         run = from_openai(path)
     assert caught[0].filename == __file__
     np.testing.assert_array_equal(run.log_probs(), [[-0.75], [np.nan]])
-    with pytest.warns(UserWarning, match="left out"), pytest.raises(RunError, match="holds no answers whose prob"):
+    with pytest.warns(UserWarning, match="left out"), pytest.raises(RunError, match=r"holds no answers.*\(1 questions"):
         from_openai(write(response(rare)))
 
 
@@ -160,8 +168,8 @@ def vllm_output(text, *tokens, reason="stop"):
     return output | {"finish_reason": reason, "stop_reason": None}
 
 
-def request(*outputs, request_id="0", prompt="Question: Capital?\nAnswer:"):
-    return {"request_id": request_id, "prompt": prompt, "outputs": list(outputs), "finished": True}
+def request(*outputs):
+    return {"request_id": "0", "prompt": "Question: Capital?\nAnswer:", "outputs": list(outputs), "finished": True}
 
 
 def as_objects(record):
@@ -201,13 +209,12 @@ def test_everything_generated_counts_in_whatever_form_it_comes(write, form, outp
 @pytest.mark.parametrize("lost", [{}, {"logprobs": None}])
 def test_an_output_that_was_cut_keeps_all_its_tokens(lost):
     cut = vllm_output(" Paris", *TOKENS, reason="length") | lost
-    answer = from_vllm([request(cut, OUTPUT)]).answers.iloc[0]
-    assert answer["log_prob"] == -0.75
-    assert (answer["end_log_prob"], answer["finished"]) == (0.0, False)
+    answer = from_vllm([request(OUTPUT, cut)]).answers.iloc[1]
+    assert (answer["log_prob"], answer["end_log_prob"], answer["finished"]) == (-0.75, 0.0, False)
 
 
 def test_arrays_of_ids_are_read_and_equal_answers_count_once():
-    record = as_objects(request(*[OUTPUT] * 2))
+    record = as_objects(request(OUTPUT, OUTPUT))
     record.outputs[0].token_ids = np.array(record.outputs[0].token_ids)
     record.outputs[1].token_ids = list(np.array(record.outputs[1].token_ids))
     run = from_vllm([record])
@@ -225,18 +232,16 @@ def as_pydantic(value):
     return create_model("Response", **{name: (Any, as_pydantic(inner)) for name, inner in value.items()})()
 
 
-RESPONSE = response(chat("Lima", ("Lima", -0.5)), completion("Rome", ("Rome", -2.0)), identity="r1")
-
-
 @pytest.mark.parametrize("form", [dict, as_pydantic])
 def test_a_list_of_responses_is_read_as_a_file_of_them(write, form):
-    lines = [RESPONSE, {"question_id": 7, "references": ["Lima"], "response": RESPONSE}]
-    expected = from_openai(write(*lines))
-    run = from_openai([form(lines[0]), lines[1] | {"response": form(RESPONSE)}])
+    bare = response(chat("Lima", ("Lima", -0.5)), completion("Rome", ("Rome", -2.0)), identity="r1")
+    wrapped = {"question_id": 7, "references": ["Lima"]}
+    expected = from_openai(write(bare, wrapped | {"response": bare}))
+    run = from_openai([form(bare), wrapped | {"response": form(bare)}])
     pd.testing.assert_frame_equal(run.answers, expected.answers)
     pd.testing.assert_frame_equal(run.questions, expected.questions)
     assert (run.name, run.questions["question_id"].tolist()) == ("responses/openai/openai", ["r1", "7"])
-    nameless = {name: value for name, value in RESPONSE.items() if name != "id"}
+    nameless = {"choices": bare["choices"]}
     assert from_openai([nameless] * 2).questions["question_id"].tolist() == ["responses-1", "responses-2"]
 
 
@@ -258,47 +263,30 @@ def test_records_in_memory_are_read_as_a_file_of_them(write):
 
 
 GOOD = {"question_id": "good", "answers": [{"log_prob": -1}]}
-ANSWERED = response(chat("Paris", *PARIS), identity="good")
-
-
-def answer(**fields):
-    return record({"log_prob": -1} | fields)
-
-
-# By reader: a good line, and bad ones with the field or the reason that is named.
+# By reader: a good line, and bad ones with the field that is named.
 REFUSED = {
     from_records: (GOOD, [
-        ('{"question_id": ', "not JSON"),
         ("[" * 100_000, "not JSON"),
         ("[1]", "not an object but list"),
-        ('{"question_id": "é"}'.encode("latin-1"), "not JSON in UTF-8"),
-        (r'{"question_id": "\ud800", "answers": []}', "not JSON in UTF-8"),
         ({"question_id": "a"}, "answers is missing"),
-        ({"question_id": 1.5, "answers": []}, "question_id=1.5"),
         (GOOD, "question_id 'good' was already used"),
-        (record("Paris"), "answers[0]='Paris'"),
-        (record({"log_prob": -1}, {}), "answers[1].log_prob=None must be given, or token_log_probs"),
-        (record({"token_log_probs": []}), "answers[0].log_prob=None must be given, or token_log_probs"),
-        (record({"token_log_probs": [-3, 0.5]}), "token_log_probs[1]=0.5 must be a log-probability"),
+        (record({"log_prob": -1}, {}), "answers[1].log_prob=None"),
+        (record({"token_log_probs": []}), "answers[0].log_prob=None"),  # else of probability 1
+        (record({"token_log_probs": [-3, 0.5]}), "token_log_probs[1]=0.5"),
         (record({"token_log_probs": [-1e308, -1e308]}), "log_prob=-inf"),
-        (answer(log_prob=0.1), "answers[0].log_prob=0.1 must be a log-probability"),
-        (answer(log_prob=-(10**400)), "log_prob=-1000"),
-        (answer(token_ids=[1.5]), "token_ids[0]=1.5"),
-        (answer(rouge_l=55), "rouge_l=55"),
+        (record({"log_prob": -(10**400)}), "log_prob=-1000"),
+        (record({"log_prob": -1, "rouge_l": 55}), "rouge_l=55"),
     ]),
     from_openai: (ANSWERED, [
-        (response(chat("a", ("a", -1.0), logprobs=None)), "choice 0: logprobs are missing; ask for them with"),
-        (response(chat("a", ("a", -1.0)), chat("a", logprobs={"content": None})), "choice 1: logprobs are missing"),
-        (response(chat("a", ("a", -1.0), reason=None)), "choice 0: finish_reason=None"),
-        (response(completion("a", ("a", None))), "choice 0: logprobs[0]=None"),
-        (response(chat("a", ("a", 0.5))), "answers[0].token_log_probs[0]=0.5"),
+        (response(chat("a", ("a", -1.0)) | {"logprobs": None}), "logprobs"),
+        (response(chat("a", ("a", -1.0), reason=None)), "finish_reason"),
+        (response(completion("a", ("a", None))), "logprob"),
         ({"question_id": "a", "answers": []}, "no response of a known layout"),
     ]),
     from_vllm: (request(OUTPUT), [
-        (request(OUTPUT | {"logprobs": None, "cumulative_logprob": None}), "choice 0: logprobs are missing; ask"),
-        (request(OUTPUT | {"token_ids": [3]}), "choice 0: logprobs[0]=None"),
-        (request(OUTPUT | {"token_ids": [2, 2]}), "choice 0: logprobs[0]=None"),
-        (request(vllm_output("a", (2, "a", -math.inf))), "cumulative_logprob=-inf"),
+        (request(OUTPUT | {"token_ids": [3]}), "logprobs[0]=None"),
+        (request(OUTPUT | {"token_ids": [2, 2]}), "logprobs[0]=None"),
+        (request(vllm_output("a", (2, "a", -math.inf))), "logprob=-inf"),
     ]),
 }  # fmt: skip
 CASES = [(read, good, *bad) for read, (good, lines) in REFUSED.items() for bad in lines]
@@ -316,25 +304,16 @@ def test_a_malformed_line_is_refused_with_its_place_and_field(write, read, good,
         assert str(caught.value).startswith("entry 2")
 
 
-def test_a_missing_file_a_list_and_a_table_are_named(tmp_path, write):
-    with pytest.raises(RunError, match=r"nowhere\.jsonl cannot be read: No such file"):
-        from_records(tmp_path / "nowhere.jsonl")
-    with pytest.raises(RunError, match=r"answers\.jsonl, entry 2: no response of a known"):
-        from_openai(write(json.dumps([ANSWERED, {}])))
-    with pytest.raises(RunError, match=r"^records holds no answers"):
-        from_records([])
-    with pytest.raises(RunError, match=r"^row 2: answers\[0\].log_prob=0.5 must be a log-probability"):
-        from_records(pd.DataFrame({"question_id": [1, 2], "log_prob": [-1.0, 0.5]}))
-
-
 @pytest.mark.parametrize("source", [None, 5, b"x", {}, [5], [None], ["text"], []])
 def test_what_is_no_list_of_outputs_is_refused(source):
-    with pytest.raises(RunError, match=r"neither a file nor a list|should be a valid dictionary|holds no answers"):
+    with pytest.raises(RunError, match=r"neither a file nor a list|no response of a known layout|holds no answers"):
         from_vllm(source)
 
 
-@pytest.mark.parametrize("name", ["prompt", "request_id", "outputs"])
-def test_half_a_character_in_an_object_is_refused(name):
-    damage = {name: [vllm_output("\ud800", END)] if name == "outputs" else "\ud800"}
-    with pytest.raises(RunError, match=r"^entry 1.*'.ud800' should be a valid string"):
-        from_vllm([request(OUTPUT) | damage])
+def test_a_missing_file_half_a_character_and_a_row_are_named(tmp_path):
+    with pytest.raises(RunError, match=r"nowhere\.jsonl cannot be read: No such file"):
+        from_records(tmp_path / "nowhere.jsonl")
+    with pytest.raises(RunError, match=r"^entry 1, choice 0: text='.ud800' should be a valid string"):
+        from_vllm([request(vllm_output("\ud800", END))])
+    with pytest.raises(RunError, match=r"^row 2: answers\[0\].log_prob=0.5 must be a log-probability"):
+        from_records(pd.DataFrame({"question_id": [1, 2], "log_prob": [-1.0, 0.5]}))

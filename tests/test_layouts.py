@@ -219,6 +219,17 @@ def test_several_choices_of_a_stream_are_kept_apart(write):
     assert run.questions["question_id"].tolist() == ["s1"]
 
 
+@pytest.mark.parametrize("name", ["chat", "text"])
+def test_chunks_among_comments_or_in_wrappers_are_joined(tmp_path, write, name):
+    chunks = [{"id": "", "object": "", "choices": [], "prompt_filter_results": []}, *streamed()[name]]
+    events = "".join(f"event: x\nid: 7\ndata: {json.dumps(chunk)}\n\n" for chunk in chunks)
+    (tmp_path / "r.jsonl").write_text(f": PROCESSING\n\n{events}")
+    check(from_file(tmp_path / "r.jsonl"))
+    run = from_file(write(*({"question_id": "q", "response": chunk} for chunk in chunks[1:])))
+    check(run)
+    assert run.questions["question_id"].tolist() == ["q"]
+
+
 def test_every_sequence_of_tgi_counts():
     other = {"generated_text": " Lyon", "finish_reason": "eos_token", "tokens": [{"text": " Lyon", "logprob": -3.0}]}
     response = tgi()
@@ -248,6 +259,10 @@ PAIRS = {
         answered(-1.0, messages=[{"role": "user", "content": PERU}]),
     ],
     "ids of theirs": [answered(-2.0, question_id="x", question=FRANCE), answered(-1.0, custom_id="y", question=PERU)],
+    "prompts with shots": [
+        answered(-2.0, prompt=f"Answer.\nQ: Of Chile?\nA: Santiago\nQ: {FRANCE}\nA:"),
+        answered(-1.0, prompt=f"Answer.\nQ: {FRANCE}\nA: Paris\nQ: {PERU}\nA:"),
+    ],
     "one has no id": [answered(-2.0, question_id="q1", question=FRANCE), answered(-1.0, question=PERU)],
 }
 
@@ -263,6 +278,9 @@ def test_a_place_decides_only_where_nothing_else_does_and_a_warning_says_so(writ
     with pytest.warns(UserWarning, match="neither ids nor texts of questions: its answers are to those of questions="):
         run = from_file(write(answered(-1.0), answered(-2.0)), questions=QUESTIONS)
     np.testing.assert_array_equal(run.log_probs(), [[-1.0], [-2.0]])
+    with pytest.warns(UserWarning, match="in their order|that failed"):
+        run = from_file(write({"error": "x"}, answered(-2.0)), questions=QUESTIONS)
+    np.testing.assert_array_equal(run.log_probs(), [[np.nan], [-2.0]])
 
 
 @pytest.mark.parametrize(
@@ -275,12 +293,25 @@ def test_a_place_decides_only_where_nothing_else_does_and_a_warning_says_so(writ
         ([answered(-1.0, question_id="q7"), answered(-1.0, question_id="q0")], "question_id 'q7' is not in questions="),
         ([answered(-1.0, question_id="a", question=PERU), answered(-1.0, question_id="b", question=PERU)],
          "several of its questions are 'q0' of questions="),
+        ([answered(-1.0, question_id="q0", question=FRANCE), answered(-2.0, question_id="x", question=PERU)],
+         f"'q0' is {FRANCE!r}, but in questions= {PERU!r}"),
+        ([answered(-1.0, prompt=f"Q: {PERU}\nA:"), answered(-2.0, prompt=f"Q: {FRANCE}\nA: Paris\nQ: Of Chile?\nA:")],
+         "prompts differ around the questions of 'r-1.0' and 'r-2.0'"),
+        ([answered(-1.0, question=PERU), answered(-2.0, question=f"{FRANCE} And when?")], "prompts differ"),
     ],
 )  # fmt: skip
 def test_responses_that_do_not_fit_the_questions_are_refused(write, entries, sentence):
     with pytest.raises(RunError) as caught:
         from_file(write(*entries), questions=QUESTIONS)
     assert sentence in str(caught.value)
+
+
+def test_a_text_of_several_questions_needs_an_id(write):
+    twice = QUESTIONS.assign(question=PERU)
+    with pytest.raises(RunError, match="is the text of several of questions="):
+        from_file(write(answered(-1.0, question=PERU)), questions=twice)
+    run = from_file(write(answered(-1.0, question=PERU, question_id="q1")), questions=twice)
+    np.testing.assert_array_equal(run.log_probs(), [[np.nan], [-1.0]])
 
 
 SAMPLES = {
@@ -308,6 +339,11 @@ def test_numbers_in_ids_are_samples_where_the_questions_say_so_or_all_have_the_s
     ids = ["nq-1", "nq-2", "nq-3", "sciq-1"]
     run = from_openai([answered(-1.0, custom_id=name) for name in ids])
     assert run.questions["question_id"].tolist() == ids
+    asked = QUESTIONS.assign(question_id=["mine-0", "mine-1"])
+    mine = [answered(-float(n + 1), custom_id=f"mine-{n}") for n in range(2)]
+    np.testing.assert_array_equal(from_openai(mine, questions=asked).log_probs(), [[-1], [-2]])
+    theirs = [answered(-float(n + 1), custom_id=f"a-{n}", question=PERU) for n in range(2)]
+    np.testing.assert_array_equal(from_openai(theirs, questions=asked).log_probs(), [[-1, -2], [np.nan, np.nan]])
     texts = [answered(-1.0, custom_id=f"q-{n}", question=text) for n, text in enumerate((PERU, FRANCE))]
     assert from_openai(texts).questions["question_id"].tolist() == ["q-0", "q-1"]
 
@@ -315,6 +351,8 @@ def test_numbers_in_ids_are_samples_where_the_questions_say_so_or_all_have_the_s
 def test_one_id_of_two_questions_is_refused():
     with pytest.raises(RunError, match=r"entry 2: question_id 'q' was already used \(entry 1\)"):
         from_openai([answered(-1.0, question_id="q", question=PERU), answered(-1.0, question_id="q", question=FRANCE)])
+    with pytest.raises(RunError, match="already used"):
+        from_openai([answered(-1.0, question_id="q", references="x"), answered(-1.0, question_id="q", references="y")])
 
 
 def test_failures_and_refusals_are_left_out_counted_and_named(write):
@@ -328,12 +366,14 @@ def test_failures_and_refusals_are_left_out_counted_and_named(write):
             "response": {"status_code": 200, "body": responses_api("failed") | {"error": {"code": "x"}}},
         },
     ]
+    blocked = {"promptFeedback": {"blockReason": "SAFETY"}, "modelVersion": "m"}
     lines = [answered(-1.0, custom_id="a"), *failures, {"custom_id": "e", "response": refusal}]
+    lines += [{"question_id": "f", "response": blocked}]
     with pytest.warns(UserWarning, match="are left out") as caught:
         run = from_file(write(*lines))
     assert sorted(str(warning.message) for warning in caught) == [
         "1 answers without text, such as a refusal are left out: line 5, choice 0",
-        "3 answers that failed are left out: line 2; line 3; line 4",
+        "4 answers that failed are left out: line 2; line 3; line 4; line 6",
     ]
     assert run.questions["question_id"].tolist() == ["a", "e"]
     assert len(run.answers) == 1
@@ -372,6 +412,16 @@ def test_rows_without_an_id_are_those_of_their_question(tmp_path):
     (tmp_path / "a.csv").write_text("question,text,log_prob\nA?,x,-1\nB?,y,-2\nA?,z,-3\n")
     run = from_file(tmp_path / "a.csv")
     np.testing.assert_array_equal(run.log_probs(), [[-1, -3], [-2, np.nan]])
+    (tmp_path / "a.csv").write_text("question_id,question,text,log_prob\n0,A?,x,-1\n0,B?,y,-2\n")
+    with pytest.raises(RunError, match=r"line 3: question_id '0' was already used \(.*line 2\), by another question"):
+        from_file(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("data", [b"\x1f\x8b no", gzip.compress(b'{"a": 1}' * 99)[:-9], gzip.compress(b"\xff"), b""])
+def test_damaged_compression_ends_in_one_sentence(tmp_path, data):
+    (tmp_path / "r.jsonl.gz").write_bytes(data)
+    with pytest.raises(RunError, match=r"r\.jsonl\.gz.* (cannot be read|not JSON|holds no answers)"):
+        from_file(tmp_path / "r.jsonl.gz")
 
 
 def damage(response):

@@ -77,7 +77,9 @@ STEPS = [
 ]
 OUTPUT = {"text": " Paris", "token_ids": [5, 6, 2], "cumulative_logprob": -0.875, "logprobs": STEPS}
 OUTPUT |= {"finish_reason": "stop", "stop_reason": None}
-VLLM = [{"request_id": str(n), "prompt": "Capital?", "references": ["Paris"], "outputs": [OUTPUT]} for n in range(2)]
+VLLM = [
+    {"request_id": str(n), "prompt": f"Capital of {n}?", "references": ["Paris"], "outputs": [OUTPUT]} for n in range(2)
+]
 
 # --- What is written, and read by readers that share nothing with ours ---
 
@@ -112,7 +114,17 @@ def plainly(path):
 
 
 def plain_references(value):
-    parts = value.split(";") if isinstance(value, str) else value
+    """The texts of a reference column: parts of a text, or what lists and objects hold, numbers as text."""
+    parts = value.split(";") if isinstance(value, str) else []
+    waiting = [] if isinstance(value, str) else [value]
+    while waiting:
+        inner = waiting.pop(0)
+        if isinstance(inner, dict):
+            inner = [inner[name] for name in ("text", "value", "aliases") if inner.get(name) is not None]
+        if isinstance(inner, list):
+            waiting = inner + waiting
+        else:
+            parts.append(str(inner))
     return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
@@ -124,8 +136,9 @@ def read_question_file(path):
 def plain_questions(path):
     rows = []
     for n, row in enumerate(plainly(path)):
-        identity = str(row.get("question_id", f"{path.stem}-{n}"))
-        rows.append([identity, row["question"], plain_references(row["references"]), row.get("split", "test")])
+        identity = next((row[name] for name in ("question_id", "id", "qid") if name in row), f"{path.stem}-{n}")
+        references = plain_references(row["references"] if "references" in row else row["reference"])
+        rows.append([str(identity), row["question"], references, row.get("split", "test")])
     return sorted(rows)
 
 
@@ -166,32 +179,42 @@ def plain_records(path):
 
 
 def plain_responses(path):
-    answers, rows = [], []
+    """The answers of OpenAI's responses or vLLM's outputs, together where they have one id, or none but one text."""
+    records, texts = {}, {}
     for n, entry in enumerate(plainly(path), start=1):
-        response = entry.get("response") or {}
-        choices = [*(e["choices"] for e in (entry, response, response.get("body") or {}) if "choices" in e)]
-        choices = choices[0] if choices else entry["outputs"]
-        # The first name that is there counts, be it null; then the ids that servers give.
-        named = next((entry[k] for k in ("question_id", "custom_id") if k in entry), None)
-        within = response.get("body") or {}
-        places = ((entry, "request_id"), (entry, "id"), (response, "id"), (within, "id"))
-        served = next((e[k] for e, k in places if k in e), None)
-        identity = next(i for i in (named, served, f"{path.stem}-{n}") if i is not None)
+        response = entry.get("response")
+        body = response.get("body", response) if isinstance(response, dict) else entry
+        question = next((entry[key] for key in ("question", "prompt") if entry.get(key) is not None), None)
+        question = question if isinstance(question, str) else None
+        keys = ("question_id", "custom_id", "id")[: 2 if body is entry else 3]
+        identity = next((entry[key] for key in keys if entry.get(key) is not None), None)
+        choices = body["choices"] if "choices" in body else body["outputs"]
+        if identity is not None and not choices:
+            continue
+        if identity is None:
+            served = next((body[key] for key in ("request_id", "id") if body.get(key) is not None), None)
+            is_new = isinstance(served, (str, int)) and str(served) not in records
+            identity = texts.setdefault(question or n, served if is_new else f"{path.stem}-{n}")
+        answers, _ = records.setdefault(str(identity), ([], _question(entry, identity, question)))
         for choice in choices:
-            content = choice.get("logprobs")
-            content = content.get("content") if isinstance(content, dict) else content
-            if content is None:
-                values = [choice["cumulative_logprob"]]
-            elif "outputs" in entry and choice.get("token_ids") is not None:
-                values = [step[str(token)]["logprob"] for step, token in zip(content, choice["token_ids"], strict=True)]
-            else:
-                values = [token["logprob"] for token in content]
-            if any(value <= -9999 for value in values) or not values:
-                continue
-            text = choice["message"]["content"] if "message" in choice else choice["text"]
-            answers.append((str(identity), text, round(sum(values), 9)))
-        rows.append(_question(entry, identity, entry.get("question", entry.get("prompt"))))
-    return sorted(answers, key=repr), rows
+            message = choice.get("message")
+            text = message.get("content") if isinstance(message, dict) else choice.get("text")
+            if isinstance(text, str):
+                answers.append((str(identity), text, *plain_tokens(choice, is_vllm="outputs" in body)))
+    kept = [answer for answers, _ in records.values() for answer in answers if len(answer) == 3]
+    return sorted(kept, key=repr), [row for _, row in records.values()]
+
+
+def plain_tokens(choice, *, is_vllm):
+    """The sum of a choice's log-probabilities, if all are there."""
+    tokens = choice.get("logprobs")
+    tokens = tokens.get("content") if isinstance(tokens, dict) else tokens
+    if tokens is None:
+        return [round(choice["cumulative_logprob"], 9)]
+    if is_vllm and choice.get("token_ids") is not None:
+        tokens = [step[str(token)] for step, token in zip(tokens, choice["token_ids"], strict=True)]
+    values = [token["logprob"] if isinstance(token, dict) else token for token in tokens]
+    return [round(sum(values), 9)] if values and min(values) > -9999 else []
 
 
 def read_run(path):
