@@ -118,4 +118,4 @@ golden: install  ## make the beam-search golden file anew (uses a second environ
 	build/golden/bin/python tests/golden/diverse_beam.py answers
 
 clean:  ## remove what can be made again (not the generations)
-	rm -rf build .pytest_cache .ruff_cache .hypothesis
+	rm -rf build .cache .pytest_cache .ruff_cache .hypothesis
