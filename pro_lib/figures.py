@@ -28,11 +28,8 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#00
 DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.3, 1, 1.3)), (0, (9, 1.6)), (0, (3, 1.2, 1, 1.2, 1, 1.2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 WIDTHS = {1: 3.3, 2: 7.0}  # inches, by the columns of an AAAI page that a figure spans
-LETTER = 0.61  # how wide a letter of the font is, in its size; seldom more
 ALPHA_LABEL, SHARE_TICKS = "α (log scale above 0.001)", (0, 0.25, 0.5, 0.75, 1)
-# The paper's printed numbers beside ours: the marker says which line they belong to.
 PRINTED = {"color": "#777777", "mfc": "none", "ms": 5, "ls": "", "zorder": 1}
-# Marker, size and name of a chosen α; the smaller lies upon the larger.
 _CHOICES = {"selected": ("o", 3, "chosen on validation"), "default": ("s", 6, "default"), "oracle": ("*", 11, "oracle")}
 # Characters that a question may hold, and no XML: Matplotlib writes them as they are.
 _NO_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
@@ -55,17 +52,21 @@ def look(index: int) -> dict[str, object]:
     return {"color": COLORS[index % 8], "ls": DASHES[index % 6], "marker": MARKERS[index % 8]}
 
 
-def save(figure: Figure | None, table: pd.DataFrame, name: str, *, figures_dir: str | Path = "figures") -> object:
-    """Write `<name>.png`, `<name>.svg` and the numbers behind them, `<name>.csv`; return the figure.
-
-    The same numbers give the same bytes. Without a figure only the table is written, and returned.
-    """
+def save(
+    figure: Figure | None, table: pd.DataFrame, name: str, *, figures_dir: str | Path = "figures", title: str = ""
+) -> object:
+    """Write `<name>.png`, `<name>.svg` and the numbers behind them, `<name>.csv`; return the figure, else the table."""
     folder = Path(figures_dir)
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(table.to_csv(index=False, float_format="%.6g").encode(), folder / f"{name}.csv")
     if figure is None:
         return table
     with plt.rc_context(_STYLE):
+        heading = "\n".join(textwrap.wrap(title, int(13.5 * figure.get_figwidth()), max_lines=2))
+        if figure.legends:  # they lie where a title would
+            figure.legends[0].set_title(heading, {"size": 8.5, "weight": "bold"})
+        else:
+            figure.suptitle(heading, fontsize=8.5, fontweight="bold")
         for kind, metadata in (("png", None), ("svg", {"Date": None})):
             buffer = io.BytesIO()
             figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
@@ -80,10 +81,9 @@ def save(figure: Figure | None, table: pd.DataFrame, name: str, *, figures_dir: 
 def panels(
     table: pd.DataFrame, *by: str, columns: int = 2, per_line: int | None = None, height: float = 1.6, **sharing: object
 ) -> Iterator[tuple[Figure, list[tuple[Axes, dict[str, str], pd.DataFrame]]]]:
-    """Make a figure with a panel, `height` inches high, per combination of values of the columns `by`.
+    """Make a figure with a panel per combination of values of the columns `by`; what all share is said below.
 
-    Yields the figure and, per panel, its axes, its values by column and its rows. At one of a paper's `columns`, panels
-    stand below each other, unless `per_line` stand side by side. What all share is said below.
+    Yields the figure and, per panel, its axes, its values by column and its rows.
     """
     by = [name for name in by if name in table]
     shared = [name for name in dict.fromkeys(("dataset", "model", *by)) if len(values(table, name)) == 1]
@@ -92,20 +92,26 @@ def panels(
     settings = [setting for setting in combinations if len(where(table, setting))]
     across = len(values(table, apart[-1])) if apart else 1
     per_line = min(len(settings), per_line or (1 if columns == 1 else across if 1 < across <= 6 else 3))
-    lines, letters = ceil(len(settings) / per_line), int(72 * (WIDTHS[columns] / per_line - 0.3) / (8 * LETTER))
+    n_lines, letters = ceil(len(settings) / per_line), int(14.8 * (WIDTHS[columns] / per_line - 0.3))
     with plt.rc_context(_STYLE):
-        figure = plt.figure(figsize=(WIDTHS[columns], lines * (height + 0.4) + 0.7), layout="constrained")
-        grid = figure.subplots(lines, per_line, squeeze=False, **sharing).ravel()
+        figure = plt.figure(figsize=(WIDTHS[columns], n_lines * (height + 0.4) + 0.7), layout="constrained")
+        grid = figure.subplots(n_lines, per_line, squeeze=False, **sharing).ravel()
         for surplus in grid[len(settings) :]:
             surplus.remove()
         drawn = [(ax, setting, where(table, setting)) for ax, setting in zip(grid, settings, strict=False)]
         for ax, setting, rows in drawn:
-            names = [str(setting[name]) for name in reversed(apart)]
+            names = [spoken(setting[name]) for name in reversed(apart)]
             names += [f"n\xa0=\xa0{rows['n_questions'].max():,.0f}"] if "n_questions" in rows else []
-            ax.set_title("\n".join(textwrap.wrap(", ".join(names), letters, max_lines=2)), linespacing=1.1)
+            lines = textwrap.wrap(", ".join(names), letters, max_lines=2, break_on_hyphens=False)
+            ax.set_title("\n".join(lines), linespacing=1.1)
         yield figure, drawn
-        below = textwrap.wrap(", ".join(f"{name} {table[name].iloc[0]}" for name in shared), int(14 * WIDTHS[columns]))
+        below = textwrap.wrap(", ".join(spoken(table[name].iloc[0]) for name in shared), int(14 * WIDTHS[columns]))
         figure.supxlabel("\n".join(filter(None, [figure.get_supxlabel(), *below])))
+
+
+def spoken(value: object) -> str:
+    """Return what a figure calls a dataset, a model or a protocol."""
+    return re.sub("^workbench\\b", "each answer once", re.sub("^paper\\b", "repeats counted", str(value)))
 
 
 def values(table: pd.DataFrame, column: str) -> list:
@@ -187,7 +193,7 @@ def explain(figure: Figure, entries: Sequence[plt.Artist], x: str = "", y: str =
     figure.supxlabel(x)
     figure.supylabel(y)
     if entries:
-        widest = 7 * (LETTER * max(len(entry.get_label()) for entry in entries) + 4.6)
+        widest = 4.3 * max(len(entry.get_label()) for entry in entries) + 32  # points
         rows = ceil(len(entries) / max(1, int(72 * figure.get_figwidth() / widest)))
         shape = {"ncols": ceil(len(entries) / rows), "handlelength": 2.6, "columnspacing": 1.2, "borderpad": 0}
         figure.legend(handles=entries, loc="outside upper center", **shape)
@@ -196,10 +202,7 @@ def explain(figure: Figure, entries: Sequence[plt.Artist], x: str = "", y: str =
 def auroc_vs_alpha(
     sweep: pd.DataFrame, choices: pd.DataFrame, paper: pd.DataFrame | None = None, *, columns: int = 2
 ) -> Figure:
-    """Draw AUROC of PRO against α: a row per split, a column per dataset and protocol, a line per model.
-
-    `sweep` and `choices` are of `sweeps`; what the paper chose and printed, `paper`, is filled with grey.
-    """
+    """Draw AUROC of PRO against α, of `sweeps`; what the paper chose and printed, `paper`, is filled with grey."""
     models, mark = values(sweep, "model"), {"mfc": "white", "mew": 1.1, "ls": "", "clip_on": False}
     with panels(sweep, "split", "dataset", "protocol", columns=columns, sharex=True, sharey=True) as (figure, grid):
         for ax, setting, panel in grid:
@@ -211,7 +214,7 @@ def auroc_vs_alpha(
                 printed = {"marker": "o", "mfc": PRINTED["color"], "ms": 5, "ls": ""}
                 curves(ax, paper[paper["dataset"] == setting["dataset"]], "model", models, "alpha", **printed)
             alpha_axis(ax)
-        kinds = (_CHOICES[kind] for kind in values(choices, "kind"))
+        kinds = [_CHOICES[kind] for kind in values(choices, "kind")]
         marks = [plt.Line2D([], [], label=name, marker=sign, ms=size, mec="k", **mark) for sign, size, name in kinds]
         explain(figure, [*handles(models, paper, marker=""), *marks], ALPHA_LABEL, "AUROC, 95 % interval")
     return figure
@@ -223,7 +226,6 @@ def k_vs_alpha(sweep: pd.DataFrame, *, columns: int = 2) -> Figure:
     with panels(sweep, "dataset", "protocol", columns=columns, sharex=True, sharey=True) as (figure, grid):
         for ax, _, panel in grid:
             curves(ax, panel, "model", models, "alpha", "mean_kept", lw=1, clip_on=False)
-            ax.axhline(1, color="black", lw=0.6, ls=":")
             alpha_axis(ax)
         explain(figure, handles(models, lw=1), ALPHA_LABEL, "mean K, 95 % interval")
     return figure
@@ -239,8 +241,6 @@ def fixed_k(sweep: pd.DataFrame, paper: pd.DataFrame | None = None, *, columns: 
             points = where(adaptive, setting).assign(k=right)
             curves(ax, panel, bars=True, **lined)
             curves(ax, points, bars=True, **lined, ls="")
-            for point in points.itertuples():
-                ax.axhline(point.auroc, color=look(models.index(point.model))["color"], lw=0.6, ls=":")
             if paper is not None:
                 printed = paper[paper["dataset"] == setting["dataset"]]
                 curves(ax, printed.assign(k=printed["k"].astype(float).fillna(right)), **lined, **PRINTED)
@@ -264,16 +264,18 @@ def rouge_thresholds(sweep: pd.DataFrame, paper: pd.DataFrame | None = None, *, 
             difference_axis(ax)
             at = panel.drop_duplicates("threshold").sort_values("threshold")
             ax.set_xticks(at["threshold"], [f"{row.threshold:g}\n({row.accuracy:.0%})" for row in at.itertuples()])
-        label = "AUROC minus NLL's, 95 % interval\n(log scale beyond ±0.05)"
-        explain(figure, handles(methods, paper), "right if ROUGE-L > threshold (share right)", label)
+        about = (
+            "right if ROUGE-L > threshold (share right)",
+            "AUROC minus NLL's, 95 % interval\n(log scale beyond ±0.05)",
+        )
+        explain(figure, handles(methods, paper), *about)
     return figure
 
 
 def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
-    """Draw AUROC of the paper's eight methods and at most four more, with interval and value: a panel per setting.
+    """Draw AUROC of the paper's eight methods and at most four more, of `sweeps.benchmark`, in the order of means.
 
-    `table` is of `sweeps.benchmark`. Methods stand in the order of their means. The axis begins 0.2 below the best, or
-    at chance where a panel's best is below 0.8; what lies below stands at its edge. ▲ and ▼ differ from PRO.
+    The axis begins 0.2 below the best, or at chance where a panel's best is below 0.8; what lies below is at its edge.
     """
     table = table[table["method"].str.split(", ").str[0].isin(PAPER_METHODS) & (table["method"] != "PRO, default")]
     means = table.groupby("method", sort=False)["auroc"].mean().sort_values(ascending=False, kind="stable")

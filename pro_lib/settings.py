@@ -208,13 +208,13 @@ class Settings:
         """Return the rows of a table whose protocol is among `protocol`: those that a figure shows."""
         return table[table["protocol"].str.split(", ").str[0].isin(listed(self.protocol))]
 
-    def store(self, table: pd.DataFrame, name: str, figure: object = None) -> object:
+    def store(self, table: pd.DataFrame, name: str, figure: object = None, *, title: str = "") -> object:
         """Write a table, if it has rows, and the figure drawn from it to `figures_dir`; return what is to be shown."""
         if table.empty:
             return f"{name}: nothing to show, since records hold no search"
         from pro_lib import figures
 
-        return figures.save(figure, table, name, figures_dir=self.figures_dir)
+        return figures.save(figure, table, name, figures_dir=self.figures_dir, title=title)
 
     def loaded(self, model: str) -> object:
         """Return the model, loaded as the parameters say, or as it is held."""

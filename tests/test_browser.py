@@ -51,7 +51,7 @@ def notebook_with(folder, base, **parameters):
 
 
 @contextmanager
-def jupyter(folder):
+def jupyter(folder, theme="JupyterLab Light"):
     """The address of a JupyterLab of its own, without the user's settings, on `folder`."""
     config, work = folder / "config", folder / "work"
     settings = config / "lab" / "user-settings" / "@jupyterlab" / "notebook-extension"
@@ -59,6 +59,9 @@ def jupyter(folder):
         path.mkdir(parents=True)
     # Else an output exists only while it is in view.
     (settings / "tracker.jupyterlab-settings").write_text('{"windowingMode": "none"}')
+    themes = settings.with_name("apputils-extension")
+    themes.mkdir()
+    (themes / "themes.jupyterlab-settings").write_text(json.dumps({"theme": theme}))
     # News of the Jupyter project would be fetched from the network, after a question in the way of the notebook.
     disabled = {"@jupyterlab/apputils-extension:announcements": True}
     (config / "labconfig" / "page_config.json").write_text(json.dumps({"disabledExtensions": disabled}))
@@ -133,11 +136,11 @@ def test_the_explorer_in_jupyterlab(tmp_path):
             expect, slider = sync_api.expect, explorer.get_by_role("slider", name="α")
 
             # The slider, by keyboard: numbers and charts move, and JupyterLab does not take the key.
-            for _ in range(5):
-                slider.press("ArrowLeft")
-            chart = re.compile(r"mean K against α.* α = 0\.35: mean K")
+            for _ in range(2):
+                slider.press("ArrowRight")
+            chart = re.compile(r"mean K against α.* α = 0\.07: mean K")
             expect(explorer.get_by_role("img", name=chart)).to_be_visible()
-            expect(explorer.get_by_role("columnheader", name="line: α = 0.35")).to_be_visible()
+            expect(explorer.get_by_role("columnheader", name="line: α = 0.07")).to_be_visible()
             expect(slider).to_be_focused()
 
             # The list, by keyboard, and a filter.
@@ -153,6 +156,7 @@ def test_the_explorer_in_jupyterlab(tmp_path):
             expect(explorer).to_contain_text("The prefixes searched")
             expect(explorer).to_contain_text("none reaches α = 0.02 of the search, so the greedy answer stands alone")
             expect(explorer.locator(".pro-asked .pro-keys").last).to_contain_text("→ an answer that ended")
+            expect(explorer.locator(".pro-asked .pro-facts")).to_contain_text("It was taught 36 relations")
             ask(page, " ")
             expect(explorer.get_by_role("alert")).to_have_text("question is empty")
             expect(explorer).not_to_contain_text("The prefixes searched")
@@ -167,11 +171,20 @@ def test_the_explorer_in_jupyterlab(tmp_path):
             choose = explorer.get_by_role("combobox", name="Run", exact=True).select_option
             choose("the paper's appendix")
             expect(head).to_have_text("sixth president of the United States")
+            expect(explorer.locator(".pro-shown")).to_contain_text("PRO = 0.404 nats")
             expect(explorer).to_contain_text("AUROC left out: 3 judged answers are too few")
             choose("world-facts/facts-1m/diverse_beam")
             expect(explorer).to_contain_text("n = 200")
             assert explorer.get_by_role("alert").count() == 0
             assert errors == []
+
+            # A kernel that goes away is told at once, and whenever it is asked.
+            page.get_by_role("button", name="Restart the kernel", exact=True).click()
+            page.get_by_role("button", name="Confirm Kernel Restart").click()
+            expect(explorer.get_by_role("alert")).to_contain_text("The kernel is gone")
+            choose("the paper's appendix")
+            expect(explorer.get_by_role("alert")).to_contain_text("The kernel is gone")
+            page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()  # one that starts does not end when asked to
     assert (tmp_path / "figures_dir" / "00_explore_examples.png").is_file()
 
 
@@ -191,12 +204,15 @@ def test_one_file_says_what_pro_lib_finds(tmp_path):
         expect(app.locator(".pro-summary")).to_contain_text(f"AUROC {auroc(pro)} · mean K ")
         expect(app).to_contain_text("n = 400, 33 % right of the 399 that can be judged")
         # A click on a point leads to its question.
-        before, chart = head.inner_text(), app.locator("figure svg").first
+        before, chart = head.inner_text(), app.locator(".pro-charts").last.locator("figure svg").first
         box = chart.bounding_box()
         chart.click(position={"x": box["width"] - 12, "y": box["height"] - 60})
         expect(head).not_to_have_text(before)
         chart.hover(position={"x": 60, "y": 60})
-        expect(app.locator("figure figcaption").first).not_to_have_text("")
+        expect(app.locator(".pro-charts").last.locator("figcaption").first).not_to_have_text("")
+        # The slider and the two curves that it moves stand on the first 700 pixels.
+        curve = app.get_by_role("img", name=re.compile("mean K against α")).bounding_box()
+        assert curve["y"] + curve["height"] <= 700
         app.get_by_role("slider", name="α").press("End")
         expect(app.locator(".pro-facts")).to_contain_text("none reaches α = 1, so the likeliest stands alone")
         app.get_by_label("Split").select_option("validation")
@@ -243,10 +259,10 @@ def test_odd_runs_and_hostile_texts_are_shown_as_they_are(width, tmp_path):
             assert errors == [], name
 
 
-def take_pictures(folder, images):
-    """The explorer as the docs show it."""
+def take_pictures(folder, images, theme, suffix):
+    """The explorer as the docs show it, in a light or dark theme."""
     images.mkdir(parents=True, exist_ok=True)
-    with jupyter(folder) as address:
+    with jupyter(folder, theme) as address:
         parameters = {"alpha": 0.05, "strategy": "threshold", "search_alpha": 0.01}
         notebook_with(folder / "work", folder, limit=500, **parameters)
         with notebook_page(address, width=1370, height=1300) as (page, errors):
@@ -254,16 +270,18 @@ def take_pictures(folder, images):
             explorer = page.locator(".pro-app")
             explorer.get_by_label("answered").select_option("wrong")
             explorer.get_by_role("slider", name="α").press("ArrowLeft")
-            explorer.screenshot(path=images / "explorer.png")
+            explorer.screenshot(path=images / f"explorer{suffix}.png")
             ask(page, "On a political map of Mali, which city is marked as the capital?")
             sync_api.expect(explorer).to_contain_text("The prefixes searched")
-            explorer.screenshot(path=images / "explorer_ask.png")
+            explorer.screenshot(path=images / f"explorer_ask{suffix}.png")
             page.get_by_role("tab", name="Compare").click()
             explorer.locator(".pro-link").first.wait_for()
-            explorer.screenshot(path=images / "explorer_compare.png")
+            explorer.screenshot(path=images / f"explorer_compare{suffix}.png")
             print(errors)
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as name:
-        take_pictures(Path(name), Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "images")
+    for theme, suffix in (("JupyterLab Light", ""), ("JupyterLab Dark", "_dark")):
+        with tempfile.TemporaryDirectory() as name:
+            images = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "images"
+            take_pictures(Path(name), images, theme, suffix)

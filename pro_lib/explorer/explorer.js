@@ -382,8 +382,8 @@ class Questions {
     this.counter = node("div", { role: "status" });
     this.controls = node("div", { class: "pro-filters" });
     this.panel = node("div", { class: "pro-shown" });
-    this.charts = node("div", { class: "pro-charts" });
-    this.element = node("div", {}, node("div", { class: "pro-columns" }, this.controls, this.panel), this.charts);
+    [this.sweeps, this.charts] = [0, 1].map(() => node("div", { class: "pro-charts" }));
+    this.element = node("div", {}, this.sweeps, node("div", { class: "pro-columns" }, this.controls, this.panel), this.charts);
     this.clearFilter();
   }
 
@@ -434,8 +434,8 @@ class Questions {
     this.list.value = row;
     this.panel.replaceChildren(...(row === null ? ["No question passes the filters."] : questionPanel(view, row, app.index, app.alpha)));
     const charts = row === null ? [] : [proChart(app, row), scoreChart(app, row, (other) => this.goTo(other))];
-    const sweeps = [sweepChart(app, "AUROC", "auroc", missing), sweepChart(app, "mean K", "meanKept", "")];
-    this.charts.replaceChildren(...[...charts, ...sweeps].filter(Boolean));
+    this.charts.replaceChildren(...charts.filter(Boolean));
+    this.sweeps.replaceChildren(sweepChart(app, "AUROC", "auroc", missing), sweepChart(app, "mean K", "meanKept", ""));
   }
 
   goTo(row) {
@@ -469,11 +469,11 @@ class Ask {
   }
 
   draw() {
-    if (!this.answer) return this.panel.replaceChildren(node("p", {}, `${this.app.data.model} will be asked with the same prompt as in the run above.`));
+    if (!this.answer) return this.panel.replaceChildren(node("p", {}, `${this.app.data.model} will be asked with the same prompt as in the run above. ${this.app.data.scope}`));
     const { view, tree, data: { alphas } } = this.answer, slider = this.app.alpha;
     const index = alphas.findIndex((alpha) => alpha >= slider), alpha = alphas[index];
     const note = slider >= alphas[0] ? "" : `the slider stands at ${slider}, below what was searched; this is α = ${alpha}`;
-    this.panel.replaceChildren(...questionPanel(view, 0, index, alpha, [["α", note]]), node("h4", {}, "The prefixes searched"),
+    this.panel.replaceChildren(...questionPanel(view, 0, index, alpha, [["α", note], ["taught", this.app.data.scope]]), node("h4", {}, "The prefixes searched"),
       ...treeLegend(), node("div", { class: "pro-searched", tabindex: 0 }, treeList(tree, alpha)));
   }
 }
@@ -514,12 +514,9 @@ class Compare {
 
   drawChoosers(names) {
     this.methods = this.methods.map((name, which) => (names.includes(name) ? name : which === 0 ? names[0] : names.at(-1)));
-    const choose = (which) => (name) => {
-      this.methods[which] = name;
-      this.draw();
-    };
-    const chooser = (label, which) => select(label, names, this.methods[which], choose(which));
     if (this.choosers.childElementCount) return;
+    const choose = (which) => (name) => { this.methods[which] = name; this.draw(); };
+    const chooser = (label, which) => select(label, names, this.methods[which], choose(which));
     this.choosers.replaceChildren(chooser("method", 0), chooser("against", 1));
   }
 
@@ -579,10 +576,10 @@ export class Explorer {
 
   /** Show a run. */
   load(data) {
-    const alpha = this.data ? this.alpha : this.host.alpha ?? data.alpha;
+    const alpha = data.repeats ? data.alpha : this.data ? this.alpha : this.host.alpha ?? data.alpha;
     this.splits = ["all", ...new Set(data.questions.map((question) => question.split).filter(Boolean))];
     this.distinct = data.questions.some((question) => question.certificate); // an exact search finds nothing twice
-    this.repeats &&= !this.distinct;
+    this.repeats = !this.distinct && (this.repeats || Boolean(data.repeats));
     Object.assign(this, { data, split: this.splits.includes(data.split) ? data.split : "all", index: nearest(data.alphas, alpha) });
     this.tabs = { Questions: new Questions(this), Ask: new Ask(this), Compare: new Compare(this) };
     this.say("");
@@ -658,6 +655,12 @@ export class Explorer {
     this.places.status.replaceChildren(text ? line : "");
   }
 
+  // Says so now, and to whatever is asked later.
+  lose() {
+    this.host.send = () => this.say("The kernel is gone: run the cell of the explorer again.", { isError: true });
+    this.host.send();
+  }
+
   ask(message, waiting) {
     this.say(waiting, { isWaiting: true });
     this.host.send(message);
@@ -679,15 +682,13 @@ const nearest = (alphas, alpha) =>
 
 /** What anywidget calls for every place where the widget is shown. */
 function render({ model, el }) {
-  const remember = (alpha) => {
-    model.set("alpha", alpha);
-    model.save_changes();
-  };
+  const remember = (alpha) => { model.set("alpha", alpha); model.save_changes(); };
   const host = { alpha: model.get("alpha"), runs: model.get("runs"), send: (message) => model.send(message), remember };
   const explorer = new Explorer(el, model.get("data"), host);
   const listeners = {
     "msg:custom": (message) => explorer.receive(message),
     "change:data": () => explorer.load(model.get("data")),
+    "comm_live_update": () => explorer.lose(),
     "change:alpha": () => explorer.move(nearest(explorer.data.alphas, model.get("alpha"))),
   };
   for (const [name, listen] of Object.entries(listeners)) model.on(name, listen);

@@ -7,11 +7,13 @@ import traitlets
 
 from pro_lib import asking, runs
 from pro_lib import questions as question_sets
-from pro_lib.bundled import bundled_models
+from pro_lib.bundled import bundled_models, scope
 from pro_lib.explorer.data import JAVASCRIPT, STYLES, appendix_run, comparison, prefix_tree, run_data
 from pro_lib.files import RunError
 from pro_lib.runs import Run
 from pro_lib.settings import SAMPLES, Settings, listed
+
+APPENDIX = "the paper's appendix"
 
 
 class Explorer(anywidget.AnyWidget):
@@ -24,7 +26,7 @@ class Explorer(anywidget.AnyWidget):
 
     def __init__(self, run: Run, settings: Settings):
         self._settings, self._run, folder = settings, run, Path(settings.generations_dir)
-        self._sources = {f"{run.name} (this notebook)": run, "the paper's appendix": appendix_run()}
+        self._sources = {f"{run.name} (this notebook)": run, APPENDIX: appendix_run()}
         folders = sorted(path.parent for path in folder.rglob("run.json"))
         self._sources |= {path.relative_to(folder).as_posix(): path for path in folders}
         names = list(self._sources)
@@ -44,7 +46,9 @@ class Explorer(anywidget.AnyWidget):
     def _data(self, label: str, run: Run) -> dict:
         why = "" if self._model_of(run) else f"{run.name} comes without a model to ask; choose another run"
         data = run_data(run, alpha=self._settings.alpha)
-        return data | {"label": label, "split": self._settings.split, "cannot_ask": why}
+        data |= {"label": label, "split": self._settings.split, "cannot_ask": why, "scope": scope(run.info.model)}
+        # As the paper counts, so that the first example's PRO is the 0.404 it prints.
+        return data | ({"alpha": 0.1, "repeats": True} if label == APPENDIX else {})
 
     def _choose(self, name: str) -> dict:
         source = self._sources[name]
