@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,13 +27,13 @@ class Answer:
     """A model's answer to one question, with its PRO uncertainty (nats, higher = more uncertain).
 
     `answers` are the distinct answers found, the most probable first, each with the probability of its complete text,
-    ending included; PRO read the first `kept` of them. Where none ended, `text` is None and `uncertainty` NaN.
-    `status` (see `engine.certificate`) and `entropy_bounds` (nats, of H(Y): tree bound and loose upper bound) come from
-    an exact search, else they are None. `probability_right` is an estimate for `text`, as `calibrated` tells.
+    ending included; PRO read the first `kept`. `status` (see `engine.certificate`) and `entropy_bounds` (nats, of H(Y):
+    tree bound and loose upper bound) come from an exact search, else they are None. `probability_right` is an estimate
+    for `text`, as `calibrated` tells.
     """
 
     question: str
-    text: str | None
+    text: str
     uncertainty: float
     answers: tuple[tuple[str, float], ...]
     kept: int
@@ -49,8 +49,6 @@ class Answer:
 
     def sentence(self) -> str:
         """Say how probable the best answer is to the model: high from 0.7, low below 0.3; then what is calibrated."""
-        if not self.answers:
-            return "No answer ended."
         p, n = self.answers[0][1], len(self.answers)
         level = "High" if p >= 0.7 else "Middling" if p >= 0.3 else "Low"
         sentence = f"{level} confidence: the best of {n} answer{'s' * (n > 1)} has {p:.0%}."
@@ -64,7 +62,7 @@ class Answer:
 
 def ask(
     model: str | Path | Model,
-    question: str | Iterable[str],
+    question: str,
     *,
     alpha: float = 0.4,
     questions: QuestionSet | None = None,
@@ -72,12 +70,11 @@ def ask(
     strategy: str = "threshold",
     calibration: Run | None = None,
     **settings: object,
-) -> Answer | list[Answer]:
+) -> Answer:
     """Ask a question; return the answer with its uncertainty: PRO of the answers with `p >= alpha`.
 
     Args:
         model: a loaded one, or its name, as in `models.load`; by name the last one loaded is held.
-        question: one, or several for a list of answers, of which some may have no answer that ended.
         questions: a question set whose header, template and shots are used; None takes `n_shots` (10) of world-facts.
         strategy: how answers are looked for; by default all with p ≥ search_alpha.
         calibration: a run of the model on questions with known answers, asked as they were: the answer says how
@@ -87,51 +84,46 @@ def ask(
     Raises `ValueError` for an empty question, an alpha outside [0, 1] or below search_alpha, no answer that ended, and
     a calibration by another model, strategy or way of asking.
     """
-    like = calibration and calibration.info.parameters
+    if not isinstance(question, str):
+        raise ValueError(f"question={question!r:.60} is no text; generate.generate takes several")
+    like, fit, about = calibration and calibration.info.parameters, None, ""
     if questions is None and not like:
         questions = question_sets.load("world-facts", limit=1, n_shots=n_shots)
     run = answered(model, question, questions=questions, like=like, strategy=strategy, **settings)
-    fit, about = None, ""
     if calibration:
         ours, theirs = ({name: of.info.parameters.get(name) for name in _MATTERS} for of in (calibration, run))
         if difference := store.difference(ours, theirs):
             raise ValueError(f"calibration: run {calibration.name} was made with {difference}")
         fit, about = promises.right_probability(calibration, alpha=alpha)
     table, levels = run.ranked(), {"alpha": alpha, "search_alpha": run.search_alpha}
-    texts, log_probs = run.matrix(table, "text", None), run.matrix(table, "value")
-    uncertainty, kept = scores.pro(log_probs, **levels), scores.adaptive_k(log_probs, **levels)
-    answers = []
-    for n, row in enumerate(run.questions.to_dict("records")):
-        probable = tuple((text, p) for text, p in zip(texts[n], np.exp(log_probs[n]).tolist(), strict=True) if p == p)
-        answer = Answer(
-            question=row["question"],
-            text=probable[0][0] if probable else None,
-            uncertainty=float(uncertainty[n]),
-            answers=probable,
-            kept=int(kept[n]),
-            status=row.get("status"),
-            entropy_bounds=(row["tree_bound"], row["upper_bound"]) if "status" in row else None,
-            probability_right=fit and (float(fit(uncertainty[[n]])[0]) if probable else np.nan),
-            calibrated=about,
-        )
-        answers.append(answer)
-    if not isinstance(question, str):
-        return answers
-    if not answers[0].answers:
-        cut, name = run.info.parameters["max_new_tokens"], run.info.model
-        raise ValueError(f"no answer of {name} ended within {cut} tokens: {question!r}")
-    return answers[0]
+    log_probs = run.matrix(table, "value")
+    uncertainty = scores.pro(log_probs, **levels)
+    if table.empty:
+        cut = run.info.parameters["max_new_tokens"]
+        raise ValueError(f"no answer of {run.info.model} ended within {cut} tokens: {question!r}")
+    [row] = run.questions.to_dict("records")
+    return Answer(
+        question=row["question"],
+        text=table["text"].iloc[0],
+        uncertainty=float(uncertainty[0]),
+        answers=tuple(zip(table["text"], np.exp(log_probs[0]).tolist(), strict=True)),
+        kept=int(scores.adaptive_k(log_probs, **levels)[0]),
+        status=row.get("status"),
+        entropy_bounds=(row["tree_bound"], row["upper_bound"]) if "status" in row else None,
+        probability_right=fit and float(fit(uncertainty)[0]),
+        calibrated=about,
+    )
 
 
 def answered(
     model: str | Path | Model,
-    question: str | Iterable[str],
+    question: str,
     *,
     questions: QuestionSet | None = None,
     like: Mapping[str, object] | None = None,
     **settings: object,
 ) -> Run:
-    """Return the run of questions, asked as `questions` or a run of parameters `like` were."""
+    """Return the run of a question, asked as `questions` or a run of parameters `like` were."""
     from pro_lib.generate import generate
 
     if like:

@@ -130,11 +130,14 @@ def score(
     if example == (responses is not None):
         raise click.UsageError("give a file of RESPONSES, or --example for one that comes along")
     from pro_lib.files import write_whole
+    from pro_lib.settings import Settings
 
     read = [path for path in (responses, questions, correctness) if path and os.path.exists(path)]
     if output and output.exists() and any(output.samefile(path) for path in read):
         raise ValueError(f"--output {output} would overwrite what is read")
-    settings, run = _recorded(responses or bundled.EXAMPLE, questions, alpha=alpha, correctness=correctness)
+    files = {"records": responses or str(bundled.EXAMPLE), "dataset": questions or "world-facts"}
+    settings = Settings(alpha=alpha, correctness=correctness, **files)
+    run = settings.run(*settings.pairs()[0])
     table = run.scores(alpha=alpha)
     if output:
         write_whole(table.to_csv(index=False).encode(), output)
@@ -142,16 +145,7 @@ def score(
     else:
         table = table.dropna(axis="columns", how="all")
         click.echo(table.to_string(index=False, float_format="%.4f", na_rep="", max_colwidth=60))
-    needed = bool(questions) or os.path.isfile(correctness)
-    click.echo(_quality(run, settings.choices, alpha=alpha, needed=needed))
-
-
-def _recorded(responses: str | Path, questions: str | None, **parameters: object) -> tuple:
-    """Return settings and the run of a file of responses."""
-    from pro_lib.settings import Settings
-
-    settings = Settings(records=str(responses), dataset=questions or "world-facts", **parameters)
-    return settings, settings.run(*settings.pairs()[0])
+    click.echo(_quality(run, settings.choices, alpha=alpha, needed=bool(questions) or os.path.isfile(correctness)))
 
 
 def _quality(run, choices, *, alpha: float, needed: bool) -> str:
@@ -191,15 +185,11 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None) 
     path = _notebook(notebook)
     folder = executed or (bundled.CHECKOUT / "build" / "notebooks" if bundled.CHECKOUT else Path("executed"))
     folder.mkdir(parents=True, exist_ok=True)
-    copy, temporary = folder / path.name, folder / f".{os.getpid()}.{path.name}"  # the copy is whole or absent
+    copy = folder / path.name
     try:
-        cells = papermill.execute_notebook(path, temporary, parameters).cells
-        os.replace(temporary, copy)
+        cells = papermill.execute_notebook(path, copy, parameters).cells
     except papermill.PapermillExecutionError as error:
-        os.replace(temporary, copy)
         raise ValueError(f"{error.ename}: {error.evalue} ({copy})") from None
-    finally:
-        temporary.unlink(missing_ok=True)
     outputs = [output for cell in cells for output in cell.get("outputs", ())]
     if conclusions := [output.data["text/markdown"] for output in outputs if "text/markdown" in output.get("data", {})]:
         click.echo(" ".join(conclusions[-1].split()))
@@ -246,9 +236,11 @@ def generate(strategies: Sequence[str], dataset: Sequence[str], **parameters: ob
 def explore(run: str | None, questions: str | None, html: Path | None, alpha: float) -> None:
     """Open the explorer: in JupyterLab, or of RUN, a run folder or a file of responses, as a page in the browser."""
     if run:
-        from pro_lib import explorer, runs
+        from pro_lib import explorer, imports, runs
+        from pro_lib.questions import load
 
-        read = runs.read(run) if os.path.isdir(run) else _recorded(run, questions)[1]
+        asked = load(path=questions, split=None, n_shots=0).table if questions else None
+        read = runs.read(run) if os.path.isdir(run) else imports.from_file(run, questions=asked)
         page = explorer.to_html(read, html or Path(f"{Path(run).stem}.html"), alpha=alpha)
         click.echo(f"{len(read.questions):,} questions, {len(read.answers):,} answers; page: {page}")
         if not html:
