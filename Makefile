@@ -70,7 +70,7 @@ notebook: install  ## run one: make notebook N=02 ARGS="-p alpha 0.3"
 	@$(BIN)/python -m pro_lib run --executed $(EXECUTED) $(or $(N),"") $(ARGS)
 
 lab: install  ## open JupyterLab
-	$(BIN)/jupyter lab notebooks
+	$(BIN)/jupyter lab $$([ $$(id -u) -ne 0 ] || echo --allow-root) notebooks
 
 # Two workers of one thread each: the tests' models are too small to gain from a second thread.
 # Files in the order of their names: by the number of their tests, as is usual, one long test comes last and alone.
