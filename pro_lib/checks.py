@@ -32,10 +32,10 @@ def one_line(message: object) -> str:
 
 
 def rule(kind: type | tuple[type, ...], holds: Callable[[Any], bool], words: str) -> Any:
-    """Return the type of values of a kind of which `holds` is true; a boolean is only an object, `words` the error."""
+    """Return the type of values of a kind of which `holds` is true, booleans excepted; `words` are the error's."""
 
     def check(value: Any) -> Any:
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not object) or not holds(value):
+        if isinstance(value, bool) or not isinstance(value, kind) or not holds(value):
             raise PydanticCustomError("rule", words)
         return value
 
@@ -58,11 +58,7 @@ Probabilities = Annotated[tuple[Probability, ...], Field(min_length=1)]
 Text = Annotated[str, StringConstraints(strict=True, min_length=0)]
 Texts = tuple[Text, ...]
 Name = Annotated[Text, StringConstraints(pattern=r"\S")]
-Chat = rule(
-    object,
-    lambda value: isinstance(value, bool) or (isinstance(value, dict) and {*map(type, value)} == {str}),
-    "must be true, false, or options of the chat template by their names",
-)
+Chat = Flag | dict[Text, Any]  # options of the chat template by their names
 
 
 class Format(BaseModel):
