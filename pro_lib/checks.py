@@ -27,7 +27,7 @@ class SentenceError(ValueError):
 def one_line(message: object) -> str:
     """Return a message as one line that can be printed, of at most 300 characters; its beginning and end stay."""
     line = re.sub(r"\s*[\x00-\x1f\x7f-\x9f\u2028\u2029]+\s*", " ", str(message)).strip()
-    line = line.encode("utf-8", "backslashreplace").decode()
+    line = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
     return line if len(line) <= 300 else f"{line[:180]} … {line[-117:]}"
 
 

@@ -23,14 +23,10 @@ __all__ = ["from_file", "from_openai", "from_records", "from_vllm", "read_labels
 def from_openai(source: Source, *, questions: pd.DataFrame | None = None) -> Run:
     """Return a run of what a server returned, in any layout of docs/own_data.md, with log-probabilities.
 
-    The source is a file, JSON lines or a JSON list, gzipped or not, or a list in memory of dicts or of a client's
-    objects. A response (with n answers) is bare, or in `{question_id?, question?, references?, split?, response}`, or
-    as a batch has it (`custom_id`, `response.body`). Responses of one answer each to one question are its samples.
-
-    `log_prob` (nats) is that of all tokens returned, the one that ended the answer among them where the server returns
-    it. Where it does not, answers may add up to more than 1, and no bound holds (docs/own_data.md). An answer that was
-    cut is not finished. Failed responses, refusals, and answers whose probability the server keeps to itself are left
-    out; a warning counts them.
+    The source is a file of JSON, or a list of dicts or of a client's objects. A response is bare, or in
+    `{question_id?, question?, references?, split?, response}`, or a batch's line. `log_prob` (nats) is that of all
+    tokens returned; without the one that ends an answer, answers may add up to more than 1, and no bound holds. What
+    failed or was refused, or has a probability that the server keeps to itself, is left out; a warning counts it.
 
     `questions`, as `questions.load(...).table`, replace those of the file. A response belongs to the question of its
     id, else of its text, else in its place, which a warning says. Raises `RunError` with file, line and choice.
@@ -41,12 +37,11 @@ def from_openai(source: Source, *, questions: pd.DataFrame | None = None) -> Run
     own = _ids(read, texts, set() if questions is None else set(questions["question_id"]))
     left_out, endings, records = {}, Counter(), {}
     for name, known, response in zip(_names(read, texts, own, path), own, read, strict=True):
-        place = response.where.removeprefix(f"{path}, ")
-        fields = response.question | {"question_id": name, "answers": []}
+        place, fields = response.where.removeprefix(f"{path}, "), response.question | {"question_id": name}
         if not response.answers:
             left_out.setdefault("that failed", []).append(place)
         if response.answers or known is None:
-            _, record = records.setdefault(str(name), (response.where, fields))
+            _, record = records.setdefault(str(name), (response.where, fields | {"answers": []}))
         for n, piece in enumerate(response.answers.values()):
             answer = record_of(piece, response.layout, f"{response.where}, choice {n}")
             if isinstance(answer, str):
@@ -71,11 +66,7 @@ from_vllm = from_openai
 
 
 def from_file(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
-    """Return a run of a file in any layout: our records, a server's responses, or a table with a row per answer.
-
-    A table is a CSV or Parquet file with columns as `from_records` has them. `questions` as for `from_openai`. Raises
-    `RunError` as the readers do.
-    """
+    """Return a run of a file in any layout: our records, responses, or a CSV or Parquet file with a row per answer."""
     if Path(path).suffix in TABLES:
         return from_records(path, questions=questions)
     _, first = next(json_lines(path), (str(path), {}))
@@ -95,7 +86,7 @@ def recorded(records: Sequence[str]) -> dict[tuple[str, str], str]:
 
 
 def _names(read: Sequence[Response], texts: Sequence[str], own: Sequence[str | None], path: Path) -> list[object]:
-    """Return the question_id of each response; those to one question, by id or else by text, share theirs."""
+    """Return the question_id of each response; those to one question, by id or by text, share theirs."""
     names, by_text, places = [], {}, {}
     for name, text, response in zip(own, texts, read, strict=True):
         if name is None:
@@ -111,10 +102,9 @@ def _names(read: Sequence[Response], texts: Sequence[str], own: Sequence[str | N
 
 
 def _ids(read: Sequence[Response], texts: Sequence[str], asked: Collection[str]) -> list[object]:
-    """Return the ids that responses bring, those as `q0-0` and `q0-1` as `q0` where they number samples of a question.
+    """Return the ids that responses bring, `q0-0` and `q0-1` as `q0` where it was asked or where both have one text.
 
-    They do where it is `q0` that was asked, or where the text is one. Without texts they do where each of several
-    questions has the same numbers, which a warning says.
+    Without texts they also do where each of several questions has the same numbers, which a warning says.
     """
     ids = [str(name) if type(name := response.question["question_id"]) is int else name for response in read]
     split = [re.fullmatch(r"(.+)[-_.:#/](\d+)", str(name)) for name in ids]

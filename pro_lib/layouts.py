@@ -22,10 +22,10 @@ _WHOLE = ("response.completed", "response.incomplete", "response.failed")
 
 
 class Layout(NamedTuple):
-    """A layout by its paths: `a.b` is b within a, `*` goes through a list, `|` stands before another path to try.
+    """A layout by its paths: `a.b` is b within a, or within each of a list; `|` stands before another path.
 
-    A response has something at `key`. `answers` are the paths to its answers, "" the response itself; `text`, `reason`
-    and `tokens` are paths from an answer. `request` asks the server for log-probabilities.
+    A response has something at `key`; `answers` lead to its answers ("" is itself), from there `text`, `reason` and
+    `tokens`. `request` asks the server for log-probabilities.
     """
 
     name: str
@@ -39,18 +39,18 @@ class Layout(NamedTuple):
 
 LAYOUTS = (
     Layout(
-        "openai", "choices", ("choices",), "message.content|text|delta.content", "finish_reason",
+        "openai", "choices", ("choices",), "message.content.text|message.content|text|delta.content", "finish_reason",
         "logprobs.content|logprobs.token_logprobs", "logprobs=true (chat) or logprobs=1 (text)",
     ),
     Layout("vllm", "outputs", ("outputs",), "text", "finish_reason", "logprobs", "SamplingParams(logprobs=0)"),
     Layout(
-        "gemini", "candidates|promptFeedback|prompt_feedback", ("candidates",), "content.parts.*.text",
+        "gemini", "candidates|promptFeedback|prompt_feedback", ("candidates",), "content.parts.text",
         "finishReason|finish_reason", "logprobsResult.chosenCandidates|logprobs_result.chosen_candidates",
         "responseLogprobs=true",
     ),
     Layout(
-        "responses", "output", ("",), "output.*.content.*.text", "status",
-        "output.*.content.*.logprobs.*", 'include=["message.output_text.logprobs"]',
+        "responses", "output", ("",), "output.content.text", "status",
+        "output.content.logprobs", 'include=["message.output_text.logprobs"]',
     ),
     Layout("ollama", "done", ("",), "message.content|response", "done_reason", "logprobs", "logprobs=true"),
     Layout(
@@ -65,7 +65,7 @@ LAYOUTS = (
         "llama.cpp", "stop_type|completion_probabilities", ("",), "content", "stop_type",
         "completion_probabilities", "n_probs=1",
     ),
-    Layout("cohere", "message", ("",), "message.content.*.text", "finish_reason", "logprobs.*.logprobs.*", "logprobs"),
+    Layout("cohere", "message", ("",), "message.content.text", "finish_reason", "logprobs.logprobs", "logprobs"),
 )  # fmt: skip
 _NUMBER = "logprob|logProbability|log_probability|0"
 _Finite = rule((int, float), lambda value: abs(value) < float("inf"), "must be a finite number")
@@ -142,7 +142,9 @@ def _of_entry(where: str, entry: object) -> Iterator[Response]:
         return
     inner = at(entry, "response.body|response")
     is_wrapped = inner is not None and not isinstance(inner, str)
-    question = {name: at(entry, name) for name in ("references", "split")} | {"question": _question(entry)}
+    text = at(entry, "question|prompt|messages|body.messages")
+    text = at(text[-1], "content") if isinstance(text, list) and text else text
+    question = {"question": text, "references": at(entry, "references"), "split": at(entry, "split")}
     question["question_id"] = at(entry, "question_id|custom_id|key|id" if is_wrapped else "question_id|custom_id")
     for body in (_listed(inner) or [{"error": "nothing"}]) if is_wrapped else [entry]:
         error = at(entry, "error") or at(body, "error")
@@ -154,10 +156,8 @@ def _of_entry(where: str, entry: object) -> Iterator[Response]:
         served_id = at(body, "request_id|id|responseId|response_id|meta_info.id")
         served_id = served_id if isinstance(served_id, (str, int)) else None
         is_piece = False in (at(body, "done"), at(body, "stop")) or bool(at(body, "token") and not answers[0]["text"])
-        # Azure begins a stream with a chunk without an id, which judges the prompt.
-        if answers or error or served_id != "":
-            goes_on = is_piece or served_id is not None
-            yield Response(where, layout, served_id, question, answers, error, goes_on)
+        if answers or error or served_id != "":  # Azure begins a stream with a chunk about the prompt
+            yield Response(where, layout, served_id, question, answers, error, is_piece or served_id is not None)
 
 
 def _answers(layout: Layout, body: object) -> dict[object, dict]:
@@ -165,7 +165,7 @@ def _answers(layout: Layout, body: object) -> dict[object, dict]:
     for value in (value for path in layout.answers for value in _listed(at(body, path))):
         text, reason = at(value, layout.text), at(value, layout.reason)
         if isinstance(text, list) and all(isinstance(part, str) for part in text):
-            text = "".join(text) if text else None
+            text = "".join(text)
         number = at(value, "index") if layout.name == "openai" else None
         number = len(answers) if type(number) is not int or number in answers else number
         numbers = {"logprobs": _log_probs(layout, value), "cumulative_logprob": at(value, "cumulative_logprob")}
@@ -184,12 +184,6 @@ def _log_probs(layout: Layout, answer: object) -> list | None:
     return [token if isinstance(token, (int, float)) else at(token, _NUMBER) for token in tokens]
 
 
-def _question(entry: object) -> object:
-    """Return the question's text, that of a conversation's last turn, or None."""
-    value = at(entry, "question|prompt|messages|body.messages")
-    return at(value[-1], "content") if isinstance(value, list) and value else value
-
-
 def _listed(value: Any) -> list:
     return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
 
@@ -201,16 +195,14 @@ def at(value: object, paths: str) -> Any:
 
 
 def _follow(value: object, path: list[str]) -> Any:
-    """Return what stands at a path; through a `*`, what stands in each, in one list without what is missing."""
-    for n, name in enumerate(path):
-        if name == "*" and n + 1 == len(path):
-            return _listed(value)
-        if name == "*":
-            return [end for inner in _listed(value) for end in _listed(_follow(inner, path[n + 1 :]))]
+    """Return what stands at a path; of a list, what stands in each, in one list without what is missing."""
+    for name in path:
         if isinstance(value, Mapping):
             value = value.get(name, value.get(int(name)) if name.isdecimal() else None)
+        elif isinstance(value, (list, tuple)) and name.isdecimal() and int(name) < len(value):
+            value = value[int(name)]
         elif isinstance(value, (list, tuple)):
-            value = value[int(name)] if name.isdecimal() and int(name) < len(value) else None
+            value = [end for inner in value for end in _listed(_follow(inner, [name]))] or None
         else:
             value = None if isinstance(value, str) else getattr(value, name, None)
     return value

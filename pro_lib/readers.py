@@ -47,11 +47,8 @@ def stem(path: str | Path) -> str:
 def json_lines(source: Source, error: type[ValueError] = RunError) -> Iterator[tuple[str, Any]]:
     """Yield the objects of a JSON-lines file with their places (`<path>, line <n>`), or of a list (`entry <n>`).
 
-    A file may be gzipped, or a stream of events (`data: {...}`). Of a table, rows come without what is missing in them,
-    with its index as places where that is text. In memory, what is no JSON stays as it is, an object of vLLM.
-
-    Raises `error`, with file and line, for a file that cannot be read, for what is no JSON in UTF-8 and for what is no
-    object; also for a source that is neither a file nor a list nor a table.
+    A file may be gzipped, or a stream of events (`data: {...}`). Rows of a table come without what is missing in them;
+    where its index is text, that has the places. Raises `error`, with file and line, for what cannot be read so.
     """
     if isinstance(source, (str, Path)):
         for where, value in _entries(_content(source, error), source, error):

@@ -23,11 +23,8 @@ from pro_lib.store import RunInfo
 
 # Log-probabilities of sums in float32 may come out a little above 0.
 _ROUNDING = 1e-4
-_BELOW_ZERO = rule(
-    (int, float),
-    lambda value: -sys.float_info.max <= value <= _ROUNDING,
-    "must be a log-probability, a finite number of at most 0",
-)
+_WORDS = "must be a log-probability, a finite number of at most 0"
+_BELOW_ZERO = rule((int, float), lambda value: -sys.float_info.max <= value <= _ROUNDING, _WORDS)
 TokenLogProb = Annotated[_BELOW_ZERO, AfterValidator(float)]
 # Rounding above 0 is trimmed, so that no probability exceeds 1.
 LogProb = Annotated[_BELOW_ZERO, AfterValidator(lambda value: min(float(value), 0.0))]
@@ -96,15 +93,16 @@ def from_records(source: Source, *, questions: pd.DataFrame | None = None) -> Ru
     ending that is given counts as a token. `closed` says that the last token is text and ending at once. `scores` are
     made elsewhere, by method, higher = more uncertain. `model` and `dataset` of the first line name the run.
 
-    In memory, `source` is a list of such objects, or a table: with a column `answers`, or a row per answer, where what
-    concerns the question is read in the first row that has its `question_id`, or without ids its `question`. So is a
-    CSV or Parquet file; there a column may be called as in `COLUMNS`. `questions` as for `imports.from_openai`.
-
-    Raises `RunError` with file, line and field: an empty file, no UTF-8, a malformed line, a question not asked.
+    In memory, `source` is a list of such objects, or a table, as a CSV or Parquet file: with a column `answers`, or a
+    row per answer. `questions` as for `imports.from_openai`. Raises `RunError` with file, line and field.
     """
     path, is_file = called(source, "records"), isinstance(source, (str, Path))
     if is_file and path.suffix in TABLES:
-        source = _typed(read_rows(path), is_text=path.suffix != ".parquet")
+        table = read_rows(path)
+        source = table.rename(columns={name: ours for name, ours in COLUMNS.items() if ours not in table})
+        if path.suffix != ".parquet":
+            read = {name: [_of_text(name, cell) for cell in column] for name, column in source.items()}
+            source = pd.DataFrame(read, source.index, dtype=object)
     is_flat = isinstance(source, pd.DataFrame) and "answers" not in source
     read = tables(_by_question(json_lines(source)) if is_flat else json_lines(source), path)
     if questions is not None:
@@ -116,8 +114,7 @@ def from_records(source: Source, *, questions: pd.DataFrame | None = None) -> Ru
 def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) -> Run:
     """Return the run with every question in `validation` or `test`: as its records say, else drawn with `seed`.
 
-    `POOL` times `n_validation` questions are drawn to choose α on, so that it can be chosen anew on others, but at most
-    half of all, with a warning where that is less than `n_validation`, and half if that is None.
+    `POOL` times `n_validation` are drawn, so that α can be chosen anew on others, at most half of all (if None, half).
     """
     splits = run.questions["split"]
     if splits.notna().all():
@@ -131,10 +128,9 @@ def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) ->
 
 
 def read_labels(path: str | Path) -> pd.DataFrame:
-    """Return labels from outside, a row per question and answer: a CSV, Parquet or JSONL file.
+    """Return labels from outside, a row per question and answer, of a CSV, Parquet or JSONL file.
 
-    Columns: question_id, text as it is written, correct (true or false, 1 or 0). Raises `RunError`, naming file and
-    row, for anything else, and for two labels of one answer that differ.
+    Columns: question_id, text as it is written, correct (true or false, 1 or 0). Raises `RunError` with file and row.
     """
     rows = read_rows(path)
     entries = zip(rows.index, rows.to_dict("records"), strict=True)
@@ -155,23 +151,14 @@ def named(path: str | Path) -> tuple[str, str]:
     return str(ours.get("model") or "records"), str(ours.get("dataset") or stem(path))
 
 
-def _typed(table: pd.DataFrame, *, is_text: bool) -> pd.DataFrame:
-    """Return a table of a file with our names for its columns; what a CSV file has as text becomes what it says."""
-    ours = {name: other for name, other in COLUMNS.items() if other not in table}
-    table = table.rename(columns=ours)
-    if is_text:
-        table = table.where(table != "", None)
-        for name in [name for name in table if name in Answer.model_fields and name != "text"]:
-            table[name] = [_value(cell) for cell in table[name]]
-        if "references" in table:
-            table["references"] = [cell and [text.strip() for text in cell.split(";")] for cell in table["references"]]
-    return table
-
-
-def _value(cell: str | None) -> object:
-    with suppress(ValueError, AttributeError):
-        return from_json(cell.lower())
-    return cell
+def _of_text(name: str, cell: str | None) -> object:
+    """Return what the text of a CSV file says in a column, None where it is empty."""
+    if cell and name == "references":
+        return [text.strip() for text in cell.split(";")]
+    if cell and name in Answer.model_fields and name != "text":
+        with suppress(ValueError):
+            return from_json(cell.lower())
+    return cell or None
 
 
 def _by_question(rows: Iterable[tuple[str, dict]]) -> Iterable[tuple[str, dict]]:
@@ -204,12 +191,7 @@ def tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple[pd.Dat
 
 
 def paired(
-    asked: pd.DataFrame,
-    answers: pd.DataFrame,
-    questions: pd.DataFrame,
-    path: Path,
-    *,
-    known: Collection[str] | None = None,
+    asked: pd.DataFrame, answers: pd.DataFrame, questions: pd.DataFrame, path: Path, *, known: Collection | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the answers and the questions asked, each with those of its id, else of its text, else in its place.
 
@@ -228,12 +210,11 @@ def paired(
     elif by_text := {name: text for name, text in own if name not in places and isinstance(text, str)}:
         places |= _by_text(by_text, texts, path)
     for name, text in own:
-        shown = f"question_id {name!r}" + f", {text!r}," * isinstance(text, str)
+        is_text = isinstance(text, str)
         if name not in places:
-            raise RunError(
-                f"{path}: {shown} is not in questions=" + ", and no text says which it is" * (not isinstance(text, str))
-            )
-        if isinstance(text, str) and f" {words(texts[places[name]])} " not in f" {words(text)} ":
+            why = f"and neither is {text!r}" if is_text else "and no text says which it is"
+            raise RunError(f"{path}: question_id {name!r} is not in questions=, {why}")
+        if is_text and f" {words(texts[places[name]])} " not in f" {words(text)} ":
             raise RunError(f"{path}: question_id {name!r} is {text!r}, but in questions= {texts[places[name]]!r}")
     target = {name: ids[places[name]] for name, _ in own}
     if twice := [name for name, count in Counter(target.values()).items() if count > 1]:

@@ -123,28 +123,18 @@ def test_wrapped_responses_bring_what_is_known_of_their_question(write):
     assert run.questions.iloc[1, 1:].isna().all()
 
 
-QUESTIONS = pd.DataFrame({"question_id": ["a", "b"], "question": ["A?", "B?"], "references": [["x"], ["y"]]})
-QUESTIONS = QUESTIONS.assign(split="test", level=[1, 2])
 ANSWERED = response(chat("Paris", *PARIS), identity="good")
 
 
-def test_given_questions_stay_as_they_are_and_one_may_have_no_answer(write):
-    run = from_openai(write({"question_id": "b", "response": ANSWERED}), questions=QUESTIONS)
-    pd.testing.assert_frame_equal(run.questions, QUESTIONS)
+def test_given_questions_stay_as_they_are_and_have_each_an_id(write):
+    questions = pd.DataFrame({"question_id": ["a", "b"], "question": ["A?", "B?"], "level": [1, 2]})
+    path = write({"question_id": "b", "response": ANSWERED})
+    run = from_openai(path, questions=questions)
+    pd.testing.assert_frame_equal(run.questions[[*questions]], questions)
     np.testing.assert_array_equal(run.log_probs(), [[np.nan], [-0.75]])
-
-
-@pytest.mark.parametrize(
-    ("questions", "sentence"),
-    [
-        (QUESTIONS.head(1), "question_id 'b' is not in questions="),
-        (QUESTIONS.assign(question_id="b"), "each id once"),
-        (QUESTIONS.drop(columns="question"), "must have columns question_id and question"),
-    ],
-)
-def test_questions_that_do_not_fit_the_responses_are_refused(write, questions, sentence):
-    with pytest.raises(RunError, match=sentence):
-        from_openai(write({"question_id": "b", "response": ANSWERED}), questions=questions)
+    for damaged in (questions.assign(question_id="b"), questions.drop(columns="question")):
+        with pytest.raises(RunError, match="must have columns question_id and question, and each id once"):
+            from_openai(path, questions=damaged)
 
 
 @BOTH

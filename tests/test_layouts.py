@@ -287,7 +287,7 @@ def test_a_place_decides_only_where_nothing_else_does_and_a_warning_says_so(writ
     ("entries", "sentence"),
     [
         ([answered(-1.0, question_id="q0", question=FRANCE)], f"'q0' is {FRANCE!r}, but in questions= {PERU!r}"),
-        ([answered(-1.0, question="Of Chile?")], "question_id 'r-1.0', 'Of Chile?', is not in questions="),
+        ([answered(-1.0, question="Of Chile?")], "question_id 'r-1.0' is not in questions=, and neither is 'Of Chile?'"),
         ([answered(-1.0)], "question_id 'r-1.0' is not in questions=, and no text says which it is"),
         ([answered(-1.0, question_id="q7")], "question_id 'q7' is not in questions="),
         ([answered(-1.0, question_id="q7"), answered(-1.0, question_id="q0")], "question_id 'q7' is not in questions="),

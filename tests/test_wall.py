@@ -251,18 +251,12 @@ def some_bytes(data, rng):
     start = rng.randrange(len(data) + 1)
     stop = min(len(data), start + rng.choice([1, 2, 8, 64, 512]))
     piece = data[start:stop]
-    kind = rng.choice(["flip", "flip", "cut", "double", "insert", "replace", "end", "empty", "mix"])
-    if kind == "flip" and piece:
-        return data[:start] + bytes([piece[0] ^ (1 << rng.randrange(8))]) + data[start + 1 :]
-    if kind == "end":
-        return data[:start]
-    if kind == "empty":
-        return b"" if rng.random() < 0.2 else data[start:]
-    if kind == "mix":
-        other = rng.randrange(len(data) + 1)
-        return data[:start] + data[other : other + len(piece)] + data[stop:]
-    new = {"cut": b"", "double": piece * 2, "insert": rng.choice(BYTES) + piece}.get(kind, rng.choice(BYTES))
-    return data[:start] + new + data[stop:]
+    other = rng.randrange(len(data) + 1)
+    flipped = bytes([piece[0] ^ (1 << rng.randrange(8))]) + piece[1:] if piece else b""
+    strange = rng.choice(BYTES)
+    new = [flipped, flipped, b"", piece * 2, strange + piece, strange, data[other : other + len(piece)]]
+    damaged = [data[:start] + part + data[stop:] for part in new]
+    return rng.choice([*damaged, data[:start], data[start:], b""])
 
 
 def places_of(value, path=()):
@@ -308,20 +302,17 @@ def some_parameters(data, rng):
 def some_fields(data, rng):
     """A column of CSV doubled, dropped, renamed, a field of another value, or a row gone or doubled."""
     rows = list(csv.reader(io.StringIO(data.decode(), newline="")))
-    n = rng.randrange(len(rows[0]))
-    kind = rng.choice(["double", "drop", "rename", "value", "row", "twice"])
-    for number, row in enumerate(rows):
-        if kind == "double":
-            row.append(row[n])
-        elif kind == "drop":
-            del row[n]
-        elif kind == "rename" and number == 0:
-            row[n] = rng.choice(["", "x" * 5000, row[0], "\n"])
-    if kind == "value":
+    n, place = rng.randrange(len(rows[0])), rng.randrange(len(rows))
+    kind = rng.choice(["column", "rename", "value", "row"])
+    if kind == "column":
+        times = rng.choice([0, 2])
+        rows = [row[:n] + [row[n]] * times + row[n + 1 :] for row in rows]
+    elif kind == "rename":
+        rows[0][n] = rng.choice(["", "x" * 5000, rows[0][0], "\n"])
+    elif kind == "value":
         rows[rng.randrange(1, len(rows))][n] = repr(rng.choice(VALUES[6:]))
-    if kind in ("row", "twice"):
-        place = rng.randrange(len(rows))
-        rows = rows[:place] + [rows[place]] * (2 if kind == "twice" else 0) + rows[place + 1 :]
+    else:
+        rows[place : place + 1] = [rows[place]] * rng.choice([0, 2])
     text = io.StringIO(newline="")
     csv.writer(text).writerows(rows)
     return text.getvalue().encode()
@@ -347,16 +338,15 @@ def some_columns(data, rng):
         pa.array([1.0] * size, pa.float32()),
     ]
     kind = rng.choice(["double", "drop", "rename", "type", "type", "type", "row", "twice"])
+    names = [*table.column_names]
     if kind == "double":
-        table = table.append_column(table.column_names[n], table.column(rng.randrange(table.num_columns)))
+        table = table.append_column(names[n], table.column(rng.randrange(table.num_columns)))
     elif kind == "drop":
         table = table.remove_column(n)
     elif kind == "rename":
-        names = [*table.column_names]
-        names[n] = rng.choice(["", "x" * 5000, names[0]])
-        table = table.rename_columns(names)
+        table = table.rename_columns([*names[:n], rng.choice(["", "x" * 5000, names[0]]), *names[n + 1 :]])
     elif kind == "type":
-        table = table.set_column(n, table.column_names[n], rng.choice(columns))
+        table = table.set_column(n, names[n], rng.choice(columns))
     else:
         table = pa.concat_tables([table.slice(1), table.slice(0, rng.randrange(3) if kind == "twice" else 0)])
     sink = pa.BufferOutputStream()
@@ -414,8 +404,7 @@ def make_nli(folder):
 
 
 def make_model(folder):
-    shutil.copytree(ROOT / "data" / "models" / "facts-1m", folder / "model")
-    return folder / "model"
+    return Path(shutil.copytree(ROOT / "data" / "models" / "facts-1m", folder / "model"))
 
 
 def make_parameters(folder):
@@ -513,24 +502,19 @@ def test_damaged_inputs_are_read_as_they_are_or_refused_in_a_sentence(name, size
 
 
 def main(n_inputs, *names):
-    """Count what comes of so many inputs a reader, and show the first failures; with 0, repeat one."""
-    if not n_inputs:
-        with tempfile.TemporaryDirectory() as folder:
-            return print(tried(names[0], int(names[1]), Path(folder), {}))
+    """Count what comes of so many inputs a reader and show each failure; with 0, repeat one."""
     os.environ["TQDM_DISABLE"] = "1"
-    for name in names or READERS:
-        counts, originals, shown, started = Counter(), {}, Counter(), time.monotonic()
-        for seed in range(n_inputs):
+    seeds = range(n_inputs) if n_inputs else [int(names[1])]
+    for name in names[: None if n_inputs else 1] or READERS:
+        counts, originals = Counter(), {}
+        for seed in seeds:
             with tempfile.TemporaryDirectory() as folder:
                 try:
                     counts[tried(name, seed, Path(folder), originals)] += 1
                 except AssertionError as error:
-                    kind = str(error).partition(":")[0].partition(",")[0][:40]
-                    counts[kind] += 1
-                    shown[kind] += 1
-                    if shown[kind] <= 3:
-                        print(f"    {error}"[:700], flush=True)
-        print(f"{name}: {dict(counts)} in {time.monotonic() - started:.0f} s", flush=True)
+                    counts["failure"] += 1
+                    print(f"    {error}"[:700], flush=True)
+        print(f"{name}: {dict(counts)}", flush=True)
 
 
 if __name__ == "__main__":
