@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from pro_lib.correctness import words
 from pro_lib.files import RunError
 from pro_lib.layouts import CUT, NATURAL, Response, ending, record_of, responses
 from pro_lib.readers import Source, called, json_lines, stem
@@ -33,7 +32,7 @@ def from_openai(source: Source, *, questions: pd.DataFrame | None = None) -> Run
     """
     path, read = called(source, "responses"), responses(json_lines(source))
     layout = next((response.layout.name for response in read if response.layout), "responses")
-    texts = [words(text) if isinstance(text := response.question["question"], str) else "" for response in read]
+    texts = [text if isinstance(text := response.question["question"], str) else "" for response in read]
     own = _ids(read, texts, set() if questions is None else set(questions["question_id"]))
     left_out, endings, records = {}, Counter(), {}
     for name, known, response in zip(_names(read, texts, own, path), own, read, strict=True):

@@ -143,7 +143,8 @@ def _of_entry(where: str, entry: object) -> Iterator[Response]:
     inner = at(entry, "response.body|response")
     is_wrapped = inner is not None and not isinstance(inner, str)
     text = at(entry, "question|prompt|messages|body.messages")
-    text = at(text[-1], "content") if isinstance(text, list) and text else text
+    text = at(text[-1], "content.text|content") if isinstance(text, list) and text else text
+    text = " ".join(map(str, text)) if isinstance(text, list) else text
     question = {"question": text, "references": at(entry, "references"), "split": at(entry, "split")}
     question["question_id"] = at(entry, "question_id|custom_id|key|id" if is_wrapped else "question_id|custom_id")
     for body in (_listed(inner) or [{"error": "nothing"}]) if is_wrapped else [entry]:
@@ -165,7 +166,7 @@ def _answers(layout: Layout, body: object) -> dict[object, dict]:
     for value in (value for path in layout.answers for value in _listed(at(body, path))):
         text, reason = at(value, layout.text), at(value, layout.reason)
         if isinstance(text, list) and all(isinstance(part, str) for part in text):
-            text = "".join(text)
+            text = "".join(text) if text else None
         number = at(value, "index") if layout.name == "openai" else None
         number = len(answers) if type(number) is not int or number in answers else number
         numbers = {"logprobs": _log_probs(layout, value), "cumulative_logprob": at(value, "cumulative_logprob")}

@@ -204,6 +204,8 @@ def paired(
     own = list(zip(questions["question_id"], questions["question"], strict=True))
     places = {name: place for place, name in enumerate(ids) if known is None or name in known}
     if known == set() and len(own) == len(ids) and not any(isinstance(text, str) for _, text in own):
+        if {name for name, _ in own} == set(ids) and [name for name, _ in own] != ids:
+            raise RunError(f"{path}: the server's ids are those of questions=, in another order; give question_id")
         places = {name: place for place, (name, _) in enumerate(own)}
         order = f"{path} has neither ids nor texts of questions: its answers are to those of questions= in their order"
         warnings.warn(order, UserWarning, stacklevel=3)
@@ -230,6 +232,7 @@ def _by_text(own: Mapping[str, str], asked: Sequence[str], path: Path) -> dict[s
     of those asked, but of its shots.
     """
     counts, others = Counter(map(words, asked)), {words(text): place for place, text in enumerate(asked)}
+    exact = {text: place for place, text in enumerate(asked) if counts[words(text)] == 1 or asked.count(text) == 1}
     places, prompts = {}, {}
     for name, text in own.items():
         spaced = f" {words(text)} "
@@ -238,8 +241,8 @@ def _by_text(own: Mapping[str, str], asked: Sequence[str], path: Path) -> dict[s
             other = max(within, key=lambda other: (spaced.rfind(f" {other} ") + len(other), len(other)))
             before, _, after = spaced.rpartition(f" {other} ")
             prompts.setdefault((*before.split()[-1:], after), name)
-            places[name] = others[other]
-            if counts[other] > 1:
+            places[name] = exact.get(text, others[other])
+            if counts[other] > 1 and text not in exact:
                 raise RunError(f"{path}: {text!r} is the text of several of questions=; only an id would tell which")
     if len(prompts) > 1:
         names = " and ".join(map(repr, [*prompts.values()][:2]))

@@ -256,7 +256,7 @@ PAIRS = {
     "prompts": [answered(-2.0, prompt=f"Q: {PERU}\nA: Lima\nQ: {FRANCE}\nA:"), answered(-1.0, prompt=f"Q: {PERU}\nA:")],
     "chats": [
         answered(-2.0, messages=[{"role": "system", "content": "Short."}, {"role": "user", "content": FRANCE}]),
-        answered(-1.0, messages=[{"role": "user", "content": PERU}]),
+        answered(-1.0, messages=[{"role": "user", "content": [{"type": "text", "text": PERU}]}]),
     ],
     "ids of theirs": [answered(-2.0, question_id="x", question=FRANCE), answered(-1.0, custom_id="y", question=PERU)],
     "prompts with shots": [
@@ -287,7 +287,7 @@ def test_a_place_decides_only_where_nothing_else_does_and_a_warning_says_so(writ
     ("entries", "sentence"),
     [
         ([answered(-1.0, question_id="q0", question=FRANCE)], f"'q0' is {FRANCE!r}, but in questions= {PERU!r}"),
-        ([answered(-1.0, question="Of Chile?")], "question_id 'r-1.0' is not in questions=, and neither is 'Of Chile?'"),
+        ([answered(-1.0, question="Of Chile?")], "'r-1.0' is not in questions=, and neither is 'Of Chile?'"),
         ([answered(-1.0)], "question_id 'r-1.0' is not in questions=, and no text says which it is"),
         ([answered(-1.0, question_id="q7")], "question_id 'q7' is not in questions="),
         ([answered(-1.0, question_id="q7"), answered(-1.0, question_id="q0")], "question_id 'q7' is not in questions="),
@@ -306,12 +306,20 @@ def test_responses_that_do_not_fit_the_questions_are_refused(write, entries, sen
     assert sentence in str(caught.value)
 
 
-def test_a_text_of_several_questions_needs_an_id(write):
+def test_what_could_be_one_question_or_another_needs_an_id(write):
     twice = QUESTIONS.assign(question=PERU)
     with pytest.raises(RunError, match="is the text of several of questions="):
         from_file(write(answered(-1.0, question=PERU)), questions=twice)
     run = from_file(write(answered(-1.0, question=PERU, question_id="q1")), questions=twice)
     np.testing.assert_array_equal(run.log_probs(), [[np.nan], [-1.0]])
+    signs = QUESTIONS.assign(question=["What is -5?", "What is 5?"])
+    run = from_file(
+        write(answered(-1.0, question="What is 5?"), answered(-2.0, question="What is -5?")), questions=signs
+    )
+    np.testing.assert_array_equal(run.log_probs(), [[-2.0], [-1.0]])
+    ids = QUESTIONS.assign(question_id=["r-2.0", "r-1.0"])
+    with pytest.raises(RunError, match="the server's ids are those of questions=, in another order"):
+        from_file(write(answered(-1.0), answered(-2.0)), questions=ids)
 
 
 SAMPLES = {
