@@ -102,7 +102,8 @@ def check_known(names: Iterable[str], known: Collection[str], where: str = "") -
 
 def sentence(error: ValidationError) -> str:
     """Return what is wrong first, as `<name>=<value> <what it must be>`."""
-    first = error.errors(include_url=False)[0]
+    errors = error.errors(include_url=False)
+    first = next((wrong for wrong in errors if wrong["type"] != "missing"), errors[0])
     # Of a union, pydantic puts the alternative into the place.
     place = [part for part in first["loc"] if not (isinstance(part, str) and ("[" in part or part == "bool"))]
     name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")

@@ -1,4 +1,4 @@
-"""The paper's five figures, and how all figures look: table in, Matplotlib figure out; knows no number of its own."""
+"""How all figures look, and the benchmark's: table in, Matplotlib figure out; knows no number of its own."""
 
 import io
 import re
@@ -29,8 +29,7 @@ DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.3, 1, 1.3)), (0, (9, 1.6)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 WIDTHS = {1: 3.3, 2: 7.0}  # inches, by the columns of an AAAI page that a figure spans
 ALPHA_LABEL, SHARE_TICKS = "α (log scale above 0.001)", (0, 0.25, 0.5, 0.75, 1)
-PRINTED = {"color": "#777777", "mfc": "none", "ms": 5, "ls": "", "zorder": 1}
-_CHOICES = {"selected": ("o", 3, "chosen on validation"), "default": ("s", 6, "default"), "oracle": ("*", 11, "oracle")}
+PRINTED = {"color": "#777777", "mfc": "none", "ms": 5, "ls": "", "zorder": 1}  # the paper's numbers
 # Characters that a question may hold, and no XML: Matplotlib writes them as they are.
 _NO_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
 _STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | {
@@ -48,7 +47,7 @@ _STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) |
 
 
 def look(index: int) -> dict[str, object]:
-    """Return colour, dashes and marker of the line with this index."""
+    """Return colour, dashes and marker of a line."""
     return {"color": COLORS[index % 8], "ls": DASHES[index % 6], "marker": MARKERS[index % 8]}
 
 
@@ -177,8 +176,7 @@ def curves(
 
 def minus_nll(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     """Return the table with a column difference: `y` minus NLL's at the same `x`."""
-    nll = table[table["method"] == "NLL"].set_index(x)[y]
-    return table.assign(difference=table[y] - table[x].map(nll))
+    return table.assign(difference=table[y] - table[x].map(table[table["method"] == "NLL"].set_index(x)[y]))
 
 
 def handles(names: Sequence[object], paper: pd.DataFrame | None = None, **other) -> list[plt.Line2D]:
@@ -199,87 +197,14 @@ def explain(figure: Figure, entries: Sequence[plt.Artist], x: str = "", y: str =
         figure.legend(handles=entries, loc="outside upper center", **shape)
 
 
-def auroc_vs_alpha(
-    sweep: pd.DataFrame, choices: pd.DataFrame, paper: pd.DataFrame | None = None, *, columns: int = 2
-) -> Figure:
-    """Draw AUROC of PRO against α, of `sweeps`; what the paper chose and printed, `paper`, is filled with grey."""
-    models, mark = values(sweep, "model"), {"mfc": "white", "mew": 1.1, "ls": "", "clip_on": False}
-    with panels(sweep, "split", "dataset", "protocol", columns=columns, sharex=True, sharey=True) as (figure, grid):
-        for ax, setting, panel in grid:
-            curves(ax, panel, "model", models, "alpha", marker="")
-            for choice in where(choices, setting).itertuples():
-                (sign, size, _), color = _CHOICES[choice.kind], look(models.index(choice.model))["color"]
-                ax.plot(choice.alpha, choice.auroc, sign, ms=size, mec=color, zorder=16 - size, **mark)
-            if paper is not None:
-                printed = {"marker": "o", "mfc": PRINTED["color"], "ms": 5, "ls": ""}
-                curves(ax, paper[paper["dataset"] == setting["dataset"]], "model", models, "alpha", **printed)
-            alpha_axis(ax)
-        kinds = [_CHOICES[kind] for kind in values(choices, "kind")]
-        marks = [plt.Line2D([], [], label=name, marker=sign, ms=size, mec="k", **mark) for sign, size, name in kinds]
-        explain(figure, [*handles(models, paper, marker=""), *marks], ALPHA_LABEL, "AUROC, 95 % interval")
-    return figure
-
-
-def k_vs_alpha(sweep: pd.DataFrame, *, columns: int = 2) -> Figure:
-    """Draw the mean number of answers kept against α, of `sweeps.k_sweep`: a panel per dataset, a line per model."""
-    models = values(sweep, "model")
-    with panels(sweep, "dataset", "protocol", columns=columns, sharex=True, sharey=True) as (figure, grid):
-        for ax, _, panel in grid:
-            curves(ax, panel, "model", models, "alpha", "mean_kept", lw=1, clip_on=False)
-            alpha_axis(ax)
-        explain(figure, handles(models, lw=1), ALPHA_LABEL, "mean K, 95 % interval")
-    return figure
-
-
-def fixed_k(sweep: pd.DataFrame, paper: pd.DataFrame | None = None, *, columns: int = 2) -> Figure:
-    """Draw AUROC of PRO at fixed K beside adaptive PRO, of `sweeps.fixed_k_sweep`; adaptive K stands at the right."""
-    adaptive, sweep = sweep[sweep["k"] == "adaptive"], sweep[sweep["k"] != "adaptive"].astype({"k": int})
-    models, ks = values(sweep, "model"), sorted(sweep["k"].unique())
-    right, lined = ks[-1] + 1.6, {"by": "model", "names": models, "x": "k", "apart": 0.16}
-    with panels(sweep, "dataset", "protocol", columns=columns, sharex=True, sharey=True) as (figure, grid):
-        for ax, setting, panel in grid:
-            points = where(adaptive, setting).assign(k=right)
-            curves(ax, panel, bars=True, **lined)
-            curves(ax, points, bars=True, **lined, ls="")
-            if paper is not None:
-                printed = paper[paper["dataset"] == setting["dataset"]]
-                curves(ax, printed.assign(k=printed["k"].astype(float).fillna(right)), **lined, **PRINTED)
-            ax.axvline(ks[-1] + 0.8, color="black", lw=0.6)
-            ax.set_xticks([*ks, right], [*map(str, ks), "adapt."])
-        explain(figure, handles(models, paper), "K, answers used", "AUROC, 95 % interval")
-    return figure
-
-
-def rouge_thresholds(sweep: pd.DataFrame, paper: pd.DataFrame | None = None, *, columns: int = 2) -> Figure:
-    """Draw AUROC of every method, minus NLL's, against the threshold, of `sweeps.rouge_threshold_sweep`."""
-    methods = [name for name in values(sweep, "method") if name != "NLL"]
-    lined = {"by": "method", "x": "threshold", "apart": 0.006, "y": "difference", "of": "difference_"}
-    with panels(sweep, "model", "dataset", "protocol", columns=columns, sharey=True) as (figure, grid):
-        for ax, setting, panel in grid:
-            curves(ax, minus_nll(panel, "threshold", "auroc"), names=methods, bars=True, **lined)
-            if paper is not None:
-                bare = [method.split(", ")[0] for method in methods]
-                printed = where(paper, {name: setting[name] for name in ("model", "dataset")})
-                curves(ax, minus_nll(printed, "threshold", "auroc"), names=bare, **lined, **PRINTED)
-            difference_axis(ax)
-            at = panel.drop_duplicates("threshold").sort_values("threshold")
-            ax.set_xticks(at["threshold"], [f"{row.threshold:g}\n({row.accuracy:.0%})" for row in at.itertuples()])
-        about = (
-            "right if ROUGE-L > threshold (share right)",
-            "AUROC minus NLL's, 95 % interval\n(log scale beyond ±0.05)",
-        )
-        explain(figure, handles(methods, paper), *about)
-    return figure
-
-
 def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
     """Draw AUROC of the paper's eight methods and at most four more, of `sweeps.benchmark`, in the order of means.
 
     The axis begins 0.2 below the best, or at chance where a panel's best is below 0.8; what lies below is at its edge.
     """
     table = table[table["method"].str.split(", ").str[0].isin(PAPER_METHODS) & (table["method"] != "PRO, default")]
-    means = table.groupby("method", sort=False)["auroc"].mean().sort_values(ascending=False, kind="stable")
-    methods = list(means.index[:12])
+    means = table.groupby("method", sort=False)["auroc"].mean()
+    methods = list(means.sort_values(ascending=False, kind="stable").index[:12])
     table = table[table["method"].isin(methods)]
     bests = table.groupby(list(table.columns.intersection(["model", "dataset", "protocol"])))["auroc"].max()
     left = 0.5 if bests.min() < 0.8 else bests.max() - 0.2

@@ -1,10 +1,14 @@
 """The figures of the paper and what all figures share: readable at one column and at two, true to their tables."""
 
+import ast
 import itertools
+from pathlib import Path
 
+import nbformat
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from pro_lib import figures
@@ -16,6 +20,21 @@ PAPER_SIZED = {
 }
 HERE = {"dataset": DATASETS, "model": MODELS}
 METHODS = ("PRO", "SD", "SE", "Deg", "NE", "PE", "ALL", "NLL")
+
+
+def of_notebook(number, name):
+    """The function of this name that a notebook draws with, and what it needs of its cell."""
+    [path] = (Path(__file__).resolve().parents[1] / "notebooks").glob(f"{number}_*.ipynb")
+    cells = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    body = ast.parse(next(source for source in cells if f"def {name}(" in source)).body
+    taken = [part for part in body if isinstance(part, ast.FunctionDef) or ast.unparse(part).startswith("CHOICES")]
+    names = {"np": np, "pd": pd, "figures": figures, "Line2D": Line2D}
+    exec(compile(ast.Module(taken, []), str(path), "exec"), names)
+    return names[name]
+
+
+NUMBERS = {"auroc_vs_alpha": "02", "k_vs_alpha": "03", "fixed_k": "04", "rouge_thresholds": "05"}
+DRAW = {name: of_notebook(number, name) for name, number in NUMBERS.items()} | {"benchmark": figures.benchmark}
 
 
 def grid(**columns):
@@ -77,7 +96,7 @@ def unreadable(figure):
 @pytest.mark.parametrize("size", [HERE, pytest.param(PAPER_SIZED, marks=pytest.mark.slow)], ids=["here", "paper"])
 @EACH
 def test_a_figure_can_be_read_at_one_and_at_two_columns(name, size, columns):
-    figure = getattr(figures, name)(*tables(size, name), columns=columns)
+    figure = DRAW[name](*tables(size, name), columns=columns)
     assert figure.get_figwidth() == {1: 3.3, 2: 7.0}[columns]
     assert unreadable(figure) == []
     titles = [ax.get_title() for ax in figure.axes]
@@ -93,14 +112,14 @@ def test_a_setting_without_rows_has_no_panel_and_two_protocols_have_one_each(nam
     first, *rest = tables(HERE, name)
     holed = first[(first["dataset"] != "mine") | (first["model"] != "facts-1m")]
     by_model = name in ("rouge_thresholds", "benchmark")
-    assert len(getattr(figures, name)(holed, *rest).axes) == PANELS[name] - by_model
+    assert len(DRAW[name](holed, *rest).axes) == PANELS[name] - by_model
     both = [pd.concat(table.assign(protocol=p) for p in ("paper", "workbench")) for table in (first, *rest)]
-    assert len(getattr(figures, name)(*both).axes) == 2 * PANELS[name]
+    assert len(DRAW[name](*both).axes) == 2 * PANELS[name]
 
 
 def test_lines_go_through_the_numbers_of_the_table_and_the_chosen_alpha_lies_on_them():
     sweep, choices = tables(HERE, "auroc_vs_alpha")
-    figure = figures.auroc_vs_alpha(sweep, choices)
+    figure = DRAW["auroc_vs_alpha"](sweep, choices)
     rows = sweep[(sweep["dataset"] == "world-facts") & (sweep["split"] == "validation")]
     lines = figure.axes[0].lines
     for index, model in enumerate(MODELS):
@@ -114,11 +133,11 @@ def test_lines_go_through_the_numbers_of_the_table_and_the_chosen_alpha_lies_on_
 def test_printed_values_stand_in_grey_where_the_paper_has_them():
     printed = pd.DataFrame({"dataset": "mine", "model": "facts-1m", "k": [1, 2], "auroc": [0.7, 0.8]})
     fixed, = tables(HERE, "fixed_k")  # fmt: skip
-    figure = figures.fixed_k(fixed, printed.astype({"k": "Int64"}))
+    figure = DRAW["fixed_k"](fixed, printed.astype({"k": "Int64"}))
     grey = [line for line in figure.axes[1].lines if line.get_color() == figures.PRINTED["color"]]
     assert [0.7, 0.8] in [list(line.get_ydata()) for line in grey]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [*MODELS, "the paper"]
-    without = figures.fixed_k(fixed, printed.head(0))
+    without = DRAW["fixed_k"](fixed, printed.head(0))
     assert [text.get_text() for text in without.legends[0].get_texts()] == list(MODELS)
 
 
@@ -139,7 +158,7 @@ def test_methods_far_below_the_best_stand_at_the_edge_and_differences_are_marked
 def test_saving_leaves_bitmap_vector_and_numbers_and_the_same_bytes_twice(tmp_path):
     fixed, = tables(HERE, "fixed_k")  # fmt: skip
     for folder in ("one", "two"):
-        figures.save(figures.fixed_k(fixed, columns=1), fixed, "fixed", figures_dir=tmp_path / folder)
+        figures.save(DRAW["fixed_k"](fixed, columns=1), fixed, "fixed", figures_dir=tmp_path / folder)
     one, two = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("one", "two"))
     assert set(one) == {"fixed.csv", "fixed.png", "fixed.svg"}
     assert one == two

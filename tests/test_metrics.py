@@ -274,8 +274,8 @@ def test_the_page_holds_the_numbers_of_its_files():
         assert line in page or row.n_wrong in (300, 500) or "0.5" in row.scores
     few = pairs[pairs["n_questions"] * np.minimum(pairs["share_right"], 1 - pairs["share_right"]) < 10.5]
     assert f"covered in {pairs['covered'].min():.2f} to {pairs['covered'].max():.2f} of the samples" in page
-    spans = [f"{few[name].min():.2f} to\n{few[name].max():.2f}" for name in ("covered",)]
-    assert f"({spans[0]}, DeLong {few['delong_covered'].min():.2f} to {few['delong_covered'].max():.2f})" in page
+    ours, delong = (f"{few[name].min():.2f} to {few[name].max():.2f}" for name in ("covered", "delong_covered"))
+    assert f"{ours} (DeLong {delong})" in page
 
 
 def test_readings_by_hand():
