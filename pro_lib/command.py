@@ -67,6 +67,8 @@ def pro() -> None:
 @click.option("--calibration", type=click.Path(exists=True), help="A run with known answers, of the same model.")
 @click.option("--n-shots", type=int, help="Shots before the question; 10 by default.")
 @click.option("--questions", type=FILE, help="A question file whose shots are taken; world-facts by default.")
+@click.option("--header", default="", help="Text before the shots.")
+@click.option("--template", help="How a question is put; {question} stands for it.")
 @click.option("--chat/--no-chat", default=None, help="In the model's chat template; by default without shots alone.")
 @click.option("--max-new-tokens", type=int, help="Tokens at which an answer is cut; 32 by default, in a chat 64.")
 @click.option("--strategy", default="threshold", show_default=True, help="Or greedy, diverse_beam, multinomial.")
@@ -75,16 +77,19 @@ def pro() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def ask(
     question: str, model: str, alpha: float, search_alpha: float, calibration: str | None, n_shots: int | None,
-    questions: str | None, dtype: str, device: str, as_json: bool, **settings: object,
+    questions: str | None, header: str, template: str | None, dtype: str, device: str, as_json: bool,
+    **settings: object,
 ) -> None:  # fmt: skip
     """Ask a model one question: its answer, and how uncertain it is."""
     bundled.check_model(model)  # before torch is loaded, which takes seconds
     from pro_lib import asking, models, runs
     from pro_lib import questions as question_sets
 
-    like = {"calibration": runs.read(calibration)} if calibration else {"n_shots": n_shots}
-    if questions:
-        like["questions"] = question_sets.load(path=questions, split=None, limit=1, n_shots=n_shots)
+    like = {"calibration": runs.read(calibration)} if calibration else {}
+    if questions or not calibration:
+        source = {"path": questions, "split": None} if questions else {"name": "world-facts"}
+        prompt = {"n_shots": n_shots, "header": header, "template": template or question_sets.TEMPLATE}
+        like["questions"] = question_sets.load(**source, limit=1, **prompt)
     loaded = models.held(model, dtype=dtype, device=device)
     click.echo(f"{loaded.sentence()}. {bundled.scope(model)}".strip(), err=True)
     answer = asking.ask(loaded, question, alpha=alpha, search_alpha=search_alpha, **like, **settings)
@@ -185,11 +190,15 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None) 
     path = _notebook(notebook)
     folder = executed or (bundled.CHECKOUT / "build" / "notebooks" if bundled.CHECKOUT else Path("executed"))
     folder.mkdir(parents=True, exist_ok=True)
-    copy = folder / path.name
+    copy, temporary = folder / path.name, folder / f".{os.getpid()}.{path.name}"  # the copy is whole or absent
     try:
-        cells = papermill.execute_notebook(path, copy, parameters).cells
+        cells = papermill.execute_notebook(path, temporary, parameters).cells
+        os.replace(temporary, copy)
     except papermill.PapermillExecutionError as error:
+        os.replace(temporary, copy)
         raise ValueError(f"{error.ename}: {error.evalue} ({copy})") from None
+    finally:
+        temporary.unlink(missing_ok=True)
     outputs = [output for cell in cells for output in cell.get("outputs", ())]
     if conclusions := [output.data["text/markdown"] for output in outputs if "text/markdown" in output.get("data", {})]:
         click.echo(" ".join(conclusions[-1].split()))

@@ -10,6 +10,7 @@ import pandas as pd
 from scipy import stats
 
 from pro_lib import scores, store
+from pro_lib.correctness import words
 from pro_lib.files import RunError
 from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob
 
@@ -72,7 +73,9 @@ class Run:
         questions = self.questions.drop(columns=list(CERTIFICATE_COLUMNS), errors="ignore")
         return questions.merge(self.answers, on="question_id", how="left", suffixes=("_of_question", ""))
 
-    def log_probs(self, *, convention: str = "complete", distinct: bool = True) -> np.ndarray:
+    def log_probs(
+        self, *, convention: str = "complete", distinct: bool = True, merge_by: str | None = None
+    ) -> np.ndarray:
         """Return log-probabilities `(n, N)` in nats, sorted downwards, NaN where a question has fewer answers.
 
         Answers cut by length never count. Of an exact search there are those with p ≥ α, or the greedy one alone.
@@ -80,8 +83,19 @@ class Run:
         Args:
             convention: `complete` (ending included) or `answer_tokens` (ending left out).
             distinct: one entry per answer, as `identities` tells them apart; False keeps repeats.
+            merge_by: `text` adds up the probabilities of answers with the same `correctness.words`: other outcomes, for
+                which no bound on the entropy of token sequences holds.
         """
-        return self.matrix(self.ranked(convention=convention, distinct=distinct), "value")
+        table = self.ranked(convention=convention, distinct=distinct)
+        if merge_by not in (None, "text") or (merge_by and table["text"].isna().any()):
+            raise ValueError(
+                f"merge_by={merge_by!r} must be None, or 'text' of a run that has the texts of its answers"
+            )
+        if merge_by:
+            of_text = table.groupby(["row", table["text"].map(words)])["value"]
+            table = of_text.agg(lambda values: np.logaddexp.reduce(values.to_numpy())).reset_index()
+            table = table.sort_values(["row", "value"], ascending=[True, False], kind="stable")
+        return self.matrix(table, "value")
 
     def open_log_probs(self) -> np.ndarray:
         """Return log-probabilities `(n, M)` of answers still open at the length cut, in nats; NaN where fewer."""

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from pro_lib import ask, scores
@@ -96,6 +97,21 @@ def test_the_exact_ten_are_at_least_as_probable_as_ten_beams(facts_2m, questions
     mine, theirs = np.exp(log_probs[:, :10]), np.nan_to_num(np.exp(beams))
     assert (mine.cumsum(axis=1)[:, : theirs.shape[1]] >= theirs.cumsum(axis=1) - 1e-5).all()
     assert scores.pro_at_k(log_probs, 10).shape == (24,)
+
+
+def test_merging_spellings_adds_their_probabilities():
+    log_probs, texts = np.log([0.3, 0.2, 0.25, 0.1]), ["Rome", "rome.", "Oslo", "ROME"]
+    columns = {"rank": range(4), "text": texts, "token_ids": [[1], [2], [3], [4, 5]], "log_prob": log_probs}
+    columns |= {"token_log_probs": [[p] for p in log_probs], "end_log_prob": 0.0, "finished": True}
+    answers = pd.DataFrame({"question_id": ["a"] * 4} | columns)
+    questions = pd.DataFrame({"question_id": ["a"], "question": ["?"], "references": [["Rome"]], "split": ["test"]})
+    info = run_tables.RunInfo("toy", "none", "threshold", parameters={"search_alpha": 0.1})
+    run = run_tables.Run(answers, questions.assign(search_alpha=0.1), info)
+    np.testing.assert_allclose(np.exp(run.log_probs(merge_by="text")), [[0.6, 0.25]])
+    with pytest.raises(ValueError, match="merge_by='tokens' must be None"):
+        run.log_probs(merge_by="tokens")
+    with pytest.raises(ValueError, match="has the texts of its answers"):
+        replace(run, answers=answers.assign(text=None)).log_probs(merge_by="text")
 
 
 @pytest.mark.parametrize("alpha", [0.4, 0.1, 0.03])
