@@ -143,8 +143,9 @@ def _of_entry(where: str, entry: object) -> Iterator[Response]:
     inner = at(entry, "response.body|response")
     is_wrapped = inner is not None and not isinstance(inner, str)
     text = at(entry, "question|prompt|messages|body.messages")
-    text = at(text[-1], "content.text|content") if isinstance(text, list) and text else text
-    text = " ".join(map(str, text)) if isinstance(text, list) else text
+    if isinstance(text, list):  # a conversation; its last turn asks
+        text = at(text[-1:], "content.text|content")
+        text = text and " ".join(map(str, text))
     question = {"question": text, "references": at(entry, "references"), "split": at(entry, "split")}
     question["question_id"] = at(entry, "question_id|custom_id|key|id" if is_wrapped else "question_id|custom_id")
     for body in (_listed(inner) or [{"error": "nothing"}]) if is_wrapped else [entry]:

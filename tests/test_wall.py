@@ -199,6 +199,8 @@ def plain_responses(path):
         for choice in choices:
             message = choice.get("message")
             text = message.get("content") if isinstance(message, dict) else choice.get("text")
+            if isinstance(text, list) and text and {*map(type, text)} == {str}:
+                text = "".join(text)
             if isinstance(text, str):
                 answers.append((str(identity), text, *plain_tokens(choice, is_vllm="outputs" in body)))
     kept = [answer for answers, _ in records.values() for answer in answers if len(answer) == 3]
@@ -212,7 +214,7 @@ def plain_tokens(choice, *, is_vllm):
     if tokens is None:
         return [round(choice["cumulative_logprob"], 9)]
     if is_vllm and choice.get("token_ids") is not None:
-        tokens = [step[str(token)] for step, token in zip(tokens, choice["token_ids"], strict=True)]
+        tokens = [step[str(token)] for step, token in zip(tokens, choice["token_ids"], strict=bool(tokens))]
     values = [token["logprob"] if isinstance(token, dict) else token for token in tokens]
     return [round(sum(values), 9)] if values and min(values) > -9999 else []
 
