@@ -17,6 +17,8 @@ CUT = {
     "function_call", "incomplete", "length", "limit", "max_length", "max_output_tokens", "max_tokens", "model_length",
     "other", "prohibited_content", "recitation", "safety", "spii", "tool_call", "tool_calls", "tool_use",
 }  # fmt: skip
+# Whose chunks of one id are parts of a response; those of vLLM and SGLang repeat what was before.
+_CHUNKS = ("openai", "gemini")
 # Of the events of a streamed response those that bring it whole.
 _WHOLE = ("response.completed", "response.incomplete", "response.failed")
 
@@ -158,8 +160,9 @@ def _of_entry(where: str, entry: object) -> Iterator[Response]:
         served_id = at(body, "request_id|id|responseId|response_id|meta_info.id")
         served_id = served_id if isinstance(served_id, (str, int)) else None
         is_piece = False in (at(body, "done"), at(body, "stop")) or bool(at(body, "token") and not answers[0]["text"])
+        goes_on = is_piece or bool(served_id and layout and layout.name in _CHUNKS)
         if answers or error or served_id != "":  # Azure begins a stream with a chunk about the prompt
-            yield Response(where, layout, served_id, question, answers, error, is_piece or served_id is not None)
+            yield Response(where, layout, served_id, question, answers, error, goes_on)
 
 
 def _answers(layout: Layout, body: object) -> dict[object, dict]:

@@ -230,6 +230,12 @@ def test_chunks_among_comments_or_in_wrappers_are_joined(tmp_path, write, name):
     assert run.questions["question_id"].tolist() == ["q"]
 
 
+@pytest.mark.parametrize("layout", [vllm, sglang])
+def test_chunks_that_repeat_what_was_before_are_not_added_up(write, layout):
+    with pytest.raises(RunError, match="line 1, choice 0: finish_reason=None"):
+        from_file(write(layout(None), layout()))
+
+
 def test_every_sequence_of_tgi_counts():
     other = {"generated_text": " Lyon", "finish_reason": "eos_token", "tokens": [{"text": " Lyon", "logprob": -3.0}]}
     response = tgi()

@@ -4,6 +4,7 @@
 chooses other inputs. A failure names its reader and seed, and `python tests/test_wall.py 0 <reader> <seed>` repeats it.
 """
 
+import copy
 import csv
 import io
 import json
@@ -188,7 +189,7 @@ def plain_responses(path):
         question = question if isinstance(question, str) else None
         keys = ("question_id", "custom_id", "id")[: 2 if body is entry else 3]
         identity = next((entry[key] for key in keys if entry.get(key) is not None), None)
-        choices = body["choices"] if "choices" in body else body["outputs"]
+        choices = [] if response == [] else body["choices"] if "choices" in body else body["outputs"]
         if identity is not None and not choices:
             continue
         if identity is None:
@@ -280,7 +281,7 @@ def some_values(data, rng):
             inner = inner[key]
         kind = rng.choice(["replace", "replace", "replace", "drop", "double", "swap"])
         if kind == "replace":
-            inner[last] = rng.choice(VALUES)
+            inner[last] = copy.deepcopy(rng.choice(VALUES))
         elif kind == "drop":
             del inner[last]
         elif isinstance(inner, list):
