@@ -271,12 +271,6 @@ def take_pictures(folder, images, theme, suffix):
             explorer.get_by_label("answered").select_option("wrong")
             explorer.get_by_role("slider", name="α").press("ArrowLeft")
             explorer.screenshot(path=images / f"explorer{suffix}.png")
-            ask(page, "On a political map of Mali, which city is marked as the capital?")
-            sync_api.expect(explorer).to_contain_text("The prefixes searched")
-            explorer.screenshot(path=images / f"explorer_ask{suffix}.png")
-            page.get_by_role("tab", name="Compare").click()
-            explorer.locator(".pro-link").first.wait_for()
-            explorer.screenshot(path=images / f"explorer_compare{suffix}.png")
             print(errors)
 
 

@@ -566,9 +566,9 @@ export class Explorer {
     this.observer.observe(root);
   }
 
-  /** Charts as wide as there is room for, in four columns, two or one; drawn anew where that changes. */
+  /** Charts as wide as there is room for, in two columns or one; drawn anew where that changes. */
   fit() {
-    const room = Math.floor(this.places.body.clientWidth / 4) * 4, columns = room >= 1120 ? 4 : room >= 520 ? 2 : 1;
+    const room = Math.floor(this.places.body.clientWidth / 4) * 4, columns = room >= 520 ? 2 : 1;
     if (!room || room === this.room) return;
     Object.assign(this, { room, chartWidth: Math.min(Math.floor((room - (columns - 1) * GAP) / columns), 560) });
     this.draw();
@@ -655,7 +655,6 @@ export class Explorer {
     this.places.status.replaceChildren(text ? line : "");
   }
 
-  // Says so now, and to whatever is asked later.
   lose() {
     this.host.send = () => this.say("The kernel is gone: run the cell of the explorer again.", { isError: true });
     this.host.send();
