@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
@@ -18,22 +18,17 @@ from pro_lib.correctness import CORRECTNESS
 from pro_lib.engine.strategies import STRATEGIES
 from pro_lib.evaluation import Choices, Evaluation, Splits
 from pro_lib.protocols import PROTOCOLS
-from pro_lib.questions import QuestionSet
 from pro_lib.runs import CONVENTIONS, Run
-from pro_lib.similarities import Similarity
+from pro_lib.similarities import SIMILARITIES, Similarity
 
 # A comparison of methods needs beams for PRO, NLL, ALL, PE, SE and SD, and samples for PE-MC, NE and Deg.
 BEAMS, SAMPLES, EXACT, GREEDY = "diverse_beam", "multinomial", "threshold", "greedy"
 # Parameters that strategies have as settings, one or another.
 DECODING = ("n_answers", "seed", "temperature", "top_p", "diversity_penalty", "search_alpha", "max_new_tokens", "stop")
 # What notebooks come with, beside the defaults: their figures go to figures/ itself.
-_COME_WITH = {
-    "model": (["facts-2m", "facts-1m"], ["facts-2m"]),
-    "dataset": (["world-facts", "world-facts-reworded"], ["world-facts"]),
-    "similarity": (["lexical", "alias"], ["alias"]),
-    "protocol": (["paper"],),
-    "search_alpha": (0.005,),
-}
+_COME_WITH = {"model": (["facts-2m", "facts-1m"], ["facts-2m"]), "protocol": (["paper"],), "search_alpha": (0.005,)}
+_COME_WITH |= {"dataset": (["world-facts", "world-facts-reworded"], ["world-facts"])}
+_COME_WITH |= {"similarity": (["lexical", "alias"], ["alias"])}
 
 
 def listed(names: str | Sequence[str]) -> list[str]:
@@ -97,12 +92,9 @@ class Settings:
             object.__setattr__(self, name, Path(getattr(self, name) or bundled.HOME / folder))
         if self.reported and self.split == "validation":
             raise ValueError("split='validation' is where alpha is chosen; report on another split")
-        for name in listed(self.protocol):
-            _check_choice("protocol", name, PROTOCOLS, "a list of them")
-        for name in listed(self.similarity):
-            _check_choice("similarity", name, similarities.SIMILARITIES, "an NLI model's folder or hub id", "/" in name)
-        is_file = os.path.isfile(self.correctness)
-        _check_choice("correctness", self.correctness, CORRECTNESS, "a file of labels", is_file)
+        _check_choice("protocol", self.protocol, PROTOCOLS, "a list of them")
+        _check_choice("similarity", self.similarity, SIMILARITIES, "an NLI model's folder or hub id", os.path.dirname)
+        _check_choice("correctness", self.correctness, CORRECTNESS, "a file of labels", os.path.isfile)
         if self.records is not None:
             if imports.recorded(listed(self.records)) and self.strategy == EXACT:
                 raise ValueError(f"records={self.records!r} hold no search: exact search needs a model")
@@ -112,8 +104,7 @@ class Settings:
             raise ValueError(f"alpha={self.alpha!r} is below search_alpha={self.search_alpha!r}: not searched so far")
         for model in listed(self.model):
             bundled.check_model(model)
-        for dataset in listed(self.dataset):
-            _check_choice("dataset", dataset, question_sets.NAMES, "a file or folder", os.path.exists(dataset))
+        _check_choice("dataset", self.dataset, question_sets.NAMES, "a file or folder", os.path.exists)
 
     @classmethod
     def of(cls, names: Mapping[str, Any], **constants: object) -> Settings:
@@ -126,9 +117,8 @@ class Settings:
         checks.check_known(given, [field.name for field in fields(cls)], " of the notebooks")
         values = {name: names[name] for name in given}
         settings = cls(**values | constants)
-        usual = {field.name: (field.default, *_COME_WITH.get(field.name, ())) for field in fields(cls)}
-        usual |= {name: (value,) for name, value in values.items() if name.endswith("_dir") or value in ([], {})}
-        apart = {name: value for name, value in values.items() if value not in usual[name]}
+        usual = {field.name: (field.default, [], {}, *_COME_WITH.get(field.name, ())) for field in fields(cls)}
+        apart = {name: value for name, value in values.items() if value not in usual[name] and name[-4:] != "_dir"}
         if apart and values.get("figures_dir") is None:
             settings = replace(settings, figures_dir=settings.figures_dir / "other" / files.named(**apart))
             print(f"Figures go to {settings.figures_dir}")
@@ -148,7 +138,7 @@ class Settings:
             return list(imports.recorded(listed(self.records)))
         return [(model, dataset) for model in listed(self.model) for dataset in listed(self.dataset)]
 
-    def questions(self, dataset: str, *splits: str) -> QuestionSet:
+    def questions(self, dataset: str, *splits: str) -> question_sets.QuestionSet:
         """Return the questions of the splits named; a file without validation lends `n_validation` of its own."""
         named = dataset in question_sets.NAMES
         where = {"name": dataset} if named else {"path": dataset, "n_validation": self.n_validation or 100}
@@ -186,10 +176,9 @@ class Settings:
             options["samples"] = answers if self.records else self.both_splits(model, dataset, SAMPLES)
             options["others"] = [] if self.records else [self.both_splits(model, dataset, GREEDY)]
         judged = [evaluation.evaluations(answers, split=None if name == "all" else name, **options) for name in splits]
-        for name, by_protocol in zip(splits, judged, strict=True):
-            for one in by_protocol if self.reported and name != "validation" else ():
-                if one.one_class():
-                    raise metrics.OneClassError(f"{one.one_class()}, so no score can be told from another on them")
+        for one in judged[-1] if self.reported else ():
+            if one.one_class():
+                raise metrics.OneClassError(f"{one.one_class()}, so no score can be told from another on them")
         return judged
 
     def splits(self, methods: str = "own") -> list[Splits]:
@@ -225,7 +214,7 @@ class Settings:
     def _values(self, *names: str) -> dict[str, object]:
         return {name: getattr(self, name) for name in names}
 
-    def _stored(self, model: str, questions: QuestionSet, strategy: str) -> Run | None:
+    def _stored(self, model: str, questions: question_sets.QuestionSet, strategy: str) -> Run | None:
         """Return a stored run that answers these questions as asked for; the model is not loaded to find out."""
         chat = False if self.chat is None and questions.shots else self.chat
         length = {"max_new_tokens": self.max_new_tokens or question_sets.usual_length(chat)}
@@ -235,9 +224,8 @@ class Settings:
         if chat is None or not store.parts(folder):
             return None  # without shots the model decides
         run = runs.read(folder)
-        wanted = {"chat": None} | how.parameters() | questions.parameters(chat=chat)
-        wanted |= {} if self.dtype == "auto" else {"dtype": self.dtype}
-        source = Path(bundled.locate(model))
+        source, dtype = Path(bundled.locate(model)), {} if self.dtype == "auto" else {"dtype": self.dtype}
+        wanted = {"chat": None} | how.parameters() | questions.parameters(chat=chat) | dtype
         wanted |= {"fingerprint": bundled.fingerprint(source)} if source.exists() else {}
         same = store.difference(run.info.parameters, wanted, only_known=True) is None
         whole = questions.table["question_id"].isin(run.questions["question_id"]).all()
@@ -268,9 +256,12 @@ class Settings:
         return similarities.Nli(**chosen, device=None if self.device == "auto" else self.device, cache=cache)
 
 
-def _check_choice(parameter: str, name: str, known: Sequence[str], other: str, is_other: bool = False) -> None:
-    if name not in known and not is_other:
-        raise ValueError(f"{parameter}={name!r} is neither {', '.join(known)}, nor {other}")
+def _check_choice(
+    name: str, values: Names, known: Sequence[str], other: str, is_other: Callable[[str], object] = lambda _: False
+) -> None:
+    for value in listed(values):
+        if value not in known and not is_other(value):
+            raise ValueError(f"{name}={value!r} is neither {', '.join(known)}, nor {other}")
 
 
 def _parameter_names(cells: Iterable[str]) -> list[str]:

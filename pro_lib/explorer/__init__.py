@@ -1,7 +1,4 @@
-"""The explorer: one run, question by question, drawn by the browser; knows runs as data, and no drawing in Python.
-
-In a notebook it is a widget (`explore`), without one a file of its own (`to_html`); `explorer.js` draws both.
-"""
+"""The explorer: one run, question by question, in a notebook (`explore`) or as a file (`to_html`); a browser draws."""
 
 from pro_lib.checks import extra
 from pro_lib.explorer.data import appendix_run, comparison, prefix_tree, run_data, to_html

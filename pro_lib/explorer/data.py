@@ -1,11 +1,9 @@
-"""A run as data that a browser can draw, rounded nowhere, and as one file; knows runs and what is right, no widget.
-
-The page computes PRO, K and AUROC itself (`explorer.js`), from the log-probabilities and the log α given here.
-"""
+"""A run as data from which `explorer.js` computes PRO, K and AUROC, rounded nowhere, and as one file; no widget."""
 
 import html
 import json
 import string
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import pandas as pd
 from pro_lib import bundled
 from pro_lib.evaluation import DRAWN_ALPHAS, Choices, alpha_grid, evaluate, rouge_and_correct
 from pro_lib.files import RunError, write_whole
+from pro_lib.records import from_records
 from pro_lib.runs import Run, identities
 from pro_lib.similarities import Lexical
 from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob
@@ -27,9 +26,8 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict:
     """Return a run as one JSON-able object; what is missing is None.
 
     `alphas` are the slider's, which stands at `alpha` first; `log_alphas` are their logarithms (None for -inf).
-    `questions` have id, question, references, split, correct and certificate. `answers` has a list for every question,
-    downwards, those cut by length last: [text, log-probability of the complete answer, identity, finished, correct].
-    Repeats have the same identity, a number.
+    `answers` has a list for every question, downwards, those cut by length last: [text, log-probability of the complete
+    answer, identity, finished, correct]. Repeats have the same identity, a number.
     """
     grid = alpha_grid(run.search_alpha, of=DRAWN_ALPHAS)
     alphas = np.unique(np.round([*grid, *np.arange(1, 101) / 100, alpha], 9))
@@ -48,13 +46,12 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict:
 
 def _question(row: Mapping[str, object], answers: list[list]) -> dict:
     names = [name for name in ("question", "split", "exposure", "conflict", "note") if not pd.isna(row.get(name))]
+    certificate = {name: _plain(row[name]) for name in _CERTIFICATE if name in row}
     question = {"id": row["question_id"], "question": f"question {row['question_id']}"}
     question |= {name: _plain(row[name]) for name in names}
     question["references"] = None if row["references"] is None else list(row["references"])
-    question["correct"] = answers[0][4] if answers and answers[0][3] else None
-    if "status" in row:
-        question["certificate"] = {name: _plain(row[name]) for name in _CERTIFICATE if name in row}
-    return question
+    question["correct"] = answers[0][4] if answers else None
+    return question | ({"certificate": certificate} if certificate else {})
 
 
 def _answers(run: Run) -> list[list[list]]:
@@ -62,8 +59,7 @@ def _answers(run: Run) -> list[list[list]]:
     correct = rouge_and_correct(ended, run.questions.iloc[ended["row"]].reset_index(drop=True))["correct"]
     cut = run.answers[~run.answers["finished"].to_numpy(bool)]
     cut = cut.assign(row=ids.get_indexer(cut["question_id"]), value=cut["log_prob"], mean=np.nan, correct=None)
-    columns = ["row", "token_ids", "text", "value", "mean", "finished", "correct"]
-    table = pd.concat([ended.assign(correct=correct)[columns], cut[columns]], ignore_index=True)
+    table = pd.concat([ended.assign(correct=correct), cut], ignore_index=True)
     numbers, answers = {}, [[] for _ in ids]
     for identity, answer in zip(identities(table), table.itertuples(), strict=True):
         number, rows = numbers.setdefault(identity, len(numbers)), answers[answer.row]
@@ -82,8 +78,8 @@ def comparison(run: Run, samples: Run | None = None, *, distinct: bool = True) -
 
     `samples` is a run of samples of the same questions. Raises `RunError` where no answer can be judged.
     """
-    choices, similarities = Choices(distinct=distinct), {"lexical": Lexical()}
-    judged = evaluate(run, samples=samples, similarities=similarities, choices=choices)
+    measures, choices = {"lexical": Lexical()}, Choices(distinct=distinct)
+    judged = evaluate(run, samples=samples, similarities=measures, choices=choices)
     return {
         "distinct": distinct,
         "ids": list(judged.answers["question_id"]),
@@ -110,51 +106,48 @@ def to_html(run: Run, path: str | Path, *, alpha: float = 0.4) -> Path:
 
 def appendix_run() -> Run:
     """Return the three questions of the paper's appendix as a run; what the paper prints of each is its `note`."""
-    table, scores = bundled.paper("appendix_examples"), bundled.paper("appendix_scores")
-    questions = table.drop_duplicates("question").set_index("question", drop=False)
-    printed = scores[scores["selection"] == "adaptive"].set_index("question").loc[questions.index]
-    values = zip(printed["pro"], printed["alpha"], strict=True)
-    notes = [f"The paper prints PRO = {pro:g} at α = {alpha:g}, repeats counted." for pro, alpha in values]
-    answers = table.loc[table.index.repeat(table["count"])].reset_index(drop=True)
-    answers = answers.rename(columns={"question": "question_id", "answer": "text"})
-    answers = answers.assign(rank=answers.groupby("question_id").cumcount(), log_prob=np.log(answers["probability"]))
-    answers = answers.assign(token_ids=None, token_log_probs=None, end_log_prob=np.nan, finished=True)
-    questions = questions.assign(question_id=questions["question"], split=None, note=notes)
-    questions["references"] = [[truth] for truth in questions["truth"]]
-    return Run(answers, questions.reset_index(drop=True), RunInfo("nq", "Gemma-7B", "the paper's appendix"))
+    table, printed = bundled.paper("appendix_examples"), bundled.paper("appendix_scores")
+    table = table.loc[table.index.repeat(table["count"])].rename(columns={"answer": "text"})
+    table = table.assign(question_id=table["question"], log_prob=np.log(table["probability"]))
+    run = from_records(table.assign(references=[[truth] for truth in table["truth"]]))
+    adaptive = printed[printed["selection"] == "adaptive"].set_index("question").loc[run.questions["question"]]
+    rows = adaptive.itertuples()
+    notes = [f"The paper prints PRO = {row.pro:g} at α = {row.alpha:g}, repeats counted." for row in rows]
+    return Run(run.answers, run.questions.assign(note=notes), RunInfo("nq", "Gemma-7B", "the paper's appendix"))
 
 
 def prefix_tree(run: Run, decode: Callable[[Sequence[int]], str], *, n_nodes: int = 30) -> pd.DataFrame:
     """Return the prefix tree that was searched for the one question of `run`, a row per node, parents first.
 
     Columns: node, parent (-1: none), kind, text (what it adds), probability, greedy. A `prefix` was put through the
-    model, an `answer` ended, `open` was cut at the length limit. A `cut` is all the rest of a prefix, those below it
-    included that are neither greedy nor among the `n_nodes` most probable. The leaves' probabilities sum to 1.
-    A prefix that goes on in one prefix only, and loses next to nothing (0.005) besides, is one node with it.
-    Raises `RunError` where the run is no exact search.
+    model, an `answer` ended, `open` was cut at the length limit. A `cut` is the rest of a prefix: all but the greedy
+    path and the `n_nodes` most probable. The leaves' probabilities sum to 1. A prefix with one continuation, which
+    loses at most 0.005 besides, is one node with it. Raises `RunError` where the run is no exact search.
     """
     run.tree()  # says what is missing
     search = run.questions.iloc[0]
-    parents, greedy = search["tree_parents"], search["tree_greedy"]
-    p = np.exp(np.asarray(search["tree_log_probs"]))
+    parents, greedy, p = search["tree_parents"], search["tree_greedy"], np.exp(np.asarray(search["tree_log_probs"]))
     paths: list[tuple[int, ...]] = []
     for parent, token in zip(parents, search["tree_tokens"], strict=True):
         paths.append((*paths[parent], int(token)) if parent >= 0 else ())
     nodes = sorted({*np.argsort(-p, kind="stable")[:n_nodes].tolist(), *np.flatnonzero(greedy).tolist()})
-    ends = _ends(run.answers, {paths[v]: v for v in nodes})
-    rows: list[tuple] = []
+    places, ends, rows = {paths[v]: v for v in nodes}, defaultdict(list), []
+    log_probs = complete_log_prob(run.answers["log_prob"], run.answers["end_log_prob"])
+    for answer in run.answers.assign(probability=np.exp(log_probs)).itertuples():
+        # Under the prefix that was expanded, or where the last token closes the answer or it is cut.
+        ids = tuple(answer.token_ids)
+        ends[places.get(ids if answer.finished and ids in places else ids[:-1])].append(answer)
 
     def add(v: int, parent: int, text: str, lost: float) -> None:
         whole, before = decode(paths[v]), decode(paths[v][:-1])  # some tokenizers cannot spell the last token alone
         text += whole[len(before) :] if whole.startswith(before) else decode(paths[v][-1:])
-        below, answers = [u for u in nodes if parents[u] == v], ends.get(v, [])
-        lost += p[v] - sum(p[u] for u in below) - sum(answer.probability for answer in answers)
-        if len(below) == 1 and not answers and lost < 0.005:
+        below = [u for u in nodes if parents[u] == v]
+        lost += p[v] - sum(p[u] for u in below) - sum(answer.probability for answer in ends[v])
+        if len(below) == 1 and not ends[v] and lost < 0.005:
             return add(below[0], parent, text, lost)
-        node = len(rows)
+        node, is_last = len(rows), bool(greedy[v]) and not any(greedy[u] for u in below)
         rows.append((node, parent, "prefix", text, p[v], bool(greedy[v])))
-        is_last = bool(greedy[v]) and not any(greedy[u] for u in below)
-        for answer in answers:
+        for answer in ends[v]:
             kind = "answer" if answer.finished else "open"
             rows.append((len(rows), node, kind, answer.text, answer.probability, is_last))
         for u in below:
@@ -163,15 +156,3 @@ def prefix_tree(run: Run, decode: Callable[[Sequence[int]], str], *, n_nodes: in
 
     add(0, -1, "", 0.0)
     return pd.DataFrame(rows, columns=["node", "parent", "kind", "text", "probability", "greedy"])
-
-
-def _ends(answers: pd.DataFrame, places: dict[tuple[int, ...], int]) -> dict[int, list]:
-    """Return the answers under the prefix that was expanded, or where their last token closes them or they are cut."""
-    ends: dict[int, list] = {}
-    answers = answers.assign(probability=np.exp(complete_log_prob(answers["log_prob"], answers["end_log_prob"])))
-    for answer in answers.itertuples():
-        ids = tuple(int(token) for token in answer.token_ids)
-        place = places.get(ids if answer.finished and ids in places else ids[:-1])
-        if place is not None:
-            ends.setdefault(place, []).append(answer)
-    return ends

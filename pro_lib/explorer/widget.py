@@ -6,7 +6,6 @@ import anywidget
 import traitlets
 
 from pro_lib import asking, runs
-from pro_lib import questions as question_sets
 from pro_lib.bundled import bundled_models, scope
 from pro_lib.explorer.data import JAVASCRIPT, STYLES, appendix_run, comparison, prefix_tree, run_data
 from pro_lib.files import RunError
@@ -25,12 +24,12 @@ class Explorer(anywidget.AnyWidget):
     runs = traitlets.List(traitlets.Unicode()).tag(sync=True)
 
     def __init__(self, run: Run, settings: Settings):
-        self._settings, self._run, folder = settings, run, Path(settings.generations_dir)
-        self._sources = {f"{run.name} (this notebook)": run, APPENDIX: appendix_run()}
-        folders = sorted(path.parent for path in folder.rglob("run.json"))
-        self._sources |= {path.relative_to(folder).as_posix(): path for path in folders}
-        names = list(self._sources)
-        super().__init__(data=self._data(names[0], run), alpha=settings.alpha, runs=names)
+        self._settings, folder = settings, Path(settings.generations_dir)
+        name, folders = f"{run.name} (this notebook)", sorted(path.parent for path in folder.rglob("run.json"))
+        stored = {path.relative_to(folder).as_posix(): path for path in folders}
+        self._sources = {name: run, APPENDIX: appendix_run()} | stored
+        super().__init__(alpha=settings.alpha, runs=list(self._sources))
+        self._choose(name)
         self.on_msg(lambda _, message, __: self.send(self._reply(message)))
 
     def _reply(self, message: dict) -> dict:
@@ -43,26 +42,22 @@ class Explorer(anywidget.AnyWidget):
             return message | {"kind": "error", "of": message.get("kind"), "status": text}
         return answer | {"status": ""}
 
-    def _data(self, label: str, run: Run) -> dict:
-        why = "" if self._model_of(run) else f"{run.name} comes without a model to ask; choose another run"
-        data = run_data(run, alpha=self._settings.alpha)
-        data |= {"label": label, "split": self._settings.split, "cannot_ask": why, "scope": scope(run.info.model)}
-        # As the paper counts, so that the first example's PRO is the 0.404 it prints.
-        return data | ({"alpha": 0.1, "repeats": True} if label == APPENDIX else {})
-
     def _choose(self, name: str) -> dict:
         source = self._sources[name]
         run = source if isinstance(source, Run) else runs.read(source)
-        self.data, self._run = self._data(name, run), run
+        why = "" if self._model_of(run) else f"{run.name} comes without a model to ask; choose another run"
+        data = run_data(run, alpha=self._settings.alpha)
+        data |= {"label": name, "split": self._settings.split, "cannot_ask": why, "scope": scope(run.info.model)}
+        # As the paper counts, so that the first example's PRO is the 0.404 it prints.
+        self.data = data | ({"alpha": 0.1, "repeats": True} if name == APPENDIX else {})
+        self._run = run
         return {"kind": "run"}
 
     def _ask(self, question: str, search_alpha: float) -> dict:
         if self.data["cannot_ask"]:
             raise RunError(self.data["cannot_ask"])
         model, parameters = self._settings.loaded(self._model_of(self._run)), self._run.info.parameters
-        questions = question_sets.like(parameters, name=self._run.info.dataset)
-        options = {"questions": questions, "like": parameters, "strategy": "threshold", "search_alpha": search_alpha}
-        run = asking.answered(model, question, **options)
+        run = asking.answered(model, question, like=parameters, strategy="threshold", search_alpha=search_alpha)
         tree = prefix_tree(run, model.decode).to_dict("records")
         return {"kind": "answer", "data": run_data(run, alpha=self._settings.alpha), "tree": tree}
 
