@@ -28,7 +28,7 @@ PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
 PAGES |= {f"{folder}/README.md": f"data/{Path(folder).name}.md" for folder in DATASHEETS}
 DOCS = [p.relative_to(ROOT).as_posix() for p in sorted((ROOT / "docs").rglob("*.md")) if p.parent.name != "examples"]
 ALONE = ("index.md", "quick_start.md", "gallery.md")  # without neighbours there is no list of them to show
-LINK = re.compile(r"(\]\()(?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?(\))")
+LINK = re.compile(r'(\]\(|(?:src|srcset)="(?=images/))(?!https?:|mailto:|#)([^)#\s"]+)(#[^)\s]*)?(\)|")')
 EXPLORER_HERE = "<!-- the explorer, on the site -->"
 
 
