@@ -87,25 +87,17 @@ def chat(text, *tokens, reason="stop"):
     return {"message": {"content": text}, "logprobs": {"content": content}, "finish_reason": reason}
 
 
-def completion(text, *tokens, reason="stop"):
-    """A choice of a text completion."""
-    return {"text": text, "logprobs": {"token_logprobs": [value for _, value in tokens]}, "finish_reason": reason}
-
-
 def response(*choices, identity="chatcmpl-1"):
     return {"id": identity, "choices": list(choices)}
 
 
 PARIS = (("Par", -0.25), ("is", -0.5))
-BOTH = pytest.mark.parametrize("choice", [chat, completion])
+ANSWERED = response(chat("Paris", *PARIS), identity="good")
 
 
-@BOTH
-def test_every_token_returned_counts_and_an_ending_that_is_not_is_missing(write, choice):
-    cut = choice("Nan", ("Nan", -0.125), reason="length")
-    run = from_openai(
-        write(response(choice("Paris", *PARIS), choice("Lyon", ("Lyon", -2.0), ("<|eot|>", -0.125)), cut))
-    )
+def test_every_token_returned_counts_and_an_ending_that_is_not_is_missing(write):
+    cut = chat("Nan", ("Nan", -0.125), reason="length")
+    run = from_openai(write(response(chat("Paris", *PARIS), chat("Lyon", ("Lyon", -2.0), ("<|eot|>", -0.125)), cut)))
     assert run.answers["token_log_probs"].tolist() == [[-0.25, -0.5], [-2.0, -0.125], [-0.125]]
     np.testing.assert_array_equal(run.answers["end_log_prob"], [np.nan, np.nan, 0.0])
     np.testing.assert_array_equal(run.log_probs(), [[-0.75, -2.125]])
@@ -113,17 +105,6 @@ def test_every_token_returned_counts_and_an_ending_that_is_not_is_missing(write,
     assert run.name == "answers/openai/openai"
     with pytest.raises(RunError, match="does not say what its endings cost"):
         run.log_probs(convention="answer_tokens")
-
-
-def test_wrapped_responses_bring_what_is_known_of_their_question(write):
-    wrapped = {"question_id": 7, "question": "Capital?", "references": "Paris", "split": "test"}
-    run = from_openai(write(wrapped | {"response": response(chat("Paris", *PARIS))}, response(chat("Rome", *PARIS))))
-    assert run.questions.iloc[0].to_dict() == wrapped | {"question_id": "7", "references": ["Paris"]}
-    assert run.questions["question_id"].tolist() == ["7", "chatcmpl-1"]
-    assert run.questions.iloc[1, 1:].isna().all()
-
-
-ANSWERED = response(chat("Paris", *PARIS), identity="good")
 
 
 def test_given_questions_stay_as_they_are_and_have_each_an_id(write):
@@ -137,9 +118,8 @@ def test_given_questions_stay_as_they_are_and_have_each_an_id(write):
             from_openai(path, questions=damaged)
 
 
-@BOTH
-def test_answers_of_unknown_probability_are_left_out_and_counted(write, choice):
-    known, rare, empty = choice("Paris", *PARIS), choice("Zug", ("Z", -0.5), ("ug", -9999.0)), choice("")
+def test_answers_of_unknown_probability_are_left_out_and_counted(write):
+    known, rare, empty = chat("Paris", *PARIS), chat("Zug", ("Z", -0.5), ("ug", -9999.0)), chat("")
     path = write(response(known, rare), response(empty, identity="r2"))
     with pytest.warns(UserWarning, match=r"^2 answers .*line 1, choice 1") as caught:
         run = from_openai(path)
@@ -163,11 +143,11 @@ def request(*outputs):
 
 
 def as_objects(record):
-    """The same as vLLM's objects: ids are numbers, entries have attributes, sequences are tuples."""
+    """The same as vLLM's objects: ids are numbers, entries have attributes, token_ids an array."""
     outputs = []
     for output in record["outputs"]:
         steps = [{int(key): SimpleNamespace(**entry) for key, entry in step.items()} for step in output["logprobs"]]
-        outputs.append(SimpleNamespace(**output | {"logprobs": steps, "token_ids": tuple(output["token_ids"])}))
+        outputs.append(SimpleNamespace(**output | {"logprobs": steps, "token_ids": np.array(output["token_ids"])}))
     return SimpleNamespace(**record | {"outputs": outputs})
 
 
@@ -197,20 +177,13 @@ def test_everything_generated_counts_in_whatever_form_it_comes(write, form, outp
 
 
 @pytest.mark.parametrize("lost", [{}, {"logprobs": None}])
-def test_an_output_that_was_cut_keeps_all_its_tokens(lost):
+def test_an_output_that_was_cut_keeps_all_its_tokens_and_equal_answers_count_once(lost):
     cut = vllm_output(" Paris", *TOKENS, reason="length") | lost
-    answer = from_vllm([request(OUTPUT, cut)]).answers.iloc[1]
+    run = from_vllm([request(OUTPUT, cut, OUTPUT)])
+    answer = run.answers.iloc[1]
     assert (answer["log_prob"], answer["end_log_prob"], answer["finished"]) == (-0.75, 0.0, False)
-
-
-def test_arrays_of_ids_are_read_and_equal_answers_count_once():
-    record = as_objects(request(OUTPUT, OUTPUT))
-    record.outputs[0].token_ids = np.array(record.outputs[0].token_ids)
-    record.outputs[1].token_ids = list(np.array(record.outputs[1].token_ids))
-    run = from_vllm([record])
     np.testing.assert_array_equal(run.log_probs(), [[-0.125]])
-    assert run.log_probs(distinct=False).shape == (1, 2)
-    assert run.name == "responses/vllm/vllm"
+    assert (run.log_probs(distinct=False).shape, run.name) == ((1, 2), "responses/vllm/vllm")
 
 
 def as_pydantic(value):
@@ -224,13 +197,14 @@ def as_pydantic(value):
 
 @pytest.mark.parametrize("form", [dict, as_pydantic])
 def test_a_list_of_responses_is_read_as_a_file_of_them(write, form):
-    bare = response(chat("Lima", ("Lima", -0.5)), completion("Rome", ("Rome", -2.0)), identity="r1")
-    wrapped = {"question_id": 7, "references": ["Lima"]}
+    bare = response(chat("Lima", ("Lima", -0.5)), chat("Rome", ("Rome", -2.0)), identity="r1")
+    wrapped = {"question_id": 7, "question": "Capital?", "references": ["Lima"], "split": "test"}
     expected = from_openai(write(bare, wrapped | {"response": bare}))
     run = from_openai([form(bare), wrapped | {"response": form(bare)}])
     pd.testing.assert_frame_equal(run.answers, expected.answers)
     pd.testing.assert_frame_equal(run.questions, expected.questions)
-    assert (run.name, run.questions["question_id"].tolist()) == ("responses/openai/openai", ["r1", "7"])
+    assert (run.name, run.questions["question_id"][0]) == ("responses/openai/openai", "r1")
+    assert run.questions.iloc[1].to_dict() == wrapped | {"question_id": "7"}
     nameless = {"choices": bare["choices"]}
     assert from_openai([nameless] * 2).questions["question_id"].tolist() == ["responses-1", "responses-2"]
 
@@ -270,7 +244,7 @@ REFUSED = {
     from_openai: (ANSWERED, [
         (response(chat("a", ("a", -1.0)) | {"logprobs": None}), "logprobs"),
         (response(chat("a", ("a", -1.0), reason=None)), "finish_reason"),
-        (response(completion("a", ("a", None))), "logprob"),
+        (response(chat("a", ("a", None))), "logprobs[0]=None"),
         ({"question_id": "a", "answers": []}, "no response of a known layout"),
     ]),
     from_vllm: (request(OUTPUT), [

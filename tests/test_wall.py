@@ -326,20 +326,11 @@ def some_columns(data, rng):
     table = pq.read_table(pa.BufferReader(data)).replace_schema_metadata(None)
     n = rng.randrange(table.num_columns)
     size = len(table)
-    columns = [
-        pa.array([b"\xff"] * size),
-        pa.array([2**60 + 1] + [None] * (size - 1)),
-        pa.array([math.nan] * size),
-        pa.nulls(size),
-        pa.array([{"a": 1}] * size),
-        pa.array([[None, "x"]] * size),
-        pa.array([2**62] * size, pa.timestamp("us")),
-        pa.array(["x" * 200_000] * size),
-        pa.array(["a"] * size).dictionary_encode(),
-        pa.array([True] * size),
-        pa.array(["1990"] * size, pa.large_string()),
-        pa.array([1.0] * size, pa.float32()),
-    ]
+    values = [b"\xff", math.nan, None, {"a": 1}, [None, "x"], "x" * 200_000, True]
+    columns = [pa.array([value] * size) for value in values]
+    columns += [pa.array([2**60 + 1] + [None] * (size - 1)), pa.array([2**62] * size, pa.timestamp("us"))]
+    columns += [pa.array(["a"] * size).dictionary_encode(), pa.array(["1990"] * size, pa.large_string())]
+    columns += [pa.array([1.0] * size, pa.float32())]
     kind = rng.choice(["double", "drop", "rename", "type", "type", "type", "row", "twice"])
     names = [*table.column_names]
     if kind == "double":
