@@ -41,9 +41,7 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = f"{error.strerror or error} ({errno.errorcode.get(error.errno, type(error).__name__)})"
-        raise RunError(
-            f"{path} cannot be written: {reason}; what was complete is kept, and the same command goes on from there"
-        ) from error
+        raise RunError(f"{path} cannot be written: {reason}; what was complete is kept") from error
 
 
 def parsed(data: bytes, kind: type) -> Any:
@@ -76,10 +74,8 @@ def locked(folder: Path) -> FileLock:
     try:
         lock.acquire()
     except Timeout:
-        raise RunError(
-            f"run folder {folder} is being written by another process; wait until that has ended, "
-            "or choose another folder (out=, in notebooks generations_dir)"
-        ) from None
+        other = "wait until that has ended, or choose another folder (out=, in notebooks generations_dir)"
+        raise RunError(f"run folder {folder} is being written by another process; {other}") from None
     return lock
 
 

@@ -55,23 +55,20 @@ def generate(
 ) -> Run:
     """Answer the questions with the model and return the run of them, in their order.
 
-    With `out`, the run is kept in `out/<dataset>/<model>/<strategy>/`. Questions it holds are not asked again, new ones
-    are added, and a run that was stopped is continued to the tables of an unbroken one. Settings, prompts and chat that
-    are not by default have a folder named after them, `multinomial,n_answers=20,seed=3`.
+    With `out`, the run is kept in `out/<dataset>/<model>/<strategy>/`, or in a folder named after the settings that are
+    not as by default, `multinomial,n_answers=20`. What it holds is not asked again, and a stopped run is continued.
 
     Args:
         model: a loaded one, or its name, as in `models.load`; by name the last one loaded is held.
         questions: a set, or texts, which are asked without shots as the set `asked`.
-        strategy: `greedy` (one answer), `multinomial` (samples), `diverse_beam` (groups of one beam each) or
-            `threshold` (exact search: every answer with p ≥ search_alpha, and the greedy one).
-        batch_size: questions in one pack; None for 32. A pack too large for the memory is halved, with a warning: its
-            log-probabilities then agree to 1e-5.
-        chat: whether to ask in the model's chat template; or its options, as {"enable_thinking": False}, of which
-            `date` is its today (2024-07-26). None: where there are no shots and the model has a template.
+        strategy: `greedy`, `multinomial` (samples), `diverse_beam` or `threshold` (exact search).
+        batch_size: questions in one pack, 32 by default; one too large for the memory is halved, with a warning.
+        chat: whether to ask in the chat template, or its options, as {"enable_thinking": False} or `date`, its today.
+            None: where there are no shots and the model has a template.
         progress: whether to show a bar, on a terminal or in a notebook; logging says the rest.
-        engine: `local`, in this process, or `ray`: by workers on a Ray cluster (docs/cluster.md), to the same tables.
+        engine: `local`, or `ray`: by workers on a Ray cluster (docs/cluster.md), to the same tables.
         n_workers: workers of `ray`; None for as many as the cluster's GPUs serve, 1 if it has none.
-        gpus_per_worker: GPUs of a worker of `ray`, over which its model is spread, where the cluster has any.
+        gpus_per_worker: GPUs of a worker of `ray`, over which its model is spread.
         settings: of the strategy, as `engine.strategies` has them: max_new_tokens (T; None for 32, in a chat 64), stop,
             n_answers (N), seed, temperature, top_p, diversity_penalty (λ), search_alpha (α), top_n, budget.
 
@@ -115,12 +112,7 @@ def generate(
 
 
 def _made_by_workers(
-    parts: Mapping[str, pd.DataFrame],
-    folder: RunFolder,
-    job: Job,
-    n_workers: int | None,
-    gpus_per_worker: int,
-    bar: tqdm,
+    parts: Mapping, folder: RunFolder, job: Job, n_workers: int | None, gpus_per_worker: int, bar: tqdm
 ) -> dict[str, object]:
     """Have the parts of a run folder made by Ray actors; return where and by how many."""
     with extra("ray", "engine='ray'"):
@@ -186,9 +178,8 @@ def _connected(ray: Any, cpus: int) -> Any:
     if ray.is_initialized():
         return nullcontext()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # A cluster is not looked for: what Ray remembers may be gone, and then it waits for minutes, or another's.
+    # A cluster is not looked for, since what Ray remembers may be gone; one of our own is reached by nobody else.
     address = os.environ.get("RAY_ADDRESS") or "local"
-    # Nobody else is to reach a cluster of our own, and it reaches nobody.
     alone = {"num_cpus": cpus, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     options = alone if address == "local" else {}
     return ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **options)

@@ -21,7 +21,7 @@ from pro_lib import bundled, tokens
 from pro_lib.bundled import check_model, fingerprint, locate
 from pro_lib.checks import DTYPES, QUANTIZATIONS, SentenceError, one_line
 from pro_lib.engine import Endings
-from pro_lib.engine.fit import NOTABLE, Fit, PackingError, auto_class, check_config, fitted, fitted_to
+from pro_lib.engine.fit import Fit, PackingError, auto_class, fitted, fitted_to
 from pro_lib.files import sha256
 
 # Options of `from_pretrained` that a configuration and a tokenizer take as well.
@@ -73,9 +73,7 @@ class Model:
     def sentence(self) -> str:
         """Say how large the model is, in which precision, and where it lies."""
         size, memory = self.network.num_parameters() / 1e6, self.network.get_memory_footprint() / 1e9
-        slow = self.device.type == "cpu" and self.network.dtype.itemsize == 2
-        text = f"{self.name}: {size:,.0f} million parameters, {memory:.2f} GB, {self.dtype} on {self.device}"
-        return text + (", where float32 is faster" if slow else "")
+        return f"{self.name}: {size:,.0f} million parameters, {memory:.2f} GB, {self.dtype} on {self.device}"
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a prompt, with the beginning-of-text token where the tokenizer adds one."""
@@ -86,8 +84,8 @@ class Model:
         try:
             text = tokens.chat_text(self.tokenizer, messages, options)
         except (TemplateError, ValueError, TypeError) as error:
-            message = f"model {self.name} has no chat template that takes the prompt; leave chat=True out ({error})"
-            raise UnsupportedModelError(message) from error
+            words = f"has no chat template that takes the prompt; leave chat=True out ({error})"
+            raise UnsupportedModelError(f"model {self.name} {words}") from error
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def chats(self, shots: Sequence) -> bool:
@@ -128,7 +126,7 @@ def load(
     quantization: str | None = None,
     **from_pretrained: Any,
 ) -> Model:
-    """Load a model by bundled name (`facts-2m`, …), the paper's name (`Gemma-2B`, …), folder, GGUF file or hub id.
+    """Load a model by bundled name (`facts-2m`), the paper's name (`Gemma-2B`), folder, GGUF file or hub id.
 
     Args:
         dtype: `auto` (bfloat16 on CUDA, float32 elsewhere and for bundled models), or a name in `checks.DTYPES`.
@@ -138,8 +136,7 @@ def load(
 
     Raises:
         FileNotFoundError: transformers cannot load it or torch does not see the device, in their words.
-        UnsupportedModelError: the model cannot say what follows a text, or lacks weights or tokens.
-        ValueError: an unknown dtype or quantization, or a name that no model can have.
+        ValueError: an unknown dtype, quantization or name; `UnsupportedModelError` where nothing follows a text.
     """
     name = str(name)
     for option, value, choices in (("dtype", dtype, ("auto", *DTYPES)), ("quantization", quantization, QUANTIZATIONS)):
@@ -191,8 +188,6 @@ def _made(network: PreTrainedModel, tokenizer: Tokenizer, name: str, source: str
     # Special tokens added to a tokenizer, which may lie beyond the weights, are not counted in its `vocab_size`.
     if tokenizer.vocab_size > (n_outputs := len(endings.stop)):
         raise PackingError(f"has {n_outputs} tokens, its tokenizer {tokenizer.vocab_size}: another model's")
-    if fit.error > NOTABLE[network.dtype]:
-        warnings.warn(f"model {name}: a step is off by {fit.error:.3g} nats", RuntimeWarning, stacklevel=3)
     if fit.plain:
         warnings.warn(fit.notice(name), UserWarning, stacklevel=3)
     return Model(name, source, identity, network, tokenizer, endings, fit)
@@ -217,13 +212,15 @@ def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTraine
         source = os.path.dirname(source) or "."
     shared = {name: value for name, value in options.items() if name in _SHARED}
     config = AutoConfig.from_pretrained(source, **shared)
-    check_config(config)
+    if getattr(config, "is_encoder_decoder", False):
+        raise PackingError("is an encoder-decoder, whose answers follow from a text that its encoder reads")
     tokenizer = AutoTokenizer.from_pretrained(source, **shared)
     told = {"output_loading_info": True, "ignore_mismatched_sizes": True}
     network, loading = auto_class(config).from_pretrained(source, **told, **options)
     if lacking := [*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])]:
-        names = ", ".join(sorted(lacking)[:3])
-        raise PackingError(f"lacks {len(lacking)} weights, or has them in other shapes: {names}")
+        raise PackingError(
+            f"lacks {len(lacking)} weights, or has them in other shapes: {', '.join(sorted(lacking)[:3])}"
+        )
     return network, tokenizer
 
 
@@ -241,8 +238,7 @@ def find_endings(tokenizer: Tokenizer, network: PreTrainedModel, ends: Sequence[
 def download(name: str) -> Path:
     """Return the folder of a model of `bundled.DOWNLOADS`, got by pip without its dependencies unless it is there.
 
-    What is kept is a copy in float32, which loads in a tenth of the time. Raises `SentenceError` where the name is
-    unknown, pip fails, or the file is not the one that its checksum says.
+    It is kept in float32, which loads in a tenth of the time. Raises `SentenceError` where that fails.
     """
     if name not in bundled.DOWNLOADS:
         raise SentenceError(f"{name!r} cannot be downloaded; choose {', '.join(bundled.DOWNLOADS)}")

@@ -79,16 +79,9 @@ class Job:
     def part(self, questions: pd.DataFrame, bar: tqdm | None = None) -> tuple[pa.Table, Cost]:
         """Return the table (`store.part_table`) and cost of a part; `MemoryError` if one question alone is too much."""
         started, bar, results = time.perf_counter(), bar or tqdm(disable=True), []
-        is_first = self._prefix is None
-        self.counts, self.halved = Counts(), 0
-
-        def tell(*_: object) -> None:
-            speed = self.counts.token_forwards / (time.perf_counter() - started)
-            bar.set_postfix_str(f"{speed:,.0f} tokens/s", refresh=False)
-            bar.update(0)
-
-        # A pack may take minutes, so each pass of the network moves the bar.
-        with self.model.network.register_forward_hook(tell):
+        is_first, self.counts, self.halved = self._prefix is None, Counts(), 0
+        # A pack may take minutes, so each pass of the network draws the bar.
+        with self.model.network.register_forward_hook(lambda *_: bar.update(0)):
             for start in range(0, len(questions), self.per_pack):
                 pack = questions.iloc[start : start + self.per_pack]
                 results += self._answered_in_pieces(pack)
@@ -103,12 +96,11 @@ class Job:
 
     def _look_at(self, pack: Sequence[list[Answer]]) -> None:
         """Warn where more than one in ten of a pack's likeliest answers says nothing, or is cut; say what may help."""
-        likely, has_shots, length = [*map(_likeliest, pack)], bool(self.questions.shots), self.strategy.max_new_tokens
+        likely, length = [*map(_likeliest, pack)], self.strategy.max_new_tokens
         n_cut = sum(len(answer.token_ids) == length and not answer.finished for answer in likely)
         n_empty = sum(answer.finished and not self.model.decode(answer.token_ids) for answer in likely)
-        way = "a base model needs shots and no chat (n_shots=10, chat=False)" if self.chat else "ask with shots"
-        way = "look at the shots and the template" if has_shots and not self.chat else way
-        longer = f"raise max_new_tokens={length}" + ("" if has_shots else ", or ask with shots, which are short")
+        way = "a base model needs shots and no chat (n_shots=10, chat=False)"
+        longer = f"raise max_new_tokens={length}, or ask with shots, whose answers are short"
         for n, what, help_ in ((n_empty, "are empty", way), (n_cut, "do not end", longer)):
             if 10 * n > len(likely):
                 warnings.warn(f"{n} of the first {len(likely)} likeliest answers {what}; {help_}", stacklevel=2)
@@ -122,7 +114,8 @@ class Job:
                 results += self._answered(piece)
                 continue
             except (RuntimeError, MemoryError) as error:
-                if not _says_no_memory(error):
+                is_known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+                if not is_known and not any(words in str(error) for words in _NO_MEMORY):
                     raise
                 self._halve(piece["question_id"].tolist())
             # Here, and not above: the error keeps hold of the frames that hold the memory.
@@ -131,15 +124,13 @@ class Job:
         return results
 
     def _halve(self, question_ids: Sequence[str]) -> None:
-        size, device = len(question_ids), self.model.device
+        size, trouble = len(question_ids), f"fit into the memory of {self.model.device}"
         if size == 1:
-            raise MemoryError(
-                f"question {question_ids[0]!r} does not fit into the memory of {device} even alone; "
-                "take fewer shots, fewer answers or tokens, or a smaller dtype"
-            )
+            remedy = "take fewer shots, fewer answers or tokens, or a smaller dtype"
+            raise MemoryError(f"question {question_ids[0]!r} does not {trouble} even alone; {remedy}")
         self.fitting, self.halved = size // 2, self.halved + 1
-        message = f"{size} questions at once do not fit into the memory of {device}; going on with {self.fitting}"
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        words = f"{size} questions at once do not {trouble}; going on with {self.fitting}"
+        warnings.warn(words, RuntimeWarning, stacklevel=2)
 
     def _answered(self, pack: pd.DataFrame) -> list[tuple[list[Answer], Certificate | None]]:
         """Return the answers to the questions of a pack, with their certificates if they were searched for."""
@@ -148,10 +139,10 @@ class Job:
         results = self.strategy.decode(tree, self.model.endings, question_ids=ids, epsilon=self._epsilon)
         for question_id, (answers, _) in zip(ids, results, strict=True):
             if mark := tokens.thought(self.model.tokenizer.decode(list(_likeliest(answers).token_ids))):
-                raise UnsupportedModelError(
-                    f"question {question_id!r}: model {self.model.name} answers with a thought, {mark!r}; ask without "
-                    "thinking, by an option of its chat template, as chat={'enable_thinking': False}"
+                words = (
+                    f"question {question_id!r}: model {self.model.name} answers with a thought, {mark!r}; ask without"
                 )
+                raise UnsupportedModelError(f"{words} thinking, as chat={{'enable_thinking': False}}")
         own = (len(prompt) - tree.prefix_length for prompt in prompts)
         return [(ours, sure and replace(sure, prompt_tokens=n)) for (ours, sure), n in zip(results, own, strict=True)]
 
@@ -208,11 +199,6 @@ def _log_probs(answers: Sequence[Answer]) -> np.ndarray:
 
 def _likeliest(answers: list[Answer]) -> Answer:
     return answers[int(np.argmax(_log_probs(answers)))]
-
-
-def _says_no_memory(error: Exception) -> bool:
-    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return known or any(words in str(error) for words in _NO_MEMORY)
 
 
 def _peak_memory(device: torch.device) -> int:

@@ -30,8 +30,7 @@ _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 # With an underscore in front, since a question set may bring a column of any other name.
 _ANSWERS = "_answers"
 _ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-_ARROW |= {tuple[int, ...]: pa.list_(pa.int32()), tuple[float, ...]: pa.list_(pa.float64())}
-_ARROW |= {tuple[bool, ...]: pa.list_(pa.bool_())}
+_ARROW |= {tuple[kind, ...]: pa.list_(_ARROW[kind]) for kind in (float, bool)} | {tuple[int, ...]: pa.list_(pa.int32())}
 _ANSWER_COLUMNS = {"text": str, "token_ids": tuple[int, ...], "token_log_probs": tuple[float, ...], "log_prob": float}
 _ANSWER_COLUMNS |= {"end_log_prob": float, "finished": bool, "path_entropy": float}
 _ANSWER = pa.struct({name: _ARROW[kind] for name, kind in _ANSWER_COLUMNS.items()})
@@ -163,10 +162,8 @@ class RunFolder(AbstractContextManager):
             return
         wanted, self.info = self.info.parameters, _read_info(self.path)
         if differs := difference(self.info.parameters, wanted):
-            raise RunError(
-                f"run folder {self.path} was made with {differs} is asked for; "
-                "choose another folder (out=, in notebooks generations_dir), or move this one away"
-            )
+            other = "choose another folder (out=, in notebooks generations_dir), or move this one away"
+            raise RunError(f"run folder {self.path} was made with {differs} is asked for; {other}")
 
     def _unanswered(self, questions: pd.DataFrame) -> tuple[pd.DataFrame, int]:
         """Return the questions that no part holds, and how many questions the parts hold; every part is checked."""

@@ -83,7 +83,7 @@ def test_a_search_in_packs_of_another_size_is_the_same(exact, facts_2m, question
     mine, theirs = exact.ranked(), other.ranked()
     assert list(map(tuple, mine["token_ids"])) == list(map(tuple, theirs["token_ids"]))
     np.testing.assert_allclose(mine["value"], theirs["value"], atol=2e-5)
-    for name in ("status", "expanded_prefixes", "depth", "live_width", "token_forwards", "prompt_tokens"):
+    for name in ("status", "expanded_prefixes", "depth", "token_forwards", "prompt_tokens"):
         assert list(exact.questions[name]) == list(other.questions[name])
 
 

@@ -2,10 +2,8 @@
 
 import copy
 import itertools
-import logging
 import math
 import sys
-from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -124,10 +122,6 @@ def host_is_full():
     torch.empty(2**60, dtype=torch.uint8)
 
 
-def python_is_full():
-    raise MemoryError
-
-
 def small_memory(monkeypatch, room, full):
     """Let trees of more than `room` questions run out of memory at their third step; the sizes of all trees."""
     sizes = []
@@ -159,8 +153,7 @@ def assert_runs_agree(run, other):
 
 @pytest.mark.parametrize(
     ("strategy", "full"),
-    [(strategy, cuda_is_full) for strategy in STRATEGIES]
-    + [("threshold", host_is_full), ("threshold", python_is_full)],
+    [*((strategy, cuda_is_full) for strategy in STRATEGIES), ("threshold", host_is_full)],
 )
 def test_a_pack_without_memory_is_halved_and_the_run_agrees_with_one_that_had_enough(
     model, tmp_path, monkeypatch, strategy, full
@@ -213,17 +206,13 @@ def test_another_error_of_the_network_is_no_lack_of_memory(model, monkeypatch):
 class OneProcess:
     """Stands in for Ray: the actors are made and called here, and what they are given is in `options`."""
 
-    def __init__(self, monkeypatch, resources, model, *, is_connected=True):
-        self.is_initialized, self.cluster_resources = lambda: is_connected, lambda: resources
+    def __init__(self, monkeypatch, resources, model):
+        self.is_initialized, self.cluster_resources = lambda: True, lambda: resources
         self.exceptions, self.RayActorError, self.util = self, ConnectionResetError, self
         self.RayTaskError = type("RayTaskError", (Exception,), {"cause": property(lambda _: self.cause)})
         self.loaded, self.killed = [], []
         monkeypatch.setitem(sys.modules, "ray", self)
         monkeypatch.setattr(module.models, "load", lambda **options: self.loaded.append(options) or model)
-
-    def init(self, address, **options):
-        self.started = {"address": address} | options
-        return nullcontext()
 
     def remote(self, **options):
         self.options = options
@@ -269,15 +258,6 @@ def test_a_cluster_with_gpus_gives_each_worker_its_own(
     assert [(options["device"], options["device_map"]) for options in ray.loaded] == [("cuda", device_map)] * n_actors
 
 
-@pytest.mark.parametrize("address", ["auto", ""])
-def test_a_cluster_is_that_of_ray_address_or_one_of_its_own(model, tmp_path, monkeypatch, address):
-    monkeypatch.setenv("RAY_ADDRESS", address)
-    ray = OneProcess(monkeypatch, {"CPU": 2.0}, model, is_connected=False)
-    generate(model, asked(2), out=tmp_path, engine="ray", n_workers=3, **OPTIONS)
-    assert ray.started["address"] == (address or "local")
-    assert ray.started.get("num_cpus") == (None if address else 3 * torch.get_num_threads())
-
-
 def test_a_cluster_that_cannot_do_the_work_says_why(model, tmp_path, monkeypatch):
     on_ray = OPTIONS | {"engine": "ray", "out": tmp_path}
     OneProcess(monkeypatch, {"GPU": 1.0}, model)
@@ -293,18 +273,6 @@ def test_a_cluster_that_cannot_do_the_work_says_why(model, tmp_path, monkeypatch
         generate(model, asked(2), **on_ray)
 
 
-def test_a_worker_loads_a_model_as_it_was_loaded_here(model):
-    class Shipped(torch.nn.Module):
-        __module__, is_loaded_in_4bit, dtype = "transformers_modules.shipped.modeling", True, torch.bfloat16
-        device, config = torch.device("cuda:0"), model.network.config
-
-    plain = {"name": model.source, "dtype": "float32", "device": "cpu", "quantization": None}
-    assert module._load_options(model, 0) == plain | {"trust_remote_code": False}
-    spread = {"dtype": "bfloat16", "device": "cuda", "device_map": "auto", "quantization": "4bit"}
-    shipped = module._load_options(replace(model, network=Shipped()), 2)
-    assert shipped == plain | spread | {"trust_remote_code": True}
-
-
 def test_a_model_is_asked_by_its_name_and_questions_are_texts_or_rows(model, monkeypatch):
     monkeypatch.setattr(module.models, "held", {"mine": model, model: model}.get)
     texts = ["Who wrote book 1?", "Who wrote book 2?"]
@@ -315,17 +283,6 @@ def test_a_model_is_asked_by_its_name_and_questions_are_texts_or_rows(model, mon
         assert (run.name, run.questions["question_id"].tolist()) == (f"asked/{model.name}/{run.info.strategy}", ids)
         assert run.answers["text"].tolist() == expected.answers["text"].tolist()
     assert run.questions["references"].tolist() == [["x", "y"]] * 2
-
-
-def test_progress_is_logged_and_goes_nowhere_unless_somebody_listens(model, tmp_path, caplog, capfd):
-    assert [type(handler) for handler in logging.getLogger("pro_lib").handlers] == [logging.NullHandler]
-    generate(model, asked(2), out=tmp_path, **OPTIONS | {"progress": True})
-    assert capfd.readouterr() == ("", "")  # this is no terminal: no bar either
-    with caplog.at_level("INFO", "pro_lib"):
-        generate(model, asked(3), out=tmp_path, **OPTIONS)
-    folder = folder_in(tmp_path, "diverse_beam")
-    lines = [f"{folder}: 1 of 3 questions are to be answered", f"{folder}: part-00001 is written"]
-    assert [record.getMessage() for record in caplog.records if record.name == "pro_lib.generate"] == lines
 
 
 @pytest.mark.parametrize("strategy", ["diverse_beam", "multinomial"])

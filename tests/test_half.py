@@ -10,7 +10,7 @@ import pytest
 from pro_lib import engine
 from pro_lib import generate as generation
 from pro_lib import models as pro_models
-from pro_lib.engine import Answer, Counts, PackedTree, PlainTree, Threshold, encode_prefix, exact
+from pro_lib.engine import Counts, PackedTree, PlainTree, Threshold, encode_prefix
 from pro_lib.generate import generate
 from pro_lib.questions import asked
 
@@ -87,21 +87,6 @@ def test_what_is_near_alpha_is_undecided(halved, monkeypatch):
     run = generate(model, QUESTIONS, search_alpha=math.exp(value - 0.01), **how)
     assert "an answer lies within 0.05 nats of α" in set(run.questions["why"])
     assert set(run.questions["epsilon"]) == {0.05}
-
-
-def test_epsilon_by_hand(monkeypatch):
-    def answer(*token_log_probs, end=-0.5, tokens=(3, 4, 5)):
-        return Answer(tokens[: len(token_log_probs)], token_log_probs, end, True)
-
-    together = [[answer(-0.1, -0.2), answer(-1.0, tokens=(6,))], [answer(-0.3, end=None)], [answer(-0.3, end=0.0)]]
-    # At one token 0.02 apart, at two 0.01 (what went wrong first is made up for), at three 0.05 with the ending. A last
-    # token that carries the ending is one token, and an ending that is certain costs nothing.
-    alone = [[answer(-0.12, -0.19, end=-0.54), answer(-2.0, tokens=(7,))], [answer(-0.3, -0.1, end=None)]]
-    alone.append([answer(-0.305, end=None)])
-    results = iter([together, *([answers] for answers in alone)])
-    monkeypatch.setattr(exact, "search", lambda *given, **named: [(answers, None) for answers in next(results)])
-    epsilon = engine.measured_epsilon(lambda pack: None, [[1]] * 3, None, max_new_tokens=4)
-    np.testing.assert_allclose(epsilon, [0, 0.04, 0.04, 0.1, 0.1])
 
 
 def test_a_run_that_goes_on_is_the_unbroken_one(halved, monkeypatch, tmp_path):

@@ -1,6 +1,5 @@
 """The benchmarks of speed at toy size: our own arms, counts by hand, random models, the roofline."""
 
-import argparse
 import importlib
 import subprocess
 import sys
@@ -57,49 +56,6 @@ def test_our_greedy_answers_as_the_library_does_with_fewer_tokens_and_no_more_po
         assert table.loc[("E", 8), name] < table.loc[("G", 8), name]
 
 
-def test_packing_changes_the_calls_and_nothing_else(small):
-    table, _, _ = small
-    for arm in ("D", "E", "F 0.05"):
-        for name in ("token_forwards", "attended_positions"):
-            assert table.loc[(arm, 1), name] == table.loc[(arm, 8), name]
-        assert table.loc[(arm, 8), "model_calls"] < table.loc[(arm, 1), "model_calls"]
-
-
-def test_memory_is_that_above_the_idle_model_and_the_ratios_are_written_beside_the_table(small):
-    table, _, out = small
-    peak = table["peak_mib"].dropna()
-    assert list(peak.index) == [("D", 8)]
-    assert 0 < peak.iloc[0] < 200  # less than the weights themselves, which are there before
-    ratios = pd.read_csv(out.with_name("small_ratios.csv")).set_index(["ratio", "batch_size"])
-    expected = table.loc[("D", 8), "ms_min"] / table.loc[("F 0.05", 8), "ms_min"]
-    assert ratios.loc[("D ÷ F 0.05", 8), "value"] == pytest.approx(expected)
-    assert ratios.loc[("D ÷ F 0.05", 8), "goal"] == "≥ 4"
-
-
-def test_cases_run_one_by_one_arms_once_and_no_batch_of_one_padded():
-    found = [(case.arm, case.batch_size, case.questions) for case in ladder.cases(["A", "C", "D"], [1, 32], 64, 8)]
-    assert found == [("A", 1, 8), ("C", 8, 8), ("D", 1, 64), ("D", 32, 64)]
-
-
-def test_a_goal_is_met_on_its_side():
-    rows = [("m", 10, "A", 1, 30.0), ("m", 10, "D", 32, 5.0), ("m", 10, "F 0.05", 32, 2.0), ("m", 10, "E", 32, 0.8)]
-    table = pd.DataFrame(rows, columns=["model", "shots", "arm", "batch_size", "ms_min"])
-    ratios = ladder.ratios(table).set_index("ratio")
-    assert ratios["value"].to_dict() == pytest.approx(
-        {"A ÷ D": 6, "A ÷ F 0.05": 15, "D ÷ F 0.05": 2.5, "F 0.05 ÷ E": 2.5}
-    )
-    assert list(ratios["met"]) == [True, False, False, False]
-
-
-def test_environments_that_read_the_weights_differently_are_refused():
-    def worker(value):
-        return argparse.Namespace(greeting={"log_probs": [value], "versions": {"torch": "2"}})
-
-    assert ladder._checked_versions({"ours": worker(-1.0), "release": worker(-1.0005)})["release_torch"] == "2"
-    with pytest.raises(ValueError, match=r"release is off by 0\.01 nats"):
-        ladder._checked_versions({"ours": worker(-1.0), "release": worker(-1.01)})
-
-
 def test_attended_positions_by_hand():
     class Cache:
         def get_seq_length(self):
@@ -147,26 +103,6 @@ def test_calibrated_answers_have_the_asked_length_and_shares_and_the_seed_decide
     assert found.mean_length == pytest.approx(random_models.MEAN_LENGTH, abs=0.3)
     assert found.share_likely == pytest.approx(random_models.SHARE_LIKELY, abs=0.08)
     assert found.share_possible == pytest.approx(random_models.SHARE_POSSIBLE, abs=0.03)
-
-
-def test_answers_that_cannot_be_calibrated_are_refused(tmp_path):
-    # One prompt, asked twice: its answer has one probability, and no share of one half is near the targets.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(random_models.SHAPES, "random-tiny", TINY)
-        with pytest.raises(ValueError, match="random-tiny with seed 0 cannot be calibrated on these prompts"):
-            random_models.build("random-tiny", tmp_path, [[5, 6, 42]] * 2)
-
-
-@pytest.mark.parametrize(
-    ("name", "millions"),
-    [("random-gemma-2b", 2506.17), ("random-gemma-7b", 8537.68), ("random-llama-2-7b", 6738.42)],
-)
-def test_shapes_named_for_models_have_their_parameters(name, millions):
-    network = random_models.empty_network(random_models.SHAPES[name], device="meta")
-    # Gemma's embedding is its output head too; here they are two, and the attention's biases are none of theirs.
-    tied = network.get_input_embeddings().weight if "gemma" in name else None
-    n = sum(p.numel() for key, p in network.named_parameters() if p is not tied and not key.endswith(".bias"))
-    assert n / 1e6 == pytest.approx(millions, abs=0.01)
 
 
 def test_a_roofline_reads_weights_once_and_the_cache_of_all_prefixes(tiny_model):

@@ -179,14 +179,6 @@ def test_a_model_that_ships_code_is_refused_unless_asked_for(tiny_folders, tmp_p
     assert ran.exists()
 
 
-def test_options_go_to_transformers_as_they_are(tiny_folders, monkeypatch):
-    real, calls = models.AutoConfig.from_pretrained, []
-    monkeypatch.setattr(models.AutoConfig, "from_pretrained", lambda *of, **to: calls.append(to) or real(*of, **to))
-    model = models.load(tiny_folders("llama"), device="cpu", attn_implementation="eager", local_files_only=True)
-    assert model.network.config._attn_implementation == "eager"
-    assert {"trust_remote_code": False, "local_files_only": True} in calls
-
-
 @pytest.mark.parametrize(
     ("damage", "word"),
     [

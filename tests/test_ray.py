@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 import warnings
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -161,21 +160,3 @@ def test_a_part_that_ends_every_worker_stops_the_run_and_the_same_command_tries_
     generate(model, questions, out=tmp_path / "local", **options)
     generate(model, questions, out=tmp_path / "ray", **options, **ON_RAY)
     assert_same_run(tmp_path / "ray", tmp_path / "local", "greedy")
-
-
-@pytest.mark.trial
-def test_what_goes_wrong_with_a_worker_is_said_as_by_the_local_engine_and_ends_the_workers(
-    cluster, model, questions, tmp_path
-):
-    options = OPTIONS | {"strategy": "multinomial", "out": tmp_path}
-    other = replace(model, fingerprint="0" * 16, name="other")
-    with pytest.raises(RunError, match=r"^model .*facts-1m on .* is not the one asked for: its files differ$"):
-        generate(other, questions, **options, **ON_RAY)
-    # NumPy refuses room for so many draws at once, so the pack goes down to one question, which does not fit either.
-    first = questions.table["question_id"].iloc[0]
-    with pytest.raises(MemoryError, match=rf"^question '{first}' does not fit into the memory of cpu even alone"):
-        generate(model, questions, **options | {"n_answers": 10**15}, engine="ray")
-    end = time.monotonic() + 30
-    while actors() and time.monotonic() < end:
-        time.sleep(0.1)
-    assert actors() == []

@@ -107,6 +107,11 @@ def of_another_run(path):
     shutil.copy(next(other.glob("part-00001-*")), path)
 
 
+def older(path):
+    file = path / "run.json"
+    file.write_text(file.read_text().replace('"format_version": 3', '"format_version": 2'))
+
+
 def without_parts(path):
     for part in path.glob("part-*"):
         part.unlink()
@@ -118,7 +123,7 @@ REFUSALS = {
     "other text": (other_text, "another text"),
     "other run": (of_another_run, "another run"),
     "folder": (lambda path: (path / "part-00009-0.parquet").mkdir(), "IsADirectoryError"),
-    "altered": (lambda path: (path / "run.json").write_text('{"format_version": 2}'), "format_version=2 should be 3"),
+    "older": (older, "format_version=2 should be 3"),
     "no part": (without_parts, "no finished part"),
     "no run": (shutil.rmtree, "not a run folder"),
 }

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from pro_lib.engine.children import argmax, most_probable, pieces
+from pro_lib.engine.children import most_probable, pieces
 from pro_lib.engine.tree import Tree
 from pro_lib.engine.walk import Answer, Endings, walk
 
@@ -12,7 +12,7 @@ def greedy(tree: Tree, endings: Endings, *, max_new_tokens: int = 32) -> list[li
     """Take the most probable next token, again and again: one answer per question."""
 
     def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:
-        return argmax(log_probs)[rows]
+        return log_probs.argmax(dim=-1)[rows]  # the first of equals
 
     return walk(tree, endings, choose, n_answers=1, max_new_tokens=max_new_tokens)
 

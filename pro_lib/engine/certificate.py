@@ -26,7 +26,6 @@ class Certificate:
     budget_cut_mass: float  # open, at least α, left by the budget
     expanded_prefixes: int
     depth: int  # tokens of the longest prefix expanded
-    live_width: int  # the most prefixes expanded at one depth
     token_forwards: int  # without the prompt's tokens; with `top_n` those of all its searches
     alpha_floor: float
     tree_bound: float

@@ -11,8 +11,7 @@ from pro_lib.engine.walk import Endings
 
 # In place of a token: the ending, and the sum of several tokens that are not listed.
 END, OTHER = -1, -2
-# Tokens looked at together where few are wanted; numbers that a thread works on together, to find them in its cache.
-_BLOCK, _PIECE = 128, 2**19
+_PIECE = 2**19  # numbers that a thread works on together, to find them in its cache
 
 
 def pieces(log_probs: Tensor) -> tuple[Tensor, ...]:
@@ -22,22 +21,10 @@ def pieces(log_probs: Tensor) -> tuple[Tensor, ...]:
     return log_probs.tensor_split(max(1, len(log_probs) // at_once) if log_probs.device.type == "cpu" else 1)
 
 
-def argmax(log_probs: Tensor) -> Tensor:
-    """Return the most probable token `(rows,)` of each row `(rows, V)`, the first of equals."""
-    on_host = log_probs.device.type == "cpu"  # where NumPy is many times as fast
-    return torch.from_numpy(log_probs.numpy().argmax(axis=-1)) if on_host else log_probs.argmax(dim=-1)
-
-
 def most_probable(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """Return ids, rising, and log-probabilities `(rows, n or fewer)` of the most probable tokens, any of equals."""
-    size = math.gcd(log_probs.shape[1], _BLOCK)
-    blocks = log_probs.reshape(-1, log_probs.shape[1] // size, size)
-    # The n best tokens lie in the n blocks with the highest maxima.
-    best = blocks.amax(dim=-1).topk(min(n, blocks.shape[1]), dim=-1).indices[:, :, None]
-    values = blocks.gather(1, best.expand(-1, -1, size)).flatten(1)
-    ids = (best * size + torch.arange(size, device=best.device)).flatten(1)
-    values, place = values.topk(min(n, values.shape[1]), dim=-1)
-    ids, order = ids.gather(1, place).sort(dim=-1)
+    values, ids = log_probs.topk(min(n, log_probs.shape[1]), dim=-1)
+    ids, order = ids.sort(dim=-1)
     return ids, values.gather(1, order)
 
 

@@ -203,7 +203,6 @@ class Search:
             **{name: float(p[where].sum()) for name, where in masses.items()},
             expanded_prefixes=len(nodes),
             depth=int(nodes["depth"].max()),
-            live_width=int(np.bincount(nodes["depth"]).max()),
             token_forwards=int(self.spent[question]),
             alpha_floor=-float(np.sum((p * at_least_alpha)[~expanded])),
             tree_bound=tree_bound,

@@ -13,22 +13,16 @@ from pro_lib.checks import one_line
 from pro_lib.engine.plain import PlainTree
 from pro_lib.engine.tree import Counts, PackedTree, Tree, encode_prefix
 
-# A guess at what rounding may do; the test models stay far below it, and no large model has been tried.
+# A guess at what rounding may do: a step of a logit between 16 and 32 is 0.125 nats in bfloat16, 0.016 in float16.
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5, torch.float16: 0.1}
-# Worth a warning. One step of a logit between 16 and 32 is 0.125 nats in bfloat16, 0.016 in float16.
-NOTABLE = {torch.float32: 1e-4, torch.bfloat16: 0.2, torch.float16: 0.03}
 # Slots of other questions in the wide check: more than any known window, or what these bytes of keys and values hold.
 _CROWD, _CROWD_BYTES = 8_704, 2**29
 # Layers that keep nothing but keys and values, a pair for each token, or keep nothing.
 _ATTENTION = {"full_attention", "sliding_attention", "chunked_attention", "attention"}
 _PACKABLE_LAYERS = _ATTENTION | {"moe", "mlp", "sparse", "dense"}
-# How far a layer sees: the name in the configuration, the kind of layers that have it, and in words.
-_WINDOWS = (
-    ("sliding_window", "sliding_attention", "sliding window"),
-    ("attention_chunk_size", "chunked_attention", "attention chunk"),
-)
-# Tokens of a short text of the checks, the last five of which grow step by step.
-_SHORT = 16
+# How far layers of a kind see: the name in the configuration.
+_WINDOWS = {"sliding_attention": "sliding_window", "chunked_attention": "attention_chunk_size"}
+_SHORT = 16  # tokens of a text of the checks
 
 
 class PackingError(ValueError):
@@ -55,12 +49,6 @@ class Fit:
 def auto_class(config: PreTrainedConfig) -> type:
     """Return what loads such a model; one that sees images too is loaded whole, so that no weight is lost."""
     return AutoModelForImageTextToText if type(config) in SEEING else AutoModelForCausalLM
-
-
-def check_config(config: PreTrainedConfig) -> None:
-    """Refuse with a `PackingError` what answers from more than the text before."""
-    if getattr(config, "is_encoder_decoder", False):
-        raise PackingError("is an encoder-decoder, whose answers follow from a text that its encoder reads")
 
 
 def never_packed(network: PreTrainedModel) -> str:
@@ -108,11 +96,12 @@ def fitted_to(network: PreTrainedModel, fit: Fit, n_tokens: int) -> Fit:
     if n_tokens > longest:
         reason = f"has a number of positions of {longest}, the longest prompt and its answer take {n_tokens} tokens"
         raise PackingError(f"{reason}; use fewer shots or a model that sees further")
-    windows = [(words, getattr(config, name, None) or n_tokens) for name, kind, words in _WINDOWS if kind in kinds]
-    short = (f"has a {words} of {size}, texts have {n_tokens}" for words, size in windows if n_tokens > size)
-    reason = fit.plain or next(short, "")
-    if not reason:
+    windows = {name: getattr(config, name, None) or n_tokens for kind, name in _WINDOWS.items() if kind in kinds}
+    short = (f"{name.replace('_', ' ')} of {size}" for name, size in windows.items() if n_tokens > size)
+    window = next(short, None)
+    if not fit.plain and not window:
         return fit
+    reason = fit.plain or f"has a {window}, texts have {n_tokens}"
     return _plain_fit(network, reason, min(longest, 1 << (n_tokens - 1).bit_length()), cached=fit.cached)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pro_lib.engine.children import most_probable, next_events, pieces
+from pro_lib.engine.children import next_events, pieces
 from pro_lib.engine.tree import Tree
 from pro_lib.engine.walk import Answer, Endings, walk
 
@@ -52,15 +52,9 @@ def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:
     """Zero all but the smallest set of most probable tokens whose mass reaches `top_p` (Holtzman et al. 2020)."""
     if top_p >= 1.0:
         return probabilities
-    # Of as few as will do, since sorting a wide vocabulary takes long.
-    for n in (64, 1024, 16_384, probabilities.shape[1]):
-        index, ordered = most_probable(probabilities, n)
-        ordered, order = ordered.sort(dim=-1, descending=True, stable=True)
-        inside = ordered.cumsum(dim=-1) - ordered < top_p
-        # Of equals at the last place some may be missing.
-        if not (inside & (ordered == ordered[:, -1:])).any():
-            break
-    return torch.zeros_like(probabilities).scatter_(-1, index.gather(-1, order), ordered * inside)
+    ordered, index = probabilities.sort(dim=-1, descending=True, stable=True)
+    inside = ordered.cumsum(dim=-1) - ordered < top_p
+    return torch.zeros_like(probabilities).scatter_(-1, index, ordered * inside)
 
 
 def uniforms(seed: int, question_ids: Sequence[str], n_answers: int, max_new_tokens: int) -> Tensor:

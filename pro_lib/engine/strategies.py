@@ -40,10 +40,9 @@ class Strategy:
     def decode(
         self, tree: "Tree", endings: "Endings", *, question_ids: Sequence[str], epsilon: ArrayLike = 0.0
     ) -> list[tuple[list["Answer"], Certificate | None]]:
-        """Return the answers to each question of the tree, and what is certain of them if they come from a search.
+        """Return the answers to each question of the tree, and from a search what is certain of them.
 
-        `question_ids` seed the samples. By `epsilon` nats, one number or `(T + 1,)`, log-probabilities may be off; only
-        a search heeds it.
+        `question_ids` seed the samples; by `epsilon` nats, as in `exact.search`, its log-probabilities may be off.
         """
         return [(answers, None) for answers in self._answers(tree, endings, question_ids)]
 
