@@ -81,7 +81,8 @@ def generate(
     if engine == "ray" and out is None:
         raise ValueError("engine='ray' needs out=, a folder that all workers can write to")
     model, questions = models.held(model), question_sets.asked(questions)
-    chat = model.chats(questions.shots) if chat is None else chat
+    if chat is None:  # with shots text is better, as measured
+        chat = not questions.shots and bool(getattr(model.tokenizer, "chat_template", None))
     if settings.get("max_new_tokens") is None:
         settings["max_new_tokens"] = question_sets.usual_length(chat)
     per_pack = batch_size or QUESTIONS_PER_PACK

@@ -88,10 +88,6 @@ class Model:
             raise UnsupportedModelError(f"model {self.name} {words}") from error
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
-    def chats(self, shots: Sequence) -> bool:
-        """Say whether questions are asked in the chat template by default; with shots text is better, as measured."""
-        return not shots and bool(getattr(self.tokenizer, "chat_template", None))
-
     def decode(self, token_ids: Sequence[int]) -> str:
         """Return an answer's text: up to its first newline or stop, without special tokens or white space around it."""
         return tokens.answer_text(self.tokenizer, token_ids, self.ends)

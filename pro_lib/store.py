@@ -112,10 +112,10 @@ def _answers(part: pa.Table) -> pa.Table:
 
 
 class RunFolder(AbstractContextManager):
-    """A run being written, part by part, by one process: it locks the folder until the end of the `with` or of itself.
+    """A run being written by one process, which locks it until the `with` ends; a finished one is only read.
 
-    A folder in which nothing is missing is only read. Every method raises `RunError` if the run was made otherwise, is
-    written by another process, is damaged, or cannot be written; what was complete stays as it is.
+    Every method raises `RunError` if the run was made otherwise, is written by another process, is damaged, or cannot
+    be written; what was complete stays as it is.
     """
 
     def __init__(self, path: str | Path, info: RunInfo):

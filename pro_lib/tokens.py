@@ -69,9 +69,8 @@ def answer_text(tokenizer: Any, token_ids: Sequence[int], ends: Sequence[str] = 
 
 
 def _ending(text: str, ends: Sequence[str]) -> str | None:
-    if not any(end in text for end in ends):
-        return None
-    return "closing" if _before(text, ends).strip() else "stop"
+    before = _before(text, ends)
+    return None if before == text else "closing" if before.strip() else "stop"
 
 
 def _before(text: str, ends: Sequence[str]) -> str:

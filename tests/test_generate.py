@@ -285,6 +285,16 @@ def test_a_model_is_asked_by_its_name_and_questions_are_texts_or_rows(model, mon
     assert run.questions["references"].tolist() == [["x", "y"]] * 2
 
 
+def test_without_a_terminal_progress_is_logged_and_nothing_printed(model, tmp_path, caplog, capfd):
+    with caplog.at_level("INFO", "pro_lib"):
+        folder = folder_in(
+            tmp_path, generate(model, asked(2), out=tmp_path, **OPTIONS | {"progress": True}).info.strategy
+        )
+    assert capfd.readouterr() == ("", "")
+    lines = [f"{folder}: 2 of 2 questions are to be answered", f"{folder}: part-00000 is written"]
+    assert [record.getMessage() for record in caplog.records if record.name == "pro_lib.generate"] == lines
+
+
 @pytest.mark.parametrize("strategy", ["diverse_beam", "multinomial"])
 def test_ranks_go_down_in_probability_but_samples_keep_their_order(model, strategy):
     answers = generate(model, asked(6), strategy=strategy, **OPTIONS | {"n_answers": 8}).answers

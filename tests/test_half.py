@@ -1,14 +1,11 @@
 """Half precision: what asking the same questions together and alone says of it, and what a search then leaves open."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from pro_lib import engine
-from pro_lib import generate as generation
 from pro_lib import models as pro_models
 from pro_lib.engine import Counts, PackedTree, PlainTree, Threshold, encode_prefix
 from pro_lib.generate import generate
@@ -87,22 +84,3 @@ def test_what_is_near_alpha_is_undecided(halved, monkeypatch):
     run = generate(model, QUESTIONS, search_alpha=math.exp(value - 0.01), **how)
     assert "an answer lies within 0.05 nats of α" in set(run.questions["why"])
     assert set(run.questions["epsilon"]) == {0.05}
-
-
-def test_a_run_that_goes_on_is_the_unbroken_one(halved, monkeypatch, tmp_path):
-    monkeypatch.setattr(generation, "QUESTIONS_PER_PART", 2)
-    how = {"strategy": "threshold", "search_alpha": 0.02, "max_new_tokens": LENGTH, "batch_size": 2, "progress": False}
-    model = halved("gemma")
-    unbroken = generate(model, QUESTIONS, out=tmp_path, **how)
-    [part, *_] = sorted(tmp_path.rglob("part-*"))
-    part.unlink()
-    again = generate(model, QUESTIONS, out=tmp_path, **how)
-    for name in ("answers", "questions"):
-        pd.testing.assert_frame_equal(getattr(unbroken, name), getattr(again, name), check_exact=True)
-    assert (unbroken.questions["epsilon"] == generate(model, QUESTIONS, **how).questions["epsilon"]).all()
-
-
-def test_in_float32_nothing_is_measured(tiny_model, monkeypatch):
-    monkeypatch.setattr(engine, "measured_epsilon", None)
-    run = generate(tiny_model("llama"), replace(QUESTIONS), strategy="threshold", max_new_tokens=3, progress=False)
-    assert set(run.questions["epsilon"]) == {0}

@@ -1,4 +1,4 @@
-"""The benchmarks of speed at toy size: our own arms, counts by hand, random models, the roofline."""
+"""The benchmarks of speed at toy size: our own arms, counts by hand, the roofline."""
 
 import importlib
 import subprocess
@@ -12,8 +12,8 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-NAMES = ("ladder", "ladder_release", "on_gpu", "random_models", "roofline")
-ladder, ladder_release, on_gpu, random_models, roofline = map(importlib.import_module, NAMES)
+NAMES = ("ladder_release", "on_gpu", "roofline")
+ladder_release, on_gpu, roofline = map(importlib.import_module, NAMES)
 
 pytestmark = pytest.mark.trial  # minutes of timing
 
@@ -73,36 +73,6 @@ def test_attended_positions_by_hand():
     counts.hook(None, (), {"input_ids": ids[:1], "attention_mask": packed})
     assert counts.attended_positions == 43 + 6
     assert counts.model_calls == 4
-
-
-TINY = random_models._shape(3000, 64, 128, 2, 4)
-
-
-@pytest.fixture(scope="module")
-def calibrated(tmp_path_factory):
-    """A very small random model, calibrated on random prompts that end alike, and what its answers look like."""
-    generator = torch.Generator().manual_seed(0)
-    prompts = [[*torch.randint(2, 3000, (9,), generator=generator).tolist(), 42] for _ in range(96)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(random_models.SHAPES, "random-tiny", TINY)
-        folder = tmp_path_factory.mktemp("random")
-        constants, found = random_models.build("random-tiny", folder / "one", prompts)
-        again, _ = random_models.build("random-tiny", folder / "two", prompts)
-        _, halved = random_models.build("random-tiny", folder / "half", prompts, dtype="bfloat16")
-        assert halved.mean_length == pytest.approx(found.mean_length, abs=0.3)
-    return folder, constants, again, found
-
-
-def test_calibrated_answers_have_the_asked_length_and_shares_and_the_seed_decides_the_model(calibrated):
-    folder, constants, again, found = calibrated
-    assert constants == again
-    one, two, half = ((folder / name / "model.safetensors").read_bytes() for name in ("one", "two", "half"))
-    assert one == two
-    assert len(half) < 0.55 * len(one)
-    # One question of the 96 may fall on either side, and the bisection ends somewhere.
-    assert found.mean_length == pytest.approx(random_models.MEAN_LENGTH, abs=0.3)
-    assert found.share_likely == pytest.approx(random_models.SHARE_LIKELY, abs=0.08)
-    assert found.share_possible == pytest.approx(random_models.SHARE_POSSIBLE, abs=0.03)
 
 
 def test_a_roofline_reads_weights_once_and_the_cache_of_all_prefixes(tiny_model):

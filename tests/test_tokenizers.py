@@ -205,11 +205,3 @@ class Raw:
 
 def test_raw_pieces_are_no_texts():
     assert [tokens.token_text(Raw(), token_id) for token_id in range(3)] == ["</s>", "a", "\n"]
-
-
-def test_a_character_of_several_tokens_is_whole_in_the_answer(kind):
-    model = kind[1]
-    ids = model.tokenizer(" 東京 – 🗼\n", add_special_tokens=False)["input_ids"]
-    assert len(ids) > 5
-    assert model.decode(ids) == "東京 – 🗼"
-    assert any("\ufffd" in tokens.token_text(model.tokenizer, token_id) for token_id in ids)

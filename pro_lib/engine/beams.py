@@ -20,10 +20,9 @@ def greedy(tree: Tree, endings: Endings, *, max_new_tokens: int = 32) -> list[li
 def diverse_beam(
     tree: Tree, endings: Endings, n_answers: int = 10, diversity_penalty: float = 1.0, *, max_new_tokens: int = 32
 ) -> list[list[Answer]]:
-    """Grow N groups of one beam each; a token costs λ for every earlier group that took it at this step.
+    """Grow N groups of one beam each (Vijayakumar et al. 2018); a token costs λ for every earlier group that took it.
 
-    Vijayakumar et al. 2018, as `generate(num_beams=N, num_beam_groups=N)` did it: a group that ends still penalises
-    the token it would have taken instead, and nothing afterwards.
+    As `generate(num_beams=N, num_beam_groups=N)` did it, a group that ends penalises what it would have taken instead.
     """
 
     def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:

@@ -39,8 +39,8 @@ def at_least(log_probs: Tensor, floors: Tensor) -> Tensor:
 class Children:
     """What may follow some rows: each event's row, token, log-probability, and whether it completes an answer.
 
-    First come the rows' endings, one event each, then the listed tokens, then the sums of the other closing tokens and
-    of all others. `entropy (rows,)` is H(next | row) in nats, `best (rows,)` what a greedy row goes on with, or `END`.
+    The rows' endings come first, then listed tokens, the sums of other closing tokens, and those of all others.
+    `entropy (rows,)` is H(next | row) in nats, `best (rows,)` what a greedy row goes on with, or `END`.
     """
 
     row: np.ndarray

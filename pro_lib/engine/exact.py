@@ -28,12 +28,9 @@ _EVENT = np.dtype(
     align=True,
 )
 _OPEN, _COMPLETE, _CUT, _EXPANDED = range(4)
-# Where the search for the N most probable begins, and by how many nats it goes further down each time.
-_FIRST_ALPHA, _STEP = 0.02, math.log(4)
-# ε is measured on all likely answers to so many questions; on greedy paths, of which a model is sure, it hardly shows.
-N_QUESTIONS = 16
-# A wider search goes depth first, in pieces, to the same end: 128 MiB.
-_LOG_PROBS_AT_ONCE = 2**25
+_FIRST_ALPHA, _STEP = 0.02, math.log(4)  # where the search for the N most probable begins; nats further down each time
+N_QUESTIONS = 16  # on whose likely answers ε is measured
+_LOG_PROBS_AT_ONCE = 2**25  # a wider search goes depth first, in pieces, to the same end: 128 MiB
 
 
 def search(
@@ -268,7 +265,6 @@ def _prefixes(answers: list[Answer]) -> dict[tuple[int, ...], float]:
     """Return the log-probability of each prefix of some answers, and of the answers: their ending is the token -1."""
     prefixes = {}
     for answer in answers:
-        sums = np.cumsum([*answer.token_log_probs, *([answer.end_log_prob] if answer.end_log_prob else [])])
-        for length, log_prob in enumerate(sums.tolist(), start=1):
-            prefixes[(*answer.token_ids, -1)[:length]] = log_prob
+        sums = np.cumsum([*answer.token_log_probs, *([answer.end_log_prob] if answer.end_log_prob else [])]).tolist()
+        prefixes |= {(*answer.token_ids, -1)[:length]: total for length, total in enumerate(sums, start=1)}
     return prefixes

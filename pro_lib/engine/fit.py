@@ -31,10 +31,9 @@ class PackingError(ValueError):
 
 @dataclass(frozen=True)
 class Fit:
-    """How a network is asked: on the packed tree, or on the plain one for the reason `plain`.
+    """How a network is asked: on the packed tree, or for a reason on the `plain` one, whose rows may be `cached`.
 
-    `error` is how far steps of that tree were from plain forward passes, in nats. A plain tree keeps a cache for each
-    row if `cached`, else each of its steps runs whole texts again.
+    `error` is how far steps of that tree were from plain forward passes, in nats.
     """
 
     error: float
@@ -142,8 +141,7 @@ def check_causal(network: PreTrainedModel) -> None:
     """Refuse with a `PackingError` a network that looks ahead, by its configuration or by what it gives."""
     if type(network.config) in MASKED and not getattr(network.config, "is_decoder", False):
         raise PackingError("is no causal model: its configuration says that it is no decoder (is_decoder)")
-    ids = _random_text(network, _SHORT)
-    # Texts of one shape round alike, so that half precision hides little.
+    ids = _random_text(network, _SHORT)  # texts of one shape round alike, so that half precision hides little
     texts = (torch.tensor([[*ids[:-1], last]], device=network.device) for last in (ids[-1], ids[0]))
     with _refusing("cannot go on from a text alone"):
         rows = [network(input_ids=text, use_cache=False).logits[0, :-1].float().log_softmax(-1) for text in texts]

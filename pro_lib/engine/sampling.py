@@ -18,8 +18,7 @@ def multinomial(
 ) -> list[list[Answer]]:
     """Draw samples by inversion: `uniforms (questions, N, T)` in [0, 1), float64, decide every draw.
 
-    Temperature and nucleus shape the draw only; the log-probabilities are the unmodified model's. Without them the
-    samples are the model's own, and have a `path_entropy`.
+    Temperature and nucleus shape the draw alone; without them samples have a `path_entropy`.
     """
     uniforms = uniforms.to(endings.stop.device)
     buffer = uniforms.new_empty(0)  # memory given back and asked for anew costs more than the numbers

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
-# Tokens put through the network at once, on a processor and elsewhere. A processor loses by more, since each token is
-# held against the masked tokens of all other questions too; a GPU loses by many small calls.
+# Tokens put through the network at once: a processor loses by masked tokens of other questions, a GPU by small calls.
 _AT_ONCE, _AT_ONCE_ELSEWHERE = 256, 4096
 
 
@@ -47,8 +46,7 @@ class Counts:
 
 def common_prefix_length(sequences: Sequence[Sequence[int]]) -> int:
     """Return the length of the longest prefix that all sequences share."""
-    # What the first and the last in order share, all between them do.
-    ends = min(map(tuple, sequences)), max(map(tuple, sequences))
+    ends = min(map(tuple, sequences)), max(map(tuple, sequences))  # all between them share what they do
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*ends, strict=False)))
 
 
@@ -86,11 +84,10 @@ def encode_prefix(network: PreTrainedModel, token_ids: Sequence[int], *, counts:
 
 
 class PackedTree:
-    """A `Tree` in one row; keys and values of the dead, which neither stay nor grow, go once they outweigh the living.
+    """A `Tree` in one row, on as much of the prefix as all prompts begin with; the dead go once they are the most.
 
-    What a row may attend to is one line of a boolean matrix `(rows, slots)`, kept on the host: a child sees what its
-    parent saw, and itself. Siblings share their past, nothing is reordered or padded, no result is waited for. Of the
-    prefix as much is used as all prompts begin with.
+    What a row may attend to is a line of a boolean matrix `(rows, slots)` on the host: a child sees what its parent
+    saw, and itself. Siblings share their past, and nothing is reordered or padded.
     """
 
     def __init__(self, network: PreTrainedModel, prompts: Sequence[Sequence[int]], prefix: Prefix, counts: Counts):
@@ -147,10 +144,9 @@ class PackedTree:
         self, tokens: np.ndarray, positions: np.ndarray, owner: np.ndarray, before: np.ndarray, last: np.ndarray,
         sizes: Sequence[int],
     ) -> Tensor:  # fmt: skip
-        """Put tokens through the network; the `last` of each owner become rows, whose log-probabilities are returned.
+        """Run tokens, in pieces of these sizes; the `last` of each owner become rows; return their log-probabilities.
 
-        A token sees those slots that `before (tokens, slots)` says, its owner's earlier tokens, and itself. Of several
-        pieces, of these sizes, each is run on the slots alone that its tokens see.
+        A token sees those slots that `before (tokens, slots)` says, its owner's earlier tokens, and itself.
         """
         caches, own_from, log_probs, start = [self._cache], [0], [], 0
         for size in sizes:

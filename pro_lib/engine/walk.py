@@ -14,9 +14,9 @@ from pro_lib.engine.tree import Tree
 class Answer:
     """One path through the tree, its tokens and their log-probabilities under the unmodified model (nats).
 
-    `end_log_prob` is that of ending here, by whichever stop token. It is None where the last token carries the newline
-    that ends the answer, and 0 for a path still open at the length cut (not `finished`). `path_entropy`, of a sample of
-    the model itself, sums H(next | v) over the prefixes v of the path, in nats: its mean over samples estimates H(Y).
+    `end_log_prob` is that of ending here, by whichever stop token: None where the last token carries the newline that
+    ends the answer, 0 for a path still open at the length cut (not `finished`). `path_entropy` of a sample sums
+    H(next | v) over the prefixes v of its path, in nats: its mean over samples of the model itself estimates H(Y).
     """
 
     token_ids: tuple[int, ...]
