@@ -29,6 +29,7 @@ SURE = {
     "cut": "No answer has p ≥ {:g}, and the greedy one did not end: raise --max-new-tokens.",
     "undecided": "Answers with p ≥ {:g} may be missing: the search stopped at its length or budget.",
 }
+FIRST = 20  # rows of a table that are printed
 FILE, WRITTEN = click.Path(exists=True, dir_okay=False), click.Path(dir_okay=False, path_type=Path)
 QUESTIONS = click.option("--questions", type=FILE, help="Questions with references, where RESPONSES has none.")
 ALPHA = click.option("--alpha", type=float, default=0.4, show_default=True, help="PRO keeps answers with p ≥ α.")
@@ -148,8 +149,12 @@ def score(
         write_whole(table.to_csv(index=False).encode(), output)
         click.echo(f"{output}: {len(table):,} questions")
     else:
-        table = table.dropna(axis="columns", how="all")
-        click.echo(table.to_string(index=False, float_format="%.4f", na_rep="", max_colwidth=60))
+        head = table.dropna(axis="columns", how="all").head(FIRST)
+        click.echo(head.to_string(index=False, float_format="%.4f", na_rep="", max_colwidth=60))
+        if len(table) > FIRST:
+            click.echo(f"… and {len(table) - FIRST:,} more; --output scores.csv writes all")
+    if table["n_kept"].max() <= 1:
+        click.echo(f"At α = {alpha:g} one answer of each question is kept, and PRO is NLL; try a smaller --alpha.")
     click.echo(_quality(run, settings.choices, alpha=alpha, needed=bool(questions) or os.path.isfile(correctness)))
 
 
@@ -162,7 +167,7 @@ def _quality(run, choices, *, alpha: float, needed: bool) -> str:
     except files.RunError as error:
         if needed:
             raise
-        return f"No accuracy: {error}."
+        return f"No accuracy: {error}. Right answers come with --questions, or --correctness and a file of labels."
     if judged.one_class():
         return f"No AUROC: {judged.one_class()}."
     methods = judged.with_pro({"PRO": alpha})[["PRO", "NLL"]]

@@ -25,7 +25,7 @@ from pro_lib.checks import SentenceError
 ROUGE_THRESHOLD = 0.3
 # Letters with a stroke, which Unicode does not take apart; and how umlauts are spelled without their dots.
 _STROKES = str.maketrans(
-    {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "ı": "i", "æ": "ae", "œ": "oe", "Ø": "O", "Ł": "L"}
+    {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "ı": "i", "æ": "ae", "œ": "oe", "Ø": "O", "Ł": "L", "ʻ": "'"}
 )
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
 Rows = list[tuple[str, list[str]]]
