@@ -138,7 +138,7 @@ def test_score_prints_a_table_and_the_auroc_below_it(records):
 
 def test_score_reads_the_example_and_a_csv_of_texts_and_probabilities(tmp_path):
     *_, more, is_nll, _, result = typed("score", "--example")[0].splitlines()
-    assert (more, result[-31:]) == ("… and 40 more; --output scores.csv writes all", " on 60 questions, 16.7% right.")
+    assert (more, result[-30:]) == ("… and 40 more; --output scores.csv writes all", " on 60 questions, 16.7% right.")
     assert is_nll.startswith("At α = 0.4 one answer of each question is kept, and PRO is NLL")
     assert "PRO is NLL" not in typed("score", "--example", "--alpha", "0.05")[0]
     (table := tmp_path / "a.csv").write_text("question,references,text,log_prob\n1?,x,x y,-0.5\n2?,x,y,-1\n")
