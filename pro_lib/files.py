@@ -80,10 +80,7 @@ def locked(folder: Path) -> FileLock:
 
 
 def named(*words: str, **settings: object) -> str:
-    """Return a folder's name, as `multinomial,n_answers=20`.
-
-    What is long or no word is digits of its SHA-256; of paths and lists the last parts stand before them.
-    """
+    """Return a folder's name, as `multinomial,n_answers=20`; what is long or no word is digits of its SHA-256."""
     name = ",".join([*words, *(f"{key}={_in_a_name(value)}" for key, value in settings.items())])
     return name if len(name) <= 200 else f"{name[:190]}-{sha256(name.encode())[:8]}"
 

@@ -26,8 +26,7 @@ from pro_lib.files import sha256
 
 # Options of `from_pretrained` that a configuration and a tokenizer take as well.
 _SHARED = ("trust_remote_code", "revision", "token", "cache_dir", "local_files_only", "subfolder", "gguf_file")
-# The model last loaded by `held`, by what it was loaded from.
-_LAST: "dict[tuple, Model]" = {}
+_LAST: "dict[tuple, Model]" = {}  # the model last loaded by `held`, by what it was loaded from
 
 
 class UnsupportedModelError(SentenceError):
@@ -36,10 +35,7 @@ class UnsupportedModelError(SentenceError):
 
 @dataclass(frozen=True)
 class Model:
-    """A loaded model: `network` in evaluation mode on `device`, its `tokenizer`, and how its answers end.
-
-    `source` is its folder or hub id, `fingerprint` a digest of its files, `ends` are the texts that end an answer.
-    """
+    """A loaded model, from the folder or hub id `source`; `fingerprint` digests its files, `ends` end an answer."""
 
     name: str
     source: str
@@ -164,10 +160,7 @@ def load(
 
 
 def of(network: PreTrainedModel, tokenizer: Tokenizer, *, name: str = "loaded") -> Model:
-    """Return a network that is already loaded, with its tokenizer, as a model; runs are kept under its name.
-
-    Its fingerprint is a digest of its weights. Raises `UnsupportedModelError` as `load`.
-    """
+    """Return a network in memory, with its tokenizer, as a model; runs are kept under its name; errors as of `load`."""
     digest = hashlib.sha256(network.config.to_json_string().encode())
     for weights in network.state_dict().values():
         digest.update(weights.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
@@ -181,8 +174,7 @@ def _made(network: PreTrainedModel, tokenizer: Tokenizer, name: str, source: str
     """Return the model of a network in place; a `PackingError` where it cannot say what follows a text."""
     fit = fitted(network.eval())
     endings = find_endings(tokenizer, network)
-    # Special tokens added to a tokenizer, which may lie beyond the weights, are not counted in its `vocab_size`.
-    if tokenizer.vocab_size > (n_outputs := len(endings.stop)):
+    if tokenizer.vocab_size > (n_outputs := len(endings.stop)):  # which counts no special token that was added
         raise PackingError(f"has {n_outputs} tokens, its tokenizer {tokenizer.vocab_size}: another model's")
     if fit.plain:
         warnings.warn(fit.notice(name), UserWarning, stacklevel=3)

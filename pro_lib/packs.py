@@ -34,10 +34,7 @@ _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAI
 
 @dataclass
 class Job:
-    """How questions are answered, `per_pack` at once: those of a part in, their table and its cost out.
-
-    Raises `ValueError` where there are no questions, or the model cannot read the longest prompt whole.
-    """
+    """How questions are answered, `per_pack` at once; `ValueError` if none, or too long for the model."""
 
     model: Model
     questions: QuestionSet
@@ -47,8 +44,7 @@ class Job:
 
     def __post_init__(self):
         self.model, self.counts, self._prefix = self.model.with_stop(self.strategy.stop), Counts(), None
-        # The most questions that have been seen to fit into memory at once.
-        self.fitting = sys.maxsize
+        self.fitting = sys.maxsize  # the most questions that have been seen to fit into memory at once
         if not len(self.questions):
             raise ValueError("there are no questions to answer")
         prompts, size = self._prompts(self.questions.table), len(self.model.endings.stop)

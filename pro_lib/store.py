@@ -27,8 +27,7 @@ from pro_lib.files import RunError, locked, parsed, reading, sha256, write_whole
 
 _REMEDY = "restore it from a copy, or move it away and run the generation again"
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
-# With an underscore in front, since a question set may bring a column of any other name.
-_ANSWERS = "_answers"
+_ANSWERS = "_answers"  # a question set may bring a column of any name without an underscore
 _ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 _ARROW |= {tuple[kind, ...]: pa.list_(_ARROW[kind]) for kind in (float, bool)} | {tuple[int, ...]: pa.list_(pa.int32())}
 _ANSWER_COLUMNS = {"text": str, "token_ids": tuple[int, ...], "token_log_probs": tuple[float, ...], "log_prob": float}
@@ -114,8 +113,7 @@ def _answers(part: pa.Table) -> pa.Table:
 class RunFolder(AbstractContextManager):
     """A run being written by one process, which locks it until the `with` ends; a finished one is only read.
 
-    Every method raises `RunError` if the run was made otherwise, is written by another process, is damaged, or cannot
-    be written; what was complete stays as it is.
+    Every method raises `RunError` if the run was made otherwise, is being written, is damaged, or cannot be written.
     """
 
     def __init__(self, path: str | Path, info: RunInfo):

@@ -78,10 +78,7 @@ def _before(text: str, ends: Sequence[str]) -> str:
 
 
 def endings(tokenizer: Any, ends: Sequence[str], *configurations: Any, size: int | None = None) -> list[str | None]:
-    """Return how each token ends an answer at one of the texts `ends`: `stop`, `closing` if text comes before, or None.
-
-    Ends of text (`eos_token_id`) stop. `size` is that of the model's vocabulary.
-    """
+    """Return for `size` tokens how each ends an answer at one of `ends`: `stop`, `closing` (after text), or None."""
     kinds = [_ending(text, ends) for text in token_texts(tokenizer)]
     kinds = kinds if size is None else (kinds + [None] * size)[:size]
     for source in (tokenizer, *configurations):

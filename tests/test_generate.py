@@ -16,7 +16,6 @@ from pandas.testing import assert_series_equal
 from pro_lib import engine, packs
 from pro_lib import generate as module
 from pro_lib import runs as run_tables
-from pro_lib.engine.tree import common_prefix_length
 from pro_lib.engine.walk import Endings
 from pro_lib.files import RunError
 from pro_lib.generate import generate
@@ -302,17 +301,6 @@ def test_ranks_go_down_in_probability_but_samples_keep_their_order(model, strate
     by_question = totals.groupby(answers["question_id"])
     assert by_question.agg(lambda values: values.is_monotonic_decreasing).all() == (strategy == "diverse_beam")
     assert list(answers["rank"]) == list(range(8)) * 6
-
-
-def test_the_prompts_shared_beginning_is_run_once(model):
-    shots = tuple((f"Who wrote number {i}?", "Jane Austen") for i in range(4))
-    with_shots = replace(asked(6), shots=shots)
-    prefix, prompts = model.encode(with_shots.prefix()), [model.encode(prompt) for prompt in with_shots.prompts()]
-    shared = common_prefix_length([prefix, *prompts])
-    # The last newline may join the question's first token, so a token or two of the prefix are not shared.
-    assert len(prefix) - 2 <= shared
-    cost = generate(model, with_shots, strategy="greedy", **OPTIONS).info.cost
-    assert cost.prompt_tokens == len(prefix) + sum(len(prompt) - shared for prompt in prompts)
 
 
 CHAT = "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}[answer]"

@@ -10,8 +10,6 @@ from conftest import FAMILIES, PAPER, tiny_tokenizer
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForImageTextToText,
     AutoTokenizer,
 )
 
@@ -43,55 +41,10 @@ def test_the_papers_five_load_as_a_users_would_and_answer_exactly_as_one_row_at_
         torch.testing.assert_close(torch.tensor(answer.token_log_probs), plain, atol=1e-4, rtol=0, check_dtype=False)
 
 
-SMALL = {"vocab_size": 299, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-KV = {"num_key_value_heads": 2, "intermediate_size": 64}
-
-
-def from_shape(folder, tokenizer_of, kind, shape):
-    """The folder of a random model of a type; the tokenizer is another model's."""
-    torch.manual_seed(0)
-    shutil.copytree(tokenizer_of, folder, ignore=shutil.ignore_patterns("config.json", "*.safetensors"))
-    AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **shape)).save_pretrained(folder)
-    return folder
-
-
-BLOOM = {"vocab_size": 299, "hidden_size": 16, "n_layer": 1, "n_head": 2}
-NEO = {"vocab_size": 299, "hidden_size": 16, "num_layers": 1, "num_heads": 2, "window_size": 256}
-LLAMA_4 = {"attn_temperature_tuning": True, "no_rope_layers": [1, 0], "num_local_experts": 2, "head_dim": 8}
-
-
-@pytest.mark.parametrize(
-    ("kind", "shape", "sentence"),
-    [
-        ("bloom", BLOOM, "bloom uses ALiBi, whose distances follow the order of the cache"),
-        ("gpt_neo", NEO | {"attention_types": [[["local"], 1]]}, "gpt_neo masks attention by the slots of the cache"),
-        ("llama4_text", SMALL | KV | LLAMA_4, r"llama4_text scales attention by the slots of the cache \(attn_temp"),
-    ],
-)
-def test_what_cannot_run_in_a_pack_goes_on_the_plain_tree_and_says_why(tiny_folders, tmp_path, kind, shape, sentence):
-    folder = from_shape(tmp_path / kind, tiny_folders("llama"), kind, shape)
-    with pytest.warns(UserWarning, match=sentence):
-        model = models.load(folder, device="cpu")
-    assert model.fit.error < 1e-5
-
-
-def test_what_sees_the_text_to_come_or_another_is_refused(tiny_folders, tmp_path):
-    from_shape(tmp_path / "bert", tiny_folders("llama"), "bert", SMALL | {"intermediate_size": 64})
+def test_an_encoder_decoder_is_refused(tmp_path):
     AutoConfig.for_model("bart").save_pretrained(tmp_path / "bart")
-    for name, words in {"bert": "is no causal model", "bart": "is an encoder-decoder"}.items():
-        with pytest.raises(UnsupportedModelError, match=f"{name} {words}"):
-            models.load(tmp_path / name, device="cpu")
-
-
-def test_a_model_that_sees_images_is_asked_with_text_alone(tiny_folders, tmp_path):
-    vision = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    text = {"model_type": "llama", **SMALL, **KV}
-    shape = {"text_config": text, "vision_config": {"model_type": "clip_vision_model", **vision}}
-    folder = copied(tiny_folders, tmp_path)
-    AutoModelForImageTextToText.from_config(AutoConfig.for_model("llava", **shape)).save_pretrained(folder)
-    model = models.load(folder, device="cpu")
-    assert type(model.network).__name__ == "LlavaForConditionalGeneration"
-    assert not model.fit.plain
+    with pytest.raises(UnsupportedModelError, match="bart is an encoder-decoder"):
+        models.load(tmp_path / "bart", device="cpu")
 
 
 def test_a_text_longer_than_a_window_is_for_the_plain_tree_and_longer_than_the_positions_is_refused(tiny_model):

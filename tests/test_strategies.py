@@ -121,17 +121,6 @@ def test_diverse_beams_are_those_of_the_algorithm_spelled_out(ending_model, fami
         assert sorted(answers) == sorted(zip(paths, ended, strict=True))
 
 
-def test_a_sample_depends_on_seed_question_and_number_only(ending_model):
-    model, questions = ending_model("llama"), asked()
-    options = {"strategy": "multinomial", "max_new_tokens": 6, "progress": False}
-    few = generate(model, questions, n_answers=3, **options).answers
-    more = generate(model, questions, n_answers=7, batch_size=3, **options).answers
-    first = more[more["rank"] < 3].reset_index(drop=True)
-    assert [list(t) for t in few["token_ids"]] == [list(t) for t in first["token_ids"]]
-    other = generate(model, questions, n_answers=3, seed=1, **options).answers
-    assert [list(t) for t in few["token_ids"]] != [list(t) for t in other["token_ids"]]
-
-
 def test_a_cold_sample_is_greedy_and_keeps_the_models_own_log_probabilities(ending_model):
     model, questions = ending_model("llama"), asked()
     best = generate(model, questions, strategy="greedy", max_new_tokens=6, progress=False).answers
@@ -199,29 +188,12 @@ class Script:
 STOPS = Endings(torch.tensor([True, True, False, False]), torch.tensor([False, False, False, True]))
 
 
-def test_greedy_chooses_among_raw_tokens_and_merges_only_the_ending():
-    # Two stop tokens of 0.3 together beat 0.4, but the raw winner is token 2.
-    [[answer]] = greedy(Script([0.3, 0.3, 0.4, 0], [0.5, 0.2, 0.3, 0]), STOPS)
-    assert answer.token_ids == (2,)
-    assert np.exp(answer.token_log_probs) == pytest.approx([0.4])
-    assert np.exp(answer.end_log_prob) == pytest.approx(0.7)
-
-
 def test_an_answer_is_cut_at_the_length_its_ending_included():
     steps = [[0.1, 0.1, 0.8, 0]] * 2
     [[cut]] = greedy(Script(*steps), STOPS, max_new_tokens=2)
     assert (cut.token_ids, cut.end_log_prob, cut.finished) == ((2, 2), 0.0, False)
     [[ended]] = greedy(Script(steps[0], [0.9, 0, 0.1, 0]), STOPS, max_new_tokens=2)
     assert (ended.token_ids, ended.finished) == ((2,), True)
-
-
-def test_a_group_that_ends_penalises_the_token_it_would_have_taken():
-    endings = Endings(torch.tensor([True, False, False, False, False]), torch.zeros(5, dtype=torch.bool))
-    first_step = [0, 0.6, 0.4, 0, 0]  # group 0 takes token 1, and the penalty sends group 1 to token 2
-    second_step = [[0.5, 0, 0, 0.3, 0.2], [0.15, 0, 0, 0.45, 0.4]]  # group 0 stops; token 3 is its runner-up
-    options = {"n_answers": 2, "max_new_tokens": 2}
-    [penalised] = diverse_beam(Script(first_step, second_step), endings, diversity_penalty=1.0, **options)
-    assert [(a.token_ids, a.finished) for a in penalised] == [((1,), True), ((2, 4), False)]
 
 
 def test_a_draw_at_the_very_end_stays_inside_the_vocabulary():

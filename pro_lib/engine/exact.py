@@ -247,10 +247,7 @@ class Search:
 def measured_epsilon(
     tree_of: Callable[..., Tree], prompts: Sequence[Sequence[int]], endings: Endings, *, max_new_tokens: int
 ) -> np.ndarray:
-    """Ask prompts together and alone; return by how many nats log-probabilities may be off, `(T + 1,)` as in `search`.
-
-    That is twice the largest difference, up to that depth, of the prefixes of the answers found both ways.
-    """
+    """Ask prompts together and alone; return twice the largest difference up to each depth, nats `(T + 1,)`."""
     packs, settings = [[prompt] for prompt in prompts], {"search_alpha": 0.01, "max_new_tokens": max_new_tokens}
     together, *alone = (search(tree_of(pack), endings, **settings) for pack in (prompts, *packs))
     largest = np.zeros(max_new_tokens + 1)

@@ -16,10 +16,7 @@ from pro_lib.engine.walk import Answer, Endings, walk
 def multinomial(
     tree: Tree, endings: Endings, *, uniforms: Tensor, temperature: float = 1.0, top_p: float = 1.0
 ) -> list[list[Answer]]:
-    """Draw samples by inversion: `uniforms (questions, N, T)` in [0, 1), float64, decide every draw.
-
-    Temperature and nucleus shape the draw alone; without them samples have a `path_entropy`.
-    """
+    """Draw samples by inversion of `uniforms (questions, N, T)`, float64; unshaped ones have a `path_entropy`."""
     uniforms = uniforms.to(endings.stop.device)
     buffer = uniforms.new_empty(0)  # memory given back and asked for anew costs more than the numbers
     is_model = temperature == 1 and top_p == 1
