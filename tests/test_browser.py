@@ -184,7 +184,11 @@ def test_the_explorer_in_jupyterlab(tmp_path):
             expect(explorer.get_by_role("alert")).to_contain_text("The kernel is gone")
             choose("the paper's appendix")
             expect(explorer.get_by_role("alert")).to_contain_text("The kernel is gone")
-            page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()  # one that starts does not end when asked to
+            run_all(page)
+            expect(explorer.get_by_role("alert")).to_have_count(0)
+            page.get_by_role("menuitem", name="Kernel", exact=True).click()
+            page.get_by_role("menuitem", name="Shut Down Kernel", exact=True).click()
+            expect(explorer.get_by_role("alert")).to_contain_text("The kernel is gone")
     assert (tmp_path / "figures_dir" / "00_explore_examples.png").is_file()
 
 

@@ -389,10 +389,7 @@ class Questions {
 
   clearFilter() {
     this.filter = { right: "all", text: "", low: "", high: "", order: ORDERS[0] };
-    const set = (name) => (value) => {
-      this.filter[name] = value;
-      this.draw();
-    };
+    const set = (name) => (value) => { this.filter[name] = value; this.draw(); };
     const field = (name, label, type) => node("label", {}, `${label} `, node("input", { type, step: 0.1, oninput: (event) => set(name)(event.target.value) }));
     this.controls.replaceChildren(
       field("text", "find", "search"),
@@ -596,9 +593,7 @@ export class Explorer {
     this.open(this.tab);
   }
 
-  get alpha() {
-    return this.data.alphas[this.index];
-  }
+  get alpha() { return this.data.alphas[this.index]; }
 
   drawTop() {
     const { runs = [], send } = this.host, { name, label, alphas } = this.data;
@@ -691,8 +686,13 @@ function render({ model, el }) {
     "change:alpha": () => explorer.move(nearest(explorer.data.alphas, model.get("alpha"))),
   };
   for (const [name, listen] of Object.entries(listeners)) model.on(name, listen);
+  // The model tells of a restart only; of a kernel that ended, its connection.
+  const { disposed, statusChanged } = model.widget_manager?.kernel ?? {}, signals = [disposed, statusChanged].filter(Boolean);
+  const end = (_, status = "dead") => ["dead", "terminating", "autorestarting"].includes(status) && explorer.lose();
+  signals.forEach((signal) => signal.connect(end));
   return () => {
     explorer.observer.disconnect();
+    signals.forEach((signal) => signal.disconnect(end));
     Object.entries(listeners).forEach(([name, listen]) => model.off(name, listen));
   };
 }
