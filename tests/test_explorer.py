@@ -62,20 +62,18 @@ def test_a_search_is_not_shown_below_its_alpha_and_brings_its_certificate(facts_
     data = explorer.run_data(run)
     assert min(data["alphas"]) == 0.05
     certificate = data["questions"][0]["certificate"]
-    for name in ("status", "tree_bound"):
-        assert certificate[name] == run.questions[name][0]
-    assert certificate["search_alpha"] == pytest.approx(0.05)
+    assert [certificate[name] == run.questions[name][0] for name in ("status", "tree_bound")] == [True, True]
     assert sum(mass for name, mass in certificate.items() if name.endswith("_mass")) == pytest.approx(1, abs=1e-5)
 
 
 def repeated():
     """Paris 0.3 twice, Lyon 0.2, paris! 0.1, and Par 0.05, which was cut."""
-    texts, p = ["paris!", "Par", "Paris", "Paris", "Lyon"], [0.1, 0.05, 0.3, 0.3, 0.2]
-    answers = pd.DataFrame({"question_id": "a", "rank": range(5), "text": texts, "token_log_probs": None})
-    answers = answers.assign(token_ids=[[7], [8], [1], [1], [2]], log_prob=np.log(p), end_log_prob=0.0)
-    questions = pd.DataFrame({"question_id": ["a"], "question": ["Capital?"], "references": [["Paris"]]})
-    answers["finished"] = answers["text"] != "Par"
-    return Run(answers, questions.assign(split="test"), RunInfo("toy", "none", "diverse_beam"))
+    answers = [("paris!", [7], 0.1), ("Par", [8], 0.05), *[("Paris", [1], 0.3)] * 2, ("Lyon", [2], 0.2)]
+    columns = {"question_id": "a", "rank": range(5), "token_log_probs": None, "end_log_prob": 0.0}
+    table = pd.DataFrame(answers, columns=["text", "token_ids", "log_prob"]).assign(**columns)
+    table = table.assign(log_prob=np.log(table["log_prob"]), finished=table["text"] != "Par")
+    questions = {"question_id": ["a"], "question": ["Capital?"], "references": [["Paris"]], "split": ["test"]}
+    return Run(table, pd.DataFrame(questions), RunInfo("toy", "none", "diverse_beam"))
 
 
 def test_repeats_have_one_number_and_what_was_cut_comes_last():
@@ -115,40 +113,26 @@ def in_javascript(folder, code, value):
     return json.loads(process.stdout)
 
 
-def pro_by_the_page(folder, lists, alphas):
-    """For every list, PRO for every K, and [K, PRO] at every α, as the page makes them and as pro_lib does."""
-    logs = [None if alpha == 0 else float(np.log(alpha)) for alpha in alphas]
-    code = """({ lists, logs }) => lists.map((list) => [page.proAllK(list), ...logs.map((log) => {
-        const k = page.adaptiveK(list, log ?? -Infinity); return [k, page.proAllK(list)[k - 1] ?? NaN]; })])"""
-    lists = [np.sort(values)[::-1] for values in lists]
-    results = in_javascript(folder, code, {"lists": [values.tolist() for values in lists], "logs": logs})
-    for values, (by_k, *at) in zip(lists, results, strict=True):
-        if not len(values):
-            assert [by_k, *at] == [[], *[[0, None]] * len(alphas)]  # NaN, as JSON has it
-            continue
-        assert by_k == pytest.approx(scores.pro_all_k([values])[0], rel=1e-9, abs=1e-9)
-        assert [k for k, _ in at] == scores.adaptive_k([values], alphas)[0].tolist()
-        assert [pro for _, pro in at] == pytest.approx(scores.pro([values], alpha=alphas)[0], rel=1e-9, abs=1e-9)
-
-
 @pytest.mark.filterwarnings("ignore::pro_lib.scores.PremiseWarning")
-def test_the_page_computes_what_pro_lib_computes(tmp_path):
+def test_the_page_computes_pro_as_pro_lib_does(tmp_path):
     rng = np.random.default_rng(0)
     lists = [rng.dirichlet(np.ones(n + 1))[:n] for n in rng.integers(1, 33, size=300)]
     lists += [rng.dirichlet(np.ones(2000))]  # K of 2,000 at α = 0
     lists += [[0.4, 0.1, 0.1], [1.0], [0.4], [0.1] * 10, [0.6, 0.6, 0.6], [1e-300, 1e-301]]
-    lists = [np.log(values) for values in lists] + [[], [-800.0, -900.0, -1e4]]  # of which exp is 0
-    pro_by_the_page(tmp_path, lists, [0.0, 0.001, 0.1, 0.4, 1.0, *rng.random(5)])
-
-
-def aurocs_by_the_page(folder, uncertainty, correct):
-    """AUROC with its interval, and ranks, as the page makes them and as pro_lib does."""
-    code = "({ u, c }) => u.map((values, at) => [page.aurocWithin(values, c[at]), page.ranks(values)])"
-    results = in_javascript(folder, code, {"u": uncertainty, "c": correct})
-    for values, right, (auroc, ranks) in zip(uncertainty, correct, results, strict=True):
-        expected = [float(column[0]) for column in metrics.auroc_intervals(np.transpose([values]), right)]
-        assert auroc == pytest.approx(expected, abs=1e-9)
-        assert ranks == pytest.approx(100 * rankdata(values) / len(values))
+    lists = [np.sort(np.log(values))[::-1] for values in lists] + [
+        np.array([-800.0, -900.0, -1e4])
+    ]  # of which exp is 0
+    alphas = [0.0, 0.001, 0.1, 0.4, 1.0, *rng.random(5)]
+    logs = [None, *np.log(alphas[1:])]
+    code = """({ lists, logs }) => [[], ...lists].map((list) => [page.proAllK(list), ...logs.map((log) => {
+        const k = page.adaptiveK(list, log ?? -Infinity); return [k, page.proAllK(list)[k - 1] ?? NaN]; })])"""
+    given = {"lists": [values.tolist() for values in lists], "logs": logs}
+    nothing, *results = in_javascript(tmp_path, code, given)
+    assert nothing == [[], *[[0, None]] * len(alphas)]  # NaN, as JSON has it
+    for values, (by_k, *at) in zip(lists, results, strict=True):
+        assert by_k == pytest.approx(scores.pro_all_k([values])[0], rel=1e-9, abs=1e-9)
+        assert [k for k, _ in at] == scores.adaptive_k([values], alphas)[0].tolist()
+        assert [pro for _, pro in at] == pytest.approx(scores.pro([values], alpha=alphas)[0], rel=1e-9, abs=1e-9)
 
 
 def test_auroc_its_interval_and_ranks_of_the_page_are_ours_with_ties(tmp_path):
@@ -157,7 +141,11 @@ def test_auroc_its_interval_and_ranks_of_the_page_are_ours_with_ties(tmp_path):
     correct = [(rng.random(200) < 0.4).tolist() for _ in uncertainty]
     uncertainty += [uncertainty[0], [0.0, 1.0, 2.0, 3.0], [3.0, 2.0, 1.0, 0.0], [1.0] * 4, [0.0, 1.0]]
     correct += [[True, *[False] * 199], *[[True, True, False, False]] * 3, [False, True]]
-    aurocs_by_the_page(tmp_path, uncertainty, correct)
+    code = "({ u, c }) => u.map((values, at) => [page.aurocWithin(values, c[at]), page.ranks(values)])"
+    results = in_javascript(tmp_path, code, {"u": uncertainty, "c": correct})
+    for values, right, (auroc, ranks) in zip(uncertainty, correct, results, strict=True):
+        assert auroc == pytest.approx(np.ravel(metrics.auroc_intervals(np.transpose([values]), right)), abs=1e-9)
+        assert ranks == pytest.approx(100 * rankdata(values) / len(values))
     one_class = "() => [page.aurocWithin([1, 2], [true, true]), page.aurocWithin([], [])]"
     assert in_javascript(tmp_path, one_class, None) == [[None] * 3] * 2  # NaN, as JSON has it
 
@@ -250,23 +238,16 @@ def test_the_widget_shows_the_run_and_offers_others(app):
     assert reply(app, kind="compare", distinct=True)["ids"] == list(explorer.appendix_run().questions["question_id"])
 
 
-@pytest.mark.parametrize(
-    ("message", "name"),
-    [
-        ({"kind": "ask", "question": "Why?", "search_alpha": 0.1}, "without a model to ask"),
-        ({"kind": "run", "name": "no such run"}, "no such run"),
-        ({"kind": "run", "name": "world-facts/facts-9m/greedy"}, "facts-9m"),
-    ],
-)
-def test_an_error_is_a_sentence_and_the_run_before_stays(tmp_path, message, name):
-    folder = tmp_path / "world-facts" / "facts-9m" / "greedy"
-    folder.mkdir(parents=True)
+def test_an_error_is_a_sentence_and_the_run_before_stays(tmp_path):
+    (folder := tmp_path / "world-facts" / "facts-9m" / "greedy").mkdir(parents=True)
     (folder / "run.json").write_text("{")
     app = explorer.explore(many(), Settings(generations_dir=tmp_path))
-    answer = reply(app, **message)
-    assert (answer["kind"], answer["of"]) == ("error", message["kind"])
-    assert name in answer["status"]
-    assert app.data["name"] == "letters/toy/diverse_beam"
+    wrong = {"no such run": {"name": "no such run"}, "facts-9m": {"name": "world-facts/facts-9m/greedy"}}
+    for name, message in (wrong | {"without a model to ask": {"question": "Why?", "search_alpha": 0.1}}).items():
+        kind = "run" if "name" in message else "ask"
+        answer = reply(app, kind=kind, **message)
+        assert (answer["kind"], answer["of"], app.data["name"]) == ("error", kind, "letters/toy/diverse_beam")
+        assert name in answer["status"]
 
 
 def test_methods_are_compared_with_samples_where_there_are_some(app, tmp_path, monkeypatch):
@@ -300,10 +281,9 @@ ODD = {
     "no question": many(n=3).select(question_ids=[]),
     "no references": replace(many(), questions=many().questions.assign(references=None)),
     "no answer": replace(many(), answers=many().answers.assign(finished=False)),
-    "no text": replace(
-        many(), answers=many().answers.assign(text=None), questions=many().questions.assign(question=None)
-    ),
 }
+ODD["no text"] = replace(many(), answers=many().answers.assign(text=None))
+ODD["no text"] = replace(ODD["no text"], questions=many().questions.assign(question=None))
 
 
 @pytest.mark.parametrize("name", ODD)

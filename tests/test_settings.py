@@ -82,14 +82,13 @@ def test_an_injected_name_that_is_no_parameter_is_refused_with_the_nearest():
         notebook(CELL, "# Parameters\nalhpa = 0.3\n")
 
 
-@pytest.mark.parametrize(
-    ("given", "name"),
-    [
-        ({"alpha": 0.3, "limit": 200}, "alpha=0.3,limit=200"),
-        ({"model": ["facts-2m", "facts-1m"]}, None),
-        ({"seed": 0}, None),
-    ],
-)
+FOLDERS = [
+    ({"alpha": 0.3, "limit": 200}, "alpha=0.3,limit=200"),
+    ({"model": ["facts-2m", "facts-1m"], "stop": []}, None),
+]
+
+
+@pytest.mark.parametrize(("given", "name"), [*FOLDERS, ({"seed": 0, "generations_dir": "runs"}, None)])
 def test_figures_of_other_values_have_a_folder_of_their_own(given, name, capsys, tmp_path):
     injected = "# Parameters\n" + "".join(f"{key} = {value!r}\n" for key, value in given.items())
     cell = CELL.replace("facts-1m", "facts-2m")
@@ -114,21 +113,16 @@ def test_a_run_is_made_once_and_read_without_the_model(tmp_path, monkeypatch):
     monkeypatch.setattr(models, "held", forbidden)
     assert_frame_equal(settings.both_splits(*PAIR).answers, whole.answers)
     assert set(settings.run(*PAIR).questions["split"]) == {"test"}
-    with pytest.raises(pytest.fail.Exception):
-        replace(settings, limit=5).run(*PAIR)
+    for more in ({"limit": 5}, {"dtype": "bfloat16"}):
+        with pytest.raises(pytest.fail.Exception):
+            replace(settings, **more).run(*PAIR)
 
 
-@pytest.mark.parametrize(
-    ("strategy", "name", "value"),
-    [
-        ("multinomial", "temperature", 0.7),
-        ("greedy", "n_shots", 1),
-        ("threshold", "search_alpha", 0.1),
-    ],
-)
-def test_what_decides_the_answers_has_a_folder_of_its_own_and_is_found_there(
-    strategy, name, value, tmp_path, monkeypatch
-):
+APART = [("multinomial", "temperature", 0.7), ("greedy", "n_shots", 1), ("threshold", "search_alpha", 0.1)]
+
+
+@pytest.mark.parametrize(("strategy", "name", "value"), APART)
+def test_what_decides_the_answers_has_a_folder_where_it_is_found(strategy, name, value, tmp_path, monkeypatch):
     usual = Settings(model="facts-1m", limit=2, strategy=strategy, generations_dir=tmp_path, device="cpu")
     other = replace(usual, **{name: value})
     runs = [settings.run(*PAIR) for settings in (usual, other)]
