@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import nbformat
 import numpy as np
+import papermill
 import pytest
 from test_explorer import CAPITAL, NASTY, ODD, many, nasty
 from waiting import until
@@ -40,34 +40,29 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not instal
 
 
 def notebook_with(folder, base, **parameters):
-    """A copy of the notebook in `folder` with parameters injected as papermill does; it writes below `base`."""
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    place = next(at for at, cell in enumerate(notebook.cells) if "parameters" in cell.metadata.get("tags", []))
+    """A copy of the notebook in `folder` with parameters injected; it writes below `base`."""
     parameters |= {name: str(base / name) for name in ("generations_dir", "figures_dir")}
-    lines = ["# Parameters", *(f"{name} = {value!r}" for name, value in parameters.items())]
-    cell = nbformat.v4.new_code_cell("\n".join(lines), metadata={"tags": ["injected-parameters"]})
-    notebook.cells.insert(place + 1, cell)
-    nbformat.write(notebook, folder / NOTEBOOK.name)
+    papermill.execute_notebook(NOTEBOOK, folder / NOTEBOOK.name, parameters, prepare_only=True, progress_bar=False)
 
 
 @contextmanager
 def jupyter(folder, theme="JupyterLab Light"):
     """The address of a JupyterLab of its own, without the user's settings, on `folder`."""
     config, work = folder / "config", folder / "work"
-    settings = config / "lab" / "user-settings" / "@jupyterlab" / "notebook-extension"
-    for path in (config / "labconfig", settings, work):
-        path.mkdir(parents=True)
-    # Else an output exists only while it is in view.
-    (settings / "tracker.jupyterlab-settings").write_text('{"windowingMode": "none"}')
-    themes = settings.with_name("apputils-extension")
-    themes.mkdir()
-    (themes / "themes.jupyterlab-settings").write_text(json.dumps({"theme": theme}))
-    # News of the Jupyter project would be fetched from the network, after a question in the way of the notebook.
-    disabled = {"@jupyterlab/apputils-extension:announcements": True}
-    (config / "labconfig" / "page_config.json").write_text(json.dumps({"disabledExtensions": disabled}))
+    files = {
+        # Else an output exists only while it is in view.
+        "lab/@jupyterlab/notebook-extension/tracker.jupyterlab-settings": {"windowingMode": "none"},
+        "lab/@jupyterlab/apputils-extension/themes.jupyterlab-settings": {"theme": theme},
+        # News of the Jupyter project would be fetched from the network, after a question in the way of the notebook.
+        "labconfig/page_config.json": {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}},
+    }
+    work.mkdir()
+    for name, content in files.items():
+        (config / name).parent.mkdir(parents=True)
+        (config / name).write_text(json.dumps(content))
     own = {f"JUPYTER_{name}_DIR": str(folder / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")}
     own |= {"IPYTHONDIR": str(folder / "ipython"), "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces")}
-    own |= {"JUPYTERLAB_SETTINGS_DIR": str(config / "lab" / "user-settings")}
+    own |= {"JUPYTERLAB_SETTINGS_DIR": str(config / "lab")}
     own |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
@@ -263,23 +258,21 @@ def test_odd_runs_and_hostile_texts_are_shown_as_they_are(width, tmp_path):
             assert errors == [], name
 
 
-def take_pictures(folder, images, theme, suffix):
+def take_picture(folder, path, theme):
     """The explorer as the docs show it, in a light or dark theme."""
-    images.mkdir(parents=True, exist_ok=True)
     with jupyter(folder, theme) as address:
         parameters = {"alpha": 0.05, "strategy": "threshold", "search_alpha": 0.01}
         notebook_with(folder / "work", folder, limit=500, **parameters)
-        with notebook_page(address, width=1370, height=1300) as (page, errors):
+        with notebook_page(address, width=1370, height=1300) as (page, _):
             run_all(page)
             explorer = page.locator(".pro-app")
             explorer.get_by_label("answered").select_option("wrong")
             explorer.get_by_role("slider", name="α").press("ArrowLeft")
-            explorer.screenshot(path=images / f"explorer{suffix}.png")
-            print(errors)
+            explorer.screenshot(path=path)
 
 
 if __name__ == "__main__":
+    images = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "images"
     for theme, suffix in (("JupyterLab Light", ""), ("JupyterLab Dark", "_dark")):
         with tempfile.TemporaryDirectory() as name:
-            images = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "images"
-            take_pictures(Path(name), images, theme, suffix)
+            take_picture(Path(name), images / f"explorer{suffix}.png", theme)

@@ -137,12 +137,11 @@ def records(tmp_path_factory):
     """Log-probabilities made elsewhere: 300 questions, three answers each, right or wrong from outside."""
     path, rows = tmp_path_factory.mktemp("records") / "answers.jsonl", []
     for i in range(300):
-        p = 0.9 if i % 3 and i % 7 else 0.3
-        log_probs = (round(-0.1 * (i % 5) - 2 * (1 - p), 4), -3.0, -3.2)
-        answers = [{"log_prob": one, "mean_log_prob": one / 5, "rouge_l": 0.0} for one in log_probs]
+        likeliest = round(-0.1 * (i % 5) - (0.2 if i % 3 and i % 7 else 1.4), 4)
+        answers = [{"log_prob": one, "mean_log_prob": one / 5, "rouge_l": 0.0} for one in (likeliest, -3.0, -3.2)]
         answers[0]["rouge_l"] = float(i % 3 > 0)
-        rows.append({"question_id": i, "answers": answers})
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        rows.append(json.dumps({"question_id": i, "answers": answers}))
+    path.write_text("\n".join(rows))
     return path
 
 

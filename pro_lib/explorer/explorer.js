@@ -567,7 +567,7 @@ export class Explorer {
   fit() {
     const room = Math.floor(this.places.body.clientWidth / 4) * 4, columns = room >= 520 ? 2 : 1;
     if (!room || room === this.room) return;
-    Object.assign(this, { room, chartWidth: Math.min(Math.floor((room - (columns - 1) * GAP) / columns), 560) });
+    Object.assign(this, { room, chartWidth: Math.min(Math.floor((room - (columns - 1) * GAP) / columns), 680) });
     this.draw();
   }
 
