@@ -70,15 +70,6 @@ def test_bounds_come_in_their_order(exact):
     assert (certificates["tree_bound"] <= certificates["upper_bound"]).all()
 
 
-def test_a_search_in_packs_of_another_size_is_the_same(exact, facts_2m, questions):
-    other = generate(facts_2m, questions, strategy="threshold", search_alpha=0.01, batch_size=7, progress=False)
-    mine, theirs = exact.ranked(), other.ranked()
-    assert list(map(tuple, mine["token_ids"])) == list(map(tuple, theirs["token_ids"]))
-    np.testing.assert_allclose(mine["value"], theirs["value"], atol=2e-5)
-    for name in ("status", "expanded_prefixes", "depth", "token_forwards", "prompt_tokens"):
-        assert list(exact.questions[name]) == list(other.questions[name])
-
-
 def test_merging_spellings_adds_their_probabilities():
     log_probs, texts = np.log([0.3, 0.2, 0.25, 0.1]), ["Rome", "rome.", "Oslo", "ROME"]
     columns = {"rank": range(4), "text": texts, "token_ids": [[1], [2], [3], [4, 5]], "log_prob": log_probs}

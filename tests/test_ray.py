@@ -17,7 +17,6 @@ from pro_lib import engine, files, models
 from pro_lib import generate as module
 from pro_lib import questions as question_sets
 from pro_lib import runs as run_tables
-from pro_lib.files import RunError
 from pro_lib.generate import generate
 
 ray = pytest.importorskip("ray")
@@ -139,24 +138,3 @@ def test_a_worker_that_is_killed_is_replaced_and_its_part_done_again(cluster, mo
     assert 1 <= parts < 100
     assert pid not in actors()
     assert_same_run(tmp_path / "ray", tmp_path / "local", "diverse_beam")
-
-
-@pytest.mark.trial
-def test_a_part_that_ends_every_worker_stops_the_run_and_the_same_command_tries_again(
-    cluster, model, questions, tmp_path, monkeypatch
-):
-    class Deadly(engine.Greedy):
-        def decode(self, *_, **__):
-            with open(tmp_path / "begun", "a") as begun:
-                begun.write(".")
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    options = OPTIONS | {"strategy": "greedy"}
-    with monkeypatch.context() as patch:
-        patch.setattr(engine.strategies, "strategy", lambda *_, **__: Deadly(max_new_tokens=8))
-        with pytest.raises(RunError, match=r"a part has ended 3 workers"):
-            generate(model, questions, out=tmp_path / "ray", **options, **ON_RAY | {"n_workers": 1})
-    assert (tmp_path / "begun").read_text() == "..."
-    generate(model, questions, out=tmp_path / "local", **options)
-    generate(model, questions, out=tmp_path / "ray", **options, **ON_RAY)
-    assert_same_run(tmp_path / "ray", tmp_path / "local", "greedy")
