@@ -76,8 +76,12 @@ class Job:
         """Return the table (`store.part_table`) and cost of a part; `MemoryError` if one question alone is too much."""
         started, bar, results = time.perf_counter(), bar or tqdm(disable=True), []
         is_first, self.counts, self.halved = self._prefix is None, Counts(), 0
+
+        def draw(*_: object) -> None:  # a hook that returned what `update` does would change the network's output
+            bar.update(0)
+
         # A pack may take minutes, so each pass of the network draws the bar.
-        with self.model.network.register_forward_hook(lambda *_: bar.update(0)):
+        with self.model.network.register_forward_hook(draw):
             for start in range(0, len(questions), self.per_pack):
                 pack = questions.iloc[start : start + self.per_pack]
                 results += self._answered_in_pieces(pack)

@@ -1,6 +1,7 @@
 """From a model and questions to a run: stored, continued, refused, halved for memory, by workers, in chats."""
 
 import copy
+import io
 import itertools
 import math
 import sys
@@ -12,6 +13,7 @@ import pandas as pd
 import pytest
 import torch
 from pandas.testing import assert_series_equal
+from tqdm import tqdm
 
 from pro_lib import engine, packs
 from pro_lib import generate as module
@@ -275,6 +277,14 @@ def test_a_model_is_asked_by_its_name_and_questions_are_texts_or_rows(model, mon
         assert (run.name, run.questions["question_id"].tolist()) == (f"asked/{model.name}/{run.info.strategy}", ids)
         assert run.answers["text"].tolist() == expected.answers["text"].tolist()
     assert run.questions["references"].tolist() == [["x", "y"]] * 2
+
+
+def test_a_bar_that_is_drawn_changes_no_answer(model, monkeypatch):
+    shown, without = io.StringIO(), tables(generate(model, asked(3), **OPTIONS))
+    options = {"file": shown, "mininterval": 0, "disable": False}
+    monkeypatch.setattr(module, "tqdm", lambda **given: tqdm(**given | options))
+    assert tables(generate(model, asked(3), **OPTIONS)) == without
+    assert "3/3" in shown.getvalue()
 
 
 def test_without_a_terminal_progress_is_logged_and_nothing_printed(model, tmp_path, caplog, capfd):
