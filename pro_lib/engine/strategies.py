@@ -42,7 +42,7 @@ class Strategy:
     ) -> list[tuple[list["Answer"], Certificate | None]]:
         """Return the answers to each question of the tree, and from a search what is certain of them.
 
-        `question_ids` seed the samples; by `epsilon` nats, as in `exact.search`, its log-probabilities may be off.
+        `question_ids` seed the samples; by `epsilon` nats, `(n,)`, log-probabilities may be off, as in `exact.search`.
         """
         return [(answers, None) for answers in self._answers(tree, endings, question_ids)]
 
