@@ -126,6 +126,19 @@ def test_its_log_probabilities_are_those_of_plain_passes(smollm, some, settings)
             assert answer.end_log_prob == pytest.approx(ending, abs=1e-4)
 
 
+@here
+@torch.inference_mode()
+def test_greedy_answers_are_those_of_generate(smollm, some):
+    run = generate.generate(smollm, some, strategy="greedy", progress=False)
+    stops = smollm.endings.stop_ids.tolist()
+    for prompt, ids in zip(some.prompts(), run.answers["token_ids"], strict=True):
+        tokens = torch.tensor([smollm.encode(prompt)])
+        made = smollm.network.generate(
+            tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=32, do_sample=False, eos_token_id=stops
+        )[0, tokens.shape[1] :].tolist()
+        assert made[: len(ids)] == list(ids)
+
+
 @torch.inference_mode()
 def best_first(model, prompt: str, *, alpha: float, length: int) -> tuple[dict[tuple, float], bool]:
     """Find every answer with p ≥ alpha, the likeliest prefix first, a whole plain pass each; say whether one is open.
