@@ -197,7 +197,12 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None) 
     folder.mkdir(parents=True, exist_ok=True)
     copy, temporary = folder / path.name, folder / f".{os.getpid()}.{path.name}"  # the copy is whole or absent
     try:
-        cells = papermill.execute_notebook(path, temporary, parameters).cells
+        try:
+            cells = papermill.execute_notebook(path, temporary, parameters).cells
+        except RuntimeError as error:  # kernels that start at once may choose one port, and all but one then die
+            if "kernel_info" not in str(error):
+                raise ValueError(f"{path.name}: {error}") from None
+            cells = papermill.execute_notebook(path, temporary, parameters).cells
         os.replace(temporary, copy)
     except papermill.PapermillExecutionError as error:
         os.replace(temporary, copy)

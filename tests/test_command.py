@@ -10,6 +10,7 @@ from pathlib import Path
 import nbformat
 import numpy as np
 import pandas as pd
+import papermill
 import pytest
 from click.testing import CliRunner
 
@@ -192,6 +193,21 @@ def test_run_takes_literals_or_text_and_ends_with_what_the_notebook_concludes_it
     cell = nbformat.read(tmp_path / "here" / "mine.ipynb", as_version=4).cells[-2]
     assert cell.outputs[0].text.startswith("[0.001, None, [1, 'x'], 'two x']\n")
     assert sorted(os.listdir(tmp_path / "here")) == ["mine.ipynb", "mine.png"]
+
+
+def test_a_kernel_that_did_not_start_is_started_again_and_one_that_died_is_told(tmp_path, monkeypatch):
+    path, execute, problems = notebook(tmp_path / "mine.ipynb", x=1), papermill.execute_notebook, []
+
+    def once(*words):
+        if problems:
+            raise RuntimeError(problems.pop())
+        return execute(*words)
+
+    monkeypatch.setattr(papermill, "execute_notebook", once)
+    problems.append("Kernel died before replying to kernel_info")
+    assert typed("run", path, "--executed", tmp_path / "here")[0].endswith("mine.ipynb\n")
+    problems.append("Kernel died")
+    assert refused("run", path, "--executed", tmp_path / "here").endswith("mine.ipynb: Kernel died")
 
 
 def test_an_error_in_a_notebook_is_the_last_line_and_names_its_copy(tmp_path):
