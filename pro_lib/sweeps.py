@@ -1,4 +1,4 @@
-"""AUROC as α, K or the ROUGE-L threshold varies, and the protocol: α chosen on validation, methods reported on test.
+"""AUROC as α varies, and the protocol: α chosen on validation, methods reported on test; knows no figure.
 
 Every table is of one setting. Its rows begin with the setting's labels: dataset, model, protocol, split, n_questions.
 What needs an α takes `Splits`, chooses it on their validation questions and reports on the others. `low` and `high` are
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -29,47 +28,12 @@ def alpha_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFram
     alphas = alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS) if alphas is None else np.array(alphas)
     mean_kept = scores.adaptive_k(evaluation.log_probs, alphas).mean(axis=0)
     table = pd.DataFrame({"alpha": alphas, "auroc": np.nan, "mean_kept": mean_kept})
-    return labelled(_with_aurocs(table, evaluation.pro(alphas), evaluation), evaluation)
+    return with_aurocs(table, evaluation.pro(alphas), evaluation)
 
 
-def k_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFrame:
-    """Return mean K at each α with its normal 95 % interval: alpha, mean_kept, low, high."""
-    alphas = alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS) if alphas is None else np.array(alphas)
-    counts = scores.adaptive_k(evaluation.log_probs, alphas, search_alpha=evaluation.search_alpha)
-    mean = counts.mean(axis=0)
-    low, high = metrics.normal(mean, counts.std(axis=0, ddof=1) / np.sqrt(len(counts)))
-    return labelled(pd.DataFrame({"alpha": alphas, "mean_kept": mean, "low": low, "high": high}), evaluation)
-
-
-def fixed_k_sweep(splits: Splits, *, max_k: int) -> pd.DataFrame:
-    """Return AUROC of PRO_K for K = 1 … `max_k`, and of PRO with its α chosen on validation, whose `k` is `adaptive`.
-
-    A question with fewer than K answers uses all it has. Columns: k, auroc, low, high, alpha, mean_kept.
-    """
-    reported, table = splits.reported, pd.DataFrame({"k": np.arange(1, max_k + 1), "auroc": np.nan})
-    fixed = _with_aurocs(table, reported.scored(scores.pro_at_k, k=table["k"]), reported)
-    chosen = alpha_sweep(reported, alphas=[_chosen(splits)]).assign(k="adaptive")
-    table = pd.concat([fixed.astype({"k": object}), chosen[[*fixed, "alpha", "mean_kept"]]], ignore_index=True)
-    return labelled(table, splits)
-
-
-def rouge_threshold_sweep(splits: Splits, *, thresholds: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5)) -> pd.DataFrame:
-    """Return AUROC of every method as the bar for a right answer, `rouge_l > threshold`, moves; α stays.
-
-    Columns: threshold, method, auroc, accuracy, difference_low, difference_high (of AUROC minus NLL's), low, high.
-    """
-    evaluation, rouge_l = splits.reported, splits.reported.answers["rouge_l"]
-    uncertainties = evaluation.with_pro({"PRO": _chosen(splits)})
-    if rouge_l.isna().any():
-        raise ValueError(f"rouge_l is NaN in {rouge_l.isna().sum()} rows, first in row {rouge_l.isna().argmax()}")
-    parts, methods = [], {"method": uncertainties.columns, "auroc": np.nan}
-    for threshold in thresholds:
-        judged = replace(evaluation, answers=evaluation.answers.assign(correct=rouge_l > threshold))
-        low, high = metrics.delong(uncertainties, judged.correct, reference="NLL").interval()
-        columns = methods | {"accuracy": judged.correct.mean(), "difference_low": low, "difference_high": high}
-        table = pd.DataFrame({"threshold": threshold, **columns})
-        parts.append(_with_aurocs(table, uncertainties, judged, f" at ROUGE-L threshold {threshold}"))
-    return labelled(pd.concat(parts, ignore_index=True), splits)
+def chosen_alpha(splits: Splits) -> float:
+    """Return the α of PRO that is chosen on the validation questions (`select_alpha`)."""
+    return select_alpha(splits.validation, alphas=splits.alphas)
 
 
 def select_alpha(validation: Evaluation, *, alphas: Alphas = None, name: str = "PRO") -> float:
@@ -84,17 +48,6 @@ def select_alpha(validation: Evaluation, *, alphas: Alphas = None, name: str = "
     alphas = _candidates(validation, alphas)
     aurocs = metrics.auroc_columns(validation.pro(alphas, name=name), validation.correct)
     return float(alphas[aurocs.argmax()])  # equal AUROCs are exactly equal, being counts
-
-
-def alpha_choices(splits: Splits, *, default: float) -> pd.DataFrame:
-    """Return AUROC of PRO at the α chosen on validation, at the default, and at the one best on the reported split.
-
-    Columns: kind (selected, default; oracle on the reported split only), alpha, auroc, low, high.
-    """
-    alphas, kinds = list(_alphas(splits, default).values())[:3], ["selected", "default", "oracle"]
-    parts = alpha_sweep(splits.validation, alphas=alphas[:2]), alpha_sweep(splits.reported, alphas=alphas)
-    table = pd.concat(parts, ignore_index=True).assign(kind=[*kinds[:2], *kinds])
-    return table[[*splits.labels(), "kind", "alpha", "auroc", "low", "high"]]
 
 
 def benchmark(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
@@ -152,7 +105,7 @@ def accuracy_coverage(splits: Splits, *, methods: Sequence[str] | None = None, n
     They go from 2 % to 1. Beside the methods (None for all) stands `oracle`, which answers right answers first. `low`
     and `high` are Wilson's, NaN for the oracle. Columns: method, n_answered, coverage, threshold, accuracy, low, high.
     """
-    correct, uncertainties = splits.reported.correct, splits.reported.with_pro({"PRO": _chosen(splits)})
+    correct, uncertainties = splits.reported.correct, splits.reported.with_pro({"PRO": chosen_alpha(splits)})
     uncertainties = uncertainties.filter(items=methods or list(uncertainties)).assign(oracle=(~correct).astype(float))
     n = len(correct)
     at = np.unique(np.linspace(np.ceil(0.02 * n) - 1, n - 1, n_points).round().astype(int))
@@ -168,12 +121,22 @@ def reliability(splits: Splits, *, methods: Sequence[str]) -> pd.DataFrame:
 
     Columns: method, ece, brier, and those of `Calibration.table`. No rows where validation has one class.
     """
-    fits = _calibrations(splits, {"PRO": _chosen(splits)}, methods)
+    fits = _calibrations(splits, {"PRO": chosen_alpha(splits)}, methods)
     if not fits:
         return labelled(pd.DataFrame(columns=["method", "ece", "brier"]), splits)
     tables = {(name, fit.ece, fit.brier): fit.table for name, fit in fits.items()}
     table = pd.concat(tables, names=["method", "ece", "brier", "bin"]).reset_index().drop(columns="bin")
     return labelled(table, splits)
+
+
+def with_aurocs(table: pd.DataFrame, uncertainty: ArrayLike, evaluation: Evaluation) -> pd.DataFrame:
+    """Add the labels, and the AUROC of the columns of `uncertainty` (n, A), a row each, with its interval."""
+    aurocs = low = high = np.nan
+    if one_class := evaluation.one_class():
+        warnings.warn(f"{one_class}, so that AUROC is NaN", stacklevel=3)
+    else:
+        aurocs, low, high = metrics.auroc_intervals(uncertainty, evaluation.correct)
+    return labelled(table.assign(auroc=aurocs, low=low, high=high), evaluation)
 
 
 def labelled(table: pd.DataFrame, setting: Evaluation | Splits) -> pd.DataFrame:
@@ -188,10 +151,6 @@ def _alphas(splits: Splits, default: float) -> dict[str, float]:
     names = "PRO", *validation.meanings, *validation.alpha_scores
     chosen = {name: select_alpha(validation, alphas=splits.alphas, name=name) for name in names}
     return {"PRO": chosen.pop("PRO"), "PRO, default": default, "PRO, oracle": best} | chosen
-
-
-def _chosen(splits: Splits) -> float:
-    return select_alpha(splits.validation, alphas=splits.alphas)
 
 
 def _candidates(evaluation: Evaluation, alphas: Alphas) -> Floats:
@@ -218,12 +177,3 @@ def _calibrations(splits: Splits, alphas: Mapping[str, float], methods: Iterable
         return {}
     first, second = validation.with_pro(alphas), reported.with_pro(alphas)
     return {name: calibration(first[name], validation.correct, second[name], reported.correct) for name in methods}
-
-
-def _with_aurocs(table: pd.DataFrame, uncertainty: ArrayLike, evaluation: Evaluation, where: str = "") -> pd.DataFrame:
-    """Add the AUROC of an uncertainty's columns, row by row, and its interval."""
-    if one_class := evaluation.one_class():
-        warnings.warn(f"{one_class}{where}, so that AUROC is NaN", stacklevel=3)
-        return table.assign(low=np.nan, high=np.nan)
-    aurocs, low, high = metrics.auroc_intervals(uncertainty, evaluation.correct)
-    return table.assign(auroc=aurocs, low=low, high=high)

@@ -1,14 +1,11 @@
 """The figures of the paper and what all figures share: readable at one column and at two, true to their tables."""
 
-import ast
 import itertools
-from pathlib import Path
 
-import nbformat
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.lines import Line2D
+from cells import of_notebook
 from matplotlib.text import Text
 
 from pro_lib import figures
@@ -20,19 +17,6 @@ PAPER_SIZED = {
 }
 HERE = {"dataset": DATASETS, "model": MODELS}
 METHODS = ("PRO", "SD", "SE", "Deg", "NE", "PE", "ALL", "NLL")
-
-
-def of_notebook(number, name):
-    """The function of this name that a notebook draws with, and what it needs of its cell."""
-    [path] = (Path(__file__).resolve().parents[1] / "notebooks").glob(f"{number}_*.ipynb")
-    cells = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
-    body = ast.parse(next(source for source in cells if f"def {name}(" in source)).body
-    taken = [part for part in body if isinstance(part, ast.FunctionDef) or ast.unparse(part).startswith("CHOICES")]
-    names = {"np": np, "pd": pd, "figures": figures, "Line2D": Line2D}
-    exec(compile(ast.Module(taken, []), str(path), "exec"), names)
-    return names[name]
-
-
 NUMBERS = {"auroc_vs_alpha": "02", "k_vs_alpha": "03", "fixed_k": "04", "rouge_thresholds": "05"}
 DRAW = {name: of_notebook(number, name) for name, number in NUMBERS.items()} | {"benchmark": figures.benchmark}
 

@@ -4,6 +4,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from cells import of_notebook
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
@@ -11,6 +12,13 @@ from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics, scores, selective, sweeps
 from pro_lib.evaluation import ALPHA_GRID, Evaluation, Splits
+from pro_lib.settings import Settings
+
+# What notebooks compute in their cells.
+alpha_choices = of_notebook("02", "alpha_choices", settings=Settings())
+k_sweep = of_notebook("03", "k_sweep")
+fixed_k_sweep = of_notebook("04", "fixed_k_sweep", settings=Settings(n_answers=5))
+rouge_threshold_sweep = of_notebook("05", "rouge_threshold_sweep")
 
 
 def some_questions(n=80, n_answers=5, seed=0):
@@ -63,8 +71,9 @@ def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
     finer = splits_of(evaluation, alphas=sweeps.DRAWN_ALPHAS)
     for splits, alpha in ((splits_of(evaluation), 0.4), (finer, 0.04)):
         assert sweeps.select_alpha(evaluation, alphas=splits.alphas) == alpha
-        assert sweeps.fixed_k_sweep(splits, max_k=1)["alpha"].iloc[-1] == alpha
-    for table in (sweeps.benchmark(finer), sweeps.rouge_threshold_sweep(finer)):
+        assert sweeps.chosen_alpha(splits) == alpha
+        assert fixed_k_sweep(splits)["alpha"].iloc[-1] == alpha
+    for table in (sweeps.benchmark(finer), rouge_threshold_sweep(finer)):
         assert (table.loc[table["method"] == "PRO", "auroc"] == 1).all()
 
 
@@ -92,10 +101,15 @@ def test_the_alpha_sweep_goes_down_to_nll_and_has_the_intervals_of_the_metrics()
 
 def test_every_table_begins_with_the_labels_of_its_setting():
     setting = splits_of(evaluation_of(*some_questions(), model="m0", NLL=0.0), 40)
-    tables = [sweep(setting.reported) for sweep in (sweeps.alpha_sweep, sweeps.k_sweep)]
-    of_splits = sweeps.rouge_threshold_sweep, sweeps.benchmark, sweeps.redraw_benchmark, sweeps.accuracy_coverage
+    tables = [sweep(setting.reported) for sweep in (sweeps.alpha_sweep, k_sweep)]
+    of_splits = (
+        rouge_threshold_sweep,
+        fixed_k_sweep,
+        sweeps.benchmark,
+        sweeps.redraw_benchmark,
+        sweeps.accuracy_coverage,
+    )
     tables += [sweep(setting) for sweep in of_splits]
-    tables += [sweeps.fixed_k_sweep(setting, max_k=3), sweeps.alpha_choices(setting, default=0.4)]
     for table in [*tables, sweeps.reliability(setting, methods=["PRO"])]:
         first = table.groupby("n_questions", sort=False).first().reset_index().iloc[-1]
         assert list(table.columns[:5]) == list(labels(0))
@@ -105,16 +119,16 @@ def test_every_table_begins_with_the_labels_of_its_setting():
 
 def test_an_exact_search_is_swept_down_to_its_alpha():
     evaluation = evaluation_of(*some_questions(), search_alpha=0.012)
-    for sweep in (sweeps.alpha_sweep, sweeps.k_sweep):
+    for sweep in (sweeps.alpha_sweep, k_sweep):
         assert sweep(evaluation)["alpha"].iloc[:2].tolist() == [0.012, 0.015]
-        with pytest.raises(ValueError, match=r"alpha=0\.01 is below search_alpha=0\.012"):
-            sweep(evaluation, alphas=[0.01])
+    with pytest.raises(ValueError, match=r"alpha=0\.01 is below search_alpha=0\.012"):
+        sweeps.alpha_sweep(evaluation, alphas=[0.01])
     assert sweeps.select_alpha(evaluation) >= 0.012
 
 
 def test_k_sweep_is_the_mean_of_adaptive_k_with_its_normal_interval():
     log_probs, correct = some_questions()
-    row = sweeps.k_sweep(evaluation_of(log_probs, correct), alphas=[0.1]).iloc[0]
+    row = k_sweep(evaluation_of(log_probs, correct)).set_index("alpha").loc[0.1]
     counts = scores.adaptive_k(log_probs, 0.1)
     expected = norm.interval(0.95, counts.mean(), counts.std(ddof=1) / np.sqrt(80))
     assert row["mean_kept"] == counts.mean()
@@ -132,7 +146,7 @@ def test_select_alpha_takes_the_best_and_of_those_the_nearest_to_the_recommended
 
 def test_alpha_is_chosen_on_validation_and_the_oracle_on_the_reported_split():
     splits = Splits(*(evaluation_of(*some_questions(seed=seed)) for seed in (1, 2)), None)
-    table = sweeps.alpha_choices(splits, default=0.4)
+    table = alpha_choices(splits)
     assert table["kind"].tolist() == ["selected", "default", "selected", "default", "oracle"]
     alphas = [sweeps.select_alpha(splits.pool), 0.4, sweeps.select_alpha(splits.reported)]
     assert table["alpha"].tolist() == alphas[:2] + alphas
@@ -238,7 +252,7 @@ def test_where_validation_has_one_class_the_default_is_taken_and_said():
 def test_fixed_k_sweep_is_pro_at_each_k():
     log_probs, correct = some_questions()
     evaluation = evaluation_of(log_probs, correct)
-    table = sweeps.fixed_k_sweep(splits_of(evaluation, 40), max_k=5)
+    table = fixed_k_sweep(splits_of(evaluation, 40))
     assert table["k"].tolist() == [1, 2, 3, 4, 5, "adaptive"]
     expected = [roc_auc_score(~correct, scores.pro_at_k(log_probs, k)) for k in table["k"][:5]]
     np.testing.assert_allclose(table["auroc"][:5], expected, rtol=0, atol=1e-12)
@@ -253,9 +267,8 @@ def test_rouge_threshold_sweep_by_hand():
     rouge_l, methods = [1.0, 0.3, 0.0], {"NLL": [1.0, 2.0, 3.0], "SE": [2.0, 1.0, 1.5]}
     evaluation = evaluation_of([[-1.0], [-2.0], [-3.0]], [True] * 3, rouge_l=rouge_l, **methods)
     splits = Splits(evaluation_of(*some_questions()), evaluation, None)
-    with pytest.warns(UserWarning, match="all 3 judged answers are wrong at .* threshold 1.0") as caught:
-        table = sweeps.rouge_threshold_sweep(splits, thresholds=[0.2, 1.0, 0.3])
-    assert [warning.filename for warning in caught] == [__file__]
+    with pytest.warns(UserWarning, match="all 3 judged answers are wrong, so that AUROC is NaN"):
+        table = rouge_threshold_sweep(splits, thresholds=[0.2, 1.0, 0.3])
     assert table["threshold"].tolist() == [0.2] * 3 + [1.0] * 3 + [0.3] * 3
     assert table["method"].tolist() == ["PRO", "NLL", "SE"] * 3
     np.testing.assert_array_equal(table["auroc"], [1.0, 1.0, 0.5, *[np.nan] * 3, 1.0, 1.0, 0.0])
@@ -267,7 +280,7 @@ def test_rouge_threshold_sweep_by_hand():
 def test_at_every_bar_the_difference_to_nll_has_delongs_interval():
     log_probs, correct = some_questions()
     methods = {name: np.random.default_rng(seed).normal(size=len(correct)) for seed, name in enumerate(("NLL", "SE"))}
-    table = sweeps.rouge_threshold_sweep(splits_of(evaluation_of(log_probs, correct, **methods)), thresholds=[0.5])
+    table = rouge_threshold_sweep(splits_of(evaluation_of(log_probs, correct, **methods)), thresholds=[0.5])
     se, nll = (table[table["method"] == name].iloc[0] for name in ("SE", "NLL"))
     tested = metrics.delong(np.column_stack([methods["NLL"], methods["SE"]]), correct)
     half = 1.959964 * tested.standard_error[1]
@@ -289,8 +302,8 @@ def test_the_accuracy_of_the_questions_answered_has_wilsons_interval():
 
 def test_what_a_sweep_lacks_is_said_and_nan_is_never_dropped_silently():
     log_probs, correct = some_questions(120)
-    with pytest.raises(ValueError, match="rouge_l is NaN in 120 rows, first in row 0"):
-        sweeps.rouge_threshold_sweep(splits_of(evaluation_of(log_probs, correct, rouge_l=np.nan)))
+    with pytest.raises(ValueError, match="d, m: rouge_l is not known"):
+        rouge_threshold_sweep(splits_of(evaluation_of(log_probs, correct, rouge_l=np.nan)))
     for alphas in ([], [0.1, 1.2]):
         with pytest.raises(ValueError, match=r"alpha must lie in \[0, 1\]"):
             sweeps.alpha_sweep(evaluation_of(log_probs, correct), alphas=alphas)
