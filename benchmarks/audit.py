@@ -67,7 +67,7 @@ def pro_row(
         judged = replace(chosen_on, alpha_scores={choice: partial(score, chosen_on.log_probs)})
         alpha = sweeps.select_alpha(judged, alphas=alphas, name=choice)
     uncertainty = score(reported.log_probs, alpha=alpha)
-    above_one = int(scores.premise(reported.log_probs).above_one.sum())
+    above_one = int(scores.above_one(reported.log_probs).sum())
     ids = reported.answers["question_id"].to_numpy()
     return Row("PRO", choice, option, ids, uncertainty, reported.correct, alpha, above_one)
 

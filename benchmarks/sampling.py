@@ -52,7 +52,7 @@ def table(run: Run, others: list[Run]) -> pd.DataFrame:
     of_all = {
         "n_questions": len(found),
         "distinct": (~np.isnan(found)).sum(axis=1).mean(),
-        "mass": scores.premise(found).mass.mean(),
+        "mass": scores.mass(found).mean(),
         "finds_the_judged": (own.top()["text"].to_numpy() == reported.answers["text"].to_numpy()).mean(),
         "accuracy": reported.correct.mean(),
     }

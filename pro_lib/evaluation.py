@@ -131,7 +131,7 @@ class Evaluation:
                 rejected = 1 - match[self.correct].mean()
                 accuracy += f", {match.mean():.3f} by {name}, which rejects {rejected:.0%} of those"
         sample = f" {len(self.correct)} were drawn of them." if len(self.correct) < self.exclusions.mask.sum() else ""
-        above = scores.premise(self.log_probs).above_one.sum()
+        above = scores.above_one(self.log_probs).sum()
         mass = f" For {above} questions the answers' probabilities sum to more than 1: PRO bounds no entropy there."
         where = f"{self.dataset}, {self.model}, {self.protocol}, {self.split}"
         note = self.note and f" {self.note}"

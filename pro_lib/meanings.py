@@ -10,7 +10,7 @@ first come. Arrays that do not fit are a `ValueError`.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib.scores import row_sums
+from pro_lib.scores import as_log_probs, row_sums
 
 _ROUNDING = 1e-6
 Floats = NDArray[np.float64]
@@ -96,23 +96,18 @@ def _checked(compared: ArrayLike) -> tuple[Floats, Mask]:
     present, total = ~np.isnan(np.diagonal(e, axis1=1, axis2=2)), e + n + c
     bad = (np.minimum(np.minimum(e, n), c) < -_ROUNDING) | (np.abs(total - 1) > 1e-4)
     bad |= np.isnan(total) == (present[:, :, None] & present[:, None, :])
-    _refuse(bad, "compared", array, "a similarity in [0, 1], or three probabilities, of any two answers there are")
+    if bad.any():
+        place = tuple(np.argwhere(bad)[0].tolist())
+        words = "a similarity in [0, 1], or three probabilities, of any two answers there are"
+        raise ValueError(f"compared{list(place)} is {array[place]}, but it must be {words}")
     return three, present
 
 
 def _fitting(log_probs: ArrayLike, present: Mask) -> Floats:
-    array = np.asarray(log_probs, dtype=np.float64)
-    if array.shape != present.shape:
-        raise ValueError(f"log_probs has the shape {array.shape}, but the answers {present.shape}")
-    bad = np.isinf(array) | (array > _ROUNDING) | ~(np.isnan(array) | present)
-    _refuse(bad, "log_probs", array, "finite and at most 0, and NaN where there is no answer")
+    array = as_log_probs(log_probs, "log_probs", present.shape)
+    if not (np.isnan(array) | present).all():
+        raise ValueError("log_probs must be NaN where there is no answer")
     return array
-
-
-def _refuse(bad: Mask, name: str, array: Floats, must_be: str) -> None:
-    if bad.any():
-        place = tuple(np.argwhere(bad)[0].tolist())
-        raise ValueError(f"{name}{list(place)} is {array[place]}, but it must be {must_be}")
 
 
 def _masses(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:

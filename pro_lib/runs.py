@@ -147,7 +147,7 @@ class Run:
             pro=scores.pro(log_probs, **levels),
             nll=scores.nll(log_probs),
             n_kept=scores.adaptive_k(log_probs, **levels),
-            mass=scores.premise(log_probs).mass,
+            mass=scores.mass(log_probs),
         )
 
     def _placed(self, which: np.ndarray | slice) -> pd.DataFrame:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,17 +28,14 @@ class PremiseWarning(UserWarning):
     """PRO need not be a lower bound of the entropy: a premise of the paper's Proposition 1 does not hold."""
 
 
-class Premise(NamedTuple):
-    """How far each question's answers meet the premise of Proposition 1; both fields have the shape (n,)."""
-
-    mass: Floats  # sum of the answers' probabilities; 0 without answers
-    above_one: NDArray[np.bool_]  # the mass exceeds 1 by more than 1e-6: these cannot all be distinct outcomes
+def mass(log_probs: ArrayLike) -> Floats:
+    """Return the sum of each question's probabilities (n,), 0 without answers; Proposition 1 asks for at most 1."""
+    return row_sums(np.exp(as_log_probs(log_probs)))
 
 
-def premise(log_probs: ArrayLike) -> Premise:
-    """Measure what Proposition 1 asks of the answers: a mass of at most 1."""
-    mass = _mass(_checked(log_probs))
-    return Premise(mass, mass > 1 + _ROUNDING)
+def above_one(log_probs: ArrayLike) -> NDArray[np.bool_]:
+    """Return of which questions (n,) the answers cannot all be distinct outcomes: their mass is above 1 + 1e-6."""
+    return mass(log_probs) > 1 + _ROUNDING
 
 
 def pro(log_probs: ArrayLike, *, alpha: ArrayLike = 0.4, search_alpha: float | None = None) -> Floats:
@@ -63,7 +59,7 @@ def pro_at_k(log_probs: ArrayLike, k: ArrayLike, *, search_alpha: float | None =
     requested = np.asarray(k)
     if requested.dtype.kind not in "iu" or requested.ndim > 1 or not (requested.size and (requested >= 1).all()):
         raise ValueError(f"k must be an integer of at least 1, or several of them, not {k!r}")
-    n_answers, largest = (~np.isnan(_checked(log_probs))).sum(axis=1), int(requested.max())
+    n_answers, largest = (~np.isnan(as_log_probs(log_probs))).sum(axis=1), int(requested.max())
     if search_alpha is not None and largest > 1 and (n_answers < largest).any():
         row = (n_answers < largest).argmax()
         raise ValueError(
@@ -86,7 +82,7 @@ def adaptive_k(log_probs: ArrayLike, alpha: ArrayLike, *, search_alpha: float | 
     The comparison is `log_probs >= np.log(alpha)`: an answer given as `np.log(0.1)` is kept at `alpha=0.1`, which
     comparing `exp` does not promise. `alpha=0` keeps all.
     """
-    checked = _checked(log_probs)
+    checked = as_log_probs(log_probs)
     at_least = (~np.isnan(checked)).any(axis=1).astype(np.int64)
 
     def count(above: Floats, _: float) -> Counts:
@@ -108,21 +104,21 @@ def alpha_floor(
     prefix with p ≥ alpha that was left open, at the length cut or by a budget: everything else is made of outcomes
     below alpha, each of which adds more than -p log α. At least PRO at the same alpha; -log α where nothing reaches it.
     """
-    checked = _checked(log_probs)
+    checked = as_log_probs(log_probs)
     if open_log_probs is not None:
-        checked = np.column_stack([checked, _checked(open_log_probs, "open_log_probs")])
+        checked = np.column_stack([checked, as_log_probs(open_log_probs, "open_log_probs")])
     if np.any(np.asarray(alpha) == 0):
         raise ValueError(f"alpha must be above 0 for alpha_floor, not {alpha}")
 
     def floor(above: Floats, log_alpha: float) -> Floats:
-        return row_sums(-np.exp(above) * above) - (1 - _mass(above)) * log_alpha
+        return row_sums(-np.exp(above) * above) - (1 - mass(above)) * log_alpha
 
     return _by_alpha(floor, checked, alpha, search_alpha)
 
 
 def mass_not_found(log_probs: ArrayLike, *, alpha: ArrayLike, search_alpha: float | None = None) -> Floats:
     """Return one minus the probabilities of the answers with `p >= alpha`, in [0, 1]; no claim about the entropy."""
-    return _by_alpha(lambda above, _: np.maximum(1 - _mass(above), 0.0), _checked(log_probs), alpha, search_alpha)
+    return _by_alpha(lambda above, _: np.maximum(1 - mass(above), 0.0), as_log_probs(log_probs), alpha, search_alpha)
 
 
 def tree_bound(prefix_log_probs: ArrayLike, next_entropies: ArrayLike, *, alpha: ArrayLike = 0.0) -> Floats:
@@ -132,14 +128,14 @@ def tree_bound(prefix_log_probs: ArrayLike, next_entropies: ArrayLike, *, alpha:
     as one event; at least the α-floor at the same alpha when every prefix with p ≥ alpha that could be expanded was.
     `prefix_log_probs` and `next_entropies` are (n, M), NaN where a question has fewer prefixes (`Run.tree`).
     """
-    checked, entropies = _checked(prefix_log_probs, "prefix_log_probs"), np.asarray(next_entropies, dtype=np.float64)
+    checked, entropies = as_log_probs(prefix_log_probs, "prefix_log_probs"), np.asarray(next_entropies, dtype=np.float64)
     nothing = np.where(np.isnan(checked).all(axis=1), np.nan, 0.0)
     return _by_alpha(lambda above, _: np.nansum(np.exp(above) * entropies, axis=1) + nothing, checked, alpha)
 
 
 def nll(log_probs: ArrayLike) -> Floats:
     """Return NLL: `-log p` of the most probable answer."""
-    return -_row_max(_checked(log_probs))
+    return -_row_max(as_log_probs(log_probs))
 
 
 def average_log_likelihood(mean_log_probs: ArrayLike, log_probs: ArrayLike) -> Floats:
@@ -148,29 +144,30 @@ def average_log_likelihood(mean_log_probs: ArrayLike, log_probs: ArrayLike) -> F
     `log_probs` (n, N) says which answer is most probable; of answers that tie, the one with the highest mean counts.
     NaN where the mean of that answer is not known.
     """
-    totals = _checked(log_probs)
-    means = _checked(mean_log_probs, "mean_log_probs", totals.shape)
+    totals = as_log_probs(log_probs)
+    means = as_log_probs(mean_log_probs, "mean_log_probs", totals.shape)
     most_probable = totals == _row_max(totals)[:, None]
     return -_row_max(np.where(most_probable, means, np.nan))
 
 
 def predictive_entropy(log_probs: ArrayLike) -> Floats:
     """Return PE as in the paper's Eq. 2: `-sum_i p_i log p_i` over the answers given."""
-    checked = _checked(log_probs)
+    checked = as_log_probs(log_probs)
     return np.where(np.isnan(checked).all(axis=1), np.nan, -row_sums(np.exp(checked) * checked))
 
 
 def predictive_entropy_mc(log_probs: ArrayLike) -> Floats:
     """Return PE, Monte-Carlo form: `-mean_i log p_i`, an estimate of the entropy if the answers are samples."""
-    return _minus_mean(_checked(log_probs))
+    return _minus_mean(as_log_probs(log_probs))
 
 
 def normalized_entropy(mean_log_probs: ArrayLike) -> Floats:
     """Return NE: the Monte-Carlo form on length-normalised (token-averaged) log-probabilities (n, N)."""
-    return _minus_mean(_checked(mean_log_probs, "mean_log_probs"))
+    return _minus_mean(as_log_probs(mean_log_probs, "mean_log_probs"))
 
 
-def _checked(log_probs: ArrayLike, name: str = "log_probs", shape: tuple[int, int] | None = None) -> Floats:
+def as_log_probs(log_probs: ArrayLike, name: str = "log_probs", shape: tuple[int, int] | None = None) -> Floats:
+    """Return log-probabilities (n, N) as an array; `ValueError` with the place of what is none, or for a shape."""
     array = np.asarray(log_probs, dtype=np.float64)
     if array.ndim != 2 or shape not in (None, array.shape):
         raise ValueError(f"{name} must have the shape {shape or '(n, N)'}, not {array.shape}")
@@ -200,10 +197,9 @@ def _by_alpha(
 
 def _pro_by_k(log_probs: ArrayLike) -> Floats:
     """`pro_all_k`, with a warning that points at the caller of the score that calls this."""
-    ordered = -np.sort(-_checked(log_probs), axis=1)  # downwards, NaN last
+    ordered = -np.sort(-as_log_probs(log_probs), axis=1)  # downwards, NaN last
     probs = np.exp(ordered)
-    above = _mass(ordered) > 1 + _ROUNDING
-    if above.any():
+    if (above := above_one(ordered)).any():
         message = f"{above.sum()} of {len(above)} questions have answers whose probabilities sum to more than 1 "
         message += f"(first in row {above.argmax()}), so PRO may exceed their entropy (Proposition 1)."
         warnings.warn(message, PremiseWarning, stacklevel=3)
@@ -222,10 +218,6 @@ def row_sums(values: Floats) -> Floats:
     """Sums (n,) of what is there, correctly rounded: no order of the answers, and no padding, puts a tie apart."""
     rows = np.where(np.isnan(values), 0.0, values).reshape(len(values), math.prod(values.shape[1:]))
     return np.array([math.fsum(row) for row in rows.tolist()])
-
-
-def _mass(log_probs: Floats) -> Floats:
-    return row_sums(np.exp(log_probs))
 
 
 def _row_max(values: Floats) -> Floats:

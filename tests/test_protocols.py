@@ -124,7 +124,7 @@ def test_whether_answers_count_once_can_be_mixed_and_is_said():
 def test_a_mass_above_one_is_said_by_the_evaluation_and_not_again_by_every_sweep():
     beams, _ = drawn_run(0)
     paper, ours = evaluations(beams)
-    above = int(scores.premise(paper.log_probs).above_one.sum())
+    above = int(scores.above_one(paper.log_probs).sum())
     assert above > 0
     assert f" For {above} questions the answers' probabilities sum to more than 1" in paper.sentence()
     assert "sum to more" not in ours.sentence()

@@ -110,7 +110,7 @@ def test_a_question_without_answers_is_nan_and_alone_in_that(score):
     assert score(np.empty((0, 3))).shape == (0,)
 
 
-@pytest.mark.parametrize("score", [*ALL_SCORES, scores.pro_all_k, scores.premise, lambda x: scores.adaptive_k(x, 0.4)])
+@pytest.mark.parametrize("score", [*ALL_SCORES, scores.pro_all_k, scores.mass, lambda x: scores.adaptive_k(x, 0.4)])
 def test_impossible_log_probabilities_name_row_and_answer(score):
     for bad in (0.1, 2e-6, np.inf, -np.inf):
         with pytest.raises(ValueError, match="row 1, answer 2"):
@@ -145,9 +145,8 @@ def test_mass_above_one_is_measured_and_warned_about_once_with_its_count(score):
     assert [warning.filename for warning in caught] == [__file__]  # it points at the caller
     score(log_probs[[0, 3]])  # warnings are errors here
     # 3 * 0.455 + 0.159 + 3 * 0.065 + 0.015 + 0.005 + 1e-6 = 1.739001.
-    premise = scores.premise(log_probs)
-    np.testing.assert_allclose(premise.mass[1:], [1.739001, 1.739001, 1.0, 0.0])
-    assert premise.above_one.tolist() == [False, True, True, False, False]
+    np.testing.assert_allclose(scores.mass(log_probs)[1:], [1.739001, 1.739001, 1.0, 0.0])
+    assert scores.above_one(log_probs).tolist() == [False, True, True, False, False]
 
 
 def test_the_alpha_floor_by_hand():
