@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -107,7 +106,7 @@ class Evaluation:
             baselines=baselines,
             log_probs=self.log_probs[rows],
             meanings={name: log_probs[rows] for name, log_probs in self.meanings.items()},
-            alpha_scores={name: partial(_of_rows, score, rows) for name, score in self.alpha_scores.items()},
+            alpha_scores={name: lambda of=of, **at: of(**at)[rows] for name, of in self.alpha_scores.items()},
         )
 
     def one_class(self) -> str:
@@ -243,10 +242,5 @@ def _check_labels(answers: pd.DataFrame, labels: pd.DataFrame, name: str) -> Non
     labelled = answers[answers["question_id"].isin(labels["question_id"])]
     if labelled.empty:
         raise RunError(f"run {name}: none of the {len(labels)} labels is for one of its questions")
-    lost = labelled.loc[labelled["correct"].isna(), "question_id"].tolist()
-    if lost:
+    if lost := labelled.loc[labelled["correct"].isna(), "question_id"].tolist():
         raise RunError(f"run {name}: labels of {len(lost)} questions match no answer judged, first of {lost[0]!r}")
-
-
-def _of_rows(score: Callable[..., Floats], rows: np.ndarray, *, alpha: float | Floats) -> Floats:
-    return score(alpha=alpha)[rows]

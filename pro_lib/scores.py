@@ -128,7 +128,8 @@ def tree_bound(prefix_log_probs: ArrayLike, next_entropies: ArrayLike, *, alpha:
     as one event; at least the α-floor at the same alpha when every prefix with p ≥ alpha that could be expanded was.
     `prefix_log_probs` and `next_entropies` are (n, M), NaN where a question has fewer prefixes (`Run.tree`).
     """
-    checked, entropies = as_log_probs(prefix_log_probs, "prefix_log_probs"), np.asarray(next_entropies, dtype=np.float64)
+    checked = as_log_probs(prefix_log_probs, "prefix_log_probs")
+    entropies = np.asarray(next_entropies, dtype=np.float64)
     nothing = np.where(np.isnan(checked).all(axis=1), np.nan, 0.0)
     return _by_alpha(lambda above, _: np.nansum(np.exp(above) * entropies, axis=1) + nothing, checked, alpha)
 
