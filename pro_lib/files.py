@@ -29,7 +29,7 @@ def reading(path: Path, *, remedy: str) -> Iterator[None]:
         yield
     except RunError:
         raise
-    except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         reason = sentence(error) if isinstance(error, ValidationError) else error
         raise RunError(f"{path} cannot be read ({type(error).__name__}: {reason}); if damaged, {remedy}") from error
 

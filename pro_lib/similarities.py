@@ -1,5 +1,6 @@
 """Whether answers mean the same, by their words, by a table of names or by a model of entailment; knows no score."""
 
+import io
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from pro_lib import correctness
 from pro_lib.bundled import fingerprint
 from pro_lib.checks import SentenceError
-from pro_lib.files import reading, sha256, write_whole, writing
+from pro_lib.files import RunError, reading, sha256, write_whole, writing
 
 Answers = Sequence[Sequence[str | None]]
 Pair = tuple[str, str]
@@ -130,7 +131,7 @@ class Nli:
     `model` is a hub id or a folder; its labels are read from its own `id2label`. Given questions, a text is read as
     "<question> <answer>", as by Kuhn et al. and Qiu & Miikkulainen. Equal texts entail each other with probability 1,
     as by Lin et al. Each distinct ordered pair is computed once, and once for all if `cache` is a folder: there they
-    are kept in `nli-<fingerprint of the model>.parquet`, and no weights are loaded where nothing is missing.
+    are kept in `nli-<fingerprint of the model>-<digest>.parquet`, and no weights are loaded where nothing is missing.
     Raises `ValueError` for other labels and for a pair longer than the model can see.
     """
 
@@ -157,16 +158,18 @@ class Nli:
         if sorted(ids) != sorted(LABELS):
             raise ValueError(f"{self.model} has the labels {list(ids)}, not {', '.join(LABELS)}")
         different = {pair for pair in pairs if pair[0] != pair[1]}
-        hub = sha256(f"{self.model} {getattr(config, '_commit_hash', None)}".encode())[:16]
-        name = fingerprint(Path(self.model)) if Path(self.model).is_dir() else hub
-        path = self.cache and Path(self.cache, f"nli-{name}.parquet")
-        if path and path.exists() and different - self._cached.keys():
-            self._cached |= _read(path)
+        if Path(self.model).is_dir():
+            name = f"nli-{fingerprint(Path(self.model))}"
+        else:
+            name = "nli-" + sha256(f"{self.model} {getattr(config, '_commit_hash', None)}".encode())[:16]
+        if self.cache is not None and different - self._cached.keys():
+            for path in sorted(Path(self.cache).glob(f"{name}-*.parquet")):
+                self._cached |= _read(path)
         if missing := different - self._cached.keys():
             order = [ids[label] for label in LABELS]
             self._cached |= self._computed(sorted(missing, key=lambda pair: (len("".join(pair)), pair)), order)
-            if path:
-                _store(self._cached, path)
+            if self.cache is not None:
+                _store(self._cached, Path(self.cache), name)
         return np.array([self._cached.get(pair, (1.0, 0.0, 0.0)) for pair in pairs]).reshape(-1, 3)
 
     def _computed(self, pairs: list[Pair], order: list[int]) -> Iterator[tuple[Pair, list[float]]]:
@@ -204,17 +207,26 @@ class Nli:
             raise SentenceError(message) from error
 
 
-def _store(probabilities: dict[Pair, list[float]], path: Path) -> None:
+def _store(probabilities: dict[Pair, list[float]], folder: Path, name: str) -> None:
+    """Write all pairs into one file, a digest of its bytes in its name, in the place of those before."""
     table = pd.DataFrame(list(probabilities), columns=["premise", "hypothesis"])
     table[list(LABELS)] = np.array(list(probabilities.values()))
-    with writing(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(table.to_parquet(index=False, write_page_checksum=True), path)
+    data = table.to_parquet(index=False)
+    path = folder / f"{name}-{sha256(data)[:16]}.parquet"
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        before = set(folder.glob(f"{name}-*.parquet")) - {path}
+        write_whole(data, path)
+        for file in before:
+            file.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> dict[Pair, list[float]]:
     with reading(path, remedy="delete it to have its pairs compared again"):
-        stored = pd.read_parquet(path, page_checksum_verification=True)[["premise", "hypothesis", *LABELS]]
+        data = path.read_bytes()
+        if not path.stem.endswith(f"-{sha256(data)[:16]}"):
+            raise RunError(f"{path} was cut short or altered; delete it to have its pairs compared again")
+        stored = pd.read_parquet(io.BytesIO(data))
     return {(premise, hypothesis): values for premise, hypothesis, *values in stored.itertuples(index=False)}
 
 
