@@ -16,14 +16,16 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 __version__ = "0.1.0"
 
 _MODULES = [module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")]
-__all__ = ["ask", *_MODULES]
+# Calls that are at hand without their module.
+_CALLS = {"ask": "asking", "exact_generate": "inside", "diverse_beam_generate": "inside"}
+__all__ = [*_CALLS, *_MODULES]
 
 
 def __getattr__(name: str):
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
-    if name == "ask":
-        return importlib.import_module(f"{__name__}.asking").ask
+    if name in _CALLS:
+        return getattr(importlib.import_module(f"{__name__}.{_CALLS[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

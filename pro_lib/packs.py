@@ -148,11 +148,10 @@ class Job:
 
     def _tree(self, prompts: list[list[int]]) -> engine.Tree:
         network = self.model.network
-        if self.fit.plain:
-            return engine.PlainTree(network, prompts, self.counts, cached=self.fit.cached)
         if self._prefix is None:
-            self._prefix = engine.encode_prefix(network, self._shared(), counts=self.counts)
-        return engine.PackedTree(network, prompts, self._prefix.shared_with(prompts), self.counts)
+            shared = () if self.fit.plain else self._shared()
+            self._prefix = engine.encode_prefix(network, shared, counts=self.counts)
+        return self.fit.tree(network, prompts, prefix=self._prefix, counts=self.counts)
 
     def _shared(self) -> list[int]:
         """What all prompts begin with, or nearly: a tree takes as much of it as its own prompts share."""
@@ -181,9 +180,7 @@ class Job:
 
     def _rows(self, answers: list[Answer]) -> list[dict]:
         """Return answers as they are stored: downwards in probability, samples in the order they were drawn."""
-        if self.strategy.ranked:
-            order = np.lexsort((-_log_probs(answers), [not answer.finished for answer in answers]))
-            answers = [answers[place] for place in order]
+        answers = ranked(answers) if self.strategy.ranked else answers
         texts = [self.model.decode(answer.token_ids) for answer in answers]
         return [vars(row) | {"text": text, "log_prob": _sum(row)} for row, text in zip(answers, texts, strict=True)]
 
@@ -193,12 +190,19 @@ def _sum(answer: Answer) -> float:
     return reduce(operator.add, answer.token_log_probs, 0.0)
 
 
-def _log_probs(answers: Sequence[Answer]) -> np.ndarray:
+def complete_log_probs(answers: Sequence[Answer]) -> np.ndarray:
+    """Return the log-probabilities of answers (N,), endings included, in nats."""
     return complete_log_prob([_sum(answer) for answer in answers], [answer.end_log_prob for answer in answers])
 
 
+def ranked(answers: Sequence[Answer]) -> list[Answer]:
+    """Return answers downwards in probability, those cut by length last."""
+    order = np.lexsort((-complete_log_probs(answers), [not answer.finished for answer in answers]))
+    return [answers[place] for place in order]
+
+
 def _likeliest(answers: list[Answer]) -> Answer:
-    return answers[int(np.argmax(_log_probs(answers)))]
+    return answers[int(np.argmax(complete_log_probs(answers)))]
 
 
 def _peak_memory(device: torch.device) -> int:

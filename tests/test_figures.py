@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from cells import of_notebook
 from matplotlib.text import Text
+from notebook_cells import of_notebook
 
 from pro_lib import figures
 

@@ -69,7 +69,7 @@ def test_new_questions_join_a_run_and_old_ones_are_not_asked_again(model, tmp_pa
     more = generate(model, asked(6), out=tmp_path, **OPTIONS)
     assert list(more.questions["question_id"]) == [f"q{i}" for i in range(6)]
     assert tables(more.select(question_ids=["q0", "q1", "q2"])) == tables(few)
-    monkeypatch.setattr(engine, "PackedTree", lambda *_: pytest.fail("the model was called"))
+    monkeypatch.setattr("pro_lib.engine.fit.PackedTree", lambda *_: pytest.fail("the model was called"))
     assert tables(generate(model, asked(3), out=tmp_path, **OPTIONS)) == tables(few)
     assert len(run_tables.read(folder_in(tmp_path, "diverse_beam")).questions) == 6
 
@@ -138,7 +138,7 @@ def small_memory(monkeypatch, room, full):
                 full()
             return super().grow(*args, **options)
 
-    monkeypatch.setattr(engine, "PackedTree", Small)
+    monkeypatch.setattr("pro_lib.engine.fit.PackedTree", Small)
     return sizes
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
-from cells import of_notebook
 from hypothesis import given
 from hypothesis import strategies as st
+from notebook_cells import of_notebook
 from sklearn.metrics import roc_auc_score
 
 from pro_lib import scores, similarities, sweeps

@@ -4,9 +4,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from cells import of_notebook
 from hypothesis import given
 from hypothesis import strategies as st
+from notebook_cells import of_notebook
 from scipy.stats import binomtest, norm
 from sklearn.metrics import roc_auc_score
 

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreT
 
 from pro_lib.checks import one_line
 from pro_lib.engine.plain import PlainTree
-from pro_lib.engine.tree import Counts, PackedTree, Tree, encode_prefix
+from pro_lib.engine.tree import Counts, PackedTree, Prefix, Tree, encode_prefix
 
 # A guess at what rounding may do: a step of a logit between 16 and 32 is 0.125 nats in bfloat16, 0.016 in float16.
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5, torch.float16: 0.1}
@@ -39,6 +39,12 @@ class Fit:
     error: float
     plain: str = ""
     cached: bool = True
+
+    def tree(self, network: PreTrainedModel, prompts: Sequence, *, prefix: Prefix, counts: Counts) -> Tree:
+        """Return the tree of some prompts; a plain one does without the prefix."""
+        if self.plain:
+            return PlainTree(network, prompts, counts, cached=self.cached)
+        return PackedTree(network, prompts, prefix, counts)
 
     def notice(self, name: str) -> str:
         """Say of a model by name that it is asked on the plain tree."""
