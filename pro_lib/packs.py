@@ -172,6 +172,8 @@ class Job:
     @cached_property
     def _epsilon(self) -> ArrayLike:
         """By how many nats a search's log-probabilities may be off: in half precision measured, else 0."""
+        if isinstance(stated := getattr(self.model, "epsilon", None), np.ndarray):
+            return stated[: self.strategy.max_new_tokens + 1]
         if not isinstance(self.strategy, engine.Threshold) or self.model.network.dtype.itemsize > 2:
             return 0.0
         prompts = self._prompts(self.questions.table.iloc[: min(engine.N_QUESTIONS, self.fitting)])

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from pro_lib.engine.walk import Endings
 
-# In place of a token: the ending, and the sum of several tokens that are not listed.
-END, OTHER = -1, -2
+# In place of a token: the ending, the sum of several tokens that are not listed, and what no server tells, which may be
+# any of them.
+END, OTHER, UNSEEN = -1, -2, -3
 _PIECE = 2**19  # numbers that a thread works on together, to find them in its cache
 
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from pro_lib.engine.certificate import Certificate
-from pro_lib.engine.children import END, OTHER, children
+from pro_lib.engine.children import END, OTHER, UNSEEN, children
 from pro_lib.engine.tree import Tree
 from pro_lib.engine.walk import Answer, Endings
 
@@ -128,13 +128,17 @@ class Search:
         """Add what may follow the prefixes at these places, each sorted by what becomes of it."""
         prefixes = self.events[batch]
         floors = self.floor - self.band[prefixes["depth"] + 1] - prefixes["log_prob"]
-        events = children(log_probs, self.endings, floors, prefixes["greedy"])
+        expanded = getattr(self.tree, "children", children)  # a server's tree asks for them itself
+        events = expanded(log_probs, self.endings, floors, prefixes["greedy"])
         self.events["kind"][batch], self.events["entropy"][batch] = _EXPANDED, events.entropy
         parents = prefixes[events.row]
         depth, log_prob = parents["depth"] + 1, parents["log_prob"] + events.log_prob
+        if hasattr(self.tree, "children"):  # which token it is counts in the entropy of what a server does not list
+            depth = depth - (events.token <= OTHER)
         greedy = parents["greedy"] & (events.token == events.best[events.row])
         kind = np.where(events.completes, _COMPLETE, np.where(depth == self.length, _CUT, _OPEN))
-        named = (events.token != OTHER) & ((log_prob >= self.floor - self.band[depth]) | greedy)
+        is_seen = events.token != UNSEEN
+        named = (events.token != OTHER) & ((log_prob >= self.floor - self.band[depth]) | greedy | ~is_seen)
         start = self._add(
             len(events.row),
             question=parents["question"],
@@ -148,7 +152,7 @@ class Search:
             greedy=greedy,
             named=named,
         )
-        self.waiting = np.concatenate([self.waiting, start + (named & (kind == _OPEN)).nonzero()[0]])
+        self.waiting = np.concatenate([self.waiting, start + (named & is_seen & (kind == _OPEN)).nonzero()[0]])
 
     def is_enough(self, question: int) -> bool:
         """Return whether a question needs no search further down, or the budget may not pay for another path."""
@@ -169,6 +173,7 @@ class Search:
         if self.top_n and answers.sum() >= self.top_n:
             log_alpha = float(np.sort(events["log_prob"][answers])[-self.top_n])
         near = events["named"] & (events["log_prob"] >= log_alpha - self.band[events["depth"]])
+        near |= events["token"] == UNSEEN
         ended = (events["kind"] == _COMPLETE) | (events["kind"] == _CUT)
         paths = events[(near & ended) | (events["greedy"] & (events["kind"] != _EXPANDED))]
         return [self._answer(event) for event in paths], self._certificate(question, places, log_alpha, near)
@@ -214,12 +219,14 @@ class Search:
     def _status(self, events: np.ndarray, log_alpha: float, near: np.ndarray, n_answers: int) -> tuple[str, str]:
         """Return the status of a question's search, and why; the events `near` may lie at or above α."""
         kind, band = events["kind"], self.band[events["depth"]]
-        left = (near & (kind == _OPEN)).any() or self._may_miss(events)
+        unseen = near & (events["token"] == UNSEEN)
+        left = (near & ~unseen & (kind == _OPEN)).any() or self._may_miss(events)
         # Of the N most probable, none is in doubt but for an answer just below them.
         doubtful = near & (kind == _COMPLETE) & (events["log_prob"] <= log_alpha + band)
         doubtful &= (events["log_prob"] < log_alpha) if self.top_n else (band > 0)
         doubts = {
             f"a prefix at or above α is still open at {self.length} tokens": near & (kind == _CUT),
+            "the server does not list, or lists differently, what may reach α": unseen,
             f"the budget of {self.budget} token-forwards was spent with prefixes at or above α unexpanded": left,
             f"an answer lies within {self.band.max():.3g} nats of α": doubtful,
         }

@@ -44,6 +44,8 @@ class Strategy:
 
         `question_ids` seed the samples; by `epsilon` nats, `(n,)`, log-probabilities may be off, as in `exact.search`.
         """
+        if getattr(tree, "is_partial", False):
+            raise ValueError(f"strategy={self.name!r} reads all probabilities; a server lists some: use 'threshold'")
         return [(answers, None) for answers in self._answers(tree, endings, question_ids)]
 
 

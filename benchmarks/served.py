@@ -1,0 +1,87 @@
+"""Exact search over llama.cpp's own server, beside the search in this process on the same quantised weights.
+
+    python benchmarks/served.py model.gguf --questions 100 --alpha 0.02
+
+`pip install xllamacpp` brings the server. By default it is started as docs/doors.md says; with `--as-it-comes` it keeps
+its caches in half precision and puts many tokens through at once. Kernels of the two round differently: by how much is
+measured on validation questions, and only what lies further from α counts as false.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import xllamacpp
+
+from pro_lib import models, server
+from pro_lib import questions as question_sets
+from pro_lib.generate import generate
+from pro_lib.runs import Run
+
+
+def serving(path: Path, *, as_it_comes: bool) -> xllamacpp.Server:
+    """Start the server, with one slot."""
+    given = xllamacpp.CommonParams()
+    given.model.path, given.hostnames, given.port, given.verbosity = str(path), ["127.0.0.1"], 0, -1
+    given.n_parallel, given.n_ctx, given.n_gpu_layers, given.warmup = 1, 1024, 0, False
+    if not as_it_comes:
+        given.cache_type_k = given.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+        given.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        given.n_ubatch, given.n_batch = 1, 8
+    return xllamacpp.Server(given)
+
+
+def answers(run: Run) -> pd.Series:
+    """Log-probabilities of complete answers by question and token ids."""
+    table = run.ranked()
+    keys = zip(table["question_id"], map(tuple, table["token_ids"]), strict=True)
+    return pd.Series(table["value"].to_numpy(), list(keys))
+
+
+def main() -> None:
+    """Print shares, false certificates, requests and seconds."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("gguf", type=Path)
+    parser.add_argument("--questions", type=int, default=100)
+    parser.add_argument("--alpha", type=float, default=0.02)
+    parser.add_argument("--top", type=int, default=1000)
+    parser.add_argument("--epsilon", type=float, default=0.001)
+    parser.add_argument("--as-it-comes", action="store_true")
+    given = parser.parse_args()
+    here, running = models.load(given.gguf, device="cpu"), serving(given.gguf, as_it_comes=given.as_it_comes)
+    options = {"tokenizer": here.tokenizer, "top": given.top, "epsilon": given.epsilon}
+    there = server.connect(f"{running.listening_address}/v1", model=given.gguf.stem, **options)
+    assert (there.endings.stop == here.endings.stop[: len(there.endings.stop)]).all()
+    search = {"strategy": "threshold", "search_alpha": given.alpha, "progress": False}
+    few = question_sets.load("world-facts", split="validation", limit=20)
+    pairs = [answers(generate(model, few, **search)) for model in (here, there)]
+    apart = (pairs[0] - pairs[1]).dropna().abs()
+    print(
+        f"kernels are {apart.median():.3f} nats apart in the median of {len(apart)} answers, {apart.max():.3f} at most"
+    )
+    questions = question_sets.load("world-facts", limit=given.questions)
+    truth, started = answers(generate(here, questions, **search)), time.perf_counter()
+    run = generate(there, questions, **search)
+    seconds, ours, status = (
+        time.perf_counter() - started,
+        answers(run),
+        run.questions.set_index("question_id")["status"],
+    )
+    decided, log_alpha = status[status != "undecided"], np.log(given.alpha)
+    false = 0
+    for name in decided.index:
+        one, other = (of[[key[0] == name for key in of.index]] for of in (ours, truth))
+        certain = set(other[other >= log_alpha + apart.max()].index) - set(one.index)
+        made_up = set(one[one >= log_alpha].index) - set(other[other >= log_alpha - apart.max()].index)
+        # What is not in process at or above α may lie just below it, where no search has looked.
+        false += bool(certain) + bool({key for key in made_up if ours[key] >= log_alpha + apart.max()})
+    n = len(status)
+    print(f"{len(decided)} of {n} decided at α = {given.alpha:g} ({status.value_counts().to_dict()}), {false} false")
+    print(run.questions.loc[run.questions["status"] == "undecided", "why"].value_counts().to_string())
+    print(f"{run.info.cost.model_calls / n:.1f} requests and {seconds / n:.2f} seconds a question")
+
+
+if __name__ == "__main__":
+    main()

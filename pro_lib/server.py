@@ -1,0 +1,267 @@
+"""A model behind a server that lists the likeliest next tokens, for exact search in `generate` and `ask`; no weights.
+
+`POST {base_url}/completions` with a prompt of token ids, one token and `logprobs`: llama.cpp, vLLM and their like.
+"""
+
+import math
+import os
+import re
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from pydantic_core import from_json
+from scipy.special import entr
+from torch import Tensor
+
+from pro_lib import bundled, tokens
+from pro_lib.checks import Name, NotNegative, Positive, PositiveInt, checked, extra
+from pro_lib.engine.children import END, OTHER, UNSEEN, Children
+from pro_lib.engine.fit import Fit
+from pro_lib.engine.tree import Counts
+from pro_lib.engine.walk import Endings
+from pro_lib.files import RunError
+from pro_lib.layouts import at
+from pro_lib.models import Model
+
+_TRIES, _MOST_BYTES = 5, 2**27
+_ROUNDING = 1e-3  # by how much probabilities may add up to more than 1
+_MORE = 16  # so many times as many tokens are asked for where a list leaves something open
+_COMPARED = 20  # tokens of a list that another list of the same place must agree with
+_LISTS = "choices.0.logprobs.content.0.top_logprobs|choices.0.logprobs.top_logprobs.0"
+
+
+@checked
+class Server:
+    """How a server is asked, and what of its answers is believed; `texts` are those of its tokens.
+
+    `top` log-probabilities are asked for at every place, and more where a list leaves open what reaches α. A place is
+    asked `repeats` times. Where lists are more than `epsilon` nats apart it is undecided; else each is taken to be
+    within that of the model's own. The key in the environment variable `api_key_env` is sent, and shown nowhere.
+    """
+
+    base_url: str
+    model: Name
+    texts: tuple[str, ...] = field(repr=False)
+    top: PositiveInt = 1000
+    epsilon: NotNegative = 0.001
+    repeats: PositiveInt = 2
+    concurrency: PositiveInt = 1
+    timeout: Positive = 60.0
+    api_key_env: str = "OPENAI_API_KEY"
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"https?://[\w.-]+(:\d{1,5})?(/[\w./~-]*)?", self.base_url, re.ASCII):
+            raise ValueError("base_url must be an address as http://localhost:8000/v1, without user, key or parameters")
+
+    def listed(self, http: Any, prefix: Sequence[int], n_tokens: int) -> dict[int, float]:
+        """Return log-probabilities of the likeliest next tokens, downwards; `RunError` for what cannot be."""
+        body = {"model": self.model, "prompt": list(prefix), "max_tokens": 1, "temperature": 0, "logprobs": n_tokens}
+        reply = self._posted(http, body | {"return_tokens_as_token_ids": True})
+        listing = at(reply, _LISTS)
+        if isinstance(listing, list):
+            listing = {str(at(token, "id")): at(token, "logprob") for token in listing}
+        pairs = listing.items() if isinstance(listing, dict) else ()
+        known = [(name.removeprefix("token_id:"), p) for name, p in pairs if type(p) in (float, int)]
+        values = {int(name): float(p) for name, p in known if re.fullmatch(r"\d{1,9}", name, re.ASCII)}
+        likely = sorted(values.items(), key=lambda pair: -pair[1])
+        text, firsts = str(at(reply, "choices.0.text") or "").strip(), [self._text(token) for token, _ in likely[:3]]
+        wrong = {
+            "lists no log-probabilities by token id": not values or len(values) < len(at(reply, _LISTS)),
+            "lists what are no log-probabilities": not all(p <= _ROUNDING for p in values.values()),
+            "lists probabilities that add up to more than 1": sum(np.exp([*values.values()])) > 1 + _ROUNDING,
+            "read another prompt than was sent": at(reply, "usage.prompt_tokens") not in (None, len(prefix)),
+            "has other tokens than the tokenizer": text and "\ufffd" not in text and text not in firsts,
+        }
+        if why := next((why for why, holds in wrong.items() if holds), ""):
+            raise RunError(f"{self.base_url} {why}; docs/doors.md says how servers must be started")
+        return {token: min(value, 0.0) for token, value in likely}
+
+    def _text(self, token: int) -> str:
+        return self.texts[token].strip() if token < len(self.texts) else ""
+
+    def _posted(self, http: Any, body: dict) -> object:
+        """Return what a request brings, tried again where that may help; no word of the server enters an error."""
+        import httpx
+        import stamina
+
+        def passes(error: Exception) -> bool:
+            status = getattr(getattr(error, "response", None), "status_code", 500)
+            return isinstance(error, httpx.HTTPError | ValueError) and (status == 429 or status >= 500)
+
+        try:
+            for attempt in stamina.retry_context(on=passes, attempts=_TRIES, timeout=None):
+                with attempt:
+                    return self._read(http, body)
+        except (httpx.HTTPError, ValueError) as error:
+            status = getattr(getattr(error, "response", None), "status_code", None)
+            why = f"HTTP status {status}" if status else f"no whole answer in {_TRIES} tries, {type(error).__name__}"
+            hint = f"; the key is taken from {self.api_key_env}" if status in (401, 403) else ""
+            raise RunError(f"{self.base_url} refuses or fails: {why}{hint}") from None
+
+    def _read(self, http: Any, body: dict) -> object:
+        content, deadline = bytearray(), time.monotonic() + self.timeout
+        with http.stream("POST", f"{self.base_url.rstrip('/')}/completions", json=body) as response:
+            response.raise_for_status()
+            for chunk in response.iter_raw():
+                content += chunk
+                if time.monotonic() > deadline or len(content) > _MOST_BYTES:
+                    raise ValueError("late or endless")
+        return from_json(bytes(content))
+
+
+def connect(base_url: str, *, model: str, tokenizer: Any, stop_ids: Sequence[int] = (), **options: Any) -> Model:
+    """Return the model of a server as one for `generate` and `ask`, with the strategy `threshold` alone.
+
+    Args:
+        base_url: as in `http://localhost:8000/v1`.
+        model: the server's name for the model; runs are kept under its last part.
+        tokenizer: the model's own as transformers has it, or the name or folder that it is loaded from.
+        stop_ids: tokens that end an answer, beside the tokenizer's end of text and what holds a newline.
+        options: `top`, `epsilon`, `repeats`, `concurrency`, `timeout` and `api_key_env`, as `Server` has them.
+    """
+    if isinstance(tokenizer, str | os.PathLike):
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(bundled.locate(str(tokenizer)))
+    server = Server(base_url=base_url, model=model, texts=tokens.token_texts(tokenizer), **options)
+    kinds = tokens.endings(tokenizer, tokens.NEWLINE, SimpleNamespace(eos_token_id=list(stop_ids)))
+    endings = Endings(*(torch.tensor([kind == name for kind in kinds]) for name in ("stop", "closing")))
+    name, fingerprint = re.sub(r"[^\w.-]", "-", model.rpartition("/")[2]), f"served, within {server.epsilon:g} nats"
+    fit = Fit(0.0, plain=_Served.plain)
+    return _Served(name, base_url, fingerprint, torch.nn.Identity(), tokenizer, endings, fit, server=server)
+
+
+@dataclass(frozen=True)
+class _Served(Model):
+    """A model whose weights are elsewhere."""
+
+    server: Server = field(kw_only=True, repr=False)
+    device, dtype, quantization, plain = torch.device("cpu"), "served", None, "is asked through a server"
+
+    @property
+    def epsilon(self) -> np.ndarray:
+        """By how many nats prefixes of 0, 1, … tokens may be off: errors add up along an answer."""
+        return self.server.epsilon * np.arange(2**16)
+
+    def sentence(self) -> str:
+        return f"{self.name}, asked at {self.source}"
+
+    def with_stop(self, stop):
+        if stop:
+            raise ValueError("stop= is not to be had over a server; connect(stop_ids=) names tokens that end an answer")
+        return self
+
+    def fit_for(self, n_tokens):
+        return self
+
+    def tree(self, network, prompts, *, prefix, counts):
+        return ServerTree(self.server, prompts, counts)
+
+
+class ServerTree:
+    """A `Tree` whose rows are numbers of prefixes, and which itself asks what may follow them."""
+
+    prefix_length, is_partial = 0, True
+
+    def __init__(self, server: Server, prompts: Sequence[Sequence[int]], counts: Counts):
+        self._server, self._prompts, self._counts = server, [tuple(prompt) for prompt in prompts], counts
+
+    def plant(self) -> Tensor:
+        """Return the numbers of the prompts."""
+        self._rows = self._new = self._prompts
+        return torch.arange(len(self._new))
+
+    def grow(self, parents: Tensor, tokens: Tensor, *, keep: Tensor | None = None) -> Tensor:
+        """Return the numbers of the children."""
+        pairs = zip(parents.tolist(), tokens.tolist(), strict=True)
+        self._new = [(*self._rows[parent], token) for parent, token in pairs]
+        self._rows = [self._rows[row] for row in (() if keep is None else keep.tolist())] + self._new
+        self._counts.token_forwards += len(self._new)
+        return torch.arange(len(self._new))
+
+    def children(self, rows: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray) -> Children:
+        """Return what may follow, as `children.children` does of all log-probabilities.
+
+        The probability that a list leaves out is `UNSEEN` where an event at its row's floor may be in it, else `OTHER`.
+        """
+        with extra("server", "asking a server"):
+            import httpx
+            import stamina  # noqa: F401 (if it is missing, that is said here and not by a thread)
+        key = os.environ.get(self._server.api_key_env)
+        headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        with (
+            httpx.Client(headers=headers, timeout=self._server.timeout, trust_env=False) as http,
+            ThreadPoolExecutor(self._server.concurrency) as pool,
+        ):
+            prefixes = [self._new[row] for row in rows.tolist()]
+            places = list(pool.map(partial(_place, self._server, http, endings), prefixes, floors.tolist()))
+        self._counts.model_calls += sum(place.n_requests for place in places)
+        is_stop, is_closing = (table.numpy() for table in endings.on_host)
+        events: list[tuple[int, int, float, bool]] = []
+        for row, place in enumerate(places):
+            goes_on, closes = ~is_stop[place.ids], is_closing[place.ids]
+            named = goes_on & (place.log_probs >= min(place.floor, place.log_probs[0] if greedy[row] else math.inf))
+            closing, other = (np.exp(place.log_probs[goes_on & ~named & of]).sum() for of in (closes, ~closes))
+            events += [(row, END, _log(place.ending), True), (row, OTHER, _log(closing), True)]
+            events += [(row, OTHER, _log(other), False), (row, place.left_out, _log(place.rest), False)]
+            columns = (column[named].tolist() for column in (place.ids, place.log_probs, closes))
+            events += [(row, *event) for event in zip(*columns, strict=True)]
+        columns, first = map(np.array, zip(*events, strict=True)), np.array([place.ids[0] for place in places])
+        best = np.where(greedy & ~is_stop[first], first, END)
+        return Children(*columns, np.array([place.entropy for place in places]), best)
+
+
+class _Place(NamedTuple):
+    """What a server told of what follows a prefix, its tokens downwards in probability."""
+
+    ids: np.ndarray
+    log_probs: np.ndarray
+    floor: float  # tokens from here on are told apart
+    ending: float  # the probability of ending here, as far as it is listed
+    rest: float  # the probability that is not listed
+    left_out: int  # what that may be: `UNSEEN` or `OTHER`
+    entropy: float  # at most that of what follows, nats
+    n_requests: int
+
+
+def _place(server: Server, http: Any, endings: Endings, prefix: tuple[int, ...], floor: float) -> _Place:
+    """Ask what follows a prefix, for longer lists while one leaves open whether an event reaches its floor."""
+    n_tokens, n_requests, is_stop = server.top, 0, endings.on_host[0].numpy()
+    while True:
+        lists = [server.listed(http, prefix, min(n_tokens, len(is_stop))) for _ in range(server.repeats)]
+        n_requests += len(lists)
+        known = [(token, value) for token, value in lists[0].items() if token < len(is_stop)]
+        ids, log_probs = map(np.array, zip(*known, strict=True))
+        probs, stops = np.exp(log_probs), is_stop[ids]
+        rest, ending = max(0.0, 1 - probs.sum()), probs[stops].sum()
+        # No token that is left out is likelier than the last of those asked for.
+        least = 0.0 if len(ids) == len(is_stop) else probs[min(n_tokens, len(ids)) - 1]
+        hidden = min(rest + _ROUNDING, (is_stop.sum() - stops.sum()) * least)
+        is_open = _log(min(rest + _ROUNDING, least)) >= floor
+        is_open |= _log(ending + hidden) >= floor and hidden > math.expm1(server.epsilon) * ending
+        is_noisy = any(_difference(lists[0], other) > server.epsilon for other in lists[1:])
+        if is_noisy or not is_open or len(ids) < n_tokens:
+            break
+        n_tokens *= _MORE
+    # Part of the rest may be endings: the entropy is at least the lesser of none and all that may be.
+    either = (entr([p, ending + rest - p]).sum() for p in (ending, min(ending + hidden, ending + rest)))
+    entropy, left_out = entr(probs[~stops]).sum() + min(either), UNSEEN if is_open or is_noisy else OTHER
+    # Where lists differ nothing is certain any more, and only the greedy path goes on.
+    return _Place(ids, log_probs, math.inf if is_noisy else floor, ending, rest, left_out, entropy, n_requests)
+
+
+def _difference(listing: dict[int, float], other: dict[int, float]) -> float:
+    """Return by how many nats the likeliest tokens of a list are elsewhere in another."""
+    least = min(other.values())
+    return max(abs(value - other.get(token, least)) for token, value in [*listing.items()][:_COMPARED])
+
+
+def _log(p: float) -> float:
+    return math.log(p) if p > 0 else -1e4

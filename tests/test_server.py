@@ -1,0 +1,327 @@
+"""Exact search over a server: the sets of the search in process, and no certificate from a server that lies."""
+
+import json
+import math
+import re
+import socket
+import threading
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+import stamina
+import torch
+
+import pro_lib
+from pro_lib import asking, server
+from pro_lib import questions as question_sets
+from pro_lib.files import RunError
+from pro_lib.generate import generate
+
+LISTINGS = {}
+KEY = "sk-very-secret-0123456789"
+stamina.set_testing(True, attempts=3)  # no waiting between tries
+
+
+class ReplyError(Exception):
+    """A reply in place of the one that a lie changes: status and bytes."""
+
+
+@contextmanager
+def serving(model, lie=None, *, most=10**6, ids=True):
+    """The address of a server of this model that lists at most so many tokens; `lie(reply, n, prompt)` changes them."""
+    n_requests = iter(range(10**9))
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_):
+            """Say nothing."""
+
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            status, content = 200, None
+            with lock:
+                n = next(n_requests)
+                reply = listing(model, body["prompt"], min(body["logprobs"], most), ids)
+                try:
+                    reply = lie(reply, n, body["prompt"]) if lie else reply
+                except ReplyError as told:
+                    status, content = told.args
+            content = json.dumps(reply).encode() if content is None else content
+            if content == b"dead":
+                self.close_connection = True
+                return
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content) + 100 * (content == b'{"half')))
+            self.end_headers()
+            self.wfile.write(content)
+            self.close_connection = True
+
+    lock, http = threading.Lock(), ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{http.server_port}/v1"
+    finally:
+        http.shutdown()
+        http.server_close()
+
+
+@torch.inference_mode()
+def listing(model, prompt, n, ids):
+    """The reply of vLLM, or of llama.cpp where `ids` is false; the network is asked once for each prompt."""
+    if (key := tuple(prompt)) not in LISTINGS:
+        log_probs = model.network(torch.tensor([prompt])).logits[0, -1].double().log_softmax(-1)
+        LISTINGS[key] = log_probs.sort(descending=True)
+    values, tokens = (column[:n] for column in LISTINGS[key])
+    text = model.tokenizer.decode([int(tokens[0])], skip_special_tokens=True)
+    usage = {"prompt_tokens": len(prompt)}
+    if ids:
+        tops = {f"token_id:{token}": value for token, value in zip(tokens.tolist(), values.tolist(), strict=True)}
+        return {"choices": [{"text": text, "logprobs": {"top_logprobs": [tops]}}], "usage": usage}
+    tops = [{"id": token, "logprob": value} for token, value in zip(tokens.tolist(), values.tolist(), strict=True)]
+    content = {"content": [{"top_logprobs": tops}]}
+    return {"choices": [{"text": text, "logprobs": content}], "usage": usage}
+
+
+def connected(url, model, **options):
+    return server.connect(url, model="served/facts", tokenizer=model.tokenizer, **options)
+
+
+@pytest.fixture(scope="module")
+def some(size):
+    """Questions, more of them where there is time."""
+    return question_sets.load("world-facts", split="validation", limit={"quick": 8, "all": 25}.get(size, 100))
+
+
+def searched(facts_2m, questions, alpha=0.05):
+    return generate(facts_2m, questions, strategy="threshold", search_alpha=alpha, progress=False)
+
+
+def false_certificates(run, truth, slack=1e-3):
+    """Certified questions whose answers at or above α are not those in process, but for answers as near as rounding."""
+    alpha = run.info.parameters["search_alpha"]
+    sets = []
+    for of in (run, truth):
+        ranked = of.ranked()
+        near = np.abs(ranked["value"] - np.log(alpha)) < slack
+        ranked = ranked[(ranked["value"] >= np.log(alpha)) & ~near]
+        sets.append(ranked.groupby("question_id")["token_ids"].agg(lambda ids: {tuple(one) for one in ids}).to_dict())
+    certified = run.questions.loc[run.questions["status"] == "certified", "question_id"]
+    return [name for name in certified if sets[0].get(name, set()) != sets[1].get(name, set())]
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_over_a_server_the_sets_masses_and_bounds_are_those_of_the_search_in_process(facts_2m, some, ids, tmp_path):
+    truth = searched(facts_2m, some)
+    with serving(facts_2m, ids=ids) as url:
+        options = {"strategy": "threshold", "search_alpha": 0.05, "progress": False, "out": tmp_path}
+        run = generate(connected(url, facts_2m, top=300, epsilon=1e-4), some, **options)
+    again = generate(connected("http://127.0.0.1:9/v1", facts_2m, epsilon=1e-4), some, **options)  # nobody is there
+    assert again.questions["status"].tolist() == run.questions["status"].tolist()
+    assert run.questions["status"].tolist() == truth.questions["status"].tolist()
+    assert false_certificates(run, truth) == []
+    np.testing.assert_allclose(run.log_probs(), truth.log_probs(), atol=1e-4)
+    masses = ["found_mass", "small_endings_mass", "length_cut_mass", "pruned_mass", "budget_cut_mass"]
+    np.testing.assert_allclose(run.questions[masses].sum(axis=1), 1, atol=1e-3)
+    np.testing.assert_allclose(run.questions["found_mass"], truth.questions["found_mass"], atol=1e-3)
+    assert (run.questions["tree_bound"] <= truth.questions["tree_bound"] + 1e-3).all()
+    assert (run.questions["upper_bound"] >= truth.questions["tree_bound"] - 1e-3).all()
+    assert (run.questions["alpha_floor"] <= run.questions["tree_bound"] + 1e-3).all()
+
+
+@pytest.mark.parametrize("most", [1, 5, 20, 100])
+def test_short_lists_decide_fewer_questions_and_none_falsely(facts_2m, some, most):
+    truth = searched(facts_2m, some)
+    with serving(facts_2m, most=most) as url:
+        run = searched(connected(url, facts_2m, top=most), some)
+        assert false_certificates(run, truth) == []
+        undecided = run.questions["status"] == "undecided"
+        assert undecided.sum() >= {1: len(some) - 2}.get(most, 0)
+        assert run.questions.loc[undecided, "why"].str.contains("does not list|lies within|is still open").all()
+
+
+def test_longer_lists_are_asked_for_only_where_one_leaves_something_open(facts_2m, some):
+    lengths = []
+
+    def noted(reply, n, prompt):
+        lengths.append(len(reply["choices"][0]["logprobs"]["top_logprobs"][0]))
+        return reply
+
+    with serving(facts_2m, noted) as url:
+        searched(connected(url, facts_2m, top=3, repeats=1), some, alpha=0.02)
+    assert {3, 48} <= set(lengths)
+    assert lengths.count(3) > lengths.count(48) > 0
+
+
+def tops(reply):
+    return reply["choices"][0]["logprobs"]["top_logprobs"][0]
+
+
+def swapped(share):
+    """Now and then the reply to another request."""
+    before, rng = {}, np.random.default_rng(0)
+
+    def lie(reply, n, prompt):
+        other = before.get(len(prompt), reply)
+        before[len(prompt)] = reply
+        return other if rng.random() < share else reply
+
+    return lie
+
+
+def changed(change):
+    """A reply whose list is changed, from the fortieth request on."""
+
+    def lie(reply, n, prompt):
+        if n >= 40:
+            change(tops(reply))
+        return reply
+
+    return lie
+
+
+def noisy(nats):
+    def lie(reply, n, prompt):
+        rng, listed = np.random.default_rng(n), tops(reply)
+        drawn = {token: value + nats * rng.normal() for token, value in listed.items()}
+        total = math.log(sum(map(math.exp, drawn.values())) / sum(map(math.exp, listed.values())))
+        listed.update({token: value - total for token, value in drawn.items()})
+        reply["choices"][0]["text"] = ""
+        return reply
+
+    return lie
+
+
+def told(status, content):
+    def lie(reply, n, prompt):
+        if n >= 40:
+            raise ReplyError(status, content)
+        return reply
+
+    return lie
+
+
+def cut(reply, n, prompt):
+    """The prompt without its beginning, as a server with a short context may have it."""
+    return reply | {"usage": {"prompt_tokens": min(len(prompt), 200)}}
+
+
+def other_words(reply, n, prompt):
+    listed = tops(reply)
+    values = list(listed.values())
+    listed.clear()
+    listed.update({f"token_id:{7 + 3 * place}": value for place, value in enumerate(values)})
+    return reply
+
+
+LIES = {
+    "swapped": swapped(0.2),
+    "noise of 0.1": noisy(0.1),
+    "noise of 0.01": noisy(0.01),
+    "not a number": changed(lambda listed: listed.update({next(iter(listed)): math.nan})),
+    "above 0": changed(lambda listed: listed.update({next(iter(listed)): 0.7})),
+    "infinite": changed(lambda listed: listed.update({next(iter(listed)): math.inf})),
+    "too much": changed(lambda listed: listed.update(dict.fromkeys(list(listed)[:5], -0.5))),
+    "text": changed(lambda listed: listed.update({"Paris": -0.1})),
+    "null": changed(lambda listed: listed.update({next(iter(listed)): None})),
+    "empty": changed(lambda listed: listed.clear()),
+    "other tokens": other_words,
+    "cut prompt": cut,
+    "half": told(200, b'{"half'),
+    "no JSON": told(200, b"<html>"),
+    "a list": told(200, b"[1, 2]"),
+    "404": told(404, f"no such model; {KEY}".encode()),
+    "401": told(401, f"bad key {KEY}".encode()),
+    "500": told(500, f"Authorization: Bearer {KEY}".encode()),
+    "death": told(200, b"dead"),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_server_that_lies_gets_no_false_certificate_and_no_error_has_the_key(facts_2m, some, name, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    truth = searched(facts_2m, some)
+    with serving(facts_2m, LIES[name]) as url:
+        served = connected(url, facts_2m, top=300, concurrency=4)
+        if name in ("swapped", "noise of 0.1", "noise of 0.01"):  # what only another list of the place can show
+            run = searched(served, some)
+            assert false_certificates(run, truth) == []
+            assert (run.questions["status"] == "undecided").any()
+        else:
+            with pytest.raises(RunError, match=re.escape(url)) as caught:
+                searched(served, some)
+            assert KEY not in str(caught.value)
+            assert "\n" not in str(caught.value)
+
+
+def test_an_unreachable_server_a_drip_and_what_is_refused_end_in_a_sentence(facts_2m, some, monkeypatch):
+    with pytest.raises(RunError, match=r"http://127\.0\.0\.1:9/v1 refuses or fails: no whole answer"):
+        searched(connected("http://127.0.0.1:9/v1", facts_2m), some)
+    for url in ("localhost:8000", "http://me:secret@localhost/v1", "http://localhost/v1?key=secret", "ftp://localhost"):
+        with pytest.raises(ValueError, match="base_url must be") as caught:
+            connected(url, facts_2m)
+        assert "secret" not in str(caught.value)
+    with serving(facts_2m) as url:
+        served = connected(url, facts_2m)
+        for strategy in ("greedy", "multinomial", "diverse_beam"):
+            with pytest.raises(ValueError, match="use 'threshold'"):
+                generate(served, some, strategy=strategy, progress=False)
+        with pytest.raises(ValueError, match="stop_ids"):
+            generate(served, some, strategy="threshold", stop=["."], progress=False)
+    for option, value in {"top": 0, "epsilon": -1.0, "timeout": 0.0, "wrong": 1}.items():
+        with pytest.raises(ValueError, match=option):
+            connected("http://localhost/v1", facts_2m, **{option: value})
+
+
+def test_a_server_that_answers_byte_by_byte_is_given_up(facts_2m, some):
+    def drip(listener):
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):  # who asked has gone
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+            for _ in range(100):
+                if ended.wait(0.05):
+                    return
+                connection.sendall(b" ")
+
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener, stamina.set_testing(True, attempts=1):
+        thread = threading.Thread(target=drip, args=(listener,), daemon=True)
+        thread.start()
+        with pytest.raises(RunError, match="no whole answer"):
+            searched(connected(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", facts_2m, timeout=0.3), some)
+        ended.set()
+        thread.join()
+
+
+def test_a_noisy_server_is_not_asked_without_end(facts_2m, some):
+    with serving(facts_2m, noisy(0.3)) as url:
+        run = searched(connected(url, facts_2m), some)
+    assert run.info.cost.model_calls <= 2 * 32 * len(some)  # two for each token of the greedy answer at most
+    assert (run.questions["status"] == "undecided").all()
+
+
+def test_one_question_can_be_asked_over_a_server(facts_2m):
+    question = "What is the capital of France?"
+    with serving(facts_2m) as url:
+        answer = asking.ask(connected(url, facts_2m, top=300), question, search_alpha=0.05)
+    here = asking.ask(facts_2m, question, search_alpha=0.05)
+    assert (answer.text, answer.status) == (here.text, here.status)
+    assert answer.uncertainty == pytest.approx(here.uncertainty, abs=1e-3)
+    assert pro_lib.server.connect is server.connect
+
+
+def test_the_program_of_the_docs_runs_over_a_server(facts_2m, tmp_path, monkeypatch, capsys):
+    page = (Path(__file__).parents[1] / "docs" / "doors.md").read_text()
+    [program] = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "server.connect" in code]
+    monkeypatch.chdir(tmp_path)
+    with serving(facts_2m) as url:
+        small = {"http://localhost:8000/v1": url, "smollm2-135m": "facts-2m", "limit=100": "limit=5"}
+        for before, after in small.items():
+            assert before in program
+            program = program.replace(before, after)
+        exec(program, {})
+    assert "certified" in capsys.readouterr().out
