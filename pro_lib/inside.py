@@ -4,7 +4,6 @@
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from weakref import WeakKeyDictionary
@@ -16,19 +15,14 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
-from pro_lib.engine.certificate import Certificate
-from pro_lib.engine.exact import N_QUESTIONS, measured_epsilon
+from pro_lib import engine
 from pro_lib.engine.fit import Fit, PackingError, fitted, fitted_to
-from pro_lib.engine.strategies import DiverseBeam, Threshold
-from pro_lib.engine.tree import Counts, common_prefix_length, encode_prefix
-from pro_lib.engine.walk import Answer, Endings
 from pro_lib.models import UnsupportedModelError, find_endings
 from pro_lib.packs import complete_log_probs, ranked
 
 _FITS: "WeakKeyDictionary[PreTrainedModel, Fit]" = WeakKeyDictionary()  # measured once for each network
 # What `generate` hands on of itself; anything else would change what the network says.
-_USUAL = {"attention_mask", "position_ids", "cache_position", "use_cache", "logits_to_keep"}
-_USUAL |= {"MaxLengthCriteria", "EosTokenCriteria"}
+_USUAL = {"cache_position", "use_cache", "logits_to_keep", "MaxLengthCriteria", "EosTokenCriteria"}
 _OUTPUTS = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
 
 
@@ -44,24 +38,27 @@ class GenerateOutput:
     sequences: Tensor
     n_answers: Tensor
     log_probs: Tensor
-    certificates: tuple[Certificate | None, ...]
+    certificates: tuple[engine.Certificate | None, ...]
 
 
 def exact_generate(
     network: PreTrainedModel, input_ids: Tensor, *, generation_config: GenerationConfig,
     search_alpha: float | None = None, top_n: int | None = None, budget: int | None = None,
-    endings: Tokenizer | None = None, **model_kwargs: object,
+    endings: Tokenizer | None = None, epsilon: float | None = None, **model_kwargs: object,
 ) -> GenerateOutput | Tensor:  # fmt: skip
     """Find every answer with p ≥ `search_alpha` (else 0.02), or the `top_n`, to each prompt of a batch.
 
     Returns the most probable answer to each, as `generate` does; with `return_dict_in_generate` a `GenerateOutput`.
     Answers end at the end-of-text tokens of the generation config; with a tokenizer as `endings` also at a newline, as
     everywhere in this package. Where none reaches α there is the most probable one seen. `budget` are token-forwards.
+    In half precision each call measures by how many nats log-probabilities may be off, unless `epsilon` says it.
 
     Raises `ValueError` for what would change the model's probabilities, by name, and `UnsupportedModelError`.
     """
-    strategy = partial(Threshold, search_alpha=search_alpha, top_n=top_n, budget=budget)
-    return _generated(network, input_ids, generation_config, strategy, endings, **model_kwargs)
+    if epsilon is not None and not epsilon >= 0:
+        raise ValueError(f"epsilon={epsilon!r} is no number of nats, 0 or more")
+    strategy = partial(engine.Threshold, search_alpha=search_alpha, top_n=top_n, budget=budget)
+    return _generated(network, input_ids, generation_config, strategy, endings, epsilon, **model_kwargs)
 
 
 def diverse_beam_generate(
@@ -69,24 +66,17 @@ def diverse_beam_generate(
     diversity_penalty: float = 1.0, endings: Tokenizer | None = None, **model_kwargs: object,
 ) -> GenerateOutput | Tensor:  # fmt: skip
     """Grow `n_answers` groups of one beam each, as `num_beam_groups` once did; otherwise as `exact_generate`."""
-    strategy = partial(DiverseBeam, n_answers=n_answers, diversity_penalty=diversity_penalty)
-    return _generated(network, input_ids, generation_config, strategy, endings, **model_kwargs)
+    strategy = partial(engine.DiverseBeam, n_answers=n_answers, diversity_penalty=diversity_penalty)
+    return _generated(network, input_ids, generation_config, strategy, endings, 0.0, **model_kwargs)
 
 
-def _generated(network, input_ids, config, strategy, tokenizer, *, attention_mask=None, **model_kwargs):
-    _check(network, config, **model_kwargs)
+def _generated(network, input_ids, config, strategy, tokenizer, epsilon, *, attention_mask=None, **model_kwargs):
+    mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+    _check(network, config, mask, **model_kwargs)
     strategy = strategy(max_new_tokens=config.max_length - input_ids.shape[1])
-    endings, mask = _endings(network, config, tokenizer), True if attention_mask is None else attention_mask.bool()
-    prompts = [
-        ids[seen].tolist() for ids, seen in zip(input_ids, torch.ones_like(input_ids).bool() & mask, strict=True)
-    ]
-    fit = _fit(network, max(map(len, prompts)) + strategy.max_new_tokens)
-    prefix = encode_prefix(network, () if fit.plain else prompts[0][: common_prefix_length(prompts)])
-    tree_of, epsilon = partial(fit.tree, network, prefix=prefix, counts=Counts()), 0.0
-    if isinstance(strategy, Threshold) and network.dtype.itemsize <= 2:
-        length = {"max_new_tokens": strategy.max_new_tokens}
-        epsilon = measured_epsilon(tree_of, prompts[:N_QUESTIONS], endings, **length)
-    results = strategy.decode(tree_of(prompts), endings, question_ids=[""] * len(prompts), epsilon=epsilon)
+    endings = _endings(network, config, tokenizer)
+    prompts = [ids[seen].tolist() for ids, seen in zip(input_ids, mask.bool(), strict=True)]
+    results = _decoded(network, prompts, strategy, endings, epsilon)
     answers = [_likely(ranked(some), certificate) for some, certificate in results]
     if not config.return_dict_in_generate:
         return _sequences(input_ids, [some[:1] for some in answers], config, endings)
@@ -96,41 +86,59 @@ def _generated(network, input_ids, config, strategy, tokenizer, *, attention_mas
     return GenerateOutput(_sequences(input_ids, answers, config, endings), n_answers, log_probs, certificates)
 
 
-def _check(network, config, *, logits_processor=None, stopping_criteria=None, past_key_values=None, **model_kwargs):
+def _decoded(network, prompts, strategy, endings, epsilon):
+    """Return of each prompt its answers and certificate, from the tree that fits the network."""
+    try:
+        if network not in _FITS:
+            _FITS[network] = fitted(network)
+        fit = fitted_to(network, _FITS[network], max(map(len, prompts)) + strategy.max_new_tokens)
+    except PackingError as reason:
+        raise UnsupportedModelError(f"{type(network).__name__} {reason}") from reason
+    prefix = engine.encode_prefix(network, () if fit.plain else prompts[0][: engine.common_prefix_length(prompts)])
+    tree_of = partial(fit.tree, network, prefix=prefix, counts=engine.Counts())
+    if epsilon is None and network.dtype.itemsize <= 2:
+        # Few prompts are measured beside ends of the first, each twice: one alone would seem to be exact.
+        ends = (prompts[0][n // 2 % len(prompts[0]) :] for n in range(engine.N_QUESTIONS))
+        several = [*prompts, *ends][: engine.N_QUESTIONS]
+        epsilon = engine.measured_epsilon(tree_of, several, endings, max_new_tokens=strategy.max_new_tokens)
+    ids = [""] * len(prompts)  # which seed samples alone
+    return strategy.decode(tree_of(prompts), endings, question_ids=ids, epsilon=0.0 if epsilon is None else epsilon)
+
+
+def _check(network, config, mask, *, logits_processor, stopping_criteria, position_ids=None, **model_kwargs):
     """Refuse, by name, what would change the probabilities of the model, or cannot be returned."""
     if (mode := config.get_generation_mode().value) != "greedy_search":
         raise ValueError(f"{mode} is another way to decode: pass do_sample=False and num_beams=1")
-    used = [type(rule).__name__ for rule in (*(logits_processor or ()), *(stopping_criteria or ()))]
+    used = [type(rule).__name__ for rule in (*logits_processor, *stopping_criteria)]
+    shapes = {name: getattr(config, name) for name in ("temperature", "top_p")}
+    used += [f"{name}={value}" for name, value in shapes.items() if value not in (None, 1)]
     used += [name for name in _OUTPUTS if getattr(config, name, None)] + ["train()"] * network.training
+    keys, states = model_kwargs.pop("past_key_values", None), model_kwargs.pop("cache_params", None)
+    used += ["past_key_values"] if keys is not None and keys.get_seq_length() else []
+    used += ["cache_params"] if states is not None and states.has_previous_state() else []
     used += [name for name, value in model_kwargs.items() if value is not None]
-    used += ["past_key_values"] if past_key_values is not None and past_key_values.get_seq_length() else []
+    counted = mask.cumsum(dim=-1) - 1  # as `generate` does
+    used += ["position_ids"] if position_ids is not None and ((position_ids - counted) * mask).any() else []
     used += ["is_encoder_decoder"] * network.config.is_encoder_decoder
     if refused := [name for name in used if name not in _USUAL]:
         raise ValueError(f"{', '.join(refused)} cannot be had here: answers are those of the model as it is")
+    if not mask.any(dim=-1).all():
+        raise ValueError("attention_mask hides all tokens of a prompt")
 
 
-def _endings(network: PreTrainedModel, config: GenerationConfig, tokenizer: Tokenizer | None) -> Endings:
-    if tokenizer is None:
-        n_outputs = network.get_output_embeddings().weight.shape[0]
-        endings = Endings(*torch.zeros((2, n_outputs), dtype=torch.bool, device=network.device))
-    else:
-        endings = find_endings(tokenizer, network)
-    endings.stop[[] if config.eos_token_id is None else config.eos_token_id] = True
+def _endings(network: PreTrainedModel, config: GenerationConfig, tokenizer: Tokenizer | None) -> engine.Endings:
+    """Return what ends an answer: `eos_token_id`, and what the package takes for an ending with this tokenizer."""
+    ids = torch.arange(network.get_output_embeddings().weight.shape[0], device=network.device)
+    eos = [] if config.eos_token_id is None else config.eos_token_id
+    stop = torch.isin(ids, torch.tensor(eos, device=network.device))
+    others = engine.Endings(stop, stop & False) if tokenizer is None else find_endings(tokenizer, network)
+    endings = engine.Endings(stop | others.stop, others.closing & ~stop)
     if not endings.stop.any():
         raise ValueError("the generation config has no eos_token_id, so that no answer would end")
     return endings
 
 
-def _fit(network: PreTrainedModel, n_tokens: int) -> Fit:
-    try:
-        if network not in _FITS:
-            _FITS[network] = fitted(network)
-        return fitted_to(network, _FITS[network], n_tokens)
-    except PackingError as reason:
-        raise UnsupportedModelError(f"{type(network).__name__} {reason}") from reason
-
-
-def _likely(answers: list[Answer], certificate: Certificate | None) -> list[Answer]:
+def _likely(answers: list[engine.Answer], certificate: engine.Certificate | None) -> list[engine.Answer]:
     """Return of a search the complete answers with p ≥ α, or the first for all of them; beams as they are."""
     if certificate is None:
         return answers
@@ -138,7 +146,7 @@ def _likely(answers: list[Answer], certificate: Certificate | None) -> list[Answ
     return [answer for answer, at in zip(answers, reaches, strict=True) if at and answer.finished] or answers[:1]
 
 
-def _sequences(prompts: Tensor, answers: Sequence[Sequence[Answer]], config: GenerationConfig, endings: Endings):
+def _sequences(prompts, answers, config, endings):
     """Return prompts and their answers `(rows, tokens)`, as `GenerateOutput` has them."""
     stop = int(np.ravel(endings.stop_ids.tolist() if config.eos_token_id is None else config.eos_token_id)[0])
     rows = []

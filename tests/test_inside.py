@@ -1,138 +1,177 @@
-"""Exact search and beams within `generate` of transformers: the answers of the package itself, and what is refused."""
+"""Inside `generate` of transformers: the answers of the search in process, the golden file's beams, what is refused."""
 
-import json
-from pathlib import Path
+import copy
+import gc
+import math
+import weakref
 
 import numpy as np
 import pytest
 import torch
-from transformers import DynamicCache
+import transformers
+from conftest import FAMILIES
+from test_bundled import GOLDEN
+from test_downloads import here
+from test_plain import KINDS, network_of
 
 import pro_lib
 from pro_lib import questions as question_sets
-from pro_lib.generate import generate
+from pro_lib.engine import Counts, Endings, PlainTree, Threshold
+from pro_lib.packs import Job
 
-GOLDEN = json.loads((Path(__file__).parent / "golden" / "diverse_beam.json").read_text())
-
-
-def batch(model, prompts):
-    """Token ids and mask of prompts, padded on the left."""
-    return dict(model.tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left"))
+MASSES = ("found_mass", "small_endings_mass", "pruned_mass", "length_cut_mass", "budget_cut_mass")
+CACHE = transformers.DynamicCache()
+CACHE.update(torch.zeros(1, 2, 1, 8), torch.zeros(1, 2, 1, 8), 0)
 
 
-def searched(model, prompts, **options):
-    """What `generate` returns with an exact search in place of its decoding."""
-    options = {"custom_generate": pro_lib.exact_generate, "max_new_tokens": 32, "endings": model.tokenizer} | options
-    return model.network.generate(**batch(model, prompts), **options)
+def padded(prompts):
+    """What a tokenizer that pads on the left returns for prompts of token ids."""
+    width = max(map(len, prompts))
+    rows = [[0] * (width - len(ids)) + list(ids) for ids in prompts]
+    mask = [[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts]
+    return {"input_ids": torch.tensor(rows), "attention_mask": torch.tensor(mask)}
 
 
-def texts(model, sequences, prompts):
-    length = batch(model, prompts)["input_ids"].shape[1]
-    return [text.strip() for text in model.tokenizer.batch_decode(sequences[:, length:], skip_special_tokens=True)]
+def inside(network, prompts, stop, loop=pro_lib.exact_generate, **settings):
+    """Generate on a padded batch; return what came out, and of each prompt {token ids: log-probability}."""
+    inputs, how = padded(prompts), {"custom_generate": loop, "pad_token_id": 0, "return_dict_in_generate": True}
+    output, answers = network.generate(**inputs, **how, **settings), []
+    groups = output.sequences.split(output.n_answers.tolist())
+    for prompt, rows, log_probs in zip(inputs["input_ids"], groups, output.log_probs, strict=True):
+        assert torch.equal(rows[:, : len(prompt)], prompt.expand(len(rows), -1))
+        texts = (tuple(id_ for id_ in ids if id_ not in (0, *stop)) for ids in rows[:, len(prompt) :].tolist())
+        answers.append(dict(zip(texts, log_probs.tolist(), strict=False)))
+        assert log_probs[len(rows) :].isnan().all()
+        np.testing.assert_array_equal(log_probs, sorted(log_probs, key=lambda p: (math.isnan(p), -p)))
+    return output, answers
 
 
-@pytest.mark.parametrize("options", [{"search_alpha": 0.05}, {"top_n": 3}, {"search_alpha": 0.02, "budget": 9}])
-def test_the_answers_are_those_of_the_search_in_process(facts_2m, options, size):
-    questions = question_sets.load("world-facts", limit=40 if size == "quick" else 200)
-    run = generate(facts_2m, questions, strategy="threshold", progress=False, **options)
-    prompts = questions.prompts()
-    output = searched(facts_2m, prompts, return_dict_in_generate=True, **options)
-    expected = run.log_probs()
-    np.testing.assert_allclose(output.log_probs[:, : expected.shape[1]], expected, atol=1e-5, rtol=1e-5)
-    assert [c.status for c in output.certificates] == run.questions["status"].tolist()
-    masses = [c.found_mass for c in output.certificates]
-    np.testing.assert_allclose(masses, run.questions["found_mass"], atol=1e-5)
-    ranked, rows = run.ranked(), iter(texts(facts_2m, output.sequences, prompts))
-    for question_id, n_answers, row in zip(
-        run.questions["question_id"], output.n_answers.tolist(), output.log_probs, strict=True
-    ):
-        ours = [next(rows) for _ in range(n_answers)][: int((~row.isnan()).sum())]
-        assert sorted(ours) == sorted(ranked.loc[ranked["question_id"] == question_id, "text"])
+def total(answer):
+    return sum(answer.token_log_probs) + (answer.end_log_prob or 0.0) if answer.finished else math.nan
 
 
-def test_without_a_dict_it_returns_the_likeliest_answer_with_its_prompt_end_and_padding(facts_2m):
-    prompts = [*question_sets.load("world-facts", limit=8).prompts(), "Question: Who?\nAnswer:"]
-    inputs, output = batch(facts_2m, prompts), searched(facts_2m, prompts, search_alpha=0.05)
-    length = inputs["input_ids"].shape[1]
-    assert torch.equal(output[:, :length], inputs["input_ids"])
-    whole = searched(facts_2m, prompts, search_alpha=0.05, return_dict_in_generate=True)
-    first = whole.sequences[np.cumsum([0, *whole.n_answers.tolist()[:-1]])]
-    assert texts(facts_2m, output, prompts) == texts(facts_2m, first, prompts)
-    eos, pad = (getattr(facts_2m.network.generation_config, name) for name in ("eos_token_id", "pad_token_id"))
-    for row in output[:, length:].tolist():
-        answer = [token for token in row if token not in (eos, pad)]
-        assert row == answer + [eos] + [pad] * (len(row) - len(answer) - 1)
+def check(network, prompts, results, stop, n_at_once, **settings):
+    """Hold batches against the answers and certificates of another search: sets, log-probabilities, masses."""
+    for start in range(0, len(prompts), n_at_once):
+        output, found = inside(network, prompts[start : start + n_at_once], stop, **settings)
+        for ours, ledger, (answers, certificate) in zip(found, output.certificates, results[start:], strict=False):
+            floor, best = math.log(certificate.search_alpha) - 1e-6, max(answers, key=lambda a: (a.finished, total(a)))
+            theirs = {a.token_ids: total(a) for a in answers if total(a) >= floor} or {best.token_ids: total(best)}
+            assert ours.keys() == theirs.keys()
+            np.testing.assert_allclose([ours[ids] for ids in theirs], [*theirs.values()], atol=1e-4)
+            assert ledger.status == certificate.status
+            masses = ([getattr(of, name) for name in MASSES] for of in (ledger, certificate))
+            np.testing.assert_allclose(*masses, atol=1e-4)
 
 
-def test_a_prompt_has_the_same_answers_whatever_stands_beside_it(facts_2m):
-    prompts = ["Question: Who?\nAnswer:", *question_sets.load("world-facts", limit=3, n_shots=3).prompts()]
-    together = searched(facts_2m, prompts, search_alpha=0.01, return_dict_in_generate=True)
-    for row, prompt in zip(together.log_probs, prompts, strict=True):
-        alone = searched(facts_2m, [prompt], search_alpha=0.01, return_dict_in_generate=True)
-        np.testing.assert_allclose(row[: alone.log_probs.shape[1]], alone.log_probs[0], atol=1e-5)
+def check_beside_process(model, questions, n_at_once, **settings):
+    """Hold batches against the search in process; return the share that is certified."""
+    results = Job(model, questions, Threshold(**settings))._answered(questions.table)
+    prompts, stop = [model.encode(prompt) for prompt in questions.prompts()], model.endings.stop_ids.tolist()
+    check(model.network, prompts, results, stop, n_at_once, endings=model.tokenizer, **settings)
+    return np.mean([certificate.status == "certified" for _, certificate in results])
 
 
-def test_answers_end_at_the_tokens_of_the_generation_config_alone_unless_a_tokenizer_says_more(facts_2m):
-    [prompt] = question_sets.load("world-facts", limit=1).prompts()
-    ids = batch(facts_2m, [prompt])["input_ids"]
-    likely = facts_2m.network(ids).logits[0, -1].topk(2)
-    config = {"eos_token_id": likely.indices.tolist(), "endings": None, "search_alpha": 0.01}
-    output = searched(facts_2m, [prompt], return_dict_in_generate=True, **config)
-    # Both likely tokens end the answer at once: its probability is theirs, added up.
-    p = facts_2m.network(ids).logits[0, -1].detach().double().softmax(-1)[likely.indices].sum()
-    assert float(output.log_probs[0, 0].exp()) == pytest.approx(float(p), abs=1e-6)
-    assert output.sequences[0, ids.shape[1] :].tolist()[0] == likely.indices[0]
+def test_two_hundred_prompts_have_the_answers_of_the_search_in_process(facts_2m):
+    questions = question_sets.load("world-facts", split="test", limit=200, seed=0)
+    assert check_beside_process(facts_2m, questions, 40, search_alpha=0.02, max_new_tokens=16) > 0.5
+    few = question_sets.load("world-facts", split="test", limit=6, n_shots=0)
+    check_beside_process(facts_2m, few, 1, top_n=5, max_new_tokens=8)
+    check_beside_process(facts_2m, few, 6, search_alpha=0.02, budget=9, max_new_tokens=8)
 
 
+@here
+def test_so_has_a_real_model():
+    questions = question_sets.load("world-facts", split="test", limit=12, n_shots=3)
+    smollm = pro_lib.models.load("smollm2-135m", device="cpu")
+    assert check_beside_process(smollm, questions, 12, search_alpha=0.02, max_new_tokens=12) > 0.3
+
+
+@pytest.mark.filterwarnings("ignore:.*asked on the plain tree:UserWarning")
+@pytest.mark.parametrize("family", [*FAMILIES, "falcon-alibi", "mistral-window", *KINDS, "mamba"])
+def test_every_family_has_the_answers_of_plain_passes_by_its_eos_list(tiny_model, family, monkeypatch):
+    sizes = {"vocab_size": 299, "hidden_size": 16, "state_size": 4, "num_hidden_layers": 2}
+    monkeypatch.setitem(KINDS, "mamba", sizes)  # whose cache has a name of its own
+    network = network_of(family) if family in KINDS else tiny_model(family).network
+    stop = [0, 2, *range(5, 299, 5), 100_000]  # one that is no token of it
+    prompts, table = [[1, *range(20, 32), 51, 61], [1, 21, 56], [71]], torch.zeros(299, dtype=torch.bool)
+    table[stop[:-1]] = True
+    settings = {"search_alpha": 0.03, "max_new_tokens": 4}
+    tree = PlainTree(network, prompts, Counts(), cached=False)
+    results = Threshold(**settings).decode(tree, Endings(table, table & False), question_ids=["", "", ""])
+    settings |= {"eos_token_id": stop}
+    check(network, prompts, results, stop, 3, **settings)
+    rows = network.generate(**padded(prompts), custom_generate=pro_lib.exact_generate, pad_token_id=2, **settings)
+    for ids, row, (answers, _) in zip(prompts, rows[:, len(prompts[0]) :].tolist(), results, strict=True):
+        likeliest = max(answers, key=lambda a: (a.finished, total(a)))
+        expected = [*likeliest.token_ids, *[0] * likeliest.finished]  # the first of the list, then padding
+        assert row == expected + [2] * (len(row) - len(expected)), ids
+
+
+@pytest.mark.parametrize("n_answers", [1, 4, 10])
 @pytest.mark.parametrize("n_shots", [0, 10])
-def test_beams_are_those_of_transformers_4_56_2(facts_2m, n_shots):
+def test_diverse_beams_are_those_of_the_golden_file(facts_2m, n_answers, n_shots):
     prompts = [prompt for prompt in GOLDEN["prompts"] if prompt["n_shots"] == n_shots]
-    rows = [torch.tensor(prompt["ids"]) for prompt in prompts]
-    width = max(map(len, rows))
-    ids = torch.stack([torch.nn.functional.pad(row, (width - len(row), 0)) for row in rows])
-    mask = torch.stack([torch.arange(width) >= width - len(row) for row in rows]).long()
-    output = facts_2m.network.generate(
-        input_ids=ids, attention_mask=mask, custom_generate=pro_lib.diverse_beam_generate, n_answers=4,
-        endings=facts_2m.tokenizer, max_new_tokens=32, return_dict_in_generate=True,
-    )  # fmt: skip
-    assert output.n_answers.tolist() == [4] * len(prompts)
-    assert output.certificates == (None,) * len(prompts)
-    for row, prompt in zip(output.log_probs, prompts, strict=True):
-        sums = [sum(a["log_probs"]) + (a["end"] or 0) for a in prompt["answers"]["4"] if a["finished"]]
-        np.testing.assert_allclose(row[: len(sums)], sorted(sums, reverse=True), atol=1e-4)
-        assert row[len(sums) :].isnan().all()
+    settings = {"n_answers": n_answers, "max_new_tokens": 32, "eos_token_id": GOLDEN["stop_ids"]}
+    ids = [prompt["ids"] for prompt in prompts]
+    loop, stop = pro_lib.diverse_beam_generate, GOLDEN["stop_ids"]
+    output, found = inside(facts_2m.network, ids, stop, loop, **settings)
+    assert output.n_answers.tolist() == [n_answers] * len(ids)
+    assert output.certificates == (None,) * len(ids)
+    for prompt, ours in zip(prompts, found, strict=True):
+        golden = prompt["answers"][str(n_answers)]
+        theirs = {tuple(a["ids"]): sum(a["log_probs"]) + a["end"] if a["finished"] else np.nan for a in golden}
+        assert ours.keys() == theirs.keys()
+        np.testing.assert_allclose([ours[ids] for ids in theirs], [*theirs.values()], atol=5e-4)
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"do_sample": True}, "sample"),
-        ({"num_beams": 2}, "num_beams"),
-        ({"repetition_penalty": 1.2}, "RepetitionPenaltyLogitsProcessor"),
-        ({"bad_words_ids": [[5]]}, "NoBadWordsLogitsProcessor"),
-        ({"min_new_tokens": 2}, "MinNewTokensLengthLogitsProcessor"),
-        ({"max_time": 1.0}, "MaxTimeCriteria"),
-        ({"output_scores": True}, "output_scores"),
-        ({"inputs_embeds": torch.zeros(1, 1, 1)}, "inputs_embeds"),
-        ({"eos_token_id": [], "endings": None}, "eos_token_id"),
-        ({"search_alpha": 0.0}, "search_alpha"),
-        ({"search_alfa": 0.1}, "search_alfa"),
-        ({"max_new_tokens": 10**6}, "positions"),
-    ],
-)
-def test_what_would_change_the_probabilities_is_refused_by_name(facts_2m, options, named):
-    with pytest.raises(ValueError, match=named):
-        searched(facts_2m, ["Question: Who?\nAnswer:"], **options)
+REFUSED = {
+    "group_beam_search": {"num_beams": 4, "num_beam_groups": 4, "diversity_penalty": 1.0},
+    "beam_search .* num_beams=1": {"num_beams": 2},
+    "sample .* do_sample=False": {"do_sample": True, "temperature": 0.7},
+    "temperature=0.7": {"temperature": 0.7},
+    "top_p=0.5": {"top_p": 0.5},
+    "RepetitionPenaltyLogitsProcessor": {"repetition_penalty": 1.2},
+    "NoBadWordsLogitsProcessor": {"bad_words_ids": [[5]]},
+    "MinNewTokensLengthLogitsProcessor": {"min_new_tokens": 3},
+    "PrefixConstrainedLogitsProcessor": {"prefix_allowed_tokens_fn": lambda *_: [5]},
+    "TopKLogitsWarper": {"logits_processor": [transformers.TopKLogitsWarper(2)]},
+    "MaxTimeCriteria": {"max_time": 3.0},
+    "output_logits": {"output_logits": True, "return_dict_in_generate": True},
+    "position_ids": {"position_ids": torch.tensor([[3, 4, 5]])},
+    "past_key_values": {"past_key_values": CACHE},
+    "attention_mask hides": {"attention_mask": torch.tensor([[0, 0, 0]])},
+    "inputs_embeds": {"inputs_embeds": torch.zeros(1, 3, 32)},
+    "LlamaForCausalLM has a number of positions of 256": {"max_new_tokens": 300},
+    "no eos_token_id": {"eos_token_id": None},
+}
 
 
-def test_a_filled_cache_and_a_network_in_training_are_refused(facts_2m):
-    cache, inputs = DynamicCache(), batch(facts_2m, ["Question: Who?\nAnswer:"])
-    facts_2m.network(inputs["input_ids"][:, :2], past_key_values=cache)
-    with pytest.raises(ValueError, match="past_key_values"):
-        searched(facts_2m, ["Question: Who?\nAnswer:"], past_key_values=cache)
-    try:
-        facts_2m.network.train()
-        with pytest.raises(ValueError, match=r"train\(\)"):
-            searched(facts_2m, ["Question: Who?\nAnswer:"])
-    finally:
-        facts_2m.network.eval()
+@pytest.mark.parametrize("loop", [pro_lib.exact_generate, pro_lib.diverse_beam_generate])
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_change_the_answers_is_refused_by_name(tiny_model, loop, name):
+    given = {"inputs": torch.tensor([[1, 20, 30]]), "max_new_tokens": 4} | REFUSED[name]
+    with pytest.raises(ValueError, match=name):
+        tiny_model("llama").network.generate(**given, custom_generate=loop)
+
+
+def test_a_network_in_training_is_refused_and_one_is_not_kept(tiny_folders):
+    network = transformers.AutoModelForCausalLM.from_pretrained(tiny_folders("llama"))
+    how = {"inputs": torch.tensor([[1, 20, 30]]), "max_new_tokens": 4, "custom_generate": pro_lib.exact_generate}
+    with pytest.raises(ValueError, match=r"train\(\)"):
+        network.train().generate(**how)
+    network.eval().generate(**how)
+    gone = weakref.ref(network)
+    del network
+    gc.collect()
+    assert gone() is None
+
+
+def test_in_half_precision_one_prompt_alone_has_an_epsilon_that_was_measured(facts_2m):
+    network = copy.deepcopy(facts_2m.network).bfloat16()
+    prompt = facts_2m.encode(question_sets.load("world-facts", split="test", limit=1).prompts()[0])
+    settings = {"endings": facts_2m.tokenizer, "search_alpha": 0.02, "max_new_tokens": 12}
+    assert 0.01 < inside(network, [prompt], [0], **settings)[0].certificates[0].epsilon < 1
+    assert inside(network, [prompt], [0], epsilon=0.125, **settings)[0].certificates[0].epsilon == 0.125
+    with pytest.raises(ValueError, match=r"epsilon=-0\.1 "):
+        inside(network, [prompt], [0], epsilon=-0.1, **settings)
