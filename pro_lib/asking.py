@@ -22,6 +22,10 @@ _MATTERS = ("chat", "diversity_penalty", "dtype", "fingerprint", "header", "max_
 _MATTERS += ("stop", "strategy", "temperature", "template", "top_p")
 
 
+class NoAnswerError(ValueError):
+    """No answer ended within the tokens that there are."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """A model's answer to one question, with its PRO uncertainty (nats, higher = more uncertain).
@@ -100,7 +104,7 @@ def ask(
     uncertainty = scores.pro(log_probs, **levels)
     if table.empty:
         cut = run.info.parameters["max_new_tokens"]
-        raise ValueError(f"no answer of {run.info.model} ended within {cut} tokens: {question!r}")
+        raise NoAnswerError(f"no answer of {run.info.model} ended within {cut} tokens: {question!r}")
     [row] = run.questions.to_dict("records")
     return Answer(
         question=row["question"],
