@@ -97,10 +97,7 @@ def _decoded(network, prompts, strategy, endings, epsilon):
     prefix = engine.encode_prefix(network, () if fit.plain else prompts[0][: engine.common_prefix_length(prompts)])
     tree_of = partial(fit.tree, network, prefix=prefix, counts=engine.Counts())
     if epsilon is None and network.dtype.itemsize <= 2:
-        # Few prompts are measured beside ends of the first, each twice: one alone would seem to be exact.
-        ends = (prompts[0][n // 2 % len(prompts[0]) :] for n in range(engine.N_QUESTIONS))
-        several = [*prompts, *ends][: engine.N_QUESTIONS]
-        epsilon = engine.measured_epsilon(tree_of, several, endings, max_new_tokens=strategy.max_new_tokens)
+        epsilon = engine.measured_epsilon(tree_of, prompts, endings, max_new_tokens=strategy.max_new_tokens)
     ids = [""] * len(prompts)  # which seed samples alone
     return strategy.decode(tree_of(prompts), endings, question_ids=ids, epsilon=0.0 if epsilon is None else epsilon)
 

@@ -84,3 +84,9 @@ def test_what_is_near_alpha_is_undecided(halved, monkeypatch):
     run = generate(model, QUESTIONS, search_alpha=math.exp(value - 0.01), **how)
     assert "an answer lies within 0.05 nats of α" in set(run.questions["why"])
     assert set(run.questions["epsilon"]) == {0.05}
+
+
+def test_a_question_alone_is_not_taken_to_be_exact(halved):
+    how = {"strategy": "threshold", "max_new_tokens": LENGTH, "progress": False, "search_alpha": 0.01}
+    run = generate(halved("llama"), asked(["Where is Paris, France?"]), **how)
+    assert run.questions["epsilon"].item() > 0

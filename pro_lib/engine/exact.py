@@ -29,7 +29,7 @@ _EVENT = np.dtype(
 )
 _OPEN, _COMPLETE, _CUT, _EXPANDED = range(4)
 _FIRST_ALPHA, _STEP = 0.02, math.log(4)  # where the search for the N most probable begins; nats further down each time
-N_QUESTIONS = 16  # on whose likely answers ε is measured
+N_QUESTIONS, _FEWEST = 16, 4  # on whose likely answers ε is measured
 _LOG_PROBS_AT_ONCE = 2**25  # a wider search goes depth first, in pieces, to the same end: 128 MiB
 
 
@@ -254,7 +254,12 @@ class Search:
 def measured_epsilon(
     tree_of: Callable[..., Tree], prompts: Sequence[Sequence[int]], endings: Endings, *, max_new_tokens: int
 ) -> np.ndarray:
-    """Ask prompts together and alone; return twice the largest difference up to each depth, nats `(T + 1,)`."""
+    """Ask prompts together and alone; return twice the largest difference up to each depth, nats `(T + 1,)`.
+
+    At most `N_QUESTIONS`, and at least `_FEWEST`: a prompt alone would seem to be exact, and is asked beside its ends.
+    """
+    ends = (prompts[0][n % len(prompts[0]) :] for n in range(_FEWEST))
+    prompts = [*prompts, *ends][: min(max(len(prompts), _FEWEST), N_QUESTIONS)]
     packs, settings = [[prompt] for prompt in prompts], {"search_alpha": 0.01, "max_new_tokens": max_new_tokens}
     together, *alone = (search(tree_of(pack), endings, **settings) for pack in (prompts, *packs))
     largest = np.zeros(max_new_tokens + 1)

@@ -1,0 +1,45 @@
+"""How often the promise of an answerer is false: many splits of one run into a calibration and calls that are served.
+
+    python benchmarks/abstaining.py data/generations/world-facts/facts-2m/diverse_beam --splits 1000
+
+In each split an answerer is made of some questions, as `pro serve` makes it; the others are its calls, whose answers
+the run has. A promise is false where fewer of all answers given are right than promised: at most 1 - confidence may be.
+"""
+
+import argparse
+from dataclasses import replace
+
+import numpy as np
+
+from pro_lib import answering, models, runs
+from pro_lib.evaluation import evaluate
+
+
+def main() -> None:
+    """Print the share of false promises by target."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run")
+    parser.add_argument("--model", default="facts-2m")
+    parser.add_argument("--splits", type=int, default=1000)
+    parser.add_argument("--questions", type=int, default=300, help="of a calibration")
+    given = parser.parse_args()
+    run, model, rng = runs.read(given.run), models.held(given.model), np.random.default_rng(0)
+    whole = evaluate(run)
+    uncertainty, correct, ids = whole.pro(0.4), whole.correct, whole.answers["question_id"].to_numpy()
+    for target in (0.5, 0.7, 0.8):
+        false, made, coverage = 0, 0, []
+        for _ in range(given.splits):
+            shown = rng.permutation(len(ids)) < given.questions
+            calibration = run.select(question_ids=ids[shown])
+            calibration = replace(calibration, questions=calibration.questions.assign(split="test"))
+            promise = answering.answerer(model, calibration=calibration, target=target).promise
+            answered = promise.answers(uncertainty[~shown])
+            made += promise.threshold is not None
+            coverage.append(answered.mean())
+            false += bool(answered.any()) and correct[~shown][answered].mean() < target
+        shares = f"{false} false; {np.mean(coverage):.3f} of the calls answered"
+        print(f"target {target}: {made} promises in {given.splits} splits, {shares}")
+
+
+if __name__ == "__main__":
+    main()
