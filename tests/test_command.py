@@ -14,6 +14,7 @@ import papermill
 import pytest
 from click.testing import CliRunner
 
+import pro_lib
 from pro_lib import bundled, command, runs
 from pro_lib.asking import Answer
 
@@ -283,3 +284,14 @@ def test_explore_writes_a_page_of_records_or_opens_jupyterlab(records, tmp_path,
     typed("explore")
     assert called[1][1][-1] == "00_explore_examples.ipynb"
     assert (tmp_path / "00_explore_examples.ipynb").is_file()
+
+
+def test_serve_says_the_promise_and_listens_on_this_machine_alone(tmp_path, monkeypatch):
+    questions = pro_lib.questions.load("world-facts", limit=20)
+    pro_lib.generate.generate("facts-1m", questions, strategy="greedy", out=tmp_path, progress=False)
+    calibration, started = tmp_path / "world-facts" / "facts-1m" / "greedy", {}
+    monkeypatch.setattr("uvicorn.run", lambda app, **options: started.update(options, app=app))
+    out, _ = typed("serve", "--calibration", calibration, "--model", "facts-1m", "--port", "8009")
+    assert out.startswith("Nothing can be promised: 20 validation questions")
+    assert (started["host"], started["port"]) == ("127.0.0.1", 8009)
+    assert "fingerprint" in refused("serve", "--calibration", calibration, "--model", "facts-2m")
