@@ -155,8 +155,10 @@ def score(
     """
     if example == (responses is not None):
         raise click.UsageError("give a file of RESPONSES, or --example for one that comes along")
+    from pro_lib import protocols
     from pro_lib.files import write_whole
     from pro_lib.settings import Settings
+    from pro_lib.similarities import Lexical
 
     read = [path for path in (responses, questions, correctness) if path and os.path.exists(path)]
     if output and output.exists() and any(output.samefile(path) for path in read):
@@ -164,7 +166,7 @@ def score(
     files = {"records": responses or str(bundled.EXAMPLE), "dataset": questions or "world-facts"}
     settings = Settings(alpha=alpha, correctness=correctness, **files)
     run = settings.run(*settings.pairs()[0])
-    table = run.scores(alpha=alpha)
+    table = protocols.of_texts(run, Lexical()) if run.is_texts else run.scores(alpha=alpha)
     if output:
         write_whole(table.to_csv(index=False).encode(), output)
         click.echo(f"{output}: {len(table):,} questions")
@@ -173,24 +175,27 @@ def score(
         click.echo(head.to_string(index=False, float_format="%.4f", na_rep="", max_colwidth=60))
         if len(table) > FIRST:
             click.echo(f"… and {len(table) - FIRST:,} more; --output scores.csv writes all")
-    if table["n_kept"].max() <= 1:
+    if run.is_texts:
+        click.echo("Texts alone: SC, Deg and SE are by counts of samples; PRO and NLL need log-probabilities.")
+    elif table["n_kept"].max() <= 1:
         click.echo(f"At α = {alpha:g} one answer of each question is kept, and PRO is NLL; try a smaller --alpha.")
     click.echo(_quality(run, settings.choices, alpha=alpha, needed=bool(questions) or os.path.isfile(correctness)))
 
 
 def _quality(run, choices, *, alpha: float, needed: bool) -> str:
-    """Return accuracy and AUROC of PRO and NLL with 95 % intervals; or why not, an error where they are `needed`."""
-    from pro_lib import evaluation, files, metrics
+    """Return accuracy and AUROC with 95 % intervals, of texts alone those of SC, Deg and SE; an error if `needed`."""
+    from pro_lib import evaluation, files, metrics, similarities
 
+    by_counts = {"samples": run, "similarities": {"lexical": similarities.Lexical()}} if run.is_texts else {}
     try:
-        judged = evaluation.evaluate(run, choices=choices)
+        judged = evaluation.evaluate(run, choices=choices, **by_counts)
     except files.RunError as error:
         if needed:
             raise
         return f"No accuracy: {error}. Right answers come with --questions, or --correctness and a file of labels."
     if judged.one_class():
         return f"No AUROC: {judged.one_class()}."
-    methods = judged.with_pro({"PRO": alpha})[["PRO", "NLL"]]
+    methods = judged.baselines if run.is_texts else judged.with_pro({"PRO": alpha})[["PRO", "NLL"]]
     intervals = zip(methods, *metrics.auroc_intervals(methods, judged.correct), strict=True)
     aurocs = ", ".join(f"{method} {auroc:.3f} ({low:.3f} to {high:.3f})" for method, auroc, low, high in intervals)
     share, n = judged.correct.mean(), len(judged.correct)

@@ -34,9 +34,12 @@ def from_openai(source: Source, *, questions: pd.DataFrame | None = None) -> Run
     layout = next((response.layout.name for response in read if response.layout), "responses")
     texts = [text if isinstance(text := response.question["question"], str) else "" for response in read]
     own = _ids(read, texts, set() if questions is None else set(questions["question_id"]))
-    left_out, endings, records = {}, Counter(), {}
+    left_out, endings, records, filters = {}, Counter(), {}, {}
     for name, known, response in zip(_names(read, texts, own, path), own, read, strict=True):
         place, fields = response.where.removeprefix(f"{path}, "), response.question | {"question_id": name}
+        if filters.setdefault(str(name), fields["filter"]) != fields["filter"]:
+            left_out.setdefault("that another filter judges again", []).append(place)
+            continue
         if not response.answers:
             left_out.setdefault("that failed", []).append(place)
         if response.answers or known is None:

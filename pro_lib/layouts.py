@@ -1,5 +1,6 @@
 """Where servers keep an answer's text, its ending and its log-probabilities, layout by layout; knows no file."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -27,7 +28,7 @@ class Layout(NamedTuple):
     """A layout by its paths: `a.b` is b within a, or within each of a list; `|` stands before another path.
 
     A response has something at `key`; `answers` lead to its answers ("" is itself), from there `text`, `reason` and
-    `tokens`. `request` asks the server for log-probabilities.
+    `tokens`. `request` asks the server for log-probabilities; a log, which has none, may hold texts alone.
     """
 
     name: str
@@ -40,6 +41,11 @@ class Layout(NamedTuple):
 
 
 LAYOUTS = (
+    Layout(
+        "inspect_ai", "epoch", ("output.choices",), "message.content.text|message.content", "stop_reason",
+        "logprobs.content", "",
+    ),
+    Layout("lm-eval", "replies", ("replies",), "text", "finish_reason", "logprobs", ""),
     Layout(
         "openai", "choices", ("choices",), "message.content.text|message.content|text|delta.content", "finish_reason",
         "logprobs.content|logprobs.token_logprobs", "logprobs=true (chat) or logprobs=1 (text)",
@@ -69,6 +75,8 @@ LAYOUTS = (
     ),
     Layout("cohere", "message", ("",), "message.content.text", "finish_reason", "logprobs.logprobs", "logprobs"),
 )  # fmt: skip
+# What logs call a right answer, and a wrong one; no other is judged.
+_VERDICTS = (("C", True), ("I", False), ("N", False), (1, True), (0, False))
 _NUMBER = "logprob|logProbability|log_probability|0"
 _Finite = rule((int, float), lambda value: abs(value) < float("inf"), "must be a finite number")
 
@@ -124,12 +132,15 @@ def record_of(answer: dict, layout: Layout, where: str) -> dict | str:
     if text is None and answer["finish_reason"] is not None:
         return "without text, such as a refusal"
     if whole is None and (tokens is None or (text and not tokens)):
-        raise RunError(f"{where}: logprobs are missing; ask for them with {layout.request}")
+        if layout.request:
+            raise RunError(f"{where}: logprobs are missing; ask for them with {layout.request}")
+        tokens = None
     finished = ending(fitted(_Answer, answer, where, RunError).finish_reason) in NATURAL
     if any(value <= NOT_GIVEN for value in tokens or []) or (finished and tokens == []):
         return "whose probability was not returned"
     log_prob = {"log_prob": whole} if tokens is None else {"token_log_probs": tokens}
-    return {"text": text, "finished": finished, "end_log_prob": None if finished else 0.0} | log_prob
+    end = None if finished or log_prob == {"log_prob": None} else 0.0
+    return {"text": text, "finished": finished, "end_log_prob": end, "correct": answer["correct"]} | log_prob
 
 
 def ending(reason: str) -> str:
@@ -139,17 +150,20 @@ def ending(reason: str) -> str:
 
 def _of_entry(where: str, entry: object) -> Iterator[Response]:
     """Yield the responses of an entry, which may wrap one or a list of them."""
+    entry = entry if at(entry, "resps") is None else _of_harness(where, entry)
     event = str(at(entry, "type"))
     if event.startswith("response.") and event not in _WHOLE:
         return
     inner = at(entry, "response.body|response")
     is_wrapped = inner is not None and not isinstance(inner, str)
-    text = at(entry, "question|prompt|messages|body.messages")
+    text = at(entry, "question|prompt|input|messages|body.messages")
     if isinstance(text, list):  # a conversation; its last turn asks
         text = at(text[-1:], "content.text|content")
         text = text and " ".join(map(str, text))
-    question = {"question": text, "references": at(entry, "references"), "split": at(entry, "split")}
-    question["question_id"] = at(entry, "question_id|custom_id|key|id" if is_wrapped else "question_id|custom_id")
+    question = {"question": text, "references": at(entry, "references|target"), "split": at(entry, "split")}
+    has_own_id = is_wrapped or at(entry, "epoch") is not None
+    question["question_id"] = at(entry, "question_id|custom_id" + "|key|id" * has_own_id)
+    question["filter"] = at(entry, "filter")
     for body in (_listed(inner) or [{"error": "nothing"}]) if is_wrapped else [entry]:
         error = at(entry, "error") or at(body, "error")
         layout = next((layout for layout in LAYOUTS if at(body, layout.key) is not None), None)
@@ -174,8 +188,29 @@ def _answers(layout: Layout, body: object) -> dict[object, dict]:
         number = at(value, "index") if layout.name == "openai" else None
         number = len(answers) if type(number) is not int or number in answers else number
         numbers = {"logprobs": _log_probs(layout, value), "cumulative_logprob": at(value, "cumulative_logprob")}
+        verdict = _listed(at([value, body], "0.correct|1.scores.*.value"))[:1]
+        numbers["correct"] = next((right for word, right in _VERDICTS if [word] == verdict), None)
         answers[number] = {"text": text, "finish_reason": None if reason == "none" else reason} | numbers
     return answers
+
+
+def _of_harness(where: str, line: object) -> dict:
+    """Return a line of lm-evaluation-harness as a response: texts, or choices with their log-probabilities."""
+    requests, replied = _listed(at(line, "arguments.*|arguments")), _listed(at(line, "resps"))
+    if len(replied) != len(requests):
+        raise RunError(f"{where}: {len(replied)} resps of {len(requests)} arguments")
+    target, verdict, replies = at(line, "target"), at(line, str(at(line, "metrics.0"))), []
+    for n, (request, texts) in enumerate(zip(requests, map(_listed, replied), strict=True)):
+        for text in texts:
+            reply = {"text": text, "finish_reason": "stop", "correct": verdict if len(texts) == 1 else None}
+            if isinstance(text, list):  # of a choice: its log-probability as text, and whether it is the greedy one
+                choice, value = str(at(request, "arg_1|1")).strip(), str(at(text, "0"))
+                value = float(value) if re.fullmatch(r"-?\d+(\.\d+)?(e-\d+)?", value) else value
+                reply |= {"text": choice, "cumulative_logprob": value, "correct": str(target) in (str(n), choice)}
+            replies.append(reply)
+    choices = [reply["text"] for reply in replies if "cumulative_logprob" in reply and reply["correct"]]
+    question = {"question_id": at(line, "doc_id"), "references": choices or target, "filter": at(line, "filter")}
+    return question | {"question": at([line, requests], "0.doc.question|1.0.arg_0|1.0.0"), "replies": replies}
 
 
 def _log_probs(layout: Layout, answer: object) -> list | None:
@@ -202,7 +237,9 @@ def at(value: object, paths: str) -> Any:
 def _follow(value: object, path: list[str]) -> Any:
     """Return what stands at a path; of a list, what stands in each, in one list without what is missing."""
     for name in path:
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and name == "*":
+            value = list(value.values())
+        elif isinstance(value, Mapping):
             value = value.get(name, value.get(int(name)) if name.isdecimal() else None)
         elif isinstance(value, (list, tuple)) and name.isdecimal() and int(name) < len(value):
             value = value[int(name)]

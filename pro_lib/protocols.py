@@ -82,15 +82,27 @@ def comparisons(
     return results
 
 
+def of_texts(run: Run, similarity: Similarity) -> pd.DataFrame:
+    """Return how uncertain the most frequent text to each question is, by the samples of a black box.
+
+    Columns: question_id, question, text, SC, Deg and SE, higher = more uncertain.
+    """
+    samples, top = ranked(run), run.questions[["question_id", "question"]].assign(text=run.top()["text"].to_numpy())
+    compared = comparisons(run, run, {"-": similarity}, ranked=[samples, samples], judged=top["text"])
+    table = methods(samples, samples, PROTOCOLS["workbench"], compared)[1]
+    return top.join(table[["SC, -", "Deg, -", "SE, -"]].set_axis(["SC", "Deg", "SE"], axis=1))
+
+
 def methods(
     beams: Ranked, samples: Ranked | None, protocol: Protocol, compared: Mapping[str, Mapping[str, Floats]]
 ) -> tuple[Floats, pd.DataFrame, dict[str, Floats]]:
     """Return what PRO reads (n, N), the other methods, a column each, and what PRO over meanings reads, by its name.
 
-    SE is the entropy over meanings itself, of the probabilities found, made to sum to 1. SD counts each text once where
-    answers count once.
+    SE is the entropy over meanings itself, of the probabilities found, made to sum to 1; of samples without any, each
+    counts the same. SD counts each text once where answers count once.
     """
-    counts = ~(beams.repeats & protocol.distinct)
+    are_texts = np.isnan(beams.log_probs).all()
+    counts = ~(beams.repeats & (protocol.distinct and not are_texts))
     log_probs, means = (np.where(counts, values, np.nan) for values in (beams.log_probs, beams.means))
     table, read_by_pro = pd.DataFrame({"NLL": scores.nll(log_probs)}), {}
     table["ALL"] = scores.average_log_likelihood(means, log_probs)
@@ -106,9 +118,10 @@ def methods(
             alike = alike.copy()
             alike[~(counts[:, :, None] & counts[:, None, :])] = np.nan
             meaning = meanings.clusters(alike)
+            weights = np.where(meaning < 0, np.nan, 0.0) if are_texts else log_probs
             meant = meanings.meaning_log_probs(log_probs, meaning)
             once = distinct(beams.texts) if protocol.distinct else True
-            column["SE"] = meanings.semantic_entropy(log_probs, meaning)
+            column["SE"] = meanings.semantic_entropy(weights, meaning)
             column["SD"] = meanings.semantic_density(np.where(once, means, np.nan), alike)
             column["S-NLL"] = scores.nll(meant)
             read_by_pro |= {} if "S-PRO" in without else {f"S-PRO, {name}": meant}

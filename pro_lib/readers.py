@@ -5,6 +5,8 @@ import csv
 import gzip
 import io
 import re
+import struct
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -47,8 +49,9 @@ def stem(path: str | Path) -> str:
 def json_lines(source: Source, error: type[ValueError] = RunError) -> Iterator[tuple[str, Any]]:
     """Yield the objects of a JSON-lines file with their places (`<path>, line <n>`), or of a list (`entry <n>`).
 
-    A file may be gzipped, or a stream of events (`data: {...}`). Rows of a table come without what is missing in them;
-    where its index is text, that has the places. Raises `error`, with file and line, for what cannot be read so.
+    A file may be gzipped, a stream of events (`data: {...}`), or a log of inspect_ai. Rows of a table come without what
+    is missing in them; where its index is text, that has the places. Raises `error`, with file and line, for what
+    cannot be read so.
     """
     if isinstance(source, (str, Path)):
         for where, value in _entries(_content(source, error), source, error):
@@ -133,6 +136,9 @@ _READERS = {".csv": _csv, ".tsv": partial(_csv, delimiter="\t"), ".parquet": _pa
 
 def _entries(data: bytes, path: str | Path, error: type[ValueError]) -> Iterator[tuple[str, object]]:
     """Yield the values of JSON with their places: of a list, or one that `data` holds, else a line each or an event."""
+    if data.startswith(b"PK\x03\x04"):
+        yield from _samples(data, path, error)
+        return
     where = str(path)
     try:
         is_whole = data.lstrip().startswith(b"[") or re.match(
@@ -152,6 +158,33 @@ def _entries(data: bytes, path: str | Path, error: type[ValueError]) -> Iterator
                 yield where, from_json(text)
     except ValueError as problem:
         raise error(f"{where}: not JSON in UTF-8 ({problem})") from None
+
+
+def _samples(data: bytes, path: str | Path, error: type[ValueError]) -> Iterator[tuple[str, object]]:
+    """Yield the values of JSON in a zip's folder `samples`, with their places; all that the zip holds is checked."""
+    where = str(path)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as log:
+            for member in log.infolist():
+                where = f"{path}, {member.filename[:80]!r}"
+                content = _unzipped(log, member, data)
+                if member.filename.startswith("samples/"):
+                    yield where, from_json(content)
+    except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, ValueError, struct.error, zlib.error) as problem:
+        raise error(f"{where} cannot be read: {problem}") from None
+
+
+def _unzipped(log: zipfile.ZipFile, member: zipfile.ZipInfo, data: bytes) -> bytes:
+    if member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return log.read(member)
+    # Zstandard, which zipfile itself reads from Python 3.14 on.
+    lengths = struct.unpack_from("<HH", data, member.header_offset + 26)
+    start = member.header_offset + 30 + sum(lengths)
+    packed = pa.BufferReader(data[start : start + member.compress_size])
+    content = pa.CompressedInputStream(packed, "zstd").read()
+    if zlib.crc32(content) != member.CRC:
+        raise zipfile.BadZipFile("it has another checksum")
+    return content
 
 
 def once(identity: str, where: str, places: dict[str, str], error: type[ValueError] = RunError) -> None:

@@ -23,6 +23,7 @@ from pro_lib.store import RunInfo
 
 # Log-probabilities of sums in float32 may come out a little above 0.
 _ROUNDING = 1e-4
+_GIVEN = "must be given, or token_log_probs instead of it"
 _WORDS = "must be a log-probability, a finite number of at most 0"
 _BELOW_ZERO = rule((int, float), lambda value: -sys.float_info.max <= value <= _ROUNDING, _WORDS)
 TokenLogProb = Annotated[_BELOW_ZERO, AfterValidator(float)]
@@ -46,7 +47,7 @@ class Answer(Format):
     token_ids: list[int] | None = None
     token_log_probs: list[TokenLogProb] | None = None
     end_log_prob: LogProb | None = None
-    log_prob: LogProb = Field(None, validate_default=True)
+    log_prob: LogProb | None = Field(None, validate_default=True)
     finished: bool = True
     closed: bool = False
     correct: bool | None = None
@@ -58,10 +59,12 @@ class Answer(Format):
     def _summed(cls, value: Any, others: ValidationInfo) -> Any:
         if value is not None:
             return value
-        tokens = others.data.get("token_log_probs")
+        tokens, text, end = (others.data.get(name) for name in ("token_log_probs", "text", "end_log_prob"))
+        if tokens is end is None and text is not None:  # a text alone, which `tables` refuses beside others
+            return None
         # No tokens and no ending would make an answer of probability 1.
-        if tokens is None or (not tokens and others.data.get("end_log_prob") is None):
-            raise PydanticCustomError("rule", "must be given, or token_log_probs instead of it")
+        if tokens is None or (not tokens and end is None):
+            raise PydanticCustomError("rule", _GIVEN)
         return sum(tokens)
 
 
@@ -89,9 +92,10 @@ def from_records(source: Source, *, questions: pd.DataFrame | None = None) -> Ru
 
     A line is `{question_id, question?, references?, split?, scores?, answers: [...]}`; an answer is `{log_prob?,
     mean_log_prob?, token_log_probs?, end_log_prob?, text?, token_ids?, finished?, closed?, rouge_l?, correct?}` with at
-    least one of log_prob and token_log_probs. Without end_log_prob, `log_prob` is that of the complete answer; an
-    ending that is given counts as a token. `closed` says that the last token is text and ending at once. `scores` are
-    made elsewhere, by method, higher = more uncertain. `model` and `dataset` of the first line name the run.
+    least one of log_prob and token_log_probs, or all of them a text alone, as samples of a black box. Without
+    end_log_prob, `log_prob` is that of the complete answer; an ending that is given counts as a token. `closed` says
+    that the last token is text and ending at once. `scores` are made elsewhere, by method, higher = more uncertain.
+    `model` and `dataset` of the first line name the run.
 
     In memory, `source` is a list of such objects, or a table, as a CSV or Parquet file: with a column `answers`, or a
     row per answer. `questions` as for `imports.from_openai`. Raises `RunError` with file, line and field.
@@ -186,7 +190,11 @@ def tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple[pd.Dat
             answers.append({"question_id": record.question_id, "rank": rank, **answer.model_dump()})
     if not answers:
         raise RunError(f"{source} holds no answers whose probability is known ({len(questions)} questions)")
-    table = pd.DataFrame(answers).astype(dict.fromkeys(("end_log_prob", "mean_log_prob", "rouge_l"), float))
+    table = pd.DataFrame(answers).astype(dict.fromkeys(("log_prob", "end_log_prob", "mean_log_prob", "rouge_l"), float))
+    alone = table["log_prob"].isna()
+    if alone.any() and not alone.all():
+        first = table[alone].iloc[0]
+        raise RunError(f"{places[first['question_id']]}: answers[{first['rank']}].log_prob=None {_GIVEN}, as of others")
     return table.drop(columns=[name for name in _RARE if table[name].isna().all()]), pd.DataFrame(questions)
 
 

@@ -68,6 +68,11 @@ class Run:
         """The α down to which every answer was looked for; None unless the run is such a search."""
         return self.info.parameters.get("search_alpha") if self.info.strategy == "threshold" else None
 
+    @property
+    def is_texts(self) -> bool:
+        """Return whether it holds samples of a black box: texts without any log-probability."""
+        return len(self.answers) > 0 and bool(self.answers["log_prob"].isna().all())
+
     def to_df(self) -> pd.DataFrame:
         """Return the answers beside their questions, each of which has a row at least."""
         questions = self.questions.drop(columns=list(CERTIFICATE_COLUMNS), errors="ignore")
@@ -86,6 +91,8 @@ class Run:
             merge_by: `text` adds up the probabilities of answers with the same `correctness.words`: other outcomes, for
                 which no bound on the entropy of token sequences holds.
         """
+        if self.is_texts:
+            raise RunError(f"run {self.name} has texts without log-probabilities: only SC, Deg and SE can be had of it")
         table = self.ranked(convention=convention, distinct=distinct)
         if merge_by not in (None, "text") or (merge_by and table["text"].isna().any()):
             raise ValueError(
@@ -165,8 +172,8 @@ class Run:
     def ranked(self, *, convention: str = "complete", distinct: bool = True) -> pd.DataFrame:
         """Return finished answers, question by question and downwards in `value`, their log-probability.
 
-        Ties go by text, then by `mean`. Columns: those of `answers`, `row` (of `questions`), `value`, `mean` (the
-        value per token) and `repeats` (an answer before it is the same).
+        Ties go by text, then by `mean`; texts alone by how often they came. Columns: those of `answers`, `row` (of
+        `questions`), `value`, `mean` (the value per token) and `repeats` (an answer before it is the same).
         """
         if convention not in CONVENTIONS:
             raise ValueError(f"convention={convention!r} is unknown; choose {' or '.join(CONVENTIONS)}")
@@ -180,7 +187,11 @@ class Run:
         n_events = table["token_log_probs"].str.len().to_numpy(float) + ~np.isnan(ending)  # a certain one, too
         means = pd.Series(value / np.maximum(n_events, 1), table.index)
         table = table.assign(value=value, mean=table.get("mean_log_prob", means).fillna(means))
-        table = table.sort_values(["row", "value", "text", "mean"], ascending=[True, False, True, True], kind="stable")
+        order = ["row", "value", "text", "mean"]
+        if self.is_texts:
+            votes = table.groupby(["row", table["text"].map(words)])["row"].transform("size")
+            table, order = table.assign(votes=votes), ["row", "votes", "rank"]
+        table = table.sort_values(order, ascending=[True, False, True, True][: len(order)], kind="stable")
         if "search_alpha" in self.questions:
             # The greedy answer counts below α only where it stands for all: others below α were not looked for.
             log_alpha = np.log(self.questions["search_alpha"].to_numpy(float))[table["row"]]
