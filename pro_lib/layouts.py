@@ -88,6 +88,13 @@ class _Answer(Format):
     logprobs: list[_Finite] | None
 
 
+class _Line(Format):
+    """A line of lm-evaluation-harness, as far as it is relied upon."""
+
+    doc_id: int | Text
+    resps: list[list[Text | list]]
+
+
 @dataclass
 class Response:
     """A response: what it says of its question, and its answers by their number, or the `error` in their place."""
@@ -196,15 +203,18 @@ def _answers(layout: Layout, body: object) -> dict[object, dict]:
 
 def _of_harness(where: str, line: object) -> dict:
     """Return a line of lm-evaluation-harness as a response: texts, or choices with their log-probabilities."""
-    requests, replied = _listed(at(line, "arguments.*|arguments")), _listed(at(line, "resps"))
+    requests, replied = _listed(at(line, "arguments.*|arguments")), fitted(_Line, line, where, RunError).resps
     if len(replied) != len(requests):
         raise RunError(f"{where}: {len(replied)} resps of {len(requests)} arguments")
     target, verdict, replies = at(line, "target"), at(line, str(at(line, "metrics.0"))), []
-    for n, (request, texts) in enumerate(zip(requests, map(_listed, replied), strict=True)):
+    for n, (request, texts) in enumerate(zip(requests, replied, strict=True)):
         for text in texts:
             reply = {"text": text, "finish_reason": "stop", "correct": verdict if len(texts) == 1 else None}
             if isinstance(text, list):  # of a choice: its log-probability as text, and whether it is the greedy one
-                choice, value = str(at(request, "arg_1|1")).strip(), str(at(text, "0"))
+                choice, value = at(request, "arg_1|1"), str(at(text, "0"))
+                if not isinstance(choice, str):
+                    raise RunError(f"{where}: the text of choice {n} is missing")
+                choice = choice.strip()
                 value = float(value) if re.fullmatch(r"-?\d+(\.\d+)?(e-\d+)?", value) else value
                 reply |= {"text": choice, "cumulative_logprob": value, "correct": str(target) in (str(n), choice)}
             replies.append(reply)

@@ -474,6 +474,8 @@ def test_damage_leads_to_one_sentence_and_to_no_other_number(write, layout):
 
 
 def test_an_entry_of_no_layout_is_refused_with_those_known(write):
-    with pytest.raises(RunError, match=r"line 1: no response of a known layout \(inspect_ai, lm-eval, .*cohere\), nor a record"):
+    with pytest.raises(
+        RunError, match=r"line 1: no response of a known layout \(inspect_ai, lm-eval, .*cohere\), nor a record"
+    ):
         from_file(write({"answer": "Paris"}))
     assert len({layout.name for layout in LAYOUTS}) == len(LAYOUTS)

@@ -19,6 +19,7 @@ import tempfile
 import time
 import traceback
 import warnings
+import zipfile
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,7 +83,41 @@ VLLM = [
     {"request_id": str(n), "prompt": f"Capital of {n}?", "references": ["Paris"], "outputs": [OUTPUT]} for n in range(2)
 ]
 
+
+def _sample(name, target, epoch, reason):
+    choice = _choice("Lima", ("Li", -0.25), ("ma", -0.5 * epoch), stop_reason=reason)
+    sample = {"id": name, "epoch": epoch, "input": f"Capital of {name}?", "target": target}
+    return sample | {"output": {"model": "m", "choices": [choice]}, "scores": {"includes": {"value": "C"}}}
+
+
+INSPECT = [
+    _sample(name, target, *turn)
+    for name, target in (("peru", ["Lima", "Ciudad"]), (2, "Lima"))
+    for turn in ((1, "stop"), (2, "max_tokens"))
+]
+_LINE = {"doc": {"question": "Capital?"}, "filter": "none", "metrics": ["exact_match"], "exact_match": 1.0}
+_GIVEN = {f"gen_args_{n}": {"arg_0": "Q: Capital?", "arg_1": f" {text}"} for n, text in enumerate(("Lima", "Cusco"))}
+TEXTS = [
+    {"doc_id": n, **_LINE, "target": "Lima", "arguments": {"gen_args_0": {"arg_0": "Q?", "arg_1": {"until": ["x"]}}},
+     "resps": [["Lima", "Cusco"]], "filtered_resps": ["Lima"]}
+    for n in range(2)
+]  # fmt: skip
+OPTIONS = [
+    {"doc_id": n, **_LINE, "target": "0", "arguments": _GIVEN, "resps": [[["-0.25", "True"]], [["-2.5", "False"]]],
+     "filtered_resps": [["-0.25", "True"], ["-2.5", "False"]]}
+    for n in range(2)
+]  # fmt: skip
+
 # --- What is written, and read by readers that share nothing with ours ---
+
+
+def as_log(rows):
+    with io.BytesIO() as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as log:
+            log.writestr("header.json", '{"version": 2}')
+            for n, row in enumerate(rows):
+                log.writestr(f"samples/{n}.json", json.dumps(row))
+        return file.getvalue()
 
 
 def as_json_lines(rows):
@@ -98,12 +133,16 @@ def as_parquet(rows):
     return pd.DataFrame(rows).to_parquet(index=False)
 
 
-WRITE = {".jsonl": as_json_lines, ".csv": as_csv, ".parquet": as_parquet}
+WRITE = {".jsonl": as_json_lines, ".csv": as_csv, ".parquet": as_parquet, ".eval": as_log}
+TABLES = (".jsonl", ".csv", ".parquet")
 
 
 def plainly(path):
     """The rows of a file, as the standard library or Arrow reads them."""
     data = path.read_bytes()
+    if path.suffix == ".eval":
+        with zipfile.ZipFile(path) as log:
+            return [json.loads(log.read(name)) for name in log.namelist() if name.startswith("samples/")]
     if path.suffix == ".parquet":
         return pq.read_table(pa.BufferReader(data)).to_pylist()
     text = data.decode("utf-8-sig")
@@ -220,6 +259,52 @@ def plain_tokens(choice, *, is_vllm):
     return [round(sum(values), 9)] if values and min(values) > -9999 else []
 
 
+def plain_log(path):
+    """The answers of a log of inspect_ai or of lm-evaluation-harness, and the questions."""
+    answers, rows = [], {}
+    for n, entry in enumerate(plainly(path)):
+        if "epoch" in entry:
+            if entry.get("error"):
+                continue
+            choices = entry["output"].get("choices") if isinstance(entry.get("output"), dict) else None
+            choices = [] if choices is None else choices if isinstance(choices, list) else [choices]
+            identity, question, target = f"{path.stem}-'samples/{n}.json'", entry.get("input"), entry.get("target")
+            if entry.get("id") is not None:
+                identity = entry["id"]
+                if not choices:
+                    continue
+            for choice in choices:
+                message = choice.get("message")
+                text = message.get("content") if isinstance(message, dict) else None
+                text = "".join(text) if isinstance(text, list) and text and {*map(type, text)} == {str} else text
+                if isinstance(text, str):
+                    answers.append((str(identity), text, *plain_tokens(choice, is_vllm=False)))
+        elif any(entry["resps"]):
+            identity, question, target = plain_line(entry, answers)
+        else:
+            continue
+        about = {"references": target, "split": entry.get("split")}
+        rows.setdefault(str(identity), _question(about, identity, question))
+    return sorted((answer for answer in answers if len(answer) == 3), key=repr), [*rows.values()]
+
+
+def plain_line(entry, answers):
+    """What a line of lm-evaluation-harness asks, and what is right; its answers are added."""
+    given, target, right = entry["arguments"], entry.get("target"), []
+    given = [*given.values()] if isinstance(given, dict) else given
+    doc = entry.get("doc") if isinstance(entry.get("doc"), dict) else {}
+    question = given[0]["arg_0"] if doc.get("question") is None else doc["question"]
+    for n, replies in enumerate(entry["resps"]):
+        for reply in replies:
+            if isinstance(reply, list):
+                text = (given[n]["arg_1"] if isinstance(given[n], dict) else given[n][1]).strip()
+                answers.append((str(entry["doc_id"]), text, round(min(float(reply[0]), 0.0), 9)))
+                right += [text] * (str(target) in (str(n), text))
+            else:
+                answers.append((str(entry["doc_id"]), reply, math.nan))
+    return entry["doc_id"], question if isinstance(question, str) else None, right or target
+
+
 def read_run(path):
     """A run as notebooks read it, and as generation goes on from it."""
     with store.RunFolder(path, INFO) as folder:
@@ -293,6 +378,13 @@ def some_values(data, rng):
     return b"\n".join(json.dumps(line).encode() for line in lines)
 
 
+def some_samples(data, rng):
+    """A value of the samples of a log of inspect_ai replaced, dropped, doubled or renamed."""
+    with zipfile.ZipFile(io.BytesIO(data)) as log:
+        rows = [log.read(name) for name in log.namelist() if name.startswith("samples/")]
+    return as_log([json.loads(line) for line in some_values(b"\n".join(rows), rng).splitlines()])
+
+
 def some_parameters(data, rng):
     """Parameters of other values, or of other names."""
     given = json.loads(data)
@@ -358,6 +450,7 @@ def damage(path, rng, ways):
         return f"{file.name} from {other.name}"
     data = file.read_bytes()
     fitting = {".json": some_values, ".jsonl": some_values, ".csv": some_fields, ".parquet": some_columns}
+    fitting[".eval"] = some_samples
     way = rng.choice(ways or [some_bytes, fitting.get(file.suffix, some_bytes)])
     file.write_bytes(way(data, rng))
     return f"{way.__name__} of {file.name}"
@@ -410,11 +503,14 @@ def make_parameters(folder):
 
 
 READERS = {
-    **{f"questions{s}": Reader(file_of(f"set{s}", QUESTIONS), read_question_file, plain_questions) for s in WRITE},
-    **{f"labels{s}": Reader(file_of(f"labels{s}", LABELS), read_label_file, plain_labels) for s in WRITE},
+    **{f"questions{s}": Reader(file_of(f"set{s}", QUESTIONS), read_question_file, plain_questions) for s in TABLES},
+    **{f"labels{s}": Reader(file_of(f"labels{s}", LABELS), read_label_file, plain_labels) for s in TABLES},
     "records": Reader(file_of("r.jsonl", RECORDS), lambda path: content_of(imports.from_file(path)), plain_records),
     "openai": Reader(file_of("r.jsonl", OPENAI), lambda path: content_of(imports.from_openai(path)), plain_responses),
     "vllm": Reader(file_of("r.jsonl", VLLM), lambda path: content_of(imports.from_vllm(path)), plain_responses),
+    "inspect_ai": Reader(file_of("r.eval", INSPECT), lambda path: content_of(imports.from_file(path)), plain_log),
+    "lm-eval": Reader(file_of("r.jsonl", TEXTS), lambda path: content_of(imports.from_file(path)), plain_log),
+    "choices": Reader(file_of("r.jsonl", OPTIONS), lambda path: content_of(imports.from_file(path)), plain_log),
     "nli cache": Reader(make_nli, similarities._read),
     "run": Reader(make_run, read_run),
     "parameters": Reader(make_parameters, read_parameters, lambda p: json.loads(p.read_text()), (some_parameters,)),

@@ -1,0 +1,192 @@
+"""Logs of other packages, samples without log-probabilities, and our score within other libraries."""
+
+import importlib.util
+import math
+import re
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pro_lib import command, evaluation, imports, protocols, scores
+from pro_lib.files import RunError
+from pro_lib.similarities import Lexical
+
+HERE = Path(__file__).parent
+LOGS = HERE / "golden" / "logs"  # written by the packages themselves: golden/logs.py
+SAID = {"peru": ["Lima", "Cusco", "Lima"], "chad": ["Sarh", "N'Djamena", "N'Djamena"]}
+TEXTS = [(name, text) for name, texts in SAID.items() for text in texts]
+# By log: the log-probabilities that it holds, and its verdicts.
+READ = {
+    "inspect_log_probs.eval": ([-0.75, -2.0, -0.75, -1.0, -0.625, -0.625], [True, False, True, False, True, True]),
+    "inspect_texts.eval": ([math.nan] * 6, [True, False, True, False, True, True]),
+    "lm_eval_samples.jsonl": ([math.nan] * 6, None),  # one verdict of three samples
+    "lm_eval_texts.jsonl": ([math.nan] * 2, [True, False]),
+    "lm_eval_choices.jsonl": ([-0.25, -2.0, -1.5, -0.75], [True, False, False, True]),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+@pytest.mark.filterwarnings("ignore:2 answers that another filter judges again are left out")
+def test_a_log_that_the_package_wrote_is_read_with_its_verdicts(name):
+    run, (log_probs, verdicts) = imports.from_file(LOGS / name), READ[name]
+    np.testing.assert_array_equal(run.answers["log_prob"], log_probs)
+    assert run.answers["finished"].all()
+    assert ("correct" in run.answers) == (verdicts is not None)
+    assert verdicts is None or run.answers["correct"].tolist() == verdicts
+    if len(log_probs) == 6:
+        names = run.answers["question_id"].replace({"0": "peru", "1": "chad"})
+        assert list(zip(names, run.answers["text"], strict=True)) == TEXTS
+    assert run.questions["question"].tolist() == ["Capital of Peru?", "Capital of Chad?"]
+    assert [row[0] for row in run.questions["references"]] == ["Lima", "N'Djamena"]
+
+
+def test_a_second_filter_and_a_sample_that_failed_are_left_out_and_counted():
+    with pytest.warns(UserWarning, match=r"^2 answers that another filter judges again are left out: line 3; line 4"):
+        imports.from_file(LOGS / "lm_eval_samples.jsonl")
+    good = {"id": "a", "epoch": 1, "input": [{"role": "system", "content": "Be brief."}, {"content": "A?"}]}
+    good |= {"target": "a", "choices": ["a", "b"], "scores": {"choice": {"value": "P"}}}
+    good["output"] = {"choices": [{"message": {"content": "a"}, "stop_reason": "stop"}]}
+    failed = good | {"epoch": 2, "output": {"choices": []}, "error": {"message": "late"}}
+    with pytest.warns(UserWarning, match=r"^1 answers that failed are left out: entry 2"):
+        run = imports.from_openai([good, failed])
+    assert (run.questions["question"].tolist(), run.answers["text"].tolist()) == (["A?"], ["a"])
+    assert "correct" not in run.answers  # neither right nor wrong, so the references decide
+
+
+@pytest.mark.parametrize("place", ["", "samples/peru_epoch_1.json"])
+def test_a_log_with_a_damaged_byte_is_refused_with_its_place(tmp_path, place):
+    data = bytearray((LOGS / "inspect_texts.eval").read_bytes())
+    data[data.index(place.encode()) + 200 if place else -1] ^= 0xFF
+    (tmp_path / "log.eval").write_bytes(data[: None if place else -30])
+    with pytest.raises(RunError, match=re.escape(f"{tmp_path / 'log.eval'}") + f".*{place}.* cannot be read"):
+        imports.from_file(tmp_path / "log.eval")
+
+
+# --- Texts of samples alone ---
+
+SAMPLES = {
+    "a": ["Oslo", "Rome", "rome.", "Rome"],  # meanings of 1 and 3
+    "b": ["Lima"] * 4,
+    "c": ["Bern", "Kyiv", "Riga", "Nuuk"],
+}
+RIGHT = {"a": "Rome", "b": "Lima", "c": "Tirana"}
+BOX = [
+    {"question_id": name, "references": [RIGHT[name]], "answers": [{"text": text} for text in texts]}
+    for name, texts in SAMPLES.items()
+]
+
+
+def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
+    run = imports.from_records(BOX)
+    table = protocols.of_texts(run, Lexical())
+    assert table["text"].tolist() == ["Rome", "Lima", "Bern"]  # the most frequent, by its words; the first of equals
+    np.testing.assert_allclose(table["SC"], [1 / 4, 0, 3 / 4])
+    shares = [[1 / 4, 3 / 4], [1], [1 / 4] * 4]
+    np.testing.assert_allclose(table["SE"], [-sum(p * math.log(p) for p in row) for row in shares], atol=1e-15)
+    np.testing.assert_allclose(table["Deg"], [1 - sum(p * p for p in row) for row in shares])
+    flat = pd.DataFrame([{"question_id": name, "text": text} for name, texts in SAMPLES.items() for text in texts])
+    again = protocols.of_texts(imports.from_records(flat), Lexical())
+    pd.testing.assert_frame_equal(again[["SC", "Deg", "SE"]], table[["SC", "Deg", "SE"]])
+
+
+@pytest.mark.parametrize("protocol", ["paper", "workbench"])
+def test_an_evaluation_of_texts_has_what_counts_give_and_names_what_is_missing(protocol):
+    run = imports.from_records(BOX)
+    judged = evaluation.evaluate(run, samples=run, similarities={"lexical": Lexical()}, protocol=protocol)
+    assert judged.correct.tolist() == [True, True, False]
+    table = protocols.of_texts(run, Lexical())
+    methods = ["SE", "Deg"] + ["SC"] * (protocol == "workbench")
+    assert set(judged.baselines) == {f"{name}, lexical" for name in methods}
+    for name in methods:
+        np.testing.assert_array_equal(judged.baselines[f"{name}, lexical"], table[name])
+    assert {"NLL", "PE", "SD, lexical"} <= set(judged.unavailable)
+    for call in (run.log_probs, run.scores, lambda: judged.pro(0.4)):
+        with pytest.raises(RunError, match="log-probabilities"):
+            call()
+
+
+def test_a_log_probability_that_only_some_answers_have_is_refused_with_its_place():
+    mixed = [BOX[0], {"question_id": "z", "answers": [{"text": "x", "log_prob": -1}]}]
+    with pytest.raises(RunError, match=r"^entry 1: answers\[0\].log_prob=None must be given"):
+        imports.from_records(mixed)
+
+
+def test_pro_score_prints_what_counts_give(capsys, tmp_path):
+    pd.DataFrame(BOX).to_json(tmp_path / "box.jsonl", orient="records", lines=True)
+    command.pro(["score", str(tmp_path / "box.jsonl")], standalone_mode=False)
+    printed = capsys.readouterr().out
+    assert re.search(r"a +Rome 0\.2500 0\.3750 0\.5623", printed)
+    assert "PRO and NLL need log-probabilities" in printed
+    assert re.search(r"AUROC .*SC, lexical 1\.000 .*66\.7% right", printed)
+
+
+# --- PRO within other libraries ---
+
+RECIPES = re.findall(r"```python\n(.*?)```", (HERE.parent / "docs" / "recipes.md").read_text(), re.DOTALL)
+
+
+class _Estimator:
+    """What the recipe relies upon of LM-Polygraph's."""
+
+    def __init__(self, stats_dependencies, level):
+        self.stats_dependencies, self.level = stats_dependencies, level
+
+
+class _LogprobsScorer:
+    """What the recipe relies upon of uqlm's."""
+
+    def extract_logprobs(self, tokens):
+        return np.array([token["logprob"] for token in tokens])
+
+
+BASES = {"lm_polygraph.estimators.estimator": _Estimator, "uqlm.white_box.baseclass.logprobs_scorer": _LogprobsScorer}
+
+
+def recipe(monkeypatch, module, base, *, stand_in):
+    """The classes of a recipe, with a stand-in for the library, or skipped where it is not installed."""
+    if stand_in:
+        monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(**{base: BASES[module]}))
+    elif importlib.util.find_spec(module.partition(".")[0]) is None:
+        pytest.skip(f"{module.partition('.')[0]} is not installed")
+    names = {}
+    exec(next(code for code in RECIPES if f"from {module} import {base}" in code), names)
+    return names
+
+
+def naive_pro(log_probs, alpha):
+    probabilities = sorted({math.exp(value) for value in log_probs}, reverse=True)
+    kept = [p for p in probabilities if p >= alpha] or probabilities[:1]
+    return -math.log(kept[-1]) - sum(p * math.log(p / kept[-1]) for p in kept)
+
+
+DRAWN = np.random.default_rng(5)
+TOKENS = [[[-float(value) for value in DRAWN.exponential(0.3, 2)] for _ in range(4)] for _ in range(50)]
+TOTALS = [[sum(tokens) for tokens in [*row, row[0]]] for row in TOKENS]  # one is drawn twice
+EXPECTED = {alpha: [naive_pro(row, alpha) for row in TOTALS] for alpha in (0.05, 0.4)}
+
+
+@pytest.mark.parametrize("stand_in", [True, False])
+@pytest.mark.parametrize("alpha", EXPECTED)
+def test_pro_is_an_estimator_of_lm_polygraph(monkeypatch, stand_in, alpha):
+    names = recipe(monkeypatch, "lm_polygraph.estimators.estimator", "Estimator", stand_in=stand_in)
+    estimator, ids = names["PRO"](alpha), [[[n, 1] for n in (0, 1, 2, 3, 0)]] * len(TOTALS)
+    assert (str(estimator), estimator.level) == (f"PRO_{alpha:g}", "sequence")
+    values = estimator({"sample_tokens": ids, "sample_log_probs": TOTALS})
+    np.testing.assert_allclose(values, EXPECTED[alpha], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("stand_in", [True, False])
+@pytest.mark.parametrize("alpha", EXPECTED)
+def test_pro_is_a_scorer_of_uqlm(monkeypatch, stand_in, alpha):
+    names = recipe(monkeypatch, "uqlm.white_box.baseclass.logprobs_scorer", "LogprobsScorer", stand_in=stand_in)
+    rows = [
+        [[{"token": f"{n}{i}", "logprob": v} for i, v in enumerate(a)] for n, a in enumerate(row)] for row in TOKENS
+    ]
+    given = {"logprobs_results": [row[0] for row in rows], "sampled_logprobs_results": [[*r[1:], r[0]] for r in rows]}
+    scored = names["PROScorer"](alpha).evaluate(**given, responses=None, prompts=None, progress_bar=None)
+    np.testing.assert_allclose(-np.log(scored["pro"]), EXPECTED[alpha], rtol=0, atol=1e-12)
+    assert max(scores.pro([sorted(set(TOTALS[0]), reverse=True)], alpha=alpha) - EXPECTED[alpha][0]) < 1e-12
