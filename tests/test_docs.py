@@ -63,6 +63,9 @@ def test_every_block_says_what_it_is_no_command_hides_in_a_block_of_text_and_jso
 PYTHON_NOT_RUN = {
     "run = pro_lib.generate.generate(model, questions, out=": "needs a cluster; tests/test_ray.py makes the call",
     "import pro_lib\n\nmodel = pro_lib.server.connect(": "needs a server; tests/test_server.py runs it over its own",
+    "import pandas as pd\nimport pro_lib\nfrom lm_polygraph": "needs LM-Polygraph; tests/test_logs.py runs it",
+    "import numpy as np\nimport pro_lib\nfrom uqlm": "needs uqlm; tests/test_logs.py runs it",
+    "from uqlm import": "needs uqlm and a model; tried by hand with 0.6.7",
     "outputs = llm.generate(": "needs vLLM; tests/test_imports.py reads its objects",
 }
 PYTHON = [block for block in BLOCKS if block.language == "python" and "README" not in block.name]
