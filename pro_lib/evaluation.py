@@ -71,7 +71,7 @@ class Evaluation:
 
     def scored(self, score: Callable[..., Floats], *, name: str = "PRO", **options: object) -> Floats:
         """Return `score` of the answers that PRO reads, or of the `meanings` of this name, with these options."""
-        if np.isnan(self.log_probs).all():
+        if len(self.log_probs) and np.isnan(self.log_probs).all():
             raise RunError(f"{name} needs log-probabilities, and {self.dataset}, {self.model} has texts alone")
         log_probs = self.meanings.get(name, self.log_probs)
         with warnings.catch_warnings(action="ignore", category=scores.PremiseWarning):  # `sentence` says it
