@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from test_strategies import check_plain_passes
 
 from pro_lib import bundled
 from pro_lib import questions as question_sets
@@ -53,16 +54,6 @@ def test_one_beam_is_greedy(facts_2m):
     assert one_beam == greedy(tree_of(facts_2m, prompts), facts_2m.endings)
 
 
-def plain(model, prompt, token_ids):
-    """Log-probability of a complete answer from one plain forward pass, in float64."""
-    ids = model.encode(prompt)
-    with torch.no_grad():
-        logits = model.network(input_ids=torch.tensor([[*ids, *token_ids]])).logits[0, len(ids) - 1 :]
-    log_probs = torch.log_softmax(logits.double(), dim=-1)
-    tokens = sum(float(log_probs[place, token]) for place, token in enumerate(token_ids))
-    return tokens + float(torch.logsumexp(log_probs[-1, model.endings.stop], dim=-1))
-
-
 @pytest.mark.parametrize("strategy", ["greedy", "multinomial", "diverse_beam"])
 def test_a_question_alone_and_among_64_gives_the_same_and_so_does_a_plain_forward_pass(facts_2m, strategy):
     many = question_sets.load("world-facts", split="validation", limit=64)
@@ -75,9 +66,7 @@ def test_a_question_alone_and_among_64_gives_the_same_and_so_does_a_plain_forwar
         assert list(map(list, alone["token_ids"])) == list(map(list, among["token_ids"]))
         np.testing.assert_allclose(alone["log_prob"], among["log_prob"], atol=1e-5)
         np.testing.assert_allclose(alone["end_log_prob"], among["end_log_prob"], atol=1e-5)
-        for answer in among[among["finished"]].itertuples():
-            exact = plain(facts_2m, one.prompts()[0], answer.token_ids)
-            assert answer.log_prob + answer.end_log_prob == pytest.approx(exact, abs=2e-5)
+        check_plain_passes(facts_2m, one, among)
 
 
 def test_the_fingerprint_of_a_model_is_of_every_byte_that_is_loaded_read_once(tmp_path, monkeypatch):

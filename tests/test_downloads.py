@@ -11,10 +11,10 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
+from test_strategies import check_greedy, check_plain_passes
 
 from pro_lib import asking, bundled, generate, models
 from pro_lib import questions as question_sets
@@ -112,31 +112,14 @@ def some(size):
     [{"strategy": "threshold", "search_alpha": 0.05}, {"strategy": "multinomial"}, {"strategy": "diverse_beam"}],
     ids=lambda settings: settings["strategy"],
 )
-@torch.inference_mode()
 def test_its_log_probabilities_are_those_of_plain_passes(smollm, some, settings):
     run = generate.generate(smollm, some, n_answers=3, progress=False, **settings)
-    prompts = dict(zip(some.table["question_id"], map(smollm.encode, some.prompts()), strict=True))
-    for answer in run.answers.itertuples():
-        ids = torch.tensor([[*prompts[answer.question_id], *answer.token_ids]])
-        log_probs = smollm.network(ids).logits[0, -len(answer.token_ids) - 1 :].log_softmax(-1)
-        tokens = log_probs[range(len(answer.token_ids)), list(answer.token_ids)]
-        np.testing.assert_allclose(answer.token_log_probs, tokens, atol=1e-4)
-        if answer.finished and answer.end_log_prob == answer.end_log_prob:
-            ending = log_probs[-1, smollm.endings.stop_ids].logsumexp(0).item()
-            assert answer.end_log_prob == pytest.approx(ending, abs=1e-4)
+    check_plain_passes(smollm, some, run.answers, atol=1e-4)
 
 
 @here
-@torch.inference_mode()
 def test_greedy_answers_are_those_of_generate(smollm, some):
-    run = generate.generate(smollm, some, strategy="greedy", progress=False)
-    stops = smollm.endings.stop_ids.tolist()
-    for prompt, ids in zip(some.prompts(), run.answers["token_ids"], strict=True):
-        tokens = torch.tensor([smollm.encode(prompt)])
-        made = smollm.network.generate(
-            tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=32, do_sample=False, eos_token_id=stops
-        )[0, tokens.shape[1] :].tolist()
-        assert made[: len(ids)] == list(ids)
+    check_greedy(smollm, some, max_new_tokens=32)
 
 
 @torch.inference_mode()

@@ -191,20 +191,10 @@ def test_labels_are_read_from_a_file_as_written_and_an_answer_without_one_is_cou
     assert imports.read_labels(numbered)["question_id"].tolist() == ["7", "8"]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("labels.csv", "question_id,text,correct\na,yes,maybe\n", "line 2: correct='maybe'"),
-        ("labels.csv", "question_id,text,correct\na,yes,1\na,yes,0\n", "'yes' both right and wrong"),
-        ("labels.jsonl", "0\n", "line 1"),
-        ("labels.txt", "", "labels.txt"),
-    ],
-)
-def test_labels_that_cannot_be_are_refused_with_the_file(tmp_path, name, content, words):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(RunError, match=name) as refused:
-        imports.read_labels(tmp_path / name)
-    assert words in str(refused.value)
+def test_an_answer_labelled_both_right_and_wrong_is_refused_with_the_file(tmp_path):
+    (path := tmp_path / "labels.csv").write_text("question_id,text,correct\na,yes,1\na,yes,0\n")
+    with pytest.raises(RunError, match=r"labels\.csv.*'yes' both right and wrong"):
+        imports.read_labels(path)
 
 
 @pytest.mark.parametrize(

@@ -55,11 +55,8 @@ def texts(table):
     return table["text"].fillna("-").tolist()
 
 
-def records_run(tmp_path, *answers):
-    path = tmp_path / "answers.jsonl"
-    frame = pd.DataFrame({"question_id": ["a"], "answers": [list(answers)]})
-    frame.to_json(path, orient="records", lines=True)
-    return imports.from_records(path)
+def records_run(*answers):
+    return imports.from_records([{"question_id": "a", "answers": list(answers)}])
 
 
 @pytest.fixture
@@ -79,15 +76,15 @@ def test_both_conventions_by_hand(run):
 
 
 @pytest.mark.parametrize("ending", [0.0, -1e-9])
-def test_a_certain_ending_is_an_event_as_a_nearly_certain_one_is(tmp_path, ending):
+def test_a_certain_ending_is_an_event_as_a_nearly_certain_one_is(ending):
     answer = {"token_log_probs": [-0.5, -0.25], "end_log_prob": ending}
-    for run in (run_of([("a", "Rome", [4, 5], [-0.5, -0.25], ending, True)], "a"), records_run(tmp_path, answer)):
+    for run in (run_of([("a", "Rome", [4, 5], [-0.5, -0.25], ending, True)], "a"), records_run(answer)):
         np.testing.assert_allclose(means(run), [[-0.25]], atol=1e-8)
         assert run.answers["end_log_prob"].tolist() == [ending]
 
 
-def test_a_last_token_that_is_known_to_carry_the_ending_leaves_nothing_unknown(tmp_path):
-    run = records_run(tmp_path, {"token_log_probs": [-0.5, -0.25], "closed": True})
+def test_a_last_token_that_is_known_to_carry_the_ending_leaves_nothing_unknown():
+    run = records_run({"token_log_probs": [-0.5, -0.25], "closed": True})
     for convention in run_tables.CONVENTIONS:
         assert (run.log_probs(convention=convention), means(run, convention=convention)) == (-0.75, -0.375)
 
@@ -129,13 +126,13 @@ IDS_FIRST = [{"token_ids": [1, 2], "text": "x"}, {"token_ids": [3], "text": "x"}
         ([{"token_ids": [1]}, {}, {"text": "x"}, {"token_ids": [1]}], [-1, -2, -3]),
     ],
 )
-def test_distinct_goes_by_ids_then_text_then_log_probability(tmp_path, answers, expected):
-    run = records_run(tmp_path, *({"log_prob": -1 - n, **answer} for n, answer in enumerate(answers)))
+def test_distinct_goes_by_ids_then_text_then_log_probability(answers, expected):
+    run = records_run(*({"log_prob": -1 - n, **answer} for n, answer in enumerate(answers)))
     np.testing.assert_array_equal(run.log_probs(), [expected])
     assert run.log_probs(distinct=False).shape == (1, len(answers))
 
 
-def test_top_is_the_most_probable_finished_answer_and_missing_where_there_is_none(run, tmp_path):
+def test_top_is_the_most_probable_finished_answer_and_missing_where_there_is_none(run):
     complete, answer_tokens = run.top(), run.top(convention="answer_tokens")
     assert complete["question_id"].tolist() == ["a", "b", "c"]
     assert texts(complete) == ["Paris, France", "-", "Rome"]
@@ -144,18 +141,18 @@ def test_top_is_the_most_probable_finished_answer_and_missing_where_there_is_non
     np.testing.assert_array_equal(answer_tokens["value"], [-1.0, NAN, -0.25])
     judged = {"text": "y", "rouge_l": 0.1, "correct": False}
     less = {"text": "x", "log_prob": -2, "rouge_l": 0.9, "correct": True}
-    [row] = records_run(tmp_path, less, judged | {"log_prob": -1}).top().to_dict("records")
+    [row] = records_run(less, judged | {"log_prob": -1}).top().to_dict("records")
     assert row == judged | {"question_id": "a", "value": -1.0}
 
 
-def test_most_probable_takes_each_answer_from_the_run_that_found_the_best(run, tmp_path):
+def test_most_probable_takes_each_answer_from_the_run_that_found_the_best(run):
     rows = [("b", "Oslo", [1], [-1.0], -1.0, True), ("c", "Milan", [2], [-0.5], -0.5, True)]
     other = run_of([*rows, ("a", "Nice", [3], [-0.5], -0.25, True)])
     for tops in ([run.top(), other.top()], [other.top(), run.top()]):
         best = most_probable(tops)
         assert best["question_id"].tolist() == ["a", "b", "c"]
         assert (texts(best), best["value"].tolist()) == (["Nice", "Oslo", "Rome"], [-0.75, -2.0, -0.5])
-    judged = records_run(tmp_path, {"text": "x", "log_prob": -2, "rouge_l": 0.9}).top()
+    judged = records_run({"text": "x", "log_prob": -2, "rouge_l": 0.9}).top()
     assert most_probable([judged, run_of(ANSWERS[:1], "a").top()])["rouge_l"].isna().tolist() == [True]
     assert most_probable([judged, run_of(ANSWERS[3:4], "a").top()])["rouge_l"].tolist() == [0.9]
 
@@ -209,9 +206,9 @@ def test_what_a_run_does_not_have_is_refused(run, call, options, words):
         getattr(run, call)(**options)
 
 
-def test_answer_tokens_is_refused_where_the_endings_are_unknown(tmp_path):
-    run = records_run(tmp_path, {"log_prob": -1, "end_log_prob": -0.5}, {"log_prob": -2})
-    with pytest.raises(RunError, match="run answers/records/records does not say what its endings cost"):
+def test_answer_tokens_is_refused_where_the_endings_are_unknown():
+    run = records_run({"log_prob": -1, "end_log_prob": -0.5}, {"log_prob": -2})
+    with pytest.raises(RunError, match="run records/records/records does not say what its endings cost"):
         run.log_probs(convention="answer_tokens")
 
 

@@ -5,15 +5,10 @@ import json
 import pandas as pd
 import pytest
 import torch
+from test_strategies import check_plain_passes
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, processors, trainers
 from tokenizers.models import BPE
-from transformers import (
-    GemmaTokenizer,
-    LlamaConfig,
-    LlamaForCausalLM,
-    LlamaTokenizer,
-    PreTrainedTokenizerFast,
-)
+from transformers import GemmaTokenizer, LlamaConfig, LlamaForCausalLM, LlamaTokenizer, PreTrainedTokenizerFast
 
 from pro_lib import models, tokens
 from pro_lib.generate import generate
@@ -182,18 +177,9 @@ def test_an_answers_text_is_what_it_adds_to_the_prompt(kind, runs):
 
 
 def test_probabilities_are_those_of_plain_forward_passes(kind, runs):
-    model, (asked, both) = kind[1], runs
-    prompts = dict(zip(asked.table["question_id"], map(model.encode, asked.prompts()), strict=True))
+    asked, both = runs
     for run in both:
-        for answer in run.answers.groupby("question_id").head(8).itertuples():
-            ids, n = [*prompts[answer.question_id], *answer.token_ids], len(answer.token_ids)
-            with torch.inference_mode():
-                plain = model.network(torch.tensor([ids])).logits[0, -n - 1 :].double().log_softmax(-1)
-            told = plain[range(n), list(answer.token_ids)].tolist()
-            assert list(answer.token_log_probs) == pytest.approx(told, abs=1e-4)
-            if not pd.isna(answer.end_log_prob) and answer.finished:
-                stop = plain[-1][model.endings.stop].logsumexp(0).item()
-                assert answer.end_log_prob == pytest.approx(stop, abs=1e-4)
+        check_plain_passes(kind[1], asked, run.answers.groupby("question_id").head(8), atol=1e-4)
 
 
 class Raw:
