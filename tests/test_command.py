@@ -287,4 +287,5 @@ def test_serve_says_the_promise_and_listens_on_this_machine_alone(tmp_path, monk
     out, _ = typed("serve", "--calibration", calibration, "--model", "facts-1m", "--port", "8009")
     assert out.startswith("Nothing can be promised: 20 validation questions")
     assert (started["host"], started["port"]) == ("127.0.0.1", 8009)
-    assert "fingerprint" in refused("serve", "--calibration", calibration, "--model", "facts-2m")
+    _, err = typed("serve", "--calibration", calibration, "--model", "facts-2m", code=1)
+    assert "was made with fingerprint=" in err
