@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +29,10 @@ from pro_lib.engine.walk import Endings
 from pro_lib.files import RunError
 from pro_lib.layouts import at
 from pro_lib.models import Model
+
+with extra("server", "asking a server"):
+    import httpx
+    import stamina
 
 _TRIES, _MOST_BYTES = 5, 2**27
 _ROUNDING = 1e-3  # by how much probabilities may add up to more than 1
@@ -60,20 +64,21 @@ class Server:
         if not re.fullmatch(r"https?://[\w.-]+(:\d{1,5})?(/[\w./~-]*)?", self.base_url, re.ASCII):
             raise ValueError("base_url must be an address as http://localhost:8000/v1, without user, key or parameters")
 
-    def listed(self, http: Any, prefix: Sequence[int], n_tokens: int) -> dict[int, float]:
+    def listed(self, http: httpx.Client, prefix: Sequence[int], n_tokens: int) -> dict[int, float]:
         """Return log-probabilities of the likeliest next tokens, downwards; `RunError` for what cannot be."""
         body = {"model": self.model, "prompt": list(prefix), "max_tokens": 1, "temperature": 0, "logprobs": n_tokens}
         reply = self._posted(http, body | {"return_tokens_as_token_ids": True})
-        listing = at(reply, _LISTS)
+        listing = told = at(reply, _LISTS)
         if isinstance(listing, list):
             listing = {str(at(token, "id")): at(token, "logprob") for token in listing}
         pairs = listing.items() if isinstance(listing, dict) else ()
         known = [(name.removeprefix("token_id:"), p) for name, p in pairs if type(p) in (float, int)]
         values = {int(name): float(p) for name, p in known if re.fullmatch(r"\d{1,9}", name, re.ASCII)}
         likely = sorted(values.items(), key=lambda pair: -pair[1])
-        text, firsts = str(at(reply, "choices.0.text") or "").strip(), [self._text(token) for token, _ in likely[:3]]
+        text = str(at(reply, "choices.0.text") or "").strip()
+        firsts = [self.texts[token].strip() for token, _ in likely[:3] if token < len(self.texts)]
         wrong = {
-            "lists no log-probabilities by token id": not values or len(values) < len(at(reply, _LISTS)),
+            "lists no log-probabilities by token id": not values or len(values) < len(told),
             "lists what are no log-probabilities": not all(p <= _ROUNDING for p in values.values()),
             "lists probabilities that add up to more than 1": sum(np.exp([*values.values()])) > 1 + _ROUNDING,
             "read another prompt than was sent": at(reply, "usage.prompt_tokens") not in (None, len(prefix)),
@@ -83,29 +88,21 @@ class Server:
             raise RunError(f"{self.base_url} {why}; docs/doors.md says how servers must be started")
         return {token: min(value, 0.0) for token, value in likely}
 
-    def _text(self, token: int) -> str:
-        return self.texts[token].strip() if token < len(self.texts) else ""
-
-    def _posted(self, http: Any, body: dict) -> object:
+    def _posted(self, http: httpx.Client, body: dict) -> object:
         """Return what a request brings, tried again where that may help; no word of the server enters an error."""
-        import httpx
-        import stamina
-
-        def passes(error: Exception) -> bool:
-            status = getattr(getattr(error, "response", None), "status_code", 500)
-            return isinstance(error, httpx.HTTPError | ValueError) and (status == 429 or status >= 500)
-
         try:
-            for attempt in stamina.retry_context(on=passes, attempts=_TRIES, timeout=None):
+            for attempt in stamina.retry_context(on=_passes, attempts=_TRIES, timeout=None):
                 with attempt:
                     return self._read(http, body)
-        except (httpx.HTTPError, ValueError) as error:
-            status = getattr(getattr(error, "response", None), "status_code", None)
-            why = f"HTTP status {status}" if status else f"no whole answer in {_TRIES} tries, {type(error).__name__}"
+        except httpx.HTTPStatusError as error:
+            status = error.response.status_code
             hint = f"; the key is taken from {self.api_key_env}" if status in (401, 403) else ""
-            raise RunError(f"{self.base_url} refuses or fails: {why}{hint}") from None
+            why = f"HTTP status {status}{hint}"
+        except (httpx.HTTPError, ValueError) as error:
+            why = f"no whole answer in {_TRIES} tries, {type(error).__name__}"
+        raise RunError(f"{self.base_url} refuses or fails: {why}")
 
-    def _read(self, http: Any, body: dict) -> object:
+    def _read(self, http: httpx.Client, body: dict) -> object:
         content, deadline = bytearray(), time.monotonic() + self.timeout
         with http.stream("POST", f"{self.base_url.rstrip('/')}/completions", json=body) as response:
             response.raise_for_status()
@@ -191,49 +188,28 @@ class ServerTree:
 
         The probability that a list leaves out is `UNSEEN` where an event at its row's floor may be in it, else `OTHER`.
         """
-        with extra("server", "asking a server"):
-            import httpx
-            import stamina  # noqa: F401 (if it is missing, that is said here and not by a thread)
         key = os.environ.get(self._server.api_key_env)
         headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
         with (
             httpx.Client(headers=headers, timeout=self._server.timeout, trust_env=False) as http,
             ThreadPoolExecutor(self._server.concurrency) as pool,
         ):
-            prefixes = [self._new[row] for row in rows.tolist()]
-            places = list(pool.map(partial(_place, self._server, http, endings), prefixes, floors.tolist()))
-        self._counts.model_calls += sum(place.n_requests for place in places)
-        is_stop, is_closing = (table.numpy() for table in endings.on_host)
-        events: list[tuple[int, int, float, bool]] = []
-        for row, place in enumerate(places):
-            goes_on, closes = ~is_stop[place.ids], is_closing[place.ids]
-            named = goes_on & (place.log_probs >= min(place.floor, place.log_probs[0] if greedy[row] else math.inf))
-            closing, other = (np.exp(place.log_probs[goes_on & ~named & of]).sum() for of in (closes, ~closes))
-            events += [(row, END, _log(place.ending), True), (row, OTHER, _log(closing), True)]
-            events += [(row, OTHER, _log(other), False), (row, place.left_out, _log(place.rest), False)]
-            columns = (column[named].tolist() for column in (place.ids, place.log_probs, closes))
-            events += [(row, *event) for event in zip(*columns, strict=True)]
-        columns, first = map(np.array, zip(*events, strict=True)), np.array([place.ids[0] for place in places])
-        best = np.where(greedy & ~is_stop[first], first, END)
-        return Children(*columns, np.array([place.entropy for place in places]), best)
+            prefixes, follow = [self._new[row] for row in rows.tolist()], partial(_events, self._server, http, endings)
+            told = pool.map(follow, prefixes, floors.tolist(), greedy.tolist())
+            events, entropy, best, n_requests = zip(*told, strict=True)
+        self._counts.model_calls += sum(n_requests)
+        of_rows = ((row, *event) for row, own in enumerate(events) for event in own)
+        return Children(*map(np.array, zip(*of_rows, strict=True)), np.array(entropy), np.array(best))
 
 
-class _Place(NamedTuple):
-    """What a server told of what follows a prefix, its tokens downwards in probability."""
+def _events(
+    server: Server, http: httpx.Client, endings: Endings, prefix: tuple[int, ...], floor: float, greedy: bool
+) -> tuple[list[tuple[int, float, bool]], float, int, int]:
+    """Return what may follow a prefix, its entropy, what is likeliest, and the number of requests.
 
-    ids: np.ndarray
-    log_probs: np.ndarray
-    floor: float  # tokens from here on are told apart
-    ending: float  # the probability of ending here, as far as it is listed
-    rest: float  # the probability that is not listed
-    left_out: int  # what that may be: `UNSEEN` or `OTHER`
-    entropy: float  # at most that of what follows, nats
-    n_requests: int
-
-
-def _place(server: Server, http: Any, endings: Endings, prefix: tuple[int, ...], floor: float) -> _Place:
-    """Ask what follows a prefix, for longer lists while one leaves open whether an event reaches its floor."""
-    n_tokens, n_requests, is_stop = server.top, 0, endings.on_host[0].numpy()
+    Longer lists are asked for while one leaves open whether an event reaches the floor.
+    """
+    n_tokens, n_requests, (is_stop, is_closing) = server.top, 0, (table.numpy() for table in endings.on_host)
     while True:
         lists = [server.listed(http, prefix, min(n_tokens, len(is_stop))) for _ in range(server.repeats)]
         n_requests += len(lists)
@@ -246,21 +222,29 @@ def _place(server: Server, http: Any, endings: Endings, prefix: tuple[int, ...],
         hidden = min(rest + _ROUNDING, (is_stop.sum() - stops.sum()) * least)
         is_open = _log(min(rest + _ROUNDING, least)) >= floor
         is_open |= _log(ending + hidden) >= floor and hidden > math.expm1(server.epsilon) * ending
-        is_noisy = any(_difference(lists[0], other) > server.epsilon for other in lists[1:])
+        likeliest = [*lists[0].items()][:_COMPARED]
+        apart = (value - other.get(token, min(other.values())) for other in lists[1:] for token, value in likeliest)
+        is_noisy = max(map(abs, apart), default=0.0) > server.epsilon
         if is_noisy or not is_open or len(ids) < n_tokens:
             break
         n_tokens *= _MORE
+    # Where lists differ nothing is certain any more, and only the greedy path goes on.
+    lowest = min(math.inf if is_noisy else floor, log_probs[0] if greedy else math.inf)
+    closes, named = is_closing[ids], ~stops & (log_probs >= lowest)
+    closing, other = (probs[~stops & ~named & of].sum() for of in (closes, ~closes))
+    events = [(END, _log(ending), True), (OTHER, _log(closing), True), (OTHER, _log(other), False)]
+    events += [(UNSEEN if is_open or is_noisy else OTHER, _log(rest), False)]
+    events += zip(*(column[named].tolist() for column in (ids, log_probs, closes)), strict=True)
     # Part of the rest may be endings: the entropy is at least the lesser of none and all that may be.
     either = (entr([p, ending + rest - p]).sum() for p in (ending, min(ending + hidden, ending + rest)))
-    entropy, left_out = entr(probs[~stops]).sum() + min(either), UNSEEN if is_open or is_noisy else OTHER
-    # Where lists differ nothing is certain any more, and only the greedy path goes on.
-    return _Place(ids, log_probs, math.inf if is_noisy else floor, ending, rest, left_out, entropy, n_requests)
+    best = int(ids[0]) if greedy and not stops[0] else END
+    return events, entr(probs[~stops]).sum() + min(either), best, n_requests
 
 
-def _difference(listing: dict[int, float], other: dict[int, float]) -> float:
-    """Return by how many nats the likeliest tokens of a list are elsewhere in another."""
-    least = min(other.values())
-    return max(abs(value - other.get(token, least)) for token, value in [*listing.items()][:_COMPARED])
+def _passes(error: Exception) -> bool:
+    """Return whether a request is worth another try: a server that refuses it does so again."""
+    status = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else 500
+    return isinstance(error, httpx.HTTPError | ValueError) and (status == 429 or status >= 500)
 
 
 def _log(p: float) -> float:

@@ -56,9 +56,9 @@ def serving(model, lie=None, *, most=10**6, ids=True):
                 return
             self.send_response(status)
             self.send_header("Content-Length", str(len(content) + 100 * (content == b'{"half')))
+            self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(content)
-            self.close_connection = True
 
     lock, http = threading.Lock(), ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=http.serve_forever, daemon=True).start()
@@ -96,6 +96,12 @@ def some(size):
     return question_sets.load("world-facts", split="validation", limit={"quick": 8, "all": 25}.get(size, 100))
 
 
+@pytest.fixture(scope="module")
+def truth(facts_2m, some):
+    """The search in process."""
+    return searched(facts_2m, some)
+
+
 def searched(facts_2m, questions, alpha=0.05):
     return generate(facts_2m, questions, strategy="threshold", search_alpha=alpha, progress=False)
 
@@ -114,8 +120,9 @@ def false_certificates(run, truth, slack=1e-3):
 
 
 @pytest.mark.parametrize("ids", [True, False])
-def test_over_a_server_the_sets_masses_and_bounds_are_those_of_the_search_in_process(facts_2m, some, ids, tmp_path):
-    truth = searched(facts_2m, some)
+def test_over_a_server_the_sets_masses_and_bounds_are_those_of_the_search_in_process(
+    facts_2m, some, truth, ids, tmp_path
+):
     with serving(facts_2m, ids=ids) as url:
         options = {"strategy": "threshold", "search_alpha": 0.05, "progress": False, "out": tmp_path}
         run = generate(connected(url, facts_2m, top=300, epsilon=1e-4), some, **options)
@@ -133,8 +140,7 @@ def test_over_a_server_the_sets_masses_and_bounds_are_those_of_the_search_in_pro
 
 
 @pytest.mark.parametrize("most", [1, 5, 20, 100])
-def test_short_lists_decide_fewer_questions_and_none_falsely(facts_2m, some, most):
-    truth = searched(facts_2m, some)
+def test_short_lists_decide_fewer_questions_and_none_falsely(facts_2m, some, truth, most):
     with serving(facts_2m, most=most) as url:
         run = searched(connected(url, facts_2m, top=most), some)
         assert false_certificates(run, truth) == []
@@ -143,15 +149,15 @@ def test_short_lists_decide_fewer_questions_and_none_falsely(facts_2m, some, mos
         assert run.questions.loc[undecided, "why"].str.contains("does not list|lies within|is still open").all()
 
 
-def test_longer_lists_are_asked_for_only_where_one_leaves_something_open(facts_2m, some):
-    lengths = []
+def test_longer_lists_are_asked_for_only_where_one_leaves_something_open(facts_2m):
+    lengths, few = [], question_sets.load("world-facts", split="validation", limit=3)
 
     def noted(reply, n, prompt):
         lengths.append(len(reply["choices"][0]["logprobs"]["top_logprobs"][0]))
         return reply
 
     with serving(facts_2m, noted) as url:
-        searched(connected(url, facts_2m, top=3, repeats=1), some, alpha=0.02)
+        searched(connected(url, facts_2m, top=3, repeats=1), few, alpha=0.02)
     assert {3, 48} <= set(lengths)
     assert lengths.count(3) > lengths.count(48) > 0
 
@@ -241,9 +247,10 @@ LIES = {
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_a_server_that_lies_gets_no_false_certificate_and_no_error_has_the_key(facts_2m, some, name, monkeypatch):
+def test_a_server_that_lies_gets_no_false_certificate_and_no_error_has_the_key(
+    facts_2m, some, truth, name, monkeypatch
+):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    truth = searched(facts_2m, some)
     with serving(facts_2m, LIES[name]) as url:
         served = connected(url, facts_2m, top=300, concurrency=4)
         if name in ("swapped", "noise of 0.1", "noise of 0.01"):  # what only another list of the place can show
@@ -319,7 +326,7 @@ def test_the_program_of_the_docs_runs_over_a_server(facts_2m, tmp_path, monkeypa
     [program] = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "server.connect" in code]
     monkeypatch.chdir(tmp_path)
     with serving(facts_2m) as url:
-        small = {"http://localhost:8000/v1": url, "smollm2-135m": "facts-2m", "limit=100": "limit=5"}
+        small = {"http://localhost:8000/v1": url, "smollm2-135m": "facts-2m", "limit=100": "limit=2"}
         for before, after in small.items():
             assert before in program
             program = program.replace(before, after)
