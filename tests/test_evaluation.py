@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_wall import TABLES, WRITE
 
 from pro_lib import imports, scores, similarities
 from pro_lib.evaluation import Choices, Splits, evaluate, rouge_and_correct
@@ -169,15 +170,10 @@ def test_answers_without_their_ending_and_with_repeats_are_a_choice_too():
     np.testing.assert_allclose(without.log_probs, np.log([[0.5, 0.5, 0.25]]))
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("suffix", TABLES)
 def test_labels_are_read_from_a_file_as_written_and_an_answer_without_one_is_counted(tmp_path, suffix):
     def written(**columns):
-        table, path = pd.DataFrame(columns), tmp_path / f"labels{suffix}"
-        {
-            ".csv": lambda: table.to_csv(path, index=False),
-            ".jsonl": lambda: table.to_json(path, orient="records", lines=True),
-            ".parquet": lambda: table.to_parquet(path),
-        }[suffix]()
+        (path := tmp_path / f"labels{suffix}").write_bytes(WRITE[suffix](pd.DataFrame(columns).to_dict("records")))
         return path
 
     path = written(question_id=["a", "b", "of another run"], text=["yes", "no", "?"], correct=[0, 1, 1])

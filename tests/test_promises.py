@@ -76,6 +76,8 @@ def test_what_no_sample_of_that_size_can_show_is_not_promised():
     nothing = promise(np.arange(62.0), np.full(62, True), target=0.9)
     assert "Nothing can be promised: 62 validation questions" in nothing.sentence()
     assert not nothing.answers([-np.inf, 0.0, np.nan]).any()
+    assert promise([], np.array([], bool), target=0.5).threshold is None
+    assert promise([0.0], [True], target=0.5, unlabelled=[]).threshold is None
 
 
 @given(JUDGED, TARGETS, st.sampled_from([0.5, 0.8, 0.95]))
@@ -199,9 +201,3 @@ GOOD = {
 def test_what_is_refused_is_named(call, bad, named):
     with pytest.raises(ValueError, match=named):
         call(**GOOD[call] | bad)
-
-
-def test_without_questions_nothing_is_promised():
-    for uncertainty, unlabelled in (([], None), ([0.0], [])):
-        correct = np.full(len(uncertainty), True)
-        assert promise(uncertainty, correct, target=0.5, unlabelled=unlabelled).threshold is None

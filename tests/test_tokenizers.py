@@ -152,8 +152,7 @@ def test_prompts_are_read_back_and_begin_as_the_tokenizer_has_it(kind, question)
 @pytest.fixture(scope="module")
 def runs(kind):
     """Samples, and an exact search, of four questions."""
-    rows = [[f"q{n}", question, ["x"], "test"] for n, question in enumerate(QUESTIONS)]
-    asked = QuestionSet("toy", pd.DataFrame(rows, columns=["question_id", "question", "references", "split"]))
+    asked = QuestionSet("toy", pd.DataFrame()).with_questions(QUESTIONS)
     how = {"max_new_tokens": 8, "progress": False}
     return asked, [
         generate(kind[1], asked, strategy="multinomial", n_answers=30, **how),
