@@ -37,7 +37,7 @@ def from_openai(source: Source, *, questions: pd.DataFrame | None = None) -> Run
     left_out, endings, records, filters = {}, Counter(), {}, {}
     for name, known, response in zip(_names(read, texts, own, path), own, read, strict=True):
         place, fields = response.where.removeprefix(f"{path}, "), response.question | {"question_id": name}
-        if filters.setdefault(str(name), fields["filter"]) != fields["filter"]:
+        if filters.setdefault(str(name), str(fields["filter"])) != str(fields["filter"]):
             left_out.setdefault("that another filter judges again", []).append(place)
             continue
         if not response.answers:

@@ -182,8 +182,8 @@ def _unzipped(log: zipfile.ZipFile, member: zipfile.ZipInfo, data: bytes) -> byt
     start = member.header_offset + 30 + sum(lengths)
     packed = pa.BufferReader(data[start : start + member.compress_size])
     content = pa.CompressedInputStream(packed, "zstd").read()
-    if zlib.crc32(content) != member.CRC:
-        raise zipfile.BadZipFile("it has another checksum")
+    if zlib.crc32(content) != member.CRC or member.filename.encode() not in data[member.header_offset : start]:
+        raise zipfile.BadZipFile("it has another checksum or name")
     return content
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pro_lib import command, evaluation, imports, protocols
+from pro_lib import command, evaluation, explorer, imports, protocols
 from pro_lib.files import RunError
 from pro_lib.similarities import Lexical
 
@@ -104,7 +104,7 @@ def test_an_evaluation_of_texts_has_what_counts_give_and_names_what_is_missing(p
     for name in methods:
         np.testing.assert_array_equal(judged.baselines[f"{name}, lexical"], table[name])
     assert {"NLL", "PE", "SD, lexical"} <= set(judged.unavailable)
-    for call in (run.log_probs, run.scores, lambda: judged.pro(0.4)):
+    for call in (run.log_probs, run.scores, lambda: judged.pro(0.4), lambda: explorer.run_data(run)):
         with pytest.raises(RunError, match="log-probabilities"):
             call()
 

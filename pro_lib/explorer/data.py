@@ -29,6 +29,8 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict:
     `answers` has a list for every question, downwards, those cut by length last: [text, log-probability of the complete
     answer, identity, finished, correct]. Repeats have the same identity, a number.
     """
+    if run.is_texts:
+        raise RunError(f"run {run.name} has texts without log-probabilities, and the explorer shows probabilities")
     grid = alpha_grid(run.search_alpha, of=DRAWN_ALPHAS)
     alphas = np.unique(np.round([*grid, *np.arange(1, 101) / 100, alpha], 9))
     alphas, answers = alphas[alphas >= grid[0]].tolist(), _answers(run)
