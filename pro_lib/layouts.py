@@ -168,9 +168,8 @@ def _of_entry(where: str, entry: object) -> Iterator[Response]:
         text = at(text[-1:], "content.text|content")
         text = text and " ".join(map(str, text))
     question = {"question": text, "references": at(entry, "references|target"), "split": at(entry, "split")}
-    has_own_id = is_wrapped or at(entry, "epoch") is not None
+    has_own_id, question["filter"] = is_wrapped or at(entry, "epoch") is not None, at(entry, "filter")
     question["question_id"] = at(entry, "question_id|custom_id" + "|key|id" * has_own_id)
-    question["filter"] = at(entry, "filter")
     for body in (_listed(inner) or [{"error": "nothing"}]) if is_wrapped else [entry]:
         error = at(entry, "error") or at(body, "error")
         layout = next((layout for layout in LAYOUTS if at(body, layout.key) is not None), None)
@@ -214,9 +213,9 @@ def _of_harness(where: str, line: object) -> dict:
                 choice, value = at(request, "arg_1|1"), str(at(text, "0"))
                 if not isinstance(choice, str):
                     raise RunError(f"{where}: the text of choice {n} is missing")
-                choice = choice.strip()
                 value = float(value) if re.fullmatch(r"-?\d+(\.\d+)?(e-\d+)?", value) else value
-                reply |= {"text": choice, "cumulative_logprob": value, "correct": str(target) in (str(n), choice)}
+                reply |= {"text": choice.strip(), "cumulative_logprob": value}
+                reply["correct"] = str(target) in (str(n), reply["text"])
             replies.append(reply)
     choices = [reply["text"] for reply in replies if "cumulative_logprob" in reply and reply["correct"]]
     question = {"question_id": at(line, "doc_id"), "references": choices or target, "filter": at(line, "filter")}

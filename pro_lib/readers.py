@@ -178,8 +178,7 @@ def _unzipped(log: zipfile.ZipFile, member: zipfile.ZipInfo, data: bytes) -> byt
     if member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         return log.read(member)
     # Zstandard, which zipfile itself reads from Python 3.14 on.
-    lengths = struct.unpack_from("<HH", data, member.header_offset + 26)
-    start = member.header_offset + 30 + sum(lengths)
+    start = member.header_offset + 30 + sum(struct.unpack_from("<HH", data, member.header_offset + 26))
     packed = pa.BufferReader(data[start : start + member.compress_size])
     content = pa.CompressedInputStream(packed, "zstd").read()
     if zlib.crc32(content) != member.CRC or member.filename.encode() not in data[member.header_offset : start]:
