@@ -23,7 +23,8 @@ from pro_lib.packs import complete_log_probs, ranked
 _FITS: "WeakKeyDictionary[PreTrainedModel, Fit]" = WeakKeyDictionary()  # measured once for each network
 # What `generate` hands on of itself; anything else would change what the network says.
 _USUAL = {"cache_position", "use_cache", "logits_to_keep", "MaxLengthCriteria", "EosTokenCriteria"}
-_OUTPUTS = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
+_AS_IT_IS = dict.fromkeys(("output_scores", "output_logits", "output_attentions", "output_hidden_states"), False)
+_AS_IT_IS |= {"temperature": 1, "top_p": 1}
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,9 @@ def _generated(network, input_ids, config, strategy, tokenizer, epsilon, *, atte
     endings = _endings(network, config, tokenizer)
     prompts = [ids[seen].tolist() for ids, seen in zip(input_ids, mask.bool(), strict=True)]
     results = _decoded(network, prompts, strategy, endings, epsilon)
-    answers = [_likely(ranked(some), certificate) for some, certificate in results]
+    answers, values = zip(*(_likely(*result) for result in results), strict=True)
     if not config.return_dict_in_generate:
         return _sequences(input_ids, [some[:1] for some in answers], config, endings)
-    values = [np.where([a.finished for a in some], complete_log_probs(some), np.nan) for some in answers]
     log_probs = pad_sequence([*map(torch.from_numpy, values)], batch_first=True, padding_value=math.nan)
     n_answers, certificates = torch.tensor([*map(len, answers)]), tuple(certificate for _, certificate in results)
     return GenerateOutput(_sequences(input_ids, answers, config, endings), n_answers, log_probs, certificates)
@@ -107,16 +107,15 @@ def _check(network, config, mask, *, logits_processor, stopping_criteria, positi
     if (mode := config.get_generation_mode().value) != "greedy_search":
         raise ValueError(f"{mode} is another way to decode: pass do_sample=False and num_beams=1")
     used = [type(rule).__name__ for rule in (*logits_processor, *stopping_criteria)]
-    shapes = {name: getattr(config, name) for name in ("temperature", "top_p")}
-    used += [f"{name}={value}" for name, value in shapes.items() if value not in (None, 1)]
-    used += [name for name in _OUTPUTS if getattr(config, name, None)] + ["train()"] * network.training
+    settings = {name: getattr(config, name, None) for name in _AS_IT_IS}
+    used += [f"{name}={value}" for name, value in settings.items() if value not in (None, _AS_IT_IS[name])]
+    used += ["train()"] * network.training
     keys, states = model_kwargs.pop("past_key_values", None), model_kwargs.pop("cache_params", None)
     used += ["past_key_values"] if keys is not None and keys.get_seq_length() else []
     used += ["cache_params"] if states is not None and states.has_previous_state() else []
     used += [name for name, value in model_kwargs.items() if value is not None]
     counted = mask.cumsum(dim=-1) - 1  # as `generate` does
     used += ["position_ids"] if position_ids is not None and ((position_ids - counted) * mask).any() else []
-    used += ["is_encoder_decoder"] * network.config.is_encoder_decoder
     if refused := [name for name in used if name not in _USUAL]:
         raise ValueError(f"{', '.join(refused)} cannot be had here: answers are those of the model as it is")
     if not mask.any(dim=-1).all():
@@ -135,12 +134,12 @@ def _endings(network: PreTrainedModel, config: GenerationConfig, tokenizer: Toke
     return endings
 
 
-def _likely(answers: list[engine.Answer], certificate: engine.Certificate | None) -> list[engine.Answer]:
-    """Return of a search the complete answers with p ≥ α, or the first for all of them; beams as they are."""
-    if certificate is None:
-        return answers
-    reaches = complete_log_probs(answers) >= math.log(certificate.search_alpha) - 1e-9
-    return [answer for answer, at in zip(answers, reaches, strict=True) if at and answer.finished] or answers[:1]
+def _likely(answers: list[engine.Answer], certificate: engine.Certificate | None) -> tuple[list, np.ndarray]:
+    """Return answers and log-probabilities downwards, NaN of those cut; of a search those at α, or the first alone."""
+    answers = ranked(answers)
+    values = np.where([answer.finished for answer in answers], complete_log_probs(answers), np.nan)
+    n = max(1, np.sum(values >= math.log(certificate.search_alpha) - 1e-9)) if certificate else len(answers)
+    return answers[:n], values[:n]
 
 
 def _sequences(prompts, answers, config, endings):
