@@ -90,6 +90,7 @@ def ask(
     """
     if not isinstance(question, str):
         raise ValueError(f"question={question!r:.60} is no text; generate.generate takes several")
+    scores.pro(np.zeros((1, 1)), alpha=alpha)  # refused before it is asked
     like, fit, about = calibration and calibration.info.parameters, None, ""
     if questions is None and not like:
         questions = question_sets.load("world-facts", limit=1, n_shots=n_shots)

@@ -252,8 +252,14 @@ def readings(difference: Floats, standard_error: Floats, n: int) -> tuple[list[s
 def aligned(uncertainty: ArrayLike, correct: ArrayLike, *, columns: bool = False) -> tuple[Floats, Labels]:
     """Check uncertainties (n,), or (n, A) where they are `columns`, and labels (n,)."""
     values, labels = np.asarray(uncertainty, dtype=np.float64), np.asarray(correct)
+    # As scikit-learn does: 0 and 1, and booleans of tables that may hold missing ones.
+    kinds = bool | int | float | np.bool_
+    if labels.dtype != bool and all(isinstance(label, kinds) and label in (0, 1) for label in labels.tolist()):
+        labels = labels.astype(bool)
     if labels.dtype != bool or labels.ndim != 1:
-        raise ValueError(f"correct must be (n,) booleans, such as rouge_l > 0.3, not {labels.dtype} {labels.shape}")
+        raise ValueError(
+            f"correct must be (n,) booleans, such as rouge_l > 0.3, or 0 and 1, not {labels.dtype} {labels.shape}"
+        )
     if values.ndim != 1 + columns or len(values) != len(labels):
         shape = f"({len(labels)}, A)" if columns else f"({len(labels)},)"
         raise ValueError(f"uncertainty must have the shape {shape}, a row per label in correct, not {values.shape}")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pro_lib import ask, evaluation, generate, imports, metrics, models, promises, scores, selective
+from pro_lib import ask, asking, evaluation, generate, imports, metrics, models, promises, scores, selective
 from pro_lib import questions as question_sets
 from pro_lib.asking import Answer
 from pro_lib.files import RunError
@@ -125,6 +125,12 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(facts_2m, run, question, 
     options = {name: run if name == "calibration" else value for name, value in options.items()}
     with pytest.raises(ValueError, match=named):
         ask(facts_2m, question, **options)
+
+
+def test_an_alpha_that_cannot_be_is_refused_before_the_model_is_asked(facts_2m, monkeypatch):
+    monkeypatch.setattr(asking, "answered", None)
+    with pytest.raises(ValueError, match=r"alpha must lie in \[0, 1\]"):
+        ask(facts_2m, ASKED, alpha=1.5)
 
 
 def test_a_calibration_is_of_the_same_model_however_far_down_it_was_searched(facts_2m, tiny_model, run):

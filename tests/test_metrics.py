@@ -20,6 +20,8 @@ QUESTIONS = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, m
     lambda rows: len({label for _, label in rows}) == 2
 )
 
+NO_LABELS = ([0, 2], [0, np.nan], [True, None], ["a", "b"], [[0], [1]], pd.array([True, None], dtype="boolean"))
+
 
 @given(QUESTIONS)
 def test_auroc_agrees_with_sklearn(rows):
@@ -29,6 +31,9 @@ def test_auroc_agrees_with_sklearn(rows):
     np.testing.assert_allclose(metrics.auroc_columns(columns, correct), expected, rtol=0, atol=1e-12)
     assert metrics.auroc(uncertainty, correct) == metrics.auroc_columns(columns, correct)[0]
     assert metrics.auroc([np.inf, 1.0, -np.inf], [False, True, True]) == 1.0
+    for labels in ([0, 1, 1], [0.0, 1.0, 1.0], pd.Series([False, True, True], dtype=object)):
+        assert metrics.auroc([np.inf, 1.0, -np.inf], labels) == 1.0
+    assert metrics.auroc([2.0, 1.0], pd.array([False, True], dtype="boolean")) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -41,6 +46,7 @@ def test_auroc_agrees_with_sklearn(rows):
         (lambda: metrics.delong([[1.0], [np.nan]], [True, False]), ValueError, "1 of 2 rows, first in row 1"),
         (lambda: metrics.auroc([1.0, 2.0], [True] * 3), ValueError, r"uncertainty must have the shape \(3, A\)"),
         (lambda: metrics.auroc([1.0, 2.0], [0.9, 0.1]), ValueError, "correct"),
+        *((lambda no=no: metrics.auroc([1.0, 2.0], no), ValueError, "correct") for no in NO_LABELS),
         (lambda: metrics.auroc([[1.0], [2.0]], [True, False]), ValueError, "uncertainty"),
         (lambda: metrics.auroc_columns([1.0, 2.0], [True, False]), ValueError, "uncertainty"),
         (lambda: metrics.usable(pd.DataFrame({"PRO": [1.0, 2.0]}), [True]), ValueError, "Length of values"),

@@ -191,7 +191,7 @@ GOOD = {
         *((promise, {"target": target}, f"target={target}") for target in (1.0, np.nan)),
         (promise, {"confidence": 0}, "confidence=0"),
         (promise, {"uncertainty": [0, np.nan, 1]}, "uncertainty is NaN in 1 of 3 rows, first in row 1"),
-        (promise, {"correct": [1, 0, 1]}, "correct"),
+        (promise, {"correct": [1, 0, 2]}, "correct"),
         (promise, {"unlabelled": [np.nan]}, "unlabelled"),
         *((answer_sets, {"delta": delta}, "delta=") for delta in (0, 1.0, np.nan)),
         *((answer_sets, {"right": right}, "right") for right in ([[0.5]], [-0.7], [1.1], [np.nan])),
