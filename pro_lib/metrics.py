@@ -253,8 +253,8 @@ def aligned(uncertainty: ArrayLike, correct: ArrayLike, *, columns: bool = False
     """Check uncertainties (n,), or (n, A) where they are `columns`, and labels (n,)."""
     values, labels = np.asarray(uncertainty, dtype=np.float64), np.asarray(correct)
     # As scikit-learn does: 0 and 1, and booleans of tables that may hold missing ones.
-    kinds = bool | int | float | np.bool_
-    if labels.dtype != bool and all(isinstance(label, kinds) and label in (0, 1) for label in labels.tolist()):
+    flat, kinds = np.ravel(labels).tolist(), bool | int | float
+    if labels.dtype != bool and all(isinstance(label, kinds) and label in (0, 1) for label in flat):
         labels = labels.astype(bool)
     if labels.dtype != bool or labels.ndim != 1:
         raise ValueError(
