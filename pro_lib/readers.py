@@ -81,8 +81,8 @@ def _plain(value: Any) -> Any:
 def read_rows(path: Source, error: type[ValueError] = RunError) -> pd.DataFrame:
     """Return the rows of a `.jsonl`, `.csv`, `.tsv` or `.parquet` file, in CSV all text; the index has their places.
 
-    Rows in memory are as `json_lines` has them. Raises `error` for a file that cannot be read, is of another kind or
-    damaged, with its name and the place.
+    Of a `.txt` file each block of lines is a row: its question, then its references. Rows in memory are as `json_lines`
+    has them. Raises `error` for a file that cannot be read, is of another kind or damaged, with its name and the place.
     """
     suffix = Path(str(path).removesuffix(".gz")).suffix if isinstance(path, (str, Path)) else ".jsonl"
     if suffix in (".jsonl", ".json"):
@@ -131,7 +131,21 @@ def _parquet(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataF
     return frame.set_axis([f"{path}, row {n}" for n in range(1, len(frame) + 1)])
 
 
-_READERS = {".csv": _csv, ".tsv": partial(_csv, delimiter="\t"), ".parquet": _parquet}
+def _blocks(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFrame:
+    """Return questions and references of blocks of lines, as LitCab has them (`make figures-smollm2 LITCAB=`)."""
+    rows, where = {}, ""
+    for n, line in enumerate(data.decode().splitlines(), start=1):
+        if not line.strip():
+            where = ""
+        elif where:
+            rows[where]["references"].append(line.strip())
+        else:
+            where = f"{path}, line {n}"
+            rows[where] = {"question": line.strip(), "references": []}
+    return pd.DataFrame(rows.values(), index=list(rows), columns=["question", "references"], dtype=object)
+
+
+_READERS = {".csv": _csv, ".tsv": partial(_csv, delimiter="\t"), ".parquet": _parquet, ".txt": _blocks}
 
 
 def _entries(data: bytes, path: str | Path, error: type[ValueError]) -> Iterator[tuple[str, object]]:

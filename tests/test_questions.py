@@ -496,3 +496,14 @@ def test_a_file_gives_ten_shots_or_a_quarter_which_are_never_asked(write):
         assert len(questions.shots) == n_shots
         assert len(questions) + n_shots == len(some)
         assert not {question for question, _ in questions.shots} & set(questions.table["question"])
+
+
+def test_blocks_of_a_text_file_are_a_question_and_its_references(tmp_path):
+    path = tmp_path / "test.txt"
+    path.write_text("who was first\nWilhelm Conrad Röntgen\n\n\nwhere is it\nRome\nRoma \n")
+    table = load(path=path, n_shots=0).table
+    assert table["question"].tolist() == ["who was first", "where is it"]
+    assert table["references"].tolist() == [["Wilhelm Conrad Röntgen"], ["Rome", "Roma"]]
+    path.write_text("who was first\n\nwhere is it\nRome\n")
+    with pytest.raises(QuestionsError, match=r"test\.txt, line 1: references"):
+        load(path=path)
