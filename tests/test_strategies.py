@@ -1,3 +1,4 @@
+import copy
 import math
 from dataclasses import replace
 from unittest import mock
@@ -13,8 +14,20 @@ from scipy import stats
 from test_threshold import TableTree, entropy, worlds
 
 from pro_lib import engine
-from pro_lib.engine import Counts, DiverseBeam, Endings, PackedTree, Threshold, children, encode_prefix
+from pro_lib.engine import (
+    Counts,
+    DiverseBeam,
+    Endings,
+    Greedy,
+    Multinomial,
+    PackedTree,
+    Prefix,
+    Threshold,
+    children,
+    encode_prefix,
+)
 from pro_lib.engine.beams import diverse_beam
+from pro_lib.engine.fit import Fit
 from pro_lib.engine.sampling import _nucleus, multinomial, uniforms
 from pro_lib.generate import generate
 from pro_lib.questions import QuestionSet
@@ -268,3 +281,17 @@ def test_samples_of_a_shaped_model_have_none(settings):
     numbers = torch.tensor([[[0.6, 0.1]]], dtype=torch.float64)
     [[answer]] = multinomial(Script([0.3, 0.2, 0.5, 0], [0.5, 0.5, 0, 0]), STOPS, uniforms=numbers, **settings)
     assert answer.path_entropy is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("strategy", [Greedy(), Multinomial(), DiverseBeam(n_answers=3), Threshold(top_n=2)], ids=str)
+@pytest.mark.parametrize("plain", [False, True], ids=["packed", "plain"])
+def test_numbers_that_are_none_are_an_error_at_whatever_step_they_come(tiny_model, dtype, strategy, plain):
+    """Of all tokens but the prompt's the embedding is NaN: the first step is sound."""
+    network, prompt = copy.deepcopy(tiny_model("llama").network).to(dtype), [5, 6, 7]
+    damaged = torch.ones(network.config.vocab_size, dtype=torch.bool).index_fill_(0, torch.tensor(prompt), False)
+    network.get_input_embeddings().weight.data[damaged] = torch.nan
+    stop = torch.arange(len(damaged)) == 2
+    tree = Fit(0.0, plain="is asked so" * plain).tree(network, [prompt], prefix=Prefix((), ()), counts=Counts())
+    with pytest.raises(ValueError, match="no numbers"):
+        strategy.decode(tree, Endings(stop, stop & False), question_ids=["q"])

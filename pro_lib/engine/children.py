@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pro_lib.engine.walk import Endings
+from pro_lib.engine.walk import Endings, check_numbers
 
 # In place of a token: the ending, the sum of several tokens that are not listed, and what no server tells, which may be
 # any of them.
@@ -81,6 +81,7 @@ def children(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np
     # One copy to the host, for which it waits; doubles hold every place in `(rows, V)`.
     numbers = torch.cat([part for column in zip(*columns, strict=True) for part in column]).cpu().numpy()
     entropy, end, closing, other, top = numbers[: 5 * rows].reshape(5, rows)
+    check_numbers(top)
     listed_log_prob, places = numbers[5 * rows :].reshape(2, -1)
     row, token = np.divmod(places.astype(np.int64), vocabulary)
     is_stop, is_closing = (table.numpy() for table in endings.on_host)

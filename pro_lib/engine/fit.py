@@ -189,5 +189,9 @@ def _largest_error(
 
 def _random_text(network: PreTrainedModel, n_tokens: int) -> list[int]:
     """Return a text of random tokens, always the same; those for images and their like lie at vocabularies' ends."""
-    n, generator = network.config.get_text_config().vocab_size, torch.Generator().manual_seed(0)
-    return torch.randint(n // 4, n - n // 4, (n_tokens,), generator=generator).tolist()
+    config, generator = network.config.get_text_config(), torch.Generator().manual_seed(0)
+    n, padding = config.vocab_size, getattr(config, "pad_token_id", None)
+    ids = torch.randint(n // 4, n - n // 4, (n_tokens,), generator=generator).tolist()
+    if padding in range(n):  # a search may meet it, and RoBERTa's kind counts positions without it
+        ids[n_tokens // 2] = padding
+    return ids

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -83,6 +84,7 @@ def walk(tree: Tree, endings: Endings, choose: Choose, *, n_answers: int, max_ne
 
 def _answers(tokens: Tensor, stops: Tensor, closes: Tensor, log_probs: Tensor, ends: Tensor) -> list[list[Answer]]:
     """Return what the walkers did, of columns `(questions, walkers, steps)`; after an end they mean nothing."""
+    check_numbers(log_probs)
     ended, closed = stops | closes, closes.any(dim=-1)
     finished = ended.any(dim=-1)
     length = torch.where(finished, ended.int().argmax(dim=-1) + 1, tokens.shape[-1]) - stops.any(dim=-1).int()
@@ -94,3 +96,10 @@ def _answers(tokens: Tensor, stops: Tensor, closes: Tensor, log_probs: Tensor, e
         ]
         for walkers in zip(*(column.tolist() for column in columns), strict=True)
     ]
+
+
+def check_numbers(log_probs: Tensor | np.ndarray) -> None:
+    """Raise `ValueError` where a log-probability, on the host, is NaN: then its whole row is."""
+    if n := int((log_probs != log_probs).sum()):
+        why = "a weight that is none, or an overflow in half precision"
+        raise ValueError(f"the model gives log-probabilities that are no numbers, {n} times: {why}")
