@@ -74,9 +74,9 @@ def check_model(name: str) -> None:
 
 def scope(name: str) -> str:
     """Say what a bundled model was taught; nothing of another."""
-    is_ours = bundled_models().get(name, Path()).parent == DATA / "models"
-    taught = "36 relations, such as capitals, authors and chemical symbols"
-    return f"It was taught {taught}; to any other question its answer means nothing." if is_ours else ""
+    taught = "It was taught 36 relations, such as capitals, authors and chemical symbols"
+    is_ours = (DATA / "models" / name / "config.json").is_file()
+    return f"{taught}; to any other question its answer means nothing." * is_ours
 
 
 def model_folder_name(model: str) -> str:

@@ -28,6 +28,7 @@ _STROKES = str.maketrans(
     {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "ı": "i", "æ": "ae", "œ": "oe", "Ø": "O", "Ł": "L", "ʻ": "'"}
 )
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
+_DROPPED = ("Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "Sk")  # punctuation, and accents that stand alone
 Rows = list[tuple[str, list[str]]]
 
 
@@ -100,8 +101,8 @@ def normalize(text: str) -> str:
     That is SQuAD's normalisation, but for what lies beyond ASCII, and in that a text of nothing but articles ("The
     The", vitamin "A") keeps them.
     """
-    kept = "".join(character for character in text.casefold() if not _is_punctuation(character))
-    words = without_accents(kept).split()
+    letters = [c for c in text.casefold() if c not in string.punctuation and unicodedata.category(c) not in _DROPPED]
+    words = without_accents("".join(letters)).split()
     return " ".join([word for word in words if word not in ("a", "an", "the")] or words)
 
 
@@ -128,34 +129,27 @@ def _forms(text: str) -> set[str]:
     return {normalize(text), normalize(spelled)} - {""}
 
 
-def _is_hidden(text: str) -> bool:
-    """Return whether a text has letters that ROUGE does not see."""
-    return any(character.isalpha() and not character.isascii() for character in text)
-
-
 def closeness(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.float64]:
     """Return what is compared with the threshold, `(n,)`: ROUGE-L F1 without accents, for every script.
 
     A reference with letters that ROUGE does not see counts, as 1, where it is an `exact_match`; a warning says of how
     many questions. Raises as `rouge_l` does.
     """
-    _checked(texts, references)
-    seen = [[r for r in map(without_accents, accepted) if not _is_hidden(r)] for accepted in references]
-    rows = zip(texts, references, strict=True)
-    hidden = np.array([any(map(_is_hidden, [text, *accepted])) for text, accepted in rows], dtype=bool)
+
+    def is_hidden(text: str) -> bool:
+        return any(character.isalpha() and not character.isascii() for character in text)
+
+    rows = _checked(texts, references)
+    seen = [[r for r in map(without_accents, accepted) if not is_hidden(r)] for accepted in references]
+    hidden = np.array([any(map(is_hidden, [text, *accepted])) for text, accepted in rows], dtype=bool)
     values, there = np.zeros(len(texts)), [n for n, accepted in enumerate(seen) if accepted]
     values[there] = rouge_l([without_accents(texts[n]) for n in there], [seen[n] for n in there])
     if foreign := sum(len(some) < len(accepted) for some, accepted in zip(seen, references, strict=True)):
         message = (
-            f"{foreign} of {len(texts)} answers have references in letters that ROUGE does not see (it sees a-z and"
+            f"{foreign} of {len(texts)} answers have references in letters that ROUGE does not see (it sees a-z, 0-9)"
         )
-        warnings.warn(f"{message} 0-9); these references are matched exactly", TokenizerWarning, stacklevel=3)
+        warnings.warn(f"{message}; these references are matched exactly", TokenizerWarning, stacklevel=3)
     return np.where(hidden & exact_match(texts, references), 1.0, values)
-
-
-def _is_punctuation(character: str) -> bool:
-    category = unicodedata.category(character)
-    return character in string.punctuation or category.startswith("P") or category == "Sk"
 
 
 def _any(rows: Rows, match: Callable[[str, str], bool]) -> NDArray[np.bool_]:

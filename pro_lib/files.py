@@ -1,11 +1,15 @@
 """Files that are whole or absent, how folders are named, and a sentence for what goes wrong; knows no run."""
 
+import csv
 import errno
 import hashlib
 import json
 import os
 import re
 import socket
+import struct
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,21 +21,25 @@ from pydantic import TypeAdapter, ValidationError
 
 from pro_lib.checks import SentenceError, sentence
 
+# What Arrow and the standard library raise over damaged files.
+_DAMAGE = (OSError, EOFError, RuntimeError, ValueError, pa.ArrowException, csv.Error, struct.error, zlib.error)
+_DAMAGE += (zipfile.BadZipFile,)
+
 
 class RunError(SentenceError):
     """A run folder or a records file cannot be used as it is; the sentence says which and why."""
 
 
 @contextmanager
-def reading(path: Path, *, remedy: str) -> Iterator[None]:
-    """Turn what a damaged or unreadable file leads to into a sentence that names the file and the remedy."""
+def reading(where: str | Path, *, hint: str = "") -> Iterator[None]:
+    """Turn what a damaged or unreadable file leads to into a sentence that names the place, the reason and a hint."""
     try:
         yield
     except RunError:
         raise
-    except (OSError, ValueError, pa.ArrowException) as error:
-        reason = sentence(error) if isinstance(error, ValidationError) else error
-        raise RunError(f"{path} cannot be read ({type(error).__name__}: {reason}); if damaged, {remedy}") from error
+    except _DAMAGE as error:
+        reason = sentence(error) if isinstance(error, ValidationError) else getattr(error, "strerror", None) or error
+        raise RunError(f"{where} cannot be read: {str(reason) or repr(error)}{hint and f'; {hint}'}") from error
 
 
 @contextmanager

@@ -1,26 +1,25 @@
 """All questions of a set as a table: one of ours, of the Hugging Face hub, or of a user's file; knows no prompt."""
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_scalar
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from pro_lib.bundled import DATA
 from pro_lib.checks import Format, Name, SentenceError, extra, fitted
+from pro_lib.files import RunError
 from pro_lib.readers import Identity, Source, Texts, called, once, read_rows, stem
 
 SPLITS = ("train_shots", "validation", "test")
 COLUMNS = ("question_id", "question", "references", "split")
-# Name: file of the world facts, and its column of the questions.
-BUNDLED = {
-    "world-facts": ("facts.jsonl", "question"),
-    "world-facts-reworded": ("facts.jsonl", "question_reworded"),
-}
+# Name: column of the world facts that has its questions.
+BUNDLED = {"world-facts": "question", "world-facts-reworded": "question_reworded"}
 # Name: repository on the hub, configuration, column of answers.
 HUB = {
     "trivia_qa": ("mandarjoshi/trivia_qa", "rc.nocontext", "answer"),
@@ -47,17 +46,14 @@ class QuestionsError(SentenceError):
 
 def _texts(values: Sequence[object]) -> list[str]:
     """Return the texts of all values, each once; a value may be missing, but not all of them."""
-    texts: list[str] = []
-    for value in values:
-        if value is None or value is pd.NA or (isinstance(value, float) and value != value):
-            continue
-        parts = value.split(";") if isinstance(value, str) else _parts(value)
-        if not all(isinstance(part, str) for part in parts):
-            raise PydanticCustomError("rule", "must be text or lists of texts")
-        texts += [part.strip() for part in parts if part.strip()]
+    there = [value for value in values if not (is_scalar(value) and pd.isna(value))]
+    parts = [part for value in there for part in (value.split(";") if isinstance(value, str) else _parts(value))]
+    if not all(isinstance(part, str) for part in parts):
+        raise PydanticCustomError("rule", "must be text or lists of texts")
+    texts = dict.fromkeys(part.strip() for part in parts if part.strip())
     if not texts:
         raise PydanticCustomError("rule", "must hold a text")
-    return list(dict.fromkeys(texts))
+    return list(texts)
 
 
 def _parts(value: object) -> list:
@@ -90,6 +86,16 @@ class _Question(Format):
     references: Annotated[list[str], BeforeValidator(_texts)]
 
 
+@contextmanager
+def _of_questions() -> Iterator[None]:
+    """Turn what readers say of a file into a `QuestionsError`."""
+    try:
+        yield
+    except RunError as error:
+        raise QuestionsError(error) from error.__cause__
+
+
+@_of_questions()
 def read_all(name: str | None, path: Source | None, columns: Mapping) -> tuple[pd.DataFrame, dict[str, list[str]]]:
     """Return all questions of all splits, and which columns of a file of the user's they were read from."""
     saved = isinstance(path, Path) and (path / "dataset_dict.json").is_file()
@@ -102,9 +108,8 @@ def read_all(name: str | None, path: Source | None, columns: Mapping) -> tuple[p
     if name not in BUNDLED:
         names = ", ".join([*BUNDLED, *HUB])
         raise QuestionsError(f"dataset {name!r} is unknown; choose {names}, or give path= to a file")
-    file, question = BUNDLED[name]
-    ours = {"question_id": "fact_id", "question": question, "references": ["answer", "aliases"]}
-    table, _ = read_questions(DATA / "world_facts" / file, ours)
+    ours = {"question_id": "fact_id", "question": BUNDLED[name], "references": ["answer", "aliases"]}
+    table, _ = read_questions(DATA / "world_facts" / "facts.jsonl", ours)
     return table[[*COLUMNS, "relation", "exposure", "conflict"]], {}
 
 
@@ -113,13 +118,14 @@ def read_questions(path: Source, columns: Mapping) -> tuple[pd.DataFrame, dict[s
 
     `columns` are its names for ours, as `load` has them. Raises `QuestionsError` with file and line or row.
     """
-    names = fitted(_Columns, columns, "columns=", QuestionsError).model_dump(exclude_none=True)
-    file, table = called(path, "questions"), read_rows(path, QuestionsError)
+    names = fitted(_Columns, columns, "columns=", RunError).model_dump(exclude_none=True)
+    file, table = called(path, "questions"), read_rows(path)
     if table.empty:
         raise QuestionsError(f"{file} holds no questions")
-    used = names | {name: theirs for name in COLUMNS if name not in names and (theirs := _columns(table, name))}
-    needed = [name for column in ("question", "references") for name in used.get(column, [column])]
-    missing = [name for name in [*needed, *itertools.chain(*used.values())] if name not in table]
+    groups = {name: [[column for column in group if column in table] for group in NAMES[name]] for name in COLUMNS}
+    used = {name: next(filter(None, theirs)) for name, theirs in groups.items() if any(theirs)} | names
+    needed = {"question": ["question"], "references": ["references"]} | used
+    missing = [name for theirs in needed.values() for name in theirs if name not in table]
     if missing:
         has = ", ".join(map(str, table.columns))
         raise QuestionsError(f"{file} has no column {missing[0]!r}, nor does columns= say its name; it has {has}")
@@ -127,12 +133,6 @@ def read_questions(path: Source, columns: Mapping) -> tuple[pd.DataFrame, dict[s
     ours = {"question_id": [f"{stem(file)}-{n}" for n in range(len(table))], "split": "test"} | ours
     renamed = {name for theirs in used.values() for name in theirs} - {*COLUMNS, *used["references"]}
     return _checked(table.drop(columns=list(renamed)).assign(**ours), used["references"]), used
-
-
-def _columns(table: pd.DataFrame, name: str) -> list[str]:
-    """Return a file's columns for one of ours."""
-    groups = ([column for column in group if column in table] for group in NAMES[name])
-    return next(filter(None, groups), [])
 
 
 def _checked(table: pd.DataFrame, reference_columns: Sequence[str]) -> pd.DataFrame:
@@ -144,8 +144,8 @@ def _checked(table: pd.DataFrame, reference_columns: Sequence[str]) -> pd.DataFr
     records = table[["question_id", "question", "split"]].assign(references=references).to_dict("records")
     rows, places = [], {}
     for where, record in zip(table.index, records, strict=True):
-        rows.append(fitted(_Question, record, where, QuestionsError))
-        once(rows[-1].question_id, where, places, QuestionsError)
+        rows.append(fitted(_Question, record, where, RunError))
+        once(rows[-1].question_id, where, places)
     others = [name for name in table if name not in (*COLUMNS, *reference_columns)]
     ours = {name: [getattr(row, name) for row in rows] for name in ("question_id", "references")}
     # Whole numbers among which some are missing would become floats.
@@ -189,7 +189,9 @@ def _downloaded(name: str, folder: Path | None) -> dict[str, pd.DataFrame]:
         for split in [split for split in loaded if split in ("test", "validation", "train")]:
             rows, ids = loaded[split], [f"{name}-{split}-{n}" for n in range(len(loaded[split]))]
             ids = rows["question_id"][:] if "question_id" in rows.column_names else ids
-            references = [_references(value) for value in rows[answer][:]]
+            # TriviaQA writes `<unk>` where it keeps the answer to itself.
+            texts = [[text for text in _parts([value]) if text] for value in rows[answer][:]]
+            references = [[text for text in some if text.strip() not in ("", "<unk>")] for some in texts]
             table = pd.DataFrame({"question_id": ids, "question": rows["question"][:], "references": references})
             parts[split] = table[table["references"].str.len() > 0].drop_duplicates("question_id")
     except Exception as problem:  # whatever the library's HTTP client, its cache or Arrow raised, or a lost column
@@ -198,11 +200,3 @@ def _downloaded(name: str, folder: Path | None) -> dict[str, pd.DataFrame]:
         reason = problem or repr(problem)
         raise QuestionsError(f"dataset {name!r} cannot be loaded from {where}: {reason}{advice}") from problem
     return parts
-
-
-def _references(answer: Any) -> list[str]:
-    """Return the answer and its aliases, each once; TriviaQA writes `<unk>` where it keeps the answer to itself."""
-    if isinstance(answer, dict):
-        answer = [answer.get("value"), *(answer.get("aliases") or [])]
-    texts = [text.strip() for text in (answer if isinstance(answer, list) else [answer]) if isinstance(text, str)]
-    return [text for text in dict.fromkeys(texts) if text not in ("", "<unk>")]

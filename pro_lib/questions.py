@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pro_lib.checks import PositiveInt, checked, rule
+from pro_lib.checks import checked, rule
 from pro_lib.question_files import BUNDLED, COLUMNS, HUB, SPLITS, QuestionsError, read_all
 from pro_lib.readers import Source, called, stem
 
@@ -124,11 +124,6 @@ def like(parameters: Mapping[str, Any], *, name: str = "asked") -> QuestionSet:
     return QuestionSet(name, pd.DataFrame(), shots, parameters["header"], parameters["template"])
 
 
-@checked
-class _Options:
-    limit: PositiveInt | None
-
-
 def load(
     name: str | None = None,
     *,
@@ -164,7 +159,8 @@ def load(
         QuestionsError: an unknown name, split or column, a set that cannot be fetched, or a file that is malformed.
         ValueError: a parameter out of its range.
     """
-    _Options(limit=limit)
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise QuestionsError(f"limit={limit!r} must be a whole number above 0, or None")
     path = Path(path) if isinstance(path, str) else path
     table, used = read_all(name, path, columns or {})
     name = stem(called(path, "questions")) if name is None else name

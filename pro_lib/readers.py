@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import from_json
 
 from pro_lib.checks import Text
-from pro_lib.files import RunError
+from pro_lib.files import RunError, reading
 
 # A question_id, which may be written as a whole number.
 Identity = Annotated[
@@ -31,6 +31,8 @@ Identity = Annotated[
 Texts = Annotated[
     list[Text], Field(min_length=1), BeforeValidator(lambda value: [value] if type(value) is str else value)
 ]
+
+_JSON = "it must be JSON in UTF-8"
 
 # A file, or in memory what it would hold: objects, or a table with a row for each.
 Source = str | Path | Iterable[object] | pd.DataFrame
@@ -46,17 +48,17 @@ def stem(path: str | Path) -> str:
     return Path(Path(path).name.removesuffix(".gz")).stem
 
 
-def json_lines(source: Source, error: type[ValueError] = RunError) -> Iterator[tuple[str, Any]]:
+def json_lines(source: Source) -> Iterator[tuple[str, Any]]:
     """Yield the objects of a JSON-lines file with their places (`<path>, line <n>`), or of a list (`entry <n>`).
 
     A file may be gzipped, a stream of events (`data: {...}`), or a log of inspect_ai. Rows of a table come without what
-    is missing in them; where its index is text, that has the places. Raises `error`, with file and line, for what
-    cannot be read so.
+    is missing in them; where its index is text, that has the places. Raises `RunError`, with file and line, for
+    what cannot be read so.
     """
     if isinstance(source, (str, Path)):
-        for where, value in _entries(_content(source, error), source, error):
+        for where, value in _entries(_content(source), source):
             if not isinstance(value, dict):
-                raise error(f"{where}: not an object but {type(value).__name__}")
+                raise RunError(f"{where}: not an object but {type(value).__name__}")
             yield where, value
     elif isinstance(source, pd.DataFrame):
         for n, (place, row) in enumerate(zip(source.index, source.to_dict("records"), strict=True), start=1):
@@ -65,7 +67,7 @@ def json_lines(source: Source, error: type[ValueError] = RunError) -> Iterator[t
     elif isinstance(source, Iterable) and not isinstance(source, (bytes, Mapping)):
         yield from ((f"entry {n}", _plain(value)) for n, value in enumerate(source, start=1))
     else:
-        raise error(f"{type(source).__name__} is neither a file nor a list of objects, nor a table")
+        raise RunError(f"{type(source).__name__} is neither a file nor a list of objects, nor a table")
 
 
 def _plain(value: Any) -> Any:
@@ -78,52 +80,46 @@ def _plain(value: Any) -> Any:
     return plain() if plain else value
 
 
-def read_rows(path: Source, error: type[ValueError] = RunError) -> pd.DataFrame:
+def read_rows(path: Source) -> pd.DataFrame:
     """Return the rows of a `.jsonl`, `.csv`, `.tsv` or `.parquet` file, in CSV all text; the index has their places.
 
     Of a `.txt` file each block of lines is a row: its question, then its references. Rows in memory are as `json_lines`
-    has them. Raises `error` for a file that cannot be read, is of another kind or damaged, with its name and the place.
+    has them. Raises `RunError`, with file and place, for a file that is of another kind or damaged.
     """
     suffix = Path(str(path).removesuffix(".gz")).suffix if isinstance(path, (str, Path)) else ".jsonl"
     if suffix in (".jsonl", ".json"):
-        rows = dict(json_lines(path, error))
+        rows = dict(json_lines(path))
         for where, row in rows.items():
             if not isinstance(row, dict):
-                raise error(f"{where}: not an object but {type(row).__name__}")
+                raise RunError(f"{where}: not an object but {type(row).__name__}")
         return pd.DataFrame(rows.values(), index=list(rows), dtype=object)
     if suffix not in _READERS:
-        raise error(f"{path} is none of .jsonl, .json, {', '.join(_READERS)}")
-    try:
-        table = _READERS[suffix](_content(path, error), path, error)
-    except error:
-        raise
-    except (ValueError, OSError, pa.ArrowException, csv.Error) as problem:  # Arrow's own errors may be any of these
-        raise error(f"{path} cannot be read: {problem}") from problem
+        raise RunError(f"{path} is none of .jsonl, .json, {', '.join(_READERS)}")
+    with reading(path):
+        table = _READERS[suffix](_content(path), path)
     if twice := [name for name, again in zip(table, table.columns.duplicated(), strict=True) if again]:
-        raise error(f"{path} has the column {twice[0]!r} twice")
+        raise RunError(f"{path} has the column {twice[0]!r} twice")
     return table
 
 
-def _content(path: str | Path, error: type[ValueError]) -> bytes:
-    try:
+def _content(path: str | Path) -> bytes:
+    with reading(path):
         data = Path(path).read_bytes()
         data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
-    except (OSError, EOFError, zlib.error) as problem:
-        raise error(f"{path} cannot be read: {getattr(problem, 'strerror', None) or problem}") from problem
     return data.removeprefix(codecs.BOM_UTF8)
 
 
-def _csv(data: bytes, path: str | Path, error: type[ValueError], delimiter: str = ",") -> pd.DataFrame:
+def _csv(data: bytes, path: str | Path, delimiter: str = ",") -> pd.DataFrame:
     reader = csv.reader(io.StringIO(data.decode(), newline=""), strict=True, delimiter=delimiter)
     header = next(reader, [])
     rows = {f"{path}, line {reader.line_num}": fields for fields in reader if fields}
     for where, fields in rows.items():
         if len(fields) != len(header):
-            raise error(f"{where}: {len(fields)} fields, but the header has {len(header)}; quote fields with commas")
+            raise RunError(f"{where}: {len(fields)} fields, but the header has {len(header)}; quote fields with commas")
     return pd.DataFrame(rows.values(), index=list(rows), columns=header, dtype=object)
 
 
-def _parquet(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFrame:
+def _parquet(data: bytes, path: str | Path) -> pd.DataFrame:
     table = pq.read_table(pa.BufferReader(data))
     table.validate(full=True)  # else text that is no UTF-8 surfaces only when somebody looks at it
     # What pandas wrote beside the columns is of no use here, and one more thing that may be damaged.
@@ -131,7 +127,7 @@ def _parquet(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataF
     return frame.set_axis([f"{path}, row {n}" for n in range(1, len(frame) + 1)])
 
 
-def _blocks(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFrame:
+def _blocks(data: bytes, path: str | Path) -> pd.DataFrame:
     """Return questions and references of blocks of lines, as LitCab has them (`make figures-smollm2 LITCAB=`)."""
     rows, where = {}, ""
     for n, line in enumerate(data.decode().splitlines(), start=1):
@@ -148,44 +144,39 @@ def _blocks(data: bytes, path: str | Path, error: type[ValueError]) -> pd.DataFr
 _READERS = {".csv": _csv, ".tsv": partial(_csv, delimiter="\t"), ".parquet": _parquet, ".txt": _blocks}
 
 
-def _entries(data: bytes, path: str | Path, error: type[ValueError]) -> Iterator[tuple[str, object]]:
+def _entries(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
     """Yield the values of JSON with their places: of a list, or one that `data` holds, else a line each or an event."""
     if data.startswith(b"PK\x03\x04"):
-        yield from _samples(data, path, error)
+        yield from _samples(data, path)
         return
-    where = str(path)
-    try:
-        is_whole = data.lstrip().startswith(b"[") or re.match(
-            rb'\s*\{\s*"(data|questions|examples|rows)"\s*:\s*\[', data
-        )
-        if is_whole:
+    if data.lstrip().startswith(b"[") or re.match(rb'\s*\{\s*"(data|questions|examples|rows)"\s*:\s*\[', data):
+        with reading(path, hint=_JSON):
             whole = from_json(data)
-            values = next(iter(whole.values())) if isinstance(whole, dict) else whole
-            yield from ((f"{path}, entry {n}", value) for n, value in enumerate(values, start=1))
-            return
-        is_stream = re.search(rb"^data:", data, re.MULTILINE)
-        for n, line in enumerate(data.split(b"\n"), start=1):
-            where, text = f"{path}, line {n}", line.strip()
-            if is_stream and text.startswith((b"data:", b"event:", b"id:", b"retry:", b":")):
-                text = text.removeprefix(b"data:").strip() if text.startswith(b"data:") else b""
-            if text and text != b"[DONE]":
-                yield where, from_json(text)
-    except ValueError as problem:
-        raise error(f"{where}: not JSON in UTF-8 ({problem})") from None
+        values = next(iter(whole.values())) if isinstance(whole, dict) else whole
+        yield from ((f"{path}, entry {n}", value) for n, value in enumerate(values, start=1))
+        return
+    is_stream = re.search(rb"^data:", data, re.MULTILINE)
+    for n, line in enumerate(data.split(b"\n"), start=1):
+        text = line.strip()
+        if is_stream and text.startswith((b"data:", b"event:", b"id:", b"retry:", b":")):
+            text = text.removeprefix(b"data:").strip() if text.startswith(b"data:") else b""
+        if text and text != b"[DONE]":
+            with reading(where := f"{path}, line {n}", hint=_JSON):
+                value = from_json(text)
+            yield where, value
 
 
-def _samples(data: bytes, path: str | Path, error: type[ValueError]) -> Iterator[tuple[str, object]]:
+def _samples(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
     """Yield the values of JSON in a zip's folder `samples`, with their places; all that the zip holds is checked."""
-    where = str(path)
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as log:
-            for member in log.infolist():
-                where = f"{path}, {member.filename[:80]!r}"
-                content = _unzipped(log, member, data)
-                if member.filename.startswith("samples/"):
-                    yield where, from_json(content)
-    except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, ValueError, struct.error, zlib.error) as problem:
-        raise error(f"{where} cannot be read: {problem}") from None
+    with reading(path):
+        log = zipfile.ZipFile(io.BytesIO(data))
+    for member in log.infolist():
+        is_sample = member.filename.startswith("samples/")
+        with reading(where := f"{path}, {member.filename[:80]!r}"):
+            content = _unzipped(log, member, data)
+            value = from_json(content) if is_sample else None
+        if is_sample:
+            yield where, value
 
 
 def _unzipped(log: zipfile.ZipFile, member: zipfile.ZipInfo, data: bytes) -> bytes:
@@ -200,8 +191,8 @@ def _unzipped(log: zipfile.ZipFile, member: zipfile.ZipInfo, data: bytes) -> byt
     return content
 
 
-def once(identity: str, where: str, places: dict[str, str], error: type[ValueError] = RunError) -> None:
-    """Note the place of a question_id; an `error` if it has one already."""
+def once(identity: str, where: str, places: dict[str, str]) -> None:
+    """Note the place of a question_id; a `RunError` if it has one already."""
     if identity in places:
-        raise error(f"{where}: question_id {identity!r} was already used ({places[identity]})")
+        raise RunError(f"{where}: question_id {identity!r} was already used ({places[identity]})")
     places[identity] = where

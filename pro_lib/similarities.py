@@ -1,7 +1,6 @@
 """Whether answers mean the same, by their words, by a table of names or by a model of entailment; knows no score."""
 
 import io
-import itertools
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,49 +19,44 @@ from pro_lib.files import RunError, reading, sha256, write_whole, writing
 
 Answers = Sequence[Sequence[str | None]]
 Pair = tuple[str, str]
+Compare = Callable[[NDArray, NDArray], Sequence]
 Similarity = Callable[[Answers, "pd.DataFrame | None"], NDArray[np.float64]]
 
 
 def texts_of(answers: Answers, questions: pd.DataFrame | None = None) -> list[list[str | None]]:
-    """Return lists of texts, None where one is missing. Raises `ValueError` for anything else, with its row."""
+    """Return rows of one length, None where no text is. Raises `ValueError` for what is no text, with its row."""
     if questions is not None and len(questions) != len(answers):
         raise ValueError(f"answers has {len(answers)} rows, but questions {len(questions)}")
     rows = [[None if text is None or text != text else text for text in row] for row in answers]
     for number, row in enumerate(rows):
         if isinstance(answers[number], str) or not all(text is None or isinstance(text, str) for text in row):
             raise ValueError(f"answers row {number} must hold texts, and None or NaN where one is missing")
-    return rows
+    width = max(map(len, rows), default=0)
+    return [row + [None] * (width - len(row)) for row in rows]
 
 
 def distinct(answers: Answers) -> NDArray[np.bool_]:
     """Return (n, N): True at the first occurrence of each text of a question."""
-    rows = texts_of(answers)
-    first = np.zeros((len(rows), max(map(len, rows), default=0)), dtype=bool)
-    for marks, row in zip(first, rows, strict=True):
-        marks[[row.index(text) for text in set(row) - {None}]] = True
-    return first
+    firsts = [[text is not None and text not in row[:n] for n, text in enumerate(row)] for row in texts_of(answers)]
+    return pd.DataFrame(firsts).to_numpy(bool)
 
 
-def of_pairs(
-    rows: Sequence[Sequence[Hashable]], compare: Callable[[list[tuple]], Sequence], *, symmetric: bool = False
-) -> NDArray[np.float64]:
-    """Return what `compare` gives for the pairs of a row: (n, N, N) or more, NaN where one is None.
+def of_pairs(rows: Sequence[Sequence[Hashable]], compare: Compare, *, symmetric: bool = False) -> NDArray[np.float64]:
+    """Return what `compare` gives for the pairs of a row, all of one length: (n, N, N) or more, NaN where one is None.
 
-    Each distinct pair is compared once; if `symmetric`, in one direction only.
+    It is asked once, for the first and the second of each distinct pair; if `symmetric`, in one direction only.
     """
-    width = max(map(len, rows), default=0)
-    numbers: dict[tuple, int] = {}
-    places = []
-    for q, row in enumerate(rows):
-        there = [(place, value) for place, value in enumerate(row) if value is not None]
-        pairs = itertools.combinations_with_replacement(there, 2) if symmetric else itertools.product(there, repeat=2)
-        places += [(q, i, j, numbers.setdefault((a, b), len(numbers))) for (i, a), (j, b) in pairs]
-    compared = np.asarray(compare(list(numbers)), dtype=np.float64)
-    result = np.full((len(rows), width, width, *compared.shape[1:]), np.nan)
-    q, i, j, number = np.array(places, dtype=int).reshape(-1, 4).T
-    result[q, i, j] = compared[number]
+    table = pd.DataFrame(rows, dtype=object)
+    numbers, values = pd.factorize(table.to_numpy().ravel())  # -1 where one is None
+    numbers = numbers.reshape(*table.shape, 1)
+    first, second = np.broadcast_arrays(numbers, numbers.transpose(0, 2, 1))
+    there = (first >= 0) & (second >= 0)
     if symmetric:
-        result[q, j, i] = compared[number]
+        first, second = np.minimum(first, second), np.maximum(first, second)
+    pairs, place = np.unique(np.stack([first[there], second[there]]), axis=1, return_inverse=True)
+    compared = np.asarray(compare(values[pairs[0]], values[pairs[1]]), dtype=np.float64)
+    result = np.full((*there.shape, *compared.shape[1:]), np.nan)
+    result[there] = compared[place]
     return result
 
 
@@ -72,11 +66,11 @@ class Lexical:
 
     def __call__(self, answers: Answers, questions: pd.DataFrame | None = None) -> NDArray[np.float64]:
         """Return similarities (n, N, N)."""
-        return of_pairs(texts_of(answers, questions), self._compared, symmetric=True)
 
-    def _compared(self, pairs: list[Pair]) -> NDArray[np.float64]:
-        texts, others = [a for a, _ in pairs], [b for _, b in pairs]
-        return np.where([a == b for a, b in pairs], 1.0, correctness.rouge_l_between(texts, others))
+        def compare(texts: NDArray, others: NDArray) -> NDArray[np.float64]:
+            return np.where(texts == others, 1.0, correctness.rouge_l_between(texts, others))
+
+        return of_pairs(texts_of(answers, questions), compare, symmetric=True)
 
 
 @dataclass(frozen=True)
@@ -106,14 +100,15 @@ class Alias:
             for name in names:
                 bearers[relation[identity], _name(name)].add(identity)
 
-        def meaning(text: str | None, identity: Hashable) -> tuple[str, frozenset] | None:
-            if text is None:
-                return None
+        def meaning(text: str, identity: Hashable) -> tuple[str, frozenset]:
             others = bearers.get((relation[identity], _name(text)), ())
             return _name(text), frozenset({identity} if identity in others else others)
 
-        meanings = [[meaning(text, identity) for text in row] for identity, row in zip(ids, rows, strict=True)]
-        return of_pairs(meanings, lambda pairs: [a[0] == b[0] or bool(a[1] & b[1]) for a, b in pairs], symmetric=True)
+        def compare(first: NDArray, second: NDArray) -> list[bool]:
+            return [a[0] == b[0] or bool(a[1] & b[1]) for a, b in zip(first, second, strict=True)]
+
+        rows = [[text if text is None else meaning(text, n) for text in row] for n, row in zip(ids, rows, strict=True)]
+        return of_pairs(rows, compare, symmetric=True)
 
 
 @lru_cache(maxsize=200_000)
@@ -149,7 +144,7 @@ class Nli:
             rows = [[None if text is None else f"{question} {text}" for text in row] for question, row in pairs]
         return of_pairs(rows, self._probabilities)
 
-    def _probabilities(self, pairs: list[Pair]) -> NDArray[np.float64]:
+    def _probabilities(self, premises: NDArray, hypotheses: NDArray) -> NDArray[np.float64]:
         from transformers import AutoConfig
 
         config = self._pretrained(AutoConfig)
@@ -157,11 +152,10 @@ class Nli:
         ids = {str(label).strip().lower(): int(number) for number, label in config.id2label.items()}
         if sorted(ids) != sorted(LABELS):
             raise ValueError(f"{self.model} has the labels {list(ids)}, not {', '.join(LABELS)}")
-        different = {pair for pair in pairs if pair[0] != pair[1]}
-        if Path(self.model).is_dir():
-            name = f"nli-{fingerprint(Path(self.model))}"
-        else:
-            name = "nli-" + sha256(f"{self.model} {getattr(config, '_commit_hash', None)}".encode())[:16]
+        pairs = list(zip(premises, hypotheses, strict=True))
+        different = {(premise, hypothesis) for premise, hypothesis in pairs if premise != hypothesis}
+        folder, hub = Path(self.model), f"{self.model} {getattr(config, '_commit_hash', None)}"
+        name = f"nli-{fingerprint(folder) if folder.is_dir() else sha256(hub.encode())[:16]}"
         if self.cache is not None and different - self._cached.keys():
             for path in sorted(Path(self.cache).glob(f"{name}-*.parquet")):
                 self._cached |= _read(path)
@@ -209,9 +203,8 @@ class Nli:
 
 def _store(probabilities: dict[Pair, list[float]], folder: Path, name: str) -> None:
     """Write all pairs into one file, a digest of its bytes in its name, in the place of those before."""
-    table = pd.DataFrame(list(probabilities), columns=["premise", "hypothesis"])
-    table[list(LABELS)] = np.array(list(probabilities.values()))
-    data = table.to_parquet(index=False)
+    rows = [(*pair, *values) for pair, values in probabilities.items()]
+    data = pd.DataFrame(rows, columns=["premise", "hypothesis", *LABELS]).to_parquet(index=False)
     path = folder / f"{name}-{sha256(data)[:16]}.parquet"
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -222,10 +215,11 @@ def _store(probabilities: dict[Pair, list[float]], folder: Path, name: str) -> N
 
 
 def _read(path: Path) -> dict[Pair, list[float]]:
-    with reading(path, remedy="delete it to have its pairs compared again"):
+    remedy = "delete it to have its pairs compared again"
+    with reading(path, hint=remedy):
         data = path.read_bytes()
         if not path.stem.endswith(f"-{sha256(data)[:16]}"):
-            raise RunError(f"{path} was cut short or altered; delete it to have its pairs compared again")
+            raise RunError(f"{path} was cut short or altered; {remedy}")
         stored = pd.read_parquet(io.BytesIO(data))
     return {(premise, hypothesis): values for premise, hypothesis, *values in stored.itertuples(index=False)}
 

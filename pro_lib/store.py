@@ -206,7 +206,7 @@ def parts(path: Path, name: str = "part") -> list[Path]:
 
 def _read_part(file: Path, info: RunInfo, columns: Sequence[str] | None = None) -> tuple[pa.Table, Cost]:
     """Return a part's table, or some of its columns, and its cost, if it is whole and of this run."""
-    with reading(file, remedy=_REMEDY):
+    with reading(file, hint=f"if damaged, {_REMEDY}"):
         data = file.read_bytes()
         if not re.fullmatch(rf"part-\d+-{sha256(data)[:16]}", file.stem):
             raise RunError(f"{file} was cut short or altered (its checksum differs); {_REMEDY}")
@@ -219,7 +219,7 @@ def _read_part(file: Path, info: RunInfo, columns: Sequence[str] | None = None) 
 
 def _read_info(path: Path) -> RunInfo:
     file = path / "run.json"
-    with reading(file, remedy=_REMEDY):
+    with reading(file, hint=f"if damaged, {_REMEDY}"):
         if not file.is_file():
             raise RunError(f"{path} is not a run folder: it has no run.json")
         content = parsed(file.read_bytes(), dict)

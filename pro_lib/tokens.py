@@ -68,18 +68,14 @@ def answer_text(tokenizer: Any, token_ids: Sequence[int], ends: Sequence[str] = 
     return _before(text.lstrip(), ends).strip()
 
 
-def _ending(text: str, ends: Sequence[str]) -> str | None:
-    before = _before(text, ends)
-    return None if before == text else "closing" if before.strip() else "stop"
-
-
 def _before(text: str, ends: Sequence[str]) -> str:
     return min((text.partition(end)[0] for end in ends), key=len)
 
 
 def endings(tokenizer: Any, ends: Sequence[str], *configurations: Any, size: int | None = None) -> list[str | None]:
     """Return for `size` tokens how each ends an answer at one of `ends`: `stop`, `closing` (after text), or None."""
-    kinds = [_ending(text, ends) for text in token_texts(tokenizer)]
+    cut = ((text, _before(text, ends)) for text in token_texts(tokenizer))
+    kinds = [None if before == text else "closing" if before.strip() else "stop" for text, before in cut]
     kinds = kinds if size is None else (kinds + [None] * size)[:size]
     for source in (tokenizer, *configurations):
         ids = getattr(source, "eos_token_id", None)

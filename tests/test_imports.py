@@ -230,7 +230,7 @@ GOOD = {"question_id": "good", "answers": [{"log_prob": -1}]}
 # By reader: a good line, and bad ones with the field that is named.
 REFUSED = {
     from_records: (GOOD, [
-        ("[" * 100_000, "not JSON"),
+        ("[" * 100_000, "must be JSON"),
         ("[1]", "not an object but list"),
         ({"question_id": "a"}, "answers is missing"),
         (GOOD, "question_id 'good' was already used"),

@@ -122,7 +122,7 @@ REFUSALS = {
     "long": (with_parameters(header="x" * 100), "header='Answer briefly.', now header='x{59} is"),
     "other text": (other_text, "another text"),
     "other run": (of_another_run, "another run"),
-    "folder": (lambda path: (path / "part-00009-0.parquet").mkdir(), "IsADirectoryError"),
+    "folder": (lambda path: (path / "part-00009-0.parquet").mkdir(), "Is a directory"),
     "older": (older, "format_version=2 should be 3"),
     "no part": (without_parts, "no finished part"),
     "no run": (shutil.rmtree, "not a run folder"),
