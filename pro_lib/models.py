@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jinja2 import TemplateError
 from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
@@ -79,7 +78,7 @@ class Model:
         """Return the token ids of a conversation in the chat template; `UnsupportedModelError` if it refuses it."""
         try:
             text = tokens.chat_text(self.tokenizer, messages, options)
-        except (TemplateError, ValueError, TypeError) as error:
+        except Exception as error:  # a template is a program of the model's makers
             words = f"has no chat template that takes the prompt; leave chat=True out ({error})"
             raise UnsupportedModelError(f"model {self.name} {words}") from error
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]

@@ -11,6 +11,7 @@ NEWLINE = ("\n",)
 _EXACTLY = {"clean_up_tokenization_spaces": False}
 # What chat templates take for today, so that a run does not depend on the day: the date that Llama's own fall back on.
 TODAY = "2024-07-26"
+_LONGEST = 2**20  # characters of a chat template, and of a prompt that one makes
 # How thoughts begin, in the prompt or in the answer: of DeepSeek and Qwen, Seed, Mistral, Cohere, gpt-oss, Gemma, Kimi.
 _THOUGHTS = ("<think>", "<thinking>", "<thought>", "<seed:think>", "[THINK]", "<|START_THINKING|>")
 _THOUGHTS += ("<|channel|>analysis", "<|channel>thought", "◁think▷", "<reasoning>")
@@ -36,6 +37,7 @@ def chat_text(tokenizer: Any, messages: Sequence[Mapping[str, str]], options: Ma
     `options` are the template's, and `date`, its today. Raises `ValueError`, or what the template raises, if refused.
     """
     template, settings = tokenizer.get_chat_template(), dict(options)
+    _check_length("it", template)
     for name in options:
         if name not in template and not (name == "date" and "strftime_now" in template):
             raise ValueError(f"it has no option {name!r}")
@@ -46,9 +48,16 @@ def chat_text(tokenizer: Any, messages: Sequence[Mapping[str, str]], options: Ma
         raise ValueError("it asks for the date in a way that is not known here")
     settings |= {"chat_template": template, "tokenize": False, "add_generation_prompt": True}
     text = tokenizer.apply_chat_template(list(messages), **settings)
+    _check_length("what it makes of the prompt", text)
     if text.rstrip().endswith(_THOUGHTS):
         raise ValueError("it opens a thinking block; an option may close it, as chat={'enable_thinking': False}")
     return text
+
+
+def _check_length(name: str, text: str) -> None:
+    """Refuse what template engines and tokenizers take minutes for, or end the process over."""
+    if len(text) > _LONGEST:
+        raise ValueError(f"{name} has {len(text):,} characters, more than {_LONGEST:,}")
 
 
 def thought(text: str) -> str | None:

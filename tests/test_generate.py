@@ -360,8 +360,14 @@ def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_d
         (TIMED, True, "it asks for the date in a way that is not known here"),
         (None, True, "llama has no chat template that takes the prompt; leave chat"),
         ("{{ raise_exception('only saints') }}", True, r"leave chat=True out \(only saints\)"),
+        ("{{ 1 // 0 }}", True, "by zero"),
+        ("{{ " + "+".join(["'a'"] * 20_000) + " }}", True, "recursion"),
+        ("{% for a in messages %}" * 30 + "{% endfor %}" * 30, True, "nested blocks"),
+        ("x" * 2**21, True, "it has 2,097,152 characters"),
+        ("{{ 'x' * 10**7 }}", True, "makes of the prompt has 10,000,000 characters"),
         (THINKING, True, r"it opens a thinking block; an option may close it, as chat=\{'ena"),
     ],
+    ids=range(12),
 )
 def test_a_chat_that_the_template_does_not_take_says_why(model, template, chat, words):
     with pytest.raises(ValueError, match=words):
