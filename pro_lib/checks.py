@@ -67,14 +67,6 @@ class Format(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, from_attributes=True)
 
 
-def fitted(declared: type[BaseModel], value: object, where: str, error: type[ValueError] = SentenceError) -> Any:
-    """Return a mapping or an object as the class `declared`; else an `error`, `<where>: <field>=<value> <words>`."""
-    try:
-        return declared.model_validate(value)
-    except ValidationError as wrong:
-        raise error(f"{where}: {sentence(wrong)}") from None
-
-
 def checked(cls: type) -> type:
     """Return the class as a frozen dataclass whose fields are checked by their types: else a `SentenceError`."""
     dataclass = pydantic_dataclass(frozen=True, config=ConfigDict(arbitrary_types_allowed=True, extra="forbid"))(cls)

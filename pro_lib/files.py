@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 from filelock import FileLock, Timeout
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from pro_lib.checks import SentenceError, sentence
 
@@ -50,6 +50,14 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         reason = f"{error.strerror or error} ({errno.errorcode.get(error.errno, type(error).__name__)})"
         raise RunError(f"{path} cannot be written: {reason}; what was complete is kept") from error
+
+
+def fitted(declared: type[BaseModel], value: object, where: str) -> Any:
+    """Return a mapping or an object as the class `declared`; else `RunError`, `<where>: <field>=<value> <words>`."""
+    try:
+        return declared.model_validate(value)
+    except ValidationError as wrong:
+        raise RunError(f"{where}: {sentence(wrong)}") from None
 
 
 def parsed(data: bytes, kind: type) -> Any:

@@ -52,9 +52,9 @@ def from_openai(source: Source, *, questions: pd.DataFrame | None = None) -> Run
                 record["answers"].append(answer)
                 endings[ending(piece["finish_reason"])] += 1
     for reason, places in left_out.items():
-        _warn(f"{len(places)} answers {reason} are left out: {_some(places)}")
+        warnings.warn(f"{len(places)} answers {reason} are left out: {_some(places)}", UserWarning, stacklevel=2)
     if unknown := [f"{name} ({count})" for name, count in endings.items() if name not in NATURAL | CUT]:
-        _warn(f"endings {_some(unknown)} are unknown; such an answer counts as cut")
+        warnings.warn(f"endings {_some(unknown)} are unknown; such an answer counts as cut", UserWarning, stacklevel=2)
     answers, table = tables(records.values(), path)
     if not answers["finished"].any():
         raise RunError(f"{path}: none of {len(answers)} answers is finished; their endings are {_some(endings)}")
@@ -120,7 +120,8 @@ def _ids(read: Sequence[Response], texts: Sequence[str], asked: Collection[str])
         return stems
     if any(texts) or len(groups) < 2 or len(numbers) > 1 or numbers.pop()[:2] not in ((0, 1), (1, 2)):
         return ids
-    _warn(f"answers are taken as samples of one question by their ids, as {ids[0]!r} of {stems[0]!r}")
+    message = f"answers are taken as samples of one question by their ids, as {ids[0]!r} of {stems[0]!r}"
+    warnings.warn(message, UserWarning, stacklevel=3)
     return stems
 
 
@@ -128,7 +129,3 @@ def _some(values: Iterable[object]) -> str:
     """Return the first five values as words."""
     texts = [str(value) for value in values]
     return "; ".join(texts[:5]) + f" and {len(texts) - 5} more" * (len(texts) > 5)
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, UserWarning, stacklevel=3)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-from pro_lib.checks import Format, Text, fitted, rule
-from pro_lib.files import RunError
+from pro_lib.checks import Format, Text, rule
+from pro_lib.files import RunError, fitted
 
 # What servers write for a log-probability that they do not give; vLLM also for -inf and for places not filled.
 NOT_GIVEN = -9999.0
@@ -18,10 +18,6 @@ CUT = {
     "function_call", "incomplete", "length", "limit", "max_length", "max_output_tokens", "max_tokens", "model_length",
     "other", "prohibited_content", "recitation", "safety", "spii", "tool_call", "tool_calls", "tool_use",
 }  # fmt: skip
-# Whose chunks of one id are parts of a response; those of vLLM and SGLang repeat what was before.
-_CHUNKS = ("openai", "gemini")
-# Of the events of a streamed response those that bring it whole.
-_WHOLE = ("response.completed", "response.incomplete", "response.failed")
 
 
 class Layout(NamedTuple):
@@ -142,7 +138,7 @@ def record_of(answer: dict, layout: Layout, where: str) -> dict | str:
         if layout.request:
             raise RunError(f"{where}: logprobs are missing; ask for them with {layout.request}")
         tokens = None
-    finished = ending(fitted(_Answer, answer, where, RunError).finish_reason) in NATURAL
+    finished = ending(fitted(_Answer, answer, where).finish_reason) in NATURAL
     if any(value <= NOT_GIVEN for value in tokens or []) or (finished and tokens == []):
         return "whose probability was not returned"
     log_prob = {"log_prob": whole} if tokens is None else {"token_log_probs": tokens}
@@ -158,8 +154,8 @@ def ending(reason: str) -> str:
 def _of_entry(where: str, entry: object) -> Iterator[Response]:
     """Yield the responses of an entry, which may wrap one or a list of them."""
     entry = entry if at(entry, "resps") is None else _of_harness(where, entry)
-    event = str(at(entry, "type"))
-    if event.startswith("response.") and event not in _WHOLE:
+    kind, _, event = str(at(entry, "type")).partition(".")
+    if kind == "response" and event not in ("", "completed", "incomplete", "failed"):  # these bring a stream whole
         return
     inner = at(entry, "response.body|response")
     is_wrapped = inner is not None and not isinstance(inner, str)
@@ -180,7 +176,8 @@ def _of_entry(where: str, entry: object) -> Iterator[Response]:
         served_id = at(body, "request_id|id|responseId|response_id|meta_info.id")
         served_id = served_id if isinstance(served_id, (str, int)) else None
         is_piece = False in (at(body, "done"), at(body, "stop")) or bool(at(body, "token") and not answers[0]["text"])
-        goes_on = is_piece or bool(served_id and layout and layout.name in _CHUNKS)
+        # Chunks of one id are parts of a response; those of vLLM and SGLang repeat what was before.
+        goes_on = is_piece or bool(served_id and layout and layout.name in ("openai", "gemini"))
         if answers or error or served_id != "":  # Azure begins a stream with a chunk about the prompt
             yield Response(where, layout, served_id, question, answers, error, goes_on)
 
@@ -202,7 +199,7 @@ def _answers(layout: Layout, body: object) -> dict[object, dict]:
 
 def _of_harness(where: str, line: object) -> dict:
     """Return a line of lm-evaluation-harness as a response: texts, or choices with their log-probabilities."""
-    requests, replied = _listed(at(line, "arguments.*|arguments")), fitted(_Line, line, where, RunError).resps
+    requests, replied = _listed(at(line, "arguments.*|arguments")), fitted(_Line, line, where).resps
     if len(replied) != len(requests):
         raise RunError(f"{where}: {len(replied)} resps of {len(requests)} arguments")
     target, verdict, replies = at(line, "target"), at(line, str(at(line, "metrics.0"))), []

@@ -12,9 +12,9 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from pro_lib.bundled import DATA
-from pro_lib.checks import Format, Name, SentenceError, extra, fitted
-from pro_lib.files import RunError
-from pro_lib.readers import Identity, Source, Texts, called, once, read_rows, stem
+from pro_lib.checks import Format, Name, SentenceError, extra
+from pro_lib.files import RunError, fitted
+from pro_lib.readers import Identity, Source, Texts, called, read_rows, stem, validated
 
 SPLITS = ("train_shots", "validation", "test")
 COLUMNS = ("question_id", "question", "references", "split")
@@ -118,7 +118,7 @@ def read_questions(path: Source, columns: Mapping) -> tuple[pd.DataFrame, dict[s
 
     `columns` are its names for ours, as `load` has them. Raises `QuestionsError` with file and line or row.
     """
-    names = fitted(_Columns, columns, "columns=", RunError).model_dump(exclude_none=True)
+    names = fitted(_Columns, columns, "columns=").model_dump(exclude_none=True)
     file, table = called(path, "questions"), read_rows(path)
     if table.empty:
         raise QuestionsError(f"{file} holds no questions")
@@ -142,10 +142,7 @@ def _checked(table: pd.DataFrame, reference_columns: Sequence[str]) -> pd.DataFr
     """
     references = list(zip(*(table[name] for name in reference_columns), strict=True))
     records = table[["question_id", "question", "split"]].assign(references=references).to_dict("records")
-    rows, places = [], {}
-    for where, record in zip(table.index, records, strict=True):
-        rows.append(fitted(_Question, record, where, RunError))
-        once(rows[-1].question_id, where, places)
+    rows = [row for _, row in validated(_Question, zip(table.index, records, strict=True)).values()]
     others = [name for name in table if name not in (*COLUMNS, *reference_columns)]
     ours = {name: [getattr(row, name) for row in rows] for name in ("question_id", "references")}
     # Whole numbers among which some are missing would become floats.

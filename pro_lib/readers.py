@@ -17,20 +17,18 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pandas.api.types import is_scalar
-from pydantic import BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_core import from_json
 
 from pro_lib.checks import Text
-from pro_lib.files import RunError, reading
+from pro_lib.files import RunError, fitted, reading
 
 # A question_id, which may be written as a whole number.
-Identity = Annotated[
-    Text, Field(min_length=1), BeforeValidator(lambda value: str(value) if type(value) is int else value)
-]
+_AsText = BeforeValidator(lambda value: str(value) if type(value) is int else value)
+Identity = Annotated[Text, Field(min_length=1), _AsText]
 # One text or several.
-Texts = Annotated[
-    list[Text], Field(min_length=1), BeforeValidator(lambda value: [value] if type(value) is str else value)
-]
+_AsList = BeforeValidator(lambda value: [value] if type(value) is str else value)
+Texts = Annotated[list[Text], Field(min_length=1), _AsList]
 
 _JSON = "it must be JSON in UTF-8"
 
@@ -88,11 +86,11 @@ def read_rows(path: Source) -> pd.DataFrame:
     """
     suffix = Path(str(path).removesuffix(".gz")).suffix if isinstance(path, (str, Path)) else ".jsonl"
     if suffix in (".jsonl", ".json"):
-        rows = dict(json_lines(path))
-        for where, row in rows.items():
+        entries = list(json_lines(path))
+        for where, row in entries:
             if not isinstance(row, dict):
                 raise RunError(f"{where}: not an object but {type(row).__name__}")
-        return pd.DataFrame(rows.values(), index=list(rows), dtype=object)
+        return pd.DataFrame([row for _, row in entries], index=[where for where, _ in entries], dtype=object)
     if suffix not in _READERS:
         raise RunError(f"{path} is none of .jsonl, .json, {', '.join(_READERS)}")
     with reading(path):
@@ -191,8 +189,12 @@ def _unzipped(log: zipfile.ZipFile, member: zipfile.ZipInfo, data: bytes) -> byt
     return content
 
 
-def once(identity: str, where: str, places: dict[str, str]) -> None:
-    """Note the place of a question_id; a `RunError` if it has one already."""
-    if identity in places:
-        raise RunError(f"{where}: question_id {identity!r} was already used ({places[identity]})")
-    places[identity] = where
+def validated(declared: type[BaseModel], entries: Iterable[tuple[str, object]]) -> dict[str, tuple[str, Any]]:
+    """Return entries by question_id, each its place and as the class `declared`; `RunError` where two have one id."""
+    rows = {}
+    for where, entry in entries:
+        row = fitted(declared, entry, where)
+        if row.question_id in rows:
+            raise RunError(f"{where}: question_id {row.question_id!r} was already used ({rows[row.question_id][0]})")
+        rows[row.question_id] = where, row
+    return rows

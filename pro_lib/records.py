@@ -13,11 +13,11 @@ import pandas as pd
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError, from_json
 
-from pro_lib.checks import Format, Probability, Text, fitted, rule
+from pro_lib.checks import Format, Probability, Text, rule
 from pro_lib.correctness import words
-from pro_lib.files import RunError
+from pro_lib.files import RunError, fitted
 from pro_lib.questions import lend_validation
-from pro_lib.readers import Identity, Source, Texts, called, json_lines, once, read_rows, stem
+from pro_lib.readers import Identity, Source, Texts, called, json_lines, read_rows, stem, validated
 from pro_lib.runs import Run
 from pro_lib.store import RunInfo
 
@@ -35,8 +35,6 @@ POOL = 5
 TABLES = (".csv", ".tsv", ".parquet")
 COLUMNS = {"answer": "text", "response": "text", "completion": "text", "id": "question_id", "prompt": "question"}
 COLUMNS |= dict.fromkeys(("logprob", "log_probability", "cumulative_logprob"), "log_prob")
-# Columns that are left out where no answer has them.
-_RARE = ("correct", "mean_log_prob", "rouge_l")
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 
 
@@ -138,7 +136,7 @@ def read_labels(path: str | Path) -> pd.DataFrame:
     """
     rows = read_rows(path)
     entries = zip(rows.index, rows.to_dict("records"), strict=True)
-    labels = [dict(fitted(_Label, row, where, RunError)) for where, row in entries]
+    labels = [dict(fitted(_Label, row, where)) for where, row in entries]
     table = pd.DataFrame(labels, columns=list(_Label.model_fields)).drop_duplicates(ignore_index=True)
     if table.empty:
         raise RunError(f"{path} holds no labels")
@@ -180,22 +178,21 @@ def _by_question(rows: Iterable[tuple[str, dict]]) -> Iterable[tuple[str, dict]]
 
 def tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the answers and the questions of records, given with their places; `RunError` says what is wrong where."""
-    answers, questions, places = [], [], {}
-    for where, entry in entries:
-        record = fitted(Record, entry, where, RunError)
-        once(record.question_id, where, places)
+    answers, questions, places = [], [], []
+    for where, record in validated(Record, entries).values():
         scores = {f"score_{name}": score for name, score in (record.scores or {}).items()}
         questions.append(record.model_dump(exclude={"answers", "scores"}) | scores)
         for rank, answer in enumerate(record.answers):
             answers.append({"question_id": record.question_id, "rank": rank, **answer.model_dump()})
+            places.append(f"{where}: answers[{rank}]")
     if not answers:
         raise RunError(f"{source} holds no answers whose probability is known ({len(questions)} questions)")
     table = pd.DataFrame(answers).astype(dict.fromkeys(("log_prob", "end_log_prob", "mean_log_prob", "rouge_l"), float))
     alone = table["log_prob"].isna()
     if alone.any() and not alone.all():
-        first = table[alone].iloc[0]
-        raise RunError(f"{places[first['question_id']]}: answers[{first['rank']}].log_prob=None {_GIVEN}, as of others")
-    return table.drop(columns=[name for name in _RARE if table[name].isna().all()]), pd.DataFrame(questions)
+        raise RunError(f"{places[alone.argmax()]}.log_prob=None {_GIVEN}, as of others")
+    absent = [name for name in ("correct", "mean_log_prob", "rouge_l") if table[name].isna().all()]
+    return table.drop(columns=absent), pd.DataFrame(questions)
 
 
 def paired(

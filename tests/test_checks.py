@@ -2,7 +2,8 @@
 
 import pytest
 
-from pro_lib.checks import Format, Probability, SentenceError, checked, fitted, one_line
+from pro_lib.checks import Format, Probability, SentenceError, checked, one_line
+from pro_lib.files import fitted
 
 
 class Row(Format, extra="forbid"):

@@ -147,7 +147,7 @@ def test_every_file_format_gives_the_same_table(write, suffix):
 
 def test_rows_in_memory_are_questions_as_those_of_a_file_are(write):
     expected = load(path=write("questions.jsonl", ROWS), split="test", n_shots=1)
-    for rows in (ROWS, tuple(ROWS), pd.DataFrame(ROWS)):
+    for rows in (ROWS, tuple(ROWS), pd.DataFrame(ROWS), pd.DataFrame(ROWS, index=["a"] * len(ROWS))):
         found = load(path=rows, split="test", n_shots=1)
         assert_frame_equal(found.table, expected.table)
         assert (found.name, found.shots, found.source) == (
