@@ -301,8 +301,8 @@ def _answered(model: Model, questions: QuestionSet, row: Mapping, length: str) -
     fit = model.fit_for(max(map(len, prompts)) + TOKENS)
     how = {"max_new_tokens": TOKENS, "progress": False}
     error, same = row["error"], row["greedy"]
-    for strategy in ("greedy", "multinomial"):
-        found = generate(model, questions, strategy=strategy, n_answers=N_SAMPLES, seed=1, **how).answers
+    for strategy, drawn in (("greedy", {}), ("multinomial", {"n_answers": N_SAMPLES, "seed": 1})):
+        found = generate(model, questions, strategy=strategy, **drawn, **how).answers
         for prompt, (_, answers) in zip(prompts, found.groupby("question_id", sort=False), strict=True):
             error = max(error, *(_off(model.network, prompt, each) for each in answers.itertuples()))
         if strategy == "greedy":

@@ -99,7 +99,11 @@ def our_arm(given: dict, network, prompts: Prompts, settings: Settings, batch_si
     stop[list(settings.stop)] = True
     endings = Endings(stop.to(network.device), torch.zeros_like(stop).to(network.device))
     shared = {name: getattr(settings, name) for name in ("n_answers", "diversity_penalty", "max_new_tokens")}
-    strategy, counts, found = strategies.strategy(**given, **shared), Counts(), []
+    strategy, counts, found = (
+        strategies.strategy(**given, **strategies.own_settings(given["name"], shared)),
+        Counts(),
+        [],
+    )
     prefix = encode_prefix(network, settings.prefix, counts=counts)
     for start in range(0, len(prompts), batch_size):
         pack = prompts[start : start + batch_size]

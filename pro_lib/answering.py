@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ import numpy as np
 from pro_lib import asking, store
 from pro_lib import questions as question_sets
 from pro_lib.correctness import Choices
-from pro_lib.engine.strategies import STRATEGIES
+from pro_lib.engine.strategies import STRATEGIES, own_settings
 from pro_lib.evaluation import evaluate
 from pro_lib.files import RunError
 from pro_lib.promises import Promise, promise
@@ -93,7 +93,7 @@ def answerer(
     scores = [evaluate(calibration, split=name, choices=choices).pro(alpha) for name in splits if is_split]
     shown = {"target": target, "confidence": confidence, "unlabelled": np.concatenate(scores) if scores else None}
     made = promise(known.pro(alpha), known.correct, **shown)
-    own = {field.name for field in fields(STRATEGIES[parameters["strategy"]])}
-    settings = {name: value for name, value in parameters.items() if name in {*own, "strategy"} and value is not None}
+    strategy = parameters["strategy"]
+    own = {name: value for name, value in own_settings(strategy, parameters).items() if value is not None}
     asked_as = question_sets.like(parameters, name=calibration.info.dataset)
-    return Answerer(model, made, alpha, asked_as, settings | {"chat": parameters.get("chat", False)})
+    return Answerer(model, made, alpha, asked_as, own | {"strategy": strategy, "chat": parameters.get("chat", False)})

@@ -93,7 +93,8 @@ def ask(
         like["questions"] = question_sets.load(**source, limit=1, **prompt)
     loaded = models.held(model, dtype=dtype, device=device)
     click.echo(f"{loaded.sentence()}. {bundled.scope(model)}".strip(), err=True)
-    answer = asking.ask(loaded, question, alpha=alpha, search_alpha=search_alpha, **like, **settings)
+    settings |= {"search_alpha": search_alpha} if settings["strategy"] == "threshold" else {}
+    answer = asking.ask(loaded, question, alpha=alpha, **like, **settings)
     if as_json:
         click.echo(json.dumps(asdict(answer), ensure_ascii=False))
         return

@@ -15,7 +15,7 @@ import pandas as pd
 from pro_lib import bundled, checks, engine, evaluation, files, imports, metrics, runs, similarities, store
 from pro_lib import questions as question_sets
 from pro_lib.correctness import CORRECTNESS
-from pro_lib.engine.strategies import STRATEGIES
+from pro_lib.engine.strategies import STRATEGIES, own_settings
 from pro_lib.evaluation import Choices, Evaluation, Splits
 from pro_lib.protocols import PROTOCOLS
 from pro_lib.runs import CONVENTIONS, Run
@@ -23,8 +23,6 @@ from pro_lib.similarities import SIMILARITIES, Similarity
 
 # A comparison of methods needs beams for PRO, NLL, ALL, PE, SE and SD, and samples for PE-MC, NE and Deg.
 BEAMS, SAMPLES, EXACT, GREEDY = "diverse_beam", "multinomial", "threshold", "greedy"
-# Parameters that strategies have as settings, one or another.
-DECODING = ("n_answers", "seed", "temperature", "top_p", "diversity_penalty", "search_alpha", "max_new_tokens", "stop")
 # What notebooks come with, beside the defaults: their figures go to figures/ itself.
 _COME_WITH = {"model": (["facts-2m", "facts-1m"], ["facts-2m"]), "protocol": (["paper"],), "search_alpha": (0.005,)}
 _COME_WITH |= {"dataset": (["world-facts", "world-facts-reworded"], ["world-facts"])}
@@ -154,8 +152,8 @@ class Settings:
             return stored
         from pro_lib import generate
 
-        work, out = self._values("batch_size", "chat", "engine", "n_workers", *DECODING), self.generations_dir
-        return generate.generate(self.loaded(model), questions, strategy=name, out=out, **work)
+        work = own_settings(name, vars(self)) | self._values("batch_size", "chat", "engine", "n_workers")
+        return generate.generate(self.loaded(model), questions, strategy=name, out=self.generations_dir, **work)
 
     def both_splits(self, model: str, dataset: str, strategy: str | None = None) -> Run:
         """Return one run of the validation questions and of those reported, so that each is generated once."""
@@ -218,7 +216,7 @@ class Settings:
         """Return a stored run that answers these questions as asked for; the model is not loaded to find out."""
         chat = False if self.chat is None and questions.shots else self.chat
         length = {"max_new_tokens": self.max_new_tokens or question_sets.usual_length(chat)}
-        how = engine.strategy(strategy, **self._values(*DECODING) | length)
+        how = engine.strategy(strategy, **own_settings(strategy, vars(self)) | length)
         folder = self.generations_dir / questions.name / bundled.model_folder_name(model)
         folder /= files.named(how.name, **how.apart(), **questions.apart(chat=chat))
         if chat is None or not store.parts(folder):

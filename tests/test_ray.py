@@ -17,6 +17,7 @@ from pro_lib import engine, files, models
 from pro_lib import generate as module
 from pro_lib import questions as question_sets
 from pro_lib import runs as run_tables
+from pro_lib.engine.strategies import own_settings
 from pro_lib.generate import generate
 
 ray = pytest.importorskip("ray")
@@ -27,7 +28,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
 ]
 PARTS = 6
-OPTIONS = {"n_answers": 3, "max_new_tokens": 8, "batch_size": 4, "seed": 3, "progress": False}
+OPTIONS = {"n_answers": 3, "max_new_tokens": 8, "batch_size": 4, "progress": False}
 ON_RAY = {"engine": "ray", "n_workers": 2}
 
 
@@ -71,7 +72,7 @@ def questions():
 
 
 def folder_in(out, strategy):
-    apart = engine.strategy(strategy, **{n: OPTIONS[n] for n in ("n_answers", "max_new_tokens", "seed")}).apart()
+    apart = engine.strategy(strategy, **own_settings(strategy, OPTIONS)).apart()
     return out / "world-facts" / "facts-1m" / files.named(strategy, **apart)
 
 
@@ -107,7 +108,7 @@ def actors():
 
 
 def test_two_workers_leave_the_tables_of_the_local_engine(cluster, model, questions, tmp_path):
-    options = OPTIONS | {"strategy": "threshold"}
+    options = {name: value for name, value in OPTIONS.items() if name != "n_answers"} | {"strategy": "threshold"}
     generate(model, questions, out=tmp_path / "local", **options)
     run = generate(model, questions, out=tmp_path / "ray", **options, **ON_RAY)
     assert_same_run(tmp_path / "ray", tmp_path / "local", "threshold")

@@ -29,6 +29,7 @@ from pro_lib.engine import (
 from pro_lib.engine.beams import diverse_beam
 from pro_lib.engine.fit import Fit
 from pro_lib.engine.sampling import _nucleus, multinomial, uniforms
+from pro_lib.engine.strategies import own_settings
 from pro_lib.generate import generate
 from pro_lib.questions import QuestionSet
 
@@ -96,7 +97,8 @@ def test_greedy_is_what_the_library_generates(ending_model, family):
 @pytest.mark.parametrize("strategy", ["greedy", "multinomial", "diverse_beam"])
 def test_every_log_probability_is_that_of_a_plain_forward_pass(ending_model, family, strategy):
     model, questions = ending_model(family, closing=True), asked()
-    run = generate(model, questions, strategy=strategy, n_answers=5, max_new_tokens=8, progress=False)
+    how = {} if strategy == "greedy" else {"n_answers": 5}
+    run = generate(model, questions, strategy=strategy, max_new_tokens=8, progress=False, **how)
     check_plain_passes(model, questions, run.answers)
     kinds = set()
     for answer in run.answers.itertuples():
@@ -229,11 +231,13 @@ def test_a_tree_is_grown_once_per_distinct_prefix(tiny_model):
     assert counts.token_forwards == 4
 
 
-def test_a_strategy_takes_its_settings_and_passes_over_those_of_others():
+def test_a_strategy_takes_its_own_settings():
     settings = {"n_answers": 3, "seed": 1, "search_alpha": 0.1, "stop": ["."], "max_new_tokens": 8}
-    assert engine.strategy("diverse_beam", **settings) == DiverseBeam(3, max_new_tokens=8, stop=(".",))
+    own = own_settings("diverse_beam", settings)
+    assert engine.strategy("diverse_beam", **own) == DiverseBeam(3, max_new_tokens=8, stop=(".",))
     parameters = {"search_alpha": 0.1, "top_n": None, "budget": None, "max_new_tokens": 8, "stop": ["."]}
-    assert engine.strategy("threshold", **settings).parameters() == {"strategy": "threshold"} | parameters
+    searched = engine.strategy("threshold", **own_settings("threshold", settings))
+    assert searched.parameters() == {"strategy": "threshold"} | parameters
     assert Threshold().search_alpha == 0.02
     assert Threshold(top_n=3).search_alpha is None
 
@@ -242,7 +246,8 @@ def test_a_strategy_takes_its_settings_and_passes_over_those_of_others():
     ("settings", "sentence"),
     [
         ({"name": "beam"}, "strategy='beam' is unknown; choose greedy, multinomial, diverse_beam, threshold"),
-        ({"name": "greedy", "beams": 3}, "beams is no setting of a strategy; these are: budget, "),
+        ({"name": "greedy", "beams": 3}, "beams is no setting of strategy greedy; these are: max_new_tokens, stop"),
+        ({"name": "threshold", "n_answers": 2}, "n_answers is no setting of strategy threshold; "),
         ({"name": "greedy", "stop": "."}, r"stop='\.' "),
         ({"name": "multinomial", "temperature": 0}, "temperature=0 "),
         ({"name": "threshold", "search_alpha": 0.0}, "search_alpha=0.0 "),

@@ -15,7 +15,7 @@ from pathlib import Path
 from pandas.testing import assert_frame_equal
 
 STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
-OPTIONS = {"n_answers": 3, "max_new_tokens": 8, "batch_size": 1, "seed": 3, "progress": False}
+OPTIONS = {"max_new_tokens": 8, "batch_size": 1, "progress": False}
 
 
 def killed_at(moment, work):
@@ -47,13 +47,15 @@ def main(n_kills):
     import torch
 
     from pro_lib import generate, models, questions, store
+    from pro_lib.engine import strategies
 
     torch.set_num_threads(1)
     generate.QUESTIONS_PER_PART = 2
     model, asked = models.load("facts-1m", device="cpu"), questions.load("world-facts", limit=14)
 
     def run(out, strategy):
-        generate.generate(model, asked, strategy=strategy, out=out, **OPTIONS)
+        own = strategies.own_settings(strategy, {"n_answers": 3, "seed": 3})
+        generate.generate(model, asked, strategy=strategy, out=out, **OPTIONS, **own)
         return next(Path(out).glob("*/*/*"))
 
     rng, killed = random.Random(0), 0

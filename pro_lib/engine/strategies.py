@@ -1,6 +1,6 @@
 """The strategies: each carries its settings, says what decides a run, and decodes; needs torch only to decode."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -120,11 +120,16 @@ STRATEGIES: dict[str, type[Strategy]] = {kind.name: kind for kind in (Greedy, Mu
 
 
 def strategy(name: str, **settings: Any) -> Strategy:
-    """Return the strategy of that name with those settings that it has; `ValueError` if one is unknown or wrong."""
+    """Return the strategy of that name; `ValueError` if it is unknown, or has not one of these settings."""
+    if others := sorted(settings.keys() - own_settings(name, settings).keys()):
+        known = ", ".join(field.name for field in fields(STRATEGIES[name]))
+        raise ValueError(f"{others[0]} is no setting of strategy {name}; these are: {known}")
+    return STRATEGIES[name](**settings)
+
+
+def own_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of some settings that the strategy of that name has; `ValueError` if it is unknown."""
     if name not in STRATEGIES:
         raise ValueError(f"strategy={name!r} is unknown; choose {', '.join(STRATEGIES)}")
-    known = {field.name for kind in STRATEGIES.values() for field in fields(kind)}
-    if unknown := sorted(settings.keys() - known):
-        raise ValueError(f"{unknown[0]} is no setting of a strategy; these are: {', '.join(sorted(known))}")
-    own = {field.name for field in fields(STRATEGIES[name])}
-    return STRATEGIES[name](**{setting: settings[setting] for setting in settings.keys() & own})
+    names = {field.name for field in fields(STRATEGIES[name])}
+    return {setting: value for setting, value in settings.items() if setting in names}
