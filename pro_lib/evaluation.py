@@ -209,7 +209,7 @@ def evaluations(
     if choices.labels is not None:
         _check_labels(answers, choices.labels, beams.name)
     if choices.cluster in beams.questions:
-        answers["cluster"] = beams.questions[choices.cluster].to_numpy()
+        answers["cluster"] = beams.questions[choices.cluster].map(str).to_numpy()
     if answers["correct"].isna().all():
         raise RunError(f"run {beams.name}: no answer can be judged without references and texts, rouge_l or correct")
     ranked = [run and counting.ranked(run, convention=choices.convention) for run in (beams, samples)]
@@ -218,7 +218,8 @@ def evaluations(
     results = []
     for rule in rules:
         log_probs, table, meanings = counting.methods(*ranked, rule, compared)
-        table = table.join(elsewhere)
+        ours = (*table, *meanings, "PRO", "PRO, default", "PRO, oracle", "oracle")
+        table = table.join(elsewhere.rename(columns={name: f"{name}, given" for name in ours}))
         available = table.dropna(axis=1, how="all")
         exclusions = metrics.usable(available.set_axis(ids), answers["correct"])
         whole = Evaluation(

@@ -71,8 +71,9 @@ class Model:
         return f"{self.name}: {size:,.0f} million parameters, {memory:.2f} GB, {self.dtype} on {self.device}"
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of a prompt, with the beginning-of-text token where the tokenizer adds one."""
-        return list(tokens.encode(self.tokenizer, text))
+        """Return the token ids of a prompt, with a beginning-of-text token where the tokenizer adds one, and no end."""
+        ids = self.tokenizer(text)["input_ids"]
+        return ids[:-1] if len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id else ids
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]], options: Mapping[str, object]) -> list[int]:
         """Return the token ids of a conversation in the chat template; `UnsupportedModelError` if it refuses it."""
@@ -91,7 +92,8 @@ class Model:
         """Return the same model, whose answers end at these texts too; `ValueError` where no token is one of them."""
         if not stop:
             return self
-        texts = {text for token in tokens.token_texts(self.tokenizer) for text in (token, token.strip())}
+        texts = tokens.token_texts(self.tokenizer, len(self.tokenizer))
+        texts = {*texts, *map(str.strip, texts)}
         for text in stop:
             if not text.strip() or text not in texts:
                 raise ValueError(f"stop={text!r} is no single token of {self.name} that holds more than white space")

@@ -1,5 +1,6 @@
 """All questions of a set as a table: one of ours, of the Hugging Face hub, or of a user's file; knows no prompt."""
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,8 @@ from pydantic_core import PydanticCustomError
 from pro_lib.bundled import DATA
 from pro_lib.checks import Format, Name, SentenceError, extra
 from pro_lib.files import RunError, fitted
-from pro_lib.readers import Identity, Source, Texts, called, read_rows, stem, validated
+from pro_lib.readers import Identity, Source, Texts, called, once_each, read_rows, stem, validated
+from pro_lib.store import CERTIFICATE_COLUMNS
 
 SPLITS = ("train_shots", "validation", "test")
 COLUMNS = ("question_id", "question", "references", "split")
@@ -75,6 +77,18 @@ class _Columns(Format, extra="forbid"):
     question: _OneText | None = None
     references: Texts | None = None
     split: _OneText | None = None
+
+
+def apart(table: pd.DataFrame) -> pd.DataFrame:
+    """Return questions whose columns have no name that runs need (`engine.Certificate`, `score_`): these get `own_`.
+
+    A warning says so. Raises `RunError` for two columns of one name.
+    """
+    ours = {name: f"own_{name}" for name in table if name in CERTIFICATE_COLUMNS or str(name).startswith("score_")}
+    if ours:
+        words = f"columns {', '.join(ours)} of the questions have names that runs need"
+        warnings.warn(f"{words}; they are {', '.join(ours.values())} here", UserWarning, stacklevel=3)
+    return once_each(table.rename(columns=ours), "the questions")
 
 
 class _Question(Format):

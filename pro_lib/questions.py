@@ -5,13 +5,14 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+from pydantic import AfterValidator
 
 from pro_lib.checks import checked, rule
-from pro_lib.question_files import BUNDLED, COLUMNS, HUB, SPLITS, QuestionsError, read_all
+from pro_lib.question_files import BUNDLED, COLUMNS, HUB, SPLITS, QuestionsError, apart, read_all
 from pro_lib.readers import Source, called, stem
 
 __all__ = ["BUNDLED", "COLUMNS", "HUB", "NAMES", "SPLITS", "QuestionSet", "QuestionsError", "lend_validation", "load"]
@@ -40,7 +41,7 @@ class QuestionSet:
     """
 
     name: FolderName
-    table: pd.DataFrame
+    table: Annotated[pd.DataFrame, AfterValidator(apart)]
     shots: tuple[tuple[str, str], ...] = ()
     header: str = ""
     template: Template = TEMPLATE

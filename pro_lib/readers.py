@@ -59,7 +59,8 @@ def json_lines(source: Source) -> Iterator[tuple[str, Any]]:
                 raise RunError(f"{where}: not an object but {type(value).__name__}")
             yield where, value
     elif isinstance(source, pd.DataFrame):
-        for n, (place, row) in enumerate(zip(source.index, source.to_dict("records"), strict=True), start=1):
+        records = once_each(source, "the table").to_dict("records")
+        for n, (place, row) in enumerate(zip(source.index, records, strict=True), start=1):
             values = {name: value for name, value in row.items() if not (is_scalar(value) and pd.isna(value))}
             yield place if isinstance(place, str) else f"row {n}", _plain(values)
     elif isinstance(source, Iterable) and not isinstance(source, (bytes, Mapping)):
@@ -95,8 +96,13 @@ def read_rows(path: Source) -> pd.DataFrame:
         raise RunError(f"{path} is none of .jsonl, .json, {', '.join(_READERS)}")
     with reading(path):
         table = _READERS[suffix](_content(path), path)
-    if twice := [name for name, again in zip(table, table.columns.duplicated(), strict=True) if again]:
-        raise RunError(f"{path} has the column {twice[0]!r} twice")
+    return once_each(table, path)
+
+
+def once_each(table: pd.DataFrame, source: object) -> pd.DataFrame:
+    """Return a table none of whose columns is there twice; `RunError` names it with the source."""
+    if twice := table.columns[table.columns.duplicated()].tolist():
+        raise RunError(f"{source} has the column {twice[0]!r} twice")
     return table
 
 

@@ -16,8 +16,9 @@ from pydantic_core import PydanticCustomError, from_json
 from pro_lib.checks import Format, Probability, Text, rule
 from pro_lib.correctness import words
 from pro_lib.files import RunError, fitted
+from pro_lib.question_files import apart
 from pro_lib.questions import lend_validation
-from pro_lib.readers import Identity, Source, Texts, called, json_lines, read_rows, stem, validated
+from pro_lib.readers import Identity, Source, Texts, called, json_lines, once_each, read_rows, stem, validated
 from pro_lib.runs import Run
 from pro_lib.store import RunInfo
 
@@ -101,7 +102,8 @@ def from_records(source: Source, *, questions: pd.DataFrame | None = None) -> Ru
     path, is_file = called(source, "records"), isinstance(source, (str, Path))
     if is_file and path.suffix in TABLES:
         table = read_rows(path)
-        source = table.rename(columns={name: ours for name, ours in COLUMNS.items() if ours not in table})
+        ours = {name: ours for name, ours in COLUMNS.items() if ours not in table}
+        source = once_each(table.rename(columns=ours), path)
         if path.suffix != ".parquet":
             read = {name: [_of_text(name, cell) for cell in column] for name, column in source.items()}
             source = pd.DataFrame(read, source.index, dtype=object)
@@ -203,6 +205,7 @@ def paired(
     `questions` are those read; `known` are the ids that came with them, None for all. That a place decides is said in a
     warning. Raises `RunError` for questions that were not asked, and where two texts of one disagree, with both.
     """
+    asked = apart(asked)
     if not {"question_id", "question"} <= set(asked) or asked["question_id"].duplicated().any():
         raise RunError("questions= must have columns question_id and question, and each id once")
     ids, texts = asked["question_id"].tolist(), asked["question"].tolist()
@@ -226,7 +229,8 @@ def paired(
     target = {name: ids[places[name]] for name, _ in own}
     if twice := [name for name, count in Counter(target.values()).items() if count > 1]:
         raise RunError(f"{path}: several of its questions are {twice[0]!r} of questions=")
-    more = {name: None for name in questions if name not in asked}
+    given = questions.filter(like="score_").set_axis([target[name] for name, _ in own]).reindex(ids).to_dict("list")
+    more = dict.fromkeys(name for name in questions if name not in asked) | given
     return answers.assign(question_id=answers["question_id"].map(target)), asked.assign(**more).reset_index(drop=True)
 
 

@@ -127,7 +127,7 @@ def connect(base_url: str, *, model: str, tokenizer: Any, stop_ids: Sequence[int
         from transformers import AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(bundled.locate(str(tokenizer)))
-    server = Server(base_url=base_url, model=model, texts=tokens.token_texts(tokenizer), **options)
+    server = Server(base_url=base_url, model=model, texts=tokens.token_texts(tokenizer, len(tokenizer)), **options)
     kinds = tokens.endings(tokenizer, tokens.NEWLINE, SimpleNamespace(eos_token_id=list(stop_ids)))
     endings = Endings(*(torch.tensor([kind == name for kind in kinds]) for name in ("stop", "closing")))
     name, fingerprint = re.sub(r"[^\w.-]", "-", model.rpartition("/")[2]), f"served, within {server.epsilon:g} nats"

@@ -17,13 +17,6 @@ _THOUGHTS = ("<think>", "<thinking>", "<thought>", "<seed:think>", "[THINK]", "<
 _THOUGHTS += ("<|channel|>analysis", "<|channel>thought", "◁think▷", "<reasoning>")
 
 
-@lru_cache(maxsize=2**14)  # a run asks for each prompt twice, and every strategy has the same prompts
-def encode(tokenizer: Any, text: str) -> tuple[int, ...]:
-    """Return the token ids of a prompt, with a beginning-of-text token where the tokenizer adds one, and no end."""
-    ids = tokenizer(text)["input_ids"]
-    return tuple(ids[:-1] if len(ids) > 1 and ids[-1] == tokenizer.eos_token_id else ids)
-
-
 def token_text(tokenizer: Any, token_id: int) -> str:
     """Return the text of a token by itself; part of a character shows as U+FFFD."""
     # mistral-common's SentencePiece writes pieces raw unless special tokens are skipped, which have then no text.
@@ -66,9 +59,9 @@ def thought(text: str) -> str | None:
 
 
 @lru_cache(maxsize=2)
-def token_texts(tokenizer: Any) -> tuple[str, ...]:
-    """Return the texts of all tokens, each by itself."""
-    return tuple(token_text(tokenizer, token_id) for token_id in range(len(tokenizer)))
+def token_texts(tokenizer: Any, n_tokens: int) -> tuple[str, ...]:
+    """Return the texts of the first `n_tokens`, each by itself; a tokenizer may be given more."""
+    return tuple(token_text(tokenizer, token_id) for token_id in range(n_tokens))
 
 
 def answer_text(tokenizer: Any, token_ids: Sequence[int], ends: Sequence[str] = NEWLINE) -> str:
@@ -83,7 +76,7 @@ def _before(text: str, ends: Sequence[str]) -> str:
 
 def endings(tokenizer: Any, ends: Sequence[str], *configurations: Any, size: int | None = None) -> list[str | None]:
     """Return for `size` tokens how each ends an answer at one of `ends`: `stop`, `closing` (after text), or None."""
-    cut = ((text, _before(text, ends)) for text in token_texts(tokenizer))
+    cut = ((text, _before(text, ends)) for text in token_texts(tokenizer, len(tokenizer)))
     kinds = [None if before == text else "closing" if before.strip() else "stop" for text, before in cut]
     kinds = kinds if size is None else (kinds + [None] * size)[:size]
     for source in (tokenizer, *configurations):

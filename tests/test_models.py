@@ -68,6 +68,16 @@ def test_a_token_that_was_added_beyond_the_weights_matters_only_where_a_prompt_h
         generate(model, ["What is <image>?"], **how)
 
 
+def test_a_tokenizer_that_was_changed_is_asked_anew(tiny_folders):
+    model = models.load(tiny_folders("llama"), device="cpu")
+    before = model.encode("Who wrote Emma?")
+    with pytest.raises(ValueError, match=r"^stop='Emma' is "):
+        model.with_stop(["Emma"])
+    model.tokenizer.add_tokens(["Emma"])
+    assert model.encode("Who wrote Emma?") == model.tokenizer("Who wrote Emma?")["input_ids"] != before
+    assert model.with_stop(["Emma"]).ends == ("\n", "Emma")
+
+
 def test_a_stop_ends_the_answers_of_a_run_and_is_no_part_of_them(tiny_model):
     for stop in ("xyz", "", " "):
         with pytest.raises(ValueError, match=f"^stop='{stop}' is "):

@@ -47,10 +47,10 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict:
 
 
 def _question(row: Mapping[str, object], answers: list[list]) -> dict:
-    names = [name for name in ("question", "split", "exposure", "conflict", "note") if not pd.isna(row.get(name))]
+    names = ("question", "split", "exposure", "conflict", "note")
     certificate = {name: _plain(row[name]) for name in _CERTIFICATE if name in row}
     question = {"id": row["question_id"], "question": f"question {row['question_id']}"}
-    question |= {name: _plain(row[name]) for name in names}
+    question |= {name: value for name in names if (value := _plain(row.get(name))) is not None}
     question["references"] = None if row["references"] is None else list(row["references"])
     question["correct"] = answers[0][4] if answers else None
     return question | ({"certificate": certificate} if certificate else {})
@@ -71,8 +71,10 @@ def _answers(run: Run) -> list[list[list]]:
 
 
 def _plain(value: object) -> object:
-    """Return a value as JSON has it; None where it is missing."""
-    return None if pd.isna(value) else value.item() if isinstance(value, np.generic) else value
+    """Return a value as JSON has it, else its text; None where it is missing."""
+    value = value.item() if isinstance(value, np.generic) else value
+    is_json = isinstance(value, (str, int)) or (isinstance(value, float) and np.isfinite(value))
+    return value if is_json else None if pd.isna(value) is True else str(value)
 
 
 def comparison(run: Run, samples: Run | None = None, *, distinct: bool = True) -> dict:

@@ -1,0 +1,124 @@
+"""A question set's own columns, whatever their names and values, beside ours: nothing breaks and no number moves."""
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pro_lib import evaluation, explorer, generate, imports, runs, store, sweeps
+from pro_lib import questions as question_sets
+from pro_lib.checks import SentenceError
+
+TAKEN = [*store.CERTIFICATE_COLUMNS, "score_x", "score_NLL", "score_"]
+OTHERS = ["_answers", "_own", "rank", "row", "value", "mean", "votes", "correct", "rouge_l", "exact_match", "cluster"]
+OTHERS += ["relation", "exposure", "conflict", "note", "NLL", "PRO", "id", "answer", "index", "level_0", "closed", ""]
+NAMES = [*TAKEN, *OTHERS, *store._ANSWER_COLUMNS, *evaluation.Evaluation.__annotations__]
+NAMES = [name for name in dict.fromkeys(NAMES) if name not in question_sets.COLUMNS]
+KINDS = {
+    "whole numbers": lambda n: n,
+    "numbers": lambda n: [n + 0.5, float("inf")][n % 2],
+    "texts": lambda n: f"t{n}",
+    "booleans": lambda n: n % 2 == 0,
+    "nothing": lambda n: None,
+    "lists": lambda n: [0.5] * n,
+    "objects": lambda n: [{}, {"a": n}, {"b": [n]}][n % 3],
+    "several": lambda n: [1, "x", [1], {"k": 2}, None, 2.5][n % 6],
+    "another kind later": lambda n: n if n < 6 else f"t{n}",
+    "some missing": lambda n: None if n % 3 else n,
+}
+FACTS = question_sets.load("world-facts", limit=12, n_shots=0).table[list(question_sets.COLUMNS)].to_dict("records")
+SHOWN = ("exposure", "conflict", "note")  # of a question, by the explorer
+
+
+def results(model, rows, out):
+    """What is said of the questions by a search, in two parts, by what judges and sweeps it, and by the explorer."""
+    for n in (len(rows) // 2, len(rows)):
+        questions = question_sets.load("mine", path=rows[:n], split=None, n_shots=0)
+        how = {"strategy": "threshold", "search_alpha": 0.05, "out": out, "progress": False}
+        asked = generate.generate(model, questions, **how)
+    [folder] = (out / "mine" / model.name).iterdir()
+    read, judged = runs.read(folder), evaluation.evaluate(asked)
+    splits = evaluation.Splits(judged, judged, n_validation=None)
+    sweeps.benchmark(splits), explorer.to_html(read, out / "page.html")
+    data = explorer.run_data(read)
+    for question in data["questions"]:
+        for name in SHOWN:
+            question.pop(name, None)
+    tables = [asked.answers, read.answers, judged.with_pro({"PRO": 0.4}), sweeps.alpha_sweep(judged)]
+    tables += [run.questions[[*question_sets.COLUMNS, *store.CERTIFICATE_COLUMNS]] for run in (asked, read)]
+    return [json.dumps(data), *(table.to_json(double_precision=15) for table in tables)], read.questions
+
+
+@pytest.fixture(scope="module")
+def clean(facts_2m, tmp_path_factory):
+    return results(facts_2m, FACTS, tmp_path_factory.mktemp("clean"))[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_own_columns_of_any_name_and_kind_move_nothing_and_come_back(facts_2m, clean, tmp_path, kind):
+    rows = [row | dict.fromkeys(NAMES, KINDS[kind](n)) for n, row in enumerate(FACTS)]
+    with pytest.warns(UserWarning, match="columns status, .* names that runs need; they are own_status, "):
+        said, questions = results(facts_2m, rows, tmp_path)
+    assert said == clean
+    assert set(questions) == {*question_sets.COLUMNS, *store.CERTIFICATE_COLUMNS, *OTHERS, *NAMES} - {*TAKEN} | {
+        *store.CERTIFICATE_COLUMNS,
+        *(f"own_{name}" for name in TAKEN),
+    }
+    for name in ("own_status", "_answers", "relation"):
+        for n, value in enumerate(questions[name].tolist()):
+            given = KINDS[kind](n)
+            assert value == given or (given is None and pd.isna(value)), (name, n)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_questions_beside_records_may_have_such_columns_too(kind):
+    answers = [[{"text": "ab"[n % 2], "log_prob": -1 - n / 9}, {"text": "c", "log_prob": -3.0}] for n in range(12)]
+    ids = [{"question_id": str(n), "question": f"Q{n}", "references": ["a"]} for n in range(12)]
+    records = [
+        about | {"answers": some, "scores": {"x": n}} for n, (about, some) in enumerate(zip(ids, answers, strict=True))
+    ]
+    alone = evaluation.evaluate(imports.from_records(records)).with_pro({"PRO": 0.4})
+    own = pd.DataFrame([about | dict.fromkeys(NAMES, KINDS[kind](n)) for n, about in enumerate(ids)])
+    with pytest.warns(UserWarning, match="own_status"):
+        run = imports.from_records(records, questions=own)
+    pd.testing.assert_frame_equal(evaluation.evaluate(run).with_pro({"PRO": 0.4}), alone)
+
+
+def test_scores_made_elsewhere_stand_beside_ours_of_the_same_name_and_follow_their_question():
+    names = ("NLL", "PRO", "PRO, default", "oracle", "Stated")
+    records = [
+        {"question_id": n, "references": ["a"], "answers": [{"text": "ab"[n % 2], "log_prob": -1.0 - n}]}
+        for n in range(9)
+    ]
+    records = [record | {"scores": dict.fromkeys(names, float(n))} for n, record in enumerate(records)]
+    turned = pd.DataFrame({"question_id": [str(n) for n in range(9)], "question": "?", "references": [["a"]] * 9})[::-1]
+    for run, expected in (
+        (imports.from_records(records), np.arange(9.0)),
+        (imports.from_records(records, questions=turned), np.arange(9.0)[::-1]),
+    ):
+        judged = evaluation.evaluate(run)
+        methods = judged.with_pro({"PRO": 0.4, "PRO, default": 0.4})
+        given = ["NLL, given", "PRO, given", "PRO, default, given", "oracle, given", "Stated"]
+        assert [name for name in methods if name not in ("PRO", "PRO, default", "NLL", "ALL", "PE")] == given
+        for name in given:
+            assert methods[name].tolist() == expected.tolist()
+        assert methods["NLL"].tolist() == (1 + expected).tolist()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda path: question_sets.load(
+            "mine", path=pd.DataFrame([["a", "b", "c"]], columns=["question", "answer", "answer"])
+        ),
+        lambda path: question_sets.load(path=[row | {"status": 1, "own_status": 2} for row in FACTS]),
+        lambda path: imports.from_records(path),
+    ],
+    ids=["a table", "after own_", "two names for a text"],
+)
+def test_two_columns_of_one_name_are_refused_in_a_sentence(tmp_path, read):
+    (tmp_path / "answers.csv").write_text("question_id,answer,response,log_prob\nq,a,b,-1\n")
+    with warnings.catch_warnings(action="ignore"), pytest.raises(SentenceError, match=r"has the column '.*' twice"):
+        read(tmp_path / "answers.csv")
