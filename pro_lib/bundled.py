@@ -116,3 +116,14 @@ def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:
         table[column] = table[column].map({row.name: ours.get(row.id.lower().split("/")[-1]) for row in rows})
     pairs = settings[["dataset", "model"]].drop_duplicates()
     return table.dropna(subset=["dataset", "model"]).merge(pairs, on=["dataset", "model"]).reset_index(drop=True)
+
+
+def notebook(name: str) -> Path:
+    """Return a notebook by path, or of ours by number or how its name begins; ValueError unless it is one."""
+    if name.endswith(".ipynb") and os.path.isfile(name):
+        return Path(name)
+    names = [path.stem for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))]
+    chosen = [stem for stem in names if stem.startswith((name, f"0{name}"))] if name else []
+    if len(chosen) != 1:
+        raise ValueError(f"{name!r} fits {len(chosen)} notebooks, not one; choose from {', '.join(names)}")
+    return ROOT / "notebooks" / f"{chosen[0]}.ipynb"

@@ -214,14 +214,18 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None) 
     """
     with extra("notebooks", "running a notebook"):
         import papermill
+        import psutil
     parameters: dict[str, object] = dict(typed)
     for name, text in typed:
         with suppress(ValueError, SyntaxError):
             parameters[name] = ast.literal_eval(text)
-    path = _notebook(notebook)
+    path = bundled.notebook(notebook)
     folder = executed or (bundled.CHECKOUT / "build" / "notebooks" if bundled.CHECKOUT else Path("executed"))
     folder.mkdir(parents=True, exist_ok=True)
     copy, temporary = folder / path.name, folder / f".{os.getpid()}.{path.name}"  # the copy is whole or absent
+    for left in folder.glob(f".*.{path.name}"):  # by a process that was killed
+        if (pid := left.name.split(".")[1]).isdigit() and not psutil.pid_exists(int(pid)):
+            left.unlink(missing_ok=True)
     try:
         try:
             cells = papermill.execute_notebook(path, temporary, parameters).cells
@@ -242,17 +246,6 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None) 
     figures = [line.removeprefix("Figures go to ") for line in lines if line.startswith("Figures go to ")]
     folder = Path((*figures, parameters.get("figures_dir") or bundled.HOME / "figures")[0])
     click.echo("".join(f"figure: {file}; " for file in folder.glob(f"{path.stem}.png")) + f"notebook: {copy}")
-
-
-def _notebook(name: str) -> Path:
-    """Return a notebook by path, or of ours by number or how its name begins; ValueError unless it is one."""
-    if name.endswith(".ipynb") and os.path.isfile(name):
-        return Path(name)
-    names = [path.stem for path in sorted((bundled.ROOT / "notebooks").glob("[0-9]*.ipynb"))]
-    chosen = [stem for stem in names if stem.startswith((name, f"0{name}"))] if name else []
-    if len(chosen) != 1:
-        raise ValueError(f"{name!r} fits {len(chosen)} notebooks, not one; choose from {', '.join(names)}")
-    return bundled.ROOT / "notebooks" / f"{chosen[0]}.ipynb"
 
 
 @pro.command()
@@ -293,7 +286,7 @@ def explore(run: str | None, questions: str | None, html: Path | None, alpha: fl
         return
     if html or questions:
         raise click.UsageError("a page is of a RUN, as in: pro explore responses.jsonl")
-    path = _notebook("00")
+    path = bundled.notebook("00")
     if not bundled.CHECKOUT:  # JupyterLab saves what it opens
         path = path.name if os.path.exists(path.name) else shutil.copy(path, path.name)
     root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []

@@ -21,6 +21,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from pro_lib.checks import SentenceError, sentence
 
+_PATIENCE = 3.0  # seconds that a lock is waited for: the kernel of a notebook that was killed lives on for one
 # What Arrow and the standard library raise over damaged files.
 _DAMAGE = (OSError, EOFError, RuntimeError, ValueError, pa.ArrowException, csv.Error, struct.error, zlib.error)
 _DAMAGE += (zipfile.BadZipFile,)
@@ -40,6 +41,13 @@ def reading(where: str | Path, *, hint: str = "") -> Iterator[None]:
     except _DAMAGE as error:
         reason = sentence(error) if isinstance(error, ValidationError) else getattr(error, "strerror", None) or error
         raise RunError(f"{where} cannot be read: {str(reason) or repr(error)}{hint and f'; {hint}'}") from error
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """Return what a file holds; `RunError` for a pipe or a device, which may never end."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise RunError(f"{path} is no regular file")
+    return Path(path).read_bytes()
 
 
 @contextmanager
@@ -86,9 +94,9 @@ def sha256(data: bytes) -> str:
 
 def locked(folder: Path) -> FileLock:
     """Return the lock of a folder, held until its release, or the end of the process, however it ends."""
-    lock = FileLock(folder / ".lock", thread_local=False, blocking=False)
+    lock = FileLock(folder / ".lock", thread_local=False)
     try:
-        lock.acquire()
+        lock.acquire(timeout=_PATIENCE)
     except Timeout:
         other = "wait until that has ended, or choose another folder (out=, in notebooks generations_dir)"
         raise RunError(f"run folder {folder} is being written by another process; {other}") from None

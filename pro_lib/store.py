@@ -23,7 +23,7 @@ from pydantic import ConfigDict
 
 from pro_lib.checks import WholeNumber
 from pro_lib.engine import Certificate
-from pro_lib.files import RunError, locked, parsed, reading, sha256, write_whole, writing
+from pro_lib.files import RunError, locked, parsed, read_bytes, reading, sha256, write_whole, writing
 
 _REMEDY = "restore it from a copy, or move it away and run the generation again"
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -218,7 +218,7 @@ def parts(path: Path, name: str = "part") -> list[Path]:
 def _read_part(file: Path, info: RunInfo, columns: Sequence[str] | None = None) -> tuple[pa.Table, Cost]:
     """Return a part's table, or some of its columns, and its cost, if it is whole and of this run."""
     with reading(file, hint=f"if damaged, {_REMEDY}"):
-        data = file.read_bytes()
+        data = read_bytes(file)
         if not re.fullmatch(rf"part-\d+-{sha256(data)[:16]}", file.stem):
             raise RunError(f"{file} was cut short or altered (its checksum differs); {_REMEDY}")
         with pq.ParquetFile(pa.BufferReader(data)) as part:

@@ -199,6 +199,10 @@ def test_run_takes_literals_or_text_and_ends_with_what_the_notebook_concludes_it
 
 def test_a_kernel_that_did_not_start_is_started_again_and_one_that_died_is_told(tmp_path, monkeypatch):
     path, execute, problems = notebook(tmp_path / "mine.ipynb", x=1), papermill.execute_notebook, []
+    dead, living = (tmp_path / "here" / f".{pid}.mine.ipynb" for pid in (2**22 + 1, os.getppid()))
+    dead.parent.mkdir()
+    for left in (dead, living):  # by a process that was killed, and of one that runs
+        left.touch()
 
     def once(*words):
         if problems:
@@ -208,6 +212,8 @@ def test_a_kernel_that_did_not_start_is_started_again_and_one_that_died_is_told(
     monkeypatch.setattr(papermill, "execute_notebook", once)
     problems.append("Kernel died before replying to kernel_info")
     assert typed("run", path, "--executed", tmp_path / "here")[0].endswith("mine.ipynb\n")
+    assert not dead.exists()
+    assert living.exists()
     problems.append("Kernel died")
     assert refused("run", path, "--executed", tmp_path / "here").endswith("mine.ipynb: Kernel died")
 

