@@ -88,7 +88,7 @@ def apart(table: pd.DataFrame) -> pd.DataFrame:
     if ours:
         words = f"columns {', '.join(ours)} of the questions have names that runs need"
         warnings.warn(f"{words}; they are {', '.join(ours.values())} here", UserWarning, stacklevel=3)
-    return once_each(table.rename(columns=ours), "the questions")
+    return once_each(table.rename(columns=ours), "the table of questions")
 
 
 class _Question(Format):

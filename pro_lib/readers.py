@@ -91,7 +91,8 @@ def read_rows(path: Source) -> pd.DataFrame:
         for where, row in entries:
             if not isinstance(row, dict):
                 raise RunError(f"{where}: not an object but {type(row).__name__}")
-        return pd.DataFrame([row for _, row in entries], index=[where for where, _ in entries], dtype=object)
+        table = pd.DataFrame([row for _, row in entries], index=[where for where, _ in entries], dtype=object)
+        return once_each(table, called(path, "the table"))
     if suffix not in _READERS:
         raise RunError(f"{path} is none of .jsonl, .json, {', '.join(_READERS)}")
     with reading(path):
@@ -100,9 +101,10 @@ def read_rows(path: Source) -> pd.DataFrame:
 
 
 def once_each(table: pd.DataFrame, source: object) -> pd.DataFrame:
-    """Return a table none of whose columns is there twice; `RunError` names it with the source."""
-    if twice := table.columns[table.columns.duplicated()].tolist():
-        raise RunError(f"{source} has the column {twice[0]!r} twice")
+    """Return a table whose columns have each a name of their own; `RunError` says of the source which has not."""
+    for name, is_again in zip(table, table.columns.duplicated(), strict=True):
+        if is_again or not isinstance(name, str):
+            raise RunError(f"{source} has the column {name!r}{' twice' if is_again else ', whose name is no text'}")
     return table
 
 

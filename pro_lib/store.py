@@ -110,7 +110,7 @@ def tables(part_tables: Sequence[pa.Table]) -> tuple[pd.DataFrame, pd.DataFrame]
 
 def _plain(value: object) -> object:
     """Return what JSON can hold of a value: None of a missing one, of an array its list, of others their text."""
-    return None if pd.isna(value) is True else getattr(value, "tolist", value.__str__)()
+    return None if pd.isna(value) is True else value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def _answers(part: pa.Table) -> pa.Table:

@@ -108,17 +108,19 @@ def test_scores_made_elsewhere_stand_beside_ours_of_the_same_name_and_follow_the
 
 
 @pytest.mark.parametrize(
-    "read",
+    ("read", "words"),
     [
-        lambda path: question_sets.load(
-            "mine", path=pd.DataFrame([["a", "b", "c"]], columns=["question", "answer", "answer"])
+        (
+            lambda path: question_sets.load(path=pd.DataFrame([list("abb")], columns=["question", *["answer"] * 2])),
+            "twice",
         ),
-        lambda path: question_sets.load(path=[row | {"status": 1, "own_status": 2} for row in FACTS]),
-        lambda path: imports.from_records(path),
+        (lambda path: question_sets.load(path=[row | {"status": 1, "own_status": 2} for row in FACTS]), "twice"),
+        (lambda path: question_sets.load(path=pd.DataFrame(FACTS).assign(n=1).rename(columns={"n": 0})), "no text"),
+        (lambda path: imports.from_records(path), "twice"),
     ],
-    ids=["a table", "after own_", "two names for a text"],
+    ids=["a table", "after own_", "a number for a name", "two names for a text"],
 )
-def test_two_columns_of_one_name_are_refused_in_a_sentence(tmp_path, read):
+def test_columns_without_a_name_of_their_own_are_refused_in_a_sentence(tmp_path, read, words):
     (tmp_path / "answers.csv").write_text("question_id,answer,response,log_prob\nq,a,b,-1\n")
-    with warnings.catch_warnings(action="ignore"), pytest.raises(SentenceError, match=r"has the column '.*' twice"):
+    with warnings.catch_warnings(action="ignore"), pytest.raises(SentenceError, match=rf"has the column .*{words}"):
         read(tmp_path / "answers.csv")
