@@ -17,9 +17,9 @@ from pro_lib.checks import Format, Name, SentenceError, extra
 from pro_lib.files import RunError, fitted
 from pro_lib.readers import Identity, Source, Texts, called, once_each, read_rows, stem, validated
 from pro_lib.store import CERTIFICATE_COLUMNS
+from pro_lib.store import QUESTION_COLUMNS as COLUMNS
 
 SPLITS = ("train_shots", "validation", "test")
-COLUMNS = ("question_id", "question", "references", "split")
 # Name: column of the world facts that has its questions.
 BUNDLED = {"world-facts": "question", "world-facts-reworded": "question_reworded"}
 # Name: repository on the hub, configuration, column of answers.
@@ -86,8 +86,8 @@ def apart(table: pd.DataFrame) -> pd.DataFrame:
     """
     ours = {name: f"own_{name}" for name in table if name in CERTIFICATE_COLUMNS or str(name).startswith("score_")}
     if ours:
-        words = f"columns {', '.join(ours)} of the questions have names that runs need"
-        warnings.warn(f"{words}; they are {', '.join(ours.values())} here", UserWarning, stacklevel=3)
+        words = f"columns of the questions get own_ before names that runs need: {', '.join(ours)}"
+        warnings.warn(words, UserWarning, stacklevel=3)
     return once_each(table.rename(columns=ours), "the table of questions")
 
 

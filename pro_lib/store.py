@@ -28,7 +28,7 @@ from pro_lib.files import RunError, locked, parsed, read_bytes, reading, sha256,
 _REMEDY = "restore it from a copy, or move it away and run the generation again"
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _ANSWERS, _OWN = "_answers", "_own"  # a question's own columns, of whatever names and kinds, are JSON in one
-_QUESTION = ("question_id", "question", "references", "split")
+QUESTION_COLUMNS = ("question_id", "question", "references", "split")
 _ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 _ARROW |= {tuple[kind, ...]: pa.list_(_ARROW[kind]) for kind in (float, bool)} | {tuple[int, ...]: pa.list_(pa.int32())}
 _ANSWER_COLUMNS = {"text": str, "token_ids": tuple[int, ...], "token_log_probs": tuple[float, ...], "log_prob": float}
@@ -84,9 +84,9 @@ def part_table(
     questions: pd.DataFrame, answers: Sequence[Sequence[Mapping]], certificates: Sequence[Certificate | None]
 ) -> pa.Table:
     """Return a part's table, a row per question with its answers by rank (`_ANSWER_COLUMNS`) and any certificate."""
-    table = pa.Table.from_pandas(questions.filter(_QUESTION), preserve_index=False)
-    own = questions.drop(columns=list(_QUESTION), errors="ignore").to_dict("records")
-    table = table.append_column(_OWN, pa.array([json.dumps(row, default=_plain) for row in own], pa.string()))
+    table = pa.Table.from_pandas(questions.filter(QUESTION_COLUMNS), preserve_index=False)
+    own = questions.drop(columns=list(QUESTION_COLUMNS), errors="ignore").to_dict("records")
+    table = table.append_column(_OWN, pa.array([json.dumps(row, default=plain) for row in own], pa.string()))
     table = table.append_column(_ANSWERS, pa.array(map(list, answers), pa.list_(_ANSWER)))
     if any(certificates):
         rows = pa.Table.from_pylist([vars(certificate) for certificate in certificates], _CERTIFICATE)
@@ -108,9 +108,11 @@ def tables(part_tables: Sequence[pa.Table]) -> tuple[pd.DataFrame, pd.DataFrame]
     return answers, questions
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """Return what JSON can hold of a value: None of a missing one, of an array its list, of others their text."""
-    return None if pd.isna(value) is True else value.tolist() if hasattr(value, "tolist") else str(value)
+    value = value.tolist() if hasattr(value, "tolist") else value
+    is_json = isinstance(value, (str, int, list)) or (isinstance(value, float) and np.isfinite(value))
+    return value if is_json else None if pd.isna(value) is True else str(value)
 
 
 def _answers(part: pa.Table) -> pa.Table:

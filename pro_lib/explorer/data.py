@@ -16,7 +16,7 @@ from pro_lib.files import RunError, write_whole
 from pro_lib.records import from_records
 from pro_lib.runs import Run, identities
 from pro_lib.similarities import Lexical
-from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob
+from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob, plain
 
 PAGE, JAVASCRIPT, STYLES = (Path(__file__).with_name(f"explorer.{kind}") for kind in ("html", "js", "css"))
 _CERTIFICATE = [name for name in CERTIFICATE_COLUMNS if not name.startswith("tree_") or name == "tree_bound"]
@@ -48,9 +48,9 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict:
 
 def _question(row: Mapping[str, object], answers: list[list]) -> dict:
     names = ("question", "split", "exposure", "conflict", "note")
-    certificate = {name: _plain(row[name]) for name in _CERTIFICATE if name in row}
+    certificate = {name: plain(row[name]) for name in _CERTIFICATE if name in row}
     question = {"id": row["question_id"], "question": f"question {row['question_id']}"}
-    question |= {name: value for name in names if (value := _plain(row.get(name))) is not None}
+    question |= {name: value for name in names if (value := plain(row.get(name))) is not None}
     question["references"] = None if row["references"] is None else list(row["references"])
     question["correct"] = answers[0][4] if answers else None
     return question | ({"certificate": certificate} if certificate else {})
@@ -66,15 +66,8 @@ def _answers(run: Run) -> list[list[list]]:
     for identity, answer in zip(identities(table), table.itertuples(), strict=True):
         number, rows = numbers.setdefault(identity, len(numbers)), answers[answer.row]
         text = answer.text if isinstance(answer.text, str) else f"answer {len(rows) + 1}"
-        rows.append([text, float(answer.value), number, bool(answer.finished), _plain(answer.correct)])
+        rows.append([text, float(answer.value), number, bool(answer.finished), plain(answer.correct)])
     return answers
-
-
-def _plain(value: object) -> object:
-    """Return a value as JSON has it, else its text; None where it is missing."""
-    value = value.item() if isinstance(value, np.generic) else value
-    is_json = isinstance(value, (str, int)) or (isinstance(value, float) and np.isfinite(value))
-    return value if is_json else None if pd.isna(value) is True else str(value)
 
 
 def comparison(run: Run, samples: Run | None = None, *, distinct: bool = True) -> dict:
@@ -87,7 +80,7 @@ def comparison(run: Run, samples: Run | None = None, *, distinct: bool = True) -
     return {
         "distinct": distinct,
         "ids": list(judged.answers["question_id"]),
-        "texts": [_plain(text) for text in judged.answers["text"]],
+        "texts": [plain(text) for text in judged.answers["text"]],
         "correct": judged.correct.tolist(),
         "scores": {name: judged.baselines[name].tolist() for name in judged.baselines},
         "counts": judged.exclusions.sentence(),
