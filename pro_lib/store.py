@@ -98,14 +98,21 @@ def part_table(
 def tables(part_tables: Sequence[pa.Table]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the answers and the questions of some parts, in their order."""
     answers = pa.concat_tables(map(_answers, part_tables)).to_pandas()
-    questions = [table.drop_columns([_ANSWERS]) for table in part_tables]
+    questions = [_with_own(table.drop_columns([_ANSWERS])) for table in part_tables]
     questions = pa.concat_tables(questions, promote_options="permissive").to_pandas()
     if "references" in questions:
         questions["references"] = [None if names is None else list(names) for names in questions["references"]]
-    if _OWN in questions:
-        place, own = questions.columns.get_loc(_OWN), [json.loads(row) for row in questions.pop(_OWN).fillna("{}")]
-        questions = pd.concat([questions.iloc[:, :place], pd.DataFrame(own), questions.iloc[:, place:]], axis=1)
-    return answers, questions
+    place, own = questions.columns.get_loc(_OWN), pd.DataFrame(map(json.loads, questions.pop(_OWN)))
+    return answers, pd.concat([questions.iloc[:, :place], own, questions.iloc[:, place:]], axis=1)
+
+
+def _with_own(table: pa.Table) -> pa.Table:
+    """Return the questions of a part with their own columns in one; parts written before 2026-11-24 have them apart."""
+    if _OWN in table.column_names:
+        return table
+    apart = [name for name in table.column_names if name not in {*QUESTION_COLUMNS, *CERTIFICATE_COLUMNS}]
+    own = pa.array([json.dumps(row) for row in table.select(apart).to_pylist()], pa.string())
+    return table.drop_columns(apart).add_column(sum(map(QUESTION_COLUMNS.count, table.column_names)), _OWN, own)
 
 
 def plain(value: object) -> object:

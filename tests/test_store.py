@@ -9,6 +9,7 @@ import threading
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from pandas.testing import assert_frame_equal
 
@@ -209,3 +210,12 @@ def test_folders_are_named_after_what_differs():
     names = {files.named(model=value, **{f"setting_{n}": "long" * 5 for n in range(20)}) for value in values}
     assert len([name for name in names if re.fullmatch(r"[A-Za-z0-9_.,=+-]{1,200}", name)]) == len(values)
     assert difference({"a": 1, "b": 2}, {"a": 1}, only_known=True) is None
+
+
+def test_parts_that_keep_their_own_columns_apart_are_read_beside_those_that_do_not():
+    first, second = (questions_of(ids).assign(relation="capital", year=1815, note=None) for ids in (IDS[:2], IDS[2:4]))
+    apart = table_of(first[["question_id", "question", "references", "split"]]).drop_columns(["_own"])
+    apart = apart.append_column("relation", pa.array(["capital"] * 2)).append_column("year", pa.array([1815] * 2))
+    apart = apart.append_column("note", pa.nulls(2))
+    assert_frame_equal(tables([apart, table_of(second)])[1], tables([table_of(first), table_of(second)])[1])
+    assert_frame_equal(tables([apart])[1], tables([table_of(first)])[1])
