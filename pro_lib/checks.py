@@ -7,12 +7,13 @@ import reprlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StrictBool, StringConstraints, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from pydantic_core import PydanticCustomError
 
+_T = TypeVar("_T")
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 80
 
@@ -31,15 +32,15 @@ def one_line(message: object) -> str:
     return line if len(line) <= 300 else f"{line[:180]} … {line[-117:]}"
 
 
-def rule(kind: type | tuple[type, ...], holds: Callable[[Any], bool], words: str) -> Any:
-    """Return the type of values of a kind of which `holds` is true, booleans excepted; `words` are the error's."""
+def rule(kind: type | tuple[type, ...], holds: Callable[[Any], bool], words: str) -> PlainValidator:
+    """Return what takes values of a kind of which `holds` is true, booleans excepted; `words` are the error's."""
 
     def check(value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, kind) or not holds(value):
             raise PydanticCustomError("rule", words)
         return value
 
-    return Annotated[Any, PlainValidator(check)]
+    return PlainValidator(check)
 
 
 # How weights may be shrunk and in what they may be loaded; here, so that both are checked without loading torch.
@@ -67,7 +68,8 @@ class Format(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, from_attributes=True)
 
 
-def checked(cls: type) -> type:
+@dataclass_transform(frozen_default=True)
+def checked(cls: type[_T]) -> type[_T]:
     """Return the class as a frozen dataclass whose fields are checked by their types: else a `SentenceError`."""
     dataclass = pydantic_dataclass(frozen=True, config=ConfigDict(arbitrary_types_allowed=True, extra="forbid"))(cls)
     validated, names = dataclass.__init__, [field.name for field in fields(dataclass) if not field.kw_only]

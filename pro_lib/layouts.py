@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pro_lib.checks import Format, Text, rule
 from pro_lib.files import RunError, fitted
@@ -74,12 +74,13 @@ LAYOUTS = (
 # What logs call a right answer, and a wrong one; no other is judged.
 _VERDICTS = (("C", True), ("I", False), ("N", False), (1, True), (0, False))
 _NUMBER = "logprob|logProbability|log_probability|0"
-_Finite = rule((int, float), lambda value: abs(value) < float("inf"), "must be a finite number")
+_Finite = Annotated[float, rule((int, float), lambda value: abs(value) < float("inf"), "must be a finite number")]
+_Finish = Annotated[str, rule(str, lambda value: True, "must be text: it says whether the answer is complete")]
 
 
 class _Answer(Format):
     text: Text
-    finish_reason: rule(str, lambda value: True, "must be text: it says whether the answer is complete")
+    finish_reason: _Finish
     cumulative_logprob: _Finite | None
     logprobs: list[_Finite] | None
 

@@ -17,7 +17,8 @@ from scipy.special import erfc, ndtri
 from scipy.stats import rankdata
 from scipy.stats import t as student
 
-Floats, Labels = NDArray[np.float64], NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Labels = NDArray[np.bool_]
 MARGIN = 0.01  # AUROCs that differ by less are equal for all that this project reports
 _Z, _Z_ONE_SIDED = ndtri(0.975), ndtri(0.95)
 # Where (n - 1) a (1 - a) of a class falls to this, what its placements scatter counts as much as the most they could.

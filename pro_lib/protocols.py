@@ -17,7 +17,8 @@ from pro_lib import meanings, scores
 from pro_lib.runs import Run
 from pro_lib.similarities import Similarity, distinct
 
-Floats, Similarities = NDArray[np.float64], Mapping[str, Similarity | None]
+Floats = NDArray[np.float64]
+Similarities = Mapping[str, Similarity | None]
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,13 @@ TEMPLATE = "Question: {question}\nAnswer:"
 USUAL_SHOTS = 10
 
 # Run folders are called after it, and must stay where they belong.
-FolderName = rule(
+_FOLDER = rule(
     str,
     lambda name: name.strip() not in ("", ".", "..") and not any(c in "/\\" or ord(c) < 32 for c in name),
     "of a question set must do as the name of a folder",
 )
-Template = rule(str, lambda template: "{question}" in template, "must contain {question}")
+FolderName = Annotated[str, _FOLDER]
+Template = Annotated[str, rule(str, lambda template: "{question}" in template, "must contain {question}")]
 
 
 @checked

@@ -27,9 +27,9 @@ _ROUNDING = 1e-4
 _GIVEN = "must be given, or token_log_probs instead of it"
 _WORDS = "must be a log-probability, a finite number of at most 0"
 _BELOW_ZERO = rule((int, float), lambda value: -sys.float_info.max <= value <= _ROUNDING, _WORDS)
-TokenLogProb = Annotated[_BELOW_ZERO, AfterValidator(float)]
+TokenLogProb = Annotated[float, _BELOW_ZERO, AfterValidator(float)]
 # Rounding above 0 is trimmed, so that no probability exceeds 1.
-LogProb = Annotated[_BELOW_ZERO, AfterValidator(lambda value: min(float(value), 0.0))]
+LogProb = Annotated[float, _BELOW_ZERO, AfterValidator(lambda value: min(float(value), 0.0))]
 # So many times the questions that α is chosen on are set apart to redraw them from, where nothing says the splits.
 POOL = 5
 # Files with a row per answer, and what their columns may be called instead.

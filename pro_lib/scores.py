@@ -20,7 +20,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Floats, Counts = NDArray[np.float64], NDArray[np.int64]
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
 _ROUNDING = 1e-6  # how far a log-probability may lie above 0, or a question's mass above 1
 
 

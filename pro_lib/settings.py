@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pandas as pd
 
@@ -34,11 +34,12 @@ def listed(names: str | Sequence[str]) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
 
 
-Names = checks.rule(
+_NAMES = checks.rule(
     (str, list, tuple),
     lambda names: len(names) > 0 and all(isinstance(name, str) and name for name in listed(names)),
     "must be a name or a list of names",
 )
+Names = Annotated[str | Sequence[str], _NAMES]
 
 
 @checks.checked
