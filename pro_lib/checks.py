@@ -32,7 +32,7 @@ def one_line(message: object) -> str:
     return line if len(line) <= 300 else f"{line[:180]} … {line[-117:]}"
 
 
-def rule(kind: type | tuple[type, ...], holds: Callable[[Any], bool], words: str) -> PlainValidator:
+def rule(kind: type | tuple[type, ...], holds: Callable[[Any], object], words: str) -> PlainValidator:
     """Return what takes values of a kind of which `holds` is true, booleans excepted; `words` are the error's."""
 
     def check(value: Any) -> Any:

@@ -29,47 +29,34 @@ class Layout(NamedTuple):
 
     name: str
     key: str
-    answers: tuple[str, ...]
-    text: str
-    reason: str
-    tokens: str
     request: str
+    answers: tuple[str, ...] = ("",)
+    text: str = "text"
+    reason: str = "finish_reason"
+    tokens: str = "logprobs"
 
 
 LAYOUTS = (
-    Layout(
-        "inspect_ai", "epoch", ("output.choices",), "message.content.text|message.content", "stop_reason",
-        "logprobs.content", "",
-    ),
-    Layout("lm-eval", "replies", ("replies",), "text", "finish_reason", "logprobs", ""),
-    Layout(
-        "openai", "choices", ("choices",), "message.content.text|message.content|text|delta.content", "finish_reason",
-        "logprobs.content|logprobs.token_logprobs", "logprobs=true (chat) or logprobs=1 (text)",
-    ),
-    Layout("vllm", "outputs", ("outputs",), "text", "finish_reason", "logprobs", "SamplingParams(logprobs=0)"),
-    Layout(
-        "gemini", "candidates|promptFeedback|prompt_feedback", ("candidates",), "content.parts.text",
-        "finishReason|finish_reason", "logprobsResult.chosenCandidates|logprobs_result.chosen_candidates",
-        "responseLogprobs=true",
-    ),
-    Layout(
-        "responses", "output", ("",), "output.content.text", "status",
-        "output.content.logprobs", 'include=["message.output_text.logprobs"]',
-    ),
-    Layout("ollama", "done", ("",), "message.content|response", "done_reason", "logprobs", "logprobs=true"),
-    Layout(
-        "sglang", "meta_info", ("",), "text", "meta_info.finish_reason.type",
-        "meta_info.output_token_logprobs", "return_logprob=true",
-    ),
-    Layout(
-        "tgi", "generated_text|details|token", ("", "details.best_of_sequences"), "generated_text",
-        "details.finish_reason|finish_reason", "details.tokens|tokens|token", "details=true",
-    ),
-    Layout(
-        "llama.cpp", "stop_type|completion_probabilities", ("",), "content", "stop_type",
-        "completion_probabilities", "n_probs=1",
-    ),
-    Layout("cohere", "message", ("",), "message.content.text", "finish_reason", "logprobs.logprobs", "logprobs"),
+    Layout("inspect_ai", "epoch", "", ("output.choices",), "message.content.text|message.content", "stop_reason",
+           "logprobs.content"),
+    Layout("lm-eval", "replies", "", ("replies",)),
+    Layout("openai", "choices", "logprobs=true (chat) or logprobs=1 (text)", ("choices",),
+           "message.content.text|message.content|text|delta.content", "finish_reason",
+           "logprobs.content|logprobs.token_logprobs"),
+    Layout("vllm", "outputs", "SamplingParams(logprobs=0)", ("outputs",)),
+    Layout("gemini", "candidates|promptFeedback|prompt_feedback", "responseLogprobs=true", ("candidates",),
+           "content.parts.text", "finishReason|finish_reason",
+           "logprobsResult.chosenCandidates|logprobs_result.chosen_candidates"),
+    Layout("responses", "output", 'include=["message.output_text.logprobs"]', text="output.content.text",
+           reason="status", tokens="output.content.logprobs"),
+    Layout("ollama", "done", "logprobs=true", text="message.content|response", reason="done_reason"),
+    Layout("sglang", "meta_info", "return_logprob=true", reason="meta_info.finish_reason.type",
+           tokens="meta_info.output_token_logprobs"),
+    Layout("tgi", "generated_text|details|token", "details=true", ("", "details.best_of_sequences"), "generated_text",
+           "details.finish_reason|finish_reason", "details.tokens|tokens|token"),
+    Layout("llama.cpp", "stop_type|completion_probabilities", "n_probs=1", text="content", reason="stop_type",
+           tokens="completion_probabilities"),
+    Layout("cohere", "message", "logprobs", text="message.content.text", tokens="logprobs.logprobs"),
 )  # fmt: skip
 # What logs call a right answer, and a wrong one; no other is judged.
 _VERDICTS = (("C", True), ("I", False), ("N", False), (1, True), (0, False))

@@ -207,10 +207,8 @@ def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTraine
     tokenizer = AutoTokenizer.from_pretrained(source, **shared)
     told = {"output_loading_info": True, "ignore_mismatched_sizes": True}
     network, loading = auto_class(config).from_pretrained(source, **told, **options)
-    if lacking := [*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])]:
-        raise PackingError(
-            f"lacks {len(lacking)} weights, or has them in other shapes: {', '.join(sorted(lacking)[:3])}"
-        )
+    if lacking := sorted([*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])]):
+        raise PackingError(f"lacks {len(lacking)} weights, or has them in other shapes: {', '.join(lacking[:3])}")
     return network, tokenizer
 
 

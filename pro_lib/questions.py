@@ -1,6 +1,7 @@
 """Question sets by name or from files, their splits, and the few-shot prompt; knows no model and no answer."""
 
 import html
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -21,12 +22,8 @@ TEMPLATE = "Question: {question}\nAnswer:"
 USUAL_SHOTS = 10
 
 # Run folders are called after it, and must stay where they belong.
-_FOLDER = rule(
-    str,
-    lambda name: name.strip() not in ("", ".", "..") and not any(c in "/\\" or ord(c) < 32 for c in name),
-    "of a question set must do as the name of a folder",
-)
-FolderName = Annotated[str, _FOLDER]
+_FOLDER = re.compile(r"(?!\s*\.{0,2}\s*\Z)[^/\\\x00-\x1f]+")
+FolderName = Annotated[str, rule(str, _FOLDER.fullmatch, "of a question set must do as the name of a folder")]
 Template = Annotated[str, rule(str, lambda template: "{question}" in template, "must contain {question}")]
 
 
