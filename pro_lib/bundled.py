@@ -100,10 +100,7 @@ def _digest(path: Path, *stamp: int) -> str:
 
 
 def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Return a table of the paper's printed numbers, `data/paper/<name>.csv`.
-
-    Of `settings`, a table with columns dataset and model, only the rows of these, under its names, come back.
-    """
+    """Return the paper's printed numbers, `data/paper/<name>.csv`; of `settings` (dataset, model) theirs alone."""
     import pandas as pd  # takes a second, and the command looks for notebooks without it
 
     table = pd.read_csv(DATA / "paper" / f"{name}.csv", dtype={"k": "Int64"})

@@ -28,10 +28,7 @@ def matches(compared: ArrayLike) -> Mask:
 
 
 def clusters(compared: ArrayLike) -> NDArray[np.int64]:
-    """Number of the meaning of each answer, (n, N): the first whose first member it `matches`, or a new one.
-
-    From 0 in order of appearance; -1 where an answer is missing.
-    """
+    """Number the meanings, (n, N), from 0 as they appear: the first whose first answer one `matches`; -1 for none."""
     present = _checked(compared)[1]
     same = matches(compared) | np.eye(present.shape[1], dtype=bool)
     leads, first = np.zeros_like(present), np.zeros(present.shape, dtype=np.int64)
@@ -61,10 +58,7 @@ def semantic_entropy(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
 
 
 def degree(compared: ArrayLike) -> Floats:
-    """Deg: trace(m I - D) / m², D the row sums of W = (S + Sᵀ) / 2, S the probabilities of entailment, m x m.
-
-    From Lin et al. 2023. Symmetry makes no difference to the trace.
-    """
+    """Deg (Lin et al. 2023): trace(m I - D) / m², D the row sums of the probabilities of entailment, or of columns."""
     array, present = _checked(compared)
     m = present.sum(axis=1)
     return np.where(m > 0, row_sums(1 - array[..., 0]) / np.maximum(m, 1) ** 2, np.nan)

@@ -128,10 +128,7 @@ def read_all(name: str | None, path: Source | None, columns: Mapping) -> tuple[p
 
 
 def read_questions(path: Source, columns: Mapping) -> tuple[pd.DataFrame, dict[str, list[str]]]:
-    """Return the questions of a file or in memory, and its columns that ours were read from.
-
-    `columns` are its names for ours, as `load` has them. Raises `QuestionsError` with file and line or row.
-    """
+    """Return the questions of a file or in memory, and its columns that ours were read from; `columns` as in `load`."""
     names = fitted(_Columns, columns, "columns=").model_dump(exclude_none=True)
     file, table = called(path, "questions"), read_rows(path)
     if table.empty:

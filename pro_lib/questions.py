@@ -94,8 +94,7 @@ class QuestionSet:
         for n, text in enumerate(questions, start=1):
             if not isinstance(text, str) or not text.strip():
                 raise QuestionsError(f"question {n} of {len(questions)} is empty" if several else "question is empty")
-        ids, texts = [f"asked-{n}" for n in range(len(questions))], [text.strip() for text in questions]
-        rows = {"question_id": ids, "question": texts}
+        rows = {"question_id": [f"asked-{n}" for n in range(len(questions))], "question": map(str.strip, questions)}
         return replace(self, table=pd.DataFrame({**rows, "references": None, "split": None}))
 
     def _ask(self, question: str) -> str:

@@ -10,6 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,8 +51,7 @@ def json_lines(source: Source) -> Iterator[tuple[str, Any]]:
     """Yield the objects of a JSON-lines file with their places (`<path>, line <n>`), or of a list (`entry <n>`).
 
     A file may be gzipped, a stream of events (`data: {...}`), or a log of inspect_ai. Rows of a table come without what
-    is missing in them; where its index is text, that has the places. Raises `RunError`, with file and line, for
-    what cannot be read so.
+    is missing in them; an index of texts has their places. Raises `RunError`, with file and line.
     """
     if isinstance(source, (str, Path)):
         for where, value in _entries(_content(source), source):
@@ -92,12 +92,12 @@ def read_rows(path: Source) -> pd.DataFrame:
             if not isinstance(row, dict):
                 raise RunError(f"{where}: not an object but {type(row).__name__}")
         table = pd.DataFrame([row for _, row in entries], index=[where for where, _ in entries], dtype=object)
-        return once_each(table, called(path, "the table"))
-    if suffix not in _READERS:
+    elif suffix in _READERS:
+        with reading(path):
+            table = _READERS[suffix](_content(path), path)
+    else:
         raise RunError(f"{path} is none of .jsonl, .json, {', '.join(_READERS)}")
-    with reading(path):
-        table = _READERS[suffix](_content(path), path)
-    return once_each(table, path)
+    return once_each(table, called(path, "the table"))
 
 
 def once_each(table: pd.DataFrame, source: object) -> pd.DataFrame:
@@ -135,16 +135,11 @@ def _parquet(data: bytes, path: str | Path) -> pd.DataFrame:
 
 def _blocks(data: bytes, path: str | Path) -> pd.DataFrame:
     """Return questions and references of blocks of lines, as LitCab has them (`make figures-smollm2 LITCAB=`)."""
-    rows, where = {}, ""
-    for n, line in enumerate(data.decode().splitlines(), start=1):
-        if not line.strip():
-            where = ""
-        elif where:
-            rows[where]["references"].append(line.strip())
-        else:
-            where = f"{path}, line {n}"
-            rows[where] = {"question": line.strip(), "references": []}
-    return pd.DataFrame(rows.values(), index=list(rows), columns=["question", "references"], dtype=object)
+    lines = enumerate(map(str.strip, data.decode().splitlines()), start=1)
+    blocks = [list(block) for is_text, block in groupby(lines, key=lambda line: line[1] != "") if is_text]
+    rows = [(block[0][1], [text for _, text in block[1:]]) for block in blocks]
+    places = [f"{path}, line {block[0][0]}" for block in blocks]
+    return pd.DataFrame(rows, places, ["question", "references"], dtype=object)
 
 
 _READERS = {".csv": _csv, ".tsv": partial(_csv, delimiter="\t"), ".parquet": _parquet, ".txt": _blocks}
