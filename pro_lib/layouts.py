@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Annotated, Any, NamedTuple
 
 from pro_lib.checks import Format, Text, rule
@@ -99,8 +98,9 @@ class Response:
         for number, new in more.answers.items():
             old = self.answers.setdefault(number, {})
             text = new["text"] if old.get("text") is None else f"{old['text']}{new['text'] or ''}"
-            parts = [_listed(part) for part in (old.get("logprobs"), new["logprobs"]) if part is not None]
-            self.answers[number] = new | {"text": text, "logprobs": [*chain(*parts)] if parts else None}
+            both = old.get("logprobs"), new["logprobs"]
+            log_probs = None if both == (None, None) else [*_listed(both[0]), *_listed(both[1])]
+            self.answers[number] = new | {"text": text, "logprobs": log_probs}
         return True
 
 

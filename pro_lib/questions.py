@@ -33,9 +33,8 @@ class QuestionSet:
 
     `table` has a row per question: question_id, question, references (a list), split, and what the dataset adds
     (world facts: relation, exposure, conflict). A prompt is the header, the shots, and the question in the template;
-    a shot answers with its first reference.
-    `source` tells where the questions come from and how they were drawn, as JSON can hold it: dataset or path, split,
-    limit, seed, n_shots, and the columns that were read.
+    a shot answers with its first reference. `source` tells, as JSON can hold it, where the questions come from and how
+    they were drawn: dataset or path, split, limit, seed, n_shots, and the columns that were read.
     """
 
     name: FolderName
@@ -163,9 +162,8 @@ def load(
     table, used = read_all(name, path, columns or {})
     name = stem(called(path, "questions")) if name is None else name
     splits = list(dict.fromkeys(table["split"] if split is None else [split] if isinstance(split, str) else split))
-    own_shots = (table["split"] == "train_shots").sum()
-    usual_shots = min(USUAL_SHOTS, own_shots or len(table) // 4)
-    n_shots = int(usual_shots) if n_shots is None else n_shots
+    usual_shots = int(min(USUAL_SHOTS, (table["split"] == "train_shots").sum() or len(table) // 4))
+    n_shots = usual_shots if n_shots is None else n_shots
     shots = None
     if n_shots > 0 and "train_shots" not in set(table["split"]):
         shots = _shots(table, n_shots)
@@ -187,7 +185,7 @@ def load(
     source = {"dataset": name, "path": str(path) if isinstance(path, Path) else None, "columns": used, "split": splits}
     source |= {"n_validation": n_validation, "limit": limit, "seed": seed, "n_shots": len(shots)}
     pairs = tuple(zip(shots["question"], shots["references"].str[0], strict=True))
-    return QuestionSet(name, chosen, pairs, header, template, source | {"usual_shots": int(usual_shots)})
+    return QuestionSet(name, chosen, pairs, header, template, source | {"usual_shots": usual_shots})
 
 
 def lend_validation(

@@ -125,9 +125,9 @@ class Nli:
 
     `model` is a hub id or a folder; its labels are read from its own `id2label`. Given questions, a text is read as
     "<question> <answer>", as by Kuhn et al. and Qiu & Miikkulainen. Equal texts entail each other with probability 1,
-    as by Lin et al. Each distinct ordered pair is computed once, and once for all if `cache` is a folder: there they
-    are kept in `nli-<fingerprint of the model>-<digest>.parquet`, and no weights are loaded where nothing is missing.
-    Raises `ValueError` for other labels and for a pair longer than the model can see.
+    as by Lin et al. Each distinct ordered pair is computed once; a folder `cache` keeps them in
+    `nli-<fingerprint of the model>-<digest>.parquet`, and where none is missing no weights are loaded. Raises
+    `ValueError` for other labels and for a pair longer than the model can see.
     """
 
     model: str | Path = "microsoft/deberta-large-mnli"
