@@ -1,5 +1,6 @@
 """Runs of answers made elsewhere: files of our records, of what servers returned, of texts and log-probabilities."""
 
+import os
 import re
 import warnings
 from collections import Counter
@@ -75,9 +76,11 @@ def from_file(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run
 
 
 def recorded(records: Sequence[str]) -> dict[tuple[str, str], str]:
-    """Return files of records by model and dataset; ValueError if one cannot be read or two have one name."""
+    """Return files of records by model and dataset; ValueError if one is missing or two have one name."""
     files: dict[tuple[str, str], str] = {}
     for file in records:
+        if not os.path.isfile(file):
+            raise ValueError(f"records={file!r} is not a file")
         name = named(file)
         if files.setdefault(name, file) != file:
             raise ValueError(f"records={file!r} has the name of {files[name]!r}: one of them at a time")
