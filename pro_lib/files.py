@@ -43,11 +43,11 @@ def reading(where: str | Path, *, hint: str = "") -> Iterator[None]:
         raise RunError(f"{where} cannot be read: {str(reason) or repr(error)}{hint and f'; {hint}'}") from error
 
 
-def read_bytes(path: str | Path) -> bytes:
-    """Return what a file holds; `RunError` for a pipe or a device, which may never end."""
+def regular(path: str | Path) -> Path:
+    """Return the path of a file, or of none yet; `RunError` for a pipe or a device, which may never end."""
     if os.path.exists(path) and not os.path.isfile(path):
         raise RunError(f"{path} is no regular file")
-    return Path(path).read_bytes()
+    return Path(path)
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def parsed(data: bytes, kind: type) -> Any:
 def write_whole(data: bytes, path: Path) -> None:
     """Write a file so that it is there as a whole, and to stay, or not at all."""
     temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
-    with writing(path):
+    with writing(regular(path)):
         try:
             with open(temporary, "wb") as file:
                 file.write(data)

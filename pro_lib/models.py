@@ -148,9 +148,10 @@ def load(
         if quantization:
             config = BitsAndBytesConfig(**{f"load_in_{quantization}": True, "bnb_4bit_compute_dtype": options["dtype"]})
             options = {"quantization_config": config, "device_map": device} | options
+        identity = fingerprint(path) if path.exists() else None  # before a pipe in the folder is waited for
         network, tokenizer = _from_pretrained(source, options)
         network = network if options.get("device_map") else network.to(device)
-        identity = fingerprint(path) if path.exists() else str(getattr(network.config, "_commit_hash", None))
+        identity = identity or str(getattr(network.config, "_commit_hash", None))
         return _made(network, tokenizer, path.name.removesuffix(".gguf"), source, identity)
     except PackingError as reason:
         raise UnsupportedModelError(f"model {name} {reason}") from reason

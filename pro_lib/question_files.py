@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from pro_lib.bundled import DATA
 from pro_lib.checks import Format, Name, SentenceError, extra
-from pro_lib.files import RunError, fitted
+from pro_lib.files import RunError, fitted, regular
 from pro_lib.readers import Identity, Source, Texts, called, once_each, read_rows, stem, validated
 from pro_lib.store import CERTIFICATE_COLUMNS
 from pro_lib.store import QUESTION_COLUMNS as COLUMNS
@@ -193,6 +193,8 @@ def _downloaded(name: str, folder: Path | None) -> dict[str, pd.DataFrame]:
     repository, configuration, answer = HUB[name]
     parts = {}
     try:
+        if folder:
+            _ = [regular(path) for path in folder.rglob("*") if not path.is_dir()]
         loaded = datasets.load_from_disk(folder) if folder else datasets.load_dataset(repository, configuration)
         for split in [split for split in loaded if split in ("test", "validation", "train")]:
             rows, ids = loaded[split], [f"{name}-{split}-{n}" for n in range(len(loaded[split]))]

@@ -22,7 +22,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_core import from_json
 
 from pro_lib.checks import Text
-from pro_lib.files import RunError, fitted, read_bytes, reading
+from pro_lib.files import RunError, fitted, reading, regular
 
 # A question_id, which may be written as a whole number.
 _AsText = BeforeValidator(lambda value: str(value) if type(value) is int else value)
@@ -110,7 +110,7 @@ def once_each(table: pd.DataFrame, source: object) -> pd.DataFrame:
 
 def _content(path: str | Path) -> bytes:
     with reading(path):
-        data = read_bytes(path)
+        data = regular(path).read_bytes()
         data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
     return data.removeprefix(codecs.BOM_UTF8)
 

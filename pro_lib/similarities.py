@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pro_lib import correctness
 from pro_lib.bundled import fingerprint
 from pro_lib.checks import SentenceError
-from pro_lib.files import RunError, read_bytes, reading, sha256, write_whole, writing
+from pro_lib.files import RunError, reading, regular, sha256, write_whole, writing
 
 Answers = Sequence[Sequence[str | None]]
 Pair = tuple[str, str]
@@ -217,7 +217,7 @@ def _store(probabilities: dict[Pair, list[float]], folder: Path, name: str) -> N
 def _read(path: Path) -> dict[Pair, list[float]]:
     remedy = "delete it to have its pairs compared again"
     with reading(path, hint=remedy):
-        data = read_bytes(path)
+        data = regular(path).read_bytes()
         if not path.stem.endswith(f"-{sha256(data)[:16]}"):
             raise RunError(f"{path} was cut short or altered; {remedy}")
         stored = pd.read_parquet(io.BytesIO(data))

@@ -23,7 +23,7 @@ from pydantic import ConfigDict
 
 from pro_lib.checks import WholeNumber
 from pro_lib.engine import Certificate
-from pro_lib.files import RunError, locked, parsed, read_bytes, reading, sha256, write_whole, writing
+from pro_lib.files import RunError, locked, parsed, reading, regular, sha256, write_whole, writing
 
 _REMEDY = "restore it from a copy, or move it away and run the generation again"
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -206,8 +206,8 @@ def read(path: Path) -> tuple[pd.DataFrame, pd.DataFrame, RunInfo]:
     files, info = parts(path), _read_info(path)
     if not files:
         raise RunError(f"run folder {path} has no finished part yet; run the generation again to continue it")
-    answers, questions = tables([_read_part(file, info)[0] for file in files])
-    return answers, questions, info
+    part_tables, costs = zip(*(_read_part(file, info) for file in files), strict=True)
+    return *tables(part_tables), replace(info, cost=sum(costs, Cost()))  # a process that was killed summed up nothing
 
 
 def write_part(path: Path, name: str, info: RunInfo, table: pa.Table, cost: Cost) -> None:
@@ -227,7 +227,7 @@ def parts(path: Path, name: str = "part") -> list[Path]:
 def _read_part(file: Path, info: RunInfo, columns: Sequence[str] | None = None) -> tuple[pa.Table, Cost]:
     """Return a part's table, or some of its columns, and its cost, if it is whole and of this run."""
     with reading(file, hint=f"if damaged, {_REMEDY}"):
-        data = read_bytes(file)
+        data = regular(file).read_bytes()
         if not re.fullmatch(rf"part-\d+-{sha256(data)[:16]}", file.stem):
             raise RunError(f"{file} was cut short or altered (its checksum differs); {_REMEDY}")
         with pq.ParquetFile(pa.BufferReader(data)) as part:

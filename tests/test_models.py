@@ -1,5 +1,6 @@
 import contextlib
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -117,6 +118,13 @@ def cut(folder):
     weights.write_bytes(weights.read_bytes()[:-1000])
 
 
+def with_a_pipe(folder):
+    shards = dict.fromkeys(load_file(folder / "model.safetensors"), "shard.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": shards}))
+    (folder / "model.safetensors").unlink()
+    os.mkfifo(folder / "shard.safetensors")
+
+
 UP = "model.layers.1.mlp.up_proj.weight"
 
 
@@ -139,6 +147,7 @@ def test_a_model_that_ships_code_is_refused_unless_asked_for(tiny_folders, tmp_p
     ("damage", "word"),
     [
         (cut, "Safetensor"),
+        pytest.param(with_a_pipe, "no regular", marks=pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")),
         (lambda folder: (folder / "tokenizer.json").write_text("{"), "damaged"),
         (lambda folder: tiny_tokenizer(bos=True, merges=60).save_pretrained(folder), "its tokenizer 318: another"),
         (with_config(vocab_size=300), "lacks 2 weights"),

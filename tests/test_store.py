@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import threading
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pandas.testing import assert_frame_equal
 
-from pro_lib import files, questions, store
+from pro_lib import bundled, files, questions, store
 from pro_lib.files import RunError
 from pro_lib.store import Cost, RunFolder, RunInfo, difference, part_table, tables
 
@@ -74,6 +75,9 @@ def test_a_stopped_run_goes_on_to_the_same_files(tmp_path, finished, stop_after)
     again = written(tmp_path / "again", stop_after=stop_after)
     info = json.loads((again / "run.json").read_text())
     assert (info["n_planned"], info["provenance"]) == (10, {})
+    if stop_after:  # of whatever is there the cost is known, though nobody has summed it up
+        _, questions, info = store.read(again)
+        assert info.cost.prompt_tokens == len(questions)
     written(again)
     assert state(again) == state(finished)
 
@@ -171,14 +175,20 @@ def test_a_second_writer_waits_a_little_and_is_refused_until_the_first_has_ended
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes that are files")
 def test_a_pipe_in_the_place_of_a_file_is_told_and_not_waited_for(tmp_path, finished):
-    for pipe in (tmp_path / "rows.jsonl", finished / "part-00001-0000000000000000.parquet"):
+    rows = tmp_path / "rows.jsonl"
+    (tmp_path / "dataset_dict.json").touch()
+    for pipe in (rows, finished / "part-00001-0000000000000000.parquet", tmp_path / "model.safetensors"):
         os.mkfifo(pipe)
-        with pytest.raises(RunError, match="no regular file"):
-            files.read_bytes(pipe)
-    with pytest.raises(RunError, match="no regular file"):
-        store.read(finished)
-    with pytest.raises(ValueError, match="no regular file"):
-        questions.load(path=tmp_path / "rows.jsonl")
+    uses = [
+        partial(questions.load, path=rows),
+        partial(questions.load, "nq", path=tmp_path),
+        partial(store.read, finished),
+        partial(bundled.fingerprint, tmp_path),
+        partial(files.write_whole, b"", rows),
+    ]
+    for use in uses:
+        with pytest.raises(ValueError, match="no regular file"):
+            use()
 
 
 @pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
