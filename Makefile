@@ -85,9 +85,10 @@ test-all: $(VENV)/.installed-test  ## run all tests: the slow ones too, and more
 trials: $(VENV)/.installed-test  ## run what takes long: kills, clusters, 10,000 damaged inputs, a fresh installation
 	$(PYTEST) --size trials -m "trial or sized"
 
-lint: $(VENV)/.installed-lint  ## check style and format
+lint: install $(VENV)/.installed-lint  ## check style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 format: $(VENV)/.installed-lint  ## put everything into format
 	$(BIN)/ruff check --fix .

@@ -1,12 +1,5 @@
-"""Mutants of the package, drawn by a seed, each run on the tests of its module: how many survive, and which.
+"""Mutants of the package, each run on its module's tests: `mutants.py 300 0` prints which of 300 of seed 0 survive."""
 
-    python benchmarks/mutants.py --number 300 --seed 0 --output build/mutants.csv
-
-A mutant changes one operator, comparison, number or truth value, or drops one statement. Each runs in a process that is
-forked after torch and pandas are loaded, on a copy of the package; a test that fails, or takes too long, kills it.
-"""
-
-import argparse
 import ast
 import copy
 import importlib
@@ -18,20 +11,19 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = {"scores": "scores paper", "metrics": "metrics", "sweeps": "sweeps", "evaluation": "evaluation protocols"}
-TESTS |= {"protocols": "protocols evaluation semantic", "correctness": "correctness", "runs": "runs", "store": "store"}
-TESTS |= {"promises": "promises", "selective": "selective", "engine/exact": "threshold exact_search"}
-TESTS |= {"engine/tree": "engine plain", "engine/children": "threshold engine", "engine/beams": "strategies"}
-TESTS |= {"engine/walk": "strategies", "engine/sampling": "strategies"}
-# So that no mutant waits for it; nothing of the package.
-LOADED = "datasets hypothesis pandas.testing pyarrow.parquet rouge_score.rouge_scorer scipy.stats sklearn.isotonic"
-LOADED += "".join(f" transformers.models.{family}.modeling_{family}" for family in ("llama", "gemma", "gemma2", "falcon"))
-LOADED += " transformers.models.mistral.modeling_mistral transformers.models.qwen2.modeling_qwen2"
-SWAPS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.And: ast.Or, ast.Or: ast.And}
-SWAPS |= {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
-SWAPS |= {ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.Pow: ast.Mult, ast.Mod: ast.Mult, ast.FloorDiv: ast.Div}
-SWAPS |= {ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.USub: ast.UAdd}
+TESTS |= {"protocols": "protocols evaluation", "correctness": "correctness", "runs": "runs", "promises": "promises"}
+TESTS |= {"store": "store", "selective": "selective", "engine/exact": "threshold", "engine/tree": "engine plain"}
+TESTS |= {"engine/children": "threshold engine"} | {
+    f"engine/{name}": "strategies" for name in ("beams", "sampling", "walk")
+}
+LOADED = ["datasets", "hypothesis", "transformers.models.llama.modeling_llama", "scipy.stats", "sklearn.isotonic"]
+OPERATORS = "Add Sub, Mult Div, And Or, Lt LtE, Gt GtE, Eq NotEq, BitAnd BitOr, Is IsNot, In NotIn, USub UAdd"
+PAIRS = [[getattr(ast, name) for name in pair.split()] for pair in OPERATORS.split(", ")]
+SWAPS = {one: other for pair in PAIRS for one, other in (pair, pair[::-1])}
 
 
 def change(node: ast.AST) -> bool:
@@ -42,8 +34,6 @@ def change(node: ast.AST) -> bool:
         node.ops[0] = SWAPS[type(node.ops[0])]()
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
         node.value = not node.value if isinstance(node.value, bool) else node.value + 1
-    elif isinstance(node, ast.If) and not node.orelse:
-        node.body = [ast.Pass()]
     elif isinstance(node, ast.Expr | ast.AugAssign) and not isinstance(node.value, ast.Constant):
         node.__class__, node._fields = ast.Pass, ()
     else:
@@ -52,66 +42,42 @@ def change(node: ast.AST) -> bool:
 
 
 def sites(tree: ast.Module) -> list[int]:
-    """Return the places, in the order of `ast.walk`, of what can be changed within functions, annotations apart."""
-    hints = (getattr(node, name, None) for node in ast.walk(tree) for name in ("annotation", "returns"))
-    apart = {id(node) for hint in hints if hint for node in ast.walk(hint)}
+    """Return the places, in the order of `ast.walk`, of what can be changed within functions."""
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    inside = {id(node) for function in functions for node in ast.walk(function)} - apart
-    nodes = enumerate(ast.walk(tree))
-    return [place for place, node in nodes if id(node) in inside and change(copy.deepcopy(node))]
+    inside = {id(node) for function in functions for node in ast.walk(function)}
+    return [n for n, node in enumerate(ast.walk(tree)) if id(node) in inside and change(copy.deepcopy(node))]
 
 
-def run(folder: Path, tests: str) -> None:
-    """Run the tests of these names on the package in a folder, and end this process with their status."""
-    import pytest
+def survives(module: str, text: str) -> bool:
+    """Return whether the tests of a module pass when this is its text, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
 
-    sys.path.insert(0, str(folder))
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    os._exit(
-        pytest.main(["-x", "-q", "--assert=plain", "-p", "no:cacheprovider", *(f"{ROOT}/tests/test_{name}.py" for name in tests.split())])
-    )
+        def run() -> None:
+            sys.path.insert(0, folder)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            tests = [f"{ROOT}/tests/test_{name}.py" for name in TESTS[module].split()]
+            os._exit(pytest.main(["-x", "-q", "--assert=plain", "-p", "no:cacheprovider", *tests]))
 
-
-def survives(module: str, text: str, seconds: float) -> bool:
-    """Return whether the tests of a module pass when this is its text."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        for path in ROOT.iterdir():
-            if path.name in ("data", "notebooks", "docs", "pyproject.toml"):
-                (folder / path.name).symlink_to(path)
-        shutil.copytree(ROOT / "pro_lib", folder / "pro_lib", ignore=shutil.ignore_patterns("__pycache__"))
-        (folder / "pro_lib" / f"{module}.py").write_text(text)
-        process = multiprocessing.get_context("fork").Process(target=run, args=(folder, TESTS[module]))
+        for name in ("data", "notebooks", "docs", "pyproject.toml"):
+            Path(folder, name).symlink_to(ROOT / name)
+        shutil.copytree(ROOT / "pro_lib", f"{folder}/pro_lib", ignore=shutil.ignore_patterns("__pycache__"))
+        Path(folder, "pro_lib", f"{module}.py").write_text(text)
+        process = multiprocessing.get_context("fork").Process(target=run)
         process.start()
-        process.join(seconds)
+        process.join(180)
         process.kill()
         process.join()
         return process.exitcode == 0
 
 
-def main() -> None:
-    """Print a line for each survivor, and how many there are."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--number", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=180.0, help="that the tests of a mutant may take")
-    given = parser.parse_args()
-    for name in LOADED.split():
-        importlib.import_module(name)
-    trees = {module: ast.parse((ROOT / "pro_lib" / f"{module}.py").read_text()) for module in TESTS}
-    every = [(module, place) for module, tree in trees.items() for place in sites(tree)]
-    n_survivors, drawn = 0, random.Random(given.seed).sample(every, given.number)
-    for number, (module, place) in enumerate(drawn, start=1):
-        tree = copy.deepcopy(trees[module])
-        node = list(ast.walk(tree))[place]
-        before, line = ast.unparse(node), node.lineno
-        change(node)
-        if survives(module, ast.unparse(tree), given.seconds):
-            n_survivors += 1
-            print(f"{module}.py:{line}: {before} -> {ast.unparse(node)}", flush=True)
-        print(f"{number} of {given.number}, {n_survivors} survive", end="\r", file=sys.stderr, flush=True)
-    print(f"{n_survivors} of {given.number} mutants of {len(every)} survive")
-
-
 if __name__ == "__main__":
-    main()
+    number, seed = map(int, sys.argv[1:])
+    _ = [importlib.import_module(name) for name in LOADED]  # in each fork, then
+    trees = {module: ast.parse((ROOT / "pro_lib" / f"{module}.py").read_text()) for module in TESTS}
+    places = [(module, place) for module, tree in trees.items() for place in sites(tree)]
+    survivors = []
+    for module, place in random.Random(seed).sample(places, number):
+        node = list(ast.walk(tree := copy.deepcopy(trees[module])))[place]
+        before, line, _ = ast.unparse(node), node.lineno, change(node)
+        survivors += [f"{module}.py:{line}: {before} -> {ast.unparse(node)}"] * survives(module, ast.unparse(tree))
+    print(*survivors, f"{len(survivors)} of {number} mutants of {len(places)} survive", sep="\n")

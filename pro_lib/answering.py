@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class Answerer:
     promise: Promise
     alpha: float
     questions: QuestionSet
-    settings: Mapping[str, object]
+    settings: Mapping[str, Any]
 
     def __call__(self, question: str) -> Reply:
         """Return the reply; `ValueError` for a question that is empty, or too long for the model."""
@@ -84,14 +84,18 @@ def answerer(
     if questions is not None:
         now |= questions.parameters() | {"set": questions.name}
     names = {"fingerprint", "dtype", "quantization", "set", *(now.keys() & {"header", "template", "shots"})}
-    before = parameters | {"set": calibration.info.dataset}
+    before = {**parameters, "set": calibration.info.dataset}
     if difference := store.difference(*({name: of.get(name) for name in names} for of in (before, now))):
         raise RunError(f"calibration: run {calibration.name} was made with {difference}")
     splits = [name for name in calibration.questions["split"].unique() if name != "validation"]
     is_split = 0 < len(splits) < calibration.questions["split"].nunique()
     known = evaluate(calibration, split="validation" if is_split else None, choices=choices)
     scores = [evaluate(calibration, split=name, choices=choices).pro(alpha) for name in splits if is_split]
-    shown = {"target": target, "confidence": confidence, "unlabelled": np.concatenate(scores) if scores else None}
+    shown: dict[str, Any] = {
+        "target": target,
+        "confidence": confidence,
+        "unlabelled": np.concatenate(scores) if scores else None,
+    }
     made = promise(known.pro(alpha), known.correct, **shown)
     strategy = parameters["strategy"]
     own = {name: value for name, value in own_settings(strategy, parameters).items() if value is not None}

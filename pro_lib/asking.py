@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pro_lib.models import Model
 
 # What must be the same of a run for its PRO to say anything of another's; how far down a search looked need not be.
-_MATTERS = ("chat", "diversity_penalty", "dtype", "fingerprint", "header", "max_new_tokens", "n_answers", "shots")
-_MATTERS += ("stop", "strategy", "temperature", "template", "top_p")
+_MATTERS: tuple[str, ...] = ("chat", "diversity_penalty", "dtype", "fingerprint", "header", "max_new_tokens")
+_MATTERS += ("n_answers", "shots", "stop", "strategy", "temperature", "template", "top_p")
 
 
 class NoAnswerError(ValueError):
@@ -73,7 +73,7 @@ def ask(
     n_shots: int | None = None,
     strategy: str = "threshold",
     calibration: Run | None = None,
-    **settings: object,
+    **settings: Any,
 ) -> Answer:
     """Ask a question; return the answer with its uncertainty: PRO of the answers with `p >= alpha`.
 
@@ -91,7 +91,7 @@ def ask(
     if not isinstance(question, str):
         raise ValueError(f"question={question!r:.60} is no text; generate.generate takes several")
     scores.pro(np.zeros((1, 1)), alpha=alpha)  # refused before it is asked
-    like, fit, about = calibration and calibration.info.parameters, None, ""
+    like, fit, about = calibration.info.parameters if calibration else None, None, ""
     if questions is None and not like:
         questions = question_sets.load("world-facts", limit=1, n_shots=n_shots)
     run = answered(model, question, questions=questions, like=like, strategy=strategy, **settings)
@@ -100,9 +100,9 @@ def ask(
         if difference := store.difference(ours, theirs):
             raise ValueError(f"calibration: run {calibration.name} was made with {difference}")
         fit, about = promises.right_probability(calibration, alpha=alpha)
-    table, levels = run.ranked(), {"alpha": alpha, "search_alpha": run.search_alpha}
+    table, search_alpha = run.ranked(), run.search_alpha
     log_probs = run.matrix(table, "value")
-    uncertainty = scores.pro(log_probs, **levels)
+    uncertainty = scores.pro(log_probs, alpha=alpha, search_alpha=search_alpha)
     if table.empty:
         cut = run.info.parameters["max_new_tokens"]
         raise NoAnswerError(f"no answer of {run.info.model} ended within {cut} tokens: {question!r}")
@@ -112,7 +112,7 @@ def ask(
         text=table["text"].iloc[0],
         uncertainty=float(uncertainty[0]),
         answers=tuple(zip(table["text"], np.exp(log_probs[0]).tolist(), strict=True)),
-        kept=int(scores.adaptive_k(log_probs, **levels)[0]),
+        kept=int(scores.adaptive_k(log_probs, alpha, search_alpha=search_alpha)[0]),
         status=row.get("status"),
         entropy_bounds=(row["tree_bound"], row["upper_bound"]) if "status" in row else None,
         probability_right=fit and float(fit(uncertainty)[0]),
@@ -125,8 +125,8 @@ def answered(
     question: str,
     *,
     questions: QuestionSet | None = None,
-    like: Mapping[str, object] | None = None,
-    **settings: object,
+    like: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> Run:
     """Return the run of a question, asked as `questions` or a run of parameters `like` were."""
     from pro_lib.generate import generate

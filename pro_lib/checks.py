@@ -4,7 +4,7 @@ import difflib
 import functools
 import re
 import reprlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
@@ -45,7 +45,8 @@ def rule(kind: type | tuple[type, ...], holds: Callable[[Any], object], words: s
 
 # How weights may be shrunk and in what they may be loaded; here, so that both are checked without loading torch.
 QUANTIZATIONS, DTYPES = ("8bit", "4bit"), ("float32", "bfloat16", "float16")
-Dtype, Engine = Literal[("auto", *DTYPES)], Literal["local", "ray"]
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+Engine = Literal["local", "ray"]
 Flag = StrictBool
 PositiveInt = Annotated[int, Field(strict=True, gt=0)]
 WholeNumber = Annotated[int, Field(strict=True, ge=0)]
@@ -59,7 +60,7 @@ Probabilities = Annotated[tuple[Probability, ...], Field(min_length=1)]
 Text = Annotated[str, StringConstraints(strict=True, min_length=0)]
 Texts = tuple[Text, ...]
 Name = Annotated[Text, StringConstraints(pattern=r"\S")]
-Chat = Flag | dict[Text, Any]  # options of the chat template by their names
+Chat = Flag | Mapping[Text, Any]  # options of the chat template by their names
 
 
 class Format(BaseModel):
@@ -71,7 +72,8 @@ class Format(BaseModel):
 @dataclass_transform(frozen_default=True)
 def checked(cls: type[_T]) -> type[_T]:
     """Return the class as a frozen dataclass whose fields are checked by their types: else a `SentenceError`."""
-    dataclass = pydantic_dataclass(frozen=True, config=ConfigDict(arbitrary_types_allowed=True, extra="forbid"))(cls)
+    config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    dataclass: Any = pydantic_dataclass(frozen=True, config=config)(cls)
     validated, names = dataclass.__init__, [field.name for field in fields(dataclass) if not field.kw_only]
 
     @functools.wraps(validated)

@@ -79,17 +79,17 @@ def pro() -> None:
 def ask(
     question: str, model: str, alpha: float, search_alpha: float, calibration: str | None, n_shots: int | None,
     questions: str | None, header: str, template: str | None, dtype: str, device: str, as_json: bool,
-    **settings: object,
+    **settings: Any,
 ) -> None:  # fmt: skip
     """Ask a model one question: its answer, and how uncertain it is."""
     bundled.check_model(model)  # before torch is loaded, which takes seconds
     from pro_lib import asking, models, runs
     from pro_lib import questions as question_sets
 
-    like = {"calibration": runs.read(calibration)} if calibration else {}
+    like: dict[str, Any] = {"calibration": runs.read(calibration)} if calibration else {}
     if questions or not calibration:
-        source = {"path": questions, "split": None} if questions else {"name": "world-facts"}
-        prompt = {"n_shots": n_shots, "header": header, "template": template or question_sets.TEMPLATE}
+        source: dict[str, Any] = {"path": questions, "split": None} if questions else {"name": "world-facts"}
+        prompt: dict[str, Any] = {"n_shots": n_shots, "header": header, "template": template or question_sets.TEMPLATE}
         like["questions"] = question_sets.load(**source, limit=1, **prompt)
     loaded = models.held(model, dtype=dtype, device=device)
     click.echo(f"{loaded.sentence()}. {bundled.scope(model)}".strip(), err=True)
@@ -127,7 +127,7 @@ def download(name: str) -> None:
 @ALPHA
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen: this machine alone.")
 @click.option("--port", type=int, default=8001, show_default=True)
-def serve(calibration: str, model: str, host: str, port: int, **promised: float) -> None:
+def serve(calibration: str, model: str, host: str, port: int, **promised: Any) -> None:
     """Answer questions over HTTP where a promise of the calibration run covers it, and abstain elsewhere."""
     bundled.check_model(model)
     from pro_lib import answering, runs, serving
@@ -164,7 +164,7 @@ def score(
     read = [path for path in (responses, questions, correctness) if path and os.path.exists(path)]
     if output and output.exists() and any(output.samefile(path) for path in read):
         raise ValueError(f"--output {output} would overwrite what is read")
-    files = {"records": responses or str(bundled.EXAMPLE), "dataset": questions or "world-facts"}
+    files: dict[str, Any] = {"records": responses or str(bundled.EXAMPLE), "dataset": questions or "world-facts"}
     settings = Settings(alpha=alpha, correctness=correctness, **files)
     run = settings.run(*settings.pairs()[0])
     table = protocols.of_texts(run, Lexical()) if run.is_texts else run.scores(alpha=alpha)
@@ -215,7 +215,7 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None) 
     with extra("notebooks", "running a notebook"):
         import papermill
         import psutil
-    parameters: dict[str, object] = dict(typed)
+    parameters: dict[str, Any] = dict(typed)
     for name, text in typed:
         with suppress(ValueError, SyntaxError):
             parameters[name] = ast.literal_eval(text)
@@ -254,7 +254,7 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None) 
 @click.option("--dataset", multiple=True, default=["world-facts", "world-facts-reworded"], help="One or several.")
 @click.option("--search-alpha", type=float, default=0.02, show_default=True, help="Of strategy threshold.")
 @click.option("--limit", type=int, help="At most this many questions of each split.")
-def generate(strategies: Sequence[str], dataset: Sequence[str], **parameters: object) -> None:
+def generate(strategies: Sequence[str], dataset: Sequence[str], **parameters: Any) -> None:
     """Generate the answers of MODEL that notebooks read, by each of the STRATEGIES: validation and test questions."""
     from pro_lib.settings import Settings
 
@@ -288,6 +288,6 @@ def explore(run: str | None, questions: str | None, html: Path | None, alpha: fl
         raise click.UsageError("a page is of a RUN, as in: pro explore responses.jsonl")
     path = bundled.notebook("00")
     if not bundled.CHECKOUT:  # JupyterLab saves what it opens
-        path = path.name if os.path.exists(path.name) else shutil.copy(path, path.name)
+        path = Path(path.name if os.path.exists(path.name) else shutil.copy(path, path.name))
     root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *root, str(path)])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -69,7 +71,7 @@ class Evaluation:
     def __repr__(self) -> str:
         return f"Evaluation({self.sentence()})"
 
-    def scored(self, score: Callable[..., Floats], *, name: str = "PRO", **options: object) -> Floats:
+    def scored(self, score: Callable[..., Floats], *, name: str = "PRO", **options: Any) -> Floats:
         """Return `score` of the answers that PRO reads, or of the `meanings` of this name, with these options."""
         if len(self.log_probs) and np.isnan(self.log_probs).all():
             raise RunError(f"{name} needs log-probabilities, and {self.dataset}, {self.model} has texts alone")
@@ -167,7 +169,7 @@ class Splits:
         return f"{self.validation.sentence()}\n{self.reported.sentence()}"
 
 
-def evaluate(beams: Run, *, protocol: str = "workbench", **options: object) -> Evaluation:
+def evaluate(beams: Run, *, protocol: str = "workbench", **options: Any) -> Evaluation:
     """Return one evaluation, under one protocol; `options` are those of `evaluations`."""
     return evaluations(beams, protocols=[protocol], **options)[0]
 
@@ -212,7 +214,8 @@ def evaluations(
         answers["cluster"] = beams.questions[choices.cluster].map(str).to_numpy()
     if answers["correct"].isna().all():
         raise RunError(f"run {beams.name}: no answer can be judged without references and texts, rouge_l or correct")
-    ranked = [run and counting.ranked(run, convention=choices.convention) for run in (beams, samples)]
+    laid_out = partial(counting.ranked, convention=choices.convention)
+    ranked = (laid_out(beams), laid_out(samples) if samples else None)
     compared = counting.comparisons(beams, samples, similarities or {}, ranked=ranked, judged=answers["text"])
     elsewhere = beams.questions.filter(regex="^score_").rename(columns=lambda name: name.removeprefix("score_"))
     results = []

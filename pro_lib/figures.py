@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from itertools import product
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ with extra("notebooks", "drawing"):
     import seaborn as sns
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.font_manager import FontProperties
     from matplotlib.ticker import FixedLocator, NullLocator
 
 PAPER_METHODS = ("PRO", "NLL", "ALL", "PE", "NE", "SE", "SD", "Deg")
@@ -29,7 +31,7 @@ DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.3, 1, 1.3)), (0, (9, 1.6)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 WIDTHS = {1: 3.3, 2: 7.0}  # inches, by the columns of an AAAI page that a figure spans
 ALPHA_LABEL, SHARE_TICKS = "α (log scale above 0.001)", (0, 0.25, 0.5, 0.75, 1)
-PRINTED = {"color": "#777777", "mfc": "none", "ms": 5, "ls": "", "zorder": 1}  # the paper's numbers
+PRINTED: dict[str, Any] = {"color": "#777777", "mfc": "none", "ms": 5, "ls": "", "zorder": 1}  # the paper's numbers
 # Characters that a question may hold, and no XML: Matplotlib writes them as they are.
 _NO_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
 _STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | {
@@ -46,7 +48,7 @@ _STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) |
 }
 
 
-def look(index: int) -> dict[str, object]:
+def look(index: int) -> dict[str, Any]:
     """Return colour, dashes and marker of a line."""
     return {"color": COLORS[index % 8], "ls": DASHES[index % 6], "marker": MARKERS[index % 8]}
 
@@ -63,7 +65,7 @@ def save(
     with plt.rc_context(_STYLE):
         heading = "\n".join(textwrap.wrap(title, int(13.5 * figure.get_figwidth()), max_lines=2))
         if figure.legends:  # they lie where a title would
-            figure.legends[0].set_title(heading, {"size": 8.5, "weight": "bold"})
+            figure.legends[0].set_title(heading, FontProperties(size=8.5, weight="bold"))
         else:
             figure.suptitle(heading, fontsize=8.5, fontweight="bold")
         for kind, metadata in (("png", None), ("svg", {"Date": None})):
@@ -78,13 +80,13 @@ def save(
 
 @contextmanager
 def panels(
-    table: pd.DataFrame, *by: str, columns: int = 2, per_line: int | None = None, height: float = 1.6, **sharing: object
+    table: pd.DataFrame, *by: str, columns: int = 2, per_line: int | None = None, height: float = 1.6, **sharing: Any
 ) -> Iterator[tuple[Figure, list[tuple[Axes, dict[str, str], pd.DataFrame]]]]:
     """Make a figure with a panel per combination of values of the columns `by`; what all share is said below.
 
     Yields the figure and, per panel, its axes, its values by column and its rows.
     """
-    by = [name for name in by if name in table]
+    by = tuple(name for name in by if name in table)
     shared = [name for name in dict.fromkeys(("dataset", "model", *by)) if len(values(table, name)) == 1]
     apart = [name for name in by if name not in shared]
     combinations = (dict(zip(by, names, strict=True)) for names in product(*(values(table, name) for name in by)))
@@ -145,7 +147,7 @@ def difference_axis(ax: Axes) -> None:
 
 def name_rows(ax: Axes, names: Sequence[str], present: Sequence[str]) -> None:
     """Name the rows of a panel, from above; say n/a in those that are not `present`."""
-    for row in np.flatnonzero(~np.isin(names, list(present))):
+    for row in np.flatnonzero(~np.isin(names, list(present))).tolist():
         ax.text(0, row, " n/a", transform=ax.get_yaxis_transform(), fontsize=6, va="center")
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.5, -0.5)
@@ -191,7 +193,7 @@ def explain(figure: Figure, entries: Sequence[plt.Artist], x: str = "", y: str =
     figure.supxlabel(x)
     figure.supylabel(y)
     if entries:
-        widest = 4.3 * max(len(entry.get_label()) for entry in entries) + 32  # points
+        widest = 4.3 * max(len(str(entry.get_label())) for entry in entries) + 32  # points
         rows = ceil(len(entries) / max(1, int(72 * figure.get_figwidth() / widest)))
         shape = {"ncols": ceil(len(entries) / rows), "handlelength": 2.6, "columnspacing": 1.2, "borderpad": 0}
         figure.legend(handles=entries, loc="outside upper center", **shape)
@@ -208,7 +210,7 @@ def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
     table = table[table["method"].isin(methods)]
     bests = table.groupby(list(table.columns.intersection(["model", "dataset", "protocol"])))["auroc"].max()
     left = 0.5 if bests.min() < 0.8 else bests.max() - 0.2
-    shape = {"columns": columns, "height": 0.14 * max(len(methods), 5), "sharex": True, "sharey": True}
+    shape: dict[str, Any] = {"columns": columns, "height": 0.14 * max(len(methods), 5), "sharex": True, "sharey": True}
     with panels(table, "model", "dataset", "protocol", **shape) as (figure, grid):
         for ax, _, panel in grid:
             for point in panel.itertuples():

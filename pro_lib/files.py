@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from filelock import FileLock, Timeout
+from filelock import BaseFileLock, FileLock, Timeout
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from pro_lib.checks import SentenceError, sentence
 
 _PATIENCE = 3.0  # seconds that a lock is waited for: the kernel of a notebook that was killed lives on for one
 # What Arrow and the standard library raise over damaged files.
-_DAMAGE = (OSError, EOFError, RuntimeError, ValueError, pa.ArrowException, csv.Error, struct.error, zlib.error)
-_DAMAGE += (zipfile.BadZipFile,)
+_DAMAGE: tuple[type[Exception], ...] = (OSError, EOFError, RuntimeError, ValueError, pa.ArrowException)
+_DAMAGE += (csv.Error, struct.error, zlib.error, zipfile.BadZipFile)
 
 
 class RunError(SentenceError):
@@ -56,7 +56,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = f"{error.strerror or error} ({errno.errorcode.get(error.errno, type(error).__name__)})"
+        reason = f"{error.strerror or error} ({errno.errorcode.get(error.errno or 0, type(error).__name__)})"
         raise RunError(f"{path} cannot be written: {reason}; what was complete is kept") from error
 
 
@@ -92,7 +92,7 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def locked(folder: Path) -> FileLock:
+def locked(folder: Path) -> BaseFileLock:
     """Return the lock of a folder, held until its release, or the end of the process, however it ends."""
     lock = FileLock(folder / ".lock", thread_local=False)
     try:
@@ -103,13 +103,13 @@ def locked(folder: Path) -> FileLock:
     return lock
 
 
-def named(*words: str, **settings: object) -> str:
+def named(*words: str, **settings: Any) -> str:
     """Return a folder's name, as `multinomial,n_answers=20`; what is long or no word is digits of its SHA-256."""
     name = ",".join([*words, *(f"{key}={_in_a_name(value)}" for key, value in settings.items())])
     return name if len(name) <= 200 else f"{name[:190]}-{sha256(name.encode())[:8]}"
 
 
-def _in_a_name(value: object) -> str:
+def _in_a_name(value: Any) -> str:
     whole = isinstance(value, float) and value.is_integer()  # 2.0 is what 2 is
     text = json.dumps(int(value) if whole else value, sort_keys=True, default=str).strip('"')
     if re.fullmatch(r"[\w.+-]{1,20}", text, re.ASCII):

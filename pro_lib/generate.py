@@ -46,12 +46,12 @@ def generate(
     strategy: str = "diverse_beam",
     out: str | Path | None = None,
     batch_size: int | None = None,
-    chat: bool | Mapping[str, object] | None = None,
+    chat: bool | Mapping[str, Any] | None = None,
     progress: bool = True,
-    engine: str = "local",
+    engine: Engine = "local",
     n_workers: int | None = None,
     gpus_per_worker: int = 1,
-    **settings: object,
+    **settings: Any,
 ) -> Run:
     """Answer the questions with the model and return the run of them, in their order.
 
@@ -114,22 +114,22 @@ def generate(
 
 def _made_by_workers(
     parts: Mapping, folder: RunFolder, job: Job, n_workers: int | None, gpus_per_worker: int, bar: tqdm
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Have the parts of a run folder made by Ray actors; return where and by how many."""
     with extra("ray", "engine='ray'"):
         import ray
-    provenance, cpus = {}, torch.get_num_threads()  # of an actor without a GPU
+    provenance, cpus = dict[str, Any](), torch.get_num_threads()  # of an actor without a GPU
     with _connected(ray, (n_workers or 1) * cpus):
         gpus = int(ray.cluster_resources().get("GPU", 0))
         if 0 < gpus < gpus_per_worker:
             raise ValueError(f"gpus_per_worker={gpus_per_worker}, but the Ray cluster has {gpus} in all")
         gpus, n_workers = min(gpus, gpus_per_worker), n_workers or max(1, gpus // gpus_per_worker)
-        options = {"num_gpus": gpus, "num_cpus": 1 if gpus else cpus}
+        options: dict[str, Any] = {"num_gpus": gpus, "num_cpus": 1 if gpus else cpus}
         actor = ray.remote(**options, max_restarts=-1, max_task_retries=_TRIES_AGAIN)(_Worker)
         asked = (job.questions, job.strategy, job.chat, job.per_pack)
         arguments = (_load_options(job.model, gpus), job.model.fingerprint, asked, cpus, folder.path.resolve())
-        workers = [actor.remote(*arguments, folder.info) for _ in range(min(n_workers, len(parts)))]
-        pool = ray.util.ActorPool(workers)
+        workers: list[Any] = [actor.remote(*arguments, folder.info) for _ in range(min(n_workers, len(parts)))]
+        pool: Any = ray.util.ActorPool(workers)
         try:
             for n, where in pool.map_unordered(lambda worker, part: worker.make.remote(*part), parts.items()):
                 provenance |= where
@@ -144,7 +144,7 @@ def _made_by_workers(
     return {**provenance, "engine": "ray", "n_workers": n_workers}
 
 
-def _load_options(model: Model, gpus: int) -> dict[str, object]:
+def _load_options(model: Model, gpus: int) -> dict[str, Any]:
     """Return what loads a model as it was loaded here, on another machine or over so many GPUs."""
     own_code = type(model.network).__module__.startswith("transformers_modules.")
     same = {"name": model.source, "dtype": model.dtype, "quantization": model.quantization}
@@ -167,7 +167,7 @@ class _Worker:
             raise RunError(f"model {model.source} on {os.uname().nodename} is not the one asked for: its files differ")
         return Job(model, *self.asked)
 
-    def make(self, name: str, questions: pd.DataFrame) -> tuple[int, dict[str, object]]:
+    def make(self, name: str, questions: pd.DataFrame) -> tuple[int, dict[str, Any]]:
         """Make a part, unless a worker has that died before it could say so; return its size and where it was made."""
         if not store.parts(self.path, name):
             store.write_part(self.path, name, self.info, *self.job.part(questions))

@@ -4,8 +4,9 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -34,7 +35,8 @@ def from_openai(source: Source, *, questions: pd.DataFrame | None = None) -> Run
     layout = next((response.layout.name for response in read if response.layout), "responses")
     texts = [text if isinstance(text := response.question["question"], str) else "" for response in read]
     own = _ids(read, texts, set() if questions is None else set(questions["question_id"]))
-    left_out, endings, records, filters = {}, Counter(), {}, {}
+    left_out, records, filters = dict[str, list](), dict[str, tuple[str, dict]](), dict[str, Any]()
+    endings: Counter = Counter()
     for name, known, response in zip(_names(read, texts, own, path), own, read, strict=True):
         place, fields = response.where.removeprefix(f"{path}, "), response.question | {"question_id": name}
         if filters.setdefault(str(name), str(fields["filter"])) != str(fields["filter"]):
@@ -89,7 +91,7 @@ def recorded(records: Sequence[str]) -> dict[tuple[str, str], str]:
 
 def _names(read: Sequence[Response], texts: Sequence[str], own: Sequence[str | None], path: Path) -> list[object]:
     """Return the question_id of each response; those to one question, by id or by text, share theirs."""
-    names, by_text, places = [], {}, {}
+    names, by_text, places = list[Any](), dict[str, Any](), dict[str, Any]()
     for name, text, response in zip(own, texts, read, strict=True):
         if name is None:
             served = None if str(response.served_id) in places else response.served_id
@@ -103,16 +105,16 @@ def _names(read: Sequence[Response], texts: Sequence[str], own: Sequence[str | N
     return names
 
 
-def _ids(read: Sequence[Response], texts: Sequence[str], asked: Collection[str]) -> list[object]:
+def _ids(read: Sequence[Response], texts: Sequence[str], asked: set[str]) -> list[Any]:
     """Return the ids that responses bring, `q0-0` and `q0-1` as `q0` where it was asked or where both have one text.
 
     Without texts they also do where each of several questions has the same numbers, which a warning says.
     """
     ids = [str(name) if type(name := response.question["question_id"]) is int else name for response in read]
-    split = [re.fullmatch(r"(.+)[-_.:#/](\d+)", str(name)) for name in ids]
-    if not all(split) or asked & set(ids):
+    split = [match for name in ids if (match := re.fullmatch(r"(.+)[-_.:#/](\d+)", str(name)))]
+    if len(split) < len(ids) or asked & set(ids):
         return ids
-    stems, groups = [match[1] for match in split], {}
+    stems, groups = [match[1] for match in split], dict[str, list]()
     for match, text in zip(split, texts, strict=True):
         groups.setdefault(match[1], []).append((int(match[2]), text))
     numbers = {tuple(sorted(number for number, _ in group)) for group in groups.values()}

@@ -6,6 +6,7 @@
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -23,8 +24,8 @@ from pro_lib.packs import complete_log_probs, ranked
 _FITS: "WeakKeyDictionary[PreTrainedModel, Fit]" = WeakKeyDictionary()  # measured once for each network
 # What `generate` hands on of itself; anything else would change what the network says.
 _USUAL = {"cache_position", "use_cache", "logits_to_keep", "MaxLengthCriteria", "EosTokenCriteria"}
-_AS_IT_IS = dict.fromkeys(("output_scores", "output_logits", "output_attentions", "output_hidden_states"), False)
-_AS_IT_IS |= {"temperature": 1, "top_p": 1}
+_AS_IT_IS: dict[str, float] = {"temperature": 1, "top_p": 1, "output_scores": False, "output_logits": False}
+_AS_IT_IS |= {"output_attentions": False, "output_hidden_states": False}
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class GenerateOutput:
 def exact_generate(
     network: PreTrainedModel, input_ids: Tensor, *, generation_config: GenerationConfig,
     search_alpha: float | None = None, top_n: int | None = None, budget: int | None = None,
-    endings: Tokenizer | None = None, epsilon: float | None = None, **model_kwargs: object,
+    endings: Tokenizer | None = None, epsilon: float | None = None, **model_kwargs: Any,
 ) -> GenerateOutput | Tensor:  # fmt: skip
     """Find every answer with p ≥ `search_alpha` (else 0.02), or the `top_n`, to each prompt of a batch.
 
@@ -64,7 +65,7 @@ def exact_generate(
 
 def diverse_beam_generate(
     network: PreTrainedModel, input_ids: Tensor, *, generation_config: GenerationConfig, n_answers: int = 10,
-    diversity_penalty: float = 1.0, endings: Tokenizer | None = None, **model_kwargs: object,
+    diversity_penalty: float = 1.0, endings: Tokenizer | None = None, **model_kwargs: Any,
 ) -> GenerateOutput | Tensor:  # fmt: skip
     """Grow `n_answers` groups of one beam each, as `num_beam_groups` once did; otherwise as `exact_generate`."""
     strategy = partial(engine.DiverseBeam, n_answers=n_answers, diversity_penalty=diversity_penalty)
@@ -138,7 +139,7 @@ def _likely(answers: list[engine.Answer], certificate: engine.Certificate | None
     """Return answers and log-probabilities downwards, NaN of those cut; of a search those at α, or the first alone."""
     answers = ranked(answers)
     values = np.where([answer.finished for answer in answers], complete_log_probs(answers), np.nan)
-    n = max(1, np.sum(values >= math.log(certificate.search_alpha) - 1e-9)) if certificate else len(answers)
+    n = max(1, int(np.sum(values >= math.log(certificate.search_alpha) - 1e-9))) if certificate else len(answers)
     return answers[:n], values[:n]
 
 

@@ -83,9 +83,9 @@ class Response:
     """A response: what it says of its question, and its answers by their number, or the `error` in their place."""
 
     where: str
-    layout: Layout | None
+    layout: Any  # a `Layout`; None of what failed
     served_id: object
-    question: dict[str, object]
+    question: dict[str, Any]
     answers: dict[object, dict]
     error: object
     goes_on: bool
@@ -106,7 +106,8 @@ class Response:
 
 def responses(entries: Iterable[tuple[str, object]]) -> list[Response]:
     """Return the responses of entries given with their places, a stream as one; `RunError` names the place."""
-    read, streams = [], {}
+    read: list[Response] = []
+    streams: dict = {}
     for response in (response for where, entry in entries for response in _of_entry(where, entry)):
         begun = streams.pop(response.served_id, None)
         if begun is None or not begun.extended(response):
@@ -160,7 +161,7 @@ def _of_entry(where: str, entry: object) -> Iterator[Response]:
         if layout is None and not error:
             names = ", ".join(layout.name for layout in LAYOUTS)
             raise RunError(f"{where}: no response of a known layout ({names}), nor a record with answers")
-        answers = {} if error else _answers(layout, body)
+        answers = {} if error or layout is None else _answers(layout, body)
         served_id = at(body, "request_id|id|responseId|response_id|meta_info.id")
         served_id = served_id if isinstance(served_id, (str, int)) else None
         is_piece = False in (at(body, "done"), at(body, "stop")) or bool(at(body, "token") and not answers[0]["text"])
@@ -198,8 +199,8 @@ def _of_harness(where: str, line: object) -> dict:
                 choice, value = at(request, "arg_1|1"), str(at(text, "0"))
                 if not isinstance(choice, str):
                     raise RunError(f"{where}: the text of choice {n} is missing")
-                value = float(value) if re.fullmatch(r"-?\d+(\.\d+)?(e-\d+)?", value) else value
-                reply |= {"text": choice.strip(), "cumulative_logprob": value}
+                number = float(value) if re.fullmatch(r"-?\d+(\.\d+)?(e-\d+)?", value) else value
+                reply |= {"text": choice.strip(), "cumulative_logprob": number}
                 reply["correct"] = str(target) in (str(n), reply["text"])
             replies.append(reply)
     choices = [reply["text"] for reply in replies if "cumulative_logprob" in reply and reply["correct"]]

@@ -136,7 +136,7 @@ def delong(
     of one of the `clusters` (n,) may be right or wrong together: then their placements are added up before the variance
     is taken (Obuchowski 1997). All is NaN where fewer than two answers are right, or wrong, or for a single cluster.
     """
-    at = uncertainties.columns.get_loc(reference) if isinstance(reference, str) else reference
+    at = reference if isinstance(reference, int) else pd.DataFrame(uncertainties).columns.get_loc(reference)
     values, labels = aligned(uncertainties, correct, columns=True)
     n_right, n_wrong = np.count_nonzero(labels), np.count_nonzero(~labels)
     if min(n_right, n_wrong) < 2:

@@ -61,7 +61,7 @@ class Model:
         """How the weights were quantised, as in `load(quantization=)`; None if they were not."""
         return next((kind for kind in QUANTIZATIONS if getattr(self.network, f"is_loaded_in_{kind}", False)), None)
 
-    def parameters(self) -> dict[str, object]:
+    def parameters(self) -> dict[str, Any]:
         """Return what of the model decides a run, as JSON can hold it."""
         quantization = {"quantization": self.quantization} if self.quantization else {}
         return {"model": self.name, "fingerprint": self.fingerprint, "dtype": self.dtype, **quantization}
@@ -76,7 +76,7 @@ class Model:
         ids = self.tokenizer(text)["input_ids"]
         return ids[:-1] if len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id else ids
 
-    def encode_chat(self, messages: Sequence[Mapping[str, str]], options: Mapping[str, object]) -> list[int]:
+    def encode_chat(self, messages: Sequence[Mapping[str, str]], options: Mapping[str, Any]) -> list[int]:
         """Return the token ids of a conversation in the chat template; `UnsupportedModelError` if it refuses it."""
         try:
             text = tokens.chat_text(self.tokenizer, messages, options)
@@ -94,9 +94,9 @@ class Model:
         if not stop:
             return self
         texts = tokens.token_texts(self.tokenizer, len(self.tokenizer))
-        texts = {*texts, *map(str.strip, texts)}
+        single = {*texts, *map(str.strip, texts)}
         for text in stop:
-            if not text.strip() or text not in texts:
+            if not text.strip() or text not in single:
                 raise ValueError(f"stop={text!r} is no single token of {self.name} that holds more than white space")
         ends = (*self.ends, *stop)
         return replace(self, ends=ends, endings=find_endings(self.tokenizer, self.network, ends))
@@ -150,7 +150,8 @@ def load(
             options = {"quantization_config": config, "device_map": device} | options
         identity = fingerprint(path) if path.exists() else None  # before a pipe in the folder is waited for
         network, tokenizer = _from_pretrained(source, options)
-        network = network if options.get("device_map") else network.to(device)
+        if not options.get("device_map"):
+            network.to(torch.device(device))  # type: ignore[arg-type]  # as transformers wraps it
         identity = identity or str(getattr(network.config, "_commit_hash", None))
         return _made(network, tokenizer, path.name.removesuffix(".gguf"), source, identity)
     except PackingError as reason:
@@ -184,7 +185,7 @@ def _made(network: PreTrainedModel, tokenizer: Tokenizer, name: str, source: str
     return Model(name, source, identity, network, tokenizer, endings, fit)
 
 
-def held(model: "str | Path | Model", **options: object) -> Model:
+def held(model: "str | Path | Model", **options: Any) -> Model:
     """Return a loaded model as it is; one named is loaded unless it was the last loaded so, which is let go first."""
     if isinstance(model, Model):
         return model
@@ -216,8 +217,8 @@ def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTraine
 def find_endings(tokenizer: Tokenizer, network: PreTrainedModel, ends: Sequence[str] = tokens.NEWLINE) -> Endings:
     """Return the stop and closing tokens of a model, `(V,)` each (`tokens.endings`); `PackingError` if none stops."""
     configurations = (network.config.get_text_config(), network.generation_config)
-    n_outputs = (network.get_output_embeddings() or network.get_input_embeddings()).weight.shape[0]
-    kinds = tokens.endings(tokenizer, ends, *configurations, size=n_outputs)
+    head: Any = network.get_output_embeddings() or network.get_input_embeddings()
+    kinds = tokens.endings(tokenizer, ends, *configurations, size=len(head.weight))
     if "stop" not in kinds:
         raise PackingError("has a tokenizer with neither an end-of-text token nor a newline token")
     stop, closing = (torch.tensor([kind == name for kind in kinds]) for name in ("stop", "closing"))
@@ -251,7 +252,7 @@ def download(name: str) -> Path:
             raise SentenceError(f"{origin.file} of {origin.requirement} is not the file it was: its checksum differs")
         network, tokenizer = _from_pretrained(str(file), {"dtype": torch.float32})
         # Transformers takes what it has dequantised for quantised, and would not write it.
-        network.hf_quantizer, network.is_quantized = None, False
+        vars(network).update(hf_quantizer=None, is_quantized=False)
         del network.config.quantization_config
         network.save_pretrained(copy)
         tokenizer.save_pretrained(copy)

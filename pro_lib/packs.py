@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from importlib import metadata
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,7 +54,7 @@ class Job:
             words = f"{self.model.tokenizer.convert_ids_to_tokens(last)!r}, in a prompt, is none of them"
             raise UnsupportedModelError(f"model {self.model.name} has {size} tokens; {words}")
 
-    def parameters(self) -> dict[str, object]:
+    def parameters(self) -> dict[str, Any]:
         """Return what decides the answers, as JSON can hold it."""
         chat = {}
         if self.chat:  # what the template makes of them is no parameter of ours
@@ -61,7 +62,7 @@ class Job:
             chat = {"chat_prompt": sha256(repr(prompt).encode())[:16]}
         return self.strategy.parameters() | self.questions.parameters(chat=self.chat) | chat | self.model.parameters()
 
-    def provenance(self) -> dict[str, object]:
+    def provenance(self) -> dict[str, Any]:
         """Return where and with what the answers are made; the commit is that of pro_lib's checkout, if any."""
         device = self.model.device
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
@@ -74,7 +75,8 @@ class Job:
 
     def part(self, questions: pd.DataFrame, bar: tqdm | None = None) -> tuple[pa.Table, Cost]:
         """Return the table (`store.part_table`) and cost of a part; `MemoryError` if one question alone is too much."""
-        started, bar, results = time.perf_counter(), bar or tqdm(disable=True), []
+        started, bar = time.perf_counter(), bar or tqdm(disable=True)
+        results: list[tuple[list[Answer], Certificate | None]] = []
         is_first, self.counts, self.halved = self._prefix is None, Counts(), 0
 
         def draw(*_: object) -> None:  # a hook that returned what `update` does would change the network's output
@@ -107,7 +109,7 @@ class Job:
 
     def _answered_in_pieces(self, pack: pd.DataFrame) -> list[tuple[list[Answer], Certificate | None]]:
         """Return what `_answered` does, for as many questions at once as fit into memory."""
-        results = []
+        results: list[tuple[list[Answer], Certificate | None]] = []
         while len(results) < len(pack):
             piece = pack.iloc[len(results) : len(results) + self.fitting]
             try:
@@ -138,7 +140,7 @@ class Job:
         tree = self._tree(prompts)
         results = self.strategy.decode(tree, self.model.endings, question_ids=ids, epsilon=self._epsilon)
         for question_id, (answers, _) in zip(ids, results, strict=True):
-            if mark := tokens.thought(self.model.tokenizer.decode(list(_likeliest(answers).token_ids))):
+            if mark := tokens.thought(str(self.model.tokenizer.decode(list(_likeliest(answers).token_ids)))):
                 words = (
                     f"question {question_id!r}: model {self.model.name} answers with a thought, {mark!r}; ask without"
                 )
@@ -194,12 +196,13 @@ def _sum(answer: Answer) -> float:
 
 def complete_log_probs(answers: Sequence[Answer]) -> np.ndarray:
     """Return the log-probabilities of answers (N,), endings included, in nats."""
-    return complete_log_prob([_sum(answer) for answer in answers], [answer.end_log_prob for answer in answers])
+    log_probs = [_sum(answer) for answer in answers]
+    return np.array(complete_log_prob(log_probs, [answer.end_log_prob for answer in answers]))
 
 
 def ranked(answers: Sequence[Answer]) -> list[Answer]:
     """Return answers downwards in probability, those cut by length last."""
-    order = np.lexsort((-complete_log_probs(answers), [not answer.finished for answer in answers]))
+    order = np.lexsort((-complete_log_probs(answers), np.array([not answer.finished for answer in answers])))
     return [answers[place] for place in order]
 
 

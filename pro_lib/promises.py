@@ -76,7 +76,7 @@ def promise(
     thresholds = np.unique(np.append(others, np.inf)[np.arange(1, 101) * len(others) // 100])
     below, levels = np.searchsorted(others, thresholds), np.zeros(len(thresholds))
     for start in STARTS:  # of scores that tie, the first with as many below it
-        place = np.searchsorted(below, start * len(others) // 100)
+        place = int(np.searchsorted(below, start * len(others) // 100))
         levels[min(place, len(levels) - 1)] += (1 - confidence) / len(STARTS)
     n, right = (np.searchsorted(np.sort(of), thresholds) for of in (values, values[labels]))
     level, last = 0.0, None

@@ -5,9 +5,9 @@ It knows runs, scores and similarities, not which answers are right. `docs/proto
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -50,7 +50,7 @@ class Ranked(NamedTuple):
     log_probs: Floats
     means: Floats  # log-probabilities per token
     repeats: NDArray[np.bool_]  # an answer before it is the same
-    texts: NDArray
+    texts: Any  # (n, N) too, None where there is none
 
 
 def ranked(run: Run, *, convention: str = "complete") -> Ranked:
@@ -60,7 +60,12 @@ def ranked(run: Run, *, convention: str = "complete") -> Ranked:
 
 
 def comparisons(
-    beams: Run, samples: Run | None, similarities: Similarities, *, ranked: Sequence[Ranked | None], judged: pd.Series
+    beams: Run,
+    samples: Run | None,
+    similarities: Similarities,
+    *,
+    ranked: tuple[Ranked, Ranked | None],
+    judged: pd.Series,
 ) -> dict[str, dict[str, Floats]]:
     """Ask each similarity once for all protocols, by its name; where it cannot be asked there is nothing.
 
@@ -71,13 +76,14 @@ def comparisons(
     answers, outcomes = ranked
     n_outcomes = samples and samples.answers["question_id"].value_counts()[samples.questions["question_id"]].to_numpy()
     unknown = (np.isnan(answers.means) | pd.isna(answers.texts)) & ~np.isnan(answers.log_probs)
-    results = {name: {} for name in similarities}
+    results: dict[str, dict[str, Floats]] = {name: {} for name in similarities}
     for name, similarity in similarities.items():
         if similarity is None or unknown.any():
             continue
         results[name]["beams"] = similarity(answers.texts, beams.questions)
         if outcomes:
-            alike = similarity(np.column_stack([judged, outcomes.texts]), beams.questions)
+            texts: Any = np.column_stack([judged, outcomes.texts])
+            alike = similarity(texts, beams.questions)
             results[name]["SC"] = 1 - meanings.matches(alike)[:, 0, 1:].sum(axis=1) / n_outcomes
             results[name]["Deg"] = meanings.degree(alike[:, 1:, 1:])
     return results
@@ -89,7 +95,7 @@ def of_texts(run: Run, similarity: Similarity) -> pd.DataFrame:
     Columns: question_id, question, text, SC, Deg and SE, higher = more uncertain.
     """
     samples, top = ranked(run), run.questions[["question_id", "question"]].assign(text=run.top()["text"].to_numpy())
-    compared = comparisons(run, run, {"-": similarity}, ranked=[samples, samples], judged=top["text"])
+    compared = comparisons(run, run, {"-": similarity}, ranked=(samples, samples), judged=top["text"])
     table = methods(samples, samples, PROTOCOLS["workbench"], compared)[1]
     return top.join(table[["SC, -", "Deg, -", "SE, -"]].set_axis(["SC", "Deg", "SE"], axis=1))
 
@@ -105,7 +111,7 @@ def methods(
     are_texts = np.isnan(beams.log_probs).all()
     counts = ~(beams.repeats & (protocol.distinct and not are_texts))
     log_probs, means = (np.where(counts, values, np.nan) for values in (beams.log_probs, beams.means))
-    table, read_by_pro = pd.DataFrame({"NLL": scores.nll(log_probs)}), {}
+    table, read_by_pro = pd.DataFrame({"NLL": scores.nll(log_probs)}), dict[str, Floats]()
     table["ALL"] = scores.average_log_likelihood(means, log_probs)
     table["PE"] = scores.predictive_entropy(log_probs)
     averaged = samples if protocol.sampled else beams._replace(log_probs=log_probs, means=means)
@@ -114,7 +120,7 @@ def methods(
         table["NE"] = scores.normalized_entropy(averaged.means)
     without = {*protocol.without, *(() if samples else ("Deg", "SC"))}
     for name, comparison in compared.items():
-        column = dict.fromkeys(("SE", "SD", "Deg", "S-NLL", "SC"), np.nan) | comparison
+        column: dict[str, Any] = dict.fromkeys(("SE", "SD", "Deg", "S-NLL", "SC"), np.nan) | dict(comparison)
         if (alike := column.pop("beams", None)) is not None:
             alike = alike.copy()
             alike[~(counts[:, :, None] & counts[:, None, :])] = np.nan

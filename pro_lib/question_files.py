@@ -116,7 +116,7 @@ def read_all(name: str | None, path: Source | None, columns: Mapping) -> tuple[p
     if path is not None and not saved:
         return read_questions(path, columns)
     if name in HUB:
-        return _from_hub(name, path), {}
+        return _from_hub(name, path if isinstance(path, Path) else None), {}
     if saved:
         raise QuestionsError(f"folder {path} is a saved dataset; say which with name=, one of {', '.join(HUB)}")
     if name not in BUNDLED:

@@ -75,12 +75,12 @@ class QuestionSet:
             chats.append([{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(turns)])
         return chats
 
-    def parameters(self, *, chat: bool | Mapping = False) -> dict[str, object]:
+    def parameters(self, *, chat: bool | Mapping = False) -> dict[str, Any]:
         """Return what of the prompt decides the answers of a run, as JSON can hold it; `chat` only where it is true."""
         shots = [list(shot) for shot in self.shots]
         return {"header": self.header, "template": self.template, "shots": shots} | ({"chat": chat} if chat else {})
 
-    def apart(self, *, chat: bool | Mapping = False) -> dict[str, object]:
+    def apart(self, *, chat: bool | Mapping = False) -> dict[str, Any]:
         """Return what is not by default in how the questions are asked; it goes into the name of a run folder."""
         default = {"n_shots": self.source.get("usual_shots", len(self.shots)), "header": "", "template": TEMPLATE}
         settings = {"n_shots": len(self.shots), "header": self.header, "template": self.template, "chat": chat}
@@ -89,11 +89,11 @@ class QuestionSet:
     def with_questions(self, questions: str | Iterable[str]) -> "QuestionSet":
         """Return another question, or others, asked in the same way; they have no references."""
         several = isinstance(questions, Iterable) and not isinstance(questions, str)
-        questions = list(questions) if several else [questions]
-        for n, text in enumerate(questions, start=1):
+        given: list[Any] = list(questions) if several else [questions]
+        for n, text in enumerate(given, start=1):
             if not isinstance(text, str) or not text.strip():
-                raise QuestionsError(f"question {n} of {len(questions)} is empty" if several else "question is empty")
-        rows = {"question_id": [f"asked-{n}" for n in range(len(questions))], "question": map(str.strip, questions)}
+                raise QuestionsError(f"question {n} of {len(given)} is empty" if several else "question is empty")
+        rows = {"question_id": [f"asked-{n}" for n in range(len(given))], "question": map(str.strip, given)}
         return replace(self, table=pd.DataFrame({**rows, "references": None, "split": None}))
 
     def _ask(self, question: str) -> str:
@@ -112,7 +112,8 @@ def asked(questions: QuestionSet | str | Source) -> QuestionSet:
     rows = isinstance(questions, Sequence) and any(isinstance(row, Mapping) for row in questions)
     if rows or isinstance(questions, pd.DataFrame):
         return load("asked", path=questions, split=None, n_shots=0)
-    return QuestionSet("asked", pd.DataFrame()).with_questions(questions)
+    texts: Any = questions
+    return QuestionSet("asked", pd.DataFrame()).with_questions(texts)
 
 
 def like(parameters: Mapping[str, Any], *, name: str = "asked") -> QuestionSet:
@@ -182,7 +183,12 @@ def load(
         if not 0 <= n_shots <= len(pool):
             raise QuestionsError(f"n_shots={n_shots}: dataset {name!r} has {len(pool)} questions for shots")
         shots = _shots(pool, n_shots)
-    source = {"dataset": name, "path": str(path) if isinstance(path, Path) else None, "columns": used, "split": splits}
+    source: dict[str, Any] = {
+        "dataset": name,
+        "path": str(path) if isinstance(path, Path) else None,
+        "columns": used,
+        "split": splits,
+    }
     source |= {"n_validation": n_validation, "limit": limit, "seed": seed, "n_shots": len(shots)}
     pairs = tuple(zip(shots["question"], shots["references"].str[0], strict=True))
     return QuestionSet(name, chosen, pairs, header, template, source | {"usual_shots": usual_shots})

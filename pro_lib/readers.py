@@ -8,11 +8,11 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import pandas as pd
 import pyarrow as pa
@@ -34,7 +34,7 @@ Texts = Annotated[list[Text], Field(min_length=1), _AsList]
 _JSON = "it must be JSON in UTF-8"
 
 # A file, or in memory what it would hold: objects, or a table with a row for each.
-Source = str | Path | Iterable[object] | pd.DataFrame
+Source: TypeAlias = str | Path | Iterable[object] | pd.DataFrame
 
 
 def called(source: Source, otherwise: str) -> Path:
@@ -92,7 +92,7 @@ def read_rows(path: Source) -> pd.DataFrame:
             if not isinstance(row, dict):
                 raise RunError(f"{where}: not an object but {type(row).__name__}")
         table = pd.DataFrame([row for _, row in entries], index=[where for where, _ in entries], dtype=object)
-    elif suffix in _READERS:
+    elif suffix in _READERS and isinstance(path, (str, Path)):
         with reading(path):
             table = _READERS[suffix](_content(path), path)
     else:
@@ -142,7 +142,12 @@ def _blocks(data: bytes, path: str | Path) -> pd.DataFrame:
     return pd.DataFrame(rows, places, ["question", "references"], dtype=object)
 
 
-_READERS = {".csv": _csv, ".tsv": partial(_csv, delimiter="\t"), ".parquet": _parquet, ".txt": _blocks}
+_READERS: dict[str, Callable[..., pd.DataFrame]] = {
+    ".csv": _csv,
+    ".tsv": partial(_csv, delimiter="\t"),
+    ".parquet": _parquet,
+    ".txt": _blocks,
+}
 
 
 def _entries(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
@@ -194,7 +199,7 @@ def _unzipped(log: zipfile.ZipFile, member: zipfile.ZipInfo, data: bytes) -> byt
 
 def validated(declared: type[BaseModel], entries: Iterable[tuple[str, object]]) -> dict[str, tuple[str, Any]]:
     """Return entries by question_id, each its place and as the class `declared`; `RunError` where two have one id."""
-    rows = {}
+    rows: dict[str, tuple[str, Any]] = {}
     for where, entry in entries:
         row = fitted(declared, entry, where)
         if row.question_id in rows:

@@ -108,11 +108,11 @@ def from_records(source: Source, *, questions: pd.DataFrame | None = None) -> Ru
             read = {name: [_of_text(name, cell) for cell in column] for name, column in source.items()}
             source = pd.DataFrame(read, source.index, dtype=object)
     is_flat = isinstance(source, pd.DataFrame) and "answers" not in source
-    read = tables(_by_question(json_lines(source)) if is_flat else json_lines(source), path)
+    answers, table = tables(_by_question(json_lines(source)) if is_flat else json_lines(source), path)
     if questions is not None:
-        read = paired(questions, *read, path)
+        answers, table = paired(questions, answers, table, path)
     model, dataset = named(path) if is_file else ("records", path.stem)
-    return Run(*read, RunInfo(dataset, model, "records"))
+    return Run(answers, table, RunInfo(dataset, model, "records"))
 
 
 def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) -> Run:
@@ -150,7 +150,7 @@ def read_labels(path: str | Path) -> pd.DataFrame:
 
 def named(path: str | Path) -> tuple[str, str]:
     """Return the model and dataset that a file's first record names; `records` and the file's stem otherwise."""
-    first = {} if Path(path).suffix in TABLES else next(json_lines(path), ("", {}))[1]
+    first: dict = {} if Path(path).suffix in TABLES else next(json_lines(path), ("", {}))[1]
     ours = first if "answers" in first else {}
     return str(ours.get("model") or "records"), str(ours.get("dataset") or stem(path))
 
@@ -242,7 +242,7 @@ def _by_text(own: Mapping[str, str], asked: Sequence[str], path: Path) -> dict[s
     """
     counts, others = Counter(map(words, asked)), {words(text): place for place, text in enumerate(asked)}
     exact = {text: place for place, text in enumerate(asked) if counts[words(text)] == 1 or asked.count(text) == 1}
-    places, prompts = {}, {}
+    places, prompts = {}, dict[tuple, str]()
     for name, text in own.items():
         spaced = f" {words(text)} "
         within = [spaced.strip()] if spaced.strip() in others else [other for other in others if f" {other} " in spaced]

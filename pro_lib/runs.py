@@ -148,12 +148,11 @@ class Run:
         the answers that PRO read) and mass (of all found). Without a finished answer they are NaN, 0 and 0.
         """
         log_probs = self.log_probs(convention=convention, distinct=distinct)
-        levels = {"alpha": alpha, "search_alpha": self.search_alpha}
         return self.questions[["question_id", "question"]].assign(
             text=self.top(convention=convention)["text"].to_numpy(),
-            pro=scores.pro(log_probs, **levels),
+            pro=scores.pro(log_probs, alpha=alpha, search_alpha=self.search_alpha),
             nll=scores.nll(log_probs),
-            n_kept=scores.adaptive_k(log_probs, **levels),
+            n_kept=scores.adaptive_k(log_probs, alpha, search_alpha=self.search_alpha),
             mass=scores.mass(log_probs),
         )
 

@@ -109,7 +109,7 @@ def alpha_floor(
     if open_log_probs is not None:
         checked = np.column_stack([checked, as_log_probs(open_log_probs, "open_log_probs")])
     if np.any(np.asarray(alpha) == 0):
-        raise ValueError(f"alpha must be above 0 for alpha_floor, not {alpha}")
+        raise ValueError(f"alpha must be above 0 for alpha_floor, not {np.asarray(alpha)}")
 
     def floor(above: Floats, log_alpha: float) -> Floats:
         return row_sums(-np.exp(above) * above) - (1 - mass(above)) * log_alpha
@@ -187,7 +187,7 @@ def _by_alpha(
     """`score(above, log α)` for every α, (n,) or (n, A); `above` are the log-probabilities with p ≥ α, else NaN."""
     alphas = np.asarray(alpha, dtype=np.float64)
     if alphas.ndim > 1 or not (alphas.size and ((alphas >= 0) & (alphas <= 1)).all()):
-        raise ValueError(f"alpha must lie in [0, 1], not {alpha}")
+        raise ValueError(f"alpha must lie in [0, 1], not {alphas}")
     if search_alpha is not None and alphas.min() < search_alpha:
         message = f"alpha={alphas.min():g} is below search_alpha={search_alpha:g}"
         raise ValueError(f"{message}: the search did not look for answers in between")

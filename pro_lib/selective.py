@@ -93,8 +93,8 @@ def calibration(
     return Calibration(probability, float(ece), float(np.mean((probability - labels) ** 2)), table, fit)
 
 
-def _running_mean(values: Floats) -> Floats:
-    return np.cumsum(values) / np.arange(1, len(values) + 1)
+def _running_mean(values: Floats | Labels) -> Floats:
+    return np.cumsum(values, dtype=np.float64) / np.arange(1, len(values) + 1)
 
 
 def _shuffles(correct: Labels) -> Iterator[Labels]:

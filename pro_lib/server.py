@@ -132,7 +132,8 @@ def connect(base_url: str, *, model: str, tokenizer: Any, stop_ids: Sequence[int
     endings = Endings(*(torch.tensor([kind == name for kind in kinds]) for name in ("stop", "closing")))
     name, fingerprint = re.sub(r"[^\w.-]", "-", model.rpartition("/")[2]), f"served, within {server.epsilon:g} nats"
     fit = Fit(0.0, plain=_Served.plain)
-    return _Served(name, base_url, fingerprint, torch.nn.Identity(), tokenizer, endings, fit, server=server)
+    nothing: Any = torch.nn.Identity()
+    return _Served(name, base_url, fingerprint, nothing, tokenizer, endings, fit, server=server)
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,8 @@ class ServerTree:
             events, entropy, best, n_requests = zip(*told, strict=True)
         self._counts.model_calls += sum(n_requests)
         of_rows = ((row, *event) for row, own in enumerate(events) for event in own)
-        return Children(*map(np.array, zip(*of_rows, strict=True)), np.array(entropy), np.array(best))
+        row, token, log_prob, completes = map(np.array, zip(*of_rows, strict=True))
+        return Children(row, token, log_prob, completes, np.array(entropy), np.array(best))
 
 
 def _events(

@@ -28,7 +28,8 @@ def application(answerer: Answerer, *, length: int = 4000, waiting: int = 8, sec
 
     A body has at most `length` bytes; at most `waiting` questions are asked or wait, each at most `seconds`.
     """
-    turn, tasks = asyncio.Lock(), set()
+    turn = asyncio.Lock()
+    tasks: set[asyncio.Task] = set()
 
     async def asked(question: str) -> JSONResponse:
         async with turn:
@@ -42,7 +43,8 @@ def application(answerer: Answerer, *, length: int = 4000, waiting: int = 8, sec
         try:
             task = asyncio.ensure_future(asked(_Question(**from_json(await request.body())).question))
             tasks.add(task)
-            task.add_done_callback(lambda done: (tasks.discard(done), done.cancelled() or done.exception()))
+            task.add_done_callback(tasks.discard)
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
             return await asyncio.wait_for(asyncio.shield(task), seconds)
         except TimeoutError:
             return _refused(504, f"no answer within {seconds:g} seconds")

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pandas as pd
 
 from pro_lib import bundled, checks, engine, evaluation, files, imports, metrics, runs, similarities, store
 from pro_lib import questions as question_sets
 from pro_lib.correctness import CORRECTNESS
-from pro_lib.engine.strategies import STRATEGIES, own_settings
+from pro_lib.engine.strategies import own_settings
 from pro_lib.evaluation import Choices, Evaluation, Splits
 from pro_lib.protocols import PROTOCOLS
-from pro_lib.runs import CONVENTIONS, Run
+from pro_lib.runs import Run
 from pro_lib.similarities import SIMILARITIES, Similarity
+
+if TYPE_CHECKING:
+    from pro_lib.models import Model
 
 # A comparison of methods needs beams for PRO, NLL, ALL, PE, SE and SD, and samples for PE-MC, NE and Deg.
 BEAMS, SAMPLES, EXACT, GREEDY = "diverse_beam", "multinomial", "threshold", "greedy"
@@ -40,6 +43,7 @@ _NAMES = checks.rule(
     "must be a name or a list of names",
 )
 Names = Annotated[str | Sequence[str], _NAMES]
+_Folder = Annotated[Any, checks.rule((str, Path, type(None)), lambda _: True, "must be a path")]
 
 
 @checks.checked
@@ -49,10 +53,12 @@ class Settings:
     model: Names = "facts-2m"  # one or several: bundled or paper's name, hub id, folder
     dataset: Names = "world-facts"  # one or several: bundled, trivia_qa, sciq, nq, or a file
     split: str = "test"  # the split reported on
-    strategy: Literal[*STRATEGIES] = BEAMS  # how answers are found: greedy, multinomial, diverse_beam, threshold
+    strategy: Literal["greedy", "multinomial", "diverse_beam", "threshold"] = "diverse_beam"  # how answers are found
     protocol: Names = "paper"  # how answers are counted in figures: paper, workbench, or both
     distinct: checks.Flag | None = None  # whether repeated answers count once; None as the protocol has it
-    convention: Literal[*CONVENTIONS] = "complete"  # complete (ending included) or answer_tokens (left out)
+    convention: Literal["complete", "answer_tokens"] = (
+        "complete"  # complete (ending included) or answer_tokens (left out)
+    )
     alphas: checks.Probabilities | None = None  # α is chosen from these; None for 0, 0.05, …, 1
     alpha: checks.Probability = 0.4  # the default α: PRO keeps answers whose probability is at least α
     target: checks.Probabilities | None = None  # accuracies of the answers given; None as the accuracy of all suggests
@@ -80,8 +86,8 @@ class Settings:
     similarity: Names = "lexical"  # what means the same: lexical, alias, nli, or an NLI model
     correctness: str = "rouge_l"  # what is right: rouge_l, exact_match, alias_match, or a file of labels
     records: Names | None = None  # files of log-probabilities made elsewhere; None asks the model
-    generations_dir: str | Path | None = None  # where runs are kept; None for data/generations of the repository
-    figures_dir: str | Path | None = None  # where figures go; None for figures of the repository
+    generations_dir: _Folder = None  # where runs are kept; None for data/generations of the repository
+    figures_dir: _Folder = None  # where figures go; None for figures of the repository
     columns: Literal[1, 2] = 2  # columns of a paper that a figure spans, 1 or 2
     reported: checks.Flag = False  # the split is reported on, so that it may not be validation, where α is chosen
 
@@ -106,7 +112,7 @@ class Settings:
         _check_choice("dataset", self.dataset, question_sets.NAMES, "a file or folder", os.path.exists)
 
     @classmethod
-    def of(cls, names: Mapping[str, Any], **constants: object) -> Settings:
+    def of(cls, names: Mapping[str, Any], **constants: Any) -> Settings:
         """Return what a notebook's parameters cell declares, what papermill has injected, and the `constants`.
 
         `names` are the notebook's `globals()`. Figures of other parameters than the notebooks come with go to a folder
@@ -168,7 +174,7 @@ class Settings:
 
     def _evaluated(self, model: str, dataset: str, splits: Sequence[str | None], methods: str):
         """Return the `evaluations` of each split; runs and similarities are read once for all of them."""
-        options = {"protocols": list(PROTOCOLS), "choices": self.choices}
+        options: dict[str, Any] = {"protocols": list(PROTOCOLS), "choices": self.choices}
         answers = self.both_splits(model, dataset, BEAMS if methods == "all" else self.strategy)
         if methods == "all":
             options["similarities"] = self.similarities(model, dataset)
@@ -196,7 +202,7 @@ class Settings:
         """Return the rows of a table whose protocol is among `protocol`: those that a figure shows."""
         return table[table["protocol"].str.split(", ").str[0].isin(listed(self.protocol))]
 
-    def store(self, table: pd.DataFrame, name: str, figure: object = None, *, title: str = "") -> object:
+    def store(self, table: pd.DataFrame, name: str, figure: Any = None, *, title: str = "") -> object:
         """Write a table, if it has rows, and the figure drawn from it to `figures_dir`; return what is to be shown."""
         if table.empty:
             return f"{name}: nothing to show, since records hold no search"
@@ -204,18 +210,18 @@ class Settings:
 
         return figures.save(figure, table, name, figures_dir=self.figures_dir, title=title)
 
-    def loaded(self, model: str) -> object:
+    def loaded(self, model: str) -> Model:
         """Return the model, loaded as the parameters say, or as it is held."""
         from pro_lib import models
 
         return models.held(model, **self._values("device", "dtype"), **(self.loading or {}))
 
-    def _values(self, *names: str) -> dict[str, object]:
+    def _values(self, *names: str) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names}
 
     def _stored(self, model: str, questions: question_sets.QuestionSet, strategy: str) -> Run | None:
         """Return a stored run that answers these questions as asked for; the model is not loaded to find out."""
-        chat = False if self.chat is None and questions.shots else self.chat
+        chat: Any = False if self.chat is None and questions.shots else self.chat
         length = {"max_new_tokens": self.max_new_tokens or question_sets.usual_length(chat)}
         how = engine.strategy(strategy, **own_settings(strategy, vars(self)) | length)
         folder = self.generations_dir / questions.name / bundled.model_folder_name(model)
@@ -237,7 +243,7 @@ class Settings:
             questions = question_sets.load(path=file, split=None, n_shots=0).table
             if "validation" not in set(questions["split"]):
                 questions = questions.assign(split=None)  # so that one is drawn
-        return imports.from_file(imports.recorded(listed(self.records))[model, dataset], questions=questions)
+        return imports.from_file(imports.recorded(listed(self.records or ()))[model, dataset], questions=questions)
 
     def _similarity(self, name: str, model: str, dataset: str) -> Similarity | None:
         if name == "lexical":
@@ -250,13 +256,13 @@ class Settings:
             else:
                 table = self.questions(dataset, "validation", self.split).table
             return similarities.Alias(table) if table["references"].notna().all() else None
-        chosen = {} if name == "nli" else {"model": name}
+        chosen: dict[str, Any] = {} if name == "nli" else {"model": name}
         cache = self.generations_dir / Path(dataset).stem / bundled.model_folder_name(model)
         return similarities.Nli(**chosen, device=None if self.device == "auto" else self.device, cache=cache)
 
 
 def _check_choice(
-    name: str, values: Names, known: Sequence[str], other: str, is_other: Callable[[str], object] = lambda _: False
+    name: str, values: Names, known: Collection[str], other: str, is_other: Callable[[str], object] = lambda _: False
 ) -> None:
     for value in listed(values):
         if value not in known and not is_other(value):
@@ -268,7 +274,7 @@ def _parameter_names(cells: Iterable[str]) -> list[str]:
     declared, injected = [], []
     for cell in cells:
         with suppress(SyntaxError):
-            statements = ast.parse(cell).body
+            statements: list[Any] = ast.parse(cell).body
             if cell.startswith("# Parameters\n"):
                 injected = [statement.targets[0].id for statement in statements]
             elif statements and all(isinstance(statement, ast.AnnAssign) for statement in statements):

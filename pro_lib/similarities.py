@@ -19,7 +19,7 @@ from pro_lib.files import RunError, reading, regular, sha256, write_whole, writi
 
 Answers = Sequence[Sequence[str | None]]
 Pair = tuple[str, str]
-Compare = Callable[[NDArray, NDArray], Sequence]
+Compare = Callable[[NDArray, NDArray], Sequence | NDArray]
 Similarity = Callable[[Answers, "pd.DataFrame | None"], NDArray[np.float64]]
 
 
@@ -68,7 +68,7 @@ class Lexical:
         """Return similarities (n, N, N)."""
 
         def compare(texts: NDArray, others: NDArray) -> NDArray[np.float64]:
-            return np.where(texts == others, 1.0, correctness.rouge_l_between(texts, others))
+            return np.where(texts == others, 1.0, correctness.rouge_l_between(texts.tolist(), others.tolist()))
 
         return of_pairs(texts_of(answers, questions), compare, symmetric=True)
 
@@ -107,8 +107,8 @@ class Alias:
         def compare(first: NDArray, second: NDArray) -> list[bool]:
             return [a[0] == b[0] or bool(a[1] & b[1]) for a, b in zip(first, second, strict=True)]
 
-        rows = [[text if text is None else meaning(text, n) for text in row] for n, row in zip(ids, rows, strict=True)]
-        return of_pairs(rows, compare, symmetric=True)
+        meant = [[text if text is None else meaning(text, n) for text in row] for n, row in zip(ids, rows, strict=True)]
+        return of_pairs(meant, compare, symmetric=True)
 
 
 @lru_cache(maxsize=200_000)
@@ -192,7 +192,7 @@ class Nli:
             raise SentenceError(f"NLI model {str(self.model)!r} lacks weights: {', '.join(lacking)}")
         return network.eval().to(device), self._pretrained(AutoTokenizer)
 
-    def _pretrained(self, kind: type, **options: bool) -> Any:
+    def _pretrained(self, kind: Any, **options: bool) -> Any:
         try:
             return kind.from_pretrained(self.model, trust_remote_code=False, **options)
         except Exception as error:  # whatever transformers and its parsers make of damaged files

@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Literal, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from filelock import BaseFileLock
 from numpy.typing import ArrayLike
 from pydantic import ConfigDict
 
@@ -30,7 +31,8 @@ _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _ANSWERS, _OWN = "_answers", "_own"  # a question's own columns, of whatever names and kinds, are JSON in one
 QUESTION_COLUMNS = ("question_id", "question", "references", "split")
 _ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-_ARROW |= {tuple[kind, ...]: pa.list_(_ARROW[kind]) for kind in (float, bool)} | {tuple[int, ...]: pa.list_(pa.int32())}
+_ARROW |= {tuple[float, ...]: pa.list_(pa.float64()), tuple[bool, ...]: pa.list_(pa.bool_())}
+_ARROW |= {tuple[int, ...]: pa.list_(pa.int32())}
 _ANSWER_COLUMNS = {"text": str, "token_ids": tuple[int, ...], "token_log_probs": tuple[float, ...], "log_prob": float}
 _ANSWER_COLUMNS |= {"end_log_prob": float, "finished": bool, "path_entropy": float}
 _ANSWER = pa.struct({name: _ARROW[kind] for name, kind in _ANSWER_COLUMNS.items()})
@@ -63,8 +65,8 @@ class RunInfo:
     dataset: str
     model: str
     strategy: str
-    parameters: Mapping[str, object] = field(default_factory=dict)
-    provenance: Mapping[str, object] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
     n_planned: WholeNumber = 0
     cost: Cost = Cost()
     format_version: Literal[3] = 3
@@ -137,7 +139,8 @@ class RunFolder(AbstractContextManager):
     """
 
     def __init__(self, path: str | Path, info: RunInfo):
-        self.path, self.info, self._lock = Path(path), info, None
+        self.path, self.info = Path(path), info
+        self._lock: BaseFileLock | None = None
         self._take_over()
 
     def __exit__(self, *_: object) -> None:
@@ -156,7 +159,7 @@ class RunFolder(AbstractContextManager):
         starts = range(0, len(unanswered), per_part)
         return {f"part-{next(free):05}": unanswered.iloc[start : start + per_part] for start in starts}
 
-    def finish(self, provenance: Mapping[str, object]) -> None:
+    def finish(self, provenance: Mapping[str, Any]) -> None:
         """Sum up the cost of all parts, and note where the run was made."""
         self._hold()
         contents = [_read_part(file, self.info, ["question_id"]) for file in parts(self.path)]
@@ -185,7 +188,7 @@ class RunFolder(AbstractContextManager):
 
     def _unanswered(self, questions: pd.DataFrame) -> tuple[pd.DataFrame, int]:
         """Return the questions that no part holds, and how many questions the parts hold; every part is checked."""
-        columns, texts = ["question_id", "question"], {}
+        columns, texts = ["question_id", "question"], dict[str, str]()
         for file in parts(self.path):
             table, _ = _read_part(file, self.info, columns)
             texts |= dict(zip(*(table[name].to_pylist() for name in columns), strict=True))

@@ -25,10 +25,10 @@ DEFAULT_ALPHA = 0.4  # what the paper recommends without validation data
 
 def alpha_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFrame:
     """Return AUROC of PRO and mean K at each α, by default `DRAWN_ALPHAS`: alpha, auroc, mean_kept, low, high."""
-    alphas = alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS) if alphas is None else np.array(alphas)
-    mean_kept = scores.adaptive_k(evaluation.log_probs, alphas).mean(axis=0)
-    table = pd.DataFrame({"alpha": alphas, "auroc": np.nan, "mean_kept": mean_kept})
-    return with_aurocs(table, evaluation.pro(alphas), evaluation)
+    grid = alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS) if alphas is None else np.array(alphas)
+    mean_kept = scores.adaptive_k(evaluation.log_probs, grid).mean(axis=0)
+    table = pd.DataFrame({"alpha": grid, "auroc": np.nan, "mean_kept": mean_kept})
+    return with_aurocs(table, evaluation.pro(grid), evaluation)
 
 
 def chosen_alpha(splits: Splits) -> float:
@@ -45,9 +45,9 @@ def select_alpha(validation: Evaluation, *, alphas: Alphas = None, name: str = "
     if one_class := validation.one_class():
         warnings.warn(f"{one_class}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken", stacklevel=2)
         return DEFAULT_ALPHA
-    alphas = _candidates(validation, alphas)
-    aurocs = metrics.auroc_columns(validation.pro(alphas, name=name), validation.correct)
-    return float(alphas[aurocs.argmax()])  # equal AUROCs are exactly equal, being counts
+    grid = _candidates(validation, alphas)
+    aurocs = metrics.auroc_columns(validation.pro(grid, name=name), validation.correct)
+    return float(grid[aurocs.argmax()])  # equal AUROCs are exactly equal, being counts
 
 
 def benchmark(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
@@ -131,12 +131,12 @@ def reliability(splits: Splits, *, methods: Sequence[str]) -> pd.DataFrame:
 
 def with_aurocs(table: pd.DataFrame, uncertainty: ArrayLike, evaluation: Evaluation) -> pd.DataFrame:
     """Add the labels, and the AUROC of the columns of `uncertainty` (n, A), a row each, with its interval."""
-    aurocs = low = high = np.nan
+    columns: tuple = (np.nan, np.nan, np.nan)
     if one_class := evaluation.one_class():
         warnings.warn(f"{one_class}, so that AUROC is NaN", stacklevel=3)
     else:
-        aurocs, low, high = metrics.auroc_intervals(uncertainty, evaluation.correct)
-    return labelled(table.assign(auroc=aurocs, low=low, high=high), evaluation)
+        columns = metrics.auroc_intervals(uncertainty, evaluation.correct)
+    return labelled(table.assign(**dict(zip(("auroc", "low", "high"), columns, strict=True))), evaluation)
 
 
 def labelled(table: pd.DataFrame, setting: Evaluation | Splits) -> pd.DataFrame:
@@ -155,14 +155,14 @@ def _alphas(splits: Splits, default: float) -> dict[str, float]:
 
 def _candidates(evaluation: Evaluation, alphas: Alphas) -> Floats:
     """Return the αs (A,) to choose from in the order in which ties go: nearer to 0.4 first, then the smaller."""
-    alphas = np.unique(alpha_grid(evaluation.search_alpha) if alphas is None else alphas)
-    distance = np.round(np.abs(alphas - DEFAULT_ALPHA), 12)  # 0.35 and 0.45 are equally far, rounding aside
-    return alphas[np.argsort(distance, kind="stable")]
+    grid = np.unique(alpha_grid(evaluation.search_alpha) if alphas is None else alphas)
+    distance = np.round(np.abs(grid - DEFAULT_ALPHA), 12)  # 0.35 and 0.45 are equally far, rounding aside
+    return grid[np.argsort(distance, kind="stable")]
 
 
 def _redrawn_alphas(splits: Splits, n_questions: int, n_redraws: int, seed: int) -> list[float]:
     correct, rng = splits.pool.correct, np.random.default_rng(seed)
-    alphas, chosen = _candidates(splits.pool, splits.alphas), []
+    alphas, chosen = _candidates(splits.pool, splits.alphas), list[float]()
     uncertainty = splits.pool.pro(alphas)
     while len(chosen) < n_redraws:
         rows = rng.choice(len(correct), size=n_questions, replace=False)

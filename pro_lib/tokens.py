@@ -13,7 +13,7 @@ _EXACTLY = {"clean_up_tokenization_spaces": False}
 TODAY = "2024-07-26"
 _LONGEST = 2**20  # characters of a chat template, and of a prompt that one makes
 # How thoughts begin, in the prompt or in the answer: of DeepSeek and Qwen, Seed, Mistral, Cohere, gpt-oss, Gemma, Kimi.
-_THOUGHTS = ("<think>", "<thinking>", "<thought>", "<seed:think>", "[THINK]", "<|START_THINKING|>")
+_THOUGHTS: tuple[str, ...] = ("<think>", "<thinking>", "<thought>", "<seed:think>", "[THINK]", "<|START_THINKING|>")
 _THOUGHTS += ("<|channel|>analysis", "<|channel>thought", "◁think▷", "<reasoning>")
 
 

@@ -56,7 +56,7 @@ def next_events(log_probs: Tensor, endings: Endings) -> tuple[Tensor, Tensor, Te
     """Return probabilities `(rows, V)`, 0 of stop tokens; log-probability `(rows,)` of ending; H(next | row), nats."""
     # In sums, what is not above e^-80 is nothing: as it is, it would be -inf times 0, or subnormal and slow.
     clamped = log_probs.clamp_min(-80.0)
-    probs = torch.nn.functional.threshold_(clamped.exp(), math.exp(-79.99), 0.0).index_fill_(1, endings.stop_ids, 0)
+    probs = torch.threshold_(clamped.exp(), math.exp(-79.99), 0.0).index_fill_(1, endings.stop_ids, 0)
     end = endings.log_prob(log_probs).clamp_min(-1e4)
     return probs, end, -clamped.mul_(probs).sum(dim=-1, dtype=torch.float64) - end.exp() * end
 
@@ -64,29 +64,28 @@ def next_events(log_probs: Tensor, endings: Endings) -> tuple[Tensor, Tensor, Te
 @torch.inference_mode()
 def children(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray) -> Children:
     """List tokens at or above `floors (rows,)`, a little less too, and the best of `greedy (rows,)`; sum up others."""
-    (rows, vocabulary), columns, start = log_probs.shape, [], 0
+    (rows, vocabulary), columns, start = log_probs.shape, list[list[Tensor]](), 0
     # The floor of a greedy row is no higher than its best token.
     lowest = np.array([floors - 1e-4, np.where(greedy, 0.0, np.inf)], np.float32)
     lowest, slack = torch.from_numpy(lowest).to(log_probs.device, non_blocking=True)
     for piece in pieces(log_probs):
         mine = slice(start, start := start + len(piece))
-        probs, end, entropy = next_events(piece, endings)
+        probs, *sums = next_events(piece, endings)
         top = piece.amax(dim=-1)
         listed = at_least(piece, torch.minimum(lowest[mine], top + slack[mine]))
         probs.view(-1).index_fill_(0, listed, 0)
-        closing = probs.index_select(1, endings.closing_ids).sum(dim=-1, dtype=torch.float64)
-        other = probs.index_fill_(1, endings.closing_ids, 0).sum(dim=-1, dtype=torch.float64)
-        sums = (entropy, end, closing.log(), other.log(), top)
-        columns.append([part.double() for part in (*sums, piece.take(listed), listed + mine.start * vocabulary)])
+        sums.append(probs.index_select(1, endings.closing_ids).sum(dim=-1, dtype=torch.float64).log())
+        sums.append(probs.index_fill_(1, endings.closing_ids, 0).sum(dim=-1, dtype=torch.float64).log())
+        columns.append([part.double() for part in (*sums, top, piece.take(listed), listed + mine.start * vocabulary)])
     # One copy to the host, for which it waits; doubles hold every place in `(rows, V)`.
     numbers = torch.cat([part for column in zip(*columns, strict=True) for part in column]).cpu().numpy()
-    entropy, end, closing, other, top = numbers[: 5 * rows].reshape(5, rows)
-    check_numbers(top)
+    end, entropy, closing, other, greatest = numbers[: 5 * rows].reshape(5, rows)
+    check_numbers(greatest)
     listed_log_prob, places = numbers[5 * rows :].reshape(2, -1)
     row, token = np.divmod(places.astype(np.int64), vocabulary)
     is_stop, is_closing = (table.numpy() for table in endings.on_host)
     every, ends, others = np.arange(rows), np.full(rows, END), np.full(rows, OTHER)
-    best, tops = ends.copy(), (listed_log_prob == top[row]).nonzero()[0][::-1]
+    best, tops = ends.copy(), (listed_log_prob == greatest[row]).nonzero()[0][::-1]
     best[row[tops]] = token[tops]  # the first of equals is written last
     going_on = ~is_stop[token]
     row, token, listed_log_prob = row[going_on], token[going_on], listed_log_prob[going_on]

@@ -7,6 +7,8 @@ most probable are found by searches at falling α, until N answers reach it.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -102,7 +104,7 @@ class Search:
 
     def _affordable(self) -> np.ndarray:
         """Return the waiting prefixes that the budget pays for, the rest of the greedy path first, then by p."""
-        left = self.budget - self.spent
+        left = (self.budget or 0) - self.spent
         self.waiting = places = self.waiting[left[self.events["question"][self.waiting]] > 0]
         events = self.events[places]
         question, greedy = events["question"], events["greedy"]
@@ -183,13 +185,14 @@ class Search:
         events = self.events[places]
         p, kind, is_open = np.exp(events["log_prob"]), events["kind"], events["kind"] == _OPEN
         found = (kind == _COMPLETE) & events["named"] & (events["log_prob"] >= log_alpha)
-        masses = {
+        parts = {
             "found_mass": found,
             "small_endings_mass": (kind == _COMPLETE) & ~found,
             "pruned_mass": is_open & ~near,
             "length_cut_mass": kind == _CUT,
             "budget_cut_mass": is_open & near,
         }
+        masses: dict[str, Any] = {name: float(p[where].sum()) for name, where in parts.items()}
         status, why = self._status(events, log_alpha, near, found.sum())
         expanded = kind == _EXPANDED
         at_least_alpha = np.where(events["named"], np.maximum(events["log_prob"], log_alpha), log_alpha)
@@ -202,7 +205,7 @@ class Search:
             why=why,
             search_alpha=math.exp(log_alpha),
             epsilon=float(self.epsilon.max()),
-            **{name: float(p[where].sum()) for name, where in masses.items()},
+            **masses,
             expanded_prefixes=len(nodes),
             depth=int(nodes["depth"].max()),
             token_forwards=int(self.spent[question]),
@@ -260,8 +263,8 @@ def measured_epsilon(
     """
     ends = (prompts[0][n % len(prompts[0]) :] for n in range(_FEWEST))
     prompts = [*prompts, *ends][: min(max(len(prompts), _FEWEST), N_QUESTIONS)]
-    packs, settings = [[prompt] for prompt in prompts], {"search_alpha": 0.01, "max_new_tokens": max_new_tokens}
-    together, *alone = (search(tree_of(pack), endings, **settings) for pack in (prompts, *packs))
+    packs, asked = [[prompt] for prompt in prompts], partial(search, endings=endings, search_alpha=0.01)
+    together, *alone = (asked(tree_of(pack), max_new_tokens=max_new_tokens) for pack in (prompts, *packs))
     largest = np.zeros(max_new_tokens + 1)
     for (answers, _), [(others, _)] in zip(together, alone, strict=True):
         mine, theirs = _prefixes(answers), _prefixes(others)
@@ -272,7 +275,7 @@ def measured_epsilon(
 
 def _prefixes(answers: list[Answer]) -> dict[tuple[int, ...], float]:
     """Return the log-probability of each prefix of some answers, and of the answers: their ending is the token -1."""
-    prefixes = {}
+    prefixes: dict[tuple[int, ...], float] = {}
     for answer in answers:
         sums = np.cumsum([*answer.token_log_probs, *([answer.end_log_prob] if answer.end_log_prob else [])]).tolist()
         prefixes |= {(*answer.token_ids, -1)[:length]: total for length, total in enumerate(sums, start=1)}

@@ -1,8 +1,10 @@
 """Which tree fits a network, by its configuration and by steps beside plain forward passes; knows no file or text."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING as SEEING
@@ -51,7 +53,7 @@ class Fit:
         return one_line(f"model {name} {self.plain}; it is asked on the plain tree: the same answers, slower")
 
 
-def auto_class(config: PreTrainedConfig) -> type:
+def auto_class(config: PreTrainedConfig) -> Any:
     """Return what loads such a model; one that sees images too is loaded whole, so that no weight is lost."""
     return AutoModelForImageTextToText if type(config) in SEEING else AutoModelForCausalLM
 
@@ -73,13 +75,13 @@ def never_packed(network: PreTrainedModel) -> str:
     return ""
 
 
-def positions(config: PreTrainedConfig) -> float:
+def positions(config: PreTrainedConfig) -> int:
     """Return the most tokens of a text that are read as those of a short one; beyond, RoPE scaling turns all others."""
     rope = getattr(config, "rope_parameters", None) or {}
     scalings = (rope, *(value for value in rope.values() if isinstance(value, dict)))
     longrope = (scaling for scaling in scalings if scaling.get("rope_type") == "longrope")
     limits = (scaling.get("original_max_position_embeddings") for scaling in longrope)
-    return min(filter(None, (getattr(config, "max_position_embeddings", None), *limits)), default=float("inf"))
+    return min(filter(None, (getattr(config, "max_position_embeddings", None), *limits)), default=sys.maxsize)
 
 
 def fitted(network: PreTrainedModel) -> Fit:
@@ -170,7 +172,7 @@ def checked_error(network: PreTrainedModel) -> float:
 
 @torch.inference_mode()
 def _largest_error(
-    network: PreTrainedModel, tree_of: Callable[[list], Tree], ids: Sequence[int], crowd: int = 0
+    network: PreTrainedModel, tree_of: Callable[[list], Any], ids: Sequence[int], crowd: int = 0
 ) -> float:
     """Compare two prompts that grow out of order, one of them twice, with each text alone."""
     one, other, (a, b, c) = ids[:-3], [*ids[:-5], ids[-4], ids[-5]], ids[-3:]

@@ -73,7 +73,7 @@ class PlainTree:
     def _forward(self, inputs: Sequence[Sequence[int]], cache: Cache | None) -> tuple[Tensor, Cache | None]:
         """Run texts, or what follows a cache's rows; return log-probabilities in float32, and the cache after."""
         ids = torch.tensor(inputs, device=self._network.device)
-        name = "cache_params" if "cache_params" in accepted(type(self._network)) else "past_key_values"
+        name = "cache_params" if "cache_params" in accepted(type(self._network).forward) else "past_key_values"
         past = {} if cache is None else {name: cache}
         last = keep_logits(self._network, ids.new_tensor([ids.shape[1] - 1]))
         output = self._network(input_ids=ids, use_cache=self._cached, **past, **last)

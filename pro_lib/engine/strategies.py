@@ -37,6 +37,9 @@ class Strategy:
         default = asdict(type(self)())
         return {name: value for name, value in asdict(self).items() if value is not None and value != default[name]}
 
+    def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> list:
+        raise NotImplementedError
+
     def decode(
         self, tree: "Tree", endings: "Endings", *, question_ids: Sequence[str], epsilon: ArrayLike = 0.0
     ) -> list[tuple[list["Answer"], Certificate | None]]:

@@ -2,10 +2,10 @@
 
 import inspect
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 # Tokens put through the network at once: a processor loses by masked tokens of other questions, a GPU by small calls.
 _AT_ONCE, _AT_ONCE_ELSEWHERE = 256, 4096
+_Cache: TypeAlias = Any  # a `DynamicCache`, whose layers are declared wider than those that have keys and values
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def encode_prefix(network: PreTrainedModel, token_ids: Sequence[int], *, counts:
     """Run the shared prefix through the network once; an empty prefix costs nothing."""
     if not token_ids:
         return Prefix((), ())
-    cache = DynamicCache()
+    cache: _Cache = DynamicCache()
     ids = torch.tensor([list(token_ids)], device=network.device)
     network(input_ids=ids, past_key_values=cache, use_cache=True, **keep_logits(network, ids.new_tensor([0])))
     if counts is not None:
@@ -153,10 +154,10 @@ class PackedTree:
             piece, cache = slice(start, start + size), self._cache
             seen, mine, at = before[piece], owner[piece], positions[piece]
             if size < len(tokens):
-                slots = seen.any(axis=0).nonzero()[0]
-                seen, cache = seen[:, slots], self._only(slots)
+                kept = np.flatnonzero(seen.any(axis=0))
+                seen, cache = seen[:, kept], self._only(kept)
                 caches.append(cache)
-                own_from.append(len(slots))
+                own_from.append(len(kept))
             own = (mine[:, None] == mine) & (at[:, None] >= at)
             wanted = last[(last >= start) & (last < start + size)] - start
             log_probs.append(self._forward(cache, tokens[piece], at, np.concatenate([seen, own], axis=1), wanted))
@@ -169,22 +170,22 @@ class PackedTree:
         self._visible, self._positions = visible, np.concatenate([self._positions, positions[last]])
         return torch.cat(log_probs) if len(log_probs) > 1 else log_probs[0]
 
-    def _only(self, slots: np.ndarray) -> DynamicCache:
+    def _only(self, slots: np.ndarray) -> _Cache:
         """Return a copy of some of the cache's slots."""
         places = torch.from_numpy(slots).to(self._device, non_blocking=True)
         return _filled((layer.keys[:, :, places], layer.values[:, :, places]) for layer in self._cache.layers)
 
     def _drop_dead(self, visible: np.ndarray) -> np.ndarray:
         """Leave out of the cache the slots that no row of `visible` sees, once they outnumber the others."""
-        living = visible.any(axis=0)
+        living = np.asarray(visible.any(axis=0))
         living[: self.prefix_length] = True
         n_living = int(living.sum())
         if self.slots - n_living <= n_living - self.prefix_length:
             return visible
-        self._cache = self._only(living.nonzero()[0])
+        self._cache = self._only(np.flatnonzero(living))
         return visible[:, living]
 
-    def _forward(self, cache: DynamicCache, *arrays: np.ndarray) -> Tensor:
+    def _forward(self, cache: _Cache, *arrays: np.ndarray) -> Tensor:
         """Run tokens, at positions, on the slots they see; return log-probabilities of some. It fills the cache."""
         inputs = (torch.from_numpy(array).to(self._device, non_blocking=True) for array in arrays)
         tokens, positions, visible, keep = inputs
@@ -204,9 +205,9 @@ class PackedTree:
         return torch.log_softmax(logits, dim=-1, out=logits)  # in place: a wide vocabulary's logits are large
 
 
-def _filled(layers: Iterable[tuple[Tensor, Tensor]]) -> DynamicCache:
+def _filled(layers: Iterable[Sequence[Tensor]]) -> _Cache:
     """Return a cache of these keys and values; it does not copy them, and an update leaves them as they are."""
-    cache = DynamicCache()
+    cache: _Cache = DynamicCache()
     for keys, values in layers:
         cache.layers.append(layer := cache.layer_class_to_replicate())
         layer.lazy_initialization(keys, values)
@@ -214,7 +215,7 @@ def _filled(layers: Iterable[tuple[Tensor, Tensor]]) -> DynamicCache:
     return cache
 
 
-def _joined(caches: Sequence[DynamicCache], starts: Sequence[int]) -> DynamicCache:
+def _joined(caches: Sequence[_Cache], starts: Sequence[int]) -> _Cache:
     """Return one cache of the slots of several, of each from its start on; one without slots may have no layers."""
     if len(caches) == 1:
         return caches[0]
@@ -242,10 +243,10 @@ def at_once(network: PreTrainedModel) -> int:
 
 def keep_logits(network: PreTrainedModel, keep: Tensor) -> dict[str, Tensor]:
     """Return the argument that asks the network for the logits of some positions only, where it has one."""
-    return {"logits_to_keep": keep} if "logits_to_keep" in accepted(type(network)) else {}
+    return {"logits_to_keep": keep} if "logits_to_keep" in accepted(type(network).forward) else {}
 
 
 @lru_cache(maxsize=16)
-def accepted(network_class: type[PreTrainedModel]) -> frozenset[str]:
+def accepted(forward: Callable) -> frozenset[str]:
     """Return the names of what a forward pass can be given."""
-    return frozenset(inspect.signature(network_class.forward).parameters)
+    return frozenset(inspect.signature(forward).parameters)

@@ -100,6 +100,6 @@ def _answers(tokens: Tensor, stops: Tensor, closes: Tensor, log_probs: Tensor, e
 
 def check_numbers(log_probs: Tensor | np.ndarray) -> None:
     """Raise `ValueError` where a log-probability, on the host, is NaN: then its whole row is."""
-    if n := int((log_probs != log_probs).sum()):
+    if n := int(np.isnan(np.asarray(log_probs)).sum()):
         why = "a weight that is none, or an overflow in half precision"
         raise ValueError(f"the model gives log-probabilities that are no numbers, {n} times: {why}")

@@ -6,6 +6,7 @@ import string
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,7 +47,7 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict:
     }
 
 
-def _question(row: Mapping[str, object], answers: list[list]) -> dict:
+def _question(row: Mapping[str, Any], answers: list[list]) -> dict:
     names = ("question", "split", "exposure", "conflict", "note")
     certificate = {name: plain(row[name]) for name in _CERTIFICATE if name in row}
     question = {"id": row["question_id"], "question": f"question {row['question_id']}"}
@@ -62,7 +63,7 @@ def _answers(run: Run) -> list[list[list]]:
     cut = run.answers[~run.answers["finished"].to_numpy(bool)]
     cut = cut.assign(row=ids.get_indexer(cut["question_id"]), value=cut["log_prob"], mean=np.nan, correct=None)
     table = pd.concat([ended.assign(correct=correct), cut], ignore_index=True)
-    numbers, answers = {}, [[] for _ in ids]
+    numbers, answers = dict[object, int](), [list[list]() for _ in ids]
     for identity, answer in zip(identities(table), table.itertuples(), strict=True):
         number, rows = numbers.setdefault(identity, len(numbers)), answers[answer.row]
         text = answer.text if isinstance(answer.text, str) else f"answer {len(rows) + 1}"
@@ -128,7 +129,7 @@ def prefix_tree(run: Run, decode: Callable[[Sequence[int]], str], *, n_nodes: in
     for parent, token in zip(parents, search["tree_tokens"], strict=True):
         paths.append((*paths[parent], int(token)) if parent >= 0 else ())
     nodes = sorted({*np.argsort(-p, kind="stable")[:n_nodes].tolist(), *np.flatnonzero(greedy).tolist()})
-    places, ends, rows = {paths[v]: v for v in nodes}, defaultdict(list), []
+    places, ends, rows = {paths[v]: v for v in nodes}, defaultdict(list), list[tuple]()
     log_probs = complete_log_prob(run.answers["log_prob"], run.answers["end_log_prob"])
     for answer in run.answers.assign(probability=np.exp(log_probs)).itertuples():
         # Under the prefix that was expanded, or where the last token closes the answer or it is cut.

@@ -1,6 +1,7 @@
 """The explorer as a widget: the page asks by messages, the kernel answers; draws nothing and computes no score."""
 
 from pathlib import Path
+from typing import Any
 
 import anywidget
 import traitlets
@@ -34,7 +35,7 @@ class Explorer(anywidget.AnyWidget):
 
     def _reply(self, message: dict) -> dict:
         """Return an answer to a message, or one sentence, for a traceback would land where nobody looks."""
-        kinds = {"run": self._choose, "ask": self._ask, "compare": self._compare}
+        kinds: dict[str, Any] = {"run": self._choose, "ask": self._ask, "compare": self._compare}
         try:
             answer = kinds[message["kind"]](**{name: value for name, value in message.items() if name != "kind"})
         except Exception as error:
@@ -71,7 +72,7 @@ class Explorer(anywidget.AnyWidget):
             samples = None
         return {"kind": "comparison"} | comparison(self._run, samples, distinct=distinct)
 
-    def _model_of(self, run: Run) -> str | None:
+    def _model_of(self, run: Run) -> Any:
         """What to load to ask the model of a run; None where it is not known how it was asked."""
         names = [name for name in listed(self._settings.model) if Path(name).name == run.info.model]
         source = run.info.model if run.info.model in bundled_models() else run.info.provenance.get("source")
