@@ -52,8 +52,8 @@ def rouge_l(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArra
     if not rows:
         return np.empty(0)
     pairs = [(text, reference) for text, accepted in rows for reference in accepted]
-    first = np.cumsum([0, *(len(accepted) for _, accepted in rows[:-1])])
-    return np.maximum.reduceat(rouge_l_between(*zip(*pairs, strict=True)), first)
+    starts = np.cumsum([0, *(len(accepted) for _, accepted in rows[:-1])])
+    return np.maximum.reduceat(rouge_l_between(*zip(*pairs, strict=True)), starts)
 
 
 def rouge_l_between(texts: Sequence[str], others: Sequence[str]) -> NDArray[np.float64]:
