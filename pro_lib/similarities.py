@@ -53,8 +53,9 @@ def of_pairs(rows: Sequence[Sequence[Hashable]], compare: Compare, *, symmetric:
     there = (first >= 0) & (second >= 0)
     if symmetric:
         first, second = np.minimum(first, second), np.maximum(first, second)
-    pairs, place = np.unique(np.stack([first[there], second[there]]), axis=1, return_inverse=True)
-    compared = np.asarray(compare(values[pairs[0]], values[pairs[1]]), dtype=np.float64)
+    pairs, place = np.unique(first[there] * len(values) + second[there], return_inverse=True)
+    i, j = np.divmod(pairs, max(len(values), 1))
+    compared = np.asarray(compare(values[i], values[j]), dtype=np.float64)
     result = np.full((*there.shape, *compared.shape[1:]), np.nan)
     result[there] = compared[place]
     return result
