@@ -41,19 +41,17 @@ def distinct(answers: Answers) -> NDArray[np.bool_]:
     return pd.DataFrame(firsts).to_numpy(bool)
 
 
-def of_pairs(rows: Sequence[Sequence[Hashable]], compare: Compare, *, symmetric: bool = False) -> NDArray[np.float64]:
+def of_pairs(rows: Sequence[Sequence[Hashable]], compare: Compare) -> NDArray[np.float64]:
     """Return what `compare` gives for the pairs of a row, all of one length: (n, N, N) or more, NaN where one is None.
 
-    It is asked once, for the first and the second of each distinct pair; if `symmetric`, in one direction only.
+    It is asked once, for the first and the second of each distinct pair.
     """
     table = pd.DataFrame(rows, dtype=object)
     numbers, values = pd.factorize(table.to_numpy().ravel())  # -1 where one is None
-    numbers = numbers.reshape(*table.shape, 1)
-    first, second = np.broadcast_arrays(numbers, numbers.transpose(0, 2, 1))
+    first = numbers.reshape(*table.shape, 1)
+    second = first.transpose(0, 2, 1)
     there = (first >= 0) & (second >= 0)
-    if symmetric:
-        first, second = np.minimum(first, second), np.maximum(first, second)
-    pairs, place = np.unique(first[there] * len(values) + second[there], return_inverse=True)
+    pairs, place = np.unique((first * len(values) + second)[there], return_inverse=True)
     i, j = np.divmod(pairs, max(len(values), 1))
     compared = np.asarray(compare(values[i], values[j]), dtype=np.float64)
     result = np.full((*there.shape, *compared.shape[1:]), np.nan)
@@ -71,7 +69,7 @@ class Lexical:
         def compare(texts: NDArray, others: NDArray) -> NDArray[np.float64]:
             return np.where(texts == others, 1.0, correctness.rouge_l_between(texts.tolist(), others.tolist()))
 
-        return of_pairs(texts_of(answers, questions), compare, symmetric=True)
+        return of_pairs(texts_of(answers, questions), compare)
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ class Alias:
             return [a[0] == b[0] or bool(a[1] & b[1]) for a, b in zip(first, second, strict=True)]
 
         meant = [[text if text is None else meaning(text, n) for text in row] for n, row in zip(ids, rows, strict=True)]
-        return of_pairs(meant, compare, symmetric=True)
+        return of_pairs(meant, compare)
 
 
 @lru_cache(maxsize=200_000)
