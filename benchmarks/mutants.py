@@ -15,11 +15,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = {"scores": "scores paper", "metrics": "metrics", "sweeps": "sweeps", "evaluation": "evaluation protocols"}
-TESTS |= {"protocols": "protocols evaluation", "correctness": "correctness", "runs": "runs", "promises": "promises"}
-TESTS |= {"store": "store", "selective": "selective", "engine/exact": "threshold", "engine/tree": "engine plain"}
-TESTS |= {"engine/children": "threshold engine"} | {
-    f"engine/{name}": "strategies" for name in ("beams", "sampling", "walk")
-}
+TESTS |= {"protocols": "protocols evaluation logs", "correctness": "correctness", "runs": "runs exact_search"}
+TESTS |= {"promises": "promises asking", "store": "store runs", "selective": "selective", "engine/tree": "engine plain"}
+TESTS |= {"engine/exact": "threshold half", "engine/children": "threshold strategies"}
+TESTS |= {f"engine/{name}": "strategies" for name in ("beams", "sampling", "walk")}
 LOADED = ["datasets", "hypothesis", "transformers.models.llama.modeling_llama", "scipy.stats", "sklearn.isotonic"]
 OPERATORS = "Add Sub, Mult Div, And Or, Lt LtE, Gt GtE, Eq NotEq, BitAnd BitOr, Is IsNot, In NotIn, USub UAdd"
 PAIRS = [[getattr(ast, name) for name in pair.split()] for pair in OPERATORS.split(", ")]

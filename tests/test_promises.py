@@ -80,6 +80,13 @@ def test_what_no_sample_of_that_size_can_show_is_not_promised():
     assert promise([0.0], [True], target=0.5, unlabelled=[]).threshold is None
 
 
+@pytest.mark.parametrize("name", ["target", "confidence"])
+@pytest.mark.parametrize("share", [0.0, 1.0, 1.5])
+def test_a_share_of_none_or_all_cannot_be_promised(name, share):
+    with pytest.raises(ValueError, match="must lie between 0 and 1"):
+        promise([0.0, 1.0], [True, False], **{"target": 0.5, name: share})
+
+
 @given(JUDGED, TARGETS, st.sampled_from([0.5, 0.8, 0.95]))
 def test_a_promise_is_that_of_the_naive_procedure(given_, target, confidence):
     uncertainty, correct = given_

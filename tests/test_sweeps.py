@@ -294,6 +294,7 @@ def test_the_accuracy_of_the_questions_answered_has_wilsons_interval():
     table = sweeps.accuracy_coverage(splits_of(setting), methods=["NLL", "absent"], n_points=20)
     assert list(dict.fromkeys(table["method"])) == ["NLL", "oracle"]
     nll = table[table["method"] == "NLL"].set_index("n_answered")
+    assert nll.index.tolist() == list(range(1, 21))
     for k, row in nll.iterrows():
         expected = binomtest(round(row["accuracy"] * k), k).proportion_ci(method="wilson")
         np.testing.assert_allclose([row["low"], row["high"]], [expected.low, expected.high], atol=1e-12)

@@ -230,6 +230,8 @@ def check_top_n(world, top_n, results):
         if not any(abs(p - least) < 1e-6 for p in cut):
             is_open = any(p >= least for p in cut)
             assert certificate.status == ("undecided" if is_open else "certified" if found else otherwise)
+        if certificate.status == "certified":
+            assert bool(certificate.why) == (len(complete) < top_n)
         if len(complete) >= top_n:
             assert certificate.search_alpha == pytest.approx(expected[-1], abs=1e-6)
 
@@ -302,6 +304,16 @@ def test_a_search_by_hand():
     assert certificate.alpha_floor == pytest.approx(floor, abs=1e-6)
     # Below the pruned prefix one token is missing: the ending, or one of two tokens.
     assert certificate.upper_bound == pytest.approx(certificate.tree_bound + 0.1 * np.log(3), abs=1e-6)
+
+
+def test_an_answer_exactly_at_alpha_is_one_of_them():
+    for share in np.arange(0.3, 0.7, 0.05):
+        value = float(np.float32(np.log(share)))
+        if math.log(math.exp(value)) == value:
+            world = Hand({(): [share, 0.0, 1 - share, 0.0], (2,): [0.0, 0.0, 0.5, 0.5]})
+            [(answers, certificate)] = searched(world, search_alpha=math.exp(value))
+            assert [a.token_ids for a in answers if a.finished] == [()]
+            assert certificate.found_mass == pytest.approx(share)
 
 
 def test_what_lies_within_epsilon_of_alpha_is_undecided():
