@@ -153,7 +153,7 @@ def _checked(table: pd.DataFrame, reference_columns: Sequence[str]) -> pd.DataFr
     """
     references = list(zip(*(table[name] for name in reference_columns), strict=True))
     records = table[["question_id", "question", "split"]].assign(references=references).to_dict("records")
-    rows = [row for _, row in validated(_Question, zip(table.index, records, strict=True)).values()]
+    rows = [row for _, row in validated(_Question, zip(table.index, records, strict=True))]
     others = [name for name in table if name not in (*COLUMNS, *reference_columns)]
     ours = {name: [getattr(row, name) for row in rows] for name in ("question_id", "references")}
     # Whole numbers among which some are missing would become floats.

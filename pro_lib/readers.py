@@ -197,12 +197,12 @@ def _unzipped(log: zipfile.ZipFile, member: zipfile.ZipInfo, data: bytes) -> byt
     return content
 
 
-def validated(declared: type[BaseModel], entries: Iterable[tuple[str, object]]) -> dict[str, tuple[str, Any]]:
-    """Return entries by question_id, each its place and as the class `declared`; `RunError` where two have one id."""
-    rows: dict[str, tuple[str, Any]] = {}
+def validated(declared: type[BaseModel], entries: Iterable[tuple[str, object]]) -> Iterator[tuple[str, Any]]:
+    """Yield entries as the class `declared`, with their places; `RunError` where two have one question_id."""
+    places: dict[str, str] = {}
     for where, entry in entries:
-        row = fitted(declared, entry, where)
-        if row.question_id in rows:
-            raise RunError(f"{where}: question_id {row.question_id!r} was already used ({rows[row.question_id][0]})")
-        rows[row.question_id] = where, row
-    return rows
+        row: Any = fitted(declared, entry, where)
+        if row.question_id in places:
+            raise RunError(f"{where}: question_id {row.question_id!r} was already used ({places[row.question_id]})")
+        places[row.question_id] = where
+        yield where, row

@@ -181,7 +181,7 @@ def _by_question(rows: Iterable[tuple[str, dict]]) -> Iterable[tuple[str, dict]]
 def tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the answers and the questions of records, given with their places; `RunError` says what is wrong where."""
     answers, questions, places = [], [], []
-    for where, record in validated(Record, entries).values():
+    for where, record in validated(Record, entries):
         scores = {f"score_{name}": score for name, score in (record.scores or {}).items()}
         questions.append(record.model_dump(exclude={"answers", "scores"}) | scores)
         for rank, answer in enumerate(record.answers):
