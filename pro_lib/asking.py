@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pro_lib import promises, scores, store
+from pro_lib import engine, promises, scores, store
 from pro_lib import questions as question_sets
+from pro_lib.engine.strategies import own_settings
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
 
@@ -90,7 +91,11 @@ def ask(
     """
     if not isinstance(question, str):
         raise ValueError(f"question={question!r:.60} is no text; generate.generate takes several")
-    scores.pro(np.zeros((1, 1)), alpha=alpha)  # refused before it is asked
+    if np.ndim(alpha):
+        raise ValueError(f"alpha={alpha!r:.60} is more than one number")
+    own = {name: value for name, value in own_settings(strategy, settings).items() if value is not None}
+    search_alpha = getattr(engine.strategy(strategy, **own), "search_alpha", None)
+    scores.pro(np.zeros((1, 1)), alpha=alpha, search_alpha=search_alpha)  # what cannot be is refused before it is asked
     like, fit, about = calibration.info.parameters if calibration else None, None, ""
     if questions is None and not like:
         questions = question_sets.load("world-facts", limit=1, n_shots=n_shots)
@@ -100,7 +105,7 @@ def ask(
         if difference := store.difference(ours, theirs):
             raise ValueError(f"calibration: run {calibration.name} was made with {difference}")
         fit, about = promises.right_probability(calibration, alpha=alpha)
-    table, search_alpha = run.ranked(), run.search_alpha
+    table = run.ranked()
     log_probs = run.matrix(table, "value")
     uncertainty = scores.pro(log_probs, alpha=alpha, search_alpha=search_alpha)
     if table.empty:

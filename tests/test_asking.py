@@ -129,8 +129,9 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(facts_2m, run, question, 
 
 def test_an_alpha_that_cannot_be_is_refused_before_the_model_is_asked(facts_2m, monkeypatch):
     monkeypatch.setattr(asking, "answered", None)
-    with pytest.raises(ValueError, match=r"alpha must lie in \[0, 1\]"):
-        ask(facts_2m, ASKED, alpha=1.5)
+    for alpha, words in ((1.5, "must lie in"), (0.01, "is below search_alpha"), ([0.1, 0.2], "more than one number")):
+        with pytest.raises(ValueError, match=words):
+            ask(facts_2m, ASKED, alpha=alpha)
 
 
 def test_a_calibration_is_of_the_same_model_however_far_down_it_was_searched(facts_2m, tiny_model, run):
