@@ -19,17 +19,17 @@ _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 80
 
 
 class SentenceError(ValueError):
-    """An error whose message is one line, of at most 300 characters: of a longer one the middle is left out."""
+    """An error whose message is one line, of at most 500 characters: of a longer one the middle is left out."""
 
     def __init__(self, message: object) -> None:
         super().__init__(one_line(message))
 
 
 def one_line(message: object) -> str:
-    """Return a message as one line that can be printed, of at most 300 characters; its beginning and end stay."""
+    """Return a message as one line that can be printed, of at most 500 characters; its beginning and end stay."""
     line = re.sub(r"\s*[\x00-\x1f\x7f-\x9f\u2028\u2029]+\s*", " ", str(message)).strip()
     line = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
-    return line if len(line) <= 300 else f"{line[:180]} … {line[-117:]}"
+    return line if len(line) <= 500 else f"{line[:330]} … {line[-167:]}"
 
 
 def rule(kind: type | tuple[type, ...], holds: Callable[[Any], object], words: str) -> PlainValidator:

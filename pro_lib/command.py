@@ -200,7 +200,9 @@ def _quality(run, choices, *, alpha: float, needed: bool) -> str:
     intervals = zip(methods, *metrics.auroc_intervals(methods, judged.correct), strict=True)
     aurocs = ", ".join(f"{method} {auroc:.3f} ({low:.3f} to {high:.3f})" for method, auroc, low, high in intervals)
     share, n = judged.correct.mean(), len(judged.correct)
-    return f"{judged.exclusions.sentence()}\nAUROC {aurocs} on {n:,} questions, {share:.1%} right."
+    rarer = f"Only {judged.n_rarer} {'right' if share < 0.5 else 'wrong'}: too few to say much."
+    few = f" {rarer}" if judged.n_rarer < 20 else ""
+    return f"{judged.exclusions.sentence()}\nAUROC {aurocs} on {n:,} questions, {share:.1%} right.{few}"
 
 
 @pro.command()

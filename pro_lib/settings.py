@@ -43,6 +43,7 @@ _NAMES = checks.rule(
     "must be a name or a list of names",
 )
 Names = Annotated[str | Sequence[str], _NAMES]
+_Strategy = Literal["greedy", "multinomial", "diverse_beam", "threshold"]
 _Folder = Annotated[Any, checks.rule((str, Path, type(None)), lambda _: True, "must be a path")]
 
 
@@ -53,12 +54,10 @@ class Settings:
     model: Names = "facts-2m"  # one or several: bundled or paper's name, hub id, folder
     dataset: Names = "world-facts"  # one or several: bundled, trivia_qa, sciq, nq, or a file
     split: str = "test"  # the split reported on
-    strategy: Literal["greedy", "multinomial", "diverse_beam", "threshold"] = "diverse_beam"  # how answers are found
+    strategy: _Strategy = "diverse_beam"  # how answers are found: greedy, multinomial, diverse_beam, threshold
     protocol: Names = "paper"  # how answers are counted in figures: paper, workbench, or both
     distinct: checks.Flag | None = None  # whether repeated answers count once; None as the protocol has it
-    convention: Literal["complete", "answer_tokens"] = (
-        "complete"  # complete (ending included) or answer_tokens (left out)
-    )
+    convention: Literal["complete", "answer_tokens"] = "complete"  # complete (with ending) or answer_tokens (without)
     alphas: checks.Probabilities | None = None  # α is chosen from these; None for 0, 0.05, …, 1
     alpha: checks.Probability = 0.4  # the default α: PRO keeps answers whose probability is at least α
     target: checks.Probabilities | None = None  # accuracies of the answers given; None as the accuracy of all suggests

@@ -136,16 +136,20 @@ def test_score_prints_a_table_and_the_auroc_below_it(records):
     assert third.split()[2:6] == ["Oslo", f"{np.log(4):.4f}", f"{np.log(4):.4f}", "1"]
     between = "(0.148 to 1.000)"  # of 1/n = 1/1 + 1/2 answers: n / (n + 1.96²)
     auroc = f"AUROC PRO 1.000 {between}, NLL 1.000 {between} on 3 questions, 66.7% right."
+    auroc += " Only 1 wrong: too few to say much."
     assert quality == ["All 3 questions are used.", auroc]
 
 
 def test_score_reads_the_example_and_a_csv_of_texts_and_probabilities(tmp_path):
     *_, more, is_nll, _, result = typed("score", "--example")[0].splitlines()
-    assert (more, result[-30:]) == ("… and 40 more; --output scores.csv writes all", " on 60 questions, 16.7% right.")
+    assert (more, result[-35:]) == (
+        "… and 40 more; --output scores.csv writes all",
+        "Only 10 right: too few to say much.",
+    )
     assert is_nll.startswith("At α = 0.4 one answer of each question is kept, and PRO is NLL")
     assert "PRO is NLL" not in typed("score", "--example", "--alpha", "0.05")[0]
     (table := tmp_path / "a.csv").write_text("question,references,text,log_prob\n1?,x,x y,-0.5\n2?,x,y,-1\n")
-    assert typed("score", table)[0].endswith("on 2 questions, 50.0% right.\n")
+    assert typed("score", table)[0].endswith("Only 1 wrong: too few to say much.\n")
     assert typed("score", table, "--correctness", "exact_match")[0].endswith("all 2 judged answers are wrong.\n")
     for words in ([], [table, "--example"]):
         assert "--example" in typed("score", *words, code=2)[1]
@@ -153,7 +157,7 @@ def test_score_reads_the_example_and_a_csv_of_texts_and_probabilities(tmp_path):
 
 def test_score_judges_by_labels_or_questions_and_says_why_it_does_not(records, tmp_path):
     labels, questions = tmp_path / "labels.csv", tmp_path / "questions.jsonl"
-    result = "NLL 0.000 (0.000 to 0.852) on 3 questions, 66.7% right."
+    result = "NLL 0.000 (0.000 to 0.852) on 3 questions, 66.7% right. Only 1 wrong: too few to say much."
     for right, last in (("011", result), ("111", "all 3 judged answers are right.")):
         rows = [f"q{n},{text},{right[n]}" for n, text in enumerate(("Paris", "Rome", "Oslo"))]
         labels.write_text("\n".join(["question_id,text,correct", *rows]))
@@ -165,7 +169,7 @@ def test_score_judges_by_labels_or_questions_and_says_why_it_does_not(records, t
     questions.write_text("".join(json.dumps({k: v for k, v in r.items() if k != "answers"}) + "\n" for r in rows))
     records.write_text("".join(json.dumps(row | {"references": None}) + "\n" for row in rows))
     assert "No accuracy: " in typed("score", records)[0].splitlines()[-1]
-    assert typed("score", records, "--questions", questions)[0].endswith("on 3 questions, 66.7% right.\n")
+    assert typed("score", records, "--questions", questions)[0].endswith("Only 1 wrong: too few to say much.\n")
 
 
 def notebook(path, *cells, **declared):

@@ -561,7 +561,7 @@ def tried(name, seed, folder, originals):
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
         if not frame.f_globals.get("__name__", "").startswith("pro_lib."):
             raise AssertionError(f"raw {type(error).__name__}: {again}") from error
-        assert len(sentence) <= 300, f"a sentence of {len(sentence)} characters: {again}"
+        assert len(sentence) <= 500, f"a sentence of {len(sentence)} characters: {again}"
         assert sentence.isprintable(), f"a sentence of several lines: {again}"
         named = reader.make is make_parameters or str(folder)[:100] in sentence
         assert named, f"a sentence that names no file, {sentence}: {again}"
