@@ -11,7 +11,6 @@ import argparse
 import time
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pandas as pd
 import xllamacpp
@@ -44,9 +43,9 @@ def answers(run: Run) -> pd.Series:
 def scored(model: models.Model, prompt: list[int], token_ids: tuple[int, ...]) -> float:
     """Log-probability of a complete answer by the server, from whole lists at every place."""
     token_ids, total, stops = [int(token) for token in token_ids], 0.0, model.endings.stop.nonzero().squeeze(1).tolist()
-    with httpx.Client(timeout=60, trust_env=False) as http:
+    with model.server.asking() as send:
         for place in range(len(token_ids) + 1):
-            listed = model.server.listed(http, [*prompt, *token_ids[:place]], len(model.endings.stop))
+            listed = model.server.listed(send, [*prompt, *token_ids[:place]], len(model.endings.stop))
             ending = place == len(token_ids)
             total += np.log(sum(np.exp(listed[stop]) for stop in stops)) if ending else listed[token_ids[place]]
     return total

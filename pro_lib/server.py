@@ -6,9 +6,9 @@
 import math
 import os
 import re
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
@@ -31,6 +31,7 @@ from pro_lib.layouts import at
 from pro_lib.models import Model
 
 with extra("server", "asking a server"):
+    import anyio.from_thread
     import httpx
     import stamina
 
@@ -64,10 +65,19 @@ class Server:
         if not re.fullmatch(r"https?://[\w.-]+(:\d{1,5})?(/[\w./~-]*)?", self.base_url, re.ASCII):
             raise ValueError("base_url must be an address as http://localhost:8000/v1, without user, key or parameters")
 
-    def listed(self, http: httpx.Client, prefix: Sequence[int], n_tokens: int) -> dict[int, float]:
+    @contextmanager
+    def asking(self) -> Iterator[Callable[[dict], object]]:
+        """Yield what sends a request and returns what it brings, within `timeout` seconds however slowly that drips."""
+        key = os.environ.get(self.api_key_env)
+        headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        client = httpx.AsyncClient(headers=headers, timeout=self.timeout, trust_env=False)
+        with anyio.from_thread.start_blocking_portal() as portal, portal.wrap_async_context_manager(client):
+            yield partial(portal.call, self._read, client)
+
+    def listed(self, send: Callable[[dict], object], prefix: Sequence[int], n_tokens: int) -> dict[int, float]:
         """Return log-probabilities of the likeliest next tokens, downwards; `RunError` for what cannot be."""
         body = {"model": self.model, "prompt": list(prefix), "max_tokens": 1, "temperature": 0, "logprobs": n_tokens}
-        reply = self._posted(http, body | {"return_tokens_as_token_ids": True})
+        reply = self._posted(send, body | {"return_tokens_as_token_ids": True})
         listing = told = at(reply, _LISTS)
         if isinstance(listing, list):
             listing = {str(at(token, "id")): at(token, "logprob") for token in listing}
@@ -88,28 +98,29 @@ class Server:
             raise RunError(f"{self.base_url} {why}; docs/doors.md says how servers must be started")
         return {token: min(value, 0.0) for token, value in likely}
 
-    def _posted(self, http: httpx.Client, body: dict) -> object:
+    def _posted(self, send: Callable[[dict], object], body: dict) -> object:
         """Return what a request brings, tried again where that may help; no word of the server enters an error."""
         try:
             for attempt in stamina.retry_context(on=_passes, attempts=_TRIES, timeout=None):
                 with attempt:
-                    return self._read(http, body)
+                    return send(body)
         except httpx.HTTPStatusError as error:
             status = error.response.status_code
             hint = f"; the key is taken from {self.api_key_env}" if status in (401, 403) else ""
             why = f"HTTP status {status}{hint}"
-        except (httpx.HTTPError, ValueError) as error:
+        except (httpx.HTTPError, ValueError, TimeoutError) as error:
             why = f"no whole answer in {_TRIES} tries, {type(error).__name__}"
         raise RunError(f"{self.base_url} refuses or fails: {why}")
 
-    def _read(self, http: httpx.Client, body: dict) -> object:
-        content, deadline = bytearray(), time.monotonic() + self.timeout
-        with http.stream("POST", f"{self.base_url.rstrip('/')}/completions", json=body) as response:
-            response.raise_for_status()
-            for chunk in response.iter_raw():
-                content += chunk
-                if time.monotonic() > deadline or len(content) > _MOST_BYTES:
-                    raise ValueError("late or endless")
+    async def _read(self, http: httpx.AsyncClient, body: dict) -> object:
+        content, address = bytearray(), f"{self.base_url.rstrip('/')}/completions"
+        with anyio.fail_after(self.timeout):
+            async with http.stream("POST", address, json=body) as response:
+                response.raise_for_status()
+                async for chunk in response.aiter_raw():
+                    content += chunk
+                    if len(content) > _MOST_BYTES:
+                        raise ValueError("endless")
         return from_json(bytes(content))
 
 
@@ -189,13 +200,8 @@ class ServerTree:
 
         The probability that a list leaves out is `UNSEEN` where an event at its row's floor may be in it, else `OTHER`.
         """
-        key = os.environ.get(self._server.api_key_env)
-        headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
-        with (
-            httpx.Client(headers=headers, timeout=self._server.timeout, trust_env=False) as http,
-            ThreadPoolExecutor(self._server.concurrency) as pool,
-        ):
-            prefixes, follow = [self._new[row] for row in rows.tolist()], partial(_events, self._server, http, endings)
+        with self._server.asking() as send, ThreadPoolExecutor(self._server.concurrency) as pool:
+            prefixes, follow = [self._new[row] for row in rows.tolist()], partial(_events, self._server, send, endings)
             told = pool.map(follow, prefixes, floors.tolist(), greedy.tolist())
             events, entropy, best, n_requests = zip(*told, strict=True)
         self._counts.model_calls += sum(n_requests)
@@ -205,7 +211,7 @@ class ServerTree:
 
 
 def _events(
-    server: Server, http: httpx.Client, endings: Endings, prefix: tuple[int, ...], floor: float, greedy: bool
+    server: Server, send: Callable, endings: Endings, prefix: tuple[int, ...], floor: float, greedy: bool
 ) -> tuple[list[tuple[int, float, bool]], float, int, int]:
     """Return what may follow a prefix, its entropy, what is likeliest, and the number of requests.
 
@@ -213,7 +219,7 @@ def _events(
     """
     n_tokens, n_requests, (is_stop, is_closing) = server.top, 0, (table.numpy() for table in endings.on_host)
     while True:
-        lists = [server.listed(http, prefix, min(n_tokens, len(is_stop))) for _ in range(server.repeats)]
+        lists = [server.listed(send, prefix, min(n_tokens, len(is_stop))) for _ in range(server.repeats)]
         n_requests += len(lists)
         known = [(token, value) for token, value in lists[0].items() if token < len(is_stop)]
         ids, log_probs = map(np.array, zip(*known, strict=True))
@@ -246,7 +252,7 @@ def _events(
 def _passes(error: Exception) -> bool:
     """Return whether a request is worth another try: a server that refuses it does so again."""
     status = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else 500
-    return isinstance(error, httpx.HTTPError | ValueError) and (status == 429 or status >= 500)
+    return isinstance(error, httpx.HTTPError | ValueError | TimeoutError) and (status == 429 or status >= 500)
 
 
 def _log(p: float) -> float:

@@ -283,18 +283,18 @@ def test_an_unreachable_server_a_drip_and_what_is_refused_end_in_a_sentence(fact
             connected("http://localhost/v1", facts_2m, **{option: value})
 
 
-def test_a_server_that_answers_byte_by_byte_is_given_up(facts_2m, some):
+@pytest.mark.parametrize("ending", [b"\r\n\r\n", b"", b"\r\nTransfer-Encoding: chunked\r\n\r\n"])
+def test_a_server_that_answers_byte_by_byte_is_given_up(facts_2m, some, ending):
     def drip(listener):
         connection, _ = listener.accept()
         with connection, suppress(OSError):  # who asked has gone
             connection.recv(65536)
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-            for _ in range(100):
-                if ended.wait(0.05):
-                    return
-                connection.sendall(b" ")
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX-Kind: json" + ending)
+            while len(pauses) < 100 and not ended.wait(0.05):
+                pauses.append(0.05)
+                connection.sendall(b"0")
 
-    ended = threading.Event()
+    ended, pauses = threading.Event(), []
     with socket.create_server(("127.0.0.1", 0)) as listener, stamina.set_testing(True, attempts=1):
         thread = threading.Thread(target=drip, args=(listener,), daemon=True)
         thread.start()
@@ -302,6 +302,7 @@ def test_a_server_that_answers_byte_by_byte_is_given_up(facts_2m, some):
             searched(connected(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", facts_2m, timeout=0.3), some)
         ended.set()
         thread.join()
+    assert len(pauses) < 100
 
 
 def test_a_noisy_server_is_not_asked_without_end(facts_2m, some):
