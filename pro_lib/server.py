@@ -98,6 +98,15 @@ class Server:
             raise RunError(f"{self.base_url} {why}; docs/doors.md says how servers must be started")
         return {token: min(value, 0.0) for token, value in likely}
 
+    def scored(self, send: Callable[[dict], object], token_ids: Sequence[int]) -> np.ndarray:
+        """Return the log-probabilities of a prompt's own tokens; the first has none, so NaN."""
+        body = {"model": self.model, "prompt": list(token_ids), "max_tokens": 1, "temperature": 0, "logprobs": 1}
+        scored = at(self._posted(send, body | {"echo": True}), "choices.0.logprobs.token_logprobs")
+        scored = scored[: len(token_ids)] if isinstance(scored, list) else []
+        if len(scored) < len(token_ids) or not all(type(p) in (float, int) for p in scored[1:]):
+            raise RunError(f"{self.base_url} does not score the tokens of a prompt (echo with logprobs)")
+        return np.array([np.nan, *scored[1:]])
+
     def _posted(self, send: Callable[[dict], object], body: dict) -> object:
         """Return what a request brings, tried again where that may help; no word of the server enters an error."""
         try:
@@ -145,6 +154,27 @@ def connect(base_url: str, *, model: str, tokenizer: Any, stop_ids: Sequence[int
     fit = Fit(0.0, plain=_Served.plain)
     nothing: Any = torch.nn.Identity()
     return _Served(name, base_url, fingerprint, nothing, tokenizer, endings, fit, server=server)
+
+
+def check(model: Model, prompts: Sequence[str], *, n_tokens: int = 8, seed: int = 0) -> float:
+    """Return by how many nats, at most, drawn tokens' log-probabilities differ when they are scored again as a prompt.
+
+    A temperature or penalty of the server's own changes what it continues with, not what it reads; no list shows that.
+    Raises `RunError` where the server cannot `echo` a prompt with log-probabilities, as vLLM does.
+    """
+    if not isinstance(model, _Served):
+        raise ValueError("model must be one that connect() returned")
+    server, rng, apart = model.server, np.random.default_rng(seed), 0.0
+    with server.asking() as send:
+        for prompt in map(model.encode, prompts):
+            ids, listed = list(prompt), []
+            for _ in range(n_tokens):
+                likely = server.listed(send, ids, server.top)
+                p = np.exp([*likely.values()])
+                ids.append(int(rng.choice([*likely], p=p / p.sum())))
+                listed.append(likely[ids[-1]])
+            apart = max(apart, np.abs(server.scored(send, ids)[len(prompt) :] - listed).max())
+    return apart
 
 
 @dataclass(frozen=True)

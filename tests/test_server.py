@@ -46,6 +46,8 @@ def serving(model, lie=None, *, most=10**6, ids=True):
             with lock:
                 n = next(n_requests)
                 reply = listing(model, body["prompt"], min(body["logprobs"], most), ids)
+                if body.get("echo") and ids:
+                    reply["choices"][0]["logprobs"]["token_logprobs"] = echoed(model, body["prompt"])
                 try:
                     reply = lie(reply, n, body["prompt"]) if lie else reply
                 except ReplyError as told:
@@ -84,6 +86,12 @@ def listing(model, prompt, n, ids):
     tops = [{"id": token, "logprob": value} for token, value in zip(tokens.tolist(), values.tolist(), strict=True)]
     content = {"content": [{"top_logprobs": tops}]}
     return {"choices": [{"text": text, "logprobs": content}], "usage": usage}
+
+
+@torch.inference_mode()
+def echoed(model, prompt):
+    log_probs = model.network(torch.tensor([prompt])).logits[0].double().log_softmax(-1)
+    return [None, *(log_probs[place, token].item() for place, token in enumerate(prompt[1:])), -0.5]
 
 
 def connected(url, model, **options):
@@ -310,6 +318,28 @@ def test_a_noisy_server_is_not_asked_without_end(facts_2m, some):
         run = searched(connected(url, facts_2m), some)
     assert run.info.cost.model_calls <= 2 * 32 * len(some)  # two for each token of the greedy answer at most
     assert (run.questions["status"] == "undecided").all()
+
+
+def warmer(reply, n, prompt):
+    """A server that divides its logits by 0.8, its list still one of probabilities."""
+    values = {token: value / 0.8 for token, value in tops(reply).items()}
+    total = np.logaddexp.reduce(list(values.values()))
+    reply["choices"][0]["logprobs"]["top_logprobs"] = [{token: value - total for token, value in values.items()}]
+    return reply
+
+
+def test_a_temperature_of_the_servers_own_is_seen_where_it_scores_prompts(facts_2m, some):
+    prompts = some.prompts()[:3]
+    apart = []
+    for lie in (None, warmer):
+        with serving(facts_2m, lie) as url:
+            apart.append(server.check(connected(url, facts_2m, top=300), prompts))
+    assert apart[0] < 1e-5
+    assert apart[1] > 0.1
+    with serving(facts_2m, ids=False) as url, pytest.raises(RunError, match="does not score"):
+        server.check(connected(url, facts_2m, top=300), prompts)
+    with pytest.raises(ValueError, match=r"connect\(\)"):
+        server.check(facts_2m, prompts)
 
 
 def test_one_question_can_be_asked_over_a_server(facts_2m):
