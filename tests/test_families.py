@@ -17,8 +17,9 @@ ASKED = [family for family in families.families() if TABLE["tree"].get(family) !
 # A cache that gives something else beyond its window than a pass over the text does; a `generate` that fails.
 OF_TWO_MINDS = ["blt", "moshi", "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker"]
 OF_TIMM = ["fast_vlm", "gemma3n", "perception_lm"]
-# A kind each: packed, a window, a state, ALiBi, a vision tower, and what is none.
-KINDS = ("llama", "gpt_oss", "qwen3_5", "bloom", "mistral3", "bert")
+# A kind each: packed, a window, a state, ALiBi, positions that begin elsewhere, one that sees how long a text is, a
+# vision tower, and what is none.
+KINDS = ("llama", "gpt_oss", "qwen3_5", "bloom", "kosmos-2.5", "prophetnet", "mistral3", "bert")
 
 
 def holds(name):
@@ -35,13 +36,13 @@ def holds(name):
     return row
 
 
-@pytest.mark.parametrize("name", KINDS[:4])
+@pytest.mark.parametrize("name", KINDS[:6])
 def test_a_family_is_asked_as_the_table_says(name):
     holds(name)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted({*families.MOST_USED, *KINDS[4:]}))
+@pytest.mark.parametrize("name", sorted({*families.MOST_USED, *KINDS[6:]}))
 def test_the_most_used_families_are_asked_as_the_table_says(name):
     row = holds(name)
     assert row["tree"] != "refused" or name == "bert"
