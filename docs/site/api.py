@@ -31,7 +31,7 @@ def index() -> str:
     lines = [
         "# API reference\n",
         "Made from the docstrings. `n` questions, `N` answers each, `T` tokens, `V` vocabulary; log-probabilities and",
-        "entropies in nats; uncertainty: higher = more uncertain. Names with an underscore are not for use.\n",
+        "entropies in nats; uncertainty: higher = more uncertain. These pages list what is public, and no more.\n",
         "`import pro_lib` loads nothing but itself: modules load on first use, and `pro_lib.ask` is `asking.ask`.\n",
         "| module or room (/) | | lines |\n|---|---|---|",
     ]
