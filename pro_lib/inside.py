@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from pro_lib import engine
 from pro_lib.engine.fit import Fit, PackingError, fitted, fitted_to
+from pro_lib.engine.tree import reducing_device
 from pro_lib.models import UnsupportedModelError, find_endings
 from pro_lib.packs import complete_log_probs, ranked
 
@@ -125,9 +126,10 @@ def _check(network, config, mask, *, logits_processor, stopping_criteria, positi
 
 def _endings(network: PreTrainedModel, config: GenerationConfig, tokenizer: Tokenizer | None) -> engine.Endings:
     """Return what ends an answer: `eos_token_id`, and what the package takes for an ending with this tokenizer."""
-    ids = torch.arange(network.get_output_embeddings().weight.shape[0], device=network.device)
+    device = reducing_device(network.device)
+    ids = torch.arange(network.get_output_embeddings().weight.shape[0], device=device)
     eos = [] if config.eos_token_id is None else config.eos_token_id
-    stop = torch.isin(ids, torch.tensor(eos, device=network.device))
+    stop = torch.isin(ids, torch.tensor(eos, device=device))
     others = engine.Endings(stop, stop & False) if tokenizer is None else find_endings(tokenizer, network)
     endings = engine.Endings(stop | others.stop, others.closing & ~stop)
     if not endings.stop.any():

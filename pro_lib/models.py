@@ -21,6 +21,7 @@ from pro_lib.bundled import check_model, fingerprint, locate
 from pro_lib.checks import DTYPES, QUANTIZATIONS, SentenceError, one_line
 from pro_lib.engine import Endings
 from pro_lib.engine.fit import Fit, PackingError, auto_class, fitted, fitted_to
+from pro_lib.engine.tree import reducing_device
 from pro_lib.files import sha256
 
 # Options of `from_pretrained` that a configuration and a tokenizer take as well.
@@ -116,7 +117,7 @@ def load(
     name: str | Path,
     *,
     dtype: str = "auto",
-    device: str = "auto",
+    device: "str | torch.device" = "auto",
     quantization: str | None = None,
     **from_pretrained: Any,
 ) -> Model:
@@ -132,7 +133,7 @@ def load(
         FileNotFoundError: transformers cannot load it or torch does not see the device, in their words.
         ValueError: an unknown dtype, quantization or name; `UnsupportedModelError` where nothing follows a text.
     """
-    name = str(name)
+    name, device = str(name), str(device)
     for option, value, choices in (("dtype", dtype, ("auto", *DTYPES)), ("quantization", quantization, QUANTIZATIONS)):
         if value is not None and value not in choices:
             raise ValueError(f"{option}={value!r} is none of {', '.join(choices)}")
@@ -222,7 +223,8 @@ def find_endings(tokenizer: Tokenizer, network: PreTrainedModel, ends: Sequence[
     if "stop" not in kinds:
         raise PackingError("has a tokenizer with neither an end-of-text token nor a newline token")
     stop, closing = (torch.tensor([kind == name for kind in kinds]) for name in ("stop", "closing"))
-    return Endings(stop.to(network.device), closing.to(network.device))
+    device = reducing_device(network.device)
+    return Endings(stop.to(device), closing.to(device))
 
 
 def download(name: str) -> Path:

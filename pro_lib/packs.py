@@ -75,6 +75,8 @@ class Job:
 
     def part(self, questions: pd.DataFrame, bar: tqdm | None = None) -> tuple[pa.Table, Cost]:
         """Return the table (`store.part_table`) and cost of a part; `MemoryError` if one question alone is too much."""
+        if self.model.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.model.device)
         started, bar = time.perf_counter(), bar or tqdm(disable=True)
         results: list[tuple[list[Answer], Certificate | None]] = []
         is_first, self.counts, self.halved = self._prefix is None, Counts(), 0

@@ -172,3 +172,7 @@ OPTIONS = [("facts-2m", option) for option in ({"dtype": "float31"}, {"device": 
 def test_what_is_no_model_here_and_no_option_is_named(name, options):
     with pytest.raises((ValueError, FileNotFoundError), match=f"'{[name, *options.values()][-1]}'"):
         models.load(name, **options)
+
+
+def test_a_device_may_be_one_of_torch():
+    assert models.load("facts-1m", device=torch.device("cpu")).device == torch.device("cpu")

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreT
 
 from pro_lib.checks import one_line
 from pro_lib.engine.plain import PlainTree
-from pro_lib.engine.tree import Counts, PackedTree, Prefix, Tree, encode_prefix
+from pro_lib.engine.tree import Counts, PackedTree, Prefix, Tree, attention_kernels, encode_prefix
 
 # A guess at what rounding may do: a step of a logit between 16 and 32 is 0.125 nats in bfloat16, 0.016 in float16.
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5, torch.float16: 0.1}
@@ -151,7 +151,7 @@ def check_causal(network: PreTrainedModel) -> None:
         raise PackingError("is no causal model: its configuration says that it is no decoder (is_decoder)")
     ids = _random_text(network, _SHORT)
     texts = (torch.tensor([text], device=network.device) for text in (ids, [*ids[:-1], ids[0]], ids[:-1]))
-    with _refusing("cannot go on from a text alone"):
+    with _refusing("cannot go on from a text alone"), attention_kernels(network.device):
         logits = [network(input_ids=text, use_cache=False).logits[0, : _SHORT - 1] for text in texts]
     whole, other, shorter = (rows.float().log_softmax(-1).nan_to_num(nan=0.0) for rows in logits)
     # Texts of one shape round alike, so that half precision hides little; ProphetNet's kind sees how long a text is.
@@ -186,8 +186,9 @@ def _largest_error(
     steps.append(tree.grow(torch.tensor([0, len(keep) + 1]), torch.tensor([b, c])))
     paths = [[*other, a], [*one, b], [*other, c], [*other, b], [*one, b, c]]
     texts = (torch.tensor([path], device=network.device) for path in paths)
-    alone = torch.cat([network(input_ids=text, use_cache=False).logits[0, -1:] for text in texts])
-    error = (torch.cat(steps) - torch.log_softmax(alone.float(), dim=-1)).abs()
+    with attention_kernels(network.device):
+        alone = torch.cat([network(input_ids=text, use_cache=False).logits[0, -1:] for text in texts])
+    error = (torch.cat(steps) - torch.log_softmax(alone.float(), dim=-1).to(steps[0].device)).abs()
     return float(error.nan_to_num(nan=float("inf")).max())
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from transformers import Cache, PreTrainedModel
 
-from pro_lib.engine.tree import Counts, accepted, at_once, keep_logits
+from pro_lib.engine.tree import Counts, accepted, at_once, attention_kernels, index_device, keep_logits, reducing_device
 
 
 class _Row(NamedTuple):
@@ -28,7 +28,7 @@ class PlainTree:
         self, network: PreTrainedModel, prompts: Sequence[Sequence[int]], counts: Counts, *, cached: bool = True
     ):
         self._network, self._prompts, self._counts, self._cached = network, prompts, counts, cached
-        self._at_once = at_once(network)
+        self._at_once, self._index_device = at_once(network), index_device(network)
         self._rows: list[_Row] = []
 
     @torch.inference_mode()
@@ -75,8 +75,9 @@ class PlainTree:
         ids = torch.tensor(inputs, device=self._network.device)
         name = "cache_params" if "cache_params" in accepted(type(self._network).forward) else "past_key_values"
         past = {} if cache is None else {name: cache}
-        last = keep_logits(self._network, ids.new_tensor([ids.shape[1] - 1]))
-        output = self._network(input_ids=ids, use_cache=self._cached, **past, **last)
+        last = keep_logits(self._network, torch.tensor([ids.shape[1] - 1], device=self._index_device))
+        with attention_kernels(ids.device):
+            output = self._network(input_ids=ids, use_cache=self._cached, **past, **last)
         self._counts.model_calls += 1
         log_probs = torch.log_softmax(output.logits[:, -1].float(), dim=-1)
-        return log_probs, output[name] if self._cached else None
+        return log_probs.to(reducing_device(ids.device)), output[name] if self._cached else None

@@ -3,6 +3,7 @@
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
@@ -10,10 +11,12 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import DynamicCache, PreTrainedModel
 
 # Tokens put through the network at once: a processor loses by masked tokens of other questions, a GPU by small calls.
 _AT_ONCE, _AT_ONCE_ELSEWHERE = 256, 4096
+_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 _Cache: TypeAlias = Any  # a `DynamicCache`, whose layers are declared wider than those that have keys and values
 
 
@@ -77,7 +80,9 @@ def encode_prefix(network: PreTrainedModel, token_ids: Sequence[int], *, counts:
         return Prefix((), ())
     cache: _Cache = DynamicCache()
     ids = torch.tensor([list(token_ids)], device=network.device)
-    network(input_ids=ids, past_key_values=cache, use_cache=True, **keep_logits(network, ids.new_tensor([0])))
+    first = keep_logits(network, torch.tensor([0], device=index_device(network)))
+    with attention_kernels(ids.device):
+        network(input_ids=ids, past_key_values=cache, use_cache=True, **first)
     if counts is not None:
         counts.prompt_tokens += len(token_ids)
         counts.model_calls += 1
@@ -96,6 +101,7 @@ class PackedTree:
         self._network, self._counts = network, counts
         # A network's properties walk over its parameters.
         self._device, self._dtype, self._at_once = network.device, network.dtype, at_once(network)
+        self._index_device = index_device(network)
         self.prefix_length, self._prefix_layers = len(prefix.token_ids), prefix.layers
         self._suffixes = [prompt[self.prefix_length :] for prompt in prompts]
 
@@ -172,7 +178,7 @@ class PackedTree:
 
     def _only(self, slots: np.ndarray) -> _Cache:
         """Return a copy of some of the cache's slots."""
-        places = torch.from_numpy(slots).to(self._device, non_blocking=True)
+        places = torch.from_numpy(slots).to(self._index_device, non_blocking=True)
         return _filled((layer.keys[:, :, places], layer.values[:, :, places]) for layer in self._cache.layers)
 
     def _drop_dead(self, visible: np.ndarray) -> np.ndarray:
@@ -187,22 +193,25 @@ class PackedTree:
 
     def _forward(self, cache: _Cache, *arrays: np.ndarray) -> Tensor:
         """Run tokens, at positions, on the slots they see; return log-probabilities of some. It fills the cache."""
-        inputs = (torch.from_numpy(array).to(self._device, non_blocking=True) for array in arrays)
+        devices = (*[self._device] * 3, self._index_device)
+        inputs = (torch.from_numpy(a).to(device, non_blocking=True) for a, device in zip(arrays, devices, strict=True))
         tokens, positions, visible, keep = inputs
         # Additive, not boolean: under eager attention some architectures add whatever they are handed.
         mask = torch.where(visible, 0.0, torch.finfo(self._dtype).min).to(self._dtype)
-        output = self._network(
-            input_ids=tokens[None],
-            position_ids=positions[None],
-            attention_mask=mask[None, None],
-            past_key_values=cache,
-            use_cache=True,
-            **keep_logits(self._network, keep),
-        )
+        with attention_kernels(self._device):
+            output = self._network(
+                input_ids=tokens[None],
+                position_ids=positions[None],
+                attention_mask=mask[None, None],
+                past_key_values=cache,
+                use_cache=True,
+                **keep_logits(self._network, keep),
+            )
         self._counts.model_calls += 1
         logits = output.logits[0]
         logits = (logits if len(logits) == len(keep) else logits[keep]).float()
-        return torch.log_softmax(logits, dim=-1, out=logits)  # in place: a wide vocabulary's logits are large
+        log_probs = torch.log_softmax(logits, dim=-1, out=logits)  # in place: a wide vocabulary's logits are large
+        return log_probs.to(reducing_device(self._device))
 
 
 def _filled(layers: Iterable[Sequence[Tensor]]) -> _Cache:
@@ -239,6 +248,22 @@ def _sizes(lengths: Sequence[int], limit: int) -> list[int]:
 def at_once(network: PreTrainedModel) -> int:
     """Return how many tokens are put through the network in one call."""
     return _AT_ONCE if network.device.type == "cpu" else _AT_ONCE_ELSEWHERE
+
+
+def reducing_device(device: torch.device) -> torch.device:
+    """Return where log-probabilities of a device are summed up in float64: MPS has none, so on the processor."""
+    return torch.device("cpu") if device.type == "mps" else device
+
+
+def index_device(network: PreTrainedModel) -> torch.device:
+    """Return where indices lie: with the network; on the host, whose any device takes, if its layers lie on several."""
+    is_spread = len(set(getattr(network, "hf_device_map", {}).values())) > 1
+    return torch.device("cpu") if is_spread else network.device
+
+
+def attention_kernels(device: torch.device) -> AbstractContextManager[None]:
+    """Leave out cuDNN's attention on CUDA: it plans anew for every shape, and ours are nearly all new."""
+    return sdpa_kernel(_KERNELS) if device.type == "cuda" else nullcontext()
 
 
 def keep_logits(network: PreTrainedModel, keep: Tensor) -> dict[str, Tensor]:
