@@ -15,7 +15,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = {"scores": "scores paper", "metrics": "metrics", "sweeps": "sweeps", "evaluation": "evaluation protocols"}
-TESTS |= {"protocols": "protocols evaluation logs", "correctness": "correctness", "runs": "runs exact_search"}
+TESTS |= {
+    "protocols": "protocols evaluation logs",
+    "correctness": "correctness evaluation",
+    "runs": "runs exact_search",
+}
 TESTS |= {"promises": "promises asking", "store": "store runs", "selective": "selective", "engine/tree": "engine plain"}
 TESTS |= {"engine/exact": "threshold half", "engine/children": "threshold strategies"}
 TESTS |= {f"engine/{name}": "strategies" for name in ("beams", "sampling", "walk")}

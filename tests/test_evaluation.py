@@ -220,6 +220,7 @@ def test_validation_questions_are_drawn_with_the_seed_and_keep_their_rows_togeth
     np.testing.assert_array_equal(sample.meanings["S-PRO"], 2 * pool.log_probs[rows])
     np.testing.assert_array_equal(sample.pro(0.4, name="α"), pool.log_probs[rows, 0])
     assert "20 were drawn of them" in sample.sentence()
+    assert "drawn" not in pool.sentence()
     assert list(pool.drawn(20, seed=4).answers["question_id"]) != list(sample.answers["question_id"])
     assert Splits(pool, pool, 20, seed=3).validation.answers.equals(sample.answers)
     assert Splits(pool, pool, None).validation is Splits(pool, pool, 1000).validation is pool

@@ -64,6 +64,7 @@ def test_a_promise_by_hand():
     assert (result.threshold, result.n_answered, result.n_right) == (87, 86, 60)
     assert binomtest(60, 86, 0.6, "greater").pvalue <= 0.05 < binomtest(60, 87, 0.6, "greater").pvalue
     assert result.sentence().startswith("Answer when the score is below 87: at least 60 % right")
+    assert result.sentence().endswith("86 % of questions (60 of 86 were).")
 
 
 def test_what_no_sample_of_that_size_can_show_is_not_promised():

@@ -130,6 +130,12 @@ def test_distinct_goes_by_ids_then_text_then_log_probability(answers, expected):
     run = records_run(*({"log_prob": -1 - n, **answer} for n, answer in enumerate(answers)))
     np.testing.assert_array_equal(run.log_probs(), [expected])
     assert run.log_probs(distinct=False).shape == (1, len(answers))
+    assert "index" not in run.ranked()
+
+
+def test_without_ids_and_texts_answers_of_one_probability_and_another_length_are_two():
+    run = records_run(*({"log_prob": -0.1, "mean_log_prob": -0.1 / n} for n in (2, 3, 2)))
+    np.testing.assert_allclose(run.log_probs(), [[-0.1, -0.1]])
 
 
 def test_top_is_the_most_probable_finished_answer_and_missing_where_there_is_none(run):

@@ -131,6 +131,10 @@ REFUSED = [
 ]
 
 
+def test_the_best_answer_alone_asks_nothing_of_how_far_a_search_looked():
+    assert np.isnan(scores.pro_at_k([[NAN]], 1, search_alpha=0.2)).all()
+
+
 @pytest.mark.parametrize(("named", "call"), REFUSED)
 def test_what_a_score_refuses_it_names(named, call):
     with pytest.raises(ValueError, match=named):

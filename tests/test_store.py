@@ -59,6 +59,14 @@ def state(path):
     return {file.name: file.read_bytes() for file in path.iterdir() if not file.name.startswith(".")}
 
 
+def test_what_a_killed_writer_left_half_written_is_cleared_away(finished):
+    left = [finished / name for name in (".run.json.17", ".part-00000-17")]
+    for file in left:
+        file.write_bytes(b"half")
+    written(finished, ids=[*IDS, "another"])
+    assert not any(file.exists() for file in left)
+
+
 def test_what_was_written_is_what_is_read(finished):
     answers, questions, info = store.read(finished)
     expected = tables([table_of(questions_of(IDS))])

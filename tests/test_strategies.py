@@ -196,6 +196,8 @@ def test_a_sample_stream_is_its_own():
     np.testing.assert_array_equal(uniforms(0, ["b"], 2, 4).numpy(), one[1:, :2, :4])
     assert stats.kstest(uniforms(0, [*map(str, range(99))], 3, 5).numpy().ravel(), "uniform").pvalue > 0.01
     assert (uniforms(1, ["a"], 1, 5).numpy() != one[0, :1]).all()
+    # Runs of before are gone on with: these are their numbers.
+    np.testing.assert_array_equal(one[0, 0, :2], [0.9765597955816017, 0.7735506072849163])
 
 
 class Script:

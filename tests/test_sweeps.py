@@ -240,7 +240,8 @@ def test_where_validation_has_one_class_the_default_is_taken_and_said():
     assert table.loc["PRO", "alpha"] == 0.4
     assert table["ece"].isna().all()
     with pytest.warns(UserWarning, match="cannot be redrawn .d, m, test: all 80 judged answers are wrong."):
-        assert sweeps.redraw_benchmark(Splits(wrong, other, 30))["alpha"].isna().tolist() == [True]
+        nothing = sweeps.redraw_benchmark(Splits(wrong, other, 30))
+    assert (nothing["redraw"].tolist(), nothing["alpha"].isna().tolist()) == ([0], [True])
     with pytest.warns(UserWarning, match="alpha cannot"):
         assert sweeps.reliability(Splits(wrong, other), methods=["PRO"]).empty
     with pytest.warns(UserWarning, match="all 80 judged answers are wrong, so that AUROC"):
