@@ -15,13 +15,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = {"scores": "scores paper", "metrics": "metrics", "sweeps": "sweeps", "evaluation": "evaluation protocols"}
-TESTS |= {
-    "protocols": "protocols evaluation logs",
-    "correctness": "correctness evaluation",
-    "runs": "runs exact_search",
-}
-TESTS |= {"promises": "promises asking", "store": "store runs", "selective": "selective", "engine/tree": "engine plain"}
-TESTS |= {"engine/exact": "threshold half", "engine/children": "threshold strategies"}
+TESTS |= {"protocols": "protocols evaluation logs", "correctness": "correctness evaluation", "store": "store runs"}
+TESTS |= {"runs": "runs exact_search", "promises": "promises asking", "selective": "selective"}
+TESTS |= {"engine/tree": "engine plain", "engine/exact": "threshold half", "engine/children": "threshold strategies"}
 TESTS |= {f"engine/{name}": "strategies" for name in ("beams", "sampling", "walk")}
 LOADED = ["datasets", "hypothesis", "transformers.models.llama.modeling_llama", "scipy.stats", "sklearn.isotonic"]
 OPERATORS = "Add Sub, Mult Div, And Or, Lt LtE, Gt GtE, Eq NotEq, BitAnd BitOr, Is IsNot, In NotIn, USub UAdd"

@@ -91,13 +91,9 @@ def answerer(
     is_split = 0 < len(splits) < calibration.questions["split"].nunique()
     known = evaluate(calibration, split="validation" if is_split else None, choices=choices)
     scores = [evaluate(calibration, split=name, choices=choices).pro(alpha) for name in splits if is_split]
-    shown: dict[str, Any] = {
-        "target": target,
-        "confidence": confidence,
-        "unlabelled": np.concatenate(scores) if scores else None,
-    }
-    made = promise(known.pro(alpha), known.correct, **shown)
+    unlabelled = np.concatenate(scores) if scores else None
+    made = promise(known.pro(alpha), known.correct, target=target, confidence=confidence, unlabelled=unlabelled)
     strategy = parameters["strategy"]
-    own = {name: value for name, value in own_settings(strategy, parameters).items() if value is not None}
     asked_as = question_sets.like(parameters, name=calibration.info.dataset)
-    return Answerer(model, made, alpha, asked_as, own | {"strategy": strategy, "chat": parameters.get("chat", False)})
+    own = own_settings(strategy, parameters) | {"strategy": strategy, "chat": parameters.get("chat", False)}
+    return Answerer(model, made, alpha, asked_as, own)

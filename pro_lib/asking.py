@@ -93,8 +93,7 @@ def ask(
         raise ValueError(f"question={question!r:.60} is no text; generate.generate takes several")
     if np.ndim(alpha):
         raise ValueError(f"alpha={alpha!r:.60} is more than one number")
-    own = {name: value for name, value in own_settings(strategy, settings).items() if value is not None}
-    search_alpha = getattr(engine.strategy(strategy, **own), "search_alpha", None)
+    search_alpha = getattr(engine.strategy(strategy, **own_settings(strategy, settings)), "search_alpha", None)
     scores.pro(np.zeros((1, 1)), alpha=alpha, search_alpha=search_alpha)  # what cannot be is refused before it is asked
     like, fit, about = calibration.info.parameters if calibration else None, None, ""
     if questions is None and not like:

@@ -7,7 +7,7 @@ import reprlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
+from typing import Annotated, Any, Literal, TypeVar, dataclass_transform, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StrictBool, StringConstraints, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
@@ -44,8 +44,9 @@ def rule(kind: type | tuple[type, ...], holds: Callable[[Any], object], words: s
 
 
 # How weights may be shrunk and in what they may be loaded; here, so that both are checked without loading torch.
-QUANTIZATIONS, DTYPES = ("8bit", "4bit"), ("float32", "bfloat16", "float16")
+QUANTIZATIONS = ("8bit", "4bit")
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+DTYPES = get_args(Dtype)[1:]
 Engine = Literal["local", "ray"]
 Flag = StrictBool
 PositiveInt = Annotated[int, Field(strict=True, gt=0)]

@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from importlib import metadata
 from typing import Any
 
@@ -45,6 +45,7 @@ class Job:
 
     def __post_init__(self):
         self.model, self.counts, self._prefix = self.model.with_stop(self.strategy.stop), Counts(), None
+        self._encode = lru_cache(2**14)(self.model.encode)  # each prompt is wanted twice: its length, and itself
         self.fitting = sys.maxsize  # the most questions that have been seen to fit into memory at once
         if not len(self.questions):
             raise ValueError("there are no questions to answer")
@@ -171,7 +172,7 @@ class Job:
         if self.chat:
             options = {} if self.chat is True else self.chat
             return [self.model.encode_chat(messages, options) for messages in questions.chats()]
-        return [self.model.encode(prompt) for prompt in questions.prompts()]
+        return [self._encode(prompt) for prompt in questions.prompts()]
 
     @cached_property
     def _epsilon(self) -> ArrayLike:

@@ -88,7 +88,8 @@ def apart(table: pd.DataFrame) -> pd.DataFrame:
     if ours:
         words = f"columns of the questions get own_ before names that runs need: {', '.join(ours)}"
         warnings.warn(words, UserWarning, stacklevel=3)
-    return once_each(table.rename(columns=ours), "the table of questions")
+        table = table.rename(columns=ours)
+    return once_each(table, "the table of questions")
 
 
 class _Question(Format):
@@ -193,8 +194,9 @@ def _downloaded(name: str, folder: Path | None) -> dict[str, pd.DataFrame]:
     repository, configuration, answer = HUB[name]
     parts = {}
     try:
-        if folder:
-            _ = [regular(path) for path in folder.rglob("*") if not path.is_dir()]
+        for path in folder.rglob("*") if folder else ():
+            if not path.is_dir():
+                regular(path)
         loaded = datasets.load_from_disk(folder) if folder else datasets.load_dataset(repository, configuration)
         for split in [split for split in loaded if split in ("test", "validation", "train")]:
             rows, ids = loaded[split], [f"{name}-{split}-{n}" for n in range(len(loaded[split]))]

@@ -183,12 +183,8 @@ def load(
         if not 0 <= n_shots <= len(pool):
             raise QuestionsError(f"n_shots={n_shots}: dataset {name!r} has {len(pool)} questions for shots")
         shots = _shots(pool, n_shots)
-    source: dict[str, Any] = {
-        "dataset": name,
-        "path": str(path) if isinstance(path, Path) else None,
-        "columns": used,
-        "split": splits,
-    }
+    folder = str(path) if isinstance(path, Path) else None
+    source: dict[str, Any] = {"dataset": name, "path": folder, "columns": used, "split": splits}
     source |= {"n_validation": n_validation, "limit": limit, "seed": seed, "n_shots": len(shots)}
     pairs = tuple(zip(shots["question"], shots["references"].str[0], strict=True))
     return QuestionSet(name, chosen, pairs, header, template, source | {"usual_shots": usual_shots})

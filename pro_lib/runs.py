@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,8 @@ from pro_lib.correctness import words
 from pro_lib.files import RunError
 from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob
 
-CONVENTIONS = ("complete", "answer_tokens")
+Convention = Literal["complete", "answer_tokens"]
+CONVENTIONS = get_args(Convention)
 _ROUNDING = 1e-9
 
 

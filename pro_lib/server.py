@@ -76,8 +76,7 @@ class Server:
 
     def listed(self, send: Callable[[dict], object], prefix: Sequence[int], n_tokens: int) -> dict[int, float]:
         """Return log-probabilities of the likeliest next tokens, downwards; `RunError` for what cannot be."""
-        body = {"model": self.model, "prompt": list(prefix), "max_tokens": 1, "temperature": 0, "logprobs": n_tokens}
-        reply = self._posted(send, body | {"return_tokens_as_token_ids": True})
+        reply = self._posted(send, prefix, logprobs=n_tokens, return_tokens_as_token_ids=True)
         listing = told = at(reply, _LISTS)
         if isinstance(listing, list):
             listing = {str(at(token, "id")): at(token, "logprob") for token in listing}
@@ -100,15 +99,18 @@ class Server:
 
     def scored(self, send: Callable[[dict], object], token_ids: Sequence[int]) -> np.ndarray:
         """Return the log-probabilities of a prompt's own tokens; the first has none, so NaN."""
-        body = {"model": self.model, "prompt": list(token_ids), "max_tokens": 1, "temperature": 0, "logprobs": 1}
-        scored = at(self._posted(send, body | {"echo": True}), "choices.0.logprobs.token_logprobs")
+        scored = at(self._posted(send, token_ids, logprobs=1, echo=True), "choices.0.logprobs.token_logprobs")
         scored = scored[: len(token_ids)] if isinstance(scored, list) else []
         if len(scored) < len(token_ids) or not all(type(p) in (float, int) for p in scored[1:]):
             raise RunError(f"{self.base_url} does not score the tokens of a prompt (echo with logprobs)")
         return np.array([np.nan, *scored[1:]])
 
-    def _posted(self, send: Callable[[dict], object], body: dict) -> object:
-        """Return what a request brings, tried again where that may help; no word of the server enters an error."""
+    def _posted(self, send: Callable[[dict], object], prompt: Sequence[int], **options: Any) -> object:
+        """Return what a request for one token brings, tried again where that may help.
+
+        No word of the server enters an error.
+        """
+        body = {"model": self.model, "prompt": list(prompt), "max_tokens": 1, "temperature": 0, **options}
         try:
             for attempt in stamina.retry_context(on=_passes, attempts=_TRIES, timeout=None):
                 with attempt:

@@ -15,10 +15,10 @@ import pandas as pd
 from pro_lib import bundled, checks, engine, evaluation, files, imports, metrics, runs, similarities, store
 from pro_lib import questions as question_sets
 from pro_lib.correctness import CORRECTNESS
-from pro_lib.engine.strategies import own_settings
+from pro_lib.engine.strategies import StrategyName, own_settings
 from pro_lib.evaluation import Choices, Evaluation, Splits
 from pro_lib.protocols import PROTOCOLS
-from pro_lib.runs import Run
+from pro_lib.runs import Convention, Run
 from pro_lib.similarities import SIMILARITIES, Similarity
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ _NAMES = checks.rule(
     "must be a name or a list of names",
 )
 Names = Annotated[str | Sequence[str], _NAMES]
-_Strategy = Literal["greedy", "multinomial", "diverse_beam", "threshold"]
 _Folder = Annotated[Any, checks.rule((str, Path, type(None)), lambda _: True, "must be a path")]
 
 
@@ -54,10 +53,10 @@ class Settings:
     model: Names = "facts-2m"  # one or several: bundled or paper's name, hub id, folder
     dataset: Names = "world-facts"  # one or several: bundled, trivia_qa, sciq, nq, or a file
     split: str = "test"  # the split reported on
-    strategy: _Strategy = "diverse_beam"  # how answers are found: greedy, multinomial, diverse_beam, threshold
+    strategy: StrategyName = "diverse_beam"  # how answers are found: greedy, multinomial, diverse_beam, threshold
     protocol: Names = "paper"  # how answers are counted in figures: paper, workbench, or both
     distinct: checks.Flag | None = None  # whether repeated answers count once; None as the protocol has it
-    convention: Literal["complete", "answer_tokens"] = "complete"  # complete (with ending) or answer_tokens (without)
+    convention: Convention = "complete"  # complete (ending included) or answer_tokens (left out)
     alphas: checks.Probabilities | None = None  # α is chosen from these; None for 0, 0.05, …, 1
     alpha: checks.Probability = 0.4  # the default α: PRO keeps answers whose probability is at least α
     target: checks.Probabilities | None = None  # accuracies of the answers given; None as the accuracy of all suggests

@@ -66,6 +66,13 @@ def test_a_run_on_disk_is_the_run_in_memory(model, tmp_path, strategy):
     assert {"torch", "transformers"} <= set(stored.info.provenance["versions"])
 
 
+def test_a_prompt_is_encoded_once(model, monkeypatch):
+    encoded, encode = [], type(model).encode
+    monkeypatch.setattr(type(model), "encode", lambda self, text: encoded.append(text) or encode(self, text))
+    generate(model, asked(5), **OPTIONS)
+    assert sorted(text for text in encoded if text in set(asked(5).prompts())) == sorted(asked(5).prompts())
+
+
 def test_new_questions_join_a_run_and_old_ones_are_not_asked_again(model, tmp_path, monkeypatch):
     few = generate(model, asked(3), out=tmp_path, **OPTIONS)
     more = generate(model, asked(6), out=tmp_path, **OPTIONS)

@@ -1,6 +1,7 @@
 import copy
 import math
 from dataclasses import replace
+from typing import get_args
 from unittest import mock
 
 import numpy as np
@@ -29,7 +30,7 @@ from pro_lib.engine import (
 from pro_lib.engine.beams import diverse_beam
 from pro_lib.engine.fit import Fit
 from pro_lib.engine.sampling import _nucleus, multinomial, uniforms
-from pro_lib.engine.strategies import own_settings
+from pro_lib.engine.strategies import StrategyName, own_settings
 from pro_lib.generate import generate
 from pro_lib.questions import QuestionSet
 
@@ -234,6 +235,7 @@ def test_a_tree_is_grown_once_per_distinct_prefix(tiny_model):
 
 
 def test_a_strategy_takes_its_own_settings():
+    assert get_args(StrategyName) == tuple(engine.STRATEGIES)
     settings = {"n_answers": 3, "seed": 1, "search_alpha": 0.1, "stop": ["."], "max_new_tokens": 8}
     own = own_settings("diverse_beam", settings)
     assert engine.strategy("diverse_beam", **own) == DiverseBeam(3, max_new_tokens=8, stop=(".",))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from numpy.typing import ArrayLike
 
@@ -119,20 +119,25 @@ class Threshold(Strategy):
         return search(tree, endings, max_new_tokens=self.max_new_tokens, **settings)
 
 
+StrategyName = Literal["greedy", "multinomial", "diverse_beam", "threshold"]  # for types; the names of `STRATEGIES`
 STRATEGIES: dict[str, type[Strategy]] = {kind.name: kind for kind in (Greedy, Multinomial, DiverseBeam, Threshold)}
 
 
 def strategy(name: str, **settings: Any) -> Strategy:
     """Return the strategy of that name; `ValueError` if it is unknown, or has not one of these settings."""
-    if others := sorted(settings.keys() - own_settings(name, settings).keys()):
-        known = ", ".join(field.name for field in fields(STRATEGIES[name]))
-        raise ValueError(f"{others[0]} is no setting of strategy {name}; these are: {known}")
+    names = _setting_names(name)
+    if others := sorted(settings.keys() - set(names)):
+        raise ValueError(f"{others[0]} is no setting of strategy {name}; these are: {', '.join(names)}")
     return STRATEGIES[name](**settings)
 
 
 def own_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of some settings that the strategy of that name has; `ValueError` if it is unknown."""
+    """Return those of some settings that a strategy has, but for None, its default; `ValueError` if it is unknown."""
+    names = _setting_names(name)
+    return {setting: value for setting, value in settings.items() if setting in names and value is not None}
+
+
+def _setting_names(name: str) -> list[str]:
     if name not in STRATEGIES:
         raise ValueError(f"strategy={name!r} is unknown; choose {', '.join(STRATEGIES)}")
-    names = {field.name for field in fields(STRATEGIES[name])}
-    return {setting: value for setting, value in settings.items() if setting in names}
+    return [field.name for field in fields(STRATEGIES[name])]
