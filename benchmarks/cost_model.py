@@ -6,7 +6,8 @@ Run from the repository root: `python benchmarks/cost_model.py`; docs/cluster.md
 import math
 from dataclasses import dataclass
 
-from pro_lib.generate import QUESTIONS_PER_PACK, QUESTIONS_PER_PART
+from pro_lib.generate import QUESTIONS_PER_PART
+from pro_lib.packs import QUESTIONS_PER_PACK
 
 # The GPU's data sheet (H100 SXM, dense bf16), and the fractions of it that are assumed to be reached.
 BYTES_PER_SECOND, FLOPS_PER_SECOND, MEMORY_BYTES = 3.35e12, 989e12, 80e9

@@ -19,7 +19,7 @@ from pro_lib.checks import Chat, Engine, PositiveInt, checked, extra
 from pro_lib.engine import strategies
 from pro_lib.files import RunError
 from pro_lib.models import Model
-from pro_lib.packs import QUESTIONS_PER_PACK, Job
+from pro_lib.packs import Job
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
 from pro_lib.store import RunFolder, RunInfo, tables
@@ -62,7 +62,7 @@ def generate(
         model: a loaded one, or its name, as in `models.load`; by name the last one loaded is held.
         questions: a set, or texts, which are asked without shots as the set `asked`.
         strategy: `greedy`, `multinomial` (samples), `diverse_beam` or `threshold` (exact search).
-        batch_size: questions in one pack, 32 by default; one too large for the memory is halved, with a warning.
+        batch_size: questions in one pack, by default 32, on CUDA 128; one too large for the memory is halved.
         chat: whether to ask in the chat template, or its options, as {"enable_thinking": False} or `date`, its today.
             None: where there are no shots and the model has a template.
         progress: whether to show a bar, on a terminal or in a notebook; logging says the rest.
@@ -85,8 +85,7 @@ def generate(
         chat = not questions.shots and bool(getattr(model.tokenizer, "chat_template", None))
     if settings.get("max_new_tokens") is None:
         settings["max_new_tokens"] = question_sets.usual_length(chat)
-    per_pack = batch_size or QUESTIONS_PER_PACK
-    job = Job(model, questions, strategies.strategy(strategy, **settings), chat, per_pack)
+    job = Job(model, questions, strategies.strategy(strategy, **settings), chat, batch_size or 0)
     info = RunInfo(questions.name, model.name, strategy, job.parameters())
     provenance = {**job.provenance(), "questions": dict(questions.source)}
     pace = {"smoothing": 0, "miniters": 0, "mininterval": 0.5}  # drawn twice a second at most, however small the steps
@@ -97,7 +96,7 @@ def generate(
         return Run(*tables([table]), replace(info, provenance=provenance, n_planned=len(questions), cost=cost))
     name = files.named(strategy, **job.strategy.apart(), **questions.apart(chat=chat))
     with RunFolder(Path(out) / questions.name / model.name / name, info) as folder:
-        parts = folder.missing(questions.table, per_part=per_pack * -(-QUESTIONS_PER_PART // per_pack))
+        parts = folder.missing(questions.table, per_part=job.per_pack * -(-QUESTIONS_PER_PART // job.per_pack))
         total = sum(map(len, parts.values()))
         _log.info("%s: %d of %d questions are to be answered", folder.path, total, folder.info.n_planned)
         with bar(total=total, disable=None if progress and parts else True) as shown:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, reduce
 from importlib import metadata
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -19,9 +20,12 @@ import pyarrow as pa
 import torch
 from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
+from transformers import PreTrainedModel
 
 from pro_lib import bundled, engine, tokens
+from pro_lib import questions as question_sets
 from pro_lib.engine import Answer, Certificate, Counts, Strategy
+from pro_lib.engine.fit import positions
 from pro_lib.files import sha256
 from pro_lib.models import Model, UnsupportedModelError
 from pro_lib.questions import QuestionSet
@@ -29,6 +33,8 @@ from pro_lib.store import Cost, complete_log_prob, part_table
 
 # Measured on two cores with the bundled model: smaller packs pay more per call, larger ones attend to more in vain.
 QUESTIONS_PER_PACK = 32
+_PER_PACK_ON_CUDA = 128  # there a step of few rows takes as long as its launches: a model, docs/speed.md
+_EPSILONS: WeakKeyDictionary[PreTrainedModel, dict] = WeakKeyDictionary()  # by prompts and T: each is measured once
 # What is said when there is no memory, beside the exceptions made for it: by the CPU's allocator, CUDA, MPS and cuBLAS.
 _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
@@ -41,11 +47,12 @@ class Job:
     questions: QuestionSet
     strategy: Strategy
     chat: bool | Mapping = False
-    per_pack: int = QUESTIONS_PER_PACK
+    per_pack: int = 0  # for 0, as many as the device does best with
 
     def __post_init__(self):
         self.model, self.counts, self._prefix = self.model.with_stop(self.strategy.stop), Counts(), None
         self._encode = lru_cache(2**14)(self.model.encode)  # each prompt is wanted twice: its length, and itself
+        self.per_pack = self.per_pack or (_PER_PACK_ON_CUDA if self.model.device.type == "cuda" else QUESTIONS_PER_PACK)
         self.fitting = sys.maxsize  # the most questions that have been seen to fit into memory at once
         if not len(self.questions):
             raise ValueError("there are no questions to answer")
@@ -181,9 +188,17 @@ class Job:
             return stated[: self.strategy.max_new_tokens + 1]
         if not isinstance(self.strategy, engine.Threshold) or self.model.network.dtype.itemsize > 2:
             return 0.0
-        prompts = self._prompts(self.questions.table.iloc[: min(engine.N_QUESTIONS, self.fitting)])
         length = self.strategy.max_new_tokens
-        return engine.measured_epsilon(self._tree, prompts, self.model.endings, max_new_tokens=length)
+        prompts = self._prompts(self.questions.table.iloc[: min(engine.N_QUESTIONS, self.fitting)])
+        if len(prompts) < engine.FEWEST:  # too few to see it by: it is measured on others, asked in the same way
+            facts = question_sets.load("world-facts", split="validation", limit=engine.N_QUESTIONS, n_shots=0)
+            others = self._prompts(self.questions.with_questions(facts.table["question"]).table)
+            room = positions(self.model.network.config.get_text_config()) - length
+            prompts = [prompt for prompt in others if len(prompt) <= room] or prompts
+        known, key = _EPSILONS.setdefault(self.model.network, {}), (*map(tuple, prompts), length)
+        if key not in known:
+            known[key] = engine.measured_epsilon(self._tree, prompts, self.model.endings, max_new_tokens=length)
+        return known[key]
 
     def _rows(self, answers: list[Answer]) -> list[dict]:
         """Return answers as they are stored: downwards in probability, samples in the order they were drawn."""

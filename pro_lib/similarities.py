@@ -178,7 +178,7 @@ class Nli:
                 raise ValueError(f"a pair of answers has {length} tokens, but {self.model} sees {longest}")
             with torch.inference_mode():
                 logits = network(**inputs.to(network.device)).logits
-            yield from zip(batch, logits.double().softmax(-1)[:, order].tolist(), strict=True)
+            yield from zip(batch, logits.cpu().double().softmax(-1)[:, order].tolist(), strict=True)
 
     @cached_property
     def _network(self) -> tuple[Any, Any]:

@@ -84,7 +84,7 @@ class Pretence(TorchFunctionMode):
         kwargs, name = dict(kwargs or {}), getattr(func, "__name__", "")
         first = args[0] if args else None
         if name in ("to", "cpu") and isinstance(first, Tensor):
-            return self._moved(first, *_target(name, *args[1:], **kwargs))
+            return self._moved(first, *_target(name, *args[1:], **kwargs), kwargs.get("non_blocking"))
         if isinstance(first, Elsewhere):
             if name in ("numpy", "__array__"):
                 raise TypeError("can't convert a device tensor to numpy: use Tensor.cpu()")
@@ -98,21 +98,30 @@ class Pretence(TorchFunctionMode):
                 return self.__torch_function__(torch.tensor, (), args[1:], kwargs)
             if name in FRESH:
                 return Elsewhere(first.held.new_empty(*args[1:]), first.where)
-        where = _device(kwargs.get("device"))
+        where, is_pinned = _device(kwargs.get("device")), kwargs.pop("pin_memory", False)
         if where.type == "cpu":
-            return func(*args, **kwargs)
-        self.copies[name] += name == "tensor"
+            made = func(*args, **kwargs)
+            if is_pinned:
+                made.in_pinned_memory = True
+            return made
         made = func(*args, **kwargs | {"device": None})
+        if name == "tensor" and made.numel():
+            self.copies[name] += 1
+            self.waits[name] += 1
         return made if isinstance(made, Elsewhere) else Elsewhere(made, where)
 
-    def _moved(self, tensor, where, dtype):
+    def _moved(self, tensor, where, dtype, non_blocking):
         before, where = tensor.device, where or tensor.device
         held = tensor.held if isinstance(tensor, Elsewhere) else tensor
         if before == where and dtype in (None, tensor.dtype):
             return tensor
         if before != where:
-            counts, word = (self.waits, "cpu") if where.type == "cpu" else (self.copies, "to")
-            counts[word] += 1
+            if where.type == "cpu":
+                self.waits["cpu"] += 1
+            elif before.type == "cpu":
+                self.copies["to"] += 1
+                is_pinned = where.type != "cuda" or hasattr(tensor, "in_pinned_memory")
+                self.waits["to"] += not (non_blocking and is_pinned)
             held = held.detach().clone()
         held = held if dtype is None else held.to(dtype)
         return held if where.type == "cpu" else Elsewhere(held, where)

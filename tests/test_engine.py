@@ -5,12 +5,13 @@ import torch
 from conftest import FAMILIES
 from hypothesis import given
 from hypothesis import strategies as st
+from pretended import Pretence
 from test_threshold import TableTree, worlds
 from transformers import LlamaConfig
 
 from pro_lib.engine import DiverseBeam, Greedy, Multinomial, Threshold, children, fit
 from pro_lib.engine import tree as engine
-from pro_lib.engine.children import at_least, most_probable
+from pro_lib.engine.children import most_probable, reaching
 from pro_lib.engine.fit import PackingError, checked_error, positions
 from pro_lib.engine.tree import Counts, PackedTree, common_prefix_length, encode_prefix
 
@@ -129,22 +130,27 @@ def test_the_most_probable_tokens_are_those_of_a_full_sort(vocabulary, n, seed):
         assert values[row].tolist() == [line[token] for token in best]
 
 
-class Elsewhere(torch.Tensor):
-    """Says that it lies on a GPU, where NumPy is no help."""
-
-    device = property(lambda _: torch.device("cuda"))
-
-
-@given(VOCABULARIES, st.integers(0, 10_000))
-def test_tokens_at_or_above_a_floor_are_those_of_a_full_scan(vocabulary, seed):
+@given(VOCABULARIES, st.integers(0, 10_000), st.lists(st.booleans(), min_size=3, max_size=3))
+def test_tokens_that_reach_a_floor_are_those_of_a_full_scan(vocabulary, seed, greedy):
     generator = torch.Generator().manual_seed(seed)
     # Coarse numbers, so that some lie on the floor exactly, and some impossible tokens.
     log_probs = -torch.randint(0, 9, (3, vocabulary), generator=generator).float()
     log_probs[log_probs == -8] = -torch.inf
-    floors = torch.tensor([-1.0, 0.5, -6.0])
-    expected = [r * vocabulary + t for r in range(3) for t in range(vocabulary) if log_probs[r, t] >= floors[r]]
-    assert at_least(log_probs, floors).tolist() == expected
-    assert at_least(log_probs.as_subclass(Elsewhere), floors).tolist() == expected
+    lowest, top, takes_best = torch.tensor([-1.0, 0.5, -6.0]), log_probs.amax(dim=-1), torch.tensor(greedy)
+    rows = log_probs.tolist()
+    bests = [greedy[r] and row.index(max(row)) for r, row in enumerate(rows)]
+    places = [(r, t) for r in range(3) for t in range(vocabulary)]
+    expected = [r * vocabulary + t for r, t in places if rows[r][t] >= lowest[r] or (greedy[r] and bests[r] == t)]
+    ties = [r * vocabulary + t for r, t in places if rows[r][t] >= min(lowest[r], top[r] if greedy[r] else torch.inf)]
+    how = {"most": len(expected) + 2, "padding": 1}
+    assert reaching(log_probs, top, lowest, takes_best, **how).tolist() == ties
+    with Pretence():
+        there = [tensor.to("cuda", non_blocking=True) for tensor in (log_probs, top, lowest, takes_best)]
+        Pretence.waits.clear()
+        assert reaching(*there, **how).held.tolist() == [*expected, 1, 1]
+        assert not Pretence.waits
+        assert reaching(*there, most=2**21, padding=1).held.tolist() == expected
+        assert Pretence.waits == {"nonzero": 1}
 
 
 STRATEGIES = (

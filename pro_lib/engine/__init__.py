@@ -10,7 +10,7 @@ from pro_lib.engine.strategies import STRATEGIES, DiverseBeam, Greedy, Multinomi
 
 _LAZY = dict.fromkeys(("Counts", "PackedTree", "Prefix", "Tree", "common_prefix_length", "encode_prefix"), "tree")
 _LAZY |= {"PlainTree": "plain", "Answer": "walk", "Endings": "walk"}
-_LAZY |= {"N_QUESTIONS": "exact", "measured_epsilon": "exact"}
+_LAZY |= {"FEWEST": "exact", "N_QUESTIONS": "exact", "measured_epsilon": "exact"}
 _NO_TORCH = (Certificate, DiverseBeam, Greedy, Multinomial, Strategy, Threshold, strategy)
 __all__ = ["STRATEGIES", *(thing.__name__ for thing in _NO_TORCH), *_LAZY]
 

@@ -7,12 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pro_lib.engine.tree import sent
 from pro_lib.engine.walk import Endings, check_numbers
 
 # In place of a token: the ending, the sum of several tokens that are not listed, and what no server tells, which may be
 # any of them.
 END, OTHER, UNSEEN = -1, -2, -3
 _PIECE = 2**19  # numbers that a thread works on together, to find them in its cache
+_MOST_PADDED = 2**20  # places whose copy to the host takes less than to wait for their number
 
 
 def pieces(log_probs: Tensor) -> tuple[Tensor, ...]:
@@ -29,11 +31,19 @@ def most_probable(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return ids, values.gather(1, order)
 
 
-def at_least(log_probs: Tensor, floors: Tensor) -> Tensor:
-    """Return the flat places in `(rows, V)` of log-probabilities at or above their row's floor `(rows,)`, in order."""
+def reaching(log_probs: Tensor, top: Tensor, lowest: Tensor, greedy: Tensor, *, most: int, padding: int) -> Tensor:
+    """Return the flat places in `(rows, V)` of what reaches its row's `lowest (rows,)`, and a `greedy` row's best.
+
+    A GPU's host would wait to hear how many they are: there `most` are returned, the rest of them `padding`.
+    """
     if log_probs.device.type == "cpu":
+        floors = torch.where(greedy, torch.minimum(lowest, top), lowest)
         return torch.from_numpy(np.flatnonzero(log_probs.numpy() >= floors.numpy()[:, None]))
-    return (log_probs >= floors[:, None]).flatten().nonzero().squeeze(1)
+    best = torch.arange(log_probs.shape[1], device=log_probs.device) == log_probs.argmax(dim=-1)[:, None]
+    reached = ((log_probs >= lowest[:, None]) | (best & greedy[:, None])).flatten()
+    if most > _MOST_PADDED:
+        return reached.nonzero().squeeze(1)
+    return reached.nonzero_static(size=most, fill_value=padding).squeeze(1)
 
 
 @dataclass(frozen=True)
@@ -65,14 +75,17 @@ def next_events(log_probs: Tensor, endings: Endings) -> tuple[Tensor, Tensor, Te
 def children(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray) -> Children:
     """List tokens at or above `floors (rows,)`, a little less too, and the best of `greedy (rows,)`; sum up others."""
     (rows, vocabulary), columns, start = log_probs.shape, list[list[Tensor]](), 0
-    # The floor of a greedy row is no higher than its best token.
-    lowest = np.array([floors - 1e-4, np.where(greedy, 0.0, np.inf)], np.float32)
-    lowest, slack = torch.from_numpy(lowest).to(log_probs.device, non_blocking=True)
+    is_stop, is_closing = (table.numpy() for table in endings.on_host)
+    floors = (floors - 1e-4).astype(np.float32)
+    lowest, takes_best = sent(log_probs.device, floors, greedy)
+    # At most 1/p tokens have a probability of p, but for rounding. A stop token can fill up: it is left out below.
+    most = 1.001 * np.exp(np.minimum(-floors, math.log(vocabulary))) + 1
+    padding = int(is_stop.argmax())
     for piece in pieces(log_probs):
         mine = slice(start, start := start + len(piece))
         probs, *sums = next_events(piece, endings)
-        top = piece.amax(dim=-1)
-        listed = at_least(piece, torch.minimum(lowest[mine], top + slack[mine]))
+        top, n = piece.amax(dim=-1), math.ceil(most[mine].sum())
+        listed = reaching(piece, top, lowest[mine], takes_best[mine], most=n, padding=padding)
         probs.view(-1).index_fill_(0, listed, 0)
         sums.append(probs.index_select(1, endings.closing_ids).sum(dim=-1, dtype=torch.float64).log())
         sums.append(probs.index_fill_(1, endings.closing_ids, 0).sum(dim=-1, dtype=torch.float64).log())
@@ -83,7 +96,6 @@ def children(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np
     check_numbers(greatest)
     listed_log_prob, places = numbers[5 * rows :].reshape(2, -1)
     row, token = np.divmod(places.astype(np.int64), vocabulary)
-    is_stop, is_closing = (table.numpy() for table in endings.on_host)
     every, ends, others = np.arange(rows), np.full(rows, END), np.full(rows, OTHER)
     best, tops = ends.copy(), (listed_log_prob == greatest[row]).nonzero()[0][::-1]
     best[row[tops]] = token[tops]  # the first of equals is written last

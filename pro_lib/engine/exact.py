@@ -17,7 +17,7 @@ from torch import Tensor
 
 from pro_lib.engine.certificate import Certificate
 from pro_lib.engine.children import END, OTHER, UNSEEN, children
-from pro_lib.engine.tree import Tree
+from pro_lib.engine.tree import Tree, sent
 from pro_lib.engine.walk import Answer, Endings
 
 # What a search meets, in that order: prefixes, and answers that ended. `parent` is the place of the prefix before, -1
@@ -31,7 +31,7 @@ _EVENT = np.dtype(
 )
 _OPEN, _COMPLETE, _CUT, _EXPANDED = range(4)
 _FIRST_ALPHA, _STEP = 0.02, math.log(4)  # where the search for the N most probable begins; nats further down each time
-N_QUESTIONS, _FEWEST = 16, 4  # on whose likely answers ε is measured
+N_QUESTIONS, FEWEST = 16, 4  # on whose likely answers ε is measured
 _LOG_PROBS_AT_ONCE = 2**25  # a wider search goes depth first, in pieces, to the same end: 128 MiB
 
 
@@ -78,7 +78,7 @@ class Search:
         if questions is None:
             rows, self.spent = np.arange(len(log_probs)), np.zeros(len(log_probs), np.int64)
         else:
-            log_probs = log_probs[torch.from_numpy(rows)]
+            log_probs = log_probs[sent(log_probs.device, rows)[0]]
         self.floor, self.events, self.waiting = log_alpha, np.empty(0, _EVENT), np.arange(0)
         self._add(len(rows), question=rows, parent=-1, token=END, greedy=True)
         self._expand(np.arange(len(rows)), log_probs, rows)
@@ -259,10 +259,10 @@ def measured_epsilon(
 ) -> np.ndarray:
     """Ask prompts together and alone; return twice the largest difference up to each depth, nats `(T + 1,)`.
 
-    At most `N_QUESTIONS`, and at least `_FEWEST`: a prompt alone would seem to be exact, and is asked beside its ends.
+    At most `N_QUESTIONS`, and at least `FEWEST`: a prompt alone would seem to be exact, and is asked beside its ends.
     """
-    ends = (prompts[0][n % len(prompts[0]) :] for n in range(_FEWEST))
-    prompts = [*prompts, *ends][: min(max(len(prompts), _FEWEST), N_QUESTIONS)]
+    ends = (prompts[0][n % len(prompts[0]) :] for n in range(FEWEST))
+    prompts = [*prompts, *ends][: min(max(len(prompts), FEWEST), N_QUESTIONS)]
     packs, asked = [[prompt] for prompt in prompts], partial(search, endings=endings, search_alpha=0.01)
     together, *alone = (asked(tree_of(pack), max_new_tokens=max_new_tokens) for pack in (prompts, *packs))
     largest = np.zeros(max_new_tokens + 1)

@@ -4,11 +4,12 @@ import copy
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import Cache, PreTrainedModel
 
-from pro_lib.engine.tree import Counts, accepted, at_once, attention_kernels, index_device, keep_logits, reducing_device
+from pro_lib.engine.tree import Counts, accepted, at_once, attention_kernels, keep_logits, reducing_device, sent
 
 
 class _Row(NamedTuple):
@@ -28,7 +29,7 @@ class PlainTree:
         self, network: PreTrainedModel, prompts: Sequence[Sequence[int]], counts: Counts, *, cached: bool = True
     ):
         self._network, self._prompts, self._counts, self._cached = network, prompts, counts, cached
-        self._at_once, self._index_device = at_once(network), index_device(network)
+        self._at_once = at_once(network)
         self._rows: list[_Row] = []
 
     @torch.inference_mode()
@@ -61,23 +62,23 @@ class PlainTree:
                 parents = [steps[number][0] for number in numbers]
                 cache = copy.deepcopy(parents[0].cache)  # others may grow from the same rows
                 if cache is not None:
-                    cache.reorder_cache(torch.tensor([parent.place for parent in parents]))
+                    cache.reorder_cache(*sent(self._network.device, np.array([parent.place for parent in parents])))
                 piece_log_probs, cache = self._forward([inputs[number] for number in numbers], cache)
                 for place, (number, parent) in enumerate(zip(numbers, parents, strict=True)):
                     rows[number] = _Row(parent.text + steps[number][1], cache, place)
                 order += numbers
                 log_probs.append(piece_log_probs)
         self._rows += [rows[number] for number in range(len(steps))]
-        return torch.cat(log_probs)[torch.tensor(order).argsort()], sum(map(len, inputs))
+        joined = torch.cat(log_probs)
+        return joined[sent(joined.device, np.argsort(order))[0]], sum(map(len, inputs))
 
     def _forward(self, inputs: Sequence[Sequence[int]], cache: Cache | None) -> tuple[Tensor, Cache | None]:
         """Run texts, or what follows a cache's rows; return log-probabilities in float32, and the cache after."""
-        ids = torch.tensor(inputs, device=self._network.device)
+        [ids] = sent(self._network.device, np.array(inputs))
         name = "cache_params" if "cache_params" in accepted(type(self._network).forward) else "past_key_values"
         past = {} if cache is None else {name: cache}
-        last = keep_logits(self._network, torch.tensor([ids.shape[1] - 1], device=self._index_device))
         with attention_kernels(ids.device):
-            output = self._network(input_ids=ids, use_cache=self._cached, **past, **last)
+            output = self._network(input_ids=ids, use_cache=self._cached, **past, **keep_logits(self._network, 1))
         self._counts.model_calls += 1
         log_probs = torch.log_softmax(output.logits[:, -1].float(), dim=-1)
         return log_probs.to(reducing_device(ids.device)), output[name] if self._cached else None

@@ -80,9 +80,8 @@ def encode_prefix(network: PreTrainedModel, token_ids: Sequence[int], *, counts:
         return Prefix((), ())
     cache: _Cache = DynamicCache()
     ids = torch.tensor([list(token_ids)], device=network.device)
-    first = keep_logits(network, torch.tensor([0], device=index_device(network)))
     with attention_kernels(ids.device):
-        network(input_ids=ids, past_key_values=cache, use_cache=True, **first)
+        network(input_ids=ids, past_key_values=cache, use_cache=True, **keep_logits(network, 1))
     if counts is not None:
         counts.prompt_tokens += len(token_ids)
         counts.model_calls += 1
@@ -178,8 +177,9 @@ class PackedTree:
 
     def _only(self, slots: np.ndarray) -> _Cache:
         """Return a copy of some of the cache's slots."""
-        places = torch.from_numpy(slots).to(self._index_device, non_blocking=True)
-        return _filled((layer.keys[:, :, places], layer.values[:, :, places]) for layer in self._cache.layers)
+        layers = self._cache.layers
+        places = {device: sent(device, slots)[0] for device in {layer.keys.device for layer in layers}}
+        return _filled([pair[:, :, places[pair.device]] for pair in (layer.keys, layer.values)] for layer in layers)
 
     def _drop_dead(self, visible: np.ndarray) -> np.ndarray:
         """Leave out of the cache the slots that no row of `visible` sees, once they outnumber the others."""
@@ -193,9 +193,9 @@ class PackedTree:
 
     def _forward(self, cache: _Cache, *arrays: np.ndarray) -> Tensor:
         """Run tokens, at positions, on the slots they see; return log-probabilities of some. It fills the cache."""
-        devices = (*[self._device] * 3, self._index_device)
-        inputs = (torch.from_numpy(a).to(device, non_blocking=True) for a, device in zip(arrays, devices, strict=True))
-        tokens, positions, visible, keep = inputs
+        tokens, positions, visible, keep = sent(self._device, *arrays)
+        if self._index_device.type == "cpu":
+            keep = torch.from_numpy(arrays[-1])
         # Additive, not boolean: under eager attention some architectures add whatever they are handed.
         mask = torch.where(visible, 0.0, torch.finfo(self._dtype).min).to(self._dtype)
         with attention_kernels(self._device):
@@ -245,6 +245,20 @@ def _sizes(lengths: Sequence[int], limit: int) -> list[int]:
     return sizes
 
 
+def sent(device: torch.device, *arrays: np.ndarray) -> list[Tensor]:
+    """Return arrays on a device, by one copy that the host does not wait for: torch keeps the pinned memory so long."""
+    if device.type == "cpu":
+        return [torch.from_numpy(array) for array in arrays]
+    starts = np.cumsum([0, *(-(-array.nbytes // 8) * 8 for array in arrays)]).tolist()  # where any number may lie
+    pieces = [slice(start, start + array.nbytes) for start, array in zip(starts, arrays, strict=False)]
+    packed = torch.empty(starts[-1], dtype=torch.uint8, pin_memory=device.type == "cuda")
+    for piece, array in zip(pieces, arrays, strict=True):
+        packed.numpy()[piece] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    there = packed.to(device, non_blocking=True)
+    kinds = [torch.from_numpy(array).dtype for array in arrays]
+    return [there[piece].view(kind).view(a.shape) for piece, kind, a in zip(pieces, kinds, arrays, strict=True)]
+
+
 def at_once(network: PreTrainedModel) -> int:
     """Return how many tokens are put through the network in one call."""
     return _AT_ONCE if network.device.type == "cpu" else _AT_ONCE_ELSEWHERE
@@ -266,8 +280,8 @@ def attention_kernels(device: torch.device) -> AbstractContextManager[None]:
     return sdpa_kernel(_KERNELS) if device.type == "cuda" else nullcontext()
 
 
-def keep_logits(network: PreTrainedModel, keep: Tensor) -> dict[str, Tensor]:
-    """Return the argument that asks the network for the logits of some positions only, where it has one."""
+def keep_logits(network: PreTrainedModel, keep: Tensor | int) -> dict[str, Tensor | int]:
+    """Return the argument that asks the network for the logits of some positions, or the last, where it has one."""
     return {"logits_to_keep": keep} if "logits_to_keep" in accepted(type(network).forward) else {}
 
 

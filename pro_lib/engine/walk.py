@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pro_lib.engine.tree import Tree
+from pro_lib.engine.tree import Tree, sent
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def walk(tree: Tree, endings: Endings, choose: Choose, *, n_answers: int, max_ne
     rows = torch.arange(len(log_probs))[:, None].repeat(1, n_answers)
     is_open, steps = torch.ones_like(rows, dtype=torch.bool), []
     for step in range(max_new_tokens):
-        at, still = (tensor.to(device, non_blocking=True) for tensor in (rows, is_open))
+        at, still = sent(device, rows.numpy(), is_open.numpy())
         chosen = choose(step, log_probs, at, still)
         tokens, ends = chosen.cpu(), endings.log_prob(log_probs)[at]
         stops, closes = is_open & stop[tokens], is_open & closing[tokens]
