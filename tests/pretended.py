@@ -1,8 +1,10 @@
-"""A pretended accelerator: tensors that say they lie on another device and refuse what one refuses; waits are counted.
+"""A pretended accelerator: tensors that say they lie on another device and refuse what one refuses.
 
-They live in host memory, so that the processor's kernels compute their numbers. A torch built without CUDA suffices.
+Waits of the host, copies to the device and bytes allocated there are counted. The tensors live in host memory, so that
+the processor's kernels compute their numbers. A torch built without CUDA suffices.
 """
 
+import weakref
 from collections import Counter
 
 import torch
@@ -29,6 +31,7 @@ class Elsewhere(Tensor):
         shape = {"strides": held.stride(), "storage_offset": held.storage_offset(), "dtype": held.dtype}
         self = Tensor._make_wrapper_subclass(cls, held.shape, **shape)
         self.held, self.where = held, where
+        Pretence.allocate(self)
         return self
 
     def __repr__(self):
@@ -69,6 +72,22 @@ class Pretence(TorchFunctionMode):
     """A world in which the devices `cuda:…` and `mps` are there; `waits` and `copies` count what the host does."""
 
     waits, copies = Counter(), Counter()
+    users, allocated, peak = Counter(), 0, 0  # of each storage how many tensors use it; bytes now, and the most
+
+    @classmethod
+    def allocate(cls, tensor):
+        """Count the bytes of a tensor until it goes; views share theirs."""
+        storage = tensor.held.untyped_storage()
+        place, size = storage.data_ptr(), storage.nbytes()
+        cls.allocated += 0 if cls.users[place] else size
+        cls.users[place] += 1
+        cls.peak = max(cls.peak, cls.allocated)
+        weakref.finalize(tensor, cls.free, place, size)
+
+    @classmethod
+    def free(cls, place, size):
+        cls.users[place] -= 1
+        cls.allocated -= 0 if cls.users[place] else size
 
     def __enter__(self):
         self.waits.clear()
@@ -97,7 +116,8 @@ class Pretence(TorchFunctionMode):
                 kwargs = {"dtype": first.dtype, "device": first.where} | kwargs
                 return self.__torch_function__(torch.tensor, (), args[1:], kwargs)
             if name in FRESH:
-                return Elsewhere(first.held.new_empty(*args[1:]), first.where)
+                first.grown = Elsewhere(first.held.new_empty(*args[1:]), first.where)  # it lives as long
+                return first.grown
         where, is_pinned = _device(kwargs.get("device")), kwargs.pop("pin_memory", False)
         if where.type == "cpu":
             made = func(*args, **kwargs)

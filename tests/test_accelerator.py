@@ -1,6 +1,9 @@
 """Runs on a pretended accelerator give the processor's answers, and the host seldom waits: CUDA, two devices, MPS."""
 
 import copy
+import importlib
+import sys
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -8,13 +11,17 @@ import pytest
 import torch
 from pretended import Elsewhere, Pretence, spread
 from test_semantic import ANSWERS, LABEL_ORDERS, save_classifier
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from pro_lib import models, packs, similarities
 from pro_lib.asking import ask
-from pro_lib.engine import Threshold, beams, children, sampling, tree, walk
+from pro_lib.engine import Counts, Endings, PackedTree, Prefix, Threshold, children, strategy, tree, walk
 from pro_lib.generate import generate
 from pro_lib.questions import asked
 from pro_lib.settings import Settings
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+gpu_model = importlib.import_module("gpu_model")
 
 QUESTIONS = asked(["Who wrote Emma?", "What is it?", "Where is Paris, France?", "What is the capital of France?"])
 STRATEGIES = [
@@ -89,8 +96,8 @@ PLANTED = [
     (tree.PackedTree, "_forward", "greedy"),
     (walk.Endings, "log_prob", "greedy"),
     (children, "next_events", "threshold"),
-    (beams, "most_probable", "diverse_beam"),
-    (sampling, "_nucleus", "multinomial"),
+    (walk, "most_probable", "diverse_beam"),
+    (walk, "_nucleus", "multinomial"),
 ]
 
 
@@ -162,3 +169,25 @@ def test_nli_judges_there_as_here(tmp_path, device, family):
     # A view of a pretended buffer cannot be made in inference mode.
     with Pretence(), mock.patch.object(torch, "inference_mode", torch.no_grad):
         np.testing.assert_allclose(similarities.Nli(folder, device=device)(ANSWERS), here, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", gpu_model.PEAK_BYTES)
+def test_the_formula_of_memory_is_what_a_wide_vocabulary_takes(name, dtype):
+    """Of a network that is nothing but a vocabulary of 262,144, and ranks all its tokens alike."""
+    n_questions, vocabulary = 8, 2**18
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    network = LlamaForCausalLM(LlamaConfig(vocab_size=vocabulary, **sizes)).eval().to(dtype)
+    network.lm_head.weight.data.zero_()
+    stop = torch.arange(vocabulary) == 5
+    settings = {"n_answers": 4} if name in ("diverse_beam", "multinomial") else {}
+    rows = n_questions * settings.get("n_answers", 1)
+    with Pretence():
+        there = copy.deepcopy(network).to("cuda:0")
+        endings = Endings(stop.to("cuda:0"), (stop & False).to("cuda:0"))
+        packed = PackedTree(there, [[10, 11, 12 + n] for n in range(n_questions)], Prefix((), ()), Counts())
+        before = Pretence.peak = Pretence.allocated
+        ids = [str(n) for n in range(n_questions)]
+        strategy(name, max_new_tokens=4, **settings).decode(packed, endings, question_ids=ids)
+    formula = gpu_model.peak_bytes(name, rows, vocabulary, half=dtype == torch.bfloat16)
+    assert Pretence.peak - before == pytest.approx(formula, rel=0.02)

@@ -13,8 +13,8 @@ from test_strategies import check_plain_passes
 from pro_lib import bundled
 from pro_lib import questions as question_sets
 from pro_lib.bundled import DATA
-from pro_lib.engine.beams import diverse_beam, greedy
 from pro_lib.engine.tree import Counts, PackedTree, encode_prefix
+from pro_lib.engine.walk import diverse_beam, greedy
 from pro_lib.generate import generate
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "diverse_beam.json").read_text())

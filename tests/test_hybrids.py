@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerFast
 
 from pro_lib import models, packs
 from pro_lib.engine import Counts, Endings, strategy
-from pro_lib.engine.sampling import uniforms
+from pro_lib.engine.walk import uniforms
 from pro_lib.questions import QuestionSet
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))

@@ -27,10 +27,9 @@ from pro_lib.engine import (
     children,
     encode_prefix,
 )
-from pro_lib.engine.beams import diverse_beam
 from pro_lib.engine.fit import Fit
-from pro_lib.engine.sampling import _nucleus, multinomial, uniforms
 from pro_lib.engine.strategies import StrategyName, own_settings
+from pro_lib.engine.walk import _nucleus, diverse_beam, multinomial, uniforms
 from pro_lib.generate import generate
 from pro_lib.questions import QuestionSet
 

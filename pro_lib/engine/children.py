@@ -1,27 +1,56 @@
-"""What may follow a prefix, reduced to a few numbers where the log-probabilities lie; knows no tree and no search."""
+"""What may follow a prefix, and what ends an answer, from log-probabilities where they lie; knows no tree or search."""
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pro_lib.engine.tree import sent
-from pro_lib.engine.walk import Endings, check_numbers
 
 # In place of a token: the ending, the sum of several tokens that are not listed, and what no server tells, which may be
 # any of them.
 END, OTHER, UNSEEN = -1, -2, -3
-_PIECE = 2**19  # numbers that a thread works on together, to find them in its cache
+# Numbers worked on together: so many that a thread finds them in its cache, or that a GPU has room for what they need.
+_PIECE, _PIECE_ELSEWHERE = 2**19, 2**26
 _MOST_PADDED = 2**20  # places whose copy to the host takes less than to wait for their number
 
 
+@dataclass(frozen=True)
+class Endings:
+    """The tokens that end an answer, as boolean tables `(V,)`: a `stop` token is no part of it, a `closing` one is."""
+
+    stop: Tensor
+    closing: Tensor
+
+    # As ids: a boolean index is counted anew at each use, and on a GPU waited for.
+    @cached_property
+    def stop_ids(self) -> Tensor:
+        """Return the stop tokens, in order."""
+        return self.stop.nonzero().squeeze(1)
+
+    @cached_property
+    def closing_ids(self) -> Tensor:
+        """Return the closing tokens, in order."""
+        return self.closing.nonzero().squeeze(1)
+
+    @cached_property
+    def on_host(self) -> tuple[Tensor, Tensor]:
+        """Return both tables, `stop` and `closing`, where the bookkeeping is done."""
+        return self.stop.cpu(), self.closing.cpu()
+
+    def log_prob(self, log_probs: Tensor) -> Tensor:
+        """Return from `(rows, V)` the log-probability `(rows,)` that the answer ends here, by whichever stop token."""
+        return torch.logsumexp(log_probs.index_select(1, self.stop_ids).double(), dim=-1)
+
+
 def pieces(log_probs: Tensor) -> tuple[Tensor, ...]:
-    """Split rows `(rows, V)` into pieces to work on one after the other; a GPU takes all at once."""
+    """Split rows `(rows, V)` into pieces to work on one after the other."""
+    n = _PIECE * torch.get_num_threads() if log_probs.device.type == "cpu" else _PIECE_ELSEWHERE
     # Two rows at least, and even pieces: a single row's sum is split among threads, and so rounded otherwise.
-    at_once = max(2, _PIECE * torch.get_num_threads() // log_probs.shape[1])
-    return log_probs.tensor_split(max(1, len(log_probs) // at_once) if log_probs.device.type == "cpu" else 1)
+    return log_probs.tensor_split(max(1, len(log_probs) // max(2, n // log_probs.shape[1])))
 
 
 def most_probable(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
@@ -69,6 +98,13 @@ def next_events(log_probs: Tensor, endings: Endings) -> tuple[Tensor, Tensor, Te
     probs = torch.threshold_(clamped.exp(), math.exp(-79.99), 0.0).index_fill_(1, endings.stop_ids, 0)
     end = endings.log_prob(log_probs).clamp_min(-1e4)
     return probs, end, -clamped.mul_(probs).sum(dim=-1, dtype=torch.float64) - end.exp() * end
+
+
+def check_numbers(log_probs: Tensor | np.ndarray) -> None:
+    """Raise `ValueError` where a log-probability, on the host, is NaN: then its whole row is."""
+    if n := int(np.isnan(np.asarray(log_probs)).sum()):
+        why = "a weight that is none, or an overflow in half precision"
+        raise ValueError(f"the model gives log-probabilities that are no numbers, {n} times: {why}")
 
 
 @torch.inference_mode()

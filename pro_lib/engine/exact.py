@@ -15,10 +15,10 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from pro_lib.engine.certificate import Certificate
-from pro_lib.engine.children import END, OTHER, UNSEEN, children
+from pro_lib.engine.children import END, OTHER, UNSEEN, Endings, children
+from pro_lib.engine.strategies import Certificate
 from pro_lib.engine.tree import Tree, sent
-from pro_lib.engine.walk import Answer, Endings
+from pro_lib.engine.walk import Answer
 
 # What a search meets, in that order: prefixes, and answers that ended. `parent` is the place of the prefix before, -1
 # for a prompt; `row` the row of the tree where that waits; `token` may be a code of `children`; `entropy` that of what
@@ -82,6 +82,7 @@ class Search:
         self.floor, self.events, self.waiting = log_alpha, np.empty(0, _EVENT), np.arange(0)
         self._add(len(rows), question=rows, parent=-1, token=END, greedy=True)
         self._expand(np.arange(len(rows)), log_probs, rows)
+        del log_probs  # as large as those of a step
         while len(batch := self._take()):
             self._expand(batch, *self._grow(batch))
         return rows.tolist()

@@ -1,17 +1,49 @@
-"""The strategies: each carries its settings, says what decides a run, and decodes; needs torch only to decode."""
+"""The strategies with their settings, and what an exact search is sure of; loads torch only to decode."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, fields
+from dataclasses import KW_ONLY, asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from numpy.typing import ArrayLike
 
 from pro_lib.checks import NotNegative, Positive, PositiveInt, PositiveShare, Texts, WholeNumber, checked
-from pro_lib.engine.certificate import Certificate
 
 if TYPE_CHECKING:
     from pro_lib.engine.tree import Tree
     from pro_lib.engine.walk import Answer, Endings
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What an exact search knows about one question; the field names are columns of a run's questions.
+
+    `status` is `certified` if every answer with p ≥ α was found, and there is one; `fallback` if none reaches α; `cut`
+    if neither does any, nor did the greedy answer end; else `undecided`. The five masses are each added up where they
+    arise, and sum to 1. `tree_` are the expanded prefixes, the prompt first and each behind its parent. Bounds are in
+    nats: `alpha_floor` ≤ `tree_bound` ≤ H(Y) ≤ `upper_bound`, whatever the status.
+    """
+
+    status: str
+    why: str
+    search_alpha: float  # α; with `top_n` the probability of the N-th answer, or how far down the search got
+    epsilon: float  # by how many nats a log-probability may be off, the most of any depth; so close to α is undecided
+    found_mass: float  # complete, at least α
+    small_endings_mass: float  # complete, below α
+    pruned_mass: float  # continuations below α
+    length_cut_mass: float  # open at T tokens
+    budget_cut_mass: float  # open, at least α, left by the budget
+    expanded_prefixes: int
+    depth: int  # tokens of the longest prefix expanded
+    token_forwards: int  # without the prompt's tokens; with `top_n` those of all its searches
+    alpha_floor: float
+    tree_bound: float
+    upper_bound: float
+    tree_parents: tuple[int, ...]  # the place of each prefix's parent among them, -1 for the prompt
+    tree_tokens: tuple[int, ...]  # the last token of each, -1 for the prompt
+    tree_log_probs: tuple[float, ...]  # log p(v)
+    tree_entropies: tuple[float, ...]  # H(next | v), in nats
+    tree_greedy: tuple[bool, ...]  # whether on the greedy path
+    prompt_tokens: int = 0  # of the prompt behind what it shares with the others; known to whoever asked
 
 
 @checked
@@ -59,7 +91,7 @@ class Greedy(Strategy):
     name: ClassVar[str] = "greedy"
 
     def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> list:
-        from pro_lib.engine.beams import greedy
+        from pro_lib.engine.walk import greedy
 
         return greedy(tree, endings, max_new_tokens=self.max_new_tokens)
 
@@ -76,7 +108,7 @@ class Multinomial(Strategy):
     top_p: PositiveShare = 1.0
 
     def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> list:
-        from pro_lib.engine.sampling import multinomial, uniforms
+        from pro_lib.engine.walk import multinomial, uniforms
 
         numbers = uniforms(self.seed, question_ids, self.n_answers, self.max_new_tokens)
         return multinomial(tree, endings, uniforms=numbers, temperature=self.temperature, top_p=self.top_p)
@@ -91,7 +123,7 @@ class DiverseBeam(Strategy):
     diversity_penalty: NotNegative = 1.0
 
     def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> list:
-        from pro_lib.engine.beams import diverse_beam
+        from pro_lib.engine.walk import diverse_beam
 
         return diverse_beam(tree, endings, self.n_answers, self.diversity_penalty, max_new_tokens=self.max_new_tokens)
 

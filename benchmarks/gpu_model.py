@@ -1,0 +1,198 @@
+"""What a step costs on a GPU, by a model: bytes, operations and launches of shapes counted on a processor.
+
+Run from the repository root: `python benchmarks/gpu_model.py`; docs/speed.md has its tables. No GPU is needed, and
+none was asked: `benchmarks/on_gpu.py` holds its numbers against a real one.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+
+from pro_lib import engine, models
+from pro_lib import questions as question_sets
+
+
+@dataclass(frozen=True)
+class Card:
+    """A GPU's data sheet (dense bfloat16), and what launching a kernel costs its host."""
+
+    name: str
+    bytes_per_second: float
+    flops_per_second: float
+    seconds_per_kernel: float = 5e-6  # as a processor takes here for a kernel that has nothing to do
+    host_bytes_per_second: float = 25e9  # PCIe 4, sixteen lanes, as it is reached
+
+
+@dataclass(frozen=True)
+class Network:
+    """The numbers of a model that the cost of a step follows from; weights and keys take two bytes each."""
+
+    name: str
+    parameters: float
+    layers: int
+    width: int
+    key_width: int  # keys of one token in one layer, all heads
+    vocabulary: int
+    kernels_per_layer: int = 36  # counted on transformers' Llama, keys and values joined by `torch.cat`
+
+    @property
+    def slot_bytes(self) -> int:
+        """Keys and values of one token."""
+        return 2 * self.layers * self.key_width * 2
+
+
+@dataclass(frozen=True)
+class Step:
+    """The shape of a forward pass: tokens run, keys they may see, rows of log-probabilities wanted."""
+
+    tokens: int
+    slots: int
+    rows: int
+
+
+H200, H100 = Card("H200", 4.8e12, 790e12), Card("H100", 3.35e12, 790e12)
+LLAMA_7B = Network("Llama-2-7B", 6.74e9, 32, 4096, 4096, 32_000)
+STRATEGIES: dict[str, tuple[str, dict]] = {
+    "greedy": ("greedy", {}),
+    "ten beams": ("diverse_beam", {}),
+    "ten samples": ("multinomial", {}),
+    "search, α = 0.05": ("threshold", {"search_alpha": 0.05}),
+    "search, α = 0.01": ("threshold", {"search_alpha": 0.01}),
+}
+REPEATS = 3
+# Of each log-probability of a step: bytes allocated beside what it is made from (tests/test_accelerator.py holds them
+# against a count), and bytes read or written, ours and the softmax's.
+PEAK_BYTES = {"greedy": 4, "diverse_beam": 8, "threshold": 12, "multinomial": 20}
+MOVED_BYTES = {"greedy": 26, "diverse_beam": 54, "threshold": 66, "multinomial": 120}
+
+
+def peak_bytes(strategy: str, rows: int, vocabulary: int, *, half: bool) -> int:
+    """Return the bytes that log-probabilities of a step take at most, beside weights, keys and values."""
+    return rows * vocabulary * max(PEAK_BYTES[strategy], 6 if half else 4)
+
+
+def step_bytes(step: Step, network: Network, strategy: str) -> dict[str, float]:
+    """Return what a step moves in the card's memory, by what it is."""
+    return {
+        "weights": network.parameters * 2,
+        "keys read": step.slots * network.slot_bytes,
+        "keys copied": 2 * step.slots * network.slot_bytes,
+        "mask": step.tokens * step.slots * (1 + 2 + 2 * network.layers),
+        "log_probs": step.rows * network.vocabulary * MOVED_BYTES[strategy],
+    }
+
+
+def step_seconds(step: Step, network: Network, card: Card, strategy: str) -> tuple[float, float]:
+    """Return the seconds of a step on the card, and those of launching its kernels, which go on side by side."""
+    flops = step.tokens * (2 * network.parameters + 4 * network.layers * network.width * step.slots)
+    moved = sum(step_bytes(step, network, strategy).values()) / card.bytes_per_second
+    sent = step.tokens * (step.slots + 16) / card.host_bytes_per_second
+    launches = (network.layers * network.kernels_per_layer + 40) * card.seconds_per_kernel
+    return max(moved, flops / card.flops_per_second) + sent, launches
+
+
+def milliseconds(steps: Sequence[Step], network: Network, card: Card, strategy: str) -> pd.DataFrame:
+    """Return `step_seconds` of several steps in milliseconds: columns device, launches."""
+    pairs = [step_seconds(step, network, card, strategy) for step in steps]
+    return 1000 * pd.DataFrame(pairs, columns=["device", "launches"])
+
+
+@contextmanager
+def watched(network: torch.nn.Module) -> Iterator[tuple[list[Step], list[float]]]:
+    """Note the shape of every forward pass of a network, and its seconds on the processor."""
+    steps, seconds = list[Step](), list[float]()
+
+    def before(_: object, args: object, inputs: dict) -> None:
+        tokens, mask, keep = inputs["input_ids"].shape[1], inputs.get("attention_mask"), inputs.get("logits_to_keep", 1)
+        slots = tokens if mask is None else mask.shape[-1]
+        steps.append(Step(tokens, slots, keep if isinstance(keep, int) else len(keep)))
+        seconds.append(-time.perf_counter())
+
+    def after(*_: object) -> None:
+        seconds[-1] += time.perf_counter()
+
+    handles = [network.register_forward_pre_hook(before, with_kwargs=True), network.register_forward_hook(after)]
+    try:
+        yield steps, seconds
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def network_of(network: torch.nn.Module, name: str) -> Network:
+    """Return the numbers of a loaded Llama."""
+    config, parameters = network.config, sum(parameter.numel() for parameter in network.parameters())
+    key_width = config.num_key_value_heads * config.head_dim
+    return Network(name, parameters, config.num_hidden_layers, config.hidden_size, key_width, config.vocab_size)
+
+
+def counted(model, strategy: str, settings: dict, *, n_questions: int) -> tuple[list[Step], float, float]:
+    """Return the steps of a pack of questions with ten shots, and the least milliseconds of a step, in all and
+    without what the network takes of the host. `model` has `network`, `encode`, `endings` and `fit`.
+    """
+    questions = question_sets.load("world-facts", split="test", limit=n_questions, n_shots=10)
+    whole, own = list[float](), list[float]()
+    prompts = [model.encode(prompt) for prompt in questions.prompts()]
+    prefix = engine.encode_prefix(model.network, prompts[0][: engine.common_prefix_length(prompts)])
+    for _ in range(REPEATS):
+        tree = model.fit.tree(model.network, prompts, prefix=prefix, counts=engine.Counts())
+        with watched(model.network) as (steps, seconds):
+            started, decode = time.perf_counter(), engine.strategy(strategy, **settings).decode
+            decode(tree, model.endings, question_ids=list(questions.table["question_id"]))
+            whole.append((time.perf_counter() - started) / len(steps))
+            own.append(whole[-1] - sum(seconds) / len(steps))
+    return steps, 1000 * min(whole), 1000 * min(own)
+
+
+def table(model: models.Model, network: Network, card: Card, *, n_questions: int) -> pd.DataFrame:
+    """Return a row per strategy: counted shapes, and by the model the milliseconds of a step and of the pack.
+
+    The host's own milliseconds are measured on facts-2m, whose vocabulary leaves the processor's kernels little to do.
+    """
+    small, rows = models.load("facts-2m", device="cpu"), []
+    for name, (strategy, settings) in STRATEGIES.items():
+        steps, *_ = counted(model, strategy, settings, n_questions=n_questions)
+        *_, host_ms = counted(small, strategy, settings, n_questions=n_questions)
+        moved = pd.DataFrame([step_bytes(step, network, strategy) for step in steps]).sum()
+        ms = milliseconds(steps, network, card, strategy)
+        rows.append(
+            {
+                "strategy": name,
+                "steps": len(steps),
+                "tokens": sum(step.tokens for step in steps[1:]),
+                "slots": max(step.slots for step in steps),
+                "ms_device": ms["device"][1:].mean(),
+                "ms_launches": ms["launches"].mean(),
+                "ms_host": host_ms,
+                "ms_pack": (ms.max(axis=1) + host_ms).sum(),
+                "ms_pack_graphs": (ms["device"] + host_ms).sum(),
+                "bandwidth": network.parameters * 2 / card.bytes_per_second * len(steps) / ms.max(axis=1).sum() * 1000,
+                "share_copied": moved["keys copied"] / moved.sum(),
+                "share_mask": moved["mask"] / moved.sum(),
+                "peak_mb": peak_bytes(strategy, max(step.rows for step in steps), network.vocabulary, half=True) / 1e6,
+                "cache_mb": max(step.slots for step in steps) * network.slot_bytes / 1e6,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def main() -> None:
+    """Count the shapes of a pack by each strategy, and print what the model makes of them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--model", default="smollm2-135m", help="whose answers the shapes are counted on")
+    parser.add_argument("--questions", nargs="+", type=int, default=[32, 128], help="questions in a pack")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    model = models.load(asked.model, device="cpu", dtype="float32")
+    for n_questions in asked.questions:
+        rows = table(model, LLAMA_7B, H200, n_questions=n_questions)
+        print(f"{LLAMA_7B.name} on {H200.name}, {n_questions} questions\n{rows.round(3).to_string(index=False)}\n")
+
+
+if __name__ == "__main__":
+    main()
