@@ -129,20 +129,18 @@ class Job:
                 is_known = isinstance(error, MemoryError | torch.OutOfMemoryError)
                 if not is_known and not any(words in str(error) for words in _NO_MEMORY):
                     raise
-                self._halve(piece["question_id"].tolist())
+                trouble = f"fit into the memory of {self.model.device}"
+                if len(piece) == 1:
+                    remedy = "take fewer shots, fewer answers or tokens, or a smaller dtype"
+                    name = piece["question_id"].iloc[0]
+                    raise MemoryError(f"question {name!r} does not {trouble} even alone; {remedy}") from error
             # Here, and not above: the error keeps hold of the frames that hold the memory.
+            self.fitting, self.halved = len(piece) // 2, self.halved + 1
+            words = f"{len(piece)} questions at once do not {trouble}; going on with {self.fitting}"
+            warnings.warn(words, RuntimeWarning, stacklevel=2)
             gc.collect()
             torch.cuda.empty_cache()  # nothing where there is no CUDA
         return results
-
-    def _halve(self, question_ids: Sequence[str]) -> None:
-        size, trouble = len(question_ids), f"fit into the memory of {self.model.device}"
-        if size == 1:
-            remedy = "take fewer shots, fewer answers or tokens, or a smaller dtype"
-            raise MemoryError(f"question {question_ids[0]!r} does not {trouble} even alone; {remedy}")
-        self.fitting, self.halved = size // 2, self.halved + 1
-        words = f"{size} questions at once do not {trouble}; going on with {self.fitting}"
-        warnings.warn(words, RuntimeWarning, stacklevel=2)
 
     def _answered(self, pack: pd.DataFrame) -> list[tuple[list[Answer], Certificate | None]]:
         """Return the answers to the questions of a pack, with their certificates if they were searched for."""
@@ -159,19 +157,16 @@ class Job:
         return [(ours, sure and replace(sure, prompt_tokens=n)) for (ours, sure), n in zip(results, own, strict=True)]
 
     def _tree(self, prompts: list[list[int]]) -> engine.Tree:
-        network = self.model.network
-        if self._prefix is None:
-            shared = () if self.fit.plain else self._shared()
+        network, shots = self.model.network, self.questions.prefix()
+        if self._prefix is None:  # of it a tree takes as much as its own prompts share
+            shared: list[int] = []
+            if shots and self.chat and not self.fit.plain:
+                others = self._prompts(self.questions.with_questions(["Who?", "When?"]).table)
+                shared = others[0][: engine.common_prefix_length(others)]
+            elif shots and not self.fit.plain:
+                shared = self.model.encode(shots)
             self._prefix = engine.encode_prefix(network, shared, counts=self.counts)
         return self.fit.tree(network, prompts, prefix=self._prefix, counts=self.counts)
-
-    def _shared(self) -> list[int]:
-        """What all prompts begin with, or nearly: a tree takes as much of it as its own prompts share."""
-        shots = self.questions.prefix()
-        if not shots or not self.chat:
-            return self.model.encode(shots) if shots else []
-        prompts = self._prompts(self.questions.with_questions(["Who?", "When?"]).table)
-        return prompts[0][: engine.common_prefix_length(prompts)]
 
     def _prompts(self, table: pd.DataFrame) -> list[list[int]]:
         """Token ids of the prompts of some questions."""

@@ -100,7 +100,7 @@ class PackedTree:
         self._network, self._counts = network, counts
         # A network's properties walk over its parameters.
         self._device, self._dtype, self._at_once = network.device, network.dtype, at_once(network)
-        self._index_device = index_device(network)
+        self._is_spread = len(set(getattr(network, "hf_device_map", {}).values())) > 1
         self.prefix_length, self._prefix_layers = len(prefix.token_ids), prefix.layers
         self._suffixes = [prompt[self.prefix_length :] for prompt in prompts]
 
@@ -194,7 +194,7 @@ class PackedTree:
     def _forward(self, cache: _Cache, *arrays: np.ndarray) -> Tensor:
         """Run tokens, at positions, on the slots they see; return log-probabilities of some. It fills the cache."""
         tokens, positions, visible, keep = sent(self._device, *arrays)
-        if self._index_device.type == "cpu":
+        if self._is_spread:  # the last layer's device takes indices on the host, and its own
             keep = torch.from_numpy(arrays[-1])
         # Additive, not boolean: under eager attention some architectures add whatever they are handed.
         mask = torch.where(visible, 0.0, torch.finfo(self._dtype).min).to(self._dtype)
@@ -267,12 +267,6 @@ def at_once(network: PreTrainedModel) -> int:
 def reducing_device(device: torch.device) -> torch.device:
     """Return where log-probabilities of a device are summed up in float64: MPS has none, so on the processor."""
     return torch.device("cpu") if device.type == "mps" else device
-
-
-def index_device(network: PreTrainedModel) -> torch.device:
-    """Return where indices lie: with the network; on the host, whose any device takes, if its layers lie on several."""
-    is_spread = len(set(getattr(network, "hf_device_map", {}).values())) > 1
-    return torch.device("cpu") if is_spread else network.device
 
 
 def attention_kernels(device: torch.device) -> AbstractContextManager[None]:
