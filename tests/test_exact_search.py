@@ -9,7 +9,7 @@ import pytest
 from pro_lib import ask, scores
 from pro_lib import questions as question_sets
 from pro_lib import runs as run_tables
-from pro_lib.engine.strategies import Certificate
+from pro_lib.engine.certificate import Certificate
 from pro_lib.generate import generate
 from pro_lib.store import CERTIFICATE_COLUMNS
 

@@ -15,8 +15,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from pro_lib.engine.certificate import Certificate
 from pro_lib.engine.children import END, OTHER, UNSEEN, Endings, children
-from pro_lib.engine.strategies import Certificate
 from pro_lib.engine.tree import Tree, sent
 from pro_lib.engine.walk import Answer
 
