@@ -1,25 +1,33 @@
-"""Answer or abstain: a question in, an answer out where the promise of a calibration run covers it; knows no HTTP."""
+"""Answer or abstain: a question in, an answer out where the promise of a calibration run covers it; also over HTTP.
+
+`application`: `POST /` with `{"question": "..."}`, `GET /` for the promise.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic_core import from_json
 
-from pro_lib import asking, store
+from pro_lib import asking
 from pro_lib import questions as question_sets
+from pro_lib.checks import Name, checked, extra, one_line
 from pro_lib.correctness import Choices
-from pro_lib.engine.strategies import STRATEGIES, own_settings
+from pro_lib.engine.strategies import own_settings
 from pro_lib.evaluation import evaluate
-from pro_lib.files import RunError
 from pro_lib.promises import Promise, promise
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+
     from pro_lib.models import Model
 
 
@@ -78,22 +86,62 @@ def answerer(
     from pro_lib import models
 
     model, parameters = models.held(model), calibration.info.parameters
-    if parameters.get("strategy") not in STRATEGIES:
-        raise RunError(f"calibration: run {calibration.name} does not say how a model was asked")
-    now = model.parameters() | {"set": calibration.info.dataset}
+    now = {"quantization": None} | model.parameters()
     if questions is not None:
         now |= questions.parameters() | {"set": questions.name}
-    names = {"fingerprint", "dtype", "quantization", "set", *(now.keys() & {"header", "template", "shots"})}
-    before = {**parameters, "set": calibration.info.dataset}
-    if difference := store.difference(*({name: of.get(name) for name in names} for of in (before, now))):
-        raise RunError(f"calibration: run {calibration.name} was made with {difference}")
+    asking.check_calibration(calibration, now)
     splits = [name for name in calibration.questions["split"].unique() if name != "validation"]
     is_split = 0 < len(splits) < calibration.questions["split"].nunique()
     known = evaluate(calibration, split="validation" if is_split else None, choices=choices)
     scores = [evaluate(calibration, split=name, choices=choices).pro(alpha) for name in splits if is_split]
     unlabelled = np.concatenate(scores) if scores else None
     made = promise(known.pro(alpha), known.correct, target=target, confidence=confidence, unlabelled=unlabelled)
-    strategy = parameters["strategy"]
     asked_as = question_sets.like(parameters, name=calibration.info.dataset)
-    own = own_settings(strategy, parameters) | {"strategy": strategy, "chat": parameters.get("chat", False)}
-    return Answerer(model, made, alpha, asked_as, own)
+    own = {"strategy": parameters["strategy"], "chat": parameters.get("chat", False)}
+    return Answerer(model, made, alpha, asked_as, own | own_settings(own["strategy"], parameters))
+
+
+@checked
+class _Question:
+    question: Name
+
+
+def application(answerer: Answerer, *, length: int = 4000, waiting: int = 8, seconds: float = 120.0) -> Starlette:
+    """Return the application, which puts one question at a time to the model; an error is `{"error": sentence}`.
+
+    A body has at most `length` bytes; at most `waiting` questions are asked or wait, each at most `seconds`.
+    """
+    with extra("serve", "serving"):
+        from starlette.applications import Starlette
+        from starlette.concurrency import run_in_threadpool
+        from starlette.responses import JSONResponse
+        from starlette.routing import Route
+    turn, tasks = asyncio.Lock(), set[asyncio.Task]()
+
+    def refused(status: int, message: object) -> JSONResponse:
+        return JSONResponse({"error": one_line(message)}, status)
+
+    async def asked(question: str) -> JSONResponse:
+        async with turn:
+            return JSONResponse(asdict(await run_in_threadpool(answerer, question)))
+
+    async def ask(request: Request) -> JSONResponse:
+        if int(request.headers.get("Content-Length") or length + 1) > length:
+            return refused(413, f"a question takes at most {length} bytes, and says how many")
+        if len(tasks) >= waiting:
+            return refused(503, f"{waiting} questions wait already")
+        try:
+            task = asyncio.ensure_future(asked(_Question(**from_json(await request.body())).question))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            return await asyncio.wait_for(asyncio.shield(task), seconds)
+        except TimeoutError:
+            return refused(504, f"no answer within {seconds:g} seconds")
+        except (ValueError, TypeError, MemoryError) as error:
+            return refused(422, error if isinstance(error, ValueError) else 'send {"question": "..."}')
+
+    async def promise(_: Request) -> JSONResponse:
+        return JSONResponse({"promise": answerer.promise.sentence()})
+
+    return Starlette(routes=[Route("/", ask, methods=["POST"]), Route("/", promise)])

@@ -12,6 +12,7 @@ import numpy as np
 from pro_lib import engine, promises, scores, store
 from pro_lib import questions as question_sets
 from pro_lib.engine.strategies import own_settings
+from pro_lib.files import RunError
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 # What must be the same of a run for its PRO to say anything of another's; how far down a search looked need not be.
 _MATTERS: tuple[str, ...] = ("chat", "diversity_penalty", "dtype", "fingerprint", "header", "max_new_tokens")
-_MATTERS += ("n_answers", "shots", "stop", "strategy", "temperature", "template", "top_p")
+_MATTERS += ("n_answers", "quantization", "shots", "stop", "strategy", "temperature", "template", "top_p")
 
 
 class NoAnswerError(ValueError):
@@ -100,28 +101,34 @@ def ask(
         questions = question_sets.load("world-facts", limit=1, n_shots=n_shots)
     run = answered(model, question, questions=questions, like=like, strategy=strategy, **settings)
     if calibration:
-        ours, theirs = ({name: of.info.parameters.get(name) for name in _MATTERS} for of in (calibration, run))
-        if difference := store.difference(ours, theirs):
-            raise ValueError(f"calibration: run {calibration.name} was made with {difference}")
+        check_calibration(calibration, {**dict.fromkeys(_MATTERS), **run.info.parameters})
         fit, about = promises.right_probability(calibration, alpha=alpha)
     table = run.ranked()
-    log_probs = run.matrix(table, "value")
-    uncertainty = scores.pro(log_probs, alpha=alpha, search_alpha=search_alpha)
     if table.empty:
         cut = run.info.parameters["max_new_tokens"]
         raise NoAnswerError(f"no answer of {run.info.model} ended within {cut} tokens: {question!r}")
-    [row] = run.questions.to_dict("records")
+    [row] = run.questions.join(run.scores(alpha=alpha)[["text", "pro", "n_kept"]]).to_dict("records")
     return Answer(
         question=row["question"],
-        text=table["text"].iloc[0],
-        uncertainty=float(uncertainty[0]),
-        answers=tuple(zip(table["text"], np.exp(log_probs[0]).tolist(), strict=True)),
-        kept=int(scores.adaptive_k(log_probs, alpha, search_alpha=search_alpha)[0]),
+        text=row["text"],
+        uncertainty=row["pro"],
+        answers=tuple(zip(table["text"], np.exp(table["value"]), strict=True)),
+        kept=row["n_kept"],
         status=row.get("status"),
         entropy_bounds=(row["tree_bound"], row["upper_bound"]) if "status" in row else None,
-        probability_right=fit and float(fit(uncertainty)[0]),
+        probability_right=fit and float(fit([row["pro"]])[0]),
         calibrated=about,
     )
+
+
+def check_calibration(calibration: Run, now: Mapping[str, Any]) -> None:
+    """Refuse, with a `RunError`, a run of which `now` is not so in what matters: another model or way of asking."""
+    before = {**calibration.info.parameters, "set": calibration.info.dataset}
+    if "strategy" not in before:
+        raise RunError(f"calibration: run {calibration.name} does not say how a model was asked")
+    matters = {name: value for name, value in now.items() if name in (*_MATTERS, "set")}
+    if difference := store.difference(before, matters, only_known=True):
+        raise RunError(f"calibration: run {calibration.name} was made with {difference}")
 
 
 def answered(

@@ -116,9 +116,7 @@ class Settings:
         `names` are the notebook's `globals()`. Figures of other parameters than the notebooks come with go to a folder
         of their own in `figures/other/`, unless `figures_dir` is given.
         """
-        given = _parameter_names(names.get("In", ()))
-        checks.check_known(given, [field.name for field in fields(cls)], " of the notebooks")
-        values = {name: names[name] for name in given}
+        values = {name: names[name] for name in _parameter_names(names.get("In", ()))}
         settings = cls(**values | constants)
         usual = {field.name: (field.default, [], {}, *_COME_WITH.get(field.name, ())) for field in fields(cls)}
         apart = {name: value for name, value in values.items() if value not in usual[name] and name[-4:] != "_dir"}
@@ -166,21 +164,18 @@ class Settings:
             return imports.split_records(self._recorded(model, dataset), n_validation=self.n_validation, seed=self.seed)
         return self.run(model, dataset, *dict.fromkeys(("validation", self.split)), strategy=strategy)
 
-    def evaluations(self, model: str, dataset: str, split: str | None, *, methods: str = "own") -> list[Evaluation]:
-        """Return a split's evaluations, one a protocol; `all` methods judge the likeliest answer of every run."""
-        return self._evaluated(model, dataset, [split], methods)[0]
-
-    def _evaluated(self, model: str, dataset: str, splits: Sequence[str | None], methods: str):
-        """Return the `evaluations` of each split; runs and similarities are read once for all of them."""
+    def evaluations(self, model: str, dataset: str, *splits: str | None, methods: str = "own") -> list[Evaluation]:
+        """Return each split's evaluations, one a protocol; `all` methods judge the likeliest answer of every run."""
         options: dict[str, Any] = {"protocols": list(PROTOCOLS), "choices": self.choices}
         answers = self.both_splits(model, dataset, BEAMS if methods == "all" else self.strategy)
         if methods == "all":
             options["similarities"] = self.similarities(model, dataset)
             options["samples"] = answers if self.records else self.both_splits(model, dataset, SAMPLES)
             options["others"] = [] if self.records else [self.both_splits(model, dataset, GREEDY)]
-        judged = [evaluation.evaluations(answers, split=None if name == "all" else name, **options) for name in splits]
-        for one in judged[-1] if self.reported else ():
-            if one.one_class():
+        named = (None if split == "all" else split for split in splits)
+        judged = [one for split in named for one in evaluation.evaluations(answers, split=split, **options)]
+        for one in judged:
+            if self.reported and one.split != "validation" and one.one_class():
                 raise metrics.OneClassError(f"{one.one_class()}, so no score can be told from another on them")
         return judged
 
@@ -188,8 +183,9 @@ class Settings:
         """Return, for every pair and protocol, the validation questions and those reported; see `evaluations`."""
         options, splits = self._values("n_validation", "seed", "alphas"), []
         for pair in self.pairs():
-            both = self._evaluated(*pair, ("validation", self.split), methods)
-            splits += [Splits(pool, reported, **options) for pool, reported in zip(*both, strict=True)]
+            judged = self.evaluations(*pair, "validation", self.split, methods=methods)
+            pools, reported = judged[: len(PROTOCOLS)], judged[len(PROTOCOLS) :]
+            splits += [Splits(*both, **options) for both in zip(pools, reported, strict=True)]
         return splits
 
     def similarities(self, model: str, dataset: str) -> dict[str, Similarity | None]:

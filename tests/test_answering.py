@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import pro_lib
-from pro_lib import asking, promises, serving
+from pro_lib import answering, asking, promises
 from pro_lib import questions as question_sets
 from pro_lib.answering import Reply
 from pro_lib.evaluation import evaluate
@@ -88,7 +88,7 @@ def answers(facts_2m, calibration):
 
 
 def test_over_http_replies_are_the_same_and_bad_requests_end_in_a_sentence(answers):
-    with TestClient(serving.application(answers, length=200)) as client:
+    with TestClient(answering.application(answers, length=200)) as client:
         reply = client.post("/", json={"question": "What is the capital of France?"})
         assert (reply.status_code, Reply(**reply.json())) == (200, answers("What is the capital of France?"))
         assert client.get("/").json() == {"promise": answers.promise.sentence()}
@@ -119,7 +119,7 @@ class Slow:
 
 def test_questions_wait_in_turn_no_more_than_so_many_and_none_longer_than_allowed():
     slow, replies = Slow(), {}
-    with TestClient(serving.application(slow, waiting=2, seconds=0.5)) as client:
+    with TestClient(answering.application(slow, waiting=2, seconds=0.5)) as client:
 
         def post(name):
             replies[name] = client.post("/", json={"question": name}).status_code

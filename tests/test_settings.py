@@ -78,7 +78,7 @@ def test_what_is_declared_or_injected_counts_and_nothing_else_that_a_cell_leaves
 
 
 def test_an_injected_name_that_is_no_parameter_is_refused_with_the_nearest():
-    with pytest.raises(SentenceError, match=r"^alhpa is no parameter of the notebooks; the nearest is alpha$"):
+    with pytest.raises(SentenceError, match=r"^alhpa is no parameter; the nearest is alpha$"):
         notebook(CELL, "# Parameters\nalhpa = 0.3\n")
 
 

@@ -10,7 +10,6 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 from pandas.testing import assert_frame_equal
 
@@ -102,7 +101,7 @@ def test_a_deleted_file_is_made_again_and_new_questions_are_added_after_the_othe
 
 
 def test_a_finished_run_needs_neither_a_lock_nor_a_writable_folder(finished, monkeypatch):
-    monkeypatch.setattr(store, "locked", lambda path: pytest.fail("locked"))
+    monkeypatch.setattr(store.FileLock, "acquire", lambda *_, **__: pytest.fail("locked"))
     monkeypatch.setattr(store, "write_whole", lambda data, path: pytest.fail("written"))
     written(finished)
 
@@ -168,14 +167,14 @@ def test_every_flipped_bit_is_refused(finished, size):
 
 
 def test_a_second_writer_waits_a_little_and_is_refused_until_the_first_has_ended(tmp_path, monkeypatch):
-    path, patience = tmp_path / "run", files._PATIENCE
-    monkeypatch.setattr(files, "_PATIENCE", 0.0)
+    path, patience = tmp_path / "run", store._PATIENCE
+    monkeypatch.setattr(store, "_PATIENCE", 0.0)
     with RunFolder(path, INFO) as folder:
         parts = folder.missing(questions_of(IDS), per_part=4)
         with pytest.raises(RunError, match="being written by another process"):
             written(path)
         store.write_part(path, "part-00000", folder.info, table_of(parts["part-00000"]), Cost())
-        monkeypatch.setattr(files, "_PATIENCE", patience)
+        monkeypatch.setattr(store, "_PATIENCE", patience)
         threading.Timer(0.2, folder._lock.release).start()
         written(path)
     assert len(store.read(path)[1]) == 10
@@ -228,12 +227,3 @@ def test_folders_are_named_after_what_differs():
     names = {files.named(model=value, **{f"setting_{n}": "long" * 5 for n in range(20)}) for value in values}
     assert len([name for name in names if re.fullmatch(r"[A-Za-z0-9_.,=+-]{1,200}", name)]) == len(values)
     assert difference({"a": 1, "b": 2}, {"a": 1}, only_known=True) is None
-
-
-def test_parts_that_keep_their_own_columns_apart_are_read_beside_those_that_do_not():
-    first, second = (questions_of(ids).assign(relation="capital", year=1815, note=None) for ids in (IDS[:2], IDS[2:4]))
-    apart = table_of(first[["question_id", "question", "references", "split"]]).drop_columns(["_own"])
-    apart = apart.append_column("relation", pa.array(["capital"] * 2)).append_column("year", pa.array([1815] * 2))
-    apart = apart.append_column("note", pa.nulls(2))
-    assert_frame_equal(tables([apart, table_of(second)])[1], tables([table_of(first), table_of(second)])[1])
-    assert_frame_equal(tables([apart])[1], tables([table_of(first)])[1])
