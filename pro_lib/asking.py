@@ -67,16 +67,9 @@ class Answer:
 
 
 def ask(
-    model: str | Path | Model,
-    question: str,
-    *,
-    alpha: float = 0.4,
-    questions: QuestionSet | None = None,
-    n_shots: int | None = None,
-    strategy: str = "threshold",
-    calibration: Run | None = None,
-    **settings: Any,
-) -> Answer:
+    model: str | Path | Model, question: str, *, alpha: float = 0.4, questions: QuestionSet | None = None,
+    n_shots: int | None = None, strategy: str = "threshold", calibration: Run | None = None, **settings: Any,
+) -> Answer:  # fmt: skip
     """Ask a question; return the answer with its uncertainty: PRO of the answers with `p >= alpha`.
 
     Args:
@@ -132,13 +125,9 @@ def check_calibration(calibration: Run, now: Mapping[str, Any]) -> None:
 
 
 def answered(
-    model: str | Path | Model,
-    question: str,
-    *,
-    questions: QuestionSet | None = None,
-    like: Mapping[str, Any] | None = None,
-    **settings: Any,
-) -> Run:
+    model: str | Path | Model, question: str, *, questions: QuestionSet | None = None,
+    like: Mapping[str, Any] | None = None, **settings: Any,
+) -> Run:  # fmt: skip
     """Return the run of a question, asked as `questions` or a run of parameters `like` were."""
     from pro_lib.generate import generate
 

@@ -95,19 +95,24 @@ class Settings:
             object.__setattr__(self, name, Path(getattr(self, name) or bundled.HOME / folder))
         if self.reported and self.split == "validation":
             raise ValueError("split='validation' is where alpha is chosen; report on another split")
-        _check_choice("protocol", self.protocol, PROTOCOLS, "a list of them")
-        _check_choice("similarity", self.similarity, SIMILARITIES, "an NLI model's folder or hub id", os.path.dirname)
-        _check_choice("correctness", self.correctness, CORRECTNESS, "a file of labels", os.path.isfile)
+        self._check_name("protocol", PROTOCOLS, "a list of them")
+        self._check_name("similarity", SIMILARITIES, "an NLI model's folder or hub id", os.path.dirname)
+        self._check_name("correctness", CORRECTNESS, "a file of labels", os.path.isfile)
         if self.records is not None:
             if imports.recorded(listed(self.records)) and self.strategy == EXACT:
                 raise ValueError(f"records={self.records!r} hold no search: exact search needs a model")
             return
-        _check_choice("split", self.split, question_sets.SPLITS, "anything else")
+        self._check_name("split", question_sets.SPLITS, "anything else")
         if self.strategy == EXACT and self.alpha < self.search_alpha:
             raise ValueError(f"alpha={self.alpha!r} is below search_alpha={self.search_alpha!r}: not searched so far")
         for model in listed(self.model):
             bundled.check_model(model)
-        _check_choice("dataset", self.dataset, question_sets.NAMES, "a file or folder", os.path.exists)
+        self._check_name("dataset", question_sets.NAMES, "a file or folder", os.path.exists)
+
+    def _check_name(self, name: str, known: Collection[str], other: str, is_other: Callable = lambda _: False) -> None:
+        for value in listed(getattr(self, name)):
+            if value not in known and not is_other(value):
+                raise ValueError(f"{name}={value!r} is neither {', '.join(known)}, nor {other}")
 
     @classmethod
     def of(cls, names: Mapping[str, Any], **constants: Any) -> Settings:
@@ -253,14 +258,6 @@ class Settings:
         chosen: dict[str, Any] = {} if name == "nli" else {"model": name}
         cache = self.generations_dir / Path(dataset).stem / bundled.model_folder_name(model)
         return similarities.Nli(**chosen, device=None if self.device == "auto" else self.device, cache=cache)
-
-
-def _check_choice(
-    name: str, values: Names, known: Collection[str], other: str, is_other: Callable[[str], object] = lambda _: False
-) -> None:
-    for value in listed(values):
-        if value not in known and not is_other(value):
-            raise ValueError(f"{name}={value!r} is neither {', '.join(known)}, nor {other}")
 
 
 def _parameter_names(cells: Iterable[str]) -> list[str]:

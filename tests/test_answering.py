@@ -10,9 +10,8 @@ import pytest
 from starlette.testclient import TestClient
 
 import pro_lib
-from pro_lib import answering, asking, promises
+from pro_lib import answering, promises
 from pro_lib import questions as question_sets
-from pro_lib.answering import Reply
 from pro_lib.evaluation import evaluate
 from pro_lib.files import RunError
 from pro_lib.generate import generate
@@ -28,8 +27,12 @@ def calibration(facts_2m):
     return generate(facts_2m, replace(both, table=table), **options)
 
 
-def test_the_promise_is_that_of_its_validation_questions_and_replies_keep_to_it(facts_2m, calibration):
-    answers = pro_lib.answerer(facts_2m, calibration=calibration, target=0.7)
+@pytest.fixture(scope="module")
+def answers(facts_2m, calibration):
+    return pro_lib.answerer(facts_2m, calibration=calibration, target=0.7)
+
+
+def test_the_promise_is_that_of_its_validation_questions_and_replies_keep_to_it(answers, calibration):
     known, others = (evaluate(calibration, split=split) for split in ("validation", "test"))
     shown = promises.promise(known.pro(0.4), known.correct, target=0.7, unlabelled=others.pro(0.4))
     assert answers.promise == shown
@@ -60,37 +63,31 @@ def test_where_nothing_is_promised_nothing_is_answered(facts_2m, calibration):
     assert reply.promise.startswith("Nothing can be promised")
 
 
-def test_an_answer_that_does_not_end_is_no_answer(facts_2m, calibration, monkeypatch):
-    answers = pro_lib.answerer(facts_2m, calibration=calibration, target=0.7)
+def test_an_answer_that_does_not_end_is_no_answer(answers):
     short = replace(answers, settings={**answers.settings, "max_new_tokens": 1})
-    assert short("Who wrote War and Peace?") == Reply(None, None, False, answers.promise.sentence(), "cut")
+    assert short("Who wrote War and Peace?") == answering.Reply(None, None, False, answers.promise.sentence(), "cut")
 
 
 def test_a_calibration_of_another_model_prompt_or_set_is_refused_with_the_difference(facts_2m, calibration):
-    with pytest.raises(RunError, match="was made with fingerprint="):
-        pro_lib.answerer("facts-1m", calibration=calibration)
-    other = question_sets.load("world-facts", limit=5, n_shots=3)
-    with pytest.raises(RunError, match="was made with shots="):
-        pro_lib.answerer(facts_2m, calibration=calibration, questions=other)
-    other = replace(question_sets.load("world-facts", limit=5), name="others")
-    with pytest.raises(RunError, match="set='world-facts', now set='others'"):
-        pro_lib.answerer(facts_2m, calibration=calibration, questions=other)
     same = question_sets.load("world-facts", limit=5)
     assert pro_lib.answerer(facts_2m, calibration=calibration, questions=same)
+    quantised = replace(calibration.info, parameters={**calibration.info.parameters, "quantization": "8bit"})
     records = pro_lib.imports.from_records([{"question_id": "a", "answers": [{"text": "b", "log_prob": -1.0}]}])
-    with pytest.raises(RunError, match="does not say how"):
-        pro_lib.answerer(facts_2m, calibration=records)
-
-
-@pytest.fixture
-def answers(facts_2m, calibration):
-    return pro_lib.answerer(facts_2m, calibration=calibration, target=0.7)
+    for model, run, questions, words in (
+        ("facts-1m", calibration, None, "was made with fingerprint="),
+        (facts_2m, replace(calibration, info=quantised), None, "quantization='8bit', now quantization=None"),
+        (facts_2m, calibration, question_sets.load("world-facts", limit=5, n_shots=3), "was made with shots="),
+        (facts_2m, calibration, replace(same, name="others"), "set='world-facts', now set='others'"),
+        (facts_2m, records, None, "does not say how"),
+    ):
+        with pytest.raises(RunError, match=words):
+            pro_lib.answerer(model, calibration=run, questions=questions)
 
 
 def test_over_http_replies_are_the_same_and_bad_requests_end_in_a_sentence(answers):
     with TestClient(answering.application(answers, length=200)) as client:
         reply = client.post("/", json={"question": "What is the capital of France?"})
-        assert (reply.status_code, Reply(**reply.json())) == (200, answers("What is the capital of France?"))
+        assert (reply.status_code, answering.Reply(**reply.json())) == (200, answers("What is the capital of France?"))
         assert client.get("/").json() == {"promise": answers.promise.sentence()}
         bad = [(b"", 422), (b"{", 422), (b"[1]", 422), (b'{"question": 3}', 422), (b'{"question": " "}', 422)]
         bad += [(b'{"other": "x"}', 422), (json.dumps({"question": "x" * 300}).encode(), 413), (b"\xff\xfe", 422)]
@@ -114,7 +111,7 @@ class Slow:
         self.most = max(self.most, self.at_once)
         self.may_go.wait(10)
         self.at_once -= 1
-        return Reply(question, 0.1, True, "", None)
+        return answering.Reply(question, 0.1, True, "", None)
 
 
 def test_questions_wait_in_turn_no_more_than_so_many_and_none_longer_than_allowed():
@@ -137,8 +134,3 @@ def test_questions_wait_in_turn_no_more_than_so_many_and_none_longer_than_allowe
         post("d")
     assert replies["d"] == 200
     assert slow.most == 1
-
-
-def test_ask_says_that_no_answer_ended_as_before(facts_2m):
-    with pytest.raises(asking.NoAnswerError, match="ended within 1 tokens"):
-        asking.ask(facts_2m, "Who wrote War and Peace?", max_new_tokens=1)

@@ -8,11 +8,12 @@ from pro_lib import questions as question_sets
 from pro_lib.asking import Answer
 from pro_lib.files import RunError
 
+ASKED = "What is the capital of France?"
+
 
 def test_asking_the_bundled_model(facts_2m):
     questions = question_sets.load("world-facts", split="validation", limit=1)
-    options = {"alpha": 0.4, "questions": questions, "strategy": "diverse_beam"}
-    answer = ask(facts_2m, "What is the capital of France?", **options)
+    answer = ask(facts_2m, ASKED, alpha=0.4, questions=questions, strategy="diverse_beam")
     assert answer.text == answer.answers[0][0]
     probabilities = np.array([p for _, p in answer.answers])
     assert (np.diff(probabilities) <= 0).all()
@@ -38,9 +39,6 @@ def test_an_answer_says_plainly_how_probable_it_is(answers, sentence):
     assert answer.sentence() == sentence
 
 
-ASKED = "What is the capital of France?"
-
-
 def test_by_name_the_last_model_asked_is_held(facts_2m, tmp_path, monkeypatch):
     loads = []
     monkeypatch.setattr(models, "_LAST", {})
@@ -60,7 +58,7 @@ def records(probabilities, right, splits):
     rows = []
     for number, (p, is_right, split) in enumerate(zip(probabilities, right, splits, strict=True)):
         answer = {"text": f"t{number}", "log_prob": float(np.log(p)), "rouge_l": float(is_right)}
-        rows.append({"question_id": number, "answers": [answer]} | ({"split": split} if split else {}))
+        rows.append({"question_id": number, "answers": [answer], "split": split})
     return imports.from_records(rows)
 
 
@@ -78,9 +76,8 @@ def test_the_probability_is_fitted_on_validation_and_checked_on_the_others_by_ha
 
 
 def test_without_right_answers_or_with_one_class_nothing_is_fitted():
-    run = records([0.5, 0.4, 0.3, 0.2], [1, 1, 1, 1], ["validation", "validation", "test", "test"])
     with pytest.raises(metrics.OneClassError):
-        promises.right_probability(run)
+        promises.right_probability(records([0.5, 0.4, 0.3, 0.2], [1] * 4, ["validation"] * 2 + ["test"] * 2))
     bare = imports.from_records([{"question_id": n, "answers": [{"log_prob": -1.0}]} for n in range(4)])
     with pytest.raises(RunError, match="no answer can be judged"):
         promises.right_probability(bare)
@@ -100,7 +97,6 @@ def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, r
     pros = [scores.pro(each.log_probs, alpha=0.4, search_alpha=0.1) for each in judged]
     [place] = np.flatnonzero(judged[0].answers["question_id"] == identity)
     assert answer.uncertainty == pytest.approx(pros[0][place], abs=1e-4)
-    # A wrong answer at the lowest score and a right one at the highest keep probabilities from 0 and 1.
     ends = [*pros[0], pros[0].min(), pros[0].max()], [*judged[0].correct, False, True]
     expected = selective.calibration(*ends, pros[1], judged[1].correct)
     assert answer.probability_right == expected.fit([answer.uncertainty])[0]
@@ -114,7 +110,6 @@ def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, r
     [
         *((empty, {}, "empty") for empty in ("", "  \n")),
         *((other, {}, "is no text; generate.generate takes several") for other in (None, ["Who?"])),
-        (ASKED, {"alpha": 1.5}, "alpha"),
         (ASKED, {"max_new_tokens": 1}, "no answer of facts-2m ended within 1 tokens"),
         (ASKED, {"calibration": "run", "strategy": "greedy"}, "strategy='threshold', now strategy='greedy'"),
         (ASKED, {"calibration": "run", "max_new_tokens": 20}, "max_new_tokens=32, now max_new_tokens=20"),
