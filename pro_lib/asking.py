@@ -1,22 +1,31 @@
-"""Questions asked of a model: answers with their uncertainty; knows generation and scores, no widget."""
+"""Questions asked of a model: answers with their uncertainty, or none where no promise covers it; also over HTTP."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic_core import from_json
 
 from pro_lib import engine, promises, scores, store
 from pro_lib import questions as question_sets
+from pro_lib.checks import Name, checked, extra, one_line
+from pro_lib.correctness import Choices
 from pro_lib.engine.strategies import own_settings
+from pro_lib.evaluation import evaluate
 from pro_lib.files import RunError
+from pro_lib.promises import Promise
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+
     from pro_lib.models import Model
 
 # What must be the same of a run for its PRO to say anything of another's; how far down a search looked need not be.
@@ -116,10 +125,10 @@ def ask(
 
 def check_calibration(calibration: Run, now: Mapping[str, Any]) -> None:
     """Refuse, with a `RunError`, a run of which `now` is not so in what matters: another model or way of asking."""
-    before = {**calibration.info.parameters, "set": calibration.info.dataset}
+    before = calibration.info.parameters
     if "strategy" not in before:
         raise RunError(f"calibration: run {calibration.name} does not say how a model was asked")
-    matters = {name: value for name, value in now.items() if name in (*_MATTERS, "set")}
+    matters = {name: value for name, value in now.items() if name in _MATTERS}
     if difference := store.difference(before, matters, only_known=True):
         raise RunError(f"calibration: run {calibration.name} was made with {difference}")
 
@@ -137,3 +146,119 @@ def answered(
     # One without questions of its own, which is falsy, still says how to ask.
     question_set = question_sets.asked(question) if questions is None else questions.with_questions(question)
     return generate(model, question_set, **{"progress": False} | settings)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a user gets: `answer` is None unless `answered`, which is where PRO is below the promise's threshold.
+
+    `uncertainty` is PRO in nats, higher = more uncertain, None where no answer ended. `promise` is of all questions
+    of the calibration's kind that are answered, never of this one. `status` is what an exact search is sure of.
+    """
+
+    answer: str | None
+    uncertainty: float | None
+    answered: bool
+    promise: str
+    status: str | None
+
+
+@dataclass(frozen=True)
+class Answerer:
+    """What `answerer` returns: called with a question, it asks the model as the calibration run did."""
+
+    model: Model
+    promise: Promise
+    alpha: float
+    questions: QuestionSet
+    settings: Mapping[str, Any]
+
+    def __call__(self, question: str) -> Reply:
+        """Return the reply; `ValueError` for a question that is empty, or too long for the model."""
+        sentence = self.promise.sentence()
+        try:
+            answer = ask(self.model, question, alpha=self.alpha, questions=self.questions, **self.settings)
+        except NoAnswerError:
+            return Reply(None, None, False, sentence, "cut")
+        is_sure = bool(self.promise.answers(answer.uncertainty))
+        return Reply(answer.text if is_sure else None, answer.uncertainty, is_sure, sentence, answer.status)
+
+
+def answerer(
+    model: str | Path | Model, *, calibration: Run, target: float = 0.8, confidence: float = 0.95, alpha: float = 0.4,
+    choices: Choices | None = None,
+) -> Answerer:  # fmt: skip
+    """Return what answers where at least `target` of such answers are right, with `confidence`, and abstains elsewhere.
+
+    Args:
+        model: a loaded one, or its name, as in `models.load`.
+        calibration: a run of the model on questions with known answers, of the kind that will be asked. Its validation
+            questions show the promise, the scores of its others are the thresholds; without a validation split, all do.
+        alpha: of PRO, fixed beforehand.
+        choices: what counts as right, as in `evaluate`.
+
+    Questions are asked as those of the calibration were. Raises `RunError` where it is of another model, or knows no
+    right answers.
+    """
+    from pro_lib import models
+
+    model, parameters = models.held(model), calibration.info.parameters
+    check_calibration(calibration, {"quantization": None} | model.parameters())
+    splits = [name for name in calibration.questions["split"].unique() if name != "validation"]
+    is_split = 0 < len(splits) < calibration.questions["split"].nunique()
+    known = evaluate(calibration, split="validation" if is_split else None, choices=choices)
+    scores = [evaluate(calibration, split=name, choices=choices).pro(alpha) for name in splits if is_split]
+    unlabelled = np.concatenate(scores) if scores else None
+    made = promises.promise(
+        known.pro(alpha), known.correct, target=target, confidence=confidence, unlabelled=unlabelled
+    )
+    asked_as = question_sets.like(parameters, name=calibration.info.dataset)
+    own = {"strategy": parameters["strategy"], "chat": parameters.get("chat", False)}
+    return Answerer(model, made, alpha, asked_as, own | own_settings(own["strategy"], parameters))
+
+
+@checked
+class _Question:
+    question: Name
+
+
+def application(answerer: Answerer, *, length: int = 4000, waiting: int = 8, seconds: float = 120.0) -> Starlette:
+    """Return the application: `POST /` with `{"question": "..."}`, `GET /` for the promise.
+
+    One question at a time is put to the model; an error is `{"error": sentence}`. A body has at most `length` bytes; at
+    most `waiting` questions are asked or wait, each at most `seconds`.
+    """
+    with extra("serve", "serving"):
+        from starlette.applications import Starlette
+        from starlette.concurrency import run_in_threadpool
+        from starlette.responses import JSONResponse
+        from starlette.routing import Route
+    turn, tasks = asyncio.Lock(), set[asyncio.Task]()
+
+    def refused(status: int, message: object) -> JSONResponse:
+        return JSONResponse({"error": one_line(message)}, status)
+
+    async def asked(question: str) -> JSONResponse:
+        async with turn:
+            return JSONResponse(asdict(await run_in_threadpool(answerer, question)))
+
+    async def ask(request: Request) -> JSONResponse:
+        if int(request.headers.get("Content-Length") or length + 1) > length:
+            return refused(413, f"a question takes at most {length} bytes, and says how many")
+        if len(tasks) >= waiting:
+            return refused(503, f"{waiting} questions wait already")
+        try:
+            task = asyncio.ensure_future(asked(_Question(**from_json(await request.body())).question))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            return await asyncio.wait_for(asyncio.shield(task), seconds)
+        except TimeoutError:
+            return refused(504, f"no answer within {seconds:g} seconds")
+        except (ValueError, TypeError, MemoryError) as error:
+            return refused(422, error if isinstance(error, ValueError) else 'send {"question": "..."}')
+
+    async def promise(_: Request) -> JSONResponse:
+        return JSONResponse({"promise": answerer.promise.sentence()})
+
+    return Starlette(routes=[Route("/", ask, methods=["POST"]), Route("/", promise)])
