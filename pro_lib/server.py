@@ -19,6 +19,7 @@ import torch
 from pydantic_core import from_json
 from scipy.special import entr
 from torch import Tensor
+from transformers import AutoTokenizer
 
 from pro_lib import bundled, tokens
 from pro_lib.checks import Name, NotNegative, Positive, PositiveInt, checked, extra
@@ -133,16 +134,13 @@ def connect(base_url: str, *, model: str, tokenizer: Any, stop_ids: Sequence[int
         options: `top`, `epsilon`, `repeats`, `concurrency`, `timeout` and `api_key_env`, as `Server` has them.
     """
     if isinstance(tokenizer, str | os.PathLike):
-        from transformers import AutoTokenizer
-
         tokenizer = AutoTokenizer.from_pretrained(bundled.locate(str(tokenizer)))
     server = Server(base_url=base_url, model=model, texts=tokens.token_texts(tokenizer, len(tokenizer)), **options)
     kinds = tokens.endings(tokenizer, tokens.NEWLINE, SimpleNamespace(eos_token_id=list(stop_ids)))
     endings = Endings(*(torch.tensor([kind == name for kind in kinds]) for name in ("stop", "closing")))
     name, fingerprint = re.sub(r"[^\w.-]", "-", model.rpartition("/")[2]), f"served, within {server.epsilon:g} nats"
-    fit = Fit(0.0, plain=_Served.plain)
     nothing: Any = torch.nn.Identity()
-    return _Served(name, base_url, fingerprint, nothing, tokenizer, endings, fit, server=server)
+    return _Served(name, base_url, fingerprint, nothing, tokenizer, endings, Fit(0.0, _Served.plain), server=server)
 
 
 def check(model: Model, prompts: Sequence[str], *, n_tokens: int = 8, seed: int = 0) -> float:
