@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -167,17 +168,14 @@ class Reply:
 class Answerer:
     """What `answerer` returns: called with a question, it asks the model as the calibration run did."""
 
-    model: Model
     promise: Promise
-    alpha: float
-    questions: QuestionSet
-    settings: Mapping[str, Any]
+    ask: Callable[[str], Answer]
 
     def __call__(self, question: str) -> Reply:
         """Return the reply; `ValueError` for a question that is empty, or too long for the model."""
         sentence = self.promise.sentence()
         try:
-            answer = ask(self.model, question, alpha=self.alpha, questions=self.questions, **self.settings)
+            answer = self.ask(question)
         except NoAnswerError:
             return Reply(None, None, False, sentence, "cut")
         is_sure = bool(self.promise.answers(answer.uncertainty))
@@ -212,9 +210,9 @@ def answerer(
     made = promises.promise(
         known.pro(alpha), known.correct, target=target, confidence=confidence, unlabelled=unlabelled
     )
-    asked_as = question_sets.like(parameters, name=calibration.info.dataset)
     own = {"strategy": parameters["strategy"], "chat": parameters.get("chat", False)}
-    return Answerer(model, made, alpha, asked_as, own | own_settings(own["strategy"], parameters))
+    own |= own_settings(own["strategy"], parameters) | {"questions": question_sets.like(parameters)}
+    return Answerer(made, partial(ask, model, alpha=alpha, **own))
 
 
 @checked

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -182,7 +183,7 @@ def test_where_nothing_is_promised_nothing_is_answered(facts_2m, run):
 
 
 def test_an_answer_that_does_not_end_is_no_answer(answers):
-    short = replace(answers, settings={**answers.settings, "max_new_tokens": 1})
+    short = replace(answers, ask=partial(answers.ask, max_new_tokens=1))
     assert short("Who wrote War and Peace?") == asking.Reply(None, None, False, answers.promise.sentence(), "cut")
 
 
