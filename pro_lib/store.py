@@ -100,9 +100,13 @@ def part_table(
 
 def tables(part_tables: Sequence[pa.Table]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the answers and the questions of some parts, in their order."""
-    answers = pa.concat_tables(map(_answers, part_tables)).to_pandas()
-    apart = [table.drop_columns([_ANSWERS]) for table in part_tables]
-    questions = pa.concat_tables(apart, promote_options="permissive").to_pandas()
+    whole = pa.concat_tables(part_tables, promote_options="permissive")
+    nested = whole[_ANSWERS].combine_chunks()
+    row = pc.list_parent_indices(nested)
+    rank = np.arange(len(row)) - np.searchsorted(row, row)
+    columns = [whole["question_id"].take(row), pa.array(rank, pa.int32()), *pc.list_flatten(nested).flatten()]
+    answers = pa.table(columns, names=["question_id", "rank", *_ANSWER_COLUMNS]).to_pandas()
+    questions = whole.drop_columns([_ANSWERS]).to_pandas()
     if "references" in questions:
         questions["references"] = [None if names is None else list(names) for names in questions["references"]]
     place, own = questions.columns.get_loc(_OWN), pd.DataFrame(map(json.loads, questions.pop(_OWN)))
@@ -114,14 +118,6 @@ def plain(value: object) -> object:
     value = value.tolist() if hasattr(value, "tolist") else value
     is_json = isinstance(value, (str, int, list)) or (isinstance(value, float) and np.isfinite(value))
     return value if is_json else None if pd.isna(value) is True else str(value)
-
-
-def _answers(part: pa.Table) -> pa.Table:
-    nested = part[_ANSWERS].combine_chunks()
-    row = pc.list_parent_indices(nested)
-    rank = np.arange(len(row)) - np.searchsorted(row, row)
-    columns = [part["question_id"].take(row), pa.array(rank, pa.int32()), *pc.list_flatten(nested).flatten()]
-    return pa.table(columns, names=["question_id", "rank", *_ANSWER_COLUMNS])
 
 
 class RunFolder(AbstractContextManager):
