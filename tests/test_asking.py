@@ -161,7 +161,7 @@ def test_the_promise_is_that_of_its_validation_questions_and_replies_keep_to_it(
     clear = np.abs(others.pro(0.4) - shown.threshold) > 1e-4  # the threshold is one of the scores, asked here alone
     answered = np.array([reply.answered for reply in replies])
     assert (answered == shown.answers(others.pro(0.4)))[clear].all()
-    assert {True, False} == {reply.answered for reply in replies}
+    assert {*answered} == {True, False}
     for reply, text in zip(replies, others.answers["text"], strict=True):
         assert reply.answer == (text if reply.answered else None)
         assert reply.promise == shown.sentence()
@@ -169,15 +169,13 @@ def test_the_promise_is_that_of_its_validation_questions_and_replies_keep_to_it(
 
 
 def test_without_a_validation_split_every_question_shows_the_promise(facts_2m, run):
-    tested = run.select(split="validation")
-    judged = evaluation.evaluate(tested)
+    judged = evaluation.evaluate(tested := run.select(split="validation"))
     shown = promises.promise(judged.pro(0.4), judged.correct, target=0.7)
     assert answerer(facts_2m, calibration=tested, target=0.7).promise == shown
 
 
 def test_where_nothing_is_promised_nothing_is_answered(facts_2m, run):
-    answers = answerer(facts_2m, calibration=run, target=0.999)
-    reply = answers(ASKED)
+    reply = answerer(facts_2m, calibration=run, target=0.999)(ASKED)
     assert (reply.answer, reply.answered) == (None, False)
     assert reply.promise.startswith("Nothing can be promised")
 

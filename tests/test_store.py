@@ -104,13 +104,13 @@ def with_parameters(**parameters):
 
 
 def of_another_run(path):
-    other = written(path.parent / "other", info=RunInfo("set", "model", "greedy", {"seed": 5}))
+    with_parameters(seed=5)(other := path.parent / "other")
     shutil.copy(next(other.glob("part-00001-*")), path)
 
 
 def older(path):
-    file = path / "run.json"
-    file.write_text(file.read_text().replace('"format_version": 3', '"format_version": 2'))
+    text = (path / "run.json").read_text()
+    (path / "run.json").write_text(text.replace('"format_version": 3', '"format_version": 2'))
 
 
 REFUSALS = {
