@@ -99,7 +99,7 @@ def ask(
         raise ValueError(f"alpha={alpha!r:.60} is more than one number")
     search_alpha = getattr(engine.strategy(strategy, **own_settings(strategy, settings)), "search_alpha", None)
     scores.pro(np.zeros((1, 1)), alpha=alpha, search_alpha=search_alpha)  # what cannot be is refused before it is asked
-    like, fit, about = calibration.info.parameters if calibration else None, None, ""
+    like, fit, about = calibration.info.parameters if calibration else {}, None, ""
     if questions is None and not like:
         questions = question_sets.load("world-facts", limit=1, n_shots=n_shots)
     run = answered(model, question, questions=questions, like=like, strategy=strategy, **settings)
@@ -135,18 +135,15 @@ def check_calibration(calibration: Run, now: Mapping[str, Any]) -> None:
 
 
 def answered(
-    model: str | Path | Model, question: str, *, questions: QuestionSet | None = None,
-    like: Mapping[str, Any] | None = None, **settings: Any,
+    model: str | Path | Model, question: str, *, like: Mapping[str, Any], questions: QuestionSet | None = None,
+    **settings: Any,
 ) -> Run:  # fmt: skip
-    """Return the run of a question, asked as `questions` or a run of parameters `like` were."""
+    """Return the run of a question, asked as a run of parameters `like` was, or with the prompt of `questions`."""
     from pro_lib.generate import generate
 
-    if like:
-        questions = question_sets.like(like) if questions is None else questions
-        settings = {name: like[name] for name in ("chat", "max_new_tokens", "stop") if name in like} | settings
-    # One without questions of its own, which is falsy, still says how to ask.
-    question_set = question_sets.asked(question) if questions is None else questions.with_questions(question)
-    return generate(model, question_set, **{"progress": False} | settings)
+    asked_as = question_sets.like(like) if questions is None else questions
+    settings = {name: like[name] for name in ("chat", "max_new_tokens", "stop") if name in like} | settings
+    return generate(model, asked_as.with_questions(question), **{"progress": False} | settings)
 
 
 @dataclass(frozen=True)
