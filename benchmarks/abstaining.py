@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pro_lib import answering, models, runs
+from pro_lib import asking, models, runs
 from pro_lib.evaluation import evaluate
 
 
@@ -32,7 +32,7 @@ def main() -> None:
             shown = rng.permutation(len(ids)) < given.questions
             calibration = run.select(question_ids=ids[shown])
             calibration = replace(calibration, questions=calibration.questions.assign(split="test"))
-            promise = answering.answerer(model, calibration=calibration, target=target).promise
+            promise = asking.answerer(model, calibration=calibration, target=target).promise
             answered = promise.answers(uncertainty[~shown])
             made += promise.threshold is not None
             coverage.append(answered.mean())

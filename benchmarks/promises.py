@@ -126,7 +126,7 @@ def sets(settings: Settings, splits: int) -> Iterator[dict]:
         above = np.zeros((splits, len(ALPHAS)))
         for split, (at, rest) in enumerate(drawn(len(right), 305, easier, shift=shift, splits=splits)):
             for number, delta in enumerate(DELTAS):
-                tau = promises.answer_sets(right[at], delta=delta, **searched).tau
+                tau = promises.set_threshold(right[at], delta=delta, **searched)
                 if tau is not None:
                     missed[split, number] = (right[rest] < tau).mean()
                     issued[split, number], sizes[split, number] = 1, (found >= tau).sum(axis=1).mean()

@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 
 _MODULES = [module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")]
 # Calls that are at hand without their module.
-_CALLS = {"ask": "asking", "answerer": "answering", "exact_generate": "inside", "diverse_beam_generate": "inside"}
+_CALLS = {"ask": "asking", "answerer": "asking", "exact_generate": "inside", "diverse_beam_generate": "inside"}
 __all__ = [*_CALLS, *_MODULES]
 
 

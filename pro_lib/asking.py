@@ -1,26 +1,37 @@
-"""Questions asked of a model: answers with their uncertainty; knows generation and scores, no widget."""
+"""Questions asked of a model: answers with their uncertainty, or none where no promise covers it; also over HTTP."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic_core import from_json
 
 from pro_lib import engine, promises, scores, store
 from pro_lib import questions as question_sets
+from pro_lib.checks import Name, checked, extra, one_line
+from pro_lib.correctness import Choices
 from pro_lib.engine.strategies import own_settings
+from pro_lib.evaluation import evaluate
+from pro_lib.files import RunError
+from pro_lib.promises import Promise
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+
     from pro_lib.models import Model
 
 # What must be the same of a run for its PRO to say anything of another's; how far down a search looked need not be.
 _MATTERS: tuple[str, ...] = ("chat", "diversity_penalty", "dtype", "fingerprint", "header", "max_new_tokens")
-_MATTERS += ("n_answers", "shots", "stop", "strategy", "temperature", "template", "top_p")
+_MATTERS += ("n_answers", "quantization", "shots", "stop", "strategy", "temperature", "template", "top_p")
 
 
 class NoAnswerError(ValueError):
@@ -66,16 +77,9 @@ class Answer:
 
 
 def ask(
-    model: str | Path | Model,
-    question: str,
-    *,
-    alpha: float = 0.4,
-    questions: QuestionSet | None = None,
-    n_shots: int | None = None,
-    strategy: str = "threshold",
-    calibration: Run | None = None,
-    **settings: Any,
-) -> Answer:
+    model: str | Path | Model, question: str, *, alpha: float = 0.4, questions: QuestionSet | None = None,
+    n_shots: int | None = None, strategy: str = "threshold", calibration: Run | None = None, **settings: Any,
+) -> Answer:  # fmt: skip
     """Ask a question; return the answer with its uncertainty: PRO of the answers with `p >= alpha`.
 
     Args:
@@ -95,49 +99,161 @@ def ask(
         raise ValueError(f"alpha={alpha!r:.60} is more than one number")
     search_alpha = getattr(engine.strategy(strategy, **own_settings(strategy, settings)), "search_alpha", None)
     scores.pro(np.zeros((1, 1)), alpha=alpha, search_alpha=search_alpha)  # what cannot be is refused before it is asked
-    like, fit, about = calibration.info.parameters if calibration else None, None, ""
+    like, fit, about = calibration.info.parameters if calibration else {}, None, ""
     if questions is None and not like:
         questions = question_sets.load("world-facts", limit=1, n_shots=n_shots)
     run = answered(model, question, questions=questions, like=like, strategy=strategy, **settings)
     if calibration:
-        ours, theirs = ({name: of.info.parameters.get(name) for name in _MATTERS} for of in (calibration, run))
-        if difference := store.difference(ours, theirs):
-            raise ValueError(f"calibration: run {calibration.name} was made with {difference}")
+        check_calibration(calibration, {**dict.fromkeys(_MATTERS), **run.info.parameters})
         fit, about = promises.right_probability(calibration, alpha=alpha)
     table = run.ranked()
-    log_probs = run.matrix(table, "value")
-    uncertainty = scores.pro(log_probs, alpha=alpha, search_alpha=search_alpha)
     if table.empty:
         cut = run.info.parameters["max_new_tokens"]
         raise NoAnswerError(f"no answer of {run.info.model} ended within {cut} tokens: {question!r}")
-    [row] = run.questions.to_dict("records")
+    [row] = run.questions.join(run.scores(alpha=alpha)[["text", "pro", "n_kept"]]).to_dict("records")
     return Answer(
         question=row["question"],
-        text=table["text"].iloc[0],
-        uncertainty=float(uncertainty[0]),
-        answers=tuple(zip(table["text"], np.exp(log_probs[0]).tolist(), strict=True)),
-        kept=int(scores.adaptive_k(log_probs, alpha, search_alpha=search_alpha)[0]),
+        text=row["text"],
+        uncertainty=row["pro"],
+        answers=tuple(zip(table["text"], np.exp(table["value"]), strict=True)),
+        kept=row["n_kept"],
         status=row.get("status"),
         entropy_bounds=(row["tree_bound"], row["upper_bound"]) if "status" in row else None,
-        probability_right=fit and float(fit(uncertainty)[0]),
+        probability_right=fit and float(fit([row["pro"]])[0]),
         calibrated=about,
     )
 
 
+def check_calibration(calibration: Run, now: Mapping[str, Any]) -> None:
+    """Refuse, with a `RunError`, a run of which `now` is not so in what matters: another model or way of asking."""
+    before = calibration.info.parameters
+    if "strategy" not in before:
+        raise RunError(f"calibration: run {calibration.name} does not say how a model was asked")
+    matters = {name: value for name, value in now.items() if name in _MATTERS}
+    if difference := store.difference(before, matters, only_known=True):
+        raise RunError(f"calibration: run {calibration.name} was made with {difference}")
+
+
 def answered(
-    model: str | Path | Model,
-    question: str,
-    *,
-    questions: QuestionSet | None = None,
-    like: Mapping[str, Any] | None = None,
+    model: str | Path | Model, question: str, *, like: Mapping[str, Any], questions: QuestionSet | None = None,
     **settings: Any,
-) -> Run:
-    """Return the run of a question, asked as `questions` or a run of parameters `like` were."""
+) -> Run:  # fmt: skip
+    """Return the run of a question, asked as a run of parameters `like` was, or with the prompt of `questions`."""
     from pro_lib.generate import generate
 
-    if like:
-        questions = question_sets.like(like) if questions is None else questions
-        settings = {name: like[name] for name in ("chat", "max_new_tokens", "stop") if name in like} | settings
-    # One without questions of its own, which is falsy, still says how to ask.
-    question_set = question_sets.asked(question) if questions is None else questions.with_questions(question)
-    return generate(model, question_set, **{"progress": False} | settings)
+    asked_as = question_sets.like(like) if questions is None else questions
+    settings = {name: like[name] for name in ("chat", "max_new_tokens", "stop") if name in like} | settings
+    return generate(model, asked_as.with_questions(question), **{"progress": False} | settings)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a user gets: `answer` is None unless `answered`, which is where PRO is below the promise's threshold.
+
+    `uncertainty` is PRO in nats, higher = more uncertain, None where no answer ended. `promise` is of all questions
+    of the calibration's kind that are answered, never of this one. `status` is what an exact search is sure of.
+    """
+
+    answer: str | None
+    uncertainty: float | None
+    answered: bool
+    promise: str
+    status: str | None
+
+
+@dataclass(frozen=True)
+class Answerer:
+    """What `answerer` returns: called with a question, it asks the model as the calibration run did."""
+
+    promise: Promise
+    ask: Callable[[str], Answer]
+
+    def __call__(self, question: str) -> Reply:
+        """Return the reply; `ValueError` for a question that is empty, or too long for the model."""
+        sentence = self.promise.sentence()
+        try:
+            answer = self.ask(question)
+        except NoAnswerError:
+            return Reply(None, None, False, sentence, "cut")
+        is_sure = bool(self.promise.answers(answer.uncertainty))
+        return Reply(answer.text if is_sure else None, answer.uncertainty, is_sure, sentence, answer.status)
+
+
+def answerer(
+    model: str | Path | Model, *, calibration: Run, target: float = 0.8, confidence: float = 0.95, alpha: float = 0.4,
+    choices: Choices | None = None,
+) -> Answerer:  # fmt: skip
+    """Return what answers where at least `target` of such answers are right, with `confidence`, and abstains elsewhere.
+
+    Args:
+        model: a loaded one, or its name, as in `models.load`.
+        calibration: a run of the model on questions with known answers, of the kind that will be asked. Its validation
+            questions show the promise, the scores of its others are the thresholds; without a validation split, all do.
+        alpha: of PRO, fixed beforehand.
+        choices: what counts as right, as in `evaluate`.
+
+    Questions are asked as those of the calibration were. Raises `RunError` where it is of another model, or knows no
+    right answers.
+    """
+    from pro_lib import models
+
+    model, parameters = models.held(model), calibration.info.parameters
+    check_calibration(calibration, {"quantization": None} | model.parameters())
+    splits = [name for name in calibration.questions["split"].unique() if name != "validation"]
+    is_split = 0 < len(splits) < calibration.questions["split"].nunique()
+    known = evaluate(calibration, split="validation" if is_split else None, choices=choices)
+    scores = [evaluate(calibration, split=name, choices=choices).pro(alpha) for name in splits if is_split]
+    unlabelled = np.concatenate(scores) if scores else None
+    made = promises.promise(
+        known.pro(alpha), known.correct, target=target, confidence=confidence, unlabelled=unlabelled
+    )
+    own = {"strategy": parameters["strategy"], "chat": parameters.get("chat", False)}
+    own |= own_settings(own["strategy"], parameters) | {"questions": question_sets.like(parameters)}
+    return Answerer(made, partial(ask, model, alpha=alpha, **own))
+
+
+@checked
+class _Question:
+    question: Name
+
+
+def application(answerer: Answerer, *, length: int = 4000, waiting: int = 8, seconds: float = 120.0) -> Starlette:
+    """Return the application: `POST /` with `{"question": "..."}`, `GET /` for the promise.
+
+    One question at a time is put to the model; an error is `{"error": sentence}`. A body has at most `length` bytes; at
+    most `waiting` questions are asked or wait, each at most `seconds`.
+    """
+    with extra("serve", "serving"):
+        from starlette.applications import Starlette
+        from starlette.concurrency import run_in_threadpool
+        from starlette.responses import JSONResponse
+        from starlette.routing import Route
+    turn, tasks = asyncio.Lock(), set[asyncio.Task]()
+
+    def refused(status: int, message: object) -> JSONResponse:
+        return JSONResponse({"error": one_line(message)}, status)
+
+    async def asked(question: str) -> JSONResponse:
+        async with turn:
+            return JSONResponse(asdict(await run_in_threadpool(answerer, question)))
+
+    async def ask(request: Request) -> JSONResponse:
+        if int(request.headers.get("Content-Length") or length + 1) > length:
+            return refused(413, f"a question takes at most {length} bytes, and says how many")
+        if len(tasks) >= waiting:
+            return refused(503, f"{waiting} questions wait already")
+        try:
+            task = asyncio.ensure_future(asked(_Question(**from_json(await request.body())).question))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            return await asyncio.wait_for(asyncio.shield(task), seconds)
+        except TimeoutError:
+            return refused(504, f"no answer within {seconds:g} seconds")
+        except (ValueError, TypeError, MemoryError) as error:
+            return refused(422, error if isinstance(error, ValueError) else 'send {"question": "..."}')
+
+    async def promise(_: Request) -> JSONResponse:
+        return JSONResponse({"promise": answerer.promise.sentence()})
+
+    return Starlette(routes=[Route("/", ask, methods=["POST"]), Route("/", promise)])

@@ -4,7 +4,7 @@ import difflib
 import functools
 import re
 import reprlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeVar, dataclass_transform, get_args
@@ -75,26 +75,22 @@ def checked(cls: type[_T]) -> type[_T]:
     """Return the class as a frozen dataclass whose fields are checked by their types: else a `SentenceError`."""
     config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
     dataclass: Any = pydantic_dataclass(frozen=True, config=config)(cls)
-    validated, names = dataclass.__init__, [field.name for field in fields(dataclass) if not field.kw_only]
+    validated, known = dataclass.__init__, [field.name for field in fields(dataclass)]
+    places = [field.name for field in fields(dataclass) if not field.kw_only]
 
     @functools.wraps(validated)
     def __init__(self, *args: Any, **values: Any) -> None:  # noqa: N807
-        check_known(values, [field.name for field in fields(dataclass)])
+        for name in values:
+            if name not in known:
+                [nearest] = difflib.get_close_matches(name, known, n=1, cutoff=0)
+                raise SentenceError(f"{name} is no parameter; the nearest is {nearest}")
         try:
-            validated(self, *args[len(names) :], **dict(zip(names, args, strict=False)), **values)
+            validated(self, *args[len(places) :], **dict(zip(places, args, strict=False)), **values)
         except ValidationError as error:
             raise SentenceError(sentence(error)) from None
 
     dataclass.__init__ = __init__
     return dataclass
-
-
-def check_known(names: Iterable[str], known: Collection[str], where: str = "") -> None:
-    """Refuse, with a `SentenceError` that says the nearest known one, a name that is not known."""
-    for name in names:
-        if name not in known:
-            nearest = "".join(f"; the nearest is {match}" for match in difflib.get_close_matches(name, known, 1, 0))
-            raise SentenceError(f"{name} is no parameter{where}{nearest}")
 
 
 def sentence(error: ValidationError) -> str:

@@ -130,13 +130,13 @@ def download(name: str) -> None:
 def serve(calibration: str, model: str, host: str, port: int, **promised: Any) -> None:
     """Answer questions over HTTP where a promise of the calibration run covers it, and abstain elsewhere."""
     bundled.check_model(model)
-    from pro_lib import answering, runs, serving
+    from pro_lib import asking, runs
 
     with extra("serve", "serving"):
         import uvicorn
-    answers = answering.answerer(model, calibration=runs.read(calibration), **promised)
+    answers = asking.answerer(model, calibration=runs.read(calibration), **promised)
     click.echo(f'{answers.promise.sentence()}\nPOST {{"question": "..."}} to http://{host}:{port}/')
-    uvicorn.run(serving.application(answers), host=host, port=port, log_level="warning")
+    uvicorn.run(asking.application(answers), host=host, port=port, log_level="warning")
 
 
 @pro.command()

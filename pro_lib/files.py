@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from filelock import BaseFileLock, FileLock, Timeout
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from pro_lib.checks import SentenceError, sentence
 
-_PATIENCE = 3.0  # seconds that a lock is waited for: the kernel of a notebook that was killed lives on for one
 # What Arrow and the standard library raise over damaged files.
 _DAMAGE: tuple[type[Exception], ...] = (OSError, EOFError, RuntimeError, ValueError, pa.ArrowException)
 _DAMAGE += (csv.Error, struct.error, zlib.error, zipfile.BadZipFile)
@@ -68,11 +66,6 @@ def fitted(declared: type[BaseModel], value: object, where: str) -> Any:
         raise RunError(f"{where}: {sentence(wrong)}") from None
 
 
-def parsed(data: bytes, kind: type) -> Any:
-    """Return JSON as a dataclass, by its declared types."""
-    return TypeAdapter(kind).validate_json(data, strict=True)
-
-
 def write_whole(data: bytes, path: Path) -> None:
     """Write a file so that it is there as a whole, and to stay, or not at all."""
     temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
@@ -90,17 +83,6 @@ def write_whole(data: bytes, path: Path) -> None:
 def sha256(data: bytes) -> str:
     """Return the SHA-256 of some bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
-
-
-def locked(folder: Path) -> BaseFileLock:
-    """Return the lock of a folder, held until its release, or the end of the process, however it ends."""
-    lock = FileLock(folder / ".lock", thread_local=False)
-    try:
-        lock.acquire(timeout=_PATIENCE)
-    except Timeout:
-        other = "wait until that has ended, or choose another folder (out=, in notebooks generations_dir)"
-        raise RunError(f"run folder {folder} is being written by another process; {other}") from None
-    return lock
 
 
 def named(*words: str, **settings: Any) -> str:

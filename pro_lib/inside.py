@@ -74,22 +74,12 @@ def diverse_beam_generate(
 
 
 def _generated(network, input_ids, config, strategy, tokenizer, epsilon, *, attention_mask=None, **model_kwargs):
+    """Decode the prompts on the tree that fits the network, and return what `generate` is to return."""
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     _check(network, config, mask, **model_kwargs)
     strategy = strategy(max_new_tokens=config.max_length - input_ids.shape[1])
     endings = _endings(network, config, tokenizer)
     prompts = [ids[seen].tolist() for ids, seen in zip(input_ids, mask.bool(), strict=True)]
-    results = _decoded(network, prompts, strategy, endings, epsilon)
-    answers, values = zip(*(_likely(*result) for result in results), strict=True)
-    if not config.return_dict_in_generate:
-        return _sequences(input_ids, [some[:1] for some in answers], config, endings)
-    log_probs = pad_sequence([*map(torch.from_numpy, values)], batch_first=True, padding_value=math.nan)
-    n_answers, certificates = torch.tensor([*map(len, answers)]), tuple(certificate for _, certificate in results)
-    return GenerateOutput(_sequences(input_ids, answers, config, endings), n_answers, log_probs, certificates)
-
-
-def _decoded(network, prompts, strategy, endings, epsilon):
-    """Return of each prompt its answers and certificate, from the tree that fits the network."""
     try:
         if network not in _FITS:
             _FITS[network] = fitted(network)
@@ -98,10 +88,17 @@ def _decoded(network, prompts, strategy, endings, epsilon):
         raise UnsupportedModelError(f"{type(network).__name__} {reason}") from reason
     prefix = engine.encode_prefix(network, () if fit.plain else prompts[0][: engine.common_prefix_length(prompts)])
     tree_of = partial(fit.tree, network, prefix=prefix, counts=engine.Counts())
-    if epsilon is None and network.dtype.itemsize <= 2:
-        epsilon = engine.measured_epsilon(tree_of, prompts, endings, max_new_tokens=strategy.max_new_tokens)
+    if epsilon is None:
+        length, is_half = strategy.max_new_tokens, network.dtype.itemsize <= 2
+        epsilon = engine.measured_epsilon(tree_of, prompts, endings, max_new_tokens=length) if is_half else 0.0
     ids = [""] * len(prompts)  # which seed samples alone
-    return strategy.decode(tree_of(prompts), endings, question_ids=ids, epsilon=0.0 if epsilon is None else epsilon)
+    results = strategy.decode(tree_of(prompts), endings, question_ids=ids, epsilon=epsilon)
+    answers, values = zip(*(_likely(*result) for result in results), strict=True)
+    if not config.return_dict_in_generate:
+        return _sequences(input_ids, [some[:1] for some in answers], config, endings)
+    log_probs = pad_sequence([*map(torch.from_numpy, values)], batch_first=True, padding_value=math.nan)
+    n_answers, certificates = torch.tensor([*map(len, answers)]), tuple(certificate for _, certificate in results)
+    return GenerateOutput(_sequences(input_ids, answers, config, endings), n_answers, log_probs, certificates)
 
 
 def _check(network, config, mask, *, logits_processor, stopping_criteria, position_ids=None, **model_kwargs):

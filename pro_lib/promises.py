@@ -47,13 +47,9 @@ class Promise:
 
 
 def promise(
-    uncertainty: ArrayLike,
-    correct: ArrayLike,
-    *,
-    target: float,
-    confidence: float = 0.95,
-    unlabelled: ArrayLike | None = None,
-) -> Promise:
+    uncertainty: ArrayLike, correct: ArrayLike, *,
+    target: float, confidence: float = 0.95, unlabelled: ArrayLike | None = None,
+) -> Promise:  # fmt: skip
     """Return the largest threshold t for which P(r = 1 | u < t) >= `target` is shown, by exact binomial tests upwards.
 
     δ = 1 - `confidence` is split among five starts, at 10, 20, 30, 50 and 70 % of the questions. Each part is handed on
@@ -88,43 +84,20 @@ def promise(
     return Promise(target, confidence, float(thresholds[last]), int(n[last]), int(right[last]), len(values))
 
 
-@dataclass(frozen=True)
-class AnswerSets:
-    """The sets {y : p(y) >= tau}: P(a set is issued and holds no right answer) <= delta.
+def set_threshold(right: ArrayLike, *, delta: float, search_alpha: float) -> float | None:
+    """Return τ of the sets {y : p(y) >= τ} by split conformal prediction: the ⌊δ (m + 1)⌋-th smallest of `right` (m,).
 
-    Over validation *and* the question asked; given that a set is issued it may miss more often. A set may be empty,
-    which is a miss. `tau` is None where the place it stands at is censored: then no set is issued, for any question.
-    """
-
-    delta: float
-    tau: float | None
-    n_validation: int
-    n_censored: int
-
-    def holds(self, log_probs: ArrayLike) -> NDArray[np.bool_]:
-        """Return which answers (n, N) the sets of n questions hold; none where no set is issued."""
-        return np.exp(log_probs) >= (np.inf if self.tau is None else self.tau)
-
-    def sentence(self) -> str:
-        """Say the promise."""
-        search = f"(the search found no right answer to {self.n_censored} of {self.n_validation} validation questions)"
-        if self.tau is None:
-            return f"No set can be issued for δ = {self.delta:g} {search}."
-        rule = f"Take every answer with p ≥ {self.tau:.4g}: the set is without a right one"
-        return f"{rule} with probability at most {self.delta:g} {search}."
-
-
-def answer_sets(right: ArrayLike, *, delta: float, search_alpha: float) -> AnswerSets:
-    """Issue sets by split conformal prediction: tau is the ⌊δ (m + 1)⌋-th smallest of `right` (m,).
-
-    Raises `ValueError` for a `delta` outside (0, 1), or `right` that are no probabilities.
+    P(a set is issued and holds no right answer) <= `delta`, over validation *and* the question asked; given that a set
+    is issued it may miss more often. A set may be empty, which is a miss. None where the place of τ is censored: then
+    no set is issued, for any question. Raises `ValueError` for a `delta` outside (0, 1), or `right` that are no
+    probabilities.
     """
     values = np.sort(_right(right, search_alpha))
     if not 0 < delta < 1:
         raise ValueError(f"delta={delta} must lie between 0 and 1")
     place = int(round(delta * (len(values) + 1), 9))  # 0.29 of 100 are 29, rounding aside
     tau = float(values[place - 1]) if place else 0.0
-    return AnswerSets(delta, tau or None, len(values), int((values == 0).sum()))
+    return tau or None
 
 
 def miss_rate(right: ArrayLike, *, alpha: float, search_alpha: float, confidence: float = 0.95) -> tuple[float, float]:

@@ -19,6 +19,7 @@ import torch
 from pydantic_core import from_json
 from scipy.special import entr
 from torch import Tensor
+from transformers import AutoTokenizer
 
 from pro_lib import bundled, tokens
 from pro_lib.checks import Name, NotNegative, Positive, PositiveInt, checked, extra
@@ -67,27 +68,51 @@ class Server:
 
     @contextmanager
     def asking(self) -> Iterator[Callable[[dict], object]]:
-        """Yield what sends a request and returns what it brings, within `timeout` seconds however slowly that drips."""
+        """Yield what sends a request and returns what it brings, as `_reply` does."""
         key = os.environ.get(self.api_key_env)
         headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
         client = httpx.AsyncClient(headers=headers, timeout=self.timeout, trust_env=False)
         with anyio.from_thread.start_blocking_portal() as portal, portal.wrap_async_context_manager(client):
-            yield partial(portal.call, self._read, client)
+            yield partial(portal.call, self._reply, client)
+
+    async def _reply(self, client: httpx.AsyncClient, options: dict) -> object:
+        """Return what a request for one token brings, tried again where that may help.
+
+        A try has `timeout` seconds, however slowly the answer drips. No word of the server enters an error.
+        """
+        body = {"model": self.model, "max_tokens": 1, "temperature": 0, **options}
+        try:
+            async for attempt in stamina.retry_context(on=_passes, attempts=_TRIES, timeout=None):
+                with attempt, anyio.fail_after(self.timeout):
+                    address, content = f"{self.base_url.rstrip('/')}/completions", bytearray()
+                    async with client.stream("POST", address, json=body) as response:
+                        async for chunk in response.raise_for_status().aiter_raw():
+                            content += chunk
+                            if len(content) > _MOST_BYTES:
+                                raise ValueError("endless")
+                    return from_json(bytes(content))
+        except httpx.HTTPStatusError as error:
+            status = error.response.status_code
+            why = f"HTTP status {status}" + f"; the key is taken from {self.api_key_env}" * (status in (401, 403))
+        except (httpx.HTTPError, ValueError, TimeoutError) as error:
+            why = f"no whole answer in {_TRIES} tries, {type(error).__name__}"
+        raise RunError(f"{self.base_url} refuses or fails: {why}")
 
     def listed(self, send: Callable[[dict], object], prefix: Sequence[int], n_tokens: int) -> dict[int, float]:
         """Return log-probabilities of the likeliest next tokens, downwards; `RunError` for what cannot be."""
-        reply = self._posted(send, prefix, logprobs=n_tokens, return_tokens_as_token_ids=True)
-        listing = told = at(reply, _LISTS)
-        if isinstance(listing, list):
-            listing = {str(at(token, "id")): at(token, "logprob") for token in listing}
-        pairs = listing.items() if isinstance(listing, dict) else ()
+        reply = send({"prompt": list(prefix), "logprobs": n_tokens, "return_tokens_as_token_ids": True})
+        told = at(reply, _LISTS)
+        if isinstance(told, list):
+            pairs = [(str(at(token, "id")), at(token, "logprob")) for token in told]
+        else:
+            pairs = [*told.items()] if isinstance(told, dict) else []
         known = [(name.removeprefix("token_id:"), p) for name, p in pairs if type(p) in (float, int)]
         values = {int(name): float(p) for name, p in known if re.fullmatch(r"\d{1,9}", name, re.ASCII)}
         likely = sorted(values.items(), key=lambda pair: -pair[1])
         text = str(at(reply, "choices.0.text") or "").strip()
         firsts = [self.texts[token].strip() for token, _ in likely[:3] if token < len(self.texts)]
         wrong = {
-            "lists no log-probabilities by token id": not values or len(values) < len(told),
+            "lists no log-probabilities by token id": not values or len(values) < len(pairs),
             "lists what are no log-probabilities": not all(p <= _ROUNDING for p in values.values()),
             "lists probabilities that add up to more than 1": sum(np.exp([*values.values()])) > 1 + _ROUNDING,
             "read another prompt than was sent": at(reply, "usage.prompt_tokens") not in (None, len(prefix)),
@@ -96,43 +121,6 @@ class Server:
         if why := next((why for why, holds in wrong.items() if holds), ""):
             raise RunError(f"{self.base_url} {why}; docs/doors.md says how servers must be started")
         return {token: min(value, 0.0) for token, value in likely}
-
-    def scored(self, send: Callable[[dict], object], token_ids: Sequence[int]) -> np.ndarray:
-        """Return the log-probabilities of a prompt's own tokens; the first has none, so NaN."""
-        scored = at(self._posted(send, token_ids, logprobs=1, echo=True), "choices.0.logprobs.token_logprobs")
-        scored = scored[: len(token_ids)] if isinstance(scored, list) else []
-        if len(scored) < len(token_ids) or not all(type(p) in (float, int) for p in scored[1:]):
-            raise RunError(f"{self.base_url} does not score the tokens of a prompt (echo with logprobs)")
-        return np.array([np.nan, *scored[1:]])
-
-    def _posted(self, send: Callable[[dict], object], prompt: Sequence[int], **options: Any) -> object:
-        """Return what a request for one token brings, tried again where that may help.
-
-        No word of the server enters an error.
-        """
-        body = {"model": self.model, "prompt": list(prompt), "max_tokens": 1, "temperature": 0, **options}
-        try:
-            for attempt in stamina.retry_context(on=_passes, attempts=_TRIES, timeout=None):
-                with attempt:
-                    return send(body)
-        except httpx.HTTPStatusError as error:
-            status = error.response.status_code
-            hint = f"; the key is taken from {self.api_key_env}" if status in (401, 403) else ""
-            why = f"HTTP status {status}{hint}"
-        except (httpx.HTTPError, ValueError, TimeoutError) as error:
-            why = f"no whole answer in {_TRIES} tries, {type(error).__name__}"
-        raise RunError(f"{self.base_url} refuses or fails: {why}")
-
-    async def _read(self, http: httpx.AsyncClient, body: dict) -> object:
-        content, address = bytearray(), f"{self.base_url.rstrip('/')}/completions"
-        with anyio.fail_after(self.timeout):
-            async with http.stream("POST", address, json=body) as response:
-                response.raise_for_status()
-                async for chunk in response.aiter_raw():
-                    content += chunk
-                    if len(content) > _MOST_BYTES:
-                        raise ValueError("endless")
-        return from_json(bytes(content))
 
 
 def connect(base_url: str, *, model: str, tokenizer: Any, stop_ids: Sequence[int] = (), **options: Any) -> Model:
@@ -146,16 +134,13 @@ def connect(base_url: str, *, model: str, tokenizer: Any, stop_ids: Sequence[int
         options: `top`, `epsilon`, `repeats`, `concurrency`, `timeout` and `api_key_env`, as `Server` has them.
     """
     if isinstance(tokenizer, str | os.PathLike):
-        from transformers import AutoTokenizer
-
         tokenizer = AutoTokenizer.from_pretrained(bundled.locate(str(tokenizer)))
     server = Server(base_url=base_url, model=model, texts=tokens.token_texts(tokenizer, len(tokenizer)), **options)
     kinds = tokens.endings(tokenizer, tokens.NEWLINE, SimpleNamespace(eos_token_id=list(stop_ids)))
     endings = Endings(*(torch.tensor([kind == name for kind in kinds]) for name in ("stop", "closing")))
     name, fingerprint = re.sub(r"[^\w.-]", "-", model.rpartition("/")[2]), f"served, within {server.epsilon:g} nats"
-    fit = Fit(0.0, plain=_Served.plain)
     nothing: Any = torch.nn.Identity()
-    return _Served(name, base_url, fingerprint, nothing, tokenizer, endings, fit, server=server)
+    return _Served(name, base_url, fingerprint, nothing, tokenizer, endings, Fit(0.0, _Served.plain), server=server)
 
 
 def check(model: Model, prompts: Sequence[str], *, n_tokens: int = 8, seed: int = 0) -> float:
@@ -175,7 +160,11 @@ def check(model: Model, prompts: Sequence[str], *, n_tokens: int = 8, seed: int 
                 p = np.exp([*likely.values()])
                 ids.append(int(rng.choice([*likely], p=p / p.sum())))
                 listed.append(likely[ids[-1]])
-            apart = max(apart, np.abs(server.scored(send, ids)[len(prompt) :] - listed).max())
+            scored = at(send({"prompt": ids, "logprobs": 1, "echo": True}), "choices.0.logprobs.token_logprobs")
+            again = scored[len(prompt) : len(ids)] if isinstance(scored, list) else []
+            if len(again) < n_tokens or not all(type(p) in (float, int) for p in again):
+                raise RunError(f"{server.base_url} does not score the tokens of a prompt (echo with logprobs)")
+            apart = max(apart, np.abs(np.array(again) - listed).max())
     return apart
 
 

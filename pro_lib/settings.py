@@ -95,19 +95,24 @@ class Settings:
             object.__setattr__(self, name, Path(getattr(self, name) or bundled.HOME / folder))
         if self.reported and self.split == "validation":
             raise ValueError("split='validation' is where alpha is chosen; report on another split")
-        _check_choice("protocol", self.protocol, PROTOCOLS, "a list of them")
-        _check_choice("similarity", self.similarity, SIMILARITIES, "an NLI model's folder or hub id", os.path.dirname)
-        _check_choice("correctness", self.correctness, CORRECTNESS, "a file of labels", os.path.isfile)
+        self._check_name("protocol", PROTOCOLS, "a list of them")
+        self._check_name("similarity", SIMILARITIES, "an NLI model's folder or hub id", os.path.dirname)
+        self._check_name("correctness", CORRECTNESS, "a file of labels", os.path.isfile)
         if self.records is not None:
             if imports.recorded(listed(self.records)) and self.strategy == EXACT:
                 raise ValueError(f"records={self.records!r} hold no search: exact search needs a model")
             return
-        _check_choice("split", self.split, question_sets.SPLITS, "anything else")
+        self._check_name("split", question_sets.SPLITS, "anything else")
         if self.strategy == EXACT and self.alpha < self.search_alpha:
             raise ValueError(f"alpha={self.alpha!r} is below search_alpha={self.search_alpha!r}: not searched so far")
         for model in listed(self.model):
             bundled.check_model(model)
-        _check_choice("dataset", self.dataset, question_sets.NAMES, "a file or folder", os.path.exists)
+        self._check_name("dataset", question_sets.NAMES, "a file or folder", os.path.exists)
+
+    def _check_name(self, name: str, known: Collection[str], other: str, is_other: Callable = lambda _: False) -> None:
+        for value in listed(getattr(self, name)):
+            if value not in known and not is_other(value):
+                raise ValueError(f"{name}={value!r} is neither {', '.join(known)}, nor {other}")
 
     @classmethod
     def of(cls, names: Mapping[str, Any], **constants: Any) -> Settings:
@@ -116,9 +121,7 @@ class Settings:
         `names` are the notebook's `globals()`. Figures of other parameters than the notebooks come with go to a folder
         of their own in `figures/other/`, unless `figures_dir` is given.
         """
-        given = _parameter_names(names.get("In", ()))
-        checks.check_known(given, [field.name for field in fields(cls)], " of the notebooks")
-        values = {name: names[name] for name in given}
+        values = {name: names[name] for name in _parameter_names(names.get("In", ()))}
         settings = cls(**values | constants)
         usual = {field.name: (field.default, [], {}, *_COME_WITH.get(field.name, ())) for field in fields(cls)}
         apart = {name: value for name, value in values.items() if value not in usual[name] and name[-4:] != "_dir"}
@@ -166,21 +169,18 @@ class Settings:
             return imports.split_records(self._recorded(model, dataset), n_validation=self.n_validation, seed=self.seed)
         return self.run(model, dataset, *dict.fromkeys(("validation", self.split)), strategy=strategy)
 
-    def evaluations(self, model: str, dataset: str, split: str | None, *, methods: str = "own") -> list[Evaluation]:
-        """Return a split's evaluations, one a protocol; `all` methods judge the likeliest answer of every run."""
-        return self._evaluated(model, dataset, [split], methods)[0]
-
-    def _evaluated(self, model: str, dataset: str, splits: Sequence[str | None], methods: str):
-        """Return the `evaluations` of each split; runs and similarities are read once for all of them."""
+    def evaluations(self, model: str, dataset: str, *splits: str | None, methods: str = "own") -> list[Evaluation]:
+        """Return each split's evaluations, one a protocol; `all` methods judge the likeliest answer of every run."""
         options: dict[str, Any] = {"protocols": list(PROTOCOLS), "choices": self.choices}
         answers = self.both_splits(model, dataset, BEAMS if methods == "all" else self.strategy)
         if methods == "all":
             options["similarities"] = self.similarities(model, dataset)
             options["samples"] = answers if self.records else self.both_splits(model, dataset, SAMPLES)
             options["others"] = [] if self.records else [self.both_splits(model, dataset, GREEDY)]
-        judged = [evaluation.evaluations(answers, split=None if name == "all" else name, **options) for name in splits]
-        for one in judged[-1] if self.reported else ():
-            if one.one_class():
+        named = (None if split == "all" else split for split in splits)
+        judged = [one for split in named for one in evaluation.evaluations(answers, split=split, **options)]
+        for one in judged:
+            if self.reported and one.split != "validation" and one.one_class():
                 raise metrics.OneClassError(f"{one.one_class()}, so no score can be told from another on them")
         return judged
 
@@ -188,8 +188,9 @@ class Settings:
         """Return, for every pair and protocol, the validation questions and those reported; see `evaluations`."""
         options, splits = self._values("n_validation", "seed", "alphas"), []
         for pair in self.pairs():
-            both = self._evaluated(*pair, ("validation", self.split), methods)
-            splits += [Splits(pool, reported, **options) for pool, reported in zip(*both, strict=True)]
+            judged = self.evaluations(*pair, "validation", self.split, methods=methods)
+            pools, reported = judged[: len(PROTOCOLS)], judged[len(PROTOCOLS) :]
+            splits += [Splits(*both, **options) for both in zip(pools, reported, strict=True)]
         return splits
 
     def similarities(self, model: str, dataset: str) -> dict[str, Similarity | None]:
@@ -257,14 +258,6 @@ class Settings:
         chosen: dict[str, Any] = {} if name == "nli" else {"model": name}
         cache = self.generations_dir / Path(dataset).stem / bundled.model_folder_name(model)
         return similarities.Nli(**chosen, device=None if self.device == "auto" else self.device, cache=cache)
-
-
-def _check_choice(
-    name: str, values: Names, known: Collection[str], other: str, is_other: Callable[[str], object] = lambda _: False
-) -> None:
-    for value in listed(values):
-        if value not in known and not is_other(value):
-            raise ValueError(f"{name}={value!r} is neither {', '.join(known)}, nor {other}")
 
 
 def _parameter_names(cells: Iterable[str]) -> list[str]:

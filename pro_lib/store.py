@@ -18,14 +18,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from filelock import BaseFileLock
+from filelock import FileLock, Timeout
 from numpy.typing import ArrayLike
-from pydantic import ConfigDict
+from pydantic import ConfigDict, TypeAdapter
 
 from pro_lib.checks import WholeNumber
 from pro_lib.engine import Certificate
-from pro_lib.files import RunError, locked, parsed, reading, regular, sha256, write_whole, writing
+from pro_lib.files import RunError, reading, regular, sha256, write_whole, writing
 
+_PATIENCE = 3.0  # seconds that a lock is waited for: the kernel of a notebook that was killed lives on for one
 _REMEDY = "restore it from a copy, or move it away and run the generation again"
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _ANSWERS, _OWN = "_answers", "_own"  # a question's own columns, of whatever names and kinds, are JSON in one
@@ -99,22 +100,17 @@ def part_table(
 
 def tables(part_tables: Sequence[pa.Table]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the answers and the questions of some parts, in their order."""
-    answers = pa.concat_tables(map(_answers, part_tables)).to_pandas()
-    questions = [_with_own(table.drop_columns([_ANSWERS])) for table in part_tables]
-    questions = pa.concat_tables(questions, promote_options="permissive").to_pandas()
+    whole = pa.concat_tables(part_tables, promote_options="permissive")
+    nested = whole[_ANSWERS].combine_chunks()
+    row = pc.list_parent_indices(nested)
+    rank = np.arange(len(row)) - np.searchsorted(row, row)
+    columns = [whole["question_id"].take(row), pa.array(rank, pa.int32()), *pc.list_flatten(nested).flatten()]
+    answers = pa.table(columns, names=["question_id", "rank", *_ANSWER_COLUMNS]).to_pandas()
+    questions = whole.drop_columns([_ANSWERS]).to_pandas()
     if "references" in questions:
         questions["references"] = [None if names is None else list(names) for names in questions["references"]]
     place, own = questions.columns.get_loc(_OWN), pd.DataFrame(map(json.loads, questions.pop(_OWN)))
     return answers, pd.concat([questions.iloc[:, :place], own, questions.iloc[:, place:]], axis=1)
-
-
-def _with_own(table: pa.Table) -> pa.Table:
-    """Return the questions of a part with their own columns in one; parts written before 2026-11-24 have them apart."""
-    if _OWN in table.column_names:
-        return table
-    apart = [name for name in table.column_names if name not in {*QUESTION_COLUMNS, *CERTIFICATE_COLUMNS}]
-    own = pa.array([json.dumps(row) for row in table.select(apart).to_pylist()], pa.string())
-    return table.drop_columns(apart).add_column(sum(map(QUESTION_COLUMNS.count, table.column_names)), _OWN, own)
 
 
 def plain(value: object) -> object:
@@ -122,14 +118,6 @@ def plain(value: object) -> object:
     value = value.tolist() if hasattr(value, "tolist") else value
     is_json = isinstance(value, (str, int, list)) or (isinstance(value, float) and np.isfinite(value))
     return value if is_json else None if pd.isna(value) is True else str(value)
-
-
-def _answers(part: pa.Table) -> pa.Table:
-    nested = part[_ANSWERS].combine_chunks()
-    row = pc.list_parent_indices(nested)
-    rank = np.arange(len(row)) - np.searchsorted(row, row)
-    columns = [part["question_id"].take(row), pa.array(rank, pa.int32()), *pc.list_flatten(nested).flatten()]
-    return pa.table(columns, names=["question_id", "rank", *_ANSWER_COLUMNS])
 
 
 class RunFolder(AbstractContextManager):
@@ -140,12 +128,11 @@ class RunFolder(AbstractContextManager):
 
     def __init__(self, path: str | Path, info: RunInfo):
         self.path, self.info = Path(path), info
-        self._lock: BaseFileLock | None = None
+        self._lock = FileLock(self.path / ".lock", thread_local=False)  # let go when the process ends, however it does
         self._take_over()
 
     def __exit__(self, *_: object) -> None:
-        if self._lock is not None:
-            self._lock.release()
+        self._lock.release()
 
     def missing(self, questions: pd.DataFrame, *, per_part: int) -> dict[str, pd.DataFrame]:
         """Return the questions that no part holds, in their order, under the names of the parts they are to make."""
@@ -168,11 +155,15 @@ class RunFolder(AbstractContextManager):
 
     def _hold(self) -> None:
         """Become the only writer, and clear away what one that was killed has left."""
-        if self._lock is not None:
+        if self._lock.is_locked:
             return
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = locked(self.path)
+            try:
+                self._lock.acquire(timeout=_PATIENCE)
+            except Timeout:
+                other = "wait until that has ended, or choose another folder (out=, in notebooks generations_dir)"
+                raise RunError(f"run folder {self.path} is being written by another process; {other}") from None
             for file in (*self.path.glob(".run.json*"), *self.path.glob(".part-*")):
                 file.unlink(missing_ok=True)
         self._take_over()
@@ -237,7 +228,7 @@ def _read_part(file: Path, info: RunInfo, columns: Sequence[str] | None = None) 
             footer = part.metadata.metadata or {}
             if footer.get(b"identity") != _digest(info.parameters).encode():
                 raise RunError(f"{file} is a part of another run, with other parameters; move it away")
-            return part.read(columns), parsed(footer.get(b"cost", b""), Cost)
+            return part.read(columns), TypeAdapter(Cost).validate_json(footer.get(b"cost", b""), strict=True)
 
 
 def _read_info(path: Path) -> RunInfo:
@@ -245,8 +236,9 @@ def _read_info(path: Path) -> RunInfo:
     with reading(file, hint=f"if damaged, {_REMEDY}"):
         if not file.is_file():
             raise RunError(f"{path} is not a run folder: it has no run.json")
-        content = parsed(file.read_bytes(), dict)
-        checksum, info = content.pop("checksum", None), parsed(json.dumps(content).encode(), RunInfo)
+        content = TypeAdapter(dict).validate_json(file.read_bytes())
+        checksum = content.pop("checksum", None)
+        info = TypeAdapter(RunInfo).validate_json(json.dumps(content), strict=True)
         if checksum != _digest(content):
             raise RunError(f"{file} was altered (its checksum differs); {_REMEDY}")
         return info

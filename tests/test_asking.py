@@ -1,18 +1,27 @@
-"""Questions asked of the bundled model, and a probability of being right from a run with known answers."""
+"""Questions asked of the bundled model, a probability of being right, and answers or none by a promise; over HTTP."""
+
+import json
+import threading
+import time
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
+from starlette.testclient import TestClient
 
-from pro_lib import ask, asking, evaluation, generate, imports, metrics, models, promises, scores, selective
+from pro_lib import answerer, ask, asking, evaluation, generate, imports, metrics, models, promises, scores, selective
 from pro_lib import questions as question_sets
 from pro_lib.asking import Answer
 from pro_lib.files import RunError
 
+ASKED = "What is the capital of France?"
+
 
 def test_asking_the_bundled_model(facts_2m):
     questions = question_sets.load("world-facts", split="validation", limit=1)
-    options = {"alpha": 0.4, "questions": questions, "strategy": "diverse_beam"}
-    answer = ask(facts_2m, "What is the capital of France?", **options)
+    answer = ask(facts_2m, ASKED, alpha=0.4, questions=questions, strategy="diverse_beam")
     assert answer.text == answer.answers[0][0]
     probabilities = np.array([p for _, p in answer.answers])
     assert (np.diff(probabilities) <= 0).all()
@@ -38,9 +47,6 @@ def test_an_answer_says_plainly_how_probable_it_is(answers, sentence):
     assert answer.sentence() == sentence
 
 
-ASKED = "What is the capital of France?"
-
-
 def test_by_name_the_last_model_asked_is_held(facts_2m, tmp_path, monkeypatch):
     loads = []
     monkeypatch.setattr(models, "_LAST", {})
@@ -60,7 +66,7 @@ def records(probabilities, right, splits):
     rows = []
     for number, (p, is_right, split) in enumerate(zip(probabilities, right, splits, strict=True)):
         answer = {"text": f"t{number}", "log_prob": float(np.log(p)), "rouge_l": float(is_right)}
-        rows.append({"question_id": number, "answers": [answer]} | ({"split": split} if split else {}))
+        rows.append({"question_id": number, "answers": [answer], "split": split})
     return imports.from_records(rows)
 
 
@@ -78,9 +84,8 @@ def test_the_probability_is_fitted_on_validation_and_checked_on_the_others_by_ha
 
 
 def test_without_right_answers_or_with_one_class_nothing_is_fitted():
-    run = records([0.5, 0.4, 0.3, 0.2], [1, 1, 1, 1], ["validation", "validation", "test", "test"])
     with pytest.raises(metrics.OneClassError):
-        promises.right_probability(run)
+        promises.right_probability(records([0.5, 0.4, 0.3, 0.2], [1] * 4, ["validation"] * 2 + ["test"] * 2))
     bare = imports.from_records([{"question_id": n, "answers": [{"log_prob": -1.0}]} for n in range(4)])
     with pytest.raises(RunError, match="no answer can be judged"):
         promises.right_probability(bare)
@@ -88,23 +93,25 @@ def test_without_right_answers_or_with_one_class_nothing_is_fitted():
 
 @pytest.fixture(scope="module")
 def run(facts_2m):
-    questions = question_sets.load("world-facts", split=("validation", "test"), limit=24)
-    return generate.generate(facts_2m, questions, strategy="threshold", search_alpha=0.1, progress=False)
+    """A run of 150 validation and 60 test questions."""
+    both = question_sets.load("world-facts", split=["validation", "test"], limit=150)
+    table = pd.concat([both.table.query("split == 'validation'"), both.table.query("split == 'test'").head(60)])
+    asked = replace(both, table=table.reset_index(drop=True))
+    return generate.generate(facts_2m, asked, strategy="threshold", search_alpha=0.05, progress=False)
 
 
 def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, run):
     question, identity = run.questions.loc[0, ["question", "question_id"]]
-    answer = ask(facts_2m, question, calibration=run, search_alpha=0.1)
+    answer = ask(facts_2m, question, calibration=run, search_alpha=0.05)
     # The same prompt as in the run, shots included, and so the same PRO.
     judged = [evaluation.evaluate(run, split=split) for split in ("validation", "test")]
-    pros = [scores.pro(each.log_probs, alpha=0.4, search_alpha=0.1) for each in judged]
+    pros = [scores.pro(each.log_probs, alpha=0.4, search_alpha=0.05) for each in judged]
     [place] = np.flatnonzero(judged[0].answers["question_id"] == identity)
     assert answer.uncertainty == pytest.approx(pros[0][place], abs=1e-4)
-    # A wrong answer at the lowest score and a right one at the highest keep probabilities from 0 and 1.
     ends = [*pros[0], pros[0].min(), pros[0].max()], [*judged[0].correct, False, True]
     expected = selective.calibration(*ends, pros[1], judged[1].correct)
     assert answer.probability_right == expected.fit([answer.uncertainty])[0]
-    assert answer.calibrated == f"calibrated on 24 questions of world-facts, error {expected.ece:.3f} on 24 others"
+    assert answer.calibrated == f"calibrated on 150 questions of world-facts, error {expected.ece:.3f} on 60 others"
     words = f"It is right with probability {answer.probability_right:.2f} ({answer.calibrated})."
     assert answer.sentence().endswith(words)
 
@@ -114,7 +121,6 @@ def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, r
     [
         *((empty, {}, "empty") for empty in ("", "  \n")),
         *((other, {}, "is no text; generate.generate takes several") for other in (None, ["Who?"])),
-        (ASKED, {"alpha": 1.5}, "alpha"),
         (ASKED, {"max_new_tokens": 1}, "no answer of facts-2m ended within 1 tokens"),
         (ASKED, {"calibration": "run", "strategy": "greedy"}, "strategy='threshold', now strategy='greedy'"),
         (ASKED, {"calibration": "run", "max_new_tokens": 20}, "max_new_tokens=32, now max_new_tokens=20"),
@@ -138,3 +144,106 @@ def test_a_calibration_is_of_the_same_model_however_far_down_it_was_searched(fac
     with pytest.raises(ValueError, match="fingerprint="):
         ask(tiny_model("llama"), ASKED, calibration=run, questions=question_sets.asked("Who?"))
     assert ask(facts_2m, ASKED, calibration=run, search_alpha=0.3).probability_right is not None
+
+
+@pytest.fixture(scope="module")
+def answers(facts_2m, run):
+    return answerer(facts_2m, calibration=run, target=0.7)
+
+
+def test_the_promise_is_that_of_its_validation_questions_and_replies_keep_to_it(answers, run):
+    known, others = (evaluation.evaluate(run, split=split) for split in ("validation", "test"))
+    shown = promises.promise(known.pro(0.4), known.correct, target=0.7, unlabelled=others.pro(0.4))
+    assert answers.promise == shown
+    assert shown.threshold is not None
+    replies = [answers(question) for question in others.answers.merge(run.questions)["question"]]
+    np.testing.assert_allclose([reply.uncertainty for reply in replies], others.pro(0.4), atol=1e-4)
+    clear = np.abs(others.pro(0.4) - shown.threshold) > 1e-4  # the threshold is one of the scores, asked here alone
+    answered = np.array([reply.answered for reply in replies])
+    assert (answered == shown.answers(others.pro(0.4)))[clear].all()
+    assert {*answered} == {True, False}
+    for reply, text in zip(replies, others.answers["text"], strict=True):
+        assert reply.answer == (text if reply.answered else None)
+        assert reply.promise == shown.sentence()
+        assert reply.status in ("certified", "fallback", "undecided")
+
+
+def test_without_a_validation_split_every_question_shows_the_promise(facts_2m, run):
+    judged = evaluation.evaluate(tested := run.select(split="validation"))
+    shown = promises.promise(judged.pro(0.4), judged.correct, target=0.7)
+    assert answerer(facts_2m, calibration=tested, target=0.7).promise == shown
+
+
+def test_where_nothing_is_promised_nothing_is_answered(facts_2m, run):
+    reply = answerer(facts_2m, calibration=run, target=0.999)(ASKED)
+    assert (reply.answer, reply.answered) == (None, False)
+    assert reply.promise.startswith("Nothing can be promised")
+
+
+def test_an_answer_that_does_not_end_is_no_answer(answers):
+    short = replace(answers, ask=partial(answers.ask, max_new_tokens=1))
+    assert short("Who wrote War and Peace?") == asking.Reply(None, None, False, answers.promise.sentence(), "cut")
+
+
+def test_a_calibration_of_another_model_or_of_none_is_refused_with_the_difference(facts_2m, run):
+    quantised = replace(run.info, parameters={**run.info.parameters, "quantization": "8bit"})
+    records = imports.from_records([{"question_id": "a", "answers": [{"text": "b", "log_prob": -1.0}]}])
+    for model, calibration, words in (
+        ("facts-1m", run, "was made with fingerprint="),
+        (facts_2m, replace(run, info=quantised), "quantization='8bit', now quantization=None"),
+        (facts_2m, records, "does not say how"),
+    ):
+        with pytest.raises(RunError, match=words):
+            answerer(model, calibration=calibration)
+
+
+def test_over_http_replies_are_the_same_and_bad_requests_end_in_a_sentence(answers):
+    with TestClient(asking.application(answers, length=200)) as client:
+        reply = client.post("/", json={"question": ASKED})
+        assert (reply.status_code, asking.Reply(**reply.json())) == (200, answers(ASKED))
+        assert client.get("/").json() == {"promise": answers.promise.sentence()}
+        bad = [(b"", 422), (b"{", 422), (b"[1]", 422), (b'{"question": 3}', 422), (b'{"question": " "}', 422)]
+        bad += [(b'{"other": "x"}', 422), (json.dumps({"question": "x" * 300}).encode(), 413), (b"\xff\xfe", 422)]
+        for content, status in bad:
+            reply = client.post("/", content=content)
+            assert (reply.status_code, list(reply.json())) == (status, ["error"])
+        chunked = client.post("/", content=iter([b'{"question": ', b'"Who?"}']))
+        assert chunked.status_code == 413
+
+
+class Slow:
+    """Answers when it is let."""
+
+    promise = promises.Promise(0.8, 0.95, None, 0, 0, 0)
+
+    def __init__(self):
+        self.may_go, self.at_once, self.most = threading.Event(), 0, 0
+
+    def __call__(self, question):
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        self.may_go.wait(10)
+        self.at_once -= 1
+        return asking.Reply(question, 0.1, True, "", None)
+
+
+def test_questions_wait_in_turn_no_more_than_so_many_and_none_longer_than_allowed():
+    slow, replies = Slow(), {}
+    with TestClient(asking.application(slow, waiting=2, seconds=0.5)) as client:
+
+        def post(name):
+            replies[name] = client.post("/", json={"question": name}).status_code
+
+        first = [threading.Thread(target=post, args=(name,)) for name in "ab"]
+        for thread in first:
+            thread.start()
+        time.sleep(0.2)
+        post("c")
+        for thread in first:
+            thread.join()
+        assert (replies["c"], replies["a"], replies["b"]) == (503, 504, 504)
+        slow.may_go.set()
+        time.sleep(0.3)
+        post("d")
+    assert replies["d"] == 200
+    assert slow.most == 1

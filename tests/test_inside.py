@@ -47,7 +47,7 @@ def inside(network, prompts, stop, loop=pro_lib.exact_generate, **settings):
 
 
 def total(answer):
-    return sum(answer.token_log_probs) + (answer.end_log_prob or 0.0) if answer.finished else math.nan
+    return sum(answer.token_log_probs, answer.end_log_prob or 0.0) if answer.finished else math.nan
 
 
 def check(network, prompts, results, stop, n_at_once, **settings):
@@ -112,12 +112,10 @@ def test_every_family_has_the_answers_of_plain_passes_by_its_eos_list(tiny_model
 @pytest.mark.parametrize("n_shots", [0, 10])
 def test_diverse_beams_are_those_of_the_golden_file(facts_2m, n_answers, n_shots):
     prompts = [prompt for prompt in GOLDEN["prompts"] if prompt["n_shots"] == n_shots]
-    settings = {"n_answers": n_answers, "max_new_tokens": 32, "eos_token_id": GOLDEN["stop_ids"]}
+    settings = {"n_answers": n_answers, "max_new_tokens": 32, "eos_token_id": (stop := GOLDEN["stop_ids"])}
     ids = [prompt["ids"] for prompt in prompts]
-    loop, stop = pro_lib.diverse_beam_generate, GOLDEN["stop_ids"]
-    output, found = inside(facts_2m.network, ids, stop, loop, **settings)
-    assert output.n_answers.tolist() == [n_answers] * len(ids)
-    assert output.certificates == (None,) * len(ids)
+    output, found = inside(facts_2m.network, ids, stop, pro_lib.diverse_beam_generate, **settings)
+    assert (output.n_answers.tolist(), output.certificates) == ([n_answers] * len(ids), (None,) * len(ids))
     for prompt, ours in zip(prompts, found, strict=True):
         golden = prompt["answers"][str(n_answers)]
         theirs = {tuple(a["ids"]): sum(a["log_probs"]) + a["end"] if a["finished"] else np.nan for a in golden}

@@ -16,7 +16,7 @@ FILES = sorted(HOUSE.rglob("*.py"))
 NAMES = """
     checks files readers tokens bundled scores correctness metrics engine selective store runs
     similarities meanings models question_files questions records layouts imports packs inside server generate protocols
-    evaluation sweeps promises asking answering serving figures settings explorer command __main__
+    evaluation sweeps promises asking figures settings explorer command __main__
 """
 ORDER = NAMES.split()
 TORCH = {"models", "engine", "generate", "packs", "inside", "server"}

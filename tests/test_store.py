@@ -6,11 +6,9 @@ import os
 import re
 import shutil
 import threading
-from functools import partial
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 from pandas.testing import assert_frame_equal
 
@@ -29,12 +27,11 @@ def questions_of(ids, suffix="?"):
 
 def table_of(questions):
     """Three answers to each question, the last of them open."""
-
-    def answer(name, rank):
-        numbers = {"token_ids": list(range(rank + 1)), "token_log_probs": [-0.1] * (rank + 1), "end_log_prob": -0.5}
-        return {"text": f"{name}{rank}", "log_prob": -0.1 * (rank + 1), "finished": rank < 2, **numbers}
-
-    answers = [[answer(name, rank) for rank in range(3)] for name in questions["question_id"]]
+    log_probs = {"token_log_probs": [-0.1] * 2, "log_prob": -0.2, "end_log_prob": -0.5}
+    answers = [
+        [{"text": f"{name}{n}", "token_ids": [n, n], "finished": n < 2, **log_probs} for n in range(3)]
+        for name in questions["question_id"]
+    ]
     return part_table(questions, answers, [None] * len(questions))
 
 
@@ -57,14 +54,6 @@ def finished(tmp_path):
 
 def state(path):
     return {file.name: file.read_bytes() for file in path.iterdir() if not file.name.startswith(".")}
-
-
-def test_what_a_killed_writer_left_half_written_is_cleared_away(finished):
-    left = [finished / name for name in (".run.json.17", ".part-00000-17")]
-    for file in left:
-        file.write_bytes(b"half")
-    written(finished, ids=[*IDS, "another"])
-    assert not any(file.exists() for file in left)
 
 
 def test_what_was_written_is_what_is_read(finished):
@@ -92,17 +81,20 @@ def test_a_stopped_run_goes_on_to_the_same_files(tmp_path, finished, stop_after)
 
 @pytest.mark.parametrize("lost", ["part-00001-*", "run.json"])
 def test_a_deleted_file_is_made_again_and_new_questions_are_added_after_the_others(finished, lost):
-    before = state(finished)
+    before, left = state(finished), [finished / name for name in (".run.json.17", ".part-00000-17")]
     next(finished.glob(lost)).unlink()
+    for file in left:  # half written by a process that was killed
+        file.write_bytes(b"half")
     written(finished)
     assert state(finished) == before
+    assert not any(file.exists() for file in left)
     written(finished, ["x", *IDS, "y"])
     _, questions, info = store.read(finished)
     assert (list(questions["question_id"]), info.n_planned) == ([*IDS, "x", "y"], 12)
 
 
 def test_a_finished_run_needs_neither_a_lock_nor_a_writable_folder(finished, monkeypatch):
-    monkeypatch.setattr(store, "locked", lambda path: pytest.fail("locked"))
+    monkeypatch.setattr(store.FileLock, "acquire", lambda *_, **__: pytest.fail("locked"))
     monkeypatch.setattr(store, "write_whole", lambda data, path: pytest.fail("written"))
     written(finished)
 
@@ -111,47 +103,32 @@ def with_parameters(**parameters):
     return lambda path: written(path, info=RunInfo("set", "model", "greedy", INFO.parameters | parameters))
 
 
-def other_text(path):
-    with RunFolder(path, INFO) as folder:
-        folder.missing(questions_of(IDS, suffix="!"), per_part=4)
-
-
 def of_another_run(path):
-    other = written(path.parent / "other", info=RunInfo("set", "model", "greedy", {"seed": 5}))
+    with_parameters(seed=5)(other := path.parent / "other")
     shutil.copy(next(other.glob("part-00001-*")), path)
 
 
 def older(path):
-    file = path / "run.json"
-    file.write_text(file.read_text().replace('"format_version": 3', '"format_version": 2'))
-
-
-def without_parts(path):
-    for part in path.glob("part-*"):
-        part.unlink()
+    text = (path / "run.json").read_text()
+    (path / "run.json").write_text(text.replace('"format_version": 3', '"format_version": 2'))
 
 
 REFUSALS = {
     "seed": (with_parameters(seed=1), "seed=0, now seed=1"),
     "long": (with_parameters(header="x" * 100), "header='Answer briefly.', now header='x{59} is"),
-    "other text": (other_text, "another text"),
+    "other text": (lambda path: RunFolder(path, INFO).missing(questions_of(IDS, "!"), per_part=4), "another text"),
     "other run": (of_another_run, "another run"),
     "folder": (lambda path: (path / "part-00009-0.parquet").mkdir(), "no regular file"),
     "older": (older, "format_version=2 should be 3"),
-    "no part": (without_parts, "no finished part"),
+    "no part": (lambda path: [part.unlink() for part in path.glob("part-*")], "no finished part"),
     "no run": (shutil.rmtree, "not a run folder"),
 }
-
-
-def read_after(damage, path):
-    damage(path)
-    store.read(path)
 
 
 @pytest.mark.parametrize(("damage", "words"), REFUSALS.values(), ids=REFUSALS)
 def test_what_is_not_as_it_was_written_is_refused_in_one_line(finished, damage, words):
     with pytest.raises(RunError, match=rf"^[^\n]*{finished}[^\n]*{words}[^\n]*$"):
-        read_after(damage, finished)
+        damage(finished), store.read(finished)
 
 
 def test_every_flipped_bit_is_refused(finished, size):
@@ -168,14 +145,14 @@ def test_every_flipped_bit_is_refused(finished, size):
 
 
 def test_a_second_writer_waits_a_little_and_is_refused_until_the_first_has_ended(tmp_path, monkeypatch):
-    path, patience = tmp_path / "run", files._PATIENCE
-    monkeypatch.setattr(files, "_PATIENCE", 0.0)
+    path, patience = tmp_path / "run", store._PATIENCE
+    monkeypatch.setattr(store, "_PATIENCE", 0.0)
     with RunFolder(path, INFO) as folder:
         parts = folder.missing(questions_of(IDS), per_part=4)
         with pytest.raises(RunError, match="being written by another process"):
             written(path)
         store.write_part(path, "part-00000", folder.info, table_of(parts["part-00000"]), Cost())
-        monkeypatch.setattr(files, "_PATIENCE", patience)
+        monkeypatch.setattr(store, "_PATIENCE", patience)
         threading.Timer(0.2, folder._lock.release).start()
         written(path)
     assert len(store.read(path)[1]) == 10
@@ -187,14 +164,13 @@ def test_a_pipe_in_the_place_of_a_file_is_told_and_not_waited_for(tmp_path, fini
     (tmp_path / "dataset_dict.json").touch()
     for pipe in (rows, finished / "part-00001-0000000000000000.parquet", tmp_path / "model.safetensors"):
         os.mkfifo(pipe)
-    uses = [
-        partial(questions.load, path=rows),
-        partial(questions.load, "nq", path=tmp_path),
-        partial(store.read, finished),
-        partial(bundled.fingerprint, tmp_path),
-        partial(files.write_whole, b"", rows),
-    ]
-    for use in uses:
+    for use in (
+        lambda: questions.load(path=rows),
+        lambda: questions.load("nq", path=tmp_path),
+        lambda: store.read(finished),
+        lambda: bundled.fingerprint(tmp_path),
+        lambda: files.write_whole(b"", rows),
+    ):
         with pytest.raises(ValueError, match="no regular file"):
             use()
 
@@ -228,12 +204,3 @@ def test_folders_are_named_after_what_differs():
     names = {files.named(model=value, **{f"setting_{n}": "long" * 5 for n in range(20)}) for value in values}
     assert len([name for name in names if re.fullmatch(r"[A-Za-z0-9_.,=+-]{1,200}", name)]) == len(values)
     assert difference({"a": 1, "b": 2}, {"a": 1}, only_known=True) is None
-
-
-def test_parts_that_keep_their_own_columns_apart_are_read_beside_those_that_do_not():
-    first, second = (questions_of(ids).assign(relation="capital", year=1815, note=None) for ids in (IDS[:2], IDS[2:4]))
-    apart = table_of(first[["question_id", "question", "references", "split"]]).drop_columns(["_own"])
-    apart = apart.append_column("relation", pa.array(["capital"] * 2)).append_column("year", pa.array([1815] * 2))
-    apart = apart.append_column("note", pa.nulls(2))
-    assert_frame_equal(tables([apart, table_of(second)])[1], tables([table_of(first), table_of(second)])[1])
-    assert_frame_equal(tables([apart])[1], tables([table_of(first)])[1])

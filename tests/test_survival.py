@@ -70,16 +70,15 @@ def main(n_kills):
             assert_frame_equal(table, unbroken[strategy][1])
             assert info.cost.token_forwards == unbroken[strategy][2].cost.token_forwards
             assert not list(out.rglob(".part*"))
+    assert killed >= n_kills / 2  # most of the moments were reached
     print(f"{n_kills} runs, {killed} kills, all as unbroken")
 
 
 def test_killed_runs_go_on_to_the_tables_of_an_unbroken_one(size):
-    n_runs = {"quick": 4, "all": 25, "trials": 100}[size]
-    done = subprocess.run([sys.executable, __file__, str(n_runs)], capture_output=True, text=True, check=False)
+    n_runs = {"quick": "4", "all": "25", "trials": "100"}[size]
+    done = subprocess.run([sys.executable, __file__, n_runs], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    told = done.stdout.split()
-    assert told[0] == str(n_runs)
-    assert int(told[2]) >= n_runs / 2  # most of the moments were reached
+    assert done.stdout.startswith(f"{n_runs} runs, ")
 
 
 if __name__ == "__main__":
