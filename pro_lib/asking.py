@@ -1,4 +1,4 @@
-"""Questions asked of a model: answers with their uncertainty, or none where no promise covers it; also over HTTP."""
+"""A question asked of a model: its answer and uncertainty, or none where no promise covers it; knows no widget."""
 
 from __future__ import annotations
 
