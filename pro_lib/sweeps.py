@@ -46,7 +46,7 @@ def select_alpha(validation: Evaluation, *, alphas: Alphas = None, name: str = "
         warnings.warn(f"{one_class}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken", stacklevel=2)
         return DEFAULT_ALPHA
     grid = _candidates(validation, alphas)
-    aurocs = metrics.auroc_columns(validation.pro(grid, name=name), validation.correct)
+    aurocs = metrics.auroc_intervals(validation.pro(grid, name=name), validation.correct)[0]
     return float(grid[aurocs.argmax()])  # equal AUROCs are exactly equal, being counts
 
 
@@ -67,7 +67,7 @@ def benchmark(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame
     fits = _calibrations(splits, alphas, methods)
     for column in ("ece", "brier"):
         table[column] = [getattr(fits.get(method), column, np.nan) for method in methods]
-    return labelled(table, splits)
+    return labelled(table, splits.reported)
 
 
 def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> pd.DataFrame:
@@ -83,13 +83,13 @@ def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> 
         where = f"{pool.dataset}, {pool.model}: the validation questions cannot be redrawn"
         warnings.warn(f"{where} ({why}), so how much α moves is not known", stacklevel=2)
         nothing = {"redraw": [0], "alpha": np.nan, "auroc": np.nan, "better_than_nll": np.nan}
-        return labelled(pd.DataFrame(nothing), splits)
+        return labelled(pd.DataFrame(nothing), splits.reported)
     table = pd.DataFrame({"alpha": _redrawn_alphas(splits, n_questions, n_redraws, seed)}).rename_axis("redraw")
     swept = alpha_sweep(splits.reported, alphas=table["alpha"].unique()).set_index("alpha")["auroc"]
     nll = metrics.auroc(splits.reported.baselines["NLL"], splits.reported.correct)
     table["auroc"] = table["alpha"].map(swept)
     table["better_than_nll"] = (table["auroc"] > nll).astype(float)
-    return labelled(table.reset_index(), splits)
+    return labelled(table.reset_index(), splits.reported)
 
 
 def spread(redraws: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -113,7 +113,7 @@ def accuracy_coverage(splits: Splits, *, methods: Sequence[str] | None = None, n
     table = pd.concat(curves, names=["method", "row"]).reset_index().drop(columns="row")
     table["low"], table["high"] = metrics.wilson(table["accuracy"], table["n_answered"])
     table.loc[table["method"] == "oracle", ["low", "high"]] = np.nan
-    return labelled(table, splits)
+    return labelled(table, splits.reported)
 
 
 def reliability(splits: Splits, *, methods: Sequence[str]) -> pd.DataFrame:
@@ -123,10 +123,10 @@ def reliability(splits: Splits, *, methods: Sequence[str]) -> pd.DataFrame:
     """
     fits = _calibrations(splits, {"PRO": chosen_alpha(splits)}, methods)
     if not fits:
-        return labelled(pd.DataFrame(columns=["method", "ece", "brier"]), splits)
+        return labelled(pd.DataFrame(columns=["method", "ece", "brier"]), splits.reported)
     tables = {(name, fit.ece, fit.brier): fit.table for name, fit in fits.items()}
     table = pd.concat(tables, names=["method", "ece", "brier", "bin"]).reset_index().drop(columns="bin")
-    return labelled(table, splits)
+    return labelled(table, splits.reported)
 
 
 def with_aurocs(table: pd.DataFrame, uncertainty: ArrayLike, evaluation: Evaluation) -> pd.DataFrame:
@@ -139,7 +139,7 @@ def with_aurocs(table: pd.DataFrame, uncertainty: ArrayLike, evaluation: Evaluat
     return labelled(table.assign(**dict(zip(("auroc", "low", "high"), columns, strict=True))), evaluation)
 
 
-def labelled(table: pd.DataFrame, setting: Evaluation | Splits) -> pd.DataFrame:
+def labelled(table: pd.DataFrame, setting: Evaluation) -> pd.DataFrame:
     """Put the labels of a setting in front of the table, but for those it has."""
     labels = {name: label for name, label in setting.labels().items() if name not in table}
     return table.assign(**labels)[[*labels, *table.columns]]
@@ -167,7 +167,7 @@ def _redrawn_alphas(splits: Splits, n_questions: int, n_redraws: int, seed: int)
     while len(chosen) < n_redraws:
         rows = rng.choice(len(correct), size=n_questions, replace=False)
         if 0 < correct[rows].sum() < n_questions:
-            chosen.append(float(alphas[metrics.auroc_columns(uncertainty[rows], correct[rows]).argmax()]))
+            chosen.append(float(alphas[metrics.auroc_intervals(uncertainty[rows], correct[rows])[0].argmax()]))
     return chosen
 
 

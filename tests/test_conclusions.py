@@ -25,8 +25,7 @@ def concluded(number: str, **names) -> str:
 
 
 def splits(n_rarer: int) -> list[SimpleNamespace]:
-    reported = SimpleNamespace(n_rarer=n_rarer)
-    return [SimpleNamespace(labels=lambda: SETTING, reported=reported)]
+    return [SimpleNamespace(reported=SimpleNamespace(n_rarer=n_rarer, labels=lambda: SETTING))]
 
 
 def benchmark(difference: float, *, significant: bool, n_differ: int = 40) -> pd.DataFrame:

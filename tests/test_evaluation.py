@@ -224,4 +224,4 @@ def test_validation_questions_are_drawn_with_the_seed_and_keep_their_rows_togeth
     assert list(pool.drawn(20, seed=4).answers["question_id"]) != list(sample.answers["question_id"])
     assert Splits(pool, pool, 20, seed=3).validation.answers.equals(sample.answers)
     assert Splits(pool, pool, None).validation is Splits(pool, pool, 1000).validation is pool
-    assert pool.only(["q7", "q3"]).answers["question_id"].tolist() == ["q3", "q7"]
+    assert pool.rows([7, 3]).answers["question_id"].tolist() == ["q7", "q3"]

@@ -28,8 +28,8 @@ def test_auroc_agrees_with_sklearn(rows):
     uncertainty, correct = np.array([u for u, _ in rows], dtype=float), np.array([c for _, c in rows])
     columns = np.column_stack([uncertainty, -uncertainty, np.zeros(len(rows)), np.arange(len(rows))])
     expected = [roc_auc_score(~correct, column) for column in columns.T]
-    np.testing.assert_allclose(metrics.auroc_columns(columns, correct), expected, rtol=0, atol=1e-12)
-    assert metrics.auroc(uncertainty, correct) == metrics.auroc_columns(columns, correct)[0]
+    np.testing.assert_allclose(metrics.auroc_intervals(columns, correct)[0], expected, rtol=0, atol=1e-12)
+    assert metrics.auroc(uncertainty, correct) == metrics.auroc_intervals(columns, correct)[0][0]
     assert metrics.auroc([np.inf, 1.0, -np.inf], [False, True, True]) == 1.0
     for labels in ([0, 1, 1], [0.0, 1.0, 1.0], pd.Series([False, True, True], dtype=object)):
         assert metrics.auroc([np.inf, 1.0, -np.inf], labels) == 1.0
@@ -48,7 +48,7 @@ def test_auroc_agrees_with_sklearn(rows):
         (lambda: metrics.auroc([1.0, 2.0], [0.9, 0.1]), ValueError, "correct"),
         *((lambda no=no: metrics.auroc([1.0, 2.0], no), ValueError, "correct") for no in NO_LABELS),
         (lambda: metrics.auroc([[1.0], [2.0]], [True, False]), ValueError, "uncertainty"),
-        (lambda: metrics.auroc_columns([1.0, 2.0], [True, False]), ValueError, "uncertainty"),
+        (lambda: metrics.auroc_intervals([1.0, 2.0], [True, False]), ValueError, "uncertainty"),
         (lambda: metrics.usable(pd.DataFrame({"PRO": [1.0, 2.0]}), [True]), ValueError, "Length of values"),
         (lambda: metrics.comparison(pd.DataFrame({"NLL": [1.0, 2.0]}), [True, False]), KeyError, "PRO"),
     ],
@@ -61,13 +61,13 @@ def test_what_is_not_defined_is_an_error_that_names_it(call, kind, named):
 def test_usable_keeps_the_questions_every_method_has_and_names_the_losses():
     nan = np.nan
     table = pd.DataFrame({"PRO": [1.0, nan, 2.0, 3.0, 4.0], "SE": [1.0, nan, nan, 3.0, 4.0]}, index=list("abcde"))
-    result = metrics.usable(table, np.array([True, False, True, None, False], dtype=object))
-    assert result.mask.tolist() == [True, False, False, False, True]
+    mask, sentence = metrics.usable(table, np.array([True, False, True, None, False], dtype=object))
+    assert mask.tolist() == [True, False, False, False, True]
     reasons = "PRO is missing for 1, SE is missing for 2, correct is missing for 1"
-    assert result.sentence() == f"3 of 5 questions are left out (b, c, d): {reasons}."
-    assert metrics.usable(table[["PRO"]].dropna(), [True] * 4).sentence() == "All 4 questions are used."
-    result = metrics.usable(pd.DataFrame({"NLL": [nan] * 7 + [1.0], "PRO": [nan] * 7 + [1.0]}), [True] * 8)
-    assert result.sentence() == "7 of 8 questions are left out (0, 1, 2, 3, 4, …): 7 are cut (no answer ended)."
+    assert sentence == f"3 of 5 questions are left out (b, c, d): {reasons}."
+    assert metrics.usable(table[["PRO"]].dropna(), [True] * 4)[1] == "All 4 questions are used."
+    _, sentence = metrics.usable(pd.DataFrame({"NLL": [nan] * 7 + [1.0], "PRO": [nan] * 7 + [1.0]}), [True] * 8)
+    assert sentence == "7 of 8 questions are left out (0, 1, 2, 3, 4, …): 7 are cut (no answer ended)."
 
 
 def naive_placements(uncertainties, correct):
@@ -233,7 +233,6 @@ def test_one_wrong_answer_perfect_separation_and_a_constant_have_intervals():
 def test_the_interval_holds_the_auroc_and_turns_with_the_score(rows):
     values = np.array([[value, -value] for value, _ in rows], dtype=float)
     aurocs, low, high = metrics.auroc_intervals(values, np.array([label for _, label in rows]))
-    assert (aurocs == metrics.auroc_columns(values, np.array([label for _, label in rows]))).all()
     assert (np.diff([[0, 0], low, aurocs, high, [1, 1]], axis=0) >= -1e-12).all()
     np.testing.assert_allclose([low[1], high[1]], [1 - high[0], 1 - low[0]], rtol=0, atol=1e-9)
 

@@ -36,7 +36,7 @@ def evaluation_of(log_probs, correct, *, rouge_l=None, search_alpha=None, model=
     answers = pd.DataFrame({"question_id": np.arange(len(correct)).astype(str), "correct": correct})
     answers["rouge_l"] = np.asarray(correct, float) if rouge_l is None else rouge_l
     scored = pd.DataFrame(baselines, index=answers.index)
-    exclusions = metrics.usable(scored, correct)
+    _, exclusions = metrics.usable(scored, correct)
     return Evaluation(model, "d", "test", answers, np.asarray(log_probs), scored, exclusions, (), search_alpha)
 
 

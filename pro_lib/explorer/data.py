@@ -84,7 +84,7 @@ def comparison(run: Run, samples: Run | None = None, *, distinct: bool = True) -
         "texts": [plain(text) for text in judged.answers["text"]],
         "correct": judged.correct.tolist(),
         "scores": {name: judged.baselines[name].tolist() for name in judged.baselines},
-        "counts": judged.exclusions.sentence(),
+        "counts": judged.exclusions,
     }
 
 
