@@ -97,9 +97,7 @@ class Run:
             raise RunError(f"run {self.name} has texts without log-probabilities: only SC, Deg and SE can be had of it")
         table = self.ranked(convention=convention, distinct=distinct)
         if merge_by not in (None, "text") or (merge_by and table["text"].isna().any()):
-            raise ValueError(
-                f"merge_by={merge_by!r} must be None, or 'text' of a run that has the texts of its answers"
-            )
+            raise ValueError(f"merge_by={merge_by!r} must be None, or 'text' if it has the texts of its answers")
         if merge_by:
             of_text = table.groupby(["row", table["text"].map(words)])["value"]
             table = of_text.agg(lambda values: np.logaddexp.reduce(values.to_numpy())).reset_index()
@@ -215,9 +213,8 @@ def identities(table: pd.DataFrame) -> list[object]:
 
 def most_probable(tops: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return, of what `Run.top` of several runs says of the same questions, the most probable answer to each."""
-    values = np.column_stack([top["value"].to_numpy(float) for top in tops])
-    best = np.where(np.isnan(values), -np.inf, values).argmax(axis=1)
-    return pd.concat(tops).iloc[best * len(best) + np.arange(len(best))].reset_index(drop=True)
+    downwards = pd.concat(tops).sort_values("value", ascending=False, kind="stable")  # NaN last
+    return downwards[~downwards.index.duplicated()].sort_index()
 
 
 def read(path: str | Path) -> Run:

@@ -19,6 +19,7 @@ alpha_choices = of_notebook("02", "alpha_choices", settings=Settings())
 k_sweep = of_notebook("03", "k_sweep")
 fixed_k_sweep = of_notebook("04", "fixed_k_sweep", settings=Settings(n_answers=5))
 rouge_threshold_sweep = of_notebook("05", "rouge_threshold_sweep")
+answered = of_notebook("06", "answered")
 
 
 def some_questions(n=80, n_answers=5, seed=0):
@@ -107,7 +108,7 @@ def test_every_table_begins_with_the_labels_of_its_setting():
         fixed_k_sweep,
         sweeps.benchmark,
         sweeps.redraw_benchmark,
-        sweeps.accuracy_coverage,
+        partial(answered, methods=["PRO"]),
     )
     tables += [sweep(setting) for sweep in of_splits]
     for table in [*tables, sweeps.reliability(setting, methods=["PRO"])]:
@@ -292,7 +293,7 @@ def test_at_every_bar_the_difference_to_nll_has_delongs_interval():
 
 def test_the_accuracy_of_the_questions_answered_has_wilsons_interval():
     setting = evaluation_of(some_questions(20)[0], [True, False] * 10, NLL=np.arange(20.0), SE=np.zeros(20))
-    table = sweeps.accuracy_coverage(splits_of(setting), methods=["NLL", "absent"], n_points=20)
+    table = answered(splits_of(setting), methods=["NLL", "absent"], n_points=20)
     assert list(dict.fromkeys(table["method"])) == ["NLL", "oracle"]
     nll = table[table["method"] == "NLL"].set_index("n_answered")
     assert nll.index.tolist() == list(range(1, 21))
