@@ -72,10 +72,7 @@ class Evaluation:
         return f"Evaluation({self.sentence()})"
 
     def pro(self, alpha: float | Floats | None = None, *, k: ArrayLike = 1, name: str = "PRO") -> Floats:
-        """Return PRO at one α, (n,), or at several, (n, A); without, of the `k` most probable answers, (n,) or (n, A).
-
-        `name` is that of other `meanings` to read, or of one of the `alpha_scores`.
-        """
+        """Return PRO at one α, (n,), or several, (n, A), else at `k`; of `meanings` or `alpha_scores` by their name."""
         if name in self.alpha_scores:
             return self.alpha_scores[name](alpha=alpha)
         if len(self.log_probs) and np.isnan(self.log_probs).all():

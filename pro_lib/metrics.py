@@ -30,10 +30,7 @@ class OneClassError(ValueError):
 
 
 def usable(uncertainties: pd.DataFrame, correct: ArrayLike) -> tuple[Labels, str]:
-    """Find the questions (n,) that every method (column) has a value for, and say why the others are left out.
-
-    `correct` (n,) may hold missing values too; such a question is left out.
-    """
+    """Find the questions (n,) of which all methods (columns) and `correct` have a value; say why others are left out."""
     missing = uncertainties.isna().assign(correct=pd.isna(np.asarray(correct)))
     mask, lacking = ~missing.any(axis=1).to_numpy(), missing.sum()
     if mask.all():
@@ -159,10 +156,7 @@ def delong(
 
 
 def _variance_of_mean(moves: Floats) -> tuple[Floats, Floats]:
-    """Return the variance of the mean of moves (A, m) in [-1, 1] with half a 1 and half a -1 added: (A,) each.
-
-    First the part of the moves, then that of the two halves.
-    """
+    """Return what moves (A, m) in [-1, 1], and half a 1 and half a -1 beside them, add to their mean's variance."""
     n = moves.shape[1] + 1
     mean = moves.sum(axis=1) / n
     return ((moves - mean[:, None]) ** 2).sum(axis=1) / (n * (n - 1)), (1 + mean**2) / (n * (n - 1))

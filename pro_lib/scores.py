@@ -197,10 +197,7 @@ def _by_alpha(
 
 
 def _pro(log_probs: ArrayLike, k: Counts | None = None) -> Floats:
-    """PRO_K for the K (n,) or (n, A) of each question, NaN for K = 0; without, for every K, (n, N).
-
-    The warning points at the caller of the score that calls this.
-    """
+    """PRO_K at the K of each question, (n,) or (n, A), NaN for K = 0, or at every K, (n, N); warns two callers up."""
     ordered = -np.sort(-as_log_probs(log_probs), axis=1)  # downwards, NaN last
     probs = np.exp(ordered)
     if (above := above_one(ordered)).any():
