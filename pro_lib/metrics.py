@@ -30,7 +30,7 @@ class OneClassError(ValueError):
 
 
 def usable(uncertainties: pd.DataFrame, correct: ArrayLike) -> tuple[Labels, str]:
-    """Find the questions (n,) of which all methods (columns) and `correct` have a value; say why others are left out."""
+    """Find the questions (n,) that all methods (columns) and `correct` have a value for; say why others are not."""
     missing = uncertainties.isna().assign(correct=pd.isna(np.asarray(correct)))
     mask, lacking = ~missing.any(axis=1).to_numpy(), missing.sum()
     if mask.all():

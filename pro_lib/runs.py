@@ -127,9 +127,8 @@ class Run:
             raise RunError(f"run {self.name} has no samples of the model itself; generate with strategy='multinomial'")
         n_samples = entropies.shape[1]
         mean, spread = entropies.mean(axis=1), entropies.std(axis=1) / np.sqrt(max(n_samples - 1, 1))
-        half_width = stats.t.ppf(0.975, n_samples - 1) * spread
-        low, high = np.maximum(mean - half_width, 0.0), mean + half_width
-        return pd.DataFrame({"estimate": mean, "low": low, "high": high})
+        half = stats.t.ppf(0.975, n_samples - 1) * spread
+        return pd.DataFrame({"estimate": mean, "low": np.maximum(mean - half, 0.0), "high": mean + half})
 
     def top(self, *, convention: str = "complete") -> pd.DataFrame:
         """Return the most probable finished answer of each question, a row per row of `questions`.

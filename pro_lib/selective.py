@@ -24,13 +24,10 @@ def accuracy_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> pd.DataFram
     """
     values, labels = aligned(uncertainty, correct)
     distinct, tie, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    accuracy_of_tie = np.bincount(tie, weights=labels) / sizes
+    accuracy = _running_mean(np.repeat(np.bincount(tie, weights=labels) / sizes, sizes))
     table = pd.DataFrame({"n_answered": np.arange(1, labels.size + 1)})
-    return table.assign(
-        coverage=table["n_answered"] / labels.size,
-        threshold=np.repeat(distinct, sizes),
-        accuracy=_running_mean(np.repeat(accuracy_of_tie, sizes)),
-    )
+    coverage = table["n_answered"] / labels.size
+    return table.assign(coverage=coverage, threshold=np.repeat(distinct, sizes), accuracy=accuracy)
 
 
 def rejection(uncertainties: pd.DataFrame, correct: ArrayLike) -> pd.DataFrame:
@@ -56,7 +53,7 @@ def rejection(uncertainties: pd.DataFrame, correct: ArrayLike) -> pd.DataFrame:
         shuffled[places] = labels
         of_random.append(_running_mean(shuffled).mean())
     random = np.mean(of_random)
-    curves = [accuracy_coverage(column, labels)["accuracy"].to_numpy() for _, column in uncertainties.items()]
+    curves = (accuracy_coverage(column, labels)["accuracy"].to_numpy() for _, column in uncertainties.items())
     areas = np.array([curve.mean() for curve in curves])
     return pd.DataFrame({"method": uncertainties.columns, "prr": (areas - random) / (oracle - random), "auarc": areas})
 

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 
 from pro_lib import metrics, scores, selective
 from pro_lib.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
-from pro_lib.metrics import Floats
 
 Alphas = Sequence[float] | None
 DEFAULT_ALPHA = 0.4  # what the paper recommends without validation data
@@ -44,7 +43,9 @@ def select_alpha(validation: Evaluation, *, alphas: Alphas = None, name: str = "
     if one_class := validation.one_class():
         warnings.warn(f"{one_class}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken", stacklevel=2)
         return DEFAULT_ALPHA
-    grid = _candidates(validation, alphas)
+    grid = np.unique(alpha_grid(validation.search_alpha) if alphas is None else alphas)
+    distance = np.round(np.abs(grid - DEFAULT_ALPHA), 12)  # 0.35 and 0.45 are equally far, rounding aside
+    grid = grid[np.argsort(distance, kind="stable")]
     aurocs = metrics.auroc_intervals(validation.pro(grid, name=name), validation.correct)[0]
     return float(grid[aurocs.argmax()])  # equal AUROCs are exactly equal, being counts
 
@@ -86,13 +87,11 @@ def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> 
         warnings.warn(f"{where} ({why}), so how much α moves is not known", stacklevel=2)
         nothing = {"redraw": [0], "alpha": np.nan, "auroc": np.nan, "better_than_nll": np.nan}
         return labelled(pd.DataFrame(nothing), splits.reported)
-    alphas, rng, chosen = _candidates(pool, splits.alphas), np.random.default_rng(seed), list[float]()
-    uncertainty = pool.pro(alphas)
+    rng, chosen = np.random.default_rng(seed), list[float]()
     while len(chosen) < n_redraws:
-        rows = rng.choice(len(pool.correct), size=n_questions, replace=False)
-        if 0 < pool.correct[rows].sum() < n_questions:
-            aurocs = metrics.auroc_intervals(uncertainty[rows], pool.correct[rows])[0]
-            chosen.append(float(alphas[aurocs.argmax()]))
+        drawn = pool.rows(rng.choice(len(pool.correct), size=n_questions, replace=False))
+        if not drawn.one_class():
+            chosen.append(select_alpha(drawn, alphas=splits.alphas))
     table = pd.DataFrame({"alpha": chosen}).rename_axis("redraw")
     swept = alpha_sweep(splits.reported, alphas=table["alpha"].unique()).set_index("alpha")["auroc"]
     nll = metrics.auroc(splits.reported.baselines["NLL"], splits.reported.correct)
@@ -139,10 +138,3 @@ def labelled(table: pd.DataFrame, setting: Evaluation) -> pd.DataFrame:
     """Put the labels of a setting in front of the table, but for those it has."""
     labels = {name: label for name, label in setting.labels().items() if name not in table}
     return table.assign(**labels)[[*labels, *table.columns]]
-
-
-def _candidates(evaluation: Evaluation, alphas: Alphas) -> Floats:
-    """Return the αs (A,) to choose from in the order in which ties go: nearer to 0.4 first, then the smaller."""
-    grid = np.unique(alpha_grid(evaluation.search_alpha) if alphas is None else alphas)
-    distance = np.round(np.abs(grid - DEFAULT_ALPHA), 12)  # 0.35 and 0.45 are equally far, rounding aside
-    return grid[np.argsort(distance, kind="stable")]
