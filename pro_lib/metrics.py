@@ -217,9 +217,8 @@ def aligned(uncertainty: ArrayLike, correct: ArrayLike, *, columns: bool = False
     if labels.dtype != bool and all(isinstance(label, kinds) and label in (0, 1) for label in flat):
         labels = labels.astype(bool)
     if labels.dtype != bool or labels.ndim != 1:
-        raise ValueError(
-            f"correct must be (n,) booleans, such as rouge_l > 0.3, or 0 and 1, not {labels.dtype} {labels.shape}"
-        )
+        given = f"{labels.dtype} {labels.shape}"
+        raise ValueError(f"correct must be (n,) booleans, such as rouge_l > 0.3, or 0 and 1, not {given}")
     if values.ndim != 1 + columns or len(values) != len(labels):
         shape = f"({len(labels)}, A)" if columns else f"({len(labels)},)"
         raise ValueError(f"uncertainty must have the shape {shape}, a row per label in correct, not {values.shape}")
