@@ -1,7 +1,5 @@
 """One answer judged per question and every score beside it; knows runs, correctness and scores, draws no figure."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,12 +10,10 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from pro_lib import metrics, scores
-from pro_lib import protocols as counting
-from pro_lib import runs as run_tables
 from pro_lib.correctness import MATCHES, Choices, rouge_and_correct
 from pro_lib.files import RunError
-from pro_lib.protocols import PROTOCOLS, Floats, Similarities
-from pro_lib.runs import Run
+from pro_lib.protocols import PROTOCOLS, Floats, Similarities, comparisons, methods, named, ranked
+from pro_lib.runs import Run, most_probable
 
 # What α is chosen from: every α that the paper prints is one of these. Finer ones are for a logarithmic axis only:
 # chosen from on 100 questions, they were seen to cost up to 0.05 of AUROC.
@@ -87,7 +83,7 @@ class Evaluation:
         """Tabulate PRO, or what else has the name (`pro`), at each named α, and every other method: a column each."""
         return pd.DataFrame({name: self.pro(alpha, name=name) for name, alpha in alphas.items()}).join(self.baselines)
 
-    def drawn(self, n_questions: int, *, seed: int = 0) -> Evaluation:
+    def drawn(self, n_questions: int, *, seed: int = 0) -> "Evaluation":
         """Return at most `n_questions` of the questions, drawn with `seed`, in their order."""
         n = len(self.correct)
         if n <= n_questions:
@@ -95,7 +91,7 @@ class Evaluation:
         some = self.rows(np.sort(np.random.default_rng(seed).choice(n, size=n_questions, replace=False)))
         return replace(some, exclusions=f"{self.exclusions} {n_questions} were drawn of them.")
 
-    def rows(self, chosen: np.ndarray | pd.Series) -> Evaluation:
+    def rows(self, chosen: np.ndarray | pd.Series) -> "Evaluation":
         """Return those of the questions that a mask or positions name."""
         rows = np.arange(len(self.answers))[np.asarray(chosen)]
         answers, baselines = (table.iloc[rows].reset_index(drop=True) for table in (self.answers, self.baselines))
@@ -191,12 +187,12 @@ def evaluations(
     Raises `RunError` where a run lacks one of the questions, or no answer can be judged.
     """
     choices = choices or Choices()
-    rules = [counting.named(name, distinct=choices.distinct) for name in protocols]
+    rules = [named(name, distinct=choices.distinct) for name in protocols]
     beams = beams.select(split=split) if split is not None else beams
     ids = list(beams.questions["question_id"])
     samples = samples and samples.select(question_ids=ids)
     runs = [beams, *([samples] if samples else []), *(run.select(question_ids=ids) for run in others)]
-    top = run_tables.most_probable([run.top(convention=choices.convention) for run in runs])
+    top = most_probable([run.top(convention=choices.convention) for run in runs])
     answers = top[["question_id", "text"]].join(rouge_and_correct(top, beams.questions, choices))
     if choices.labels is not None:
         _check_labels(answers, choices.labels, beams.name)
@@ -204,13 +200,13 @@ def evaluations(
         answers["cluster"] = beams.questions[choices.cluster].map(str).to_numpy()
     if answers["correct"].isna().all():
         raise RunError(f"run {beams.name}: no answer can be judged without references and texts, rouge_l or correct")
-    found = counting.ranked(beams, convention=choices.convention)
-    sampled = counting.ranked(samples, convention=choices.convention) if samples else None
-    compared = counting.comparisons(found, sampled, similarities or {}, judged=answers["text"])
+    found = ranked(beams, convention=choices.convention)
+    sampled = ranked(samples, convention=choices.convention) if samples else None
+    compared = comparisons(found, sampled, similarities or {}, judged=answers["text"])
     elsewhere = beams.questions.filter(regex="^score_").rename(columns=lambda name: name.removeprefix("score_"))
     results = []
     for rule in rules:
-        log_probs, table, meanings = counting.methods(found, sampled, rule, compared)
+        log_probs, table, meanings = methods(found, sampled, rule, compared)
         ours = (*table, *meanings, "PRO", "PRO, default", "PRO, oracle", "oracle")
         table = table.join(elsewhere.rename(columns={name: f"{name}, given" for name in ours}))
         available = table.dropna(axis=1, how="all")

@@ -5,17 +5,14 @@ for a right answer. AUROC is the probability that a wrong answer has the higher 
 half. Raises `OneClassError` unless right and wrong answers both occur, and `ValueError` for NaN (see `usable`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 from scipy.special import erfc, ndtri
-from scipy.stats import rankdata
-from scipy.stats import t as student
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.bool_]
@@ -147,7 +144,7 @@ def delong(
         names, of = np.unique(np.asarray(clusters), return_inverse=True)
         sums, m = np.stack([np.bincount(of, weights=row) for row in deviations]), len(names)
         # As wide as Student's quantile for so many clusters is beside the normal one.
-        factor = (student.isf(0.025, m - 1) / _Z) ** 2 * m / (m - 1) if m > 1 else np.nan
+        factor = (stats.t.isf(0.025, m - 1) / _Z) ** 2 * m / (m - 1) if m > 1 else np.nan
         variance = factor * (sums**2).sum(axis=1) + (half_of_wrong + half_of_right)
     standard_error = np.sqrt(variance)
     p_value = erfc(np.abs(difference) / standard_error / np.sqrt(2))
@@ -244,5 +241,5 @@ def pairs_won(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats, Float
     values, labels = aligned(uncertainty, correct, columns=True)
     need_both(labels, "AUROC")
     wrong, right = np.ascontiguousarray(values[~labels].T), np.ascontiguousarray(values[labels].T)
-    n_wrong, together = wrong.shape[1], rankdata(np.concatenate([wrong, right], axis=1), axis=1)
-    return together[:, :n_wrong] - rankdata(wrong, axis=1), together[:, n_wrong:] - rankdata(right, axis=1)
+    n_wrong, together = wrong.shape[1], stats.rankdata(np.concatenate([wrong, right], axis=1), axis=1)
+    return together[:, :n_wrong] - stats.rankdata(wrong, axis=1), together[:, n_wrong:] - stats.rankdata(right, axis=1)

@@ -3,8 +3,6 @@
 It knows runs, scores and similarities, not which answers are right. `docs/protocols.md` has the two line by line.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple

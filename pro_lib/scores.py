@@ -11,8 +11,6 @@ are those of an exact search: every one with p ≥ search_alpha is there, and wh
 PRO is from Nguyen, Gupta and Le, "Probabilities Are All You Need" (AAAI 2026, arXiv 2511.07694).
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable

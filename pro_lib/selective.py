@@ -4,8 +4,6 @@
 uncertain questions first. Of questions that tie, each counts with the mean accuracy of its tie.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

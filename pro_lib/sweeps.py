@@ -5,8 +5,6 @@ What needs an α takes `Splits`, chooses it on their validation questions and re
 pointwise 95 % intervals. Where all answers are right, or all wrong, AUROC and interval are NaN, and a warning says so.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 
