@@ -10,9 +10,8 @@ first come. Arrays that do not fit are a `ValueError`.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib.scores import as_log_probs, row_sums
+from pro_lib.scores import Floats, as_log_probs, row_sums
 
-Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
