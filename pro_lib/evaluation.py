@@ -67,15 +67,15 @@ class Evaluation:
     def __repr__(self) -> str:
         return f"Evaluation({self.sentence()})"
 
-    def pro(self, alpha: float | Floats | None = None, *, k: ArrayLike = 1, name: str = "PRO") -> Floats:
-        """Return PRO at one α, (n,), or several, (n, A), else at `k`; of `meanings` or `alpha_scores` by their name."""
+    def pro(self, alpha: float | Floats = 0.4, *, k: ArrayLike | None = None, name: str = "PRO") -> Floats:
+        """Return PRO at one α, (n,), or several, (n, A), or at `k`; of `meanings` or `alpha_scores` by their name."""
         if name in self.alpha_scores:
             return self.alpha_scores[name](alpha=alpha)
         if len(self.log_probs) and np.isnan(self.log_probs).all():
             raise RunError(f"{name} needs log-probabilities, and {self.dataset}, {self.model} has texts alone")
         log_probs = self.meanings.get(name, self.log_probs)
         with warnings.catch_warnings(action="ignore", category=scores.PremiseWarning):  # `sentence` says it
-            if alpha is None:
+            if k is not None:
                 return scores.pro_at_k(log_probs, k, search_alpha=self.search_alpha)
             return scores.pro(log_probs, alpha=alpha, search_alpha=self.search_alpha)
 
