@@ -53,6 +53,9 @@ def test_a_question_without_a_value_is_left_out_for_all_and_counted():
     assert list(judged.answers["question_id"]) == ["a", "c"]
     assert len(judged.log_probs) == len(judged.baselines) == 2
     assert "1 of 3 questions are left out (b)" in judged.sentence()
+    fewer = replace(SAMPLES, answers=SAMPLES.answers.query("question_id != 'b'"))
+    judged = evaluate(BEAMS, samples=fewer, similarities={"lexical": similarities.Lexical()})
+    assert list(judged.answers["question_id"]) == ["a", "c"]
 
 
 def test_a_method_that_no_question_has_is_named_not_judged(tmp_path):
