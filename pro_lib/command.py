@@ -202,7 +202,7 @@ def _quality(run, choices, *, alpha: float, needed: bool) -> str:
     share, n = judged.correct.mean(), len(judged.correct)
     rarer = f"Only {judged.n_rarer} {'right' if share < 0.5 else 'wrong'}: too few to say much."
     few = f" {rarer}" if judged.n_rarer < 20 else ""
-    return f"{judged.exclusions.sentence()}\nAUROC {aurocs} on {n:,} questions, {share:.1%} right.{few}"
+    return f"{judged.exclusions}\nAUROC {aurocs} on {n:,} questions, {share:.1%} right.{few}"
 
 
 @pro.command()
