@@ -134,29 +134,26 @@ def delong(
     # Differences are taken before the variance: columns that rank alike then differ by exactly 0. A right answer is
     # the better placed the fewer wrong ones lie below it, so that its difference has the other sign.
     by_wrong, by_right = of_wrong - of_wrong[at], of_right[at] - of_right
-    difference = by_wrong.mean(axis=1)
-    (spread_of_wrong, half_of_wrong), (spread_of_right, half_of_right) = map(_variance_of_mean, (by_wrong, by_right))
-    variance = spread_of_wrong + half_of_wrong + (spread_of_right + half_of_right)
+    difference, deviations = by_wrong.mean(axis=1), np.empty((values.shape[1], len(labels)))
+    variance, of_halves = np.zeros((2, len(difference)))
+    for which, moves in ((~labels, by_wrong), (labels, by_right)):
+        # What the moves of a class, in [-1, 1], and half a 1 and half a -1 beside them, add to their mean's variance.
+        n = moves.shape[1] + 1
+        mean = moves.sum(axis=1) / n
+        halves = (1 + mean**2) / (n * (n - 1))
+        variance += ((moves - mean[:, None]) ** 2).sum(axis=1) / (n * (n - 1)) + halves
+        of_halves += halves
+        deviations[:, which] = (moves - difference[:, None]) / moves.shape[1]
     if clusters is not None:
-        deviations = np.empty((len(difference), len(labels)))
-        for which, moves in ((~labels, by_wrong), (labels, by_right)):
-            deviations[:, which] = (moves - difference[:, None]) / moves.shape[1]
         names, of = np.unique(np.asarray(clusters), return_inverse=True)
         sums, m = np.stack([np.bincount(of, weights=row) for row in deviations]), len(names)
         # As wide as Student's quantile for so many clusters is beside the normal one.
         factor = (stats.t.isf(0.025, m - 1) / _Z) ** 2 * m / (m - 1) if m > 1 else np.nan
-        variance = factor * (sums**2).sum(axis=1) + (half_of_wrong + half_of_right)
+        variance = factor * (sums**2).sum(axis=1) + of_halves
     standard_error = np.sqrt(variance)
     p_value = erfc(np.abs(difference) / standard_error / np.sqrt(2))
     standard_error[at], p_value[at] = 0.0, np.nan
     return DeLong(difference, standard_error, p_value)
-
-
-def _variance_of_mean(moves: Floats) -> tuple[Floats, Floats]:
-    """Return what moves (A, m) in [-1, 1], and half a 1 and half a -1 beside them, add to their mean's variance."""
-    n = moves.shape[1] + 1
-    mean = moves.sum(axis=1) / n
-    return ((moves - mean[:, None]) ** 2).sum(axis=1) / (n * (n - 1)), (1 + mean**2) / (n * (n - 1))
 
 
 def holm(p_values: ArrayLike) -> Floats:

@@ -81,10 +81,8 @@ def adaptive_k(log_probs: ArrayLike, alpha: ArrayLike, *, search_alpha: float | 
     comparing `exp` does not promise. `alpha=0` keeps all.
     """
     checked = as_log_probs(log_probs)
-    at_least = (~np.isnan(checked)).any(axis=1).astype(np.int64)
-    return _by_alpha(
-        lambda above, _: np.maximum(np.isfinite(above).sum(axis=1), at_least), checked, alpha, search_alpha
-    )
+    found = (~np.isnan(checked)).any(axis=1)
+    return _by_alpha(lambda above, _: np.maximum((~np.isnan(above)).sum(axis=1), found), checked, alpha, search_alpha)
 
 
 def alpha_floor(
@@ -132,7 +130,7 @@ def tree_bound(prefix_log_probs: ArrayLike, next_entropies: ArrayLike, *, alpha:
 
 def nll(log_probs: ArrayLike) -> Floats:
     """Return NLL: `-log p` of the most probable answer."""
-    return -_row_max(as_log_probs(log_probs))
+    return -np.fmax.reduce(as_log_probs(log_probs), axis=1, initial=np.nan)  # fmax passes over NaN, silently
 
 
 def average_log_likelihood(mean_log_probs: ArrayLike, log_probs: ArrayLike) -> Floats:
@@ -143,8 +141,7 @@ def average_log_likelihood(mean_log_probs: ArrayLike, log_probs: ArrayLike) -> F
     """
     totals = as_log_probs(log_probs)
     means = as_log_probs(mean_log_probs, "mean_log_probs", totals.shape)
-    most_probable = totals == _row_max(totals)[:, None]
-    return -_row_max(np.where(most_probable, means, np.nan))
+    return nll(np.where(totals == -nll(totals)[:, None], means, np.nan))
 
 
 def predictive_entropy(log_probs: ArrayLike) -> Floats:
@@ -215,7 +212,3 @@ def row_sums(values: Floats) -> Floats:
     """Sums (n,) of what is there, correctly rounded: no order of the answers, and no padding, puts a tie apart."""
     rows = np.where(np.isnan(values), 0.0, values).reshape(len(values), math.prod(values.shape[1:]))
     return np.array([math.fsum(row) for row in rows.tolist()])
-
-
-def _row_max(values: Floats) -> Floats:
-    return np.fmax.reduce(values, axis=1, initial=np.nan)  # fmax passes over NaN, silently; no answer is NaN

@@ -40,12 +40,8 @@ def rejection(uncertainties: pd.DataFrame, correct: ArrayLike) -> pd.DataFrame:
     need_both(labels, "PRR")
     oracle = _running_mean(np.sort(labels)[::-1]).mean()
     # LM-Polygraph's seed and number, so that both have the same random baseline; each a shuffle of the one before.
-    generator, places, shuffled, of_random = (
-        np.random.RandomState(42),
-        np.arange(len(labels)),
-        np.empty_like(labels),
-        [],
-    )
+    generator, of_random = np.random.RandomState(42), []
+    places, shuffled = np.arange(len(labels)), np.empty_like(labels)
     for _ in range(1000):
         generator.shuffle(places)
         shuffled[places] = labels
