@@ -11,7 +11,6 @@ from scipy.stats import rankdata
 
 from pro_lib import ask, bundled, explorer, generate, metrics, scores
 from pro_lib import questions as question_sets
-from pro_lib.explorer.data import JAVASCRIPT
 from pro_lib.files import RunError
 from pro_lib.runs import Run
 from pro_lib.settings import Settings
@@ -102,7 +101,7 @@ def in_javascript(folder, code, value):
     if node is None:
         driver = pytest.importorskip("playwright._impl._driver", reason="neither node nor playwright is installed")
         node = driver.compute_driver_executable()[0]
-    (folder / "explorer.mjs").write_text(JAVASCRIPT.read_text())
+    (folder / "explorer.mjs").write_text(explorer.JAVASCRIPT.read_text())
     program = "import { readFileSync } from 'node:fs';\nimport * as page from './explorer.mjs';\n"
     program += f"console.log(JSON.stringify(({code})(JSON.parse(readFileSync(0)))));"
     (folder / "run.mjs").write_text(program)

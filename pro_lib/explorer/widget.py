@@ -8,7 +8,7 @@ import traitlets
 
 from pro_lib import asking, runs
 from pro_lib.bundled import bundled_models, scope
-from pro_lib.explorer.data import JAVASCRIPT, STYLES, appendix_run, comparison, prefix_tree, run_data
+from pro_lib.explorer import JAVASCRIPT, STYLES, appendix_run, comparison, prefix_tree, run_data
 from pro_lib.files import RunError
 from pro_lib.runs import Run
 from pro_lib.settings import SAMPLES, Settings, listed
