@@ -106,10 +106,8 @@ class Evaluation:
 
     def one_class(self) -> str:
         """Return the sentence that all answers are right, or all wrong; empty where both occur."""
-        if len(set(self.correct.tolist())) == 2:
-            return ""
         which = f"all {len(self.correct)} judged answers are {'right' if self.correct.any() else 'wrong'}"
-        return f"{self.dataset}, {self.model}, {self.split}: {which}"
+        return "" if self.n_rarer else f"{self.dataset}, {self.model}, {self.split}: {which}"
 
     def labels(self) -> dict[str, str | int]:
         """Return what tells this setting's tables from others': dataset, model, protocol, split, n_questions."""

@@ -65,9 +65,8 @@ def benchmark(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame
     table = metrics.comparison(methods, reported.correct, **alike)
     table = table.merge(selective.rejection(methods, reported.correct), on="method", validate="1:1")
     table.insert(1, "alpha", table["method"].map(alphas))
-    fits = reliability(splits, methods=list(methods), alphas=alphas).drop_duplicates("method").set_index("method")
-    for column in ("ece", "brier"):
-        table[column] = table["method"].map(fits[column]).astype(float)
+    fits = reliability(splits, methods=list(methods), alphas=alphas)[["method", "ece", "brier"]].drop_duplicates()
+    table = table.merge(fits, on="method", how="left").astype({"ece": float, "brier": float})
     return labelled(table, splits.reported)
 
 

@@ -35,9 +35,9 @@ def explore(run, settings):
 def run_data(run: Run, *, alpha: float = 0.4) -> dict:
     """Return a run as one JSON-able object, from which `explorer.js` computes PRO, K and AUROC; it is rounded nowhere.
 
-    `alphas` are the slider's, which stands at `alpha` first; `log_alphas` are their logarithms. What is missing is None.
+    `alphas` are the slider's, which stands at `alpha` first; `log_alphas` are their logarithms, None for -inf.
     `answers` has a list for every question, downwards, those cut by length last: [text, log-probability of the complete
-    answer, identity, finished, correct]. Repeats have the same identity, a number.
+    answer, identity, finished, correct]. Repeats have the same identity, a number. What is missing is None.
     """
     if run.is_texts:
         raise RunError(f"run {run.name} has texts without log-probabilities, and the explorer shows probabilities")

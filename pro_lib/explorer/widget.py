@@ -44,20 +44,24 @@ class Explorer(anywidget.AnyWidget):
         return answer | {"status": ""}
 
     def _choose(self, name: str) -> dict:
-        source = self._sources[name]
-        run = source if isinstance(source, Run) else runs.read(source)
-        why = "" if self._model_of(run) else f"{run.name} comes without a model to ask; choose another run"
+        chosen = self._sources[name]
+        run = chosen if isinstance(chosen, Run) else runs.read(chosen)
+        names = [name for name in listed(self._settings.model) if Path(name).name == run.info.model]
+        source = run.info.model if run.info.model in bundled_models() else run.info.provenance.get("source")
+        # What to load to ask the model; nothing where it is not known how it was asked.
+        model: Any = (*names, source)[0] if "shots" in run.info.parameters else None
+        why = "" if model else f"{run.name} comes without a model to ask; choose another run"
         data = run_data(run, alpha=self._settings.alpha)
         data |= {"label": name, "split": self._settings.split, "cannot_ask": why, "scope": scope(run.info.model)}
         # As the paper counts, so that the first example's PRO is the 0.404 it prints.
         self.data = data | ({"alpha": 0.1, "repeats": True} if name == APPENDIX else {})
-        self._run = run
+        self._run, self._model = run, model
         return {"kind": "run"}
 
     def _ask(self, question: str, search_alpha: float) -> dict:
         if self.data["cannot_ask"]:
             raise RunError(self.data["cannot_ask"])
-        model, parameters = self._settings.loaded(self._model_of(self._run)), self._run.info.parameters
+        model, parameters = self._settings.loaded(self._model), self._run.info.parameters
         run = asking.answered(model, question, like=parameters, strategy="threshold", search_alpha=search_alpha)
         tree = prefix_tree(run, model.decode).to_dict("records")
         return {"kind": "answer", "data": run_data(run, alpha=self._settings.alpha), "tree": tree}
@@ -71,9 +75,3 @@ class Explorer(anywidget.AnyWidget):
         except RunError:
             samples = None
         return {"kind": "comparison"} | comparison(self._run, samples, distinct=distinct)
-
-    def _model_of(self, run: Run) -> Any:
-        """What to load to ask the model of a run; None where it is not known how it was asked."""
-        names = [name for name in listed(self._settings.model) if Path(name).name == run.info.model]
-        source = run.info.model if run.info.model in bundled_models() else run.info.provenance.get("source")
-        return (*names, source)[0] if "shots" in run.info.parameters else None
