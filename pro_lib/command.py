@@ -159,7 +159,6 @@ def score(
     from pro_lib import protocols
     from pro_lib.files import write_whole
     from pro_lib.settings import Settings
-    from pro_lib.similarities import Lexical
 
     read = [path for path in (responses, questions, correctness) if path and os.path.exists(path)]
     if output and output.exists() and any(output.samefile(path) for path in read):
@@ -167,7 +166,7 @@ def score(
     files: dict[str, Any] = {"records": responses or str(bundled.EXAMPLE), "dataset": questions or "world-facts"}
     settings = Settings(alpha=alpha, correctness=correctness, **files)
     run = settings.run(*settings.pairs()[0])
-    table = protocols.of_texts(run, Lexical()) if run.is_texts else run.scores(alpha=alpha)
+    table = protocols.of_texts(run) if run.is_texts else run.scores(alpha=alpha)
     if output:
         write_whole(table.to_csv(index=False).encode(), output)
         click.echo(f"{output}: {len(table):,} questions")
@@ -187,7 +186,7 @@ def _quality(run, choices, *, alpha: float, needed: bool) -> str:
     """Return accuracy and AUROC with 95 % intervals, of texts alone those of SC, Deg and SE; an error if `needed`."""
     from pro_lib import evaluation, files, metrics, similarities
 
-    by_counts = {"samples": run, "similarities": {"lexical": similarities.Lexical()}} if run.is_texts else {}
+    by_counts = {"samples": run, "similarities": {"lexical": similarities.lexical}} if run.is_texts else {}
     try:
         judged = evaluation.evaluate(run, choices=choices, **by_counts)
     except files.RunError as error:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pro_lib import meanings, scores
 from pro_lib.runs import Run
-from pro_lib.similarities import Similarity, distinct
+from pro_lib.similarities import Similarity, distinct, lexical
 
 Floats = NDArray[np.float64]
 Similarities = Mapping[str, Similarity | None]
@@ -79,15 +79,15 @@ def comparisons(
     }
 
 
-def of_texts(run: Run, similarity: Similarity) -> pd.DataFrame:
-    """Return how uncertain the most frequent text to each question is, by the samples of a black box.
+def of_texts(run: Run) -> pd.DataFrame:
+    """Return how uncertain the most frequent text to each question is, by the words of a black box's samples.
 
     Columns: question_id, question, text, SC, Deg and SE, higher = more uncertain.
     """
     samples, top = ranked(run), run.questions[["question_id", "question"]].assign(text=run.top()["text"].to_numpy())
-    compared = comparisons(samples, samples, {"-": similarity}, judged=top["text"])
+    compared = comparisons(samples, samples, {"lexical": lexical}, judged=top["text"])
     table = methods(samples, samples, PROTOCOLS["workbench"], compared)[1]
-    return top.join(table[["SC, -", "Deg, -", "SE, -"]].set_axis(["SC", "Deg", "SE"], axis=1))
+    return top.join(table[["SC, lexical", "Deg, lexical", "SE, lexical"]].set_axis(["SC", "Deg", "SE"], axis=1))
 
 
 def methods(

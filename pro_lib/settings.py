@@ -246,7 +246,7 @@ class Settings:
 
     def _similarity(self, name: str, model: str, dataset: str) -> Similarity | None:
         if name == "lexical":
-            return similarities.Lexical()
+            return similarities.lexical
         if name == "alias":
             if self.records is not None:
                 table = self._recorded(model, dataset).questions

@@ -58,17 +58,13 @@ def of_pairs(rows: Sequence[Sequence[Hashable]], compare: Callable[[NDArray, NDA
     return result
 
 
-@dataclass(frozen=True)
-class Lexical:
-    """ROUGE-L F1 of two answers: symmetric, 1 between equal texts, also where ROUGE sees nothing in them."""
+def lexical(answers: Answers, questions: pd.DataFrame | None = None) -> NDArray[np.float64]:
+    """Return ROUGE-L F1 of answers, (n, N, N): symmetric, 1 between equal texts, also where ROUGE sees nothing."""
 
-    def __call__(self, answers: Answers, questions: pd.DataFrame | None = None) -> NDArray[np.float64]:
-        """Return similarities (n, N, N)."""
+    def compare(texts: NDArray, others: NDArray) -> NDArray[np.float64]:
+        return np.where(texts == others, 1.0, correctness.rouge_l_between(texts.tolist(), others.tolist()))
 
-        def compare(texts: NDArray, others: NDArray) -> NDArray[np.float64]:
-            return np.where(texts == others, 1.0, correctness.rouge_l_between(texts.tolist(), others.tolist()))
-
-        return of_pairs(texts_of(answers, questions), compare)
+    return of_pairs(texts_of(answers, questions), compare)
 
 
 @dataclass(frozen=True)
@@ -222,4 +218,4 @@ def _read(path: Path) -> dict[Pair, list[float]]:
     return {(premise, hypothesis): values for premise, hypothesis, *values in stored.itertuples(index=False)}
 
 
-SIMILARITIES = {"lexical": Lexical, "alias": Alias, "nli": Nli}
+SIMILARITIES = {"lexical": lexical, "alias": Alias, "nli": Nli}

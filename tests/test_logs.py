@@ -13,7 +13,7 @@ import pytest
 
 from pro_lib import command, evaluation, explorer, imports, protocols
 from pro_lib.files import RunError
-from pro_lib.similarities import Lexical
+from pro_lib.similarities import lexical
 
 HERE = Path(__file__).parent
 LOGS = HERE / "golden" / "logs"  # written by the packages themselves: golden/logs.py
@@ -82,23 +82,23 @@ BOX = [
 
 def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
     run = imports.from_records(BOX)
-    table = protocols.of_texts(run, Lexical())
+    table = protocols.of_texts(run)
     assert table["text"].tolist() == ["Rome", "Lima", "Bern"]  # the most frequent, by its words; the first of equals
     np.testing.assert_allclose(table["SC"], [1 / 4, 0, 3 / 4])
     shares = [[1 / 4, 3 / 4], [1], [1 / 4] * 4]
     np.testing.assert_allclose(table["SE"], [-sum(p * math.log(p) for p in row) for row in shares], atol=1e-15)
     np.testing.assert_allclose(table["Deg"], [1 - sum(p * p for p in row) for row in shares])
     flat = pd.DataFrame([{"question_id": name, "text": text} for name, texts in SAMPLES.items() for text in texts])
-    again = protocols.of_texts(imports.from_records(flat), Lexical())
+    again = protocols.of_texts(imports.from_records(flat))
     pd.testing.assert_frame_equal(again[["SC", "Deg", "SE"]], table[["SC", "Deg", "SE"]])
 
 
 @pytest.mark.parametrize("protocol", ["paper", "workbench"])
 def test_an_evaluation_of_texts_has_what_counts_give_and_names_what_is_missing(protocol):
     run = imports.from_records(BOX)
-    judged = evaluation.evaluate(run, samples=run, similarities={"lexical": Lexical()}, protocol=protocol)
+    judged = evaluation.evaluate(run, samples=run, similarities={"lexical": lexical}, protocol=protocol)
     assert judged.correct.tolist() == [True, True, False]
-    table = protocols.of_texts(run, Lexical())
+    table = protocols.of_texts(run)
     methods = ["SE", "Deg"] + ["SC"] * (protocol == "workbench")
     assert set(judged.baselines) == {f"{name}, lexical" for name in methods}
     for name in methods:

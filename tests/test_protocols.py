@@ -92,7 +92,7 @@ def test_each_protocol_reads_its_answers_by_hand():
     # Beams: Rome 0.5 twice, Oslo 0.25. Samples: Oslo alone. No ending of its own, so that a token is all there is.
     beams = run_of([[(0, np.log(0.5), np.nan)] * 2 + [(2, np.log(0.25), np.nan)]])
     samples = run_of([[(2, np.log(0.25), np.nan)]], "multinomial")
-    paper, ours = evaluations(beams, samples=samples, similarities={"lexical": similarities.Lexical()})
+    paper, ours = evaluations(beams, samples=samples, similarities={"lexical": similarities.lexical})
     np.testing.assert_allclose(paper.log_probs, np.log([[0.5, 0.5, 0.25]]))
     np.testing.assert_allclose(ours.log_probs, np.log([[0.5, 0.25]]))
     paper, ours = (judged.baselines.iloc[0] for judged in (paper, ours))

@@ -227,14 +227,14 @@ def test_the_scores_are_those_of_lm_polygraph():
 
 def test_lexical_is_that_of_each_pair_wherever_the_texts_stand():
     rows = [["John Adams", None, "John Quincy Adams", "John Adams"], ["d", NAN], []]
-    judged = similarities.Lexical()(rows)
+    judged = similarities.lexical(rows)
     assert judged.shape == (3, 4, 4)
     for q, row in enumerate(rows):
         for (i, first), (j, second) in itertools.product(enumerate(row), repeat=2):
             missing = not (isinstance(first, str) and isinstance(second, str))
             expected = NAN if missing else correctness.rouge_l([first], [[second]])[0]
             np.testing.assert_array_equal(judged[q, i, j], expected)
-    assert similarities.Lexical()([["Москва", "Москва"]]).min() == 1  # equal, though ROUGE sees nothing
+    assert similarities.lexical([["Москва", "Москва"]]).min() == 1  # equal, though ROUGE sees nothing
 
 
 NAMES = {
@@ -420,9 +420,9 @@ def refused_weights(folder, classifier):
 
 
 REFUSED = {
-    "answers row 1": lambda *_: similarities.Lexical()([["a"], "bc"]),
-    "answers row 0": lambda *_: similarities.Lexical()([["a", 3]]),
-    "answers has 1 rows": lambda *_: similarities.Lexical()([["a"]], QUESTIONS),
+    "answers row 1": lambda *_: similarities.lexical([["a"], "bc"]),
+    "answers row 0": lambda *_: similarities.lexical([["a", 3]]),
+    "answers has 1 rows": lambda *_: similarities.lexical([["a"]], QUESTIONS),
     "'us/9'": lambda *_: similarities.Alias(TABLE)([["a"], ["b"]], asked("us/1", "us/9")),
     "alias needs questions": lambda *_: similarities.Alias(TABLE)([["a"]], None),
     "has the labels": lambda folder, _: nli(save_classifier("roberta", folder, {0: "entailment", 1: "not_entailment"})),

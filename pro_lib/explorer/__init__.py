@@ -16,7 +16,7 @@ from pro_lib.evaluation import DRAWN_ALPHAS, Choices, alpha_grid, evaluate, roug
 from pro_lib.files import RunError, write_whole
 from pro_lib.records import from_records
 from pro_lib.runs import Run, identities
-from pro_lib.similarities import Lexical
+from pro_lib.similarities import lexical
 from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob, plain
 
 PAGE, JAVASCRIPT, STYLES = (Path(__file__).with_name(f"explorer.{kind}") for kind in ("html", "js", "css"))
@@ -82,8 +82,8 @@ def comparison(run: Run, samples: Run | None = None, *, distinct: bool = True) -
 
     `samples` is a run of samples of the same questions. Raises `RunError` where no answer can be judged.
     """
-    measures, choices = {"lexical": Lexical()}, Choices(distinct=distinct)
-    judged = evaluate(run, samples=samples, similarities=measures, choices=choices)
+    choices = Choices(distinct=distinct)
+    judged = evaluate(run, samples=samples, similarities={"lexical": lexical}, choices=choices)
     return {
         "distinct": distinct,
         "ids": list(judged.answers["question_id"]),
