@@ -95,14 +95,10 @@ class Evaluation:
         """Return those of the questions that a mask or positions name."""
         rows = np.arange(len(self.answers))[np.asarray(chosen)]
         answers, baselines = (table.iloc[rows].reset_index(drop=True) for table in (self.answers, self.baselines))
-        return replace(
-            self,
-            answers=answers,
-            baselines=baselines,
-            log_probs=self.log_probs[rows],
-            meanings={name: log_probs[rows] for name, log_probs in self.meanings.items()},
-            alpha_scores={name: lambda of=of, **at: of(**at)[rows] for name, of in self.alpha_scores.items()},
-        )
+        meanings = {name: log_probs[rows] for name, log_probs in self.meanings.items()}
+        at_alpha = {name: lambda of=of, **at: of(**at)[rows] for name, of in self.alpha_scores.items()}
+        read: dict[str, Any] = {"log_probs": self.log_probs[rows], "meanings": meanings, "alpha_scores": at_alpha}
+        return replace(self, answers=answers, baselines=baselines, **read)
 
     def one_class(self) -> str:
         """Return the sentence that all answers are right, or all wrong; empty where both occur."""

@@ -136,9 +136,8 @@ class Run:
         Columns: question_id, text, value (its log-probability) and, where records brought them, rouge_l and correct.
         """
         first = self.ranked(convention=convention).drop_duplicates("row").set_index("row")
-        columns = ["question_id", "text", "value", *(c for c in ("rouge_l", "correct") if c in self.answers)]
-        everywhere = first[columns].reindex(range(len(self.questions)))
-        return everywhere.assign(question_id=self.questions["question_id"].to_numpy())
+        first = first.filter(items=["question_id", "text", "value", "rouge_l", "correct"])
+        return first.reindex(range(len(self.questions))).assign(question_id=self.questions["question_id"].to_numpy())
 
     def scores(self, *, alpha: float = 0.4, convention: str = "complete", distinct: bool = True) -> pd.DataFrame:
         """Return how uncertain the most probable answer to each question is, a row per row of `questions`.
@@ -192,9 +191,8 @@ class Run:
             log_alpha = np.log(self.questions["search_alpha"].to_numpy(float))[table["row"]]
             reaches = complete_log_prob(table["log_prob"], table["end_log_prob"]) >= log_alpha - _ROUNDING
             table = table[reaches | ~reaches.groupby(table["row"]).transform("any")]
-        repeats = pd.DataFrame({"row": table["row"], "key": identities(table)}).duplicated()
-        table = table.assign(repeats=repeats)
-        return (table[~repeats] if distinct else table).reset_index(drop=True)
+        table = table.assign(repeats=pd.DataFrame({"row": table["row"], "key": identities(table)}).duplicated())
+        return (table[~table["repeats"]] if distinct else table).reset_index(drop=True)
 
 
 def identities(table: pd.DataFrame) -> list[object]:

@@ -59,10 +59,8 @@ def pro_at_k(log_probs: ArrayLike, k: ArrayLike, *, search_alpha: float | None =
         raise ValueError(f"k must be an integer of at least 1, or several of them, not {k!r}")
     n_answers, largest = (~np.isnan(as_log_probs(log_probs))).sum(axis=1), int(requested.max())
     if search_alpha is not None and largest > 1 and (n_answers < largest).any():
-        row = (n_answers < largest).argmax()
-        raise ValueError(
-            f"k={largest}: row {row} has fewer answers with p >= {search_alpha:g}; search with top_n={largest}"
-        )
+        fewer = f"row {(n_answers < largest).argmax()} has fewer answers with p >= {search_alpha:g}"
+        raise ValueError(f"k={largest}: {fewer}; search with top_n={largest}")
     return _pro(log_probs, np.minimum.outer(n_answers, requested))
 
 

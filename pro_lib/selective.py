@@ -47,8 +47,7 @@ def rejection(uncertainties: pd.DataFrame, correct: ArrayLike) -> pd.DataFrame:
         shuffled[places] = labels
         of_random.append(_running_mean(shuffled).mean())
     random = np.mean(of_random)
-    curves = (accuracy_coverage(column, labels)["accuracy"].to_numpy() for _, column in uncertainties.items())
-    areas = np.array([curve.mean() for curve in curves])
+    areas = np.array([accuracy_coverage(of, labels)["accuracy"].to_numpy().mean() for _, of in uncertainties.items()])
     return pd.DataFrame({"method": uncertainties.columns, "prr": (areas - random) / (oracle - random), "auarc": areas})
 
 
