@@ -48,11 +48,9 @@ def rouge_l(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArra
         message = f"{len(invisible)} texts and references have no character that ROUGE sees (a-z, 0-9; first in row "
         message += f"{invisible[0]}) and can only score 0; exact_match and alias_match read every script."
         warnings.warn(message, TokenizerWarning, stacklevel=2)
-    if not rows:
-        return np.empty(0)
-    pairs = [(text, reference) for text, accepted in rows for reference in accepted]
-    starts = np.cumsum([0, *(len(accepted) for _, accepted in rows[:-1])])
-    return np.maximum.reduceat(rouge_l_between(*zip(*pairs, strict=True)), starts)
+    pairs = pd.DataFrame(rows, columns=["text", "reference"]).explode("reference")
+    values = rouge_l_between(pairs["text"].tolist(), pairs["reference"].tolist())
+    return pd.Series(values, pairs.index).groupby(level=0).max().to_numpy()
 
 
 def rouge_l_between(texts: Sequence[str], others: Sequence[str]) -> NDArray[np.float64]:
