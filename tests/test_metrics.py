@@ -16,19 +16,9 @@ from pro_lib import metrics
 
 ROOT = Path(__file__).resolve().parents[1]
 # Few distinct values, so that ties within and between the classes are common.
-QUESTIONS = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=40).filter(
-    lambda rows: len({label for _, label in rows}) == 2
-)
-
-NO_LABELS = (
-    [0, 2],
-    [0.9, 0.1],
-    [0, np.nan],
-    [True, None],
-    ["a", "b"],
-    [[0], [1]],
-    pd.array([True, None], dtype="boolean"),
-)
+QUESTIONS = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=40)
+QUESTIONS = QUESTIONS.filter(lambda rows: len({label for _, label in rows}) == 2)
+NO_LABELS = ([0, 2], [0.9, 0.1], [0, np.nan], [True, None], ["a", "b"], [[0], [1]], pd.array([True, None], "boolean"))
 
 
 @given(QUESTIONS)
@@ -116,10 +106,9 @@ def test_delong_is_that_of_all_pairs(rows, reference):
         spread = 0.0
         for values in moves:
             change = [*(values[column] - values[reference]), 1.0, -1.0]
-            weights = [*np.ones(len(change) - 2), 0.5, 0.5]
-            total, mean = sum(weights), np.average(change, weights=weights)
-            squares = sum(w * (x - mean) ** 2 for w, x in zip(weights, change, strict=True))
-            spread += squares / (total * (total - 1))
+            weights = np.array([*np.ones(len(change) - 2), 0.5, 0.5])
+            total, mean = weights.sum(), np.average(change, weights=weights)
+            spread += (weights * (change - mean) ** 2).sum() / (total * (total - 1))
         expected = 0.0 if column == reference else np.sqrt(spread)
         assert result.standard_error[column] == pytest.approx(expected, abs=1e-12)
         if column != reference:

@@ -10,11 +10,10 @@ from hypothesis.extra.numpy import arrays
 from pro_lib import scores
 
 NAN = np.nan
-
 # Appendix of the paper (NQ, Gemma-7B): the answers' probabilities.
 PRESIDENT = [0.455, 0.455, 0.455, 0.159, 0.065, 0.065, 0.065, 0.015, 0.005, 1e-6]
-ALL_SCORES = [scores.pro, lambda x: scores.pro_at_k(x, 2), scores.nll, scores.normalized_entropy]
-ALL_SCORES += [scores.predictive_entropy, scores.predictive_entropy_mc]
+ALL_SCORES = [scores.pro, scores.nll, scores.normalized_entropy, scores.predictive_entropy]
+ALL_SCORES += [scores.predictive_entropy_mc, lambda x: scores.pro_at_k(x, 2)]
 ALL_SCORES += [lambda x: scores.average_log_likelihood(x / 3, x)]
 
 
@@ -144,10 +143,8 @@ def test_mass_above_one_is_measured_and_warned_about_once_with_its_count(score):
 def test_the_alpha_floor_by_hand():
     log_probs = np.log([[0.5, 0.2, 0.05], [0.03, np.nan, np.nan]])
     terms = -0.5 * np.log(0.5) - 0.2 * np.log(0.2) - 0.3 * np.log(0.1)
-    floor = scores.alpha_floor(log_probs, alpha=0.1)
-    assert floor == pytest.approx([terms, -np.log(0.1)])
-    still_open = np.log([[0.15], [np.nan]])
-    opened = scores.alpha_floor(log_probs, alpha=0.1, open_log_probs=still_open)
+    assert scores.alpha_floor(log_probs, alpha=0.1) == pytest.approx([terms, -np.log(0.1)])
+    opened = scores.alpha_floor(log_probs, alpha=0.1, open_log_probs=np.log([[0.15], [np.nan]]))
     assert opened[0] == pytest.approx(terms - 0.15 * np.log(0.15) + 0.15 * np.log(0.1))
     assert scores.alpha_floor(log_probs, alpha=[0.1, 0.3])[0] == pytest.approx([terms, -0.5 * np.log(0.5 * 0.3)])
     not_found = scores.mass_not_found(log_probs, alpha=[0.1, 0.01])

@@ -75,8 +75,7 @@ def test_clusters_by_hand():
 @given(CASES)
 def test_clusters_agree_with_one_answer_at_a_time(case):
     for row, judged, numbers in zip(case[1], case[0], meanings.clusters(case[0]), strict=True):
-        there = np.flatnonzero(~np.isnan(row)).tolist()
-        expected = naive_clusters(there, judged.argmax(axis=-1))
+        expected = naive_clusters(np.flatnonzero(~np.isnan(row)).tolist(), judged.argmax(axis=-1))
         assert (numbers[np.isnan(row)] == -1).all()
         assert [np.flatnonzero(numbers == c).tolist() for c in range(len(expected))] == expected
 
@@ -105,10 +104,8 @@ def test_semantic_entropies_agree_with_the_formulas(case):
         if not members:
             assert all(math.isnan(values[q]) for values in results.values())
             continue
-        masses = [sum(math.exp(x) for x in member) for member in members]
-        sizes = [len(member) for member in members]
-        logs = [math.log(mass) for mass in masses]
-        total, count = sum(masses), sum(sizes)
+        masses, sizes = [sum(map(math.exp, member)) for member in members], list(map(len, members))
+        logs, total, count = list(map(math.log, masses)), sum(masses), sum(sizes)
         expected = {
             "kuhn2023": -sum(logs) / len(masses),
             "farquhar2024": -sum(mass / total * math.log(mass / total) for mass in masses),
@@ -125,7 +122,7 @@ def test_pro_and_nll_over_meanings_are_those_of_the_probabilities_added_up(case,
     meaning = meanings.clusters(nli)
     meant = meanings.meaning_log_probs(log_probs, meaning)
     for row, numbers, logs in zip(log_probs, meaning, meant, strict=True):
-        masses = [sum(math.exp(x) for x in row[numbers == c]) for c in range(numbers.max() + 1)]
+        masses = [sum(map(math.exp, row[numbers == c])) for c in range(numbers.max() + 1)]
         masses = sorted((min(mass, 1.0) for mass in masses), reverse=True)
         assert list(np.exp(logs[~np.isnan(logs)])) == pytest.approx(masses)
         if masses and sum(masses) <= 1:
@@ -175,25 +172,21 @@ def test_densities_dissimilarities_and_degrees_agree_with_the_formulas(case, see
 def test_the_order_of_the_answers_matters_only_to_the_clusters(case, others):
     nli, log_probs = case
     order = [0, *others]  # the first is the one that some scores compare the others with
-    meaning = meanings.clusters(nli)
-
-    def results(nli, log_probs, meaning):
-        entropy = meanings.semantic_entropy(log_probs, meaning)
-        return [meanings.degree(nli), entropy, meanings.semantic_density(log_probs, nli)]
-
+    meaning, moved = meanings.clusters(nli), (nli[:, order][:, :, order], log_probs[:, order])
     # To the bit, so that what ties stays a tie.
-    shuffled = results(nli[:, order][:, :, order], log_probs[:, order], meaning[:, order])
-    np.testing.assert_array_equal(shuffled, results(nli, log_probs, meaning))
+    entropy = meanings.semantic_entropy(log_probs, meaning)
+    np.testing.assert_array_equal(meanings.semantic_entropy(moved[1], meaning[:, order]), entropy)
+    np.testing.assert_array_equal(meanings.degree(moved[0]), meanings.degree(nli))
+    np.testing.assert_array_equal(meanings.semantic_density(*moved[::-1]), meanings.semantic_density(log_probs, nli))
 
 
-@pytest.mark.parametrize(("n", "n_answers"), [(0, 3), (2, 0)])
-@pytest.mark.parametrize("labels", [(), (3,)])
-def test_no_questions_and_no_answers(n, n_answers, labels):
-    judged = np.full((n, n_answers, n_answers, *labels), NAN)
+@pytest.mark.parametrize("shape", [(0, 3, 3), (2, 0, 0), (0, 3, 3, 3), (2, 0, 0, 3)])
+def test_no_questions_and_no_answers(shape):
+    judged = np.full(shape, NAN)
     meaning = meanings.clusters(judged)
-    assert meaning.shape == (n, n_answers)
-    for values in (meanings.degree(judged), meanings.semantic_entropy(np.full((n, n_answers), NAN), meaning)):
-        np.testing.assert_array_equal(values, np.full(n, NAN))
+    assert meaning.shape == shape[:2]
+    for values in (meanings.degree(judged), meanings.semantic_entropy(np.full(shape[:2], NAN), meaning)):
+        np.testing.assert_array_equal(values, np.full(shape[0], NAN))
 
 
 def test_the_scores_are_those_of_lm_polygraph():
@@ -313,19 +306,14 @@ def save_classifier(family, folder, id2label):
 
 @pytest.fixture(scope="module")
 def classifiers(tmp_path_factory):
-    root = tmp_path_factory.mktemp("nli")
-    return {
-        (family, order): save_classifier(family, root / f"{family} {order}", id2label)
-        for family in ("deberta", "roberta")
-        for order, id2label in LABEL_ORDERS.items()
-    }
+    keys, root = list(itertools.product(("deberta", "roberta"), LABEL_ORDERS)), tmp_path_factory.mktemp("nli")
+    return {key: save_classifier(key[0], root / " ".join(key), LABEL_ORDERS[key[1]]) for key in keys}
 
 
 @pytest.fixture
 def counted(monkeypatch):
     """The pairs that reach a network."""
-    pairs = []
-    original = similarities.Nli._computed
+    pairs, original = [], similarities.Nli._computed
 
     def counting(self, wanted, order):
         pairs.extend(wanted)
@@ -375,8 +363,7 @@ def test_each_ordered_pair_is_computed_once_and_kept_on_disk(classifiers, counte
         patched.setattr(transformers.AutoModelForSequenceClassification, "from_pretrained", None)
         np.testing.assert_array_equal(similarities.Nli(folder, cache=tmp_path)(answers), first)
     assert len(counted) == 6
-    more = later([["Rome", "Paris", "Bern"]])
-    np.testing.assert_array_equal(more[0, :2, :2], first[0, :2, :2])
+    np.testing.assert_array_equal(later([["Rome", "Paris", "Bern"]])[0, :2, :2], first[0, :2, :2])
     judge([["Rome", "Bern"]])  # computed by the other meanwhile
     assert sorted(counted[6:]) == [("Bern", "Paris"), ("Bern", "Rome"), ("Paris", "Bern"), ("Rome", "Bern")]
     (path,) = tmp_path.glob("nli-*.parquet")
