@@ -88,8 +88,7 @@ def normalize(text: str) -> str:
 
     The steps, in this order: case folding; punctuation, of ASCII (symbols such as $ among it) and of Unicode, and
     accents that stand alone are dropped ("U.S." becomes "us"); `without_accents`; the words a, an and the are left out.
-    That is SQuAD's normalisation, but for what lies beyond ASCII, and in that a text of nothing but articles ("The
-    The", vitamin "A") keeps them.
+    That is SQuAD's normalisation, but beyond ASCII, and a text of nothing but articles ("The The", "A") keeps them.
     """
     letters = [c for c in text.casefold() if c not in string.punctuation and unicodedata.category(c) not in _DROPPED]
     words = without_accents("".join(letters)).split()
@@ -116,8 +115,7 @@ def without_accents(text: str) -> str:
 def closeness(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.float64]:
     """Return what is compared with the threshold, `(n,)`: ROUGE-L F1 without accents, for every script.
 
-    A reference with letters that ROUGE does not see counts, as 1, where it is an `exact_match`; a warning says of how
-    many questions. Raises as `rouge_l` does.
+    References with letters that ROUGE does not see count, as 1, by `exact_match`, with a warning. Raises as `rouge_l`.
     """
 
     def is_hidden(text: str) -> bool:

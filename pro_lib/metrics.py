@@ -81,8 +81,7 @@ def comparison(
     the reference's, with `difference_low` and `difference_high` (`DeLong.interval`); `p_value` (`delong`); `p_holm`,
     corrected for the number of other methods; `significant` (`p_holm` at most 0.05); `reading` and `n_to_decide`
     (`readings`, not corrected). The reference has no test: NaN, False and an empty reading. So has every method where
-    fewer than two answers are right, or wrong.
-    Methods named in `apart` are not of the family: they have no `p_holm`. `clusters` as in `delong`.
+    fewer than two are right, or wrong. Methods `apart` are not of the family: no `p_holm`. `clusters` as in `delong`.
     """
     aurocs, low, high = auroc_intervals(uncertainties, correct)
     tests = delong(uncertainties, correct, reference=reference, clusters=clusters)

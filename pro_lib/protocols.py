@@ -96,8 +96,7 @@ def methods(
     """Return what PRO reads (n, N), the other methods, a column each, and what PRO over meanings reads, by its name.
 
     SE is the entropy over meanings itself, of the probabilities found, made to sum to 1; of samples without any, each
-    counts the same. SD counts each text once where answers count once. A sample that was cut by length means the same
-    as none.
+    counts the same. SD counts each text once where answers count once. A sample cut by length means the same as none.
     """
     are_texts = np.isnan(beams.log_probs).all()
     counts = ~(beams.repeats & (protocol.distinct and not are_texts))

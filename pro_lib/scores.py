@@ -5,8 +5,7 @@ where a question has fewer answers. It returns `(n,)` float64 in nats, **higher 
 question without any answer. A log-probability must be finite and at most 0 (1e-6 above is rounding): `ValueError`.
 
 `alpha` is one number in [0, 1], or `(A,)` of them for a result of shape `(n, A)`. `search_alpha` says that the answers
-are those of an exact search: every one with p ≥ search_alpha is there, and what would need the others is a `ValueError`
-(`Run.search_alpha`).
+are those of an exact search (`Run.search_alpha`), all with p ≥ search_alpha; what would need others is a `ValueError`.
 
 PRO is from Nguyen, Gupta and Le, "Probabilities Are All You Need" (AAAI 2026, arXiv 2511.07694).
 """
@@ -42,8 +41,7 @@ def pro(log_probs: ArrayLike, *, alpha: ArrayLike = 0.4, search_alpha: float | N
 
     A `PremiseWarning` counts the questions whose answers (all given, not only those kept) have a mass above 1. On the
     answers of a *certified* search (all with p ≥ search_alpha, none open) every premise of Proposition 1 holds, and
-    PRO ≤ `alpha_floor` ≤ `tree_bound` ≤ H(Y). Where none reaches alpha it is the NLL of one answer, and no bound is
-    claimed.
+    PRO ≤ `alpha_floor` ≤ `tree_bound` ≤ H(Y). Where none reaches alpha it is the NLL of one answer, without a bound.
     """
     return _pro(log_probs, adaptive_k(log_probs, alpha, search_alpha=search_alpha))
 

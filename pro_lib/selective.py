@@ -32,9 +32,8 @@ def rejection(uncertainties: pd.DataFrame, correct: ArrayLike) -> pd.DataFrame:
     """Tabulate how well several methods (a column each) say which questions to reject: method, prr, auarc.
 
     AUARC is the area under the accuracy-coverage curve, the mean accuracy over all k. The prediction-rejection ratio is
-    (AUARC - random) / (oracle - random), as LM-Polygraph 0.7 has it (`prr_normalized`); 1 is perfect, 0 random. The
-    oracle rejects wrong answers first. Random is the mean area of 1,000 shuffles, the same as theirs. Raises
-    `OneClassError` for one class.
+    (AUARC - random) / (oracle - random), as in LM-Polygraph 0.7 (`prr_normalized`): 1 is perfect. The oracle rejects
+    wrong answers first; random is the mean area of 1,000 shuffles, the same as theirs. One class: `OneClassError`.
     """
     _, labels = aligned(uncertainties, correct, columns=True)
     need_both(labels, "PRR")

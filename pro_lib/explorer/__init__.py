@@ -51,16 +51,11 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict:
         question["correct"] = own[0][4] if own else None
         certificate = {name: plain(row[name]) for name in _CERTIFICATE if name in row}
         questions.append(question | ({"certificate": certificate} if certificate else {}))
-    return {
-        "name": run.name,
-        "model": run.info.model,
-        "alpha": alpha,
-        "alphas": alphas,
-        "log_alphas": [float(np.log(value)) if value else None for value in alphas],
-        "has_texts": bool(run.questions["question"].notna().any() or run.answers["text"].notna().any()),
-        "questions": questions,
-        "answers": answers,
-    }
+    log_alphas = [float(np.log(value)) if value else None for value in alphas]
+    has_texts = bool(run.questions["question"].notna().any() or run.answers["text"].notna().any())
+    slider = {"alpha": alpha, "alphas": alphas, "log_alphas": log_alphas}
+    about = {"name": run.name, "model": run.info.model, "has_texts": has_texts}
+    return about | slider | {"questions": questions, "answers": answers}
 
 
 def _answers(run: Run) -> list[list[list]]:
@@ -84,14 +79,9 @@ def comparison(run: Run, samples: Run | None = None, *, distinct: bool = True) -
     """
     choices = Choices(distinct=distinct)
     judged = evaluate(run, samples=samples, similarities={"lexical": lexical}, choices=choices)
-    return {
-        "distinct": distinct,
-        "ids": list(judged.answers["question_id"]),
-        "texts": [plain(text) for text in judged.answers["text"]],
-        "correct": judged.correct.tolist(),
-        "scores": {name: judged.baselines[name].tolist() for name in judged.baselines},
-        "counts": judged.exclusions,
-    }
+    ids, texts = list(judged.answers["question_id"]), [plain(text) for text in judged.answers["text"]]
+    said = {"scores": judged.baselines.to_dict("list"), "counts": judged.exclusions}
+    return {"distinct": distinct, "ids": ids, "texts": texts, "correct": judged.correct.tolist()} | said
 
 
 def to_html(run: Run, path: str | Path, *, alpha: float = 0.4) -> Path:
