@@ -119,7 +119,7 @@ class Run:
     def entropy(self) -> pd.DataFrame:
         """Estimate H(Y) of each question from samples: the mean of Σ H(next | v) along each (Rao-Blackwell; unbiased).
 
-        Columns: estimate, low, high (nats). `RunError` unless it has samples of the model itself (temperature, top_p 1).
+        Columns: estimate, low, high (nats). `RunError` without samples of the model itself (temperature, top_p 1).
         """
         entropies = self.matrix(self.answers, "path_entropy") if "path_entropy" in self.answers else None
         if entropies is None or np.isnan(entropies).any():
