@@ -73,10 +73,8 @@ def comparisons(
     """
     texts: list[Any] = [beams.texts, *([np.column_stack([judged, samples.texts])] if samples else [])]
     unknown = (np.isnan(beams.means) | pd.isna(beams.texts)) & ~np.isnan(beams.log_probs)
-    return {
-        name: [similarity(some, beams.questions) for some in texts] if similarity and not unknown.any() else []
-        for name, similarity in similarities.items()
-    }
+    asked = [] if unknown.any() else texts
+    return {name: [of(some, beams.questions) for some in asked if of] for name, of in similarities.items()}
 
 
 def of_texts(run: Run) -> pd.DataFrame:
