@@ -30,9 +30,8 @@ def many(*, n=40, seed=0):
     answers = pd.DataFrame({"question_id": np.repeat(ids, 3), "rank": [*range(3)] * n, "text": np.concatenate(texts)})
     answers = answers.assign(token_ids=[[t] for _ in ids for t in range(3)], token_log_probs=[[x] for x in log_probs])
     answers = answers.assign(log_prob=log_probs, end_log_prob=0.0, finished=True)
-    questions = pd.DataFrame({"question_id": ids, "question": [f"Letter number {i}?" for i in range(n)]})
-    questions = questions.assign(references=[["alpha"]] * n, exposure=[i % 2 * 8 for i in range(n)])
-    questions["split"] = ["test" if i % 4 else "validation" for i in range(n)]
+    rows = [(f"Letter number {i}?", ["alpha"], i % 2 * 8, "test" if i % 4 else "validation") for i in range(n)]
+    questions = pd.DataFrame(rows, columns=["question", "references", "exposure", "split"]).assign(question_id=ids)
     return Run(answers, questions, RunInfo("letters", "toy", "diverse_beam", cost=Cost()))
 
 
@@ -43,17 +42,20 @@ def nasty():
     return replace(run, answers=run.answers.assign(text=NASTY), questions=questions)
 
 
+RUN = many()
+
+
 def corrects(run):
     return [question["correct"] for question in explorer.run_data(run)["questions"]]
 
 
 def test_a_run_is_data_with_the_alphas_of_its_slider():
-    data = explorer.run_data(many(), alpha=0.123)
+    data = explorer.run_data(RUN, alpha=0.123)
     assert {0.0, 0.001, 0.07, 0.123, 0.4, 1.0} <= set(data["alphas"])
     assert data["log_alphas"] == [None, *np.log(data["alphas"][1:])]
     first = {"id": "q00", "question": "Letter number 0?", "references": ["alpha"], "correct": True}
     assert data["questions"][0] == first | {"split": "validation", "exposure": 0}
-    assert [row[1] for row in data["answers"][0]] == many().log_probs()[0].tolist()
+    assert [row[1] for row in data["answers"][0]] == RUN.log_probs()[0].tolist()
 
 
 def test_a_search_is_not_shown_below_its_alpha_and_brings_its_certificate(facts_2m):
@@ -97,8 +99,7 @@ def test_the_papers_examples_have_the_papers_pro_when_repeats_count():
 
 def in_javascript(folder, code, value):
     """What `code` makes of a value with the functions of explorer.js, by node."""
-    node = shutil.which("node")
-    if node is None:
+    if (node := shutil.which("node")) is None:
         driver = pytest.importorskip("playwright._impl._driver", reason="neither node nor playwright is installed")
         node = driver.compute_driver_executable()[0]
     (folder / "explorer.mjs").write_text(explorer.JAVASCRIPT.read_text())
@@ -148,9 +149,8 @@ def test_auroc_its_interval_and_ranks_of_the_page_are_ours_with_ties(tmp_path):
 @pytest.mark.filterwarnings("ignore::pro_lib.scores.PremiseWarning")
 @pytest.mark.parametrize("distinct", [True, False])
 def test_a_view_of_the_page_sweeps_as_pro_lib_does(distinct, tmp_path):
-    run = many()
-    twice = run.answers[run.answers["rank"] == 1]
-    run = replace(run, answers=pd.concat([run.answers, twice], ignore_index=True)).select(split="test")
+    twice = pd.concat([RUN.answers, RUN.answers[RUN.answers["rank"] == 1]], ignore_index=True)
+    run = replace(RUN, answers=twice).select(split="test")
     data = explorer.run_data(run)
     code = """({ data, repeats }) => { const view = new page.View(data, "test", repeats);
         return [view.sweep.map((at) => [...at.auroc, ...at.meanKept]), view.uncertainty] }"""
@@ -210,7 +210,7 @@ def test_nothing_that_a_model_or_a_file_says_ends_the_script_of_the_page(tmp_pat
 
 @pytest.fixture
 def app(tmp_path):
-    return explorer.explore(many(), Settings(generations_dir=tmp_path))
+    return explorer.explore(RUN, Settings(generations_dir=tmp_path))
 
 
 def reply(app, **message):
@@ -235,7 +235,7 @@ def test_the_widget_shows_the_run_and_offers_others(app):
 def test_an_error_is_a_sentence_and_the_run_before_stays(tmp_path):
     (folder := tmp_path / "world-facts" / "facts-9m" / "greedy").mkdir(parents=True)
     (folder / "run.json").write_text("{")
-    app = explorer.explore(many(), Settings(generations_dir=tmp_path))
+    app = explorer.explore(RUN, Settings(generations_dir=tmp_path))
     wrong = {"no such run": {"name": "no such run"}, "facts-9m": {"name": "world-facts/facts-9m/greedy"}}
     for name, message in (wrong | {"without a model to ask": {"question": "Why?", "search_alpha": 0.1}}).items():
         kind = "run" if "name" in message else "ask"
@@ -245,15 +245,15 @@ def test_an_error_is_a_sentence_and_the_run_before_stays(tmp_path):
 
 
 def test_methods_are_compared_with_samples_where_there_are_some(app, tmp_path, monkeypatch):
-    samples = replace(many(seed=1), info=replace(many().info, strategy="multinomial"))
-    alone, beside = (explorer.comparison(many(), run) for run in (None, samples))
+    samples = replace(many(seed=1), info=replace(RUN.info, strategy="multinomial"))
+    alone, beside = (explorer.comparison(RUN, run) for run in (None, samples))
     assert {"NLL", "SE, lexical"} <= set(alone["scores"]) < set(beside["scores"])
-    assert page_data(explorer.to_html(many(), tmp_path / "run.html"))[1] == alone
+    assert page_data(explorer.to_html(RUN, tmp_path / "run.html"))[1] == alone
     monkeypatch.setattr("pro_lib.runs.read", lambda folder: samples)  # in the folder of samples
     answer = reply(app, kind="compare", distinct=True)
-    assert answer["ids"] == [f"q{i:02}" for i in range(40)]
-    assert answer["scores"]["NLL"] == pytest.approx(scores.nll(many().log_probs()))
-    assert (answer["correct"], answer["scores"]) == (corrects(many()), beside["scores"])
+    assert answer["scores"]["NLL"] == pytest.approx(scores.nll(RUN.log_probs()))
+    assert {name: answer[name] for name in beside} == beside | {"ids": [f"q{i:02}" for i in range(40)]}
+    assert answer["correct"] == corrects(RUN)
 
 
 def test_the_model_of_a_run_is_asked_as_the_run_was(facts_2m, tmp_path):
@@ -270,13 +270,12 @@ def test_the_model_of_a_run_is_asked_as_the_run_was(facts_2m, tmp_path):
     assert {row["kind"] for row in answer["tree"]} >= {"prefix", "answer"}
 
 
-RUN, UNASKED = many(), many().questions.assign(question=None)
 ODD = {
     "one question": many(n=1),
     "no question": RUN.select(question_ids=[]),
     "no references": replace(RUN, questions=RUN.questions.assign(references=None)),
     "no answer": replace(RUN, answers=RUN.answers.assign(finished=False)),
-    "no text": replace(RUN, answers=RUN.answers.assign(text=None), questions=UNASKED),
+    "no text": replace(RUN, answers=RUN.answers.assign(text=None), questions=RUN.questions.assign(question=None)),
 }
 
 
