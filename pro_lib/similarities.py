@@ -84,13 +84,12 @@ class Alias:
         rows = texts_of(answers, questions)
         if questions is None or not {"question_id", "references"} <= set(self.table):
             raise ValueError("alias needs questions with question_id, and a table with question_id and references")
-        ids = questions["question_id"]
-        if len(unknown := ids[~ids.isin(self.table["question_id"])]):
+        ids, known = questions["question_id"], self.table["question_id"]
+        if len(unknown := ids[~ids.isin(known)]):
             raise ValueError(f"the alias table has no question {unknown.iloc[0]!r} ({len(unknown)} are missing)")
-        relations = self.table.get("relation", self.table["question_id"])
-        relation = dict(zip(self.table["question_id"], relations, strict=True))
+        relation = dict(zip(known, self.table.get("relation", known), strict=True))
         bearers = defaultdict(set)
-        for identity, names in zip(self.table["question_id"], self.table["references"], strict=True):
+        for identity, names in zip(known, self.table["references"], strict=True):
             for name in names:
                 bearers[relation[identity], _name(name)].add(identity)
 
