@@ -198,6 +198,8 @@ def evaluations(
     sampled = ranked(samples, convention=choices.convention) if samples else None
     compared = comparisons(found, sampled, similarities or {}, judged=answers["text"])
     elsewhere = beams.questions.filter(regex="^score_").rename(columns=lambda name: name.removeprefix("score_"))
+    shared: dict[str, Any] = beams.info.labels() | {"split": split or "all", "search_alpha": beams.search_alpha}
+    shared |= {"answers": answers, "note": beams.info.provenance.get("note", "")}
     results = []
     for rule in rules:
         log_probs, table, meanings = methods(found, sampled, rule, compared)
@@ -205,20 +207,9 @@ def evaluations(
         table = table.join(elsewhere.rename(columns={name: f"{name}, given" for name in ours}))
         available = table.dropna(axis=1, how="all")
         mask, exclusions = metrics.usable(available.set_axis(ids), answers["correct"])
-        whole = Evaluation(
-            model=beams.info.model,
-            dataset=beams.info.dataset,
-            split=split or "all",
-            answers=answers,
-            log_probs=log_probs,
-            baselines=available,
-            exclusions=exclusions,
-            unavailable=tuple(table.columns.difference(available.columns, sort=False)),
-            search_alpha=beams.search_alpha,
-            protocol=rule.name,
-            meanings=meanings,
-            note=beams.info.provenance.get("note", ""),
-        )
+        unavailable = tuple(table.columns.difference(available.columns, sort=False))
+        own = {"protocol": rule.name, "log_probs": log_probs, "meanings": meanings, "baselines": available}
+        whole = Evaluation(**shared, **own, exclusions=exclusions, unavailable=unavailable)
         results.append(whole.rows(mask))
     return results
 
