@@ -35,17 +35,14 @@ PRINTED: dict[str, Any] = {"color": "#777777", "mfc": "none", "ms": 5, "ls": "",
 # Characters that a question may hold, and no XML: Matplotlib writes them as they are.
 _NO_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
 _STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | {
-    "font.size": 8,
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "sans-serif"],
     **dict.fromkeys(("axes.titlesize", "axes.labelsize", "figure.labelsize"), 8),
     **dict.fromkeys(("legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 7),
     **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
     "axes.titley": 1.0,  # unsaid, Matplotlib looks for it among the ticks, at a third of the time of a layout
-    "lines.markersize": 3.5,
-    "svg.hashsalt": "pro",
-    "svg.fonttype": "none",
     "text.parse_math": False,  # an answer may hold dollar signs; nothing here is written in TeX
 }
+_STYLE |= {"font.size": 8, "lines.markersize": 3.5, "svg.hashsalt": "pro", "svg.fonttype": "none"}
 
 
 def look(index: int) -> dict[str, Any]:

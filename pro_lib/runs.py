@@ -144,14 +144,11 @@ class Run:
         Columns: question_id, question, text (of that answer), pro and nll (nats, higher = more uncertain), n_kept (K,
         the answers that PRO read) and mass (of all found). Without a finished answer they are NaN, 0 and 0.
         """
-        log_probs = self.log_probs(convention=convention, distinct=distinct)
-        return self.questions[["question_id", "question"]].assign(
-            text=self.top(convention=convention)["text"].to_numpy(),
-            pro=scores.pro(log_probs, alpha=alpha, search_alpha=self.search_alpha),
-            nll=scores.nll(log_probs),
-            n_kept=scores.adaptive_k(log_probs, alpha, search_alpha=self.search_alpha),
-            mass=scores.mass(log_probs),
-        )
+        log_probs, at = self.log_probs(convention=convention, distinct=distinct), {"search_alpha": self.search_alpha}
+        texts = self.top(convention=convention)["text"].to_numpy()
+        table = self.questions[["question_id", "question"]].assign(text=texts)
+        table = table.assign(pro=scores.pro(log_probs, alpha=alpha, **at), nll=scores.nll(log_probs))
+        return table.assign(n_kept=scores.adaptive_k(log_probs, alpha, **at), mass=scores.mass(log_probs))
 
     def matrix(self, table: pd.DataFrame, column: str, missing: float | None = np.nan) -> np.ndarray:
         """Lay out a column of some answers as `(n, N)`: what a question has in its row, in the order of the table."""
