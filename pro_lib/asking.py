@@ -130,7 +130,7 @@ def check_calibration(calibration: Run, now: Mapping[str, Any]) -> None:
     if "strategy" not in before:
         raise RunError(f"calibration: run {calibration.name} does not say how a model was asked")
     matters = {name: value for name, value in now.items() if name in _MATTERS}
-    if difference := store.difference(before, matters, only_known=True):
+    if difference := store.difference(before, {**before, **matters}):
         raise RunError(f"calibration: run {calibration.name} was made with {difference}")
 
 

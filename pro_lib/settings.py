@@ -229,9 +229,9 @@ class Settings:
             return None  # without shots the model decides
         run = runs.read(folder)
         source, dtype = Path(bundled.locate(model)), {} if self.dtype == "auto" else {"dtype": self.dtype}
-        wanted = {"chat": None} | how.parameters() | questions.parameters(chat=chat) | dtype
+        wanted = {**run.info.parameters, "chat": None} | how.parameters() | questions.parameters(chat=chat) | dtype
         wanted |= {"fingerprint": bundled.fingerprint(source)} if source.exists() else {}
-        same = store.difference(run.info.parameters, wanted, only_known=True) is None
+        same = store.difference(run.info.parameters, wanted) is None
         whole = questions.table["question_id"].isin(run.questions["question_id"]).all()
         return run.asked_as(questions.table) if same and whole else None
 
