@@ -78,8 +78,8 @@ class Job:
         command = ["git", f"--git-dir={bundled.ROOT / '.git'}", "rev-parse", "HEAD"]
         status, commit = subprocess.getstatusoutput(shlex.join(command))
         versions = {library: metadata.version(library) for library in ("torch", "transformers", "numpy", "pyarrow")}
-        software = {"commit": None if status else commit, "versions": versions}
-        return {"source": self.model.source, "device": name, "tree": tree, **software}
+        where = {"source": self.model.source, "device": name, "tree": tree}
+        return where | {"commit": None if status else commit, "versions": versions}
 
     def part(self, questions: pd.DataFrame, bar: tqdm | None = None) -> tuple[pa.Table, Cost]:
         """Return the table (`store.part_table`) and cost of a part; `MemoryError` if one question alone is too much."""
@@ -149,10 +149,8 @@ class Job:
         results = self.strategy.decode(tree, self.model.endings, question_ids=ids, epsilon=self._epsilon)
         for question_id, (answers, _) in zip(ids, results, strict=True):
             if mark := tokens.thought(str(self.model.tokenizer.decode(list(_likeliest(answers).token_ids)))):
-                words = (
-                    f"question {question_id!r}: model {self.model.name} answers with a thought, {mark!r}; ask without"
-                )
-                raise UnsupportedModelError(f"{words} thinking, as chat={{'enable_thinking': False}}")
+                words = f"question {question_id!r}: model {self.model.name} answers with a thought, {mark!r}"
+                raise UnsupportedModelError(f"{words}; ask without thinking, as chat={{'enable_thinking': False}}")
         own = (len(prompt) - tree.prefix_length for prompt in prompts)
         return [(ours, sure and replace(sure, prompt_tokens=n)) for (ours, sure), n in zip(results, own, strict=True)]
 

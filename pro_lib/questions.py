@@ -100,11 +100,6 @@ class QuestionSet:
         return self.template.replace("{question}", question)
 
 
-def usual_length(chat: bool | Mapping) -> int:
-    """Return T, the tokens at which an answer is cut: in a chat, where answers are sentences, twice as many."""
-    return 64 if chat else 32
-
-
 def asked(questions: QuestionSet | str | Source) -> QuestionSet:
     """Return a question set as it is; one of texts, or of rows as `load` takes them, asked without shots."""
     if isinstance(questions, QuestionSet):

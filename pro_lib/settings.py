@@ -221,8 +221,7 @@ class Settings:
     def _stored(self, model: str, questions: question_sets.QuestionSet, strategy: str) -> Run | None:
         """Return a stored run that answers these questions as asked for; the model is not loaded to find out."""
         chat: Any = False if self.chat is None and questions.shots else self.chat
-        length = {"max_new_tokens": self.max_new_tokens or question_sets.usual_length(chat)}
-        how = engine.strategy(strategy, **own_settings(strategy, vars(self)) | length)
+        how = engine.strategy(strategy, chat=chat, **own_settings(strategy, vars(self)))
         folder = self.generations_dir / questions.name / bundled.model_folder_name(model)
         folder /= files.named(how.name, **how.apart(), **questions.apart(chat=chat))
         if chat is None or not store.parts(folder):
