@@ -215,13 +215,18 @@ def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTraine
     return network, tokenizer
 
 
-def find_endings(tokenizer: Tokenizer, network: PreTrainedModel, ends: Sequence[str] = tokens.NEWLINE) -> Endings:
-    """Return the stop and closing tokens of a model, `(V,)` each (`tokens.endings`); `PackingError` if none stops."""
-    configurations = (network.config.get_text_config(), network.generation_config)
+def find_endings(
+    tokenizer: Tokenizer | None, network: PreTrainedModel, ends: Sequence[str] = tokens.NEWLINE, *, config: Any = None
+) -> Endings:
+    """Return the stop and closing tokens of a model, `(V,)` each (`tokens.endings`); `PackingError` if none stops.
+
+    A tokenizer of None leaves those that `config`, a generation config, names.
+    """
+    own = (network.config.get_text_config(), network.generation_config) if tokenizer is not None else ()
     head: Any = network.get_output_embeddings() or network.get_input_embeddings()
-    kinds = tokens.endings(tokenizer, ends, *configurations, size=len(head.weight))
+    kinds = tokens.endings(tokenizer, ends, config, *own, size=len(head.weight))
     if "stop" not in kinds:
-        raise PackingError("has a tokenizer with neither an end-of-text token nor a newline token")
+        raise PackingError("has neither an end-of-text token (no eos_token_id) nor a newline token")
     stop, closing = (torch.tensor([kind == name for kind in kinds]) for name in ("stop", "closing"))
     device = reducing_device(network.device)
     return Endings(stop.to(device), closing.to(device))

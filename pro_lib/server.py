@@ -111,12 +111,13 @@ class Server:
         likely = sorted(values.items(), key=lambda pair: -pair[1])
         text = str(at(reply, "choices.0.text") or "").strip()
         firsts = [self.texts[token].strip() for token, _ in likely[:3] if token < len(self.texts)]
+        is_other = not firsts or (text and "\ufffd" not in text and text not in firsts)
         wrong = {
             "lists no log-probabilities by token id": not values or len(values) < len(pairs),
             "lists what are no log-probabilities": not all(p <= _ROUNDING for p in values.values()),
             "lists probabilities that add up to more than 1": sum(np.exp([*values.values()])) > 1 + _ROUNDING,
             "read another prompt than was sent": at(reply, "usage.prompt_tokens") not in (None, len(prefix)),
-            "has other tokens than the tokenizer": text and "\ufffd" not in text and text not in firsts,
+            "has other tokens than the tokenizer": is_other,
         }
         if why := next((why for why, holds in wrong.items() if holds), ""):
             raise RunError(f"{self.base_url} {why}; docs/doors.md says how servers must be started")

@@ -76,7 +76,8 @@ def _before(text: str, ends: Sequence[str]) -> str:
 
 def endings(tokenizer: Any, ends: Sequence[str], *configurations: Any, size: int | None = None) -> list[str | None]:
     """Return for `size` tokens how each ends an answer at one of `ends`: `stop`, `closing` (after text), or None."""
-    cut = ((text, _before(text, ends)) for text in token_texts(tokenizer, len(tokenizer)))
+    texts = () if tokenizer is None else token_texts(tokenizer, len(tokenizer))
+    cut = ((text, _before(text, ends)) for text in texts)
     kinds = [None if before == text else "closing" if before.strip() else "stop" for text, before in cut]
     kinds = kinds if size is None else (kinds + [None] * size)[:size]
     for source in (tokenizer, *configurations):
