@@ -106,7 +106,7 @@ def generate(
                 for part, rows in parts.items():
                     store.write_part(folder.path, part, folder.info, *job.part(rows, shown))
                     _log.info("%s: %s is written", folder.path, part)
-        if parts or not folder.info.provenance:
+        if not folder.info.provenance:
             folder.finish(provenance)
     return runs.read(folder.path).asked_as(questions.table)
 

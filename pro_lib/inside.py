@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 from pro_lib import engine
 from pro_lib.engine.fit import Fit, PackingError, fitted, fitted_to
 from pro_lib.models import UnsupportedModelError, find_endings
-from pro_lib.packs import complete_log_probs, ranked
+from pro_lib.packs import ranked
 
 _FITS: "WeakKeyDictionary[PreTrainedModel, Fit]" = WeakKeyDictionary()  # measured once for each network
 # What `generate` hands on of itself; anything else would change what the network says.
@@ -123,7 +123,7 @@ def _check(network, config, mask, *, logits_processor, stopping_criteria, positi
 def _likely(answers: list[engine.Answer], certificate: engine.Certificate | None) -> tuple[list, np.ndarray]:
     """Return answers and log-probabilities downwards, NaN of those cut; of a search those at α, or the first alone."""
     answers = ranked(answers)
-    values = np.where([answer.finished for answer in answers], complete_log_probs(answers), np.nan)
+    values = np.array([answer.complete_log_prob if answer.finished else math.nan for answer in answers])
     n = max(1, int(np.sum(values >= math.log(certificate.search_alpha) - 1e-9))) if certificate else len(answers)
     return answers[:n], values[:n]
 

@@ -1,7 +1,6 @@
 """Packs of questions answered by one model, prompt and strategy, halved where memory runs out; knows no file."""
 
 import gc
-import operator
 import shlex
 import subprocess
 import sys
@@ -9,7 +8,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, lru_cache
 from importlib import metadata
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -29,7 +28,7 @@ from pro_lib.engine.fit import positions
 from pro_lib.files import sha256
 from pro_lib.models import Model, UnsupportedModelError
 from pro_lib.questions import QuestionSet
-from pro_lib.store import Cost, complete_log_prob, part_table
+from pro_lib.store import Cost, part_table
 
 # Measured on two cores with the bundled model: smaller packs pay more per call, larger ones attend to more in vain.
 QUESTIONS_PER_PACK = 32
@@ -197,28 +196,16 @@ class Job:
         """Return answers as they are stored: downwards in probability, samples in the order they were drawn."""
         answers = ranked(answers) if self.strategy.ranked else answers
         texts = [self.model.decode(answer.token_ids) for answer in answers]
-        return [vars(row) | {"text": text, "log_prob": _sum(row)} for row, text in zip(answers, texts, strict=True)]
-
-
-def _sum(answer: Answer) -> float:
-    # Added up in order, as a search does: an answer exactly at α must stay there.
-    return reduce(operator.add, answer.token_log_probs, 0.0)
-
-
-def complete_log_probs(answers: Sequence[Answer]) -> np.ndarray:
-    """Return the log-probabilities of answers (N,), endings included, in nats."""
-    log_probs = [_sum(answer) for answer in answers]
-    return np.array(complete_log_prob(log_probs, [answer.end_log_prob for answer in answers]))
+        return [vars(row) | {"text": text, "log_prob": row.log_prob} for row, text in zip(answers, texts, strict=True)]
 
 
 def ranked(answers: Sequence[Answer]) -> list[Answer]:
     """Return answers downwards in probability, those cut by length last."""
-    order = np.lexsort((-complete_log_probs(answers), np.array([not answer.finished for answer in answers])))
-    return [answers[place] for place in order]
+    return sorted(answers, key=lambda answer: (not answer.finished, -answer.complete_log_prob))
 
 
-def _likeliest(answers: list[Answer]) -> Answer:
-    return answers[int(np.argmax(complete_log_probs(answers)))]
+def _likeliest(answers: Sequence[Answer]) -> Answer:
+    return max(answers, key=lambda answer: answer.complete_log_prob)
 
 
 def _peak_memory(device: torch.device) -> int:

@@ -42,7 +42,7 @@ def written(path, ids=IDS, *, stop_after=None, info=INFO, per_part=4):
         for part, questions in [*parts.items()][:stop_after]:
             cost = Cost(prompt_tokens=len(questions), seconds=1.5, peak_memory_bytes=len(questions))
             store.write_part(folder.path, part, folder.info, table_of(questions), cost)
-        if stop_after is None and (parts or not folder.info.provenance):
+        if stop_after is None and not folder.info.provenance:
             folder.finish({"device": "cpu"})
     return path
 
