@@ -107,7 +107,8 @@ class Job:
 
     def _look_at(self, pack: Sequence[list[Answer]]) -> None:
         """Warn where more than one in ten of a pack's likeliest answers says nothing, or is cut; say what may help."""
-        likely, length = [*map(_likeliest, pack)], self.strategy.max_new_tokens
+        likely = [max(answers, key=lambda answer: answer.complete_log_prob) for answers in pack]
+        length = self.strategy.max_new_tokens
         n_cut = sum(len(answer.token_ids) == length and not answer.finished for answer in likely)
         n_empty = sum(answer.finished and not self.model.decode(answer.token_ids) for answer in likely)
         way = "a base model needs shots and no chat (n_shots=10, chat=False)"
@@ -147,7 +148,8 @@ class Job:
         tree = self._tree(prompts)
         results = self.strategy.decode(tree, self.model.endings, question_ids=ids, epsilon=self._epsilon)
         for question_id, (answers, _) in zip(ids, results, strict=True):
-            if mark := tokens.thought(str(self.model.tokenizer.decode(list(_likeliest(answers).token_ids)))):
+            likeliest = max(answers, key=lambda answer: answer.complete_log_prob)
+            if mark := tokens.thought(str(self.model.tokenizer.decode(list(likeliest.token_ids)))):
                 words = f"question {question_id!r}: model {self.model.name} answers with a thought, {mark!r}"
                 raise UnsupportedModelError(f"{words}; ask without thinking, as chat={{'enable_thinking': False}}")
         own = (len(prompt) - tree.prefix_length for prompt in prompts)
@@ -202,10 +204,6 @@ class Job:
 def ranked(answers: Sequence[Answer]) -> list[Answer]:
     """Return answers downwards in probability, those cut by length last."""
     return sorted(answers, key=lambda answer: (not answer.finished, -answer.complete_log_prob))
-
-
-def _likeliest(answers: Sequence[Answer]) -> Answer:
-    return max(answers, key=lambda answer: answer.complete_log_prob)
 
 
 def _peak_memory(device: torch.device) -> int:
