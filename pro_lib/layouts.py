@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from pro_lib.checks import Format, Text, rule
+from pro_lib.checks import Format, Text
 from pro_lib.files import RunError, fitted
+from pro_lib.records import Answer
 
 # What servers write for a log-probability that they do not give; vLLM also for -inf and for places not filled.
 NOT_GIVEN = -9999.0
@@ -60,15 +61,6 @@ LAYOUTS = (
 # What logs call a right answer, and a wrong one; no other is judged.
 _VERDICTS = (("C", True), ("I", False), ("N", False), (1, True), (0, False))
 _NUMBER = "logprob|logProbability|log_probability|0"
-_Finite = Annotated[float, rule((int, float), lambda value: abs(value) < float("inf"), "must be a finite number")]
-_Finish = Annotated[str, rule(str, lambda value: True, "must be text: it says whether the answer is complete")]
-
-
-class _Answer(Format):
-    text: Text
-    finish_reason: _Finish
-    cumulative_logprob: _Finite | None
-    logprobs: list[_Finite] | None
 
 
 class _Line(Format):
@@ -118,21 +110,26 @@ def responses(entries: Iterable[tuple[str, object]]) -> list[Response]:
     return read
 
 
-def record_of(answer: dict, layout: Layout, where: str) -> dict | str:
+def record_of(answer: dict, layout: Layout, where: str) -> Answer | str:
     """Return a record's answer, or words for what is not scored; `RunError` with the place for what is neither."""
-    text, tokens, whole = answer["text"], answer["logprobs"], answer["cumulative_logprob"]
-    if text is None and answer["finish_reason"] is not None:
+    text, reason, tokens, whole = (answer[name] for name in ("text", "finish_reason", "logprobs", "cumulative_logprob"))
+    if text is None and reason is not None:
         return "without text, such as a refusal"
     if whole is None and (tokens is None or (text and not tokens)):
         if layout.request:
             raise RunError(f"{where}: logprobs are missing; ask for them with {layout.request}")
         tokens = None
-    finished = ending(fitted(_Answer, answer, where).finish_reason) in NATURAL
-    if any(value <= NOT_GIVEN for value in tokens or []) or (finished and tokens == []):
+    if not isinstance(reason, str):
+        raise RunError(f"{where}: finish_reason={reason!r} must be text: it says whether the answer is complete")
+    finished = ending(reason) in NATURAL
+    if finished and tokens == []:
         return "whose probability was not returned"
     log_prob = {"log_prob": whole} if tokens is None else {"token_log_probs": tokens}
     end = None if finished or log_prob == {"log_prob": None} else 0.0
-    return {"text": text, "finished": finished, "end_log_prob": end, "correct": answer["correct"]} | log_prob
+    fields = {"text": text, "finished": finished, "end_log_prob": end, "correct": answer["correct"]} | log_prob
+    record: Answer = fitted(Answer, fields, where)
+    is_given = all(value > NOT_GIVEN for value in record.token_log_probs or [])
+    return record if is_given else "whose probability was not returned"
 
 
 def ending(reason: str) -> str:

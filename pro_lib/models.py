@@ -155,9 +155,7 @@ def load(
             network.to(torch.device(device))  # type: ignore[arg-type]  # as transformers wraps it
         identity = identity or str(getattr(network.config, "_commit_hash", None))
         return _made(network, tokenizer, path.name.removesuffix(".gguf"), source, identity)
-    except PackingError as reason:
-        raise UnsupportedModelError(f"model {name} {reason}") from reason
-    except (MemoryError, torch.OutOfMemoryError):
+    except (MemoryError, torch.OutOfMemoryError, UnsupportedModelError):
         raise
     except Exception as error:  # whatever transformers, safetensors and their parsers make of damaged files
         message = f"model {name!r} could not be loaded: {type(error).__name__}: {error}"
@@ -169,18 +167,17 @@ def of(network: PreTrainedModel, tokenizer: Tokenizer, *, name: str = "loaded") 
     digest = hashlib.sha256(network.config.to_json_string().encode())
     for weights in network.state_dict().values():
         digest.update(weights.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    try:
-        return _made(network, tokenizer, name, network.name_or_path or name, digest.hexdigest()[:16])
-    except PackingError as reason:
-        raise UnsupportedModelError(f"model {name} {reason}") from reason
+    return _made(network, tokenizer, name, network.name_or_path or name, digest.hexdigest()[:16])
 
 
 def _made(network: PreTrainedModel, tokenizer: Tokenizer, name: str, source: str, identity: str) -> Model:
-    """Return the model of a network in place; a `PackingError` where it cannot say what follows a text."""
-    fit = fitted(network.eval())
-    endings = find_endings(tokenizer, network)
-    if tokenizer.vocab_size > (n_outputs := len(endings.stop)):  # which counts no special token that was added
-        raise PackingError(f"has {n_outputs} tokens, its tokenizer {tokenizer.vocab_size}: another model's")
+    """Return the model of a network in place; `UnsupportedModelError` where it cannot say what follows a text."""
+    try:
+        fit, endings = fitted(network.eval()), find_endings(tokenizer, network)
+        if tokenizer.vocab_size > (n_outputs := len(endings.stop)):  # which counts no special token that was added
+            raise PackingError(f"has {n_outputs} tokens, its tokenizer {tokenizer.vocab_size}: another model's")
+    except PackingError as reason:
+        raise UnsupportedModelError(f"model {name} {reason}") from reason
     if fit.plain:
         warnings.warn(fit.notice(name), UserWarning, stacklevel=3)
     return Model(name, source, identity, network, tokenizer, endings, fit)
@@ -199,19 +196,22 @@ def held(model: "str | Path | Model", **options: Any) -> Model:
 
 
 def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTrainedModel, Tokenizer]:
-    """Return network and tokenizer; a `PackingError` if some weights would be made up at random."""
+    """Return network and tokenizer; `UnsupportedModelError` if some weights would be made up at random."""
+    name = source
     if source.endswith(".gguf"):
         options = {**options, "gguf_file": os.path.basename(source)}
         source = os.path.dirname(source) or "."
     shared = {name: value for name, value in options.items() if name in _SHARED}
     config = AutoConfig.from_pretrained(source, **shared)
     if getattr(config, "is_encoder_decoder", False):
-        raise PackingError("is an encoder-decoder, whose answers follow from a text that its encoder reads")
+        words = "is an encoder-decoder, whose answers follow from a text that its encoder reads"
+        raise UnsupportedModelError(f"model {name} {words}")
     tokenizer = AutoTokenizer.from_pretrained(source, **shared)
     told = {"output_loading_info": True, "ignore_mismatched_sizes": True}
     network, loading = auto_class(config).from_pretrained(source, **told, **options)
     if lacking := sorted([*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])]):
-        raise PackingError(f"lacks {len(lacking)} weights, or has them in other shapes: {', '.join(lacking[:3])}")
+        words = f"lacks {len(lacking)} weights, or has them in other shapes: {', '.join(lacking[:3])}"
+        raise UnsupportedModelError(f"model {name} {words}")
     return network, tokenizer
 
 

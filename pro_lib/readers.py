@@ -1,4 +1,4 @@
-"""The rows of a JSON-lines, CSV or Parquet file or of a list, and their places in it; knows no column by its name."""
+"""Rows of JSON-lines, CSV or Parquet files or of lists, with their places, and the questions that such rows hold."""
 
 import codecs
 import csv
@@ -8,20 +8,21 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pandas.api.types import is_scalar
 from pydantic import BaseModel, BeforeValidator, Field
-from pydantic_core import from_json
+from pydantic_core import PydanticCustomError, from_json
 
-from pro_lib.checks import Text
+from pro_lib.checks import Format, Name, Text
 from pro_lib.files import RunError, fitted, reading, regular
 
 # A question_id, which may be written as a whole number.
@@ -30,11 +31,20 @@ Identity = Annotated[Text, Field(min_length=1), _AsText]
 # One text or several.
 _AsList = BeforeValidator(lambda value: [value] if type(value) is str else value)
 Texts = Annotated[list[Text], Field(min_length=1), _AsList]
-
-_JSON = "it must be JSON in UTF-8"
-
+_OneText = Annotated[Texts, Field(max_length=1)]
 # A file, or in memory what it would hold: objects, or a table with a row for each.
 Source: TypeAlias = str | Path | Iterable[object] | pd.DataFrame
+_JSON = "it must be JSON in UTF-8"
+# What files call the columns of questions, the first that is there; of several that go together, all.
+COLUMNS = {
+    "question_id": [["question_id"], ["id"], ["qid"]],
+    "question": [["question"], ["query"], ["prompt"], ["input"], ["problem"]],
+    "references": [
+        ["references"], ["answer", "aliases"], ["answers"], ["best_answer", "correct_answers"], ["correct_answer"],
+        ["reference"], ["target"], ["targets"], ["gold"], ["expected"],
+    ],
+    "split": [["split"]],
+}  # fmt: skip
 
 
 def called(source: Source, otherwise: str) -> Path:
@@ -154,22 +164,19 @@ def _entries(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
     """Yield the values of JSON with their places: of a list, or one that `data` holds, else a line each or an event."""
     if data.startswith(b"PK\x03\x04"):
         yield from _samples(data, path)
-        return
-    if data.lstrip().startswith(b"[") or re.match(rb'\s*\{\s*"(data|questions|examples|rows)"\s*:\s*\[', data):
+    elif data.lstrip().startswith(b"[") or re.match(rb'\s*\{\s*"(data|questions|examples|rows)"\s*:\s*\[', data):
         with reading(path, hint=_JSON):
             whole = from_json(data)
         values = next(iter(whole.values())) if isinstance(whole, dict) else whole
         yield from ((f"{path}, entry {n}", value) for n, value in enumerate(values, start=1))
-        return
-    is_stream = re.search(rb"^data:", data, re.MULTILINE)
-    for n, line in enumerate(data.split(b"\n"), start=1):
-        text = line.strip()
-        if is_stream and text.startswith((b"data:", b"event:", b"id:", b"retry:", b":")):
-            text = text.removeprefix(b"data:").strip() if text.startswith(b"data:") else b""
-        if text and text != b"[DONE]":
-            with reading(where := f"{path}, line {n}", hint=_JSON):
-                value = from_json(text)
-            yield where, value
+    else:
+        if re.search(rb"^data:", data, re.MULTILINE):  # of a stream, what names events and comments on them is no value
+            data = re.sub(rb"^[^\S\n]*(data:|(event|id|retry|):.*)", b"", data, flags=re.MULTILINE)
+        for n, line in enumerate(data.split(b"\n"), start=1):
+            if (text := line.strip()) not in (b"", b"[DONE]"):
+                with reading(where := f"{path}, line {n}", hint=_JSON):
+                    value = from_json(text)
+                yield where, value
 
 
 def _samples(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
@@ -206,3 +213,80 @@ def validated(declared: type[BaseModel], entries: Iterable[tuple[str, object]]) 
             raise RunError(f"{where}: question_id {row.question_id!r} was already used ({places[row.question_id]})")
         places[row.question_id] = where
         yield where, row
+
+
+def texts_in(value: object) -> list:
+    """Return the texts within lists and objects (their value and aliases, or text), numbers as text; else None."""
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [text for inner in value for text in texts_in(inner)]
+    if isinstance(value, Mapping):
+        return texts_in([value[name] for name in ("text", "value", "aliases") if value.get(name) is not None])
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return [value] if isinstance(value, str) else [str(value) if is_number else None]
+
+
+def _references(cells: Sequence[object]) -> list[str]:
+    """Return the texts of the cells of a row, each once; a cell may be missing, but not all of them."""
+    there = [cell for cell in cells if not (is_scalar(cell) and pd.isna(cell))]
+    texts = [text for cell in there for text in (cell.split(";") if isinstance(cell, str) else texts_in(cell))]
+    if None in texts:
+        raise PydanticCustomError("rule", "must be text or lists of texts")
+    references = list(dict.fromkeys(text.strip() for text in texts if text.strip()))
+    if not references:
+        raise PydanticCustomError("rule", "must hold a text")
+    return references
+
+
+class _Columns(Format, extra="forbid"):
+    """A file's names for our columns."""
+
+    question_id: _OneText | None = None
+    question: _OneText | None = None
+    references: Texts | None = None
+    split: _OneText | None = None
+
+
+class _Question(Format):
+    """A question, out of the columns of a row."""
+
+    question_id: Identity
+    question: Name
+    references: Annotated[list[str], BeforeValidator(_references)]
+    split: Name
+
+
+def read_questions(source: Source, columns: Mapping) -> tuple[pd.DataFrame, dict[str, list[str]]]:
+    """Return the questions of a file or in memory, and its columns that ours were read from.
+
+    `columns` are names for ours, as in `questions.load`. Raises `RunError`, with file, place and column.
+    """
+    names = fitted(_Columns, columns, "columns=").model_dump(exclude_none=True)
+    file, table = called(source, "questions"), read_rows(source)
+    if table.empty:
+        raise RunError(f"{file} holds no questions")
+    groups = {name: [[column for column in group if column in table] for group in COLUMNS[name]] for name in COLUMNS}
+    used = {name: next(filter(None, theirs)) for name, theirs in groups.items() if any(theirs)} | names
+    needed = {"question": ["question"], "references": ["references"]} | used
+    for name in [name for theirs in needed.values() for name in theirs]:
+        if name not in table:
+            has = ", ".join(map(str, table.columns))
+            raise RunError(f"{file} has no column {name!r}, nor does columns= say its name; it has {has}")
+    ours = {column: table[theirs[0]] for column, theirs in used.items() if column != "references"}
+    ours = {"question_id": [f"{stem(file)}-{n}" for n in range(len(table))], "split": "test"} | ours
+    renamed = {name for theirs in used.values() for name in theirs} - {*COLUMNS, *used["references"]}
+    return checked_questions(table.drop(columns=list(renamed)).assign(**ours), used["references"]), used
+
+
+def checked_questions(table: pd.DataFrame, reference_columns: Sequence[str]) -> pd.DataFrame:
+    """Return the table with all of `COLUMNS` first, each question with an id of its own, text and a reference.
+
+    The table's index says where its rows come from. Raises `RunError` with that place and the column.
+    """
+    references = list(zip(*(table[name] for name in reference_columns), strict=True))
+    records = table[["question_id", "question", "split"]].assign(references=references).to_dict("records")
+    rows = [row for _, row in validated(_Question, zip(table.index, records, strict=True))]
+    ours = {name: [getattr(row, name) for row in rows] for name in ("question_id", "references")}
+    others = [name for name in table if name not in (*COLUMNS, *reference_columns)]
+    # Whole numbers among which some are missing would become floats.
+    whole = {name: table[name].infer_objects() for name in others if table[name].notna().all()}
+    return table.assign(**ours, **whole)[[*COLUMNS, *others]].reset_index(drop=True)

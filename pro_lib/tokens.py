@@ -11,17 +11,11 @@ NEWLINE = ("\n",)
 _EXACTLY = {"clean_up_tokenization_spaces": False}
 # What chat templates take for today, so that a run does not depend on the day: the date that Llama's own fall back on.
 TODAY = "2024-07-26"
-_LONGEST = 2**20  # characters of a chat template, and of a prompt that one makes
+# Characters of a chat template, and of a prompt that one makes: over longer ones tokenizers take minutes, or crash.
+_LONGEST = 2**20
 # How thoughts begin, in the prompt or in the answer: of DeepSeek and Qwen, Seed, Mistral, Cohere, gpt-oss, Gemma, Kimi.
 _THOUGHTS: tuple[str, ...] = ("<think>", "<thinking>", "<thought>", "<seed:think>", "[THINK]", "<|START_THINKING|>")
 _THOUGHTS += ("<|channel|>analysis", "<|channel>thought", "◁think▷", "<reasoning>")
-
-
-def token_text(tokenizer: Any, token_id: int) -> str:
-    """Return the text of a token by itself; part of a character shows as U+FFFD."""
-    # mistral-common's SentencePiece writes pieces raw unless special tokens are skipped, which have then no text.
-    texts = (tokenizer.decode([token_id], skip_special_tokens=skip, **_EXACTLY) for skip in (True, False))
-    return next(filter(None, texts), "")
 
 
 def chat_text(tokenizer: Any, messages: Sequence[Mapping[str, str]], options: Mapping[str, Any]) -> str:
@@ -30,7 +24,8 @@ def chat_text(tokenizer: Any, messages: Sequence[Mapping[str, str]], options: Ma
     `options` are the template's, and `date`, its today. Raises `ValueError`, or what the template raises, if refused.
     """
     template, settings = tokenizer.get_chat_template(), dict(options)
-    _check_length("it", template)
+    if len(template) > _LONGEST:
+        raise ValueError(f"it has {len(template):,} characters, more than {_LONGEST:,}")
     for name in options:
         if name not in template and not (name == "date" and "strftime_now" in template):
             raise ValueError(f"it has no option {name!r}")
@@ -41,16 +36,11 @@ def chat_text(tokenizer: Any, messages: Sequence[Mapping[str, str]], options: Ma
         raise ValueError("it asks for the date in a way that is not known here")
     settings |= {"chat_template": template, "tokenize": False, "add_generation_prompt": True}
     text = tokenizer.apply_chat_template(list(messages), **settings)
-    _check_length("what it makes of the prompt", text)
+    if len(text) > _LONGEST:
+        raise ValueError(f"what it makes of the prompt has {len(text):,} characters, more than {_LONGEST:,}")
     if text.rstrip().endswith(_THOUGHTS):
         raise ValueError("it opens a thinking block; an option may close it, as chat={'enable_thinking': False}")
     return text
-
-
-def _check_length(name: str, text: str) -> None:
-    """Refuse what template engines and tokenizers take minutes for, or end the process over."""
-    if len(text) > _LONGEST:
-        raise ValueError(f"{name} has {len(text):,} characters, more than {_LONGEST:,}")
 
 
 def thought(text: str) -> str | None:
@@ -60,8 +50,10 @@ def thought(text: str) -> str | None:
 
 @lru_cache(maxsize=2)
 def token_texts(tokenizer: Any, n_tokens: int) -> tuple[str, ...]:
-    """Return the texts of the first `n_tokens`, each by itself; a tokenizer may be given more."""
-    return tuple(token_text(tokenizer, token_id) for token_id in range(n_tokens))
+    """Return the texts of the first `n_tokens`, each by itself, part of a character as U+FFFD; more may be added."""
+    # mistral-common's SentencePiece writes pieces raw unless special tokens are skipped, which have then no text.
+    texts = (tokenizer.decode([token_id], skip_special_tokens=True, **_EXACTLY) for token_id in range(n_tokens))
+    return tuple(text or tokenizer.decode([n], skip_special_tokens=False, **_EXACTLY) for n, text in enumerate(texts))
 
 
 def answer_text(tokenizer: Any, token_ids: Sequence[int], ends: Sequence[str] = NEWLINE) -> str:

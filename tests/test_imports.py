@@ -244,13 +244,13 @@ REFUSED = {
     from_openai: (ANSWERED, [
         (response(chat("a", ("a", -1.0)) | {"logprobs": None}), "logprobs"),
         (response(chat("a", ("a", -1.0), reason=None)), "finish_reason"),
-        (response(chat("a", ("a", None))), "logprobs[0]=None"),
+        (response(chat("a", ("a", None))), "log_probs[0]=None"),
         ({"question_id": "a", "answers": []}, "no response of a known layout"),
     ]),
     from_vllm: (request(OUTPUT), [
-        (request(OUTPUT | {"token_ids": [3]}), "logprobs[0]=None"),
-        (request(OUTPUT | {"token_ids": [2, 2]}), "logprobs[0]=None"),
-        (request(vllm_output("a", (2, "a", -math.inf))), "logprob=-inf"),
+        (request(OUTPUT | {"token_ids": [3]}), "log_probs[0]=None"),
+        (request(OUTPUT | {"token_ids": [2, 2]}), "log_probs[0]=None"),
+        (request(vllm_output("a", (2, "a", -math.inf))), "log_probs[0]=-inf"),
     ]),
 }  # fmt: skip
 CASES = [(read, good, *bad) for read, (good, lines) in REFUSED.items() for bad in lines]

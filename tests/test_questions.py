@@ -11,7 +11,7 @@ from datasets import Dataset, DatasetDict, Features, List, Value
 from pandas.testing import assert_frame_equal
 
 from pro_lib.bundled import DATA
-from pro_lib.questions import HUB, SPLITS, QuestionsError, lend_validation, load
+from pro_lib.questions import HUB, SPLITS, RunError, lend_validation, load
 
 FACTS = [json.loads(line) for line in (DATA / "world_facts" / "facts.jsonl").read_text(encoding="utf-8").splitlines()]
 ROWS = [
@@ -252,7 +252,7 @@ def test_the_names_and_forms_that_files_have_are_known(tmp_path, row, form):
 def test_numbers_are_answers_and_other_things_are_not(tmp_path):
     assert load(path=[{"question": "A?", "answer": 42}], n_shots=0).table["references"].tolist() == [["42"]]
     for bad in (True, {"word": "a"}, [["a", None]], []):
-        with pytest.raises(QuestionsError, match="references="):
+        with pytest.raises(RunError, match="references="):
             load(path=[{"question": "A?", "answer": bad}], n_shots=0)
 
 
@@ -260,14 +260,13 @@ def test_one_of_several_reference_columns_may_be_empty_but_not_all(write):
     columns = {"references": ["answer", "aliases"]}
     rows = [{"question": "A?", "answer": "a", "aliases": None}, {"question": "B?", "answer": "", "aliases": ["b", "c"]}]
     assert load(path=write("set.jsonl", rows), columns=columns).table["references"].tolist() == [["a"], ["b", "c"]]
-    with pytest.raises(QuestionsError, match=r"line 3: references=.* must hold a text"):
+    with pytest.raises(RunError, match=r"line 3: references=.* must hold a text"):
         load(path=write("set.jsonl", [*rows, {"question": "C?", "aliases": []}]), columns=columns)
 
 
 def test_a_question_set_shows_its_name_and_sizes():
     questions = load("world-facts", limit=7)
     assert repr(questions) == "QuestionSet(world-facts: 7 questions, 10 shots)"
-    assert questions._repr_html_().count("<tr") == 6  # names of columns, and five
 
 
 TEXT, TEXTS = Value("string"), List(Value("string"))
@@ -400,10 +399,10 @@ def test_a_hub_set_saved_to_disk_is_the_same_set(hub, tmp_path):
     assert saved.shots == fetched.shots
     assert saved.prompts() == fetched.prompts()
     assert saved.source["path"] == str(tmp_path)
-    with pytest.raises(QuestionsError, match="is a saved dataset; say which with name=, one of trivia_qa, sciq, nq"):
+    with pytest.raises(RunError, match="is a saved dataset; say which with name=, one of trivia_qa, sciq, nq"):
         load(path=tmp_path)
     with pytest.raises(
-        QuestionsError, match=r"'sciq' cannot be loaded from folder .*Column 'correct_answer' doesn't exist"
+        RunError, match=r"'sciq' cannot be loaded from folder .*Column 'correct_answer' doesn't exist"
     ):
         load("sciq", path=tmp_path)
 
@@ -411,7 +410,7 @@ def test_a_hub_set_saved_to_disk_is_the_same_set(hub, tmp_path):
 @pytest.mark.parametrize("keep", [["test"], ["train"], ["train", "test"]])
 def test_a_hub_set_without_labelled_questions_or_without_shots_is_refused(hub, tmp_path, keep):
     DatasetDict({split: hub_dataset("trivia_qa")[split] for split in keep}).save_to_disk(tmp_path)
-    with pytest.raises(QuestionsError, match="'trivia_qa' has no split with answers"):
+    with pytest.raises(RunError, match="'trivia_qa' has no split with answers"):
         load("trivia_qa", path=tmp_path)
 
 
@@ -485,7 +484,7 @@ def test_without_a_network_there_is_one_sentence(monkeypatch):
         raise ConnectionError("offline\nmode")
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    with pytest.raises(QuestionsError, match=r"'sciq' cannot .*hub \(allenai/sciq\): offline mode; without a network"):
+    with pytest.raises(RunError, match=r"'sciq' cannot .*hub \(allenai/sciq\): offline mode; without a network"):
         load("sciq")
 
 
@@ -505,5 +504,5 @@ def test_blocks_of_a_text_file_are_a_question_and_its_references(tmp_path):
     assert table["question"].tolist() == ["who was first", "where is it"]
     assert table["references"].tolist() == [["Wilhelm Conrad Röntgen"], ["Rome", "Roma"]]
     path.write_text("who was first\n\nwhere is it\nRome\n")
-    with pytest.raises(QuestionsError, match=r"test\.txt, line 1: references"):
+    with pytest.raises(RunError, match=r"test\.txt, line 1: references"):
         load(path=path)

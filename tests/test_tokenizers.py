@@ -189,4 +189,4 @@ class Raw:
 
 
 def test_raw_pieces_are_no_texts():
-    assert [tokens.token_text(Raw(), token_id) for token_id in range(3)] == ["</s>", "a", "\n"]
+    assert tokens.token_texts(Raw(), 3) == ("</s>", "a", "\n")
