@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pro_lib.checks import Format, Text
@@ -70,8 +69,7 @@ class _Line(Format):
     resps: list[list[Text | list]]
 
 
-@dataclass
-class Response:
+class Response(NamedTuple):
     """A response: what it says of its question, and its answers by their number, or the `error` in their place."""
 
     where: str
@@ -82,29 +80,25 @@ class Response:
     error: object
     goes_on: bool
 
-    def extended(self, more: "Response") -> bool:
-        """Add what a stream brings next; False where it belongs to another response."""
-        ends = [self.answers.get(number, {}).get("finish_reason") for number in more.answers]
-        if more.error or any(reason is not None for reason in ends):
-            return False
-        for number, new in more.answers.items():
-            old = self.answers.setdefault(number, {})
-            text = new["text"] if old.get("text") is None else f"{old['text']}{new['text'] or ''}"
-            both = old.get("logprobs"), new["logprobs"]
-            log_probs = None if both == (None, None) else [*_listed(both[0]), *_listed(both[1])]
-            self.answers[number] = new | {"text": text, "logprobs": log_probs}
-        return True
-
 
 def responses(entries: Iterable[tuple[str, object]]) -> list[Response]:
     """Return the responses of entries given with their places, a stream as one; `RunError` names the place."""
     read: list[Response] = []
-    streams: dict = {}
+    streams: dict[object, Response] = {}
     for response in (response for where, entry in entries for response in _of_entry(where, entry)):
         begun = streams.pop(response.served_id, None)
-        if begun is None or not begun.extended(response):
+        olds = {number: begun.answers.get(number, {}) for number in response.answers} if begun else {}
+        # What follows an end, or an error, belongs to another response.
+        if begun is None or response.error or any(old.get("finish_reason") is not None for old in olds.values()):
             read.append(response)
             begun = response
+        else:
+            for number, old in olds.items():
+                new = begun.answers[number] = response.answers[number]
+                if old.get("text") is not None:
+                    new["text"] = f"{old['text']}{new['text'] or ''}"
+                if old.get("logprobs") is not None:
+                    new["logprobs"] = [*_listed(old["logprobs"]), *_listed(new["logprobs"])]
         if response.goes_on:
             streams[response.served_id] = begun
     return read
@@ -176,10 +170,14 @@ def _answers(layout: Layout, body: object) -> dict[object, dict]:
             text = "".join(text) if text else None
         number = at(value, "index") if layout.name == "openai" else None
         number = len(answers) if type(number) is not int or number in answers else number
-        numbers = {"logprobs": _log_probs(layout, value), "cumulative_logprob": at(value, "cumulative_logprob")}
         verdict = _listed(at([value, body], "0.correct|1.scores.*.value"))[:1]
-        numbers["correct"] = next((right for word, right in _VERDICTS if [word] == verdict), None)
-        answers[number] = {"text": text, "finish_reason": None if reason == "none" else reason} | numbers
+        answers[number] = {
+            "text": text,
+            "finish_reason": None if reason == "none" else reason,
+            "logprobs": _log_probs(layout, value),
+            "cumulative_logprob": at(value, "cumulative_logprob"),
+            "correct": next((right for word, right in _VERDICTS if [word] == verdict), None),
+        }
     return answers
 
 

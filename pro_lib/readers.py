@@ -9,7 +9,6 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -125,7 +124,8 @@ def _content(path: str | Path) -> bytes:
     return data.removeprefix(codecs.BOM_UTF8)
 
 
-def _csv(data: bytes, path: str | Path, delimiter: str = ",") -> pd.DataFrame:
+def _csv(data: bytes, path: str | Path) -> pd.DataFrame:
+    delimiter = "\t" if ".tsv" in Path(path).suffixes else ","
     reader = csv.reader(io.StringIO(data.decode(), newline=""), strict=True, delimiter=delimiter)
     header = next(reader, [])
     rows = {f"{path}, line {reader.line_num}": fields for fields in reader if fields}
@@ -152,12 +152,7 @@ def _blocks(data: bytes, path: str | Path) -> pd.DataFrame:
     return pd.DataFrame(rows, places, ["question", "references"], dtype=object)
 
 
-_READERS: dict[str, Callable[..., pd.DataFrame]] = {
-    ".csv": _csv,
-    ".tsv": partial(_csv, delimiter="\t"),
-    ".parquet": _parquet,
-    ".txt": _blocks,
-}
+_READERS: dict[str, Callable] = {".csv": _csv, ".tsv": _csv, ".parquet": _parquet, ".txt": _blocks}
 
 
 def _entries(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
