@@ -20,7 +20,7 @@ from pydantic_core import from_json
 from scipy.special import entr
 from torch import Tensor
 
-from pro_lib import bundled, tokens
+from pro_lib import bundled, models
 from pro_lib.checks import Name, NotNegative, Positive, PositiveInt, checked, extra
 from pro_lib.engine.children import END, OTHER, UNSEEN, Children
 from pro_lib.engine.fit import Fit
@@ -149,9 +149,9 @@ def connect(base_url: str, *, model: str, tokenizer: Any, stop_ids: Sequence[int
         from transformers import AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(bundled.locate(str(tokenizer)))
-    server = Server(base_url=base_url, model=model, texts=tokens.token_texts(tokenizer, len(tokenizer)), **options)
-    kinds = tokens.endings(tokenizer, tokens.NEWLINE, SimpleNamespace(eos_token_id=list(stop_ids)))
-    endings = Endings(*(torch.tensor([kind == name for kind in kinds]) for name in ("stop", "closing")))
+    server = Server(base_url=base_url, model=model, texts=models.token_texts(tokenizer, len(tokenizer)), **options)
+    more = SimpleNamespace(eos_token_id=list(stop_ids))
+    endings = models.endings(tokenizer, models.NEWLINE, more, size=len(tokenizer))
     name, fingerprint = re.sub(r"[^\w.-]", "-", model.rpartition("/")[2]), f"served, within {server.epsilon:g} nats"
     fit = Fit(0.0, plain=_Served.plain)
     nothing: Any = torch.nn.Identity()

@@ -14,7 +14,7 @@ HOUSE = ROOT / "pro_lib"
 FILES = sorted(HOUSE.rglob("*.py"))
 # A module imports only what stands before it; a room stands for all of its modules.
 NAMES = """
-    checks files tokens bundled scores correctness metrics engine selective store runs
+    checks files bundled scores correctness metrics engine selective store runs
     similarities meanings models readers questions records layouts imports packs inside server generate protocols
     evaluation sweeps promises asking answering serving figures settings explorer command __main__
 """

@@ -10,7 +10,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, p
 from tokenizers.models import BPE
 from transformers import GemmaTokenizer, LlamaConfig, LlamaForCausalLM, LlamaTokenizer, PreTrainedTokenizerFast
 
-from pro_lib import models, tokens
+from pro_lib import models
 from pro_lib.generate import generate
 from pro_lib.questions import QuestionSet
 
@@ -121,7 +121,9 @@ def test_what_ends_an_answer_is_told_by_every_tokens_text(kind):
     # A configuration may name more ends of text.
     letter = tokenizer.convert_tokens_to_ids("a")
     assert model.endings.stop[letter].item() is False
-    assert tokens.endings(tokenizer, tokens.NEWLINE, LlamaConfig(eos_token_id=[letter]))[letter] == "stop"
+    assert models.endings(tokenizer, models.NEWLINE, LlamaConfig(eos_token_id=[letter]), size=len(tokenizer)).stop[
+        letter
+    ]
 
 
 def test_every_token_that_carries_a_stop_ends_the_answer_as_a_newline_does(kind):
@@ -189,4 +191,4 @@ class Raw:
 
 
 def test_raw_pieces_are_no_texts():
-    assert tokens.token_texts(Raw(), 3) == ("</s>", "a", "\n")
+    assert models.token_texts(Raw(), 3) == ("</s>", "a", "\n")
