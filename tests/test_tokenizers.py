@@ -121,9 +121,8 @@ def test_what_ends_an_answer_is_told_by_every_tokens_text(kind):
     # A configuration may name more ends of text.
     letter = tokenizer.convert_tokens_to_ids("a")
     assert model.endings.stop[letter].item() is False
-    assert models.endings(tokenizer, models.NEWLINE, LlamaConfig(eos_token_id=[letter]), size=len(tokenizer)).stop[
-        letter
-    ]
+    more = LlamaConfig(eos_token_id=[letter])
+    assert models.endings(tokenizer, models.NEWLINE, more, size=len(tokenizer)).stop[letter]
 
 
 def test_every_token_that_carries_a_stop_ends_the_answer_as_a_newline_does(kind):
