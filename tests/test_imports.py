@@ -40,13 +40,11 @@ def record(*answers, **fields):
 
 def test_every_field_is_kept(write):
     run = from_records(write(FULL | {"answers": [PARIS_ANSWER, LYON_ANSWER]}))
-    assert run.questions.to_dict("records") == [FULL]
+    assert (run.questions.to_dict("records"), run.name) == ([FULL], "answers/records/records")
     paris, lyon = run.answers.to_dict("records")
     assert paris == PARIS_ANSWER | {"question_id": "q1", "rank": 0, "finished": True, "closed": False}
-    assert (lyon["rank"], lyon["log_prob"], lyon["correct"], lyon["finished"]) == (1, -3.0, False, False)
-    assert lyon["token_ids"] is None
+    assert lyon.items() >= (LYON_ANSWER | {"rank": 1, "token_ids": None}).items()
     assert math.isnan(lyon["rouge_l"])
-    assert run.name == "answers/records/records"
 
 
 def test_a_line_without_more_than_it_must_have(write):
@@ -74,11 +72,9 @@ def test_log_probabilities_of_an_answer_are_taken_or_summed(write, answers, log_
 
 
 def test_means_are_given_or_those_of_the_tokens_where_there_are_any(write):
-    answers = [{"log_prob": -1, "mean_log_prob": -0.4}, {"token_log_probs": [-2, -1]}, {"log_prob": -5}]
-    run = from_records(write(record(*answers)))
-    np.testing.assert_array_equal(means(run), [[-0.4, -1.5, np.nan]])
-    summed = [{"token_log_probs": [-0.5, -0.25, -1]}, {"token_log_probs": [-2], "end_log_prob": -1}]
-    np.testing.assert_array_equal(means(from_records(write(record(*summed)))), [[-1.75 / 3, -1.5]])
+    answers = [{"log_prob": -1, "mean_log_prob": -0.4}, {"token_log_probs": [-0.5, -0.25, -1]}]
+    answers += [{"token_log_probs": [-2], "end_log_prob": -1}, {"log_prob": -5}]
+    np.testing.assert_array_equal(means(from_records(write(record(*answers)))), [[-0.4, -1.75 / 3, -1.5, np.nan]])
 
 
 def chat(text, *tokens, reason="stop"):
