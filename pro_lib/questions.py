@@ -14,7 +14,7 @@ from pydantic import AfterValidator
 from pro_lib.bundled import BUNDLED, DATA, HUB
 from pro_lib.checks import checked, extra, rule
 from pro_lib.files import RunError, regular
-from pro_lib.readers import Source, called, checked_questions, once_each, read_questions, stem, texts_in
+from pro_lib.readers import Source, called, check_names, checked_questions, read_questions, stem, texts_in
 from pro_lib.store import CERTIFICATE_COLUMNS
 from pro_lib.store import QUESTION_COLUMNS as COLUMNS
 
@@ -37,7 +37,9 @@ def apart(table: pd.DataFrame) -> pd.DataFrame:
     if ours:
         words = f"columns of the questions get own_ before names that runs need: {', '.join(ours)}"
         warnings.warn(words, UserWarning, stacklevel=3)
-    return once_each(table.rename(columns=ours), "the table of questions")
+    table = table.rename(columns=ours)
+    check_names(table, "the table of questions")
+    return table
 
 
 @checked
@@ -96,10 +98,10 @@ class QuestionSet:
         settings = {"n_shots": len(self.shots), "header": self.header, "template": self.template, "chat": chat}
         return {name: value for name, value in settings.items() if value != default.get(name, False)}
 
-    def with_questions(self, questions: str | Iterable[str]) -> "QuestionSet":
-        """Return another question, or others, asked in the same way; they have no references."""
+    def with_questions(self, questions: Any) -> "QuestionSet":
+        """Return another question, a text, or several texts, asked in the same way; they have no references."""
         several = isinstance(questions, Iterable) and not isinstance(questions, str)
-        given: list[Any] = list(questions) if several else [questions]
+        given = list(questions) if several else [questions]
         for n, text in enumerate(given, start=1):
             if not isinstance(text, str) or not text.strip():
                 raise RunError(f"question {n} of {len(given)} is empty" if several else "question is empty")
@@ -122,8 +124,7 @@ def asked(questions: QuestionSet | str | Source) -> QuestionSet:
     rows = isinstance(questions, Sequence) and any(isinstance(row, Mapping) for row in questions)
     if rows or isinstance(questions, pd.DataFrame):
         return load("asked", path=questions, split=None, n_shots=0)
-    texts: Any = questions
-    return QuestionSet("asked", pd.DataFrame()).with_questions(texts)
+    return QuestionSet("asked", pd.DataFrame()).with_questions(questions)
 
 
 def like(parameters: Mapping[str, Any], *, name: str = "asked") -> QuestionSet:
@@ -193,9 +194,8 @@ def load(
             raise RunError(f"n_shots={n_shots}: dataset {name!r} has {len(pool)} questions for shots")
         shots = _shots(pool, n_shots)
     file = str(path) if isinstance(path, Path) else None
-    source: dict[str, Any] = {"dataset": name, "path": file, "columns": used, "split": splits}
-    source |= {"n_validation": n_validation, "limit": limit, "seed": seed, "n_shots": len(shots)}
-    source["usual_shots"] = usual_shots
+    source: dict[str, Any] = {"dataset": name, "path": file, "columns": used, "split": splits, "limit": limit}
+    source |= {"n_validation": n_validation, "seed": seed, "n_shots": len(shots), "usual_shots": usual_shots}
     pairs = tuple(zip(shots["question"], shots["references"].str[0], strict=True))
     return QuestionSet(name, chosen, pairs, header, template, source)
 

@@ -8,6 +8,7 @@ import re
 import struct
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -68,8 +69,8 @@ def json_lines(source: Source) -> Iterator[tuple[str, Any]]:
                 raise RunError(f"{where}: not an object but {type(value).__name__}")
             yield where, value
     elif isinstance(source, pd.DataFrame):
-        records = once_each(source, "the table").to_dict("records")
-        for n, (place, row) in enumerate(zip(source.index, records, strict=True), start=1):
+        check_names(source, "the table")
+        for n, (place, row) in enumerate(zip(source.index, source.to_dict("records"), strict=True), start=1):
             values = {name: value for name, value in row.items() if not (is_scalar(value) and pd.isna(value))}
             yield place if isinstance(place, str) else f"row {n}", _plain(values)
     elif isinstance(source, Iterable) and not isinstance(source, (bytes, Mapping)):
@@ -88,33 +89,32 @@ def _plain(value: Any) -> Any:
     return plain() if plain else value
 
 
-def read_rows(path: Source) -> pd.DataFrame:
+def read_rows(source: Source) -> pd.DataFrame:
     """Return the rows of a `.jsonl`, `.csv`, `.tsv` or `.parquet` file, in CSV all text; the index has their places.
 
     Of a `.txt` file each block of lines is a row: its question, then its references. Rows in memory are as `json_lines`
     has them. Raises `RunError`, with file and place, for a file that is of another kind or damaged.
     """
-    suffix = Path(str(path).removesuffix(".gz")).suffix if isinstance(path, (str, Path)) else ".jsonl"
-    if suffix in (".jsonl", ".json"):
-        entries = list(json_lines(path))
-        for where, row in entries:
+    read, places, rows = json_lines, list[str](), list[dict]()
+    if isinstance(source, (str, Path)):
+        suffix = Path(str(source).removesuffix(".gz")).suffix
+        if suffix not in _READERS:
+            raise RunError(f"{source} is none of {', '.join(_READERS)}")
+        read = _READERS[suffix]
+    with reading(called(source, "the rows")):
+        for where, row in read(source):
             if not isinstance(row, dict):
                 raise RunError(f"{where}: not an object but {type(row).__name__}")
-        table = pd.DataFrame([row for _, row in entries], index=[where for where, _ in entries], dtype=object)
-    elif suffix in _READERS and isinstance(path, (str, Path)):
-        with reading(path):
-            table = _READERS[suffix](_content(path), path)
-    else:
-        raise RunError(f"{path} is none of .jsonl, .json, {', '.join(_READERS)}")
-    return once_each(table, called(path, "the table"))
+            places.append(where)
+            rows.append(row)
+    return pd.DataFrame(rows, places, dtype=object)
 
 
-def once_each(table: pd.DataFrame, source: object) -> pd.DataFrame:
-    """Return a table whose columns have each a name of their own; `RunError` says of the source which has not."""
-    for name, is_again in zip(table, table.columns.duplicated(), strict=True):
-        if is_again or not isinstance(name, str):
-            raise RunError(f"{source} has the column {name!r}{' twice' if is_again else ', whose name is no text'}")
-    return table
+def check_names(columns: Iterable[object], source: object) -> None:
+    """Refuse columns that have not each a name of their own; the `RunError` says of the source which has not."""
+    for name, count in Counter(columns).items():
+        if count > 1 or not isinstance(name, str):
+            raise RunError(f"{source} has the column {name!r}{' twice' if count > 1 else ', whose name is no text'}")
 
 
 def _content(path: str | Path) -> bytes:
@@ -124,35 +124,38 @@ def _content(path: str | Path) -> bytes:
     return data.removeprefix(codecs.BOM_UTF8)
 
 
-def _csv(data: bytes, path: str | Path) -> pd.DataFrame:
+def _csv(path: str | Path) -> Iterator[tuple[str, dict]]:
     delimiter = "\t" if ".tsv" in Path(path).suffixes else ","
-    reader = csv.reader(io.StringIO(data.decode(), newline=""), strict=True, delimiter=delimiter)
+    reader = csv.reader(io.StringIO(_content(path).decode(), newline=""), strict=True, delimiter=delimiter)
     header = next(reader, [])
-    rows = {f"{path}, line {reader.line_num}": fields for fields in reader if fields}
-    for where, fields in rows.items():
+    check_names(header, path)
+    for fields in filter(None, reader):
+        where = f"{path}, line {reader.line_num}"
         if len(fields) != len(header):
             raise RunError(f"{where}: {len(fields)} fields, but the header has {len(header)}; quote fields with commas")
-    return pd.DataFrame(rows.values(), index=list(rows), columns=header, dtype=object)
+        yield where, dict(zip(header, fields, strict=True))
 
 
-def _parquet(data: bytes, path: str | Path) -> pd.DataFrame:
-    table = pq.read_table(pa.BufferReader(data))
+def _parquet(path: str | Path) -> Iterator[tuple[str, dict]]:
+    table = pq.read_table(pa.BufferReader(_content(path)))
     table.validate(full=True)  # else text that is no UTF-8 surfaces only when somebody looks at it
+    check_names(table.column_names, path)
     # What pandas wrote beside the columns is of no use here, and one more thing that may be damaged.
-    frame = table.replace_schema_metadata(None).to_pandas(integer_object_nulls=True)
-    return frame.set_axis([f"{path}, row {n}" for n in range(1, len(frame) + 1)])
+    rows = table.replace_schema_metadata(None).to_pandas(integer_object_nulls=True).to_dict("records")
+    yield from ((f"{path}, row {n}", row) for n, row in enumerate(rows, start=1))
 
 
-def _blocks(data: bytes, path: str | Path) -> pd.DataFrame:
-    """Return questions and references of blocks of lines, as LitCab has them (`make figures-smollm2 LITCAB=`)."""
-    lines = enumerate(map(str.strip, data.decode().splitlines()), start=1)
-    blocks = [list(block) for is_text, block in groupby(lines, key=lambda line: line[1] != "") if is_text]
-    rows = [(block[0][1], [text for _, text in block[1:]]) for block in blocks]
-    places = [f"{path}, line {block[0][0]}" for block in blocks]
-    return pd.DataFrame(rows, places, ["question", "references"], dtype=object)
+def _blocks(path: str | Path) -> Iterator[tuple[str, dict]]:
+    """Yield questions and references of blocks of lines, as LitCab has them (`make figures-smollm2 LITCAB=`)."""
+    lines = enumerate(map(str.strip, _content(path).decode().splitlines()), start=1)
+    for is_text, block in groupby(lines, key=lambda line: line[1] != ""):
+        if is_text:
+            (n, question), *others = block
+            yield f"{path}, line {n}", {"question": question, "references": [text for _, text in others]}
 
 
-_READERS: dict[str, Callable] = {".csv": _csv, ".tsv": _csv, ".parquet": _parquet, ".txt": _blocks}
+_READERS: dict[str, Callable] = {".jsonl": json_lines, ".json": json_lines, ".csv": _csv, ".tsv": _csv}
+_READERS |= {".parquet": _parquet, ".txt": _blocks}
 
 
 def _entries(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:

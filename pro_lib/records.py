@@ -16,7 +16,7 @@ from pro_lib.checks import Format, Probability, Text
 from pro_lib.correctness import words
 from pro_lib.files import RunError, fitted
 from pro_lib.questions import apart, lend_validation
-from pro_lib.readers import Identity, Source, Texts, called, json_lines, once_each, read_rows, stem, validated
+from pro_lib.readers import Identity, Source, Texts, called, check_names, json_lines, read_rows, stem, validated
 from pro_lib.runs import Run
 from pro_lib.store import RunInfo
 
@@ -99,7 +99,8 @@ def from_records(source: Source, *, questions: pd.DataFrame | None = None) -> Ru
     if is_file and path.suffix in TABLES:
         table = read_rows(path)
         ours = {name: ours for name, ours in COLUMNS.items() if ours not in table}
-        source = once_each(table.rename(columns=ours), path)
+        source = table.rename(columns=ours)
+        check_names(source, path)
         if path.suffix != ".parquet":
             read = {name: [_of_text(name, cell) for cell in column] for name, column in source.items()}
             source = pd.DataFrame(read, source.index, dtype=object)
