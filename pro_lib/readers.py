@@ -58,16 +58,13 @@ def stem(path: str | Path) -> str:
 
 
 def json_lines(source: Source) -> Iterator[tuple[str, Any]]:
-    """Yield the objects of a JSON-lines file with their places (`<path>, line <n>`), or of a list (`entry <n>`).
+    """Yield what a file of JSON lines holds with its places (`<path>, line <n>`), or a list (`entry <n>`) or a table.
 
     A file may be gzipped, a stream of events (`data: {...}`), or a log of inspect_ai. Rows of a table come without what
     is missing in them; an index of texts has their places. Raises `RunError`, with file and line.
     """
     if isinstance(source, (str, Path)):
-        for where, value in _entries(_content(source), source):
-            if not isinstance(value, dict):
-                raise RunError(f"{where}: not an object but {type(value).__name__}")
-            yield where, value
+        yield from _entries(_content(source), source)
     elif isinstance(source, pd.DataFrame):
         check_names(source, "the table")
         for n, (place, row) in enumerate(zip(source.index, source.to_dict("records"), strict=True), start=1):
@@ -95,19 +92,16 @@ def read_rows(source: Source) -> pd.DataFrame:
     Of a `.txt` file each block of lines is a row: its question, then its references. Rows in memory are as `json_lines`
     has them. Raises `RunError`, with file and place, for a file that is of another kind or damaged.
     """
-    read, places, rows = json_lines, list[str](), list[dict]()
-    if isinstance(source, (str, Path)):
-        suffix = Path(str(source).removesuffix(".gz")).suffix
-        if suffix not in _READERS:
-            raise RunError(f"{source} is none of {', '.join(_READERS)}")
-        read = _READERS[suffix]
+    is_file = isinstance(source, (str, Path))
+    read = _READERS.get(Path(str(source).removesuffix(".gz")).suffix) if is_file else json_lines
+    if read is None:
+        raise RunError(f"{source} is none of {', '.join(_READERS)}")
     with reading(called(source, "the rows")):
-        for where, row in read(source):
-            if not isinstance(row, dict):
-                raise RunError(f"{where}: not an object but {type(row).__name__}")
-            places.append(where)
-            rows.append(row)
-    return pd.DataFrame(rows, places, dtype=object)
+        entries = list(read(source))
+    for where, row in entries:
+        if not isinstance(row, dict):
+            raise RunError(f"{where}: not an object but {type(row).__name__}")
+    return pd.DataFrame([row for _, row in entries], [where for where, _ in entries], dtype=object)
 
 
 def check_names(columns: Iterable[object], source: object) -> None:

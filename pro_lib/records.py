@@ -145,8 +145,8 @@ def read_labels(path: str | Path) -> pd.DataFrame:
 
 def named(path: str | Path) -> tuple[str, str]:
     """Return the model and dataset that a file's first record names; `records` and the file's stem otherwise."""
-    first: dict = {} if Path(path).suffix in TABLES else next(json_lines(path), ("", {}))[1]
-    ours = first if "answers" in first else {}
+    _, first = ("", {}) if Path(path).suffix in TABLES else next(json_lines(path), ("", {}))
+    ours = first if isinstance(first, dict) and "answers" in first else {}
     return str(ours.get("model") or "records"), str(ours.get("dataset") or stem(path))
 
 

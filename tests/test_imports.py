@@ -227,7 +227,7 @@ GOOD = {"question_id": "good", "answers": [{"log_prob": -1}]}
 REFUSED = {
     from_records: (GOOD, [
         ("[" * 100_000, "must be JSON"),
-        ("[1]", "not an object but list"),
+        ("[1]", "[1] should be a valid dictionary"),
         ({"question_id": "a"}, "answers is missing"),
         (GOOD, "question_id 'good' was already used"),
         (record({"log_prob": -1}, {}), "answers[1].log_prob=None"),
