@@ -164,9 +164,8 @@ def test_everything_generated_counts_in_whatever_form_it_comes(write, form, outp
     sources = {"objects": [as_objects(record)], "dicts": [record]}
     run = from_vllm(sources.get(form) or write(record if form == "lines" else json.dumps([record])))
     steps = zip(output["logprobs"], output["token_ids"], strict=True)
-    answer = run.answers.iloc[0]
-    assert answer["token_log_probs"] == [step[str(token)]["logprob"] for step, token in steps]
-    assert math.isnan(answer["end_log_prob"])
+    assert run.answers["token_log_probs"].tolist() == [[step[str(token)]["logprob"] for step, token in steps]]
+    assert run.answers["end_log_prob"].isna().all()
     np.testing.assert_array_equal(run.log_probs(), [[output["cumulative_logprob"]]])
     question = {"question_id": "0", "question": record["prompt"], "references": None, "split": None}
     assert run.questions.to_dict("records") == [question]

@@ -75,14 +75,13 @@ def byte_level(*, split=None, special=("<|endoftext|>",), bos=None):
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **named)
 
 
+SPECIAL = {"special": ("<|eot|>", "<|begin|>", "<|im_end|>"), "bos": "<|begin|>"}
 KINDS = {
     "SentencePiece": sentence_piece,
     "Gemma": gemma,
     "byte-level": byte_level,
     "tiktoken": lambda: byte_level(split=TIKTOKEN),
-    "tiktoken, BOS": lambda: byte_level(
-        split=TIKTOKEN, special=("<|eot|>", "<|begin|>", "<|im_end|>"), bos="<|begin|>"
-    ),
+    "tiktoken, BOS": lambda: byte_level(split=TIKTOKEN, **SPECIAL),
     "padded": byte_level,
 }
 WITH_BOS = {"SentencePiece", "Gemma", "tiktoken, BOS"}
@@ -154,11 +153,8 @@ def test_prompts_are_read_back_and_begin_as_the_tokenizer_has_it(kind, question)
 def runs(kind):
     """Samples, and an exact search, of four questions."""
     asked = QuestionSet("toy", pd.DataFrame()).with_questions(QUESTIONS)
-    how = {"max_new_tokens": 8, "progress": False}
-    return asked, [
-        generate(kind[1], asked, strategy="multinomial", n_answers=30, **how),
-        generate(kind[1], asked, strategy="threshold", search_alpha=1e-3, **how),
-    ]
+    ways = ({"strategy": "multinomial", "n_answers": 30}, {"strategy": "threshold", "search_alpha": 1e-3})
+    return asked, [generate(kind[1], asked, max_new_tokens=8, progress=False, **way) for way in ways]
 
 
 def test_an_answers_text_is_what_it_adds_to_the_prompt(kind, runs):
