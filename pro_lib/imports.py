@@ -73,8 +73,9 @@ def from_file(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run
     """Return a run of a file in any layout: our records, responses, or a CSV or Parquet file with a row per answer."""
     if Path(path).suffix in TABLES:
         return from_records(path, questions=questions)
-    _, first = next(json_lines(path), (str(path), {}))
-    return (from_records if "answers" in first else from_openai)(path, questions=questions)
+    _, first = next(json_lines(path), ("", {}))
+    is_ours = isinstance(first, dict) and "answers" in first
+    return (from_records if is_ours else from_openai)(path, questions=questions)
 
 
 def recorded(records: Sequence[str]) -> dict[tuple[str, str], str]:

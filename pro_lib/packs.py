@@ -22,12 +22,12 @@ from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel
 
-from pro_lib import bundled, engine, tokens
+from pro_lib import bundled, engine
 from pro_lib import questions as question_sets
 from pro_lib.engine import Answer, Certificate, Counts, Strategy
 from pro_lib.engine.fit import positions
 from pro_lib.files import sha256
-from pro_lib.models import Model, UnsupportedModelError
+from pro_lib.models import Model, UnsupportedModelError, thought
 from pro_lib.questions import QuestionSet
 from pro_lib.store import Cost, complete_log_prob, part_table
 
@@ -148,7 +148,7 @@ class Job:
         tree = self._tree(prompts)
         results = self.strategy.decode(tree, self.model.endings, question_ids=ids, epsilon=self._epsilon)
         for question_id, (answers, _) in zip(ids, results, strict=True):
-            if mark := tokens.thought(str(self.model.tokenizer.decode(list(_likeliest(answers).token_ids)))):
+            if mark := thought(str(self.model.tokenizer.decode(list(_likeliest(answers).token_ids)))):
                 words = (
                     f"question {question_id!r}: model {self.model.name} answers with a thought, {mark!r}; ask without"
                 )
