@@ -112,7 +112,7 @@ def _ids(read: Sequence[Response], texts: Sequence[str], asked: set[str]) -> lis
     Without texts they also do where each of several questions has the same numbers, which a warning says.
     """
     ids = [str(name) if type(name := response.question["question_id"]) is int else name for response in read]
-    split = [match for name in ids if (match := re.fullmatch(r"(.+)[-_.:#/](\d+)", str(name)))]
+    split = [match for name in ids if (match := re.fullmatch(r"(.+)[-_.:#/](\d{1,9})", str(name)))]
     if len(split) < len(ids) or asked & set(ids):
         return ids
     stems, groups = [match[1] for match in split], dict[str, list]()

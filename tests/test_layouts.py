@@ -344,9 +344,9 @@ def test_numbers_in_ids_are_samples_where_the_questions_say_so_or_all_have_the_s
     np.testing.assert_array_equal(from_openai(numbered, questions=QUESTIONS).log_probs(), [[-1, -2], [-3, -4]])
     with pytest.warns(UserWarning, match="samples of one question by their ids, as 'q0-0' of 'q0'"):
         assert from_openai(numbered).log_probs().shape == (2, 2)
-    ids = ["nq-1", "nq-2", "nq-3", "sciq-1"]
-    run = from_openai([answered(-1.0, custom_id=name) for name in ids])
-    assert run.questions["question_id"].tolist() == ids
+    for ids in (["nq-1", "nq-2", "nq-3", "sciq-1"], [f"nq-{n}" + "0" * 5000 for n in range(2)]):
+        run = from_openai([answered(-1.0, custom_id=name) for name in ids])
+        assert run.questions["question_id"].tolist() == ids
     asked = QUESTIONS.assign(question_id=["mine-0", "mine-1"])
     mine = [answered(-float(n + 1), custom_id=f"mine-{n}") for n in range(2)]
     np.testing.assert_array_equal(from_openai(mine, questions=asked).log_probs(), [[-1], [-2]])
