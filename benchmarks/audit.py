@@ -131,9 +131,8 @@ def judged_by(run: Run, judged: Evaluation, questions: pd.DataFrame, choices: Ch
     references = questions.set_index("question_id").loc[ids].reset_index()
     top = run.select(question_ids=ids).top(convention=(choices or Choices()).convention)
     labels = evaluation.rouge_and_correct(top, references, choices)
-    answered = labels["correct"].notna().to_numpy()
     labelled = replace(judged, answers=judged.answers.assign(correct=labels["correct"]))
-    return labelled.only([identity for identity, there in zip(ids, answered, strict=True) if there])
+    return labelled.rows(labels["correct"].notna())
 
 
 def pro_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:

@@ -1,6 +1,6 @@
 """How often 95 % intervals of AUROCs, and of their differences, contain the value they are of: docs/intervals.md.
 
-Labels are drawn (again where one class is missing), scores given the labels. How `metrics.auroc_ends` shrinks was
+Labels are drawn (again where one class is missing), scores given the labels. How `metrics.auroc_intervals` shrinks was
 chosen on binormal scores, on those with a wide wrong class (deviation 2), on exponential ones and on four levels, with
 other seeds; `SCORES` are what is reported.
 """
@@ -106,16 +106,16 @@ def resampled_aurocs(uncertainty: np.ndarray, correct: np.ndarray) -> np.ndarray
     """AUROCs (N_RESAMPLES, A) of resamples of the right answers and of the wrong ones."""
     rng, classes = np.random.default_rng(0), [np.flatnonzero(correct), np.flatnonzero(~correct)]
     rows = [np.concatenate([rng.choice(of, len(of)) for of in classes]) for _ in range(N_RESAMPLES)]
-    return np.array([metrics.auroc_columns(uncertainty[of], correct[of]) for of in rows])
+    return np.array([metrics.auroc_intervals(uncertainty[of], correct[of])[0] for of in rows])
 
 
 def covered(draw: Draw, truth: float, n: int, share: float, *, repetitions: int, resampling: int, seed: int) -> dict:
     """How often each interval contains the AUROC; the percentile interval in `resampling` of the repetitions."""
     rng, hits = np.random.default_rng([seed, n, round(100 * share), round(1000 * truth)]), {}
     for uncertainty, correct in drawn(draw, n, share, repetitions, rng):
-        placed = placements(uncertainty, correct)
-        for name, interval in {"covered": metrics.auroc_ends, "delong": delong}.items():
-            low, high = interval(*placed)
+        intervals = {"covered": metrics.auroc_intervals(uncertainty, correct)[1:]}
+        intervals["delong"] = delong(*placements(uncertainty, correct))
+        for name, (low, high) in intervals.items():
             hits.setdefault(name, []).extend((low <= truth + 1e-12) & (truth - 1e-12 <= high))
     for uncertainty, correct in drawn(draw, n, share, resampling, rng):
         low, high = percentile(uncertainty, correct)
@@ -189,7 +189,7 @@ def difference_covered(draws: Iterable[tuple[np.ndarray, np.ndarray]], truth: fl
 
 def pairs_won(values: np.ndarray, correct: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
     """How many of the other class lie below each wrong answer, and each right one, with the size of that class."""
-    of_wrong, of_right = metrics.pairs_won(values[~correct].T, values[correct].T)
+    of_wrong, of_right = metrics.pairs_won(values, correct)
     return iter(((of_wrong, int(correct.sum())), (of_right, int((~correct).sum()))))
 
 

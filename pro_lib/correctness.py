@@ -11,7 +11,8 @@ import unicodedata
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -27,7 +28,7 @@ ROUGE_THRESHOLD = 0.3
 _STROKES = str.maketrans("øłđðıØŁʻ", "olddiOL'") | str.maketrans({"ß": "ss", "æ": "ae", "œ": "oe"})
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
 _DROPPED = ("Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "Sk")  # punctuation, and accents that stand alone
-Rows = list[tuple[str, list[str]]]
+_tokens = lru_cache(maxsize=200_000)(partial(tokenize, stemmer=None))
 
 
 class TokenizerWarning(UserWarning):
@@ -44,11 +45,9 @@ def rouge_l(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArra
     rows = _checked(texts, references)
     invisible = [n for n, row in enumerate(rows) for text in (row[0], *row[1]) if text.strip() and not _tokens(text)]
     if invisible:
-        first = f"(a-z, 0-9; first in row {invisible[0]})"
-        message = (
-            f"{len(invisible)} texts and references have no character that ROUGE sees {first} and can only score 0"
-        )
-        warnings.warn(f"{message}; exact_match and alias_match read every script.", TokenizerWarning, stacklevel=2)
+        message = f"{len(invisible)} texts and references have no character that ROUGE sees (a-z, 0-9; first in row "
+        message += f"{invisible[0]}) and can only score 0; exact_match and alias_match read every script."
+        warnings.warn(message, TokenizerWarning, stacklevel=2)
     if not rows:
         return np.empty(0)
     pairs = [(text, reference) for text, accepted in rows for reference in accepted]
@@ -72,7 +71,7 @@ def exact_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> ND
     As SQuAD has it (Rajpurkar et al. 2016). A text of which nothing is left matches nothing. An umlaut may be spelled:
     "Göthe" is "Goethe". Raises as `rouge_l` does.
     """
-    return _any(_checked(texts, references), lambda text, alias: bool(_forms(text) & _forms(alias)))
+    return _any_form(texts, references, lambda whole, part: whole == part)
 
 
 def alias_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
@@ -82,11 +81,7 @@ def alias_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> ND
     in a sentence counts, but so does one that lists several ("Paris or Rome") or denies ("not Paris"). Every exact
     match is an alias match. Raises as `rouge_l` does.
     """
-
-    def contains(text: str, alias: str) -> bool:
-        return any(f" {part} " in f" {whole} " for part in _forms(alias) for whole in _forms(text))
-
-    return _any(_checked(texts, references), contains)
+    return _any_form(texts, references, lambda whole, part: f" {part} " in f" {whole} ")
 
 
 @lru_cache(maxsize=200_000)
@@ -120,12 +115,6 @@ def without_accents(text: str) -> str:
     return unicodedata.normalize("NFKC", "".join(c for c in apart if not "\u0300" <= c <= "\u036f"))
 
 
-def _forms(text: str) -> set[str]:
-    """Return a text normalised, with its umlauts as letters and spelled out, as far as something is left of it."""
-    spelled = unicodedata.normalize("NFKC", text).casefold().translate(_UMLAUTS)
-    return {normalize(text), normalize(spelled)} - {""}
-
-
 def closeness(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.float64]:
     """Return what is compared with the threshold, `(n,)`: ROUGE-L F1 without accents, for every script.
 
@@ -147,16 +136,20 @@ def closeness(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDAr
     return np.where(hidden & exact_match(texts, references), 1.0, values)
 
 
-def _any(rows: Rows, match: Callable[[str, str], bool]) -> NDArray[np.bool_]:
-    return np.array([any(match(text, reference) for reference in accepted) for text, accepted in rows], dtype=bool)
+def _any_form(
+    texts: Sequence[str], references: Sequence[Sequence[str]], match: Callable[[str, str], bool]
+) -> NDArray[np.bool_]:
+    """Return of which texts (n,) a form matches one of a reference: normalised, umlauts as letters or spelled out."""
+
+    def forms(text: str) -> set[str]:
+        spelled = unicodedata.normalize("NFKC", text).casefold().translate(_UMLAUTS)
+        return {normalize(text), normalize(spelled)} - {""}
+
+    rows = ((forms(text), set().union(*map(forms, accepted))) for text, accepted in _checked(texts, references))
+    return np.array([any(match(*pair) for pair in product(whole, parts)) for whole, parts in rows], dtype=bool)
 
 
-@lru_cache(maxsize=200_000)
-def _tokens(text: str) -> list[str]:
-    return tokenize(text, None)
-
-
-def _checked(texts: Sequence[str], references: Sequence[Sequence[str]]) -> Rows:
+def _checked(texts: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[str, list[str]]]:
     if len(texts) != len(references):
         raise SentenceError(f"texts has {len(texts)} entries, but references {len(references)}")
     for row, (text, accepted) in enumerate(zip(texts, references, strict=True)):

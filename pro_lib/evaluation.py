@@ -1,23 +1,19 @@
 """One answer judged per question and every score beside it; knows runs, correctness and scores, draws no figure."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from pro_lib import metrics, scores
-from pro_lib import protocols as counting
-from pro_lib import runs as run_tables
 from pro_lib.correctness import MATCHES, Choices, rouge_and_correct
 from pro_lib.files import RunError
-from pro_lib.protocols import PROTOCOLS, Floats, Similarities
-from pro_lib.runs import Run
+from pro_lib.protocols import PROTOCOLS, Floats, Similarities, comparisons, methods, named, ranked
+from pro_lib.runs import Run, most_probable
 
 # What α is chosen from: every α that the paper prints is one of these. Finer ones are for a logarithmic axis only:
 # chosen from on 100 questions, they were seen to cost up to 0.05 of AUROC.
@@ -50,7 +46,7 @@ class Evaluation:
     answers: pd.DataFrame
     log_probs: np.ndarray
     baselines: pd.DataFrame
-    exclusions: metrics.Exclusions
+    exclusions: str
     unavailable: tuple[str, ...]
     search_alpha: float | None = None
     protocol: str = "workbench"
@@ -71,38 +67,33 @@ class Evaluation:
     def __repr__(self) -> str:
         return f"Evaluation({self.sentence()})"
 
-    def scored(self, score: Callable[..., Floats], *, name: str = "PRO", **options: Any) -> Floats:
-        """Return `score` of the answers that PRO reads, or of the `meanings` of this name, with these options."""
+    def pro(self, alpha: float | Floats = 0.4, *, k: ArrayLike | None = None, name: str = "PRO") -> Floats:
+        """Return PRO at one α, (n,), or several, (n, A), or at `k`; of `meanings` or `alpha_scores` by their name."""
+        if name in self.alpha_scores:
+            return self.alpha_scores[name](alpha=alpha)
         if len(self.log_probs) and np.isnan(self.log_probs).all():
             raise RunError(f"{name} needs log-probabilities, and {self.dataset}, {self.model} has texts alone")
         log_probs = self.meanings.get(name, self.log_probs)
         with warnings.catch_warnings(action="ignore", category=scores.PremiseWarning):  # `sentence` says it
-            return score(log_probs, search_alpha=self.search_alpha, **options)
-
-    def pro(self, alpha: float | Floats, *, name: str = "PRO") -> Floats:
-        """Return PRO at one α, (n,), or at several, (n, A); of `meanings`, or one of `alpha_scores`, by its name."""
-        if name in self.alpha_scores:
-            return self.alpha_scores[name](alpha=alpha)
-        return self.scored(scores.pro, name=name, alpha=alpha)
+            if k is not None:
+                return scores.pro_at_k(log_probs, k, search_alpha=self.search_alpha)
+            return scores.pro(log_probs, alpha=alpha, search_alpha=self.search_alpha)
 
     def with_pro(self, alphas: Mapping[str, float]) -> pd.DataFrame:
         """Tabulate PRO, or what else has the name (`pro`), at each named α, and every other method: a column each."""
         return pd.DataFrame({name: self.pro(alpha, name=name) for name, alpha in alphas.items()}).join(self.baselines)
 
-    def drawn(self, n_questions: int, *, seed: int = 0) -> Evaluation:
+    def drawn(self, n_questions: int, *, seed: int = 0) -> "Evaluation":
         """Return at most `n_questions` of the questions, drawn with `seed`, in their order."""
         n = len(self.correct)
         if n <= n_questions:
             return self
-        return self._rows(np.sort(np.random.default_rng(seed).choice(n, size=n_questions, replace=False)))
+        some = self.rows(np.sort(np.random.default_rng(seed).choice(n, size=n_questions, replace=False)))
+        return replace(some, exclusions=f"{self.exclusions} {n_questions} were drawn of them.")
 
-    def only(self, question_ids: Sequence[str]) -> Evaluation:
-        """Return those of the questions that are named, in their order."""
-        return self._rows(self.answers["question_id"].isin(set(question_ids)).to_numpy())
-
-    def _rows(self, rows: np.ndarray) -> Evaluation:
+    def rows(self, chosen: np.ndarray | pd.Series) -> "Evaluation":
         """Return those of the questions that a mask or positions name."""
-        rows = np.arange(len(self.answers))[rows]
+        rows = np.arange(len(self.answers))[np.asarray(chosen)]
         answers, baselines = (table.iloc[rows].reset_index(drop=True) for table in (self.answers, self.baselines))
         return replace(
             self,
@@ -133,12 +124,11 @@ class Evaluation:
             if match.notna().all() and self.correct.any():
                 rejected = 1 - match[self.correct].mean()
                 accuracy += f", {match.mean():.3f} by {name}, which rejects {rejected:.0%} of those"
-        sample = f" {len(self.correct)} were drawn of them." if len(self.correct) < self.exclusions.mask.sum() else ""
         above = scores.above_one(self.log_probs).sum()
         mass = f" For {above} questions the answers' probabilities sum to more than 1: PRO bounds no entropy there."
         where = f"{self.dataset}, {self.model}, {self.protocol}, {self.split}"
         note = self.note and f" {self.note}"
-        return f"{where}: {self.exclusions.sentence()}{sample} {accuracy}.{mass if above else ''}{without}{note}"
+        return f"{where}: {self.exclusions} {accuracy}.{mass if above else ''}{without}{note}"
 
 
 @dataclass(frozen=True)
@@ -159,10 +149,6 @@ class Splits:
     def validation(self) -> Evaluation:
         """Return what α is chosen on."""
         return self.pool if self.n_validation is None else self.pool.drawn(self.n_validation, seed=self.seed)
-
-    def labels(self) -> dict[str, str | int]:
-        """Return those of what is reported."""
-        return self.reported.labels()
 
     def sentence(self) -> str:
         """Say what α is chosen on, and what is reported."""
@@ -201,12 +187,12 @@ def evaluations(
     Raises `RunError` where a run lacks one of the questions, or no answer can be judged.
     """
     choices = choices or Choices()
-    rules = [counting.named(name, distinct=choices.distinct) for name in protocols]
+    rules = [named(name, distinct=choices.distinct) for name in protocols]
     beams = beams.select(split=split) if split is not None else beams
     ids = list(beams.questions["question_id"])
     samples = samples and samples.select(question_ids=ids)
     runs = [beams, *([samples] if samples else []), *(run.select(question_ids=ids) for run in others)]
-    top = run_tables.most_probable([run.top(convention=choices.convention) for run in runs])
+    top = most_probable([run.top(convention=choices.convention) for run in runs])
     answers = top[["question_id", "text"]].join(rouge_and_correct(top, beams.questions, choices))
     if choices.labels is not None:
         _check_labels(answers, choices.labels, beams.name)
@@ -214,17 +200,17 @@ def evaluations(
         answers["cluster"] = beams.questions[choices.cluster].map(str).to_numpy()
     if answers["correct"].isna().all():
         raise RunError(f"run {beams.name}: no answer can be judged without references and texts, rouge_l or correct")
-    laid_out = partial(counting.ranked, convention=choices.convention)
-    ranked = (laid_out(beams), laid_out(samples) if samples else None)
-    compared = counting.comparisons(beams, samples, similarities or {}, ranked=ranked, judged=answers["text"])
+    found = ranked(beams, convention=choices.convention)
+    sampled = ranked(samples, convention=choices.convention) if samples else None
+    compared = comparisons(found, sampled, similarities or {}, judged=answers["text"])
     elsewhere = beams.questions.filter(regex="^score_").rename(columns=lambda name: name.removeprefix("score_"))
     results = []
     for rule in rules:
-        log_probs, table, meanings = counting.methods(*ranked, rule, compared)
+        log_probs, table, meanings = methods(found, sampled, rule, compared)
         ours = (*table, *meanings, "PRO", "PRO, default", "PRO, oracle", "oracle")
         table = table.join(elsewhere.rename(columns={name: f"{name}, given" for name in ours}))
         available = table.dropna(axis=1, how="all")
-        exclusions = metrics.usable(available.set_axis(ids), answers["correct"])
+        mask, exclusions = metrics.usable(available.set_axis(ids), answers["correct"])
         whole = Evaluation(
             model=beams.info.model,
             dataset=beams.info.dataset,
@@ -239,7 +225,7 @@ def evaluations(
             meanings=meanings,
             note=beams.info.provenance.get("note", ""),
         )
-        results.append(whole._rows(exclusions.mask))
+        results.append(whole.rows(mask))
     return results
 
 

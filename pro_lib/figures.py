@@ -101,17 +101,16 @@ def panels(
             surplus.remove()
         drawn = [(ax, setting, where(table, setting)) for ax, setting in zip(grid, settings, strict=False)]
         for ax, setting, rows in drawn:
-            names = [spoken(setting[name]) for name in reversed(apart)]
+            names = [_spoken(setting[name]) for name in reversed(apart)]
             names += [f"n\xa0=\xa0{rows['n_questions'].max():,.0f}"] if "n_questions" in rows else []
             lines = textwrap.wrap(", ".join(names), letters, max_lines=2, break_on_hyphens=False)
             ax.set_title("\n".join(lines), linespacing=1.1)
         yield figure, drawn
-        below = textwrap.wrap(", ".join(spoken(table[name].iloc[0]) for name in shared), int(14 * WIDTHS[columns]))
+        below = textwrap.wrap(", ".join(_spoken(table[name].iloc[0]) for name in shared), int(14 * WIDTHS[columns]))
         figure.supxlabel("\n".join(filter(None, [figure.get_supxlabel(), *below])))
 
 
-def spoken(value: object) -> str:
-    """Return what a figure calls a dataset, a model or a protocol."""
+def _spoken(value: object) -> str:
     return re.sub("^workbench\\b", "each answer once", re.sub("^paper\\b", "repeats counted", str(value)))
 
 

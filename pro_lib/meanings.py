@@ -10,10 +10,8 @@ first come. Arrays that do not fit are a `ValueError`.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib.scores import as_log_probs, row_sums
+from pro_lib.scores import Floats, as_log_probs, row_sums
 
-_ROUNDING = 1e-6
-Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
@@ -88,7 +86,7 @@ def _checked(compared: ArrayLike) -> tuple[Floats, Mask]:
     three = array if array.ndim == 4 else np.stack([array, np.zeros_like(array), 1 - array], axis=-1)
     e, n, c = np.moveaxis(three, -1, 0)  # added up one by one: NumPy is slow along an axis of three
     present, total = ~np.isnan(np.diagonal(e, axis1=1, axis2=2)), e + n + c
-    bad = (np.minimum(np.minimum(e, n), c) < -_ROUNDING) | (np.abs(total - 1) > 1e-4)
+    bad = (np.minimum(np.minimum(e, n), c) < -1e-6) | (np.abs(total - 1) > 1e-4)
     bad |= np.isnan(total) == (present[:, :, None] & present[:, None, :])
     if bad.any():
         place = tuple(np.argwhere(bad)[0].tolist())

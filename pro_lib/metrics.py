@@ -5,17 +5,14 @@ for a right answer. AUROC is the probability that a wrong answer has the higher 
 half. Raises `OneClassError` unless right and wrong answers both occur, and `ValueError` for NaN (see `usable`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 from scipy.special import erfc, ndtri
-from scipy.stats import rankdata
-from scipy.stats import t as student
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.bool_]
@@ -29,52 +26,44 @@ class OneClassError(ValueError):
     """What was asked is not defined: all answers are right, all are wrong, or there are none."""
 
 
-@dataclass(frozen=True)
-class Exclusions:
-    """Which questions every method can be judged on, and what the others lack."""
-
-    missing: pd.DataFrame  # a row per question, a column per method and `correct`: True where there is no value
-
-    @property
-    def mask(self) -> Labels:
-        """Return the questions (n,) that every method has a value for, and whose correctness is known."""
-        return ~self.missing.any(axis=1).to_numpy()
-
-    def sentence(self) -> str:
-        """Say in one sentence how many questions are used and why the others are not."""
-        n, lacking, excluded = len(self.missing), self.missing.sum(), self.missing.index[~self.mask]
-        if excluded.empty:
-            return f"All {n} questions are used."
-        n_cut = lacking.get("NLL", 0)  # NLL has a value wherever there is an answer
-        reasons = [f"{n_cut} are cut (no answer ended)"] if n_cut else []
-        reasons += [f"{method} is missing for {count}" for method, count in lacking.items() if count not in (0, n_cut)]
-        labels = ", ".join(map(str, excluded[:5])) + (", …" if len(excluded) > 5 else "")
-        return f"{len(excluded)} of {n} questions are left out ({labels}): {', '.join(reasons)}."
-
-
-def usable(uncertainties: pd.DataFrame, correct: ArrayLike) -> Exclusions:
-    """Find the questions (rows) on which every method (column) has a value; `correct` (n,) may hold missing ones."""
-    return Exclusions(uncertainties.isna().assign(correct=pd.isna(np.asarray(correct))))
+def usable(uncertainties: pd.DataFrame, correct: ArrayLike) -> tuple[Labels, str]:
+    """Find the questions (n,) that all methods (columns) and `correct` have a value for; say why others are not."""
+    missing = uncertainties.isna().assign(correct=pd.isna(np.asarray(correct)))
+    mask, lacking = ~missing.any(axis=1).to_numpy(), missing.sum()
+    if mask.all():
+        return mask, f"All {len(mask)} questions are used."
+    n_cut = lacking.get("NLL", 0)  # NLL has a value wherever there is an answer
+    reasons = [f"{n_cut} are cut (no answer ended)"] if n_cut else []
+    reasons += [f"{method} is missing for {count}" for method, count in lacking.items() if count not in (0, n_cut)]
+    excluded = missing.index[~mask]
+    labels = ", ".join(map(str, excluded[:5])) + (", …" if len(excluded) > 5 else "")
+    return mask, f"{len(excluded)} of {len(mask)} questions are left out ({labels}): {', '.join(reasons)}."
 
 
 def auroc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
     """Return AUROC of one uncertainty (n,)."""
-    return float(auroc_columns(np.asarray(uncertainty)[:, None], correct)[0])
-
-
-def auroc_columns(uncertainty: ArrayLike, correct: ArrayLike) -> Floats:
-    """Return AUROC of each column of `uncertainty` (n, A): shape (A,)."""
-    wrong, right = _split(uncertainty, correct)
-    return pairs_won(wrong, right)[0].sum(axis=1) / (right.shape[1] * wrong.shape[1])
+    return float(auroc_intervals(np.asarray(uncertainty)[:, None], correct)[0][0])
 
 
 def auroc_intervals(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    """Return AUROC of each column of `uncertainty` (n, A), and the ends of its 95 % interval (`auroc_ends`)."""
-    wrong, right = _split(uncertainty, correct)
-    n_right, n_wrong = right.shape[1], wrong.shape[1]
-    of_wrong, of_right = pairs_won(wrong, right)
-    aurocs = of_wrong.sum(axis=1) / (n_right * n_wrong)
-    return aurocs, *auroc_ends(of_wrong / n_right, of_right / n_wrong)
+    """Return AUROC of each column of `uncertainty` (n, A), and the ends of its 95 % interval: (A,) each.
+
+    Wilson's interval of the AUROC a as of a share, with that n which gives a (1 - a) / n DeLong's variance. The
+    placements of a class can vary by a (1 - a) at most. Few of them say little of how much they do: their part of the
+    most is shrunk towards all of it, with the weight 1 / (1 + (s / 0.7)³), s = (n - 1) a (1 - a). One answer of a
+    class is enough. Its coverage: docs/intervals.md.
+    """
+    won_by_wrong, won_by_right = pairs_won(uncertainty, correct)
+    n_wrong, n_right = won_by_wrong.shape[1], won_by_right.shape[1]
+    of_wrong, of_right = won_by_wrong / n_right, won_by_right / n_wrong
+    area, inverse_n = of_wrong.mean(axis=1), 0.0
+    for placements in (of_wrong, of_right):
+        n = placements.shape[1]
+        most = (n - 1) * area * (1 - area)
+        squares = n * placements.var(axis=1)
+        inverse_n += (most**2 * squares + _SCARCE**3) / (most**3 + _SCARCE**3) / n
+    # Of whole and half pairs, so that equal AUROCs are exactly equal.
+    return won_by_wrong.sum(axis=1) / (n_right * n_wrong), *wilson(area, 1 / inverse_n)
 
 
 def comparison(
@@ -141,49 +130,33 @@ def delong(
     n_right, n_wrong = np.count_nonzero(labels), np.count_nonzero(~labels)
     if min(n_right, n_wrong) < 2:
         return DeLong(*np.full((3, values.shape[1]), np.nan))
-    of_wrong, of_right = (
-        won / n for won, n in zip(pairs_won(*_split(values, labels)), (n_right, n_wrong), strict=True)
-    )
+    of_wrong, of_right = (won / n for won, n in zip(pairs_won(values, labels), (n_right, n_wrong), strict=True))
     # Differences are taken before the variance: columns that rank alike then differ by exactly 0. A right answer is
     # the better placed the fewer wrong ones lie below it, so that its difference has the other sign.
     by_wrong, by_right = of_wrong - of_wrong[at], of_right[at] - of_right
     difference = by_wrong.mean(axis=1)
-    variance = sum(_variance_of_mean(moves) for moves in (by_wrong, by_right))
+    (spread_of_wrong, half_of_wrong), (spread_of_right, half_of_right) = map(_variance_of_mean, (by_wrong, by_right))
+    variance = spread_of_wrong + half_of_wrong + (spread_of_right + half_of_right)
     if clusters is not None:
         deviations = np.empty((len(difference), len(labels)))
         for which, moves in ((~labels, by_wrong), (labels, by_right)):
             deviations[:, which] = (moves - difference[:, None]) / moves.shape[1]
-        variance = _variance_between(deviations, clusters) + sum(map(_half_questions, (by_wrong, by_right)))
+        names, of = np.unique(np.asarray(clusters), return_inverse=True)
+        sums, m = np.stack([np.bincount(of, weights=row) for row in deviations]), len(names)
+        # As wide as Student's quantile for so many clusters is beside the normal one.
+        factor = (stats.t.isf(0.025, m - 1) / _Z) ** 2 * m / (m - 1) if m > 1 else np.nan
+        variance = factor * (sums**2).sum(axis=1) + (half_of_wrong + half_of_right)
     standard_error = np.sqrt(variance)
     p_value = erfc(np.abs(difference) / standard_error / np.sqrt(2))
     standard_error[at], p_value[at] = 0.0, np.nan
     return DeLong(difference, standard_error, p_value)
 
 
-def _variance_of_mean(moves: Floats) -> Floats:
-    """Return the variance (A,) of the mean of moves (A, m) in [-1, 1], with half a 1 and half a -1 added to them."""
+def _variance_of_mean(moves: Floats) -> tuple[Floats, Floats]:
+    """Return what moves (A, m) in [-1, 1], and half a 1 and half a -1 beside them, add to their mean's variance."""
     n = moves.shape[1] + 1
     mean = moves.sum(axis=1) / n
-    return ((moves - mean[:, None]) ** 2).sum(axis=1) / (n * (n - 1)) + _half_questions(moves)
-
-
-def _half_questions(moves: Floats) -> Floats:
-    """Return the part (A,) that half a 1 and half a -1 have in the variance of the mean of moves (A, m)."""
-    n = moves.shape[1] + 1
-    return (1 + (moves.sum(axis=1) / n) ** 2) / (n * (n - 1))
-
-
-def _variance_between(deviations: Floats, clusters: ArrayLike) -> Floats:
-    """Return the variance (A,) of sums of deviations (A, n) that are independent between clusters only.
-
-    As wide as Student's quantile for so many clusters is beside the normal one.
-    """
-    names, at = np.unique(np.asarray(clusters), return_inverse=True)
-    if len(names) < 2:
-        return np.full(len(deviations), np.nan)
-    sums = np.stack([np.bincount(at, weights=row) for row in deviations])
-    factor = (student.isf(0.025, len(names) - 1) / _Z) ** 2 * len(names) / (len(names) - 1)
-    return factor * (sums**2).sum(axis=1)
+    return ((moves - mean[:, None]) ** 2).sum(axis=1) / (n * (n - 1)), (1 + mean**2) / (n * (n - 1))
 
 
 def holm(p_values: ArrayLike) -> Floats:
@@ -215,23 +188,6 @@ def normal(mean: ArrayLike, standard_error: ArrayLike) -> tuple[Floats, Floats]:
     return mean - half, mean + half
 
 
-def auroc_ends(of_wrong: Floats, of_right: Floats) -> tuple[Floats, Floats]:
-    """Return the ends (A,) of 95 % intervals of AUROCs, from the placements (A, n_wrong) and (A, n_right).
-
-    Wilson's interval of the AUROC a as of a share, with that n which gives a (1 - a) / n DeLong's variance. The
-    placements of a class can vary by a (1 - a) at most. Few of them say little of how much they do: their part of the
-    most is shrunk towards all of it, with the weight 1 / (1 + (s / 0.7)³), s = (n - 1) a (1 - a). One answer of a
-    class is enough. Its coverage: docs/intervals.md.
-    """
-    area, inverse_n = of_wrong.mean(axis=1), 0.0
-    for placements in (of_wrong, of_right):
-        n = placements.shape[1]
-        most = (n - 1) * area * (1 - area)
-        squares = n * placements.var(axis=1)
-        inverse_n += (most**2 * squares + _SCARCE**3) / (most**3 + _SCARCE**3) / n
-    return wilson(area, 1 / inverse_n)
-
-
 def readings(difference: Floats, standard_error: Floats, n: int) -> tuple[list[str], Floats]:
     """Read what differences (A,) of n questions say: `different`, `equivalent`, both or `undecided`; and when.
 
@@ -258,9 +214,8 @@ def aligned(uncertainty: ArrayLike, correct: ArrayLike, *, columns: bool = False
     if labels.dtype != bool and all(isinstance(label, kinds) and label in (0, 1) for label in flat):
         labels = labels.astype(bool)
     if labels.dtype != bool or labels.ndim != 1:
-        raise ValueError(
-            f"correct must be (n,) booleans, such as rouge_l > 0.3, or 0 and 1, not {labels.dtype} {labels.shape}"
-        )
+        given = f"{labels.dtype} {labels.shape}"
+        raise ValueError(f"correct must be (n,) booleans, such as rouge_l > 0.3, or 0 and 1, not {given}")
     if values.ndim != 1 + columns or len(values) != len(labels):
         shape = f"({len(labels)}, A)" if columns else f"({len(labels)},)"
         raise ValueError(f"uncertainty must have the shape {shape}, a row per label in correct, not {values.shape}")
@@ -278,15 +233,13 @@ def need_both(correct: Labels, what: str) -> None:
         raise OneClassError(f"{what} needs right and wrong answers, but {which}")
 
 
-def _split(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats]:
-    """Check both; return copies of the uncertainties of wrong answers (A, n_wrong) and right ones (A, n_right)."""
+def pairs_won(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats]:
+    """Count exactly how many right answers lie below each wrong one, and how many wrong ones below each right one.
+
+    `uncertainty` is (n, A). Ties count half. Shapes: (A, n_wrong) and (A, n_right).
+    """
     values, labels = aligned(uncertainty, correct, columns=True)
     need_both(labels, "AUROC")
-    by_column = np.ascontiguousarray(values.T)
-    return by_column[:, ~labels], by_column[:, labels]
-
-
-def pairs_won(wrong: Floats, right: Floats) -> tuple[Floats, Floats]:
-    """Count exactly, for values (A, n_wrong) and (A, n_right), how many of the other lie below each, ties half."""
-    n_wrong, together = wrong.shape[1], rankdata(np.concatenate([wrong, right], axis=1), axis=1)
-    return together[:, :n_wrong] - rankdata(wrong, axis=1), together[:, n_wrong:] - rankdata(right, axis=1)
+    wrong, right = np.ascontiguousarray(values[~labels].T), np.ascontiguousarray(values[labels].T)
+    n_wrong, together = wrong.shape[1], stats.rankdata(np.concatenate([wrong, right], axis=1), axis=1)
+    return together[:, :n_wrong] - stats.rankdata(wrong, axis=1), together[:, n_wrong:] - stats.rankdata(right, axis=1)

@@ -21,12 +21,12 @@ from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel
 
-from pro_lib import bundled, engine, tokens
+from pro_lib import bundled, engine
 from pro_lib import questions as question_sets
 from pro_lib.engine import Answer, Certificate, Counts, Strategy
 from pro_lib.engine.fit import positions
 from pro_lib.files import sha256
-from pro_lib.models import Model, UnsupportedModelError
+from pro_lib.models import Model, UnsupportedModelError, thought
 from pro_lib.questions import QuestionSet
 from pro_lib.store import Cost, part_table
 
@@ -149,7 +149,7 @@ class Job:
         results = self.strategy.decode(tree, self.model.endings, question_ids=ids, epsilon=self._epsilon)
         for question_id, (answers, _) in zip(ids, results, strict=True):
             likeliest = max(answers, key=lambda answer: answer.complete_log_prob)
-            if mark := tokens.thought(str(self.model.tokenizer.decode(list(likeliest.token_ids)))):
+            if mark := thought(str(self.model.tokenizer.decode(list(likeliest.token_ids)))):
                 words = f"question {question_id!r}: model {self.model.name} answers with a thought, {mark!r}"
                 raise UnsupportedModelError(f"{words}; ask without thinking, as chat={{'enable_thinking': False}}")
         own = (len(prompt) - tree.prefix_length for prompt in prompts)

@@ -3,9 +3,7 @@
 It knows runs, scores and similarities, not which answers are right. `docs/protocols.md` has the two line by line.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -31,8 +29,10 @@ class Protocol:
     without: tuple[str, ...] = ()  # methods that it does not have
 
 
-_PAPER = Protocol("paper", distinct=False, sampled=False, without=("S-NLL", "S-PRO", "SC"))
-PROTOCOLS = {protocol.name: protocol for protocol in (_PAPER, Protocol("workbench", distinct=True, sampled=True))}
+PROTOCOLS = {
+    "paper": Protocol("paper", distinct=False, sampled=False, without=("S-NLL", "S-PRO", "SC")),
+    "workbench": Protocol("workbench", distinct=True, sampled=True),
+}
 
 
 def named(name: str, *, distinct: bool | None = None) -> Protocol:
@@ -45,48 +45,38 @@ def named(name: str, *, distinct: bool | None = None) -> Protocol:
 
 
 class Ranked(NamedTuple):
-    """The answers of a run, (n, N) each, most probable first, repeats kept."""
+    """The finished answers of a run, (n, N) each, most probable first, repeats kept."""
 
     log_probs: Floats
     means: Floats  # log-probabilities per token
     repeats: NDArray[np.bool_]  # an answer before it is the same
-    texts: Any  # (n, N) too, None where there is none
+    texts: Any  # None where there is none
+    questions: pd.DataFrame
+    n_found: NDArray  # (n,), those cut by length among them
 
 
 def ranked(run: Run, *, convention: str = "complete") -> Ranked:
     """Lay out the finished answers of a run, a row per question."""
-    table, missing = run.ranked(distinct=False, convention=convention), (np.nan, np.nan, True, None)
-    return Ranked(*map(run.matrix, [table] * 4, ("value", "mean", "repeats", "text"), missing))
+    table = run.ranked(distinct=False, convention=convention)
+    log_probs, means = run.matrix(table, "value"), run.matrix(table, "mean")
+    repeats, texts = run.matrix(table, "repeats", True), run.matrix(table, "text", None)
+    n_found = run.answers["question_id"].value_counts().reindex(run.questions["question_id"])
+    return Ranked(log_probs, means, repeats, texts, run.questions, n_found.to_numpy())
 
 
 def comparisons(
-    beams: Run,
-    samples: Run | None,
-    similarities: Similarities,
-    *,
-    ranked: tuple[Ranked, Ranked | None],
-    judged: pd.Series,
-) -> dict[str, dict[str, Floats]]:
+    beams: Ranked, samples: Ranked | None, similarities: Similarities, *, judged: pd.Series
+) -> dict[str, list[Floats]]:
     """Ask each similarity once for all protocols, by its name; where it cannot be asked there is nothing.
 
-    What it says of the beams is `beams`, (n, N, N) or (n, N, N, 3); of samples it gives `Deg` and `SC`, (n,). `judged`
-    (n,) are the texts of the answers judged, `ranked` the answers of both runs. A sample that was cut by length means
-    the same as none.
+    First what it says of the beams, (n, N, N) or (n, N, N, 3), then of samples, before which stands the text judged.
     """
-    answers, outcomes = ranked
-    n_outcomes = samples and samples.answers["question_id"].value_counts()[samples.questions["question_id"]].to_numpy()
-    unknown = (np.isnan(answers.means) | pd.isna(answers.texts)) & ~np.isnan(answers.log_probs)
-    results: dict[str, dict[str, Floats]] = {name: {} for name in similarities}
-    for name, similarity in similarities.items():
-        if similarity is None or unknown.any():
-            continue
-        results[name]["beams"] = similarity(answers.texts, beams.questions)
-        if outcomes:
-            texts: Any = np.column_stack([judged, outcomes.texts])
-            alike = similarity(texts, beams.questions)
-            results[name]["SC"] = 1 - meanings.matches(alike)[:, 0, 1:].sum(axis=1) / n_outcomes
-            results[name]["Deg"] = meanings.degree(alike[:, 1:, 1:])
-    return results
+    texts: list[Any] = [beams.texts, *([np.column_stack([judged, samples.texts])] if samples else [])]
+    unknown = (np.isnan(beams.means) | pd.isna(beams.texts)) & ~np.isnan(beams.log_probs)
+    return {
+        name: [similarity(some, beams.questions) for some in texts] if similarity and not unknown.any() else []
+        for name, similarity in similarities.items()
+    }
 
 
 def of_texts(run: Run, similarity: Similarity) -> pd.DataFrame:
@@ -95,18 +85,19 @@ def of_texts(run: Run, similarity: Similarity) -> pd.DataFrame:
     Columns: question_id, question, text, SC, Deg and SE, higher = more uncertain.
     """
     samples, top = ranked(run), run.questions[["question_id", "question"]].assign(text=run.top()["text"].to_numpy())
-    compared = comparisons(run, run, {"-": similarity}, ranked=(samples, samples), judged=top["text"])
+    compared = comparisons(samples, samples, {"-": similarity}, judged=top["text"])
     table = methods(samples, samples, PROTOCOLS["workbench"], compared)[1]
     return top.join(table[["SC, -", "Deg, -", "SE, -"]].set_axis(["SC", "Deg", "SE"], axis=1))
 
 
 def methods(
-    beams: Ranked, samples: Ranked | None, protocol: Protocol, compared: Mapping[str, Mapping[str, Floats]]
+    beams: Ranked, samples: Ranked | None, protocol: Protocol, compared: Mapping[str, Sequence[Floats]]
 ) -> tuple[Floats, pd.DataFrame, dict[str, Floats]]:
     """Return what PRO reads (n, N), the other methods, a column each, and what PRO over meanings reads, by its name.
 
     SE is the entropy over meanings itself, of the probabilities found, made to sum to 1; of samples without any, each
-    counts the same. SD counts each text once where answers count once.
+    counts the same. SD counts each text once where answers count once. A sample that was cut by length means the same
+    as none.
     """
     are_texts = np.isnan(beams.log_probs).all()
     counts = ~(beams.repeats & (protocol.distinct and not are_texts))
@@ -119,19 +110,22 @@ def methods(
         table["PE-MC"] = scores.predictive_entropy_mc(averaged.log_probs)
         table["NE"] = scores.normalized_entropy(averaged.means)
     without = {*protocol.without, *(() if samples else ("Deg", "SC"))}
-    for name, comparison in compared.items():
-        column: dict[str, Any] = dict.fromkeys(("SE", "SD", "Deg", "S-NLL", "SC"), np.nan) | dict(comparison)
-        if (alike := column.pop("beams", None)) is not None:
-            alike = alike.copy()
-            alike[~(counts[:, :, None] & counts[:, None, :])] = np.nan
-            meaning = meanings.clusters(alike)
+    for name, alike in compared.items():
+        column: dict[str, Any] = dict.fromkeys(("SE", "SD", "Deg", "S-NLL", "SC"), np.nan)
+        if alike:
+            of_beams = alike[0].copy()
+            of_beams[~(counts[:, :, None] & counts[:, None, :])] = np.nan
+            meaning = meanings.clusters(of_beams)
             weights = np.where(meaning < 0, np.nan, 0.0) if are_texts else log_probs
             meant = meanings.meaning_log_probs(log_probs, meaning)
             once = distinct(beams.texts) if protocol.distinct else True
             column["SE"] = meanings.semantic_entropy(weights, meaning)
-            column["SD"] = meanings.semantic_density(np.where(once, means, np.nan), alike)
+            column["SD"] = meanings.semantic_density(np.where(once, means, np.nan), of_beams)
             column["S-NLL"] = scores.nll(meant)
             read_by_pro |= {} if "S-PRO" in without else {f"S-PRO, {name}": meant}
+        if alike and samples:
+            column["Deg"] = meanings.degree(alike[1][:, 1:, 1:])
+            column["SC"] = 1 - meanings.matches(alike[1])[:, 0, 1:].sum(axis=1) / samples.n_found
         for method in (method for method in column if method not in without):
             table[f"{method}, {name}"] = column[method]
     downwards = -np.sort(-log_probs, axis=1)  # NaN last

@@ -97,25 +97,23 @@ class Run:
             raise RunError(f"run {self.name} has texts without log-probabilities: only SC, Deg and SE can be had of it")
         table = self.ranked(convention=convention, distinct=distinct)
         if merge_by not in (None, "text") or (merge_by and table["text"].isna().any()):
-            raise ValueError(
-                f"merge_by={merge_by!r} must be None, or 'text' of a run that has the texts of its answers"
-            )
+            raise ValueError(f"merge_by={merge_by!r} must be None, or 'text' if it has the texts of its answers")
         if merge_by:
-            of_text = table.groupby(["row", table["text"].map(words)])["value"]
+            of_text = table.groupby(["row", "question_id", table["text"].map(words)])["value"]
             table = of_text.agg(lambda values: np.logaddexp.reduce(values.to_numpy())).reset_index()
             table = table.sort_values(["row", "value"], ascending=[True, False], kind="stable")
         return self.matrix(table, "value")
 
     def open_log_probs(self) -> np.ndarray:
         """Return log-probabilities `(n, M)` of answers still open at the length cut, in nats; NaN where fewer."""
-        return self.matrix(self._placed(~self.answers["finished"].to_numpy(bool)), "log_prob")
+        return self.matrix(self.answers[~self.answers["finished"].to_numpy(bool)], "log_prob")
 
     def tree(self) -> tuple[np.ndarray, np.ndarray]:
         """Return log p(v) and H(next | v) of every prefix that a search expanded, `(n, M)` each, NaN where fewer."""
         if "tree_log_probs" not in self.questions:
             raise RunError(f"run {self.name} holds no search tree; generate it with strategy='threshold'")
         columns = ["tree_log_probs", "tree_entropies"]
-        prefixes = self.questions[columns].assign(row=range(len(self.questions))).explode(columns)
+        prefixes = self.questions[["question_id", *columns]].explode(columns)
         return self.matrix(prefixes, columns[0]), self.matrix(prefixes, columns[1])
 
     def entropy(self) -> pd.DataFrame:
@@ -124,14 +122,13 @@ class Run:
         Columns: estimate, low, high, in nats. Raises `RunError` unless the run holds samples of the model itself
         (temperature 1, top_p 1).
         """
-        entropies = self.matrix(self._placed(slice(None)), "path_entropy") if "path_entropy" in self.answers else None
+        entropies = self.matrix(self.answers, "path_entropy") if "path_entropy" in self.answers else None
         if entropies is None or np.isnan(entropies).any():
             raise RunError(f"run {self.name} has no samples of the model itself; generate with strategy='multinomial'")
         n_samples = entropies.shape[1]
         mean, spread = entropies.mean(axis=1), entropies.std(axis=1) / np.sqrt(max(n_samples - 1, 1))
-        half_width = stats.t.ppf(0.975, n_samples - 1) * spread
-        low, high = np.maximum(mean - half_width, 0.0), mean + half_width
-        return pd.DataFrame({"estimate": mean, "low": low, "high": high})
+        half = stats.t.ppf(0.975, n_samples - 1) * spread
+        return pd.DataFrame({"estimate": mean, "low": np.maximum(mean - half, 0.0), "high": mean + half})
 
     def top(self, *, convention: str = "complete") -> pd.DataFrame:
         """Return the most probable finished answer of each question, a row per row of `questions`.
@@ -158,16 +155,12 @@ class Run:
             mass=scores.mass(log_probs),
         )
 
-    def _placed(self, which: np.ndarray | slice) -> pd.DataFrame:
-        """Return some of the answers with `row`, that of their question."""
-        table = self.answers[which]
-        return table.assign(row=pd.Index(self.questions["question_id"]).get_indexer(table["question_id"]))
-
     def matrix(self, table: pd.DataFrame, column: str, missing: float | None = np.nan) -> np.ndarray:
-        """Lay out a column of `ranked` as `(n, N)`: what a question has in its row, in the order of the table."""
-        place = table.groupby("row", sort=False).cumcount().to_numpy()
+        """Lay out a column of some answers as `(n, N)`: what a question has in its row, in the order of the table."""
+        row = pd.Index(self.questions["question_id"]).get_indexer(table["question_id"])
+        place = table.groupby("question_id", sort=False).cumcount().to_numpy()
         matrix = np.full((len(self.questions), place.max(initial=0) + 1), missing)
-        matrix[table["row"], place] = table[column].where(table[column].notna(), missing)
+        matrix[row, place] = table[column].where(table[column].notna(), missing)
         return matrix
 
     def ranked(self, *, convention: str = "complete", distinct: bool = True) -> pd.DataFrame:
@@ -178,7 +171,8 @@ class Run:
         """
         if convention not in CONVENTIONS:
             raise ValueError(f"convention={convention!r} is unknown; choose {' or '.join(CONVENTIONS)}")
-        table = self._placed(self.answers["finished"].to_numpy(bool))
+        table = self.answers[self.answers["finished"].to_numpy(bool)]
+        table = table.assign(row=pd.Index(self.questions["question_id"]).get_indexer(table["question_id"]))
         ending = table["end_log_prob"].to_numpy(float)
         if convention == "answer_tokens":
             if "closed" in table and not table["closed"][np.isnan(ending)].all():
@@ -215,9 +209,8 @@ def identities(table: pd.DataFrame) -> list[object]:
 
 def most_probable(tops: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return, of what `Run.top` of several runs says of the same questions, the most probable answer to each."""
-    values = np.column_stack([top["value"].to_numpy(float) for top in tops])
-    best = np.where(np.isnan(values), -np.inf, values).argmax(axis=1)
-    return pd.concat(tops).iloc[best * len(best) + np.arange(len(best))].reset_index(drop=True)
+    downwards = pd.concat(tops).sort_values("value", ascending=False, kind="stable")  # NaN last
+    return downwards[~downwards.index.duplicated()].sort_index()
 
 
 def read(path: str | Path) -> Run:

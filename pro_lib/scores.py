@@ -11,8 +11,6 @@ are those of an exact search: every one with p ≥ search_alpha is there, and wh
 PRO is from Nguyen, Gupta and Le, "Probabilities Are All You Need" (AAAI 2026, arXiv 2511.07694).
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable
@@ -47,8 +45,7 @@ def pro(log_probs: ArrayLike, *, alpha: ArrayLike = 0.4, search_alpha: float | N
     PRO ≤ `alpha_floor` ≤ `tree_bound` ≤ H(Y). Where none reaches alpha it is the NLL of one answer, and no bound is
     claimed.
     """
-    n_kept = adaptive_k(log_probs, alpha, search_alpha=search_alpha)
-    return _at(_pro_by_k(log_probs), n_kept)
+    return _pro(log_probs, adaptive_k(log_probs, alpha, search_alpha=search_alpha))
 
 
 def pro_at_k(log_probs: ArrayLike, k: ArrayLike, *, search_alpha: float | None = None) -> Floats:
@@ -66,7 +63,7 @@ def pro_at_k(log_probs: ArrayLike, k: ArrayLike, *, search_alpha: float | None =
         raise ValueError(
             f"k={largest}: row {row} has fewer answers with p >= {search_alpha:g}; search with top_n={largest}"
         )
-    return _at(_pro_by_k(log_probs), np.minimum.outer(n_answers, requested))
+    return _pro(log_probs, np.minimum.outer(n_answers, requested))
 
 
 def pro_all_k(log_probs: ArrayLike) -> Floats:
@@ -74,7 +71,7 @@ def pro_all_k(log_probs: ArrayLike) -> Floats:
 
     PRO_K = -log p_K - sum_{i<=K} p_i log(p_i / p_K), with p sorted downwards. Warns as `pro` does.
     """
-    return _pro_by_k(log_probs)
+    return _pro(log_probs)
 
 
 def adaptive_k(log_probs: ArrayLike, alpha: ArrayLike, *, search_alpha: float | None = None) -> Counts:
@@ -85,11 +82,9 @@ def adaptive_k(log_probs: ArrayLike, alpha: ArrayLike, *, search_alpha: float | 
     """
     checked = as_log_probs(log_probs)
     at_least = (~np.isnan(checked)).any(axis=1).astype(np.int64)
-
-    def count(above: Floats, _: float) -> Counts:
-        return np.maximum((~np.isnan(above)).sum(axis=1), at_least)
-
-    return _by_alpha(count, checked, alpha, search_alpha)
+    return _by_alpha(
+        lambda above, _: np.maximum(np.isfinite(above).sum(axis=1), at_least), checked, alpha, search_alpha
+    )
 
 
 def alpha_floor(
@@ -160,12 +155,14 @@ def predictive_entropy(log_probs: ArrayLike) -> Floats:
 
 def predictive_entropy_mc(log_probs: ArrayLike) -> Floats:
     """Return PE, Monte-Carlo form: `-mean_i log p_i`, an estimate of the entropy if the answers are samples."""
-    return _minus_mean(as_log_probs(log_probs))
+    checked = as_log_probs(log_probs)
+    n_answers = (~np.isnan(checked)).sum(axis=1)
+    return np.where(n_answers > 0, -row_sums(checked) / np.maximum(n_answers, 1), np.nan)
 
 
 def normalized_entropy(mean_log_probs: ArrayLike) -> Floats:
     """Return NE: the Monte-Carlo form on length-normalised (token-averaged) log-probabilities (n, N)."""
-    return _minus_mean(as_log_probs(mean_log_probs, "mean_log_probs"))
+    return predictive_entropy_mc(as_log_probs(mean_log_probs, "mean_log_probs"))
 
 
 def as_log_probs(log_probs: ArrayLike, name: str = "log_probs", shape: tuple[int, int] | None = None) -> Floats:
@@ -197,8 +194,8 @@ def _by_alpha(
     return np.column_stack(columns).reshape(len(log_probs), *alphas.shape)
 
 
-def _pro_by_k(log_probs: ArrayLike) -> Floats:
-    """`pro_all_k`, with a warning that points at the caller of the score that calls this."""
+def _pro(log_probs: ArrayLike, k: Counts | None = None) -> Floats:
+    """PRO_K at the K of each question, (n,) or (n, A), NaN for K = 0, or at every K, (n, N); warns two callers up."""
     ordered = -np.sort(-as_log_probs(log_probs), axis=1)  # downwards, NaN last
     probs = np.exp(ordered)
     if (above := above_one(ordered)).any():
@@ -207,12 +204,10 @@ def _pro_by_k(log_probs: ArrayLike) -> Floats:
         warnings.warn(message, PremiseWarning, stacklevel=3)
     # In this form, not -sum p log p - (1 - P_K) log p_K, the correction is exactly 0 at K = 1: PRO_1 is NLL.
     correction = np.cumsum(probs * ordered, axis=1) - ordered * np.cumsum(probs, axis=1)
-    return -ordered - correction
-
-
-def _at(pro_by_k: Floats, k: Counts) -> Floats:
-    """Pick PRO_K by question; `k` is (n,) or (n, A), and K = 0 (no answer) is NaN."""
-    from_zero = np.column_stack([np.full(len(pro_by_k), np.nan), pro_by_k])
+    by_k = -ordered - correction
+    if k is None:
+        return by_k
+    from_zero = np.column_stack([np.full(len(by_k), np.nan), by_k])
     return np.take_along_axis(from_zero, k[:, None] if k.ndim == 1 else k, axis=1).reshape(k.shape)
 
 
@@ -224,9 +219,3 @@ def row_sums(values: Floats) -> Floats:
 
 def _row_max(values: Floats) -> Floats:
     return np.fmax.reduce(values, axis=1, initial=np.nan)  # fmax passes over NaN, silently; no answer is NaN
-
-
-def _minus_mean(log_probs: Floats) -> Floats:
-    n_answers = (~np.isnan(log_probs)).sum(axis=1)
-    means = row_sums(log_probs) / np.maximum(n_answers, 1)
-    return np.where(n_answers > 0, -means, np.nan)

@@ -4,9 +4,7 @@
 uncertain questions first. Of questions that tie, each counts with the mean accuracy of its tie.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +12,6 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from pro_lib.metrics import Floats, Labels, aligned, need_both, wilson
-
-_SHUFFLES, _SEED = 1000, 42  # LM-Polygraph's, so that both have the same random baseline
 
 
 def accuracy_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> pd.DataFrame:
@@ -26,13 +22,10 @@ def accuracy_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> pd.DataFram
     """
     values, labels = aligned(uncertainty, correct)
     distinct, tie, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    accuracy_of_tie = np.bincount(tie, weights=labels) / sizes
+    accuracy = _running_mean(np.repeat(np.bincount(tie, weights=labels) / sizes, sizes))
     table = pd.DataFrame({"n_answered": np.arange(1, labels.size + 1)})
-    return table.assign(
-        coverage=table["n_answered"] / labels.size,
-        threshold=np.repeat(distinct, sizes),
-        accuracy=_running_mean(np.repeat(accuracy_of_tie, sizes)),
-    )
+    coverage = table["n_answered"] / labels.size
+    return table.assign(coverage=coverage, threshold=np.repeat(distinct, sizes), accuracy=accuracy)
 
 
 def rejection(uncertainties: pd.DataFrame, correct: ArrayLike) -> pd.DataFrame:
@@ -46,8 +39,19 @@ def rejection(uncertainties: pd.DataFrame, correct: ArrayLike) -> pd.DataFrame:
     _, labels = aligned(uncertainties, correct, columns=True)
     need_both(labels, "PRR")
     oracle = _running_mean(np.sort(labels)[::-1]).mean()
-    random = np.mean([_running_mean(shuffled).mean() for shuffled in _shuffles(labels)])
-    curves = [accuracy_coverage(column, labels)["accuracy"].to_numpy() for _, column in uncertainties.items()]
+    # LM-Polygraph's seed and number, so that both have the same random baseline; each a shuffle of the one before.
+    generator, places, shuffled, of_random = (
+        np.random.RandomState(42),
+        np.arange(len(labels)),
+        np.empty_like(labels),
+        [],
+    )
+    for _ in range(1000):
+        generator.shuffle(places)
+        shuffled[places] = labels
+        of_random.append(_running_mean(shuffled).mean())
+    random = np.mean(of_random)
+    curves = (accuracy_coverage(column, labels)["accuracy"].to_numpy() for _, column in uncertainties.items())
     areas = np.array([curve.mean() for curve in curves])
     return pd.DataFrame({"method": uncertainties.columns, "prr": (areas - random) / (oracle - random), "auarc": areas})
 
@@ -95,15 +99,6 @@ def calibration(
 
 def _running_mean(values: Floats | Labels) -> Floats:
     return np.cumsum(values, dtype=np.float64) / np.arange(1, len(values) + 1)
-
-
-def _shuffles(correct: Labels) -> Iterator[Labels]:
-    """The labels in the orders that rejecting at random is measured on, each a shuffle of the one before."""
-    generator, places, shuffled = np.random.RandomState(_SEED), np.arange(len(correct)), np.empty_like(correct)
-    for _ in range(_SHUFFLES):
-        generator.shuffle(places)
-        shuffled[places] = correct
-        yield shuffled
 
 
 def _reliability(probability: Floats, correct: Labels, n_bins: int = 10) -> pd.DataFrame:

@@ -19,7 +19,6 @@ from pro_lib.files import RunError, reading, regular, sha256, write_whole, writi
 
 Answers = Sequence[Sequence[str | None]]
 Pair = tuple[str, str]
-Compare = Callable[[NDArray, NDArray], Sequence | NDArray]
 Similarity = Callable[[Answers, "pd.DataFrame | None"], NDArray[np.float64]]
 
 
@@ -41,7 +40,7 @@ def distinct(answers: Answers) -> NDArray[np.bool_]:
     return pd.DataFrame(firsts).to_numpy(bool)
 
 
-def of_pairs(rows: Sequence[Sequence[Hashable]], compare: Compare) -> NDArray[np.float64]:
+def of_pairs(rows: Sequence[Sequence[Hashable]], compare: Callable[[NDArray, NDArray], Any]) -> NDArray[np.float64]:
     """Return what `compare` gives for the pairs of a row, all of one length: (n, N, N) or more, NaN where one is None.
 
     It is asked once, for the first and the second of each distinct pair.

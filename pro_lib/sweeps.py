@@ -5,10 +5,8 @@ What needs an α takes `Splits`, chooses it on their validation questions and re
 pointwise 95 % intervals. Where all answers are right, or all wrong, AUROC and interval are NaN, and a warning says so.
 """
 
-from __future__ import annotations
-
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -16,8 +14,6 @@ from numpy.typing import ArrayLike
 
 from pro_lib import metrics, scores, selective
 from pro_lib.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
-from pro_lib.metrics import Floats
-from pro_lib.selective import Calibration, calibration
 
 Alphas = Sequence[float] | None
 DEFAULT_ALPHA = 0.4  # what the paper recommends without validation data
@@ -31,9 +27,9 @@ def alpha_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFram
     return with_aurocs(table, evaluation.pro(grid), evaluation)
 
 
-def chosen_alpha(splits: Splits) -> float:
-    """Return the α of PRO that is chosen on the validation questions (`select_alpha`)."""
-    return select_alpha(splits.validation, alphas=splits.alphas)
+def chosen_alpha(splits: Splits, *, name: str = "PRO") -> float:
+    """Return the α of PRO, or of another score, that is chosen on the validation questions (`select_alpha`)."""
+    return select_alpha(splits.validation, alphas=splits.alphas, name=name)
 
 
 def select_alpha(validation: Evaluation, *, alphas: Alphas = None, name: str = "PRO") -> float:
@@ -45,8 +41,10 @@ def select_alpha(validation: Evaluation, *, alphas: Alphas = None, name: str = "
     if one_class := validation.one_class():
         warnings.warn(f"{one_class}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken", stacklevel=2)
         return DEFAULT_ALPHA
-    grid = _candidates(validation, alphas)
-    aurocs = metrics.auroc_columns(validation.pro(grid, name=name), validation.correct)
+    grid = np.unique(alpha_grid(validation.search_alpha) if alphas is None else alphas)
+    distance = np.round(np.abs(grid - DEFAULT_ALPHA), 12)  # 0.35 and 0.45 are equally far, rounding aside
+    grid = grid[np.argsort(distance, kind="stable")]
+    aurocs = metrics.auroc_intervals(validation.pro(grid, name=name), validation.correct)[0]
     return float(grid[aurocs.argmax()])  # equal AUROCs are exactly equal, being counts
 
 
@@ -58,16 +56,19 @@ def benchmark(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame
     them. Columns: method, alpha, those of `metrics.comparison`, prr and auarc (`selective.rejection`), and ece and
     brier, of the probability of being right fitted on validation (`selective.calibration`).
     """
-    alphas, reported = _alphas(splits, default), splits.reported
+    reported = splits.reported
+    best, chosen = select_alpha(reported, alphas=splits.alphas), chosen_alpha(splits)
+    alphas = {"PRO": chosen, "PRO, default": default, "PRO, oracle": best}
+    alphas |= {name: chosen_alpha(splits, name=name) for name in (*reported.meanings, *reported.alpha_scores)}
     methods = reported.with_pro(alphas)
     alike = {"apart": ["PRO, default", "PRO, oracle"], "clusters": reported.answers.get("cluster")}
     table = metrics.comparison(methods, reported.correct, **alike)
     table = table.merge(selective.rejection(methods, reported.correct), on="method", validate="1:1")
     table.insert(1, "alpha", table["method"].map(alphas))
-    fits = _calibrations(splits, alphas, methods)
+    fits = reliability(splits, methods=list(methods), alphas=alphas).drop_duplicates("method").set_index("method")
     for column in ("ece", "brier"):
-        table[column] = [getattr(fits.get(method), column, np.nan) for method in methods]
-    return labelled(table, splits)
+        table[column] = table["method"].map(fits[column]).astype(float)
+    return labelled(table, splits.reported)
 
 
 def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> pd.DataFrame:
@@ -83,13 +84,18 @@ def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> 
         where = f"{pool.dataset}, {pool.model}: the validation questions cannot be redrawn"
         warnings.warn(f"{where} ({why}), so how much α moves is not known", stacklevel=2)
         nothing = {"redraw": [0], "alpha": np.nan, "auroc": np.nan, "better_than_nll": np.nan}
-        return labelled(pd.DataFrame(nothing), splits)
-    table = pd.DataFrame({"alpha": _redrawn_alphas(splits, n_questions, n_redraws, seed)}).rename_axis("redraw")
+        return labelled(pd.DataFrame(nothing), splits.reported)
+    rng, chosen = np.random.default_rng(seed), list[float]()
+    while len(chosen) < n_redraws:
+        drawn = pool.rows(rng.choice(len(pool.correct), size=n_questions, replace=False))
+        if not drawn.one_class():
+            chosen.append(select_alpha(drawn, alphas=splits.alphas))
+    table = pd.DataFrame({"alpha": chosen}).rename_axis("redraw")
     swept = alpha_sweep(splits.reported, alphas=table["alpha"].unique()).set_index("alpha")["auroc"]
     nll = metrics.auroc(splits.reported.baselines["NLL"], splits.reported.correct)
     table["auroc"] = table["alpha"].map(swept)
     table["better_than_nll"] = (table["auroc"] > nll).astype(float)
-    return labelled(table.reset_index(), splits)
+    return labelled(table.reset_index(), splits.reported)
 
 
 def spread(redraws: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -99,34 +105,21 @@ def spread(redraws: pd.DataFrame, column: str) -> pd.DataFrame:
     return quartiles.join(by_setting["better_than_nll"].mean()).reset_index()
 
 
-def accuracy_coverage(splits: Splits, *, methods: Sequence[str] | None = None, n_points: int = 101) -> pd.DataFrame:
-    """Return the accuracy among the questions answered when the most uncertain are not, at `n_points` coverages.
-
-    They go from 2 % to 1. Beside the methods (None for all) stands `oracle`, which answers right answers first. `low`
-    and `high` are Wilson's, NaN for the oracle. Columns: method, n_answered, coverage, threshold, accuracy, low, high.
-    """
-    correct, uncertainties = splits.reported.correct, splits.reported.with_pro({"PRO": chosen_alpha(splits)})
-    uncertainties = uncertainties.filter(items=methods or list(uncertainties)).assign(oracle=(~correct).astype(float))
-    n = len(correct)
-    at = np.unique(np.linspace(np.ceil(0.02 * n) - 1, n - 1, n_points).round().astype(int))
-    curves = {name: selective.accuracy_coverage(of, correct).iloc[at] for name, of in uncertainties.items()}
-    table = pd.concat(curves, names=["method", "row"]).reset_index().drop(columns="row")
-    table["low"], table["high"] = metrics.wilson(table["accuracy"], table["n_answered"])
-    table.loc[table["method"] == "oracle", ["low", "high"]] = np.nan
-    return labelled(table, splits)
-
-
-def reliability(splits: Splits, *, methods: Sequence[str]) -> pd.DataFrame:
+def reliability(splits: Splits, *, methods: Sequence[str], alphas: Mapping[str, float] | None = None) -> pd.DataFrame:
     """Return reliability, method by method: confidence fitted on validation against accuracy on the reported split.
 
-    Columns: method, ece, brier, and those of `Calibration.table`. No rows where validation has one class.
+    `alphas` are those of `Evaluation.with_pro`; None chooses PRO's. Columns: method, ece, brier, and those of
+    `Calibration.table`. No rows where validation has one class: nothing can be fitted, as `select_alpha` has said.
     """
-    fits = _calibrations(splits, {"PRO": chosen_alpha(splits)}, methods)
-    if not fits:
-        return labelled(pd.DataFrame(columns=["method", "ece", "brier"]), splits)
+    alphas, validation, reported = alphas or {"PRO": chosen_alpha(splits)}, splits.validation, splits.reported
+    if validation.one_class():
+        return labelled(pd.DataFrame(columns=["method", "ece", "brier"]), reported)
+    first, second = validation.with_pro(alphas), reported.with_pro(alphas)
+    correct = validation.correct, reported.correct
+    fits = {name: selective.calibration(first[name], correct[0], second[name], correct[1]) for name in methods}
     tables = {(name, fit.ece, fit.brier): fit.table for name, fit in fits.items()}
     table = pd.concat(tables, names=["method", "ece", "brier", "bin"]).reset_index().drop(columns="bin")
-    return labelled(table, splits)
+    return labelled(table, reported)
 
 
 def with_aurocs(table: pd.DataFrame, uncertainty: ArrayLike, evaluation: Evaluation) -> pd.DataFrame:
@@ -139,41 +132,7 @@ def with_aurocs(table: pd.DataFrame, uncertainty: ArrayLike, evaluation: Evaluat
     return labelled(table.assign(**dict(zip(("auroc", "low", "high"), columns, strict=True))), evaluation)
 
 
-def labelled(table: pd.DataFrame, setting: Evaluation | Splits) -> pd.DataFrame:
+def labelled(table: pd.DataFrame, setting: Evaluation) -> pd.DataFrame:
     """Put the labels of a setting in front of the table, but for those it has."""
     labels = {name: label for name, label in setting.labels().items() if name not in table}
     return table.assign(**labels)[[*labels, *table.columns]]
-
-
-def _alphas(splits: Splits, default: float) -> dict[str, float]:
-    """The α that tables compare: chosen on validation, the default, and the best on what is reported."""
-    best, validation = select_alpha(splits.reported, alphas=splits.alphas), splits.validation
-    names = "PRO", *validation.meanings, *validation.alpha_scores
-    chosen = {name: select_alpha(validation, alphas=splits.alphas, name=name) for name in names}
-    return {"PRO": chosen.pop("PRO"), "PRO, default": default, "PRO, oracle": best} | chosen
-
-
-def _candidates(evaluation: Evaluation, alphas: Alphas) -> Floats:
-    """Return the αs (A,) to choose from in the order in which ties go: nearer to 0.4 first, then the smaller."""
-    grid = np.unique(alpha_grid(evaluation.search_alpha) if alphas is None else alphas)
-    distance = np.round(np.abs(grid - DEFAULT_ALPHA), 12)  # 0.35 and 0.45 are equally far, rounding aside
-    return grid[np.argsort(distance, kind="stable")]
-
-
-def _redrawn_alphas(splits: Splits, n_questions: int, n_redraws: int, seed: int) -> list[float]:
-    correct, rng = splits.pool.correct, np.random.default_rng(seed)
-    alphas, chosen = _candidates(splits.pool, splits.alphas), list[float]()
-    uncertainty = splits.pool.pro(alphas)
-    while len(chosen) < n_redraws:
-        rows = rng.choice(len(correct), size=n_questions, replace=False)
-        if 0 < correct[rows].sum() < n_questions:
-            chosen.append(float(alphas[metrics.auroc_columns(uncertainty[rows], correct[rows]).argmax()]))
-    return chosen
-
-
-def _calibrations(splits: Splits, alphas: Mapping[str, float], methods: Iterable[str]) -> dict[str, Calibration]:
-    validation, reported = splits.validation, splits.reported
-    if validation.one_class():  # nothing can be fitted; `select_alpha` has said so
-        return {}
-    first, second = validation.with_pro(alphas), reported.with_pro(alphas)
-    return {name: calibration(first[name], validation.correct, second[name], reported.correct) for name in methods}

@@ -28,6 +28,8 @@ def test_rouge_l_by_hand():
     # "adams john" keeps the order of one word only: 1/2, 1/3, F1 = (2/6) / (5/6) = 0.4.
     result = correctness.rouge_l(["John Adams", "adams john"], [["John Quincy Adams"]] * 2)
     np.testing.assert_allclose(result, [0.8, 0.4], rtol=1e-15)
+    assert correctness.rouge_l(["", " \n", "x"], [["Paris"], ["Paris"], [""]]).tolist() == [0.0, 0.0, 0.0]
+    assert correctness.rouge_l([], []).shape == (0,)
 
 
 @given(ROWS)
@@ -49,11 +51,6 @@ def test_long_texts_are_compared_in_seconds_and_as_rouge_score_does():
     assert time.process_time() - started < 10
 
 
-def test_nothing_gives_nothing():
-    assert correctness.rouge_l(["", " \n", "x"], [["Paris"], ["Paris"], [""]]).tolist() == [0.0, 0.0, 0.0]
-    assert correctness.rouge_l([], []).shape == (0,)
-
-
 def test_text_that_rouge_cannot_see_is_counted_in_one_warning():
     texts = ["Paris", "Москва", "???", "東京"]
     references = [["Paris", "Париж"], ["Moscow"], ["Rome"], ["東京", "Токио"]]
@@ -73,11 +70,11 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("texts", "references", "words"), REFUSED)
 @pytest.mark.parametrize("judge", [correctness.rouge_l, correctness.exact_match, correctness.alias_match])
-def test_bad_input_names_the_row(judge, texts, references, words):
-    with pytest.raises(ValueError, match=words):
-        judge(texts, references)
+def test_bad_input_names_the_row(judge):
+    for texts, references, words in REFUSED:
+        with pytest.raises(ValueError, match=words):
+            judge(texts, references)
 
 
 NORMAL = {
@@ -125,8 +122,7 @@ def test_what_nothing_is_left_of_matches_nothing():
         assert match(["", "?!", "...", "Paris"], [["Paris"], ["?!"], [""], ["!!!"]]).tolist() == [False] * 4
         assert match(["The The", "the"], [["the the"], ["A"]]).tolist() == [True, False]
         assert match(["Москва"], [["МОСКВА"]]).tolist() == [True]
-        assert match([], []).shape == (0,)
-        assert match([], []).dtype == bool
+        assert (match([], []).shape, match([], []).dtype) == ((0,), bool)
 
 
 @given(ROWS)
@@ -141,23 +137,12 @@ def test_matches_are_those_of_comparing_word_lists(rows):
     assert correctness.alias_match(texts, references).tolist() == contained
 
 
-CHINESE = [
-    ("北京", ["北京"]),
-    ("答案是上海", ["上海"]),
-    ("東京。", ["東京"]),
-    ("Ｔokyo", ["Tokyo"]),
-    ("伦敦", ["巴黎"]),
-]
-
-
 def test_closeness_reads_every_script_and_says_so():
-    texts, references = zip(*CHINESE, strict=True)
-    with pytest.warns(
-        correctness.TokenizerWarning, match="^4 of 5 answers have references in letters that ROUGE"
-    ) as caught:
+    texts = ["北京", "答案是上海", "東京。", "Ｔokyo", "伦敦"]
+    references = [["北京"], ["上海"], ["東京"], ["Tokyo"], ["巴黎"]]
+    with pytest.warns(correctness.TokenizerWarning, match="^4 of 5 answers have references in letters") as caught:
         values = correctness.closeness(texts, references)
-    assert values.tolist() == [1.0, 0.0, 1.0, 1.0, 0.0]
-    assert len(caught) == 1
+    assert (values.tolist(), len(caught)) == ([1.0, 0.0, 1.0, 1.0, 0.0], 1)
     answers = pd.DataFrame({"text": texts, "question_id": range(5)})
     with pytest.warns(correctness.TokenizerWarning):
         table = correctness.rouge_and_correct(answers, pd.DataFrame({"references": references}))
@@ -179,10 +164,9 @@ def test_accents_do_not_matter(text, references):
 
 
 def test_a_reference_that_rouge_sees_in_part_is_not_matched_by_that_part():
-    with pytest.warns(correctness.TokenizerWarning, match="1 of 1 answers"):
-        assert correctness.closeness(["2000"], [["Путин 2000"]]).tolist() == [0.0]
-    with pytest.warns(correctness.TokenizerWarning, match="1 of 1 answers"):
-        assert correctness.closeness(["Putin"], [["Путин", "Putin"]]).tolist() == [1.0]
+    with pytest.warns(correctness.TokenizerWarning, match="2 of 2 answers"):
+        values = correctness.closeness(["2000", "Putin"], [["Путин 2000"], ["Путин", "Putin"]])
+    assert values.tolist() == [0.0, 1.0]
 
 
 @given(ROWS)

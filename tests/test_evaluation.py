@@ -53,6 +53,9 @@ def test_a_question_without_a_value_is_left_out_for_all_and_counted():
     assert list(judged.answers["question_id"]) == ["a", "c"]
     assert len(judged.log_probs) == len(judged.baselines) == 2
     assert "1 of 3 questions are left out (b)" in judged.sentence()
+    fewer = replace(SAMPLES, answers=SAMPLES.answers.query("question_id != 'b'"))
+    judged = evaluate(BEAMS, samples=fewer, similarities={"lexical": similarities.Lexical()})
+    assert list(judged.answers["question_id"]) == ["a", "c"]
 
 
 def test_a_method_that_no_question_has_is_named_not_judged(tmp_path):
@@ -69,10 +72,10 @@ def test_a_method_that_no_question_has_is_named_not_judged(tmp_path):
         evaluate(imports.from_records(path))
 
 
-def test_labels_from_outside_take_precedence_over_rouge():
+def test_labels_of_records_take_precedence_over_rouge():
     answers = pd.DataFrame({"text": ["yes", "no"], "correct": [False, True]})
     judged = rouge_and_correct(answers, pd.DataFrame({"references": [["yes"], ["yes"]]}))
-    assert (list(judged["rouge_l"]), list(judged["correct"])) == ([1.0, 0.0], [False, True])
+    assert judged[["rouge_l", "correct"]].to_numpy().tolist() == [[1.0, False], [0.0, True]]
 
 
 @pytest.mark.parametrize(("n", "n_validation", "size"), [(250, 10, 50), (250, None, 125), (250, 125, 125), (3, 1, 1)])
@@ -148,18 +151,12 @@ def test_methods_without_what_they_need_are_named_not_guessed():
     assert judged.unavailable == tuple(f"{name}, {similarity}" for similarity in by_meaning for name in MEANINGS)
 
 
-@pytest.mark.parametrize(
-    ("choices", "expected"),
-    [
-        (Choices(), [True, True, True]),
-        (Choices(correctness="exact_match"), [False, True, False]),
-        (Choices(correctness="alias_match"), [True, True, False]),
-    ],
-)
-def test_what_is_right_is_a_choice(choices, expected):
+def test_what_is_right_is_a_choice():
     answers = {"a": [("the great Leo", 0.5)], "b": [("Rome", 0.5)], "c": [("Leon Battista Alberti", 0.5)]}
-    references = {"a": ["Leo"], "b": ["Rome", "Paris"], "c": ["Leon Alberti"]}
-    assert list(evaluate(toy_run(answers, references=references), choices=choices).correct) == expected
+    run = toy_run(answers, references={"a": ["Leo"], "b": ["Rome", "Paris"], "c": ["Leon Alberti"]})
+    right = {"rouge_l": [True, True, True], "exact_match": [False, True, False], "alias_match": [True, True, False]}
+    for correctness, expected in right.items():
+        assert list(evaluate(run, choices=Choices(correctness=correctness)).correct) == expected
 
 
 def test_answers_without_their_ending_and_with_repeats_are_a_choice_too():
@@ -185,25 +182,16 @@ def test_labels_are_read_from_a_file_as_written_and_an_answer_without_one_is_cou
         assert imports.read_labels(written(**columns)).to_dict("list") == columns
     numbered = written(question_id=[7, 8], text=["yes", "no"], correct=[True, False])
     assert imports.read_labels(numbered)["question_id"].tolist() == ["7", "8"]
-
-
-def test_an_answer_labelled_both_right_and_wrong_is_refused_with_the_file(tmp_path):
-    (path := tmp_path / "labels.csv").write_text("question_id,text,correct\na,yes,1\na,yes,0\n")
-    with pytest.raises(RunError, match=r"labels\.csv.*'yes' both right and wrong"):
+    path = written(question_id=["a", "a"], text=["yes", "yes"], correct=[1, 0])
+    with pytest.raises(RunError, match=r"labels\..*'yes' both right and wrong"):
         imports.read_labels(path)
 
 
-@pytest.mark.parametrize(
-    ("ids", "texts", "words"),
-    [
-        ("abc", ["Yes", "No", "yes"], "labels of 2 questions match no answer judged, first of 'a'"),
-        ("xy", ["yes", "no"], "none of the 2 labels is for one of its questions"),
-    ],
-)
-def test_labels_that_match_nothing_are_counted(ids, texts, words):
-    labels = pd.DataFrame({"question_id": list(ids), "text": texts, "correct": True})
-    with pytest.raises(RunError, match=words):
-        evaluate(BEAMS, samples=SAMPLES, choices=Choices(labels=labels))
+def test_labels_that_match_nothing_are_counted():
+    for ids, words in (("abc", "labels of 2 questions match no answer judged, first of 'a'"), ("xyz", "none of the 3")):
+        labels = pd.DataFrame({"question_id": list(ids), "text": ["Yes", "No", "yes"], "correct": True})
+        with pytest.raises(RunError, match=words):
+            evaluate(BEAMS, samples=SAMPLES, choices=Choices(labels=labels))
 
 
 def test_validation_questions_are_drawn_with_the_seed_and_keep_their_rows_together():
@@ -213,15 +201,13 @@ def test_validation_questions_are_drawn_with_the_seed_and_keep_their_rows_togeth
     pool = replace(pool, meanings={"S-PRO": 2 * pool.log_probs}, alpha_scores={"α": lambda alpha: pool.log_probs[:, 0]})
     sample = pool.drawn(20, seed=3)
     rows = [list(pool.answers["question_id"]).index(q) for q in sample.answers["question_id"]]
-    assert rows == sorted(rows)
-    assert len(rows) == 20
+    assert (rows, len(rows)) == (sorted(rows), 20)
     np.testing.assert_array_equal(sample.log_probs, pool.log_probs[rows])
     np.testing.assert_array_equal(sample.baselines["NLL"], pool.baselines["NLL"].iloc[rows])
     np.testing.assert_array_equal(sample.meanings["S-PRO"], 2 * pool.log_probs[rows])
     np.testing.assert_array_equal(sample.pro(0.4, name="α"), pool.log_probs[rows, 0])
-    assert "20 were drawn of them" in sample.sentence()
-    assert "drawn" not in pool.sentence()
+    assert ["20 were drawn of them" in of.sentence() for of in (sample, pool)] == [True, False]
     assert list(pool.drawn(20, seed=4).answers["question_id"]) != list(sample.answers["question_id"])
     assert Splits(pool, pool, 20, seed=3).validation.answers.equals(sample.answers)
     assert Splits(pool, pool, None).validation is Splits(pool, pool, 1000).validation is pool
-    assert pool.only(["q7", "q3"]).answers["question_id"].tolist() == ["q3", "q7"]
+    assert pool.rows([7, 3]).answers["question_id"].tolist() == ["q7", "q3"]

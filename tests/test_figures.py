@@ -11,10 +11,8 @@ from notebook_cells import of_notebook
 from pro_lib import figures
 
 DATASETS, MODELS = ("world-facts", "mine"), ("facts-2m", "facts-1m")
-PAPER_SIZED = {
-    "dataset": ("TriviaQA", "SciQ", "NQ"),
-    "model": ("Gemma-2B", "Gemma-7B", "Llama2-13B", "Falcon-11B", "Falcon-40B"),
-}
+PAPER_SIZED = {"model": ("Gemma-2B", "Gemma-7B", "Llama2-13B", "Falcon-11B", "Falcon-40B")}
+PAPER_SIZED = {"dataset": ("TriviaQA", "SciQ", "NQ")} | PAPER_SIZED
 HERE = {"dataset": DATASETS, "model": MODELS}
 METHODS = ("PRO", "SD", "SE", "Deg", "NE", "PE", "ALL", "NLL")
 NUMBERS = {"auroc_vs_alpha": "02", "k_vs_alpha": "03", "fixed_k": "04", "rouge_thresholds": "05"}
@@ -31,16 +29,14 @@ def grid(**columns):
 
 def tables(size, name):
     """The tables that a figure is drawn from."""
+    alphas = [0, 0.001, 0.05, 0.4, 1]
     if name == "auroc_vs_alpha":
-        sweep = grid(**size, split=("validation", "test"), alpha=[0, 0.001, 0.05, 0.4, 1])
+        sweep = grid(**size, split=("validation", "test"), alpha=alphas)
         return sweep, sweep[sweep["alpha"] == 0.4].assign(kind="selected")
-    if name == "k_vs_alpha":
-        return (grid(**size, alpha=[0, 0.001, 0.05, 0.4, 1]).rename(columns={"auroc": "mean_kept"}),)
-    if name == "fixed_k":
-        return (grid(**size, k=[*range(1, 11), "adaptive"]),)
-    if name == "rouge_thresholds":
-        return (grid(**size, threshold=[0.1, 0.2, 0.3, 0.4, 0.5], method=METHODS).assign(accuracy=0.5),)
-    return (grid(**size, method=METHODS).assign(difference=0.1, significant=True),)
+    columns = {"k_vs_alpha": {"alpha": alphas}, "fixed_k": {"k": [*range(1, 11), "adaptive"]}}
+    columns |= {"rouge_thresholds": {"threshold": [0.1, 0.2, 0.3, 0.4, 0.5], "method": METHODS}}
+    table = grid(**size, **columns.get(name, {"method": METHODS}))
+    return (table.assign(mean_kept=table["auroc"], accuracy=0.5, difference=0.1, significant=True),)
 
 
 # How many panels each figure has of two data sets and two models.
@@ -59,6 +55,10 @@ def texts(figure):
     written = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
     # The box of an annotation has its arrow in it, which may well touch another text.
     return [(text, Text.get_window_extent(text)) for text in written if text not in beyond]
+
+
+def legend(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 def unreadable(figure):
@@ -110,8 +110,7 @@ def test_lines_go_through_the_numbers_of_the_table_and_the_chosen_alpha_lies_on_
         line = rows[rows["model"] == model]
         np.testing.assert_array_equal(lines[index].get_xydata(), line[["alpha", "auroc"]])
         assert list(lines[2 + index].get_xydata()[0]) == [0.4, line.set_index("alpha")["auroc"][0.4]]
-    names = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert names == [*MODELS, "chosen on validation"]
+    assert legend(figure) == [*MODELS, "chosen on validation"]
 
 
 def test_printed_values_stand_in_grey_where_the_paper_has_them():
@@ -120,9 +119,8 @@ def test_printed_values_stand_in_grey_where_the_paper_has_them():
     figure = DRAW["fixed_k"](fixed, printed.astype({"k": "Int64"}))
     grey = [line for line in figure.axes[1].lines if line.get_color() == figures.PRINTED["color"]]
     assert [0.7, 0.8] in [list(line.get_ydata()) for line in grey]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [*MODELS, "the paper"]
-    without = DRAW["fixed_k"](fixed, printed.head(0))
-    assert [text.get_text() for text in without.legends[0].get_texts()] == list(MODELS)
+    assert legend(figure) == [*MODELS, "the paper"]
+    assert legend(DRAW["fixed_k"](fixed, printed.head(0))) == list(MODELS)
 
 
 def test_methods_far_below_the_best_stand_at_the_edge_and_differences_are_marked():

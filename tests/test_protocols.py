@@ -73,22 +73,17 @@ def test_pro_pe_and_ne_are_those_of_a_loop_over_the_answers(seed, protocol):
 def test_fixed_k_and_mean_k_of_both_protocols_are_those_of_the_loop():
     beams, lists = drawn_run(3, n=200)
     both = evaluations(beams)
-    assert [judged.protocol for judged in both] == ["paper", "workbench"]
     fixed_k_sweep = of_notebook("04", "fixed_k_sweep", settings=Settings(n_answers=6))
-    table = pd.concat([fixed_k_sweep(Splits(judged, judged, None)) for judged in both])
-    table = table.set_index(["protocol", "k"])
-    mean_k = pd.concat(map(of_notebook("03", "k_sweep"), both))
-    mean_k = mean_k.set_index(["protocol", "alpha"])["mean_kept"]
+    table = pd.concat([fixed_k_sweep(Splits(judged, judged, None)) for judged in both]).set_index(["protocol", "k"])
+    mean_k = pd.concat(map(of_notebook("03", "k_sweep"), both)).set_index(["protocol", "alpha"])["mean_kept"]
     for judged in both:
         for k in range(1, 7):
-            pro = [values[0] for values in naive(lists, lists, judged.protocol, k)]
-            assert table.loc[(judged.protocol, k), "auroc"] == pytest.approx(
-                roc_auc_score(~judged.correct, pro), abs=1e-12
-            )
+            expected = roc_auc_score(~judged.correct, [pro for pro, *_ in naive(lists, lists, judged.protocol, k)])
+            assert table.loc[(judged.protocol, k), "auroc"] == pytest.approx(expected, abs=1e-12)
         answers = list(counted(lists, judged.protocol == "workbench"))
         for alpha in (0.1, 0.4):
             counts = [max(1, sum(value >= np.log(alpha) for value in values)) for values in answers]
-            assert mean_k[(judged.protocol, alpha)] == pytest.approx(np.mean(counts))
+            assert mean_k[judged.protocol, alpha] == pytest.approx(np.mean(counts))
     assert (mean_k["paper"][[0.1, 0.4]] > mean_k["workbench"][[0.1, 0.4]]).all()
     assert (table.loc["paper", "auroc"] != table.loc["workbench", "auroc"]).any()
 
@@ -110,7 +105,7 @@ def test_each_protocol_reads_its_answers_by_hand():
     assert set(ours.index) - set(paper.index) == {"S-NLL, lexical", "SC, lexical"}
 
 
-def test_whether_answers_count_once_can_be_mixed_and_is_said():
+def test_whether_answers_count_once_can_be_mixed_and_is_said_and_so_is_a_mass_above_one():
     beams, _ = drawn_run(0)
     mixed = evaluate(beams, protocol="workbench", choices=Choices(distinct=False))
     paper, ours = evaluations(beams, choices=Choices(distinct=True))
@@ -119,13 +114,8 @@ def test_whether_answers_count_once_can_be_mixed_and_is_said():
     np.testing.assert_array_equal(paper.log_probs, ours.log_probs)
     with pytest.raises(ValueError, match="protocol='papers' is unknown; choose paper or workbench"):
         evaluate(beams, protocol="papers")
-
-
-def test_a_mass_above_one_is_said_by_the_evaluation_and_not_again_by_every_sweep():
-    beams, _ = drawn_run(0)
     paper, ours = evaluations(beams)
-    above = int(scores.above_one(paper.log_probs).sum())
-    assert above > 0
+    assert (above := int(scores.above_one(paper.log_probs).sum())) > 0
     assert f" For {above} questions the answers' probabilities sum to more than 1" in paper.sentence()
     assert "sum to more" not in ours.sentence()
     sweeps.alpha_sweep(paper)  # a warning would be an error

@@ -4,15 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
+from test_metrics import QUESTIONS
 
 from pro_lib import selective
 from pro_lib.metrics import OneClassError
-
-# Few distinct values, so that ties within and between the classes are common.
-QUESTIONS = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=40).filter(
-    lambda rows: len({label for _, label in rows}) == 2
-)
 
 
 def naive_area(order, correct):
@@ -61,9 +56,8 @@ def test_prr_is_that_of_rejecting_one_by_one(n):
 def test_ties_count_with_the_mean_over_their_orders():
     uncertainty, correct = np.array([1.0, 2.0, 2.0, 2.0, 3.0]), np.array([True, True, False, False, True])
     expected = np.mean([naive_area([0, *tie, 4], correct) for tie in itertools.permutations([1, 2, 3])])
-    shuffled = [3, 1, 4, 2, 0]
-    assert rejection(uncertainty, correct=correct)[1] == pytest.approx(expected, abs=1e-15)
-    assert rejection(uncertainty[shuffled], correct=correct[shuffled])[1] == pytest.approx(expected, abs=1e-15)
+    for order in ([0, 1, 2, 3, 4], [3, 1, 4, 2, 0]):
+        assert rejection(uncertainty[order], correct=correct[order])[1] == pytest.approx(expected, abs=1e-15)
 
 
 def test_accuracy_coverage_by_hand():
@@ -134,17 +128,18 @@ def test_bins_hold_equal_numbers_and_ties_are_not_split():
 VALIDATION = [1.0, 2.0], [True, False]
 
 
-@pytest.mark.parametrize(
-    ("call", "kind", "named"),
-    [
-        (lambda: selective.calibration([1.0, 2.0], [False] * 2, [1.0], [True]), OneClassError, "all 2 are wrong"),
-        (lambda: selective.calibration([1.0, np.nan], [True, False], [1.0], [True]), ValueError, "uncertainty is NaN"),
-        (lambda: selective.calibration(*VALIDATION, [np.nan], [True]), ValueError, "uncertainty is NaN in 1 of 1 rows"),
-        (lambda: selective.calibration(*VALIDATION, [1.0], [True] * 2), ValueError, "uncertainty must have the shape"),
-        (lambda: rejection([1.0, 2.0], correct=[True, True]), OneClassError, "all 2 are right"),
-    ],
-)
-def test_what_is_refused_is_named(call, kind, named):
-    with pytest.raises(kind, match=named):
-        call()
+REFUSED = [
+    (([1.0, 2.0], [False] * 2, [1.0], [True]), OneClassError, "all 2 are wrong"),
+    (([1.0, np.nan], [True, False], [1.0], [True]), ValueError, "uncertainty is NaN"),
+    ((*VALIDATION, [np.nan], [True]), ValueError, "uncertainty is NaN in 1 of 1 rows"),
+    ((*VALIDATION, [1.0], [True] * 2), ValueError, "uncertainty must have the shape"),
+]
+
+
+def test_what_is_refused_is_named():
+    for given_, kind, named in REFUSED:
+        with pytest.raises(kind, match=named):
+            selective.calibration(*given_)
+    with pytest.raises(OneClassError, match="all 2 are right"):
+        rejection([1.0, 2.0], correct=[True, True])
     assert selective.calibration(*VALIDATION, [1.0], [True]).brier == 0  # one class to report on is no obstacle

@@ -203,6 +203,12 @@ def other_words(reply, n, prompt):
     return relisted(reply, {f"token_id:{7 + 3 * place}": value for place, value in enumerate(tops(reply).values())})
 
 
+def foreign_words(reply, n, prompt):
+    """Tokens that the tokenizer has not, and no text."""
+    reply["choices"][0]["text"] = ""
+    return relisted(reply, {f"token_id:{10**6 + place}": value for place, value in enumerate(tops(reply).values())})
+
+
 def warmer(reply, n, prompt):
     """A server that divides its logits by 0.8, its list still one of probabilities."""
     values = {token: value / 0.8 for token, value in tops(reply).items()}
@@ -222,6 +228,7 @@ LIES = {
     "text": lambda reply, n, prompt: tops(reply).update({"Paris": -0.1}) or reply,
     "empty": lambda reply, n, prompt: tops(reply).clear() or reply,
     "other tokens": other_words,
+    "foreign tokens": foreign_words,
     "cut prompt": cut,
     "half": told(200, b'{"half'),
     "no JSON": told(200, b"<html>"),

@@ -19,6 +19,7 @@ alpha_choices = of_notebook("02", "alpha_choices", settings=Settings())
 k_sweep = of_notebook("03", "k_sweep")
 fixed_k_sweep = of_notebook("04", "fixed_k_sweep", settings=Settings(n_answers=5))
 rouge_threshold_sweep = of_notebook("05", "rouge_threshold_sweep")
+answered = of_notebook("06", "answered")
 
 
 def some_questions(n=80, n_answers=5, seed=0):
@@ -36,17 +37,13 @@ def evaluation_of(log_probs, correct, *, rouge_l=None, search_alpha=None, model=
     answers = pd.DataFrame({"question_id": np.arange(len(correct)).astype(str), "correct": correct})
     answers["rouge_l"] = np.asarray(correct, float) if rouge_l is None else rouge_l
     scored = pd.DataFrame(baselines, index=answers.index)
-    exclusions = metrics.usable(scored, correct)
+    _, exclusions = metrics.usable(scored, correct)
     return Evaluation(model, "d", "test", answers, np.asarray(log_probs), scored, exclusions, (), search_alpha)
 
 
 def splits_of(evaluation, n_validation=None, **options):
     """The same questions for validation and for the report."""
     return Splits(evaluation, evaluation, n_validation, **options)
-
-
-def labels(n, model="m"):
-    return {"dataset": "d", "model": model, "protocol": "workbench", "split": "test", "n_questions": n}
 
 
 def naive_alpha_sweep(log_probs, correct, alphas):
@@ -92,28 +89,21 @@ def test_the_alpha_sweep_goes_down_to_nll_and_has_the_intervals_of_the_metrics()
     table = sweeps.alpha_sweep(evaluation_of(log_probs, correct))
     assert table["alpha"].tolist() == list(sweeps.DRAWN_ALPHAS)
     assert set(ALPHA_GRID) < set(sweeps.DRAWN_ALPHAS)
-    assert table["auroc"].iloc[-1] == metrics.auroc(scores.nll(log_probs), correct)
-    assert table["mean_kept"].iloc[-1] == 1
-    assert (np.diff(table["mean_kept"]) <= 0).all()
-    _, low, high = metrics.auroc_intervals(scores.pro(log_probs, alpha=sweeps.DRAWN_ALPHAS), correct)
-    np.testing.assert_array_equal(table[["low", "high"]].T, [low, high])
+    assert table[["auroc", "mean_kept"]].iloc[-1].tolist() == [metrics.auroc(scores.nll(log_probs), correct), 1]
+    intervals = metrics.auroc_intervals(scores.pro(log_probs, alpha=sweeps.DRAWN_ALPHAS), correct)
+    np.testing.assert_array_equal(table[["auroc", "low", "high"]].T, intervals)
 
 
 def test_every_table_begins_with_the_labels_of_its_setting():
     setting = splits_of(evaluation_of(*some_questions(), model="m0", NLL=0.0), 40)
     tables = [sweep(setting.reported) for sweep in (sweeps.alpha_sweep, k_sweep)]
-    of_splits = (
-        rouge_threshold_sweep,
-        fixed_k_sweep,
-        sweeps.benchmark,
-        sweeps.redraw_benchmark,
-        sweeps.accuracy_coverage,
-    )
+    of_splits = (rouge_threshold_sweep, fixed_k_sweep, sweeps.benchmark, sweeps.redraw_benchmark)
     tables += [sweep(setting) for sweep in of_splits]
-    for table in [*tables, sweeps.reliability(setting, methods=["PRO"])]:
-        first = table.groupby("n_questions", sort=False).first().reset_index().iloc[-1]
-        assert list(table.columns[:5]) == list(labels(0))
-        assert first[list(labels(0))].to_dict() == labels(80, "m0")
+    tables += [sweep(setting, methods=["PRO"]) for sweep in (answered, sweeps.reliability)]
+    labels = {"dataset": "d", "model": "m0", "protocol": "workbench", "split": "test", "n_questions": 80}
+    for table in tables:
+        assert list(table.columns[:5]) == list(labels)
+        assert (table[list(labels)] == pd.Series(labels)).all(axis=None)
         assert table.index.equals(pd.RangeIndex(len(table)))
 
 
@@ -131,8 +121,7 @@ def test_k_sweep_is_the_mean_of_adaptive_k_with_its_normal_interval():
     row = k_sweep(evaluation_of(log_probs, correct)).set_index("alpha").loc[0.1]
     counts = scores.adaptive_k(log_probs, 0.1)
     expected = norm.interval(0.95, counts.mean(), counts.std(ddof=1) / np.sqrt(80))
-    assert row["mean_kept"] == counts.mean()
-    np.testing.assert_allclose([row["low"], row["high"]], expected, rtol=1e-12)
+    np.testing.assert_allclose(row[["mean_kept", "low", "high"]].astype(float), [counts.mean(), *expected], rtol=1e-12)
 
 
 def test_select_alpha_takes_the_best_and_of_those_the_nearest_to_the_recommended():
@@ -147,7 +136,7 @@ def test_select_alpha_takes_the_best_and_of_those_the_nearest_to_the_recommended
 def test_alpha_is_chosen_on_validation_and_the_oracle_on_the_reported_split():
     splits = Splits(*(evaluation_of(*some_questions(seed=seed)) for seed in (1, 2)), None)
     table = alpha_choices(splits)
-    assert table["kind"].tolist() == ["selected", "default", "selected", "default", "oracle"]
+    assert table["kind"].tolist() == ["selected", "default"] * 2 + ["oracle"]
     alphas = [sweeps.select_alpha(splits.pool), 0.4, sweeps.select_alpha(splits.reported)]
     assert table["alpha"].tolist() == alphas[:2] + alphas
     reported = sweeps.alpha_sweep(splits.reported, alphas=alphas)[["auroc", "low", "high"]]
@@ -159,8 +148,8 @@ def test_the_benchmark_tests_every_method_and_pros_other_rows_are_no_methods():
     parts = [evaluation_of(*pool, NLL=scores.nll(pool[0]), PE=scores.predictive_entropy(pool[0])) for pool in pools]
     table, reported = sweeps.benchmark(Splits(*parts, None)).set_index("method"), parts[1]
     assert list(table.index) == ["PRO", "PRO, default", "PRO, oracle", "NLL", "PE"]
-    assert table["alpha"].tolist()[:2] == [sweeps.select_alpha(parts[0]), 0.4]
-    assert table["alpha"].isna().tolist() == [False] * 3 + [True] * 2
+    chosen = [sweeps.select_alpha(of) for of in parts]
+    np.testing.assert_array_equal(table["alpha"], [chosen[0], 0.4, chosen[1], np.nan, np.nan])
     np.testing.assert_array_equal(table["difference"], table["auroc"] - table.loc["PRO", "auroc"])
     np.testing.assert_allclose(table.loc[["NLL", "PE"], "p_holm"], metrics.holm(table["p_value"][["NLL", "PE"]]))
     assert table["p_value"].isna().tolist() == [True] + [False] * 4
@@ -213,8 +202,7 @@ def test_redraws_choose_from_the_questions_drawn_and_report_on_the_others():
         assert row.alpha == sweeps.select_alpha(evaluation_of(log_probs[sample], correct[sample]))
         assert row.auroc == metrics.auroc(scores.pro(log_probs, alpha=row.alpha), correct)
         assert row.better_than_nll == (row.auroc > nll)
-    assert table["redraw"].tolist() == list(range(20))
-    assert len(set(table["alpha"])) > 1
+    assert (table["redraw"].tolist(), len(set(table["alpha"])) > 1) == (list(range(20)), True)
     # One right answer among 20 is in few draws of two; those without are drawn again.
     again = redrawn(log_probs[:20], np.arange(20) == 3, n_questions=2, n_redraws=10)
     assert again["auroc"].notna().sum() == 10
@@ -246,8 +234,7 @@ def test_where_validation_has_one_class_the_default_is_taken_and_said():
         assert sweeps.reliability(Splits(wrong, other), methods=["PRO"]).empty
     with pytest.warns(UserWarning, match="all 80 judged answers are wrong, so that AUROC"):
         sweep = sweeps.alpha_sweep(wrong)
-    assert sweep[["auroc", "low", "high"]].isna().all(axis=None)
-    assert sweep["mean_kept"].notna().all()
+    assert sweep.isna().all()[["auroc", "low", "high", "mean_kept"]].tolist() == [True] * 3 + [False]
 
 
 def test_fixed_k_sweep_is_pro_at_each_k():
@@ -257,8 +244,7 @@ def test_fixed_k_sweep_is_pro_at_each_k():
     assert table["k"].tolist() == [1, 2, 3, 4, 5, "adaptive"]
     expected = [roc_auc_score(~correct, scores.pro_at_k(log_probs, k)) for k in table["k"][:5]]
     np.testing.assert_allclose(table["auroc"][:5], expected, rtol=0, atol=1e-12)
-    alpha = sweeps.select_alpha(evaluation.drawn(40))
-    adaptive = sweeps.alpha_sweep(evaluation, alphas=[alpha])
+    adaptive = sweeps.alpha_sweep(evaluation, alphas=[sweeps.select_alpha(evaluation.drawn(40))])
     pd.testing.assert_frame_equal(table[5:][list(adaptive)].reset_index(drop=True), adaptive)
 
 
@@ -282,17 +268,16 @@ def test_at_every_bar_the_difference_to_nll_has_delongs_interval():
     log_probs, correct = some_questions()
     methods = {name: np.random.default_rng(seed).normal(size=len(correct)) for seed, name in enumerate(("NLL", "SE"))}
     table = rouge_threshold_sweep(splits_of(evaluation_of(log_probs, correct, **methods)), thresholds=[0.5])
-    se, nll = (table[table["method"] == name].iloc[0] for name in ("SE", "NLL"))
-    tested = metrics.delong(np.column_stack([methods["NLL"], methods["SE"]]), correct)
-    half = 1.959964 * tested.standard_error[1]
-    expected = [se["auroc"] - nll["auroc"] - half, se["auroc"] - nll["auroc"] + half]
-    np.testing.assert_allclose(se[["difference_low", "difference_high"]].astype(float), expected, atol=1e-6)
-    assert (nll["difference_low"], nll["difference_high"]) == (0, 0)
+    table = table.set_index("method").loc[["NLL", "SE"]]
+    half = 1.959964 * metrics.delong(np.column_stack([*methods.values()]), correct).standard_error[1]
+    gap = table["auroc"].diff()["SE"]
+    ends = table[["difference_low", "difference_high"]].astype(float)
+    np.testing.assert_allclose(ends, [[0, 0], [gap - half, gap + half]], atol=1e-6)
 
 
 def test_the_accuracy_of_the_questions_answered_has_wilsons_interval():
     setting = evaluation_of(some_questions(20)[0], [True, False] * 10, NLL=np.arange(20.0), SE=np.zeros(20))
-    table = sweeps.accuracy_coverage(splits_of(setting), methods=["NLL", "absent"], n_points=20)
+    table = answered(splits_of(setting), methods=["NLL", "absent"], n_points=20)
     assert list(dict.fromkeys(table["method"])) == ["NLL", "oracle"]
     nll = table[table["method"] == "NLL"].set_index("n_answered")
     assert nll.index.tolist() == list(range(1, 21))

@@ -4,9 +4,8 @@ import html
 import json
 import string
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +19,7 @@ from pro_lib.similarities import Lexical
 from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob, plain
 
 PAGE, JAVASCRIPT, STYLES = (Path(__file__).with_name(f"explorer.{kind}") for kind in ("html", "js", "css"))
+_SHOWN = ("question", "split", "exposure", "conflict", "note")  # of a question, where it has them
 _CERTIFICATE = [name for name in CERTIFICATE_COLUMNS if not name.startswith("tree_") or name == "tree_bound"]
 
 
@@ -34,7 +34,14 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict:
         raise RunError(f"run {run.name} has texts without log-probabilities, and the explorer shows probabilities")
     grid = alpha_grid(run.search_alpha, of=DRAWN_ALPHAS)
     alphas = np.unique(np.round([*grid, *np.arange(1, 101) / 100, alpha], 9))
-    alphas, answers = alphas[alphas >= grid[0]].tolist(), _answers(run)
+    alphas, answers, questions = alphas[alphas >= grid[0]].tolist(), _answers(run), []
+    for row, own in zip(run.questions.to_dict("records"), answers, strict=True):
+        question = {"id": row["question_id"], "question": f"question {row['question_id']}"}
+        question |= {name: value for name in _SHOWN if (value := plain(row.get(name))) is not None}
+        question["references"] = None if row["references"] is None else list(row["references"])
+        question["correct"] = own[0][4] if own else None
+        certificate = {name: plain(row[name]) for name in _CERTIFICATE if name in row}
+        questions.append(question | ({"certificate": certificate} if certificate else {}))
     return {
         "name": run.name,
         "model": run.info.model,
@@ -42,19 +49,9 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict:
         "alphas": alphas,
         "log_alphas": [float(np.log(value)) if value else None for value in alphas],
         "has_texts": bool(run.questions["question"].notna().any() or run.answers["text"].notna().any()),
-        "questions": [_question(*pair) for pair in zip(run.questions.to_dict("records"), answers, strict=True)],
+        "questions": questions,
         "answers": answers,
     }
-
-
-def _question(row: Mapping[str, Any], answers: list[list]) -> dict:
-    names = ("question", "split", "exposure", "conflict", "note")
-    certificate = {name: plain(row[name]) for name in _CERTIFICATE if name in row}
-    question = {"id": row["question_id"], "question": f"question {row['question_id']}"}
-    question |= {name: value for name in names if (value := plain(row.get(name))) is not None}
-    question["references"] = None if row["references"] is None else list(row["references"])
-    question["correct"] = answers[0][4] if answers else None
-    return question | ({"certificate": certificate} if certificate else {})
 
 
 def _answers(run: Run) -> list[list[list]]:
@@ -84,7 +81,7 @@ def comparison(run: Run, samples: Run | None = None, *, distinct: bool = True) -
         "texts": [plain(text) for text in judged.answers["text"]],
         "correct": judged.correct.tolist(),
         "scores": {name: judged.baselines[name].tolist() for name in judged.baselines},
-        "counts": judged.exclusions.sentence(),
+        "counts": judged.exclusions,
     }
 
 
