@@ -1,0 +1,60 @@
+"""What several benchmarks need: command lines, times, the world facts as prompts, and decoding in packs."""
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedModel
+
+from pro_lib import questions as question_sets
+from pro_lib.engine import Counts, Endings, PackedTree, Prefix, Strategy
+from pro_lib.questions import QuestionSet
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def asked(document: str, options: Mapping[str, object], words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the command line's options: each is given as its default, its type where it has none, or a list."""
+    parser = argparse.ArgumentParser(description=document, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in options.items():
+        one = (default or [""])[0] if isinstance(default, list) else default
+        value = None if isinstance(default, type) else default
+        if default is False:
+            parser.add_argument(name, action="store_true")
+        else:
+            several, kind = "*" if isinstance(default, list) else None, one if isinstance(one, type) else type(one)
+            parser.add_argument(name, nargs=several, type=kind, default=value)
+    return parser.parse_args(words)
+
+
+def seconds(
+    function: Callable[[], object], *, repeats: int, clock: Callable[[], float] = time.perf_counter, warm_up: int = 0
+) -> list[float]:
+    """Return the time of each call, after a few that do not count, the device's work included."""
+    found = []
+    for _ in range(warm_up + repeats):
+        started = clock()
+        function()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        found.append(clock() - started)
+    return found[warm_up:]
+
+
+def world_facts(limit: int, n_shots: int) -> QuestionSet:
+    """Return the first test questions of the world facts."""
+    return question_sets.load("world-facts", split="test", limit=limit, n_shots=n_shots)
+
+
+def decoded(
+    strategy: Strategy, network: PreTrainedModel, endings: Endings, prompts: Sequence, prefix: Prefix, per_pack: int
+) -> tuple[list, Counts]:
+    """Return what a strategy finds for each prompt, on the packed tree, and its counts without the prefix's."""
+    found, counts = [], Counts()
+    for start in range(0, len(prompts), per_pack):
+        pack = prompts[start : start + per_pack]
+        tree = PackedTree(network, pack, prefix.shared_with(pack), counts)
+        found += strategy.decode(tree, endings, question_ids=[str(place) for place in range(len(pack))])
+    return found, counts
