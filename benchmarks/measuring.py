@@ -3,14 +3,19 @@
 import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-from transformers import PreTrainedModel
-
+from pro_lib import engine
 from pro_lib import questions as question_sets
-from pro_lib.engine import Counts, Endings, PackedTree, Prefix, Strategy
+from pro_lib.engine import Strategy
 from pro_lib.questions import QuestionSet
+
+if TYPE_CHECKING:  # what is measured without torch must not find it loaded
+    from transformers import PreTrainedModel
+
+    from pro_lib.engine import Counts, Endings, Prefix
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -33,28 +38,36 @@ def seconds(
     function: Callable[[], object], *, repeats: int, clock: Callable[[], float] = time.perf_counter, warm_up: int = 0
 ) -> list[float]:
     """Return the time of each call, after a few that do not count, the device's work included."""
+    import torch
+
     found = []
     for _ in range(warm_up + repeats):
         started = clock()
         function()
-        if torch.cuda.is_available():
+        if torch.cuda.is_initialized():
             torch.cuda.synchronize()
         found.append(clock() - started)
     return found[warm_up:]
 
 
+@cache
 def world_facts(limit: int, n_shots: int) -> QuestionSet:
     """Return the first test questions of the world facts."""
     return question_sets.load("world-facts", split="test", limit=limit, n_shots=n_shots)
 
 
 def decoded(
-    strategy: Strategy, network: PreTrainedModel, endings: Endings, prompts: Sequence, prefix: Prefix, per_pack: int
-) -> tuple[list, Counts]:
+    strategy: Strategy,
+    network: "PreTrainedModel",
+    endings: "Endings",
+    prompts: Sequence[list[int]],
+    prefix: "Prefix",
+    per_pack: int,
+) -> "tuple[list, Counts]":
     """Return what a strategy finds for each prompt, on the packed tree, and its counts without the prefix's."""
-    found, counts = [], Counts()
+    found, counts = [], engine.Counts()
     for start in range(0, len(prompts), per_pack):
         pack = prompts[start : start + per_pack]
-        tree = PackedTree(network, pack, prefix.shared_with(pack), counts)
+        tree = engine.PackedTree(network, pack, prefix.shared_with(pack), counts)
         found += strategy.decode(tree, endings, question_ids=[str(place) for place in range(len(pack))])
     return found, counts
