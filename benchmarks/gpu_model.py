@@ -162,24 +162,15 @@ def table(model: models.Model, network: Network, card: Card, *, n_questions: int
         *_, host_ms = counted(small, strategy, settings, n_questions=n_questions)
         moved = pd.DataFrame([step_bytes(step, network, strategy) for step in steps]).sum()
         ms = milliseconds(steps, network, card, strategy)
-        rows.append(
-            {
-                "strategy": name,
-                "steps": len(steps),
-                "tokens": sum(step.tokens for step in steps[1:]),
-                "slots": max(step.slots for step in steps),
-                "ms_device": ms["device"][1:].mean(),
-                "ms_launches": ms["launches"].mean(),
-                "ms_host": host_ms,
-                "ms_pack": (ms.max(axis=1) + host_ms).sum(),
-                "ms_pack_graphs": (ms["device"] + host_ms).sum(),
-                "bandwidth": network.parameters * 2 / card.bytes_per_second * len(steps) / ms.max(axis=1).sum() * 1000,
-                "share_copied": moved["keys copied"] / moved.sum(),
-                "share_mask": moved["mask"] / moved.sum(),
-                "peak_mb": peak_bytes(strategy, max(step.rows for step in steps), network.vocabulary, half=True) / 1e6,
-                "cache_mb": max(step.slots for step in steps) * network.slot_bytes / 1e6,
-            }
-        )
+        row = {"strategy": name, "steps": len(steps), "tokens": sum(step.tokens for step in steps[1:])}
+        row |= {"slots": max(step.slots for step in steps), "ms_device": ms["device"][1:].mean()}
+        row |= {"ms_launches": ms["launches"].mean(), "ms_host": host_ms}
+        row |= {"ms_pack": (ms.max(axis=1) + host_ms).sum(), "ms_pack_graphs": (ms["device"] + host_ms).sum()}
+        weights_ms = 1000 * network.parameters * 2 / card.bytes_per_second
+        row |= {"bandwidth": weights_ms * len(steps) / ms.max(axis=1).sum()}
+        row |= {"share_copied": moved["keys copied"] / moved.sum(), "share_mask": moved["mask"] / moved.sum()}
+        most = peak_bytes(strategy, max(step.rows for step in steps), network.vocabulary, half=True)
+        rows.append(row | {"peak_mb": most / 1e6, "cache_mb": row["slots"] * network.slot_bytes / 1e6})
     return pd.DataFrame(rows)
 
 

@@ -10,13 +10,12 @@ import json
 import os
 import platform
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
 from argparse import Namespace
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -32,18 +31,15 @@ from pro_lib.engine import encode_prefix, strategies
 
 RELEASE_PYTHON = ROOT / "build" / "golden" / "bin" / "python"  # of `make golden`
 RELEASE_ARMS = {"A": "release: beams one by one, rescored", "B": "A without rescoring", "C": "B in padded batches"}
-OUR_ARMS = {
+NAMES = RELEASE_ARMS | {
     "D": "ours: diverse beams",
     "E": "ours: greedy",
-    "F 0.4": "ours: threshold, α = 0.4",
-    "F 0.05": "ours: threshold, α = 0.05",
-    "F 0.01": "ours: threshold, α = 0.01",
+    **{f"F {alpha:g}": f"ours: threshold, α = {alpha:g}" for alpha in (0.4, 0.05, 0.01)},
     "G": "library: greedy in padded batches",
     "H": "library: greedy, continuous batching",
     "I": "ours: samples",
     "J": "library: samples, continuous batching",
 }
-NAMES = RELEASE_ARMS | OUR_ARMS
 ONE_BY_ONE = ("A", "B")
 MEASURED_MEMORY = ("C", "D")
 # Whose answers an arm should have given; the first of them that was run.
@@ -54,35 +50,14 @@ SETTINGS = {"n_answers": 10, "diversity_penalty": 1.0, "max_new_tokens": 32}  # 
 TOLERANCE = 1e-3
 
 
-@dataclass(frozen=True)
-class Goal:
-    """A ratio of milliseconds per question (or of `peak_mib`) and what it should be; `batch` None: the largest."""
-
-    over: str
-    under: str
-    least: float | None = None
-    most: float | None = None
-    batch: int | None = None
-    column: str = "ms_min"
-
-
+# Ratios of milliseconds per question, what they should be, and at which batch size; 0 is the largest.
 GOALS = (
-    Goal("A", "B"),
-    Goal("B", "C"),
-    Goal("C", "D"),
-    Goal("A", "D", least=6),
-    Goal("A", "F 0.05", least=40),
-    Goal("A", "F 0.05", least=20, batch=1),
-    Goal("D", "F 0.05", least=4),
-    Goal("F 0.05", "E", most=2.0),
-    Goal("F 0.01", "E", most=5.0),
-    Goal("F 0.05", "E", most=1.25, batch=1),
-    Goal("E", "G", most=1.0),
-    Goal("E", "G", most=1.0, batch=1),
-    Goal("H", "E"),
-    Goal("J", "I"),
-    Goal("D", "C", most=0.5, column="peak_mib"),
+    *(("A", "B", "", 0), ("B", "C", "", 0), ("C", "D", "", 0), ("A", "D", "≥ 6", 0)),
+    *(("A", "F 0.05", "≥ 40", 0), ("A", "F 0.05", "≥ 20", 1), ("D", "F 0.05", "≥ 4", 0)),
+    *(("F 0.05", "E", "≤ 2", 0), ("F 0.01", "E", "≤ 5", 0), ("F 0.05", "E", "≤ 1.25", 1)),
+    *(("E", "G", "≤ 1", 0), ("E", "G", "≤ 1", 1), ("H", "E", "", 0), ("J", "I", "", 0)),
 )
+MEMORY_GOAL = ("D", "C", "≤ 0.5", 0)  # of `peak_mib`
 
 
 def our_arm(given: dict, network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
@@ -95,12 +70,8 @@ def our_arm(given: dict, network, prompts: Prompts, settings: Settings, batch_si
     return [[list(answer.token_ids) for answer in answers] for answers, _ in found]
 
 
-OUR_FUNCTIONS = {
-    "D": partial(our_arm, {"name": "diverse_beam"}),
-    "E": partial(our_arm, {"name": "greedy"}),
-    **{f"F {alpha:g}": partial(our_arm, {"name": "threshold", "search_alpha": alpha}) for alpha in (0.4, 0.05, 0.01)},
-    "I": partial(our_arm, {"name": "multinomial"}),
-}
+OUR_SETTINGS = {"D": {"name": "diverse_beam"}, "E": {"name": "greedy"}, "I": {"name": "multinomial"}}
+OUR_SETTINGS |= {f"F {alpha:g}": {"name": "threshold", "search_alpha": alpha} for alpha in (0.4, 0.05, 0.01)}
 
 
 class Worker:
@@ -118,9 +89,9 @@ class Worker:
         self._process.wait()
         self._process.stdout.close()
 
-    def ask(self, mode: str, case: "Case") -> dict:
+    def ask(self, mode: str, case: dict) -> dict:
         """Have an arm run once; what it measured."""
-        self._process.stdin.write(json.dumps({"mode": mode, **asdict(case)}) + "\n")
+        self._process.stdin.write(json.dumps({"mode": mode, **case}) + "\n")
         self._process.stdin.flush()
         return self._read()
 
@@ -131,22 +102,17 @@ class Worker:
         raise RuntimeError(f"the worker {' '.join(self._process.args)} ended with status {self._process.wait()}")
 
 
-@dataclass(frozen=True)
-class Case:
-    """One arm at one batch size; `questions` of the prompts are asked."""
+def cases(given: Namespace) -> list[dict]:
+    """What is run in each round: arm, batch size and how many of the prompts are asked.
 
-    arm: str
-    batch_size: int
-    questions: int
-
-
-def cases(given: Namespace) -> list[Case]:
-    """What is run in each round; one-by-one arms have no batch size, and C at batch 1 would be B."""
+    One-by-one arms have no batch size, and C at batch 1 would be B.
+    """
     found = []
     for arm in given.arms:
         questions = given.release_questions if arm in RELEASE_ARMS else given.questions
         sizes = {1} if arm in ONE_BY_ONE else {min(size, questions) for size in given.batch_sizes}
-        found += [Case(arm, size, questions) for size in sorted(sizes - {1} if arm == "C" else sizes)]
+        sizes = sorted(sizes - {1} if arm == "C" else sizes)
+        found += [{"arm": arm, "batch_size": size, "questions": questions} for size in sizes]
     return found
 
 
@@ -160,21 +126,21 @@ def climb(job: Path, given: Namespace) -> tuple[pd.DataFrame, dict[str, str]]:
         workers = {name: stack.enter_context(Worker(command, job)) for name, command in commands.items()}
         versions = _checked_versions(workers)
         # Counting runs the arm once, and so warms it up.
-        counted = [workers[_environment(case.arm)].ask("count", case) for case in todo]
-        rounds = [[workers[_environment(case.arm)].ask("time", case) for case in todo] for _ in range(given.repeats)]
+        counted = [workers[_environment(case)].ask("count", case) for case in todo]
+        rounds = [[workers[_environment(case)].ask("time", case) for case in todo] for _ in range(given.repeats)]
     rows = [_row(case, *replies) for case, *replies in zip(todo, counted, zip(*rounds, strict=True), strict=True)]
     _compare_answers(rows, counted)
     largest = min(max(given.batch_sizes), given.questions)
     for row, case in zip(rows, todo, strict=True):
-        if not given.no_memory and case.arm in MEASURED_MEMORY and case.batch_size == largest:
-            with Worker(commands[_environment(case.arm)], job) as worker:
+        if not given.no_memory and case["arm"] in MEASURED_MEMORY and case["batch_size"] == largest:
+            with Worker(commands[_environment(case)], job) as worker:
                 found = worker.ask("memory", case)
             row["peak_mib"] = (found["peak_bytes"] - found["idle_bytes"]) / 2**20
     return pd.DataFrame(rows), versions
 
 
-def _environment(arm: str) -> str:
-    return "release" if arm in RELEASE_ARMS else "ours"
+def _environment(case: dict) -> str:
+    return "release" if case["arm"] in RELEASE_ARMS else "ours"
 
 
 def _checked_versions(workers: dict[str, Worker]) -> dict[str, str]:
@@ -187,18 +153,12 @@ def _checked_versions(workers: dict[str, Worker]) -> dict[str, str]:
     return {f"{name}_{what}": v for name, greeting in greetings.items() for what, v in greeting["versions"].items()}
 
 
-def _row(case: Case, counted: dict, timed: list[dict]) -> dict:
+def _row(case: dict, counted: dict, timed: Sequence[dict]) -> dict:
     """Counts and times, each per question."""
-    n = case.questions
-    milliseconds = [1000 * reply["seconds"] / n for reply in timed]
-    return {
-        **asdict(case),
-        "what": NAMES[case.arm],
-        **{name: counted[name] / n for name in ("token_forwards", "model_calls", "attended_positions")},
-        "ms_min": min(milliseconds),
-        "ms_median": statistics.median(milliseconds),
-        "cpu_ms_min": min(1000 * reply["cpu_seconds"] / n for reply in timed),
-    }
+    n, times = case["questions"], pd.DataFrame(timed) * 1000 / case["questions"]
+    counts = {name: counted[name] / n for name in ("token_forwards", "model_calls", "attended_positions")}
+    wall = {"ms_min": times["seconds"].min(), "ms_median": times["seconds"].median()}
+    return {**case, "what": NAMES[case["arm"]], **counts, **wall, "cpu_ms_min": times["cpu_seconds"].min()}
 
 
 def _compare_answers(rows: list[dict], counted: list[dict]) -> None:
@@ -215,18 +175,16 @@ def _compare_answers(rows: list[dict], counted: list[dict]) -> None:
 
 def ratios(table: pd.DataFrame) -> pd.DataFrame:
     """The goals' ratios, per model and number of shots, where both arms were run."""
-    rows = []
-    for (model, shots), part in table.groupby(["model", "shots"], sort=False):
-        for goal in GOALS:
-            batch = goal.batch or part["batch_size"].max()
-            over, under = (_value(part, arm, batch, goal.column) for arm in (goal.over, goal.under))
-            if over is None or under is None:
-                continue
-            wanted = f"≥ {goal.least:g}" if goal.least else f"≤ {goal.most:g}" if goal.most else ""
-            ratio = over / under
-            met = ratio >= goal.least if goal.least else ratio <= goal.most if goal.most else None
-            what = "memory" if goal.column == "peak_mib" else "time"
-            rows.append((model, shots, f"{goal.over} ÷ {goal.under}", what, batch, ratio, wanted, met))
+    rows, goals = [], [(*goal, "ms_min") for goal in GOALS] + [(*MEMORY_GOAL, "peak_mib")]
+    for ((model, shots), part), goal in itertools.product(table.groupby(["model", "shots"], sort=False), goals):
+        over, under, wanted, batch, column = goal
+        batch = batch or part["batch_size"].max()
+        values = [_value(part, arm, batch, column) for arm in (over, under)]
+        if None not in values:
+            ratio, (sign, limit) = values[0] / values[1], wanted.split() or (None, 0)
+            met = {"≥": ratio >= float(limit), "≤": ratio <= float(limit)}.get(sign)
+            what = "memory" if column == "peak_mib" else "time"
+            rows.append((model, shots, f"{over} ÷ {under}", what, batch, ratio, wanted, met))
     return pd.DataFrame(rows, columns=["model", "shots", "ratio", "of", "batch_size", "value", "goal", "met"])
 
 
@@ -290,7 +248,8 @@ def parse() -> Namespace:
 def main() -> None:
     """Climb the ladder once per model and number of shots, print the tables and write them."""
     if sys.argv[1:2] == ["--serve"]:
-        ladder_release.serve(ladder_release.ARMS | OUR_FUNCTIONS, sys.argv[2])
+        ours = {arm: partial(our_arm, settings) for arm, settings in OUR_SETTINGS.items()}
+        ladder_release.serve(ladder_release.ARMS | ours, sys.argv[2])
         return
     given, parts = parse(), []
     same = {"threads": given.threads, "dtype": given.dtype, "device": given.device, **machine()}

@@ -1,7 +1,7 @@
 """Reading, scoring and sweeping a large run: seconds and peak memory of each step, on a synthetic run folder.
 
-Run from the repository root: `python benchmarks/large_run.py [--questions 100000] [--folder DIR]`. The folder is
-written once, part by part as `generate` does; what is measured happens in a process that does nothing else.
+Run from the repository root: `python benchmarks/large_run.py [--questions 100000]`. The folder is written part by part,
+as `generate` does; what is measured happens in a process that does nothing else.
 """
 
 import json
@@ -22,9 +22,9 @@ from pro_lib.store import Cost, RunFolder, RunInfo, part_table
 N_ANSWERS, N_TOKENS, PER_PART = 10, 6, 4096
 
 
-def write(folder: Path, n_questions: int, *, seed: int = 0) -> None:
+def write(folder: Path, n_questions: int) -> None:
     """Write a run of `n_questions` with ten answers of six tokens each, probabilities falling as answers go on."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     ids = [f"q{number}" for number in range(n_questions)]
     table = {"question_id": ids, "question": "Who?", "references": [["answer 0"]] * n_questions, "split": "test"}
     with RunFolder(folder, RunInfo("large", "synthetic", "diverse_beam")) as run:
@@ -78,12 +78,11 @@ def measure(folder: Path) -> pd.DataFrame:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the folder if it is not there, measure in a fresh process, print the table."""
-    given = asked(__doc__, {"--questions": 100_000, "--folder": Path}, arguments)
+    """Write the folder, measure in a fresh process, print the table."""
+    given = asked(__doc__, {"--questions": 100_000}, arguments)
     with tempfile.TemporaryDirectory() as temporary:
-        folder = given.folder or Path(temporary) / "large" / "synthetic" / "diverse_beam"
-        if not (folder / "run.json").is_file():
-            write(folder, given.questions)
+        folder = Path(temporary) / "large" / "synthetic" / "diverse_beam"
+        write(folder, given.questions)
         command = [sys.executable, __file__, "--measure", str(folder)]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
     print(pd.DataFrame(json.loads(done.stdout)).round(1).to_string(index=False))

@@ -5,17 +5,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pro_lib import engine
 from pro_lib import questions as question_sets
-from pro_lib.engine import Strategy
 from pro_lib.questions import QuestionSet
-
-if TYPE_CHECKING:  # what is measured without torch must not find it loaded
-    from transformers import PreTrainedModel
-
-    from pro_lib.engine import Counts, Endings, Prefix
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -34,9 +27,7 @@ def asked(document: str, options: Mapping[str, object], words: Sequence[str] | N
     return parser.parse_args(words)
 
 
-def seconds(
-    function: Callable[[], object], *, repeats: int, clock: Callable[[], float] = time.perf_counter, warm_up: int = 0
-) -> list[float]:
+def seconds(function: Callable, *, repeats: int, clock: Callable = time.perf_counter, warm_up: int = 0) -> list[float]:
     """Return the time of each call, after a few that do not count, the device's work included."""
     import torch
 
@@ -56,14 +47,7 @@ def world_facts(limit: int, n_shots: int) -> QuestionSet:
     return question_sets.load("world-facts", split="test", limit=limit, n_shots=n_shots)
 
 
-def decoded(
-    strategy: Strategy,
-    network: "PreTrainedModel",
-    endings: "Endings",
-    prompts: Sequence[list[int]],
-    prefix: "Prefix",
-    per_pack: int,
-) -> "tuple[list, Counts]":
+def decoded(strategy: engine.Strategy, network, endings, prompts: Sequence, prefix, per_pack: int) -> tuple:
     """Return what a strategy finds for each prompt, on the packed tree, and its counts without the prefix's."""
     found, counts = [], engine.Counts()
     for start in range(0, len(prompts), per_pack):

@@ -17,7 +17,7 @@ from prefix to prefix.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import torch
 from measuring import decoded
@@ -62,8 +62,7 @@ _LOUDNESS, _THRESHOLD = 4.0, 1.0
 _STEPS = 16
 
 
-@dataclass(frozen=True)
-class Peakedness:
+class Peakedness(NamedTuple):
     """The calibrated constants: scale of the logits, spread of the temperature, and the hour at which answers end."""
 
     scale: float
@@ -71,8 +70,7 @@ class Peakedness:
     hour: float
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(NamedTuple):
     """What greedy answers look like: mean and deviation of the length (tokens, ending included), shares by p."""
 
     mean_length: float
@@ -91,7 +89,7 @@ def build(name: str, folder: str, prompts: Sequence[list[int]], *, device: str, 
     """
     if (largest := max(max(prompt) for prompt in prompts)) >= (size := SHAPES[name]["vocab_size"]):
         raise ValueError(f"a prompt has token {largest}, and {name} has only {size}")
-    network = random_network(SHAPES[name], last_tokens={prompt[-1] for prompt in prompts}, seed=0, device=device)
+    network = random_network(SHAPES[name], last_tokens={prompt[-1] for prompt in prompts}, device=device)
     constants = calibrate(network, prompts)
     set_peakedness(network, constants)
     network.to(getattr(torch, dtype))
@@ -103,17 +101,14 @@ def build(name: str, folder: str, prompts: Sequence[list[int]], *, device: str, 
     return constants, shape
 
 
-def random_network(
-    shape: dict[str, object], *, last_tokens: set[int], seed: int, device: str = "cpu"
-) -> LlamaForCausalLM:
+def random_network(shape: dict[str, object], *, last_tokens: set[int], device: str = "cpu") -> LlamaForCausalLM:
     """A random Llama in float32, its answers not yet calibrated; `last_tokens` start the clock."""
     ids = {"eos_token_id": STOP, "pad_token_id": PAD, "bos_token_id": None, "tie_word_embeddings": False}
     form = {"max_position_embeddings": POSITIONS, "attention_bias": True, "dtype": "float32"}
-    config = LlamaConfig(**shape, **ids, **form)
-    config._attn_implementation = "sdpa"
+    config = LlamaConfig(**shape, **ids, **form, attn_implementation="sdpa")
     with torch.device(device):
         network = LlamaForCausalLM(config).eval()
-    generator = torch.Generator(device).manual_seed(seed)
+    generator = torch.Generator(device).manual_seed(0)
     with torch.no_grad():
         for layer in network.model.layers:
             _fill_layer(layer, _CONTEXT / (2 * network.config.num_hidden_layers) ** 0.5, generator)
@@ -259,4 +254,4 @@ def endings(network: LlamaForCausalLM, stop: Sequence[int] = (STOP,)) -> Endings
 
 def describe(constants: Peakedness, shape: Shape) -> str:
     """One line on a model."""
-    return ", ".join(f"{name} {value:.3g}" for name, value in {**asdict(constants), **asdict(shape)}.items())
+    return ", ".join(f"{name} {value:.3g}" for name, value in {**constants._asdict(), **shape._asdict()}.items())

@@ -63,7 +63,7 @@ def load(name: str, device: torch.device, dtype: str) -> torch.nn.Module:
     if name not in random_models.SHAPES:
         return models.load(name, device=str(device), dtype=dtype).network
     shape = random_models.SHAPES[name]
-    return random_models.random_network(shape, last_tokens={3}, seed=0, device=str(device)).to(getattr(torch, dtype))
+    return random_models.random_network(shape, last_tokens={3}, device=str(device)).to(getattr(torch, dtype))
 
 
 def main() -> None:
