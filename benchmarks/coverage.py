@@ -75,21 +75,9 @@ def drawn(
 
 
 def placements(uncertainty: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of the other class that lie below each wrong answer (B, n_wrong), and each right one (B, n_right).
-
-    In rising order of the scores, ties counting half; sorted as whole numbers whose last bit is the class, once with
-    the wrong answers of a tie first and once with the right ones.
-    """
-    keys = np.ascontiguousarray(uncertainty.T - uncertainty.min() + 1).view(np.int64) & ~1  # above 0 they order alike
-    orders = (0, 1) if len(np.unique(uncertainty[:, 0])) < len(correct) else (0,)  # one is enough where nothing ties
-    of_wrong, of_right = 0, 0
-    for last in orders:
-        is_right = (np.sort(keys | (correct ^ last), axis=1) & 1) != last
-        n_right = np.cumsum(is_right, axis=1, dtype=np.int32)
-        n_wrong = np.arange(1, len(correct) + 1, dtype=np.int32) - n_right
-        of_wrong = of_wrong + n_right[~is_right].reshape(len(keys), -1) / (len(orders) * correct.sum())
-        of_right = of_right + n_wrong[is_right].reshape(len(keys), -1) / (len(orders) * (~correct).sum())
-    return of_wrong, of_right
+    """Shares of the other class that lie below each wrong answer (B, n_wrong), and each right one (B, n_right)."""
+    of_wrong, of_right = metrics.pairs_won(uncertainty[~correct].T, uncertainty[correct].T)
+    return of_wrong / of_right.shape[1], of_right / of_wrong.shape[1]
 
 
 def delong(of_wrong: np.ndarray, of_right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -158,8 +146,7 @@ def difference_covered(draws: Iterable[tuple[np.ndarray, np.ndarray]], truth: fl
     """
     rows = []
     for values, correct in draws:
-        won = metrics.pairs_won(values[~correct].T, values[correct].T)
-        moves = [(of[1] - of[0]) / other for of, other in zip(won, (correct.sum(), (~correct).sum()), strict=True)]
+        moves = [of[1] - of[0] for of in placements(values, correct)]
         test = metrics.delong(values, correct)
         plain = np.sqrt(sum(of.var(ddof=1) / len(of) for of in moves))
         gap, row = test.difference[1], {}

@@ -109,15 +109,9 @@ def _generate(network, prompts: Prompts, settings: Settings, **options) -> list[
     width = max(map(len, prompts))
     ids = torch.tensor([[settings.pad] * (width - len(prompt)) + list(prompt) for prompt in prompts])
     mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-    sequences = network.generate(
-        ids.to(network.device),
-        attention_mask=mask.to(network.device),
-        do_sample=False,
-        max_new_tokens=settings.max_new_tokens,
-        eos_token_id=list(settings.stop),
-        pad_token_id=settings.pad,
-        **options,
-    )
+    how = {"do_sample": False, "max_new_tokens": settings.max_new_tokens, "pad_token_id": settings.pad, **options}
+    ids, mask = ids.to(network.device), mask.to(network.device)
+    sequences = network.generate(ids, attention_mask=mask, eos_token_id=list(settings.stop), **how)
     answers = [until_stop(tokens, settings.stop) for tokens in sequences[:, width:].tolist()]
     per_prompt = len(answers) // len(prompts)
     return [answers[start : start + per_prompt] for start in range(0, len(answers), per_prompt)]
@@ -176,20 +170,18 @@ def _measure(mode: str, arm: Arm, network, prompts: Prompts, settings: Settings,
         with network.register_forward_pre_hook(counts.hook, with_kwargs=True):
             answers = arm(network, prompts, settings, batch_size)
         return {"answers": answers, **asdict(counts)}
+    on_cuda = network.device.type == "cuda"
     if mode == "memory":
         idle = _idle_memory(arm, network, prompts, settings)
         arm(network, prompts, settings, batch_size)
-        return {"idle_bytes": idle, "peak_bytes": _peak_memory(network.device)}
-    _synchronise(network)
+        peak = torch.cuda.max_memory_allocated(network.device) if on_cuda else _status_bytes("VmHWM")
+        return {"idle_bytes": idle, "peak_bytes": peak}
+    wait = torch.cuda.synchronize if on_cuda else lambda: None
+    wait()
     wall, cpu = time.perf_counter(), time.process_time()
     arm(network, prompts, settings, batch_size)
-    _synchronise(network)
+    wait()
     return {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
-
-
-def _synchronise(network) -> None:
-    if network.device.type == "cuda":
-        torch.cuda.synchronize(network.device)
 
 
 def _idle_memory(arm: Arm, network, prompts: Prompts, settings: Settings) -> int:
@@ -205,10 +197,6 @@ def _idle_memory(arm: Arm, network, prompts: Prompts, settings: Settings) -> int
     # Linux: the high-water mark of the resident set starts anew.
     Path("/proc/self/clear_refs").write_text("5")
     return _status_bytes("VmRSS")
-
-
-def _peak_memory(device: torch.device) -> int:
-    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else _status_bytes("VmHWM")
 
 
 def _status_bytes(name: str) -> int:

@@ -64,11 +64,8 @@ def others(values: np.ndarray, correct: np.ndarray, unlabelled: np.ndarray, targ
     p_values, walked = binom.sf(right - 1, n, target), np.zeros(100, bool)
     for start in STARTS:
         walked[start - 1 :] |= np.logical_and.accumulate(p_values[start - 1 :] <= (1 - CONFIDENCE) / len(STARTS))
-    taken = {
-        "walks": walked,
-        "one test": p_values <= 1 - CONFIDENCE,
-        "validation accuracy": (right >= target * n) & (n > 0),
-    }
+    taken = {"walks": walked, "one test": p_values <= 1 - CONFIDENCE}
+    taken["validation accuracy"] = (right >= target * n) & (n > 0)
     return {rule: thresholds[np.flatnonzero(at)[-1]] if at.any() else None for rule, at in taken.items()}
 
 
