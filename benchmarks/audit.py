@@ -62,11 +62,6 @@ def pro_row(choice: str, option: str, pair: Pair, *, alpha=None, alphas=None, sc
     return Row("PRO", choice, option, ids, uncertainty, reported.correct, alpha, above_one)
 
 
-def at_k(log_probs: np.ndarray, *, alpha: float, k: int) -> np.ndarray:
-    """PRO_K with the same K for all questions, (n,), whatever α."""
-    return scores.pro_at_k(log_probs, k)
-
-
 def strictly(log_probs: np.ndarray, *, alpha: float) -> np.ndarray:
     """PRO of the answers with p > α, or of the most probable one: (n,), or (n, A) for several α."""
     first = np.arange(log_probs.shape[1]) == np.nanargmax(log_probs, axis=1)[:, None]
@@ -127,11 +122,9 @@ def pro_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
     beams, samples, others = runs_of(settings, model, dataset)
 
     def pair(choices: Choices | None = None, *, of: Run = beams) -> Pair:
-        judged = [
-            evaluation.evaluate(of, samples=samples, others=others, split=split, choices=choices)
-            for split in ("validation", settings.split)
-        ]
-        return judged[0].drawn(settings.n_validation, seed=settings.seed), judged[1]
+        judge = partial(evaluation.evaluate, of, samples=samples, others=others, choices=choices)
+        validation, reported = (judge(split=split) for split in ("validation", settings.split))
+        return validation.drawn(settings.n_validation, seed=settings.seed), reported
 
     def first_beams(judged_pair: Pair, convention: str) -> dict[int, np.ndarray]:
         # The first group of a diverse beam search has no penalty: it is greedy decoding.
@@ -150,7 +143,8 @@ def pro_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
     yield pro_row("repeated beams kept, the finer grid", '`protocol="paper", alphas=DRAWN_ALPHAS`', repeats, **finer)
     for kept, of in (("", ours), (", repeats kept", repeats)):
         for k in (2, 7, 10):
-            yield pro_row(f"K = {k}{kept}", f"`pro_at_k(…, {k})`", of, alpha=np.nan, score=partial(at_k, k=k))
+            option = f"`pro_at_k(…, {k})`"  # whatever α
+            yield pro_row(f"K = {k}{kept}", option, of, alpha=np.nan, score=lambda p, alpha, k=k: scores.pro_at_k(p, k))
     ending = Choices(convention="answer_tokens")
     yield pro_row("ending left out", '`Choices(convention="answer_tokens")`', pair(ending))
     yield pro_row("ending left out, repeats kept", "both", pair(replace(ending, distinct=False)))

@@ -65,13 +65,8 @@ class Step:
 
 H200, H100 = Card("H200", 4.8e12, 790e12), Card("H100", 3.35e12, 790e12)
 LLAMA_7B = Network("Llama-2-7B", 6.74e9, 32, 4096, 4096, 32_000)
-STRATEGIES: dict[str, tuple[str, dict]] = {
-    "greedy": ("greedy", {}),
-    "ten beams": ("diverse_beam", {}),
-    "ten samples": ("multinomial", {}),
-    "search, α = 0.05": ("threshold", {"search_alpha": 0.05}),
-    "search, α = 0.01": ("threshold", {"search_alpha": 0.01}),
-}
+STRATEGIES = {"greedy": ("greedy", {}), "ten beams": ("diverse_beam", {}), "ten samples": ("multinomial", {})}
+STRATEGIES |= {f"search, α = {alpha:g}": ("threshold", {"search_alpha": alpha}) for alpha in (0.05, 0.01)}
 REPEATS = 3
 # Of each log-probability of a step: bytes allocated beside what it is made from (tests/test_accelerator.py holds them
 # against a count), and bytes read or written, ours and the softmax's.
@@ -95,18 +90,16 @@ def step_bytes(step: Step, network: Network, strategy: str) -> dict[str, float]:
     }
 
 
-def step_seconds(step: Step, network: Network, card: Card, strategy: str) -> tuple[float, float]:
-    """Return the seconds of a step on the card, and those of launching its kernels, which go on side by side."""
-    moved = sum(step_bytes(step, network, strategy).values())
-    sent = step.tokens * (step.slots + 16) / card.host_bytes_per_second
-    launches = (network.layers * network.kernels_per_layer + 40) * card.seconds_per_kernel
-    return card.seconds(moved, network.flops(step.tokens, step.slots)) + sent, launches
-
-
 def milliseconds(steps: Sequence[Step], network: Network, card: Card, strategy: str) -> pd.DataFrame:
-    """Return `step_seconds` of several steps in milliseconds: columns device, launches."""
-    pairs = [step_seconds(step, network, card, strategy) for step in steps]
-    return 1000 * pd.DataFrame(pairs, columns=["device", "launches"])
+    """Return the milliseconds of each step on the `device`, and of `launches` of its kernels, which go on beside."""
+
+    def on_device(step: Step) -> float:
+        sent = step.tokens * (step.slots + 16) / card.host_bytes_per_second
+        moved = sum(step_bytes(step, network, strategy).values())
+        return card.seconds(moved, network.flops(step.tokens, step.slots)) + sent
+
+    launches = (network.layers * network.kernels_per_layer + 40) * card.seconds_per_kernel
+    return 1000 * pd.DataFrame({"device": [on_device(step) for step in steps], "launches": launches})
 
 
 @contextmanager

@@ -176,7 +176,7 @@ def _measure(mode: str, arm: Arm, network, prompts: Prompts, settings: Settings,
         arm(network, prompts, settings, batch_size)
         peak = torch.cuda.max_memory_allocated(network.device) if on_cuda else _status_bytes("VmHWM")
         return {"idle_bytes": idle, "peak_bytes": peak}
-    wait = torch.cuda.synchronize if on_cuda else lambda: None
+    wait = partial(torch.cuda.synchronize, network.device) if on_cuda else lambda: None
     wait()
     wall, cpu = time.perf_counter(), time.process_time()
     arm(network, prompts, settings, batch_size)

@@ -27,16 +27,16 @@ def asked(document: str, options: Mapping[str, object], words: Sequence[str] | N
     return parser.parse_args(words)
 
 
-def seconds(function: Callable, *, repeats: int, clock: Callable = time.perf_counter, warm_up: int = 0) -> list[float]:
-    """Return the time of each call, after a few that do not count, the device's work included."""
-    import torch
-
+def seconds(function: Callable, *, repeats: int, warm_up: int = 0, clock=time.perf_counter, device=None) -> list[float]:
+    """Return the time of each call, after a few that do not count, the work of a GPU (a torch device) included."""
     found = []
     for _ in range(warm_up + repeats):
         started = clock()
         function()
-        if torch.cuda.is_initialized():
-            torch.cuda.synchronize()
+        if device is not None and device.type == "cuda":
+            import torch
+
+            torch.cuda.synchronize(device)
         found.append(clock() - started)
     return found[warm_up:]
 

@@ -92,7 +92,8 @@ def path(name: str, device: str, dtype: str, questions: int) -> pd.DataFrame:
             add(f"{label}: waits a step", waits(model, strategy, settings, questions), 1.0)
     shape = 1, 1, 1500, numbers.key_width
     cache = [torch.zeros(shape, dtype=network.dtype, device=device) for _ in range(numbers.layers)]
-    copied = seconds(lambda: [torch.cat([keys, keys[:, :, :32]], dim=2) for keys in cache], repeats=10, warm_up=3)
+    how = {"repeats": 10, "warm_up": roofline.WARM_UP, "device": network.device}
+    copied = seconds(lambda: [torch.cat([keys, keys[:, :, :32]], dim=2) for keys in cache], **how)
     add("copying 1,500 slots: ms", 2000 * min(copied), 3e6 * numbers.slot_bytes / card.bytes_per_second)
     plain, _ = roofline.steps(network, 32, repeats=20)
     kernels = {"with cuDNN's attention too": nullcontext}

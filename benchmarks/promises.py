@@ -69,9 +69,7 @@ def others(values: np.ndarray, correct: np.ndarray, unlabelled: np.ndarray, targ
     return {rule: thresholds[np.flatnonzero(at)[-1]] if at.any() else None for rule, at in taken.items()}
 
 
-def drawn(
-    n: int, m: int, easier: np.ndarray, *, shift: bool, splits: int, replace: bool = False
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def drawn(n: int, m: int, easier: np.ndarray, *, shift: bool, splits: int, replace: bool = False) -> Iterator[tuple]:
     """Validation questions and the others, or with replacement all, in random order."""
     weights, rng = np.where(easier & shift, 4.0, 1.0), np.random.default_rng(0)
     for _ in range(splits):

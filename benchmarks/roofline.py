@@ -25,7 +25,7 @@ def copy_bandwidth(device: torch.device) -> float:
     """Bytes per second, read and written, of the fastest copy of a large buffer."""
     source = torch.ones(COPIED_BYTES.get(device.type, 2**28) // 4, device=device)
     target = torch.empty_like(source)
-    return 2 * source.nbytes / min(seconds(lambda: target.copy_(source), repeats=20, warm_up=WARM_UP))
+    return 2 * source.nbytes / min(seconds(lambda: target.copy_(source), repeats=20, warm_up=WARM_UP, device=device))
 
 
 def weight_bytes(network: torch.nn.Module) -> int:
@@ -45,7 +45,8 @@ def steps(network: torch.nn.Module, width: int, *, repeats: int) -> tuple[list[f
     tree = PackedTree(network, [drawn(PROMPT_TOKENS).tolist() for _ in range(width)], Prefix((), ()), Counts())
     tree.plant()
     everyone = torch.arange(width)
-    timed = seconds(lambda: tree.grow(everyone, drawn(width)), repeats=repeats, warm_up=WARM_UP)
+    how = {"repeats": repeats, "warm_up": WARM_UP, "device": network.device}
+    timed = seconds(lambda: tree.grow(everyone, drawn(width)), **how)
     return timed, encode_prefix(network, [3]).nbytes * tree.slots
 
 

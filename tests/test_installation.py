@@ -39,7 +39,7 @@ def required(*extras, called=False):
 def test_the_base_is_without_notebooks_figures_and_clusters_and_torch_stays_a_range():
     assert not required() & {"jupyterlab", "ipywidgets", "matplotlib", "datasets", "papermill", "ray"}
     assert {"jupyterlab", "ipykernel", "matplotlib", "seaborn", "papermill", "datasets"} <= required("notebooks")
-    assert "torch>=2.6" in PROJECT["dependencies"]
+    assert "torch>=2.7" in PROJECT["dependencies"]
 
 
 def test_what_lacks_an_extra_says_what_to_install_and_what_needs_none_loads_neither_torch_nor_it():

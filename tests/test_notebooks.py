@@ -116,7 +116,7 @@ def small(path, generations):
     return named | undeclared | {"limit": 40, "n_answers": 4, "generations_dir": str(generations)}
 
 
-@pytest.mark.parametrize("path", map(in_slow, NOTEBOOKS))
+@pytest.mark.parametrize("path", [*map(in_slow, NOTEBOOKS)])
 def test_papermill_executes_it_with_parameters_that_its_cell_does_not_declare(path, execute, generations, tmp_path):
     execute(path, **small(path, generations))
     _, drawn, table = made = [tmp_path / f"{path.stem}.{kind}" for kind in ("png", "svg", "csv")]
