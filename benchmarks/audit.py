@@ -25,6 +25,7 @@ from pro_lib import evaluation, meanings, metrics, protocols, scores, similariti
 from pro_lib.evaluation import Choices, Evaluation
 from pro_lib.runs import Run
 from pro_lib.settings import BEAMS, GREEDY, SAMPLES, Settings
+from pro_lib.similarities import Similarity
 
 Pair = tuple[Evaluation, Evaluation]
 RELEASED = Choices(convention="answer_tokens", distinct=False)
@@ -100,12 +101,6 @@ def with_last_reference(run: Run) -> Run:
     return replace(run, questions=run.questions.assign(references=run.questions["references"].map(lambda r: r[-1:])))
 
 
-def runs_of(settings: Settings, model: str, dataset: str) -> tuple[Run, Run, list[Run]]:
-    """Beams, samples and greedy answers to the questions of both splits."""
-    beams, samples, greedy = (settings.both_splits(model, dataset, name) for name in (BEAMS, SAMPLES, GREEDY))
-    return beams, samples, [greedy]
-
-
 def judged_by(run: Run, judged: Evaluation, questions: pd.DataFrame, choices: Choices | None = None) -> Evaluation:
     """The evaluation with the labels of the run's own answers; a question that it has no answer to is left out."""
     ids = list(judged.answers["question_id"])
@@ -117,9 +112,8 @@ def judged_by(run: Run, judged: Evaluation, questions: pd.DataFrame, choices: Ch
     return labelled.only([identity for identity, there in zip(ids, answered, strict=True) if there])
 
 
-def pro_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
+def pro_rows(settings: Settings, beams: Run, samples: Run, others: list[Run]) -> Iterator[Row]:
     """One row a choice that concerns PRO or the labels of all methods."""
-    beams, samples, others = runs_of(settings, model, dataset)
 
     def pair(choices: Choices | None = None, *, of: Run = beams) -> Pair:
         judge = partial(evaluation.evaluate, of, samples=samples, others=others, choices=choices)
@@ -165,9 +159,8 @@ def pro_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
     yield pro_row("as released, but for the cuts in the text", "all of these", released[1:] * 2, score=fallback)
 
 
-def entropy_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
+def entropy_rows(settings: Settings, beams: Run, samples: Run, others: list[Run]) -> Iterator[Row]:
     """One row a choice of the answers that PE, PE-MC and NE read."""
-    beams, samples, others = runs_of(settings, model, dataset)
     judged = partial(evaluation.evaluate, beams, samples=samples, others=others, split=settings.split)
     distinct = judged(protocol="paper", choices=Choices(distinct=True))
     sources = {("this project's", ""): judged()}
@@ -180,13 +173,13 @@ def entropy_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
                 yield Row(method, *named, ids, source.baselines[method].to_numpy(), source.correct)
 
 
-def meaning_rows(settings: Settings, model: str, dataset: str, similarity: str) -> Iterator[Row]:
+def meaning_rows(
+    similarity: str, measure: Similarity, settings: Settings, beams: Run, samples: Run, others: list[Run]
+) -> Iterator[Row]:
     """One row a choice that concerns SE, SD and Deg, for one similarity."""
-    beams, samples, others = runs_of(settings, model, dataset)
     judged = evaluation.evaluate(beams, samples=samples, others=others, split=settings.split)
     ids = judged.answers["question_id"].to_numpy()
     beams, samples = (run.select(question_ids=ids) for run in (beams, samples))
-    measure = settings.similarities(model, dataset)[similarity]
     ranked, every = beams.ranked(), samples.ranked(distinct=False)
     log_probs, means, texts = (beams.matrix(ranked, *column) for column in (("value",), ("mean",), ("text", None)))
     pairs = measure(texts, beams.questions)
@@ -285,9 +278,11 @@ def main(arguments: list[str]) -> None:
     with warnings.catch_warnings():
         # Some choices are known to break the premise of the bound; the table counts where.
         warnings.simplefilter("ignore", scores.PremiseWarning)
-        rows = [*pro_rows(settings, *pair), *entropy_rows(settings, *pair)]
-        for similarity in given.similarity:
-            rows += meaning_rows(settings, *pair, similarity)
+        beams, samples, greedy = (settings.both_splits(*pair, name) for name in (BEAMS, SAMPLES, GREEDY))
+        runs = settings, beams, samples, [greedy]
+        rows = [*pro_rows(*runs), *entropy_rows(*runs)]
+        for similarity, measure in settings.similarities(*pair).items():
+            rows += meaning_rows(similarity, measure, *runs)
         result = table(rows)
     print(markdown(result))
     if given.csv:

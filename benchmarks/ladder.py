@@ -14,8 +14,8 @@ import subprocess
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -74,32 +74,24 @@ OUR_SETTINGS = {"D": {"name": "diverse_beam"}, "E": {"name": "greedy"}, "I": {"n
 OUR_SETTINGS |= {f"F {alpha:g}": {"name": "threshold", "search_alpha": alpha} for alpha in (0.4, 0.05, 0.01)}
 
 
-class Worker:
-    """A process that holds one model in one environment and answers requests for arms."""
+@contextmanager
+def worker(command: list[str], job: Path) -> Iterator[tuple[dict, Callable[[str, dict], dict]]]:
+    """A process that holds one model in one environment: its greeting, and what has it run an arm once."""
+    process = subprocess.Popen([*command, str(job)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def __init__(self, command: list[str], job: Path):
-        self._process = subprocess.Popen([*command, str(job)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.greeting = self._read()
-
-    def __enter__(self) -> "Worker":
-        return self
-
-    def __exit__(self, *exception) -> None:
-        self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
-
-    def ask(self, mode: str, case: dict) -> dict:
-        """Have an arm run once; what it measured."""
-        self._process.stdin.write(json.dumps({"mode": mode, **case}) + "\n")
-        self._process.stdin.flush()
-        return self._read()
-
-    def _read(self) -> dict:
-        for line in self._process.stdout:
+    def read() -> dict:
+        for line in process.stdout:
             if line.startswith(MARK):
                 return json.loads(line.removeprefix(MARK))
-        raise RuntimeError(f"the worker {' '.join(self._process.args)} ended with status {self._process.wait()}")
+        raise RuntimeError(f"the worker {' '.join(process.args)} ended with status {process.wait()}")
+
+    def ask(mode: str, case: dict) -> dict:
+        process.stdin.write(json.dumps({"mode": mode, **case}) + "\n")
+        process.stdin.flush()
+        return read()
+
+    with process:
+        yield read(), ask
 
 
 def cases(given: Namespace) -> list[dict]:
@@ -123,18 +115,21 @@ def climb(job: Path, given: Namespace) -> tuple[pd.DataFrame, dict[str, str]]:
         commands["release"] = [str(RELEASE_PYTHON), str(Path(ladder_release.__file__))]
     todo = cases(given)
     with ExitStack() as stack:
-        workers = {name: stack.enter_context(Worker(command, job)) for name, command in commands.items()}
-        versions = _checked_versions(workers)
+        workers = {name: stack.enter_context(worker(command, job)) for name, command in commands.items()}
+        versions = _checked_versions({name: greeting for name, (greeting, _) in workers.items()})
+        asks = [workers[_environment(case)][1] for case in todo]
         # Counting runs the arm once, and so warms it up.
-        counted = [workers[_environment(case)].ask("count", case) for case in todo]
-        rounds = [[workers[_environment(case)].ask("time", case) for case in todo] for _ in range(given.repeats)]
+        counted, *rounds = (
+            [ask(mode, case) for ask, case in zip(asks, todo, strict=True)]
+            for mode in ("count", *["time"] * given.repeats)
+        )
     rows = [_row(case, *replies) for case, *replies in zip(todo, counted, zip(*rounds, strict=True), strict=True)]
     _compare_answers(rows, counted)
     largest = min(max(given.batch_sizes), given.questions)
     for row, case in zip(rows, todo, strict=True):
         if not given.no_memory and case["arm"] in MEASURED_MEMORY and case["batch_size"] == largest:
-            with Worker(commands[_environment(case)], job) as worker:
-                found = worker.ask("memory", case)
+            with worker(commands[_environment(case)], job) as (_, ask):
+                found = ask("memory", case)
             row["peak_mib"] = (found["peak_bytes"] - found["idle_bytes"]) / 2**20
     return pd.DataFrame(rows), versions
 
@@ -143,9 +138,8 @@ def _environment(case: dict) -> str:
     return "release" if case["arm"] in RELEASE_ARMS else "ours"
 
 
-def _checked_versions(workers: dict[str, Worker]) -> dict[str, str]:
+def _checked_versions(greetings: dict[str, dict]) -> dict[str, str]:
     """Versions of the libraries, once both environments are seen to read the weights alike."""
-    greetings = {name: worker.greeting for name, worker in workers.items()}
     for name, greeting in greetings.items():
         pairs = zip(greeting["log_probs"], greetings["ours"]["log_probs"], strict=True)
         if (worst := max(abs(one - other) for one, other in pairs)) > TOLERANCE:
