@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import papermill
 import pytest
+from conftest import ROOT
 from test_explorer import CAPITAL, NASTY, ODD, many, nasty
 from waiting import until
 
@@ -25,7 +26,6 @@ from pro_lib import explorer, imports, metrics
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
 
-ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOK = ROOT / "notebooks" / "00_explore_examples.ipynb"
 TOKEN = "only-for-this-test"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -47,7 +47,7 @@ def notebook_with(folder, base, **parameters):
 
 @contextmanager
 def jupyter(folder, theme="JupyterLab Light"):
-    """The address of a JupyterLab of its own, without the user's settings, on `folder`."""
+    """The address of the notebook in a JupyterLab of its own, without the user's settings, on `folder`."""
     config, work = folder / "config", folder / "work"
     files = {
         # Else an output exists only while it is in view.
@@ -74,7 +74,7 @@ def jupyter(folder, theme="JupyterLab Light"):
         try:
             until(lambda: server.poll() is not None or " is running at:" in (folder / "server.log").read_text())
             assert server.poll() is None, (folder / "server.log").read_text()[-2000:]
-            yield f"http://127.0.0.1:{port}"
+            yield f"http://127.0.0.1:{port}/doc/tree/{NOTEBOOK.name}?token={TOKEN}"
         finally:
             # It asks its kernels to end, too.
             server.terminate()
@@ -98,11 +98,6 @@ def browser_page(address, *, width=1200, height=1000):
             browser.close()
 
 
-def notebook_page(address, **options):
-    """The notebook, open in JupyterLab."""
-    return browser_page(f"{address}/doc/tree/{NOTEBOOK.name}?token={TOKEN}", **options)
-
-
 def run_all(page):
     """Run the notebook and wait for the explorer's charts and the figure below it."""
     # Before the kernel is there, running a cell asks which kernel to take.
@@ -116,16 +111,15 @@ def run_all(page):
 def ask(page, question):
     """Type a question and press Enter."""
     page.get_by_role("tab", name="Ask").click()
-    text = page.get_by_placeholder("type a question")
-    text.fill(question)
-    text.press("Enter")
+    page.get_by_placeholder("type a question").fill(question)
+    page.get_by_placeholder("type a question").press("Enter")
 
 
 @pytest.mark.slow
 def test_the_explorer_in_jupyterlab(tmp_path):
     with jupyter(tmp_path) as address:
         notebook_with(tmp_path / "work", tmp_path, model="facts-1m", limit=200)
-        with notebook_page(address) as (page, errors):
+        with browser_page(address) as (page, errors):
             run_all(page)
             explorer, head = page.locator(".pro-app"), page.locator(".pro-head").first
             expect, slider = sync_api.expect, explorer.get_by_role("slider", name="α")
@@ -263,7 +257,7 @@ def take_picture(folder, path, theme):
     with jupyter(folder, theme) as address:
         parameters = {"alpha": 0.05, "strategy": "threshold", "search_alpha": 0.01}
         notebook_with(folder / "work", folder, limit=500, **parameters)
-        with notebook_page(address, width=1370, height=1300) as (page, _):
+        with browser_page(address, width=1370, height=1300) as (page, _):
             run_all(page)
             explorer = page.locator(".pro-app")
             explorer.get_by_label("answered").select_option("wrong")
