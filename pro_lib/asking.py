@@ -78,9 +78,16 @@ class Answer:
 
 
 def ask(
-    model: str | Path | Model, question: str, *, alpha: float = 0.4, questions: QuestionSet | None = None,
-    n_shots: int | None = None, strategy: str = "threshold", calibration: Run | None = None, **settings: Any,
-) -> Answer:  # fmt: skip
+    model: str | Path | Model,
+    question: str,
+    *,
+    alpha: float = 0.4,
+    questions: QuestionSet | None = None,
+    n_shots: int | None = None,
+    strategy: str = "threshold",
+    calibration: Run | None = None,
+    **settings: Any,
+) -> Answer:
     """Ask a question; return the answer with its uncertainty: PRO of the answers with `p >= alpha`.
 
     Args:

@@ -42,11 +42,19 @@ class _Work:
 
 
 def generate(
-    model: str | Path | Model, questions: QuestionSet | Sequence[str], *, strategy: str = "diverse_beam",
-    out: str | Path | None = None, batch_size: int | None = None, chat: bool | Mapping[str, Any] | None = None,
-    progress: bool = True, engine: Engine = "local", n_workers: int | None = None, gpus_per_worker: int = 1,
+    model: str | Path | Model,
+    questions: QuestionSet | Sequence[str],
+    *,
+    strategy: str = "diverse_beam",
+    out: str | Path | None = None,
+    batch_size: int | None = None,
+    chat: bool | Mapping[str, Any] | None = None,
+    progress: bool = True,
+    engine: Engine = "local",
+    n_workers: int | None = None,
+    gpus_per_worker: int = 1,
     **settings: Any,
-) -> Run:  # fmt: skip
+) -> Run:
     """Answer the questions with the model and return the run of them, in their order.
 
     With `out`, the run is kept in `out/<dataset>/<model>/<strategy>/`, or in a folder named after the settings that are
