@@ -2,14 +2,15 @@
 
     python benchmarks/abstaining.py data/generations/world-facts/facts-2m/diverse_beam --splits 1000
 
-In each split an answerer is made of some questions, as `pro serve` makes it; the others are its calls, whose answers
-the run has. A promise is false where fewer of all answers given are right than promised: at most 1 - confidence may be.
+In each split an answerer is made of some questions (`--questions`), as `pro serve` makes it; the others are its calls,
+whose answers the run has. A promise is false where fewer of all answers given are right than promised: at most
+1 - confidence may be.
 """
 
-import argparse
 from dataclasses import replace
 
 import numpy as np
+from measuring import asked
 
 from pro_lib import asking, models, runs
 from pro_lib.evaluation import evaluate
@@ -17,12 +18,7 @@ from pro_lib.evaluation import evaluate
 
 def main() -> None:
     """Print the share of false promises by target."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run")
-    parser.add_argument("--model", default="facts-2m")
-    parser.add_argument("--splits", type=int, default=1000)
-    parser.add_argument("--questions", type=int, default=300, help="of a calibration")
-    given = parser.parse_args()
+    given = asked(__doc__, {"run": str, "--model": "facts-2m", "--splits": 1000, "--questions": 300})
     run, model, rng = runs.read(given.run), models.held(given.model), np.random.default_rng(0)
     whole = evaluate(run)
     uncertainty, correct, ids = whole.pro(0.4), whole.correct, whole.answers["question_id"].to_numpy()

@@ -7,10 +7,9 @@ over 1,000 resamples of the questions. PRO's α is chosen on 100 validation ques
 the row says otherwise.
 """
 
-import argparse
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,12 +18,14 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import variants
+from measuring import asked
 from scipy.stats import rankdata
 
 from pro_lib import evaluation, meanings, metrics, protocols, scores, similarities, sweeps
 from pro_lib.evaluation import Choices, Evaluation
 from pro_lib.runs import Run
 from pro_lib.settings import BEAMS, GREEDY, SAMPLES, Settings
+from pro_lib.similarities import Similarity
 
 Pair = tuple[Evaluation, Evaluation]
 RELEASED = Choices(convention="answer_tokens", distinct=False)
@@ -48,23 +49,13 @@ class Row(NamedTuple):
         return self._replace(**{name: getattr(self, name)[rows] for name in columns})
 
 
-def pro_row(
-    choice: str,
-    option: str,
-    pair: Pair,
-    *,
-    alpha: float | str = "selected",
-    alphas: Sequence[float] | None = None,
-    score: Callable = scores.pro,
-) -> Row:
-    """PRO under one choice; `alpha` is a number, `selected` on validation, or `oracle`, on the reported questions.
-
-    It is chosen from `alphas`, None for steps of 0.05. `score` is called with log-probabilities and `alpha`.
+def pro_row(choice: str, option: str, pair: Pair, *, alpha=None, alphas=None, score: Callable = scores.pro) -> Row:
+    """PRO under one choice; without `alpha` it is chosen on the first of the pair, from `alphas`, by default in steps
+    of 0.05, and reported on the second. `score` is called with log-probabilities and `alpha`.
     """
     validation, reported = pair
-    if isinstance(alpha, str):
-        chosen_on = reported if alpha == "oracle" else validation
-        judged = replace(chosen_on, alpha_scores={choice: partial(score, chosen_on.log_probs)})
+    if alpha is None:
+        judged = replace(validation, alpha_scores={choice: partial(score, validation.log_probs)})
         alpha = sweeps.select_alpha(judged, alphas=alphas, name=choice)
     uncertainty = score(reported.log_probs, alpha=alpha)
     above_one = int(scores.above_one(reported.log_probs).sum())
@@ -72,21 +63,12 @@ def pro_row(
     return Row("PRO", choice, option, ids, uncertainty, reported.correct, alpha, above_one)
 
 
-def at_k(log_probs: np.ndarray, *, alpha: float, k: int) -> np.ndarray:
-    """PRO_K with the same K for all questions, (n,), whatever α."""
-    return scores.pro_at_k(log_probs, k)
-
-
 def strictly(log_probs: np.ndarray, *, alpha: float) -> np.ndarray:
     """PRO of the answers with p > α, or of the most probable one: (n,), or (n, A) for several α."""
-    highest = log_probs == np.nanmax(log_probs, axis=1, keepdims=True)
-    first = highest & (highest.cumsum(axis=1) == 1)
+    first = np.arange(log_probs.shape[1]) == np.nanargmax(log_probs, axis=1)[:, None]
     with np.errstate(divide="ignore"):
-        log_alphas = np.log(alpha)
-    columns = [
-        scores.pro(np.where((log_probs > log_alpha) | first, log_probs, np.nan), alpha=0)
-        for log_alpha in np.ravel(log_alphas)
-    ]
+        kept = [np.where((log_probs > limit) | first, log_probs, np.nan) for limit in np.ravel(np.log(alpha))]
+    columns = [scores.pro(each, alpha=0) for each in kept]
     return np.column_stack(columns) if np.ndim(alpha) else columns[0]
 
 
@@ -119,12 +101,6 @@ def with_last_reference(run: Run) -> Run:
     return replace(run, questions=run.questions.assign(references=run.questions["references"].map(lambda r: r[-1:])))
 
 
-def runs_of(settings: Settings, model: str, dataset: str) -> tuple[Run, Run, list[Run]]:
-    """Beams, samples and greedy answers to the questions of both splits."""
-    beams, samples, greedy = (settings.both_splits(model, dataset, name) for name in (BEAMS, SAMPLES, GREEDY))
-    return beams, samples, [greedy]
-
-
 def judged_by(run: Run, judged: Evaluation, questions: pd.DataFrame, choices: Choices | None = None) -> Evaluation:
     """The evaluation with the labels of the run's own answers; a question that it has no answer to is left out."""
     ids = list(judged.answers["question_id"])
@@ -135,16 +111,13 @@ def judged_by(run: Run, judged: Evaluation, questions: pd.DataFrame, choices: Ch
     return labelled.rows(labels["correct"].notna())
 
 
-def pro_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
+def pro_rows(settings: Settings, beams: Run, samples: Run, others: list[Run]) -> Iterator[Row]:
     """One row a choice that concerns PRO or the labels of all methods."""
-    beams, samples, others = runs_of(settings, model, dataset)
 
     def pair(choices: Choices | None = None, *, of: Run = beams) -> Pair:
-        judged = [
-            evaluation.evaluate(of, samples=samples, others=others, split=split, choices=choices)
-            for split in ("validation", settings.split)
-        ]
-        return judged[0].drawn(settings.n_validation, seed=settings.seed), judged[1]
+        judge = partial(evaluation.evaluate, of, samples=samples, others=others, choices=choices)
+        validation, reported = (judge(split=split) for split in ("validation", settings.split))
+        return validation.drawn(settings.n_validation, seed=settings.seed), reported
 
     def first_beams(judged_pair: Pair, convention: str) -> dict[int, np.ndarray]:
         # The first group of a diverse beam search has no penalty: it is greedy decoding.
@@ -154,7 +127,7 @@ def pro_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
     ours = pair()
     yield pro_row("this project's", "", ours)
     yield pro_row("α = 0.4, not chosen", "`alpha=0.4`", ours, alpha=0.4)
-    yield pro_row("α best on the test questions (oracle)", "`select_alpha` on them", ours, alpha="oracle")
+    yield pro_row("α best on the test questions (oracle)", "`select_alpha` on them", ours[1:] * 2)
     yield pro_row("α from a grid with finer steps near 0", "`alphas=DRAWN_ALPHAS`", ours, alphas=sweeps.DRAWN_ALPHAS)
     yield pro_row("p > α", "`strictly` here", ours, score=strictly)
     repeats = pair(Choices(distinct=False))
@@ -163,7 +136,8 @@ def pro_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
     yield pro_row("repeated beams kept, the finer grid", '`protocol="paper", alphas=DRAWN_ALPHAS`', repeats, **finer)
     for kept, of in (("", ours), (", repeats kept", repeats)):
         for k in (2, 7, 10):
-            yield pro_row(f"K = {k}{kept}", f"`pro_at_k(…, {k})`", of, alpha=np.nan, score=partial(at_k, k=k))
+            option = f"`pro_at_k(…, {k})`"  # whatever α
+            yield pro_row(f"K = {k}{kept}", option, of, alpha=np.nan, score=lambda p, alpha, k=k: scores.pro_at_k(p, k))
     ending = Choices(convention="answer_tokens")
     yield pro_row("ending left out", '`Choices(convention="answer_tokens")`', pair(ending))
     yield pro_row("ending left out, repeats kept", "both", pair(replace(ending, distinct=False)))
@@ -181,20 +155,16 @@ def pro_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
     last = with_last_reference(beams)
     released = tuple(judged_by(others[0], judged, last.questions, RELEASED) for judged in pair(RELEASED, of=last))
     fallback = falling_back_on(first_beams(released, "answer_tokens"), strict=True)
-    yield pro_row("as released, but for the cuts in the text", "all of these", released, alpha="oracle", score=fallback)
+    yield pro_row("as released, but for the cuts in the text", "all of these", released[1:] * 2, score=fallback)
 
 
-def entropy_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
+def entropy_rows(settings: Settings, beams: Run, samples: Run, others: list[Run]) -> Iterator[Row]:
     """One row a choice of the answers that PE, PE-MC and NE read."""
-    beams, samples, others = runs_of(settings, model, dataset)
     judged = partial(evaluation.evaluate, beams, samples=samples, others=others, split=settings.split)
-    sources = {
-        ("this project's", ""): judged(),
-        ("of the beams, repeats kept", '`protocol="paper"`'): judged(protocol="paper"),
-        ("of the distinct beams", '`protocol="paper", distinct=True`'): judged(
-            protocol="paper", choices=Choices(distinct=True)
-        ),
-    }
+    distinct = judged(protocol="paper", choices=Choices(distinct=True))
+    sources = {("this project's", ""): judged()}
+    sources["of the beams, repeats kept", '`protocol="paper"`'] = judged(protocol="paper")
+    sources["of the distinct beams", '`protocol="paper", distinct=True`'] = distinct
     for method in ("PE", "PE-MC", "NE"):
         for named, source in sources.items():
             if method != "PE" or "distinct" not in named[0]:  # which is this project's
@@ -202,13 +172,13 @@ def entropy_rows(settings: Settings, model: str, dataset: str) -> Iterator[Row]:
                 yield Row(method, *named, ids, source.baselines[method].to_numpy(), source.correct)
 
 
-def meaning_rows(settings: Settings, model: str, dataset: str, similarity: str) -> Iterator[Row]:
+def meaning_rows(
+    similarity: str, measure: Similarity, settings: Settings, beams: Run, samples: Run, others: list[Run]
+) -> Iterator[Row]:
     """One row a choice that concerns SE, SD and Deg, for one similarity."""
-    beams, samples, others = runs_of(settings, model, dataset)
     judged = evaluation.evaluate(beams, samples=samples, others=others, split=settings.split)
     ids = judged.answers["question_id"].to_numpy()
     beams, samples = (run.select(question_ids=ids) for run in (beams, samples))
-    measure = settings.similarities(model, dataset)[similarity]
     ranked, every = beams.ranked(), samples.ranked(distinct=False)
     log_probs, means, texts = (beams.matrix(ranked, *column) for column in (("value",), ("mean",), ("text", None)))
     pairs = measure(texts, beams.questions)
@@ -241,10 +211,8 @@ def meaning_rows(settings: Settings, model: str, dataset: str, similarity: str) 
     yield row("Deg", "of the beams", "beams' texts", meanings.degree(pairs))
     beside = measure(np.column_stack([texts[:, :1], drawn]), beams.questions)
     apart = np.column_stack([np.zeros(len(drawn), dtype=bool), similarities.distinct(drawn)])
-    for choice, keep in (
-        ("mean distance from the first beam", apart),
-        ("the same, one sample", apart & (np.arange(apart.shape[1]) == 1)),
-    ):
+    one = apart & (np.arange(apart.shape[1]) == 1)
+    for choice, keep in {"mean distance from the first beam": apart, "the same, one sample": one}.items():
         yield row("Deg", choice, "`mean_distance`", variants.mean_distance(beside, keep))
 
 
@@ -278,17 +246,16 @@ def table(rows: list[Row], *, n_resamples: int = 1000, seed: int = 0) -> pd.Data
     Columns: method, choice, option, alpha, n_questions, above_one (questions whose answers have a mass above 1),
     auroc, difference, low, high.
     """
-    lines = []
-    ours: dict[str, Row] = {}
+    lines, ours = [], {}
     for row in rows:
         own = ours.setdefault(row.method, row)
         _, at, own_at = np.intersect1d(row.question_ids, own.question_ids, return_indices=True)
-        difference, low, high = paired_difference(row.of(at), own.of(own_at), n_resamples=n_resamples, seed=seed)
+        compared = paired_difference(row.of(at), own.of(own_at), n_resamples=n_resamples, seed=seed)
         auroc = metrics.auroc(row.uncertainty, row.correct)
         line = (row.method, row.choice, row.option, row.alpha, len(row.correct), row.above_one, auroc)
-        lines.append((*line, difference, low, high))
-    names = ["method", "choice", "option", "alpha", "n_questions", "above_one", "auroc", "difference", "low", "high"]
-    return pd.DataFrame(lines, columns=names)
+        lines.append((*line, *compared))
+    names = "method choice option alpha n_questions above_one auroc difference low high"
+    return pd.DataFrame(lines, columns=names.split())
 
 
 def markdown(rows: pd.DataFrame) -> str:
@@ -303,27 +270,22 @@ def markdown(rows: pd.DataFrame) -> str:
 
 def main(arguments: list[str]) -> None:
     """Print the table and write it where asked."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="facts-2m")
-    parser.add_argument("--dataset", default="world-facts")
-    parser.add_argument("--similarity", nargs="+", default=["lexical", "alias"])
-    parser.add_argument("--limit", type=int)
-    parser.add_argument("--csv", type=Path)
-    asked = parser.parse_args(arguments)
-    settings = Settings(
-        model=asked.model, dataset=asked.dataset, similarity=asked.similarity, limit=asked.limit, reported=True
-    )
+    options = {"--model": "facts-2m", "--dataset": "world-facts", "--similarity": ["lexical", "alias"]}
+    given = asked(__doc__, options | {"--limit": int, "--csv": Path}, arguments)
+    pair, of = (given.model, given.dataset), {"similarity": given.similarity, "limit": given.limit, "reported": True}
+    settings = Settings(model=given.model, dataset=given.dataset, **of)
     with warnings.catch_warnings():
         # Some choices are known to break the premise of the bound; the table counts where.
         warnings.simplefilter("ignore", scores.PremiseWarning)
-        rows = list(pro_rows(settings, asked.model, asked.dataset))
-        rows += entropy_rows(settings, asked.model, asked.dataset)
-        for similarity in asked.similarity:
-            rows += meaning_rows(settings, asked.model, asked.dataset, similarity)
+        beams, samples, greedy = (settings.both_splits(*pair, name) for name in (BEAMS, SAMPLES, GREEDY))
+        runs = settings, beams, samples, [greedy]
+        rows = [*pro_rows(*runs), *entropy_rows(*runs)]
+        for similarity, measure in settings.similarities(*pair).items():
+            rows += meaning_rows(similarity, measure, *runs)
         result = table(rows)
     print(markdown(result))
-    if asked.csv:
-        result.to_csv(asked.csv, index=False, float_format="%.6g")
+    if given.csv:
+        result.to_csv(given.csv, index=False, float_format="%.6g")
 
 
 if __name__ == "__main__":

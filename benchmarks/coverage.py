@@ -1,11 +1,13 @@
 """How often 95 % intervals of AUROCs, and of their differences, contain the value they are of: docs/intervals.md.
 
+`--resampling` of the `--repetitions` have percentile intervals too, `--records` are outputs whose scores are resampled
+beside, and `--only differences` takes minutes, with as many repetitions as `--pairs` says.
 Labels are drawn (again where one class is missing), scores given the labels. How `metrics.auroc_intervals` shrinks was
 chosen on binormal scores, on those with a wide wrong class (deviation 2), on exponential ones and on four levels, with
 other seeds; `SCORES` are what is reported.
 """
 
-import argparse
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -73,53 +75,38 @@ def drawn(
 
 
 def placements(uncertainty: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of the other class that lie below each wrong answer (B, n_wrong), and each right one (B, n_right).
-
-    In rising order of the scores, ties counting half; sorted as whole numbers whose last bit is the class, once with
-    the wrong answers of a tie first and once with the right ones.
-    """
-    keys = np.ascontiguousarray(uncertainty.T - uncertainty.min() + 1).view(np.int64) & ~1  # above 0 they order alike
-    orders = (0, 1) if len(np.unique(uncertainty[:, 0])) < len(correct) else (0,)  # one is enough where nothing ties
-    of_wrong, of_right = 0, 0
-    for last in orders:
-        is_right = (np.sort(keys | (correct ^ last), axis=1) & 1) != last
-        n_right = np.cumsum(is_right, axis=1, dtype=np.int32)
-        n_wrong = np.arange(1, len(correct) + 1, dtype=np.int32) - n_right
-        of_wrong = of_wrong + n_right[~is_right].reshape(len(keys), -1) / (len(orders) * correct.sum())
-        of_right = of_right + n_wrong[is_right].reshape(len(keys), -1) / (len(orders) * (~correct).sum())
-    return of_wrong, of_right
+    """Shares of the other class that lie below each wrong answer (B, n_wrong), and each right one (B, n_right)."""
+    of_wrong, of_right = metrics.pairs_won(uncertainty, correct)
+    return of_wrong / of_right.shape[1], of_right / of_wrong.shape[1]
 
 
 def delong(of_wrong: np.ndarray, of_right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The AUROC and 1.96 of DeLong's standard errors to either side."""
+    """The AUROC less, and plus, 1.96 of DeLong's standard errors."""
     classes = [of for of in (of_wrong, of_right) if of.shape[1] > 1]  # of one answer no variance is known
     half = ndtri(0.975) * np.sqrt(sum(of.var(axis=1, ddof=1) / of.shape[1] for of in classes))
     return of_wrong.mean(axis=1) - half, of_wrong.mean(axis=1) + half
 
 
 def percentile(uncertainty: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Percentiles of stratified resamples."""
-    return np.quantile(resampled_aurocs(uncertainty, correct), [0.025, 0.975], axis=0)
-
-
-def resampled_aurocs(uncertainty: np.ndarray, correct: np.ndarray) -> np.ndarray:
-    """AUROCs (N_RESAMPLES, A) of resamples of the right answers and of the wrong ones."""
+    """Percentiles of AUROCs of N_RESAMPLES resamples of the right answers and of the wrong ones."""
     rng, classes = np.random.default_rng(0), [np.flatnonzero(correct), np.flatnonzero(~correct)]
     rows = [np.concatenate([rng.choice(of, len(of)) for of in classes]) for _ in range(N_RESAMPLES)]
-    return np.array([metrics.auroc_intervals(uncertainty[of], correct[of])[0] for of in rows])
+    aurocs = [metrics.auroc_intervals(uncertainty[of], correct[of])[0] for of in rows]
+    return np.quantile(aurocs, [0.025, 0.975], axis=0)
 
 
 def covered(draw: Draw, truth: float, n: int, share: float, *, repetitions: int, resampling: int, seed: int) -> dict:
     """How often each interval contains the AUROC; the percentile interval in `resampling` of the repetitions."""
     rng, hits = np.random.default_rng([seed, n, round(100 * share), round(1000 * truth)]), {}
+
+    def add(name: str, low: np.ndarray, high: np.ndarray) -> None:
+        hits.setdefault(name, []).extend((low <= truth + 1e-12) & (truth - 1e-12 <= high))
+
     for uncertainty, correct in drawn(draw, n, share, repetitions, rng):
-        intervals = {"covered": metrics.auroc_intervals(uncertainty, correct)[1:]}
-        intervals["delong"] = delong(*placements(uncertainty, correct))
-        for name, (low, high) in intervals.items():
-            hits.setdefault(name, []).extend((low <= truth + 1e-12) & (truth - 1e-12 <= high))
+        add("covered", *metrics.auroc_intervals(uncertainty, correct)[1:])
+        add("delong", *delong(*placements(uncertainty, correct)))
     for uncertainty, correct in drawn(draw, n, share, resampling, rng):
-        low, high = percentile(uncertainty, correct)
-        hits.setdefault("percentile", []).extend((low <= truth + 1e-12) & (truth - 1e-12 <= high))
+        add("percentile", *percentile(uncertainty, correct))
     return {name: np.mean(of) for name, of in hits.items()}
 
 
@@ -131,27 +118,15 @@ def single(*, repetitions: int, resampling: int, seed: int) -> Iterator[dict]:
     for name, values in evaluation.with_pro({"PRO": 0.4})[list(METHODS)].items():
         truth = metrics.auroc(values, evaluation.correct)
         populations.append((f"{name} of facts-2m", truth, resampled(values.to_numpy(), evaluation.correct)))
-    for name, auroc, draw in populations:
-        for n in N_QUESTIONS:
-            for share in SHARES_RIGHT:
-                counts = {
-                    "repetitions": repetitions,
-                    "resampling": resampling if name == "binormal" and n < 1000 else 0,
-                }
-                cell = {"scores": name, "n_questions": n, "share_right": share, "auroc": round(auroc, 4)}
-                yield cell | covered(draw, auroc, n, share, **counts, seed=seed)
+    for (name, auroc, draw), n, share in itertools.product(populations, N_QUESTIONS, SHARES_RIGHT):
+        n_resampled = resampling if name == "binormal" and n < 1000 else 0
+        found = covered(draw, auroc, n, share, repetitions=repetitions, resampling=n_resampled, seed=seed)
+        yield {"scores": name, "n_questions": n, "share_right": share, "auroc": round(auroc, 4)} | found
 
 
 def paired(*, repetitions: int, seed: int) -> Iterator[dict]:
     """A row per number of questions, share right, AUROC, difference and correlation of two binormal scores."""
-    cells = [
-        (n, share, auroc, gap, r)
-        for n in (100, 300)
-        for share in (0.1, 0.5, 0.9)
-        for auroc in (0.7, 0.9)
-        for gap in (0.0, 0.03)
-        for r in (0.0, 0.9, 0.98)
-    ]
+    cells = itertools.product((100, 300), (0.1, 0.5, 0.9), (0.7, 0.9), (0.0, 0.03), (0.0, 0.9, 0.98))
     for number, (n, share, auroc, gap, r) in enumerate(cells):
         correct, rng = np.arange(n) < round(n * share), np.random.default_rng([seed, number])
         noise = rng.normal(size=(2, n, repetitions))
@@ -170,38 +145,30 @@ def difference_covered(draws: Iterable[tuple[np.ndarray, np.ndarray]], truth: fl
     """
     rows = []
     for values, correct in draws:
-        moves = [of[1] / other - of[0] / other for of, other in pairs_won(values, correct)]
-        plain = np.sqrt(sum(of.var(ddof=1) / len(of) for of in moves))
+        moves = [of[1] - of[0] for of in placements(values, correct)]
         test = metrics.delong(values, correct)
+        plain = np.sqrt(sum(of.var(ddof=1) / len(of) for of in moves))
+        gap, row = test.difference[1], {}
         for name, error in (("", test.standard_error[1]), ("delong_", plain)):
-            gap, half = test.difference[1], ndtri(0.975) * error
-            equivalent = abs(gap) + ndtri(0.95) * error < metrics.MARGIN and abs(truth) >= metrics.MARGIN
-            exceeds = abs(gap) > half and gap * truth <= 0
-            row = {"covered": abs(gap - truth) <= half + 1e-12, "width": 2 * half}
-            rows.append((name, row | {"equivalent": equivalent, "exceeds": exceeds}))
-    names = dict.fromkeys(name for name, _ in rows)
-    return {
-        f"{name}{column}": np.mean([row[column] for which, row in rows if which == name])
-        for name in names
-        for column in ("covered", "width", "equivalent", "exceeds")
-    }
-
-
-def pairs_won(values: np.ndarray, correct: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
-    """How many of the other class lie below each wrong answer, and each right one, with the size of that class."""
-    of_wrong, of_right = metrics.pairs_won(values, correct)
-    return iter(((of_wrong, int(correct.sum())), (of_right, int((~correct).sum()))))
+            half = ndtri(0.975) * error
+            row[f"{name}covered"] = abs(gap - truth) <= half + 1e-12
+            row[f"{name}width"] = 2 * half
+            near_zero = abs(gap) + ndtri(0.95) * error < metrics.MARGIN
+            row[f"{name}equivalent"] = near_zero and abs(truth) >= metrics.MARGIN
+            row[f"{name}exceeds"] = abs(gap) > half and gap * truth <= 0
+        rows.append(row)
+    return {name: np.mean([row[name] for row in rows]) for name in rows[0]}
 
 
 def near(records: Sequence[str], *, repetitions: int, seed: int) -> Iterator[dict]:
     """A row per pair of scores that differ on few questions: made ones, and real ones resampled."""
     sizes = ((30, 270), (100, 400), (150, 150), (300, 2700), (500, 500), (1000, 1000))
-    for share, jump in ((0.012, 1.0), (0.05, 1.0), (0.024, 0.5), (0.002, 1.0)):
-        for n_wrong, n_right in sizes:
-            rng = np.random.default_rng([seed, round(1e4 * share), n_wrong])
-            draws = (moved(rng, n_wrong, n_right, share, jump) for _ in range(repetitions))
-            cell = {"scores": f"{share:.1%} of the wrong move by {jump:g}", "n_wrong": n_wrong, "n_right": n_right}
-            yield cell | {"difference": share * jump} | difference_covered(draws, share * jump)
+    moves = ((0.012, 1.0), (0.05, 1.0), (0.024, 0.5), (0.002, 1.0))
+    for (share, jump), (n_wrong, n_right) in itertools.product(moves, sizes):
+        rng = np.random.default_rng([seed, round(1e4 * share), n_wrong])
+        draws = (moved(rng, n_wrong, n_right, share, jump) for _ in range(repetitions))
+        cell = {"scores": f"{share:.1%} of the wrong move by {jump:g}", "n_wrong": n_wrong, "n_right": n_right}
+        yield cell | {"difference": share * jump} | difference_covered(draws, share * jump)
     sources = [{"model": ["facts-2m", "facts-1m"]}] + [{"records": records}] * bool(records)
     for settings in (Settings(**source) for source in sources):
         for pair in settings.pairs():
@@ -233,10 +200,8 @@ def summary(table: pd.DataFrame) -> str:
     """Lines for the docs: the worst cells of each distribution, and how many of them fall short or go too far."""
     fewer = np.minimum(table["share_right"], 1 - table["share_right"])
     large = (table["n_questions"] * fewer > 29.9) & (table["auroc"] <= 0.9)  # 30 expected of both classes
-    lines = [
-        "| scores | cells | lowest | below 0.93 | highest, 30 of both | above 0.97 | DeLong, lowest | below 0.93 |"
-    ]
-    lines += ["|---|---|---|---|---|---|---|---|"]
+    head = "| scores | cells | lowest | below 0.93 | highest, 30 of both | above 0.97 | DeLong, lowest | below 0.93 |"
+    lines = [head, "|---|---|---|---|---|---|---|---|"]
     for name, part in table.groupby("scores", sort=False):
         inner = part.loc[large[part.index], "covered"]
         cells = [name, len(part), f"{part['covered'].min():.3f}", (part["covered"] < 0.93).sum(), f"{inner.max():.3f}"]
@@ -245,39 +210,20 @@ def summary(table: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def summary_of_differences(pairs: pd.DataFrame) -> str:
-    """Lines for the docs: the lowest coverage and the highest, by the smaller class, the AUROC and the difference."""
-    fewer = (pairs["n_questions"] * np.minimum(pairs["share_right"], 1 - pairs["share_right"])).round().astype(int)
-    lines = ["| answers of the smaller class | AUROC | difference | here | DeLong |", "|---|---|---|---|---|"]
-    for key, part in pairs.groupby([fewer.rename("fewer"), "auroc", "difference"]):
-        spans = [f"{part[name].min():.3f} to {part[name].max():.3f}" for name in ("covered", "delong_covered")]
-        lines.append(f"| {' | '.join(map(str, [*key, *spans]))} |")
-    return "\n".join(lines)
-
-
 def main() -> None:
-    """Write both tables beside docs/intervals.md, or where asked, and print what the page says."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repetitions", type=int, default=4000)
-    parser.add_argument("--resampling", type=int, default=500, help="of them with percentile intervals")
-    parser.add_argument("--pairs", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=2)
-    parser.add_argument("--records", nargs="*", default=[], help="further outputs whose scores are resampled")
-    parser.add_argument("--only", choices=["differences"], help="of differences alone, in minutes")
-    parser.add_argument("--out", type=Path, default=Path("docs"))
-    asked = parser.parse_args()
-    pairs = pd.DataFrame(paired(repetitions=asked.pairs, seed=asked.seed))
-    pairs.round(4).to_csv(asked.out / "coverage_of_differences.csv", index=False)
-    print(summary_of_differences(pairs))
-    close = pd.DataFrame(near(asked.records, repetitions=asked.pairs, seed=asked.seed))
-    close.round(4).to_csv(asked.out / "coverage_of_near_scores.csv", index=False)
-    print(close.round(3).to_string())
-    if asked.only:
-        return
-    rows = single(repetitions=asked.repetitions, resampling=asked.resampling, seed=asked.seed)
-    table = pd.DataFrame(rows)
-    table.round(4).to_csv(asked.out / "coverage.csv", index=False)
-    print(summary(table))
+    """Write the tables beside docs/intervals.md, or where asked, and print what the page says."""
+    from measuring import asked  # tests read this file from elsewhere
+
+    options = {"--repetitions": 4000, "--resampling": 500, "--pairs": 300, "--seed": 2, "--records": []}
+    given = asked(__doc__, options | {"--only": str, "--out": Path("docs")})
+    differences = {"repetitions": given.pairs, "seed": given.seed}
+    tables = {"_of_differences": paired(**differences), "_of_near_scores": near(given.records, **differences)}
+    if given.only != "differences":
+        tables[""] = single(repetitions=given.repetitions, resampling=given.resampling, seed=given.seed)
+    for name, rows in tables.items():
+        table = pd.DataFrame(rows)
+        table.round(4).to_csv(given.out / f"coverage{name}.csv", index=False)
+        print(table.round(3).to_string() if name else summary(table))
 
 
 if __name__ == "__main__":

@@ -1,17 +1,19 @@
 """What exact search costs beside the project's own greedy decoding and diverse beams; knows no score.
 
-Run from the repository root: `python benchmarks/exact_search.py`. All arms use one loaded model, one prefix cache and
-the same packs, and take turns; token-forwards are counts and come first, time is the least of the repeats.
+Run from the repository root: `python benchmarks/exact_search.py [--limit 1000]`. All arms use one loaded model, one
+prefix cache and the same packs, and take turns; token-forwards are counts and come first, time is the least of the
+repeats.
 """
 
-import argparse
 import time
 
 import pandas as pd
+from measuring import asked, decoded
 
 from pro_lib import models
 from pro_lib import questions as question_sets
-from pro_lib.engine import Counts, DiverseBeam, Greedy, PackedTree, Prefix, Strategy, Threshold, encode_prefix
+from pro_lib.engine import DiverseBeam, Greedy, Threshold, encode_prefix
+from pro_lib.packs import QUESTIONS_PER_PACK
 
 ARMS = {
     "greedy": Greedy(),
@@ -20,52 +22,25 @@ ARMS = {
 }
 
 
-def timed(
-    arm: Strategy, model: models.Model, prompts: list[list[int]], prefix: Prefix, per_pack: int
-) -> tuple[float, Counts]:
-    """Seconds and counts of one arm over all prompts."""
-    counts, started = Counts(), time.perf_counter()
-    for start in range(0, len(prompts), per_pack):
-        pack = prompts[start : start + per_pack]
-        tree = PackedTree(model.network, pack, prefix.shared_with(pack), counts)
-        arm.decode(tree, model.endings, question_ids=[str(place) for place in range(len(pack))])
-    return time.perf_counter() - started, counts
-
-
 def main() -> None:
     """Run all arms in turn and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="facts-2m")
-    parser.add_argument("--dataset", default="world-facts")
-    parser.add_argument("--limit", type=int, default=None, help="questions of the test split; all by default")
-    parser.add_argument("--shots", type=int, default=10)
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--repeats", type=int, default=3)
-    arguments = parser.parse_args()
-    model = models.load(arguments.model)
-    questions = question_sets.load(arguments.dataset, split="test", limit=arguments.limit, n_shots=arguments.shots)
-    prompts = [model.encode(prompt) for prompt in questions.prompts()]
-    shots = questions.prefix()
+    options = {"--model": "facts-2m", "--dataset": "world-facts", "--limit": int, "--shots": 10, "--repeats": 3}
+    given = asked(__doc__, options)
+    model = models.load(given.model)
+    questions = question_sets.load(given.dataset, split="test", limit=given.limit, n_shots=given.shots)
+    prompts, shots = [model.encode(prompt) for prompt in questions.prompts()], questions.prefix()
     prefix = encode_prefix(model.network, model.encode(shots) if shots else [])
-    seconds, counts = {name: [] for name in ARMS}, {}
-    for _ in range(arguments.repeats):
-        for name, arm in ARMS.items():
-            elapsed, counts[name] = timed(arm, model, prompts, prefix, arguments.batch_size)
-            seconds[name].append(elapsed)
-    rows = [
-        {
-            "arm": name,
-            **vars(counts[name]),
-            "seconds": min(seconds[name]),
-            "median": sorted(seconds[name])[len(seconds[name]) // 2],
-        }
-        for name in ARMS
-    ]
-    table = pd.DataFrame(rows).set_index("arm")
+    rows = []
+    for arm, strategy in list(ARMS.items()) * given.repeats:
+        started = time.perf_counter()
+        _, counts = decoded(strategy, model.network, model.endings, prompts, prefix, QUESTIONS_PER_PACK)
+        rows.append({"arm": arm, **vars(counts), "seconds": time.perf_counter() - started})
+    by_arm = pd.DataFrame(rows).groupby("arm", sort=False)
+    table = by_arm.min().assign(median=by_arm["seconds"].median())
     table["forwards_to_greedy"] = table["token_forwards"] / table["token_forwards"]["greedy"]
     table["time_to_greedy"] = table["seconds"] / table["seconds"]["greedy"]
     table["beams_time_to_this"] = table["seconds"]["diverse beams, N = 10"] / table["seconds"]
-    print(f"{arguments.model}, {arguments.dataset}, {len(prompts):,} questions, {arguments.shots} shots")
+    print(f"{given.model}, {given.dataset}, {len(prompts):,} questions, {given.shots} shots")
     print(table.round(2).to_string())
 
 

@@ -2,12 +2,11 @@
 
 Run from the repository root: `python benchmarks/families.py`, or with the names of some families. A family is made from
 its own configuration class, saved, loaded as a user would load it, asked short texts and texts beyond its windows, and
-held against plain forward passes and `generate`. Writes docs/families.csv.
+held against plain forward passes and `generate`. Writes docs/families.csv; of some families only with `--write`, which
+puts their rows in the place of theirs.
 """
 
-import argparse
 import os
-import sys
 import tempfile
 import time
 import warnings
@@ -20,6 +19,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import pandas as pd
 import torch
 import transformers
+from measuring import ROOT, asked, world_facts
 from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
 from tokenizers.models import BPE
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
@@ -29,83 +29,50 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from pro_lib import models
-from pro_lib import questions as question_sets
 from pro_lib.engine.fit import auto_class
 from pro_lib.generate import generate
 from pro_lib.models import Model
 from pro_lib.questions import QuestionSet
 
-ROOT = Path(__file__).resolve().parents[1]
 # The twenty that people use most, by our guess; `make test-all` tries them, `make trials` all.
-MOST_USED = (
-    *("llama", "qwen2", "qwen3", "qwen3_moe", "qwen3_5", "qwen3_next", "mistral", "mistral3", "mixtral", "gemma2"),
-    *(
-        "gemma3",
-        "gemma4",
-        "phi3",
-        "gpt_oss",
-        "deepseek_v3",
-        "glm4_moe",
-        "granitemoehybrid",
-        "nemotron_h",
-        "lfm2",
-        "llama4",
-    ),
-)
-WINDOW, POSITIONS, TOKENS = 64, 4096, 5
+NAMES = """
+llama qwen2 qwen3 qwen3_moe qwen3_5 qwen3_next mistral mistral3 mixtral gemma2 gemma3 gemma4 phi3 gpt_oss deepseek_v3
+glm4_moe granitemoehybrid nemotron_h lfm2 llama4
+"""
+MOST_USED = NAMES.split()
+WINDOW, TOKENS = 64, 5
 # Texts within the window, and beyond it.
 SHOTS = {"short": 0, "long": 4}
 N_QUESTIONS, N_SAMPLES, N_GENERATED = 4, 2, 2
-
-
-def _knobs(value: int, *names: str) -> dict[str, int]:
-    return dict.fromkeys(names, value)
-
-
-# What makes a configuration tiny, by the names of its entries, wherever they stand in it.
-TINY = {
-    **_knobs(
-        32, "hidden_size", "d_model", "n_embd", "attention_hidden_size", "lru_width", "embedding_size", "embed_dim"
-    ),
-    **_knobs(
-        32, "embedding_dim", "word_embed_proj_dim", "out_hidden_size", "projection_dim", "text_hidden_size", "dim"
-    ),
-    **_knobs(32, "lm_hidden_size", "output_dim", "mm_hidden_size", "proj_hidden_size", "adapter_hidden_dim"),
-    **_knobs(32, "projector_hidden_size", "language_hidden_size", "model_dim", "base_channels", "adapter_in_dim"),
-    **_knobs(32, "adapter_out_dim", "adapter_input_size"),
-    **_knobs(4, "num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    **_knobs(2, "depth", "encoder_layers", "decoder_layers", "num_encoder_layers", "num_decoder_layers"),
-    **_knobs(4, "num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "attention_heads"),
-    **_knobs(4, "decoder_attention_heads", "num_key_value_heads", "num_global_key_value_heads", "linear_num_heads"),
-    **_knobs(
-        4, "swa_num_attention_heads", "swa_num_key_value_heads", "linear_num_value_heads", "linear_conv_kernel_dim"
-    ),
-    **_knobs(8, "head_dim", "global_head_dim", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "rotary_dim"),
-    **_knobs(8, "hidden_size_per_layer_input", "swa_head_dim", "swa_v_head_dim", "linear_head_dim"),
-    **_knobs(8, "linear_key_head_dim", "linear_value_head_dim"),
-    **_knobs(16, "qk_head_dim", "q_lora_rank", "kv_lora_rank", "o_lora_rank", "index_head_dim", "expert_hidden_dim"),
-    **_knobs(16, "moe_intermediate_size", "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"),
-    **_knobs(16, "router_hidden_size"),
-    **_knobs(64, "intermediate_size", "ffn_dim", "d_ff", "encoder_ffn_dim", "decoder_ffn_dim", "n_inner", "mlp_dim"),
-    **_knobs(64, "intermediate_size_mlp", "ffn_hidden_size", "dense_intermediate_size", "shared_intermediate_size"),
-    **_knobs(POSITIONS, "max_position_embeddings", "n_positions", "max_source_positions", "max_target_positions"),
-    **_knobs(4, "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
-    **_knobs(2, "num_experts_per_tok", "moe_k", "num_experts_per_token", "moe_top_k", "top_k_experts", "index_n_heads"),
-    **_knobs(1, "n_group", "topk_group", "num_shared_experts", "n_shared_experts", "first_k_dense_replace"),
-    **_knobs(1, "moe_num_shared_experts", "mamba_n_groups", "n_groups", "mamba_ngroups"),
-    **_knobs(0, "num_nextn_predict_layers", "num_mtp_layers"),
-    **_knobs(8, "mamba_d_state", "mamba_n_heads", "mamba_d_head", "mamba_num_heads", "mamba_head_dim", "n_mamba_heads"),
-    **_knobs(8, "ssm_state_size", "state_size"),
-    **_knobs(2, "mamba_expand", "expand", "linear_num_key_heads"),
-    **_knobs(16, "mamba_chunk_size", "chunk_size"),
-    **_knobs(4, "mamba_dt_rank", "time_step_rank"),
-    **_knobs(28, "image_size"),
-    **_knobs(14, "patch_size"),
-}
-WINDOWS = {
-    *("sliding_window", "attention_chunk_size", "attention_window_size", "window_size", "local_attention"),
-    "sliding_window_size",
-}
+# What makes a configuration tiny: values, and the names of entries that get them, wherever they stand in it.
+SIZES = """
+32 hidden_size d_model n_embd attention_hidden_size lru_width embedding_size embed_dim embedding_dim word_embed_proj_dim
+32 out_hidden_size projection_dim text_hidden_size dim lm_hidden_size output_dim mm_hidden_size proj_hidden_size
+32 adapter_hidden_dim projector_hidden_size language_hidden_size model_dim base_channels adapter_in_dim adapter_out_dim
+32 adapter_input_size
+4 num_hidden_layers n_layer n_layers num_layers num_attention_heads n_head n_heads num_heads encoder_attention_heads
+4 attention_heads decoder_attention_heads num_key_value_heads num_global_key_value_heads linear_num_heads
+4 swa_num_attention_heads swa_num_key_value_heads linear_num_value_heads linear_conv_kernel_dim num_experts
+4 num_local_experts n_routed_experts moe_num_experts mamba_dt_rank time_step_rank
+2 depth encoder_layers decoder_layers num_encoder_layers num_decoder_layers num_experts_per_tok moe_k
+2 num_experts_per_token moe_top_k top_k_experts index_n_heads mamba_expand expand linear_num_key_heads
+8 head_dim global_head_dim qk_rope_head_dim qk_nope_head_dim v_head_dim rotary_dim hidden_size_per_layer_input
+8 swa_head_dim swa_v_head_dim linear_head_dim linear_key_head_dim linear_value_head_dim mamba_d_state mamba_n_heads
+8 mamba_d_head mamba_num_heads mamba_head_dim n_mamba_heads ssm_state_size state_size
+16 qk_head_dim q_lora_rank kv_lora_rank o_lora_rank index_head_dim expert_hidden_dim moe_intermediate_size
+16 shared_expert_intermediate_size moe_shared_expert_intermediate_size router_hidden_size mamba_chunk_size chunk_size
+64 intermediate_size ffn_dim d_ff encoder_ffn_dim decoder_ffn_dim n_inner mlp_dim intermediate_size_mlp ffn_hidden_size
+64 dense_intermediate_size shared_intermediate_size
+4096 max_position_embeddings n_positions max_source_positions max_target_positions
+1 n_group topk_group num_shared_experts n_shared_experts first_k_dense_replace moe_num_shared_experts mamba_n_groups
+1 n_groups mamba_ngroups
+0 num_nextn_predict_layers num_mtp_layers
+28 image_size
+14 patch_size
+"""
+TINY = {name: int(value) for value, *names in map(str.split, SIZES.strip().splitlines()) for name in names}
+WINDOWS = {"attention_chunk_size", "attention_window_size", "window_size", "local_attention"}
+WINDOWS |= {"sliding_window", "sliding_window_size"}
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 MIXED = {"layer_types": ["linear_attention", "full_attention"] * 2}
 CONV = {"layer_types": ["conv", "full_attention"] * 2}
@@ -124,50 +91,42 @@ QWEN_4 |= {"hc_lowrank": 8, "ple_embed_dim": 16, "ngram_vocab_size_base": 64, "s
 STEP = {"sliding_window": WINDOW, "num_sliding_attention_heads": 4, "share_expert_dim": 16}
 DOTS = {"per_layer_config": {}, "head_dim": 16}
 BLT = {"hidden_size_global": 32}
+DBRX = {"ffn_config": {"ffn_hidden_size": 64, "moe_num_experts": 4, "moe_top_k": 2}}
+DBRX |= {"attn_config": {"rope_theta": 1e4, "kv_n_heads": 2, "clip_qkv": 8.0}}
+ERNIE = {"rope_parameters": ROPE | {"mrope_section": [1, 1, 2]}}
+GRANITE = {"deepstack_layer_map": [[1, 0]], "downsample_rate": "1/2", "spatial_target_layers": [1]}
+MIXED_TEXT = {"text_config": MIXED}
+VISION = {"vision_config": {"architecture": "test_vit", "model_args": None}}
 # What else a family's configuration asks for, to be of one piece, or to have layers of both kinds.
 OWN = {
+    **dict.fromkeys(("cosmos3_edge", "glm4v", "glm46v", "glm_ocr", "glmga", "hunyuan_vl", "paddleocr_vl"), MROPE_TEXT),
+    **dict.fromkeys(("qwen2_5_omni_thinker", "qwen2_5_vl", "qwen2_vl"), MROPE_TEXT),
+    **dict.fromkeys(("kimi_linear", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"), MIXED),
+    **dict.fromkeys(("qwen3_5", "qwen3_5_moe"), MIXED_TEXT),
+    **dict.fromkeys(("lfm2", "lfm2_moe"), CONV),
     "bailing_hybrid": MIXED | SPARSE | {"num_expert_group": 1},
     "bamba": {"attn_layer_indices": [1, 3]},
     "blt": {"encoder_hash_byte_group_vocab": 64, "encoder_config": BLT, "decoder_config": BLT},
     "chameleon": {"vocabulary_map": {"<image>": 380}},
     "cohere_compass": {"text_config": SLIDING_ROPE},
     "cohere_compass_text": SLIDING_ROPE,
-    "cosmos3_edge": MROPE_TEXT,
-    "dbrx": {
-        "attn_config": {"rope_theta": 1e4, "kv_n_heads": 2, "clip_qkv": 8.0},
-        "ffn_config": {"ffn_hidden_size": 64, "moe_num_experts": 4, "moe_top_k": 2},
-    },
+    "dbrx": DBRX,
     "deepseek_ocr2": {"text_config": SPARSE | {"num_experts_per_tok": 2}},
     "dots3_note": {"text_config": DOTS, "vision_config": {"per_layer_config": {}}},
     "dots3_note_text": DOTS,
     "emu3": {"vocabulary_map": {"<image>": 380, "<|extra_200|>": 381}},
-    "ernie4_5_vl_moe": {
-        "text_config": {"rope_parameters": ROPE | {"mrope_section": [1, 1, 2]}, "moe_intermediate_size": [16, 16]}
-    },
+    "ernie4_5_vl_moe": {"text_config": ERNIE | {"moe_intermediate_size": [16, 16]}},
     "exaone4_5": {"text_config": {"model_type": "exaone4"}},
     "falcon_h1": {"mamba_d_ssm": 64},
-    "fast_vlm": {"vision_config": {"architecture": "test_vit", "model_args": None}},
+    "fast_vlm": VISION,
     "gemma3n": {"text_config": GEMMA_3N, "vision_config": {"architecture": "test_efficientnet"}},
     "gemma3n_text": GEMMA_3N,
-    "glm4v": MROPE_TEXT,
     "glm4v_moe": {"text_config": MROPE | {"partial_rotary_factor": 1.0}},
-    "glm46v": MROPE_TEXT,
     "glm5_next": {"text_config": {"qk_rope_head_dim": 0}},
-    "glm_ocr": MROPE_TEXT,
-    "glmga": MROPE_TEXT,
     "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
-    "granite4_vision": {
-        "deepstack_layer_map": [[1, 0]],
-        "downsample_rate": "1/2",
-        "spatial_target_layers": [1],
-        "vision_config": {"hidden_size": 64},
-    },
+    "granite4_vision": GRANITE | {"vision_config": {"hidden_size": 64}},
     "granitemoehybrid": {"layer_types": ["mamba", "attention"] * 2},
-    "hunyuan_vl": MROPE_TEXT,
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
-    "kimi_linear": MIXED,
-    "lfm2": CONV,
-    "lfm2_moe": CONV,
     "lfm2_vl": {"text_config": CONV},
     "longcat_flash": {"expert_ffn_hidden_size": 16, "zero_expert_num": 2, "moe_topk": 2},
     "mamba2": {"num_heads": 8, "head_dim": 8},
@@ -177,17 +136,8 @@ OWN = {
     "muse_spark": {"audio_config": {"hidden_sizes": [16, 16, 32, 32]}},
     "nemotron_h": {"layers_block_type": ["mamba", "attention", "moe", "attention"]},
     "nemotron_h_omni": {"vision_config": {"video_temporal_patch_size": 2}},
-    "paddleocr_vl": MROPE_TEXT,
-    "perception_lm": {"vision_config": {"architecture": "test_vit", "model_args": {"embed_dim": 64}}},
+    "perception_lm": {"vision_config": VISION["vision_config"] | {"model_args": {"embed_dim": 64}}},
     "prophetnet": {"max_position_embeddings": 512},
-    "qwen2_5_omni_thinker": MROPE_TEXT,
-    "qwen2_5_vl": MROPE_TEXT,
-    "qwen2_vl": MROPE_TEXT,
-    "qwen3_5": {"text_config": MIXED},
-    "qwen3_5_moe": {"text_config": MIXED},
-    "qwen3_5_moe_text": MIXED,
-    "qwen3_5_text": MIXED,
-    "qwen3_next": MIXED,
     "qwen4_exp": {"text_config": QWEN_4},
     "qwen4_exp_text": QWEN_4,
     "reformer": {"is_decoder": True, "axial_pos_embds_dim": [16, 16], "axial_pos_shape": [64, 64]},
@@ -212,20 +162,10 @@ def tokenizer() -> PreTrainedTokenizerFast:
     found = Tokenizer(BPE())
     found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     found.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=384,
-        special_tokens=["<pad>", "<s>", "</s>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    found.train_from_iterator(asked(3).prompts(), trainer)
+    special, alphabet = ["<pad>", "<s>", "</s>"], pre_tokenizers.ByteLevel.alphabet()
+    how = {"special_tokens": special, "initial_alphabet": alphabet, "show_progress": False}
+    found.train_from_iterator(world_facts(N_QUESTIONS, 3).prompts(), trainers.BpeTrainer(vocab_size=384, **how))
     return PreTrainedTokenizerFast(tokenizer_object=found, pad_token="<pad>", bos_token="<s>", eos_token="</s>")
-
-
-@cache
-def asked(n_shots: int) -> QuestionSet:
-    """A few world facts."""
-    return question_sets.load("world-facts", split="test", limit=N_QUESTIONS, n_shots=n_shots)
 
 
 def tiny(declared: Mapping, vocabulary: int) -> dict[str, object]:
@@ -287,11 +227,9 @@ def tried(folder: Path) -> dict[str, object]:
         model = models.load(folder, device="cpu", dtype="float32")
         row |= {"class": type(model.network).__name__, "error": 0.0, "greedy": True}
         for length, n_shots in SHOTS.items():
-            row |= _answered(model, asked(n_shots), row, length)
+            row |= _answered(model, world_facts(N_QUESTIONS, n_shots), row, length)
     except (models.UnsupportedModelError, FileNotFoundError) as refused:
-        row |= {"tree": "refused", "said": str(refused).replace(f"{folder.parent}/", "")}
-        row.pop("error", None)
-        row.pop("greedy", None)
+        row |= {"tree": "refused", "said": str(refused).replace(f"{folder.parent}/", ""), "error": None, "greedy": None}
     return row
 
 
@@ -359,28 +297,20 @@ COLUMNS = ("family", "class", "tree", "cache", "error", "greedy", "said", "secon
 
 def main() -> None:
     """Try the families named, or all, and write what came out."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("families", nargs="*", help="some families only; nothing is written then, but for --write")
-    parser.add_argument("--write", action="store_true", help="put the rows of some families in the place of theirs")
-    asked = parser.parse_args()
-    named = asked.families
+    given, rows = asked(__doc__, {"families": [], "--write": False}), []
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    rows = []
-    for row in table(named or families()):
+    for row in table(given.families or families()):
         rows.append(row)
-        print(*(f"{name}={row[name]}" for name in COLUMNS if name in row), flush=True)
+        print(*(f"{name}={row[name]}" for name in COLUMNS if row.get(name) is not None), flush=True)
     found = pd.DataFrame(rows).reindex(columns=COLUMNS)
     print(found["tree"].value_counts().to_string(), f"{found['seconds'].sum():.0f} s", sep="\n")
-    if not named or asked.write:
-        listed = ROOT / "docs" / "families.csv"
-        if named:
-            others = pd.read_csv(listed, dtype=str, keep_default_na=False)
-            others = others[~others["family"].isin(named)]
-            found["error"] = found["error"].map("{:.1e}".format, na_action="ignore")
-            found = pd.concat([others, found]).sort_values("family")
-        found.drop(columns="seconds").to_csv(listed, index=False, float_format="%.1e")
+    if given.write or not given.families:
+        listed, found["error"] = ROOT / "docs" / "families.csv", found["error"].map("{:.1e}".format, na_action="ignore")
+        others = pd.read_csv(listed, dtype=str, keep_default_na=False) if given.families else found[:0]
+        found = pd.concat([others[~others["family"].isin(given.families)], found]).sort_values("family")
+        found.drop(columns="seconds").to_csv(listed, index=False)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

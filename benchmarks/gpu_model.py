@@ -1,10 +1,10 @@
 """What a step costs on a GPU, by a model: bytes, operations and launches of shapes counted on a processor.
 
 Run from the repository root: `python benchmarks/gpu_model.py`; docs/speed.md has its tables. No GPU is needed, and
-none was asked: `benchmarks/on_gpu.py` holds its numbers against a real one.
+none was asked: `benchmarks/on_gpu.py` holds its numbers against a real one. The shapes are counted on the answers of
+`--model`, in packs of `--questions`.
 """
 
-import argparse
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 import torch
+from measuring import asked, world_facts
 
 from pro_lib import engine, models
-from pro_lib import questions as question_sets
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,10 @@ class Card:
     seconds_per_kernel: float = 5e-6  # as a processor takes here for a kernel that has nothing to do
     host_bytes_per_second: float = 25e9  # PCIe 4, sixteen lanes, as it is reached
 
+    def seconds(self, moved: float, flops: float) -> float:
+        """Return the time of moving so many bytes of its memory, or of so many operations: the longer one."""
+        return max(moved / self.bytes_per_second, flops / self.flops_per_second)
+
 
 @dataclass(frozen=True)
 class Network:
@@ -35,8 +39,8 @@ class Network:
     name: str
     parameters: float
     layers: int
-    width: int
-    key_width: int  # keys of one token in one layer, all heads
+    width: int  # queries of one token in one layer, all heads
+    key_width: int  # its keys, all heads
     vocabulary: int
     kernels_per_layer: int = 36  # counted on transformers' Llama, keys and values joined by `torch.cat`
 
@@ -44,6 +48,10 @@ class Network:
     def slot_bytes(self) -> int:
         """Keys and values of one token."""
         return 2 * self.layers * self.key_width * 2
+
+    def flops(self, tokens: float, slots: float) -> float:
+        """Return the operations of a forward pass of so many tokens, each of which attends to so many keys."""
+        return tokens * (2 * self.parameters + 4 * self.layers * self.width * slots)
 
 
 @dataclass(frozen=True)
@@ -57,13 +65,8 @@ class Step:
 
 H200, H100 = Card("H200", 4.8e12, 790e12), Card("H100", 3.35e12, 790e12)
 LLAMA_7B = Network("Llama-2-7B", 6.74e9, 32, 4096, 4096, 32_000)
-STRATEGIES: dict[str, tuple[str, dict]] = {
-    "greedy": ("greedy", {}),
-    "ten beams": ("diverse_beam", {}),
-    "ten samples": ("multinomial", {}),
-    "search, α = 0.05": ("threshold", {"search_alpha": 0.05}),
-    "search, α = 0.01": ("threshold", {"search_alpha": 0.01}),
-}
+STRATEGIES = {"greedy": ("greedy", {}), "ten beams": ("diverse_beam", {}), "ten samples": ("multinomial", {})}
+STRATEGIES |= {f"search, α = {alpha:g}": ("threshold", {"search_alpha": alpha}) for alpha in (0.05, 0.01)}
 REPEATS = 3
 # Of each log-probability of a step: bytes allocated beside what it is made from (tests/test_accelerator.py holds them
 # against a count), and bytes read or written, ours and the softmax's.
@@ -87,19 +90,16 @@ def step_bytes(step: Step, network: Network, strategy: str) -> dict[str, float]:
     }
 
 
-def step_seconds(step: Step, network: Network, card: Card, strategy: str) -> tuple[float, float]:
-    """Return the seconds of a step on the card, and those of launching its kernels, which go on side by side."""
-    flops = step.tokens * (2 * network.parameters + 4 * network.layers * network.width * step.slots)
-    moved = sum(step_bytes(step, network, strategy).values()) / card.bytes_per_second
-    sent = step.tokens * (step.slots + 16) / card.host_bytes_per_second
-    launches = (network.layers * network.kernels_per_layer + 40) * card.seconds_per_kernel
-    return max(moved, flops / card.flops_per_second) + sent, launches
-
-
 def milliseconds(steps: Sequence[Step], network: Network, card: Card, strategy: str) -> pd.DataFrame:
-    """Return `step_seconds` of several steps in milliseconds: columns device, launches."""
-    pairs = [step_seconds(step, network, card, strategy) for step in steps]
-    return 1000 * pd.DataFrame(pairs, columns=["device", "launches"])
+    """Return the milliseconds of each step on the `device`, and of `launches` of its kernels, which go on beside."""
+
+    def on_device(step: Step) -> float:
+        sent = step.tokens * (step.slots + 16) / card.host_bytes_per_second
+        moved = sum(step_bytes(step, network, strategy).values())
+        return card.seconds(moved, network.flops(step.tokens, step.slots)) + sent
+
+    launches = (network.layers * network.kernels_per_layer + 40) * card.seconds_per_kernel
+    return 1000 * pd.DataFrame({"device": [on_device(step) for step in steps], "launches": launches})
 
 
 @contextmanager
@@ -116,12 +116,8 @@ def watched(network: torch.nn.Module) -> Iterator[tuple[list[Step], list[float]]
     def after(*_: object) -> None:
         seconds[-1] += time.perf_counter()
 
-    handles = [network.register_forward_pre_hook(before, with_kwargs=True), network.register_forward_hook(after)]
-    try:
+    with network.register_forward_pre_hook(before, with_kwargs=True), network.register_forward_hook(after):
         yield steps, seconds
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def network_of(network: torch.nn.Module, name: str) -> Network:
@@ -135,8 +131,7 @@ def counted(model, strategy: str, settings: dict, *, n_questions: int) -> tuple[
     """Return the steps of a pack of questions with ten shots, and the least milliseconds of a step, in all and
     without what the network takes of the host. `model` has `network`, `encode`, `endings` and `fit`.
     """
-    questions = question_sets.load("world-facts", split="test", limit=n_questions, n_shots=10)
-    whole, own = list[float](), list[float]()
+    questions, whole, own = world_facts(n_questions, 10), list[float](), list[float]()
     prompts = [model.encode(prompt) for prompt in questions.prompts()]
     prefix = engine.encode_prefix(model.network, prompts[0][: engine.common_prefix_length(prompts)])
     for _ in range(REPEATS):
@@ -160,36 +155,24 @@ def table(model: models.Model, network: Network, card: Card, *, n_questions: int
         *_, host_ms = counted(small, strategy, settings, n_questions=n_questions)
         moved = pd.DataFrame([step_bytes(step, network, strategy) for step in steps]).sum()
         ms = milliseconds(steps, network, card, strategy)
-        rows.append(
-            {
-                "strategy": name,
-                "steps": len(steps),
-                "tokens": sum(step.tokens for step in steps[1:]),
-                "slots": max(step.slots for step in steps),
-                "ms_device": ms["device"][1:].mean(),
-                "ms_launches": ms["launches"].mean(),
-                "ms_host": host_ms,
-                "ms_pack": (ms.max(axis=1) + host_ms).sum(),
-                "ms_pack_graphs": (ms["device"] + host_ms).sum(),
-                "bandwidth": network.parameters * 2 / card.bytes_per_second * len(steps) / ms.max(axis=1).sum() * 1000,
-                "share_copied": moved["keys copied"] / moved.sum(),
-                "share_mask": moved["mask"] / moved.sum(),
-                "peak_mb": peak_bytes(strategy, max(step.rows for step in steps), network.vocabulary, half=True) / 1e6,
-                "cache_mb": max(step.slots for step in steps) * network.slot_bytes / 1e6,
-            }
-        )
+        row = {"strategy": name, "steps": len(steps), "tokens": sum(step.tokens for step in steps[1:])}
+        row |= {"slots": max(step.slots for step in steps), "ms_device": ms["device"][1:].mean()}
+        row |= {"ms_launches": ms["launches"].mean(), "ms_host": host_ms}
+        row |= {"ms_pack": (ms.max(axis=1) + host_ms).sum(), "ms_pack_graphs": (ms["device"] + host_ms).sum()}
+        weights_ms = 1000 * network.parameters * 2 / card.bytes_per_second
+        row |= {"bandwidth": weights_ms * len(steps) / ms.max(axis=1).sum()}
+        row |= {"share_copied": moved["keys copied"] / moved.sum(), "share_mask": moved["mask"] / moved.sum()}
+        most = peak_bytes(strategy, max(step.rows for step in steps), network.vocabulary, half=True)
+        rows.append(row | {"peak_mb": most / 1e6, "cache_mb": row["slots"] * network.slot_bytes / 1e6})
     return pd.DataFrame(rows)
 
 
 def main() -> None:
     """Count the shapes of a pack by each strategy, and print what the model makes of them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--model", default="smollm2-135m", help="whose answers the shapes are counted on")
-    parser.add_argument("--questions", nargs="+", type=int, default=[32, 128], help="questions in a pack")
-    asked = parser.parse_args()
+    given = asked(__doc__, {"--model": "smollm2-135m", "--questions": [32, 128]})
     torch.set_num_threads(1)
-    model = models.load(asked.model, device="cpu", dtype="float32")
-    for n_questions in asked.questions:
+    model = models.load(given.model, device="cpu", dtype="float32")
+    for n_questions in given.questions:
         rows = table(model, LLAMA_7B, H200, n_questions=n_questions)
         print(f"{LLAMA_7B.name} on {H200.name}, {n_questions} questions\n{rows.round(3).to_string(index=False)}\n")
 

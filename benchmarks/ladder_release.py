@@ -6,12 +6,12 @@ their own. Started by `ladder.py`; jobs, requests and replies are JSON.
 
 import ctypes
 import json
-import math
 import re
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -64,81 +64,54 @@ Prompts = Sequence[list[int]]
 Arm = Callable[[torch.nn.Module, Prompts, Settings, int], list[list[list[int]]]]
 
 
-def beams_one_by_one(network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
-    """Arm B: group beam search, one question at a time, the prompt expanded to all beams."""
-    return [_group_beams(network, [prompt], settings)[0] for prompt in prompts]
+def in_packs(network, prompts: Prompts, settings: Settings, batch_size: int, *, beams: bool = False) -> list:
+    """Arms B and C: group beam search, the prompt expanded to all beams; G: greedy decoding; padded on the left."""
+    n, options = settings.n_answers, {}
+    if beams:
+        options = {"num_beams": n, "num_return_sequences": n}
+        options |= {"num_beam_groups": n, "diversity_penalty": settings.diversity_penalty} if n > 1 else {}
+    packs = (prompts[start : start + batch_size] for start in range(0, len(prompts), batch_size))
+    return [answers for pack in packs for answers in _generate(network, pack, settings, **options)]
 
 
 def beams_rescored(network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
     """Arm A: as B, and then a pass over prompt and answer for each answer, to learn its log-probability."""
-    found = beams_one_by_one(network, prompts, settings, batch_size)
+    found = in_packs(network, prompts, settings, batch_size, beams=True)
     for prompt, answers in zip(prompts, found, strict=True):
         for answer in answers:
             _score(network, prompt, answer)
     return found
 
 
-def beams_batched(network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
-    """Arm C: as B, many questions at a time, padded on the left."""
-    packs = (prompts[start : start + batch_size] for start in range(0, len(prompts), batch_size))
-    return [answers for pack in packs for answers in _group_beams(network, pack, settings)]
+def continuous(network, prompts: Prompts, settings: Settings, batch_size: int, *, sample: bool = False) -> list:
+    """Arm H: the library's continuous batching, greedy; J: N samples of each prompt, whose cache is forked for them.
 
-
-def installed_greedy(network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
-    """Arm G: the library's greedy decoding, many questions at a time, padded on the left."""
-    packs = (prompts[start : start + batch_size] for start in range(0, len(prompts), batch_size))
-    return [answers for pack in packs for answers in _generate(network, pack, settings)]
-
-
-def continuous_greedy(network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
-    """Arm H: the library's continuous batching, greedy; it starts and ends within the time, as for one who calls it."""
-    return _continuous(network, prompts, settings, batch_size)
-
-
-def continuous_samples(network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
-    """Arm J: continuous batching, N samples of each prompt, whose cache is forked for them."""
-    return _continuous(network, prompts, settings, batch_size, do_sample=True, top_k=0, n=settings.n_answers)
-
-
-def _continuous(network, prompts: Prompts, settings: Settings, batch_size: int, *, n: int = 1, **options) -> list:
-    """Room for all requests is asked for: found by itself it is nine tenths of a machine's memory."""
+    It starts and ends within the time, as for one who calls it. Room for all requests is asked for: found by itself it
+    is nine tenths of a machine's memory.
+    """
+    n = settings.n_answers if sample else 1
     pages = -(-(max(map(len, prompts)) + settings.max_new_tokens) // PAGE)
     room = {"page_size": PAGE, "num_blocks": (pages + 1) * batch_size * n, "max_batch_tokens": 2048}
-    config = transformers.ContinuousBatchingConfig(
-        **room, max_requests_per_batch=batch_size * n, return_logprobs=True, seed=0
-    )
-    how = {"eos_token_id": list(settings.stop), "pad_token_id": settings.pad, "num_return_sequences": n, **options}
-    generation = transformers.GenerationConfig(**how, max_new_tokens=settings.max_new_tokens)
-    done = network.generate_batch(
-        [list(prompt) for prompt in prompts], generation_config=generation, continuous_batching_config=config
-    )
+    room |= {"max_requests_per_batch": batch_size * n}
+    config = transformers.ContinuousBatchingConfig(**room, return_logprobs=True, seed=0)
+    how = {"eos_token_id": list(settings.stop), "pad_token_id": settings.pad, "num_return_sequences": n}
+    how |= {"max_new_tokens": settings.max_new_tokens} | ({"do_sample": True, "top_k": 0} if sample else {})
+    given = {"generation_config": transformers.GenerationConfig(**how), "continuous_batching_config": config}
     found = [[] for _ in prompts]
-    for name, output in done.items():
+    for name, output in network.generate_batch([list(prompt) for prompt in prompts], **given).items():
         if output.error:
             raise RuntimeError(f"continuous batching: {output.error}")
         found[int(re.match(r"req_(\d+)", name)[1])].append(until_stop(output.generated_tokens, settings.stop))
     return found
 
 
-def _group_beams(network, prompts: Prompts, settings: Settings) -> list[list[list[int]]]:
-    n = settings.n_answers
-    groups = {"num_beam_groups": n, "diversity_penalty": settings.diversity_penalty} if n > 1 else {}
-    return _generate(network, prompts, settings, num_beams=n, num_return_sequences=n, **groups)
-
-
 def _generate(network, prompts: Prompts, settings: Settings, **options) -> list[list[list[int]]]:
     width = max(map(len, prompts))
     ids = torch.tensor([[settings.pad] * (width - len(prompt)) + list(prompt) for prompt in prompts])
     mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-    sequences = network.generate(
-        ids.to(network.device),
-        attention_mask=mask.to(network.device),
-        do_sample=False,
-        max_new_tokens=settings.max_new_tokens,
-        eos_token_id=list(settings.stop),
-        pad_token_id=settings.pad,
-        **options,
-    )
+    how = {"do_sample": False, "max_new_tokens": settings.max_new_tokens, "pad_token_id": settings.pad, **options}
+    ids, mask = ids.to(network.device), mask.to(network.device)
+    sequences = network.generate(ids, attention_mask=mask, eos_token_id=list(settings.stop), **how)
     answers = [until_stop(tokens, settings.stop) for tokens in sequences[:, width:].tolist()]
     per_prompt = len(answers) // len(prompts)
     return [answers[start : start + per_prompt] for start in range(0, len(answers), per_prompt)]
@@ -157,27 +130,21 @@ def _score(network, prompt: list[int], answer: list[int]) -> float:
     return float(log_probs[len(prompt) - 1 : -1].gather(1, ids[0, len(prompt) :, None]).sum())
 
 
-ARMS: dict[str, Arm] = {"A": beams_rescored, "B": beams_one_by_one, "C": beams_batched, "G": installed_greedy}
-ARMS |= {"H": continuous_greedy, "J": continuous_samples}
+beams = partial(in_packs, beams=True)
+ARMS: dict[str, Arm] = {"A": beams_rescored, "B": beams, "C": beams, "G": in_packs}
+ARMS |= {"H": continuous, "J": partial(continuous, sample=True)}
 
 
-def loaded(job: dict) -> tuple[torch.nn.Module, list[float]]:
-    """The job's model, and how it sees the first prompt."""
-    torch.set_num_threads(job["threads"])
-    network = AutoModelForCausalLM.from_pretrained(
-        job["folder"], dtype=getattr(torch, job["dtype"]), attn_implementation="sdpa"
-    )
-    network.to(job["device"]).eval()
-    return network, _first_log_probs(network, job["prompts"][0])
-
-
-def serve(arms: dict[str, Arm], job_path: str, *, load: Callable = loaded, **versions: str) -> None:
+def serve(arms: dict[str, Arm], job_path: str) -> None:
     """Load the job's model, say how it sees the first prompt, then answer one request per line of stdin."""
+    transformers.logging.set_verbosity_error()
     job = json.loads(Path(job_path).read_text())
-    network, log_probs = load(job)
-    settings = Settings(**job["settings"])
-    versions |= {"torch": torch.__version__, "transformers": transformers.__version__}
-    _reply({"versions": versions, "log_probs": log_probs})
+    torch.set_num_threads(job["threads"])
+    form = {"dtype": getattr(torch, job["dtype"]), "attn_implementation": "sdpa"}
+    network = AutoModelForCausalLM.from_pretrained(job["folder"], **form).to(job["device"]).eval()
+    settings, versions = Settings(**job["settings"]), {"torch": torch.__version__}
+    versions["transformers"] = transformers.__version__
+    _reply({"versions": versions, "log_probs": _first_log_probs(network, job["prompts"][0])})
     for line in sys.stdin:
         request = json.loads(line)
         asked = job["prompts"][: request["questions"]]
@@ -200,27 +167,21 @@ def _measure(mode: str, arm: Arm, network, prompts: Prompts, settings: Settings,
     """Run an arm once: `count` its forwards, `time` it, or read its peak `memory`."""
     if mode == "count":
         counts = Counts()
-        if not isinstance(network, torch.nn.Module):  # an engine, which does not let its forward passes be counted
-            nothing = dict.fromkeys(asdict(counts), math.nan)
-            return {"answers": arm(network, prompts, settings, batch_size), **nothing}
-        handle = network.register_forward_pre_hook(counts.hook, with_kwargs=True)
-        answers = arm(network, prompts, settings, batch_size)
-        handle.remove()
+        with network.register_forward_pre_hook(counts.hook, with_kwargs=True):
+            answers = arm(network, prompts, settings, batch_size)
         return {"answers": answers, **asdict(counts)}
+    on_cuda = network.device.type == "cuda"
     if mode == "memory":
         idle = _idle_memory(arm, network, prompts, settings)
         arm(network, prompts, settings, batch_size)
-        return {"idle_bytes": idle, "peak_bytes": _peak_memory(network.device)}
-    _synchronise(network)
+        peak = torch.cuda.max_memory_allocated(network.device) if on_cuda else _status_bytes("VmHWM")
+        return {"idle_bytes": idle, "peak_bytes": peak}
+    wait = partial(torch.cuda.synchronize, network.device) if on_cuda else lambda: None
+    wait()
     wall, cpu = time.perf_counter(), time.process_time()
     arm(network, prompts, settings, batch_size)
-    _synchronise(network)
+    wait()
     return {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
-
-
-def _synchronise(network) -> None:
-    if getattr(network, "device", torch.device("cpu")).type == "cuda":
-        torch.cuda.synchronize(network.device)
 
 
 def _idle_memory(arm: Arm, network, prompts: Prompts, settings: Settings) -> int:
@@ -238,17 +199,10 @@ def _idle_memory(arm: Arm, network, prompts: Prompts, settings: Settings) -> int
     return _status_bytes("VmRSS")
 
 
-def _peak_memory(device: torch.device) -> int:
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return _status_bytes("VmHWM")
-
-
 def _status_bytes(name: str) -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name + ":"))
 
 
 if __name__ == "__main__":
-    transformers.logging.set_verbosity_error()
     serve(ARMS, sys.argv[1])

@@ -1,10 +1,9 @@
 """Reading, scoring and sweeping a large run: seconds and peak memory of each step, on a synthetic run folder.
 
-Run from the repository root: `python benchmarks/large_run.py [--questions 100000] [--folder DIR]`. The folder is
-written once, part by part as `generate` does; what is measured happens in a process that does nothing else.
+Run from the repository root: `python benchmarks/large_run.py [--questions 100000]`. The folder is written part by part,
+as `generate` does; what is measured happens in a process that does nothing else.
 """
 
-import argparse
 import json
 import resource
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from measuring import asked
 
 from pro_lib import store
 from pro_lib.store import Cost, RunFolder, RunInfo, part_table
@@ -22,9 +22,9 @@ from pro_lib.store import Cost, RunFolder, RunInfo, part_table
 N_ANSWERS, N_TOKENS, PER_PART = 10, 6, 4096
 
 
-def write(folder: Path, n_questions: int, *, seed: int = 0) -> None:
+def write(folder: Path, n_questions: int) -> None:
     """Write a run of `n_questions` with ten answers of six tokens each, probabilities falling as answers go on."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     ids = [f"q{number}" for number in range(n_questions)]
     table = {"question_id": ids, "question": "Who?", "references": [["answer 0"]] * n_questions, "split": "test"}
     with RunFolder(folder, RunInfo("large", "synthetic", "diverse_beam")) as run:
@@ -39,27 +39,17 @@ def _answers(rng: np.random.Generator, n: int) -> list[list[dict]]:
     log_probs = -np.sort(-log_probs, axis=1)
     first_is_right = np.exp(log_probs[:, 0]) > rng.random(n)
     tokens = rng.integers(3, 30_000, size=(n, N_ANSWERS, N_TOKENS))
-    return [
-        [
-            {
-                "text": "answer 0" if right and rank == 0 else f"other{rank}",
-                "token_ids": tokens[row, rank],
-                "token_log_probs": np.full(N_TOKENS, value / N_TOKENS),
-                "log_prob": value,
-                "end_log_prob": 0.0,
-                "finished": True,
-            }
-            for rank, value in enumerate(log_probs[row])
-        ]
-        for row, right in enumerate(first_is_right)
-    ]
+
+    def answer(row: int, rank: int, value: float) -> dict:
+        text = "answer 0" if first_is_right[row] and rank == 0 else f"other{rank}"
+        parts = {"token_ids": tokens[row, rank], "token_log_probs": np.full(N_TOKENS, value / N_TOKENS)}
+        return {"text": text, **parts, "log_prob": value, "end_log_prob": 0.0, "finished": True}
+
+    return [[answer(row, rank, value) for rank, value in enumerate(values)] for row, values in enumerate(log_probs)]
 
 
 def measure(folder: Path) -> pd.DataFrame:
     """Read, score, judge, sweep and test the run. Columns: step, seconds, peak_mib (of the process so far)."""
-    from pro_lib import evaluation, metrics, scores, sweeps
-    from pro_lib import runs as run_tables
-
     rows, started = [], time.perf_counter()
 
     def done(step: str) -> None:
@@ -68,8 +58,10 @@ def measure(folder: Path) -> pd.DataFrame:
         rows.append((step, seconds, peak))
         started = time.perf_counter()
 
+    from pro_lib import evaluation, metrics, runs, scores, sweeps
+
     done("imports")
-    run = run_tables.read(folder)
+    run = runs.read(folder)
     done("read the folder")
     log_probs = run.log_probs()
     done("log-probabilities, repeats left out")
@@ -86,24 +78,18 @@ def measure(folder: Path) -> pd.DataFrame:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the folder if it is not there, measure in a fresh process, print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--questions", type=int, default=100_000)
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--measure", action="store_true", help="only measure, and print JSON")
-    asked = parser.parse_args(arguments)
-    if asked.measure:
-        print(measure(asked.folder).to_json(orient="records"))
-        return
+    """Write the folder, measure in a fresh process, print the table."""
+    given = asked(__doc__, {"--questions": 100_000}, arguments)
     with tempfile.TemporaryDirectory() as temporary:
-        folder = asked.folder or Path(temporary) / "large" / "synthetic" / "diverse_beam"
-        if not (folder / "run.json").is_file():
-            write(folder, asked.questions)
-        command = [sys.executable, __file__, "--measure", "--folder", str(folder)]
+        folder = Path(temporary) / "large" / "synthetic" / "diverse_beam"
+        write(folder, given.questions)
+        command = [sys.executable, __file__, "--measure", str(folder)]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
-    table = pd.DataFrame(json.loads(done.stdout))
-    print(table.round(1).to_string(index=False))
+    print(pd.DataFrame(json.loads(done.stdout)).round(1).to_string(index=False))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    if sys.argv[1:2] == ["--measure"]:
+        print(measure(Path(sys.argv[2])).to_json(orient="records"))
+    else:
+        main(sys.argv[1:])

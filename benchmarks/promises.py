@@ -10,13 +10,12 @@ With `--replace` validation is drawn with replacement, as from an endless popula
 scores; only the worst share of false promises is printed then.
 """  # fmt: skip
 
-import argparse
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from measuring import ROOT, asked
 from scipy.stats import binom
 
 from pro_lib import evaluation, imports, promises, scores
@@ -25,7 +24,6 @@ from pro_lib.promises import STARTS
 from pro_lib.runs import Run
 from pro_lib.settings import Settings
 
-ROOT = Path(__file__).resolve().parents[1]
 TARGETS, DELTAS, ALPHAS = (0.7, 0.8, 0.9), (0.35, 0.37, 0.4, 0.5, 0.6), (0.005, 0.02, 0.05, 0.2, 0.4)
 CONFIDENCE, SAMPLE = 0.95, 100  # questions answered whose own accuracy is looked at
 
@@ -33,8 +31,7 @@ CONFIDENCE, SAMPLE = 0.95, 100  # questions answered whose own accuracy is looke
 def embedded() -> tuple[Settings, Evaluation, np.ndarray]:
     """All questions of world-facts as facts-2m answered them, and which are of facts told at least 8 times."""
     pair = "facts-2m", "world-facts"
-    asked = {"model": pair[0], "dataset": pair[1], "split": "test", "search_alpha": 0.005}
-    settings = Settings(**asked, similarity=["lexical", "alias"], protocol="workbench")
+    settings = Settings(search_alpha=0.005, similarity=["lexical", "alias"], protocol="workbench")
     judged = settings.evaluations(*pair, "all", methods="all")[-1]
     beams = settings.both_splits(*pair, "diverse_beam")
     told = beams.questions.set_index("question_id")["exposure"][judged.answers["question_id"]]
@@ -67,17 +64,12 @@ def others(values: np.ndarray, correct: np.ndarray, unlabelled: np.ndarray, targ
     p_values, walked = binom.sf(right - 1, n, target), np.zeros(100, bool)
     for start in STARTS:
         walked[start - 1 :] |= np.logical_and.accumulate(p_values[start - 1 :] <= (1 - CONFIDENCE) / len(STARTS))
-    taken = {
-        "walks": walked,
-        "one test": p_values <= 1 - CONFIDENCE,
-        "validation accuracy": (right >= target * n) & (n > 0),
-    }
+    taken = {"walks": walked, "one test": p_values <= 1 - CONFIDENCE}
+    taken["validation accuracy"] = (right >= target * n) & (n > 0)
     return {rule: thresholds[np.flatnonzero(at)[-1]] if at.any() else None for rule, at in taken.items()}
 
 
-def drawn(
-    n: int, m: int, easier: np.ndarray, *, shift: bool, splits: int, replace: bool = False
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def drawn(n: int, m: int, easier: np.ndarray, *, shift: bool, splits: int, replace: bool = False) -> Iterator[tuple]:
     """Validation questions and the others, or with replacement all, in random order."""
     weights, rng = np.where(easier & shift, 4.0, 1.0), np.random.default_rng(0)
     for _ in range(splits):
@@ -85,7 +77,7 @@ def drawn(
         yield at, rng.permutation(n if replace else np.setdiff1d(np.arange(n), at))
 
 
-def answering(judged: Evaluation, m: int, easier: np.ndarray, splits: int, *, replace: bool = False) -> Iterator[dict]:
+def answering(judged: Evaluation, m: int, easier: np.ndarray, splits: int, *, replace: bool) -> Iterator[dict]:
     """A row per score, target, rule and way of drawing."""
     methods, correct = judged.with_pro({"PRO": 0.4}), judged.correct
     for shift in (False,) if replace else (False, True):
@@ -94,9 +86,9 @@ def answering(judged: Evaluation, m: int, easier: np.ndarray, splits: int, *, re
         for at, rest in drawn(len(correct), m, easier, shift=shift, splits=splits, replace=replace):
             for score, values in ((name, named[name].to_numpy()) for name in named):
                 for target in TARGETS:
-                    known, asked = (values[at], correct[at]), {"target": target, "confidence": CONFIDENCE}
-                    taken = {"promise": promises.promise(*known, **asked, unlabelled=values[rest]).threshold}
-                    taken["promise, own percentiles"] = promises.promise(*known, **asked).threshold
+                    known, of = (values[at], correct[at]), {"target": target, "confidence": CONFIDENCE}
+                    taken = {"promise": promises.promise(*known, **of, unlabelled=values[rest]).threshold}
+                    taken["promise, own percentiles"] = promises.promise(*known, **of).threshold
                     taken |= {} if replace else others(*known, values[rest], target)
                     for rule, threshold in taken.items():
                         outcome = 0.0, 0.0, 0.0, np.nan
@@ -109,10 +101,9 @@ def answering(judged: Evaluation, m: int, easier: np.ndarray, splits: int, *, re
         for (score, target, rule), outcomes in found.items():
             promised, false, coverage, sample = np.array(outcomes).T
             row = {"kind": "answering", "score": score, "level": target, "rule": rule, "shift": shift, "validation": m}
-            row |= {"made": promised.mean(), "failed": false.mean(), "error": np.sqrt(false.var() / splits)}
+            row |= {"made": promised.mean(), **mean_and_error(false), "coverage": coverage.mean()}
             looked_at = sample[~np.isnan(sample)]
-            few = looked_at.mean() if looked_at.size else np.nan
-            yield row | {"coverage": coverage.mean(), "sample_failed": few}
+            yield row | {"sample_failed": looked_at.mean() if looked_at.size else np.nan}
 
 
 def sets(settings: Settings, splits: int) -> Iterator[dict]:
@@ -133,51 +124,46 @@ def sets(settings: Settings, splits: int) -> Iterator[dict]:
             for number, alpha in enumerate(ALPHAS):
                 _, limit = promises.miss_rate(right[at], alpha=alpha, **searched, confidence=CONFIDENCE)
                 above[split, number] = (right < alpha).mean() > limit
-        row = {"shift": shift, "validation": 305}
+        row = {"shift": shift, "validation": 305, "kind": "sets"}
         for number, delta in enumerate(DELTAS):
             made, failed, size = (each[:, number] for each in (issued, missed, sizes))
-            row |= {"kind": "sets", "rule": "issued and missed", "level": delta, "made": made.mean()}
-            row |= {"failed": failed.mean(), "error": failed.std() / np.sqrt(splits)}
+            row |= {"rule": "issued and missed", "level": delta, "made": made.mean(), **mean_and_error(failed)}
             once = made > 0
             yield row | {"size": size[once].mean() if once.any() else np.nan}
             if once.any():
-                given = {"failed": failed[once].mean(), "error": failed[once].std() / np.sqrt(once.sum())}
-                yield row | given | {"rule": "missed, given issued"}
+                yield row | {"rule": "missed, given issued", **mean_and_error(failed[once])}
         for number, alpha in enumerate(ALPHAS):
-            of = above[:, number]
-            row |= {"kind": "sets", "rule": "pool above the limit at α", "level": alpha, "made": 1.0}
-            size = (found >= alpha).sum(axis=1).mean()
-            yield row | {"failed": of.mean(), "error": of.std() / np.sqrt(splits), "size": size}
+            row |= {"rule": "pool above the limit at α", "level": alpha, "made": 1.0}
+            yield row | mean_and_error(above[:, number]) | {"size": (found >= alpha).sum(axis=1).mean()}
+
+
+def mean_and_error(failed: np.ndarray) -> dict[str, float]:
+    """The share that failed, and its standard error."""
+    return {"failed": failed.mean(), "error": failed.std() / np.sqrt(len(failed))}
 
 
 def main() -> None:
     """Write the table and print what is about PRO and NLL."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--splits", type=int, default=1000)
-    parser.add_argument("--published", nargs="*", default=["rank-calibration/gpt-3.5-turbo/nq-open"])
-    parser.add_argument("--replace", action="store_true")
-    parser.add_argument("--out", default=ROOT / "docs" / "promises.csv")
-    arguments = parser.parse_args()
+    published, table_file = ["rank-calibration/gpt-3.5-turbo/nq-open"], ROOT / "docs" / "promises.csv"
+    given = asked(__doc__, {"--splits": 1000, "--published": published, "--replace": False, "--out": table_file})
     warnings.simplefilter("ignore", scores.PremiseWarning)
     settings, judged, told = embedded()
-    settings_of = [(judged, 305, told)]
-    for name in arguments.published:
+    pools = [(judged, 305, told)]
+    for name in given.published:
         each = evaluation.evaluate(imports.from_published(name))
         easier = each.baselines["Deg, NLI agreement"]
-        settings_of.append((each, 1000, (easier < easier.median()).to_numpy()))
-    if arguments.replace:
-        for each, m, easier in settings_of:
-            made = pd.DataFrame(answering(each, m, easier, arguments.splits, replace=True))
+        pools.append((each, 1000, (easier < easier.median()).to_numpy()))
+    tables = [(pool[0], pd.DataFrame(answering(*pool, given.splits, replace=given.replace))) for pool in pools]
+    if given.replace:
+        for _, made in tables:
             print(made.loc[made.groupby(["rule", "level"])["failed"].idxmax()].to_string(index=False))
         return
-    parts = [pd.DataFrame(sets(settings, arguments.splits)).assign(dataset="world-facts", model="facts-2m")]
-    for each, m, easier in settings_of:
-        made = pd.DataFrame(answering(each, m, easier, arguments.splits))
-        parts.append(made.assign(dataset=each.dataset, model=each.model))
-    table = pd.concat(parts).assign(splits=arguments.splits)
+    parts = [pd.DataFrame(sets(settings, given.splits)).assign(dataset="world-facts", model="facts-2m")]
+    parts += [made.assign(dataset=each.dataset, model=each.model) for each, made in tables]
+    table = pd.concat(parts).assign(splits=given.splits)
     first = ["dataset", "model", "kind", "score", "level", "rule", "shift", "validation", "splits", "made", "failed"]
     table = table[[*first, "error", "coverage", "sample_failed", "size"]]
-    table.to_csv(arguments.out, index=False, float_format="%.4g")
+    table.to_csv(given.out, index=False, float_format="%.4g")
     print(table[table["score"].isna() | table["score"].isin(["PRO", "NLL"])].to_string(index=False))
 
 

@@ -17,10 +17,10 @@ from prefix to prefix.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 import torch
+from measuring import decoded
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -62,8 +62,7 @@ _LOUDNESS, _THRESHOLD = 4.0, 1.0
 _STEPS = 16
 
 
-@dataclass(frozen=True)
-class Peakedness:
+class Peakedness(NamedTuple):
     """The calibrated constants: scale of the logits, spread of the temperature, and the hour at which answers end."""
 
     scale: float
@@ -71,8 +70,7 @@ class Peakedness:
     hour: float
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(NamedTuple):
     """What greedy answers look like: mean and deviation of the length (tokens, ending included), shares by p."""
 
     mean_length: float
@@ -81,63 +79,36 @@ class Shape:
     share_possible: float
 
 
-def build(
-    name: str,
-    folder: Path,
-    prompts: Sequence[list[int]],
-    *,
-    seed: int = 0,
-    device: str = "cpu",
-    dtype: str = "float32",
-) -> tuple[Peakedness, Shape]:
+def build(name: str, folder: str, prompts: Sequence[list[int]], *, device: str, dtype: str) -> tuple[Peakedness, Shape]:
     """Make a model of `SHAPES`, calibrate it on the prompts and save it; its constants and what it then answers.
 
-    It is calibrated in float32 and measured and saved in `dtype`. The same seed gives another model on another device.
+    It is calibrated in float32 and measured and saved in `dtype`. Another device makes another model.
 
     Raises:
-        ValueError: an unknown name, a prompt with a token the model does not have, or answers outside `ACCEPTED`.
+        ValueError: a prompt with a token the model does not have, or answers outside `ACCEPTED`.
     """
-    if name not in SHAPES:
-        raise ValueError(f"random model {name!r} is unknown; choose {', '.join(SHAPES)}")
     if (largest := max(max(prompt) for prompt in prompts)) >= (size := SHAPES[name]["vocab_size"]):
         raise ValueError(f"a prompt has token {largest}, and {name} has only {size}")
-    network = random_network(SHAPES[name], last_tokens={prompt[-1] for prompt in prompts}, seed=seed, device=device)
+    network = random_network(SHAPES[name], last_tokens={prompt[-1] for prompt in prompts}, device=device)
     constants = calibrate(network, prompts)
     set_peakedness(network, constants)
     network.to(getattr(torch, dtype))
     shape = measure(network, prompts)
     for field, (least, most) in ACCEPTED.items():
         if not least <= (value := getattr(shape, field)) <= most:
-            raise ValueError(
-                f"{name} with seed {seed} cannot be calibrated on these prompts: {field} came out as {value:.3g}"
-            )
+            raise ValueError(f"{name} cannot be calibrated on these prompts: {field} came out as {value:.3g}")
     network.save_pretrained(folder)
     return constants, shape
 
 
-def empty_network(shape: dict[str, object], *, device: str = "cpu") -> LlamaForCausalLM:
-    """A Llama of a shape of `SHAPES`, in float32, its weights not yet what they will be."""
-    config = LlamaConfig(
-        **shape,
-        max_position_embeddings=POSITIONS,
-        eos_token_id=STOP,
-        pad_token_id=PAD,
-        bos_token_id=None,
-        tie_word_embeddings=False,
-        attention_bias=True,
-        dtype="float32",
-    )
-    config._attn_implementation = "sdpa"
-    with torch.device(device):
-        return LlamaForCausalLM(config).eval()
-
-
-def random_network(
-    shape: dict[str, object], *, last_tokens: set[int], seed: int, device: str = "cpu"
-) -> LlamaForCausalLM:
+def random_network(shape: dict[str, object], *, last_tokens: set[int], device: str = "cpu") -> LlamaForCausalLM:
     """A random Llama in float32, its answers not yet calibrated; `last_tokens` start the clock."""
-    network = empty_network(shape, device=device)
-    generator = torch.Generator(device).manual_seed(seed)
+    ids = {"eos_token_id": STOP, "pad_token_id": PAD, "bos_token_id": None, "tie_word_embeddings": False}
+    form = {"max_position_embeddings": POSITIONS, "attention_bias": True, "dtype": "float32"}
+    config = LlamaConfig(**shape, **ids, **form, attn_implementation="sdpa")
+    with torch.device(device):
+        network = LlamaForCausalLM(config).eval()
+    generator = torch.Generator(device).manual_seed(0)
     with torch.no_grad():
         for layer in network.model.layers:
             _fill_layer(layer, _CONTEXT / (2 * network.config.num_hidden_layers) ** 0.5, generator)
@@ -232,15 +203,16 @@ def calibrate(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Peaked
     def scale_for(spread: float) -> float:
         return math.exp(_bisect(lambda log: share(math.exp(log), spread, POSSIBLE), SHARE_POSSIBLE, -1.0, 12.0))
 
-    spread = math.exp(
-        _bisect(lambda log: share(scale_for(math.exp(log)), math.exp(log), LIKELY), SHARE_LIKELY, -2.0, 8.0)
-    )
+    def share_likely(log: float) -> float:
+        return share(scale_for(math.exp(log)), math.exp(log), LIKELY)
+
+    spread = math.exp(_bisect(share_likely, SHARE_LIKELY, -2.0, 8.0))
     return Peakedness(scale_for(spread), spread, hour)
 
 
-def _bisect(function: Callable[[float], float], target: float, low: float, high: float, *, steps: int = 14) -> float:
+def _bisect(function: Callable[[float], float], target: float, low: float, high: float) -> float:
     """Where a rising function meets the target."""
-    for _ in range(steps):
+    for _ in range(14):
         middle = (low + high) / 2
         low, high = (middle, high) if function(middle) < target else (low, middle)
     return (low + high) / 2
@@ -265,21 +237,21 @@ def _walk(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Tensor:
 
 def measure(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Shape:
     """What the greedy answers look like, by the project's own decoding."""
-    tree = PackedTree(network, prompts, encode_prefix(network, prompts[0]).shared_with(prompts), Counts())
-    answers = [answer for [answer], _ in Greedy().decode(tree, endings(network), question_ids=[])]
+    found, _ = decoded(Greedy(), network, endings(network), prompts, encode_prefix(network, prompts[0]), len(prompts))
+    answers = [answer for [answer], _ in found]
     lengths = torch.tensor([len(answer.token_ids) + answer.finished for answer in answers], dtype=torch.float64)
     p = torch.tensor([sum(answer.token_log_probs) + (answer.end_log_prob or 0.0) for answer in answers]).exp()
     shares = (float((p >= limit).double().mean()) for limit in (LIKELY, POSSIBLE))
     return Shape(float(lengths.mean()), float(lengths.std()), *shares)
 
 
-def endings(network: LlamaForCausalLM) -> Endings:
-    """The one token that ends an answer of a random model."""
-    stop = torch.zeros(network.config.vocab_size, dtype=torch.bool, device=network.device)
-    stop[STOP] = True
-    return Endings(stop, torch.zeros_like(stop))
+def endings(network: LlamaForCausalLM, stop: Sequence[int] = (STOP,)) -> Endings:
+    """The tokens that end an answer, that of a random model unless others are named; none closes one."""
+    stops = torch.zeros(len(network.get_output_embeddings().weight), dtype=torch.bool, device=network.device)
+    stops[list(stop)] = True
+    return Endings(stops, torch.zeros_like(stops))
 
 
 def describe(constants: Peakedness, shape: Shape) -> str:
     """One line on a model."""
-    return ", ".join(f"{name} {value:.3g}" for name, value in {**asdict(constants), **asdict(shape)}.items())
+    return ", ".join(f"{name} {value:.3g}" for name, value in {**constants._asdict(), **shape._asdict()}.items())

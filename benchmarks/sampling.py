@@ -7,11 +7,12 @@ to each question, the most probable one that any of them found. PRO's α is chos
 of 0.05; PRO_K takes the K most probable answers of every question. Differences are to NLL on the same answers.
 """
 
-import argparse
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from measuring import asked
 
 from pro_lib import metrics, scores, sweeps
 from pro_lib.evaluation import Splits, evaluate
@@ -30,13 +31,10 @@ FIXED = (2, 3, 5, 10)
 
 def runs(model: str, dataset: str, limit: int | None) -> dict[str, Run]:
     """A run for each way, and the beams; generated where they are missing, each way in a folder of its own."""
-    made = {}
+    made, plain = {}, Settings(model=model, dataset=dataset, limit=limit)
     for way, changes in {BEAMS: {}, **WAYS}.items():
-        settings = Settings(model=model, dataset=dataset, limit=limit, **changes)
-        if changes:
-            folder = settings.generations_dir / way.replace(" ", "=")
-            settings = Settings(model=model, dataset=dataset, limit=limit, generations_dir=folder, **changes)
-        strategy = BEAMS if way == BEAMS else SAMPLES
+        apart = {"generations_dir": plain.generations_dir / way.replace(" ", "=")} if changes else {}
+        settings, strategy = replace(plain, **changes, **apart), BEAMS if way == BEAMS else SAMPLES
         made[way] = settings.run(model, dataset, "validation", settings.split, strategy=strategy)
     return made
 
@@ -64,20 +62,16 @@ def table(run: Run, others: list[Run]) -> pd.DataFrame:
 
 def main() -> None:
     """Make the runs that are missing, and the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="facts-2m")
-    parser.add_argument("--dataset", nargs="+", default=["world-facts", "world-facts-reworded"])
-    parser.add_argument("--limit", type=int, help="at most so many questions of each split")
-    parser.add_argument("--csv", type=Path)
-    asked = parser.parse_args()
+    datasets = ["world-facts", "world-facts-reworded"]
+    given = asked(__doc__, {"--model": "facts-2m", "--dataset": datasets, "--limit": int, "--csv": Path})
     tables = {}
-    for dataset in asked.dataset:
-        of = runs(asked.model, dataset, asked.limit)
+    for dataset in given.dataset:
+        of = runs(given.model, dataset, given.limit)
         for way, run in of.items():
             tables[dataset, way] = table(run, [other for other in of.values() if other is not run])
     every = pd.concat(tables, names=["dataset", "answers", "row"]).reset_index().drop(columns="row")
-    if asked.csv:
-        every.to_csv(asked.csv, index=False, float_format="%.4f")
+    if given.csv:
+        every.to_csv(given.csv, index=False, float_format="%.4f")
     shown = ["dataset", "answers", "method", "alpha", "auroc", "low", "high", "difference"]
     print(every[shown].round(3).to_string(index=False))
 

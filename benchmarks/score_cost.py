@@ -1,19 +1,19 @@
 """CPU seconds per 1,000 questions of each score, generation apart: what the paper's word "cheap" is about.
 
 Run from the repository root: `python benchmarks/score_cost.py [--questions 1000] [--csv docs/score_cost.csv]`.
-Facts-2m on world-facts, ten diverse beams and ten samples a question as they are stored; one thread, least of three
-times. A method that compares meanings is charged all of its comparison, though in an
+Facts-2m on world-facts, so many test questions drawn with seed 0, ten diverse beams and ten samples each as they are
+stored; one thread, least of three times. A method that compares meanings is charged all of its comparison, though in an
 evaluation the methods share it; `comparing` says how much that is. Reading the answers is charged to nobody.
 """
 
-import argparse
-import functools
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from measuring import asked, seconds
 
 from pro_lib import meanings, scores, similarities
 from pro_lib.runs import Run
@@ -22,14 +22,9 @@ from pro_lib.settings import BEAMS, SAMPLES, Settings
 NAMES = ("lexical", "alias")
 
 
-def seconds(asked: Callable, repeats: int = 3) -> float:
-    """CPU seconds of a call, the least of some."""
-    taken = []
-    for _ in range(repeats):
-        start = time.process_time()
-        asked()
-        taken.append(time.process_time() - start)
-    return min(taken)
+def least(score: Callable) -> float:
+    """CPU seconds of a call, the least of three."""
+    return min(seconds(score, repeats=3, clock=time.process_time))
 
 
 def read(run: Run, *, distinct: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -50,40 +45,33 @@ def table(beams: Run, samples: Run, judges: dict[str, similarities.Similarity]) 
         "NE": lambda: scores.normalized_entropy(drawn_means),
     }
 
-    def of_beams(compared: np.ndarray) -> dict[str, Callable]:
-        return {
-            "SE": lambda: meanings.semantic_entropy(logs, meanings.clusters(compared)),
-            "SD": lambda: meanings.semantic_density(means, compared),
-        }
+    def entropy(compared: np.ndarray) -> np.ndarray:
+        return meanings.semantic_entropy(logs, meanings.clusters(compared))
 
-    def of_samples(compared: np.ndarray) -> dict[str, Callable]:
-        return {"Deg": lambda: meanings.degree(compared)}
-
-    rows = [(name, seconds(score), 0.0, 0.0) for name, score in plain.items()]
+    of_texts = {"SE": (texts, entropy), "SD": (texts, partial(meanings.semantic_density, means))}
+    of_texts["Deg"] = drawn_texts, meanings.degree
+    rows = [(name, least(score), 0.0, 0.0) for name, score in plain.items()]
     for name, similarity in judges.items():
-        for these, made in ((texts, of_beams), (drawn_texts, of_samples)):
-            comparing = seconds(functools.partial(similarity, these, beams.questions))
+        for method, (these, score) in of_texts.items():
+            compare = partial(similarity, these, beams.questions)
+            comparing, cost = least(compare), least(partial(score, compare()))
             pairs = np.mean([n * (n - 1) for n in (len(set(row) - {None}) for row in these)])
-            for method, score in made(similarity(these, beams.questions)).items():
-                rows.append((f"{method}, {name}", seconds(score) + comparing, comparing, pairs))
+            rows.append((f"{method}, {name}", cost + comparing, comparing, pairs))
     return pd.DataFrame(rows, columns=["method", "seconds", "comparing", "pairs"])
 
 
 def main() -> None:
     """Read the runs, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--questions", type=int, default=1000, help="of the test questions, drawn with seed 0")
-    parser.add_argument("--csv", type=Path)
-    asked = parser.parse_args()
-    settings = Settings(model="facts-2m", dataset="world-facts", similarity=NAMES, limit=asked.questions)
+    given = asked(__doc__, {"--questions": 1000, "--csv": Path})
+    settings = Settings(model="facts-2m", dataset="world-facts", similarity=NAMES, limit=given.questions)
     [pair] = settings.pairs()
     beams, samples = (
         settings.run(*pair, "validation", "test", strategy=name).select(split="test") for name in (BEAMS, SAMPLES)
     )
     costs = table(beams, samples, settings.similarities(*pair))
     costs[["seconds", "comparing"]] *= 1000 / len(beams.questions)
-    if asked.csv:
-        costs.to_csv(asked.csv, index=False, float_format="%.3g")
+    if given.csv:
+        costs.to_csv(given.csv, index=False, float_format="%.3g")
     print(costs.to_string(index=False))
 
 

@@ -7,13 +7,13 @@ its caches in half precision and puts many tokens through at once. Kernels of th
 printed. False is an answer that a decided question lacks, though the server itself, asked for it, says it reaches α.
 """
 
-import argparse
 import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import xllamacpp
+from measuring import asked
 
 from pro_lib import models, server
 from pro_lib import questions as question_sets
@@ -53,14 +53,8 @@ def scored(model: models.Model, prompt: list[int], token_ids: tuple[int, ...]) -
 
 def main() -> None:
     """Print shares, false certificates, requests and seconds."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("gguf", type=Path)
-    parser.add_argument("--questions", type=int, default=100)
-    parser.add_argument("--alpha", type=float, default=0.02)
-    parser.add_argument("--top", type=int, default=1000)
-    parser.add_argument("--epsilon", type=float, default=0.001)
-    parser.add_argument("--as-it-comes", action="store_true")
-    given = parser.parse_args()
+    options = {"--questions": 100, "--alpha": 0.02, "--top": 1000, "--epsilon": 0.001, "--as-it-comes": False}
+    given = asked(__doc__, {"gguf": Path} | options)
     here, running = models.load(given.gguf, device="cpu"), serving(given.gguf, as_it_comes=given.as_it_comes)
     options = {"tokenizer": here.tokenizer, "top": given.top, "epsilon": given.epsilon}
     there = server.connect(f"{running.listening_address}/v1", model=given.gguf.stem, **options)
@@ -69,15 +63,10 @@ def main() -> None:
     questions = question_sets.load("world-facts", limit=given.questions)
     truth, started = answers(generate(here, questions, **search)), time.perf_counter()
     run = generate(there, questions, **search)
-    seconds, ours, status = (
-        time.perf_counter() - started,
-        answers(run),
-        run.questions.set_index("question_id")["status"],
-    )
-    apart = (truth - ours).dropna().abs()
-    print(
-        f"kernels are {apart.median():.3f} nats apart in the median of {len(apart)} answers, {apart.max():.3f} at most"
-    )
+    seconds, ours = time.perf_counter() - started, answers(run)
+    status, apart = run.questions.set_index("question_id")["status"], (truth - ours).dropna().abs()
+    median, most = f"{apart.median():.3f} nats apart in the median of", f"answers, {apart.max():.3f} at most"
+    print(f"kernels are {median} {len(apart)} {most}")
     decided, false = status[status != "undecided"], 0
     prompts = dict(zip(status.index, questions.prompts(), strict=True))
     for (name, ids), value in truth[truth >= np.log(given.alpha) - 1].items():

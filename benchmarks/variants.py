@@ -95,9 +95,8 @@ def forward_density(
     counts[:, 0] = with_itself & ~np.isnan(distances[:, 0])
     distances[:, 0] *= 0
     weights = np.where(counts, np.exp(mean_log_probs), 0)
-    return np.where(
-        np.isnan(distances[:, 0]), np.nan, _ratio(np.nansum(weights * distances, axis=1), weights.sum(axis=1))
-    )
+    density = _ratio(np.nansum(weights * distances, axis=1), weights.sum(axis=1))
+    return np.where(np.isnan(distances[:, 0]), np.nan, density)
 
 
 def mean_distance(compared: np.ndarray, keep: np.ndarray) -> np.ndarray:

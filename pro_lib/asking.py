@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -77,9 +78,16 @@ class Answer:
 
 
 def ask(
-    model: str | Path | Model, question: str, *, alpha: float = 0.4, questions: QuestionSet | None = None,
-    n_shots: int | None = None, strategy: str = "threshold", calibration: Run | None = None, **settings: Any,
-) -> Answer:  # fmt: skip
+    model: str | Path | Model,
+    question: str,
+    *,
+    alpha: float = 0.4,
+    questions: QuestionSet | None = None,
+    n_shots: int | None = None,
+    strategy: str = "threshold",
+    calibration: Run | None = None,
+    **settings: Any,
+) -> Answer:
     """Ask a question; return the answer with its uncertainty: PRO of the answers with `p >= alpha`.
 
     Args:
@@ -111,17 +119,10 @@ def ask(
         cut = run.info.parameters["max_new_tokens"]
         raise NoAnswerError(f"no answer of {run.info.model} ended within {cut} tokens: {question!r}")
     [row] = run.questions.join(run.scores(alpha=alpha)[["text", "pro", "n_kept"]]).to_dict("records")
-    return Answer(
-        question=row["question"],
-        text=row["text"],
-        uncertainty=row["pro"],
-        answers=tuple(zip(table["text"], np.exp(table["value"]), strict=True)),
-        kept=row["n_kept"],
-        status=row.get("status"),
-        entropy_bounds=(row["tree_bound"], row["upper_bound"]) if "status" in row else None,
-        probability_right=fit and float(fit([row["pro"]])[0]),
-        calibrated=about,
-    )
+    answers = tuple(zip(table["text"], np.exp(table["value"]), strict=True))
+    status, right = row.get("status"), fit and float(fit([row["pro"]])[0])
+    bounds = (row["tree_bound"], row["upper_bound"]) if status else None
+    return Answer(row["question"], row["text"], row["pro"], answers, row["n_kept"], status, bounds, right, about)
 
 
 def check_calibration(calibration: Run, now: Mapping[str, Any]) -> None:
@@ -130,7 +131,7 @@ def check_calibration(calibration: Run, now: Mapping[str, Any]) -> None:
     if "strategy" not in before:
         raise RunError(f"calibration: run {calibration.name} does not say how a model was asked")
     matters = {name: value for name, value in now.items() if name in _MATTERS}
-    if difference := store.difference(before, matters, only_known=True):
+    if difference := store.difference(before, {**before, **matters}):
         raise RunError(f"calibration: run {calibration.name} was made with {difference}")
 
 
@@ -203,10 +204,8 @@ def answerer(
     is_split = 0 < len(splits) < calibration.questions["split"].nunique()
     known = evaluate(calibration, split="validation" if is_split else None, choices=choices)
     scores = [evaluate(calibration, split=name, choices=choices).pro(alpha) for name in splits if is_split]
-    unlabelled = np.concatenate(scores) if scores else None
-    made = promises.promise(
-        known.pro(alpha), known.correct, target=target, confidence=confidence, unlabelled=unlabelled
-    )
+    others = np.concatenate(scores) if scores else None
+    made = promises.promise(known.pro(alpha), known.correct, target=target, confidence=confidence, unlabelled=others)
     own = {"strategy": parameters["strategy"], "chat": parameters.get("chat", False)}
     own |= own_settings(own["strategy"], parameters) | {"questions": question_sets.like(parameters)}
     return Answerer(made, partial(ask, model, alpha=alpha, **own))
@@ -225,17 +224,12 @@ def application(answerer: Answerer, *, length: int = 4000, waiting: int = 8, sec
     """
     with extra("serve", "serving"):
         from starlette.applications import Starlette
-        from starlette.concurrency import run_in_threadpool
         from starlette.responses import JSONResponse
         from starlette.routing import Route
-    turn, tasks = asyncio.Lock(), set[asyncio.Task]()
+    turns, tasks = ThreadPoolExecutor(1), set[Future]()
 
     def refused(status: int, message: object) -> JSONResponse:
         return JSONResponse({"error": one_line(message)}, status)
-
-    async def asked(question: str) -> JSONResponse:
-        async with turn:
-            return JSONResponse(asdict(await run_in_threadpool(answerer, question)))
 
     async def ask(request: Request) -> JSONResponse:
         if int(request.headers.get("Content-Length") or length + 1) > length:
@@ -243,11 +237,11 @@ def application(answerer: Answerer, *, length: int = 4000, waiting: int = 8, sec
         if len(tasks) >= waiting:
             return refused(503, f"{waiting} questions wait already")
         try:
-            task = asyncio.ensure_future(asked(_Question(**from_json(await request.body())).question))
+            task = turns.submit(answerer, _Question(**from_json(await request.body())).question)
             tasks.add(task)
             task.add_done_callback(tasks.discard)
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
-            return await asyncio.wait_for(asyncio.shield(task), seconds)
+            reply = await asyncio.wait_for(asyncio.wrap_future(task), seconds)
+            return JSONResponse(asdict(reply))
         except TimeoutError:
             return refused(504, f"no answer within {seconds:g} seconds")
         except (ValueError, TypeError, MemoryError) as error:

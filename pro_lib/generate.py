@@ -32,6 +32,8 @@ _TRIES_AGAIN = 2
 
 @checked
 class _Work:
+    """How the work is done and shared out, as far as types tell whether it can be."""
+
     chat: Chat | None
     batch_size: PositiveInt | None
     engine: Engine
@@ -77,15 +79,13 @@ def generate(
         MemoryError: a question does not fit into memory even alone.
         RunError: the folder's run was made otherwise, is being written, is damaged, or cannot be written.
     """
-    _Work(chat=chat, batch_size=batch_size, engine=engine, n_workers=n_workers, gpus_per_worker=gpus_per_worker)
+    work = _Work(chat, batch_size, engine, n_workers, gpus_per_worker)
     if engine == "ray" and out is None:
         raise ValueError("engine='ray' needs out=, a folder that all workers can write to")
     model, questions = models.held(model), question_sets.asked(questions)
     if chat is None:  # with shots text is better, as measured
         chat = not questions.shots and bool(getattr(model.tokenizer, "chat_template", None))
-    if settings.get("max_new_tokens") is None:
-        settings["max_new_tokens"] = question_sets.usual_length(chat)
-    job = Job(model, questions, strategies.strategy(strategy, **settings), chat, batch_size or 0)
+    job = Job(model, questions, strategies.strategy(strategy, chat=chat, **settings), chat, batch_size or 0)
     info = RunInfo(questions.name, model.name, strategy, job.parameters())
     provenance = {**job.provenance(), "questions": dict(questions.source)}
     pace = {"smoothing": 0, "miniters": 0, "mininterval": 0.5}  # drawn twice a second at most, however small the steps
@@ -101,30 +101,37 @@ def generate(
         _log.info("%s: %d of %d questions are to be answered", folder.path, total, folder.info.n_planned)
         with bar(total=total, disable=None if progress and parts else True) as shown:
             if engine == "ray" and parts:
-                provenance |= _made_by_workers(parts, folder, job, n_workers, gpus_per_worker, shown)
+                provenance |= _made_by_workers(parts, folder, job, work, shown)
             else:
                 for part, rows in parts.items():
                     store.write_part(folder.path, part, folder.info, *job.part(rows, shown))
                     _log.info("%s: %s is written", folder.path, part)
-        if parts or not folder.info.provenance:
+        if not folder.info.provenance:
             folder.finish(provenance)
     return runs.read(folder.path).asked_as(questions.table)
 
 
-def _made_by_workers(
-    parts: Mapping, folder: RunFolder, job: Job, n_workers: int | None, gpus_per_worker: int, bar: tqdm
-) -> dict[str, Any]:
-    """Have the parts of a run folder made by Ray actors; return where and by how many."""
+def _made_by_workers(parts: Mapping, folder: RunFolder, job: Job, work: _Work, bar: tqdm) -> dict[str, Any]:
+    """Have the parts of a run folder made by Ray actors; return where and by how many.
+
+    They are of the Ray cluster of this process, else of that of RAY_ADDRESS, else of one for the time being.
+    """
     with extra("ray", "engine='ray'"):
         import ray
     provenance, cpus = dict[str, Any](), torch.get_num_threads()  # of an actor without a GPU
-    with _connected(ray, (n_workers or 1) * cpus):
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # A cluster is not looked for, since what Ray remembers may be gone; one of our own is reached by nobody else.
+    address = os.environ.get("RAY_ADDRESS") or "local"
+    options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if address == "local":
+        options.update(num_cpus=(work.n_workers or 1) * cpus, include_dashboard=False, _node_ip_address="127.0.0.1")
+    with nullcontext() if ray.is_initialized() else ray.init(address, **options):
         gpus = int(ray.cluster_resources().get("GPU", 0))
-        if 0 < gpus < gpus_per_worker:
-            raise ValueError(f"gpus_per_worker={gpus_per_worker}, but the Ray cluster has {gpus} in all")
-        gpus, n_workers = min(gpus, gpus_per_worker), n_workers or max(1, gpus // gpus_per_worker)
-        options: dict[str, Any] = {"num_gpus": gpus, "num_cpus": 1 if gpus else cpus}
-        actor = ray.remote(**options, max_restarts=-1, max_task_retries=_TRIES_AGAIN)(_Worker)
+        if 0 < gpus < work.gpus_per_worker:
+            raise ValueError(f"gpus_per_worker={work.gpus_per_worker}, but the Ray cluster has {gpus} in all")
+        gpus, n_workers = min(gpus, work.gpus_per_worker), work.n_workers or max(1, gpus // work.gpus_per_worker)
+        resources: dict[str, Any] = {"num_gpus": gpus, "num_cpus": 1 if gpus else cpus}
+        actor = ray.remote(**resources, max_restarts=-1, max_task_retries=_TRIES_AGAIN)(_Worker)
         asked = (job.questions, job.strategy, job.chat, job.per_pack)
         arguments = (_load_options(job.model, gpus), job.model.fingerprint, asked, cpus, folder.path.resolve())
         workers: list[Any] = [actor.remote(*arguments, folder.info) for _ in range(min(n_workers, len(parts)))]
@@ -171,15 +178,3 @@ class _Worker:
         if not store.parts(self.path, name):
             store.write_part(self.path, name, self.info, *self.job.part(questions))
         return len(questions), self.job.provenance()
-
-
-def _connected(ray: Any, cpus: int) -> Any:
-    """Return the Ray cluster of this process, else that of RAY_ADDRESS, else one for the time being."""
-    if ray.is_initialized():
-        return nullcontext()
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # A cluster is not looked for, since what Ray remembers may be gone; one of our own is reached by nobody else.
-    address = os.environ.get("RAY_ADDRESS") or "local"
-    alone = {"num_cpus": cpus, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-    options = alone if address == "local" else {}
-    return ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **options)

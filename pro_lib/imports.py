@@ -73,8 +73,9 @@ def from_file(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run
     """Return a run of a file in any layout: our records, responses, or a CSV or Parquet file with a row per answer."""
     if Path(path).suffix in TABLES:
         return from_records(path, questions=questions)
-    _, first = next(json_lines(path), (str(path), {}))
-    return (from_records if "answers" in first else from_openai)(path, questions=questions)
+    _, first = next(json_lines(path), ("", {}))
+    is_ours = isinstance(first, dict) and "answers" in first
+    return (from_records if is_ours else from_openai)(path, questions=questions)
 
 
 def recorded(records: Sequence[str]) -> dict[tuple[str, str], str]:
@@ -111,7 +112,7 @@ def _ids(read: Sequence[Response], texts: Sequence[str], asked: set[str]) -> lis
     Without texts they also do where each of several questions has the same numbers, which a warning says.
     """
     ids = [str(name) if type(name := response.question["question_id"]) is int else name for response in read]
-    split = [match for name in ids if (match := re.fullmatch(r"(.+)[-_.:#/](\d+)", str(name)))]
+    split = [match for name in ids if (match := re.fullmatch(r"(.+)[-_.:#/](\d{1,9})", str(name)))]
     if len(split) < len(ids) or asked & set(ids):
         return ids
     stems, groups = [match[1] for match in split], dict[str, list]()

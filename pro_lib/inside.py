@@ -18,9 +18,8 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from pro_lib import engine
 from pro_lib.engine.fit import Fit, PackingError, fitted, fitted_to
-from pro_lib.engine.tree import reducing_device
 from pro_lib.models import UnsupportedModelError, find_endings
-from pro_lib.packs import complete_log_probs, ranked
+from pro_lib.packs import ranked
 
 _FITS: "WeakKeyDictionary[PreTrainedModel, Fit]" = WeakKeyDictionary()  # measured once for each network
 # What `generate` hands on of itself; anything else would change what the network says.
@@ -78,9 +77,9 @@ def _generated(network, input_ids, config, strategy, tokenizer, epsilon, *, atte
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     _check(network, config, mask, **model_kwargs)
     strategy = strategy(max_new_tokens=config.max_length - input_ids.shape[1])
-    endings = _endings(network, config, tokenizer)
     prompts = [ids[seen].tolist() for ids, seen in zip(input_ids, mask.bool(), strict=True)]
     try:
+        endings = find_endings(tokenizer, network, config=config)
         if network not in _FITS:
             _FITS[network] = fitted(network)
         fit = fitted_to(network, _FITS[network], max(map(len, prompts)) + strategy.max_new_tokens)
@@ -121,23 +120,10 @@ def _check(network, config, mask, *, logits_processor, stopping_criteria, positi
         raise ValueError("attention_mask hides all tokens of a prompt")
 
 
-def _endings(network: PreTrainedModel, config: GenerationConfig, tokenizer: Tokenizer | None) -> engine.Endings:
-    """Return what ends an answer: `eos_token_id`, and what the package takes for an ending with this tokenizer."""
-    device = reducing_device(network.device)
-    ids = torch.arange(network.get_output_embeddings().weight.shape[0], device=device)
-    eos = [] if config.eos_token_id is None else config.eos_token_id
-    stop = torch.isin(ids, torch.tensor(eos, device=device))
-    others = engine.Endings(stop, stop & False) if tokenizer is None else find_endings(tokenizer, network)
-    endings = engine.Endings(stop | others.stop, others.closing & ~stop)
-    if not endings.stop.any():
-        raise ValueError("the generation config has no eos_token_id, so that no answer would end")
-    return endings
-
-
 def _likely(answers: list[engine.Answer], certificate: engine.Certificate | None) -> tuple[list, np.ndarray]:
     """Return answers and log-probabilities downwards, NaN of those cut; of a search those at α, or the first alone."""
     answers = ranked(answers)
-    values = np.where([answer.finished for answer in answers], complete_log_probs(answers), np.nan)
+    values = np.array([answer.complete_log_prob if answer.finished else math.nan for answer in answers])
     n = max(1, int(np.sum(values >= math.log(certificate.search_alpha) - 1e-9))) if certificate else len(answers)
     return answers[:n], values[:n]
 

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from pro_lib.checks import Format, Text, rule
+from pro_lib.checks import Format, Text
 from pro_lib.files import RunError, fitted
+from pro_lib.records import Answer
 
 # What servers write for a log-probability that they do not give; vLLM also for -inf and for places not filled.
 NOT_GIVEN = -9999.0
@@ -60,15 +60,6 @@ LAYOUTS = (
 # What logs call a right answer, and a wrong one; no other is judged.
 _VERDICTS = (("C", True), ("I", False), ("N", False), (1, True), (0, False))
 _NUMBER = "logprob|logProbability|log_probability|0"
-_Finite = Annotated[float, rule((int, float), lambda value: abs(value) < float("inf"), "must be a finite number")]
-_Finish = Annotated[str, rule(str, lambda value: True, "must be text: it says whether the answer is complete")]
-
-
-class _Answer(Format):
-    text: Text
-    finish_reason: _Finish
-    cumulative_logprob: _Finite | None
-    logprobs: list[_Finite] | None
 
 
 class _Line(Format):
@@ -78,8 +69,7 @@ class _Line(Format):
     resps: list[list[Text | list]]
 
 
-@dataclass
-class Response:
+class Response(NamedTuple):
     """A response: what it says of its question, and its answers by their number, or the `error` in their place."""
 
     where: str
@@ -90,49 +80,50 @@ class Response:
     error: object
     goes_on: bool
 
-    def extended(self, more: "Response") -> bool:
-        """Add what a stream brings next; False where it belongs to another response."""
-        ends = [self.answers.get(number, {}).get("finish_reason") for number in more.answers]
-        if more.error or any(reason is not None for reason in ends):
-            return False
-        for number, new in more.answers.items():
-            old = self.answers.setdefault(number, {})
-            text = new["text"] if old.get("text") is None else f"{old['text']}{new['text'] or ''}"
-            both = old.get("logprobs"), new["logprobs"]
-            log_probs = None if both == (None, None) else [*_listed(both[0]), *_listed(both[1])]
-            self.answers[number] = new | {"text": text, "logprobs": log_probs}
-        return True
-
 
 def responses(entries: Iterable[tuple[str, object]]) -> list[Response]:
     """Return the responses of entries given with their places, a stream as one; `RunError` names the place."""
     read: list[Response] = []
-    streams: dict = {}
+    streams: dict[object, Response] = {}
     for response in (response for where, entry in entries for response in _of_entry(where, entry)):
         begun = streams.pop(response.served_id, None)
-        if begun is None or not begun.extended(response):
+        olds = {number: begun.answers.get(number, {}) for number in response.answers} if begun else {}
+        # What follows an end, or an error, belongs to another response.
+        if begun is None or response.error or any(old.get("finish_reason") is not None for old in olds.values()):
             read.append(response)
             begun = response
+        else:
+            for number, old in olds.items():
+                new = begun.answers[number] = response.answers[number]
+                if old.get("text") is not None:
+                    new["text"] = f"{old['text']}{new['text'] or ''}"
+                if old.get("logprobs") is not None:
+                    new["logprobs"] = [*_listed(old["logprobs"]), *_listed(new["logprobs"])]
         if response.goes_on:
             streams[response.served_id] = begun
     return read
 
 
-def record_of(answer: dict, layout: Layout, where: str) -> dict | str:
+def record_of(answer: dict, layout: Layout, where: str) -> Answer | str:
     """Return a record's answer, or words for what is not scored; `RunError` with the place for what is neither."""
-    text, tokens, whole = answer["text"], answer["logprobs"], answer["cumulative_logprob"]
-    if text is None and answer["finish_reason"] is not None:
+    text, reason, tokens, whole = (answer[name] for name in ("text", "finish_reason", "logprobs", "cumulative_logprob"))
+    if text is None and reason is not None:
         return "without text, such as a refusal"
     if whole is None and (tokens is None or (text and not tokens)):
         if layout.request:
             raise RunError(f"{where}: logprobs are missing; ask for them with {layout.request}")
         tokens = None
-    finished = ending(fitted(_Answer, answer, where).finish_reason) in NATURAL
-    if any(value <= NOT_GIVEN for value in tokens or []) or (finished and tokens == []):
+    if not isinstance(reason, str):
+        raise RunError(f"{where}: finish_reason={reason!r} must be text: it says whether the answer is complete")
+    finished = ending(reason) in NATURAL
+    if finished and tokens == []:
         return "whose probability was not returned"
     log_prob = {"log_prob": whole} if tokens is None else {"token_log_probs": tokens}
     end = None if finished or log_prob == {"log_prob": None} else 0.0
-    return {"text": text, "finished": finished, "end_log_prob": end, "correct": answer["correct"]} | log_prob
+    fields = {"text": text, "finished": finished, "end_log_prob": end, "correct": answer["correct"]} | log_prob
+    record: Answer = fitted(Answer, fields, where)
+    is_given = all(value > NOT_GIVEN for value in record.token_log_probs or [])
+    return record if is_given else "whose probability was not returned"
 
 
 def ending(reason: str) -> str:
@@ -179,10 +170,14 @@ def _answers(layout: Layout, body: object) -> dict[object, dict]:
             text = "".join(text) if text else None
         number = at(value, "index") if layout.name == "openai" else None
         number = len(answers) if type(number) is not int or number in answers else number
-        numbers = {"logprobs": _log_probs(layout, value), "cumulative_logprob": at(value, "cumulative_logprob")}
         verdict = _listed(at([value, body], "0.correct|1.scores.*.value"))[:1]
-        numbers["correct"] = next((right for word, right in _VERDICTS if [word] == verdict), None)
-        answers[number] = {"text": text, "finish_reason": None if reason == "none" else reason} | numbers
+        answers[number] = {
+            "text": text,
+            "finish_reason": None if reason == "none" else reason,
+            "logprobs": _log_probs(layout, value),
+            "cumulative_logprob": at(value, "cumulative_logprob"),
+            "correct": next((right for word, right in _VERDICTS if [word] == verdict), None),
+        }
     return answers
 
 

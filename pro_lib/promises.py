@@ -47,9 +47,13 @@ class Promise:
 
 
 def promise(
-    uncertainty: ArrayLike, correct: ArrayLike, *,
-    target: float, confidence: float = 0.95, unlabelled: ArrayLike | None = None,
-) -> Promise:  # fmt: skip
+    uncertainty: ArrayLike,
+    correct: ArrayLike,
+    *,
+    target: float,
+    confidence: float = 0.95,
+    unlabelled: ArrayLike | None = None,
+) -> Promise:
     """Return the largest threshold t for which P(r = 1 | u < t) >= `target` is shown, by exact binomial tests upwards.
 
     δ = 1 - `confidence` is split among five starts, at 10, 20, 30, 50 and 70 % of the questions. Each part is handed on

@@ -1,6 +1,5 @@
-"""Question sets by name or from files, their splits, and the few-shot prompt; knows no model and no answer."""
+"""Question sets: ours, of the Hugging Face hub or from files, their splits, the few-shot prompt; knows no model."""
 
-import html
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,19 +11,35 @@ import numpy as np
 import pandas as pd
 from pydantic import AfterValidator
 
-from pro_lib.checks import checked, rule
-from pro_lib.question_files import BUNDLED, COLUMNS, HUB, SPLITS, QuestionsError, apart, read_all
-from pro_lib.readers import Source, called, stem
+from pro_lib.bundled import BUNDLED, DATA, HUB
+from pro_lib.checks import checked, extra, rule
+from pro_lib.files import RunError, regular
+from pro_lib.readers import Source, called, check_names, checked_questions, read_questions, stem, texts_in
+from pro_lib.store import CERTIFICATE_COLUMNS
+from pro_lib.store import QUESTION_COLUMNS as COLUMNS
 
-__all__ = ["BUNDLED", "COLUMNS", "HUB", "NAMES", "SPLITS", "QuestionSet", "QuestionsError", "lend_validation", "load"]
+SPLITS = ("train_shots", "validation", "test")
 NAMES = (*BUNDLED, *HUB)
 TEMPLATE = "Question: {question}\nAnswer:"
-USUAL_SHOTS = 10
 
 # Run folders are called after it, and must stay where they belong.
 _FOLDER = re.compile(r"(?!\s*\.{0,2}\s*\Z)[^/\\\x00-\x1f]+")
 FolderName = Annotated[str, rule(str, _FOLDER.fullmatch, "of a question set must do as the name of a folder")]
 Template = Annotated[str, rule(str, lambda template: "{question}" in template, "must contain {question}")]
+
+
+def apart(table: pd.DataFrame) -> pd.DataFrame:
+    """Return questions whose columns have no name that runs need (`engine.Certificate`, `score_`): these get `own_`.
+
+    A warning says so. Raises `RunError` for two columns of one name.
+    """
+    ours = {name: f"own_{name}" for name in table if name in CERTIFICATE_COLUMNS or str(name).startswith("score_")}
+    if ours:
+        words = f"columns of the questions get own_ before names that runs need: {', '.join(ours)}"
+        warnings.warn(words, UserWarning, stacklevel=3)
+    table = table.rename(columns=ours)
+    check_names(table, "the table of questions")
+    return table
 
 
 @checked
@@ -49,9 +64,6 @@ class QuestionSet:
 
     def __repr__(self) -> str:
         return f"QuestionSet({self.name}: {len(self):,} questions, {len(self.shots)} shots)"
-
-    def _repr_html_(self) -> str:
-        return f"<p>{html.escape(repr(self))}</p>{self.table.head().to_html(index=False)}"
 
     def prefix(self) -> str:
         """Return what all prompts begin with: header and shots."""
@@ -86,23 +98,18 @@ class QuestionSet:
         settings = {"n_shots": len(self.shots), "header": self.header, "template": self.template, "chat": chat}
         return {name: value for name, value in settings.items() if value != default.get(name, False)}
 
-    def with_questions(self, questions: str | Iterable[str]) -> "QuestionSet":
-        """Return another question, or others, asked in the same way; they have no references."""
+    def with_questions(self, questions: Any) -> "QuestionSet":
+        """Return another question, a text, or several texts, asked in the same way; they have no references."""
         several = isinstance(questions, Iterable) and not isinstance(questions, str)
-        given: list[Any] = list(questions) if several else [questions]
+        given = list(questions) if several else [questions]
         for n, text in enumerate(given, start=1):
             if not isinstance(text, str) or not text.strip():
-                raise QuestionsError(f"question {n} of {len(given)} is empty" if several else "question is empty")
+                raise RunError(f"question {n} of {len(given)} is empty" if several else "question is empty")
         rows = {"question_id": [f"asked-{n}" for n in range(len(given))], "question": map(str.strip, given)}
         return replace(self, table=pd.DataFrame({**rows, "references": None, "split": None}))
 
     def _ask(self, question: str) -> str:
         return self.template.replace("{question}", question)
-
-
-def usual_length(chat: bool | Mapping) -> int:
-    """Return T, the tokens at which an answer is cut: in a chat, where answers are sentences, twice as many."""
-    return 64 if chat else 32
 
 
 def asked(questions: QuestionSet | str | Source) -> QuestionSet:
@@ -112,8 +119,7 @@ def asked(questions: QuestionSet | str | Source) -> QuestionSet:
     rows = isinstance(questions, Sequence) and any(isinstance(row, Mapping) for row in questions)
     if rows or isinstance(questions, pd.DataFrame):
         return load("asked", path=questions, split=None, n_shots=0)
-    texts: Any = questions
-    return QuestionSet("asked", pd.DataFrame()).with_questions(texts)
+    return QuestionSet("asked", pd.DataFrame()).with_questions(questions)
 
 
 def like(parameters: Mapping[str, Any], *, name: str = "asked") -> QuestionSet:
@@ -153,17 +159,16 @@ def load(
         header: text before the shots.
         template: how a question is put; `{question}` stands for it.
 
-    Raises:
-        QuestionsError: an unknown name, split or column, a set that cannot be fetched, or a file that is malformed.
-        ValueError: a parameter out of its range.
+    Raises `ValueError`, which names file and row, or the parameter, for what is unknown, malformed or out of its range,
+    and where a set cannot be fetched.
     """
     if limit is not None and (type(limit) is not int or limit < 1):
-        raise QuestionsError(f"limit={limit!r} must be a whole number above 0, or None")
+        raise RunError(f"limit={limit!r} must be a whole number above 0, or None")
     path = Path(path) if isinstance(path, str) else path
-    table, used = read_all(name, path, columns or {})
+    table, used = _read(name, path, columns or {})
     name = stem(called(path, "questions")) if name is None else name
     splits = list(dict.fromkeys(table["split"] if split is None else [split] if isinstance(split, str) else split))
-    usual_shots = int(min(USUAL_SHOTS, (table["split"] == "train_shots").sum() or len(table) // 4))
+    usual_shots = int(min(10, (table["split"] == "train_shots").sum() or len(table) // 4))
     n_shots = usual_shots if n_shots is None else n_shots
     shots = None
     if n_shots > 0 and "train_shots" not in set(table["split"]):
@@ -176,18 +181,18 @@ def load(
     missing = [part for part in splits if part not in set(table["split"])]
     if missing or not splits:
         has = ", ".join(sorted(set(table["split"]))) or f"nothing left beside {n_shots} shots"
-        raise QuestionsError(f"split={(missing or [split])[0]!r} is not in dataset {name!r}; it has {has}")
+        raise RunError(f"split={(missing or [split])[0]!r} is not in dataset {name!r}; it has {has}")
     chosen = pd.concat([_sample(table[table["split"] == part], limit, seed) for part in splits], ignore_index=True)
     if shots is None:
         pool = table[(table["split"] == "train_shots") & ~table["question"].isin(chosen["question"])]
         if not 0 <= n_shots <= len(pool):
-            raise QuestionsError(f"n_shots={n_shots}: dataset {name!r} has {len(pool)} questions for shots")
+            raise RunError(f"n_shots={n_shots}: dataset {name!r} has {len(pool)} questions for shots")
         shots = _shots(pool, n_shots)
-    folder = str(path) if isinstance(path, Path) else None
-    source: dict[str, Any] = {"dataset": name, "path": folder, "columns": used, "split": splits}
-    source |= {"n_validation": n_validation, "limit": limit, "seed": seed, "n_shots": len(shots)}
+    file = str(path) if isinstance(path, Path) else None
+    source: dict[str, Any] = {"dataset": name, "path": file, "columns": used, "split": splits, "limit": limit}
+    source |= {"n_validation": n_validation, "seed": seed, "n_shots": len(shots), "usual_shots": usual_shots}
     pairs = tuple(zip(shots["question"], shots["references"].str[0], strict=True))
-    return QuestionSet(name, chosen, pairs, header, template, source | {"usual_shots": usual_shots})
+    return QuestionSet(name, chosen, pairs, header, template, source)
 
 
 def lend_validation(
@@ -210,11 +215,79 @@ def lend_validation(
     return table.assign(split=np.where(np.isin(np.arange(len(table)), drawn), "validation", table["split"]))
 
 
+def _read(name: str | None, path: Source | None, columns: Mapping) -> tuple[pd.DataFrame, dict[str, list[str]]]:
+    """Return all questions of all splits, and which columns of a file of the user's they were read from."""
+    folder = path if isinstance(path, Path) and (path / "dataset_dict.json").is_file() else None
+    if path is not None and folder is None:
+        return read_questions(path, columns)
+    if name in HUB:
+        return _from_hub(name, folder), {}
+    if folder:
+        raise RunError(f"folder {folder} is a saved dataset; say which with name=, one of {', '.join(HUB)}")
+    if name not in BUNDLED:
+        raise RunError(f"dataset {name!r} is unknown; choose {', '.join(NAMES)}, or give path= to a file")
+    ours = {"question_id": "fact_id", "question": BUNDLED[name], "references": ["answer", "aliases"]}
+    table, _ = read_questions(DATA / "world_facts" / "facts.jsonl", ours)
+    return table[[*COLUMNS, "relation", "exposure", "conflict"]], {}
+
+
+def _from_hub(name: str, folder: Path | None) -> pd.DataFrame:
+    """Return every question with an answer of a set of the hub, or of a folder that `save_to_disk` has made of it.
+
+    Where the hub's test split is missing or has no answers, `test` is its validation split, and `validation` is part
+    of its train split. The rest of that is `train_shots`, without the questions of the other two.
+    """
+    parts = _downloaded(name, folder)
+    if not len(parts.get("test", ())):
+        parts["test"] = parts.pop("validation", ())
+    if not len(parts["test"]) or "train" not in parts:
+        raise RunError(f"dataset {name!r} has no split with answers to ask, or none to take shots from")
+    train = parts.pop("train").drop_duplicates("question")
+    for part in parts.values():
+        train = train[~train["question_id"].isin(part["question_id"]) & ~train["question"].isin(part["question"])]
+    if not len(parts.get("validation", ())):
+        # Always the same draw, so that validation questions, and shots, are the same whatever else is asked for.
+        n = min(1000, len(train) // 2)  # enough to choose α on
+        order = np.random.default_rng(0).permutation(len(train))
+        parts["validation"], train = (train.iloc[np.sort(places)] for places in (order[:n], order[n:]))
+    parts["train_shots"] = train
+    table = pd.concat([part.assign(split=split) for split, part in parts.items()], ignore_index=True)
+    places = [f"dataset {name!r}, question {n + 1}" for n in table.index]
+    return checked_questions(table.set_axis(places), ["references"])
+
+
+def _downloaded(name: str, folder: Path | None) -> dict[str, pd.DataFrame]:
+    """Return the splits of a set with question_id, question and references, without repeated ids and unanswered."""
+    with extra("notebooks", f"dataset {name!r} of the hub"):
+        import datasets  # it takes a second, and only sets from the hub need it
+
+    repository, configuration, answer = HUB[name]
+    parts = {}
+    try:
+        for path in folder.rglob("*") if folder else ():
+            if not path.is_dir():
+                regular(path)
+        loaded = datasets.load_from_disk(folder) if folder else datasets.load_dataset(repository, configuration)
+        for split in [split for split in loaded if split in ("test", "validation", "train")]:
+            rows, ids = loaded[split], [f"{name}-{split}-{n}" for n in range(len(loaded[split]))]
+            ids = rows["question_id"][:] if "question_id" in rows.column_names else ids
+            # TriviaQA writes `<unk>` where it keeps the answer to itself.
+            texts = [texts_in(value) for value in rows[answer][:]]
+            references = [[text for text in some if text and text.strip() not in ("", "<unk>")] for some in texts]
+            table = pd.DataFrame({"question_id": ids, "question": rows["question"][:], "references": references})
+            parts[split] = table[table["references"].str.len() > 0].drop_duplicates("question_id")
+    except Exception as problem:  # whatever the library's HTTP client, its cache or Arrow raised, or a lost column
+        where = f"folder {folder}" if folder else f"the Hugging Face hub ({repository})"
+        advice = "" if folder else "; without a network, give path= to a folder that save_to_disk() made elsewhere"
+        reason = f"{str(problem) or repr(problem)}{advice}"
+        raise RunError(f"dataset {name!r} cannot be loaded from {where}: {reason}") from problem
+    return parts
+
+
 def _sample(table: pd.DataFrame, limit: int | None, seed: int) -> pd.DataFrame:
     """Return at most so many rows, kept in order."""
-    if limit is None or limit >= len(table):
-        return table
-    return table.iloc[np.sort(np.random.default_rng(seed).choice(len(table), size=limit, replace=False))]
+    size = min(limit or len(table), len(table))
+    return table.iloc[np.sort(np.random.default_rng(seed).choice(len(table), size=size, replace=False))]
 
 
 def _shots(table: pd.DataFrame, n_shots: int) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""The rows of a JSON-lines, CSV or Parquet file or of a list, and their places in it; knows no column by its name."""
+"""Rows of JSON-lines, CSV or Parquet files or of lists, with their places, and the questions that such rows hold."""
 
 import codecs
 import csv
@@ -8,20 +8,21 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pandas.api.types import is_scalar
 from pydantic import BaseModel, BeforeValidator, Field
-from pydantic_core import from_json
+from pydantic_core import PydanticCustomError, from_json
 
-from pro_lib.checks import Text
+from pro_lib.checks import Format, Name, Text
 from pro_lib.files import RunError, fitted, reading, regular
 
 # A question_id, which may be written as a whole number.
@@ -30,11 +31,20 @@ Identity = Annotated[Text, Field(min_length=1), _AsText]
 # One text or several.
 _AsList = BeforeValidator(lambda value: [value] if type(value) is str else value)
 Texts = Annotated[list[Text], Field(min_length=1), _AsList]
-
-_JSON = "it must be JSON in UTF-8"
-
+_OneText = Annotated[Texts, Field(max_length=1)]
 # A file, or in memory what it would hold: objects, or a table with a row for each.
 Source: TypeAlias = str | Path | Iterable[object] | pd.DataFrame
+_JSON = "it must be JSON in UTF-8"
+# What files call the columns of questions, the first that is there; of several that go together, all.
+COLUMNS = {
+    "question_id": [["question_id"], ["id"], ["qid"]],
+    "question": [["question"], ["query"], ["prompt"], ["input"], ["problem"]],
+    "references": [
+        ["references"], ["answer", "aliases"], ["answers"], ["best_answer", "correct_answers"], ["correct_answer"],
+        ["reference"], ["target"], ["targets"], ["gold"], ["expected"],
+    ],
+    "split": [["split"]],
+}  # fmt: skip
 
 
 def called(source: Source, otherwise: str) -> Path:
@@ -48,19 +58,16 @@ def stem(path: str | Path) -> str:
 
 
 def json_lines(source: Source) -> Iterator[tuple[str, Any]]:
-    """Yield the objects of a JSON-lines file with their places (`<path>, line <n>`), or of a list (`entry <n>`).
+    """Yield what a file of JSON lines holds with its places (`<path>, line <n>`), or a list (`entry <n>`) or a table.
 
     A file may be gzipped, a stream of events (`data: {...}`), or a log of inspect_ai. Rows of a table come without what
     is missing in them; an index of texts has their places. Raises `RunError`, with file and line.
     """
     if isinstance(source, (str, Path)):
-        for where, value in _entries(_content(source), source):
-            if not isinstance(value, dict):
-                raise RunError(f"{where}: not an object but {type(value).__name__}")
-            yield where, value
+        yield from _entries(_content(source), source)
     elif isinstance(source, pd.DataFrame):
-        records = once_each(source, "the table").to_dict("records")
-        for n, (place, row) in enumerate(zip(source.index, records, strict=True), start=1):
+        check_names(source, "the table")
+        for n, (place, row) in enumerate(zip(source.index, source.to_dict("records"), strict=True), start=1):
             values = {name: value for name, value in row.items() if not (is_scalar(value) and pd.isna(value))}
             yield place if isinstance(place, str) else f"row {n}", _plain(values)
     elif isinstance(source, Iterable) and not isinstance(source, (bytes, Mapping)):
@@ -79,33 +86,29 @@ def _plain(value: Any) -> Any:
     return plain() if plain else value
 
 
-def read_rows(path: Source) -> pd.DataFrame:
+def read_rows(source: Source) -> pd.DataFrame:
     """Return the rows of a `.jsonl`, `.csv`, `.tsv` or `.parquet` file, in CSV all text; the index has their places.
 
     Of a `.txt` file each block of lines is a row: its question, then its references. Rows in memory are as `json_lines`
     has them. Raises `RunError`, with file and place, for a file that is of another kind or damaged.
     """
-    suffix = Path(str(path).removesuffix(".gz")).suffix if isinstance(path, (str, Path)) else ".jsonl"
-    if suffix in (".jsonl", ".json"):
-        entries = list(json_lines(path))
-        for where, row in entries:
-            if not isinstance(row, dict):
-                raise RunError(f"{where}: not an object but {type(row).__name__}")
-        table = pd.DataFrame([row for _, row in entries], index=[where for where, _ in entries], dtype=object)
-    elif suffix in _READERS and isinstance(path, (str, Path)):
-        with reading(path):
-            table = _READERS[suffix](_content(path), path)
-    else:
-        raise RunError(f"{path} is none of .jsonl, .json, {', '.join(_READERS)}")
-    return once_each(table, called(path, "the table"))
+    is_file = isinstance(source, (str, Path))
+    read = _READERS.get(Path(str(source).removesuffix(".gz")).suffix) if is_file else json_lines
+    if read is None:
+        raise RunError(f"{source} is none of {', '.join(_READERS)}")
+    with reading(called(source, "the rows")):
+        entries = list(read(source))
+    for where, row in entries:
+        if not isinstance(row, dict):
+            raise RunError(f"{where}: not an object but {type(row).__name__}")
+    return pd.DataFrame([row for _, row in entries], [where for where, _ in entries], dtype=object)
 
 
-def once_each(table: pd.DataFrame, source: object) -> pd.DataFrame:
-    """Return a table whose columns have each a name of their own; `RunError` says of the source which has not."""
-    for name, is_again in zip(table, table.columns.duplicated(), strict=True):
-        if is_again or not isinstance(name, str):
-            raise RunError(f"{source} has the column {name!r}{' twice' if is_again else ', whose name is no text'}")
-    return table
+def check_names(columns: Iterable[object], source: object) -> None:
+    """Refuse columns that have not each a name of their own; the `RunError` says of the source which has not."""
+    for name, count in Counter(columns).items():
+        if count > 1 or not isinstance(name, str):
+            raise RunError(f"{source} has the column {name!r}{' twice' if count > 1 else ', whose name is no text'}")
 
 
 def _content(path: str | Path) -> bytes:
@@ -115,61 +118,57 @@ def _content(path: str | Path) -> bytes:
     return data.removeprefix(codecs.BOM_UTF8)
 
 
-def _csv(data: bytes, path: str | Path, delimiter: str = ",") -> pd.DataFrame:
-    reader = csv.reader(io.StringIO(data.decode(), newline=""), strict=True, delimiter=delimiter)
+def _csv(path: str | Path) -> Iterator[tuple[str, dict]]:
+    delimiter = "\t" if ".tsv" in Path(path).suffixes else ","
+    reader = csv.reader(io.StringIO(_content(path).decode(), newline=""), strict=True, delimiter=delimiter)
     header = next(reader, [])
-    rows = {f"{path}, line {reader.line_num}": fields for fields in reader if fields}
-    for where, fields in rows.items():
+    check_names(header, path)
+    for fields in filter(None, reader):
+        where = f"{path}, line {reader.line_num}"
         if len(fields) != len(header):
             raise RunError(f"{where}: {len(fields)} fields, but the header has {len(header)}; quote fields with commas")
-    return pd.DataFrame(rows.values(), index=list(rows), columns=header, dtype=object)
+        yield where, dict(zip(header, fields, strict=True))
 
 
-def _parquet(data: bytes, path: str | Path) -> pd.DataFrame:
-    table = pq.read_table(pa.BufferReader(data))
+def _parquet(path: str | Path) -> Iterator[tuple[str, dict]]:
+    table = pq.read_table(pa.BufferReader(_content(path)))
     table.validate(full=True)  # else text that is no UTF-8 surfaces only when somebody looks at it
+    check_names(table.column_names, path)
     # What pandas wrote beside the columns is of no use here, and one more thing that may be damaged.
-    frame = table.replace_schema_metadata(None).to_pandas(integer_object_nulls=True)
-    return frame.set_axis([f"{path}, row {n}" for n in range(1, len(frame) + 1)])
+    rows = table.replace_schema_metadata(None).to_pandas(integer_object_nulls=True).to_dict("records")
+    yield from ((f"{path}, row {n}", row) for n, row in enumerate(rows, start=1))
 
 
-def _blocks(data: bytes, path: str | Path) -> pd.DataFrame:
-    """Return questions and references of blocks of lines, as LitCab has them (`make figures-smollm2 LITCAB=`)."""
-    lines = enumerate(map(str.strip, data.decode().splitlines()), start=1)
-    blocks = [list(block) for is_text, block in groupby(lines, key=lambda line: line[1] != "") if is_text]
-    rows = [(block[0][1], [text for _, text in block[1:]]) for block in blocks]
-    places = [f"{path}, line {block[0][0]}" for block in blocks]
-    return pd.DataFrame(rows, places, ["question", "references"], dtype=object)
+def _blocks(path: str | Path) -> Iterator[tuple[str, dict]]:
+    """Yield questions and references of blocks of lines, as LitCab has them (`make figures-smollm2 LITCAB=`)."""
+    lines = enumerate(map(str.strip, _content(path).decode().splitlines()), start=1)
+    for is_text, block in groupby(lines, key=lambda line: line[1] != ""):
+        if is_text:
+            (n, question), *others = block
+            yield f"{path}, line {n}", {"question": question, "references": [text for _, text in others]}
 
 
-_READERS: dict[str, Callable[..., pd.DataFrame]] = {
-    ".csv": _csv,
-    ".tsv": partial(_csv, delimiter="\t"),
-    ".parquet": _parquet,
-    ".txt": _blocks,
-}
+_READERS: dict[str, Callable] = {".jsonl": json_lines, ".json": json_lines, ".csv": _csv, ".tsv": _csv}
+_READERS |= {".parquet": _parquet, ".txt": _blocks}
 
 
 def _entries(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
     """Yield the values of JSON with their places: of a list, or one that `data` holds, else a line each or an event."""
     if data.startswith(b"PK\x03\x04"):
         yield from _samples(data, path)
-        return
-    if data.lstrip().startswith(b"[") or re.match(rb'\s*\{\s*"(data|questions|examples|rows)"\s*:\s*\[', data):
+    elif data.lstrip().startswith(b"[") or re.match(rb'\s*\{\s*"(data|questions|examples|rows)"\s*:\s*\[', data):
         with reading(path, hint=_JSON):
             whole = from_json(data)
         values = next(iter(whole.values())) if isinstance(whole, dict) else whole
         yield from ((f"{path}, entry {n}", value) for n, value in enumerate(values, start=1))
-        return
-    is_stream = re.search(rb"^data:", data, re.MULTILINE)
-    for n, line in enumerate(data.split(b"\n"), start=1):
-        text = line.strip()
-        if is_stream and text.startswith((b"data:", b"event:", b"id:", b"retry:", b":")):
-            text = text.removeprefix(b"data:").strip() if text.startswith(b"data:") else b""
-        if text and text != b"[DONE]":
-            with reading(where := f"{path}, line {n}", hint=_JSON):
-                value = from_json(text)
-            yield where, value
+    else:
+        if re.search(rb"^data:", data, re.MULTILINE):  # of a stream, what names events and comments on them is no value
+            data = re.sub(rb"^[^\S\n]*(data:|(event|id|retry|):.*)", b"", data, flags=re.MULTILINE)
+        for n, line in enumerate(data.split(b"\n"), start=1):
+            if (text := line.strip()) not in (b"", b"[DONE]"):
+                with reading(where := f"{path}, line {n}", hint=_JSON):
+                    value = from_json(text)
+                yield where, value
 
 
 def _samples(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
@@ -206,3 +205,80 @@ def validated(declared: type[BaseModel], entries: Iterable[tuple[str, object]]) 
             raise RunError(f"{where}: question_id {row.question_id!r} was already used ({places[row.question_id]})")
         places[row.question_id] = where
         yield where, row
+
+
+def texts_in(value: object) -> list:
+    """Return the texts within lists and objects (their value and aliases, or text), numbers as text; else None."""
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [text for inner in value for text in texts_in(inner)]
+    if isinstance(value, Mapping):
+        return texts_in([value[name] for name in ("text", "value", "aliases") if value.get(name) is not None])
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return [value] if isinstance(value, str) else [str(value) if is_number else None]
+
+
+def _references(cells: Sequence[object]) -> list[str]:
+    """Return the texts of the cells of a row, each once; a cell may be missing, but not all of them."""
+    there = [cell for cell in cells if not (is_scalar(cell) and pd.isna(cell))]
+    texts = [text for cell in there for text in (cell.split(";") if isinstance(cell, str) else texts_in(cell))]
+    if None in texts:
+        raise PydanticCustomError("rule", "must be text or lists of texts")
+    references = list(dict.fromkeys(text.strip() for text in texts if text.strip()))
+    if not references:
+        raise PydanticCustomError("rule", "must hold a text")
+    return references
+
+
+class _Columns(Format, extra="forbid"):
+    """A file's names for our columns."""
+
+    question_id: _OneText | None = None
+    question: _OneText | None = None
+    references: Texts | None = None
+    split: _OneText | None = None
+
+
+class _Question(Format):
+    """A question, out of the columns of a row."""
+
+    question_id: Identity
+    question: Name
+    references: Annotated[list[str], BeforeValidator(_references)]
+    split: Name
+
+
+def read_questions(source: Source, columns: Mapping) -> tuple[pd.DataFrame, dict[str, list[str]]]:
+    """Return the questions of a file or in memory, and its columns that ours were read from.
+
+    `columns` are names for ours, as in `questions.load`. Raises `RunError`, with file, place and column.
+    """
+    names = fitted(_Columns, columns, "columns=").model_dump(exclude_none=True)
+    file, table = called(source, "questions"), read_rows(source)
+    if table.empty:
+        raise RunError(f"{file} holds no questions")
+    groups = {name: [[column for column in group if column in table] for group in COLUMNS[name]] for name in COLUMNS}
+    used = {name: next(filter(None, theirs)) for name, theirs in groups.items() if any(theirs)} | names
+    needed = {"question": ["question"], "references": ["references"]} | used
+    for name in [name for theirs in needed.values() for name in theirs]:
+        if name not in table:
+            has = ", ".join(map(str, table.columns))
+            raise RunError(f"{file} has no column {name!r}, nor does columns= say its name; it has {has}")
+    ours = {column: table[theirs[0]] for column, theirs in used.items() if column != "references"}
+    ours = {"question_id": [f"{stem(file)}-{n}" for n in range(len(table))], "split": "test"} | ours
+    renamed = {name for theirs in used.values() for name in theirs} - {*COLUMNS, *used["references"]}
+    return checked_questions(table.drop(columns=list(renamed)).assign(**ours), used["references"]), used
+
+
+def checked_questions(table: pd.DataFrame, reference_columns: Sequence[str]) -> pd.DataFrame:
+    """Return the table with all of `COLUMNS` first, each question with an id of its own, text and a reference.
+
+    The table's index says where its rows come from. Raises `RunError` with that place and the column.
+    """
+    references = list(zip(*(table[name] for name in reference_columns), strict=True))
+    records = table[["question_id", "question", "split"]].assign(references=references).to_dict("records")
+    rows = [row for _, row in validated(_Question, zip(table.index, records, strict=True))]
+    ours = {name: [getattr(row, name) for row in rows] for name in ("question_id", "references")}
+    others = [name for name in table if name not in (*COLUMNS, *reference_columns)]
+    # Whole numbers among which some are missing would become floats.
+    whole = {name: table[name].infer_objects() for name in others if table[name].notna().all()}
+    return table.assign(**ours, **whole)[[*COLUMNS, *others]].reset_index(drop=True)

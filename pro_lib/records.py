@@ -1,9 +1,8 @@
 """Answers with their log-probabilities as our own records, and labels of answers; knows no other layout."""
 
-import sys
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,23 +12,20 @@ import pandas as pd
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError, from_json
 
-from pro_lib.checks import Format, Probability, Text, rule
+from pro_lib.checks import Format, Probability, Text
 from pro_lib.correctness import words
 from pro_lib.files import RunError, fitted
-from pro_lib.question_files import apart
-from pro_lib.questions import lend_validation
-from pro_lib.readers import Identity, Source, Texts, called, json_lines, once_each, read_rows, stem, validated
+from pro_lib.questions import apart, lend_validation
+from pro_lib.readers import Identity, Source, Texts, called, check_names, json_lines, read_rows, stem, validated
 from pro_lib.runs import Run
 from pro_lib.store import RunInfo
 
 # Log-probabilities of sums in float32 may come out a little above 0.
 _ROUNDING = 1e-4
 _GIVEN = "must be given, or token_log_probs instead of it"
-_WORDS = "must be a log-probability, a finite number of at most 0"
-_BELOW_ZERO = rule((int, float), lambda value: -sys.float_info.max <= value <= _ROUNDING, _WORDS)
-TokenLogProb = Annotated[float, _BELOW_ZERO, AfterValidator(float)]
+TokenLogProb = Annotated[float, Field(allow_inf_nan=False, le=_ROUNDING)]
 # Rounding above 0 is trimmed, so that no probability exceeds 1.
-LogProb = Annotated[float, _BELOW_ZERO, AfterValidator(lambda value: min(float(value), 0.0))]
+LogProb = Annotated[TokenLogProb, AfterValidator(lambda value: min(value, 0.0))]
 # So many times the questions that α is chosen on are set apart to redraw them from, where nothing says the splits.
 POOL = 5
 # Files with a row per answer, and what their columns may be called instead.
@@ -103,7 +99,8 @@ def from_records(source: Source, *, questions: pd.DataFrame | None = None) -> Ru
     if is_file and path.suffix in TABLES:
         table = read_rows(path)
         ours = {name: ours for name, ours in COLUMNS.items() if ours not in table}
-        source = once_each(table.rename(columns=ours), path)
+        source = table.rename(columns=ours)
+        check_names(source, path)
         if path.suffix != ".parquet":
             read = {name: [_of_text(name, cell) for cell in column] for name, column in source.items()}
             source = pd.DataFrame(read, source.index, dtype=object)
@@ -136,9 +133,7 @@ def read_labels(path: str | Path) -> pd.DataFrame:
 
     Columns: question_id, text as it is written, correct (true or false, 1 or 0). Raises `RunError` with file and row.
     """
-    rows = read_rows(path)
-    entries = zip(rows.index, rows.to_dict("records"), strict=True)
-    labels = [dict(fitted(_Label, row, where)) for where, row in entries]
+    labels = [dict(fitted(_Label, row, where)) for where, row in json_lines(read_rows(path))]
     table = pd.DataFrame(labels, columns=list(_Label.model_fields)).drop_duplicates(ignore_index=True)
     if table.empty:
         raise RunError(f"{path} holds no labels")
@@ -150,8 +145,8 @@ def read_labels(path: str | Path) -> pd.DataFrame:
 
 def named(path: str | Path) -> tuple[str, str]:
     """Return the model and dataset that a file's first record names; `records` and the file's stem otherwise."""
-    first: dict = {} if Path(path).suffix in TABLES else next(json_lines(path), ("", {}))[1]
-    ours = first if "answers" in first else {}
+    _, first = ("", {}) if Path(path).suffix in TABLES else next(json_lines(path), ("", {}))
+    ours = first if isinstance(first, dict) and "answers" in first else {}
     return str(ours.get("model") or "records"), str(ours.get("dataset") or stem(path))
 
 
@@ -208,52 +203,53 @@ def paired(
     asked = apart(asked)
     if not {"question_id", "question"} <= set(asked) or asked["question_id"].duplicated().any():
         raise RunError("questions= must have columns question_id and question, and each id once")
-    ids, texts = asked["question_id"].tolist(), asked["question"].tolist()
-    own = list(zip(questions["question_id"], questions["question"], strict=True))
-    places = {name: place for place, name in enumerate(ids) if known is None or name in known}
-    if known == set() and len(own) == len(ids) and not any(isinstance(text, str) for _, text in own):
-        if {name for name, _ in own} == set(ids) and [name for name, _ in own] != ids:
+    theirs = dict(zip(asked["question_id"], asked["question"], strict=True))
+    own = dict(zip(questions["question_id"], questions["question"], strict=True))
+    targets = {name: name for name in own if name in theirs and (known is None or name in known)}
+    texts = {name: text for name, text in own.items() if isinstance(text, str)}
+    if known == set() and len(own) == len(theirs) and not texts:
+        if {*own} == {*theirs} and [*own] != [*theirs]:
             raise RunError(f"{path}: the server's ids are those of questions=, in another order; give question_id")
-        places = {name: place for place, (name, _) in enumerate(own)}
+        targets = dict(zip(own, theirs, strict=True))
         order = f"{path} has neither ids nor texts of questions: its answers are to those of questions= in their order"
         warnings.warn(order, UserWarning, stacklevel=3)
-    elif by_text := {name: text for name, text in own if name not in places and isinstance(text, str)}:
-        places |= _by_text(by_text, texts, path)
-    for name, text in own:
-        is_text = isinstance(text, str)
-        if name not in places:
-            why = f"and neither is {text!r}" if is_text else "and no text says which it is"
+    targets |= _by_text({name: text for name, text in texts.items() if name not in targets}, theirs, path)
+    for name in own:
+        if name not in targets:
+            why = f"and neither is {texts[name]!r}" if name in texts else "and no text says which it is"
             raise RunError(f"{path}: question_id {name!r} is not in questions=, {why}")
-        if is_text and f" {words(texts[places[name]])} " not in f" {words(text)} ":
-            raise RunError(f"{path}: question_id {name!r} is {text!r}, but in questions= {texts[places[name]]!r}")
-    target = {name: ids[places[name]] for name, _ in own}
-    if twice := [name for name, count in Counter(target.values()).items() if count > 1]:
+        text = theirs[targets[name]]
+        if name in texts and f" {words(text)} " not in f" {words(texts[name])} ":
+            raise RunError(f"{path}: question_id {name!r} is {texts[name]!r}, but in questions= {text!r}")
+    if twice := [name for name, count in Counter(targets.values()).items() if count > 1]:
         raise RunError(f"{path}: several of its questions are {twice[0]!r} of questions=")
-    given = questions.filter(like="score_").set_axis([target[name] for name, _ in own]).reindex(ids).to_dict("list")
+    given = questions.filter(like="score_").set_axis([targets[name] for name in own]).reindex([*theirs]).to_dict("list")
     more = dict.fromkeys(name for name in questions if name not in asked) | given
-    return answers.assign(question_id=answers["question_id"].map(target)), asked.assign(**more).reset_index(drop=True)
+    return answers.assign(question_id=answers["question_id"].map(targets)), asked.assign(**more).reset_index(drop=True)
 
 
-def _by_text(own: Mapping[str, str], asked: Sequence[str], path: Path) -> dict[str, int]:
-    """Return the place of each text among those asked; of a prompt, that of the last question in it.
+def _by_text(own: Mapping[str, str], asked: Mapping[str, str], path: Path) -> dict[str, str]:
+    """Return the id of the question asked that each text is; of a prompt, that of the last question in it.
 
     What stands right before the question and after it is the same in all prompts. Else the question of one may be none
     of those asked, but of its shots.
     """
-    counts, others = Counter(map(words, asked)), {words(text): place for place, text in enumerate(asked)}
-    exact = {text: place for place, text in enumerate(asked) if counts[words(text)] == 1 or asked.count(text) == 1}
-    places, prompts = {}, dict[tuple, str]()
+    ids, targets, prompts = dict[str, list](), dict[str, str](), dict[tuple, str]()
+    for name, text in asked.items():
+        ids.setdefault(words(text), []).append(name)
     for name, text in own.items():
         spaced = f" {words(text)} "
-        within = [spaced.strip()] if spaced.strip() in others else [other for other in others if f" {other} " in spaced]
-        if within:
-            other = max(within, key=lambda other: (spaced.rfind(f" {other} ") + len(other), len(other)))
-            before, _, after = spaced.rpartition(f" {other} ")
-            prompts.setdefault((*before.split()[-1:], after), name)
-            places[name] = exact.get(text, others[other])
-            if counts[other] > 1 and text not in exact:
-                raise RunError(f"{path}: {text!r} is the text of several of questions=; only an id would tell which")
+        within = [spaced.strip()] if spaced.strip() in ids else [other for other in ids if f" {other} " in spaced]
+        if not within:
+            continue
+        other = max(within, key=lambda other: (spaced.rfind(f" {other} ") + len(other), len(other)))
+        before, _, after = spaced.rpartition(f" {other} ")
+        prompts.setdefault((*before.split()[-1:], after), name)
+        fits = ids[other] if len(ids[other]) == 1 else [one for one in ids[other] if asked[one] == text]
+        if len(fits) != 1:
+            raise RunError(f"{path}: {text!r} is the text of several of questions=; only an id would tell which")
+        targets[name] = fits[0]
     if len(prompts) > 1:
         names = " and ".join(map(repr, [*prompts.values()][:2]))
         raise RunError(f"{path}: prompts differ around the questions of {names}: one may be a shot; give question_id")
-    return places
+    return targets

@@ -21,7 +21,7 @@ from scipy.special import entr
 from torch import Tensor
 from transformers import AutoTokenizer
 
-from pro_lib import bundled, tokens
+from pro_lib import bundled, models
 from pro_lib.checks import Name, NotNegative, Positive, PositiveInt, checked, extra
 from pro_lib.engine.children import END, OTHER, UNSEEN, Children
 from pro_lib.engine.fit import Fit
@@ -136,9 +136,9 @@ def connect(base_url: str, *, model: str, tokenizer: Any, stop_ids: Sequence[int
     """
     if isinstance(tokenizer, str | os.PathLike):
         tokenizer = AutoTokenizer.from_pretrained(bundled.locate(str(tokenizer)))
-    server = Server(base_url=base_url, model=model, texts=tokens.token_texts(tokenizer, len(tokenizer)), **options)
-    kinds = tokens.endings(tokenizer, tokens.NEWLINE, SimpleNamespace(eos_token_id=list(stop_ids)))
-    endings = Endings(*(torch.tensor([kind == name for kind in kinds]) for name in ("stop", "closing")))
+    server = Server(base_url=base_url, model=model, texts=models.token_texts(tokenizer, len(tokenizer)), **options)
+    more = SimpleNamespace(eos_token_id=list(stop_ids))
+    endings = models.endings(tokenizer, models.NEWLINE, more, size=len(tokenizer))
     name, fingerprint = re.sub(r"[^\w.-]", "-", model.rpartition("/")[2]), f"served, within {server.epsilon:g} nats"
     nothing: Any = torch.nn.Identity()
     return _Served(name, base_url, fingerprint, nothing, tokenizer, endings, Fit(0.0, _Served.plain), server=server)

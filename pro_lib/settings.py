@@ -221,17 +221,16 @@ class Settings:
     def _stored(self, model: str, questions: question_sets.QuestionSet, strategy: str) -> Run | None:
         """Return a stored run that answers these questions as asked for; the model is not loaded to find out."""
         chat: Any = False if self.chat is None and questions.shots else self.chat
-        length = {"max_new_tokens": self.max_new_tokens or question_sets.usual_length(chat)}
-        how = engine.strategy(strategy, **own_settings(strategy, vars(self)) | length)
+        how = engine.strategy(strategy, chat=chat, **own_settings(strategy, vars(self)))
         folder = self.generations_dir / questions.name / bundled.model_folder_name(model)
         folder /= files.named(how.name, **how.apart(), **questions.apart(chat=chat))
         if chat is None or not store.parts(folder):
             return None  # without shots the model decides
         run = runs.read(folder)
         source, dtype = Path(bundled.locate(model)), {} if self.dtype == "auto" else {"dtype": self.dtype}
-        wanted = {"chat": None} | how.parameters() | questions.parameters(chat=chat) | dtype
+        wanted = {**run.info.parameters, "chat": None} | how.parameters() | questions.parameters(chat=chat) | dtype
         wanted |= {"fingerprint": bundled.fingerprint(source)} if source.exists() else {}
-        same = store.difference(run.info.parameters, wanted, only_known=True) is None
+        same = store.difference(run.info.parameters, wanted) is None
         whole = questions.table["question_id"].isin(run.questions["question_id"]).all()
         return run.asked_as(questions.table) if same and whole else None
 

@@ -129,34 +129,17 @@ class RunFolder(AbstractContextManager):
     def __init__(self, path: str | Path, info: RunInfo):
         self.path, self.info = Path(path), info
         self._lock = FileLock(self.path / ".lock", thread_local=False)  # let go when the process ends, however it does
-        self._take_over()
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
 
     def missing(self, questions: pd.DataFrame, *, per_part: int) -> dict[str, pd.DataFrame]:
-        """Return the questions that no part holds, in their order, under the names of the parts they are to make."""
-        if self._unanswered(questions)[0].empty:
+        """Return the questions that no part holds, in their order, under the names of the parts they are to make.
+
+        The folder is then locked, and clear of what a writer that was killed has left; a finished one is not touched.
+        """
+        if self._unanswered(questions)[0].empty and self.info.provenance:
             return {}
-        self._hold()
-        unanswered, n_answered = self._unanswered(questions)  # another process may have written meanwhile
-        numbers = {int(file.name.split("-")[1]) for file in parts(self.path)}
-        free = (number for number in itertools.count() if number not in numbers)
-        self._save(replace(self.info, n_planned=n_answered + len(unanswered), provenance={}))
-        starts = range(0, len(unanswered), per_part)
-        return {f"part-{next(free):05}": unanswered.iloc[start : start + per_part] for start in starts}
-
-    def finish(self, provenance: Mapping[str, Any]) -> None:
-        """Sum up the cost of all parts, and note where the run was made."""
-        self._hold()
-        contents = [_read_part(file, self.info, ["question_id"]) for file in parts(self.path)]
-        cost, n_answered = sum((cost for _, cost in contents), Cost()), sum(len(table) for table, _ in contents)
-        self._save(replace(self.info, cost=cost, n_planned=n_answered, provenance=provenance))
-
-    def _hold(self) -> None:
-        """Become the only writer, and clear away what one that was killed has left."""
-        if self._lock.is_locked:
-            return
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             try:
@@ -166,19 +149,26 @@ class RunFolder(AbstractContextManager):
                 raise RunError(f"run folder {self.path} is being written by another process; {other}") from None
             for file in (*self.path.glob(".run.json*"), *self.path.glob(".part-*")):
                 file.unlink(missing_ok=True)
-        self._take_over()
+        unanswered, n_answered = self._unanswered(questions)  # another process may have written meanwhile
+        numbers = {int(file.name.split("-")[1]) for file in parts(self.path)}
+        free = (number for number in itertools.count() if number not in numbers)
+        self._save(replace(self.info, n_planned=n_answered + len(unanswered), provenance={}))
+        starts = range(0, len(unanswered), per_part)
+        return {f"part-{next(free):05}": unanswered.iloc[start : start + per_part] for start in starts}
 
-    def _take_over(self) -> None:
-        """Go by what the folder says of its run, if it says anything."""
-        if not (self.path / "run.json").exists():
-            return
-        wanted, self.info = self.info.parameters, _read_info(self.path)
-        if differs := difference(self.info.parameters, wanted):
-            other = "choose another folder (out=, in notebooks generations_dir), or move this one away"
-            raise RunError(f"run folder {self.path} was made with {differs} is asked for; {other}")
+    def finish(self, provenance: Mapping[str, Any]) -> None:
+        """Sum up the cost of all parts, and note where the run was made."""
+        contents = [_read_part(file, self.info, ["question_id"]) for file in parts(self.path)]
+        cost, n_answered = sum((cost for _, cost in contents), Cost()), sum(len(table) for table, _ in contents)
+        self._save(replace(self.info, cost=cost, n_planned=n_answered, provenance=provenance))
 
     def _unanswered(self, questions: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-        """Return the questions that no part holds, and how many questions the parts hold; every part is checked."""
+        """Return the questions that no part holds, and how many questions the parts hold; all files are checked."""
+        if (self.path / "run.json").exists():
+            wanted, self.info = self.info.parameters, _read_info(self.path)
+            if differs := difference(self.info.parameters, wanted):
+                other = "choose another folder (out=, in notebooks generations_dir), or move this one away"
+                raise RunError(f"run folder {self.path} was made with {differs} is asked for; {other}")
         columns, texts = ["question_id", "question"], dict[str, str]()
         for file in parts(self.path):
             table, _ = _read_part(file, self.info, columns)
@@ -244,9 +234,9 @@ def _read_info(path: Path) -> RunInfo:
         return info
 
 
-def difference(stored: Mapping, wanted: Mapping, *, only_known: bool = False) -> str | None:
-    """Return the first parameter that differs, `key=before, now key=after`; `only_known`: of those in `wanted`."""
-    for key in sorted(wanted if only_known else {*stored, *wanted}):
+def difference(stored: Mapping, wanted: Mapping) -> str | None:
+    """Return the first parameter that differs, `key=before, now key=after`; a missing one is None."""
+    for key in sorted({*stored, *wanted}):
         if stored.get(key) != wanted.get(key):
             return f"{key}={stored.get(key)!r:.60}, now {key}={wanted.get(key)!r:.60}"
     return None

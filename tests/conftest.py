@@ -5,6 +5,7 @@ import sys
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,20 +13,12 @@ import torch
 from forked import Forks
 from hypothesis import settings
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import (
-    AutoModelForCausalLM,
-    FalconConfig,
-    Gemma2Config,
-    GemmaConfig,
-    LlamaConfig,
-    MistralConfig,
-    PreTrainedConfig,
-    PreTrainedTokenizerFast,
-    Qwen2Config,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedTokenizerFast
 
 from pro_lib import models as pro_models
 
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "benchmarks"))
 # `make test` would tell the `make` of a trial that it is an inner one, which then prints its folder and takes options.
 for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"):
     os.environ.pop(name, None)
@@ -58,19 +51,29 @@ def size(request) -> str:
     return request.config.getoption("size")
 
 
-CORPUS = [
-    "Question: What is the capital of France?\nAnswer: Paris\n\n",
-    "Question: Who wrote Emma?\nAnswer: Jane Austen\n\n",
-]
-SHAPE = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
+CORPUS = ["Question: What is the capital of France?\nAnswer: Paris\n\n"]
+CORPUS += ["Question: Who wrote Emma?\nAnswer: Jane Austen\n\n"]
+FALCON = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+SHAPE = FALCON | {"intermediate_size": 64, "num_key_value_heads": 2, "max_position_embeddings": 256}
+FALCON |= {"alibi": False, "new_decoder_architecture": False}
+NEW_FALCON = FALCON | {"num_kv_heads": 2, "new_decoder_architecture": True}
+# What a family has beside its shape. The paper's five are each in their own: Gemma-2B has one key-value head, Gemma-7B
+# and Llama-2-13B one a head, and Falcon-11B a single layer norm before attention and feed-forward, side by side.
+CONFIGS = {
+    "llama": SHAPE,
+    "gemma": SHAPE | {"head_dim": 8},
+    "gemma2": SHAPE | {"head_dim": 8, "sliding_window": 128},
+    "mistral": SHAPE | {"sliding_window": None},
+    "qwen2": SHAPE,
+    "falcon-7b": FALCON | {"multi_query": True},
+    "gemma-2b": SHAPE | {"num_key_value_heads": 1, "head_dim": 16},
+    "gemma-7b": SHAPE | {"num_key_value_heads": 4, "head_dim": 16},
+    "Llama-2-13b-chat-hf": SHAPE | {"num_key_value_heads": 4},
+    "falcon-11B": NEW_FALCON | {"num_ln_in_parallel_attn": 1},
+    "falcon-40b": NEW_FALCON,
+    "falcon-alibi": FALCON | {"alibi": True},
+    "mistral-window": SHAPE | {"sliding_window": 16},
 }
-FALCON_SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "alibi": False}
 
 
 def tiny_tokenizer(*, bos: bool, merges: int = 40) -> PreTrainedTokenizerFast:
@@ -79,13 +82,8 @@ def tiny_tokenizer(*, bos: bool, merges: int = 40) -> PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     special = ["<pad>", "<s>", "</s>"]
-    trainer = trainers.BpeTrainer(
-        vocab_size=256 + len(special) + merges,
-        special_tokens=special,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(CORPUS, trainer)
+    how = {"initial_alphabet": pre_tokenizers.ByteLevel.alphabet(), "special_tokens": special, "show_progress": False}
+    tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=256 + len(special) + merges, **how))
     if bos:
         tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     names = {"pad_token": "<pad>", "eos_token": "</s>"} | ({"bos_token": "<s>"} if bos else {})
@@ -94,25 +92,7 @@ def tiny_tokenizer(*, bos: bool, merges: int = 40) -> PreTrainedTokenizerFast:
 
 def tiny_config(family: str, vocab_size: int) -> PreTrainedConfig:
     ids = {"vocab_size": vocab_size, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    return {
-        "llama": lambda: LlamaConfig(**SHAPE, **ids),
-        "gemma": lambda: GemmaConfig(**SHAPE, **ids, head_dim=8),
-        "gemma2": lambda: Gemma2Config(**SHAPE, **ids, head_dim=8, sliding_window=128),
-        "mistral": lambda: MistralConfig(**SHAPE, **ids, sliding_window=None),
-        "qwen2": lambda: Qwen2Config(**SHAPE, **ids),
-        "falcon-7b": lambda: FalconConfig(**FALCON_SHAPE, **ids, multi_query=True, new_decoder_architecture=False),
-        # The paper's five, each in its own shape: Gemma-2B has one key-value head, Gemma-7B and Llama-2-13B one a head,
-        # and Falcon-11B a single layer norm before attention and feed-forward, which run side by side.
-        "gemma-2b": lambda: GemmaConfig(**SHAPE | {"num_key_value_heads": 1}, **ids, head_dim=16),
-        "gemma-7b": lambda: GemmaConfig(**SHAPE | {"num_key_value_heads": 4}, **ids, head_dim=16),
-        "Llama-2-13b-chat-hf": lambda: LlamaConfig(**SHAPE | {"num_key_value_heads": 4}, **ids),
-        "falcon-11B": lambda: FalconConfig(
-            **FALCON_SHAPE, **ids, num_kv_heads=2, new_decoder_architecture=True, num_ln_in_parallel_attn=1
-        ),
-        "falcon-40b": lambda: FalconConfig(**FALCON_SHAPE, **ids, num_kv_heads=2, new_decoder_architecture=True),
-        "falcon-alibi": lambda: FalconConfig(**FALCON_SHAPE | {"alibi": True}, **ids),
-        "mistral-window": lambda: MistralConfig(**SHAPE, **ids, sliding_window=16),
-    }[family]()
+    return AutoConfig.for_model(family.split("-")[0].lower(), **CONFIGS[family], **ids)
 
 
 FAMILIES = ("llama", "gemma", "gemma2", "mistral", "qwen2", "falcon-7b", "falcon-40b")
@@ -120,15 +100,19 @@ PAPER = ("gemma-2b", "gemma-7b", "Llama-2-13b-chat-hf", "falcon-11B", "falcon-40
 WITHOUT_BOS = ("qwen2", "falcon-7b", "falcon-11B", "falcon-40b")
 
 
+@torch.no_grad()
+def widen(network):
+    """Make a random network's answers differ and end."""
+    for parameter in network.parameters():
+        parameter.mul_(4 if parameter.dim() > 1 else 1)
+
+
 def save_tiny(family: str, folder: Path) -> Path:
     """Write a tiny random model of the family; its weights are widened so that its answers differ and end."""
     tokenizer = tiny_tokenizer(bos=family not in WITHOUT_BOS)
     torch.manual_seed(sum(family.encode()))
     network = AutoModelForCausalLM.from_config(tiny_config(family, len(tokenizer)))
-    with torch.no_grad():
-        for parameter in network.parameters():
-            if parameter.dim() > 1:
-                parameter.mul_(4.0)
+    widen(network)
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -138,27 +122,13 @@ def save_tiny(family: str, folder: Path) -> Path:
 def tiny_folders(tmp_path_factory):
     """Folder of the tiny model of a family, made on first use."""
     root = tmp_path_factory.mktemp("models")
-    made: dict[str, Path] = {}
-
-    def folder(family: str) -> Path:
-        if family not in made:
-            made[family] = save_tiny(family, root / family)
-        return made[family]
-
-    return folder
+    return cache(lambda family: save_tiny(family, root / family))
 
 
 @pytest.fixture(scope="session")
 def tiny_model(tiny_folders):
     """Loaded tiny model of a family, on the CPU in float32."""
-    loaded: dict[str, pro_models.Model] = {}
-
-    def model(family: str) -> pro_models.Model:
-        if family not in loaded:
-            loaded[family] = pro_models.load(tiny_folders(family), device="cpu", dtype="float32")
-        return loaded[family]
-
-    return model
+    return cache(lambda family: pro_models.load(tiny_folders(family), device="cpu", dtype="float32"))
 
 
 @pytest.fixture(scope="session")

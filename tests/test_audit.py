@@ -1,29 +1,20 @@
 """The audit: each choice moves what it says, and the page in the docs holds the numbers that were measured."""
 
-import importlib
 import re
-import sys
-from pathlib import Path
 
+import audit
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import ROOT
 from sklearn.metrics import roc_auc_score
 
 from pro_lib import scores
 from pro_lib.runs import Run
 from pro_lib.store import RunInfo
 
-ROOT = Path(__file__).resolve().parents[1]
 
-
-@pytest.fixture(scope="module")
-def audit():
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    return importlib.import_module("audit")
-
-
-def test_the_fallback_is_the_first_beam_only_where_nothing_is_kept(audit):
+def test_the_fallback_is_the_first_beam_only_where_nothing_is_kept():
     log_probs = np.log([[0.5, 0.2], [0.3, 0.2]])
     score = audit.falling_back_on({id(log_probs): np.log([0.2, 0.1])}, strict=False)
     np.testing.assert_allclose(score(log_probs, alpha=0.4), -np.log([0.5, 0.1]))
@@ -35,7 +26,7 @@ def test_the_fallback_is_the_first_beam_only_where_nothing_is_kept(audit):
     np.testing.assert_allclose(several[:, 1:], np.column_stack([score(log_probs, alpha=a) for a in (0.3, 0.4)]))
 
 
-def test_the_first_token_leaves_the_likelihood_and_the_last_reference_alone_decides(audit):
+def test_the_first_token_leaves_the_likelihood_and_the_last_reference_alone_decides():
     answers = pd.DataFrame({"token_log_probs": [[-1.0, -0.5], []], "log_prob": [-1.5, 0.0]})
     questions = pd.DataFrame({"references": [["Adams", "Paris"], ["Paris"]]})
     run = Run(answers, questions, RunInfo("toy", "none", "diverse_beam"))
@@ -44,7 +35,7 @@ def test_the_first_token_leaves_the_likelihood_and_the_last_reference_alone_deci
     assert audit.with_last_reference(run).questions["references"].tolist() == [["Paris"], ["Paris"]]
 
 
-def test_the_strict_filter_leaves_out_an_answer_that_equals_alpha(audit):
+def test_the_strict_filter_leaves_out_an_answer_that_equals_alpha():
     log_probs = np.log([[0.5, 0.25, 0.1], [0.5, 0.5, np.nan]])
     alphas = np.array([0.0, 0.1, 0.25, 0.5, 1.0])
     columns = [[scores.pro_at_k(row[None], k)[0] for k in (3, 2, 1, 1, 1)] for row in log_probs[:1]]
@@ -54,7 +45,7 @@ def test_the_strict_filter_leaves_out_an_answer_that_equals_alpha(audit):
     np.testing.assert_array_equal(audit.strictly(log_probs, alpha=0.25), audit.strictly(log_probs, alpha=alphas)[:, 2])
 
 
-def test_the_paired_difference_and_its_interval_are_those_of_resampled_questions(audit):
+def test_the_paired_difference_and_its_interval_are_those_of_resampled_questions():
     rng = np.random.default_rng(0)
     uncertainty, correct = rng.integers(6, size=(2, 20)).astype(float), rng.random((2, 20)) < 0.5
     sides = [audit.Row("PRO", "", "", np.arange(20), *pair) for pair in zip(uncertainty, correct, strict=True)]
@@ -69,7 +60,7 @@ def test_the_paired_difference_and_its_interval_are_those_of_resampled_questions
     assert (low, high) == pytest.approx(tuple(np.quantile(resampled, [0.025, 0.975])), abs=1e-12)
 
 
-def test_rows_are_compared_on_their_common_questions(audit):
+def test_rows_are_compared_on_their_common_questions():
     ids = np.array(list("abcd"))
     ours = audit.Row("PRO", "this project's", "", ids, np.array([1.0, 2, 3, 4]), np.array([True, False, True, False]))
     other = audit.Row("PRO", "other", "x", ids[:3], np.array([2.0, 1, 3]), np.array([True, False, False]))
@@ -80,7 +71,7 @@ def test_rows_are_compared_on_their_common_questions(audit):
 
 
 @pytest.mark.slow
-def test_the_audit_runs_on_the_bundled_model_and_differs_where_it_must(audit, tmp_path, capsys, monkeypatch):
+def test_the_audit_runs_on_the_bundled_model_and_differs_where_it_must(tmp_path, capsys, monkeypatch):
     settings = audit.Settings
     monkeypatch.setattr(audit, "Settings", lambda **options: settings(generations_dir=tmp_path, n_answers=4, **options))
     audit.main(["--model", "facts-1m", "--limit", "60", "--similarity", "alias", "--csv", str(tmp_path / "a.csv")])
@@ -92,7 +83,7 @@ def test_the_audit_runs_on_the_bundled_model_and_differs_where_it_must(audit, tm
     assert table.set_index("choice").loc["of one beam, as released", "auroc"] == 0.5
 
 
-def test_the_page_holds_the_numbers_of_its_file(audit):
+def test_the_page_holds_the_numbers_of_its_file():
     page = (ROOT / "docs" / "audit.md").read_text()
     table = pd.read_csv(ROOT / "docs" / "audit.csv", keep_default_na=False, na_values={"alpha": ""})
     rows = table[~table["method"].str.contains("alias|embedding")]

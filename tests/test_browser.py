@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import papermill
 import pytest
+from conftest import ROOT
 from test_explorer import CAPITAL, NASTY, ODD, many, nasty
 from waiting import until
 
@@ -25,7 +26,6 @@ from pro_lib import explorer, imports, metrics
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
 
-ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOK = ROOT / "notebooks" / "00_explore_examples.ipynb"
 TOKEN = "only-for-this-test"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -112,7 +112,7 @@ def ask(page, question):
     """Type a question and press Enter."""
     page.get_by_role("tab", name="Ask").click()
     page.get_by_placeholder("type a question").fill(question)
-    page.keyboard.press("Enter")
+    page.get_by_placeholder("type a question").press("Enter")
 
 
 @pytest.mark.slow

@@ -70,16 +70,10 @@ def test_a_question_alone_and_among_64_gives_the_same_and_so_does_a_plain_forwar
 
 
 def test_the_fingerprint_of_a_model_is_of_every_byte_that_is_loaded_read_once(tmp_path, monkeypatch):
-    weights = tmp_path / "model.safetensors"
-    weights.write_bytes(bytes(2**20 + 10))
-    fingerprints = [bundled.fingerprint(tmp_path)]
-    for name, content in {
-        "model.safetensors": bytes(2**20 + 9) + b"1",
-        "config.json": b"{}",
-        "chat_template.jinja": b"{{ messages }}",
-        "merges.txt": b"a b",
-        "modeling_own.py": b"import os",
-    }.items():
+    weights, fingerprints = "model.safetensors", []
+    contents = [(weights, bytes(2**20 + 10)), (weights, bytes(2**20 + 9) + b"1")]
+    contents += [(name, b"a b") for name in ("config.json", "chat_template.jinja", "merges.txt", "modeling_own.py")]
+    for name, content in contents:
         (tmp_path / "new").write_bytes(content)
         (tmp_path / "new").replace(tmp_path / name)
         fingerprints.append(bundled.fingerprint(tmp_path))

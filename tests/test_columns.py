@@ -1,7 +1,6 @@
 """A question set's own columns, whatever their names and values, beside ours: nothing breaks and no number moves."""
 
 import json
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -62,8 +61,8 @@ def test_own_columns_of_any_name_and_kind_move_nothing_and_come_back(facts_2m, c
     with pytest.warns(UserWarning, match="get own_ before names that runs need: status, "):
         said, questions = results(facts_2m, rows, tmp_path)
     assert said == clean
-    own = {*OTHERS, *NAMES} - {*TAKEN} | {f"own_{name}" for name in TAKEN}
-    assert set(questions) == {*question_sets.COLUMNS, *store.CERTIFICATE_COLUMNS} | own
+    own = {f"own_{name}" for name in TAKEN} | {*NAMES} - {*TAKEN}
+    assert set(questions) == own | {*question_sets.COLUMNS, *store.CERTIFICATE_COLUMNS}
     for name in ("own_status", "_answers", "relation"):
         for n, value in enumerate(questions[name].tolist()):
             given = KINDS[kind](n)
@@ -84,15 +83,12 @@ def test_questions_beside_records_may_have_such_columns_too(kind):
 
 def test_scores_made_elsewhere_stand_beside_ours_of_the_same_name_and_follow_their_question():
     names = ("NLL", "PRO", "PRO, default", "oracle", "Stated")
-    answers = [[{"text": "ab"[n % 2], "log_prob": -1.0 - n}] for n in range(9)]
-    scores = [dict.fromkeys(names, float(n)) for n in range(9)]
-    records = [{"question_id": n, "references": ["a"], "answers": answers[n], "scores": scores[n]} for n in range(9)]
+    answers = [{"answers": [{"text": "ab"[n % 2], "log_prob": -1.0 - n}]} for n in range(9)]
+    about = [{"question_id": n, "references": ["a"], "scores": dict.fromkeys(names, float(n))} for n in range(9)]
+    records = [one | other for one, other in zip(about, answers, strict=True)]
     turned = pd.DataFrame({"question_id": [str(n) for n in range(9)], "question": "?", "references": [["a"]] * 9})[::-1]
-    for run, expected in (
-        (imports.from_records(records), np.arange(9.0)),
-        (imports.from_records(records, questions=turned), np.arange(9.0)[::-1]),
-    ):
-        judged = evaluation.evaluate(run)
+    for questions, expected in ((None, np.arange(9.0)), (turned, np.arange(9.0)[::-1])):
+        judged = evaluation.evaluate(imports.from_records(records, questions=questions))
         methods = judged.with_pro({"PRO": 0.4, "PRO, default": 0.4})
         given = ["NLL, given", "PRO, given", "PRO, default, given", "oracle, given", "Stated"]
         assert [name for name in methods if name not in ("PRO", "PRO, default", "NLL", "ALL", "PE")] == given
@@ -101,17 +97,18 @@ def test_scores_made_elsewhere_stand_beside_ours_of_the_same_name_and_follow_the
         assert methods["NLL"].tolist() == (1 + expected).tolist()
 
 
-NAMELESS = {
-    "a table": (pd.DataFrame([list("abb")], columns=["question", "answer", "answer"]), "twice"),
-    "after own_": ([row | {"status": 1, "own_status": 2} for row in FACTS], "twice"),
-    "a number for a name": (pd.DataFrame(FACTS).assign(n=1).rename(columns={"n": 0}), "no text"),
+SOURCES = {
+    "twice": pd.DataFrame([list("abb")], columns=["question", *["answer"] * 2]),
+    ".own_status. twice": [row | {"status": 1, "own_status": 2} for row in FACTS],
+    "no text": pd.DataFrame(FACTS).assign(n=1).rename(columns={"n": 0}),
 }
 
 
-@pytest.mark.parametrize(("rows", "words"), NAMELESS.values(), ids=NAMELESS)
-def test_columns_without_a_name_of_their_own_are_refused_in_a_sentence(tmp_path, rows, words):
-    with warnings.catch_warnings(action="ignore"), pytest.raises(SentenceError, match=rf"has the column .*{words}"):
-        question_sets.load(path=rows)
-    (tmp_path / "answers.csv").write_text("question_id,answer,response,log_prob\nq,a,b,-1\n")  # two names for a text
-    with pytest.raises(SentenceError, match=r"has the column .*twice"):
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("words", SOURCES)
+def test_columns_without_a_name_of_their_own_are_refused_in_a_sentence(tmp_path, words):
+    with pytest.raises(SentenceError, match=rf"has the column .*{words}"):
+        question_sets.load(path=SOURCES[words])
+    (tmp_path / "answers.csv").write_text("question_id,answer,response,log_prob\nq,a,b,-1\n")
+    with pytest.raises(SentenceError, match=r"has the column 'text' twice"):
         imports.from_records(tmp_path / "answers.csv")

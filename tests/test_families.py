@@ -1,16 +1,9 @@
 """Families of models, tiny and random, beside plain forward passes and `generate`, as docs/families.csv has them."""
 
-import importlib
-import sys
-from pathlib import Path
-
+import families
 import pandas as pd
 import pytest
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-families = importlib.import_module("families")
+from conftest import ROOT
 
 TABLE = pd.read_csv(ROOT / "docs" / "families.csv", keep_default_na=False).set_index("family")
 ASKED = [family for family in families.families() if TABLE["tree"].get(family) != "not made"]
@@ -22,36 +15,24 @@ OF_TIMM = ["fast_vlm", "gemma3n", "perception_lm"]
 KINDS = ("llama", "gpt_oss", "qwen3_5", "bloom", "kosmos-2.5", "prophetnet", "mistral3", "bert")
 
 
-def holds(name):
+SLOW = sorted({*families.MOST_USED, *KINDS[6:]})
+MARKED = [(SLOW, pytest.mark.slow), (sorted(set(ASKED) - {*SLOW, *KINDS}), pytest.mark.trial)]
+NAMES = [*KINDS[:6], *(pytest.param(name, marks=mark) for names, mark in MARKED for name in names)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_family_is_asked_as_the_table_says(name):
     """No traceback and no silent wrong answer, and what the table says."""
     if name in OF_TIMM:
         pytest.importorskip("timm")
     [row] = families.table([name])
     if row["tree"] in ("refused", "not made"):
         assert len(row["said"]) <= 500
+        assert name == "bert" or name not in SLOW
     else:
         assert row["error"] < 1e-4
         assert row["greedy"] == (name not in OF_TWO_MINDS)
     assert row["tree"] == TABLE["tree"][name]
-    return row
-
-
-@pytest.mark.parametrize("name", KINDS[:6])
-def test_a_family_is_asked_as_the_table_says(name):
-    holds(name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted({*families.MOST_USED, *KINDS[6:]}))
-def test_the_most_used_families_are_asked_as_the_table_says(name):
-    row = holds(name)
-    assert row["tree"] != "refused" or name == "bert"
-
-
-@pytest.mark.trial
-@pytest.mark.parametrize("name", sorted(set(ASKED) - {*families.MOST_USED, *KINDS}))
-def test_every_family_is_asked_as_the_table_says(name):
-    holds(name)
 
 
 def test_the_table_has_every_family_and_the_page_says_how_many_are_which():

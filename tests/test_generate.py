@@ -131,8 +131,8 @@ def host_is_full():
     torch.empty(2**60, dtype=torch.uint8)
 
 
-def small_memory(monkeypatch, room, full):
-    """Let trees of more than `room` questions run out of memory at their third step; the sizes of all trees."""
+def small_memory(monkeypatch, full):
+    """Let trees of more than three questions run out of memory at their third step; the sizes of all trees."""
     sizes = []
 
     class Small(engine.PackedTree):
@@ -143,7 +143,7 @@ def small_memory(monkeypatch, room, full):
 
         def grow(self, *args, **options):
             self.depth += 1
-            if self.size > room and self.depth == 3:
+            if self.size > 3 and self.depth == 3:
                 full()
             return super().grow(*args, **options)
 
@@ -154,31 +154,27 @@ def small_memory(monkeypatch, room, full):
 def assert_runs_agree(run, other):
     """The same answers and ledger, log-probabilities and masses to 1e-5; the upper bound is a mass times T log V."""
     for ours, theirs in ((run.answers, other.answers), (run.questions, other.questions)):
-        assert list(ours) == list(theirs)
-        for column in ours:
-            per_mass = OPTIONS["max_new_tokens"] * math.log(300) if column == "upper_bound" else 1
-            assert_series_equal(ours[column], theirs[column], rtol=0, atol=1e-5 * per_mass)
+        per_mass = {"upper_bound": OPTIONS["max_new_tokens"] * math.log(300)}
+        for (column, one), (named, two) in zip(ours.items(), theirs.items(), strict=True):
+            assert column == named
+            assert_series_equal(one, two, rtol=0, atol=1e-5 * per_mass.get(column, 1))
 
 
 @pytest.mark.parametrize(
     ("strategy", "full"),
     [*((strategy, cuda_is_full) for strategy in STRATEGIES), ("threshold", host_is_full)],
 )
-def test_a_pack_without_memory_is_halved_and_the_run_agrees_with_one_that_had_enough(
-    model, tmp_path, monkeypatch, strategy, full
-):
+def test_a_pack_without_memory_is_halved_and_the_run_agrees(model, tmp_path, monkeypatch, strategy, full):
     options = ONE | {"batch_size": 8, "strategy": strategy}
     enough = generate(model, asked(11), **options)
     assert enough.info.cost.halved_packs == 0
-    sizes = small_memory(monkeypatch, 3, full)
+    sizes = small_memory(monkeypatch, full)
     with pytest.warns(RuntimeWarning) as warned:
         run = generate(model, asked(11), out=tmp_path, **options)
     # 8 and 4 are too many; the size that fits stays for the rest of this pack and for the next.
     assert sizes == [8, 4, 2, 2, 2, 2, 2, 1]
-    assert [str(w.message) for w in warned] == [
-        "8 questions at once do not fit into the memory of cpu; going on with 4",
-        "4 questions at once do not fit into the memory of cpu; going on with 2",
-    ]
+    said = "{} questions at once do not fit into the memory of cpu; going on with {}"
+    assert [str(w.message) for w in warned] == [said.format(8, 4), said.format(4, 2)]
     assert run.info.cost.halved_packs == 2
     assert_runs_agree(run, enough)
     monkeypatch.undo()
@@ -220,19 +216,17 @@ class OneProcess:
         self.exceptions, self.RayActorError, self.util = self, ConnectionResetError, self
         self.RayTaskError = type("RayTaskError", (Exception,), {"cause": property(lambda _: self.cause)})
         self.loaded, self.killed = [], []
+        self.kill = self.killed.append
         monkeypatch.setitem(sys.modules, "ray", self)
         monkeypatch.setattr(module.models, "load", lambda **options: self.loaded.append(options) or model)
 
     def remote(self, **options):
         self.options = options
 
-        def actor(kind):
-            def made(*arguments):
-                return SimpleNamespace(make=SimpleNamespace(remote=kind(*arguments).make))
+        def remote(call):
+            return SimpleNamespace(remote=call)
 
-            return SimpleNamespace(remote=made)
-
-        return actor
+        return lambda kind: remote(lambda *given: SimpleNamespace(make=remote(kind(*given).make)))
 
     def ActorPool(self, workers):
         self.workers = workers
@@ -245,17 +239,12 @@ class OneProcess:
             self.cause = error
             raise self.RayTaskError from error
 
-    def kill(self, worker):
-        self.killed.append(worker)
-
 
 @pytest.mark.parametrize(
     ("gpus", "per_worker", "n_workers", "n_actors", "device_map"),
     [(8, 1, None, 8, None), (8, 2, None, 4, "auto"), (7, 2, None, 3, "auto"), (8, 1, 3, 3, None)],
 )
-def test_a_cluster_with_gpus_gives_each_worker_its_own(
-    model, tmp_path, monkeypatch, gpus, per_worker, n_workers, n_actors, device_map
-):
+def test_each_worker_has_gpus(model, tmp_path, monkeypatch, gpus, per_worker, n_workers, n_actors, device_map):
     ray = OneProcess(monkeypatch, {"CPU": 64.0, "GPU": float(gpus)}, model)
     monkeypatch.setattr(module, "QUESTIONS_PER_PART", 1)
     options = OPTIONS | {"batch_size": 1, "gpus_per_worker": per_worker, "n_workers": n_workers}
@@ -298,9 +287,8 @@ def test_a_bar_that_is_drawn_changes_no_answer(model, monkeypatch):
 
 def test_without_a_terminal_progress_is_logged_and_nothing_printed(model, tmp_path, caplog, capfd):
     with caplog.at_level("INFO", "pro_lib"):
-        folder = folder_in(
-            tmp_path, generate(model, asked(2), out=tmp_path, **OPTIONS | {"progress": True}).info.strategy
-        )
+        generate(model, asked(2), out=tmp_path, **OPTIONS | {"progress": True})
+    folder = folder_in(tmp_path, "diverse_beam")
     assert capfd.readouterr() == ("", "")
     lines = [f"{folder}: 2 of 2 questions are to be answered", f"{folder}: part-00000 is written"]
     assert [record.getMessage() for record in caplog.records if record.name == "pro_lib.generate"] == lines
@@ -318,9 +306,8 @@ def test_ranks_go_down_in_probability_but_samples_keep_their_order(model, strate
 CHAT = "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}[answer]"
 DATED = "Today is {{ strftime_now('%d %b %Y') }}." + CHAT + "{% if shout is defined and shout %}!{% endif %}"
 TIMED = DATED + "{% set how = '%H' %}{{ strftime_now(how) }}"
-THINKING = (
-    CHAT + "{% if enable_thinking is not defined or enable_thinking %}<think>\n{% else %}<think></think>{% endif %}"
-)
+THINKING = CHAT + "{% if enable_thinking is not defined or enable_thinking %}<think>\n"
+THINKING += "{% else %}<think></think>{% endif %}"
 
 
 def with_template(model, template):
@@ -341,11 +328,8 @@ def test_a_chat_is_put_in_the_models_template_with_the_shots_as_turns(model):
     for prompt, row in zip(prompts, run.answers.itertuples(), strict=True):
         with torch.inference_mode():
             logits = model.network(torch.tensor([prompt])).logits[0, -1].double().log_softmax(-1)
-        if len(row.token_ids):
-            assert row.token_log_probs[0] == pytest.approx(float(logits[row.token_ids[0]]), abs=1e-4)
-        else:
-            ending = logits[model.endings.stop].logsumexp(0)
-            assert row.end_log_prob == pytest.approx(float(ending), abs=1e-4)
+        first = logits[row.token_ids[0]] if len(row.token_ids) else logits[model.endings.stop].logsumexp(0)
+        assert [*row.token_log_probs, row.end_log_prob][0] == pytest.approx(float(first), abs=1e-4)
     # The shots went through the model once: the cost is less than that of three whole prompts.
     assert run.info.cost.prompt_tokens < sum(map(len, prompts)) - len(prompts[0])
 

@@ -23,11 +23,6 @@ def halved(tiny_folders):
     return lambda family, dtype="bfloat16": pro_models.load(tiny_folders(family), device="cpu", dtype=dtype)
 
 
-def answers_of(model, tree_of, pack):
-    search = Threshold(search_alpha=0.01, max_new_tokens=LENGTH)
-    return [answers for answers, _ in search.decode(tree_of(pack), model.endings, question_ids=[])]
-
-
 @pytest.mark.parametrize(("family", "dtype"), KINDS)
 @pytest.mark.parametrize("plain", [False, True])
 def test_epsilon_is_twice_the_largest_difference_of_prefixes_asked_together_and_alone(halved, family, dtype, plain):
@@ -36,19 +31,21 @@ def test_epsilon_is_twice_the_largest_difference_of_prefixes_asked_together_and_
     tree_of = lambda pack: kind(model.network, pack, *prefix, Counts())  # noqa: E731
     prompts = [model.encode(prompt) for prompt in QUESTIONS.prompts()]
     epsilon = engine.measured_epsilon(tree_of, prompts, model.endings, max_new_tokens=LENGTH)
+
+    def steps(pack):
+        """Of each prompt the log-probabilities so far of every prefix and every ending, by its tokens."""
+        for answers, _ in Threshold(search_alpha=0.01, max_new_tokens=LENGTH).decode(
+            tree_of(pack), model.endings, question_ids=[]
+        ):
+            found = {a.token_ids[:n]: sum(a.token_log_probs[:n]) for a in answers for n in range(len(a.token_ids) + 1)}
+            ended = [a for a in answers if a.finished and a.end_log_prob]
+            yield found | {(*a.token_ids, "end"): sum(a.token_log_probs) + a.end_log_prob for a in ended}
+
     largest = np.zeros(LENGTH + 1)
-    for prompt, together in zip(prompts, answers_of(model, tree_of, prompts), strict=True):
-        [alone] = answers_of(model, tree_of, [prompt])
-        for one in together:
-            for other in alone:
-                for n in range(1, len(one.token_ids) + 1):
-                    if one.token_ids[:n] == other.token_ids[:n]:
-                        apart = abs(sum(one.token_log_probs[:n]) - sum(other.token_log_probs[:n]))
-                        largest[n] = max(largest[n], apart)
-                if one.token_ids == other.token_ids and one.finished and one.end_log_prob:
-                    sums = [sum(a.token_log_probs) + a.end_log_prob for a in (one, other)]
-                    n = len(one.token_ids) + 1
-                    largest[n] = max(largest[n], abs(sums[0] - sums[1]))
+    for prompt, together in zip(prompts, steps(prompts), strict=True):
+        [alone] = steps([prompt])
+        for path in together.keys() & alone.keys():
+            largest[len(path)] = max(largest[len(path)], abs(together[path] - alone[path]))
     np.testing.assert_allclose(epsilon, 2 * np.maximum.accumulate(largest), atol=1e-9)
     assert epsilon[-1] < 1
     assert epsilon[-1] > 0 or plain or family == "falcon-7b"

@@ -1,12 +1,10 @@
 """Real architectures on the plain tree against brute force: every outcome, by whole texts without a cache."""
 
-import importlib
 import itertools
-import sys
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
+import families
 import pandas as pd
 import pytest
 import torch
@@ -21,10 +19,6 @@ from pro_lib import models, packs
 from pro_lib.engine import Counts, Endings, strategy
 from pro_lib.engine.walk import uniforms
 from pro_lib.questions import QuestionSet
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
-
-families = importlib.import_module("families")
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*asked on the plain tree:UserWarning")
 
@@ -95,8 +89,12 @@ def world(tmp_path_factory):
     return made
 
 
-def check(world, family):
-    """Exact searches, samples and beams of a family are those of brute force."""
+MARKED = [(KNOWN, pytest.mark.slow), (sorted(set(PLAIN) - {*KINDS, *KNOWN}), pytest.mark.trial)]
+FAMILIES = [*KINDS, *(pytest.param(name, marks=mark) for names, mark in MARKED for name in names)]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_on_the_plain_tree_searches_samples_and_beams_are_those_of_brute_force(world, family):
     model, questions, prompts, passes = world(family)
 
     def found(name, model=model, **settings):
@@ -118,20 +116,3 @@ def check(world, family):
     for prompt, (answers, _) in zip(prompts, found("diverse_beam", model, n_answers=4), strict=True):
         paths = zip(*naive_diverse_beam(model, prompt, 4, 1.0, LENGTH), strict=True)
         assert [(list(each.token_ids), each.finished) for each in answers] == list(paths)
-
-
-@pytest.mark.parametrize("family", KINDS)
-def test_on_the_plain_tree_searches_samples_and_beams_are_those_of_brute_force(world, family):
-    check(world, family)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", KNOWN)
-def test_so_they_are_in_the_hybrids_that_people_use(world, family):
-    check(world, family)
-
-
-@pytest.mark.trial
-@pytest.mark.parametrize("family", sorted(set(PLAIN) - {*KINDS, *KNOWN}))
-def test_so_they_are_in_every_family_that_is_asked_on_the_plain_tree(world, family):
-    check(world, family)

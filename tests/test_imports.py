@@ -40,13 +40,11 @@ def record(*answers, **fields):
 
 def test_every_field_is_kept(write):
     run = from_records(write(FULL | {"answers": [PARIS_ANSWER, LYON_ANSWER]}))
-    assert run.questions.to_dict("records") == [FULL]
+    assert (run.questions.to_dict("records"), run.name) == ([FULL], "answers/records/records")
     paris, lyon = run.answers.to_dict("records")
     assert paris == PARIS_ANSWER | {"question_id": "q1", "rank": 0, "finished": True, "closed": False}
-    assert (lyon["rank"], lyon["log_prob"], lyon["correct"], lyon["finished"]) == (1, -3.0, False, False)
-    assert lyon["token_ids"] is None
+    assert lyon.items() >= (LYON_ANSWER | {"rank": 1, "token_ids": None}).items()
     assert math.isnan(lyon["rouge_l"])
-    assert run.name == "answers/records/records"
 
 
 def test_a_line_without_more_than_it_must_have(write):
@@ -74,11 +72,9 @@ def test_log_probabilities_of_an_answer_are_taken_or_summed(write, answers, log_
 
 
 def test_means_are_given_or_those_of_the_tokens_where_there_are_any(write):
-    answers = [{"log_prob": -1, "mean_log_prob": -0.4}, {"token_log_probs": [-2, -1]}, {"log_prob": -5}]
-    run = from_records(write(record(*answers)))
-    np.testing.assert_array_equal(means(run), [[-0.4, -1.5, np.nan]])
-    summed = [{"token_log_probs": [-0.5, -0.25, -1]}, {"token_log_probs": [-2], "end_log_prob": -1}]
-    np.testing.assert_array_equal(means(from_records(write(record(*summed)))), [[-1.75 / 3, -1.5]])
+    answers = [{"log_prob": -1, "mean_log_prob": -0.4}, {"token_log_probs": [-0.5, -0.25, -1]}]
+    answers += [{"token_log_probs": [-2], "end_log_prob": -1}, {"log_prob": -5}]
+    np.testing.assert_array_equal(means(from_records(write(record(*answers)))), [[-0.4, -1.75 / 3, -1.5, np.nan]])
 
 
 def chat(text, *tokens, reason="stop"):
@@ -168,9 +164,8 @@ def test_everything_generated_counts_in_whatever_form_it_comes(write, form, outp
     sources = {"objects": [as_objects(record)], "dicts": [record]}
     run = from_vllm(sources.get(form) or write(record if form == "lines" else json.dumps([record])))
     steps = zip(output["logprobs"], output["token_ids"], strict=True)
-    answer = run.answers.iloc[0]
-    assert answer["token_log_probs"] == [step[str(token)]["logprob"] for step, token in steps]
-    assert math.isnan(answer["end_log_prob"])
+    assert run.answers["token_log_probs"].tolist() == [[step[str(token)]["logprob"] for step, token in steps]]
+    assert run.answers["end_log_prob"].isna().all()
     np.testing.assert_array_equal(run.log_probs(), [[output["cumulative_logprob"]]])
     question = {"question_id": "0", "question": record["prompt"], "references": None, "split": None}
     assert run.questions.to_dict("records") == [question]
@@ -231,7 +226,7 @@ GOOD = {"question_id": "good", "answers": [{"log_prob": -1}]}
 REFUSED = {
     from_records: (GOOD, [
         ("[" * 100_000, "must be JSON"),
-        ("[1]", "not an object but list"),
+        ("[1]", "[1] should be a valid dictionary"),
         ({"question_id": "a"}, "answers is missing"),
         (GOOD, "question_id 'good' was already used"),
         (record({"log_prob": -1}, {}), "answers[1].log_prob=None"),
@@ -244,13 +239,13 @@ REFUSED = {
     from_openai: (ANSWERED, [
         (response(chat("a", ("a", -1.0)) | {"logprobs": None}), "logprobs"),
         (response(chat("a", ("a", -1.0), reason=None)), "finish_reason"),
-        (response(chat("a", ("a", None))), "logprobs[0]=None"),
+        (response(chat("a", ("a", None))), "log_probs[0]=None"),
         ({"question_id": "a", "answers": []}, "no response of a known layout"),
     ]),
     from_vllm: (request(OUTPUT), [
-        (request(OUTPUT | {"token_ids": [3]}), "logprobs[0]=None"),
-        (request(OUTPUT | {"token_ids": [2, 2]}), "logprobs[0]=None"),
-        (request(vllm_output("a", (2, "a", -math.inf))), "logprob=-inf"),
+        (request(OUTPUT | {"token_ids": [3]}), "log_probs[0]=None"),
+        (request(OUTPUT | {"token_ids": [2, 2]}), "log_probs[0]=None"),
+        (request(vllm_output("a", (2, "a", -math.inf))), "log_probs[0]=-inf"),
     ]),
 }  # fmt: skip
 CASES = [(read, good, *bad) for read, (good, lines) in REFUSED.items() for bad in lines]
@@ -279,5 +274,5 @@ def test_a_missing_file_half_a_character_and_a_row_are_named(tmp_path):
         from_records(tmp_path / "nowhere.jsonl")
     with pytest.raises(RunError, match=r"^entry 1, choice 0: text='.ud800' should be a valid string"):
         from_vllm([request(vllm_output("\ud800", END))])
-    with pytest.raises(RunError, match=r"^row 2: answers\[0\].log_prob=0.5 must be a log-probability"):
+    with pytest.raises(RunError, match=r"^row 2: answers\[0\].log_prob=0.5 should be less"):
         from_records(pd.DataFrame({"question_id": [1, 2], "log_prob": [-1.0, 0.5]}))

@@ -68,15 +68,11 @@ def test_a_log_with_a_damaged_byte_is_refused_with_its_place(tmp_path, place):
 
 # --- Texts of samples alone ---
 
-SAMPLES = {
-    "a": ["Oslo", "Rome", "rome.", "Rome"],  # meanings of 1 and 3
-    "b": ["Lima"] * 4,
-    "c": ["Bern", "Kyiv", "Riga", "Nuuk"],
-}
-RIGHT = {"a": "Rome", "b": "Lima", "c": "Tirana"}
+# Of the first, meanings of 1 and 3.
+SAMPLES = {"a": ["Oslo", "Rome", "rome.", "Rome"], "b": ["Lima"] * 4, "c": ["Bern", "Kyiv", "Riga", "Nuuk"]}
 BOX = [
-    {"question_id": name, "references": [RIGHT[name]], "answers": [{"text": text} for text in texts]}
-    for name, texts in SAMPLES.items()
+    {"question_id": name, "references": [right], "answers": [{"text": text} for text in SAMPLES[name]]}
+    for name, right in {"a": "Rome", "b": "Lima", "c": "Tirana"}.items()
 ]
 
 
@@ -183,9 +179,7 @@ def test_pro_is_an_estimator_of_lm_polygraph(monkeypatch, stand_in, alpha):
 @pytest.mark.parametrize("alpha", EXPECTED)
 def test_pro_is_a_scorer_of_uqlm(monkeypatch, stand_in, alpha):
     names = recipe(monkeypatch, "uqlm.white_box.baseclass.logprobs_scorer", "LogprobsScorer", stand_in=stand_in)
-    rows = [
-        [[{"token": f"{n}{i}", "logprob": v} for i, v in enumerate(a)] for n, a in enumerate(row)] for row in TOKENS
-    ]
+    rows = [[[{"token": f"{n}", "logprob": v} for v in a] for n, a in enumerate(row)] for row in TOKENS]
     given = {"logprobs_results": [row[0] for row in rows], "sampled_logprobs_results": [[*r[1:], r[0]] for r in rows]}
     scored = names["PROScorer"](alpha).evaluate(**given, responses=None, prompts=None, progress_bar=None)
     np.testing.assert_allclose(-np.log(scored["pro"]), EXPECTED[alpha], rtol=0, atol=1e-12)

@@ -9,10 +9,7 @@ import pytest
 import torch
 from conftest import FAMILIES, PAPER, tiny_tokenizer
 from safetensors.torch import load_file, save_file
-from transformers import (
-    AutoConfig,
-    AutoTokenizer,
-)
+from transformers import AutoConfig, AutoTokenizer
 
 from pro_lib import models
 from pro_lib.generate import generate
@@ -113,11 +110,6 @@ def with_weights(change):
     return damage
 
 
-def cut(folder):
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1000])
-
-
 def with_a_pipe(folder):
     shards = dict.fromkeys(load_file(folder / "model.safetensors"), "shard.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": shards}))
@@ -129,13 +121,10 @@ UP = "model.layers.1.mlp.up_proj.weight"
 
 
 def test_a_model_that_ships_code_is_refused_unless_asked_for(tiny_folders, tmp_path):
-    folder, ran = tmp_path / "own-code", tmp_path / "ran"
-    shutil.copytree(tiny_folders("llama"), folder)
-    config = json.loads((folder / "config.json").read_text())
-    config |= {"model_type": "own-code", "auto_map": {"AutoConfig": "configuration_own.OwnConfig"}}
-    (folder / "config.json").write_text(json.dumps(config))
+    folder, ran = copied(tiny_folders, tmp_path), tmp_path / "ran"
+    with_config(model_type="own-code", auto_map={"AutoConfig": "configuration_own.OwnConfig"})(folder)
     (folder / "configuration_own.py").write_text(f"from pathlib import Path\nPath({str(ran)!r}).touch()\n")
-    with pytest.raises(FileNotFoundError, match=r"own-code' could not be loaded"):
+    with pytest.raises(FileNotFoundError, match=r"damaged' could not be loaded"):
         models.load(folder, device="cpu")
     assert not ran.exists()
     with contextlib.suppress(FileNotFoundError):  # the code runs; that it makes no model is another matter
@@ -146,7 +135,7 @@ def test_a_model_that_ships_code_is_refused_unless_asked_for(tiny_folders, tmp_p
 @pytest.mark.parametrize(
     ("damage", "word"),
     [
-        (cut, "Safetensor"),
+        (lambda folder: os.truncate(folder / "model.safetensors", 90_000), "Safetensor"),
         pytest.param(with_a_pipe, "no regular", marks=pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")),
         (lambda folder: (folder / "tokenizer.json").write_text("{"), "damaged"),
         (lambda folder: tiny_tokenizer(bos=True, merges=60).save_pretrained(folder), "its tokenizer 318: another"),

@@ -3,20 +3,18 @@
 import ast
 import json
 import re
-import shutil
 import subprocess
 from dataclasses import fields
-from pathlib import Path
 
 import nbformat
 import pandas as pd
 import papermill
 import pytest
+from conftest import ROOT
 from papermill.translators import PythonTranslator
 
 from pro_lib.settings import Settings
 
-ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 NAMES = [path.stem for path in NOTEBOOKS]
 DESIGN = "explore_examples generate alpha_sweep k_vs_alpha fixed_k rouge_threshold benchmark exact_search"
@@ -28,9 +26,8 @@ KERNEL = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)
 QUICK = ("02_alpha_sweep", "06_benchmark")
 
 
-def in_slow(names):
-    marks = {name: () if name in QUICK else pytest.mark.slow for name in names}
-    return [pytest.param(path, marks=marks[path.stem], id=path.stem) for path in NOTEBOOKS if path.stem in names]
+def in_slow(path):
+    return pytest.param(path, marks=() if path.stem in QUICK else pytest.mark.slow, id=path.stem)
 
 
 def code(path):
@@ -45,15 +42,14 @@ def test_the_notebooks_are_those_of_the_design():
 def test_its_shape(path):
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
-    tagged = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
-    assert len(tagged) == 1
+    [tagged] = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
     assert notebook.metadata.kernelspec.name == "python3"
     assert "widgets" not in notebook.metadata
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in cells)
-    assert cells[1] is tagged[0]
+    assert cells[1] is tagged
     assert re.fullmatch(r"settings = Settings\.of\(globals\(\).*\)", cells[2].source)
-    lines = [line for cell in cells if cell not in tagged for line in cell.source.splitlines() if line.strip()]
+    lines = [line for cell in cells if cell is not tagged for line in cell.source.splitlines() if line.strip()]
     assert len(lines) <= 130
     written = "\n".join(lines)
     assert not re.search(r"\bclass |save\(|to_csv|to_parquet|savefig|open\(", written)
@@ -69,10 +65,10 @@ def test_its_parameters_are_six_to_twelve_typed_with_the_comments_of_the_package
     assert 6 <= len(described) <= 12
     assert set(described) <= declared.keys() == comments.keys()
     for name, parameter in described.items():
-        words = {
-            re.sub("one or several: |the figures|figures", "", text) for text in (parameter["help"], comments[name])
-        }
-        assert len(words) == 1, name
+        here, there = (
+            re.sub("one or several: |(the )?figures", "", text) for text in (parameter["help"], comments[name])
+        )
+        assert here == there, name
         value, kind = ast.literal_eval(parameter["default"]), parameter["inferred_type_name"]
         of = f"list[{type(value[0]).__name__}]" if isinstance(value, list) else type(value).__name__
         assert "None" in parameter["help"] if value is None else kind == of, name
@@ -120,16 +116,15 @@ def small(path, generations):
     return named | undeclared | {"limit": 40, "n_answers": 4, "generations_dir": str(generations)}
 
 
-@pytest.mark.parametrize("path", in_slow(NAMES))
+@pytest.mark.parametrize("path", [*map(in_slow, NOTEBOOKS)])
 def test_papermill_executes_it_with_parameters_that_its_cell_does_not_declare(path, execute, generations, tmp_path):
     execute(path, **small(path, generations))
-    assert all((tmp_path / f"{path.stem}.{kind}").stat().st_size > 100 for kind in ("png", "svg", "csv"))
+    _, drawn, table = made = [tmp_path / f"{path.stem}.{kind}" for kind in ("png", "svg", "csv")]
+    assert all(file.stat().st_size > 100 for file in made)
     if path.stem[:2] in ("02", "03", "04", "05"):
-        table = pd.read_csv(tmp_path / f"{path.stem}.csv")
-        protocols = table["protocol"].str.split(", ").str[0].unique()
-        assert set(protocols) == {"paper", "workbench"}
-        panels = len(set(re.findall(r'id="(axes_\d+)"', (tmp_path / f"{path.stem}.svg").read_text())))
-        assert panels == 1  # of the protocol and split reported alone
+        assert set(pd.read_csv(table)["protocol"].str.split(", ").str[0]) == {"paper", "workbench"}
+        # One panel, of the protocol and split reported alone.
+        assert len(set(re.findall(r'id="(axes_\d+)"', drawn.read_text()))) == 1
 
 
 @pytest.fixture(scope="session")
@@ -145,18 +140,17 @@ def records(tmp_path_factory):
     return path
 
 
-ON_RECORDS = [path.stem for path in NOTEBOOKS if "records: " in code(path)[1]]
+ON_RECORDS = [path for path in NOTEBOOKS if "records: " in code(path)[1]]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path.stem in ON_RECORDS], ids=ON_RECORDS)
+@pytest.mark.parametrize("path", ON_RECORDS, ids=lambda path: path.stem)
 def test_it_runs_on_records(path, records, execute, tmp_path):
     execute(path, records=str(records), n_answers=3, generations_dir=str(tmp_path / "none"))
     assert (tmp_path / f"{path.stem}.csv").stat().st_size > 100
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 def test_make_figures_runs_all_notebooks():
     line = ["make", "--dry-run", "-o", ".venv/.installed", "figures"]
     words = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout

@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 import torch
+from conftest import widen
 from test_engine import check_rows
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -34,13 +35,10 @@ KINDS = {
 UNCACHED = ("rwkv", "roberta")
 
 
-def network_of(kind):
+def network_of(kind, shape=None):
     torch.manual_seed(0)
-    network = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **KINDS[kind])).eval()
-    with torch.no_grad():
-        for parameter in network.parameters():
-            if parameter.dim() > 1:
-                parameter.mul_(4)
+    network = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **shape or KINDS[kind])).eval()
+    widen(network)
     return network
 
 
@@ -86,25 +84,15 @@ def test_the_plain_check_sees_a_cache_that_does_not_do_what_it_should(monkeypatc
     assert fit.error < 1e-5
 
 
-SETTINGS = {
-    "greedy": {},
-    "multinomial": {"n_answers": 5, "seed": 3},
-    "diverse_beam": {"n_answers": 5},
-    "threshold": {"search_alpha": 0.02},
-    "top_n": {"top_n": 3},
-}
+SETTINGS = [{"strategy": "greedy"}, {"strategy": "multinomial", "n_answers": 5, "seed": 3}]
+SETTINGS += [{"strategy": "diverse_beam", "n_answers": 5}]
+SETTINGS += [{"strategy": "threshold", "search_alpha": 0.02}, {"strategy": "threshold", "top_n": 3}]
 
 
-@pytest.fixture(scope="module")
-def forced(facts_2m):
-    """The bundled model, made to be asked on the plain tree."""
-    return models.replace(facts_2m, fit=Fit(0.0, plain="is made to"))
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-def test_every_strategy_gives_on_the_plain_tree_what_it_gives_on_the_packed_one(facts_2m, forced, name):
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_every_strategy_gives_on_the_plain_tree_what_it_gives_on_the_packed_one(facts_2m, settings):
     questions = question_sets.load("world-facts", split="test", limit=4, n_shots=3)
-    settings = {"strategy": "threshold" if name == "top_n" else name, **SETTINGS[name]}
+    forced = models.replace(facts_2m, fit=Fit(0.0, plain="is made to"))
     packed, plain = (generate(each, questions, progress=False, **settings) for each in (facts_2m, forced))
     entropies = [run.answers.pop("path_entropy").to_numpy(float) for run in (plain, packed)]
     assert entropies[0] == pytest.approx(entropies[1], abs=1e-4, nan_ok=True)
@@ -138,10 +126,5 @@ def test_beyond_its_window_a_model_answers_as_the_library_lets_it(tiny_model):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_an_encoder_that_packs_within_the_rounding_of_half_precision_is_refused(dtype):
-    torch.manual_seed(0)
-    network = AutoModelForCausalLM.from_config(AutoConfig.for_model("bert", **SMALL)).eval()
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.mul_(4 if parameter.dim() > 1 else 1)
     with pytest.raises(PackingError, match="is no causal model"):
-        fitted(network.to(getattr(torch, dtype)))
+        fitted(network_of("bert", SMALL).to(getattr(torch, dtype)))

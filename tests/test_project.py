@@ -14,8 +14,8 @@ HOUSE = ROOT / "pro_lib"
 FILES = sorted(HOUSE.rglob("*.py"))
 # A module imports only what stands before it; a room stands for all of its modules.
 NAMES = """
-    checks files readers tokens bundled scores correctness metrics engine selective store runs
-    similarities meanings models question_files questions records layouts imports packs inside server generate protocols
+    checks files bundled scores correctness metrics engine selective store runs
+    similarities meanings models readers questions records layouts imports packs inside server generate protocols
     evaluation sweeps promises asking figures settings explorer command __main__
 """
 ORDER = NAMES.split()

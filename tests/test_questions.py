@@ -11,25 +11,22 @@ from datasets import Dataset, DatasetDict, Features, List, Value
 from pandas.testing import assert_frame_equal
 
 from pro_lib.bundled import DATA
-from pro_lib.questions import HUB, SPLITS, QuestionsError, lend_validation, load
+from pro_lib.questions import HUB, SPLITS, RunError, lend_validation, load
 
 FACTS = [json.loads(line) for line in (DATA / "world_facts" / "facts.jsonl").read_text(encoding="utf-8").splitlines()]
+COLUMNS = ("question_id", "question", "references", "split")
 ROWS = [
-    {"question_id": "q1", "question": "Capital of France?", "references": ["Paris"], "split": "test"},
-    {"question_id": "q2", "question": "Capital of Peru?", "references": ["Lima"], "split": "test"},
-    {
-        "question_id": "q3",
-        "question": "Author of Emma?",
-        "references": ["Jane Austen", "Austen"],
-        "split": "validation",
-    },
-    {"question_id": "q4", "question": "Capital of Italy?", "references": ["Rome"], "split": "train_shots"},
-    {"question_id": "q5", "question": "Capital of Spain?", "references": ["Madrid"], "split": "train_shots"},
+    ("q1", "Capital of France?", ["Paris"], "test"),
+    ("q2", "Capital of Peru?", ["Lima"], "test"),
+    ("q3", "Author of Emma?", ["Jane Austen", "Austen"], "validation"),
+    ("q4", "Capital of Italy?", ["Rome"], "train_shots"),
+    ("q5", "Capital of Spain?", ["Madrid"], "train_shots"),
 ]
+ROWS = [dict(zip(COLUMNS, row, strict=True)) for row in ROWS]
 
 
-def as_csv(rows):
-    return pd.DataFrame(rows).assign(references=[";".join(row["references"]) for row in rows]).to_csv(index=False)
+def numbered(n):
+    return [{"question": f"Question {i}?", "references": [str(i)]} for i in range(n)]
 
 
 @pytest.fixture
@@ -42,8 +39,9 @@ def write(tmp_path):
             pd.DataFrame(content).to_parquet(path)
             return path
         if isinstance(content, list):
-            lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in content)
-            content = as_csv(content) if path.suffix == ".csv" else lines
+            table = pd.DataFrame(content)
+            rows = table.assign(references=table["references"].str.join(";")) if path.suffix == ".csv" else table
+            content = rows.to_csv(index=False) if path.suffix == ".csv" else "\n".join(map(json.dumps, content))
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
@@ -51,32 +49,21 @@ def write(tmp_path):
 
 
 def test_bundled_set_has_the_facts_of_the_split_with_answer_and_aliases():
-    table = load("world-facts", split="validation").table
-    facts = [fact for fact in FACTS if fact["split"] == "validation"]
-    assert table["question_id"].tolist() == [fact["fact_id"] for fact in facts]
-    assert table["question"].tolist() == [fact["question"] for fact in facts]
-    assert table["references"].tolist() == [[fact["answer"], *fact["aliases"]] for fact in facts]
-    assert table["exposure"].tolist() == [fact["exposure"] for fact in facts]
-    assert set(table["split"]) == {"validation"}
-
-
-def test_bundled_wordings_ask_for_the_same_facts_in_different_words():
-    seen, reworded = (load("world-facts", limit=40, seed=3), load("world-facts-reworded", limit=40, seed=3))
-    assert seen.table["question_id"].tolist() == reworded.table["question_id"].tolist()
-    assert seen.table["references"].tolist() == reworded.table["references"].tolist()
-    assert (seen.table["question"] != reworded.table["question"]).all()
-    assert (seen.name, reworded.name) == ("world-facts", "world-facts-reworded")
+    for name, wording in (("world-facts", "question"), ("world-facts-reworded", "question_reworded")):
+        questions = load(name, split="validation")
+        facts = [fact for fact in FACTS if fact["split"] == "validation"]
+        expected = [[f["fact_id"], f[wording], [f["answer"], *f["aliases"]], f["split"], f["exposure"]] for f in facts]
+        assert questions.table[[*COLUMNS, "exposure"]].to_numpy().tolist() == expected
+        assert questions.name == name
+    assert all(fact["question"] != fact["question_reworded"] for fact in FACTS)
 
 
 def test_limit_draws_with_the_seed_and_keeps_the_order():
     everything = load("world-facts").table["question_id"].tolist()
-    some = load("world-facts", limit=20, seed=1).table["question_id"].tolist()
-    assert some == load("world-facts", limit=20, seed=1).table["question_id"].tolist()
-    assert some != load("world-facts", limit=20, seed=2).table["question_id"].tolist()
-    assert some != everything[:20]
-    positions = [everything.index(name) for name in some]
-    assert positions == sorted(set(positions))
-    assert len(some) == 20
+    for seed in (1, 2):
+        drawn = np.random.default_rng(seed).choice(len(everything), 20, replace=False)
+        some = load("world-facts", limit=20, seed=seed).table["question_id"].tolist()
+        assert some == [everything[n] for n in sorted(drawn)]
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -84,27 +71,19 @@ def test_bundled_shots_are_ten_of_train_shots_with_their_first_reference(seed):
     questions = load("world-facts", limit=5, seed=seed)
     assert questions.shots == load("world-facts", limit=7, seed=2).shots  # whatever else is drawn
     answers = {fact["question"]: fact["answer"] for fact in FACTS if fact["split"] == "train_shots"}
-    assert len(questions.shots) == 10
     assert len(set(questions.shots)) == 10
     assert all(answers[question] == answer for question, answer in questions.shots)
-
-
-def test_shots_are_never_among_the_questions_asked():
-    questions = load("world-facts", split="train_shots", limit=60, n_shots=12)
-    assert len(questions.shots) == 12
-    assert not {question for question, _ in questions.shots} & set(questions.table["question"])
+    both = load("world-facts", split="train_shots", limit=60, n_shots=12)
+    assert len(both.shots) == 12
+    assert not {question for question, _ in both.shots} & set(both.table["question"])
 
 
 def test_a_file_without_train_shots_sets_its_shots_apart_whatever_is_asked(write):
-    rows = [{"question": f"Question {n}?", "references": [str(n)]} for n in range(12)]
-    path = write("set.jsonl", rows)
+    path = write("set.jsonl", numbered(12))
     whole = load(path=path, n_shots=2)
-    left = {(row["question"], row["references"][0]) for row in rows} - {
-        (question, references[0])
-        for question, references in zip(whole.table["question"], whole.table["references"], strict=True)
-    }
-    assert set(whole.shots) == left
-    assert len(whole) == 10
+    asked = zip(whole.table["question"], whole.table["references"].str[0], strict=True)
+    assert {*asked, *whole.shots} == {(row["question"], row["references"][0]) for row in numbered(12)}
+    assert (len(whole), len(whole.shots)) == (10, 2)
     for asked in ({"limit": 4}, {"seed": 5, "limit": 6}, {"split": ["validation", "test"], "n_validation": 4}):
         other = load(path=path, n_shots=2, **asked)
         assert other.shots == whole.shots
@@ -112,15 +91,12 @@ def test_a_file_without_train_shots_sets_its_shots_apart_whatever_is_asked(write
 
 
 def test_prompts_are_header_shots_and_question_in_the_template(write):
-    questions = load(
-        path=write("set.jsonl", ROWS), n_shots=1, header="Answer briefly.\n\n", template="Q: {question}\nA:"
-    )
+    how = {"header": "Answer briefly.\n\n", "template": "Q: {question}\nA:"}
+    questions = load(path=write("set.jsonl", ROWS), n_shots=1, **how)
     (shot, answer) = questions.shots[0]
     assert questions.prefix() == f"Answer briefly.\n\nQ: {shot}\nA: {answer}\n\n"
-    assert questions.prompts() == [
-        questions.prefix() + "Q: Capital of France?\nA:",
-        questions.prefix() + "Q: Capital of Peru?\nA:",
-    ]
+    asked = ("Capital of France?", "Capital of Peru?")
+    assert questions.prompts() == [questions.prefix() + f"Q: {question}\nA:" for question in asked]
 
 
 def test_with_questions_asks_others_in_the_same_way():
@@ -135,14 +111,8 @@ def test_with_questions_asks_others_in_the_same_way():
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
 def test_every_file_format_gives_the_same_table(write, suffix):
     questions = load(path=write(f"set.{suffix}", ROWS), split=["validation", "test"], n_shots=0)
-    assert questions.name == "set"
-    assert questions.shots == ()
-    assert questions.table.to_dict("list") == {
-        "question_id": ["q3", "q1", "q2"],
-        "question": ["Author of Emma?", "Capital of France?", "Capital of Peru?"],
-        "references": [["Jane Austen", "Austen"], ["Paris"], ["Lima"]],
-        "split": ["validation", "test", "test"],
-    }
+    assert (questions.name, questions.shots) == ("set", ())
+    assert questions.table.to_dict("records") == [ROWS[2], *ROWS[:2]]
 
 
 def test_rows_in_memory_are_questions_as_those_of_a_file_are(write):
@@ -150,38 +120,27 @@ def test_rows_in_memory_are_questions_as_those_of_a_file_are(write):
     for rows in (ROWS, tuple(ROWS), pd.DataFrame(ROWS), pd.DataFrame(ROWS, index=["a"] * len(ROWS))):
         found = load(path=rows, split="test", n_shots=1)
         assert_frame_equal(found.table, expected.table)
-        assert (found.name, found.shots, found.source) == (
-            "questions",
-            expected.shots,
-            expected.source | {"path": None},
-        )
-    numbered = pd.DataFrame({"query": ["A?", "B?"], "references": [("x", "y"), "z"], "level": [1, None]})
-    table = load("mine", path=numbered, columns={"question": "query"}).table
+        assert (found.name, found.shots) == ("questions", expected.shots)
+        assert found.source == expected.source | {"path": None}
+    rows = pd.DataFrame({"query": ["A?", "B?"], "references": [("x", "y"), "z"], "level": [1, None]})
+    table = load("mine", path=rows, columns={"question": "query"}).table
     assert table["references"].tolist() == [["x", "y"], ["z"]]
-    assert (table["question_id"].tolist(), table["level"].isna().tolist()) == (
-        ["questions-0", "questions-1"],
-        [False, True],
-    )
+    assert table["question_id"].tolist() == ["questions-0", "questions-1"]
+    assert table["level"].isna().tolist() == [False, True]
 
 
 def test_a_file_without_ids_and_splits_gets_both_and_keeps_further_columns(write):
-    rows = [
-        {"question": "A?", "references": " a ; b;", "level": 3},
-        {"question": "B?", "references": ["c"], "level": 4},
-    ]
+    rows = [{"question": "A?", "references": " a ; b;", "level": 3}]
+    rows += [{"question": "B?", "references": ["c"], "level": 4}]
     table = load("mine", path=write("set.jsonl", rows)).table
-    assert table.columns.tolist() == ["question_id", "question", "references", "split", "level"]
-    assert table["question_id"].tolist() == ["set-0", "set-1"]
-    assert table["references"].tolist() == [["a", "b"], ["c"]]
-    assert table["level"].tolist() == [3, 4]
-    assert set(table["split"]) == {"test"}
+    assert table.columns.tolist() == [*COLUMNS, "level"]
+    expected = [["set-0", "A?", ["a", "b"], "test", 3], ["set-1", "B?", ["c"], "test", 4]]
+    assert table.to_numpy().tolist() == expected
 
 
 def test_texts_of_csv_stay_as_they_are_written(write):
     table = load(path=write("set.csv", "\ufeffquestion,references,code,split\nSymbol of sodium?,NA,007,test\n")).table
-    assert table.to_dict("records") == [
-        {"question_id": "set-0", "question": "Symbol of sodium?", "references": ["NA"], "split": "test", "code": "007"}
-    ]
+    assert table.to_numpy().tolist() == [["set-0", "Symbol of sodium?", ["NA"], "test", "007"]]
 
 
 def test_numbers_of_parquet_stay_whole_where_some_are_missing(write):
@@ -195,23 +154,12 @@ def test_numbers_of_parquet_stay_whole_where_some_are_missing(write):
     assert read["level"].tolist() == [2**60 + 1, None]
 
 
-# A file's name and content, or rows in memory, and where the sentence says that something is wrong.
-
-
 def test_what_was_drawn_from_where_is_recorded_as_json(write):
     path = write("set.jsonl", ROWS)
     questions = load("mine", path=path, split=["validation", "test"], limit=1, seed=4, n_shots=2)
-    assert json.loads(json.dumps(questions.source)) == {
-        "dataset": "mine",
-        "path": str(path),
-        "columns": {name: [name] for name in ("question_id", "question", "references", "split")},
-        "split": ["validation", "test"],
-        "n_validation": None,
-        "limit": 1,
-        "seed": 4,
-        "n_shots": 2,
-        "usual_shots": 2,
-    }
+    expected = {"dataset": "mine", "path": str(path), "columns": {name: [name] for name in COLUMNS}, "seed": 4}
+    expected |= {"split": ["validation", "test"], "n_validation": None, "limit": 1, "n_shots": 2, "usual_shots": 2}
+    assert json.loads(json.dumps(questions.source)) == expected
 
 
 def test_named_columns_win_over_those_called_like_ours_and_others_are_kept(write):
@@ -252,7 +200,7 @@ def test_the_names_and_forms_that_files_have_are_known(tmp_path, row, form):
 def test_numbers_are_answers_and_other_things_are_not(tmp_path):
     assert load(path=[{"question": "A?", "answer": 42}], n_shots=0).table["references"].tolist() == [["42"]]
     for bad in (True, {"word": "a"}, [["a", None]], []):
-        with pytest.raises(QuestionsError, match="references="):
+        with pytest.raises(RunError, match="references="):
             load(path=[{"question": "A?", "answer": bad}], n_shots=0)
 
 
@@ -260,28 +208,22 @@ def test_one_of_several_reference_columns_may_be_empty_but_not_all(write):
     columns = {"references": ["answer", "aliases"]}
     rows = [{"question": "A?", "answer": "a", "aliases": None}, {"question": "B?", "answer": "", "aliases": ["b", "c"]}]
     assert load(path=write("set.jsonl", rows), columns=columns).table["references"].tolist() == [["a"], ["b", "c"]]
-    with pytest.raises(QuestionsError, match=r"line 3: references=.* must hold a text"):
+    with pytest.raises(RunError, match=r"line 3: references=.* must hold a text"):
         load(path=write("set.jsonl", [*rows, {"question": "C?", "aliases": []}]), columns=columns)
 
 
 def test_a_question_set_shows_its_name_and_sizes():
     questions = load("world-facts", limit=7)
     assert repr(questions) == "QuestionSet(world-facts: 7 questions, 10 shots)"
-    assert questions._repr_html_().count("<tr") == 6  # names of columns, and five
 
 
 TEXT, TEXTS = Value("string"), List(Value("string"))
-LAYOUTS = {
-    "trivia_qa": Features(
-        {
-            **dict.fromkeys(("question", "question_id", "question_source"), TEXT),
-            "search_results": {"title": TEXTS, "rank": List(Value("int32"))},
-            "answer": {"aliases": TEXTS, "normalized_aliases": TEXTS, "type": TEXT, "value": TEXT},
-        }
-    ),
-    "sciq": Features(
-        dict.fromkeys(("question", "distractor3", "distractor1", "distractor2", "correct_answer", "support"), TEXT)
-    ),
+TRIVIA = {"search_results": {"title": TEXTS, "rank": List(Value("int32"))}}
+TRIVIA |= {"answer": {"aliases": TEXTS, "normalized_aliases": TEXTS, "type": TEXT, "value": TEXT}}
+SCIENCE = ("question", "distractor3", "distractor1", "distractor2", "correct_answer", "support")
+HUB_LAYOUTS = {
+    "trivia_qa": Features(dict.fromkeys(("question", "question_id", "question_source"), TEXT) | TRIVIA),
+    "sciq": Features(dict.fromkeys(SCIENCE, TEXT)),
     "nq": Features({"question": TEXT, "answer": TEXTS}),
 }
 
@@ -328,7 +270,7 @@ HUB_ROWS = {
 
 
 def hub_dataset(name):
-    rows = {split: Dataset.from_list(part, features=LAYOUTS[name]) for split, part in HUB_ROWS[name].items()}
+    rows = {split: Dataset.from_list(part, features=HUB_LAYOUTS[name]) for split, part in HUB_ROWS[name].items()}
     return DatasetDict(rows)
 
 
@@ -349,14 +291,9 @@ def hub(monkeypatch):
 def test_trivia_qa_is_its_labelled_split_each_question_once_with_every_alias(hub):
     questions = load("trivia_qa", n_shots=5)
     assert hub == [("mandarjoshi/trivia_qa", "rc.nocontext")]
-    assert questions.table.to_dict("records") == [
-        {
-            "question_id": "tc_100",
-            "question": "Trivia 100?",
-            "references": ["Sunset Boulevard", "Sunset Blvd", "sunset blvd"],
-            "split": "test",
-        },
-        {"question_id": "tc_101", "question": "Trivia 101?", "references": ["Bacall"], "split": "test"},
+    assert questions.table[list(COLUMNS)].to_numpy().tolist() == [
+        ["tc_100", "Trivia 100?", ["Sunset Boulevard", "Sunset Blvd", "sunset blvd"], "test"],
+        ["tc_101", "Trivia 101?", ["Bacall"], "test"],
     ]
 
 
@@ -400,40 +337,34 @@ def test_a_hub_set_saved_to_disk_is_the_same_set(hub, tmp_path):
     assert saved.shots == fetched.shots
     assert saved.prompts() == fetched.prompts()
     assert saved.source["path"] == str(tmp_path)
-    with pytest.raises(QuestionsError, match="is a saved dataset; say which with name=, one of trivia_qa, sciq, nq"):
+    with pytest.raises(RunError, match="is a saved dataset; say which with name=, one of trivia_qa, sciq, nq"):
         load(path=tmp_path)
-    with pytest.raises(
-        QuestionsError, match=r"'sciq' cannot be loaded from folder .*Column 'correct_answer' doesn't exist"
-    ):
+    with pytest.raises(RunError, match=r"'sciq' cannot be loaded from folder .*Column 'correct_answer' doesn't exist"):
         load("sciq", path=tmp_path)
 
 
 @pytest.mark.parametrize("keep", [["test"], ["train"], ["train", "test"]])
 def test_a_hub_set_without_labelled_questions_or_without_shots_is_refused(hub, tmp_path, keep):
     DatasetDict({split: hub_dataset("trivia_qa")[split] for split in keep}).save_to_disk(tmp_path)
-    with pytest.raises(QuestionsError, match="'trivia_qa' has no split with answers"):
+    with pytest.raises(RunError, match="'trivia_qa' has no split with answers"):
         load("trivia_qa", path=tmp_path)
 
 
 def test_a_file_without_a_validation_split_lends_one_always_the_same(write):
-    path = write("set.jsonl", [{"question": f"Question {n}?", "references": [str(n)]} for n in range(10)])
+    path = write("set.jsonl", numbered(10))
     both = load(path=path, n_shots=0, split=["validation", "test"], n_validation=4, seed=7).table
     assert both["split"].value_counts().to_dict() == {"test": 6, "validation": 4}
     alone = load(path=path, n_shots=0, split="test", n_validation=4).table
     assert list(alone["question_id"]) == list(both.loc[both["split"] == "test", "question_id"])
-    with pytest.warns(
-        UserWarning, match="'set' has no validation split: 5 of its 10 questions are taken for one, not 6"
-    ):
+    with pytest.warns(UserWarning, match="'set' has no validation split: 5 of its 10 questions are taken for one"):
         few = load(path=path, n_shots=0, split=["validation", "test"], n_validation=6).table
     assert few["split"].value_counts().to_dict() == {"test": 5, "validation": 5}
     assert len(load(path=path, n_shots=0, n_validation=6)) == 10
 
 
 def test_a_split_that_is_there_is_left_as_it_is_and_none_means_all(write):
-    rows = [
-        {"question": f"{s} {n}?", "references": ["x"], "split": s} for s in ("validation", "test") for n in range(4)
-    ]
-    path = write("set.jsonl", rows)
+    splits = ["validation"] * 4 + ["test"] * 4
+    path = write("set.jsonl", [row | {"split": split} for row, split in zip(numbered(8), splits, strict=True)])
     assert (load(path=path, n_shots=0, split="validation", n_validation=1).table["split"] == "validation").sum() == 4
     assert len(load(path=path, n_shots=0, split=None)) == 8
     assert set(load("world-facts", split=None, n_shots=0).table["split"]) == set(SPLITS)
@@ -485,16 +416,14 @@ def test_without_a_network_there_is_one_sentence(monkeypatch):
         raise ConnectionError("offline\nmode")
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    with pytest.raises(QuestionsError, match=r"'sciq' cannot .*hub \(allenai/sciq\): offline mode; without a network"):
+    with pytest.raises(RunError, match=r"'sciq' cannot .*hub \(allenai/sciq\): offline mode; without a network"):
         load("sciq")
 
 
 def test_a_file_gives_ten_shots_or_a_quarter_which_are_never_asked(write):
-    rows = [{"question": f"Question {n}?", "references": [str(n)]} for n in range(60)]
-    for some, n_shots in ((rows, 10), (rows[:20], 5), (rows[:3], 0)):
-        questions = load(path=write("set.jsonl", some))
-        assert len(questions.shots) == n_shots
-        assert len(questions) + n_shots == len(some)
+    for n, n_shots in ((60, 10), (20, 5), (3, 0)):
+        questions = load(path=write("set.jsonl", numbered(n)))
+        assert (len(questions), len(questions.shots)) == (n - n_shots, n_shots)
         assert not {question for question, _ in questions.shots} & set(questions.table["question"])
 
 
@@ -505,5 +434,5 @@ def test_blocks_of_a_text_file_are_a_question_and_its_references(tmp_path):
     assert table["question"].tolist() == ["who was first", "where is it"]
     assert table["references"].tolist() == [["Wilhelm Conrad Röntgen"], ["Rome", "Roma"]]
     path.write_text("who was first\n\nwhere is it\nRome\n")
-    with pytest.raises(QuestionsError, match=r"test\.txt, line 1: references"):
+    with pytest.raises(RunError, match=r"test\.txt, line 1: references"):
         load(path=path)

@@ -8,17 +8,16 @@ import shutil
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import cells
 import nbformat
 import pages
 import pytest
 import yaml
+from conftest import ROOT
 from formulas import PageError, typeset
 from test_browser import CHROMIUM, browser_page, sync_api
 
-ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "pro_lib").rglob("[a-z]*.py"))
 CONFIG = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
 NOTEBOOK = ROOT / "notebooks" / "00_explore_examples.ipynb"
@@ -55,9 +54,7 @@ def test_a_copy_is_taken_if_all_of_it_was_run_as_it_stands(tmp_path):
 
 
 def test_of_an_executed_notebook_results_are_shown_and_nothing_of_this_machine(tmp_path):
-    said = (
-        "/home/me/pro_lib/found.py:31: PremiseWarning: 1 of 3 has a mass above 1.\n  scores.pro(x)\n 40%|###  | 2/5\n"
-    )
+    said = "/home/me/pro_lib/found.py:31: PremiseWarning: 1 of 3 has a mass above 1.\n  scores.pro(x)\n 40%|##| 2/5\n"
     table = "<div>\n<style scoped>\n .dataframe { }\n</style>\n"
     table += '<table border="1" class="dataframe">\n  <tr></tr></table></div>'
     widget = {"application/vnd.jupyter.widget-view+json": {}, "text/plain": "Explorer()"}
@@ -132,11 +129,11 @@ def served(site):
         server.shutdown()
 
 
-IN_A_BROWSER = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def in_a_browser(test):
+    return pytest.mark.slow(pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")(test))
 
 
-@pytest.mark.slow
-@IN_A_BROWSER
+@in_a_browser
 @pytest.mark.parametrize("width", [1370, 400])
 def test_in_a_browser_nothing_is_asked_of_the_network_and_all_fits(served, width):
     with browser_page(f"{served}/index.html", width=width) as (page, errors):
@@ -152,8 +149,7 @@ def test_in_a_browser_nothing_is_asked_of_the_network_and_all_fits(served, width
         assert errors == []
 
 
-@pytest.mark.slow
-@IN_A_BROWSER
+@in_a_browser
 def test_the_framed_explorer_is_whole_and_follows_the_switch_between_light_and_dark(served):
     with browser_page(f"{served}/index.html") as (page, errors):
         page.locator("iframe.explorer").scroll_into_view_if_needed()
@@ -170,8 +166,7 @@ def test_the_framed_explorer_is_whole_and_follows_the_switch_between_light_and_d
         assert errors == []
 
 
-@pytest.mark.slow
-@IN_A_BROWSER
+@in_a_browser
 def test_the_explorer_draws_on_the_first_page_from_a_folder_too(site):
     with browser_page((site / "index.html").as_uri()) as (page, _):
         page.locator("iframe.explorer").scroll_into_view_if_needed()

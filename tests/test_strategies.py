@@ -12,21 +12,10 @@ from conftest import FAMILIES
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from test_threshold import TableTree, entropy, worlds
+from test_threshold import TableTree, ends_in_closing, entropy, worlds
 
 from pro_lib import engine
-from pro_lib.engine import (
-    Counts,
-    DiverseBeam,
-    Endings,
-    Greedy,
-    Multinomial,
-    PackedTree,
-    Prefix,
-    Threshold,
-    children,
-    encode_prefix,
-)
+from pro_lib.engine import Counts, DiverseBeam, Endings, Greedy, Multinomial, PackedTree, Prefix, Threshold, children
 from pro_lib.engine.fit import Fit
 from pro_lib.engine.strategies import StrategyName, own_settings
 from pro_lib.engine.walk import _nucleus, diverse_beam, multinomial, uniforms
@@ -103,8 +92,7 @@ def test_every_log_probability_is_that_of_a_plain_forward_pass(ending_model, fam
     kinds = set()
     for answer in run.answers.itertuples():
         assert answer.log_prob == pytest.approx(sum(answer.token_log_probs), abs=1e-5)
-        closed = len(answer.token_ids) > 0 and bool(model.endings.closing[answer.token_ids[-1]])
-        is_cut = not answer.finished
+        closed, is_cut = ends_in_closing(model, answer.token_ids), not answer.finished
         assert pd.isna(answer.end_log_prob) == closed
         assert not is_cut or answer.end_log_prob == 0.0
         assert len(answer.token_ids) == 8 if is_cut else len(answer.token_ids) < 8 or closed
@@ -149,11 +137,10 @@ def test_diverse_beams_are_those_of_the_algorithm_spelled_out(ending_model, fami
 
 
 def test_a_cold_sample_is_greedy_and_keeps_the_models_own_log_probabilities(ending_model):
-    model, questions = ending_model("llama"), asked()
-    best = generate(model, questions, strategy="greedy", max_new_tokens=6, progress=False).answers
+    model, questions, how = ending_model("llama"), asked(), {"max_new_tokens": 6, "progress": False}
+    best = generate(model, questions, strategy="greedy", **how).answers
     for option in ({"temperature": 1e-4}, {"top_p": 1e-9}):
-        option |= {"n_answers": 1, "max_new_tokens": 6, "progress": False}
-        cold = generate(model, questions, strategy="multinomial", **option).answers
+        cold = generate(model, questions, strategy="multinomial", n_answers=1, **option, **how).answers
         assert [list(t) for t in cold["token_ids"]] == [list(t) for t in best["token_ids"]]
         np.testing.assert_allclose(cold["log_prob"], best["log_prob"], atol=1e-6)
 
@@ -167,16 +154,15 @@ def test_the_nucleus_is_the_smallest_set_that_reaches_its_mass():
 
 def walked(world, question, draws):
     """The answer that these uniform numbers draw, token by token from the cumulative probabilities."""
-    path, endings = [], world.endings
+    path, finished = [], False
     for draw in draws:
         sums = world.log_probs(question, path).double().exp().cumsum(0)
         token = int((sums <= draw * sums[-1]).sum())
-        if endings.stop[token]:
-            return path, True
-        path.append(token)
-        if endings.closing[token]:
-            return path, True
-    return path, False
+        finished = bool(world.endings.stop[token] or world.endings.closing[token])
+        path += [token] * (not world.endings.stop[token])
+        if finished:
+            break
+    return path, finished
 
 
 @given(worlds(), st.integers(0, 999))
@@ -226,9 +212,8 @@ def test_a_draw_at_the_very_end_stays_inside_the_vocabulary():
 def test_a_tree_is_grown_once_per_distinct_prefix(tiny_model):
     network = tiny_model("llama").network
     counts = Counts()
-    tree = PackedTree(network, [[1, 20, 30]], encode_prefix(network, [1, 20]), counts)
-    stop = torch.zeros(network.config.vocab_size, dtype=torch.bool)
-    stop[2] = True
+    tree = PackedTree(network, [[1, 20, 30]], Prefix((), ()), counts)
+    stop = torch.arange(network.config.vocab_size) == 2
     diverse_beam(tree, Endings(stop, ~stop & False), n_answers=4, diversity_penalty=0.0, max_new_tokens=5)
     assert counts.token_forwards == 4
 
@@ -273,8 +258,7 @@ def test_the_entropy_of_a_path_is_that_of_its_prefixes_and_has_the_expectation_o
 
         def along(token_ids, finished, prefixes=prefixes):
             """The oracle: of every prefix from which a next event was drawn."""
-            closed = len(token_ids) > 0 and bool(world.endings.closing[token_ids[-1]])
-            n = len(token_ids) + (finished and not closed)
+            n = len(token_ids) + (finished and not ends_in_closing(world, token_ids))
             return sum(prefixes[token_ids[:length]][1] for length in range(n))
 
         for answer in answers:

@@ -1,5 +1,6 @@
 """Exact search against brute force: random models of at most twelve tokens, every outcome enumerated."""
 
+import itertools
 import math
 from dataclasses import dataclass
 from unittest import mock
@@ -100,15 +101,24 @@ def worlds(draw):
 def searched(world, *, tree=None, epsilon=0.0, max_width=None, **settings):
     """Answers and certificate of each question, the tree grown by at most `max_width` prefixes at once."""
     at_once = max_width * world.vocabulary if max_width else exact._LOG_PROBS_AT_ONCE
+    search, how = Threshold(max_new_tokens=world.length, **settings), {"question_ids": [], "epsilon": epsilon}
     with mock.patch.object(exact, "_LOG_PROBS_AT_ONCE", at_once):
-        return Threshold(max_new_tokens=world.length, **settings).decode(
-            tree or TableTree(world), world.endings, question_ids=[], epsilon=epsilon
-        )
+        return search.decode(tree or TableTree(world), world.endings, **how)
+
+
+def ends_in_closing(world, ids):
+    return len(ids) > 0 and bool(world.endings.closing[ids[-1]])
 
 
 def masses(certificate):
     names = ("found", "small_endings", "pruned", "length_cut", "budget_cut")
     return np.array([getattr(certificate, f"{name}_mass") for name in names])
+
+
+def chances(outcomes):
+    """Probabilities of the answers that end, and of those that are cut, by their token ids."""
+    ended, cut = ({key[0]: math.exp(v) for key, v in outcomes.items() if key[1] == end} for end in (True, False))
+    return ended, cut
 
 
 def entropy(outcomes):
@@ -176,8 +186,7 @@ def check_search(world, alpha, results):
         outcomes, prefixes = world.outcomes(question)
         if not away_from(alpha, outcomes):
             continue
-        complete = {ids: math.exp(v) for (ids, finished), v in outcomes.items() if finished}
-        cut = {ids: math.exp(v) for (ids, finished), v in outcomes.items() if not finished}
+        complete, cut = chances(outcomes)
         found = {a.token_ids: probability(a) for a in answers if a.finished and probability(a) >= alpha}
         assert found == pytest.approx({ids: p for ids, p in complete.items() if p >= alpha}, abs=1e-6)
         assert len([a for a in answers if a.finished]) == len({a.token_ids for a in answers if a.finished})
@@ -187,7 +196,9 @@ def check_search(world, alpha, results):
         expanded = {path for path, (p, _) in prefixes.items() if p >= alpha}
         assert {path for path in paths if prefixes[path][0] >= alpha + 1e-6} <= expanded
         assert expanded <= paths | {path for path in expanded if abs(prefixes[path][0] - alpha) < 1e-6}
-        small = sum(p for ids, p in complete.items() if ids_seen(ids, world, paths) and p < alpha)
+        # A complete answer was met if its last prefix was expanded.
+        last = {ids: ids[:-1] if ends_in_closing(world, ids) else ids for ids in complete}
+        small = sum(p for ids, p in complete.items() if last[ids] in paths and p < alpha)
         pruned = sum(p for path, (p, _) in prefixes.items() if path and path not in paths and path[:-1] in paths)
         length_cut = sum(p for ids, p in cut.items() if ids[:-1] in paths)
         assert masses(certificate) == pytest.approx([sum(found.values()), small, pruned, length_cut, 0.0], abs=1e-5)
@@ -202,22 +213,16 @@ def check_search(world, alpha, results):
             assert best - 1e-6 <= max(complete.values(), default=0.0) < alpha
 
 
-def ids_seen(ids, world, paths):
-    """Whether a complete answer was met: its last prefix was expanded."""
-    return (ids[:-1] if ids_end_in_closing(world, ids) else ids) in paths
-
-
 @given(worlds(), st.integers(1, 12), st.sampled_from([None, 1, 4]))
 def test_top_n_finds_the_n_most_probable(world, top_n, max_width):
-    results = searched(world, top_n=top_n, max_width=max_width)
-    check_top_n(world, top_n, results)
+    check_top_n(world, top_n, searched(world, top_n=top_n, max_width=max_width))
 
 
 def check_top_n(world, top_n, results):
     """The answers are the N most probable of all."""
     for question, (answers, certificate) in enumerate(results):
         outcomes, prefixes = world.outcomes(question)
-        complete = sorted((math.exp(v) for (_, finished), v in outcomes.items() if finished), reverse=True)
+        complete, cut = (sorted(each.values(), reverse=True) for each in chances(outcomes))
         found = sorted((probability(a) for a in answers if a.finished), reverse=True)
         expected = complete[:top_n]
         assert found[: len(expected)] == pytest.approx(expected, abs=1e-6)
@@ -226,7 +231,6 @@ def check_top_n(world, top_n, results):
         check_bounds(certificate, outcomes)
         # Where there are fewer than N, every answer is found, and the search says how far down it looked.
         least = expected[-1] if len(expected) == top_n else certificate.search_alpha
-        cut = [math.exp(v) for (_, finished), v in outcomes.items() if not finished]
         if not any(abs(p - least) < 1e-6 for p in cut):
             is_open = any(p >= least for p in cut)
             assert certificate.status == ("undecided" if is_open else "certified" if found else otherwise)
@@ -245,10 +249,9 @@ def test_stopped_by_its_budget_it_says_undecided_and_its_bounds_hold(world, alph
         assert certificate.token_forwards <= budget
         check_tree(certificate, prefixes)
         check_bounds(certificate, outcomes)
-        complete = {ids: math.exp(v) for (ids, finished), v in outcomes.items() if finished}
+        complete, _ = chances(outcomes)
         for answer in answers:
-            if answer.finished:
-                assert probability(answer) == pytest.approx(complete[answer.token_ids], abs=1e-6)
+            assert not answer.finished or probability(answer) == pytest.approx(complete[answer.token_ids], abs=1e-6)
         # Another search further down is begun if the budget pays for its greedy path.
         if budget >= whole[question][1].token_forwards + use_top_n * world.length:
             assert certificate == whole[question][1]
@@ -321,13 +324,12 @@ def test_what_lies_within_epsilon_of_alpha_is_undecided():
     for question in range(3):
         outcomes, _ = world.outcomes(question)
         complete = sorted((v for (_, finished), v in outcomes.items() if finished), reverse=True)
-        for value in complete[:5]:
-            for shift in (0.02, -0.02, 0.0):
-                alpha = min(1.0, math.exp(value + shift))
-                answers, certificate = searched(world, search_alpha=alpha, epsilon=0.05)[question]
-                assert certificate.status == "undecided"
-                assert any(math.log(probability(a)) == pytest.approx(value, abs=1e-5) for a in answers)
-                check_bounds(certificate, outcomes)
+        for value, shift in itertools.product(complete[:5], (0.02, -0.02, 0.0)):
+            alpha = min(1.0, math.exp(value + shift))
+            answers, certificate = searched(world, search_alpha=alpha, epsilon=0.05)[question]
+            assert certificate.status == "undecided"
+            assert any(math.log(probability(a)) == pytest.approx(value, abs=1e-5) for a in answers)
+            check_bounds(certificate, outcomes)
     answers, certificate = searched(world, search_alpha=0.9999, epsilon=0.05)[0]
     assert certificate.status == "fallback"
 
@@ -336,7 +338,7 @@ def test_each_depth_has_an_epsilon_of_its_own():
     world = World(seed=11, n_questions=1, vocabulary=9, n_stops=1, n_closing=1, length=3, peakedness=1.0)
     outcomes, _ = world.outcomes(0)
     # Events of an answer: its tokens, and its ending unless the last token carries it.
-    depths = {key: len(key[0]) + (key not in outcomes or not ids_end_in_closing(world, key[0])) for key in outcomes}
+    depths = {key: len(key[0]) + (key not in outcomes or not ends_in_closing(world, key[0])) for key in outcomes}
     ranked = sorted((v, depths[key]) for key, v in outcomes.items() if key[1])[::-1][:6]
     assert {depth for _, depth in ranked} >= {1, 2}
     for value, depth in ranked:
@@ -348,16 +350,11 @@ def test_each_depth_has_an_epsilon_of_its_own():
             assert certificate.epsilon == 0.05
 
 
-def ids_end_in_closing(world, ids):
-    return len(ids) > 0 and bool(world.endings.closing[ids[-1]])
-
-
 @pytest.mark.parametrize(("share", "status"), [(0.4, "certified"), (0.6, "undecided"), (0.9, "undecided")])
 def test_of_two_answers_compared_both_may_be_off(share, status):
     world = World(seed=21, n_questions=1, vocabulary=5, n_stops=2, n_closing=0, length=3, peakedness=2.0)
-    outcomes, _ = world.outcomes(0)
-    first, second = sorted((v for (_, finished), v in outcomes.items() if finished), reverse=True)[:2]
-    is_open = max(v for (_, finished), v in outcomes.items() if not finished)
-    assert is_open < second
-    [(_, certificate)] = searched(world, top_n=1, epsilon=share * (first - second))
+    complete, cut = chances(world.outcomes(0)[0])
+    first, second = sorted(complete.values(), reverse=True)[:2]
+    assert max(cut.values()) < second
+    [(_, certificate)] = searched(world, top_n=1, epsilon=share * math.log(first / second))
     assert certificate.status == status

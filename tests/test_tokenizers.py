@@ -10,7 +10,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, p
 from tokenizers.models import BPE
 from transformers import GemmaTokenizer, LlamaConfig, LlamaForCausalLM, LlamaTokenizer, PreTrainedTokenizerFast
 
-from pro_lib import models, tokens
+from pro_lib import models
 from pro_lib.generate import generate
 from pro_lib.questions import QuestionSet
 
@@ -75,14 +75,13 @@ def byte_level(*, split=None, special=("<|endoftext|>",), bos=None):
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **named)
 
 
+SPECIAL = {"special": ("<|eot|>", "<|begin|>", "<|im_end|>"), "bos": "<|begin|>"}
 KINDS = {
     "SentencePiece": sentence_piece,
     "Gemma": gemma,
     "byte-level": byte_level,
     "tiktoken": lambda: byte_level(split=TIKTOKEN),
-    "tiktoken, BOS": lambda: byte_level(
-        split=TIKTOKEN, special=("<|eot|>", "<|begin|>", "<|im_end|>"), bos="<|begin|>"
-    ),
+    "tiktoken, BOS": lambda: byte_level(split=TIKTOKEN, **SPECIAL),
     "padded": byte_level,
 }
 WITH_BOS = {"SentencePiece", "Gemma", "tiktoken, BOS"}
@@ -121,7 +120,8 @@ def test_what_ends_an_answer_is_told_by_every_tokens_text(kind):
     # A configuration may name more ends of text.
     letter = tokenizer.convert_tokens_to_ids("a")
     assert model.endings.stop[letter].item() is False
-    assert tokens.endings(tokenizer, tokens.NEWLINE, LlamaConfig(eos_token_id=[letter]))[letter] == "stop"
+    more = LlamaConfig(eos_token_id=[letter])
+    assert models.endings(tokenizer, models.NEWLINE, more, size=len(tokenizer)).stop[letter]
 
 
 def test_every_token_that_carries_a_stop_ends_the_answer_as_a_newline_does(kind):
@@ -153,11 +153,8 @@ def test_prompts_are_read_back_and_begin_as_the_tokenizer_has_it(kind, question)
 def runs(kind):
     """Samples, and an exact search, of four questions."""
     asked = QuestionSet("toy", pd.DataFrame()).with_questions(QUESTIONS)
-    how = {"max_new_tokens": 8, "progress": False}
-    return asked, [
-        generate(kind[1], asked, strategy="multinomial", n_answers=30, **how),
-        generate(kind[1], asked, strategy="threshold", search_alpha=1e-3, **how),
-    ]
+    ways = ({"strategy": "multinomial", "n_answers": 30}, {"strategy": "threshold", "search_alpha": 1e-3})
+    return asked, [generate(kind[1], asked, max_new_tokens=8, progress=False, **way) for way in ways]
 
 
 def test_an_answers_text_is_what_it_adds_to_the_prompt(kind, runs):
@@ -189,4 +186,4 @@ class Raw:
 
 
 def test_raw_pieces_are_no_texts():
-    assert [tokens.token_text(Raw(), token_id) for token_id in range(3)] == ["</s>", "a", "\n"]
+    assert models.token_texts(Raw(), 3) == ("</s>", "a", "\n")

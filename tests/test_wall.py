@@ -21,8 +21,8 @@ import traceback
 import warnings
 import zipfile
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -45,11 +45,8 @@ QUESTIONS = [
     {"question_id": "q2", "question": "Symbol of sodium?", "references": ["NA"], "split": "test"},
     {"question_id": "3", "question": "Wer schrieb «Faust»?", "references": ["Goethe"], "split": "validation"},
 ]
-LABELS = [
-    {"question_id": "q1", "text": "NA", "correct": True},
-    {"question_id": "q2", "text": "007", "correct": False},
-    {"question_id": "q3", "text": "1990", "correct": True},
-]
+LABELS = [("q1", "NA", True), ("q2", "007", False), ("q3", "1990", True)]
+LABELS = [dict(zip(("question_id", "text", "correct"), label, strict=True)) for label in LABELS]
 ANSWERS = [
     {"text": "Paris", "token_ids": [5, 6], "token_log_probs": [-0.25, -0.5], "end_log_prob": -0.25},
     {"text": "Lyon", "log_prob": -3, "end_log_prob": -1, "correct": False, "finished": False},
@@ -65,13 +62,11 @@ def _choice(text, *tokens, **fields):
     return {"message": {"content": text}, "logprobs": {"content": content}, "finish_reason": "stop"} | fields
 
 
+CUT = {"choices": [_choice("Rome", ("Ro", -1.0), ("me", -2.0), finish_reason="length")]}
 OPENAI = [
     {"id": "r1", "choices": [_choice("Paris", ("Par", -0.25), ("is", -0.5), ("</s>", -0.125))]},
     {"question_id": "b", "references": "Lyon", "response": {"choices": [_choice("Lyon", ("Lyon", -2.0))]}},
-    {
-        "custom_id": "c",
-        "response": {"body": {"choices": [_choice("Rome", ("Ro", -1.0), ("me", -2.0), finish_reason="length")]}},
-    },
+    {"custom_id": "c", "response": {"body": CUT}},
 ]
 STEPS = [
     {str(token): {"logprob": p, "decoded_token": t}, "999": {"logprob": -7.5, "decoded_token": "x"}}
@@ -79,9 +74,7 @@ STEPS = [
 ]
 OUTPUT = {"text": " Paris", "token_ids": [5, 6, 2], "cumulative_logprob": -0.875, "logprobs": STEPS}
 OUTPUT |= {"finish_reason": "stop", "stop_reason": None}
-VLLM = [
-    {"request_id": str(n), "prompt": f"Capital of {n}?", "references": ["Paris"], "outputs": [OUTPUT]} for n in range(2)
-]
+VLLM = [{"request_id": str(n), "prompt": f"Of {n}?", "references": ["Paris"], "outputs": [OUTPUT]} for n in range(2)]
 
 
 def _sample(name, target, epoch, reason):
@@ -90,11 +83,8 @@ def _sample(name, target, epoch, reason):
     return sample | {"output": {"model": "m", "choices": [choice]}, "scores": {"includes": {"value": "C"}}}
 
 
-INSPECT = [
-    _sample(name, target, *turn)
-    for name, target in (("peru", ["Lima", "Ciudad"]), (2, "Lima"))
-    for turn in ((1, "stop"), (2, "max_tokens"))
-]
+TURNS = ((1, "stop"), (2, "max_tokens"))
+INSPECT = [_sample(*about, *turn) for about in (("peru", ["Lima", "Ciudad"]), (2, "Lima")) for turn in TURNS]
 _LINE = {"doc": {"question": "Capital?"}, "filter": "none", "metrics": ["exact_match"], "exact_match": 1.0}
 _GIVEN = {f"gen_args_{n}": {"arg_0": "Q: Capital?", "arg_1": f" {text}"} for n, text in enumerate(("Lima", "Cusco"))}
 TEXTS = [
@@ -129,11 +119,8 @@ def as_csv(rows):
     return table.map(lambda value: ";".join(value) if isinstance(value, list) else value).to_csv(index=False).encode()
 
 
-def as_parquet(rows):
-    return pd.DataFrame(rows).to_parquet(index=False)
-
-
-WRITE = {".jsonl": as_json_lines, ".csv": as_csv, ".parquet": as_parquet, ".eval": as_log}
+WRITE = {".jsonl": as_json_lines, ".csv": as_csv, ".eval": as_log}
+WRITE[".parquet"] = lambda rows: pd.DataFrame(rows).to_parquet(index=False)
 TABLES = (".jsonl", ".csv", ".parquet")
 
 
@@ -237,14 +224,18 @@ def plain_responses(path):
             identity = texts.setdefault(question or n, served if is_new else f"{path.stem}-{n}")
         answers, _ = records.setdefault(str(identity), ([], _question(entry, identity, question)))
         for choice in choices:
-            message = choice.get("message")
-            text = message.get("content") if isinstance(message, dict) else choice.get("text")
-            if isinstance(text, list) and text and {*map(type, text)} == {str}:
-                text = "".join(text)
+            text = plain_text(choice)
             if isinstance(text, str):
                 answers.append((str(identity), text, *plain_tokens(choice, is_vllm="outputs" in body)))
     kept = [answer for answers, _ in records.values() for answer in answers if len(answer) == 3]
     return sorted(kept, key=repr), [row for _, row in records.values()]
+
+
+def plain_text(choice):
+    """The text of a choice; parts that are all texts are one."""
+    message = choice.get("message")
+    text = message.get("content") if isinstance(message, dict) else choice.get("text")
+    return "".join(text) if isinstance(text, list) and text and {*map(type, text)} == {str} else text
 
 
 def plain_tokens(choice, *, is_vllm):
@@ -264,19 +255,14 @@ def plain_log(path):
     answers, rows = [], {}
     for n, entry in enumerate(plainly(path)):
         if "epoch" in entry:
-            if entry.get("error"):
-                continue
             choices = entry["output"].get("choices") if isinstance(entry.get("output"), dict) else None
             choices = [] if choices is None else choices if isinstance(choices, list) else [choices]
+            if entry.get("error") or (entry.get("id") is not None and not choices):
+                continue
             identity, question, target = f"{path.stem}-'samples/{n}.json'", entry.get("input"), entry.get("target")
-            if entry.get("id") is not None:
-                identity = entry["id"]
-                if not choices:
-                    continue
+            identity = identity if entry.get("id") is None else entry["id"]
             for choice in choices:
-                message = choice.get("message")
-                text = message.get("content") if isinstance(message, dict) else None
-                text = "".join(text) if isinstance(text, list) and text and {*map(type, text)} == {str} else text
+                text = plain_text(choice)
                 if isinstance(text, str):
                     answers.append((str(identity), text, *plain_tokens(choice, is_vllm=False)))
         elif any(entry["resps"]):
@@ -459,8 +445,7 @@ def damage(path, rng, ways):
 # --- The readers ---
 
 
-@dataclass(frozen=True)
-class Reader:
+class Reader(NamedTuple):
     """How an input is made and read, what it must say (None: what was written), how it is damaged (empty: anyhow)."""
 
     make: object

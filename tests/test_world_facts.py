@@ -1,32 +1,26 @@
 """The promises of the bundled data: what data/world_facts and data/models must hold; knows nothing of pro_lib."""
 
-import importlib.util
 import json
+import runpy
 import struct
-from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+import transformers
+from conftest import ROOT
 
-DATA = Path(__file__).resolve().parents[1] / "data"
+DATA = ROOT / "data"
 WORLD = DATA / "world_facts"
 MODELS = ("facts-2m", "facts-1m")
 
 
-def load_build():
-    spec = importlib.util.spec_from_file_location("world_facts_build", WORLD / "build.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-build = load_build()
+build = SimpleNamespace(**runpy.run_path(str(WORLD / "build.py"), run_name="world_facts_build"))
 
 
 @pytest.fixture(scope="module")
 def facts() -> pd.DataFrame:
-    lines = (WORLD / "facts.jsonl").read_text(encoding="utf-8").splitlines()
-    return pd.DataFrame([json.loads(line) for line in lines])
+    return pd.DataFrame(map(json.loads, (WORLD / "facts.jsonl").read_text(encoding="utf-8").splitlines()))
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +33,8 @@ def built():
     return build.build()
 
 
-def test_no_question_is_asked_twice(facts):
-    questions = pd.concat([facts.question, facts.question_reworded]).str.casefold()
-    assert questions.is_unique
-
-
-def test_each_question_is_one_of_its_relations_seen_or_withheld_phrasings(facts, relations):
+def test_each_question_is_one_of_its_relations_seen_or_withheld_phrasings_and_none_is_asked_twice(facts, relations):
+    assert pd.concat([facts.question, facts.question_reworded]).str.casefold().is_unique
     for fact in facts.itertuples():
         phrasings = relations[fact.relation]
         assert fact.question in [p.format(subject=fact.subject) for p in phrasings["seen"]]
@@ -100,7 +90,6 @@ def test_bundled_weights_are_float16_safetensors_and_nothing_is_pickled(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_bundled_model_and_tokenizer_load_and_agree(name):
-    transformers = pytest.importorskip("transformers")
     folder = DATA / "models" / name
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
@@ -114,7 +103,6 @@ def test_bundled_model_and_tokenizer_load_and_agree(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_prompt_tokenises_alone_as_it_does_with_its_answer(name, facts):
-    transformers = pytest.importorskip("transformers")
     tokenizer = transformers.AutoTokenizer.from_pretrained(DATA / "models" / name)
     newline = tokenizer("\n", add_special_tokens=False).input_ids
     assert len(newline) == 1

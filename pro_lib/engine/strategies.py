@@ -123,12 +123,16 @@ StrategyName = Literal["greedy", "multinomial", "diverse_beam", "threshold"]  # 
 STRATEGIES: dict[str, type[Strategy]] = {kind.name: kind for kind in (Greedy, Multinomial, DiverseBeam, Threshold)}
 
 
-def strategy(name: str, **settings: Any) -> Strategy:
-    """Return the strategy of that name; `ValueError` if it is unknown, or has not one of these settings."""
+def strategy(name: str, *, chat: bool | Mapping = False, **settings: Any) -> Strategy:
+    """Return the strategy of that name, T by default 64 in a chat, where answers are sentences, else 32.
+
+    Raises `ValueError` if it is unknown, or has not one of these settings.
+    """
     names = _setting_names(name)
     if others := sorted(settings.keys() - set(names)):
         raise ValueError(f"{others[0]} is no setting of strategy {name}; these are: {', '.join(names)}")
-    return STRATEGIES[name](**settings)
+    usual = {"max_new_tokens": 64 if chat else 32} if settings.get("max_new_tokens") is None else {}
+    return STRATEGIES[name](**settings | usual)
 
 
 def own_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:

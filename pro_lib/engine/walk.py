@@ -4,8 +4,10 @@ The host knows where each stands, and waits for the device once a step.
 """
 
 import hashlib
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 import torch
@@ -29,6 +31,16 @@ class Answer:
     end_log_prob: float | None
     finished: bool
     path_entropy: float | None = None
+
+    @property
+    def log_prob(self) -> float:
+        """That of the tokens alone, added up in order, as a search does: an answer exactly at α must stay there."""
+        return reduce(operator.add, self.token_log_probs, 0.0)
+
+    @property
+    def complete_log_prob(self) -> float:
+        """That of the tokens and of ending there, in nats."""
+        return self.log_prob + (self.end_log_prob or 0.0)
 
 
 # Of the step, log-probabilities (rows, V), the row of each walker (questions, walkers) and whether it is open, a token.

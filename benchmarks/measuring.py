@@ -1,0 +1,57 @@
+"""What several benchmarks need: command lines, times, the world facts as prompts, and decoding in packs."""
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from pro_lib import engine
+from pro_lib import questions as question_sets
+from pro_lib.questions import QuestionSet
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def asked(document: str, options: Mapping[str, object], words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the command line's options: each is given as its default, its type where it has none, or a list."""
+    parser = argparse.ArgumentParser(description=document, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in options.items():
+        one = (default or [""])[0] if isinstance(default, list) else default
+        value = None if isinstance(default, type) else default
+        if default is False:
+            parser.add_argument(name, action="store_true")
+        else:
+            several, kind = "*" if isinstance(default, list) else None, one if isinstance(one, type) else type(one)
+            parser.add_argument(name, nargs=several, type=kind, default=value)
+    return parser.parse_args(words)
+
+
+def seconds(function: Callable, *, repeats: int, warm_up: int = 0, clock=time.perf_counter, device=None) -> list[float]:
+    """Return the time of each call, after a few that do not count, the work of a GPU (a torch device) included."""
+    found = []
+    for _ in range(warm_up + repeats):
+        started = clock()
+        function()
+        if device is not None and device.type == "cuda":
+            import torch
+
+            torch.cuda.synchronize(device)
+        found.append(clock() - started)
+    return found[warm_up:]
+
+
+@cache
+def world_facts(limit: int, n_shots: int) -> QuestionSet:
+    """Return the first test questions of the world facts."""
+    return question_sets.load("world-facts", split="test", limit=limit, n_shots=n_shots)
+
+
+def decoded(strategy: engine.Strategy, network, endings, prompts: Sequence, prefix, per_pack: int) -> tuple:
+    """Return what a strategy finds for each prompt, on the packed tree, and its counts without the prefix's."""
+    found, counts = [], engine.Counts()
+    for start in range(0, len(prompts), per_pack):
+        pack = prompts[start : start + per_pack]
+        tree = engine.PackedTree(network, pack, prefix.shared_with(pack), counts)
+        found += strategy.decode(tree, endings, question_ids=[str(place) for place in range(len(pack))])
+    return found, counts
