@@ -14,7 +14,7 @@ from pydantic import AfterValidator
 from pro_lib.bundled import BUNDLED, DATA, HUB
 from pro_lib.checks import checked, extra, rule
 from pro_lib.files import RunError, regular
-from pro_lib.readers import Source, called, check_names, checked_questions, read_questions, stem, texts_in
+from pro_lib.readers import Source, called, check_names, read_questions, stem, texts_in
 from pro_lib.store import CERTIFICATE_COLUMNS
 from pro_lib.store import QUESTION_COLUMNS as COLUMNS
 
@@ -257,8 +257,7 @@ def _from_hub(name: str, folder: Path | None) -> pd.DataFrame:
         parts["validation"], train = (train.iloc[np.sort(places)] for places in (order[:n], order[n:]))
     parts["train_shots"] = train
     table = pd.concat([part.assign(split=split) for split, part in parts.items()], ignore_index=True)
-    places = [f"dataset {name!r}, question {n + 1}" for n in table.index]
-    return checked_questions(table.set_axis(places), ["references"])
+    return read_questions(table.set_axis([f"dataset {name!r}, question {n + 1}" for n in table.index]), {})[0]
 
 
 def _downloaded(name: str, folder: Path | None) -> dict[str, pd.DataFrame]:
