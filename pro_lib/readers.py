@@ -176,21 +176,16 @@ def _samples(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
         log = zipfile.ZipFile(io.BytesIO(data))
     for member in log.infolist():
         with reading(where := f"{path}, {member.filename[:80]!r}"):
-            content = _unzipped(log, member, data)
+            if member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                content = log.read(member)
+            else:  # Zstandard, which zipfile itself reads from Python 3.14 on
+                start = member.header_offset + 30 + sum(struct.unpack_from("<HH", data, member.header_offset + 26))
+                packed = pa.BufferReader(data[start : start + member.compress_size])
+                content, header = pa.CompressedInputStream(packed, "zstd").read(), data[member.header_offset : start]
+                if zlib.crc32(content) != member.CRC or member.filename.encode() not in header:
+                    raise zipfile.BadZipFile("it has another checksum or name")
             if member.filename.startswith("samples/"):
                 yield where, from_json(content)
-
-
-def _unzipped(log: zipfile.ZipFile, member: zipfile.ZipInfo, data: bytes) -> bytes:
-    if member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return log.read(member)
-    # Zstandard, which zipfile itself reads from Python 3.14 on.
-    start = member.header_offset + 30 + sum(struct.unpack_from("<HH", data, member.header_offset + 26))
-    packed = pa.BufferReader(data[start : start + member.compress_size])
-    content = pa.CompressedInputStream(packed, "zstd").read()
-    if zlib.crc32(content) != member.CRC or member.filename.encode() not in data[member.header_offset : start]:
-        raise zipfile.BadZipFile("it has another checksum or name")
-    return content
 
 
 def validated(declared: type[BaseModel], entries: Iterable[tuple[str, object]]) -> Iterator[tuple[str, Any]]:
