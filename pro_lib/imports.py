@@ -115,13 +115,13 @@ def _ids(read: Sequence[Response], texts: Sequence[str], asked: set[str]) -> lis
     split = [match for name in ids if (match := re.fullmatch(r"(.+)[-_.:#/](\d+)", str(name)))]
     if len(split) < len(ids) or asked & set(ids):
         return ids
-    stems, groups = [match[1] for match in split], dict[str, list]()
-    for match, text in zip(split, texts, strict=True):
-        groups.setdefault(match[1], []).append((int(match[2]), text))
-    numbers = {tuple(sorted(number for number, _ in group)) for group in groups.values()}
-    if set(stems) <= asked or (all(texts) and all(len({text for _, text in group}) == 1 for group in groups.values())):
+    stems, numbers = [match[1] for match in split], dict[str, list[int]]()
+    for match in split:
+        numbers.setdefault(match[1], []).append(int(match[2]))
+    if set(stems) <= asked or (all(texts) and len({*zip(stems, texts, strict=True)}) == len(numbers)):
         return stems
-    if any(texts) or len(groups) < 2 or len(numbers) > 1 or numbers.pop()[:2] not in ((0, 1), (1, 2)):
+    same = {tuple(sorted(group)) for group in numbers.values()}
+    if any(texts) or len(numbers) < 2 or len(same) > 1 or same.pop()[:2] not in ((0, 1), (1, 2)):
         return ids
     message = f"answers are taken as samples of one question by their ids, as {ids[0]!r} of {stems[0]!r}"
     warnings.warn(message, UserWarning, stacklevel=3)

@@ -15,7 +15,7 @@ import torch
 from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
-from pro_lib.bundled import bundled_models, check_model, fingerprint, locate
+from pro_lib.bundled import bundled_models, check_model, fingerprint, locate, model_folder_name
 from pro_lib.checks import DTYPES, QUANTIZATIONS, SentenceError, one_line
 from pro_lib.engine import Endings
 from pro_lib.engine.fit import Fit, PackingError, auto_class, fitted, fitted_to
@@ -161,7 +161,7 @@ def load(
         if not options.get("device_map"):
             network.to(torch.device(device))  # type: ignore[arg-type]  # as transformers wraps it
         identity = identity or str(getattr(network.config, "_commit_hash", None))
-        return _made(network, tokenizer, path.name.removesuffix(".gguf"), source, identity)
+        return _made(network, tokenizer, model_folder_name(name), source, identity)
     except (MemoryError, torch.OutOfMemoryError, UnsupportedModelError):
         raise
     except Exception as error:  # whatever transformers, safetensors and their parsers make of damaged files
@@ -211,8 +211,7 @@ def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTraine
     shared = {name: value for name, value in options.items() if name in _SHARED}
     config = AutoConfig.from_pretrained(source, **shared)
     if getattr(config, "is_encoder_decoder", False):
-        words = "is an encoder-decoder, whose answers follow from a text that its encoder reads"
-        raise UnsupportedModelError(f"model {name} {words}")
+        raise UnsupportedModelError(f"model {name} is an encoder-decoder: answers follow from what its encoder read")
     tokenizer = AutoTokenizer.from_pretrained(source, **shared)
     told = {"output_loading_info": True, "ignore_mismatched_sizes": True}
     network, loading = auto_class(config).from_pretrained(source, **told, **options)

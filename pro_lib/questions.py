@@ -35,8 +35,7 @@ def apart(table: pd.DataFrame) -> pd.DataFrame:
     """
     ours = {name: f"own_{name}" for name in table if name in CERTIFICATE_COLUMNS or str(name).startswith("score_")}
     if ours:
-        words = f"columns of the questions get own_ before names that runs need: {', '.join(ours)}"
-        warnings.warn(words, UserWarning, stacklevel=3)
+        warnings.warn(f"columns of the questions get own_ before names that runs need: {', '.join(ours)}", stacklevel=3)
     table = table.rename(columns=ours)
     check_names(table, "the table of questions")
     return table
@@ -127,10 +126,10 @@ def asked(questions: QuestionSet | str | Source) -> QuestionSet:
     return QuestionSet("asked", pd.DataFrame()).with_questions(questions)
 
 
-def like(parameters: Mapping[str, Any], *, name: str = "asked") -> QuestionSet:
+def like(parameters: Mapping[str, Any]) -> QuestionSet:
     """Return a set without questions of its own, which asks as a run with these parameters did."""
     shots = tuple((question, answer) for question, answer in parameters["shots"])
-    return QuestionSet(name, pd.DataFrame(), shots, parameters["header"], parameters["template"])
+    return QuestionSet("asked", pd.DataFrame(), shots, parameters["header"], parameters["template"])
 
 
 def load(
