@@ -120,14 +120,13 @@ def _content(path: str | Path) -> bytes:
 
 def _csv(path: str | Path) -> Iterator[tuple[str, dict]]:
     delimiter = "\t" if ".tsv" in Path(path).suffixes else ","
-    reader = csv.reader(io.StringIO(_content(path).decode(), newline=""), strict=True, delimiter=delimiter)
-    header = next(reader, [])
-    check_names(header, path)
-    for fields in filter(None, reader):
-        where = f"{path}, line {reader.line_num}"
-        if len(fields) != len(header):
-            raise RunError(f"{where}: {len(fields)} fields, but the header has {len(header)}; quote fields with commas")
-        yield where, dict(zip(header, fields, strict=True))
+    rows = csv.DictReader(io.StringIO(_content(path).decode(), newline=""), strict=True, delimiter=delimiter)
+    check_names(rows.fieldnames or (), path)
+    for row in rows:
+        where = f"{path}, line {rows.line_num}"
+        if None in row or None in row.values():
+            raise RunError(f"{where}: not as many fields as the header has; quote fields with commas")
+        yield where, row
 
 
 def _parquet(path: str | Path) -> Iterator[tuple[str, dict]]:
