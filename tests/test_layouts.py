@@ -15,7 +15,7 @@ from test_wall import places_of
 
 from pro_lib.files import RunError
 from pro_lib.imports import from_file, from_openai
-from pro_lib.layouts import CUT, LAYOUTS, NATURAL
+from pro_lib.layouts import CUT, NATURAL
 
 TOKENS = [(" Par", -0.25), ("is", -0.5)]
 
@@ -442,10 +442,3 @@ def test_damage_leads_to_one_sentence_and_to_no_other_number(write, layout):
         else:
             assert run.log_probs()[0, 0] in (-0.75, -0.25, -0.5) or np.isnan(run.log_probs()[0, 0])
     assert n_refused > 10
-
-
-def test_an_entry_of_no_layout_is_refused_with_those_known(write):
-    names = ", ".join(layout.name for layout in LAYOUTS)
-    with pytest.raises(RunError, match=rf"line 1: no response of a known layout \({names}\), nor a record"):
-        from_file(write({"answer": "Paris"}))
-    assert len({layout.name for layout in LAYOUTS}) == len(LAYOUTS)

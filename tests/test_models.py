@@ -27,8 +27,8 @@ def test_every_family_loads_from_a_folder_and_passes_its_packed_step(tiny_model,
 
 @pytest.mark.parametrize("name", PAPER)
 def test_the_papers_five_load_as_a_users_would_and_answer_exactly_as_one_row_at_a_time(tiny_folders, name):
-    model = models.load(tiny_folders(name), device="cpu", dtype="float32")
-    assert model.name == name
+    model = models.load(tiny_folders(name), device=torch.device("cpu"), dtype="float32")
+    assert (model.name, model.device) == (name, torch.device("cpu"))
     asked = QuestionSet("asked", pd.DataFrame()).with_questions(["Who wrote Emma?", "What is the capital of France?"])
     run = generate(model, asked, strategy="threshold", search_alpha=0.05, max_new_tokens=6, progress=False)
     for answer in run.answers.itertuples():
@@ -161,7 +161,3 @@ OPTIONS = [("facts-2m", option) for option in ({"dtype": "float31"}, {"device": 
 def test_what_is_no_model_here_and_no_option_is_named(name, options):
     with pytest.raises((ValueError, FileNotFoundError), match=f"'{[name, *options.values()][-1]}'"):
         models.load(name, **options)
-
-
-def test_a_device_may_be_one_of_torch():
-    assert models.load("facts-1m", device=torch.device("cpu")).device == torch.device("cpu")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import transformers
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 WORLD = DATA / "world_facts"
@@ -30,21 +31,13 @@ def facts() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def relations() -> dict:
-    return json.loads((WORLD / "relations.json").read_text(encoding="utf-8"))
-
-
-@pytest.fixture(scope="module")
 def built():
     return build.build()
 
 
-def test_no_question_is_asked_twice(facts):
-    questions = pd.concat([facts.question, facts.question_reworded]).str.casefold()
-    assert questions.is_unique
-
-
-def test_each_question_is_one_of_its_relations_seen_or_withheld_phrasings(facts, relations):
+def test_each_question_is_one_of_its_relations_seen_or_withheld_phrasings_and_asked_once(facts):
+    relations = json.loads((WORLD / "relations.json").read_text(encoding="utf-8"))
+    assert pd.concat([facts.question, facts.question_reworded]).str.casefold().is_unique
     for fact in facts.itertuples():
         phrasings = relations[fact.relation]
         assert fact.question in [p.format(subject=fact.subject) for p in phrasings["seen"]]
@@ -100,7 +93,6 @@ def test_bundled_weights_are_float16_safetensors_and_nothing_is_pickled(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_bundled_model_and_tokenizer_load_and_agree(name):
-    transformers = pytest.importorskip("transformers")
     folder = DATA / "models" / name
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
@@ -114,7 +106,6 @@ def test_bundled_model_and_tokenizer_load_and_agree(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_prompt_tokenises_alone_as_it_does_with_its_answer(name, facts):
-    transformers = pytest.importorskip("transformers")
     tokenizer = transformers.AutoTokenizer.from_pretrained(DATA / "models" / name)
     newline = tokenizer("\n", add_special_tokens=False).input_ids
     assert len(newline) == 1
