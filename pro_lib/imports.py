@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from pro_lib.files import RunError
-from pro_lib.layouts import CUT, NATURAL, Response, ending, record_of, responses
+from pro_lib.layouts import CUT, NATURAL, Response, record_of, responses
 from pro_lib.readers import Source, called, json_lines, stem
 from pro_lib.records import TABLES, from_records, named, paired, read_labels, split_records, tables
 from pro_lib.runs import Run
@@ -52,7 +52,7 @@ def from_openai(source: Source, *, questions: pd.DataFrame | None = None) -> Run
                 left_out.setdefault(answer, []).append(f"{place}, choice {n}")
             else:
                 record["answers"].append(answer)
-                endings[ending(piece["finish_reason"])] += 1
+                endings[piece["finish_reason"]] += 1
     for reason, places in left_out.items():
         warnings.warn(f"{len(places)} answers {reason} are left out: {_some(places)}", UserWarning, stacklevel=2)
     if unknown := [f"{name} ({count})" for name, count in endings.items() if name not in NATURAL | CUT]:

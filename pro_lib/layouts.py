@@ -116,20 +116,14 @@ def record_of(answer: dict, layout: Layout, where: str) -> Answer | str:
         tokens = None
     if not isinstance(reason, str):
         raise RunError(f"{where}: finish_reason={reason!r} must be text: it says whether the answer is complete")
-    finished = ending(reason) in NATURAL
+    finished, whole = reason in NATURAL, whole if tokens is None else None
     if finished and tokens == []:
         return "whose probability was not returned"
-    log_prob = {"log_prob": whole} if tokens is None else {"token_log_probs": tokens}
-    end = None if finished or log_prob == {"log_prob": None} else 0.0
-    fields = {"text": text, "finished": finished, "end_log_prob": end, "correct": answer["correct"]} | log_prob
-    record: Answer = fitted(Answer, fields, where)
+    end = None if finished or tokens is whole is None else 0.0
+    fields = {"text": text, "finished": finished, "end_log_prob": end, "correct": answer["correct"]}
+    record: Answer = fitted(Answer, fields | {"log_prob": whole, "token_log_probs": tokens}, where)
     is_given = all(value > NOT_GIVEN for value in record.token_log_probs or [])
     return record if is_given else "whose probability was not returned"
-
-
-def ending(reason: str) -> str:
-    """Return a server's word for an ending in small letters, without the enumeration that it comes from."""
-    return reason.rpartition(".")[2].lower().removeprefix("finish_reason_")
 
 
 def _of_entry(where: str, entry: object) -> Iterator[Response]:
@@ -168,6 +162,8 @@ def _answers(layout: Layout, body: object) -> dict[object, dict]:
     answers: dict[object, dict] = {}
     for value in (value for path in layout.answers for value in _listed(at(body, path))):
         text, reason = at(value, layout.text), at(value, layout.reason)
+        if isinstance(reason, str):  # in small letters, without the enumeration that it comes from
+            reason = None if reason == "none" else reason.rpartition(".")[2].lower().removeprefix("finish_reason_")
         if isinstance(text, list) and all(isinstance(part, str) for part in text):
             text = "".join(text) if text else None
         steps, ids = at(value, layout.tokens), at(value, "token_ids")
@@ -182,7 +178,7 @@ def _answers(layout: Layout, body: object) -> dict[object, dict]:
         verdict = _listed(at([value, body], "0.correct|1.scores.*.value"))[:1]
         answers[number] = {
             "text": text,
-            "finish_reason": None if reason == "none" else reason,
+            "finish_reason": reason,
             "logprobs": tokens,
             "cumulative_logprob": at(value, "cumulative_logprob"),
             "correct": next((right for word, right in _VERDICTS if [word] == verdict), None),

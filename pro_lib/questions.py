@@ -210,9 +210,7 @@ def lend_validation(
     test = np.flatnonzero(table["split"] == "test")
     half = len(test) // 2
     size = half if n is None else min(half, pool * n)
-    if not size:
-        return table
-    if n is not None and size < n:
+    if n is not None and 0 < size < n:
         message = f"{lender} has no validation split: {size} of its {len(test)} questions are taken for one, not {n}"
         warnings.warn(message, UserWarning, stacklevel=3)
     drawn = test[np.random.default_rng(seed).choice(len(test), size=size, replace=False)]
