@@ -186,7 +186,11 @@ def load(
     if missing or not splits:
         has = ", ".join(sorted(set(table["split"]))) or f"nothing left beside {n_shots} shots"
         raise RunError(f"split={(missing or [split])[0]!r} is not in dataset {name!r}; it has {has}")
-    chosen = pd.concat([_sample(table[table["split"] == part], limit, seed) for part in splits], ignore_index=True)
+    drawn: list[int] = []
+    for rows in (np.flatnonzero(table["split"] == part) for part in splits):
+        size = min(limit or len(rows), len(rows))
+        drawn.extend(np.sort(np.random.default_rng(seed).choice(rows, size=size, replace=False)))
+    chosen = table.iloc[drawn].reset_index(drop=True)
     if shots is None:
         pool = table[(table["split"] == "train_shots") & ~table["question"].isin(chosen["question"])]
         if not 0 <= n_shots <= len(pool):
@@ -280,12 +284,6 @@ def _downloaded(name: str, folder: Path | None) -> pd.DataFrame:
         advice = "" if folder else "; without a network, give path= to a folder that save_to_disk() made elsewhere"
         reason = f"{str(problem) or repr(problem)}{advice}"
         raise RunError(f"dataset {name!r} cannot be loaded from {where}: {reason}") from problem
-
-
-def _sample(table: pd.DataFrame, limit: int | None, seed: int) -> pd.DataFrame:
-    """Return at most so many rows, kept in order."""
-    size = min(limit or len(table), len(table))
-    return table.iloc[np.sort(np.random.default_rng(seed).choice(len(table), size=size, replace=False))]
 
 
 def _shots(table: pd.DataFrame, n_shots: int) -> pd.DataFrame:
