@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from pro_lib.files import RunError
-from pro_lib.layouts import CUT, NATURAL, Response, record_of, responses
+from pro_lib.layouts import CUT, NATURAL, Response, at, record_of, responses
 from pro_lib.readers import Source, called, json_lines, stem
 from pro_lib.records import TABLES, from_records, named, paired, read_labels, split_records, tables
 from pro_lib.runs import Run
@@ -61,7 +61,7 @@ def from_openai(source: Source, *, questions: pd.DataFrame | None = None) -> Run
     if not answers["finished"].any():
         raise RunError(f"{path}: none of {len(answers)} answers is finished; their endings are {_some(endings)}")
     if questions is not None:
-        answers, table = paired(questions, answers, table, path, known={name for name in own if name is not None})
+        answers, table = paired(questions, answers, table, path, known={*own} - {None})
     return Run(answers, table, RunInfo(stem(path), layout, layout))
 
 
@@ -71,10 +71,7 @@ from_vllm = from_openai
 
 def from_file(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
     """Return a run of a file in any layout: our records, responses, or a CSV or Parquet file with a row per answer."""
-    if Path(path).suffix in TABLES:
-        return from_records(path, questions=questions)
-    _, first = next(json_lines(path), ("", {}))
-    is_ours = isinstance(first, dict) and "answers" in first
+    is_ours = Path(path).suffix in TABLES or at(next(json_lines(path), ("", None))[1], "answers") is not None
     return (from_records if is_ours else from_openai)(path, questions=questions)
 
 
