@@ -91,22 +91,16 @@ def test_a_file_without_train_shots_sets_its_shots_apart_whatever_is_asked(write
         assert set(other.table["question"]) <= set(whole.table["question"])
 
 
-def test_prompts_are_header_shots_and_question_in_the_template(write):
+def test_prompts_are_header_shots_and_question_in_the_template_and_others_are_asked_in_the_same_way(write):
     how = {"header": "Answer briefly.\n\n", "template": "Q: {question}\nA:"}
     questions = load(path=write("set.jsonl", ROWS), n_shots=1, **how)
     (shot, answer) = questions.shots[0]
     assert questions.prefix() == f"Answer briefly.\n\nQ: {shot}\nA: {answer}\n\n"
-    asked = ("Capital of France?", "Capital of Peru?")
-    assert questions.prompts() == [questions.prefix() + f"Q: {question}\nA:" for question in asked]
-
-
-def test_with_questions_asks_others_in_the_same_way():
-    bundled = load("world-facts", limit=3)
-    asked = bundled.with_questions(["Who?", "Where?"])
-    assert asked.prompts() == [bundled.prefix() + f"Question: {text}\nAnswer:" for text in ("Who?", "Where?")]
-    assert asked.table["question_id"].tolist() == ["asked-0", "asked-1"]
-    assert asked.table["references"].tolist() == [None, None]
-    assert len(bundled) == 3
+    others = questions.with_questions(["Who?", "Where?"])
+    for some, texts in ((questions, ["Capital of France?", "Capital of Peru?"]), (others, ["Who?", "Where?"])):
+        assert some.prompts() == [questions.prefix() + f"Q: {text}\nA:" for text in texts]
+    assert others.table["question_id"].tolist() == ["asked-0", "asked-1"]
+    assert others.table["references"].tolist() == [None, None]
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
@@ -143,13 +137,11 @@ def test_texts_of_csv_stay_as_they_are_written(write):
     assert table.to_numpy().tolist() == [["set-0", "Symbol of sodium?", ["NA"], "test", "007"]]
 
 
-def test_numbers_of_parquet_stay_whole_where_some_are_missing(write):
-    ids = pd.array([7, 2**60 + 1], dtype="Int64")
-    table = pd.DataFrame({"question_id": ids, "question": ["A?", "B?"], "references": ["a", "b"]})
-    table["level"] = pd.array([2**60 + 1, None], dtype="Int64")
-    path = write("set.parquet", "")
-    table.to_parquet(path)
-    read = load(path=path).table
+def test_numbers_of_parquet_stay_whole_where_some_are_missing(tmp_path):
+    numbers = {"question_id": [7, 2**60 + 1], "level": [2**60 + 1, None]}
+    table = pd.DataFrame({name: pd.array(values, dtype="Int64") for name, values in numbers.items()})
+    table.assign(question=["A?", "B?"], references=["a", "b"]).to_parquet(tmp_path / "set.parquet")
+    read = load(path=tmp_path / "set.parquet").table
     assert read["question_id"].tolist() == ["7", str(2**60 + 1)]
     assert read["level"].tolist() == [2**60 + 1, None]
 
