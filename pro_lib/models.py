@@ -204,7 +204,7 @@ def _made(network: PreTrainedModel, tokenizer: Tokenizer, name: str, source: str
         if tokenizer.vocab_size > (n_outputs := len(found.stop)):  # which counts no special token that was added
             raise PackingError(f"has {n_outputs} tokens, its tokenizer {tokenizer.vocab_size}: another model's")
     except PackingError as reason:
-        raise UnsupportedModelError(f"model {name} {reason}") from reason
+        raise UnsupportedModelError(f"model {source} {reason}") from reason
     if fit.plain:
         warnings.warn(fit.notice(name), UserWarning, stacklevel=3)
     return Model(name, source, identity, network, tokenizer, found, fit)
