@@ -164,8 +164,7 @@ def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:
         ours = {str(value).lower().split("/")[-1]: value for value in settings[column]}
         rows = names[names["kind"] == column].itertuples(index=False)
         table[column] = table[column].map({row.name: ours.get(row.id.lower().split("/")[-1]) for row in rows})
-    pairs = settings[["dataset", "model"]].drop_duplicates()
-    return table.dropna(subset=["dataset", "model"]).merge(pairs, on=["dataset", "model"]).reset_index(drop=True)
+    return table.merge(settings[["dataset", "model"]].drop_duplicates(), on=["dataset", "model"])
 
 
 def notebook(name: str) -> Path:

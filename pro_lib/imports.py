@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from pro_lib.files import RunError
-from pro_lib.layouts import CUT, NATURAL, Response, ending, record_of, responses
+from pro_lib.layouts import CUT, NATURAL, Response, at, record_of, responses
 from pro_lib.readers import Source, called, json_lines, stem
 from pro_lib.records import TABLES, from_records, named, paired, read_labels, split_records, tables
 from pro_lib.runs import Run
@@ -52,7 +52,7 @@ def from_openai(source: Source, *, questions: pd.DataFrame | None = None) -> Run
                 left_out.setdefault(answer, []).append(f"{place}, choice {n}")
             else:
                 record["answers"].append(answer)
-                endings[ending(piece["finish_reason"])] += 1
+                endings[piece["finish_reason"]] += 1
     for reason, places in left_out.items():
         warnings.warn(f"{len(places)} answers {reason} are left out: {_some(places)}", UserWarning, stacklevel=2)
     if unknown := [f"{name} ({count})" for name, count in endings.items() if name not in NATURAL | CUT]:
@@ -61,7 +61,7 @@ def from_openai(source: Source, *, questions: pd.DataFrame | None = None) -> Run
     if not answers["finished"].any():
         raise RunError(f"{path}: none of {len(answers)} answers is finished; their endings are {_some(endings)}")
     if questions is not None:
-        answers, table = paired(questions, answers, table, path, known={name for name in own if name is not None})
+        answers, table = paired(questions, answers, table, path, known={*own} - {None})
     return Run(answers, table, RunInfo(stem(path), layout, layout))
 
 
@@ -71,10 +71,7 @@ from_vllm = from_openai
 
 def from_file(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
     """Return a run of a file in any layout: our records, responses, or a CSV or Parquet file with a row per answer."""
-    if Path(path).suffix in TABLES:
-        return from_records(path, questions=questions)
-    _, first = next(json_lines(path), ("", {}))
-    is_ours = isinstance(first, dict) and "answers" in first
+    is_ours = Path(path).suffix in TABLES or at(next(json_lines(path), ("", None))[1], "answers") is not None
     return (from_records if is_ours else from_openai)(path, questions=questions)
 
 
@@ -115,13 +112,13 @@ def _ids(read: Sequence[Response], texts: Sequence[str], asked: set[str]) -> lis
     split = [match for name in ids if (match := re.fullmatch(r"(.+)[-_.:#/](\d{1,9})", str(name)))]
     if len(split) < len(ids) or asked & set(ids):
         return ids
-    stems, groups = [match[1] for match in split], dict[str, list]()
-    for match, text in zip(split, texts, strict=True):
-        groups.setdefault(match[1], []).append((int(match[2]), text))
-    numbers = {tuple(sorted(number for number, _ in group)) for group in groups.values()}
-    if set(stems) <= asked or (all(texts) and all(len({text for _, text in group}) == 1 for group in groups.values())):
+    stems, numbers = [match[1] for match in split], dict[str, list[int]]()
+    for match in split:
+        numbers.setdefault(match[1], []).append(int(match[2]))
+    if set(stems) <= asked or (all(texts) and len({*zip(stems, texts, strict=True)}) == len(numbers)):
         return stems
-    if any(texts) or len(groups) < 2 or len(numbers) > 1 or numbers.pop()[:2] not in ((0, 1), (1, 2)):
+    same = {tuple(sorted(group)) for group in numbers.values()}
+    if any(texts) or len(numbers) < 2 or len(same) > 1 or same.pop()[:2] not in ((0, 1), (1, 2)):
         return ids
     message = f"answers are taken as samples of one question by their ids, as {ids[0]!r} of {stems[0]!r}"
     warnings.warn(message, UserWarning, stacklevel=3)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
 from typing import Any, NamedTuple
 
 from pro_lib.checks import Format, Text
@@ -115,20 +116,14 @@ def record_of(answer: dict, layout: Layout, where: str) -> Answer | str:
         tokens = None
     if not isinstance(reason, str):
         raise RunError(f"{where}: finish_reason={reason!r} must be text: it says whether the answer is complete")
-    finished = ending(reason) in NATURAL
+    finished, whole = reason in NATURAL, whole if tokens is None else None
     if finished and tokens == []:
         return "whose probability was not returned"
-    log_prob = {"log_prob": whole} if tokens is None else {"token_log_probs": tokens}
-    end = None if finished or log_prob == {"log_prob": None} else 0.0
-    fields = {"text": text, "finished": finished, "end_log_prob": end, "correct": answer["correct"]} | log_prob
-    record: Answer = fitted(Answer, fields, where)
+    end = None if finished or tokens is whole is None else 0.0
+    fields = {"text": text, "finished": finished, "end_log_prob": end, "correct": answer["correct"]}
+    record: Answer = fitted(Answer, fields | {"log_prob": whole, "token_log_probs": tokens}, where)
     is_given = all(value > NOT_GIVEN for value in record.token_log_probs or [])
     return record if is_given else "whose probability was not returned"
-
-
-def ending(reason: str) -> str:
-    """Return a server's word for an ending in small letters, without the enumeration that it comes from."""
-    return reason.rpartition(".")[2].lower().removeprefix("finish_reason_")
 
 
 def _of_entry(where: str, entry: object) -> Iterator[Response]:
@@ -163,18 +158,28 @@ def _of_entry(where: str, entry: object) -> Iterator[Response]:
 
 
 def _answers(layout: Layout, body: object) -> dict[object, dict]:
+    """Return the answers of a response by their number, each with what `record_of` reads."""
     answers: dict[object, dict] = {}
     for value in (value for path in layout.answers for value in _listed(at(body, path))):
         text, reason = at(value, layout.text), at(value, layout.reason)
+        if isinstance(reason, str):  # in small letters, without the enumeration that it comes from
+            reason = None if reason == "none" else reason.rpartition(".")[2].lower().removeprefix("finish_reason_")
         if isinstance(text, list) and all(isinstance(part, str) for part in text):
             text = "".join(text) if text else None
+        steps, ids = at(value, layout.tokens), at(value, "token_ids")
+        tokens = steps = [steps] if isinstance(steps, Mapping) else steps
+        if isinstance(steps, (list, tuple)):  # else None, or refused
+            tokens = [step if isinstance(step, (int, float)) else at(step, _NUMBER) for step in steps]
+            if layout.name == "vllm" and hasattr(ids, "__len__") and len(ids) == len(steps):
+                # Of the tokens that a step lists, the chosen one's counts.
+                tokens = [at(step, f"{token}.logprob") for step, token in zip(steps, ids, strict=True)]
         number = at(value, "index") if layout.name == "openai" else None
         number = len(answers) if type(number) is not int or number in answers else number
         verdict = _listed(at([value, body], "0.correct|1.scores.*.value"))[:1]
         answers[number] = {
             "text": text,
-            "finish_reason": None if reason == "none" else reason,
-            "logprobs": _log_probs(layout, value),
+            "finish_reason": reason,
+            "logprobs": tokens,
             "cumulative_logprob": at(value, "cumulative_logprob"),
             "correct": next((right for word, right in _VERDICTS if [word] == verdict), None),
         }
@@ -203,38 +208,23 @@ def _of_harness(where: str, line: object) -> dict:
     return question | {"question": at([line, requests], "0.doc.question|1.0.arg_0|1.0.0"), "replies": replies}
 
 
-def _log_probs(layout: Layout, answer: object) -> list | None:
-    """Return the log-probability of each token; a step of vLLM lists several, of which the chosen one's is taken."""
-    tokens, ids = at(answer, layout.tokens), at(answer, "token_ids")
-    tokens = [tokens] if isinstance(tokens, Mapping) else tokens
-    if not isinstance(tokens, (list, tuple)):
-        return tokens  # None, or else refused
-    if layout.name == "vllm" and hasattr(ids, "__len__") and len(ids) == len(tokens):
-        return [at(step, f"{token}.logprob") for step, token in zip(tokens, ids, strict=True)]
-    return [token if isinstance(token, (int, float)) else at(token, _NUMBER) for token in tokens]
-
-
 def _listed(value: Any) -> list:
     return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def at(value: object, paths: str) -> Any:
     """Return what stands at the first of `paths` that leads to something; None where none does."""
-    reached = (_follow(value, path.split(".") if path else []) for path in paths.split("|"))
-    return next((end for end in reached if end is not None), None)
+    ends = (reduce(_within, path.split(".") if path else [], value) for path in paths.split("|"))
+    return next((end for end in ends if end is not None), None)
 
 
-def _follow(value: object, path: list[str]) -> Any:
-    """Return what stands at a path; of a list, what stands in each, in one list without what is missing."""
-    for name in path:
-        if isinstance(value, Mapping) and name == "*":
-            value = list(value.values())
-        elif isinstance(value, Mapping):
-            value = value.get(name, value.get(int(name)) if name.isdecimal() else None)
-        elif isinstance(value, (list, tuple)) and name.isdecimal() and int(name) < len(value):
-            value = value[int(name)]
-        elif isinstance(value, (list, tuple)):
-            value = [end for inner in value for end in _listed(_follow(inner, [name]))] or None
-        else:
-            value = None if isinstance(value, str) else getattr(value, name, None)
-    return value
+def _within(value: Any, name: str) -> Any:
+    """Return what is called `name`; of a list, what is in each, in one list without what is missing."""
+    if isinstance(value, Mapping):
+        other = value.get(int(name)) if name.isdecimal() else None
+        return list(value.values()) if name == "*" else value.get(name, other)
+    if not isinstance(value, (list, tuple)):
+        return None if isinstance(value, str) else getattr(value, name, None)
+    if name.isdecimal() and int(name) < len(value):
+        return value[int(name)]
+    return [end for inner in value for end in _listed(_within(inner, name))] or None

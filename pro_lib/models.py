@@ -15,7 +15,7 @@ import torch
 from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
-from pro_lib.bundled import bundled_models, check_model, fingerprint, locate
+from pro_lib.bundled import bundled_models, check_model, fingerprint, locate, model_folder_name
 from pro_lib.checks import DTYPES, QUANTIZATIONS, SentenceError, one_line
 from pro_lib.engine import Endings
 from pro_lib.engine.fit import Fit, PackingError, auto_class, fitted, fitted_to
@@ -29,6 +29,7 @@ NEWLINE = ("\n",)
 _EXACTLY = {"clean_up_tokenization_spaces": False}
 # What chat templates take for today, so that a run does not depend on the day: the date that Llama's own fall back on.
 TODAY = "2024-07-26"
+_NOW = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 # Characters of a chat template, and of a prompt that one makes: over longer ones tokenizers take minutes, or crash.
 _LONGEST = 2**20
 # How thoughts begin, in the prompt or in the answer: of DeepSeek and Qwen, Seed, Mistral, Cohere, gpt-oss, Gemma, Kimi.
@@ -83,10 +84,29 @@ class Model:
         ids = self.tokenizer(text)["input_ids"]
         return ids[:-1] if len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id else ids
 
-    def encode_chat(self, messages: Sequence[Mapping[str, str]], options: Mapping[str, Any]) -> list[int]:
-        """Return the token ids of a conversation in the chat template; `UnsupportedModelError` if it refuses it."""
+    def encode_chat(self, messages: list[dict[str, str]], options: Mapping[str, Any]) -> list[int]:
+        """Return the token ids of a conversation in the chat template, up to where the answer begins.
+
+        `options` are the template's, and `date`, its today. Raises `UnsupportedModelError` if the template refuses it.
+        """
         try:
-            text = chat_text(self.tokenizer, messages, options)
+            template, settings = self.tokenizer.get_chat_template(), dict(options)
+            if len(template) > _LONGEST:
+                raise ValueError(f"it has {len(template):,} characters, more than {_LONGEST:,}")
+            for name in options:
+                if name not in template and not (name == "date" and "strftime_now" in template):
+                    raise ValueError(f"it has no option {name!r}")
+            day = date.fromisoformat(settings.pop("date", TODAY))
+            # Transformers answers this call with the day it is, whatever it is given.
+            template = _NOW.sub(lambda call: repr(day.strftime(call[2])), template)
+            if "strftime_now(" in template:
+                raise ValueError("it asks for the date in a way that is not known here")
+            settings |= {"chat_template": template, "tokenize": False, "add_generation_prompt": True}
+            text: Any = self.tokenizer.apply_chat_template(messages, **settings)
+            if len(text) > _LONGEST:
+                raise ValueError(f"what it makes of the prompt has {len(text):,} characters, more than {_LONGEST:,}")
+            if text.rstrip().endswith(_THOUGHTS):
+                raise ValueError("it opens a thinking block; an option may close it: chat={'enable_thinking': False}")
         except Exception as error:  # a template is a program of the model's makers
             words = f"has no chat template that takes the prompt; leave chat=True out ({error})"
             raise UnsupportedModelError(f"model {self.name} {words}") from error
@@ -161,7 +181,7 @@ def load(
         if not options.get("device_map"):
             network.to(torch.device(device))  # type: ignore[arg-type]  # as transformers wraps it
         identity = identity or str(getattr(network.config, "_commit_hash", None))
-        return _made(network, tokenizer, path.name.removesuffix(".gguf"), source, identity)
+        return _made(network, tokenizer, model_folder_name(name), source, identity)
     except (MemoryError, torch.OutOfMemoryError, UnsupportedModelError):
         raise
     except Exception as error:  # whatever transformers, safetensors and their parsers make of damaged files
@@ -184,7 +204,7 @@ def _made(network: PreTrainedModel, tokenizer: Tokenizer, name: str, source: str
         if tokenizer.vocab_size > (n_outputs := len(found.stop)):  # which counts no special token that was added
             raise PackingError(f"has {n_outputs} tokens, its tokenizer {tokenizer.vocab_size}: another model's")
     except PackingError as reason:
-        raise UnsupportedModelError(f"model {name} {reason}") from reason
+        raise UnsupportedModelError(f"model {source} {reason}") from reason
     if fit.plain:
         warnings.warn(fit.notice(name), UserWarning, stacklevel=3)
     return Model(name, source, identity, network, tokenizer, found, fit)
@@ -211,8 +231,7 @@ def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTraine
     shared = {name: value for name, value in options.items() if name in _SHARED}
     config = AutoConfig.from_pretrained(source, **shared)
     if getattr(config, "is_encoder_decoder", False):
-        words = "is an encoder-decoder, whose answers follow from a text that its encoder reads"
-        raise UnsupportedModelError(f"model {name} {words}")
+        raise UnsupportedModelError(f"model {name} is an encoder-decoder: answers follow from what its encoder read")
     tokenizer = AutoTokenizer.from_pretrained(source, **shared)
     told = {"output_loading_info": True, "ignore_mismatched_sizes": True}
     network, loading = auto_class(config).from_pretrained(source, **told, **options)
@@ -220,31 +239,6 @@ def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTraine
         words = f"lacks {len(lacking)} weights, or has them in other shapes: {', '.join(lacking[:3])}"
         raise UnsupportedModelError(f"model {name} {words}")
     return network, tokenizer
-
-
-def chat_text(tokenizer: Any, messages: Sequence[Mapping[str, str]], options: Mapping[str, Any]) -> str:
-    """Return a conversation in the chat template, up to where the answer begins.
-
-    `options` are the template's, and `date`, its today. Raises `ValueError`, or what the template raises, if refused.
-    """
-    template, settings = tokenizer.get_chat_template(), dict(options)
-    if len(template) > _LONGEST:
-        raise ValueError(f"it has {len(template):,} characters, more than {_LONGEST:,}")
-    for name in options:
-        if name not in template and not (name == "date" and "strftime_now" in template):
-            raise ValueError(f"it has no option {name!r}")
-    day = date.fromisoformat(settings.pop("date", TODAY))
-    # Transformers answers this call with the day it is, whatever it is given.
-    template = re.sub(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""", lambda call: repr(day.strftime(call[2])), template)
-    if "strftime_now(" in template:
-        raise ValueError("it asks for the date in a way that is not known here")
-    settings |= {"chat_template": template, "tokenize": False, "add_generation_prompt": True}
-    text = tokenizer.apply_chat_template(list(messages), **settings)
-    if len(text) > _LONGEST:
-        raise ValueError(f"what it makes of the prompt has {len(text):,} characters, more than {_LONGEST:,}")
-    if text.rstrip().endswith(_THOUGHTS):
-        raise ValueError("it opens a thinking block; an option may close it, as chat={'enable_thinking': False}")
-    return text
 
 
 def thought(text: str) -> str | None:

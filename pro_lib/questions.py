@@ -14,7 +14,7 @@ from pydantic import AfterValidator
 from pro_lib.bundled import BUNDLED, DATA, HUB
 from pro_lib.checks import checked, extra, rule
 from pro_lib.files import RunError, regular
-from pro_lib.readers import Source, called, check_names, checked_questions, read_questions, stem, texts_in
+from pro_lib.readers import Source, called, check_names, read_questions, stem, texts_in
 from pro_lib.store import CERTIFICATE_COLUMNS
 from pro_lib.store import QUESTION_COLUMNS as COLUMNS
 
@@ -35,8 +35,7 @@ def apart(table: pd.DataFrame) -> pd.DataFrame:
     """
     ours = {name: f"own_{name}" for name in table if name in CERTIFICATE_COLUMNS or str(name).startswith("score_")}
     if ours:
-        words = f"columns of the questions get own_ before names that runs need: {', '.join(ours)}"
-        warnings.warn(words, UserWarning, stacklevel=3)
+        warnings.warn(f"columns of the questions get own_ before names that runs need: {', '.join(ours)}", stacklevel=3)
     table = table.rename(columns=ours)
     check_names(table, "the table of questions")
     return table
@@ -122,10 +121,10 @@ def asked(questions: QuestionSet | str | Source) -> QuestionSet:
     return QuestionSet("asked", pd.DataFrame()).with_questions(questions)
 
 
-def like(parameters: Mapping[str, Any], *, name: str = "asked") -> QuestionSet:
+def like(parameters: Mapping[str, Any]) -> QuestionSet:
     """Return a set without questions of its own, which asks as a run with these parameters did."""
     shots = tuple((question, answer) for question, answer in parameters["shots"])
-    return QuestionSet(name, pd.DataFrame(), shots, parameters["header"], parameters["template"])
+    return QuestionSet("asked", pd.DataFrame(), shots, parameters["header"], parameters["template"])
 
 
 def load(
@@ -182,7 +181,11 @@ def load(
     if missing or not splits:
         has = ", ".join(sorted(set(table["split"]))) or f"nothing left beside {n_shots} shots"
         raise RunError(f"split={(missing or [split])[0]!r} is not in dataset {name!r}; it has {has}")
-    chosen = pd.concat([_sample(table[table["split"] == part], limit, seed) for part in splits], ignore_index=True)
+    drawn: list[int] = []
+    for rows in (np.flatnonzero(table["split"] == part) for part in splits):
+        size = min(limit or len(rows), len(rows))
+        drawn.extend(np.sort(np.random.default_rng(seed).choice(rows, size=size, replace=False)))
+    chosen = table.iloc[drawn].reset_index(drop=True)
     if shots is None:
         pool = table[(table["split"] == "train_shots") & ~table["question"].isin(chosen["question"])]
         if not 0 <= n_shots <= len(pool):
@@ -206,9 +209,7 @@ def lend_validation(
     test = np.flatnonzero(table["split"] == "test")
     half = len(test) // 2
     size = half if n is None else min(half, pool * n)
-    if not size:
-        return table
-    if n is not None and size < n:
+    if n is not None and 0 < size < n:
         message = f"{lender} has no validation split: {size} of its {len(test)} questions are taken for one, not {n}"
         warnings.warn(message, UserWarning, stacklevel=3)
     drawn = test[np.random.default_rng(seed).choice(len(test), size=size, replace=False)]
@@ -237,32 +238,28 @@ def _from_hub(name: str, folder: Path | None) -> pd.DataFrame:
     Where the hub's test split is missing or has no answers, `test` is its validation split, and `validation` is part
     of its train split. The rest of that is `train_shots`, without the questions of the other two.
     """
-    parts = _downloaded(name, folder)
-    if not len(parts.get("test", ())):
-        parts["test"] = parts.pop("validation", ())
-    if not len(parts["test"]) or "train" not in parts:
+    table = _downloaded(name, folder)
+    if "test" not in set(table["split"]):
+        table["split"] = table["split"].replace("validation", "test")
+    if not {"test", "train"} <= set(table["split"]):
         raise RunError(f"dataset {name!r} has no split with answers to ask, or none to take shots from")
-    train = parts.pop("train").drop_duplicates("question")
-    for part in parts.values():
-        train = train[~train["question_id"].isin(part["question_id"]) & ~train["question"].isin(part["question"])]
-    if not len(parts.get("validation", ())):
-        # Always the same draw, so that validation questions, and shots, are the same whatever else is asked for.
-        n = min(1000, len(train) // 2)  # enough to choose α on
-        order = np.random.default_rng(0).permutation(len(train))
-        parts["validation"], train = (train.iloc[np.sort(places)] for places in (order[:n], order[n:]))
-    parts["train_shots"] = train
-    table = pd.concat([part.assign(split=split) for split, part in parts.items()], ignore_index=True)
-    places = [f"dataset {name!r}, question {n + 1}" for n in table.index]
-    return checked_questions(table.set_axis(places), ["references"])
+    others, train = table[table["split"] != "train"], table[table["split"] == "train"].drop_duplicates("question")
+    train = train[~train["question_id"].isin(others["question_id"]) & ~train["question"].isin(others["question"])]
+    # Always the same draw, so that validation questions, and shots, are the same whatever else is asked for.
+    n = 0 if "validation" in set(others["split"]) else min(1000, len(train) // 2)  # enough to choose α on
+    drawn = np.isin(np.arange(len(train)), np.random.default_rng(0).permutation(len(train))[:n])
+    ours = [others, train[drawn].assign(split="validation"), train[~drawn].assign(split="train_shots")]
+    table = pd.concat(ours, ignore_index=True)
+    return read_questions(table.set_axis([f"dataset {name!r}, question {n + 1}" for n in table.index]), {})[0]
 
 
-def _downloaded(name: str, folder: Path | None) -> dict[str, pd.DataFrame]:
-    """Return the splits of a set with question_id, question and references, without repeated ids and unanswered."""
+def _downloaded(name: str, folder: Path | None) -> pd.DataFrame:
+    """Return the questions of a set with their ids, references and splits, without repeated ids and unanswered."""
     with extra("notebooks", f"dataset {name!r} of the hub"):
         import datasets  # it takes a second, and only sets from the hub need it
 
     repository, configuration, answer = HUB[name]
-    parts = {}
+    parts = []
     try:
         for path in folder.rglob("*") if folder else ():
             if not path.is_dir():
@@ -274,20 +271,14 @@ def _downloaded(name: str, folder: Path | None) -> dict[str, pd.DataFrame]:
             # TriviaQA writes `<unk>` where it keeps the answer to itself.
             texts = [texts_in(value) for value in rows[answer][:]]
             references = [[text for text in some if text and text.strip() not in ("", "<unk>")] for some in texts]
-            table = pd.DataFrame({"question_id": ids, "question": rows["question"][:], "references": references})
-            parts[split] = table[table["references"].str.len() > 0].drop_duplicates("question_id")
+            part = {"question_id": ids, "question": rows["question"][:], "references": references, "split": split}
+            parts.append(pd.DataFrame(part)[list(map(bool, references))].drop_duplicates("question_id"))
+        return pd.concat(parts)
     except Exception as problem:  # whatever the library's HTTP client, its cache or Arrow raised, or a lost column
         where = f"folder {folder}" if folder else f"the Hugging Face hub ({repository})"
         advice = "" if folder else "; without a network, give path= to a folder that save_to_disk() made elsewhere"
         reason = f"{str(problem) or repr(problem)}{advice}"
         raise RunError(f"dataset {name!r} cannot be loaded from {where}: {reason}") from problem
-    return parts
-
-
-def _sample(table: pd.DataFrame, limit: int | None, seed: int) -> pd.DataFrame:
-    """Return at most so many rows, kept in order."""
-    size = min(limit or len(table), len(table))
-    return table.iloc[np.sort(np.random.default_rng(seed).choice(len(table), size=size, replace=False))]
 
 
 def _shots(table: pd.DataFrame, n_shots: int) -> pd.DataFrame:

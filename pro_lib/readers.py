@@ -120,14 +120,13 @@ def _content(path: str | Path) -> bytes:
 
 def _csv(path: str | Path) -> Iterator[tuple[str, dict]]:
     delimiter = "\t" if ".tsv" in Path(path).suffixes else ","
-    reader = csv.reader(io.StringIO(_content(path).decode(), newline=""), strict=True, delimiter=delimiter)
-    header = next(reader, [])
-    check_names(header, path)
-    for fields in filter(None, reader):
-        where = f"{path}, line {reader.line_num}"
-        if len(fields) != len(header):
-            raise RunError(f"{where}: {len(fields)} fields, but the header has {len(header)}; quote fields with commas")
-        yield where, dict(zip(header, fields, strict=True))
+    rows = csv.DictReader(io.StringIO(_content(path).decode(), newline=""), strict=True, delimiter=delimiter)
+    check_names(rows.fieldnames or (), path)
+    for row in rows:
+        where = f"{path}, line {rows.line_num}"
+        if None in row or None in row.values():
+            raise RunError(f"{where}: not as many fields as the header has; quote fields with commas")
+        yield where, row
 
 
 def _parquet(path: str | Path) -> Iterator[tuple[str, dict]]:
@@ -167,8 +166,7 @@ def _entries(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
         for n, line in enumerate(data.split(b"\n"), start=1):
             if (text := line.strip()) not in (b"", b"[DONE]"):
                 with reading(where := f"{path}, line {n}", hint=_JSON):
-                    value = from_json(text)
-                yield where, value
+                    yield where, from_json(text)
 
 
 def _samples(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
@@ -176,24 +174,17 @@ def _samples(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
     with reading(path):
         log = zipfile.ZipFile(io.BytesIO(data))
     for member in log.infolist():
-        is_sample = member.filename.startswith("samples/")
         with reading(where := f"{path}, {member.filename[:80]!r}"):
-            content = _unzipped(log, member, data)
-            value = from_json(content) if is_sample else None
-        if is_sample:
-            yield where, value
-
-
-def _unzipped(log: zipfile.ZipFile, member: zipfile.ZipInfo, data: bytes) -> bytes:
-    if member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return log.read(member)
-    # Zstandard, which zipfile itself reads from Python 3.14 on.
-    start = member.header_offset + 30 + sum(struct.unpack_from("<HH", data, member.header_offset + 26))
-    packed = pa.BufferReader(data[start : start + member.compress_size])
-    content = pa.CompressedInputStream(packed, "zstd").read()
-    if zlib.crc32(content) != member.CRC or member.filename.encode() not in data[member.header_offset : start]:
-        raise zipfile.BadZipFile("it has another checksum or name")
-    return content
+            if member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                content = log.read(member)
+            else:  # Zstandard, which zipfile itself reads from Python 3.14 on
+                start = member.header_offset + 30 + sum(struct.unpack_from("<HH", data, member.header_offset + 26))
+                packed = pa.BufferReader(data[start : start + member.compress_size])
+                content, header = pa.CompressedInputStream(packed, "zstd").read(), data[member.header_offset : start]
+                if zlib.crc32(content) != member.CRC or member.filename.encode() not in header:
+                    raise zipfile.BadZipFile("it has another checksum or name")
+            if member.filename.startswith("samples/"):
+                yield where, from_json(content)
 
 
 def validated(declared: type[BaseModel], entries: Iterable[tuple[str, object]]) -> Iterator[tuple[str, Any]]:
@@ -213,8 +204,8 @@ def texts_in(value: object) -> list:
         return [text for inner in value for text in texts_in(inner)]
     if isinstance(value, Mapping):
         return texts_in([value[name] for name in ("text", "value", "aliases") if value.get(name) is not None])
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return [value] if isinstance(value, str) else [str(value) if is_number else None]
+    is_text = isinstance(value, (str, int, float)) and not isinstance(value, bool)
+    return [str(value) if is_text else None]
 
 
 def _references(cells: Sequence[object]) -> list[str]:
@@ -248,9 +239,10 @@ class _Question(Format):
 
 
 def read_questions(source: Source, columns: Mapping) -> tuple[pd.DataFrame, dict[str, list[str]]]:
-    """Return the questions of a file or in memory, and its columns that ours were read from.
+    """Return the questions of a file or in memory, `COLUMNS` first, and the source's columns that ours were read from.
 
-    `columns` are names for ours, as in `questions.load`. Raises `RunError`, with file, place and column.
+    Each has an id of its own, text and a reference. `columns` are names for ours, as in `questions.load`. Raises
+    `RunError`, with file, place and column.
     """
     names = fitted(_Columns, columns, "columns=").model_dump(exclude_none=True)
     file, table = called(source, "questions"), read_rows(source)
@@ -265,20 +257,11 @@ def read_questions(source: Source, columns: Mapping) -> tuple[pd.DataFrame, dict
             raise RunError(f"{file} has no column {name!r}, nor does columns= say its name; it has {has}")
     ours = {column: table[theirs[0]] for column, theirs in used.items() if column != "references"}
     ours = {"question_id": [f"{stem(file)}-{n}" for n in range(len(table))], "split": "test"} | ours
-    renamed = {name for theirs in used.values() for name in theirs} - {*COLUMNS, *used["references"]}
-    return checked_questions(table.drop(columns=list(renamed)).assign(**ours), used["references"]), used
-
-
-def checked_questions(table: pd.DataFrame, reference_columns: Sequence[str]) -> pd.DataFrame:
-    """Return the table with all of `COLUMNS` first, each question with an id of its own, text and a reference.
-
-    The table's index says where its rows come from. Raises `RunError` with that place and the column.
-    """
-    references = list(zip(*(table[name] for name in reference_columns), strict=True))
-    records = table[["question_id", "question", "split"]].assign(references=references).to_dict("records")
+    ours["references"] = list(zip(*(table[name] for name in used["references"]), strict=True))
+    records = table[[]].assign(**ours).to_dict("records")
     rows = [row for _, row in validated(_Question, zip(table.index, records, strict=True))]
-    ours = {name: [getattr(row, name) for row in rows] for name in ("question_id", "references")}
-    others = [name for name in table if name not in (*COLUMNS, *reference_columns)]
+    ours |= {name: [getattr(row, name) for row in rows] for name in ("question_id", "references")}
+    others = [name for name in table if name not in {*COLUMNS}.union(*used.values())]
     # Whole numbers among which some are missing would become floats.
     whole = {name: table[name].infer_objects() for name in others if table[name].notna().all()}
-    return table.assign(**ours, **whole)[[*COLUMNS, *others]].reset_index(drop=True)
+    return table.assign(**ours, **whole)[[*COLUMNS, *others]].reset_index(drop=True), used

@@ -107,7 +107,7 @@ def from_records(source: Source, *, questions: pd.DataFrame | None = None) -> Ru
     is_flat = isinstance(source, pd.DataFrame) and "answers" not in source
     answers, table = tables(_by_question(json_lines(source)) if is_flat else json_lines(source), path)
     if questions is not None:
-        answers, table = paired(questions, answers, table, path)
+        answers, table = paired(questions, answers, table, path, known={*table["question_id"]})
     model, dataset = named(path) if is_file else ("records", path.stem)
     return Run(answers, table, RunInfo(dataset, model, "records"))
 
@@ -193,21 +193,21 @@ def tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple[pd.Dat
 
 
 def paired(
-    asked: pd.DataFrame, answers: pd.DataFrame, questions: pd.DataFrame, path: Path, *, known: Collection | None = None
+    asked: pd.DataFrame, answers: pd.DataFrame, questions: pd.DataFrame, path: Path, *, known: Collection
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the answers and the questions asked, each with those of its id, else of its text, else in its place.
 
-    `questions` are those read; `known` are the ids that came with them, None for all. That a place decides is said in a
-    warning. Raises `RunError` for questions that were not asked, and where two texts of one disagree, with both.
+    `questions` are those read; `known` are the ids that came with them. That a place decides is said in a warning.
+    Raises `RunError` for questions that were not asked, and where two texts of one disagree, with both.
     """
     asked = apart(asked)
     if not {"question_id", "question"} <= set(asked) or asked["question_id"].duplicated().any():
         raise RunError("questions= must have columns question_id and question, and each id once")
     theirs = dict(zip(asked["question_id"], asked["question"], strict=True))
     own = dict(zip(questions["question_id"], questions["question"], strict=True))
-    targets = {name: name for name in own if name in theirs and (known is None or name in known)}
+    targets = {name: name for name in own if name in theirs and name in known}
     texts = {name: text for name, text in own.items() if isinstance(text, str)}
-    if known == set() and len(own) == len(theirs) and not texts:
+    if not known and len(own) == len(theirs) and not texts:
         if {*own} == {*theirs} and [*own] != [*theirs]:
             raise RunError(f"{path}: the server's ids are those of questions=, in another order; give question_id")
         targets = dict(zip(own, theirs, strict=True))

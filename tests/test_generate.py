@@ -358,7 +358,7 @@ def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_d
         ("{% for a in messages %}" * 30 + "{% endfor %}" * 30, True, "nested blocks"),
         ("x" * 2**21, True, "it has 2,097,152 characters"),
         ("{{ 'x' * 10**7 }}", True, "makes of the prompt has 10,000,000 characters"),
-        (THINKING, True, r"it opens a thinking block; an option may close it, as chat=\{'ena"),
+        (THINKING, True, r"it opens a thinking block; an option may close it: chat=\{'ena"),
     ],
     ids=range(12),
 )

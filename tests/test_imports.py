@@ -14,6 +14,7 @@ from test_runs import means
 
 from pro_lib.files import RunError
 from pro_lib.imports import from_openai, from_records, from_vllm
+from pro_lib.layouts import LAYOUTS
 
 PARIS_ANSWER = {"text": "Paris", "token_ids": [5, 6], "token_log_probs": [-0.25, -0.5], "log_prob": -0.75}
 PARIS_ANSWER |= {"end_log_prob": -0.25, "mean_log_prob": -0.3, "rouge_l": 1.0, "correct": True}
@@ -173,10 +174,8 @@ def test_everything_generated_counts_in_whatever_form_it_comes(write, form, outp
 
 @pytest.mark.parametrize("lost", [{}, {"logprobs": None}])
 def test_an_output_that_was_cut_keeps_all_its_tokens_and_equal_answers_count_once(lost):
-    cut = vllm_output(" Paris", *TOKENS, reason="length") | lost
-    run = from_vllm([request(OUTPUT, cut, OUTPUT)])
-    answer = run.answers.iloc[1]
-    assert (answer["log_prob"], answer["end_log_prob"], answer["finished"]) == (-0.75, 0.0, False)
+    run = from_vllm([request(OUTPUT, vllm_output(" Paris", *TOKENS, reason="length") | lost, OUTPUT)])
+    assert run.answers[["log_prob", "end_log_prob", "finished"]].iloc[1].tolist() == [-0.75, 0.0, False]
     np.testing.assert_array_equal(run.log_probs(), [[-0.125]])
     assert (run.log_probs(distinct=False).shape, run.name) == ((1, 2), "responses/vllm/vllm")
 
@@ -200,8 +199,8 @@ def test_a_list_of_responses_is_read_as_a_file_of_them(write, form):
     pd.testing.assert_frame_equal(run.questions, expected.questions)
     assert (run.name, run.questions["question_id"][0]) == ("responses/openai/openai", "r1")
     assert run.questions.iloc[1].to_dict() == wrapped | {"question_id": "7"}
-    nameless = {"choices": bare["choices"]}
-    assert from_openai([nameless] * 2).questions["question_id"].tolist() == ["responses-1", "responses-2"]
+    nameless = from_openai([{"choices": bare["choices"]}] * 2).questions
+    assert nameless["question_id"].tolist() == ["responses-1", "responses-2"]
 
 
 def test_records_in_memory_are_read_as_a_file_of_them(write):
@@ -210,11 +209,10 @@ def test_records_in_memory_are_read_as_a_file_of_them(write):
     records = [{"question_id": 1, "question": "A?", "references": ["a"], "answers": [first, second]}]
     records += [{"question_id": "b", "answers": [first]}]
     expected = from_records(write(*records))
-    in_numpy = [first | {"log_prob": np.float32(-0.5), "token_ids": np.array([3])}]
-    in_numpy += [second | {"token_log_probs": np.array([-1.0, -2.0], np.float32)}]
-    flat = [record | answer for record in records for answer in record["answers"]]
-    flat = pd.DataFrame(flat).drop(columns="answers")
-    for source in (records, [records[0] | {"answers": in_numpy}, records[1]], pd.DataFrame(records), flat):
+    numbers = [{"log_prob": np.float32(-0.5), "token_ids": np.array([3])}, {"token_log_probs": np.array([-1.0, -2.0])}]
+    in_numpy = records[0] | {"answers": [first | numbers[0], second | numbers[1]]}
+    flat = pd.DataFrame([record | answer for record in records for answer in record["answers"]]).drop(columns="answers")
+    for source in (records, [in_numpy, records[1]], pd.DataFrame(records), flat):
         run = from_records(source)
         pd.testing.assert_frame_equal(run.answers, expected.answers)
         pd.testing.assert_frame_equal(run.questions, expected.questions)
@@ -222,6 +220,7 @@ def test_records_in_memory_are_read_as_a_file_of_them(write):
 
 
 GOOD = {"question_id": "good", "answers": [{"log_prob": -1}]}
+KNOWN = ", ".join(layout.name for layout in LAYOUTS)
 # By reader: a good line, and bad ones with the field that is named.
 REFUSED = {
     from_records: (GOOD, [
@@ -240,7 +239,7 @@ REFUSED = {
         (response(chat("a", ("a", -1.0)) | {"logprobs": None}), "logprobs"),
         (response(chat("a", ("a", -1.0), reason=None)), "finish_reason"),
         (response(chat("a", ("a", None))), "log_probs[0]=None"),
-        ({"question_id": "a", "answers": []}, "no response of a known layout"),
+        ({"question_id": "a", "answers": []}, f"no response of a known layout ({KNOWN})"),
     ]),
     from_vllm: (request(OUTPUT), [
         (request(OUTPUT | {"token_ids": [3]}), "log_probs[0]=None"),

@@ -4,17 +4,17 @@ import os
 import shutil
 from pathlib import Path
 
-import pandas as pd
 import pytest
 import torch
 from conftest import FAMILIES, PAPER, tiny_tokenizer
 from safetensors.torch import load_file, save_file
+from test_strategies import check_plain_passes
 from transformers import AutoConfig, AutoTokenizer
 
 from pro_lib import models
+from pro_lib import questions as question_sets
 from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError
-from pro_lib.questions import QuestionSet
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -27,16 +27,11 @@ def test_every_family_loads_from_a_folder_and_passes_its_packed_step(tiny_model,
 
 @pytest.mark.parametrize("name", PAPER)
 def test_the_papers_five_load_as_a_users_would_and_answer_exactly_as_one_row_at_a_time(tiny_folders, name):
-    model = models.load(tiny_folders(name), device="cpu", dtype="float32")
-    assert model.name == name
-    asked = QuestionSet("asked", pd.DataFrame()).with_questions(["Who wrote Emma?", "What is the capital of France?"])
+    model = models.load(tiny_folders(name), device=torch.device("cpu"), dtype="float32")
+    assert (model.name, model.device) == (name, torch.device("cpu"))
+    asked = question_sets.asked(["Who wrote Emma?", "What is the capital of France?"])
     run = generate(model, asked, strategy="threshold", search_alpha=0.05, max_new_tokens=6, progress=False)
-    for answer in run.answers.itertuples():
-        prompt = asked.prompts()[int(answer.question_id.removeprefix("asked-"))]
-        ids = [*model.encode(prompt), *answer.token_ids]
-        logits = model.network(torch.tensor([ids])).logits[0, -len(answer.token_ids) - 1 : -1]
-        plain = logits.double().log_softmax(-1)[range(len(answer.token_ids)), list(answer.token_ids)]
-        torch.testing.assert_close(torch.tensor(answer.token_log_probs), plain, atol=1e-4, rtol=0, check_dtype=False)
+    check_plain_passes(model, asked, run.answers, atol=1e-4)
 
 
 def test_an_encoder_decoder_is_refused(tmp_path):
@@ -89,8 +84,8 @@ def test_a_stop_ends_the_answers_of_a_run_and_is_no_part_of_them(tiny_model):
     assert (answers["finished"] & answers["end_log_prob"].isna()).any()
 
 
-def copied(tiny_folders, tmp_path, family="llama"):
-    return Path(shutil.copytree(tiny_folders(family), tmp_path / "damaged"))
+def copied(tiny_folders, tmp_path):
+    return Path(shutil.copytree(tiny_folders("llama"), tmp_path / "damaged"))
 
 
 def with_config(**changes):
@@ -161,7 +156,3 @@ OPTIONS = [("facts-2m", option) for option in ({"dtype": "float31"}, {"device": 
 def test_what_is_no_model_here_and_no_option_is_named(name, options):
     with pytest.raises((ValueError, FileNotFoundError), match=f"'{[name, *options.values()][-1]}'"):
         models.load(name, **options)
-
-
-def test_a_device_may_be_one_of_torch():
-    assert models.load("facts-1m", device=torch.device("cpu")).device == torch.device("cpu")

@@ -7,7 +7,7 @@ import datasets
 import numpy as np
 import pandas as pd
 import pytest
-from datasets import Dataset, DatasetDict, Features, List, Value
+from datasets import Dataset, DatasetDict
 from pandas.testing import assert_frame_equal
 
 from pro_lib.bundled import DATA
@@ -31,18 +31,18 @@ def numbered(n):
 
 @pytest.fixture
 def write(tmp_path):
-    """Write a question file: bytes, text, or rows in the format that the suffix says."""
+    """Write a question file: a text, or rows in the format that the suffix says."""
 
     def file(name, content):
-        path = tmp_path / name
-        if isinstance(content, list) and path.suffix == ".parquet":
-            pd.DataFrame(content).to_parquet(path)
-            return path
-        if isinstance(content, list):
-            table = pd.DataFrame(content)
-            rows = table.assign(references=table["references"].str.join(";")) if path.suffix == ".csv" else table
-            content = rows.to_csv(index=False) if path.suffix == ".csv" else "\n".join(map(json.dumps, content))
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        path, table = tmp_path / name, pd.DataFrame(content if isinstance(content, list) else [])
+        if table.empty:
+            path.write_text(content, encoding="utf-8")
+        elif path.suffix == ".parquet":
+            table.to_parquet(path)
+        elif path.suffix == ".csv":
+            table.assign(references=table["references"].str.join(";")).to_csv(path, index=False)
+        else:
+            path.write_text("\n".join(map(json.dumps, content)))
         return path
 
     return file
@@ -64,6 +64,7 @@ def test_limit_draws_with_the_seed_and_keeps_the_order():
         drawn = np.random.default_rng(seed).choice(len(everything), 20, replace=False)
         some = load("world-facts", limit=20, seed=seed).table["question_id"].tolist()
         assert some == [everything[n] for n in sorted(drawn)]
+    assert repr(load("world-facts", limit=7)) == "QuestionSet(world-facts: 7 questions, 10 shots)"
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -90,22 +91,16 @@ def test_a_file_without_train_shots_sets_its_shots_apart_whatever_is_asked(write
         assert set(other.table["question"]) <= set(whole.table["question"])
 
 
-def test_prompts_are_header_shots_and_question_in_the_template(write):
+def test_prompts_are_header_shots_and_question_in_the_template_and_others_are_asked_in_the_same_way(write):
     how = {"header": "Answer briefly.\n\n", "template": "Q: {question}\nA:"}
     questions = load(path=write("set.jsonl", ROWS), n_shots=1, **how)
     (shot, answer) = questions.shots[0]
     assert questions.prefix() == f"Answer briefly.\n\nQ: {shot}\nA: {answer}\n\n"
-    asked = ("Capital of France?", "Capital of Peru?")
-    assert questions.prompts() == [questions.prefix() + f"Q: {question}\nA:" for question in asked]
-
-
-def test_with_questions_asks_others_in_the_same_way():
-    bundled = load("world-facts", limit=3)
-    asked = bundled.with_questions(["Who?", "Where?"])
-    assert asked.prompts() == [bundled.prefix() + f"Question: {text}\nAnswer:" for text in ("Who?", "Where?")]
-    assert asked.table["question_id"].tolist() == ["asked-0", "asked-1"]
-    assert asked.table["references"].tolist() == [None, None]
-    assert len(bundled) == 3
+    others = questions.with_questions(["Who?", "Where?"])
+    for some, texts in ((questions, ["Capital of France?", "Capital of Peru?"]), (others, ["Who?", "Where?"])):
+        assert some.prompts() == [questions.prefix() + f"Q: {text}\nA:" for text in texts]
+    assert others.table["question_id"].tolist() == ["asked-0", "asked-1"]
+    assert others.table["references"].tolist() == [None, None]
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
@@ -134,8 +129,7 @@ def test_a_file_without_ids_and_splits_gets_both_and_keeps_further_columns(write
     rows += [{"question": "B?", "references": ["c"], "level": 4}]
     table = load("mine", path=write("set.jsonl", rows)).table
     assert table.columns.tolist() == [*COLUMNS, "level"]
-    expected = [["set-0", "A?", ["a", "b"], "test", 3], ["set-1", "B?", ["c"], "test", 4]]
-    assert table.to_numpy().tolist() == expected
+    assert table.to_numpy().tolist() == [["set-0", "A?", ["a", "b"], "test", 3], ["set-1", "B?", ["c"], "test", 4]]
 
 
 def test_texts_of_csv_stay_as_they_are_written(write):
@@ -143,13 +137,11 @@ def test_texts_of_csv_stay_as_they_are_written(write):
     assert table.to_numpy().tolist() == [["set-0", "Symbol of sodium?", ["NA"], "test", "007"]]
 
 
-def test_numbers_of_parquet_stay_whole_where_some_are_missing(write):
-    ids = pd.array([7, 2**60 + 1], dtype="Int64")
-    table = pd.DataFrame({"question_id": ids, "question": ["A?", "B?"], "references": ["a", "b"]})
-    table["level"] = pd.array([2**60 + 1, None], dtype="Int64")
-    path = write("set.parquet", "")
-    table.to_parquet(path)
-    read = load(path=path).table
+def test_numbers_of_parquet_stay_whole_where_some_are_missing(tmp_path):
+    numbers = {"question_id": [7, 2**60 + 1], "level": [2**60 + 1, None]}
+    table = pd.DataFrame({name: pd.array(values, dtype="Int64") for name, values in numbers.items()})
+    table.assign(question=["A?", "B?"], references=["a", "b"]).to_parquet(tmp_path / "set.parquet")
+    read = load(path=tmp_path / "set.parquet").table
     assert read["question_id"].tolist() == ["7", str(2**60 + 1)]
     assert read["level"].tolist() == [2**60 + 1, None]
 
@@ -212,37 +204,15 @@ def test_one_of_several_reference_columns_may_be_empty_but_not_all(write):
         load(path=write("set.jsonl", [*rows, {"question": "C?", "aliases": []}]), columns=columns)
 
 
-def test_a_question_set_shows_its_name_and_sizes():
-    questions = load("world-facts", limit=7)
-    assert repr(questions) == "QuestionSet(world-facts: 7 questions, 10 shots)"
-
-
-TEXT, TEXTS = Value("string"), List(Value("string"))
-TRIVIA = {"search_results": {"title": TEXTS, "rank": List(Value("int32"))}}
-TRIVIA |= {"answer": {"aliases": TEXTS, "normalized_aliases": TEXTS, "type": TEXT, "value": TEXT}}
-SCIENCE = ("question", "distractor3", "distractor1", "distractor2", "correct_answer", "support")
-HUB_LAYOUTS = {
-    "trivia_qa": Features(dict.fromkeys(("question", "question_id", "question_source"), TEXT) | TRIVIA),
-    "sciq": Features(dict.fromkeys(SCIENCE, TEXT)),
-    "nq": Features({"question": TEXT, "answer": TEXTS}),
-}
-
-
 def trivia(number, value, *aliases, question=None):
     normalized = [alias.lower() for alias in aliases]
-    return {
-        "question": question or f"Trivia {number}?",
-        "question_id": f"tc_{number}",
-        "question_source": "http://www.triviacountry.com/",
-        "search_results": {"title": [], "rank": []},
-        "answer": {"aliases": list(aliases), "normalized_aliases": normalized, "type": "", "value": value},
-    }
+    answer = {"aliases": list(aliases), "normalized_aliases": normalized, "type": "", "value": value}
+    return {"question": question or f"Trivia {number}?", "question_id": f"tc_{number}", "answer": answer}
 
 
-def science(number, split, **fields):
-    distractors = {f"distractor{n}": f"wrong {n}" for n in (1, 2, 3)}
-    row = {"question": f"Science {split} {number}?", "correct_answer": f"right {number}; really", "support": ""}
-    return row | distractors | fields
+def science(number, split):
+    row = {"question": f"Science {split} {number}?", "distractor1": "wrong 1", "distractor2": "wrong 2"}
+    return row | {"distractor3": "wrong 3", "correct_answer": f"right {number}; really", "support": ""}
 
 
 HUB_ROWS = {
@@ -258,7 +228,7 @@ HUB_ROWS = {
         "test": [trivia(n, "<unk>") for n in range(200, 203)],
     },
     "sciq": {
-        "train": [science(n, "train") for n in range(15)] + [science(99, "test", question="Science test 0?")],
+        "train": [science(n, "train") for n in range(15)] + [science(0, "test")],
         "validation": [science(n, "validation") for n in range(4)],
         "test": [science(n, "test") for n in range(5)],
     },
@@ -270,8 +240,7 @@ HUB_ROWS = {
 
 
 def hub_dataset(name):
-    rows = {split: Dataset.from_list(part, features=HUB_LAYOUTS[name]) for split, part in HUB_ROWS[name].items()}
-    return DatasetDict(rows)
+    return DatasetDict({split: Dataset.from_list(part) for split, part in HUB_ROWS[name].items()})
 
 
 @pytest.fixture
@@ -332,10 +301,8 @@ def test_validation_and_shots_share_no_question_with_each_other_or_with_the_test
 def test_a_hub_set_saved_to_disk_is_the_same_set(hub, tmp_path):
     hub_dataset("trivia_qa").save_to_disk(tmp_path)
     saved, fetched = (load("trivia_qa", path=path, n_shots=4) for path in (tmp_path, None))
-    assert len(hub) == 1
-    pd.testing.assert_frame_equal(saved.table, fetched.table)
-    assert saved.shots == fetched.shots
-    assert saved.prompts() == fetched.prompts()
+    assert_frame_equal(saved.table, fetched.table)
+    assert (saved.prompts(), len(hub)) == (fetched.prompts(), 1)
     assert saved.source["path"] == str(tmp_path)
     with pytest.raises(RunError, match="is a saved dataset; say which with name=, one of trivia_qa, sciq, nq"):
         load(path=tmp_path)

@@ -11,8 +11,8 @@ from tokenizers.models import BPE
 from transformers import GemmaTokenizer, LlamaConfig, LlamaForCausalLM, LlamaTokenizer, PreTrainedTokenizerFast
 
 from pro_lib import models
+from pro_lib import questions as question_sets
 from pro_lib.generate import generate
-from pro_lib.questions import QuestionSet
 
 TEXT = """Question: What is the capital of France?\nAnswer: Paris.\n
 Question: Who wrote “Les Misérables”, and when?\nAnswer: Victor Hugo (1862).\n\n
@@ -117,11 +117,10 @@ def test_what_ends_an_answer_is_told_by_every_tokens_text(kind):
     assert len(model.endings.stop) == len(tokenizer) + PADDED * (name == "padded")
     assert (len(stops) > 2) == (name != "SentencePiece")
     assert bool(closings) == name.startswith("tiktoken")
-    # A configuration may name more ends of text.
     letter = tokenizer.convert_tokens_to_ids("a")
-    assert model.endings.stop[letter].item() is False
-    more = LlamaConfig(eos_token_id=[letter])
-    assert models.endings(tokenizer, models.NEWLINE, more, size=len(tokenizer)).stop[letter]
+    more = LlamaConfig(eos_token_id=[letter])  # a configuration may name more ends of text
+    named = models.endings(tokenizer, models.NEWLINE, more, size=len(tokenizer))
+    assert (bool(model.endings.stop[letter]), bool(named.stop[letter])) == (False, True)
 
 
 def test_every_token_that_carries_a_stop_ends_the_answer_as_a_newline_does(kind):
@@ -152,7 +151,7 @@ def test_prompts_are_read_back_and_begin_as_the_tokenizer_has_it(kind, question)
 @pytest.fixture(scope="module")
 def runs(kind):
     """Samples, and an exact search, of four questions."""
-    asked = QuestionSet("toy", pd.DataFrame()).with_questions(QUESTIONS)
+    asked = question_sets.asked(QUESTIONS)
     ways = ({"strategy": "multinomial", "n_answers": 30}, {"strategy": "threshold", "search_alpha": 1e-3})
     return asked, [generate(kind[1], asked, max_new_tokens=8, progress=False, **way) for way in ways]
 

@@ -21,6 +21,8 @@ import traceback
 import warnings
 import zipfile
 from collections import Counter
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import NamedTuple
 
@@ -102,12 +104,11 @@ OPTIONS = [
 
 
 def as_log(rows):
-    with io.BytesIO() as file:
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as log:
-            log.writestr("header.json", '{"version": 2}')
-            for n, row in enumerate(rows):
-                log.writestr(f"samples/{n}.json", json.dumps(row))
-        return file.getvalue()
+    with zipfile.ZipFile(file := io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as log:
+        log.writestr("header.json", '{"version": 2}')
+        for n, row in enumerate(rows):
+            log.writestr(f"samples/{n}.json", json.dumps(row))
+    return file.getvalue()
 
 
 def as_json_lines(rows):
@@ -196,8 +197,7 @@ def plain_records(path):
     answers, rows = [], []
     for entry in plainly(path):
         for answer in entry["answers"]:
-            end = answer.get("end_log_prob")
-            whole = answer.get("log_prob")
+            end, whole = answer.get("end_log_prob"), answer.get("log_prob")
             whole = sum(answer["token_log_probs"]) if whole is None else whole
             total = round(min(whole, 0.0) + min(end or 0.0, 0.0), 9)
             answers.append((str(entry["question_id"]), answer.get("text"), total))
@@ -347,9 +347,7 @@ def some_values(data, rng):
         lines = [json.loads(line) for line in data.decode().splitlines()]
     for _ in range(rng.choice([1, 1, 1, 2])):
         *path, last = rng.choice(places_of(lines))
-        inner = lines
-        for key in path:
-            inner = inner[key]
+        inner = reduce(getitem, path, lines)
         kind = rng.choice(["replace", "replace", "replace", "drop", "double", "swap"])
         if kind == "replace":
             inner[last] = copy.deepcopy(rng.choice(VALUES))
@@ -402,8 +400,7 @@ def some_fields(data, rng):
 def some_columns(data, rng):
     """A column of Parquet doubled, dropped, renamed, or of another type; or a row gone or doubled."""
     table = pq.read_table(pa.BufferReader(data)).replace_schema_metadata(None)
-    n = rng.randrange(table.num_columns)
-    size = len(table)
+    n, size = rng.randrange(table.num_columns), len(table)
     values = [b"\xff", math.nan, None, {"a": 1}, [None, "x"], "x" * 200_000, True]
     columns = [pa.array([value] * size) for value in values]
     columns += [pa.array([2**60 + 1] + [None] * (size - 1)), pa.array([2**62] * size, pa.timestamp("us"))]
@@ -456,9 +453,8 @@ class Reader(NamedTuple):
 
 def file_of(name, rows):
     def make(folder):
-        path = folder / name
-        path.write_bytes(WRITE[path.suffix](rows))
-        return path
+        (folder / name).write_bytes(WRITE[Path(name).suffix](rows))
+        return folder / name
 
     return make
 
@@ -506,14 +502,6 @@ READERS = {
 # --- What must hold ---
 
 
-class Hang(BaseException):
-    """Reading took too long."""
-
-
-def _too_long(*_):
-    raise Hang
-
-
 def same(reading, expected):
     """Whether two readings agree, NaN being NaN."""
     return repr(reading) == repr(expected) or reading == expected
@@ -532,14 +520,14 @@ def tried(name, seed, folder, originals):
     how = damage(path, rng, reader.ways)
     again = f"WALL_SEED={SEED} python tests/test_wall.py 0 {name!r} {seed} ({how})"
     before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-    handler = signal.signal(signal.SIGALRM, _too_long)
+    handler = signal.signal(signal.SIGALRM, signal.default_int_handler)  # too long: as Ctrl-C
     signal.alarm(10 * SECONDS)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             reading = reader.read(path)
         outcome = "success"
-    except Hang:
+    except KeyboardInterrupt:
         raise AssertionError(f"hang: {again}") from None
     except Exception as error:
         outcome, sentence = "sentence", str(error)
