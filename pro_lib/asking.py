@@ -107,7 +107,8 @@ def ask(
         raise ValueError(f"alpha={alpha!r:.60} is more than one number")
     search_alpha = getattr(engine.strategy(strategy, **own_settings(strategy, settings)), "search_alpha", None)
     scores.pro(np.zeros((1, 1)), alpha=alpha, search_alpha=search_alpha)  # what cannot be is refused before it is asked
-    like, fit, about = calibration.info.parameters if calibration else {}, None, ""
+    like: Mapping[str, Any] = calibration.info.parameters if calibration else {}
+    fit, about = None, ""
     if questions is None and not like:
         questions = question_sets.load("world-facts", limit=1, n_shots=n_shots)
     run = answered(model, question, questions=questions, like=like, strategy=strategy, **settings)
@@ -120,13 +121,14 @@ def ask(
         raise NoAnswerError(f"no answer of {run.info.model} ended within {cut} tokens: {question!r}")
     [row] = run.questions.join(run.scores(alpha=alpha)[["text", "pro", "n_kept"]]).to_dict("records")
     answers = tuple(zip(table["text"], np.exp(table["value"]), strict=True))
-    status, right = row.get("status"), fit and float(fit([row["pro"]])[0])
+    status = row.get("status")
     bounds = (row["tree_bound"], row["upper_bound"]) if status else None
+    right = float(fit([row["pro"]])[0]) if fit else None
     return Answer(row["question"], row["text"], row["pro"], answers, row["n_kept"], status, bounds, right, about)
 
 
 def check_calibration(calibration: Run, now: Mapping[str, Any]) -> None:
-    """Refuse, with a `RunError`, a run of which `now` is not so in what matters: another model or way of asking."""
+    """Refuse, with a `RunError`, a run made with other parameters than `now`: another model or way of asking."""
     before = calibration.info.parameters
     if "strategy" not in before:
         raise RunError(f"calibration: run {calibration.name} does not say how a model was asked")

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -48,7 +47,7 @@ def rouge_l(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArra
         message = f"{len(invisible)} texts and references have no character that ROUGE sees (a-z, 0-9; first in row "
         message += f"{invisible[0]}) and can only score 0; exact_match and alias_match read every script."
         warnings.warn(message, TokenizerWarning, stacklevel=2)
-    pairs = pd.DataFrame(rows, columns=["text", "reference"]).explode("reference")
+    pairs = pd.DataFrame(rows, columns=["text", "reference"], dtype=object).explode("reference")
     values = rouge_l_between(pairs["text"].tolist(), pairs["reference"].tolist())
     return pd.Series(values, pairs.index).groupby(level=0).max().to_numpy()
 
@@ -88,7 +87,7 @@ def normalize(text: str) -> str:
 
     The steps, in this order: case folding; punctuation, of ASCII (symbols such as $ among it) and of Unicode, and
     accents that stand alone are dropped ("U.S." becomes "us"); `without_accents`; the words a, an and the are left out.
-    That is SQuAD's normalisation, but beyond ASCII, and a text of nothing but articles ("The The", "A") keeps them.
+    On ASCII that is SQuAD's normalisation, except that a text of nothing but articles ("The The", "A") keeps them.
     """
     letters = [c for c in text.casefold() if c not in string.punctuation and unicodedata.category(c) not in _DROPPED]
     words = without_accents("".join(letters)).split()
@@ -135,14 +134,17 @@ def closeness(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDAr
 def _any_form(
     texts: Sequence[str], references: Sequence[Sequence[str]], match: Callable[[str, str], bool]
 ) -> NDArray[np.bool_]:
-    """Return of which texts (n,) a form matches one of a reference: normalised, umlauts as letters or spelled out."""
+    """Return whether a form of each text matches one of a reference, `(n,)`: its words, umlauts kept or spelled out."""
 
     def forms(text: str) -> set[str]:
         spelled = unicodedata.normalize("NFKC", text).casefold().translate(_UMLAUTS)
         return {normalize(text), normalize(spelled)} - {""}
 
-    rows = ((forms(text), set().union(*map(forms, accepted))) for text, accepted in _checked(texts, references))
-    return np.array([any(match(*pair) for pair in product(whole, parts)) for whole, parts in rows], dtype=bool)
+    results = []
+    for text, accepted in _checked(texts, references):
+        parts = set().union(*map(forms, accepted))
+        results.append(any(match(whole, part) for whole in forms(text) for part in parts))
+    return np.array(results, dtype=bool)
 
 
 def _checked(texts: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[str, list[str]]]:

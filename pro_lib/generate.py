@@ -64,7 +64,7 @@ def generate(
         model: a loaded one, or its name, as in `models.load`; by name the last one loaded is held.
         questions: a set, or texts, which are asked without shots as the set `asked`.
         strategy: `greedy`, `multinomial` (samples), `diverse_beam` or `threshold` (exact search).
-        batch_size: questions in one pack, by default 32, on CUDA 128; one too large for the memory is halved.
+        batch_size: questions in one pack, 32 by default, on CUDA 128; one too large for memory is halved (a warning).
         chat: whether to ask in the chat template, or its options, as {"enable_thinking": False} or `date`, its today.
             None: where there are no shots and the model has a template.
         progress: whether to show a bar, on a terminal or in a notebook; logging says the rest.

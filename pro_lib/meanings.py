@@ -16,7 +16,7 @@ Mask = NDArray[np.bool_]
 
 
 def matches(compared: ArrayLike) -> Mask:
-    """Whether two answers mean the same, (n, N, N), symmetric; False where one is missing.
+    """Return whether two answers mean the same, (n, N, N), symmetric; False where one is missing.
 
     They do where entailment is the most probable label both ways (Kuhn et al. 2023, the paper); similarities from 0.5.
     """
@@ -37,7 +37,7 @@ def clusters(compared: ArrayLike) -> NDArray[np.int64]:
 
 
 def meaning_log_probs(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
-    """log P(c) of the meanings (n, C), downwards, NaN where a question has fewer: what PRO over meanings reads.
+    """Return log P(c) of the meanings (n, C), downwards, NaN where a question has fewer: what PRO over meanings reads.
 
     P(c) is the sum of a meaning's probabilities, at most 1: what repeats or rounding add beyond it is not counted.
     """
@@ -46,7 +46,7 @@ def meaning_log_probs(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
 
 
 def semantic_entropy(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
-    """SE: -Σ_c Q log Q with Q = P(c) / Σ P, P(c) the sum of a meaning's probabilities (Farquhar et al. 2024)."""
+    """Return SE: -Σ_c Q log Q with Q = P(c) / Σ P, P(c) the sum of a meaning's probabilities (Farquhar et al. 2024)."""
     masses = _masses(log_probs, meaning)
     there = np.isfinite(masses)
     total = np.logaddexp.reduce(masses, axis=1, keepdims=True, initial=-np.inf)
@@ -56,14 +56,14 @@ def semantic_entropy(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
 
 
 def degree(compared: ArrayLike) -> Floats:
-    """Deg (Lin et al. 2023): trace(m I - D) / m², D the row sums of the probabilities of entailment, or of columns."""
+    """Return Deg (Lin et al. 2023): trace(m I - D) / m², D the row sums of entailment probabilities, or of columns."""
     array, present = _checked(compared)
     m = present.sum(axis=1)
     return np.where(m > 0, row_sums(1 - array[..., 0]) / np.maximum(m, 1) ** 2, np.nan)
 
 
 def semantic_density(mean_log_probs: ArrayLike, compared: ArrayLike) -> Floats:
-    """SD of the first answer among its question's, as 1 - density (Qiu & Miikkulainen 2024).
+    """Return SD of the first answer among its question's, as 1 - density (Qiu & Miikkulainen 2024).
 
     density = Σ w K / Σ w with w = exp(mean_log_probs), the token-averaged log-probabilities, and the kernel
     K = 1 - E‖v‖², E‖v‖² = P(contradiction) + P(neutral) / 2, the mean of both directions. The authors take each text
@@ -79,7 +79,7 @@ def semantic_density(mean_log_probs: ArrayLike, compared: ArrayLike) -> Floats:
 
 
 def _checked(compared: ArrayLike) -> tuple[Floats, Mask]:
-    """What was compared as (n, N, N, 3), and which answers are there, (n, N)."""
+    """Return what was compared as (n, N, N, 3), and which answers are there, (n, N)."""
     array = np.asarray(compared, dtype=np.float64)
     if array.ndim not in (3, 4) or array.shape[1] != array.shape[2] or array.shape[3:] not in ((), (3,)):
         raise ValueError(f"compared must have the shape (n, N, N) or (n, N, N, 3), not {array.shape}")
@@ -103,7 +103,7 @@ def _fitting(log_probs: ArrayLike, present: Mask) -> Floats:
 
 
 def _masses(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
-    """log P(c), (n, C), upwards, -inf where a question has fewer meanings."""
+    """Return log P(c), (n, C), upwards, -inf where a question has fewer meanings."""
     numbers = np.asarray(meaning)
     logs = np.nan_to_num(_fitting(log_probs, numbers >= 0), nan=-np.inf)[:, :, None]
     member = numbers[:, :, None] == np.arange(max(numbers.max(initial=0) + 1, 1))

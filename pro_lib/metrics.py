@@ -81,7 +81,8 @@ def comparison(
     the reference's, with `difference_low` and `difference_high` (`DeLong.interval`); `p_value` (`delong`); `p_holm`,
     corrected for the number of other methods; `significant` (`p_holm` at most 0.05); `reading` and `n_to_decide`
     (`readings`, not corrected). The reference has no test: NaN, False and an empty reading. So has every method where
-    fewer than two are right, or wrong. Methods `apart` are not of the family: no `p_holm`. `clusters` as in `delong`.
+    fewer than two answers are right, or wrong. Methods `apart` are not of the family corrected for: no `p_holm`.
+    `clusters` as in `delong`.
     """
     aurocs, low, high = auroc_intervals(uncertainties, correct)
     tests = delong(uncertainties, correct, reference=reference, clusters=clusters)
@@ -144,9 +145,10 @@ def delong(
         of_halves += halves
         deviations[:, which] = (moves - difference[:, None]) / moves.shape[1]
     if clusters is not None:
-        names, of = np.unique(np.asarray(clusters), return_inverse=True)
-        sums, m = np.stack([np.bincount(of, weights=row) for row in deviations]), len(names)
+        names, cluster = np.unique(np.asarray(clusters), return_inverse=True)
+        sums = np.stack([np.bincount(cluster, weights=row) for row in deviations])
         # As wide as Student's quantile for so many clusters is beside the normal one.
+        m = len(names)
         factor = (stats.t.isf(0.025, m - 1) / _Z) ** 2 * m / (m - 1) if m > 1 else np.nan
         variance = factor * (sums**2).sum(axis=1) + of_halves
     standard_error = np.sqrt(variance)

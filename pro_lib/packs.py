@@ -33,7 +33,7 @@ from pro_lib.store import Cost, part_table
 # Measured on two cores with the bundled model: smaller packs pay more per call, larger ones attend to more in vain.
 QUESTIONS_PER_PACK = 32
 _PER_PACK_ON_CUDA = 128  # there a step of few rows takes as long as its launches: a model, docs/speed.md
-_EPSILONS: WeakKeyDictionary[PreTrainedModel, dict] = WeakKeyDictionary()  # by prompts and T: each is measured once
+_EPSILONS: WeakKeyDictionary[PreTrainedModel, dict] = WeakKeyDictionary()  # measured once, by prompts, T and ends
 # What is said when there is no memory, beside the exceptions made for it: by the CPU's allocator, CUDA, MPS and cuBLAS.
 _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
@@ -168,7 +168,7 @@ class Job:
         return self.fit.tree(network, prompts, prefix=self._prefix, counts=self.counts)
 
     def _prompts(self, table: pd.DataFrame) -> list[list[int]]:
-        """Token ids of the prompts of some questions."""
+        """Return the token ids of the prompts of some questions."""
         questions = replace(self.questions, table=table)
         if self.chat:
             options = {} if self.chat is True else self.chat
@@ -177,7 +177,7 @@ class Job:
 
     @cached_property
     def _epsilon(self) -> ArrayLike:
-        """By how many nats a search's log-probabilities may be off: in half precision measured, else 0."""
+        """Return by how many nats a search's log-probabilities may be off: in half precision measured, else 0."""
         if isinstance(stated := getattr(self.model, "epsilon", None), np.ndarray):
             return stated[: self.strategy.max_new_tokens + 1]
         if not isinstance(self.strategy, engine.Threshold) or self.model.network.dtype.itemsize > 2:
@@ -189,7 +189,8 @@ class Job:
             others = self._prompts(self.questions.with_questions(facts.table["question"]).table)
             room = positions(self.model.network.config.get_text_config()) - length
             prompts = [prompt for prompt in others if len(prompt) <= room] or prompts
-        known, key = _EPSILONS.setdefault(self.model.network, {}), (*map(tuple, prompts), length)
+        known = _EPSILONS.setdefault(self.model.network, {})
+        key = (*map(tuple, prompts), length, self.model.ends)
         if key not in known:
             known[key] = engine.measured_epsilon(self._tree, prompts, self.model.endings, max_new_tokens=length)
         return known[key]
@@ -207,7 +208,7 @@ def ranked(answers: Sequence[Answer]) -> list[Answer]:
 
 
 def _peak_memory(device: torch.device) -> int:
-    """Peak of the memory allocated on a CUDA device, else of the whole process, in bytes; 0 where none counts it."""
+    """Return the peak memory in bytes, of a CUDA device or else the whole process; 0 where none counts it."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:

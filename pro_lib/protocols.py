@@ -71,10 +71,15 @@ def comparisons(
 
     First what it says of the beams, (n, N, N) or (n, N, N, 3), then of samples, before which stands the text judged.
     """
-    texts: list[Any] = [beams.texts, *([np.column_stack([judged, samples.texts])] if samples else [])]
-    unknown = (np.isnan(beams.means) | pd.isna(beams.texts)) & ~np.isnan(beams.log_probs)
-    asked = [] if unknown.any() else texts
-    return {name: [of(some, beams.questions) for some in asked if of] for name, of in similarities.items()}
+    asked: list[Any] = [beams.texts]
+    if samples:
+        asked.append(np.column_stack([judged, samples.texts]))
+    if ((np.isnan(beams.means) | pd.isna(beams.texts)) & ~np.isnan(beams.log_probs)).any():
+        asked = []  # of an answer the text or the tokens are not known
+    said: dict[str, list[Floats]] = {}
+    for name, similarity in similarities.items():
+        said[name] = [similarity(texts, beams.questions) for texts in asked] if similarity else []
+    return said
 
 
 def of_texts(run: Run) -> pd.DataFrame:

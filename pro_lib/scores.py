@@ -174,7 +174,7 @@ def as_log_probs(log_probs: ArrayLike, name: str = "log_probs", shape: tuple[int
 def _by_alpha(
     score: Callable[[Floats, float], NDArray], log_probs: Floats, alpha: ArrayLike, search_alpha: float | None = None
 ) -> NDArray:
-    """`score(above, log α)` for every α, (n,) or (n, A); `above` are the log-probabilities with p ≥ α, else NaN."""
+    """Return `score(above, log α)` by α, (n,) or (n, A); `above` are the log-probabilities with p ≥ α, else NaN."""
     alphas = np.asarray(alpha, dtype=np.float64)
     if alphas.ndim > 1 or not (alphas.size and ((alphas >= 0) & (alphas <= 1)).all()):
         raise ValueError(f"alpha must lie in [0, 1], not {alphas}")
@@ -188,7 +188,7 @@ def _by_alpha(
 
 
 def _pro(log_probs: ArrayLike, k: Counts | None = None) -> Floats:
-    """PRO_K at the K of each question, (n,) or (n, A), NaN for K = 0, or at every K, (n, N); warns two callers up."""
+    """Return PRO at the `k` of each question, (n,) or (n, A), NaN for 0, or at every K, (n, N); warn two callers up."""
     ordered = -np.sort(-as_log_probs(log_probs), axis=1)  # downwards, NaN last
     probs = np.exp(ordered)
     if (above := above_one(ordered)).any():
@@ -205,6 +205,6 @@ def _pro(log_probs: ArrayLike, k: Counts | None = None) -> Floats:
 
 
 def row_sums(values: Floats) -> Floats:
-    """Sums (n,) of what is there, correctly rounded: no order of the answers, and no padding, puts a tie apart."""
+    """Return sums (n,) of what is there, correctly rounded: no order of answers, and no padding, puts a tie apart."""
     rows = np.where(np.isnan(values), 0.0, values).reshape(len(values), math.prod(values.shape[1:]))
     return np.array([math.fsum(row) for row in rows.tolist()])

@@ -46,7 +46,8 @@ def rejection(uncertainties: pd.DataFrame, correct: ArrayLike) -> pd.DataFrame:
         shuffled[places] = labels
         of_random.append(_running_mean(shuffled).mean())
     random = np.mean(of_random)
-    areas = np.array([accuracy_coverage(of, labels)["accuracy"].to_numpy().mean() for _, of in uncertainties.items()])
+    curves = [accuracy_coverage(column, labels)["accuracy"] for _, column in uncertainties.items()]
+    areas = np.array([curve.to_numpy().mean() for curve in curves])
     return pd.DataFrame({"method": uncertainties.columns, "prr": (areas - random) / (oracle - random), "auarc": areas})
 
 
@@ -96,7 +97,7 @@ def _running_mean(values: Floats | Labels) -> Floats:
 
 
 def _reliability(probability: Floats, correct: Labels, n_bins: int = 10) -> pd.DataFrame:
-    """Bins of equal numbers of questions by probability, with the confidence and the accuracy of each."""
+    """Tabulate bins of equal numbers of questions by probability, with the confidence and accuracy of each."""
     _, tie, sizes = np.unique(probability, return_inverse=True, return_counts=True)
     twice_middle = 2 * np.cumsum(sizes) - sizes  # a tie's middle on the scale from 0 to n; doubled, it is whole
     bins = (twice_middle * n_bins // (2 * len(probability)))[tie]

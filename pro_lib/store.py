@@ -163,7 +163,7 @@ class RunFolder(AbstractContextManager):
         self._save(replace(self.info, cost=cost, n_planned=n_answered, provenance=provenance))
 
     def _unanswered(self, questions: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-        """Return the questions that no part holds, and how many questions the parts hold; all files are checked."""
+        """Check all files, go by `run.json`; return the questions that no part holds, and how many the parts hold."""
         if (self.path / "run.json").exists():
             wanted, self.info = self.info.parameters, _read_info(self.path)
             if differs := difference(self.info.parameters, wanted):
@@ -218,6 +218,8 @@ def _read_part(file: Path, info: RunInfo, columns: Sequence[str] | None = None) 
             footer = part.metadata.metadata or {}
             if footer.get(b"identity") != _digest(info.parameters).encode():
                 raise RunError(f"{file} is a part of another run, with other parameters; move it away")
+            if _OWN not in part.schema_arrow.names:
+                raise RunError(f"{file} was written by an earlier version, which kept other columns; {_REMEDY}")
             return part.read(columns), TypeAdapter(Cost).validate_json(footer.get(b"cost", b""), strict=True)
 
 

@@ -110,13 +110,15 @@ def reliability(splits: Splits, *, methods: Sequence[str], alphas: Mapping[str, 
     `alphas` are those of `Evaluation.with_pro`; None chooses PRO's. Columns: method, ece, brier, and those of
     `Calibration.table`. No rows where validation has one class: nothing can be fitted, as `select_alpha` has said.
     """
-    alphas, validation, reported = alphas or {"PRO": chosen_alpha(splits)}, splits.validation, splits.reported
+    validation, reported = splits.validation, splits.reported
+    alphas = alphas or {"PRO": chosen_alpha(splits)}
     if validation.one_class():
         return labelled(pd.DataFrame(columns=["method", "ece", "brier"]), reported)
     first, second = validation.with_pro(alphas), reported.with_pro(alphas)
-    correct = validation.correct, reported.correct
-    fits = {name: selective.calibration(first[name], correct[0], second[name], correct[1]) for name in methods}
-    tables = {(name, fit.ece, fit.brier): fit.table for name, fit in fits.items()}
+    tables = {}
+    for name in methods:
+        fit = selective.calibration(first[name], validation.correct, second[name], reported.correct)
+        tables[name, fit.ece, fit.brier] = fit.table
     table = pd.concat(tables, names=["method", "ece", "brier", "bin"]).reset_index().drop(columns="bin")
     return labelled(table, reported)
 

@@ -58,6 +58,11 @@ def test_text_that_rouge_cannot_see_is_counted_in_one_warning():
     assert (len(caught), result.tolist()) == (1, [1.0, 0.0, 0.0, 0.0])  # the last is right, and ROUGE cannot know
 
 
+@pytest.mark.parametrize("judge", [correctness.rouge_l, correctness.closeness])
+def test_a_text_that_utf_8_cannot_write_is_judged_all_the_same(judge):
+    assert judge(["Paris \ud800 Rome"], [["Oslo", "Paris Rome"]]).tolist() == [1.0]
+
+
 REFUSED = [
     (["a", "b"], [["a"]], "texts has 2 entries, but references 1"),
     (["a", "b"], [["a"], []], "references row 1 must hold one string at least"),

@@ -87,3 +87,11 @@ def test_a_question_alone_is_not_taken_to_be_exact(halved):
     how = {"strategy": "threshold", "max_new_tokens": LENGTH, "progress": False, "search_alpha": 0.01}
     run = generate(halved("llama"), asked(["Where is Paris, France?"]), **how)
     assert run.questions["epsilon"].item() > 0
+
+
+def test_how_far_off_a_network_is_depends_on_no_other_stop(halved):
+    how = {"strategy": "threshold", "max_new_tokens": LENGTH, "progress": False, "search_alpha": 0.01}
+    first, second = halved("llama"), halved("llama")
+    expected = generate(first, QUESTIONS, **how).questions["epsilon"]
+    generate(second, QUESTIONS, stop=["A"], **how)
+    assert generate(second, QUESTIONS, **how).questions["epsilon"].tolist() == expected.tolist()

@@ -56,6 +56,15 @@ def state(path):
     return {file.name: file.read_bytes() for file in path.iterdir() if not file.name.startswith(".")}
 
 
+def test_a_part_of_before_own_columns_stood_in_one_is_refused(tmp_path):
+    with RunFolder(tmp_path / "run", INFO) as folder:
+        [(part, asked)] = folder.missing(questions_of(IDS), per_part=len(IDS)).items()
+        store.write_part(folder.path, part, folder.info, table_of(asked).drop_columns(["_own"]), Cost())
+    for again in (lambda: store.read(tmp_path / "run"), lambda: written(tmp_path / "run")):
+        with pytest.raises(RunError, match="written by an earlier version"):
+            again()
+
+
 def test_what_was_written_is_what_is_read(finished):
     answers, questions, info = store.read(finished)
     expected = tables([table_of(questions_of(IDS))])

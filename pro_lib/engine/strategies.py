@@ -131,8 +131,9 @@ def strategy(name: str, *, chat: bool | Mapping = False, **settings: Any) -> Str
     names = _setting_names(name)
     if others := sorted(settings.keys() - set(names)):
         raise ValueError(f"{others[0]} is no setting of strategy {name}; these are: {', '.join(names)}")
-    usual = {"max_new_tokens": 64 if chat else 32} if settings.get("max_new_tokens") is None else {}
-    return STRATEGIES[name](**settings | usual)
+    if settings.get("max_new_tokens") is None:
+        settings["max_new_tokens"] = 64 if chat else 32
+    return STRATEGIES[name](**settings)
 
 
 def own_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,12 +34,12 @@ class Answer:
 
     @property
     def log_prob(self) -> float:
-        """That of the tokens alone, added up in order, as a search does: an answer exactly at α must stay there."""
+        """Return that of the tokens alone, in nats, added up in order as in a search: what is at α must stay there."""
         return reduce(operator.add, self.token_log_probs, 0.0)
 
     @property
     def complete_log_prob(self) -> float:
-        """That of the tokens and of ending there, in nats."""
+        """Return that of the tokens and of ending there, in nats."""
         return self.log_prob + (self.end_log_prob or 0.0)
 
 

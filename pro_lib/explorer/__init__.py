@@ -43,7 +43,8 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict:
         raise RunError(f"run {run.name} has texts without log-probabilities, and the explorer shows probabilities")
     grid = alpha_grid(run.search_alpha, of=DRAWN_ALPHAS)
     alphas = np.unique(np.round([*grid, *np.arange(1, 101) / 100, alpha], 9))
-    alphas, answers, questions = alphas[alphas >= grid[0]].tolist(), _answers(run), []
+    alphas, answers = alphas[alphas >= grid[0]].tolist(), _answers(run)
+    questions = []
     for row, own in zip(run.questions.to_dict("records"), answers, strict=True):
         question = {"id": row["question_id"], "question": f"question {row['question_id']}"}
         question |= {name: value for name in _SHOWN if (value := plain(row.get(name))) is not None}
@@ -59,6 +60,7 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict:
 
 
 def _answers(run: Run) -> list[list[list]]:
+    """Return the `answers` of `run_data`."""
     ended, ids = run.ranked(distinct=False), pd.Index(run.questions["question_id"])
     correct = rouge_and_correct(ended, run.questions.iloc[ended["row"]].reset_index(drop=True))["correct"]
     cut = run.answers[~run.answers["finished"].to_numpy(bool)]
@@ -79,9 +81,14 @@ def comparison(run: Run, samples: Run | None = None, *, distinct: bool = True) -
     """
     choices = Choices(distinct=distinct)
     judged = evaluate(run, samples=samples, similarities={"lexical": lexical}, choices=choices)
-    ids, texts = list(judged.answers["question_id"]), [plain(text) for text in judged.answers["text"]]
-    said = {"scores": judged.baselines.to_dict("list"), "counts": judged.exclusions}
-    return {"distinct": distinct, "ids": ids, "texts": texts, "correct": judged.correct.tolist()} | said
+    return {
+        "distinct": distinct,
+        "ids": list(judged.answers["question_id"]),
+        "texts": [plain(text) for text in judged.answers["text"]],
+        "correct": judged.correct.tolist(),
+        "scores": judged.baselines.to_dict("list"),
+        "counts": judged.exclusions,
+    }
 
 
 def to_html(run: Run, path: str | Path, *, alpha: float = 0.4) -> Path:
