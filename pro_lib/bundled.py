@@ -1,4 +1,4 @@
-"""What is at hand by name: models, questions and the paper's numbers; knows no weights and no scores."""
+"""What is at hand by name, or is got: models, questions and the paper's numbers; knows no score and asks no model."""
 
 from __future__ import annotations
 

@@ -255,6 +255,7 @@ def token_texts(tokenizer: Any, n_tokens: int) -> tuple[str, ...]:
 
 
 def _before(text: str, ends: Sequence[str]) -> str:
+    """Return a text up to the first of `ends` in it."""
     return min((text.partition(end)[0] for end in ends), key=len)
 
 
@@ -264,8 +265,8 @@ def endings(tokenizer: Any, ends: Sequence[str], *configurations: Any, size: int
     texts = () if tokenizer is None else token_texts(tokenizer, len(tokenizer))
     for token_id, text in enumerate(texts[:size]):
         before = _before(text, ends)
-        if before != text:
-            (closing if before.strip() else stop)[token_id] = True
+        stop[token_id] = before != text and not before.strip()
+        closing[token_id] = before != text and bool(before.strip())
     for source in (tokenizer, *configurations):
         ids = getattr(source, "eos_token_id", None)
         for token_id in [ids] if isinstance(ids, int) else ids or []:
@@ -277,9 +278,9 @@ def endings(tokenizer: Any, ends: Sequence[str], *configurations: Any, size: int
 def find_endings(
     tokenizer: Tokenizer | None, network: PreTrainedModel, ends: Sequence[str] = NEWLINE, *, config: Any = None
 ) -> Endings:
-    """Return the endings of a model, where its rows are reduced; `PackingError` if no token stops.
+    """Return the endings of a model, on the device where its log-probabilities are added up.
 
-    A tokenizer of None leaves those that `config`, a generation config, names.
+    Raises `PackingError` if no token stops. A tokenizer of None leaves those that `config`, a generation config, names.
     """
     own = (network.config.get_text_config(), network.generation_config) if tokenizer is not None else ()
     head: Any = network.get_output_embeddings() or network.get_input_embeddings()

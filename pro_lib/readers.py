@@ -101,6 +101,7 @@ def read_rows(source: Source) -> pd.DataFrame:
     for where, row in entries:
         if not isinstance(row, dict):
             raise RunError(f"{where}: not an object but {type(row).__name__}")
+        check_names(row.keys(), where)
     return pd.DataFrame([row for _, row in entries], [where for where, _ in entries], dtype=object)
 
 
@@ -119,7 +120,7 @@ def _content(path: str | Path) -> bytes:
 
 
 def _csv(path: str | Path) -> Iterator[tuple[str, dict]]:
-    delimiter = "\t" if ".tsv" in Path(path).suffixes else ","
+    delimiter = "\t" if str(path).removesuffix(".gz").endswith(".tsv") else ","
     rows = csv.DictReader(io.StringIO(_content(path).decode(), newline=""), strict=True, delimiter=delimiter)
     check_names(rows.fieldnames or (), path)
     for row in rows:

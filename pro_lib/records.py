@@ -1,5 +1,6 @@
 """Answers with their log-probabilities as our own records, and labels of answers; knows no other layout."""
 
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -12,7 +13,7 @@ import pandas as pd
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError, from_json
 
-from pro_lib.checks import Format, Probability, Text
+from pro_lib.checks import Format, Probability, Text, rule
 from pro_lib.correctness import words
 from pro_lib.files import RunError, fitted
 from pro_lib.questions import apart, lend_validation
@@ -23,7 +24,9 @@ from pro_lib.store import RunInfo
 # Log-probabilities of sums in float32 may come out a little above 0.
 _ROUNDING = 1e-4
 _GIVEN = "must be given, or token_log_probs instead of it"
-TokenLogProb = Annotated[float, Field(allow_inf_nan=False, le=_ROUNDING)]
+_WORDS = "must be a log-probability, a finite number of at most 0"
+_BELOW_ZERO = rule((int, float), lambda value: -sys.float_info.max <= value <= _ROUNDING, _WORDS)
+TokenLogProb = Annotated[float, _BELOW_ZERO, AfterValidator(float)]
 # Rounding above 0 is trimmed, so that no probability exceeds 1.
 LogProb = Annotated[TokenLogProb, AfterValidator(lambda value: min(value, 0.0))]
 # So many times the questions that α is chosen on are set apart to redraw them from, where nothing says the splits.

@@ -385,7 +385,7 @@ def test_failures_and_refusals_are_left_out_counted_and_named(write):
 
 @pytest.mark.parametrize("names", ["question_id question text log_prob", "id prompt answer logprob",
                                    "id prompt completion log_probability"])  # fmt: skip
-@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".tsv.csv"])
 def test_a_table_of_texts_and_log_probabilities_is_read(tmp_path, names, suffix):
     header = [*names.split()[:2], "references", *names.split()[2:], "finished"]
     rows = [["1", "Capital of Peru?", "Lima; Ciudad de los Reyes", "Lima, Peru", "-0.5", "True"]]
@@ -401,7 +401,7 @@ def test_a_table_of_texts_and_log_probabilities_is_read(tmp_path, names, suffix)
     table.to_parquet(tmp_path / "answers.parquet")
     np.testing.assert_array_equal(from_file(tmp_path / "answers.parquet").log_probs(), run.log_probs())
     path.write_text(path.read_text().replace("-0.5", "half"))
-    with pytest.raises(RunError, match=r"line 2: answers\[0\].log_prob='half' should be a valid number"):
+    with pytest.raises(RunError, match=r"line 2: answers\[0\].log_prob='half' must be a log-probability"):
         from_file(path)
 
 
