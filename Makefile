@@ -22,7 +22,8 @@ $(VENV)/.installed-%: $(VENV)/.package
 	@.ci/install $(VENV) .installed-$* "$^" "pro-workbench[$*]"
 
 # Runs that several notebooks read, a target each; the notebooks of `figures` come after those that they read.
-# The bundled models are too small to gain from a second thread, and one thread gives the same bytes everywhere.
+# The bundled models are too small to gain from a second thread, and one thread gives the same bytes on every machine of a
+# kind. Another kind of processor rounds otherwise: no AUROC of `figures` was seen to move by more than 0.0002.
 NOTEBOOKS := $(basename $(notdir $(wildcard notebooks/[0-9]*.ipynb)))
 GENERATED := run-2m-beams run-2m-samples run-1m run-search
 RUN := OMP_NUM_THREADS=1 $(BIN)/python -m pro_lib
