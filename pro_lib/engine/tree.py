@@ -249,14 +249,14 @@ def sent(device: torch.device, *arrays: np.ndarray) -> list[Tensor]:
     """Return arrays on a device, by one copy that the host does not wait for: torch keeps the pinned memory so long."""
     if device.type == "cpu":
         return [torch.from_numpy(array) for array in arrays]
-    starts = np.cumsum([0, *(-(-array.nbytes // 8) * 8 for array in arrays)]).tolist()  # where any number may lie
+    starts = np.cumsum([0, *(-(-array.nbytes // 8) * 8 for array in arrays)]).tolist()  # as views of 64 bits must
     pieces = [slice(start, start + array.nbytes) for start, array in zip(starts, arrays, strict=False)]
     packed = torch.empty(starts[-1], dtype=torch.uint8, pin_memory=device.type == "cuda")
     for piece, array in zip(pieces, arrays, strict=True):
         packed.numpy()[piece] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     there = packed.to(device, non_blocking=True)
-    kinds = [torch.from_numpy(array).dtype for array in arrays]
-    return [there[piece].view(kind).view(a.shape) for piece, kind, a in zip(pieces, kinds, arrays, strict=True)]
+    like = [torch.from_numpy(array) for array in arrays]
+    return [there[piece].view(one.dtype).view(one.shape) for piece, one in zip(pieces, like, strict=True)]
 
 
 def at_once(network: PreTrainedModel) -> int:
