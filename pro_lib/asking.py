@@ -22,7 +22,7 @@ from pro_lib.evaluation import evaluate
 from pro_lib.files import RunError
 from pro_lib.promises import Promise
 from pro_lib.questions import QuestionSet
-from pro_lib.runs import Run
+from pro_lib.runs import Run, read
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -85,7 +85,7 @@ def ask(
     questions: QuestionSet | None = None,
     n_shots: int | None = None,
     strategy: str = "threshold",
-    calibration: Run | None = None,
+    calibration: Run | str | Path | None = None,
     **settings: Any,
 ) -> Answer:
     """Ask a question; return the answer with its uncertainty: PRO of the answers with `p >= alpha`.
@@ -94,8 +94,8 @@ def ask(
         model: a loaded one, or its name, as in `models.load`; by name the last one loaded is held.
         questions: a question set whose header, template and shots are used; None takes `n_shots` (10) of world-facts.
         strategy: how answers are looked for; by default all with p ≥ search_alpha.
-        calibration: a run of the model on questions with known answers, asked as they were: the answer says how
-            probably it is right.
+        calibration: a run of the model on questions with known answers, or its folder: the question is asked as those
+            were, and the answer says how probably it is right.
         settings: as in `generate`: search_alpha, budget, n_answers, max_new_tokens, chat, …
 
     Raises `ValueError` for an empty question, an alpha outside [0, 1] or below search_alpha, no answer that ended, and
@@ -107,9 +107,10 @@ def ask(
         raise ValueError(f"alpha={alpha!r:.60} is more than one number")
     search_alpha = getattr(engine.strategy(strategy, **own_settings(strategy, settings)), "search_alpha", None)
     scores.pro(np.zeros((1, 1)), alpha=alpha, search_alpha=search_alpha)  # what cannot be is refused before it is asked
+    calibration = read(calibration) if isinstance(calibration, str | Path) else calibration
     like: Mapping[str, Any] = calibration.info.parameters if calibration else {}
     fit, about = None, ""
-    if questions is None and not like:
+    if questions is None and (n_shots is not None or not like):
         questions = question_sets.load("world-facts", limit=1, n_shots=n_shots)
     run = answered(model, question, questions=questions, like=like, strategy=strategy, **settings)
     if calibration:
@@ -183,15 +184,21 @@ class Answerer:
 
 
 def answerer(
-    model: str | Path | Model, *, calibration: Run, target: float = 0.8, confidence: float = 0.95, alpha: float = 0.4,
+    model: str | Path | Model,
+    *,
+    calibration: Run | str | Path,
+    target: float = 0.8,
+    confidence: float = 0.95,
+    alpha: float = 0.4,
     choices: Choices | None = None,
-) -> Answerer:  # fmt: skip
+) -> Answerer:
     """Return what answers where at least `target` of such answers are right, with `confidence`, and abstains elsewhere.
 
     Args:
         model: a loaded one, or its name, as in `models.load`.
-        calibration: a run of the model on questions with known answers, of the kind that will be asked. Its validation
-            questions show the promise, the scores of its others are the thresholds; without a validation split, all do.
+        calibration: a run, or its folder, of the model on questions with known answers, of the kind that will be asked.
+            Its validation questions show the promise, and the scores of its others are the thresholds; without a
+            validation split, all do.
         alpha: of PRO, fixed beforehand.
         choices: what counts as right, as in `evaluate`.
 
@@ -200,6 +207,7 @@ def answerer(
     """
     from pro_lib import models
 
+    calibration = read(calibration) if isinstance(calibration, str | Path) else calibration
     model, parameters = models.held(model), calibration.info.parameters
     check_calibration(calibration, {"quantization": None} | model.parameters())
     splits = [name for name in calibration.questions["split"].unique() if name != "validation"]

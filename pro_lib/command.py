@@ -31,7 +31,7 @@ SURE = {
 }
 FIRST = 20  # rows of a table that are printed
 FILE, WRITTEN = click.Path(exists=True, dir_okay=False), click.Path(dir_okay=False, path_type=Path)
-QUESTIONS = click.option("--questions", type=FILE, help="Questions with references, where RESPONSES has none.")
+QUESTIONS = click.option("--questions", type=FILE, help="Questions with references, where the answers have none.")
 ALPHA = click.option("--alpha", type=float, default=0.4, show_default=True, help="PRO keeps answers with p ≥ α.")
 
 
@@ -87,7 +87,7 @@ def ask(
     from pro_lib import questions as question_sets
 
     like: dict[str, Any] = {"calibration": runs.read(calibration)} if calibration else {}
-    if questions or not calibration:
+    if questions or n_shots is not None or header or template or not calibration:
         source: dict[str, Any] = {"path": questions, "split": None} if questions else {"name": "world-facts"}
         prompt: dict[str, Any] = {"n_shots": n_shots, "header": header, "template": template or question_sets.TEMPLATE}
         like["questions"] = question_sets.load(**source, limit=1, **prompt)
@@ -235,7 +235,8 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None) 
         os.replace(temporary, copy)
     except papermill.PapermillExecutionError as error:
         os.replace(temporary, copy)
-        raise ValueError(f"{error.ename}: {error.evalue} ({copy})") from None
+        name = "" if error.ename in ("SentenceError", "RunError") else f"{error.ename}: "
+        raise ValueError(f"{name}{error.evalue} ({copy})") from None
     finally:
         temporary.unlink(missing_ok=True)
     outputs = [output for cell in cells for output in cell.get("outputs", ())]
@@ -254,7 +255,10 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None) 
 @click.option("--search-alpha", type=float, default=0.02, show_default=True, help="Of strategy threshold.")
 @click.option("--limit", type=int, help="At most this many questions of each split.")
 def generate(strategies: Sequence[str], dataset: Sequence[str], **parameters: Any) -> None:
-    """Generate the answers of MODEL that notebooks read, by each of the STRATEGIES: validation and test questions."""
+    """Generate the answers of MODEL that notebooks read, by each of the STRATEGIES.
+
+    These are greedy, multinomial, diverse_beam and threshold; validation and test questions are asked.
+    """
     from pro_lib.settings import Settings
 
     settings = Settings(dataset=list(dataset), **parameters)

@@ -169,6 +169,8 @@ def load(
     splits = list(dict.fromkeys(table["split"] if split is None else [split] if isinstance(split, str) else split))
     usual_shots = int(min(10, (table["split"] == "train_shots").sum() or len(table) // 4))
     n_shots = usual_shots if n_shots is None else n_shots
+    if split is None and n_shots > 0:
+        splits = [part for part in splits if part != "train_shots"]  # they are not asked
     shots = None
     if n_shots > 0 and "train_shots" not in set(table["split"]):
         shots = _shots(table, n_shots)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError, from_json
 
 from pro_lib.checks import Format, Probability, Text, rule
@@ -34,7 +34,8 @@ POOL = 5
 # Files with a row per answer, and what their columns may be called instead.
 TABLES = (".csv", ".tsv", ".parquet")
 COLUMNS = {"answer": "text", "response": "text", "completion": "text", "id": "question_id", "prompt": "question"}
-COLUMNS |= dict.fromkeys(("logprob", "log_probability", "cumulative_logprob"), "log_prob")
+LOG_PROB = ("logprob", "log_probability", "cumulative_logprob")
+COLUMNS |= dict.fromkeys(LOG_PROB, "log_prob")
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 
 
@@ -45,7 +46,7 @@ class Answer(Format):
     token_ids: list[int] | None = None
     token_log_probs: list[TokenLogProb] | None = None
     end_log_prob: LogProb | None = None
-    log_prob: LogProb | None = Field(None, validate_default=True)
+    log_prob: LogProb | None = Field(None, validate_default=True, validation_alias=AliasChoices("log_prob", *LOG_PROB))
     finished: bool = True
     closed: bool = False
     correct: bool | None = None

@@ -9,11 +9,13 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 from pro_lib import answerer, ask, asking, evaluation, generate, imports, metrics, models, promises, scores, selective
 from pro_lib import questions as question_sets
 from pro_lib.asking import Answer
+from pro_lib.command import pro
 from pro_lib.files import RunError
 
 ASKED = "What is the capital of France?"
@@ -125,6 +127,7 @@ def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, r
         (ASKED, {"calibration": "run", "strategy": "greedy"}, "strategy='threshold', now strategy='greedy'"),
         (ASKED, {"calibration": "run", "max_new_tokens": 20}, "max_new_tokens=32, now max_new_tokens=20"),
         (ASKED, {"calibration": "run", "questions": question_sets.asked("Who?")}, "facts-2m/threshold .*shots="),
+        (ASKED, {"calibration": "run", "n_shots": 3}, "facts-2m/threshold .*shots="),
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_a_sentence(facts_2m, run, question, options, named):
@@ -138,6 +141,18 @@ def test_an_alpha_that_cannot_be_is_refused_before_the_model_is_asked(facts_2m, 
     for alpha, words in ((1.5, "must lie in"), (0.01, "is below search_alpha"), ([0.1, 0.2], "more than one number")):
         with pytest.raises(ValueError, match=words):
             ask(facts_2m, ASKED, alpha=alpha)
+
+
+def test_a_calibration_may_be_a_folder(facts_2m, tmp_path):
+    asked = question_sets.load("world-facts", split=["validation", "test"], limit=20)
+    generate.generate(facts_2m, asked, strategy="threshold", out=tmp_path, progress=False)
+    [folder] = {path.parent for path in tmp_path.rglob("run.json")}
+    assert "20 questions" in ask(facts_2m, ASKED, calibration=str(folder)).calibrated
+    assert answerer(facts_2m, calibration=folder, target=0.7).promise.n_validation == 20
+    for option in (["--template", "Q: {question}"], ["--n-shots", "3"]):
+        done = CliRunner().invoke(pro, ["ask", ASKED, "--calibration", str(folder), *option])
+        assert done.exit_code == 1
+        assert "was made with" in done.output
 
 
 def test_a_calibration_is_of_the_same_model_however_far_down_it_was_searched(facts_2m, tiny_model, run):

@@ -62,6 +62,7 @@ LOG_PROBS = [
     ([{"log_prob": -1.5}, {"log_prob": -0.5}], [-0.5, -1.5]),
     ([{"token_log_probs": [-0.5, -0.25, -1]}, {"token_log_probs": [-2], "end_log_prob": -1}], [-1.75, -3.0]),
     ([{"text": "", "token_log_probs": [], "end_log_prob": -0.5}], [-0.5]),  # as probable as its ending
+    ([{"logprob": -1, "text": "x"}, {"cumulative_logprob": -2}], [-1.0, -2.0]),  # as in CSV
     ([{"log_prob": 5e-5, "end_log_prob": 1e-6}], [0.0]),  # rounding above zero is trimmed
     ([{"log_prob": -1}, {"log_prob": -2}, {"log_prob": -2}, {"log_prob": -3, "text": "x"}], [-1.0, -2.0, -3.0]),
 ]

@@ -151,6 +151,13 @@ def test_it_runs_on_records(path, records, execute, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
+def test_06_runs_on_twelve_questions(records, execute, tmp_path):
+    (tmp_path / "few.jsonl").write_text("\n".join(records.read_text().splitlines()[:12]))
+    [path] = [path for path in ON_RECORDS if path.stem.startswith("06")]
+    execute(path, records=str(tmp_path / "few.jsonl"), n_answers=3)
+
+
 def test_make_figures_runs_all_notebooks():
     line = ["make", "--dry-run", "-o", ".venv/.installed", "figures"]
     words = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout

@@ -335,6 +335,10 @@ def test_a_split_that_is_there_is_left_as_it_is_and_none_means_all(write):
     assert (load(path=path, n_shots=0, split="validation", n_validation=1).table["split"] == "validation").sum() == 4
     assert len(load(path=path, n_shots=0, split=None)) == 8
     assert set(load("world-facts", split=None, n_shots=0).table["split"]) == set(SPLITS)
+    splits = ["train_shots"] * 4 + ["test"] * 4
+    path = write("shots.jsonl", [row | {"split": split} for row, split in zip(numbered(8), splits, strict=True)])
+    shown = load(path=path, split=None, limit=1)
+    assert (len(shown), len(shown.shots)) == (1, 4)  # what is shown is not asked
 
 
 @pytest.mark.parametrize(("n", "pool", "size"), [(4, 1, 4), (2, 3, 6), (5, 3, 10), (None, 1, 10)])
