@@ -127,14 +127,16 @@ def network_of(network: torch.nn.Module, name: str) -> Network:
     return Network(name, parameters, config.num_hidden_layers, config.hidden_size, key_width, config.vocab_size)
 
 
-def counted(model, strategy: str, settings: dict, *, n_questions: int) -> tuple[list[Step], float, float]:
+def counted(
+    model, strategy: str, settings: dict, *, n_questions: int, repeats: int = REPEATS
+) -> tuple[list[Step], float, float]:
     """Return the steps of a pack of questions with ten shots, and the least milliseconds of a step, in all and
     without what the network takes of the host. `model` has `network`, `encode`, `endings` and `fit`.
     """
     questions, whole, own = world_facts(n_questions, 10), list[float](), list[float]()
     prompts = [model.encode(prompt) for prompt in questions.prompts()]
     prefix = engine.encode_prefix(model.network, prompts[0][: engine.common_prefix_length(prompts)])
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         tree = model.fit.tree(model.network, prompts, prefix=prefix, counts=engine.Counts())
         with watched(model.network) as (steps, seconds):
             started, decode = time.perf_counter(), engine.strategy(strategy, **settings).decode
@@ -151,7 +153,7 @@ def table(model: models.Model, network: Network, card: Card, *, n_questions: int
     """
     small, rows = models.load("facts-2m", device="cpu"), []
     for name, (strategy, settings) in STRATEGIES.items():
-        steps, *_ = counted(model, strategy, settings, n_questions=n_questions)
+        steps, *_ = counted(model, strategy, settings, n_questions=n_questions, repeats=1)  # no time is asked for
         *_, host_ms = counted(small, strategy, settings, n_questions=n_questions)
         moved = pd.DataFrame([step_bytes(step, network, strategy) for step in steps]).sum()
         ms = milliseconds(steps, network, card, strategy)

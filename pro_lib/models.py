@@ -264,9 +264,9 @@ def endings(tokenizer: Any, ends: Sequence[str], *configurations: Any, size: int
     stop, closing = torch.zeros(2, size, dtype=torch.bool)
     texts = () if tokenizer is None else token_texts(tokenizer, len(tokenizer))
     for token_id, text in enumerate(texts[:size]):
-        before = _before(text, ends)
-        stop[token_id] = before != text and not before.strip()
-        closing[token_id] = before != text and bool(before.strip())
+        if (before := _before(text, ends)) != text:  # of few, and a tensor is slow to write single numbers to
+            kind = closing if before.strip() else stop
+            kind[token_id] = True
     for source in (tokenizer, *configurations):
         ids = getattr(source, "eos_token_id", None)
         for token_id in [ids] if isinstance(ids, int) else ids or []:

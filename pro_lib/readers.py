@@ -92,8 +92,7 @@ def read_rows(source: Source) -> pd.DataFrame:
     Of a `.txt` file each block of lines is a row: its question, then its references. Rows in memory are as `json_lines`
     has them. Raises `RunError`, with file and place, for a file that is of another kind or damaged.
     """
-    is_file = isinstance(source, (str, Path))
-    read = _READERS.get(Path(str(source).removesuffix(".gz")).suffix) if is_file else json_lines
+    read = _READERS.get(Path(str(source).removesuffix(".gz")).suffix) if isinstance(source, (str, Path)) else json_lines
     if read is None:
         raise RunError(f"{source} is none of {', '.join(_READERS)}")
     with reading(called(source, "the rows")):
@@ -101,8 +100,9 @@ def read_rows(source: Source) -> pd.DataFrame:
     for where, row in entries:
         if not isinstance(row, dict):
             raise RunError(f"{where}: not an object but {type(row).__name__}")
-        check_names(row.keys(), where)
-    return pd.DataFrame([row for _, row in entries], [where for where, _ in entries], dtype=object)
+    table = pd.DataFrame([row for _, row in entries], [where for where, _ in entries], dtype=object)
+    check_names(table, called(source, "the rows"))
+    return table
 
 
 def check_names(columns: Iterable[object], source: object) -> None:

@@ -1,11 +1,9 @@
 """Runs on a pretended accelerator give the processor's answers, and the host seldom waits: CUDA, two devices, MPS."""
 
 import copy
-import importlib
-import sys
-from pathlib import Path
 from unittest import mock
 
+import gpu_model
 import numpy as np
 import pytest
 import torch
@@ -19,9 +17,6 @@ from pro_lib.engine import Counts, Endings, PackedTree, Prefix, Threshold, child
 from pro_lib.generate import generate
 from pro_lib.questions import asked
 from pro_lib.settings import Settings
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
-gpu_model = importlib.import_module("gpu_model")
 
 QUESTIONS = asked(["Who wrote Emma?", "What is it?", "Where is Paris, France?", "What is the capital of France?"])
 STRATEGIES = [

@@ -1,10 +1,8 @@
-import importlib
 import itertools
 import json
 import math
 import re
 import shutil
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 import transformers
+import variants
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
@@ -20,9 +19,6 @@ from transformers import DebertaConfig, RobertaConfig
 
 from pro_lib import bundled, correctness, meanings, scores, similarities
 from pro_lib import questions as question_sets
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
-variants = importlib.import_module("variants")
 
 NAN = np.nan
 GOLDEN = Path(__file__).parent / "golden" / "polygraph.json"
