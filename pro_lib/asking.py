@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic_core import from_json
 
 from pro_lib import engine, promises, scores, store
 from pro_lib import questions as question_sets
-from pro_lib.checks import Name, checked, extra, one_line
 from pro_lib.correctness import Choices
 from pro_lib.engine.strategies import own_settings
 from pro_lib.evaluation import evaluate
@@ -25,9 +21,6 @@ from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run, read
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-
     from pro_lib.models import Model
 
 # What must be the same of a run for its PRO to say anything of another's; how far down a search looked need not be.
@@ -219,45 +212,3 @@ def answerer(
     own = {"strategy": parameters["strategy"], "chat": parameters.get("chat", False)}
     own |= own_settings(own["strategy"], parameters) | {"questions": question_sets.like(parameters)}
     return Answerer(made, partial(ask, model, alpha=alpha, **own))
-
-
-@checked
-class _Question:
-    question: Name
-
-
-def application(answerer: Answerer, *, length: int = 4000, waiting: int = 8, seconds: float = 120.0) -> Starlette:
-    """Return the application: `POST /` with `{"question": "..."}`, `GET /` for the promise.
-
-    One question at a time is put to the model; an error is `{"error": sentence}`. A body has at most `length` bytes; at
-    most `waiting` questions are asked or wait, each at most `seconds`.
-    """
-    with extra("serve", "serving"):
-        from starlette.applications import Starlette
-        from starlette.responses import JSONResponse
-        from starlette.routing import Route
-    turns, tasks = ThreadPoolExecutor(1), set[Future]()
-
-    def refused(status: int, message: object) -> JSONResponse:
-        return JSONResponse({"error": one_line(message)}, status)
-
-    async def ask(request: Request) -> JSONResponse:
-        if int(request.headers.get("Content-Length") or length + 1) > length:
-            return refused(413, f"a question takes at most {length} bytes, and says how many")
-        if len(tasks) >= waiting:
-            return refused(503, f"{waiting} questions wait already")
-        try:
-            task = turns.submit(answerer, _Question(**from_json(await request.body())).question)
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-            reply = await asyncio.wait_for(asyncio.wrap_future(task), seconds)
-            return JSONResponse(asdict(reply))
-        except TimeoutError:
-            return refused(504, f"no answer within {seconds:g} seconds")
-        except (ValueError, TypeError, MemoryError) as error:
-            return refused(422, error if isinstance(error, ValueError) else 'send {"question": "..."}')
-
-    async def promise(_: Request) -> JSONResponse:
-        return JSONResponse({"promise": answerer.promise.sentence()})
-
-    return Starlette(routes=[Route("/", ask, methods=["POST"]), Route("/", promise)])

@@ -118,26 +118,6 @@ def download(name: str) -> None:
 
 
 @pro.command()
-@click.option("--calibration", type=click.Path(exists=True), required=True, help="A run with known answers.")
-@click.option("--model", default="facts-2m", show_default=True, help="What made that run.")
-@click.option("--target", type=float, default=0.8, show_default=True, help="Share of the answers given that is right.")
-@click.option("--confidence", type=float, default=0.95, show_default=True, help="That the promise holds.")
-@ALPHA
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen: this machine alone.")
-@click.option("--port", type=int, default=8001, show_default=True)
-def serve(calibration: str, model: str, host: str, port: int, **promised: Any) -> None:
-    """Answer questions over HTTP where a promise of the calibration run covers it, and abstain elsewhere."""
-    bundled.check_model(model)
-    from pro_lib import asking, runs
-
-    with extra("serve", "serving"):
-        import uvicorn
-    answers = asking.answerer(model, calibration=runs.read(calibration), **promised)
-    click.echo(f'{answers.promise.sentence()}\nPOST {{"question": "..."}} to http://{host}:{port}/')
-    uvicorn.run(asking.application(answers), host=host, port=port, log_level="warning")
-
-
-@pro.command()
 @click.argument("responses", required=False, type=FILE)
 @ALPHA
 @QUESTIONS

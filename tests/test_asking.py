@@ -1,8 +1,6 @@
-"""Questions asked of the bundled model, a probability of being right, and answers or none by a promise; over HTTP."""
+"""Questions asked of the bundled model, a probability of being right, and answers or none by a promise."""
 
-import json
-import threading
-import time
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -10,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from conftest import ROOT
 from starlette.testclient import TestClient
 
 from pro_lib import answerer, ask, asking, evaluation, generate, imports, metrics, models, promises, scores, selective
@@ -212,53 +211,14 @@ def test_a_calibration_of_another_model_or_of_none_is_refused_with_the_differenc
             answerer(model, calibration=calibration)
 
 
-def test_over_http_replies_are_the_same_and_bad_requests_end_in_a_sentence(answers):
-    with TestClient(asking.application(answers, length=200)) as client:
+def test_the_server_that_the_docs_write_gives_the_same_replies_and_a_sentence_for_bad_requests(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    [*_, block] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "doors.md").read_text(), re.DOTALL)
+    names: dict = {}
+    exec(block, names)
+    with TestClient(names["app"]) as client:
         reply = client.post("/", json={"question": ASKED})
-        assert (reply.status_code, asking.Reply(**reply.json())) == (200, answers(ASKED))
-        assert client.get("/").json() == {"promise": answers.promise.sentence()}
-        bad = [(b"", 422), (b"{", 422), (b"[1]", 422), (b'{"question": 3}', 422), (b'{"question": " "}', 422)]
-        bad += [(b'{"other": "x"}', 422), (json.dumps({"question": "x" * 300}).encode(), 413), (b"\xff\xfe", 422)]
-        for content, status in bad:
+        assert (reply.status_code, asking.Reply(**reply.json())) == (200, names["answers"](ASKED))
+        for content in (b"", b"{", b"[1]", b'{"question": 3}', b'{"question": " "}', b'{"other": "x"}', b"\xff\xfe"):
             reply = client.post("/", content=content)
-            assert (reply.status_code, list(reply.json())) == (status, ["error"])
-        chunked = client.post("/", content=iter([b'{"question": ', b'"Who?"}']))
-        assert chunked.status_code == 413
-
-
-class Slow:
-    """Answers when it is let."""
-
-    promise = promises.Promise(0.8, 0.95, None, 0, 0, 0)
-
-    def __init__(self):
-        self.may_go, self.at_once, self.most = threading.Event(), 0, 0
-
-    def __call__(self, question):
-        self.at_once += 1
-        self.most = max(self.most, self.at_once)
-        self.may_go.wait(10)
-        self.at_once -= 1
-        return asking.Reply(question, 0.1, True, "", None)
-
-
-def test_questions_wait_in_turn_no_more_than_so_many_and_none_longer_than_allowed():
-    slow, replies = Slow(), {}
-    with TestClient(asking.application(slow, waiting=2, seconds=0.5)) as client:
-
-        def post(name):
-            replies[name] = client.post("/", json={"question": name}).status_code
-
-        first = [threading.Thread(target=post, args=(name,)) for name in "ab"]
-        for thread in first:
-            thread.start()
-        time.sleep(0.2)
-        post("c")
-        for thread in first:
-            thread.join()
-        assert (replies["c"], replies["a"], replies["b"]) == (503, 504, 504)
-        slow.may_go.set()
-        time.sleep(0.3)
-        post("d")
-    assert replies["d"] == 200
-    assert slow.most == 1
+            assert (reply.status_code, list(reply.json())) == (422, ["error"])

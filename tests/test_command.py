@@ -14,7 +14,6 @@ import papermill
 import pytest
 from click.testing import CliRunner
 
-import pro_lib
 from pro_lib import bundled, command, runs
 from pro_lib.asking import Answer
 
@@ -55,7 +54,7 @@ def test_help_names_the_commands_and_loads_nothing_that_is_slow():
     done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=True)
     first, rest = done.stdout.split("\n", 1)
     assert first == "set()"
-    commands = "ask download explore generate run score serve"
+    commands = "ask download explore generate run score"
     assert re.findall(r"^  (\w+)  ", rest, re.MULTILINE) == commands.split()
 
 
@@ -274,15 +273,3 @@ def test_explore_writes_a_page_of_records_or_opens_jupyterlab(records, tmp_path,
     name = "00_explore_examples.ipynb"
     assert called == [["jupyterlab", "--allow-root", path] for path in (str(ROOT / "notebooks" / name), name)]
     assert (tmp_path / "00_explore_examples.ipynb").is_file()
-
-
-def test_serve_says_the_promise_and_listens_on_this_machine_alone(tmp_path, monkeypatch):
-    questions = pro_lib.questions.load("world-facts", limit=20)
-    pro_lib.generate.generate("facts-1m", questions, strategy="greedy", out=tmp_path, progress=False)
-    calibration, started = tmp_path / "world-facts" / "facts-1m" / "greedy", {}
-    monkeypatch.setattr("uvicorn.run", lambda app, **options: started.update(options, app=app))
-    out, _ = typed("serve", "--calibration", calibration, "--model", "facts-1m", "--port", "8009")
-    assert out.startswith("Nothing can be promised: 20 validation questions")
-    assert (started["host"], started["port"]) == ("127.0.0.1", 8009)
-    _, err = typed("serve", "--calibration", calibration, "--model", "facts-2m", code=1)
-    assert "was made with fingerprint=" in err
