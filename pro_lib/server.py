@@ -144,31 +144,6 @@ def connect(base_url: str, *, model: str, tokenizer: Any, stop_ids: Sequence[int
     return _Served(name, base_url, fingerprint, nothing, tokenizer, endings, Fit(0.0, _Served.plain), server=server)
 
 
-def check(model: Model, prompts: Sequence[str], *, n_tokens: int = 8, seed: int = 0) -> float:
-    """Return by how many nats, at most, drawn tokens' log-probabilities differ when they are scored again as a prompt.
-
-    A temperature or penalty of the server's own changes what it continues with, not what it reads; no list shows that.
-    Raises `RunError` where the server cannot `echo` a prompt with log-probabilities, as vLLM does.
-    """
-    if not isinstance(model, _Served):
-        raise ValueError("model must be one that connect() returned")
-    server, rng, apart = model.server, np.random.default_rng(seed), 0.0
-    with server.asking() as send:
-        for prompt in map(model.encode, prompts):
-            ids, listed = list(prompt), []
-            for _ in range(n_tokens):
-                likely = server.listed(send, ids, server.top)
-                p = np.exp([*likely.values()])
-                ids.append(int(rng.choice([*likely], p=p / p.sum())))
-                listed.append(likely[ids[-1]])
-            scored = at(send({"prompt": ids, "logprobs": 1, "echo": True}), "choices.0.logprobs.token_logprobs")
-            again = scored[len(prompt) : len(ids)] if isinstance(scored, list) else []
-            if len(again) < n_tokens or not all(type(p) in (float, int) for p in again):
-                raise RunError(f"{server.base_url} does not score the tokens of a prompt (echo with logprobs)")
-            apart = max(apart, np.abs(np.array(again) - listed).max())
-    return apart
-
-
 @dataclass(frozen=True)
 class _Served(Model):
     """A model whose weights are elsewhere."""

@@ -304,17 +304,6 @@ def test_a_noisy_server_is_not_asked_without_end(facts_2m, some):
     assert (run.questions["status"] == "undecided").all()
 
 
-def test_a_temperature_of_the_servers_own_is_seen_where_it_scores_prompts(facts_2m, some):
-    prompts = some.prompts()[:3]
-    for lie, least, most in ((None, 0, 1e-5), (warmer, 0.1, 9)):
-        with serving(facts_2m, lie) as url:
-            assert least <= server.check(connected(url, facts_2m, top=300), prompts) <= most
-    with serving(facts_2m, ids=False) as url, pytest.raises(RunError, match="does not score"):
-        server.check(connected(url, facts_2m, top=300), prompts)
-    with pytest.raises(ValueError, match=r"connect\(\)"):
-        server.check(facts_2m, prompts)
-
-
 def test_one_question_can_be_asked_over_a_server(facts_2m):
     with serving(facts_2m) as url:
         there, here = (
@@ -325,13 +314,25 @@ def test_one_question_can_be_asked_over_a_server(facts_2m):
     assert there.uncertainty == pytest.approx(here.uncertainty, abs=1e-3)
 
 
-def test_the_program_of_the_docs_runs_over_a_server(facts_2m, tmp_path, monkeypatch, capsys):
+def program(url, word):
+    """Return the program of docs/doors.md with this word in it, of fewer questions, for a server at this address."""
     page = (Path(__file__).parents[1] / "docs" / "doors.md").read_text()
-    [program] = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "server.connect" in code]
+    [code] = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if word in code]
+    for before, after in {"http://localhost:8000/v1": url, "smollm2-135m": "facts-2m"}.items():
+        assert before in code
+        code = code.replace(before, after)
+    return code.replace("=100", "=2")
+
+
+def test_the_program_of_the_docs_runs_over_a_server(facts_2m, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with serving(facts_2m) as url:
-        for before, after in {"http://localhost:8000/v1": url, "smollm2-135m": "facts-2m", "=100": "=2"}.items():
-            assert before in program
-            program = program.replace(before, after)
-        exec(program, {})
+        exec(program(url, "value_counts"), {})
     assert "certified" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("lie", "least", "most"), [(None, 0, 1e-5), (warmer, 0.1, 9)])
+def test_a_temperature_of_the_servers_own_is_seen_where_it_scores_prompts(facts_2m, lie, least, most, capsys):
+    with serving(facts_2m, lie) as url:
+        exec(program(url, "echo"), {})
+    assert least <= float(capsys.readouterr().out.removesuffix(" nats\n")) <= most
