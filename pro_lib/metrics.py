@@ -78,15 +78,15 @@ def comparison(
 
     `uncertainties` has a row per question and a column per method. Columns: `method, auroc, low, high`
     (`auroc_intervals`); `n_differ`, on how many questions the two scores differ; `difference`, the method's AUROC minus
-    the reference's, with `difference_low` and `difference_high` (`DeLong.interval`); `p_value` (`delong`); `p_holm`,
-    corrected for the number of other methods; `significant` (`p_holm` at most 0.05); `reading` and `n_to_decide`
-    (`readings`, not corrected). The reference has no test: NaN, False and an empty reading. So has every method where
-    fewer than two answers are right, or wrong. Methods `apart` are not of the family corrected for: no `p_holm`.
-    `clusters` as in `delong`.
+    the reference's, with `difference_low` and `difference_high`, the ends of its normal interval; `p_value` (`delong`);
+    `p_holm`, corrected for the number of other methods; `significant` (`p_holm` at most 0.05); `reading` and
+    `n_to_decide` (`readings`, not corrected). The reference has no test: NaN, False and an empty reading. So has every
+    method where fewer than two answers are right, or wrong. Methods `apart` are not of the family corrected for: no
+    `p_holm`. `clusters` as in `delong`.
     """
     aurocs, low, high = auroc_intervals(uncertainties, correct)
     tests = delong(uncertainties, correct, reference=reference, clusters=clusters)
-    difference_low, difference_high = tests.interval()
+    difference_low, difference_high = normal(tests.difference, tests.standard_error)
     is_apart, untested = uncertainties.columns.isin(list(apart)), np.isnan(tests.p_value)
     p_holm = holm(np.where(is_apart, np.nan, tests.p_value))
     reading, n_to_decide = readings(tests.difference, tests.standard_error, len(uncertainties))
@@ -106,10 +106,6 @@ class DeLong:
     difference: Floats  # (A,): AUROC minus the reference's; 0 for the reference itself
     standard_error: Floats  # (A,), of the difference
     p_value: Floats  # (A,), two-sided, of the hypothesis of equal AUROCs; NaN for the reference itself
-
-    def interval(self) -> tuple[Floats, Floats]:
-        """Return the ends of the 95 % interval of each difference, (A,)."""
-        return normal(self.difference, self.standard_error)
 
 
 def delong(

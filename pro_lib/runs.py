@@ -75,11 +75,6 @@ class Run:
         """Return whether it holds samples of a black box: texts without any log-probability."""
         return len(self.answers) > 0 and bool(self.answers["log_prob"].isna().all())
 
-    def to_df(self) -> pd.DataFrame:
-        """Return the answers beside their questions, each of which has a row at least."""
-        questions = self.questions.drop(columns=list(CERTIFICATE_COLUMNS), errors="ignore")
-        return questions.merge(self.answers, on="question_id", how="left", suffixes=("_of_question", ""))
-
     def log_probs(
         self, *, convention: str = "complete", distinct: bool = True, merge_by: str | None = None
     ) -> np.ndarray:

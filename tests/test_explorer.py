@@ -11,6 +11,7 @@ from scipy.stats import rankdata
 
 from pro_lib import ask, bundled, explorer, generate, metrics, scores
 from pro_lib import questions as question_sets
+from pro_lib.explorer.widget import Explorer
 from pro_lib.files import RunError
 from pro_lib.runs import Run
 from pro_lib.settings import Settings
@@ -210,7 +211,7 @@ def test_nothing_that_a_model_or_a_file_says_ends_the_script_of_the_page(tmp_pat
 
 @pytest.fixture
 def app(tmp_path):
-    return explorer.explore(RUN, Settings(generations_dir=tmp_path))
+    return Explorer(RUN, Settings(generations_dir=tmp_path))
 
 
 def reply(app, **message):
@@ -235,7 +236,7 @@ def test_the_widget_shows_the_run_and_offers_others(app):
 def test_an_error_is_a_sentence_and_the_run_before_stays(tmp_path):
     (folder := tmp_path / "world-facts" / "facts-9m" / "greedy").mkdir(parents=True)
     (folder / "run.json").write_text("{")
-    app = explorer.explore(RUN, Settings(generations_dir=tmp_path))
+    app = Explorer(RUN, Settings(generations_dir=tmp_path))
     wrong = {"no such run": {"name": "no such run"}, "facts-9m": {"name": "world-facts/facts-9m/greedy"}}
     for name, message in (wrong | {"without a model to ask": {"question": "Why?", "search_alpha": 0.1}}).items():
         kind = "run" if "name" in message else "ask"
@@ -259,7 +260,7 @@ def test_methods_are_compared_with_samples_where_there_are_some(app, tmp_path, m
 def test_the_model_of_a_run_is_asked_as_the_run_was(facts_2m, tmp_path):
     questions = question_sets.load("world-facts", split="test", limit=2)
     run = generate.generate(facts_2m, questions, strategy="greedy", max_new_tokens=7, progress=False)
-    app = explorer.explore(run, Settings(generations_dir=tmp_path, device="cpu"))
+    app = Explorer(run, Settings(generations_dir=tmp_path, device="cpu"))
     answer = reply(app, kind="ask", question=CAPITAL, search_alpha=0.02)
     assert (answer["kind"], answer["status"]) == ("answer", "")
     expected = ask(facts_2m, CAPITAL, questions=questions, search_alpha=0.02, max_new_tokens=7)
@@ -282,7 +283,7 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 def test_runs_of_which_little_is_known_are_shown(name, tmp_path):
     run = ODD[name]
-    app = explorer.explore(run, Settings(generations_dir=tmp_path))
+    app = Explorer(run, Settings(generations_dir=tmp_path))
     assert len(app.data["questions"]) == len(app.data["answers"]) == len(run.questions)
     assert app.data["has_texts"] == (name not in ("no text", "no question"))
     if name == "no text":

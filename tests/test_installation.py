@@ -50,7 +50,7 @@ import pro_lib
 from pro_lib import command, evaluation, imports, metrics, promises, runs, scores, settings, sweeps
 print("torch" in sys.modules)
 for call in (
-    lambda: pro_lib.figures, lambda: pro_lib.explorer.explore(None, None), lambda: pro_lib.questions.load("sciq")
+    lambda: pro_lib.figures, lambda: __import__("pro_lib.explorer.widget"), lambda: pro_lib.questions.load("sciq")
 ):
     try:
         call()

@@ -316,6 +316,7 @@ def test_intervals_of_clustered_questions_cover():
 
     truth = metrics.delong(*draw(20_000, 10)).difference[1]
     for _ in range(100):
-        low, high = metrics.delong(*draw(36, 20), clusters=np.repeat(np.arange(36), 20)).interval()
+        test = metrics.delong(*draw(36, 20), clusters=np.repeat(np.arange(36), 20))
+        low, high = metrics.normal(test.difference, test.standard_error)
         covered.append(low[1] <= truth <= high[1])
     assert np.mean(covered) >= 0.9  # 0.95 within three standard errors of 100 draws

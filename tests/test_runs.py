@@ -174,14 +174,6 @@ def test_scores_are_a_row_per_question_with_its_answer_and_what_pro_read(run):
         assert run.scores(alpha=0.25, distinct=False)["mass"].tolist() == pytest.approx([1.25, 0.0, 0.25])
 
 
-def test_a_run_shows_what_it_is_and_its_answers_beside_their_questions(run):
-    unanswered = replace(run, answers=run.answers[run.answers["question_id"] != "b"])
-    assert unanswered.to_df()["question"].tolist() == [f"{name}?" for name in "aaaabcc"]
-    assert texts(unanswered.to_df())[3:6] == ["Pa Pa Pa", "-", "Rome"]
-    odd = replace(run, questions=run.questions.assign(text="its own", question="<b>&$"))
-    assert odd.to_df()[["text_of_question", "text"]].iloc[0].tolist() == ["its own", "Paris"]
-
-
 def test_select_by_split_and_by_ids_in_the_order_named(run):
     both = Run(run.answers, pd.concat([question_table("ab"), question_table("c", "validation")]), INFO)
     assert both.select(split="validation").answers["text"].tolist() == ["Rome", "Rome"]

@@ -1,4 +1,4 @@
-"""The explorer: one run, question by question, in a notebook (`explore`) or as a file (`to_html`); a browser draws."""
+"""The explorer: one run, question by question, in a notebook (`widget`) or as a file (`to_html`); a browser draws."""
 
 import html
 import json
@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import bundled
-from pro_lib.checks import extra
 from pro_lib.evaluation import DRAWN_ALPHAS, Choices, alpha_grid, evaluate, rouge_and_correct
 from pro_lib.files import RunError, write_whole
 from pro_lib.records import from_records
@@ -22,14 +21,6 @@ from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob, plain
 PAGE, JAVASCRIPT, STYLES = (Path(__file__).with_name(f"explorer.{kind}") for kind in ("html", "js", "css"))
 _SHOWN = ("question", "split", "exposure", "conflict", "note")  # of a question, where it has them
 _CERTIFICATE = [name for name in CERTIFICATE_COLUMNS if not name.startswith("tree_") or name == "tree_bound"]
-
-
-def explore(run, settings):
-    """Return the widget that shows `run`, the runs in `settings.generations_dir`, and the paper's examples."""
-    with extra("notebooks", "the explorer in a notebook"):
-        from pro_lib.explorer.widget import Explorer
-
-    return Explorer(run, settings)
 
 
 def run_data(run: Run, *, alpha: float = 0.4) -> dict:

@@ -3,21 +3,26 @@
 from pathlib import Path
 from typing import Any
 
-import anywidget
-import traitlets
-
 from pro_lib import asking, runs
 from pro_lib.bundled import bundled_models, scope
+from pro_lib.checks import extra
 from pro_lib.explorer import JAVASCRIPT, STYLES, appendix_run, comparison, prefix_tree, run_data
 from pro_lib.files import RunError
 from pro_lib.runs import Run
 from pro_lib.settings import SAMPLES, Settings, listed
 
+with extra("notebooks", "the explorer in a notebook"):
+    import anywidget
+    import traitlets
+
 APPENDIX = "the paper's appendix"
 
 
 class Explorer(anywidget.AnyWidget):
-    """The widget of `explore`. What is shown is `data`, the slider stands at `alpha`, and `runs` can be chosen."""
+    """The explorer of `run`, of the runs in `settings.generations_dir`, and of the paper's examples.
+
+    What is shown is `data`, the slider stands at `alpha`, and `runs` can be chosen.
+    """
 
     _esm, _css = JAVASCRIPT, STYLES
     data = traitlets.Dict().tag(sync=True)
