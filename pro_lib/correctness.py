@@ -23,8 +23,9 @@ from rouge_score.tokenize import tokenize
 from pro_lib.checks import SentenceError
 
 ROUGE_THRESHOLD = 0.3
-# Letters with a stroke, which Unicode does not take apart.
+# Letters with a stroke, which Unicode does not take apart; and how umlauts are spelled without their dots.
 _STROKES = str.maketrans("øłđðıØŁʻ", "olddiOL'") | str.maketrans({"ß": "ss", "æ": "ae", "œ": "oe"})
+_UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
 _DROPPED = ("Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "Sk")  # punctuation, and accents that stand alone
 _tokens = lru_cache(maxsize=200_000)(partial(tokenize, stemmer=None))
 
@@ -64,9 +65,10 @@ def rouge_l_between(texts: Sequence[str], others: Sequence[str]) -> NDArray[np.f
 def exact_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
     """Return whether each text equals one of its references after `normalize`: shape `(n,)`.
 
-    As SQuAD has it (Rajpurkar et al. 2016). A text of which nothing is left matches nothing. Raises as `rouge_l` does.
+    As SQuAD has it (Rajpurkar et al. 2016). A text of which nothing is left matches nothing. An umlaut may be spelled:
+    "Göthe" is "Goethe". Raises as `rouge_l` does.
     """
-    return _matched(texts, references, lambda whole, part: whole == part)
+    return _any_form(texts, references, lambda whole, part: whole == part)
 
 
 def alias_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
@@ -76,7 +78,7 @@ def alias_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> ND
     in a sentence counts, but so does one that lists several ("Paris or Rome") or denies ("not Paris"). Every exact
     match is an alias match. Raises as `rouge_l` does.
     """
-    return _matched(texts, references, lambda whole, part: f" {part} " in f" {whole} ")
+    return _any_form(texts, references, lambda whole, part: f" {part} " in f" {whole} ")
 
 
 @lru_cache(maxsize=200_000)
@@ -129,12 +131,20 @@ def closeness(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDAr
     return np.where(hidden & exact_match(texts, references), 1.0, values)
 
 
-def _matched(
+def _any_form(
     texts: Sequence[str], references: Sequence[Sequence[str]], match: Callable[[str, str], bool]
 ) -> NDArray[np.bool_]:
-    """Return whether each text matches one of its references, `(n,)`, both after `normalize`."""
-    rows = [(normalize(text), filter(None, map(normalize, accepted))) for text, accepted in _checked(texts, references)]
-    return np.array([any(match(text, part) for part in parts) for text, parts in rows], dtype=bool)
+    """Return whether a form of each text matches one of a reference, `(n,)`: its words, umlauts kept or spelled out."""
+
+    def forms(text: str) -> set[str]:
+        spelled = unicodedata.normalize("NFKC", text).casefold().translate(_UMLAUTS)
+        return {normalize(text), normalize(spelled)} - {""}
+
+    results = []
+    for text, accepted in _checked(texts, references):
+        parts = set().union(*map(forms, accepted))
+        results.append(any(match(whole, part) for whole in forms(text) for part in parts))
+    return np.array(results, dtype=bool)
 
 
 def _checked(texts: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[str, list[str]]]:
