@@ -31,7 +31,8 @@ def from_openai(source: Source, *, questions: pd.DataFrame | None = None) -> Run
     `questions`, as `questions.load(...).table`, replace those of the file. A response belongs to the question of its
     id, else of its text, else in its place, which a warning says. Raises `RunError` with file, line and choice.
     """
-    path, read = called(source, "responses"), responses(json_lines(source))
+    path = called(source, "responses")
+    read = [response for where, entry in json_lines(source) for response in responses(where, entry)]
     layout = next((response.layout.name for response in read if response.layout), "responses")
     texts = [text if isinstance(text := response.question["question"], str) else "" for response in read]
     own = _ids(read, texts, set() if questions is None else set(questions["question_id"]))
@@ -46,13 +47,13 @@ def from_openai(source: Source, *, questions: pd.DataFrame | None = None) -> Run
             left_out.setdefault("that failed", []).append(place)
         if response.answers or known is None:
             _, record = records.setdefault(str(name), (response.where, fields | {"answers": []}))
-        for n, piece in enumerate(response.answers.values()):
-            answer = record_of(piece, response.layout, f"{response.where}, choice {n}")
+        for n, reply in enumerate(response.answers):
+            answer = record_of(reply, response.layout, f"{response.where}, choice {n}")
             if isinstance(answer, str):
                 left_out.setdefault(answer, []).append(f"{place}, choice {n}")
             else:
                 record["answers"].append(answer)
-                endings[piece["finish_reason"]] += 1
+                endings[reply.reason] += 1
     for reason, places in left_out.items():
         warnings.warn(f"{len(places)} answers {reason} are left out: {_some(places)}", UserWarning, stacklevel=2)
     if unknown := [f"{name} ({count})" for name, count in endings.items() if name not in NATURAL | CUT]:

@@ -1,7 +1,7 @@
 """Where servers keep an answer's text, its ending and its log-probabilities, layout by layout; knows no file."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -41,7 +41,7 @@ LAYOUTS = (
            "logprobs.content"),
     Layout("lm-eval", "replies", "", ("replies",)),
     Layout("openai", "choices", "logprobs=true (chat) or logprobs=1 (text)", ("choices",),
-           "message.content.text|message.content|text|delta.content", "finish_reason",
+           "message.content.text|message.content|text", "finish_reason",
            "logprobs.content|logprobs.token_logprobs"),
     Layout("vllm", "outputs", "SamplingParams(logprobs=0)", ("outputs",)),
     Layout("gemini", "candidates|promptFeedback|prompt_feedback", "responseLogprobs=true", ("candidates",),
@@ -52,8 +52,8 @@ LAYOUTS = (
     Layout("ollama", "done", "logprobs=true", text="message.content|response", reason="done_reason"),
     Layout("sglang", "meta_info", "return_logprob=true", reason="meta_info.finish_reason.type",
            tokens="meta_info.output_token_logprobs"),
-    Layout("tgi", "generated_text|details|token", "details=true", ("", "details.best_of_sequences"), "generated_text",
-           "details.finish_reason|finish_reason", "details.tokens|tokens|token"),
+    Layout("tgi", "generated_text|details", "details=true", ("", "details.best_of_sequences"), "generated_text",
+           "details.finish_reason|finish_reason", "details.tokens|tokens"),
     Layout("llama.cpp", "stop_type|completion_probabilities", "n_probs=1", text="content", reason="stop_type",
            tokens="completion_probabilities"),
     Layout("cohere", "message", "logprobs", text="message.content.text", tokens="logprobs.logprobs"),
@@ -70,44 +70,29 @@ class _Line(Format):
     resps: list[list[Text | list]]
 
 
+class Reply(NamedTuple):
+    """An answer as a server returned it; None is what it does not say."""
+
+    text: Any
+    reason: Any  # how it ended
+    log_probs: Any  # of its tokens
+    log_prob: Any  # of all its tokens together
+    correct: bool | None
+
+
 class Response(NamedTuple):
-    """A response: what it says of its question, and its answers by their number, or the `error` in their place."""
+    """A response: what it says of its question, and its answers; none of one that failed."""
 
     where: str
     layout: Any  # a `Layout`; None of what failed
     served_id: object
     question: dict[str, Any]
-    answers: dict[object, dict]
-    error: object
-    goes_on: bool
+    answers: list[Reply]
 
 
-def responses(entries: Iterable[tuple[str, object]]) -> list[Response]:
-    """Return the responses of entries given with their places, a stream as one; `RunError` names the place."""
-    read: list[Response] = []
-    streams: dict[object, Response] = {}
-    for response in (response for where, entry in entries for response in _of_entry(where, entry)):
-        begun = streams.pop(response.served_id, None)
-        olds = {number: begun.answers.get(number, {}) for number in response.answers} if begun else {}
-        # What follows an end, or an error, belongs to another response.
-        if begun is None or response.error or any(old.get("finish_reason") is not None for old in olds.values()):
-            read.append(response)
-            begun = response
-        else:
-            for number, old in olds.items():
-                new = begun.answers[number] = response.answers[number]
-                if old.get("text") is not None:
-                    new["text"] = f"{old['text']}{new['text'] or ''}"
-                if old.get("logprobs") is not None:
-                    new["logprobs"] = [*_listed(old["logprobs"]), *_listed(new["logprobs"])]
-        if response.goes_on:
-            streams[response.served_id] = begun
-    return read
-
-
-def record_of(answer: dict, layout: Layout, where: str) -> Answer | str:
+def record_of(reply: Reply, layout: Layout, where: str) -> Answer | str:
     """Return a record's answer, or words for what is not scored; `RunError` with the place for what is neither."""
-    text, reason, tokens, whole = (answer[name] for name in ("text", "finish_reason", "logprobs", "cumulative_logprob"))
+    text, reason, tokens, whole, correct = reply
     if text is None and reason is not None:
         return "without text, such as a refusal"
     if whole is None and (tokens is None or (text and not tokens)):
@@ -115,23 +100,21 @@ def record_of(answer: dict, layout: Layout, where: str) -> Answer | str:
             raise RunError(f"{where}: logprobs are missing; ask for them with {layout.request}")
         tokens = None
     if not isinstance(reason, str):
-        raise RunError(f"{where}: finish_reason={reason!r} must be text: it says whether the answer is complete")
+        words = "must be text: it says whether the answer is complete, and no chunk of a stream has it"
+        raise RunError(f"{where}: finish_reason={reason!r} {words}")
     finished, whole = reason in NATURAL, whole if tokens is None else None
     if finished and tokens == []:
         return "whose probability was not returned"
     end = None if finished or tokens is whole is None else 0.0
-    fields = {"text": text, "finished": finished, "end_log_prob": end, "correct": answer["correct"]}
+    fields = {"text": text, "finished": finished, "end_log_prob": end, "correct": correct}
     record: Answer = fitted(Answer, fields | {"log_prob": whole, "token_log_probs": tokens}, where)
     is_given = all(value > NOT_GIVEN for value in record.token_log_probs or [])
     return record if is_given else "whose probability was not returned"
 
 
-def _of_entry(where: str, entry: object) -> Iterator[Response]:
-    """Yield the responses of an entry, which may wrap one or a list of them."""
+def responses(where: str, entry: object) -> Iterator[Response]:
+    """Yield the responses of an entry at a place, which may wrap one or a list of them."""
     entry = entry if at(entry, "resps") is None else _of_harness(where, entry)
-    kind, _, event = str(at(entry, "type")).partition(".")
-    if kind == "response" and event not in ("", "completed", "incomplete", "failed"):  # these bring a stream whole
-        return
     inner = at(entry, "response.body|response")
     is_wrapped = inner is not None and not isinstance(inner, str)
     text = at(entry, "question|prompt|input|messages|body.messages")
@@ -147,42 +130,31 @@ def _of_entry(where: str, entry: object) -> Iterator[Response]:
         if layout is None and not error:
             names = ", ".join(layout.name for layout in LAYOUTS)
             raise RunError(f"{where}: no response of a known layout ({names}), nor a record with answers")
-        answers = {} if error or layout is None else _answers(layout, body)
+        answers = [] if error or layout is None else _answers(layout, body)
         served_id = at(body, "request_id|id|responseId|response_id|meta_info.id")
         served_id = served_id if isinstance(served_id, (str, int)) else None
-        is_piece = False in (at(body, "done"), at(body, "stop")) or bool(at(body, "token") and not answers[0]["text"])
-        # Chunks of one id are parts of a response; those of vLLM and SGLang repeat what was before.
-        goes_on = is_piece or bool(served_id and layout and layout.name in ("openai", "gemini"))
-        if answers or error or served_id != "":  # Azure begins a stream with a chunk about the prompt
-            yield Response(where, layout, served_id, question, answers, error, goes_on)
+        yield Response(where, layout, served_id, question, answers)
 
 
-def _answers(layout: Layout, body: object) -> dict[object, dict]:
-    """Return the answers of a response by their number, each with what `record_of` reads."""
-    answers: dict[object, dict] = {}
+def _answers(layout: Layout, body: object) -> list[Reply]:
+    """Return the answers of a response."""
+    answers = []
     for value in (value for path in layout.answers for value in _listed(at(body, path))):
         text, reason = at(value, layout.text), at(value, layout.reason)
         if isinstance(reason, str):  # in small letters, without the enumeration that it comes from
             reason = None if reason == "none" else reason.rpartition(".")[2].lower().removeprefix("finish_reason_")
         if isinstance(text, list) and all(isinstance(part, str) for part in text):
             text = "".join(text) if text else None
-        steps, ids = at(value, layout.tokens), at(value, "token_ids")
-        tokens = steps = [steps] if isinstance(steps, Mapping) else steps
+        tokens = steps = at(value, layout.tokens)
         if isinstance(steps, (list, tuple)):  # else None, or refused
+            ids = at(value, "token_ids")
             tokens = [step if isinstance(step, (int, float)) else at(step, _NUMBER) for step in steps]
             if layout.name == "vllm" and hasattr(ids, "__len__") and len(ids) == len(steps):
                 # Of the tokens that a step lists, the chosen one's counts.
                 tokens = [at(step, f"{token}.logprob") for step, token in zip(steps, ids, strict=True)]
-        number = at(value, "index") if layout.name == "openai" else None
-        number = len(answers) if type(number) is not int or number in answers else number
         verdict = _listed(at([value, body], "0.correct|1.scores.*.value"))[:1]
-        answers[number] = {
-            "text": text,
-            "finish_reason": reason,
-            "logprobs": tokens,
-            "cumulative_logprob": at(value, "cumulative_logprob"),
-            "correct": next((right for word, right in _VERDICTS if [word] == verdict), None),
-        }
+        correct = next((right for word, right in _VERDICTS if [word] == verdict), None)
+        answers.append(Reply(text, reason, tokens, at(value, "cumulative_logprob"), correct))
     return answers
 
 

@@ -60,8 +60,8 @@ def stem(path: str | Path) -> str:
 def json_lines(source: Source) -> Iterator[tuple[str, Any]]:
     """Yield what a file of JSON lines holds with its places (`<path>, line <n>`), or a list (`entry <n>`) or a table.
 
-    A file may be gzipped, a stream of events (`data: {...}`), or a log of inspect_ai. Rows of a table come without what
-    is missing in them; an index of texts has their places. Raises `RunError`, with file and line.
+    A file may be gzipped, or a log of inspect_ai. Rows of a table come without what is missing in them; an index of
+    texts has their places. Raises `RunError`, with file and line.
     """
     if isinstance(source, (str, Path)):
         yield from _entries(_content(source), source)
@@ -153,7 +153,7 @@ _READERS |= {".parquet": _parquet, ".txt": _blocks}
 
 
 def _entries(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
-    """Yield the values of JSON with their places: of a list, or one that `data` holds, else a line each or an event."""
+    """Yield the values of JSON with their places: of a list, or one that `data` holds, else a line each."""
     if data.startswith(b"PK\x03\x04"):
         yield from _samples(data, path)
     elif data.lstrip().startswith(b"[") or re.match(rb'\s*\{\s*"(data|questions|examples|rows)"\s*:\s*\[', data):
@@ -162,10 +162,8 @@ def _entries(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
         values = next(iter(whole.values())) if isinstance(whole, dict) else whole
         yield from ((f"{path}, entry {n}", value) for n, value in enumerate(values, start=1))
     else:
-        if re.search(rb"^data:", data, re.MULTILINE):  # of a stream, what names events and comments on them is no value
-            data = re.sub(rb"^[^\S\n]*(data:|(event|id|retry|):.*)", b"", data, flags=re.MULTILINE)
         for n, line in enumerate(data.split(b"\n"), start=1):
-            if (text := line.strip()) not in (b"", b"[DONE]"):
+            if text := line.strip():
                 with reading(where := f"{path}, line {n}", hint=_JSON):
                     yield where, from_json(text)
 
