@@ -109,6 +109,19 @@ def sentence(error: ValidationError) -> str:
 
 
 @contextmanager
+def refusing(kind: type[Exception], trouble: str) -> Iterator[None]:
+    """Raise what other libraries make of what they did not expect as one sentence of a kind, but for lack of memory."""
+    try:
+        yield
+    except (SentenceError, MemoryError):
+        raise
+    except Exception as error:
+        if type(error).__name__ == "OutOfMemoryError":  # torch's, which is not loaded here
+            raise
+        raise kind(one_line(f"{trouble} ({type(error).__name__}: {error})")) from error
+
+
+@contextmanager
 def extra(name: str, feature: str) -> Iterator[None]:
     """Import within what comes with an extra: an `ImportError` says what the feature lacks, and what to type."""
     try:

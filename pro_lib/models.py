@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrain
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from pro_lib.bundled import bundled_models, check_model, fingerprint, locate, model_folder_name
-from pro_lib.checks import DTYPES, QUANTIZATIONS, SentenceError, one_line
+from pro_lib.checks import DTYPES, QUANTIZATIONS, SentenceError, refusing
 from pro_lib.engine import Endings
 from pro_lib.engine.fit import Fit, PackingError, auto_class, fitted, fitted_to
 from pro_lib.engine.tree import reducing_device
@@ -171,7 +171,7 @@ def load(
     if dtype == "auto":
         dtype = "bfloat16" if device.startswith("cuda") and name not in bundled_models() else "float32"
     options = {"trust_remote_code": False, "dtype": getattr(torch, dtype), **from_pretrained}
-    try:
+    with refusing(FileNotFoundError, f"model {name!r} could not be loaded"):
         torch.empty(0, device=device)
         if quantization:
             config = BitsAndBytesConfig(**{f"load_in_{quantization}": True, "bnb_4bit_compute_dtype": options["dtype"]})
@@ -182,11 +182,6 @@ def load(
             network.to(torch.device(device))  # type: ignore[arg-type]  # as transformers wraps it
         identity = identity or str(getattr(network.config, "_commit_hash", None))
         return _made(network, tokenizer, model_folder_name(name), source, identity)
-    except (MemoryError, torch.OutOfMemoryError, UnsupportedModelError):
-        raise
-    except Exception as error:  # whatever transformers, safetensors and their parsers make of damaged files
-        message = f"model {name!r} could not be loaded: {type(error).__name__}: {error}"
-        raise FileNotFoundError(one_line(message)) from error
 
 
 def of(network: PreTrainedModel, tokenizer: Tokenizer, *, name: str = "loaded") -> Model:

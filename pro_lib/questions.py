@@ -12,7 +12,7 @@ import pandas as pd
 from pydantic import AfterValidator
 
 from pro_lib.bundled import BUNDLED, DATA, HUB
-from pro_lib.checks import checked, extra, rule
+from pro_lib.checks import checked, extra, refusing, rule
 from pro_lib.files import RunError, regular
 from pro_lib.readers import Source, called, check_names, read_questions, stem, texts_in
 from pro_lib.store import CERTIFICATE_COLUMNS
@@ -261,8 +261,10 @@ def _downloaded(name: str, folder: Path | None) -> pd.DataFrame:
         import datasets  # it takes a second, and only sets from the hub need it
 
     repository, configuration, answer = HUB[name]
+    where = f"folder {folder}" if folder else f"the Hugging Face hub ({repository})"
+    advice = "" if folder else "; without a network, give path= to a folder that save_to_disk() made elsewhere"
     parts = []
-    try:
+    with refusing(RunError, f"dataset {name!r} cannot be loaded from {where}{advice}"):
         for path in folder.rglob("*") if folder else ():
             if not path.is_dir():
                 regular(path)
@@ -276,11 +278,6 @@ def _downloaded(name: str, folder: Path | None) -> pd.DataFrame:
             part = {"question_id": ids, "question": rows["question"][:], "references": references, "split": split}
             parts.append(pd.DataFrame(part)[list(map(bool, references))].drop_duplicates("question_id"))
         return pd.concat(parts)
-    except Exception as problem:  # whatever the library's HTTP client, its cache or Arrow raised, or a lost column
-        where = f"folder {folder}" if folder else f"the Hugging Face hub ({repository})"
-        advice = "" if folder else "; without a network, give path= to a folder that save_to_disk() made elsewhere"
-        reason = f"{str(problem) or repr(problem)}{advice}"
-        raise RunError(f"dataset {name!r} cannot be loaded from {where}: {reason}") from problem
 
 
 def _shots(table: pd.DataFrame, n_shots: int) -> pd.DataFrame:

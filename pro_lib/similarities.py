@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pro_lib import correctness
 from pro_lib.bundled import fingerprint
-from pro_lib.checks import SentenceError
+from pro_lib.checks import SentenceError, refusing
 from pro_lib.files import RunError, reading, regular, sha256, write_whole, writing
 
 Answers = Sequence[Sequence[str | None]]
@@ -186,12 +186,8 @@ class Nli:
         return network.eval().to(device), self._pretrained(AutoTokenizer)
 
     def _pretrained(self, kind: Any, **options: bool) -> Any:
-        try:
+        with refusing(SentenceError, f"NLI model {str(self.model)!r} could not be loaded; alias and lexical need none"):
             return kind.from_pretrained(self.model, trust_remote_code=False, **options)
-        except Exception as error:  # whatever transformers and its parsers make of damaged files
-            reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            message = f"NLI model {str(self.model)!r} could not be loaded: {reason} (alias and lexical need no model)"
-            raise SentenceError(message) from error
 
 
 def _store(probabilities: dict[Pair, list[float]], folder: Path, name: str) -> None:

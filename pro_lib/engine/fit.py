@@ -1,8 +1,7 @@
 """Which tree fits a network, by its configuration and by steps beside plain forward passes; knows no file or text."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING as SEEING
 from transformers import MODEL_FOR_MASKED_LM_MAPPING as MASKED
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedConfig, PreTrainedModel
 
-from pro_lib.checks import one_line
+from pro_lib.checks import one_line, refusing
 from pro_lib.engine.plain import PlainTree
 from pro_lib.engine.tree import Counts, PackedTree, Prefix, Tree, attention_kernels, encode_prefix
 
@@ -116,7 +115,7 @@ def _plain_fit(network: PreTrainedModel, reason: str, n_tokens: int, *, cached: 
     """Return how texts of `n_tokens` are asked on the plain tree: with a cache for each row if that comes out right."""
     ids = _random_text(network, n_tokens)
     try:
-        with _refusing("cannot go on from a text alone"):
+        with refusing(PackingError, "cannot go on from a text alone"):
             error = _largest_error(network, lambda prompts: PlainTree(network, prompts, Counts(), cached=cached), ids)
         _check_rounding(network, error, "a plain step")
     except PackingError:
@@ -133,17 +132,6 @@ def _check_rounding(network: PreTrainedModel, error: float, step: str) -> None:
         raise PackingError(f"gives log-probabilities {trouble} in {network.dtype} on {step}")
 
 
-@contextmanager
-def _refusing(trouble: str) -> Iterator[None]:
-    """Say of whatever an architecture makes of what it does not expect that it is refused, but for lack of memory."""
-    try:
-        yield
-    except (MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as failure:
-        raise PackingError(f"{trouble} ({type(failure).__name__}: {failure})") from failure
-
-
 @torch.inference_mode()
 def check_causal(network: PreTrainedModel) -> None:
     """Refuse with a `PackingError` a network that looks ahead, by its configuration or by what it gives."""
@@ -151,7 +139,7 @@ def check_causal(network: PreTrainedModel) -> None:
         raise PackingError("is no causal model: its configuration says that it is no decoder (is_decoder)")
     ids = _random_text(network, _SHORT)
     texts = (torch.tensor([text], device=network.device) for text in (ids, [*ids[:-1], ids[0]], ids[:-1]))
-    with _refusing("cannot go on from a text alone"), attention_kernels(network.device):
+    with refusing(PackingError, "cannot go on from a text alone"), attention_kernels(network.device):
         logits = [network(input_ids=text, use_cache=False).logits[0, : _SHORT - 1] for text in texts]
     whole, other, shorter = (rows.float().log_softmax(-1).nan_to_num(nan=0.0) for rows in logits)
     # Texts of one shape round alike, so that half precision hides little; ProphetNet's kind sees how long a text is.
@@ -163,7 +151,7 @@ def check_causal(network: PreTrainedModel) -> None:
 def checked_error(network: PreTrainedModel) -> float:
     """Return how far packed steps, beside a crowd of slots, are from plain passes, in nats; refuse beyond rounding."""
     ids = _random_text(network, 11)  # within the window of any test model
-    with _refusing("cannot run a packed step, of keys and values, a mask and positions"):
+    with refusing(PackingError, "cannot run a packed step, of keys and values, a mask and positions"):
         prefix = encode_prefix(network, ids[:-5])
         crowd = min(_CROWD, len(prefix.token_ids) * _CROWD_BYTES // max(1, prefix.nbytes))
         error = _largest_error(network, lambda prompts: PackedTree(network, prompts, prefix, Counts()), ids, crowd)
