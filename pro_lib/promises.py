@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -132,8 +132,6 @@ def right_probability(run: Run, *, alpha: float = 0.4) -> tuple[Callable[[ArrayL
     added, so that no probability is 0 or 1. Calibrated is not guaranteed. Raises `RunError` for a run without right
     answers known, `OneClassError` where all are right, or all wrong, and `ValueError` as `scores.pro` does.
     """
-    if "validation" not in set(run.questions["split"]):
-        run = replace(run, questions=run.questions.assign(split=None))  # so that one is drawn
     both = imports.split_records(run, n_validation=None)
     fitted, others = evaluate(both, split="validation"), evaluate(both, split="test")
     need_both(fitted.correct, "a calibration")
