@@ -50,7 +50,7 @@ def test_its_shape(path):
     assert cells[1] is tagged
     assert re.fullmatch(r"settings = Settings\.of\(globals\(\).*\)", cells[2].source)
     lines = [line for cell in cells if cell is not tagged for line in cell.source.splitlines() if line.strip()]
-    assert len(lines) <= 130
+    assert len(lines) <= 120
     written = "\n".join(lines)
     assert not re.search(r"\bclass |save\(|to_csv|to_parquet|savefig|open\(", written)
     assert "settings.store(" in written
