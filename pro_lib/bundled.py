@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from pro_lib.checks import SentenceError
+from pro_lib.files import regular
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,8 +100,6 @@ def model_folder_name(model: str) -> str:
 
 def fingerprint(source: Path) -> str:
     """Return a digest of the files that a model is loaded from, every byte of them: of a folder, or one GGUF file."""
-    from pro_lib.files import regular  # Arrow takes a tenth of a second, as below
-
     paths = sorted(source.iterdir()) if source.is_dir() else [source]
     paths = [path for path in paths if path.suffix in _READ or path.name in ("vocab.txt", "merges.txt")]
     paths = [regular(path) for path in paths if path.exists() and not path.is_dir()]

@@ -1,28 +1,19 @@
 """Files that are whole or absent, how folders are named, and a sentence for what goes wrong; knows no run."""
 
-import csv
 import errno
 import hashlib
 import json
 import os
 import re
 import socket
-import struct
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pydantic import BaseModel, ValidationError
 
 from pro_lib.checks import SentenceError, sentence
-
-# What Arrow and the standard library raise over damaged files.
-_DAMAGE: tuple[type[Exception], ...] = (OSError, EOFError, RuntimeError, ValueError, pa.ArrowException)
-_DAMAGE += (csv.Error, struct.error, zlib.error, zipfile.BadZipFile)
 
 
 class RunError(SentenceError):
@@ -34,9 +25,9 @@ def reading(where: str | Path, *, hint: str = "") -> Iterator[None]:
     """Turn what a damaged or unreadable file leads to into a sentence that names the place, the reason and a hint."""
     try:
         yield
-    except RunError:
+    except (RunError, MemoryError):
         raise
-    except _DAMAGE as error:
+    except Exception as error:  # whatever Arrow, pydantic and the standard library make of damaged files
         reason = sentence(error) if isinstance(error, ValidationError) else getattr(error, "strerror", None) or error
         raise RunError(f"{where} cannot be read: {str(reason) or repr(error)}{hint and f'; {hint}'}") from error
 

@@ -47,13 +47,13 @@ def from_openai(source: Source, *, questions: pd.DataFrame | None = None) -> Run
             left_out.setdefault("that failed", []).append(place)
         if response.answers or known is None:
             _, record = records.setdefault(str(name), (response.where, fields | {"answers": []}))
-        for n, reply in enumerate(response.answers):
-            answer = record_of(reply, response.layout, f"{response.where}, choice {n}")
+        for n, completion in enumerate(response.answers):
+            answer = record_of(completion, response.layout, f"{response.where}, choice {n}")
             if isinstance(answer, str):
                 left_out.setdefault(answer, []).append(f"{place}, choice {n}")
             else:
                 record["answers"].append(answer)
-                endings[reply.reason] += 1
+                endings[completion.reason] += 1
     for reason, places in left_out.items():
         warnings.warn(f"{len(places)} answers {reason} are left out: {_some(places)}", UserWarning, stacklevel=2)
     if unknown := [f"{name} ({count})" for name, count in endings.items() if name not in NATURAL | CUT]:

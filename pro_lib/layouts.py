@@ -70,7 +70,7 @@ class _Line(Format):
     resps: list[list[Text | list]]
 
 
-class Reply(NamedTuple):
+class Completion(NamedTuple):
     """An answer as a server returned it; None is what it does not say."""
 
     text: Any
@@ -87,12 +87,12 @@ class Response(NamedTuple):
     layout: Any  # a `Layout`; None of what failed
     served_id: object
     question: dict[str, Any]
-    answers: list[Reply]
+    answers: list[Completion]
 
 
-def record_of(reply: Reply, layout: Layout, where: str) -> Answer | str:
+def record_of(completion: Completion, layout: Layout, where: str) -> Answer | str:
     """Return a record's answer, or words for what is not scored; `RunError` with the place for what is neither."""
-    text, reason, tokens, whole, correct = reply
+    text, reason, tokens, whole, correct = completion
     if text is None and reason is not None:
         return "without text, such as a refusal"
     if whole is None and (tokens is None or (text and not tokens)):
@@ -136,7 +136,7 @@ def responses(where: str, entry: object) -> Iterator[Response]:
         yield Response(where, layout, served_id, question, answers)
 
 
-def _answers(layout: Layout, body: object) -> list[Reply]:
+def _answers(layout: Layout, body: object) -> list[Completion]:
     """Return the answers of a response."""
     answers = []
     for value in (value for path in layout.answers for value in _listed(at(body, path))):
@@ -154,7 +154,7 @@ def _answers(layout: Layout, body: object) -> list[Reply]:
                 tokens = [at(step, f"{token}.logprob") for step, token in zip(steps, ids, strict=True)]
         verdict = _listed(at([value, body], "0.correct|1.scores.*.value"))[:1]
         correct = next((right for word, right in _VERDICTS if [word] == verdict), None)
-        answers.append(Reply(text, reason, tokens, at(value, "cumulative_logprob"), correct))
+        answers.append(Completion(text, reason, tokens, at(value, "cumulative_logprob"), correct))
     return answers
 
 

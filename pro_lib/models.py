@@ -89,7 +89,8 @@ class Model:
 
         `options` are the template's, and `date`, its today. Raises `UnsupportedModelError` if the template refuses it.
         """
-        try:
+        trouble = f"model {self.name} has no chat template that takes the prompt; leave chat=True out"
+        with refusing(UnsupportedModelError, trouble):  # a template is a program of the model's makers
             template, settings = self.tokenizer.get_chat_template(), dict(options)
             if len(template) > _LONGEST:
                 raise ValueError(f"it has {len(template):,} characters, more than {_LONGEST:,}")
@@ -107,9 +108,6 @@ class Model:
                 raise ValueError(f"what it makes of the prompt has {len(text):,} characters, more than {_LONGEST:,}")
             if text.rstrip().endswith(_THOUGHTS):
                 raise ValueError("it opens a thinking block; an option may close it: chat={'enable_thinking': False}")
-        except Exception as error:  # a template is a program of the model's makers
-            words = f"has no chat template that takes the prompt; leave chat=True out ({error})"
-            raise UnsupportedModelError(f"model {self.name} {words}") from error
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def decode(self, token_ids: Sequence[int]) -> str:
