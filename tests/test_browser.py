@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,6 @@ import papermill
 import pytest
 from conftest import ROOT
 from test_explorer import CAPITAL, NASTY, ODD, many, nasty
-from waiting import until
 
 from pro_lib import explorer, imports, metrics
 
@@ -63,7 +63,6 @@ def jupyter(folder, theme="JupyterLab Light"):
     own = {f"JUPYTER_{name}_DIR": str(folder / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")}
     own |= {"IPYTHONDIR": str(folder / "ipython"), "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces")}
     own |= {"JUPYTERLAB_SETTINGS_DIR": str(config / "lab")}
-    own |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
@@ -72,8 +71,11 @@ def jupyter(folder, theme="JupyterLab Light"):
     with open(folder / "server.log", "w") as log:
         server = subprocess.Popen(command, env=os.environ | own, stdout=log, stderr=log, cwd=work)
         try:
-            until(lambda: server.poll() is not None or " is running at:" in (folder / "server.log").read_text())
-            assert server.poll() is None, (folder / "server.log").read_text()[-2000:]
+            end = time.monotonic() + PATIENCE / 1000
+            while " is running at:" not in (said := (folder / "server.log").read_text()):
+                assert server.poll() is None, said[-2000:]
+                assert time.monotonic() < end
+                time.sleep(0.1)
             yield f"http://127.0.0.1:{port}/doc/tree/{NOTEBOOK.name}?token={TOKEN}"
         finally:
             # It asks its kernels to end, too.
