@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import settings
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from pro_lib import models as pro_models
 
@@ -92,11 +92,6 @@ def tiny_tokenizer(*, bos: bool, merges: int = 40) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
 
 
-def tiny_config(family: str, vocab_size: int) -> PreTrainedConfig:
-    ids = {"vocab_size": vocab_size, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    return AutoConfig.for_model(family.split("-")[0].lower(), **CONFIGS[family], **ids)
-
-
 FAMILIES = ("llama", "gemma", "gemma2", "mistral", "qwen2", "falcon-7b", "falcon-40b")
 PAPER = ("gemma-2b", "gemma-7b", "Llama-2-13b-chat-hf", "falcon-11B", "falcon-40b")
 WITHOUT_BOS = ("qwen2", "falcon-7b", "falcon-11B", "falcon-40b")
@@ -112,8 +107,10 @@ def widen(network):
 def save_tiny(family: str, folder: Path) -> Path:
     """Write a tiny random model of the family; its weights are widened so that its answers differ and end."""
     tokenizer = tiny_tokenizer(bos=family not in WITHOUT_BOS)
+    ids = {"vocab_size": len(tokenizer), "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    config = AutoConfig.for_model(family.split("-")[0].lower(), **CONFIGS[family], **ids)
     torch.manual_seed(sum(family.encode()))
-    network = AutoModelForCausalLM.from_config(tiny_config(family, len(tokenizer)))
+    network = AutoModelForCausalLM.from_config(config)
     widen(network)
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
