@@ -185,11 +185,6 @@ def test_nothing_that_a_model_or_a_file_says_ends_the_script_of_the_page(tmp_pat
     assert comparison["texts"][0] == NASTY
 
 
-@pytest.fixture
-def app(tmp_path):
-    return explorer.explore(RUN, Settings(generations_dir=tmp_path))
-
-
 def reply(app, **message):
     """What the kernel answers to a message of the page."""
     replies = []
@@ -200,7 +195,8 @@ def reply(app, **message):
     return replies[0]
 
 
-def test_the_widget_shows_the_run_and_offers_others_and_the_papers_examples_with_the_papers_pro(app):
+def test_the_widget_shows_the_run_and_offers_others_and_the_papers_examples_with_the_papers_pro(tmp_path):
+    app = explorer.explore(RUN, Settings(generations_dir=tmp_path))
     assert app.runs == ["letters/toy/diverse_beam (this notebook)", "the paper's appendix"]
     assert (app.data["label"], app.data["split"], app.alpha) == (app.runs[0], "test", 0.4)
     assert "without a model to ask" in app.data["cannot_ask"]
@@ -228,13 +224,13 @@ def test_an_error_is_a_sentence_and_the_run_before_stays(tmp_path):
         assert name in answer["status"]
 
 
-def test_methods_are_compared_with_samples_where_there_are_some(app, tmp_path, monkeypatch):
+def test_methods_are_compared_with_samples_where_there_are_some(tmp_path, monkeypatch):
     samples = replace(many(seed=1), info=replace(RUN.info, strategy="multinomial"))
     alone, beside = (explorer.comparison(RUN, run) for run in (None, samples))
     assert {"NLL", "SE, lexical"} <= set(alone["scores"]) < set(beside["scores"])
     assert page_data(explorer.to_html(RUN, tmp_path / "run.html"))[1] == alone
     monkeypatch.setattr("pro_lib.runs.read", lambda folder: samples)  # in the folder of samples
-    answer = reply(app, kind="compare", distinct=True)
+    answer = reply(explorer.explore(RUN, Settings(generations_dir=tmp_path)), kind="compare", distinct=True)
     assert answer["scores"]["NLL"] == pytest.approx(scores.nll(RUN.log_probs()))
     assert {name: answer[name] for name in beside} == beside | {"ids": [f"q{i:02}" for i in range(40)]}
     assert answer["correct"] == corrects(RUN)

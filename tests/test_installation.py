@@ -1,7 +1,6 @@
 """What an installation brings: dependencies by extra, and a wheel with all that is bundled."""
 
 import fcntl
-import json
 import os
 import re
 import shutil
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import ROOT
+from packaging.requirements import Requirement
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
@@ -26,11 +26,8 @@ def required(*extras):
     """The packages that the base and these extras require, by name."""
     names = set()
     for line in [*PROJECT["dependencies"], *(line for name in extras for line in EXTRAS[name])]:
-        name, more = re.fullmatch(r"([\w-]+)(?:\[([\w,-]+)\])?[^\[\]]*", line).groups()
-        if name == PROJECT["name"]:
-            names |= required(*more.split(","))
-        else:
-            names.add(name)
+        one = Requirement(line)
+        names |= required(*one.extras) if one.name == PROJECT["name"] else {one.name}
     return names
 
 
@@ -99,7 +96,6 @@ print("{0.text} {0.status}".format(pro_lib.ask(pro_lib.models.load("facts-2m"), 
 print(Settings(model="facts-1m", limit=2, n_answers=2).run("facts-1m", "world-facts").info.provenance["commit"])
 print(pro_lib.__file__)
 """
-RECORD = {"question_id": 1, "answers": [{"log_prob": -0.5}, {"log_prob": -2.0}]}
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +123,8 @@ def workplace(tmp_path):
     (tmp_path / "work").mkdir()
     for words in ("init -q", "-c user.name=A -c user.email=a@b commit -q --allow-empty -m theirs"):
         subprocess.run(["git", *words.split()], cwd=tmp_path, check=True)
-    (tmp_path / "work" / "mine.jsonl").write_text(json.dumps(RECORD) + "\n")
+    record = '{"question_id": 1, "answers": [{"log_prob": -0.5}, {"log_prob": -2.0}]}'
+    (tmp_path / "work" / "mine.jsonl").write_text(record)
     return tmp_path / "work"
 
 

@@ -59,25 +59,21 @@ def test_its_parameters_are_six_to_twelve_typed_with_the_comments_of_the_package
         assert "None" in parameter["help"] if value is None else kind == of, name
 
 
-@pytest.fixture
-def execute(tmp_path):
-    """Run a notebook by papermill in a kernel, its figures going to `tmp_path`."""
-
-    def executed(path, **parameters):
-        given = parameters | {"figures_dir": str(tmp_path)}
-        papermill.execute_notebook(path, tmp_path / "out.ipynb", given, cwd=tmp_path, progress_bar=False)
-
-    return executed
+def execute(path, folder, **parameters):
+    """Run a notebook by papermill in a kernel, its figures going to the folder."""
+    given = parameters | {"figures_dir": str(folder)}
+    papermill.execute_notebook(path, folder / "out.ipynb", given, cwd=folder, progress_bar=False)
 
 
 @pytest.mark.parametrize("path", [*map(in_slow, NOTEBOOKS)])
-def test_papermill_executes_it_with_parameters_that_its_cell_does_not_declare(path, execute, tmp_path):
+def test_papermill_executes_it_with_parameters_that_its_cell_does_not_declare(path, tmp_path):
     named = {"model": "facts-1m", "dataset": "world-facts"}
     named = named if "model: str" in path.read_text() else {name: [value] for name, value in named.items()}
     undeclared = {"batch_size": 8, "device": "cpu"}
     assert not undeclared.keys() & papermill.inspect_notebook(path).keys()
     # One place for runs, so that a notebook finds what another has generated.
-    execute(path, **named, **undeclared, limit=40, n_answers=4, generations_dir=str(tmp_path.parent / "generations"))
+    small = named | undeclared | {"limit": 40, "n_answers": 4, "generations_dir": str(tmp_path.parent / "generations")}
+    execute(path, tmp_path, **small)
     _, drawn, table = made = [tmp_path / f"{path.stem}.{kind}" for kind in ("png", "svg", "csv")]
     assert all(file.stat().st_size > 100 for file in made)
     if path.stem[:2] in ("02", "03", "04", "05"):
@@ -104,17 +100,17 @@ ON_RECORDS = [path for path in NOTEBOOKS if "records" in papermill.inspect_noteb
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ON_RECORDS, ids=lambda path: path.stem)
-def test_it_runs_on_records(path, records, execute, tmp_path):
-    execute(path, records=str(records), n_answers=3, generations_dir=str(tmp_path / "none"))
+def test_it_runs_on_records(path, records, tmp_path):
+    execute(path, tmp_path, records=str(records), n_answers=3, generations_dir=str(tmp_path / "none"))
     assert (tmp_path / f"{path.stem}.csv").stat().st_size > 100
     assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.slow
-def test_06_runs_on_twelve_questions(records, execute, tmp_path):
+def test_06_runs_on_twelve_questions(records, tmp_path):
     (tmp_path / "few.jsonl").write_text("\n".join(records.read_text().splitlines()[:12]))
     [path] = [path for path in ON_RECORDS if path.stem.startswith("06")]
-    execute(path, records=str(tmp_path / "few.jsonl"), n_answers=3)
+    execute(path, tmp_path, records=str(tmp_path / "few.jsonl"), n_answers=3)
 
 
 def test_make_figures_runs_all_notebooks():

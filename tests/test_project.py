@@ -61,11 +61,9 @@ def test_imports_go_one_way_and_only_what_asks_a_model_loads_torch(path):
 
 
 def test_within_a_room_imports_form_no_circle():
-    inside = [path for path in FILES if path.parent != HOUSE]
-    needs = {
-        f"{path.parent.name}.{path.stem}": {".".join(name.split(".")[1:3]) for name in imported(path)}
-        for path in inside
-    }
+    needs = {}
+    for path in [path for path in FILES if path.parent != HOUSE]:
+        needs[f"{path.parent.name}.{path.stem}"] = {".".join(name.split(".")[1:3]) for name in imported(path)}
     TopologicalSorter(needs).prepare()  # raises CycleError
 
 

@@ -13,16 +13,12 @@ from conftest import ROOT
 DATA = ROOT / "data"
 WORLD = DATA / "world_facts"
 MODELS = ("facts-2m", "facts-1m")
+FACTS = pd.DataFrame(map(json.loads, (WORLD / "facts.jsonl").read_text(encoding="utf-8").splitlines()))
 build = SimpleNamespace(**runpy.run_path(str(WORLD / "build.py"), run_name="world_facts_build"))
 
 
-@pytest.fixture(scope="module")
-def facts() -> pd.DataFrame:
-    return pd.DataFrame(map(json.loads, (WORLD / "facts.jsonl").read_text(encoding="utf-8").splitlines()))
-
-
-def test_the_facts_keep_their_promises(facts):
-    sizes = facts.split.value_counts()
+def test_the_facts_keep_their_promises():
+    facts, sizes = FACTS, FACTS.split.value_counts()
     assert set(sizes.index) == {"train_shots", "validation", "test"}
     assert 60 <= sizes["train_shots"] <= 100
     assert sizes["validation"] >= 200
@@ -59,7 +55,7 @@ def test_building_again_gives_the_committed_files_byte_for_byte(tmp_path):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_bundled_model_is_float16_without_pickles_and_agrees_with_its_tokenizer(name, facts):
+def test_a_bundled_model_is_float16_without_pickles_and_agrees_with_its_tokenizer(name):
     folder = DATA / "models" / name
     with (folder / "model.safetensors").open("rb") as file:
         header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
@@ -77,7 +73,7 @@ def test_a_bundled_model_is_float16_without_pickles_and_agrees_with_its_tokenize
     # A prompt tokenises alone as it does with its answer.
     newline = tokenizer("\n", add_special_tokens=False).input_ids
     assert len(newline) == 1
-    for fact in facts[facts.split == "train_shots"].itertuples():
+    for fact in FACTS[FACTS.split == "train_shots"].itertuples():
         prompt = tokenizer(f"Question: {fact.question}\nAnswer:").input_ids
         answer = tokenizer(f" {fact.answer}", add_special_tokens=False).input_ids
         whole = f"Question: {fact.question}\nAnswer: {fact.answer}\n\n"
