@@ -4,29 +4,29 @@ import os
 import sys
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
-from forked import Forks
 from hypothesis import settings
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from pro_lib import models as pro_models
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "benchmarks"))
+# What a test starts is of this checkout and of this environment.
+os.environ |= {"PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 # `make test` would tell the `make` of a trial that it is an inner one, which then prints its folder and takes options.
 for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"):
     os.environ.pop(name, None)
 
 # A loaded machine is no reason to fail, and a failure must come again.
 EXAMPLES = {"quick": 20, "all": 100, "trials": 2000}
-for size, examples in EXAMPLES.items():
-    settings.register_profile(size, deadline=None, derandomize=True, max_examples=examples)
 
 
 def pytest_addoption(parser):
@@ -34,7 +34,9 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    settings.load_profile(config.getoption("size"))
+    examples = EXAMPLES[config.getoption("size")]
+    settings.register_profile("size", deadline=None, derandomize=True, max_examples=examples)
+    settings.load_profile("size")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -90,11 +92,6 @@ def tiny_tokenizer(*, bos: bool, merges: int = 40) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
 
 
-def tiny_config(family: str, vocab_size: int) -> PreTrainedConfig:
-    ids = {"vocab_size": vocab_size, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    return AutoConfig.for_model(family.split("-")[0].lower(), **CONFIGS[family], **ids)
-
-
 FAMILIES = ("llama", "gemma", "gemma2", "mistral", "qwen2", "falcon-7b", "falcon-40b")
 PAPER = ("gemma-2b", "gemma-7b", "Llama-2-13b-chat-hf", "falcon-11B", "falcon-40b")
 WITHOUT_BOS = ("qwen2", "falcon-7b", "falcon-11B", "falcon-40b")
@@ -110,8 +107,10 @@ def widen(network):
 def save_tiny(family: str, folder: Path) -> Path:
     """Write a tiny random model of the family; its weights are widened so that its answers differ and end."""
     tokenizer = tiny_tokenizer(bos=family not in WITHOUT_BOS)
+    ids = {"vocab_size": len(tokenizer), "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    config = AutoConfig.for_model(family.split("-")[0].lower(), **CONFIGS[family], **ids)
     torch.manual_seed(sum(family.encode()))
-    network = AutoModelForCausalLM.from_config(tiny_config(family, len(tokenizer)))
+    network = AutoModelForCausalLM.from_config(config)
     widen(network)
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -135,14 +134,6 @@ def tiny_model(tiny_folders):
 def facts_2m() -> pro_models.Model:
     """The bundled model, on the CPU."""
     return pro_models.load("facts-2m", device="cpu")
-
-
-@pytest.fixture(scope="session")
-def forks():
-    """Runs Python programs as processes of their own, which find torch loaded."""
-    forks = Forks()
-    yield forks
-    forks.close()
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,6 @@ import papermill
 import pytest
 from conftest import ROOT
 from test_explorer import CAPITAL, NASTY, ODD, many, nasty
-from waiting import until
 
 from pro_lib import explorer, imports, metrics
 
@@ -48,11 +48,11 @@ def notebook_with(folder, base, **parameters):
 @contextmanager
 def jupyter(folder, theme="JupyterLab Light"):
     """The address of the notebook in a JupyterLab of its own, without the user's settings, on `folder`."""
-    config, work = folder / "config", folder / "work"
+    config, work = folder / ".jupyter", folder / "work"
     files = {
         # Else an output exists only while it is in view.
-        "lab/@jupyterlab/notebook-extension/tracker.jupyterlab-settings": {"windowingMode": "none"},
-        "lab/@jupyterlab/apputils-extension/themes.jupyterlab-settings": {"theme": theme},
+        "lab/user-settings/@jupyterlab/notebook-extension/tracker.jupyterlab-settings": {"windowingMode": "none"},
+        "lab/user-settings/@jupyterlab/apputils-extension/themes.jupyterlab-settings": {"theme": theme},
         # News of the Jupyter project would be fetched from the network, after a question in the way of the notebook.
         "labconfig/page_config.json": {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}},
     }
@@ -60,20 +60,19 @@ def jupyter(folder, theme="JupyterLab Light"):
     for name, content in files.items():
         (config / name).parent.mkdir(parents=True)
         (config / name).write_text(json.dumps(content))
-    own = {f"JUPYTER_{name}_DIR": str(folder / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")}
-    own |= {"IPYTHONDIR": str(folder / "ipython"), "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces")}
-    own |= {"JUPYTERLAB_SETTINGS_DIR": str(config / "lab")}
-    own |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}", "--allow-root"]
     command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={work}", "--ServerApp.port_retries=0"]
     with open(folder / "server.log", "w") as log:
-        server = subprocess.Popen(command, env=os.environ | own, stdout=log, stderr=log, cwd=work)
+        server = subprocess.Popen(command, env=os.environ | {"HOME": str(folder)}, stdout=log, stderr=log, cwd=work)
         try:
-            until(lambda: server.poll() is not None or " is running at:" in (folder / "server.log").read_text())
-            assert server.poll() is None, (folder / "server.log").read_text()[-2000:]
+            end = time.monotonic() + PATIENCE / 1000
+            while " is running at:" not in (said := (folder / "server.log").read_text()):
+                assert server.poll() is None, said[-2000:]
+                assert time.monotonic() < end
+                time.sleep(0.1)
             yield f"http://127.0.0.1:{port}/doc/tree/{NOTEBOOK.name}?token={TOKEN}"
         finally:
             # It asks its kernels to end, too.

@@ -1,13 +1,11 @@
-"""The docs: every block of code in README and docs is run, or listed with why; links, numbers and lengths are right."""
+"""The docs: every block of code in README and docs is run, or listed with why; numbers and lengths are right."""
 
-import filecmp
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
@@ -20,13 +18,12 @@ import pro_lib
 README = ROOT / "README.md"
 DOCS = [README, *sorted((ROOT / "docs").glob("*.md"))]
 PAGES = [*DOCS, *sorted((ROOT / "data").rglob("README.md"))]
-LESSONS = sorted((ROOT / "docs").glob("*/*.md"))  # tests/test_examples.py runs them
-BIN = Path(sys.executable).parent
 
 
 def test_the_docs_are_short():
     assert len(README.read_text().splitlines()) <= 120
     assert sum(len(page.read_text().split()) for page in DOCS) <= 30_000
+    assert len([line for line in QUICK.text.splitlines() if line]) <= 8
 
 
 # ---- Blocks of code -------------------------------------------------------------------------------------------------
@@ -67,52 +64,32 @@ PYTHON_NOT_RUN = {
     "from uqlm import": "needs uqlm and a model; tried by hand with 0.6.7",
     "outputs = llm.generate(": "needs vLLM; tests/test_imports.py reads its objects",
 }
-PYTHON = [block for block in BLOCKS if block.language == "python" and "README" not in block.name]
+PYTHON = [block for block in BLOCKS if block.language == "python"]
 LISTED = [block for block in PYTHON if block.text.startswith(tuple(PYTHON_NOT_RUN))]
-QUICK, *SLOW = [block for block in PYTHON if block not in LISTED]  # one is enough for `make test`
+QUICK, *SLOW = [block for block in PYTHON if block not in LISTED]  # of `make test`: the README's, which comes first
 SLOW = [pytest.param(block, marks=pytest.mark.slow) for block in SLOW]
 
 
 @pytest.mark.parametrize("block", [QUICK, *SLOW], ids=lambda block: block.name)
-def test_a_python_block_runs_as_it_stands(block, forks, tmp_path):
-    before = "import warnings\nwarnings.simplefilter('error', UserWarning)\n"
-    done = forks.run(["-c", before + block.text], cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    starts = {start for start in PYTHON_NOT_RUN for block in LISTED if block.text.startswith(start)}
-    assert starts == {*PYTHON_NOT_RUN}, "each that is listed is there"
+def test_a_python_block_runs_as_it_stands(block, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block.text, block.name, "exec"), {})
+    if block is QUICK:
+        assert f"{block.text}```\n\n```\n{capsys.readouterr().out}```\n" in README.read_text()
 
 
 # ---- Commands -------------------------------------------------------------------------------------------------------
 
-SMALL = "-p model facts-1m -p dataset world-facts -p limit 30"
-# Command: what is added so that it takes seconds. `HERE` is a folder of the trial.
-RUN = {
-    "pro score --example": "",
-    "pro score responses.jsonl": "",
-    'make notebook N=02 ARGS="-p limit 200"': SMALL,
-    "papermill notebooks/02_alpha_sweep.ipynb out.ipynb -p alpha 0.3 -p limit 500": SMALL,
-    "papermill --help-notebook notebooks/02_alpha_sweep.ipynb": "",
-    "papermill notebooks/01_generate.ipynb out.ipynb -p model path/to/model -p limit 200": "-p limit 30",
-    'papermill notebooks/02_alpha_sweep.ipynb out.ipynb -y "{model: [facts-2m, facts-1m], dataset: [world-facts]}" '
-    "-p limit 100": "-p limit 30",
-    "papermill notebooks/06_benchmark.ipynb out.ipynb -p records responses.jsonl -p dataset my_questions.jsonl": "",
-    'pro ask "What is the capital of France?"': "",
-    'pro ask "What is the capital of France?" --model path/to/model --alpha 0.2 --json': "",
-    "pro score responses.jsonl --questions my_questions.jsonl": "",
-    "pro run 04 -p records responses.jsonl -p dataset my_questions.jsonl": "",
-    "pro score responses.jsonl --questions my_questions.jsonl --output scores.csv": "",
-    "pro run 02 -p limit 200": SMALL,
-    "pro run 06_benchmark -p model '[\"facts-2m\"]' -p similarity lexical": SMALL,
-    "pro explore responses.jsonl --html run.html": "",
-    "pro explore responses.jsonl --questions my_questions.jsonl": "--html page.html",
-    "pro generate facts-2m greedy --dataset world-facts": "",
-    "python benchmarks/cost_model.py": "",
-    "python benchmarks/ladder.py --arms D E G --questions 8 --repeats 1 --shots 0": "--batch-sizes 32 --no-memory "
-    "--out HERE/ladder.csv",
-    "python data/world_facts/build.py": "",
-    "export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0": "",
+# What is added to commands that match, so that they take seconds; the first counts.
+SMALL = {
+    ".*( records|help-notebook) .*": "",
+    ".*(path/to/model|-y) .*-p limit .*": "-p limit 30",
+    "(make notebook|papermill|pro run) .*": "-p model facts-1m -p dataset world-facts -p limit 30",
+    "pro explore .* --questions .*": "--html page.html",
+    "python benchmarks/ladder.py .*": "--batch-sizes 32 --no-memory --out ladder.csv",
 }
 RUNS_A_NOTEBOOK = ("out.ipynb", "N=0", "pro run")
+OURS = f"-o {sys.prefix}/.installed VENV={sys.prefix}"  # of make: this environment, as it is
 # What commands match that are not run: why.
 NOT_RUN = {
     "(git clone|python3 -m venv) .*": "what test_installation.py and `make` do",
@@ -121,7 +98,7 @@ NOT_RUN = {
     "make golden|(pip|conda) .*|PIP_EXTRA.*|pro download .*": "network; tests/test_installation.py, test_downloads.py",
     ".* smollm2-135m": "tests/test_downloads.py asks it where it is",
     ".*(google/gemma|Gemma-2B|Falcon-40B|dataset sciq).*": "downloads models or questions from the hub",
-    "make figures-real|.*data/published.*": "reads published outputs, of the network; test_published.py has made ones",
+    "make figures-real|.*data/published.*": "reads published outputs, of the network",
     "python benchmarks/(families|on_gpu).*": "minutes, or a GPU; tests/test_families.py and test_ladder.py do it small",
     "python benchmarks/ladder.py( --models.*)?$": "many minutes, and the environment of make golden",
     "python data/models/train.py .*": "trains for minutes",
@@ -130,16 +107,13 @@ NOT_RUN = {
 SHELL = [block for block in BLOCKS if block.language in ("sh", "indented") and not block.text.startswith(NOT_CODE)]
 TYPED = [re.sub(r"(^|\s+)#.*$", "", line) for block in SHELL for line in block.text.splitlines()]
 COMMANDS = [line.rstrip() for line in dict.fromkeys(TYPED) if line.strip()]
+RUN = [command for command in COMMANDS if not any(re.fullmatch(pattern, command) for pattern in NOT_RUN)]
 
 
-def why_not(command):
-    return [pattern for pattern in NOT_RUN if re.fullmatch(pattern, command)]
-
-
-def test_every_command_is_run_or_listed_with_a_reason():
-    assert not [command for command in COMMANDS if (command in RUN) == bool(why_not(command))], "RUN or NOT_RUN it"
-    assert set(RUN) <= set(COMMANDS), "listed, but in no page"
-    assert {pattern for command in COMMANDS for pattern in why_not(command)} == set(NOT_RUN), "listed, but in no page"
+def test_what_is_not_run_is_still_there():
+    assert [pattern for pattern in NOT_RUN if not any(re.fullmatch(pattern, command) for command in COMMANDS)] == []
+    starts = {start for start in PYTHON_NOT_RUN for block in LISTED if block.text.startswith(start)}
+    assert starts == {*PYTHON_NOT_RUN}
 
 
 @pytest.fixture(scope="module")
@@ -160,26 +134,24 @@ def workplace(tmp_path_factory):
 
 def small(command, folder, figures):
     """The command as it is run: with what makes it small, writing nowhere but into the folders."""
-    added = RUN[command].replace("HERE", str(folder))
+    added = next((added for pattern, added in SMALL.items() if re.fullmatch(pattern, command)), "")
     if any(sign in command for sign in RUNS_A_NOTEBOOK):
-        added += f" -p generations_dir {folder / 'generations'} -p figures_dir {figures}"
+        added += f" -p generations_dir {folder}/generations -p figures_dir {figures}"
     if command.startswith("make notebook"):
-        ours = f"make -o {sys.prefix}/.installed VENV={sys.prefix} EXECUTED={folder / 'executed'}"
-        return command.replace("make", ours, 1).removesuffix('"') + f' {added}"'
+        return command.replace("make", f"make {OURS}", 1).removesuffix('"') + f' {added}"'
     return f"{command} {added}{f' --executed {folder}/executed' if command.startswith('pro run') else ''}".strip()
 
 
-# Those that run a notebook, the ladder and the world take up to half a minute: one of each way is tried before trials.
-LONG = re.compile("(?!pro run 02|.*06_b.*my_q).*(out.ipynb|N=0|pro run|ladder.py|build.py)")
-
-
 def mark(command):
-    return pytest.param(command, marks=pytest.mark.trial if LONG.match(command) else pytest.mark.slow)
+    is_long = any(sign in command for sign in (*RUNS_A_NOTEBOOK, "ladder.py", "build.py"))  # half a minute
+    marks = pytest.mark.trial if is_long else () if "--example" in command else pytest.mark.slow
+    return pytest.param(command, marks=marks)
 
 
-@pytest.mark.parametrize("command", [next(iter(RUN)), *map(mark, [*RUN][1:])])
-def test_a_command_of_the_docs_runs(command, workplace, forks, tmp_path):
-    done = run(small(command, workplace, tmp_path), workplace, forks)
+@pytest.mark.parametrize("command", [*map(mark, RUN)])
+def test_a_command_of_the_docs_runs(command, workplace, tmp_path):
+    line, environment = small(command, workplace, tmp_path), os.environ | {"PYTHONWARNINGS": "default"}
+    done = subprocess.run(["bash", "-c", line], cwd=workplace, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     if "--help-notebook" in command:
         assert all(re.search(rf"^\s*{name}: ", done.stdout, re.MULTILINE) for name in ("model", "alpha", "limit"))
@@ -192,41 +164,21 @@ def test_a_command_of_the_docs_runs(command, workplace, forks, tmp_path):
         shown = re.findall(r"^\| (?:sum|Gemma-2B|Falcon-40B).*", done.stdout, re.MULTILINE)
         assert len(shown) == 8
         assert all(row in page for row in shown)
-    if "build.py" in command:
-        assert filecmp.cmp(*(folder / "data" / "world_facts" / "facts.jsonl" for folder in (ROOT, workplace)), False)
-
-
-def run(line, folder, forks):
-    # Kernels must neither look for a network nor fight over two cores.
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
-    environment |= {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
-    program, *words = shlex.split(line)
-    module = {"python": [], "papermill": ["-m", "papermill"], "pro": ["-m", "pro_lib"]}.get(program)
-    if module is not None:
-        return forks.run([*module, *words], cwd=folder, env=environment)
-    how = {"cwd": folder, "env": environment, "capture_output": True, "text": True}
-    return subprocess.run(["bash", "-c", line], **how, check=False)
 
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if re.match("make |pro |python [^-]", command)])
 def test_what_a_command_names_is_there(command):
     program, name, *_ = shlex.split(command)
     if program == "make":
-        line = ["make", "-n", "-o", f"{sys.prefix}/.installed", f"VENV={sys.prefix}", name]
-        assert subprocess.run(line, cwd=ROOT, capture_output=True, check=False).returncode == 0
+        line = f"make -n {OURS} {name}"
+        assert subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, check=False).returncode == 0
     else:
         assert name in pro_lib.command.pro.commands if program == "pro" else (ROOT / name).is_file()
         options = re.findall(r"--[a-z-]+", command) if program == "python" else []
         assert not [option for option in options if f'"{option}"' not in (ROOT / name).read_text()]
 
 
-# ---- Links and numbers ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("page", [*PAGES, *LESSONS], ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_file_a_page_links_to_is_there(page):
-    for target in re.findall(r"\]\((?!http)([^)#]+)[^)]*\)", page.read_text()):
-        assert (page.parent / target).exists(), target
+# ---- Numbers --------------------------------------------------------------------------------------------------------
 
 
 def table_rows(page, heading):
@@ -261,10 +213,9 @@ def test_the_benchmark_page_has_the_numbers_of_the_figures():
 
 def test_the_page_of_promises_has_the_numbers_of_its_table():
     models = {"facts-2m": "facts-2m, 305", "gpt-3.5-turbo": "gpt-3.5, NQ, 1,000"}
-    rows = {
-        (models[row["model"]], row["score"], f"{row['level']:g}", row["rule"], row["shift"]): row
-        for row in pd.read_csv(ROOT / "docs" / "promises.csv").fillna({"score": ""}).to_dict("records")
-    }
+    table = pd.read_csv(ROOT / "docs" / "promises.csv").fillna({"score": ""})
+    table = table.assign(model=table["model"].map(models), level=table["level"].map("{:g}".format))
+    rows = table.set_index(["model", "score", "level", "rule", "shift"]).to_dict("index")
 
     def percents(of, *columns, shift=False):
         return [f"{100 * rows[*of, rule, shift][column]:.1f} %" for rule, column in columns]
@@ -300,23 +251,20 @@ def signed(value):
     return "0.000" if abs(value) < 0.0005 else f"{value:+.3f}"
 
 
-def test_the_page_of_real_models_has_the_numbers_of_its_tables():
+def test_the_page_of_real_models_and_the_readme_have_the_numbers_of_the_tables():
     methods = ("NLL", "PRO_2", "PRO_5", "PRO_10", "alpha_0.4", "Deg")
     assert table_rows("real_models.md", "## All questions")[1:] == [
         [row["setting"], row["counted"], *(f"{row[name]:.3f}" for name in methods)]
         for row in real("published_all")
         if row["same_within"] == 0
     ]
-    for row, cells in zip(real("published_gain"), table_rows("real_models.md", "## The gain")[1:], strict=True):
+    gains = real("published_gain")
+    for row, cells in zip(gains, table_rows("real_models.md", "## The gain")[1:], strict=True):
         median, low, high, least, most = (signed(row[name]) for name in ("median", "low", "high", "p05", "p95"))
         chosen = row["chosen"].replace("alpha", "α")
         ours = [f"{row['setting']}, {row['n_questions']:,}", row["counted"], chosen, f"{median} [{low}, {high}]"]
         assert cells == [*ours, f"{chosen} = {row['choice']:g}", f"{least} to {most}", f"{row['above_nll']:.0%}"]
-
-
-def test_the_readme_says_what_published_outputs_showed():
-    gain = real("published_gain")
-    gain = {(row["setting"], row["counted"]): signed(row["median"]) for row in gain if row["chosen"] == "K"}
+    gain = {(row["setting"], row["counted"]): signed(row["median"]) for row in gains if row["chosen"] == "K"}
     said = " ".join(README.read_text().partition("## What do you have?")[0].split()).replace("−", "-")
     nq, meadow = (gain[f"gpt-3.5, {name}", "once each"] for name in ("NQ", "Meadow"))
     assert f"({nq} AUROC on Natural Questions, {meadow} on Meadow)" in said

@@ -107,8 +107,8 @@ def test_without_shots_it_is_asked_in_its_template_or_says_nothing(smollm, quest
 
 @pytest.fixture
 def some(size):
-    """Return questions that the real model is tried on: 3, 6, or 50 in `make trials`."""
-    return question_sets.load("world-facts", split="validation", limit={"quick": 3, "all": 6, "trials": 50}[size])
+    """Return questions that the real model is tried on: 2, 6, or 100 in `make trials`."""
+    return question_sets.load("world-facts", split="validation", limit={"quick": 2, "all": 6, "trials": 100}[size])
 
 
 WAYS = {"threshold": {"search_alpha": 0.05}, "multinomial": {"n_answers": 3}, "diverse_beam": {"n_answers": 3}}
@@ -155,13 +155,10 @@ def best_first(model, prompt: str, *, alpha: float, length: int) -> tuple[dict[t
 
 
 @here
-def test_certificates_are_those_of_an_independent_best_first_search(smollm, size):
-    """Of 2 questions, 6, or in `make trials` of 100."""
-    n_questions = {"quick": 2, "all": 6, "trials": 100}[size]
-    questions = question_sets.load("world-facts", split="validation", limit=n_questions)
-    run = generate.generate(smollm, questions, strategy="threshold", search_alpha=0.05, progress=False)
+def test_certificates_are_those_of_an_independent_best_first_search(smollm, some):
+    run = generate.generate(smollm, some, strategy="threshold", search_alpha=0.05, progress=False)
     answers = run.answers.assign(path=run.answers["token_ids"].map(tuple)).set_index("question_id")
-    for question, prompt in zip(run.questions.itertuples(), questions.prompts(), strict=True):
+    for question, prompt in zip(run.questions.itertuples(), some.prompts(), strict=True):
         expected, is_open = best_first(smollm, prompt, alpha=0.05, length=32)
         rows = answers.loc[[question.question_id]]
         complete = rows["log_prob"] + rows["end_log_prob"].fillna(0.0)

@@ -3,7 +3,6 @@
 `python tests/test_examples.py [PAGE …]` writes what they print anew.
 """
 
-import os
 import subprocess
 import sys
 from contextlib import chdir, redirect_stdout
@@ -12,9 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from conftest import ROOT
 from markdown_it import MarkdownIt
 
-ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.md"))
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 PAGES = [*EXAMPLES, *(pytest.param(page, marks=pytest.mark.slow) for page in TUTORIALS)]
@@ -42,10 +41,8 @@ def done(block, names):
         with redirect_stdout(StringIO()) as out:
             exec(compile(block.content, "page", "exec"), names)
         return out.getvalue()
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "check": False}
-    end = subprocess.run(["bash", "-c", block.content], env=environment, **streams)
+    end = subprocess.run(["bash", "-c", block.content], **streams)
     assert (end.returncode == 0) == ("Error: " not in end.stdout), end.stdout
     return end.stdout
 

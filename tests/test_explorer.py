@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy.stats import rankdata
 
-from pro_lib import ask, bundled, explorer, generate, metrics, scores
+from pro_lib import ask, explorer, generate, imports, metrics, scores
 from pro_lib import questions as question_sets
 from pro_lib.explorer.widget import Explorer
 from pro_lib.files import RunError
@@ -59,23 +59,11 @@ def test_a_run_is_data_with_the_alphas_of_its_slider():
     assert [row[1] for row in data["answers"][0]] == RUN.log_probs()[0].tolist()
 
 
-def test_a_search_is_not_shown_below_its_alpha_and_brings_its_certificate(facts_2m):
-    run = searched(facts_2m, 3)
-    data = explorer.run_data(run)
-    assert min(data["alphas"]) == 0.05
-    certificate = data["questions"][0]["certificate"]
-    assert [certificate[name] == run.questions[name][0] for name in ("status", "tree_bound")] == [True, True]
-    assert sum(mass for name, mass in certificate.items() if name.endswith("_mass")) == pytest.approx(1, abs=1e-5)
-
-
 def repeated():
     """Paris 0.3 twice, Lyon 0.2, paris! 0.1, and Par 0.05, which was cut."""
-    answers = [("paris!", [7], 0.1), ("Par", [8], 0.05), *[("Paris", [1], 0.3)] * 2, ("Lyon", [2], 0.2)]
-    columns = {"question_id": "a", "rank": range(5), "token_log_probs": None, "end_log_prob": 0.0}
-    table = pd.DataFrame(answers, columns=["text", "token_ids", "log_prob"]).assign(**columns)
-    table = table.assign(log_prob=np.log(table["log_prob"]), finished=table["text"] != "Par")
-    questions = {"question_id": ["a"], "question": ["Capital?"], "references": [["Paris"]], "split": ["test"]}
-    return Run(table, pd.DataFrame(questions), RunInfo("toy", "none", "diverse_beam"))
+    given = [("paris!", 0.1), ("Par", 0.05), *[("Paris", 0.3)] * 2, ("Lyon", 0.2)]
+    answers = [{"text": text, "log_prob": np.log(p), "finished": text != "Par"} for text, p in given]
+    return imports.from_records([{"question_id": "a", "references": ["Paris"], "answers": answers}])
 
 
 def test_repeats_have_one_number_and_what_was_cut_comes_last():
@@ -85,17 +73,6 @@ def test_repeats_have_one_number_and_what_was_cut_comes_last():
     assert np.exp(log_probs) == pytest.approx([0.3, 0.3, 0.2, 0.1, 0.05])
     assert identity == [identity[0], *sorted(set(identity))]
     assert (finished, correct) == ([True] * 4 + [False], [True, True, False, True, None])
-
-
-def test_the_papers_examples_have_the_papers_pro_when_repeats_count():
-    run = explorer.appendix_run()
-    printed = bundled.paper("appendix_scores")
-    adaptive = printed[printed["selection"] == "adaptive"].set_index("question")["pro"]
-    with pytest.warns(scores.PremiseWarning):
-        pro = scores.pro(run.log_probs(distinct=False), alpha=0.1)
-    assert pro == pytest.approx(adaptive[run.questions["question"]].to_numpy(), abs=0.005)
-    assert corrects(run) == [True, False, False]
-    assert "The paper prints PRO = 0.404 at α = 0.1" in explorer.run_data(run)["questions"][0]["note"]
 
 
 def in_javascript(folder, code, value):
@@ -165,25 +142,25 @@ def test_a_view_of_the_page_sweeps_as_pro_lib_does(distinct, tmp_path):
     assert np.array(sweep) == pytest.approx(np.column_stack([*aurocs, means[0], *metrics.normal(*means)]), rel=1e-9)
 
 
-def searched(model, n):
-    questions = question_sets.load("world-facts", split="test", limit=n)
-    return generate.generate(model, questions, strategy="threshold", search_alpha=0.05, progress=False)
-
-
 def test_the_tree_of_a_search_sums_to_one_and_agrees_with_its_ledger(facts_2m):
-    run = searched(facts_2m, 12)
+    questions = question_sets.load("world-facts", split="test", limit=12)
+    run = generate.generate(facts_2m, questions, strategy="threshold", search_alpha=0.05, progress=False)
     for question_id in run.questions["question_id"]:
         one = run.select(question_ids=[question_id])
+        data, ledger = explorer.run_data(one), one.questions.iloc[0]
+        assert min(data["alphas"]) == 0.05  # nothing is shown below that of the search
+        certificate = data["questions"][0]["certificate"]
+        assert all(certificate[name] == ledger[name] for name in ("status", "tree_bound"))
+        assert sum(mass for name, mass in certificate.items() if name.endswith("_mass")) == pytest.approx(1, abs=1e-5)
         for n_nodes in (1, 3, 1000):
             table = explorer.prefix_tree(one, facts_2m.decode, n_nodes=n_nodes)
             leaves = table[table["kind"] != "prefix"]
             assert leaves["probability"].sum() == pytest.approx(1, abs=1e-5)
             assert set(table["parent"]) <= {-1, *table["node"]}
             assert (table["probability"] <= table["parent"].map(table["probability"]).fillna(1) + 1e-6).all()
-        ledger = one.questions.iloc[0]
         likely = leaves[(leaves["kind"] == "answer") & (leaves["probability"] >= 0.05 - 1e-9)]
         assert likely["probability"].sum() == pytest.approx(ledger["found_mass"], abs=1e-6)
-        assert set(likely["text"]) <= {answer[0] for answer in explorer.run_data(one)["answers"][0]}
+        assert set(likely["text"]) <= {answer[0] for answer in data["answers"][0]}
         for row in likely.itertuples():  # what its prefixes add is its text
             added, at = "", row.parent
             while at >= 0:
@@ -209,11 +186,6 @@ def test_nothing_that_a_model_or_a_file_says_ends_the_script_of_the_page(tmp_pat
     assert comparison["texts"][0] == NASTY
 
 
-@pytest.fixture
-def app(tmp_path):
-    return Explorer(RUN, Settings(generations_dir=tmp_path))
-
-
 def reply(app, **message):
     """What the kernel answers to a message of the page."""
     replies = []
@@ -224,13 +196,21 @@ def reply(app, **message):
     return replies[0]
 
 
-def test_the_widget_shows_the_run_and_offers_others(app):
+def test_the_widget_shows_the_run_and_offers_others_and_the_papers_examples_with_the_papers_pro(tmp_path):
+    app = Explorer(RUN, Settings(generations_dir=tmp_path))
     assert app.runs == ["letters/toy/diverse_beam (this notebook)", "the paper's appendix"]
     assert (app.data["label"], app.data["split"], app.alpha) == (app.runs[0], "test", 0.4)
     assert "without a model to ask" in app.data["cannot_ask"]
     assert reply(app, kind="run", name=app.runs[1]) == {"kind": "run", "status": ""}
-    assert app.data["questions"][0]["question"] == "sixth president of the United States"
-    assert reply(app, kind="compare", distinct=True)["ids"] == list(explorer.appendix_run().questions["question_id"])
+    first = app.data["questions"][0]
+    assert first["question"] == "sixth president of the United States"
+    assert "The paper prints PRO = 0.404 at α = 0.1" in first["note"]
+    run = explorer.appendix_run()
+    assert reply(app, kind="compare", distinct=True)["ids"] == list(run.questions["question_id"])
+    assert corrects(run) == [True, False, False]
+    with pytest.warns(scores.PremiseWarning):
+        pro = scores.pro(run.log_probs(distinct=False), alpha=0.1)
+    assert pro == pytest.approx([0.404, 2.142, 2.087], abs=0.005)
 
 
 def test_an_error_is_a_sentence_and_the_run_before_stays(tmp_path):
@@ -245,13 +225,13 @@ def test_an_error_is_a_sentence_and_the_run_before_stays(tmp_path):
         assert name in answer["status"]
 
 
-def test_methods_are_compared_with_samples_where_there_are_some(app, tmp_path, monkeypatch):
+def test_methods_are_compared_with_samples_where_there_are_some(tmp_path, monkeypatch):
     samples = replace(many(seed=1), info=replace(RUN.info, strategy="multinomial"))
     alone, beside = (explorer.comparison(RUN, run) for run in (None, samples))
     assert {"NLL", "SE, lexical"} <= set(alone["scores"]) < set(beside["scores"])
     assert page_data(explorer.to_html(RUN, tmp_path / "run.html"))[1] == alone
     monkeypatch.setattr("pro_lib.runs.read", lambda folder: samples)  # in the folder of samples
-    answer = reply(app, kind="compare", distinct=True)
+    answer = reply(Explorer(RUN, Settings(generations_dir=tmp_path)), kind="compare", distinct=True)
     assert answer["scores"]["NLL"] == pytest.approx(scores.nll(RUN.log_probs()))
     assert {name: answer[name] for name in beside} == beside | {"ids": [f"q{i:02}" for i in range(40)]}
     assert answer["correct"] == corrects(RUN)

@@ -16,28 +16,18 @@ pytestmark = pytest.mark.trial  # minutes of timing
 SMALL = ("D", "E", "F 0.05", "G", "H", "I", "J")
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """Eight questions without shots through the arms that need no second environment, and what was printed."""
-    out = tmp_path_factory.mktemp("ladder") / "small.csv"
+def test_a_small_run_times_every_arm_and_our_greedy_answers_as_the_library_does_with_fewer_tokens(tmp_path):
+    """Eight questions without shots through the arms that need no second environment."""
     options = ["--arms", *SMALL, "--shots", "0", "--questions", "8", "--batch-sizes", "1", "8", "--repeats", "1"]
-    options += ["--threads", "1", "--out", out]
+    options += ["--threads", "1", "--out", tmp_path / "small.csv"]
     command = [sys.executable, ROOT / "benchmarks" / "ladder.py", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return pd.read_csv(out).set_index(["arm", "batch_size"]), done.stdout, out
-
-
-def test_a_small_run_counts_and_times_every_arm_at_every_batch_size(small):
-    table, printed, _ = small
+    table = pd.read_csv(tmp_path / "small.csv").set_index(["arm", "batch_size"])
     assert set(table.index) == {(arm, size) for arm in SMALL for size in (1, 8)}
     assert (table[["token_forwards", "model_calls", "attended_positions", "ms_min", "cpu_ms_min"]] > 0).all(axis=None)
     assert (table["ms_min"] <= table["ms_median"]).all()
     assert table[["machine", "commit", "ours_torch", "ours_transformers"]].notna().all(axis=None)
-    assert "F 0.05 ÷ E" in printed
-
-
-def test_our_greedy_answers_as_the_library_does_with_fewer_tokens_and_no_more_positions(small):
-    table, _, _ = small
+    assert "F 0.05 ÷ E" in done.stdout
     assert (table.loc[["E", "H"], "compared"] == 8).all()
     assert (table.loc[["E", "H"], "differing"] == 0).all()
     # One question at a time nothing is padded: both put the same tokens through and see the same positions.

@@ -1,15 +1,14 @@
-"""What the project promises about itself: imports that go one way, no heavy import, a README that is true."""
+"""What the project promises about itself: imports that go one way, no heavy import, a tree that is true."""
 
 import ast
 import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
-from pathlib import Path
 
 import pytest
+from conftest import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 HOUSE = ROOT / "pro_lib"
 FILES = sorted(HOUSE.rglob("*.py"))
 # A module imports only what stands before it; a room stands for all of its modules.
@@ -43,9 +42,8 @@ def imported(path, *, everywhere=True):
     return names
 
 
-def test_every_module_opens_with_its_contract_and_the_house_is_small():
+def test_the_house_is_small():
     lengths = {path: len(path.read_text().splitlines()) for path in FILES}
-    assert [path for path in FILES if not ast.get_docstring(ast.parse(path.read_text()))] == []
     assert [path for path, length in lengths.items() if length > 300] == []
     assert sum(lengths.values()) <= 7600  # 7,438 is the goal: 6,500 and what later issues may add; it may only fall
     assert len(FILES) <= 45
@@ -63,11 +61,9 @@ def test_imports_go_one_way_and_only_what_asks_a_model_loads_torch(path):
 
 
 def test_within_a_room_imports_form_no_circle():
-    inside = [path for path in FILES if path.parent != HOUSE]
-    needs = {
-        f"{path.parent.name}.{path.stem}": {".".join(name.split(".")[1:3]) for name in imported(path)}
-        for path in inside
-    }
+    needs = {}
+    for path in [path for path in FILES if path.parent != HOUSE]:
+        needs[f"{path.parent.name}.{path.stem}"] = {".".join(name.split(".")[1:3]) for name in imported(path)}
     TopologicalSorter(needs).prepare()  # raises CycleError
 
 
@@ -77,17 +73,6 @@ def test_importing_what_reads_and_scores_does_not_load_torch():
     code += "print({'torch', 'transformers'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code, *reading], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "set()"
-
-
-def test_the_readmes_python_runs_and_prints_what_it_says(forks, tmp_path):
-    readme = (ROOT / "README.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", readme, re.DOTALL)
-    # Blocks go on where the one before stopped, as a reader who types them would.
-    code, printed = ("".join(parts) for parts in zip(*blocks, strict=True))
-    done = forks.run(["-c", code], cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == printed
-    assert len([line for line in blocks[0][0].splitlines() if line]) <= 8
 
 
 def test_every_module_is_in_the_tree_of_the_docs():

@@ -16,11 +16,10 @@ import pytest
 import yaml
 from conftest import ROOT
 from formulas import PageError, typeset
-from test_browser import CHROMIUM, browser_page, sync_api
+from test_browser import CHROMIUM, NOTEBOOK, browser_page, sync_api
 
 MODULES = sorted((ROOT / "pro_lib").rglob("[a-z]*.py"))
 CONFIG = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
-NOTEBOOK = ROOT / "notebooks" / "00_explore_examples.ipynb"
 
 
 def test_a_formula_becomes_mathml_and_code_stays():
@@ -150,7 +149,10 @@ def test_in_a_browser_nothing_is_asked_of_the_network_and_all_fits(served, width
 
 
 @in_a_browser
-def test_the_framed_explorer_is_whole_and_follows_the_switch_between_light_and_dark(served):
+def test_the_framed_explorer_is_whole_and_follows_the_switch_between_light_and_dark(site, served):
+    with browser_page((site / "index.html").as_uri()) as (page, _):  # from a folder it draws, too
+        page.locator("iframe.explorer").scroll_into_view_if_needed()
+        page.frame_locator("iframe.explorer").locator("figure svg").first.wait_for()
     with browser_page(f"{served}/index.html") as (page, errors):
         page.locator("iframe.explorer").scroll_into_view_if_needed()
         frame = page.frame_locator("iframe.explorer")
@@ -164,13 +166,6 @@ def test_the_framed_explorer_is_whole_and_follows_the_switch_between_light_and_d
         page.get_by_title("dark").click()
         sync_api.expect(explorer).not_to_have_css("background-color", "rgb(255, 255, 255)")
         assert errors == []
-
-
-@in_a_browser
-def test_the_explorer_draws_on_the_first_page_from_a_folder_too(site):
-    with browser_page((site / "index.html").as_uri()) as (page, _):
-        page.locator("iframe.explorer").scroll_into_view_if_needed()
-        page.frame_locator("iframe.explorer").locator("figure svg").first.wait_for()
 
 
 # ---- The API pages --------------------------------------------------------------------------------------------------

@@ -13,39 +13,24 @@ from conftest import ROOT
 DATA = ROOT / "data"
 WORLD = DATA / "world_facts"
 MODELS = ("facts-2m", "facts-1m")
-
-
+FACTS = pd.DataFrame(map(json.loads, (WORLD / "facts.jsonl").read_text(encoding="utf-8").splitlines()))
 build = SimpleNamespace(**runpy.run_path(str(WORLD / "build.py"), run_name="world_facts_build"))
 
 
-@pytest.fixture(scope="module")
-def facts() -> pd.DataFrame:
-    return pd.DataFrame(map(json.loads, (WORLD / "facts.jsonl").read_text(encoding="utf-8").splitlines()))
-
-
-@pytest.fixture(scope="module")
-def built():
-    return build.build()
-
-
-def test_each_question_is_one_of_its_relations_seen_or_withheld_phrasings_and_asked_once(facts):
+def test_the_facts_keep_their_promises():
+    facts, sizes = FACTS, FACTS.split.value_counts()
+    assert set(sizes.index) == {"train_shots", "validation", "test"}
+    assert 60 <= sizes["train_shots"] <= 100
+    assert sizes["validation"] >= 200
+    assert sizes["test"] >= 1000
+    # A question is one of its relation's seen or withheld phrasings, and asked once.
     relations = json.loads((WORLD / "relations.json").read_text(encoding="utf-8"))
     assert pd.concat([facts.question, facts.question_reworded]).str.casefold().is_unique
     for fact in facts.itertuples():
         phrasings = relations[fact.relation]
         assert fact.question in [p.format(subject=fact.subject) for p in phrasings["seen"]]
         assert fact.question_reworded in [p.format(subject=fact.subject) for p in phrasings["withheld"]]
-
-
-def test_the_splits_have_their_sizes(facts):
-    sizes = facts.split.value_counts()
-    assert set(sizes.index) == {"train_shots", "validation", "test"}
-    assert 60 <= sizes["train_shots"] <= 100
-    assert sizes["validation"] >= 200
-    assert sizes["test"] >= 1000
-
-
-def test_a_contested_fact_has_a_wrong_answer_stated_in_a_whole_number_of_documents(facts):
+    # A contested fact has a wrong answer, stated in a whole number of documents.
     contested = facts[facts.conflict > 0]
     assert set(contested.conflict) == {0.25, 0.5}
     assert (contested.exposure >= 4).all()
@@ -56,11 +41,6 @@ def test_a_contested_fact_has_a_wrong_answer_stated_in_a_whole_number_of_documen
         assert fact.wrong_answer in set(facts[facts.relation == fact.relation].answer)
 
 
-@pytest.mark.slow
-def test_the_judge_calls_at_most_three_percent_of_wrong_answers_right(built):
-    assert build.judged_right(built[0]) <= 0.03
-
-
 def test_the_judge_check_counts_answers_that_share_words():
     answers = ["Lake Tana", "Lake Chad", "Nile"]
     group = [build.Fact(f"r/{i}", "r", str(i), answer, []) for i, answer in enumerate(answers)]
@@ -68,25 +48,20 @@ def test_the_judge_check_counts_answers_that_share_words():
     assert build.judged_right(group) == pytest.approx((1 / 2 + 1 / 2 + 0) / 3)
 
 
-def test_building_again_gives_the_committed_files_byte_for_byte(built, tmp_path):
-    build.write(*built, tmp_path)
+def test_building_again_gives_the_committed_files_byte_for_byte(tmp_path):
+    build.write(*build.build(), tmp_path)
     for name in ("facts.jsonl", "relations.json"):
         assert (tmp_path / name).read_bytes() == (WORLD / name).read_bytes()
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_bundled_weights_are_float16_safetensors_and_nothing_is_pickled(name):
+def test_a_bundled_model_is_float16_without_pickles_and_agrees_with_its_tokenizer(name):
     folder = DATA / "models" / name
     with (folder / "model.safetensors").open("rb") as file:
         header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
     header.pop("__metadata__", None)
     assert {tensor["dtype"] for tensor in header.values()} == {"F16"}
     assert not [path for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pth", ".pkl")]
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_bundled_model_and_tokenizer_load_and_agree(name):
-    folder = DATA / "models" / name
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     assert str(model.dtype) == "torch.float16"
@@ -95,14 +70,10 @@ def test_bundled_model_and_tokenizer_load_and_agree(name):
     for key in ("bos_token_id", "eos_token_id", "pad_token_id"):
         assert getattr(model.generation_config, key) == getattr(tokenizer, key)
     assert model.generation_config.do_sample is False
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_prompt_tokenises_alone_as_it_does_with_its_answer(name, facts):
-    tokenizer = transformers.AutoTokenizer.from_pretrained(DATA / "models" / name)
+    # A prompt tokenises alone as it does with its answer.
     newline = tokenizer("\n", add_special_tokens=False).input_ids
     assert len(newline) == 1
-    for fact in facts[facts.split == "train_shots"].itertuples():
+    for fact in FACTS[FACTS.split == "train_shots"].itertuples():
         prompt = tokenizer(f"Question: {fact.question}\nAnswer:").input_ids
         answer = tokenizer(f" {fact.answer}", add_special_tokens=False).input_ids
         whole = f"Question: {fact.question}\nAnswer: {fact.answer}\n\n"
