@@ -2,7 +2,7 @@
 
     python benchmarks/abstaining.py data/generations/world-facts/facts-2m/diverse_beam --splits 1000
 
-In each split an answerer is made of some questions (`--questions`), as `pro serve` makes it; the others are its calls,
+In each split an answerer is made of some questions (`--questions`); the others are its calls,
 whose answers the run has. A promise is false where fewer of all answers given are right than promised: at most
 1 - confidence may be.
 """

@@ -7,7 +7,6 @@ over 1,000 resamples of the questions. PRO's α is chosen on 100 validation ques
 the row says otherwise.
 """
 
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -268,7 +267,7 @@ def markdown(rows: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Print the table and write it where asked."""
     options = {"--model": "facts-2m", "--dataset": "world-facts", "--similarity": ["lexical", "alias"]}
     given = asked(__doc__, options | {"--limit": int, "--csv": Path}, arguments)
@@ -289,4 +288,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -1,7 +1,7 @@
 """How often 95 % intervals of AUROCs, and of their differences, contain the value they are of: docs/intervals.md.
 
-`--resampling` of the `--repetitions` have percentile intervals too, `--records` are outputs whose scores are resampled
-beside, and `--only differences` takes minutes, with as many repetitions as `--pairs` says.
+`--records` are outputs whose scores are resampled beside, and `--only differences` takes minutes, with as many
+repetitions as `--pairs` says.
 Labels are drawn (again where one class is missing), scores given the labels. How `metrics.auroc_intervals` shrinks was
 chosen on binormal scores, on those with a wide wrong class (deviation 2), on exponential ones and on four levels, with
 other seeds; `SCORES` are what is reported.
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from measuring import asked
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
@@ -23,7 +24,6 @@ N_QUESTIONS = (100, 300, 1000)
 SHARES_RIGHT = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 AUROCS = (0.6, 0.7, 0.8, 0.9, 0.97)
 CUTS = np.arange(-0.5, 4, 0.5)  # between the levels of rounded scores
-N_RESAMPLES = 500
 METHODS = ("NLL", "PRO", "Deg, lexical")  # whose real scores are resampled; Deg has many ties
 Draw = Callable[[np.random.Generator, tuple[int, int], bool], np.ndarray]  # (generator, shape, of wrong answers)
 
@@ -87,16 +87,8 @@ def delong(of_wrong: np.ndarray, of_right: np.ndarray) -> tuple[np.ndarray, np.n
     return of_wrong.mean(axis=1) - half, of_wrong.mean(axis=1) + half
 
 
-def percentile(uncertainty: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Percentiles of AUROCs of N_RESAMPLES resamples of the right answers and of the wrong ones."""
-    rng, classes = np.random.default_rng(0), [np.flatnonzero(correct), np.flatnonzero(~correct)]
-    rows = [np.concatenate([rng.choice(of, len(of)) for of in classes]) for _ in range(N_RESAMPLES)]
-    aurocs = [metrics.auroc_intervals(uncertainty[of], correct[of])[0] for of in rows]
-    return np.quantile(aurocs, [0.025, 0.975], axis=0)
-
-
-def covered(draw: Draw, truth: float, n: int, share: float, *, repetitions: int, resampling: int, seed: int) -> dict:
-    """How often each interval contains the AUROC; the percentile interval in `resampling` of the repetitions."""
+def covered(draw: Draw, truth: float, n: int, share: float, *, repetitions: int, seed: int) -> dict:
+    """How often each interval contains the AUROC."""
     rng, hits = np.random.default_rng([seed, n, round(100 * share), round(1000 * truth)]), {}
 
     def add(name: str, low: np.ndarray, high: np.ndarray) -> None:
@@ -105,12 +97,10 @@ def covered(draw: Draw, truth: float, n: int, share: float, *, repetitions: int,
     for uncertainty, correct in drawn(draw, n, share, repetitions, rng):
         add("covered", *metrics.auroc_intervals(uncertainty, correct)[1:])
         add("delong", *delong(*placements(uncertainty, correct)))
-    for uncertainty, correct in drawn(draw, n, share, resampling, rng):
-        add("percentile", *percentile(uncertainty, correct))
     return {name: np.mean(of) for name, of in hits.items()}
 
 
-def single(*, repetitions: int, resampling: int, seed: int) -> Iterator[dict]:
+def single(*, repetitions: int, seed: int) -> Iterator[dict]:
     """A row per distribution, number of questions, share of right answers and AUROC."""
     populations = [(name, auroc, of(auroc)) for name, of in SCORES.items() for auroc in AUROCS]
     settings = Settings(model="facts-2m", dataset="world-facts", similarity=["lexical"], reported=True)
@@ -119,8 +109,7 @@ def single(*, repetitions: int, resampling: int, seed: int) -> Iterator[dict]:
         truth = metrics.auroc(values, evaluation.correct)
         populations.append((f"{name} of facts-2m", truth, resampled(values.to_numpy(), evaluation.correct)))
     for (name, auroc, draw), n, share in itertools.product(populations, N_QUESTIONS, SHARES_RIGHT):
-        n_resampled = resampling if name == "binormal" and n < 1000 else 0
-        found = covered(draw, auroc, n, share, repetitions=repetitions, resampling=n_resampled, seed=seed)
+        found = covered(draw, auroc, n, share, repetitions=repetitions, seed=seed)
         yield {"scores": name, "n_questions": n, "share_right": share, "auroc": round(auroc, 4)} | found
 
 
@@ -212,14 +201,12 @@ def summary(table: pd.DataFrame) -> str:
 
 def main() -> None:
     """Write the tables beside docs/intervals.md, or where asked, and print what the page says."""
-    from measuring import asked  # tests read this file from elsewhere
-
-    options = {"--repetitions": 4000, "--resampling": 500, "--pairs": 300, "--seed": 2, "--records": []}
+    options = {"--repetitions": 4000, "--pairs": 300, "--seed": 2, "--records": []}
     given = asked(__doc__, options | {"--only": str, "--out": Path("docs")})
     differences = {"repetitions": given.pairs, "seed": given.seed}
     tables = {"_of_differences": paired(**differences), "_of_near_scores": near(given.records, **differences)}
     if given.only != "differences":
-        tables[""] = single(repetitions=given.repetitions, resampling=given.resampling, seed=given.seed)
+        tables[""] = single(repetitions=given.repetitions, seed=given.seed)
     for name, rows in tables.items():
         table = pd.DataFrame(rows)
         table.round(4).to_csv(given.out / f"coverage{name}.csv", index=False)

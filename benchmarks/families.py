@@ -46,26 +46,23 @@ SHOTS = {"short": 0, "long": 4}
 N_QUESTIONS, N_SAMPLES, N_GENERATED = 4, 2, 2
 # What makes a configuration tiny: values, and the names of entries that get them, wherever they stand in it.
 SIZES = """
-32 hidden_size d_model n_embd attention_hidden_size lru_width embedding_size embed_dim embedding_dim word_embed_proj_dim
-32 out_hidden_size projection_dim text_hidden_size dim lm_hidden_size output_dim mm_hidden_size proj_hidden_size
-32 adapter_hidden_dim projector_hidden_size language_hidden_size model_dim base_channels adapter_in_dim adapter_out_dim
-32 adapter_input_size
+32 hidden_size d_model n_embd embedding_size embed_dim out_hidden_size projection_dim text_hidden_size output_dim
+32 projector_hidden_size base_channels adapter_in_dim adapter_out_dim adapter_input_size
 4 num_hidden_layers n_layer n_layers num_layers num_attention_heads n_head n_heads num_heads encoder_attention_heads
-4 attention_heads decoder_attention_heads num_key_value_heads num_global_key_value_heads linear_num_heads
-4 swa_num_attention_heads swa_num_key_value_heads linear_num_value_heads linear_conv_kernel_dim num_experts
-4 num_local_experts n_routed_experts moe_num_experts mamba_dt_rank time_step_rank
+4 attention_heads decoder_attention_heads num_key_value_heads linear_num_heads swa_num_attention_heads
+4 swa_num_key_value_heads linear_num_value_heads num_experts num_local_experts n_routed_experts moe_num_experts
+4 mamba_dt_rank time_step_rank
 2 depth encoder_layers decoder_layers num_encoder_layers num_decoder_layers num_experts_per_tok moe_k
-2 num_experts_per_token moe_top_k top_k_experts index_n_heads mamba_expand expand linear_num_key_heads
-8 head_dim global_head_dim qk_rope_head_dim qk_nope_head_dim v_head_dim rotary_dim hidden_size_per_layer_input
-8 swa_head_dim swa_v_head_dim linear_head_dim linear_key_head_dim linear_value_head_dim mamba_d_state mamba_n_heads
-8 mamba_d_head mamba_num_heads mamba_head_dim n_mamba_heads ssm_state_size state_size
-16 qk_head_dim q_lora_rank kv_lora_rank o_lora_rank index_head_dim expert_hidden_dim moe_intermediate_size
-16 shared_expert_intermediate_size moe_shared_expert_intermediate_size router_hidden_size mamba_chunk_size chunk_size
+2 num_experts_per_token moe_top_k top_k_experts index_n_heads linear_num_key_heads
+8 head_dim qk_rope_head_dim qk_nope_head_dim v_head_dim rotary_dim hidden_size_per_layer_input swa_head_dim
+8 linear_head_dim linear_key_head_dim linear_value_head_dim mamba_d_state mamba_n_heads mamba_num_heads mamba_head_dim
+8 ssm_state_size state_size
+16 qk_head_dim q_lora_rank kv_lora_rank o_lora_rank index_head_dim moe_intermediate_size shared_expert_intermediate_size
+16 moe_shared_expert_intermediate_size router_hidden_size mamba_chunk_size chunk_size
 64 intermediate_size ffn_dim d_ff encoder_ffn_dim decoder_ffn_dim n_inner mlp_dim intermediate_size_mlp ffn_hidden_size
 64 dense_intermediate_size shared_intermediate_size
 4096 max_position_embeddings n_positions max_source_positions max_target_positions
-1 n_group topk_group num_shared_experts n_shared_experts first_k_dense_replace moe_num_shared_experts mamba_n_groups
-1 n_groups mamba_ngroups
+1 n_group topk_group num_shared_experts n_shared_experts first_k_dense_replace moe_num_shared_experts n_groups
 0 num_nextn_predict_layers num_mtp_layers
 28 image_size
 14 patch_size
@@ -88,11 +85,10 @@ GEMMA_3N |= SLIDING | {"laurel_rank": 8}
 INDEXER = {"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 16}
 QWEN_4 = {"layer_types": ["linear_attention", "indexed_attention"] * 2, "indexer_compress_ratio": 2} | INDEXER
 QWEN_4 |= {"hc_lowrank": 8, "ple_embed_dim": 16, "ngram_vocab_size_base": 64, "split_ngram_parts": 2}
-STEP = {"sliding_window": WINDOW, "num_sliding_attention_heads": 4, "share_expert_dim": 16}
+STEP = {"sliding_window": WINDOW, "share_expert_dim": 16}
 DOTS = {"per_layer_config": {}, "head_dim": 16}
 BLT = {"hidden_size_global": 32}
-DBRX = {"ffn_config": {"ffn_hidden_size": 64, "moe_num_experts": 4, "moe_top_k": 2}}
-DBRX |= {"attn_config": {"rope_theta": 1e4, "kv_n_heads": 2, "clip_qkv": 8.0}}
+DBRX = {"attn_config": {"rope_theta": 1e4, "kv_n_heads": 2, "clip_qkv": 8.0}}
 ERNIE = {"rope_parameters": ROPE | {"mrope_section": [1, 1, 2]}}
 GRANITE = {"deepstack_layer_map": [[1, 0]], "downsample_rate": "1/2", "spatial_target_layers": [1]}
 MIXED_TEXT = {"text_config": MIXED}
@@ -111,7 +107,7 @@ OWN = {
     "cohere_compass": {"text_config": SLIDING_ROPE},
     "cohere_compass_text": SLIDING_ROPE,
     "dbrx": DBRX,
-    "deepseek_ocr2": {"text_config": SPARSE | {"num_experts_per_tok": 2}},
+    "deepseek_ocr2": {"text_config": SPARSE},
     "dots3_note": {"text_config": DOTS, "vision_config": {"per_layer_config": {}}},
     "dots3_note_text": DOTS,
     "emu3": {"vocabulary_map": {"<image>": 380, "<|extra_200|>": 381}},

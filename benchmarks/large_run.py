@@ -4,12 +4,11 @@ Run from the repository root: `python benchmarks/large_run.py [--questions 10000
 as `generate` does; what is measured happens in a process that does nothing else.
 """
 
-import json
 import resource
-import subprocess
-import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -77,19 +76,15 @@ def measure(folder: Path) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["step", "seconds", "peak_mib"])
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Write the folder, measure in a fresh process, print the table."""
     given = asked(__doc__, {"--questions": 100_000}, arguments)
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, ProcessPoolExecutor(1, get_context("spawn")) as fresh:
         folder = Path(temporary) / "large" / "synthetic" / "diverse_beam"
         write(folder, given.questions)
-        command = [sys.executable, __file__, "--measure", str(folder)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-    print(pd.DataFrame(json.loads(done.stdout)).round(1).to_string(index=False))
+        table = fresh.submit(measure, folder).result()
+    print(table.round(1).to_string(index=False))
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--measure"]:
-        print(measure(Path(sys.argv[2])).to_json(orient="records"))
-    else:
-        main(sys.argv[1:])
+    main()

@@ -1,8 +1,7 @@
-"""What several benchmarks need: command lines, times, the world facts as prompts, and decoding in packs."""
+"""What several benchmarks need: command lines, the world facts as prompts, and decoding in packs."""
 
 import argparse
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -25,20 +24,6 @@ def asked(document: str, options: Mapping[str, object], words: Sequence[str] | N
             several, kind = "*" if isinstance(default, list) else None, one if isinstance(one, type) else type(one)
             parser.add_argument(name, nargs=several, type=kind, default=value)
     return parser.parse_args(words)
-
-
-def seconds(function: Callable, *, repeats: int, warm_up: int = 0, clock=time.perf_counter, device=None) -> list[float]:
-    """Return the time of each call, after a few that do not count, the work of a GPU (a torch device) included."""
-    found = []
-    for _ in range(warm_up + repeats):
-        started = clock()
-        function()
-        if device is not None and device.type == "cuda":
-            import torch
-
-            torch.cuda.synchronize(device)
-        found.append(clock() - started)
-    return found[warm_up:]
 
 
 @cache

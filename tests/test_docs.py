@@ -159,11 +159,6 @@ def test_a_command_of_the_docs_runs(command, workplace, tmp_path):
         assert list(tmp_path.glob("*.png"))
     if "--example" in command:
         assert done.stdout.splitlines()[-1] in README.read_text()
-    if "cost_model" in command:
-        page = (ROOT / "docs" / "cluster.md").read_text()
-        shown = re.findall(r"^\| (?:sum|Gemma-2B|Falcon-40B).*", done.stdout, re.MULTILINE)
-        assert len(shown) == 8
-        assert all(row in page for row in shown)
 
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if re.match("make |pro |python [^-]", command)])
