@@ -7,11 +7,14 @@ import gzip
 import json
 from functools import reduce
 from operator import getitem
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from test_wall import places_of
+from pydantic import create_model
+from test_wall import choice, places_of
 
 from pro_lib.files import RunError
 from pro_lib.imports import from_file, from_openai
@@ -142,17 +145,6 @@ def streamed():
     }  # fmt: skip
 
 
-@pytest.fixture
-def write(tmp_path):
-    def file(*entries, name="responses.jsonl", event=""):
-        lines = [*map(json.dumps, entries), *["[DONE]"] * bool(event)]
-        data = "".join(f"{event}{line}\n" + "\n" * bool(event) for line in lines).encode()
-        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-        return tmp_path / name
-
-    return file
-
-
 def check(run, n=1):
     assert run.answers["text"].tolist() == [" Paris"] * n
     assert run.answers["token_log_probs"].tolist() == [[-0.25, -0.5]] * n
@@ -160,17 +152,42 @@ def check(run, n=1):
     np.testing.assert_array_equal(run.log_probs(), [[-0.75]] * n)
 
 
+def of_pydantic(**fields):
+    return create_model("Response", **{name: (Any, value) for name, value in fields.items()})()
+
+
+def as_objects(value, kind):
+    """What a client gives back, to its last detail: objects of a kind; what has the id of a token is there by it."""
+    if isinstance(value, list):
+        return [as_objects(inner, kind) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    fields = {name: as_objects(inner, kind) for name, inner in value.items()}
+    is_step = all(name.isdecimal() for name in fields)
+    return {int(name): inner for name, inner in fields.items()} if is_step else kind(**fields)
+
+
 @pytest.mark.parametrize("layout", BARE)
-@pytest.mark.parametrize("form", ["bare", "wrapped", "batch", "gz", "list"])
+@pytest.mark.parametrize("form", ["bare", "wrapped", "batch", "gz"])
 def test_a_response_of_every_server_is_read_in_every_wrapping(write, layout, form):
     wrapped = {"question_id": 7, "question": "Capital?", "references": "Paris", "response": layout()}
     batch = {"id": "batch_req_1", "custom_id": "q8", "response": {"status_code": 200, "body": layout()}, "error": None}
     entry = {"wrapped": wrapped, "batch": batch}.get(form, layout())
-    run = from_openai([entry]) if form == "list" else from_file(write(entry, name="r.jsonl" + ".gz" * (form == "gz")))
+    run = from_file(write(entry, name="r.jsonl" + ".gz" * (form == "gz")))
     check(run)
     names = {"wrapped": "7", "batch": "q8"}
     assert form not in names or run.questions["question_id"].tolist() == [names[form]]
-    assert run.info.dataset == ("responses" if form == "list" else "r")
+    assert run.info.dataset == "r"
+
+
+@pytest.mark.parametrize("layout", BARE)
+@pytest.mark.parametrize("kind", [dict, SimpleNamespace, of_pydantic])
+def test_what_a_client_gives_back_is_read_as_a_file_of_it(layout, kind):
+    wrapped = {"question_id": "7", "question": "Capital?", "references": ["Paris"], "split": "test"}
+    run = from_openai([as_objects(layout(), kind), wrapped | {"response": as_objects(layout(), kind)}])
+    check(run, n=2)
+    assert run.questions.iloc[1].to_dict() == wrapped
+    assert run.info.dataset == "responses"
 
 
 @pytest.mark.parametrize("layout", BARE)
@@ -195,11 +212,11 @@ def test_every_word_for_an_ending_is_known_or_said(word):
 
 
 @pytest.mark.parametrize("name", streamed())
-@pytest.mark.parametrize("event", ["", "data: "])
-def test_the_pieces_of_a_stream_are_one_answer(write, name, event):
-    lines = streamed()[name]
-    check(from_file(write(*lines, event=event)))
-    again = json.loads(json.dumps(lines).replace('"s1"', '"s2"').replace('"t1"', '"t2"').replace('"g"', '"h"'))
+@pytest.mark.parametrize("line", ["{}", "data: {}\n"])
+def test_the_pieces_of_a_stream_are_one_answer(write, name, line):
+    lines = [line.format(json.dumps(piece)) for piece in streamed()[name]]
+    check(from_file(write(*lines, line.format("[DONE]"))))
+    again = [text.replace('"s1"', '"s2"').replace('"t1"', '"t2"').replace('"g"', '"h"') for text in lines]
     check(from_file(write(*lines, *again)), n=2)
 
 
@@ -222,11 +239,10 @@ def test_several_choices_of_a_stream_are_kept_apart(write):
 
 
 @pytest.mark.parametrize("name", ["chat", "text"])
-def test_chunks_among_comments_or_in_wrappers_are_joined(tmp_path, write, name):
+def test_chunks_among_comments_or_in_wrappers_are_joined(write, name):
     chunks = [{"id": "", "object": "", "choices": [], "prompt_filter_results": []}, *streamed()[name]]
-    events = "".join(f"event: x\nid: 7\ndata: {json.dumps(chunk)}\n\n" for chunk in chunks)
-    (tmp_path / "r.jsonl").write_text(f": PROCESSING\n\n{events}")
-    check(from_file(tmp_path / "r.jsonl"))
+    events = [f"event: x\nid: 7\ndata: {json.dumps(chunk)}\n" for chunk in chunks]
+    check(from_file(write(": PROCESSING\n", *events)))
     run = from_file(write(*({"question_id": "q", "response": chunk} for chunk in chunks[1:])))
     check(run)
     assert run.questions["question_id"].tolist() == ["q"]
@@ -241,7 +257,7 @@ def test_every_sequence_of_tgi_counts():
 
 QUESTIONS = pd.DataFrame({
     "question_id": ["q0", "q1"], "question": ["What is the capital of Peru?", "And of France, Zoë?"],
-    "references": [["Lima"], ["Paris"]], "split": "test",
+    "references": [["Lima"], ["Paris"]], "split": "test", "level": [1, 2],
 })  # fmt: skip
 
 
@@ -307,17 +323,21 @@ def test_responses_that_do_not_fit_the_questions_are_refused(write, entries, sen
 
 
 def test_what_could_be_one_question_or_another_needs_an_id(write):
-    twice = QUESTIONS.assign(question=PERU)
+    twice = QUESTIONS.drop(columns="references").assign(question=PERU)
     with pytest.raises(RunError, match="is the text of several of questions="):
         from_file(write(answered(-1.0, question=PERU)), questions=twice)
     run = from_openai([answered(-1.0, question=PERU, question_id="q1")], questions=twice)
     np.testing.assert_array_equal(run.log_probs(), [[np.nan], [-1.0]])
+    pd.testing.assert_frame_equal(run.questions[[*twice]], twice)
     asked = [answered(-1.0, question="What is 5?"), answered(-2.0, question="What is -5?")]
     run = from_openai(asked, questions=QUESTIONS.assign(question=["What is -5?", "What is 5?"]))
     np.testing.assert_array_equal(run.log_probs(), [[-2.0], [-1.0]])
     ids = QUESTIONS.assign(question_id=["r-2.0", "r-1.0"])
     with pytest.raises(RunError, match="the server's ids are those of questions=, in another order"):
         from_file(write(answered(-1.0), answered(-2.0)), questions=ids)
+    for damaged in (QUESTIONS.assign(question_id="b"), QUESTIONS.drop(columns="question")):
+        with pytest.raises(RunError, match="must have columns question_id and question, and each id once"):
+            from_openai(asked, questions=damaged)
 
 
 SAMPLES = {
@@ -371,16 +391,20 @@ def test_failures_and_refusals_are_left_out_counted_and_named(write):
     blocked = {"promptFeedback": {"blockReason": "SAFETY"}, "modelVersion": "m"}
     lines = [answered(-1.0, custom_id="a"), *failures, {"custom_id": "e", "response": refusal}]
     lines += [{"question_id": "f", "response": blocked}]
+    rare, empty = choice("Zug", ("Z", -0.5), ("ug", -9999.0)), choice("")
+    lines += [{"question_id": "g", "response": {"choices": [empty, rare]}}]
     with pytest.warns(UserWarning, match="are left out") as caught:
-        run = from_file(write(*lines))
+        run = from_openai(write(*lines))
     assert sorted(str(warning.message) for warning in caught) == [
         "1 answers without text, such as a refusal are left out: line 5, choice 0",
+        "2 answers whose probability was not returned are left out: line 7, choice 0; line 7, choice 1",
         "4 answers that failed are left out: line 2; line 3; line 4; line 6",
     ]
-    assert run.questions["question_id"].tolist() == ["a", "e"]
-    assert len(run.answers) == 1
-    with pytest.warns(UserWarning, match="left out"), pytest.raises(RunError, match="holds no answers"):
-        from_file(write(*failures))
+    assert {warning.filename for warning in caught} == {__file__}
+    assert run.questions["question_id"].tolist() == ["a", "e", "g"]
+    np.testing.assert_array_equal(run.log_probs(), [[-1.0], [np.nan], [np.nan]])
+    with pytest.warns(UserWarning, match="left out"), pytest.raises(RunError, match=r"holds no answers.*\(1 questions"):
+        from_file(write(*failures, lines[-1]))
 
 
 @pytest.mark.parametrize("names", ["question_id question text log_prob", "id prompt answer logprob",
@@ -405,13 +429,13 @@ def test_a_table_of_texts_and_log_probabilities_is_read(tmp_path, names, suffix)
         from_file(path)
 
 
-def test_rows_without_an_id_are_those_of_their_question(tmp_path):
-    (tmp_path / "a.csv").write_text("question,text,log_prob\nA?,x,-1\nB?,y,-2\nA?,z,-3\n")
-    run = from_file(tmp_path / "a.csv")
+def test_rows_without_an_id_are_those_of_their_question(write):
+    run = from_file(write("question,text,log_prob", "A?,x,-1", "B?,y,-2", "A?,z,-3", name="a.csv"))
     np.testing.assert_array_equal(run.log_probs(), [[-1, -3], [-2, np.nan]])
-    (tmp_path / "a.csv").write_text("question_id,question,text,log_prob\n0,A?,x,-1\n0,B?,y,-2\n")
+    path = write("question_id,question,text,log_prob", "0,A?,x,-1", "0,B?,y,-2", name="a.csv")
     with pytest.raises(RunError, match=r"line 3: question_id '0' was already used \(.*line 2\), by another question"):
-        from_file(tmp_path / "a.csv")
+        from_file(path)
+    assert from_openai([tgi(), tgi()]).questions["question_id"].tolist() == ["responses-1", "responses-2"]
 
 
 @pytest.mark.parametrize("data", [b"\x1f\x8b no", gzip.compress(b'{"a": 1}' * 99)[:-9], gzip.compress(b"\xff"), b""])
