@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from test_layouts import as_objects
 from test_runs import means, records_run
-from test_wall import OUTPUT as PARIS_OUTPUT
 from test_wall import choice, vllm_output
 
 from pro_lib.files import RunError
@@ -96,7 +95,7 @@ TOKENS = ((5, " Par", -0.25), (6, "is", -0.5))
 END = (2, "</s>", -0.125)
 ENDED = vllm_output("a", END)
 VLLM = [
-    PARIS_OUTPUT,
+    vllm_output(" Paris", *TOKENS, END),
     vllm_output(" Paris", *TOKENS, (13, "\n", -0.125), (14, "Q:", -1.0)),  # what a stop string took off the text
     vllm_output("", END),
 ]
@@ -109,8 +108,8 @@ def test_everything_generated_counts_in_whatever_form_it_comes(write, output):
     question = {"question_id": "0", "question": record["prompt"], "references": None, "split": None}
     steps = zip(output["logprobs"], output["token_ids"], strict=True)
     log_probs = [step[str(token)]["logprob"] for step, token in steps]
-    for lines in (None, json.dumps(record), json.dumps([record])):
-        run = from_vllm(write(lines) if lines else [served])
+    for source in ([served], write(record), write(json.dumps([record]), name="list.json")):
+        run = from_vllm(source)
         assert run.answers["token_log_probs"].tolist() == [log_probs]
         assert run.answers["end_log_prob"].isna().all()
         np.testing.assert_array_equal(run.log_probs(), [[output["cumulative_logprob"]]])
