@@ -1,6 +1,5 @@
 """Question sets: the bundled ones, files, splits, limits, prompts, and what bad input is told."""
 
-import gzip
 import json
 from pathlib import Path
 
@@ -29,18 +28,6 @@ ROWS = [dict(zip(COLUMNS, row, strict=True)) for row in ROWS]
 
 def numbered(n):
     return [{"question": f"Question {i}?", "references": [str(i)]} for i in range(n)]
-
-
-@pytest.fixture
-def file(tmp_path):
-    """Write a question file: a text, or rows in the format that the suffix says."""
-
-    def write(name, content):
-        path = tmp_path / name
-        path.write_bytes(content.encode() if isinstance(content, str) else WRITE[path.suffix](content))
-        return path
-
-    return write
 
 
 def test_bundled_set_has_the_facts_of_the_split_with_answer_and_aliases():
@@ -75,21 +62,20 @@ def test_bundled_shots_are_ten_of_train_shots_with_their_first_reference(seed):
 
 
 @pytest.mark.parametrize(("n", "how", "n_shots"), [(60, {}, 10), (20, {}, 5), (3, {}, 0), (12, {"n_shots": 2}, 2)])
-def test_a_file_without_train_shots_sets_its_shots_apart_whatever_is_asked(file, n, how, n_shots):
-    path = file("set.jsonl", numbered(n))
-    whole = load(path=path, **how)
+def test_a_file_without_train_shots_sets_its_shots_apart_whatever_is_asked(n, how, n_shots):
+    whole = load(path=numbered(n), **how)
     asked = zip(whole.table["question"], whole.table["references"].str[0], strict=True)
     assert {*asked, *whole.shots} == {(row["question"], row["references"][0]) for row in numbered(n)}
     assert (len(whole), len(whole.shots)) == (n - n_shots, n_shots)
     for asked in ({"limit": 4}, {"seed": 5, "limit": 6}, {"split": ["validation", "test"], "n_validation": 1}):
-        other = load(path=path, **how, **asked)
+        other = load(path=numbered(n), **how, **asked)
         assert other.shots == whole.shots
         assert set(other.table["question"]) <= set(whole.table["question"])
 
 
-def test_prompts_are_header_shots_and_question_in_the_template_and_others_are_asked_in_the_same_way(file):
+def test_prompts_are_header_shots_and_question_in_the_template_and_others_are_asked_in_the_same_way():
     how = {"header": "Answer briefly.\n\n", "template": "Q: {question}\nA:"}
-    questions = load(path=file("set.jsonl", ROWS), n_shots=1, **how)
+    questions = load(path=ROWS, n_shots=1, **how)
     (shot, answer) = questions.shots[0]
     assert questions.prefix() == f"Answer briefly.\n\nQ: {shot}\nA: {answer}\n\n"
     others = questions.with_questions(["Who?", "Where?"])
@@ -99,9 +85,11 @@ def test_prompts_are_header_shots_and_question_in_the_template_and_others_are_as
     assert others.table["references"].tolist() == [None, None]
 
 
-def test_files_of_every_format_and_rows_in_memory_are_the_same_questions(file):
+def test_files_of_every_format_and_rows_in_memory_are_the_same_questions(tmp_path):
     asked = {"split": ["validation", "test"], "n_shots": 1}
-    files = [file(f"questions{suffix}", ROWS) for suffix in TABLES]
+    files = [tmp_path / f"questions{suffix}" for suffix in TABLES]
+    for path in files:
+        path.write_bytes(WRITE[path.suffix](ROWS))
     expected = load(path=files[0], **asked)
     assert expected.table.to_dict("records") == [ROWS[2], *ROWS[:2]]
     for source in (*files, ROWS, tuple(ROWS), pd.DataFrame(ROWS), pd.DataFrame(ROWS, index=["a"] * len(ROWS))):
@@ -111,9 +99,9 @@ def test_files_of_every_format_and_rows_in_memory_are_the_same_questions(file):
         assert found.source == expected.source | {"path": str(source) if isinstance(source, Path) else None}
 
 
-def test_rows_without_ids_and_splits_get_both_and_keep_further_columns(file):
+def test_rows_without_ids_and_splits_get_both_and_keep_further_columns(write):
     rows = [{"query": "A?", "references": " a ; b;", "level": 3}, {"query": "B?", "references": ("c", "d")}]
-    for source, name in ((file("set.jsonl", rows), "set"), (pd.DataFrame(rows), "questions")):
+    for source, name in ((write(*rows, name="set.jsonl"), "set"), (pd.DataFrame(rows), "questions")):
         table = load("mine", path=source).table
         assert table.columns.tolist() == [*COLUMNS, "level"]
         ours = [[f"{name}-0", "A?", ["a", "b"], "test"], [f"{name}-1", "B?", ["c", "d"], "test"]]
@@ -121,8 +109,9 @@ def test_rows_without_ids_and_splits_get_both_and_keep_further_columns(file):
         assert table["level"].isna().tolist() == [False, True]
 
 
-def test_texts_of_csv_stay_as_they_are_written(file):
-    table = load(path=file("set.csv", "\ufeffquestion,references,code,split\nSymbol of sodium?,NA,007,test\n")).table
+def test_texts_of_csv_stay_as_they_are_written(write):
+    path = write("\ufeffquestion,references,code,split", "Symbol of sodium?,NA,007,test", name="set.csv")
+    table = load(path=path).table
     assert table.to_numpy().tolist() == [["set-0", "Symbol of sodium?", ["NA"], "test", "007"]]
 
 
@@ -133,20 +122,23 @@ def test_numbers_of_parquet_stay_whole_where_some_are_missing(tmp_path):
     read = load(path=tmp_path / "set.parquet").table
     assert read["question_id"].tolist() == ["7", str(2**60 + 1)]
     assert read["level"].tolist() == [2**60 + 1, None]
+    table.assign(question="A?", references=[[1, 2]] * 2).to_parquet(tmp_path / "set.parquet")
+    with pytest.raises(RunError, match=r"set\.parquet, row 1: references="):
+        load(path=tmp_path / "set.parquet")
 
 
-def test_what_was_drawn_from_where_is_recorded_as_json(file):
-    path = file("set.jsonl", ROWS)
+def test_what_was_drawn_from_where_is_recorded_as_json(write):
+    path = write(*ROWS)
     questions = load("mine", path=path, split=["validation", "test"], limit=1, seed=4, n_shots=2)
     expected = {"dataset": "mine", "path": str(path), "columns": {name: [name] for name in COLUMNS}, "seed": 4}
     expected |= {"split": ["validation", "test"], "n_validation": None, "limit": 1, "n_shots": 2, "usual_shots": 2}
     assert json.loads(json.dumps(questions.source)) == expected
 
 
-def test_named_columns_win_over_those_called_like_ours_and_others_are_kept(file):
+def test_named_columns_win_over_those_called_like_ours_and_others_are_kept():
     row = {"question": "long form", "short": "A?", "references": ["r"], "gold": "a", "id": 7, "part": "dev", "x": 1}
     columns = {"question": "short", "references": "gold", "question_id": "id", "split": "part"}
-    table = load(path=file("set.jsonl", [row]), columns=columns, split="dev").table
+    table = load(path=[row], columns=columns, split="dev").table
     expected = {"question_id": "7", "question": "A?", "references": ["a"], "split": "dev", "x": 1}
     assert table.to_dict("records") == [expected]
 
@@ -165,11 +157,10 @@ LAYOUTS = [
 
 @pytest.mark.parametrize("row", LAYOUTS)
 @pytest.mark.parametrize("form", ["jsonl", "list", "data", "gz", "memory"])
-def test_the_names_and_forms_that_files_have_are_known(tmp_path, row, form):
+def test_the_names_and_forms_that_files_have_are_known(write, row, form):
     row = {name: value for name, value in row.items() if value is not None}
-    path = tmp_path / f"mine{'.jsonl.gz' if form == 'gz' else '.json'}"
     text = {"list": json.dumps([row], indent=1), "data": json.dumps({"data": [row]})}.get(form, json.dumps(row))
-    path.write_bytes(gzip.compress(text.encode()) if form == "gz" else text.encode())
+    path = write(text, name=f"mine{'.jsonl.gz' if form == 'gz' else '.json'}")
     questions = load(path=[row] if form == "memory" else path, n_shots=0)
     table = questions.table
     assert (table["question"].tolist(), table["references"].tolist()) == (["A?"], [["a", "b"]])
@@ -185,12 +176,12 @@ def test_numbers_are_answers_and_other_things_are_not(tmp_path):
             load(path=[{"question": "A?", "answer": bad}], n_shots=0)
 
 
-def test_one_of_several_reference_columns_may_be_empty_but_not_all(file):
+def test_one_of_several_reference_columns_may_be_empty_but_not_all():
     columns = {"references": ["answer", "aliases"]}
     rows = [{"question": "A?", "answer": "a", "aliases": None}, {"question": "B?", "answer": "", "aliases": ["b", "c"]}]
-    assert load(path=file("set.jsonl", rows), columns=columns).table["references"].tolist() == [["a"], ["b", "c"]]
-    with pytest.raises(RunError, match=r"line 3: references=.* must hold a text"):
-        load(path=file("set.jsonl", [*rows, {"question": "C?", "aliases": []}]), columns=columns)
+    assert load(path=rows, columns=columns).table["references"].tolist() == [["a"], ["b", "c"]]
+    with pytest.raises(RunError, match=r"entry 3: references=.* must hold a text"):
+        load(path=[*rows, {"question": "C?", "aliases": []}], columns=columns)
 
 
 def trivia(number, value, *aliases, question=None):
@@ -302,28 +293,25 @@ def test_a_hub_set_without_labelled_questions_or_without_shots_is_refused(hub, t
         load("trivia_qa", path=tmp_path)
 
 
-def test_a_file_without_a_validation_split_lends_one_always_the_same(file):
-    path = file("set.jsonl", numbered(10))
-    both = load(path=path, n_shots=0, split=["validation", "test"], n_validation=4, seed=7).table
+def test_a_file_without_a_validation_split_lends_one_always_the_same():
+    rows = numbered(10)
+    both = load(path=rows, n_shots=0, split=["validation", "test"], n_validation=4, seed=7).table
     assert both["split"].value_counts().to_dict() == {"test": 6, "validation": 4}
-    alone = load(path=path, n_shots=0, split="test", n_validation=4).table
+    alone = load(path=rows, n_shots=0, split="test", n_validation=4).table
     assert list(alone["question_id"]) == list(both.loc[both["split"] == "test", "question_id"])
     with pytest.warns(UserWarning, match="'set' has no validation split: 5 of its 10 questions are taken for one"):
-        few = load(path=path, n_shots=0, split=["validation", "test"], n_validation=6).table
+        few = load("set", path=rows, n_shots=0, split=["validation", "test"], n_validation=6).table
     assert few["split"].value_counts().to_dict() == {"test": 5, "validation": 5}
-    assert len(load(path=path, n_shots=0, n_validation=6)) == 10
+    assert len(load(path=rows, n_shots=0, n_validation=6)) == 10
 
 
-def test_a_split_that_is_there_is_left_as_it_is_and_none_means_all(file):
-    splits = ["validation"] * 4 + ["test"] * 4
-    path = file("set.jsonl", [row | {"split": split} for row, split in zip(numbered(8), splits, strict=True)])
-    assert (load(path=path, n_shots=0, split="validation", n_validation=1).table["split"] == "validation").sum() == 4
-    assert len(load(path=path, n_shots=0, split=None)) == 8
+def test_a_split_that_is_there_is_left_as_it_is_and_none_means_all():
+    rows = [row | {"split": ("validation", "test")[n // 4]} for n, row in enumerate(numbered(8))]
+    assert (load(path=rows, n_shots=0, split="validation", n_validation=1).table["split"] == "validation").sum() == 4
+    assert len(load(path=rows, n_shots=0, split=None)) == 8
     assert set(load("world-facts", split=None, n_shots=0).table["split"]) == set(SPLITS)
-    splits = ["train_shots"] * 4 + ["test"] * 4
-    path = file("shots.jsonl", [row | {"split": split} for row, split in zip(numbered(8), splits, strict=True)])
-    shown = load(path=path, split=None, limit=1)
-    assert (len(shown), len(shown.shots)) == (1, 4)  # what is shown is not asked
+    shown = load(path=[row | {"split": row["split"].replace("validation", "train_shots")} for row in rows], split=None)
+    assert (len(shown), len(shown.shots)) == (4, 4)  # what is shown is not asked
 
 
 @pytest.mark.parametrize(("n", "pool", "size"), [(4, 1, 4), (2, 3, 6), (5, 3, 10), (None, 1, 10)])
@@ -343,27 +331,26 @@ BAD = [
     ("column.jsonl", '{"question": "A?"}', {}, "'references'"),
     ("no_refs.csv", "question,references\nA?,a\n\nB?,\n", {}, "line 4: references="),
     ("number.jsonl", GOOD + '{"question": "B?", "references": true}', {}, "line 2: references="),
-    ("numbers.parquet", [{"question": "A?", "references": [1, 2]}], {}, "row 1: references="),
     ("split.jsonl", GOOD[:-2] + ', "split": "test"}\n' + GOOD, {}, "line 2: split=nan"),
     (None, [{"question": "A?", "references": "a", "question_id": "1"}] * 2, {}, "entry 2: question_id '1'"),
     (None, pd.DataFrame({"question": ["A?", None], "references": "x"}), {}, "row 2: question=nan"),
     ("test.txt", "who was first\n\nwhere is it\nRome\n", {}, "test.txt, line 1: references"),
-    ("set.jsonl", ROWS, {"split": ["test", "dev"]}, "split='dev'"),
-    ("set.jsonl", ROWS, {"n_shots": 3}, "n_shots=3"),
-    ("set.jsonl", ROWS, {"limit": 0}, "limit=0"),
-    ("set.jsonl", ROWS, {"columns": {"question": ["question", "split"]}}, "columns=: question="),
-    ("set.jsonl", ROWS, {"columns": {"question": "query"}}, "has no column 'query'"),
-    ("set.jsonl", ROWS, {"template": "Answer:"}, "template='Answer:'"),
-    ("set.jsonl", ROWS, {"name": "../../elsewhere"}, "name="),
+    (None, ROWS, {"split": ["test", "dev"]}, "split='dev'"),
+    (None, ROWS, {"n_shots": 3}, "n_shots=3"),
+    (None, ROWS, {"limit": 0}, "limit=0"),
+    (None, ROWS, {"columns": {"question": ["question", "split"]}}, "columns=: question="),
+    (None, ROWS, {"columns": {"question": "query"}}, "has no column 'query'"),
+    (None, ROWS, {"template": "Answer:"}, "template='Answer:'"),
+    (None, ROWS, {"name": "../../elsewhere"}, "name="),
     (None, None, {"name": "squad"}, "dataset 'squad'"),
     (None, None, {"path": "nowhere.jsonl"}, "nowhere.jsonl cannot be read"),
 ]
 
 
 @pytest.mark.parametrize(("name", "content", "parameters", "field"), BAD)
-def test_bad_questions_and_requests_are_refused_in_one_line(file, name, content, parameters, field):
+def test_bad_questions_and_requests_are_refused_in_one_line(write, name, content, parameters, field):
     with pytest.raises(ValueError) as caught:  # noqa: PT011
-        load(**{"path": file(name, content) if name else content} | parameters)
+        load(**{"path": write(content, name=name) if name else content} | parameters)
     assert field in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -377,8 +364,8 @@ def test_without_a_network_there_is_one_sentence(monkeypatch):
         load("sciq")
 
 
-def test_blocks_of_a_text_file_are_a_question_and_its_references(file):
-    path = file("test.txt", "who was first\nWilhelm Conrad Röntgen\n\n\nwhere is it\nRome\nRoma \n")
-    table = load(path=path, n_shots=0).table
+def test_blocks_of_a_text_file_are_a_question_and_its_references(write):
+    blocks = ["who was first\nWilhelm Conrad Röntgen\n\n", "where is it\nRome\nRoma "]
+    table = load(path=write(*blocks, name="test.txt"), n_shots=0).table
     assert table["question"].tolist() == ["who was first", "where is it"]
     assert table["references"].tolist() == [["Wilhelm Conrad Röntgen"], ["Rome", "Roma"]]
