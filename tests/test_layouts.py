@@ -5,6 +5,7 @@ import copy
 import csv
 import gzip
 import json
+import re
 from functools import reduce
 from operator import getitem
 from types import SimpleNamespace
@@ -267,29 +268,45 @@ def answered(value, **fields):
     return {**fields, "response": response}
 
 
+def responses(*asked):
+    """Responses with log-probabilities of -1, -2 and so on; each says this of its question."""
+    return [answered(-float(n), **fields) for n, fields in enumerate(asked, start=1)]
+
+
 PERU, FRANCE = QUESTIONS["question"]
-PAIRS = {
-    "ids": [answered(-2.0, question_id="q1"), answered(-1.0, question_id="q0")],
-    "texts": [answered(-2.0, question="and of FRANCE , Zoe\u0308"), answered(-1.0, question=PERU)],
-    "prompts": [answered(-2.0, prompt=f"Q: {PERU}\nA: Lima\nQ: {FRANCE}\nA:"), answered(-1.0, prompt=f"Q: {PERU}\nA:")],
-    "chats": [
-        answered(-2.0, messages=[{"role": "system", "content": "Short."}, {"role": "user", "content": FRANCE}]),
-        answered(-1.0, messages=[{"role": "user", "content": [{"type": "text", "text": PERU}]}]),
-    ],
-    "ids of theirs": [answered(-2.0, question_id="x", question=FRANCE), answered(-1.0, custom_id="y", question=PERU)],
-    "prompts with shots": [
-        answered(-2.0, prompt=f"Answer.\nQ: Of Chile?\nA: Santiago\nQ: {FRANCE}\nA:"),
-        answered(-1.0, prompt=f"Answer.\nQ: {FRANCE}\nA: Paris\nQ: {PERU}\nA:"),
-    ],
-    "one has no id": [answered(-2.0, question_id="q1", question=FRANCE), answered(-1.0, question=PERU)],
-}
+# What responses say of their questions, which may be one, and the log-probabilities that the two questions then have.
+SAMPLES = [
+    ([{"question_id": "q0"}, {"question_id": "q0"}, {"question_id": "q1"}], [[-1, -2], [-3, np.nan]]),
+    ([{"question": PERU}, {"question": PERU}, {"question": FRANCE}], [[-1, -2], [-3, np.nan]]),
+    ([{"custom_id": "q0-0", "question": PERU}, {"custom_id": "q0-1", "question": PERU},
+      {"custom_id": "q1-0", "question": FRANCE}], [[-1, -2], [-3, np.nan]]),
+]  # fmt: skip
+MET = [
+    *SAMPLES,
+    ([{"custom_id": f"q{n // 2}-{n % 2}"} for n in range(4)], [[-1, -2], [-3, -4]]),
+    ([{"custom_id": f"a-{n}", "question": PERU} for n in range(2)], [[-1, -2], [np.nan, np.nan]]),
+    ([{"question_id": "q1"}, {"question_id": "q0"}], [[-2], [-1]]),
+    ([{"question": "and of FRANCE , Zoe\u0308"}, {"question": PERU}], [[-2], [-1]]),
+    ([{"prompt": f"Q: {PERU}\nA: Lima\nQ: {FRANCE}\nA:"}, {"prompt": f"Q: {PERU}\nA:"}], [[-2], [-1]]),
+    ([{"messages": [{"role": "system", "content": "Short."}, {"role": "user", "content": FRANCE}]},
+      {"messages": [{"role": "user", "content": [{"type": "text", "text": PERU}]}]}], [[-2], [-1]]),
+    ([{"question_id": "x", "question": FRANCE}, {"custom_id": "y", "question": PERU}], [[-2], [-1]]),
+    ([{"prompt": f"Answer.\nQ: Of Chile?\nA: Santiago\nQ: {FRANCE}\nA:"},
+      {"prompt": f"Answer.\nQ: {FRANCE}\nA: Paris\nQ: {PERU}\nA:"}], [[-2], [-1]]),
+    ([{"question_id": "q1", "question": FRANCE}, {"question": PERU}], [[-2], [-1]]),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PAIRS)
-def test_responses_meet_their_questions_by_id_else_by_text(write, name):
-    run = from_file(write(*PAIRS[name]), questions=QUESTIONS)
+@pytest.mark.parametrize(("asked", "log_probs"), MET)
+def test_responses_meet_their_questions_by_id_else_by_text(write, asked, log_probs):
+    run = from_file(write(*responses(*asked)), questions=QUESTIONS)
     pd.testing.assert_frame_equal(run.questions, QUESTIONS)
-    np.testing.assert_array_equal(run.log_probs(), [[-1.0], [-2.0]])
+    np.testing.assert_array_equal(run.log_probs(), log_probs)
+
+
+@pytest.mark.parametrize(("asked", "log_probs"), SAMPLES)
+def test_single_answers_to_one_question_are_its_samples(asked, log_probs):
+    np.testing.assert_array_equal(from_openai(responses(*asked)).log_probs(), log_probs)
 
 
 def test_a_place_decides_only_where_nothing_else_does_and_a_warning_says_so(write):
@@ -299,78 +316,54 @@ def test_a_place_decides_only_where_nothing_else_does_and_a_warning_says_so(writ
         np.testing.assert_array_equal(run.log_probs(), [[value], [-2.0]])
 
 
-@pytest.mark.parametrize(
-    ("entries", "sentence"),
-    [
-        ([answered(-1.0, question_id="q0", question=FRANCE)], f"'q0' is {FRANCE!r}, but in questions= {PERU!r}"),
-        ([answered(-1.0, question="Of Chile?")], "'r-1.0' is not in questions=, and neither is 'Of Chile?'"),
-        ([answered(-1.0)], "question_id 'r-1.0' is not in questions=, and no text says which it is"),
-        ([answered(-1.0, question_id="q7")], "question_id 'q7' is not in questions="),
-        ([answered(-1.0, question_id="q7"), answered(-1.0, question_id="q0")], "question_id 'q7' is not in questions="),
-        ([answered(-1.0, question_id="a", question=PERU), answered(-1.0, question_id="b", question=PERU)],
-         "several of its questions are 'q0' of questions="),
-        ([answered(-1.0, question_id="q0", question=FRANCE), answered(-2.0, question_id="x", question=PERU)],
-         f"'q0' is {FRANCE!r}, but in questions= {PERU!r}"),
-        ([answered(-1.0, prompt=f"Q: {PERU}\nA:"), answered(-2.0, prompt=f"Q: {FRANCE}\nA: Paris\nQ: Of Chile?\nA:")],
-         "prompts differ around the questions of 'r-1.0' and 'r-2.0'"),
-        ([answered(-1.0, question=PERU), answered(-2.0, question=f"{FRANCE} And when?")], "prompts differ"),
-    ],
-)  # fmt: skip
-def test_responses_that_do_not_fit_the_questions_are_refused(write, entries, sentence):
-    with pytest.raises(RunError) as caught:
-        from_file(write(*entries), questions=QUESTIONS)
-    assert sentence in str(caught.value)
+TWICE = QUESTIONS.assign(question=PERU)
+# What responses say of their questions, the questions that were asked, and the words of the refusal.
+REFUSED = [
+    ([{"question_id": "q0", "question": FRANCE}], QUESTIONS, f"'q0' is {FRANCE!r}, but in questions= {PERU!r}"),
+    ([{"question": "Of Chile?"}], QUESTIONS, "'r-1.0' is not in questions=, and neither is 'Of Chile?'"),
+    ([{}], QUESTIONS, "question_id 'r-1.0' is not in questions=, and no text says which it is"),
+    ([{"question_id": "q7"}], QUESTIONS, "question_id 'q7' is not in questions="),
+    ([{"question_id": "q7"}, {"question_id": "q0"}], QUESTIONS, "question_id 'q7' is not in questions="),
+    ([{"question_id": "a", "question": PERU}, {"question_id": "b", "question": PERU}], QUESTIONS,
+     "several of its questions are 'q0' of questions="),
+    ([{"question_id": "q0", "question": FRANCE}, {"question_id": "x", "question": PERU}], QUESTIONS,
+     f"'q0' is {FRANCE!r}, but in questions= {PERU!r}"),
+    ([{"prompt": f"Q: {PERU}\nA:"}, {"prompt": f"Q: {FRANCE}\nA: Paris\nQ: Of Chile?\nA:"}], QUESTIONS,
+     "prompts differ around the questions of 'r-1.0' and 'r-2.0'"),
+    ([{"question": PERU}, {"question": f"{FRANCE} And when?"}], QUESTIONS, "prompts differ"),
+    ([{"question": PERU}], TWICE, "is the text of several of questions="),
+    ([{}, {}], QUESTIONS.assign(question_id=["r-2.0", "r-1.0"]), "ids are those of questions=, in another order"),
+    ([{}], QUESTIONS.assign(question_id="b"), "must have columns question_id and question, and each id once"),
+    ([{}], QUESTIONS.drop(columns="question"), "must have columns question_id and question, and each id once"),
+]  # fmt: skip
 
 
-def test_what_could_be_one_question_or_another_needs_an_id(write):
-    twice = QUESTIONS.drop(columns="references").assign(question=PERU)
-    with pytest.raises(RunError, match="is the text of several of questions="):
-        from_file(write(answered(-1.0, question=PERU)), questions=twice)
-    run = from_openai([answered(-1.0, question=PERU, question_id="q1")], questions=twice)
+@pytest.mark.parametrize(("asked", "questions", "sentence"), REFUSED)
+def test_responses_that_do_not_fit_the_questions_are_refused(write, asked, questions, sentence):
+    with pytest.raises(RunError, match=re.escape(sentence)):
+        from_file(write(*responses(*asked)), questions=questions)
+
+
+def test_an_id_or_every_word_decides_between_two_questions():
+    some = TWICE.drop(columns="references")
+    run = from_openai(responses({"question": PERU, "question_id": "q1"}), questions=some)
+    pd.testing.assert_frame_equal(run.questions[[*some]], some)
     np.testing.assert_array_equal(run.log_probs(), [[np.nan], [-1.0]])
-    pd.testing.assert_frame_equal(run.questions[[*twice]], twice)
-    asked = [answered(-1.0, question="What is 5?"), answered(-2.0, question="What is -5?")]
+    asked = responses({"question": "What is 5?"}, {"question": "What is -5?"})
     run = from_openai(asked, questions=QUESTIONS.assign(question=["What is -5?", "What is 5?"]))
     np.testing.assert_array_equal(run.log_probs(), [[-2.0], [-1.0]])
-    ids = QUESTIONS.assign(question_id=["r-2.0", "r-1.0"])
-    with pytest.raises(RunError, match="the server's ids are those of questions=, in another order"):
-        from_file(write(answered(-1.0), answered(-2.0)), questions=ids)
-    for damaged in (QUESTIONS.assign(question_id="b"), QUESTIONS.drop(columns="question")):
-        with pytest.raises(RunError, match="must have columns question_id and question, and each id once"):
-            from_openai(asked, questions=damaged)
-
-
-SAMPLES = {
-    "one id": [answered(-1.0, question_id="q0"), answered(-2.0, question_id="q0"), answered(-3.0, question_id="q1")],
-    "one text": [answered(-1.0, question=PERU), answered(-2.0, question=PERU), answered(-3.0, question=FRANCE)],
-    "ids and texts": [
-        answered(-1.0, custom_id="q0-0", question=PERU), answered(-2.0, custom_id="q0-1", question=PERU),
-        answered(-3.0, custom_id="q1-0", question=FRANCE),
-    ],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_single_answers_to_one_question_are_its_samples(write, name):
-    for questions in (None, QUESTIONS) if name != "one id" else (None,):
-        run = from_file(write(*SAMPLES[name]), questions=questions)
-        np.testing.assert_array_equal(run.log_probs(), [[-1.0, -2.0], [-3.0, np.nan]])
 
 
 def test_numbers_in_ids_are_samples_where_the_questions_say_so_or_all_have_the_same():
-    numbered = [answered(-float(n + 1), custom_id=f"q{n // 2}-{n % 2}") for n in range(4)]
-    np.testing.assert_array_equal(from_openai(numbered, questions=QUESTIONS).log_probs(), [[-1, -2], [-3, -4]])
     with pytest.warns(UserWarning, match="samples of one question by their ids, as 'q0-0' of 'q0'"):
-        assert from_openai(numbered).log_probs().shape == (2, 2)
+        assert from_openai(responses(*MET[3][0])).log_probs().shape == (2, 2)
     for ids in (["nq-1", "nq-2", "nq-3", "sciq-1"], [f"nq-{n}" + "0" * 5000 for n in range(2)]):
-        run = from_openai([answered(-1.0, custom_id=name) for name in ids])
+        run = from_openai(responses(*({"custom_id": name} for name in ids)))
         assert run.questions["question_id"].tolist() == ids
-    asked = QUESTIONS.assign(question_id=["mine-0", "mine-1"])
-    mine = [answered(-float(n + 1), custom_id=f"mine-{n}") for n in range(2)]
-    np.testing.assert_array_equal(from_openai(mine, questions=asked).log_probs(), [[-1], [-2]])
-    theirs = [answered(-float(n + 1), custom_id=f"a-{n}", question=PERU) for n in range(2)]
-    np.testing.assert_array_equal(from_openai(theirs, questions=asked).log_probs(), [[-1, -2], [np.nan, np.nan]])
-    texts = [answered(-1.0, custom_id=f"q-{n}", question=text) for n, text in enumerate((PERU, FRANCE))]
+    mine = responses({"custom_id": "mine-0"}, {"custom_id": "mine-1"})
+    run = from_openai(mine, questions=QUESTIONS.assign(question_id=["mine-0", "mine-1"]))
+    np.testing.assert_array_equal(run.log_probs(), [[-1], [-2]])
+    texts = responses({"custom_id": "q-0", "question": PERU}, {"custom_id": "q-1", "question": FRANCE})
     assert from_openai(texts).questions["question_id"].tolist() == ["q-0", "q-1"]
 
 
