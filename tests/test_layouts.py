@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from pydantic import create_model
-from test_wall import choice, places_of
+from test_wall import choice, places_of, vllm_output
 
 from pro_lib.files import RunError
 from pro_lib.imports import from_file, from_openai
@@ -94,8 +94,7 @@ def cohere(reason="COMPLETE"):
 
 
 def vllm(reason="stop"):
-    steps = [{str(n): {"logprob": value}, "99": {"logprob": -7.0}} for n, (_, value) in enumerate(TOKENS)]
-    output = {"index": 0, "text": " Paris", "token_ids": [0, 1], "logprobs": steps, "finish_reason": reason}
+    output = vllm_output(" Paris", *((n, *token) for n, token in enumerate(TOKENS)), finish_reason=reason)
     return {"request_id": "0", "prompt": "Q: Capital?\nA:", "outputs": [output]}
 
 

@@ -81,14 +81,13 @@ OUTPUT = vllm_output(" Paris", (5, " Par", -0.25), (6, "is", -0.5), (2, "</s>", 
 VLLM = [{"request_id": str(n), "prompt": f"Of {n}?", "references": ["Paris"], "outputs": [OUTPUT]} for n in range(2)]
 
 
-def _sample(name, target, epoch, reason):
-    said = choice("Lima", ("Li", -0.25), ("ma", -0.5 * epoch), stop_reason=reason)
-    sample = {"id": name, "epoch": epoch, "input": f"Capital of {name}?", "target": target}
-    return sample | {"output": {"model": "m", "choices": [said]}, "scores": {"includes": {"value": "C"}}}
-
-
-TURNS = ((1, "stop"), (2, "max_tokens"))
-INSPECT = [_sample(*about, *turn) for about in (("peru", ["Lima", "Ciudad"]), (2, "Lima")) for turn in TURNS]
+INSPECT = [
+    {"id": name, "epoch": epoch, "input": f"Capital of {name}?", "target": target,
+     "output": {"model": "m", "choices": [choice("Lima", ("Li", -0.25), ("ma", -0.5 * epoch), stop_reason=reason)]},
+     "scores": {"includes": {"value": "C"}}}
+    for name, target in (("peru", ["Lima", "Ciudad"]), (2, "Lima"))
+    for epoch, reason in ((1, "stop"), (2, "max_tokens"))
+]  # fmt: skip
 
 # --- What is written, and read by readers that share nothing with ours ---
 
