@@ -212,7 +212,7 @@ def test_every_word_for_an_ending_is_known_or_said(word):
 
 
 @pytest.mark.parametrize("name", streamed())
-@pytest.mark.parametrize("line", ["{}", "data: {}\n"])
+@pytest.mark.parametrize("line", ["{}", "data: {}\n", ": PROCESSING\n\nevent: x\nid: 7\ndata: {}\n"])
 def test_the_pieces_of_a_stream_are_one_answer(write, name, line):
     lines = [line.format(json.dumps(piece)) for piece in streamed()[name]]
     check(from_file(write(*lines, line.format("[DONE]"))))
@@ -239,11 +239,10 @@ def test_several_choices_of_a_stream_are_kept_apart(write):
 
 
 @pytest.mark.parametrize("name", ["chat", "text"])
-def test_chunks_among_comments_or_in_wrappers_are_joined(write, name):
-    chunks = [{"id": "", "object": "", "choices": [], "prompt_filter_results": []}, *streamed()[name]]
-    events = [f"event: x\nid: 7\ndata: {json.dumps(chunk)}\n" for chunk in chunks]
-    check(from_file(write(": PROCESSING\n", *events)))
-    run = from_file(write(*({"question_id": "q", "response": chunk} for chunk in chunks[1:])))
+def test_chunks_in_wrappers_or_after_one_about_the_prompt_are_joined(write, name):
+    chunks = streamed()[name]
+    check(from_file(write({"id": "", "object": "", "choices": [], "prompt_filter_results": []}, *chunks)))
+    run = from_file(write(*({"question_id": "q", "response": chunk} for chunk in chunks)))
     check(run)
     assert run.questions["question_id"].tolist() == ["q"]
 
@@ -316,6 +315,7 @@ def test_a_place_decides_only_where_nothing_else_does_and_a_warning_says_so(writ
 
 
 TWICE = QUESTIONS.assign(question=PERU)
+USED = "line 2: question_id 'q' was already used ("
 # What responses say of their questions, the questions that were asked, and the words of the refusal.
 REFUSED = [
     ([{"question_id": "q0", "question": FRANCE}], QUESTIONS, f"'q0' is {FRANCE!r}, but in questions= {PERU!r}"),
@@ -330,6 +330,9 @@ REFUSED = [
     ([{"prompt": f"Q: {PERU}\nA:"}, {"prompt": f"Q: {FRANCE}\nA: Paris\nQ: Of Chile?\nA:"}], QUESTIONS,
      "prompts differ around the questions of 'r-1.0' and 'r-2.0'"),
     ([{"question": PERU}, {"question": f"{FRANCE} And when?"}], QUESTIONS, "prompts differ"),
+    ([{"question_id": "q", "question": PERU}, {"question_id": "q", "question": FRANCE}], QUESTIONS, USED),
+    ([{"question_id": "q", "references": "x"}, {"question_id": "q", "references": "y"}], QUESTIONS, USED),
+    ([{"question_id": "q", "split": "x"}, {"question_id": "q", "split": "y"}], QUESTIONS, USED),
     ([{"question": PERU}], TWICE, "is the text of several of questions="),
     ([{}, {}], QUESTIONS.assign(question_id=["r-2.0", "r-1.0"]), "ids are those of questions=, in another order"),
     ([{}], QUESTIONS.assign(question_id="b"), "must have columns question_id and question, and each id once"),
@@ -364,12 +367,6 @@ def test_numbers_in_ids_are_samples_where_the_questions_say_so_or_all_have_the_s
     np.testing.assert_array_equal(run.log_probs(), [[-1], [-2]])
     texts = responses({"custom_id": "q-0", "question": PERU}, {"custom_id": "q-1", "question": FRANCE})
     assert from_openai(texts).questions["question_id"].tolist() == ["q-0", "q-1"]
-
-
-@pytest.mark.parametrize(("field", "values"), [("question", (PERU, FRANCE)), ("references", "xy"), ("split", "xy")])
-def test_one_id_of_two_questions_is_refused(field, values):
-    with pytest.raises(RunError, match=r"entry 2: question_id 'q' was already used \(entry 1\)"):
-        from_openai([answered(-1.0, question_id="q", **{field: value}) for value in values])
 
 
 def test_failures_and_refusals_are_left_out_counted_and_named(write):

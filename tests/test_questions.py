@@ -99,16 +99,6 @@ def test_files_of_every_format_and_rows_in_memory_are_the_same_questions(tmp_pat
         assert found.source == expected.source | {"path": str(source) if isinstance(source, Path) else None}
 
 
-def test_rows_without_ids_and_splits_get_both_and_keep_further_columns(write):
-    rows = [{"query": "A?", "references": " a ; b;", "level": 3}, {"query": "B?", "references": ("c", "d")}]
-    for source, name in ((write(*rows, name="set.jsonl"), "set"), (pd.DataFrame(rows), "questions")):
-        table = load("mine", path=source).table
-        assert table.columns.tolist() == [*COLUMNS, "level"]
-        ours = [[f"{name}-0", "A?", ["a", "b"], "test"], [f"{name}-1", "B?", ["c", "d"], "test"]]
-        assert table[[*COLUMNS]].to_numpy().tolist() == ours
-        assert table["level"].isna().tolist() == [False, True]
-
-
 def test_texts_of_csv_stay_as_they_are_written(write):
     path = write("\ufeffquestion,references,code,split", "Symbol of sodium?,NA,007,test", name="set.csv")
     table = load(path=path).table
@@ -150,7 +140,7 @@ LAYOUTS = [
     {"question": "A?", "answer": {"value": "a", "aliases": ["a", "b"]}},  # TriviaQA
     {"question": "A?", "answers": [{"text": "a"}, {"text": "b"}]},
     {"question": "A?", "best_answer": "a", "correct_answers": "b; a"},  # TruthfulQA
-    {"input": "A?", "target": "a;b"},
+    {"input": "A?", "target": " a ;b;"},
     {"problem": "A?", "gold": ["a", "b"]},
 ]
 
@@ -160,16 +150,20 @@ LAYOUTS = [
 def test_the_names_and_forms_that_files_have_are_known(write, row, form):
     text = {"list": json.dumps([row], indent=1), "data": json.dumps({"data": [row]})}.get(form, json.dumps(row))
     path = write(text, name=f"mine{'.jsonl.gz' if form == 'gz' else '.json'}")
-    questions = load(path=[row] if form == "memory" else path, n_shots=0)
+    questions = load("other", path=[row] if form == "memory" else path, n_shots=0)
     table = questions.table
     assert (table["question"].tolist(), table["references"].tolist()) == (["A?"], [["a", "b"]])
     assert set(questions.source["columns"]["references"]) <= set(row)
-    assert table["question_id"].tolist() == ["7" if "id" in row else f"{questions.name}-0"]
-    assert questions.name == ("questions" if form == "memory" else "mine")
+    name = "questions" if form == "memory" else "mine"
+    assert table["question_id"].tolist() == ["7" if "id" in row else f"{name}-0"]
+    assert (questions.name, table["split"].tolist()) == ("other", ["test"])
 
 
-def test_numbers_are_answers_and_other_things_are_not(tmp_path):
-    assert load(path=[{"question": "A?", "answer": 42}], n_shots=0).table["references"].tolist() == [["42"]]
+def test_numbers_are_answers_and_other_things_are_not():
+    rows = pd.DataFrame({"question": ["A?", "B?"], "answer": [42, ("x", "y")], "level": [1, None]})
+    table = load(path=rows, n_shots=0).table
+    assert table["references"].tolist() == [["42"], ["x", "y"]]
+    assert table["level"].isna().tolist() == [False, True]
     for bad in (True, {"word": "a"}, [["a", None]], []):
         with pytest.raises(RunError, match="references="):
             load(path=[{"question": "A?", "answer": bad}], n_shots=0)
@@ -184,14 +178,13 @@ def test_one_of_several_reference_columns_may_be_empty_but_not_all():
 
 
 def trivia(number, value, *aliases, question=None):
-    normalized = [alias.lower() for alias in aliases]
-    answer = {"aliases": list(aliases), "normalized_aliases": normalized, "type": "", "value": value}
+    answer = {"aliases": list(aliases), "normalized_aliases": ["other"], "type": "", "value": value}
     return {"question": question or f"Trivia {number}?", "question_id": f"tc_{number}", "answer": answer}
 
 
 def science(number, split):
-    row = {"question": f"Science {split} {number}?", "distractor1": "wrong 1", "distractor2": "wrong 2"}
-    return row | {"distractor3": "wrong 3", "correct_answer": f"right {number}; really", "support": ""}
+    answers = {"distractor1": "wrong", "correct_answer": f"right {number}; really", "support": ""}
+    return {"question": f"Science {split} {number}?", **answers}
 
 
 HUB_ROWS = {
