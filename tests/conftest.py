@@ -1,5 +1,7 @@
-"""Tiny real models: every architecture class at toy size, saved to disk and loaded as a user's would be."""
+"""Tiny real models, every architecture class at toy size, saved and loaded as a user's would be; files of lines."""
 
+import gzip
+import json
 import os
 import sys
 
@@ -115,6 +117,18 @@ def save_tiny(family: str, folder: Path) -> Path:
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file of lines, objects as JSON and texts as they are, and return its path."""
+
+    def file(*lines, name="answers.jsonl"):
+        data = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines).encode()
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return tmp_path / name
+
+    return file
 
 
 @pytest.fixture(scope="session")

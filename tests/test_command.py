@@ -37,25 +37,29 @@ def refused(*words):
     return err.removeprefix("Error: ").strip()
 
 
+def python(*words, cwd=ROOT, **environment):
+    """What Python does with these words in a folder."""
+    line, environment = [sys.executable, *map(str, words)], ENVIRONMENT | environment
+    return subprocess.run(line, cwd=cwd, env=environment, capture_output=True, encoding="utf-8", check=False)
+
+
 @pytest.fixture
-def records(tmp_path):
+def records(write):
     """Three questions of two answers with p = 0.5, 0.125 and 0.25, and half of that; references beside them."""
-    path, rows = tmp_path / "records.jsonl", []
+    rows = []
     for n, (text, p) in enumerate({"Paris": 0.5, "Rome": 0.125, "Oslo": 0.25}.items()):
         answers = [{"text": text, "log_prob": np.log(p)}, {"text": "Lima", "log_prob": np.log(p / 2)}]
         rows.append({"question_id": f"q{n}", "question": f"{n}?", "references": ["Paris", "Oslo"], "answers": answers})
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write(*rows, name="records.jsonl")
 
 
 def test_help_names_the_commands_and_loads_nothing_that_is_slow():
     code = "import sys\nfrom pro_lib.command import pro\n"
     code += "print({'torch', 'pandas', 'numpy', 'papermill', 'IPython'} & {*sys.modules})\npro(['--help'])"
-    done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=True)
-    first, rest = done.stdout.split("\n", 1)
-    assert first == "set()"
+    printed = python("-c", code).stdout
+    assert printed.startswith("set()\n")
     commands = "ask download explore generate run score"
-    assert re.findall(r"^  (\w+)  ", rest, re.MULTILINE) == commands.split()
+    assert re.findall(r"^  (\w+)  ", printed, re.MULTILINE) == commands.split()
 
 
 @pytest.mark.parametrize(
@@ -111,9 +115,7 @@ def test_what_the_bundled_models_were_taught_is_said_of_them_alone():
 
 
 def test_output_is_utf_8_even_under_a_code_page_of_windows_that_has_no_alpha():
-    words, environment = ["-m", "pro_lib", "ask", "--help"], ENVIRONMENT | {"PYTHONIOENCODING": "cp1252"}
-    done = subprocess.run([sys.executable, *words], env=environment, capture_output=True, check=True)
-    assert "α" in done.stdout.decode("utf-8")
+    assert "α" in python("-m", "pro_lib", "ask", "--help", PYTHONIOENCODING="cp1252").stdout
 
 
 def test_generate_makes_the_runs_that_notebooks_read(tmp_path, monkeypatch):
@@ -139,13 +141,13 @@ def test_score_prints_a_table_and_the_auroc_below_it(records):
     assert quality == ["All 3 questions are used.", auroc]
 
 
-def test_score_reads_the_example_and_a_csv_of_texts_and_probabilities(tmp_path):
+def test_score_reads_the_example_and_a_csv_of_texts_and_probabilities(write):
     *_, more, is_nll, _, result = typed("score", "--example")[0].splitlines()
     assert more == "… and 40 more; --output scores.csv writes all"
     assert result.endswith("Only 10 right: too few to say much.")
     assert is_nll.startswith("At α = 0.4 one answer of each question is kept, and PRO is NLL")
     assert "PRO is NLL" not in typed("score", "--example", "--alpha", "0.05")[0]
-    (table := tmp_path / "a.csv").write_text("question,references,text,log_prob\n1?,x,x y,-0.5\n2?,x,y,-1\n")
+    table = write("question,references,text,log_prob", "1?,x,x y,-0.5", "2?,x,y,-1", name="a.csv")
     assert typed("score", table)[0].endswith("Only 1 wrong: too few to say much.\n")
     assert typed("score", table, "--correctness", "exact_match")[0].endswith("all 2 judged answers are wrong.\n")
     for words in ([], [table, "--example"]):
@@ -176,12 +178,6 @@ def notebook(path, *cells, **declared):
     cells = [first, *map(nbformat.v4.new_code_cell, cells)]
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), path)
     return path
-
-
-def python(*words, cwd, path=ROOT):
-    """What Python does with these words in a folder."""
-    environment, line = ENVIRONMENT | {"PYTHONPATH": str(path)}, [sys.executable, *map(str, words)]
-    return subprocess.run(line, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_run_takes_literals_or_text_and_ends_with_what_the_notebook_concludes_its_figure_and_its_copy(tmp_path):
@@ -245,12 +241,12 @@ def test_to_score_ask_and_run_nothing_is_needed_that_windows_has_not(tmp_path):
     cell += "assert (run.info.cost.peak_memory_bytes, hasattr(os, 'fork')) == (0, False)"
     lines = [["score", "--example"], ["ask", FRANCE], ["run", str(notebook(tmp_path / "mine.ipynb", cell, x=1))]]
     code = f"from pro_lib.command import pro\nfor line in {lines}:\n    pro(line, standalone_mode=False)"
-    done = python("-c", code, cwd=tmp_path, path=f"{tmp_path}{os.pathsep}{ROOT}")
+    done = python("-c", code, cwd=tmp_path, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs" / "world-facts" / "facts-1m").is_dir()
 
 
-def test_explore_writes_a_page_of_records_or_opens_jupyterlab(records, tmp_path, monkeypatch):
+def test_explore_writes_a_page_of_records_or_opens_jupyterlab(records, write, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     opened = []
     monkeypatch.setattr(command.webbrowser, "open", opened.append)
@@ -258,8 +254,8 @@ def test_explore_writes_a_page_of_records_or_opens_jupyterlab(records, tmp_path,
     assert out == f"3 questions, 6 answers; page: {tmp_path}/run.html\n"
     assert "Paris" in (tmp_path / "run.html").read_text()
     assert opened == []
-    questions = tmp_path / "questions.csv"
-    questions.write_text("question_id,question,references\n" + "".join(f"q{n},{n}?,Quito\n" for n in range(3)))
+    rows = [f"q{n},{n}?,Quito" for n in range(3)]
+    questions = write("question_id,question,references", *rows, name="questions.csv")
     typed("explore", records, "--questions", questions)
     assert "Quito" in (tmp_path / "records.html").read_text()
     assert opened == [(tmp_path / "records.html").as_uri()]

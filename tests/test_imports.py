@@ -4,13 +4,13 @@ import json
 import math
 import re
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from pydantic import create_model
-from test_runs import means
+from test_layouts import as_objects
+from test_runs import means, records_run
+from test_wall import choice, vllm_output
 
 from pro_lib.files import RunError
 from pro_lib.imports import from_openai, from_records, from_vllm
@@ -20,19 +20,6 @@ PARIS_ANSWER = {"text": "Paris", "token_ids": [5, 6], "token_log_probs": [-0.25,
 PARIS_ANSWER |= {"end_log_prob": -0.25, "mean_log_prob": -0.3, "rouge_l": 1.0, "correct": True}
 LYON_ANSWER = {"text": "Lyon", "log_prob": -3, "end_log_prob": -1, "correct": False, "finished": False}
 FULL = {"question_id": "q1", "question": "Capital of France?", "references": ["Paris"], "split": "test"}
-
-
-@pytest.fixture(scope="module")
-def write(tmp_path_factory):
-    """Write a records file from objects, texts or bytes, a line each."""
-    path = tmp_path_factory.mktemp("records") / "answers.jsonl"
-
-    def file(*lines):
-        texts = [json.dumps(line) if isinstance(line, dict) else line for line in lines]
-        path.write_bytes(b"\n".join(text.encode() if isinstance(text, str) else text for text in texts))
-        return path
-
-    return file
 
 
 def record(*answers, **fields):
@@ -69,20 +56,14 @@ LOG_PROBS = [
 
 
 @pytest.mark.parametrize(("answers", "log_probs"), LOG_PROBS)
-def test_log_probabilities_of_an_answer_are_taken_or_summed(write, answers, log_probs):
-    np.testing.assert_array_equal(from_records(write(record(*answers))).log_probs(), [log_probs])
+def test_log_probabilities_of_an_answer_are_taken_or_summed(answers, log_probs):
+    np.testing.assert_array_equal(records_run(*answers).log_probs(), [log_probs])
 
 
-def test_means_are_given_or_those_of_the_tokens_where_there_are_any(write):
+def test_means_are_given_or_those_of_the_tokens_where_there_are_any():
     answers = [{"log_prob": -1, "mean_log_prob": -0.4}, {"token_log_probs": [-0.5, -0.25, -1]}]
     answers += [{"token_log_probs": [-2], "end_log_prob": -1}, {"log_prob": -5}]
-    np.testing.assert_array_equal(means(from_records(write(record(*answers)))), [[-0.4, -1.75 / 3, -1.5, np.nan]])
-
-
-def chat(text, *tokens, reason="stop"):
-    """A choice of a chat completion; a token is (text, log-probability)."""
-    content = [{"token": token, "logprob": value, "top_logprobs": []} for token, value in tokens]
-    return {"message": {"content": text}, "logprobs": {"content": content}, "finish_reason": reason}
+    np.testing.assert_array_equal(means(records_run(*answers)), [[-0.4, -1.75 / 3, -1.5, np.nan]])
 
 
 def response(*choices, identity="chatcmpl-1"):
@@ -90,12 +71,13 @@ def response(*choices, identity="chatcmpl-1"):
 
 
 PARIS = (("Par", -0.25), ("is", -0.5))
-ANSWERED = response(chat("Paris", *PARIS), identity="good")
+ANSWERED = response(choice("Paris", *PARIS), identity="good")
 
 
 def test_every_token_returned_counts_and_an_ending_that_is_not_is_missing(write):
-    cut = chat("Nan", ("Nan", -0.125), reason="length")
-    run = from_openai(write(response(chat("Paris", *PARIS), chat("Lyon", ("Lyon", -2.0), ("<|eot|>", -0.125)), cut)))
+    lyon = choice("Lyon", ("Lyon", -2.0), ("<|eot|>", -0.125))
+    cut = choice("Nan", ("Nan", -0.125), finish_reason="length")
+    run = from_openai(write(response(choice("Paris", *PARIS), lyon, cut)))
     assert run.answers["token_log_probs"].tolist() == [[-0.25, -0.5], [-2.0, -0.125], [-0.125]]
     np.testing.assert_array_equal(run.answers["end_log_prob"], [np.nan, np.nan, 0.0])
     np.testing.assert_array_equal(run.log_probs(), [[-0.75, -2.125]])
@@ -105,53 +87,13 @@ def test_every_token_returned_counts_and_an_ending_that_is_not_is_missing(write)
         run.log_probs(convention="answer_tokens")
 
 
-def test_given_questions_stay_as_they_are_and_have_each_an_id(write):
-    questions = pd.DataFrame({"question_id": ["a", "b"], "question": ["A?", "B?"], "level": [1, 2]})
-    path = write({"question_id": "b", "response": ANSWERED})
-    run = from_openai(path, questions=questions)
-    pd.testing.assert_frame_equal(run.questions[[*questions]], questions)
-    np.testing.assert_array_equal(run.log_probs(), [[np.nan], [-0.75]])
-    for damaged in (questions.assign(question_id="b"), questions.drop(columns="question")):
-        with pytest.raises(RunError, match="must have columns question_id and question, and each id once"):
-            from_openai(path, questions=damaged)
-
-
-def test_answers_of_unknown_probability_are_left_out_and_counted(write):
-    known, rare, empty = chat("Paris", *PARIS), chat("Zug", ("Z", -0.5), ("ug", -9999.0)), chat("")
-    path = write(response(known, rare), response(empty, identity="r2"))
-    with pytest.warns(UserWarning, match=r"^2 answers .*line 1, choice 1") as caught:
-        run = from_openai(path)
-    assert caught[0].filename == __file__
-    np.testing.assert_array_equal(run.log_probs(), [[-0.75], [np.nan]])
-    with pytest.warns(UserWarning, match="left out"), pytest.raises(RunError, match=r"holds no answers.*\(1 questions"):
-        from_openai(write(response(rare)))
-
-
-def vllm_output(text, *tokens, reason="stop"):
-    """A CompletionOutput as JSON has it; a token is (id, text, log-probability). Runners-up are there too."""
-    other = {"999": {"logprob": -7.5, "decoded_token": "other"}}
-    steps = [{str(token): {"logprob": value, "decoded_token": name}} | other for token, name, value in tokens]
-    ids, _, values = zip(*tokens, strict=True)
-    output = {"text": text, "token_ids": list(ids), "cumulative_logprob": sum(values), "logprobs": steps}
-    return output | {"finish_reason": reason, "stop_reason": None}
-
-
 def request(*outputs):
     return {"request_id": "0", "prompt": "Question: Capital?\nAnswer:", "outputs": list(outputs), "finished": True}
 
 
-def as_objects(record):
-    """The same as vLLM's objects: ids are numbers, entries have attributes, token_ids an array."""
-    outputs = []
-    for output in record["outputs"]:
-        steps = [{int(key): SimpleNamespace(**entry) for key, entry in step.items()} for step in output["logprobs"]]
-        outputs.append(SimpleNamespace(**output | {"logprobs": steps, "token_ids": np.array(output["token_ids"])}))
-    return SimpleNamespace(**record | {"outputs": outputs})
-
-
 TOKENS = ((5, " Par", -0.25), (6, "is", -0.5))
 END = (2, "</s>", -0.125)
-OUTPUT = vllm_output("a", END)
+ENDED = vllm_output("a", END)
 VLLM = [
     vllm_output(" Paris", *TOKENS, END),
     vllm_output(" Paris", *TOKENS, (13, "\n", -0.125), (14, "Q:", -1.0)),  # what a stop string took off the text
@@ -159,49 +101,27 @@ VLLM = [
 ]
 
 
-@pytest.mark.parametrize("form", ["objects", "dicts", "lines", "list"])
 @pytest.mark.parametrize("output", VLLM)
-def test_everything_generated_counts_in_whatever_form_it_comes(write, form, output):
+def test_everything_generated_counts_in_whatever_form_it_comes(write, output):
     record = request(output)
-    sources = {"objects": [as_objects(record)], "dicts": [record]}
-    run = from_vllm(sources.get(form) or write(record if form == "lines" else json.dumps([record])))
-    steps = zip(output["logprobs"], output["token_ids"], strict=True)
-    assert run.answers["token_log_probs"].tolist() == [[step[str(token)]["logprob"] for step, token in steps]]
-    assert run.answers["end_log_prob"].isna().all()
-    np.testing.assert_array_equal(run.log_probs(), [[output["cumulative_logprob"]]])
+    served = as_objects(request(output | {"token_ids": np.array(output["token_ids"])}), SimpleNamespace)
     question = {"question_id": "0", "question": record["prompt"], "references": None, "split": None}
-    assert run.questions.to_dict("records") == [question]
+    steps = zip(output["logprobs"], output["token_ids"], strict=True)
+    log_probs = [step[str(token)]["logprob"] for step, token in steps]
+    for source in ([served], write(record), write(json.dumps([record]), name="list.json")):
+        run = from_vllm(source)
+        assert run.answers["token_log_probs"].tolist() == [log_probs]
+        assert run.answers["end_log_prob"].isna().all()
+        np.testing.assert_array_equal(run.log_probs(), [[output["cumulative_logprob"]]])
+        assert run.questions.to_dict("records") == [question]
 
 
 @pytest.mark.parametrize("lost", [{}, {"logprobs": None}])
 def test_an_output_that_was_cut_keeps_all_its_tokens_and_equal_answers_count_once(lost):
-    run = from_vllm([request(OUTPUT, vllm_output(" Paris", *TOKENS, reason="length") | lost, OUTPUT)])
+    run = from_vllm([request(ENDED, vllm_output(" Paris", *TOKENS, finish_reason="length", **lost), ENDED)])
     assert run.answers[["log_prob", "end_log_prob", "finished"]].iloc[1].tolist() == [-0.75, 0.0, False]
     np.testing.assert_array_equal(run.log_probs(), [[-0.125]])
     assert (run.log_probs(distinct=False).shape, run.name) == ((1, 2), "responses/vllm/vllm")
-
-
-def as_pydantic(value):
-    """What a client gives back: objects of pydantic, to their last detail."""
-    if isinstance(value, list):
-        return [as_pydantic(inner) for inner in value]
-    if not isinstance(value, dict):
-        return value
-    return create_model("Response", **{name: (Any, as_pydantic(inner)) for name, inner in value.items()})()
-
-
-@pytest.mark.parametrize("form", [dict, as_pydantic])
-def test_a_list_of_responses_is_read_as_a_file_of_them(write, form):
-    bare = response(chat("Lima", ("Lima", -0.5)), chat("Rome", ("Rome", -2.0)), identity="r1")
-    wrapped = {"question_id": 7, "question": "Capital?", "references": ["Lima"], "split": "test"}
-    expected = from_openai(write(bare, wrapped | {"response": bare}))
-    run = from_openai([form(bare), wrapped | {"response": form(bare)}])
-    pd.testing.assert_frame_equal(run.answers, expected.answers)
-    pd.testing.assert_frame_equal(run.questions, expected.questions)
-    assert (run.name, run.questions["question_id"][0]) == ("responses/openai/openai", "r1")
-    assert run.questions.iloc[1].to_dict() == wrapped | {"question_id": "7"}
-    nameless = from_openai([{"choices": bare["choices"]}] * 2).questions
-    assert nameless["question_id"].tolist() == ["responses-1", "responses-2"]
 
 
 def test_records_in_memory_are_read_as_a_file_of_them(write):
@@ -237,14 +157,14 @@ REFUSED = {
         (record({"log_prob": -1, "rouge_l": 55}), "rouge_l=55"),
     ]),
     from_openai: (ANSWERED, [
-        (response(chat("a", ("a", -1.0)) | {"logprobs": None}), "logprobs"),
-        (response(chat("a", ("a", -1.0), reason=None)), "finish_reason"),
-        (response(chat("a", ("a", None))), "log_probs[0]=None"),
+        (response(choice("a", logprobs=None)), "logprobs"),
+        (response(choice("a", ("a", -1.0), finish_reason=None)), "finish_reason"),
+        (response({"index": 0, **choice("a"), "logprobs": {"content": [{"logprob": None}]}}), "log_probs[0]=None"),
         ({"question_id": "a", "answers": []}, f"no response of a known layout ({KNOWN})"),
     ]),
-    from_vllm: (request(OUTPUT), [
-        (request(OUTPUT | {"token_ids": [3]}), "log_probs[0]=None"),
-        (request(OUTPUT | {"token_ids": [2, 2]}), "log_probs[0]=None"),
+    from_vllm: (request(ENDED), [
+        (request(ENDED | {"token_ids": [3]}), "log_probs[0]=None"),
+        (request(ENDED | {"token_ids": [2, 2]}), "log_probs[0]=None"),
         (request(vllm_output("a", (2, "a", -math.inf))), "log_probs[0]=-inf"),
     ]),
 }  # fmt: skip
@@ -269,10 +189,6 @@ def test_what_is_no_list_of_outputs_is_refused(source):
         from_vllm(source)
 
 
-def test_a_missing_file_half_a_character_and_a_row_are_named(tmp_path):
-    with pytest.raises(RunError, match=r"nowhere\.jsonl cannot be read: No such file"):
-        from_records(tmp_path / "nowhere.jsonl")
+def test_half_a_character_is_named():
     with pytest.raises(RunError, match=r"^entry 1, choice 0: text='.ud800' should be a valid string"):
         from_vllm([request(vllm_output("\ud800", END))])
-    with pytest.raises(RunError, match=r"^row 2: answers\[0\].log_prob=0.5 must be a log-probability"):
-        from_records(pd.DataFrame({"question_id": [1, 2], "log_prob": [-1.0, 0.5]}))

@@ -5,13 +5,17 @@ import copy
 import csv
 import gzip
 import json
+import re
 from functools import reduce
 from operator import getitem
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from test_wall import places_of
+from pydantic import create_model
+from test_wall import choice, places_of, vllm_output
 
 from pro_lib.files import RunError
 from pro_lib.imports import from_file, from_openai
@@ -90,8 +94,7 @@ def cohere(reason="COMPLETE"):
 
 
 def vllm(reason="stop"):
-    steps = [{str(n): {"logprob": value}, "99": {"logprob": -7.0}} for n, (_, value) in enumerate(TOKENS)]
-    output = {"index": 0, "text": " Paris", "token_ids": [0, 1], "logprobs": steps, "finish_reason": reason}
+    output = vllm_output(" Paris", *((n, *token) for n, token in enumerate(TOKENS)), finish_reason=reason)
     return {"request_id": "0", "prompt": "Q: Capital?\nA:", "outputs": [output]}
 
 
@@ -142,17 +145,6 @@ def streamed():
     }  # fmt: skip
 
 
-@pytest.fixture
-def write(tmp_path):
-    def file(*entries, name="responses.jsonl", event=""):
-        lines = [*map(json.dumps, entries), *["[DONE]"] * bool(event)]
-        data = "".join(f"{event}{line}\n" + "\n" * bool(event) for line in lines).encode()
-        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-        return tmp_path / name
-
-    return file
-
-
 def check(run, n=1):
     assert run.answers["text"].tolist() == [" Paris"] * n
     assert run.answers["token_log_probs"].tolist() == [[-0.25, -0.5]] * n
@@ -160,17 +152,42 @@ def check(run, n=1):
     np.testing.assert_array_equal(run.log_probs(), [[-0.75]] * n)
 
 
+def of_pydantic(**fields):
+    return create_model("Response", **{name: (Any, value) for name, value in fields.items()})()
+
+
+def as_objects(value, kind):
+    """What a client gives back, to its last detail: objects of a kind; what has the id of a token is there by it."""
+    if isinstance(value, list):
+        return [as_objects(inner, kind) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    fields = {name: as_objects(inner, kind) for name, inner in value.items()}
+    is_step = all(name.isdecimal() for name in fields)
+    return {int(name): inner for name, inner in fields.items()} if is_step else kind(**fields)
+
+
 @pytest.mark.parametrize("layout", BARE)
-@pytest.mark.parametrize("form", ["bare", "wrapped", "batch", "gz", "list"])
+@pytest.mark.parametrize("form", ["bare", "wrapped", "batch", "gz"])
 def test_a_response_of_every_server_is_read_in_every_wrapping(write, layout, form):
     wrapped = {"question_id": 7, "question": "Capital?", "references": "Paris", "response": layout()}
     batch = {"id": "batch_req_1", "custom_id": "q8", "response": {"status_code": 200, "body": layout()}, "error": None}
     entry = {"wrapped": wrapped, "batch": batch}.get(form, layout())
-    run = from_openai([entry]) if form == "list" else from_file(write(entry, name="r.jsonl" + ".gz" * (form == "gz")))
+    run = from_file(write(entry, name="r.jsonl" + ".gz" * (form == "gz")))
     check(run)
     names = {"wrapped": "7", "batch": "q8"}
     assert form not in names or run.questions["question_id"].tolist() == [names[form]]
-    assert run.info.dataset == ("responses" if form == "list" else "r")
+    assert run.info.dataset == "r"
+
+
+@pytest.mark.parametrize("layout", BARE)
+@pytest.mark.parametrize("kind", [dict, SimpleNamespace, of_pydantic])
+def test_what_a_client_gives_back_is_read_as_a_file_of_it(layout, kind):
+    wrapped = {"question_id": "7", "question": "Capital?", "references": ["Paris"], "split": "test"}
+    run = from_openai([as_objects(layout(), kind), wrapped | {"response": as_objects(layout(), kind)}])
+    check(run, n=2)
+    assert run.questions.iloc[1].to_dict() == wrapped
+    assert run.info.dataset == "responses"
 
 
 @pytest.mark.parametrize("layout", BARE)
@@ -195,11 +212,11 @@ def test_every_word_for_an_ending_is_known_or_said(word):
 
 
 @pytest.mark.parametrize("name", streamed())
-@pytest.mark.parametrize("event", ["", "data: "])
-def test_the_pieces_of_a_stream_are_one_answer(write, name, event):
-    lines = streamed()[name]
-    check(from_file(write(*lines, event=event)))
-    again = json.loads(json.dumps(lines).replace('"s1"', '"s2"').replace('"t1"', '"t2"').replace('"g"', '"h"'))
+@pytest.mark.parametrize("line", ["{}", "data: {}\n", ": PROCESSING\n\nevent: x\nid: 7\ndata: {}\n"])
+def test_the_pieces_of_a_stream_are_one_answer(write, name, line):
+    lines = [line.format(json.dumps(piece)) for piece in streamed()[name]]
+    check(from_file(write(*lines, line.format("[DONE]"))))
+    again = [text.replace('"s1"', '"s2"').replace('"t1"', '"t2"').replace('"g"', '"h"') for text in lines]
     check(from_file(write(*lines, *again)), n=2)
 
 
@@ -222,12 +239,10 @@ def test_several_choices_of_a_stream_are_kept_apart(write):
 
 
 @pytest.mark.parametrize("name", ["chat", "text"])
-def test_chunks_among_comments_or_in_wrappers_are_joined(tmp_path, write, name):
-    chunks = [{"id": "", "object": "", "choices": [], "prompt_filter_results": []}, *streamed()[name]]
-    events = "".join(f"event: x\nid: 7\ndata: {json.dumps(chunk)}\n\n" for chunk in chunks)
-    (tmp_path / "r.jsonl").write_text(f": PROCESSING\n\n{events}")
-    check(from_file(tmp_path / "r.jsonl"))
-    run = from_file(write(*({"question_id": "q", "response": chunk} for chunk in chunks[1:])))
+def test_chunks_in_wrappers_or_after_one_about_the_prompt_are_joined(write, name):
+    chunks = streamed()[name]
+    check(from_file(write({"id": "", "object": "", "choices": [], "prompt_filter_results": []}, *chunks)))
+    run = from_file(write(*({"question_id": "q", "response": chunk} for chunk in chunks)))
     check(run)
     assert run.questions["question_id"].tolist() == ["q"]
 
@@ -241,7 +256,7 @@ def test_every_sequence_of_tgi_counts():
 
 QUESTIONS = pd.DataFrame({
     "question_id": ["q0", "q1"], "question": ["What is the capital of Peru?", "And of France, Zoë?"],
-    "references": [["Lima"], ["Paris"]], "split": "test",
+    "references": [["Lima"], ["Paris"]], "split": "test", "level": [1, 2],
 })  # fmt: skip
 
 
@@ -251,29 +266,45 @@ def answered(value, **fields):
     return {**fields, "response": response}
 
 
+def responses(*asked):
+    """Responses with log-probabilities of -1, -2 and so on; each says this of its question."""
+    return [answered(-float(n), **fields) for n, fields in enumerate(asked, start=1)]
+
+
 PERU, FRANCE = QUESTIONS["question"]
-PAIRS = {
-    "ids": [answered(-2.0, question_id="q1"), answered(-1.0, question_id="q0")],
-    "texts": [answered(-2.0, question="and of FRANCE , Zoe\u0308"), answered(-1.0, question=PERU)],
-    "prompts": [answered(-2.0, prompt=f"Q: {PERU}\nA: Lima\nQ: {FRANCE}\nA:"), answered(-1.0, prompt=f"Q: {PERU}\nA:")],
-    "chats": [
-        answered(-2.0, messages=[{"role": "system", "content": "Short."}, {"role": "user", "content": FRANCE}]),
-        answered(-1.0, messages=[{"role": "user", "content": [{"type": "text", "text": PERU}]}]),
-    ],
-    "ids of theirs": [answered(-2.0, question_id="x", question=FRANCE), answered(-1.0, custom_id="y", question=PERU)],
-    "prompts with shots": [
-        answered(-2.0, prompt=f"Answer.\nQ: Of Chile?\nA: Santiago\nQ: {FRANCE}\nA:"),
-        answered(-1.0, prompt=f"Answer.\nQ: {FRANCE}\nA: Paris\nQ: {PERU}\nA:"),
-    ],
-    "one has no id": [answered(-2.0, question_id="q1", question=FRANCE), answered(-1.0, question=PERU)],
-}
+# What responses say of their questions, which may be one, and the log-probabilities that the two questions then have.
+SAMPLES = [
+    ([{"question_id": "q0"}, {"question_id": "q0"}, {"question_id": "q1"}], [[-1, -2], [-3, np.nan]]),
+    ([{"question": PERU}, {"question": PERU}, {"question": FRANCE}], [[-1, -2], [-3, np.nan]]),
+    ([{"custom_id": "q0-0", "question": PERU}, {"custom_id": "q0-1", "question": PERU},
+      {"custom_id": "q1-0", "question": FRANCE}], [[-1, -2], [-3, np.nan]]),
+]  # fmt: skip
+MET = [
+    *SAMPLES,
+    ([{"custom_id": f"q{n // 2}-{n % 2}"} for n in range(4)], [[-1, -2], [-3, -4]]),
+    ([{"custom_id": f"a-{n}", "question": PERU} for n in range(2)], [[-1, -2], [np.nan, np.nan]]),
+    ([{"question_id": "q1"}, {"question_id": "q0"}], [[-2], [-1]]),
+    ([{"question": "and of FRANCE , Zoe\u0308"}, {"question": PERU}], [[-2], [-1]]),
+    ([{"prompt": f"Q: {PERU}\nA: Lima\nQ: {FRANCE}\nA:"}, {"prompt": f"Q: {PERU}\nA:"}], [[-2], [-1]]),
+    ([{"messages": [{"role": "system", "content": "Short."}, {"role": "user", "content": FRANCE}]},
+      {"messages": [{"role": "user", "content": [{"type": "text", "text": PERU}]}]}], [[-2], [-1]]),
+    ([{"question_id": "x", "question": FRANCE}, {"custom_id": "y", "question": PERU}], [[-2], [-1]]),
+    ([{"prompt": f"Answer.\nQ: Of Chile?\nA: Santiago\nQ: {FRANCE}\nA:"},
+      {"prompt": f"Answer.\nQ: {FRANCE}\nA: Paris\nQ: {PERU}\nA:"}], [[-2], [-1]]),
+    ([{"question_id": "q1", "question": FRANCE}, {"question": PERU}], [[-2], [-1]]),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PAIRS)
-def test_responses_meet_their_questions_by_id_else_by_text(write, name):
-    run = from_file(write(*PAIRS[name]), questions=QUESTIONS)
+@pytest.mark.parametrize(("asked", "log_probs"), MET)
+def test_responses_meet_their_questions_by_id_else_by_text(write, asked, log_probs):
+    run = from_file(write(*responses(*asked)), questions=QUESTIONS)
     pd.testing.assert_frame_equal(run.questions, QUESTIONS)
-    np.testing.assert_array_equal(run.log_probs(), [[-1.0], [-2.0]])
+    np.testing.assert_array_equal(run.log_probs(), log_probs)
+
+
+@pytest.mark.parametrize(("asked", "log_probs"), SAMPLES)
+def test_single_answers_to_one_question_are_its_samples(asked, log_probs):
+    np.testing.assert_array_equal(from_openai(responses(*asked)).log_probs(), log_probs)
 
 
 def test_a_place_decides_only_where_nothing_else_does_and_a_warning_says_so(write):
@@ -283,81 +314,59 @@ def test_a_place_decides_only_where_nothing_else_does_and_a_warning_says_so(writ
         np.testing.assert_array_equal(run.log_probs(), [[value], [-2.0]])
 
 
-@pytest.mark.parametrize(
-    ("entries", "sentence"),
-    [
-        ([answered(-1.0, question_id="q0", question=FRANCE)], f"'q0' is {FRANCE!r}, but in questions= {PERU!r}"),
-        ([answered(-1.0, question="Of Chile?")], "'r-1.0' is not in questions=, and neither is 'Of Chile?'"),
-        ([answered(-1.0)], "question_id 'r-1.0' is not in questions=, and no text says which it is"),
-        ([answered(-1.0, question_id="q7")], "question_id 'q7' is not in questions="),
-        ([answered(-1.0, question_id="q7"), answered(-1.0, question_id="q0")], "question_id 'q7' is not in questions="),
-        ([answered(-1.0, question_id="a", question=PERU), answered(-1.0, question_id="b", question=PERU)],
-         "several of its questions are 'q0' of questions="),
-        ([answered(-1.0, question_id="q0", question=FRANCE), answered(-2.0, question_id="x", question=PERU)],
-         f"'q0' is {FRANCE!r}, but in questions= {PERU!r}"),
-        ([answered(-1.0, prompt=f"Q: {PERU}\nA:"), answered(-2.0, prompt=f"Q: {FRANCE}\nA: Paris\nQ: Of Chile?\nA:")],
-         "prompts differ around the questions of 'r-1.0' and 'r-2.0'"),
-        ([answered(-1.0, question=PERU), answered(-2.0, question=f"{FRANCE} And when?")], "prompts differ"),
-    ],
-)  # fmt: skip
-def test_responses_that_do_not_fit_the_questions_are_refused(write, entries, sentence):
-    with pytest.raises(RunError) as caught:
-        from_file(write(*entries), questions=QUESTIONS)
-    assert sentence in str(caught.value)
+TWICE = QUESTIONS.assign(question=PERU)
+USED = "line 2: question_id 'q' was already used ("
+# What responses say of their questions, the questions that were asked, and the words of the refusal.
+REFUSED = [
+    ([{"question_id": "q0", "question": FRANCE}], QUESTIONS, f"'q0' is {FRANCE!r}, but in questions= {PERU!r}"),
+    ([{"question": "Of Chile?"}], QUESTIONS, "'r-1.0' is not in questions=, and neither is 'Of Chile?'"),
+    ([{}], QUESTIONS, "question_id 'r-1.0' is not in questions=, and no text says which it is"),
+    ([{"question_id": "q7"}], QUESTIONS, "question_id 'q7' is not in questions="),
+    ([{"question_id": "q7"}, {"question_id": "q0"}], QUESTIONS, "question_id 'q7' is not in questions="),
+    ([{"question_id": "a", "question": PERU}, {"question_id": "b", "question": PERU}], QUESTIONS,
+     "several of its questions are 'q0' of questions="),
+    ([{"question_id": "q0", "question": FRANCE}, {"question_id": "x", "question": PERU}], QUESTIONS,
+     f"'q0' is {FRANCE!r}, but in questions= {PERU!r}"),
+    ([{"prompt": f"Q: {PERU}\nA:"}, {"prompt": f"Q: {FRANCE}\nA: Paris\nQ: Of Chile?\nA:"}], QUESTIONS,
+     "prompts differ around the questions of 'r-1.0' and 'r-2.0'"),
+    ([{"question": PERU}, {"question": f"{FRANCE} And when?"}], QUESTIONS, "prompts differ"),
+    ([{"question_id": "q", "question": PERU}, {"question_id": "q", "question": FRANCE}], QUESTIONS, USED),
+    ([{"question_id": "q", "references": "x"}, {"question_id": "q", "references": "y"}], QUESTIONS, USED),
+    ([{"question_id": "q", "split": "x"}, {"question_id": "q", "split": "y"}], QUESTIONS, USED),
+    ([{"question": PERU}], TWICE, "is the text of several of questions="),
+    ([{}, {}], QUESTIONS.assign(question_id=["r-2.0", "r-1.0"]), "ids are those of questions=, in another order"),
+    ([{}], QUESTIONS.assign(question_id="b"), "must have columns question_id and question, and each id once"),
+    ([{}], QUESTIONS.drop(columns="question"), "must have columns question_id and question, and each id once"),
+]  # fmt: skip
 
 
-def test_what_could_be_one_question_or_another_needs_an_id(write):
-    twice = QUESTIONS.assign(question=PERU)
-    with pytest.raises(RunError, match="is the text of several of questions="):
-        from_file(write(answered(-1.0, question=PERU)), questions=twice)
-    run = from_openai([answered(-1.0, question=PERU, question_id="q1")], questions=twice)
+@pytest.mark.parametrize(("asked", "questions", "sentence"), REFUSED)
+def test_responses_that_do_not_fit_the_questions_are_refused(write, asked, questions, sentence):
+    with pytest.raises(RunError, match=re.escape(sentence)):
+        from_file(write(*responses(*asked)), questions=questions)
+
+
+def test_an_id_or_every_word_decides_between_two_questions():
+    some = TWICE.drop(columns="references")
+    run = from_openai(responses({"question": PERU, "question_id": "q1"}), questions=some)
+    pd.testing.assert_frame_equal(run.questions[[*some]], some)
     np.testing.assert_array_equal(run.log_probs(), [[np.nan], [-1.0]])
-    asked = [answered(-1.0, question="What is 5?"), answered(-2.0, question="What is -5?")]
+    asked = responses({"question": "What is 5?"}, {"question": "What is -5?"})
     run = from_openai(asked, questions=QUESTIONS.assign(question=["What is -5?", "What is 5?"]))
     np.testing.assert_array_equal(run.log_probs(), [[-2.0], [-1.0]])
-    ids = QUESTIONS.assign(question_id=["r-2.0", "r-1.0"])
-    with pytest.raises(RunError, match="the server's ids are those of questions=, in another order"):
-        from_file(write(answered(-1.0), answered(-2.0)), questions=ids)
-
-
-SAMPLES = {
-    "one id": [answered(-1.0, question_id="q0"), answered(-2.0, question_id="q0"), answered(-3.0, question_id="q1")],
-    "one text": [answered(-1.0, question=PERU), answered(-2.0, question=PERU), answered(-3.0, question=FRANCE)],
-    "ids and texts": [
-        answered(-1.0, custom_id="q0-0", question=PERU), answered(-2.0, custom_id="q0-1", question=PERU),
-        answered(-3.0, custom_id="q1-0", question=FRANCE),
-    ],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_single_answers_to_one_question_are_its_samples(write, name):
-    for questions in (None, QUESTIONS) if name != "one id" else (None,):
-        run = from_file(write(*SAMPLES[name]), questions=questions)
-        np.testing.assert_array_equal(run.log_probs(), [[-1.0, -2.0], [-3.0, np.nan]])
 
 
 def test_numbers_in_ids_are_samples_where_the_questions_say_so_or_all_have_the_same():
-    numbered = [answered(-float(n + 1), custom_id=f"q{n // 2}-{n % 2}") for n in range(4)]
-    np.testing.assert_array_equal(from_openai(numbered, questions=QUESTIONS).log_probs(), [[-1, -2], [-3, -4]])
     with pytest.warns(UserWarning, match="samples of one question by their ids, as 'q0-0' of 'q0'"):
-        assert from_openai(numbered).log_probs().shape == (2, 2)
+        assert from_openai(responses(*MET[3][0])).log_probs().shape == (2, 2)
     for ids in (["nq-1", "nq-2", "nq-3", "sciq-1"], [f"nq-{n}" + "0" * 5000 for n in range(2)]):
-        run = from_openai([answered(-1.0, custom_id=name) for name in ids])
+        run = from_openai(responses(*({"custom_id": name} for name in ids)))
         assert run.questions["question_id"].tolist() == ids
-    asked = QUESTIONS.assign(question_id=["mine-0", "mine-1"])
-    mine = [answered(-float(n + 1), custom_id=f"mine-{n}") for n in range(2)]
-    np.testing.assert_array_equal(from_openai(mine, questions=asked).log_probs(), [[-1], [-2]])
-    theirs = [answered(-float(n + 1), custom_id=f"a-{n}", question=PERU) for n in range(2)]
-    np.testing.assert_array_equal(from_openai(theirs, questions=asked).log_probs(), [[-1, -2], [np.nan, np.nan]])
-    texts = [answered(-1.0, custom_id=f"q-{n}", question=text) for n, text in enumerate((PERU, FRANCE))]
+    mine = responses({"custom_id": "mine-0"}, {"custom_id": "mine-1"})
+    run = from_openai(mine, questions=QUESTIONS.assign(question_id=["mine-0", "mine-1"]))
+    np.testing.assert_array_equal(run.log_probs(), [[-1], [-2]])
+    texts = responses({"custom_id": "q-0", "question": PERU}, {"custom_id": "q-1", "question": FRANCE})
     assert from_openai(texts).questions["question_id"].tolist() == ["q-0", "q-1"]
-
-
-@pytest.mark.parametrize(("field", "values"), [("question", (PERU, FRANCE)), ("references", "xy"), ("split", "xy")])
-def test_one_id_of_two_questions_is_refused(field, values):
-    with pytest.raises(RunError, match=r"entry 2: question_id 'q' was already used \(entry 1\)"):
-        from_openai([answered(-1.0, question_id="q", **{field: value}) for value in values])
 
 
 def test_failures_and_refusals_are_left_out_counted_and_named(write):
@@ -371,16 +380,20 @@ def test_failures_and_refusals_are_left_out_counted_and_named(write):
     blocked = {"promptFeedback": {"blockReason": "SAFETY"}, "modelVersion": "m"}
     lines = [answered(-1.0, custom_id="a"), *failures, {"custom_id": "e", "response": refusal}]
     lines += [{"question_id": "f", "response": blocked}]
+    rare, empty = choice("Zug", ("Z", -0.5), ("ug", -9999.0)), choice("")
+    lines += [{"question_id": "g", "response": {"choices": [empty, rare]}}]
     with pytest.warns(UserWarning, match="are left out") as caught:
-        run = from_file(write(*lines))
+        run = from_openai(write(*lines))
     assert sorted(str(warning.message) for warning in caught) == [
         "1 answers without text, such as a refusal are left out: line 5, choice 0",
+        "2 answers whose probability was not returned are left out: line 7, choice 0; line 7, choice 1",
         "4 answers that failed are left out: line 2; line 3; line 4; line 6",
     ]
-    assert run.questions["question_id"].tolist() == ["a", "e"]
-    assert len(run.answers) == 1
-    with pytest.warns(UserWarning, match="left out"), pytest.raises(RunError, match="holds no answers"):
-        from_file(write(*failures))
+    assert {warning.filename for warning in caught} == {__file__}
+    assert run.questions["question_id"].tolist() == ["a", "e", "g"]
+    np.testing.assert_array_equal(run.log_probs(), [[-1.0], [np.nan], [np.nan]])
+    with pytest.warns(UserWarning, match="left out"), pytest.raises(RunError, match=r"holds no answers.*\(1 questions"):
+        from_file(write(*failures, lines[-1]))
 
 
 @pytest.mark.parametrize("names", ["question_id question text log_prob", "id prompt answer logprob",
@@ -405,13 +418,13 @@ def test_a_table_of_texts_and_log_probabilities_is_read(tmp_path, names, suffix)
         from_file(path)
 
 
-def test_rows_without_an_id_are_those_of_their_question(tmp_path):
-    (tmp_path / "a.csv").write_text("question,text,log_prob\nA?,x,-1\nB?,y,-2\nA?,z,-3\n")
-    run = from_file(tmp_path / "a.csv")
+def test_rows_without_an_id_are_those_of_their_question(write):
+    run = from_file(write("question,text,log_prob", "A?,x,-1", "B?,y,-2", "A?,z,-3", name="a.csv"))
     np.testing.assert_array_equal(run.log_probs(), [[-1, -3], [-2, np.nan]])
-    (tmp_path / "a.csv").write_text("question_id,question,text,log_prob\n0,A?,x,-1\n0,B?,y,-2\n")
+    path = write("question_id,question,text,log_prob", "0,A?,x,-1", "0,B?,y,-2", name="a.csv")
     with pytest.raises(RunError, match=r"line 3: question_id '0' was already used \(.*line 2\), by another question"):
-        from_file(tmp_path / "a.csv")
+        from_file(path)
+    assert from_openai([tgi(), tgi()]).questions["question_id"].tolist() == ["responses-1", "responses-2"]
 
 
 @pytest.mark.parametrize("data", [b"\x1f\x8b no", gzip.compress(b'{"a": 1}' * 99)[:-9], gzip.compress(b"\xff"), b""])

@@ -1,6 +1,5 @@
 """Logs of other packages, samples without log-probabilities, and our score within other libraries."""
 
-import importlib.util
 import math
 import re
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from test_scores import naive_pro
 
 from pro_lib import command, evaluation, explorer, imports, protocols
 from pro_lib.files import RunError
@@ -111,9 +111,8 @@ def test_a_log_probability_that_only_some_answers_have_is_refused_with_its_place
         imports.from_records(mixed)
 
 
-def test_pro_score_prints_what_counts_give(capsys, tmp_path):
-    pd.DataFrame(BOX).to_json(tmp_path / "box.jsonl", orient="records", lines=True)
-    command.pro(["score", str(tmp_path / "box.jsonl")], standalone_mode=False)
+def test_pro_score_prints_what_counts_give(capsys, write):
+    command.pro(["score", str(write(*BOX))], standalone_mode=False)
     printed = capsys.readouterr().out
     assert re.search(r"a +Rome 0\.2500 0\.3750 0\.5623", printed)
     assert "PRO and NLL need log-probabilities" in printed
@@ -125,60 +124,56 @@ def test_pro_score_prints_what_counts_give(capsys, tmp_path):
 RECIPES = re.findall(r"```python\n(.*?)```", (HERE.parent / "docs" / "recipes.md").read_text(), re.DOTALL)
 
 
-class _Estimator:
+class Estimator:
     """What the recipe relies upon of LM-Polygraph's."""
 
     def __init__(self, stats_dependencies, level):
         self.stats_dependencies, self.level = stats_dependencies, level
 
 
-class _LogprobsScorer:
+class LogprobsScorer:
     """What the recipe relies upon of uqlm's."""
 
     def extract_logprobs(self, tokens):
         return np.array([token["logprob"] for token in tokens])
 
 
-BASES = {"lm_polygraph.estimators.estimator": _Estimator, "uqlm.white_box.baseclass.logprobs_scorer": _LogprobsScorer}
-
-
-def recipe(monkeypatch, module, base, *, stand_in):
-    """The classes of a recipe, with a stand-in for the library, or skipped where it is not installed."""
+def recipe(monkeypatch, module, stand_in):
+    """What a recipe defines, upon a stand-in for the library's class, or skipped where it is not installed."""
     if stand_in:
-        monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(**{base: BASES[module]}))
-    elif importlib.util.find_spec(module.partition(".")[0]) is None:
-        pytest.skip(f"{module.partition('.')[0]} is not installed")
+        monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(**{stand_in.__name__: stand_in}))
+    else:
+        pytest.importorskip(module.partition(".")[0])
     names = {}
-    exec(next(code for code in RECIPES if f"from {module} import {base}" in code), names)
+    exec(next(code for code in RECIPES if f"from {module} import" in code), names)
     return names
 
 
-def naive_pro(log_probs, alpha):
-    probabilities = sorted({math.exp(value) for value in log_probs}, reverse=True)
-    kept = [p for p in probabilities if p >= alpha] or probabilities[:1]
-    return -math.log(kept[-1]) - sum(p * math.log(p / kept[-1]) for p in kept)
+def naive(log_probs, alpha):
+    probabilities = {math.exp(value) for value in log_probs}
+    return naive_pro(probabilities, max(1, sum(p >= alpha for p in probabilities)))
 
 
 DRAWN = np.random.default_rng(5)
 TOKENS = [[[-0.8 - float(value) for value in DRAWN.exponential(0.5, 2)] for _ in range(4)] for _ in range(50)]
 TOTALS = [[sum(tokens) for tokens in [*row, row[0]]] for row in TOKENS]  # one is drawn twice
-EXPECTED = {alpha: [naive_pro(row, alpha) for row in TOTALS] for alpha in (0.02, 0.1)}
+EXPECTED = {alpha: [naive(row, alpha) for row in TOTALS] for alpha in (0.02, 0.1)}
 
 
-@pytest.mark.parametrize("stand_in", [True, False])
+@pytest.mark.parametrize("stand_in", [Estimator, None])
 @pytest.mark.parametrize("alpha", EXPECTED)
 def test_pro_is_an_estimator_of_lm_polygraph(monkeypatch, stand_in, alpha):
-    names = recipe(monkeypatch, "lm_polygraph.estimators.estimator", "Estimator", stand_in=stand_in)
+    names = recipe(monkeypatch, "lm_polygraph.estimators.estimator", stand_in)
     estimator, ids = names["PRO"](alpha), [[[n, 1] for n in (0, 1, 2, 3, 0)]] * len(TOTALS)
     assert (str(estimator), estimator.level) == (f"PRO_{alpha:g}", "sequence")
     values = estimator({"sample_tokens": ids, "sample_log_probs": TOTALS})
     np.testing.assert_allclose(values, EXPECTED[alpha], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("stand_in", [True, False])
+@pytest.mark.parametrize("stand_in", [LogprobsScorer, None])
 @pytest.mark.parametrize("alpha", EXPECTED)
 def test_pro_is_a_scorer_of_uqlm(monkeypatch, stand_in, alpha):
-    names = recipe(monkeypatch, "uqlm.white_box.baseclass.logprobs_scorer", "LogprobsScorer", stand_in=stand_in)
+    names = recipe(monkeypatch, "uqlm.white_box.baseclass.logprobs_scorer", stand_in)
     rows = [[[{"token": f"{n}", "logprob": v} for v in a] for n, a in enumerate(row)] for row in TOKENS]
     given = {"logprobs_results": [row[0] for row in rows], "sampled_logprobs_results": [[*r[1:], r[0]] for r in rows]}
     scored = names["PROScorer"](alpha).evaluate(**given, responses=None, prompts=None, progress_bar=None)

@@ -1,7 +1,7 @@
 """Question sets: the bundled ones, files, splits, limits, prompts, and what bad input is told."""
 
-import gzip
 import json
+from pathlib import Path
 
 import datasets
 import numpy as np
@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from datasets import Dataset, DatasetDict
 from pandas.testing import assert_frame_equal
+from test_wall import TABLES, WRITE
 
 from pro_lib.bundled import DATA
 from pro_lib.questions import HUB, SPLITS, RunError, lend_validation, load
@@ -27,25 +28,6 @@ ROWS = [dict(zip(COLUMNS, row, strict=True)) for row in ROWS]
 
 def numbered(n):
     return [{"question": f"Question {i}?", "references": [str(i)]} for i in range(n)]
-
-
-@pytest.fixture
-def write(tmp_path):
-    """Write a question file: a text, or rows in the format that the suffix says."""
-
-    def file(name, content):
-        path, table = tmp_path / name, pd.DataFrame(content if isinstance(content, list) else [])
-        if table.empty:
-            path.write_text(content, encoding="utf-8")
-        elif path.suffix == ".parquet":
-            table.to_parquet(path)
-        elif path.suffix == ".csv":
-            table.assign(references=table["references"].str.join(";")).to_csv(path, index=False)
-        else:
-            path.write_text("\n".join(map(json.dumps, content)))
-        return path
-
-    return file
 
 
 def test_bundled_set_has_the_facts_of_the_split_with_answer_and_aliases():
@@ -79,21 +61,21 @@ def test_bundled_shots_are_ten_of_train_shots_with_their_first_reference(seed):
     assert not {question for question, _ in both.shots} & set(both.table["question"])
 
 
-def test_a_file_without_train_shots_sets_its_shots_apart_whatever_is_asked(write):
-    path = write("set.jsonl", numbered(12))
-    whole = load(path=path, n_shots=2)
+@pytest.mark.parametrize(("n", "how", "n_shots"), [(60, {}, 10), (20, {}, 5), (3, {}, 0), (12, {"n_shots": 2}, 2)])
+def test_a_file_without_train_shots_sets_its_shots_apart_whatever_is_asked(n, how, n_shots):
+    whole = load(path=numbered(n), **how)
     asked = zip(whole.table["question"], whole.table["references"].str[0], strict=True)
-    assert {*asked, *whole.shots} == {(row["question"], row["references"][0]) for row in numbered(12)}
-    assert (len(whole), len(whole.shots)) == (10, 2)
-    for asked in ({"limit": 4}, {"seed": 5, "limit": 6}, {"split": ["validation", "test"], "n_validation": 4}):
-        other = load(path=path, n_shots=2, **asked)
+    assert {*asked, *whole.shots} == {(row["question"], row["references"][0]) for row in numbered(n)}
+    assert (len(whole), len(whole.shots)) == (n - n_shots, n_shots)
+    for asked in ({"limit": 4}, {"seed": 5, "limit": 6}, {"split": ["validation", "test"], "n_validation": 1}):
+        other = load(path=numbered(n), **how, **asked)
         assert other.shots == whole.shots
         assert set(other.table["question"]) <= set(whole.table["question"])
 
 
-def test_prompts_are_header_shots_and_question_in_the_template_and_others_are_asked_in_the_same_way(write):
+def test_prompts_are_header_shots_and_question_in_the_template_and_others_are_asked_in_the_same_way():
     how = {"header": "Answer briefly.\n\n", "template": "Q: {question}\nA:"}
-    questions = load(path=write("set.jsonl", ROWS), n_shots=1, **how)
+    questions = load(path=ROWS, n_shots=1, **how)
     (shot, answer) = questions.shots[0]
     assert questions.prefix() == f"Answer briefly.\n\nQ: {shot}\nA: {answer}\n\n"
     others = questions.with_questions(["Who?", "Where?"])
@@ -103,37 +85,23 @@ def test_prompts_are_header_shots_and_question_in_the_template_and_others_are_as
     assert others.table["references"].tolist() == [None, None]
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
-def test_every_file_format_gives_the_same_table(write, suffix):
-    questions = load(path=write(f"set.{suffix}", ROWS), split=["validation", "test"], n_shots=0)
-    assert (questions.name, questions.shots) == ("set", ())
-    assert questions.table.to_dict("records") == [ROWS[2], *ROWS[:2]]
-
-
-def test_rows_in_memory_are_questions_as_those_of_a_file_are(write):
-    expected = load(path=write("questions.jsonl", ROWS), split="test", n_shots=1)
-    for rows in (ROWS, tuple(ROWS), pd.DataFrame(ROWS), pd.DataFrame(ROWS, index=["a"] * len(ROWS))):
-        found = load(path=rows, split="test", n_shots=1)
+def test_files_of_every_format_and_rows_in_memory_are_the_same_questions(tmp_path):
+    asked = {"split": ["validation", "test"], "n_shots": 1}
+    files = [tmp_path / f"questions{suffix}" for suffix in TABLES]
+    for path in files:
+        path.write_bytes(WRITE[path.suffix](ROWS))
+    expected = load(path=files[0], **asked)
+    assert expected.table.to_dict("records") == [ROWS[2], *ROWS[:2]]
+    for source in (*files, ROWS, tuple(ROWS), pd.DataFrame(ROWS), pd.DataFrame(ROWS, index=["a"] * len(ROWS))):
+        found = load(path=source, **asked)
         assert_frame_equal(found.table, expected.table)
         assert (found.name, found.shots) == ("questions", expected.shots)
-        assert found.source == expected.source | {"path": None}
-    rows = pd.DataFrame({"query": ["A?", "B?"], "references": [("x", "y"), "z"], "level": [1, None]})
-    table = load("mine", path=rows, columns={"question": "query"}).table
-    assert table["references"].tolist() == [["x", "y"], ["z"]]
-    assert table["question_id"].tolist() == ["questions-0", "questions-1"]
-    assert table["level"].isna().tolist() == [False, True]
-
-
-def test_a_file_without_ids_and_splits_gets_both_and_keeps_further_columns(write):
-    rows = [{"question": "A?", "references": " a ; b;", "level": 3}]
-    rows += [{"question": "B?", "references": ["c"], "level": 4}]
-    table = load("mine", path=write("set.jsonl", rows)).table
-    assert table.columns.tolist() == [*COLUMNS, "level"]
-    assert table.to_numpy().tolist() == [["set-0", "A?", ["a", "b"], "test", 3], ["set-1", "B?", ["c"], "test", 4]]
+        assert found.source == expected.source | {"path": str(source) if isinstance(source, Path) else None}
 
 
 def test_texts_of_csv_stay_as_they_are_written(write):
-    table = load(path=write("set.csv", "\ufeffquestion,references,code,split\nSymbol of sodium?,NA,007,test\n")).table
+    path = write("\ufeffquestion,references,code,split", "Symbol of sodium?,NA,007,test", name="set.csv")
+    table = load(path=path).table
     assert table.to_numpy().tolist() == [["set-0", "Symbol of sodium?", ["NA"], "test", "007"]]
 
 
@@ -144,20 +112,23 @@ def test_numbers_of_parquet_stay_whole_where_some_are_missing(tmp_path):
     read = load(path=tmp_path / "set.parquet").table
     assert read["question_id"].tolist() == ["7", str(2**60 + 1)]
     assert read["level"].tolist() == [2**60 + 1, None]
+    table.assign(question="A?", references=[[1, 2]] * 2).to_parquet(tmp_path / "set.parquet")
+    with pytest.raises(RunError, match=r"set\.parquet, row 1: references="):
+        load(path=tmp_path / "set.parquet")
 
 
 def test_what_was_drawn_from_where_is_recorded_as_json(write):
-    path = write("set.jsonl", ROWS)
+    path = write(*ROWS)
     questions = load("mine", path=path, split=["validation", "test"], limit=1, seed=4, n_shots=2)
     expected = {"dataset": "mine", "path": str(path), "columns": {name: [name] for name in COLUMNS}, "seed": 4}
     expected |= {"split": ["validation", "test"], "n_validation": None, "limit": 1, "n_shots": 2, "usual_shots": 2}
     assert json.loads(json.dumps(questions.source)) == expected
 
 
-def test_named_columns_win_over_those_called_like_ours_and_others_are_kept(write):
+def test_named_columns_win_over_those_called_like_ours_and_others_are_kept():
     row = {"question": "long form", "short": "A?", "references": ["r"], "gold": "a", "id": 7, "part": "dev", "x": 1}
     columns = {"question": "short", "references": "gold", "question_id": "id", "split": "part"}
-    table = load(path=write("set.jsonl", [row]), columns=columns, split="dev").table
+    table = load(path=[row], columns=columns, split="dev").table
     expected = {"question_id": "7", "question": "A?", "references": ["a"], "split": "dev", "x": 1}
     assert table.to_dict("records") == [expected]
 
@@ -169,50 +140,51 @@ LAYOUTS = [
     {"question": "A?", "answer": {"value": "a", "aliases": ["a", "b"]}},  # TriviaQA
     {"question": "A?", "answers": [{"text": "a"}, {"text": "b"}]},
     {"question": "A?", "best_answer": "a", "correct_answers": "b; a"},  # TruthfulQA
-    {"input": "A?", "target": "a;b", "references": None},
+    {"input": "A?", "target": " a ;b;"},
     {"problem": "A?", "gold": ["a", "b"]},
 ]
 
 
 @pytest.mark.parametrize("row", LAYOUTS)
 @pytest.mark.parametrize("form", ["jsonl", "list", "data", "gz", "memory"])
-def test_the_names_and_forms_that_files_have_are_known(tmp_path, row, form):
-    row = {name: value for name, value in row.items() if value is not None}
-    path = tmp_path / f"mine{'.jsonl.gz' if form == 'gz' else '.json'}"
+def test_the_names_and_forms_that_files_have_are_known(write, row, form):
     text = {"list": json.dumps([row], indent=1), "data": json.dumps({"data": [row]})}.get(form, json.dumps(row))
-    path.write_bytes(gzip.compress(text.encode()) if form == "gz" else text.encode())
-    questions = load(path=[row] if form == "memory" else path, n_shots=0)
+    path = write(text, name=f"mine{'.jsonl.gz' if form == 'gz' else '.json'}")
+    questions = load("other", path=[row] if form == "memory" else path, n_shots=0)
     table = questions.table
     assert (table["question"].tolist(), table["references"].tolist()) == (["A?"], [["a", "b"]])
     assert set(questions.source["columns"]["references"]) <= set(row)
-    assert table["question_id"].tolist() == ["7" if "id" in row else f"{questions.name}-0"]
-    assert questions.name == ("questions" if form == "memory" else "mine")
+    name = "questions" if form == "memory" else "mine"
+    assert table["question_id"].tolist() == ["7" if "id" in row else f"{name}-0"]
+    assert (questions.name, table["split"].tolist()) == ("other", ["test"])
 
 
-def test_numbers_are_answers_and_other_things_are_not(tmp_path):
-    assert load(path=[{"question": "A?", "answer": 42}], n_shots=0).table["references"].tolist() == [["42"]]
+def test_numbers_are_answers_and_other_things_are_not():
+    rows = pd.DataFrame({"question": ["A?", "B?"], "answer": [42, ("x", "y")], "level": [1, None]})
+    table = load(path=rows, n_shots=0).table
+    assert table["references"].tolist() == [["42"], ["x", "y"]]
+    assert table["level"].isna().tolist() == [False, True]
     for bad in (True, {"word": "a"}, [["a", None]], []):
         with pytest.raises(RunError, match="references="):
             load(path=[{"question": "A?", "answer": bad}], n_shots=0)
 
 
-def test_one_of_several_reference_columns_may_be_empty_but_not_all(write):
+def test_one_of_several_reference_columns_may_be_empty_but_not_all():
     columns = {"references": ["answer", "aliases"]}
     rows = [{"question": "A?", "answer": "a", "aliases": None}, {"question": "B?", "answer": "", "aliases": ["b", "c"]}]
-    assert load(path=write("set.jsonl", rows), columns=columns).table["references"].tolist() == [["a"], ["b", "c"]]
-    with pytest.raises(RunError, match=r"line 3: references=.* must hold a text"):
-        load(path=write("set.jsonl", [*rows, {"question": "C?", "aliases": []}]), columns=columns)
+    assert load(path=rows, columns=columns).table["references"].tolist() == [["a"], ["b", "c"]]
+    with pytest.raises(RunError, match=r"entry 3: references=.* must hold a text"):
+        load(path=[*rows, {"question": "C?", "aliases": []}], columns=columns)
 
 
 def trivia(number, value, *aliases, question=None):
-    normalized = [alias.lower() for alias in aliases]
-    answer = {"aliases": list(aliases), "normalized_aliases": normalized, "type": "", "value": value}
+    answer = {"aliases": list(aliases), "normalized_aliases": ["other"], "type": "", "value": value}
     return {"question": question or f"Trivia {number}?", "question_id": f"tc_{number}", "answer": answer}
 
 
 def science(number, split):
-    row = {"question": f"Science {split} {number}?", "distractor1": "wrong 1", "distractor2": "wrong 2"}
-    return row | {"distractor3": "wrong 3", "correct_answer": f"right {number}; really", "support": ""}
+    answers = {"distractor1": "wrong", "correct_answer": f"right {number}; really", "support": ""}
+    return {"question": f"Science {split} {number}?", **answers}
 
 
 HUB_ROWS = {
@@ -229,7 +201,7 @@ HUB_ROWS = {
     },
     "sciq": {
         "train": [science(n, "train") for n in range(15)] + [science(0, "test")],
-        "validation": [science(n, "validation") for n in range(4)],
+        "validation": [science(n, "validation") for n in range(9)],
         "test": [science(n, "test") for n in range(5)],
     },
     "nq": {
@@ -257,35 +229,31 @@ def hub(monkeypatch):
     return asked
 
 
-def test_trivia_qa_is_its_labelled_split_each_question_once_with_every_alias(hub):
-    questions = load("trivia_qa", n_shots=5)
-    assert hub == [("mandarjoshi/trivia_qa", "rc.nocontext")]
-    assert questions.table[list(COLUMNS)].to_numpy().tolist() == [
+# By set: where the hub has it, and all that it tests on.
+TESTED = {
+    "trivia_qa": (("mandarjoshi/trivia_qa", "rc.nocontext"), [
         ["tc_100", "Trivia 100?", ["Sunset Boulevard", "Sunset Blvd", "sunset blvd"], "test"],
         ["tc_101", "Trivia 101?", ["Bacall"], "test"],
-    ]
+    ]),
+    "sciq": (("allenai/sciq", None), [
+        [f"sciq-test-{n}", f"Science test {n}?", [f"right {n}; really"], "test"] for n in range(5)
+    ]),
+    "nq": (("google-research-datasets/nq_open", None), [
+        [f"nq-validation-{n}", f"nq {n}", [f"a{n}", f"b{n}"], "test"] for n in range(7)
+    ]),
+}  # fmt: skip
 
 
-def test_sciq_has_its_three_splits_and_an_answer_is_not_cut_at_a_semicolon(hub):
-    questions = load("sciq", split=["test", "validation"])
-    assert hub == [("allenai/sciq", None)]
-    assert questions.table["split"].tolist() == ["test"] * 5 + ["validation"] * 4
-    assert questions.table["question_id"].tolist()[:2] == ["sciq-test-0", "sciq-test-1"]
-    assert questions.table["references"].tolist()[1] == ["right 1; really"]
-    assert all(question.startswith("Science train") for question, _ in questions.shots)
-    assert len(questions.shots) == 10
+@pytest.mark.parametrize("name", TESTED)
+def test_a_set_of_the_hub_has_the_questions_of_its_labelled_split_once_with_every_answer(hub, name):
+    place, expected = TESTED[name]
+    questions = load(name)
+    assert hub == [place]
+    assert (questions.name, len(questions.shots)) == (name, 10)
+    assert questions.table[[*COLUMNS]].to_numpy().tolist() == expected
 
 
-def test_nq_open_tests_on_the_hubs_validation_split(hub):
-    questions = load("nq")
-    assert hub == [("google-research-datasets/nq_open", None)]
-    assert questions.name == "nq"
-    assert questions.table["question"].tolist() == [f"nq {n}" for n in range(7)]
-    assert questions.table["references"].tolist() == [[f"a{n}", f"b{n}"] for n in range(7)]
-    assert questions.table["question_id"].tolist()[0] == "nq-validation-0"
-
-
-@pytest.mark.parametrize("name", ["trivia_qa", "nq"])
+@pytest.mark.parametrize("name", TESTED)
 @pytest.mark.parametrize("seed", [0, 5])
 def test_validation_and_shots_share_no_question_with_each_other_or_with_the_test(hub, name, seed):
     splits = [set(load(name, split=split, n_shots=0).table["question"]) for split in SPLITS]
@@ -317,28 +285,25 @@ def test_a_hub_set_without_labelled_questions_or_without_shots_is_refused(hub, t
         load("trivia_qa", path=tmp_path)
 
 
-def test_a_file_without_a_validation_split_lends_one_always_the_same(write):
-    path = write("set.jsonl", numbered(10))
-    both = load(path=path, n_shots=0, split=["validation", "test"], n_validation=4, seed=7).table
+def test_a_file_without_a_validation_split_lends_one_always_the_same():
+    rows = numbered(10)
+    both = load(path=rows, n_shots=0, split=["validation", "test"], n_validation=4, seed=7).table
     assert both["split"].value_counts().to_dict() == {"test": 6, "validation": 4}
-    alone = load(path=path, n_shots=0, split="test", n_validation=4).table
+    alone = load(path=rows, n_shots=0, split="test", n_validation=4).table
     assert list(alone["question_id"]) == list(both.loc[both["split"] == "test", "question_id"])
     with pytest.warns(UserWarning, match="'set' has no validation split: 5 of its 10 questions are taken for one"):
-        few = load(path=path, n_shots=0, split=["validation", "test"], n_validation=6).table
+        few = load("set", path=rows, n_shots=0, split=["validation", "test"], n_validation=6).table
     assert few["split"].value_counts().to_dict() == {"test": 5, "validation": 5}
-    assert len(load(path=path, n_shots=0, n_validation=6)) == 10
+    assert len(load(path=rows, n_shots=0, n_validation=6)) == 10
 
 
-def test_a_split_that_is_there_is_left_as_it_is_and_none_means_all(write):
-    splits = ["validation"] * 4 + ["test"] * 4
-    path = write("set.jsonl", [row | {"split": split} for row, split in zip(numbered(8), splits, strict=True)])
-    assert (load(path=path, n_shots=0, split="validation", n_validation=1).table["split"] == "validation").sum() == 4
-    assert len(load(path=path, n_shots=0, split=None)) == 8
+def test_a_split_that_is_there_is_left_as_it_is_and_none_means_all():
+    rows = [row | {"split": ("validation", "test")[n // 4]} for n, row in enumerate(numbered(8))]
+    assert (load(path=rows, n_shots=0, split="validation", n_validation=1).table["split"] == "validation").sum() == 4
+    assert len(load(path=rows, n_shots=0, split=None)) == 8
     assert set(load("world-facts", split=None, n_shots=0).table["split"]) == set(SPLITS)
-    splits = ["train_shots"] * 4 + ["test"] * 4
-    path = write("shots.jsonl", [row | {"split": split} for row, split in zip(numbered(8), splits, strict=True)])
-    shown = load(path=path, split=None, limit=1)
-    assert (len(shown), len(shown.shots)) == (1, 4)  # what is shown is not asked
+    shown = load(path=[row | {"split": row["split"].replace("validation", "train_shots")} for row in rows], split=None)
+    assert (len(shown), len(shown.shots)) == (4, 4)  # what is shown is not asked
 
 
 @pytest.mark.parametrize(("n", "pool", "size"), [(4, 1, 4), (2, 3, 6), (5, 3, 10), (None, 1, 10)])
@@ -358,26 +323,26 @@ BAD = [
     ("column.jsonl", '{"question": "A?"}', {}, "'references'"),
     ("no_refs.csv", "question,references\nA?,a\n\nB?,\n", {}, "line 4: references="),
     ("number.jsonl", GOOD + '{"question": "B?", "references": true}', {}, "line 2: references="),
-    ("numbers.parquet", [{"question": "A?", "references": [1, 2]}], {}, "row 1: references="),
     ("split.jsonl", GOOD[:-2] + ', "split": "test"}\n' + GOOD, {}, "line 2: split=nan"),
     (None, [{"question": "A?", "references": "a", "question_id": "1"}] * 2, {}, "entry 2: question_id '1'"),
     (None, pd.DataFrame({"question": ["A?", None], "references": "x"}), {}, "row 2: question=nan"),
-    ("set.jsonl", ROWS, {"split": ["test", "dev"]}, "split='dev'"),
-    ("set.jsonl", ROWS, {"n_shots": 3}, "n_shots=3"),
-    ("set.jsonl", ROWS, {"limit": 0}, "limit=0"),
-    ("set.jsonl", ROWS, {"columns": {"question": ["question", "split"]}}, "columns=: question="),
-    ("set.jsonl", ROWS, {"columns": {"question": "query"}}, "has no column 'query'"),
-    ("set.jsonl", ROWS, {"template": "Answer:"}, "template='Answer:'"),
-    ("set.jsonl", ROWS, {"name": "../../elsewhere"}, "name="),
+    ("test.txt", "who was first\n\nwhere is it\nRome\n", {}, "test.txt, line 1: references"),
+    (None, ROWS, {"split": ["test", "dev"]}, "split='dev'"),
+    (None, ROWS, {"n_shots": 3}, "n_shots=3"),
+    (None, ROWS, {"limit": 0}, "limit=0"),
+    (None, ROWS, {"columns": {"question": ["question", "split"]}}, "columns=: question="),
+    (None, ROWS, {"columns": {"question": "query"}}, "has no column 'query'"),
+    (None, ROWS, {"template": "Answer:"}, "template='Answer:'"),
+    (None, ROWS, {"name": "../../elsewhere"}, "name="),
     (None, None, {"name": "squad"}, "dataset 'squad'"),
     (None, None, {"path": "nowhere.jsonl"}, "nowhere.jsonl cannot be read"),
 ]
 
 
-@pytest.mark.parametrize(("file", "content", "parameters", "field"), BAD)
-def test_bad_questions_and_requests_are_refused_in_one_line(write, file, content, parameters, field):
+@pytest.mark.parametrize(("name", "content", "parameters", "field"), BAD)
+def test_bad_questions_and_requests_are_refused_in_one_line(write, name, content, parameters, field):
     with pytest.raises(ValueError) as caught:  # noqa: PT011
-        load(**{"path": write(file, content) if file else content} | parameters)
+        load(**{"path": write(content, name=name) if name else content} | parameters)
     assert field in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -391,19 +356,8 @@ def test_without_a_network_there_is_one_sentence(monkeypatch):
         load("sciq")
 
 
-def test_a_file_gives_ten_shots_or_a_quarter_which_are_never_asked(write):
-    for n, n_shots in ((60, 10), (20, 5), (3, 0)):
-        questions = load(path=write("set.jsonl", numbered(n)))
-        assert (len(questions), len(questions.shots)) == (n - n_shots, n_shots)
-        assert not {question for question, _ in questions.shots} & set(questions.table["question"])
-
-
-def test_blocks_of_a_text_file_are_a_question_and_its_references(tmp_path):
-    path = tmp_path / "test.txt"
-    path.write_text("who was first\nWilhelm Conrad Röntgen\n\n\nwhere is it\nRome\nRoma \n")
-    table = load(path=path, n_shots=0).table
+def test_blocks_of_a_text_file_are_a_question_and_its_references(write):
+    blocks = ["who was first\nWilhelm Conrad Röntgen\n\n", "where is it\nRome\nRoma "]
+    table = load(path=write(*blocks, name="test.txt"), n_shots=0).table
     assert table["question"].tolist() == ["who was first", "where is it"]
     assert table["references"].tolist() == [["Wilhelm Conrad Röntgen"], ["Rome", "Roma"]]
-    path.write_text("who was first\n\nwhere is it\nRome\n")
-    with pytest.raises(RunError, match=r"test\.txt, line 1: references"):
-        load(path=path)

@@ -1,7 +1,6 @@
 """The wall: every reader on damaged inputs ends in what an independent reader finds there, or in one sentence.
 
-`python tests/test_wall.py 1000 [reader ...]` tries that many inputs a reader and counts what came of them; `WALL_SEED`
-chooses other inputs. A failure names its reader and seed, and `python tests/test_wall.py 0 <reader> <seed>` repeats it.
+`--size` says how many inputs a reader is tried on, and `WALL_SEED` chooses others; a failure names its reader and seed.
 """
 
 import copy
@@ -14,13 +13,10 @@ import random
 import resource
 import shutil
 import signal
-import sys
-import tempfile
 import time
 import traceback
 import warnings
 import zipfile
-from collections import Counter
 from functools import reduce
 from operator import getitem
 from pathlib import Path
@@ -38,6 +34,7 @@ from pro_lib.imports import read_labels
 
 SECONDS, MEGABYTES = 10, 1024
 SEED = os.environ.get("WALL_SEED", "0")
+LOGS = Path(__file__).parent / "golden" / "logs"
 # Inputs a reader: more than 1,000 and 10,000 for all of them together.
 HOW_MANY = {"quick": 20, "all": 76, "trials": 780}
 MODEL_SHARE = 0.1  # loading a model takes a second
@@ -59,45 +56,37 @@ RECORDS = [
 ]
 
 
-def _choice(text, *tokens, **fields):
+def choice(text, *tokens, **fields):
+    """A choice of a chat completion; a token is (text, log-probability)."""
     content = [{"token": t, "logprob": p, "bytes": list(t.encode())} for t, p in tokens]
     return {"message": {"content": text}, "logprobs": {"content": content}, "finish_reason": "stop"} | fields
 
 
-CUT = {"choices": [_choice("Rome", ("Ro", -1.0), ("me", -2.0), finish_reason="length")]}
+def vllm_output(text, *tokens, **fields):
+    """A CompletionOutput as JSON has it; a token is (id, text, log-probability). Runners-up are there too."""
+    other = {"999": {"logprob": -7.5, "decoded_token": "x"}}
+    steps = [{str(token): {"logprob": value, "decoded_token": name}} | other for token, name, value in tokens]
+    ids, _, values = zip(*tokens, strict=True)
+    output = {"text": text, "token_ids": list(ids), "cumulative_logprob": sum(values), "logprobs": steps}
+    return output | {"finish_reason": "stop", "stop_reason": None} | fields
+
+
+CUT = {"choices": [choice("Rome", ("Ro", -1.0), ("me", -2.0), finish_reason="length")]}
 OPENAI = [
-    {"id": "r1", "choices": [_choice("Paris", ("Par", -0.25), ("is", -0.5), ("</s>", -0.125))]},
-    {"question_id": "b", "references": "Lyon", "response": {"choices": [_choice("Lyon", ("Lyon", -2.0))]}},
+    {"id": "r1", "choices": [choice("Paris", ("Par", -0.25), ("is", -0.5), ("</s>", -0.125))]},
+    {"question_id": "b", "references": "Lyon", "response": {"choices": [choice("Lyon", ("Lyon", -2.0))]}},
     {"custom_id": "c", "response": {"body": CUT}},
 ]
-STEPS = [
-    {str(token): {"logprob": p, "decoded_token": t}, "999": {"logprob": -7.5, "decoded_token": "x"}}
-    for token, t, p in ((5, " Par", -0.25), (6, "is", -0.5), (2, "</s>", -0.125))
-]
-OUTPUT = {"text": " Paris", "token_ids": [5, 6, 2], "cumulative_logprob": -0.875, "logprobs": STEPS}
-OUTPUT |= {"finish_reason": "stop", "stop_reason": None}
+OUTPUT = vllm_output(" Paris", (5, " Par", -0.25), (6, "is", -0.5), (2, "</s>", -0.125))
 VLLM = [{"request_id": str(n), "prompt": f"Of {n}?", "references": ["Paris"], "outputs": [OUTPUT]} for n in range(2)]
 
 
-def _sample(name, target, epoch, reason):
-    choice = _choice("Lima", ("Li", -0.25), ("ma", -0.5 * epoch), stop_reason=reason)
-    sample = {"id": name, "epoch": epoch, "input": f"Capital of {name}?", "target": target}
-    return sample | {"output": {"model": "m", "choices": [choice]}, "scores": {"includes": {"value": "C"}}}
-
-
-TURNS = ((1, "stop"), (2, "max_tokens"))
-INSPECT = [_sample(*about, *turn) for about in (("peru", ["Lima", "Ciudad"]), (2, "Lima")) for turn in TURNS]
-_LINE = {"doc": {"question": "Capital?"}, "filter": "none", "metrics": ["exact_match"], "exact_match": 1.0}
-_GIVEN = {f"gen_args_{n}": {"arg_0": "Q: Capital?", "arg_1": f" {text}"} for n, text in enumerate(("Lima", "Cusco"))}
-TEXTS = [
-    {"doc_id": n, **_LINE, "target": "Lima", "arguments": {"gen_args_0": {"arg_0": "Q?", "arg_1": {"until": ["x"]}}},
-     "resps": [["Lima", "Cusco"]], "filtered_resps": ["Lima"]}
-    for n in range(2)
-]  # fmt: skip
-OPTIONS = [
-    {"doc_id": n, **_LINE, "target": "0", "arguments": _GIVEN, "resps": [[["-0.25", "True"]], [["-2.5", "False"]]],
-     "filtered_resps": [["-0.25", "True"], ["-2.5", "False"]]}
-    for n in range(2)
+INSPECT = [
+    {"id": name, "epoch": epoch, "input": f"Capital of {name}?", "target": target,
+     "output": {"model": "m", "choices": [choice("Lima", ("Li", -0.25), ("ma", -0.5 * epoch), stop_reason=reason)]},
+     "scores": {"includes": {"value": "C"}}}
+    for name, target in (("peru", ["Lima", "Ciudad"]), (2, "Lima"))
+    for epoch, reason in ((1, "stop"), (2, "max_tokens"))
 ]  # fmt: skip
 
 # --- What is written, and read by readers that share nothing with ours ---
@@ -180,8 +169,9 @@ def plain_labels(path):
     return sorted(set(rows))
 
 
-def content_of(run):
+def read_file(path):
     """Of every answer its question, its text, and the log-probability of all its tokens; and the questions."""
+    run = imports.from_file(path)
     answers, questions = (table.astype(object).where(table.notna(), None) for table in (run.answers, run.questions))
     totals = (run.answers["log_prob"] + run.answers["end_log_prob"].fillna(0.0)).round(9)
     rows = sorted(zip(answers["question_id"], answers["text"], totals, strict=True), key=repr)
@@ -423,7 +413,13 @@ def some_columns(data, rng):
     return sink.getvalue().to_pybytes()
 
 
-def damage(path, rng, ways):
+# By suffix, how an input is damaged; what is not here, in its bytes.
+WAYS = {suffix: [some_bytes, some_values] for suffix in (".json", ".jsonl")}
+WAYS |= {".csv": [some_bytes, some_fields], ".parquet": [some_bytes, some_columns], ".eval": [some_bytes, some_samples]}
+WAYS[".parameters"] = [some_parameters]
+
+
+def damage(path, rng):
     """Damage an input; how."""
     files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
     file = rng.choice(files)
@@ -431,11 +427,8 @@ def damage(path, rng, ways):
         other = rng.choice(files)
         shutil.copy(other, file) if other != file else file.write_bytes(b"")
         return f"{file.name} from {other.name}"
-    data = file.read_bytes()
-    fitting = {".json": some_values, ".jsonl": some_values, ".csv": some_fields, ".parquet": some_columns}
-    fitting[".eval"] = some_samples
-    way = rng.choice(ways or [some_bytes, fitting.get(file.suffix, some_bytes)])
-    file.write_bytes(way(data, rng))
+    way = rng.choice(WAYS.get(file.suffix, [some_bytes]))
+    file.write_bytes(way(file.read_bytes(), rng))
     return f"{way.__name__} of {file.name}"
 
 
@@ -443,12 +436,11 @@ def damage(path, rng, ways):
 
 
 class Reader(NamedTuple):
-    """How an input is made and read, what it must say (None: what was written), how it is damaged (empty: anyhow)."""
+    """How an input is made and read, and what it must say (None: what was written)."""
 
     make: object
     read: object
     plain: object = None
-    ways: tuple = ()
 
 
 def file_of(name, rows):
@@ -471,31 +463,35 @@ def make_nli(folder):
     return next(folder.glob("nli-0-*"))
 
 
-def make_model(folder):
-    return Path(shutil.copytree(ROOT / "data" / "models" / "facts-1m", folder / "model"))
+def copy_of(path):
+    def make(folder):
+        copy = shutil.copytree if path.is_dir() else shutil.copy
+        return Path(copy(path, folder / path.name))
+
+    return make
 
 
 def make_parameters(folder):
     given = {"model": ["facts-2m", "facts-1m"], "dataset": "world-facts", "split": "test", "strategy": "greedy"}
     given |= {"alpha": 0.4, "search_alpha": 0.02, "n_answers": 10, "limit": None, "n_validation": 100, "seed": 0}
     given |= {"device": "cpu", "similarity": "lexical", "correctness": "rouge_l", "chat": False, "columns": 2}
-    (folder / "parameters.jsonl").write_text(json.dumps(given))
-    return folder / "parameters.jsonl"
+    (folder / "set.parameters").write_text(json.dumps(given))
+    return folder / "set.parameters"
 
 
 READERS = {
     **{f"questions{s}": Reader(file_of(f"set{s}", QUESTIONS), read_question_file, plain_questions) for s in TABLES},
     **{f"labels{s}": Reader(file_of(f"labels{s}", LABELS), read_label_file, plain_labels) for s in TABLES},
-    "records": Reader(file_of("r.jsonl", RECORDS), lambda path: content_of(imports.from_file(path)), plain_records),
-    "openai": Reader(file_of("r.jsonl", OPENAI), lambda path: content_of(imports.from_openai(path)), plain_responses),
-    "vllm": Reader(file_of("r.jsonl", VLLM), lambda path: content_of(imports.from_vllm(path)), plain_responses),
-    "inspect_ai": Reader(file_of("r.eval", INSPECT), lambda path: content_of(imports.from_file(path)), plain_log),
-    "lm-eval": Reader(file_of("r.jsonl", TEXTS), lambda path: content_of(imports.from_file(path)), plain_log),
-    "choices": Reader(file_of("r.jsonl", OPTIONS), lambda path: content_of(imports.from_file(path)), plain_log),
+    "records": Reader(file_of("r.jsonl", RECORDS), read_file, plain_records),
+    "openai": Reader(file_of("r.jsonl", OPENAI), read_file, plain_responses),
+    "vllm": Reader(file_of("r.jsonl", VLLM), read_file, plain_responses),
+    "inspect_ai": Reader(file_of("r.eval", INSPECT), read_file, plain_log),
+    "lm-eval": Reader(copy_of(LOGS / "lm_eval_texts.jsonl"), read_file, plain_log),
+    "choices": Reader(copy_of(LOGS / "lm_eval_choices.jsonl"), read_file, plain_log),
     "nli cache": Reader(make_nli, similarities._read),
     "run": Reader(make_run, read_run),
-    "parameters": Reader(make_parameters, read_parameters, lambda p: json.loads(p.read_text()), (some_parameters,)),
-    "model": Reader(make_model, read_model, fingerprint),
+    "parameters": Reader(make_parameters, read_parameters, lambda path: json.loads(path.read_text())),
+    "model": Reader(copy_of(ROOT / "data" / "models" / "facts-1m"), read_model, fingerprint),
 }
 
 
@@ -507,30 +503,21 @@ def same(reading, expected):
     return repr(reading) == repr(expected) or reading == expected
 
 
-def tried(name, seed, folder, originals):
-    """Damage an input of a reader and read it: success or sentence; raises AssertionError with how to repeat it."""
-    reader, rng = READERS[name], random.Random(f"{SEED} {name} {seed}")
+def tried(reader, original, rng, folder, again):
+    """Damage an input of a reader and read it: success or sentence; AssertionError says which it was."""
     path = reader.make(folder)
-    if name not in originals:
-        originals[name] = reader.read(path)
-        assert same(originals[name], reader.plain(path) if reader.plain else originals[name])
-        shutil.rmtree(folder)
-        folder.mkdir()
-        path = reader.make(folder)
-    how = damage(path, rng, reader.ways)
-    again = f"WALL_SEED={SEED} python tests/test_wall.py 0 {name!r} {seed} ({how})"
+    again = f"{again} ({damage(path, rng)})"
     before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     handler = signal.signal(signal.SIGALRM, signal.default_int_handler)  # too long: as Ctrl-C
     signal.alarm(10 * SECONDS)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            reading = reader.read(path)
-        outcome = "success"
+            reading, is_read = reader.read(path), True
     except KeyboardInterrupt:
         raise AssertionError(f"hang: {again}") from None
     except Exception as error:
-        outcome, sentence = "sentence", str(error)
+        sentence, is_read = str(error), False
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
         if not frame.f_globals.get("__name__", "").startswith("pro_lib."):
             raise AssertionError(f"raw {type(error).__name__}: {again}") from error
@@ -544,41 +531,20 @@ def tried(name, seed, folder, originals):
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     assert time.process_time() - started < SECONDS, f"hang: {again}"
     assert grown < MEGABYTES, f"{grown:.0f} MiB: {again}"
-    if outcome == "success":
+    if is_read:
         try:
-            expected = reader.plain(path) if reader.plain else originals[name]
+            expected = reader.plain(path) if reader.plain else original
         except Exception as error:
             raise AssertionError(f"read what nobody else can, {error!r}: {again}") from error
         assert same(reading, expected), f"silent change: {reading!r:.300} is not {expected!r:.300}: {again}"
-    return outcome
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_damaged_inputs_are_read_as_they_are_or_refused_in_a_sentence(name, size, tmp_path):
-    originals = {}
-    n_inputs = max(20, int(HOW_MANY[size] * (MODEL_SHARE if name == "model" else 1)))
-    for seed in range(n_inputs):
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-        tried(name, seed, folder, originals)
+    reader, whole = READERS[name], READERS[name].make(tmp_path)
+    original = reader.read(whole)
+    assert same(original, reader.plain(whole) if reader.plain else original)
+    for seed in range(max(20, int(HOW_MANY[size] * (MODEL_SHARE if name == "model" else 1)))):
+        (folder := tmp_path / str(seed)).mkdir()
+        tried(reader, original, random.Random(f"{SEED} {name} {seed}"), folder, f"WALL_SEED={SEED}, {name} {seed}")
         shutil.rmtree(folder)
-
-
-def main(n_inputs, *names):
-    """Count what comes of so many inputs a reader and show each failure; with 0, repeat one."""
-    os.environ["TQDM_DISABLE"] = "1"
-    seeds = range(n_inputs) if n_inputs else [int(names[1])]
-    for name in names[: None if n_inputs else 1] or READERS:
-        counts, originals = Counter(), {}
-        for seed in seeds:
-            with tempfile.TemporaryDirectory() as folder:
-                try:
-                    counts[tried(name, seed, Path(folder), originals)] += 1
-                except AssertionError as error:
-                    counts["failure"] += 1
-                    print(f"    {error}"[:700], flush=True)
-        print(f"{name}: {dict(counts)}", flush=True)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), *sys.argv[2:])

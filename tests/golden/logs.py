@@ -9,19 +9,9 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from inspect_ai import Task
+from inspect_ai import Task, model
 from inspect_ai import eval as inspect
 from inspect_ai.dataset import MemoryDataset, Sample
-from inspect_ai.model import (
-    ChatCompletionChoice,
-    ChatMessageAssistant,
-    Logprob,
-    Logprobs,
-    ModelAPI,
-    ModelOutput,
-    ModelUsage,
-    modelapi,
-)
 from inspect_ai.scorer import includes
 from lm_eval import simple_evaluate
 from lm_eval.api.model import LM
@@ -40,16 +30,16 @@ def stand_in(name, *, with_log_probs):
     """Register a model of inspect_ai that says what is in `SAID`, one answer after the other."""
     turns = Counter()
 
-    @modelapi(name=name)
-    class StandIn(ModelAPI):
+    @model.modelapi(name=name)
+    class StandIn(model.ModelAPI):
         async def generate(self, input, tools, tool_choice, config):
             tokens = SAID[input[-1].text][turns[input[-1].text]]
             turns[input[-1].text] += 1
-            content = [Logprob(token=token, logprob=value, bytes=[*token.encode()]) for token, value in tokens]
-            message = ChatMessageAssistant(content="".join(token for token, _ in tokens))
-            numbers = {"logprobs": Logprobs(content=content)} if with_log_probs else {}
-            choice = ChatCompletionChoice(message=message, stop_reason="stop", **numbers)
-            return ModelOutput(model=name, choices=[choice], usage=ModelUsage(total_tokens=2))
+            content = [model.Logprob(token=token, logprob=value, bytes=[*token.encode()]) for token, value in tokens]
+            message = model.ChatMessageAssistant(content="".join(token for token, _ in tokens))
+            numbers = {"logprobs": model.Logprobs(content=content)} if with_log_probs else {}
+            choice = model.ChatCompletionChoice(message=message, stop_reason="stop", **numbers)
+            return model.ModelOutput(model=name, choices=[choice], usage=model.ModelUsage(total_tokens=2))
 
 
 class Harness(LM):
