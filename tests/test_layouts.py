@@ -115,7 +115,6 @@ def streamed():
             {"index": 0, "delta": delta, "logprobs": logprob, "finish_reason": "stop" if delta == {} else None}]}
         for delta, logprob in zip(chunks, logprobs, strict=True)
     ]  # fmt: skip
-    usage = {"id": "s1", "object": "chat.completion.chunk", "choices": [], "usage": {"total_tokens": 9}}
     texts = [
         {"id": "t1", "object": "text_completion", "choices": [
             {"index": 0, "text": token, "logprobs": {"token_logprobs": [value]}, "finish_reason": reason}]}
@@ -140,7 +139,7 @@ def streamed():
     ]  # fmt: skip
     ollama.append({"response": "", "done": True, "done_reason": "stop"})
     return {
-        "chat": [*openai, usage], "text": texts, "ollama": ollama,
+        "chat": openai, "text": texts, "ollama": ollama,
         "llama.cpp": [*llama, end], "tgi": generated, "responses": events, "gemini": parts,
     }  # fmt: skip
 
@@ -211,40 +210,16 @@ def test_every_word_for_an_ending_is_known_or_said(word):
     assert np.isnan(run.log_probs()[1, 0]) != is_natural
 
 
-@pytest.mark.parametrize("name", streamed())
-@pytest.mark.parametrize("line", ["{}", "data: {}\n", ": PROCESSING\n\nevent: x\nid: 7\ndata: {}\n"])
-def test_the_pieces_of_a_stream_are_one_answer(write, name, line):
-    lines = [line.format(json.dumps(piece)) for piece in streamed()[name]]
-    check(from_file(write(*lines, line.format("[DONE]"))))
-    again = [text.replace('"s1"', '"s2"').replace('"t1"', '"t2"').replace('"g"', '"h"') for text in lines]
-    check(from_file(write(*lines, *again)), n=2)
+STREAMS = streamed() | {layout.__name__: [layout(None), layout()] for layout in (vllm, sglang)}
 
 
-BROKEN = {name: lines[:1] for name, lines in streamed().items() if name != "responses"}
-BROKEN |= {layout.__name__: [layout(None), layout()] for layout in (vllm, sglang)}  # these repeat what was before
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_stream_that_broke_off_or_repeats_itself_is_refused(write, name):
-    with pytest.raises(RunError, match=r"line 1, choice 0: (finish_reason=None|logprobs)"):
-        from_file(write(*BROKEN[name]))
-
-
-def test_several_choices_of_a_stream_are_kept_apart(write):
-    lines = streamed()["chat"]
-    second = json.loads(json.dumps(lines[:-1]).replace('"index": 0', '"index": 1').replace('"is"', '"IS"'))
-    run = from_file(write(*(line for pair in zip(lines, second, strict=False) for line in pair)))
-    texts = list(zip(run.answers["question_id"], run.answers["text"], strict=True))
-    assert texts == [("s1", " Paris"), ("s1", " ParIS")]
-
-
-@pytest.mark.parametrize("name", ["chat", "text"])
-def test_chunks_in_wrappers_or_after_one_about_the_prompt_are_joined(write, name):
-    chunks = streamed()[name]
-    check(from_file(write({"id": "", "object": "", "choices": [], "prompt_filter_results": []}, *chunks)))
-    run = from_file(write(*({"question_id": "q", "response": chunk} for chunk in chunks)))
-    check(run)
-    assert run.questions["question_id"].tolist() == ["q"]
+@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize("line", ["{}", "data: {}\n"])
+def test_a_stream_is_refused_with_its_place_and_not_read_in_pieces(write, name, line):
+    wrapped = [{"question_id": "q", "response": piece} for piece in STREAMS[name]]
+    for pieces in (STREAMS[name], wrapped):
+        with pytest.raises(RunError, match=r"r\.jsonl, line \d"):
+            from_file(write(*(line.format(json.dumps(piece)) for piece in pieces), name="r.jsonl"))
 
 
 def test_every_sequence_of_tgi_counts():
