@@ -73,30 +73,13 @@ def naive_placements(uncertainties, correct):
     return kernel.mean(axis=2), kernel.mean(axis=1)
 
 
-def test_delong_by_hand():
-    # First column: wrong 3, 2 lie above 1 and 3/4 of the right answers 1, 2, of which 1 lies below all wrong ones,
-    # 2 below 3/4. Second column: wrong 1, 4 lie above none and all of the right answers 2, 3, each of these below 1/2.
-    rows = np.array([[3.0, 1.0], [1.0, 2.0], [2.0, 3.0], [2.0, 4.0]]), np.array([False, True, True, False])
-    result = metrics.delong(*rows)
-    assert result.difference.tolist() == [0, -0.375]
-    # The differences of the wrong are -1 and 1/4, with half a 1 and half a -1 added: the mean of three is -1/4, the
-    # squares 9/16 + 1/4 + (25/16 + 9/16) / 2 = 15/8, over 3 times 2. Those of the right, -1/2 and -1/4, have the same
-    # mean and 1/16 + 0 + 17/16 = 9/8.
-    assert result.standard_error**2 == pytest.approx([0, 15 / 48 + 9 / 48], abs=1e-15)
-    assert result.p_value[1] == pytest.approx(2 * norm.cdf(-0.375 / np.sqrt(1 / 2)), abs=1e-12)
-    assert np.isnan(result.p_value[0])
-    # Columns that rank alike are not certain of it.
-    alike = metrics.delong([[x, np.exp(x)] for x in (0.3, 0.1, 0.7, 0.2, 0.9)], [True, True, False, False, False])
-    assert (alike.difference[1], alike.p_value[1]) == (0, 1)
-    assert alike.standard_error[1] ** 2 == pytest.approx(1 / (4 * 3) + 1 / (3 * 2))
-
-
 @given(st.lists(st.tuples(*[st.integers(-2, 2)] * 3, st.booleans()), min_size=4, max_size=25), st.integers(0, 2))
 def test_delong_is_that_of_all_pairs(rows, reference):
     correct = np.array([label for *_, label in rows])
     correct[:4] = [True, True, False, False]
     uncertainties = np.array([values for *values, _ in rows], dtype=float)
     result = metrics.delong(uncertainties, correct, reference=reference)
+    assert np.isnan(result.p_value).tolist() == [column == reference for column in range(3)]
     # In each class half a question that a score wins of the reference's everywhere, and half that it loses.
     moves = naive_placements(uncertainties, correct)
     aurocs = moves[0].mean(axis=1)
@@ -113,6 +96,8 @@ def test_delong_is_that_of_all_pairs(rows, reference):
         if column != reference:
             p_value = 2 * norm.sf(abs(result.difference[column]) / expected)
             assert result.p_value[column] == pytest.approx(p_value, abs=1e-9)
+    alike = metrics.delong(np.exp(uncertainties[:, [0, 0]] * [1, 2]), correct)
+    assert (alike.difference[1], alike.p_value[1]) == (0, 1)  # columns that rank alike are not certain of it
 
 
 def test_scores_that_differ_on_few_questions_are_not_called_equivalent_by_a_small_sample():
@@ -131,24 +116,17 @@ def test_scores_that_differ_on_few_questions_are_not_called_equivalent_by_a_smal
     assert np.mean(covered) >= 0.93
 
 
-def test_holm_by_hand():
-    # Sorted 0.01, 0.03, 0.04: times 3, 2, 1 is 0.03, 0.06, 0.04, and 0.04 may not fall below 0.06.
-    np.testing.assert_allclose(metrics.holm([0.01, 0.04, 0.03]), [0.03, 0.06, 0.06], rtol=1e-15)
-    np.testing.assert_allclose(metrics.holm([0.5, np.nan, 0.75]), [1.0, np.nan, 1.0])
-    assert metrics.holm([]).shape == (0,)
-
-
-# Multiples of 1/64, so that every product and comparison is exact; at level 1 the cut of corrected values would show.
-@given(st.lists(st.integers(0, 64), min_size=1, max_size=8), st.integers(1, 63))
-def test_holm_rejects_what_its_procedure_rejects(numerators, numerator):
-    p_values, level = [n / 64 for n in numerators], numerator / 64
-    rejected = set()
-    for rank, row in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        if p_values[row] * (len(p_values) - rank) > level:
-            break
-        rejected.add(row)
-    corrected = metrics.holm(p_values)
-    assert {row for row, p in enumerate(corrected) if p <= level} == rejected
+# Multiples of 1/64, so that every product and comparison is exact.
+@given(st.lists(st.integers(0, 64), max_size=8))
+def test_a_corrected_value_is_the_level_from_which_holms_procedure_rejects(numerators):
+    expected = [1.0] * len(numerators)
+    for level in reversed(range(65)):
+        for rank, row in enumerate(sorted(range(len(numerators)), key=numerators.__getitem__)):
+            if numerators[row] * (len(numerators) - rank) > level:
+                break
+            expected[row] = level / 64
+    corrected = metrics.holm([np.nan, *(number / 64 for number in numerators)])
+    np.testing.assert_array_equal(corrected, [np.nan, *expected])  # what is missing counts for nothing
 
 
 def test_a_comparison_holds_intervals_tests_and_readings():
@@ -207,15 +185,10 @@ def test_the_interval_of_an_auroc_by_hand():
     assert aurocs.tolist() == [0.875]
     middle, half = (0.875 + 1.915528) / 4.831034, 1.959964 / 4.831034 * np.sqrt(0.109078 + 0.955159)
     np.testing.assert_allclose([low[0], high[0]], [middle - half, middle + half], rtol=0, atol=2e-5)
-
-
-def test_one_wrong_answer_perfect_separation_and_a_constant_have_intervals():
-    correct = np.array([True] * 9 + [False])
-    _, low, high = metrics.auroc_intervals(np.column_stack([np.arange(10), -np.arange(10), np.zeros(10)]), correct)
-    # 1/n = 1/9 + 1/1: Wilson's lower end of 1 in 0.9 is 0.9 / (0.9 + 3.8415).
-    assert low[0] == pytest.approx(0.9 / (0.9 + 3.841459), abs=1e-6)
-    assert (high[0], low[1], high[1]) == (1, 0, pytest.approx(1 - low[0]))
-    assert 0.2 > low[2] == pytest.approx(1 - high[2])
+    # One wrong answer above nine right ones: 1/n = 1/9 + 1/1. Wilson's lower end of 1 in 0.9 is 0.9 / (0.9 + 3.8415).
+    _, low, high = metrics.auroc_intervals(np.column_stack([np.arange(10), np.zeros(10)]), np.arange(10) < 9)
+    assert (low[0], high[0]) == (pytest.approx(0.9 / (0.9 + 3.841459), abs=1e-6), 1)
+    assert low[1] < 0.2  # a constant has an interval too
 
 
 @given(QUESTIONS)
@@ -273,14 +246,10 @@ def test_the_page_holds_the_numbers_of_its_files():
 
 
 def test_readings_by_hand():
-    # 1.960 · 0.002 = 0.0039 and 1.645 · 0.002 = 0.0033: 0.001 is within 0.01 and not away from 0; 0.005 is both; 0.008
-    # is away from 0, and 0.0113 is not within; with 0.01, 0.008 is neither.
-    differences, errors = [0.001, -0.005, 0.008, 0.008, 0.0, np.nan], [0.002] * 3 + [0.01, 0.0, np.nan]
-    words, needed = metrics.readings(np.array(differences), np.array(errors), 1000)
-    assert words == ["equivalent", "different and equivalent", "different", "undecided", "equivalent", "undecided"]
-    # 1000 (1.644854 · 0.002 / 0.009)² = 133.6; the fourth: 1000 (1.959964 · 0.01 / 0.008)² = 6002.3.
-    assert needed[[0, 3, 4]].tolist() == [134, 6003, 0]
-    assert np.isnan(needed[5])
+    # 1000 (1.644854 · 0.002 / 0.009)² = 133.6; the second: 1000 (1.959964 · 0.01 / 0.008)² = 6002.3.
+    words, needed = metrics.readings(np.array([0.001, 0.008, 0, np.nan]), np.array([0.002, 0.01, 0, np.nan]), 1000)
+    assert words == ["equivalent", "undecided", "equivalent", "undecided"]
+    np.testing.assert_array_equal(needed, [134, 6003, 0, np.nan])
 
 
 @given(st.lists(st.tuples(*[st.integers(-2, 2)] * 2, st.booleans(), st.integers(0, 3)), min_size=6, max_size=20))
