@@ -18,11 +18,11 @@ from pro_lib.store import RunInfo
 
 
 def toy_run(answers, *, strategy="diverse_beam", references=None, split="test"):
-    """A run from `{question: [(text, probability), ...]}`; one token each, which carries the ending."""
+    """A run from `{question: [(text, probability), ...]}`; one token each, which carries an ending without its own."""
     rows = [
-        (question, rank, text, [sum(text.encode())], [np.log(p)], np.log(p), np.nan, True)
-        for question, pairs in answers.items()
-        for rank, (text, p) in enumerate(pairs)
+        (question, rank, text, [sum(text.encode())], [np.log(p)], np.log(p), np.log(*ending or [np.nan]), True)
+        for question, found in answers.items()
+        for rank, (text, p, *ending) in enumerate(found)
     ]
     names = ["question_id", "rank", "text", "token_ids", "token_log_probs", "log_prob", "end_log_prob", "finished"]
     questions = pd.DataFrame({"question_id": list(answers), "question": "?", "split": split})
