@@ -91,16 +91,19 @@ def test_variants_and_similarities_by_hand():
 
 
 @given(CASES)
-def test_semantic_entropies_agree_with_the_formulas(case):
+def test_probabilities_of_meanings_and_semantic_entropies_agree_with_the_formulas(case):
     nli, log_probs = case
     meaning = meanings.clusters(nli)
+    meant = np.exp(meanings.meaning_log_probs(log_probs, meaning))
     results = {variant: entropy(log_probs, meaning) for variant, entropy in variants.ENTROPIES.items()}
     for q, (row, numbers) in enumerate(zip(log_probs, meaning, strict=True)):
         members = [row[numbers == c] for c in range(numbers.max() + 1)]
         if not members:
             assert all(math.isnan(values[q]) for values in results.values())
+            assert np.isnan(meant[q]).all()
             continue
         masses, sizes = [sum(map(math.exp, member)) for member in members], list(map(len, members))
+        assert meant[q][~np.isnan(meant[q])].tolist() == pytest.approx(sorted(masses, reverse=True))
         logs, total, count = list(map(math.log, masses)), sum(masses), sum(sizes)
         expected = {
             "kuhn2023": -sum(logs) / len(masses),
@@ -110,23 +113,6 @@ def test_semantic_entropies_agree_with_the_formulas(case):
             "uq_nlg": -math.log(total / len(masses)),
         }
         assert {variant: values[q] for variant, values in results.items()} == pytest.approx(expected, abs=1e-12)
-
-
-@given(CASES, st.sampled_from([0.0, 0.05, 0.2, 0.4, 1.0]))
-def test_pro_and_nll_over_meanings_are_those_of_the_probabilities_added_up(case, alpha):
-    nli, log_probs = case
-    meaning = meanings.clusters(nli)
-    meant = meanings.meaning_log_probs(log_probs, meaning)
-    for row, numbers, logs in zip(log_probs, meaning, meant, strict=True):
-        masses = [sum(map(math.exp, row[numbers == c])) for c in range(numbers.max() + 1)]
-        masses = sorted((min(mass, 1.0) for mass in masses), reverse=True)
-        assert list(np.exp(logs[~np.isnan(logs)])) == pytest.approx(masses)
-        if masses and sum(masses) <= 1:
-            kept = [mass for mass in masses if math.log(mass) >= math.log(alpha or 1e-300)] or masses[:1]
-            pro = -math.log(kept[-1]) - sum(mass * math.log(mass / kept[-1]) for mass in kept)
-            if all(abs(mass - alpha) > 1e-9 for mass in masses):
-                assert scores.pro(logs[None], alpha=alpha).item() == pytest.approx(pro, abs=1e-9)
-            assert scores.nll(logs[None]).item() == pytest.approx(-math.log(masses[0]), abs=1e-9)
 
 
 @given(CASES, st.integers(0, 4))
@@ -306,49 +292,39 @@ def classifiers(tmp_path_factory):
     return {key: save_classifier(key[0], root / " ".join(key), LABEL_ORDERS[key[1]]) for key in keys}
 
 
-@pytest.fixture
-def counted(monkeypatch):
-    """The pairs that reach a network."""
-    pairs, original = [], similarities.Nli._computed
+@pytest.mark.parametrize("order", LABEL_ORDERS)
+@pytest.mark.parametrize("family", ["deberta", "roberta"])
+def test_nli_agrees_with_one_pair_at_a_time_whatever_the_labels_order(classifiers, family, order):
+    folder = classifiers[family, order]
+    judged = similarities.Nli(folder, device="cpu", batch_size=3)(ANSWERS, QUESTIONS)
+    assert judged.shape == (2, 4, 4, 3)
+    network = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    place = {label.lower(): i for i, label in LABEL_ORDERS[order].items()}
+    for question, row, probabilities in zip(QUESTIONS["question"], ANSWERS, judged, strict=True):
+        for (i, first), (j, second) in itertools.product(enumerate(row), repeat=2):
+            expected = [1, 0, 0]  # equal texts entail each other, without asking
+            if first is None or second is None:
+                expected = [NAN] * 3
+            elif first != second:
+                texts = [f"{question} {text}" for text in (first, second)]
+                with torch.no_grad():
+                    probs = network(**tokenizer(*texts, return_tensors="pt")).logits[0].softmax(-1)
+                expected = [float(probs[place[label]]) for label in similarities.LABELS]
+            np.testing.assert_allclose(probabilities[i, j], expected, rtol=0, atol=1e-5)
+    apart = judged[judged[..., 0] < 1]
+    assert len(apart) == 6 + 4
+    assert (apart.std(axis=0) > 0.01).all()  # the pairs are told apart, so mixing them up would show
 
-    def counting(self, wanted, order):
-        pairs.extend(wanted)
-        return original(self, wanted, order)
+
+def test_each_ordered_pair_is_computed_once_and_kept_on_disk(classifiers, tmp_path, monkeypatch):
+    counted, computed = [], similarities.Nli._computed
+
+    def counting(self, pairs, order):
+        counted.extend(pairs)
+        return computed(self, pairs, order)
 
     monkeypatch.setattr(similarities.Nli, "_computed", counting)
-    return pairs
-
-
-@pytest.mark.parametrize("family", ["deberta", "roberta"])
-def test_nli_agrees_with_one_pair_at_a_time_whatever_the_labels_order(classifiers, family):
-    judged = {}
-    for order, id2label in LABEL_ORDERS.items():
-        folder = classifiers[family, order]
-        judged[order] = similarities.Nli(folder, device="cpu", batch_size=3)(ANSWERS, QUESTIONS)
-        assert judged[order].shape == (2, 4, 4, 3)
-        network = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-        place = {label.lower(): i for i, label in id2label.items()}
-        for question, row, probabilities in zip(QUESTIONS["question"], ANSWERS, judged[order], strict=True):
-            for (i, first), (j, second) in itertools.product(enumerate(row), repeat=2):
-                expected = [1, 0, 0]  # equal texts entail each other, without asking
-                if first is None or second is None:
-                    expected = [NAN] * 3
-                elif first != second:
-                    texts = [f"{question} {text}" for text in (first, second)]
-                    with torch.no_grad():
-                        probs = network(**tokenizer(*texts, return_tensors="pt")).logits[0].softmax(-1)
-                    expected = [float(probs[place[label]]) for label in similarities.LABELS]
-                np.testing.assert_allclose(probabilities[i, j], expected, rtol=0, atol=1e-5)
-    first, second = judged.values()
-    # The same outputs, read by the other order, are the probabilities backwards.
-    apart = first[..., 0] < 1
-    assert apart.sum() == 6 + 4
-    np.testing.assert_allclose(first[apart], second[apart][:, ::-1], rtol=0, atol=1e-6)
-    assert (first[apart].std(axis=0) > 0.01).all()  # the pairs are told apart, so mixing them up would show
-
-
-def test_each_ordered_pair_is_computed_once_and_kept_on_disk(classifiers, counted, tmp_path, monkeypatch):
     folder = classifiers["deberta", "contradiction first"]
     answers = [["Rome", "Paris", "Rome"], ["Paris", "Rome", "Oslo"]]
     judge, later = (similarities.Nli(folder, device="cpu", cache=tmp_path) for _ in range(2))
