@@ -1,6 +1,7 @@
 """Both protocols against counting by hand, answer by answer, with repeats and without."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,29 +71,32 @@ def test_fixed_k_and_alphas_of_both_protocols_are_those_of_the_loop():
 
 
 def test_each_protocol_reads_its_answers_by_hand():
-    # Beams: Rome 0.5 twice, Oslo 0.25. Samples: Oslo alone. No ending of its own, so that a token is all there is.
-    beams = toy_run({"a": [("Rome", 0.5), ("Rome", 0.5), ("Oslo", 0.25)]})
-    samples = toy_run({"a": [("Oslo", 0.25)]}, strategy="multinomial")
-    paper, ours = evaluations(beams, samples=samples, similarities={"lexical": similarities.lexical})
-    np.testing.assert_allclose(paper.log_probs, np.log([[0.5, 0.5, 0.25]]))
-    np.testing.assert_allclose(ours.log_probs, np.log([[0.5, 0.25]]))
-    paper, ours = (judged.baselines.iloc[0] for judged in (paper, ours))
-    # SE: meanings of 1 and 0.25, or of 0.5 and 0.25. SD: Rome weighs twice, or once, beside Oslo.
-    assert paper["SE, lexical"] == pytest.approx(0.8 * np.log(5 / 4) + 0.2 * np.log(5))
-    assert ours["SE, lexical"] == pytest.approx(2 / 3 * np.log(1.5) + np.log(3) / 3)
-    assert paper["SD, lexical"] == pytest.approx(0.25 / 1.25)
-    assert ours["SD, lexical"] == pytest.approx(0.25 / 0.75)
-    assert paper["Deg, lexical"] == ours["Deg, lexical"] == 0
-    assert set(ours.index) - set(paper.index) == {"S-NLL, lexical", "SC, lexical"}
+    beams = toy_run({"a": [("yes", 0.5), ("yes", 0.5), ("Yes!", 0.2), ("no", 0.1)]})
+    samples = toy_run({"a": [("yes", 0.5), ("no", 0.1)]}, strategy="multinomial")
+    table = pd.DataFrame({"question_id": ["a"], "references": [["yes"]]})
+    judged = evaluations(beams, samples=samples, similarities={"alias": similarities.Alias(table)})
+    np.testing.assert_allclose(judged[0].log_probs, np.log([[0.5, 0.5, 0.2, 0.1]]))
+    np.testing.assert_allclose(judged[1].log_probs, np.log([[0.5, 0.2, 0.1]]))
+    paper, ours = (of.baselines.iloc[0].filter(like="alias") for of in judged)
+    # Two meanings of 1.2 and 0.1, or of 0.7 and 0.1: with Q = 7/8 and 1/8 the entropy is 3 log 2 - 7/8 log 7.
+    # One of two samples says yes. PRO reads one meaning at α = 0.4, whose is NLL.
+    expected = {"SE": 3 * np.log(2) - 7 / 8 * np.log(7), "SD": 0.1 / 0.8, "Deg": 0.5, "S-NLL": -np.log(0.7), "SC": 0.5}
+    assert ours.to_dict() == pytest.approx({f"{name}, alias": value for name, value in expected.items()})
+    assert paper.tolist() == pytest.approx([np.log(13) - 12 / 13 * np.log(12), 0.1 / 1.3, 0.5])
+    assert paper.index.tolist() == ["SE, alias", "SD, alias", "Deg, alias"]
+    pro = [judged[1].with_pro({"S-PRO, alias": alpha})["S-PRO, alias"].item() for alpha in (0.05, 0.4)]
+    assert pro == pytest.approx([-np.log(0.1) - 0.7 * np.log(7), -np.log(0.7)])
 
 
-def test_whether_answers_count_once_can_be_mixed_and_is_said_and_so_is_a_mass_above_one():
+def test_what_counts_once_and_as_an_ending_can_be_chosen_and_is_said_and_so_is_a_mass_above_one():
     beams, _ = drawn_run(0)
     mixed = evaluate(beams, protocol="workbench", choices=Choices(distinct=False))
     paper, ours = evaluations(beams, choices=Choices(distinct=True))
     assert (mixed.protocol, paper.protocol, ours.protocol) == ("workbench, repeats", "paper, distinct", "workbench")
     np.testing.assert_array_equal(mixed.log_probs, evaluate(beams, protocol="paper").log_probs)
     np.testing.assert_array_equal(paper.log_probs, ours.log_probs)
+    without_ending = evaluate(beams, choices=Choices(convention="answer_tokens")).log_probs
+    np.testing.assert_allclose(without_ending, ours.log_probs - np.log(0.9))
     with pytest.raises(ValueError, match="protocol='papers' is unknown; choose paper or workbench"):
         evaluate(beams, protocol="papers")
     paper, ours = evaluations(beams)
