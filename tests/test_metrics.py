@@ -73,29 +73,38 @@ def naive_placements(uncertainties, correct):
     return kernel.mean(axis=2), kernel.mean(axis=1)
 
 
-@given(st.lists(st.tuples(*[st.integers(-2, 2)] * 3, st.booleans()), min_size=4, max_size=25), st.integers(0, 2))
-def test_delong_is_that_of_all_pairs(rows, reference):
-    correct = np.array([label for *_, label in rows])
-    correct[:4] = [True, True, False, False]
-    uncertainties = np.array([values for *values, _ in rows], dtype=float)
-    result = metrics.delong(uncertainties, correct, reference=reference)
+@given(
+    st.lists(st.tuples(*[st.integers(-2, 2)] * 3, st.booleans(), st.integers(0, 3)), min_size=6, max_size=25),
+    st.integers(0, 2),
+    st.booleans(),
+)
+def test_delong_is_that_of_all_pairs_and_clusters_are_what_is_independent(rows, reference, clustered):
+    *columns, correct, clusters = map(np.array, zip(*rows, strict=True))
+    uncertainties = np.column_stack(columns).astype(float)
+    correct[:4], clusters[:2] = [True, True, False, False], [0, 1]
+    result = metrics.delong(uncertainties, correct, reference=reference, clusters=clusters if clustered else None)
     assert np.isnan(result.p_value).tolist() == [column == reference for column in range(3)]
-    # In each class half a question that a score wins of the reference's everywhere, and half that it loses.
-    moves = naive_placements(uncertainties, correct)
-    aurocs = moves[0].mean(axis=1)
+    of_wrong, of_right = naive_placements(uncertainties, correct)
+    aurocs, names = of_wrong.mean(axis=1), set(clusters.tolist())
     np.testing.assert_allclose(result.difference, aurocs - aurocs[reference], rtol=0, atol=1e-12)
-    for column in range(3):
-        spread = 0.0
-        for values in moves:
-            change = [*(values[column] - values[reference]), 1.0, -1.0]
-            weights = np.array([*np.ones(len(change) - 2), 0.5, 0.5])
-            total, mean = weights.sum(), np.average(change, weights=weights)
-            spread += (weights * (change - mean) ** 2).sum() / (total * (total - 1))
-        expected = 0.0 if column == reference else np.sqrt(spread)
-        assert result.standard_error[column] == pytest.approx(expected, abs=1e-12)
-        if column != reference:
-            p_value = 2 * norm.sf(abs(result.difference[column]) / expected)
-            assert result.p_value[column] == pytest.approx(p_value, abs=1e-9)
+    for column in {0, 1, 2} - {reference}:
+        variance, of_cluster = 0.0, dict.fromkeys(names, 0.0)
+        for values, which in ((of_wrong, ~correct), (of_right, correct)):
+            change = values[column] - values[reference]
+            # In each class half a question that a score wins of the reference's everywhere, and half that it loses.
+            n, mean = len(change) + 1, change.sum() / (len(change) + 1)
+            halves = ((1 - mean) ** 2 + (-1 - mean) ** 2) / 2
+            variance += (halves + (0 if clustered else ((change - mean) ** 2).sum())) / n / (n - 1)
+            for name in names:
+                of_cluster[name] += (change[clusters[which] == name] - result.difference[column]).sum() / len(change)
+        if clustered:
+            wider = student.ppf(0.975, len(names) - 1) / norm.ppf(0.975)
+            variance += sum(total**2 for total in of_cluster.values()) * len(names) / (len(names) - 1) * wider**2
+        assert result.standard_error[column] == pytest.approx(np.sqrt(variance), abs=1e-12)
+        p_value = 2 * norm.sf(abs(result.difference[column]) / np.sqrt(variance))
+        assert result.p_value[column] == pytest.approx(p_value, abs=1e-9)
+    assert result.standard_error[reference] == 0
+    assert np.isnan(metrics.delong(uncertainties, correct, clusters=np.zeros(len(correct))).p_value).all()
     alike = metrics.delong(np.exp(uncertainties[:, [0, 0]] * [1, 2]), correct)
     assert (alike.difference[1], alike.p_value[1]) == (0, 1)  # columns that rank alike are not certain of it
 
@@ -250,26 +259,6 @@ def test_readings_by_hand():
     words, needed = metrics.readings(np.array([0.001, 0.008, 0, np.nan]), np.array([0.002, 0.01, 0, np.nan]), 1000)
     assert words == ["equivalent", "undecided", "equivalent", "undecided"]
     np.testing.assert_array_equal(needed, [134, 6003, 0, np.nan])
-
-
-@given(st.lists(st.tuples(*[st.integers(-2, 2)] * 2, st.booleans(), st.integers(0, 3)), min_size=6, max_size=20))
-def test_clusters_are_what_is_independent(rows):
-    values, labels = np.array([row[:2] for row in rows], float), np.array([row[2] for row in rows])
-    clusters = np.array([row[3] for row in rows])
-    labels[:4], clusters[:2] = [True, True, False, False], [0, 1]
-    result = metrics.delong(values, labels, clusters=clusters)
-    of_wrong, of_right = (placed[1] - placed[0] for placed in naive_placements(values, labels))
-    total, names = 0.0, set(clusters.tolist())
-    for name in names:
-        wrong, right = (of[clusters[which] == name] for of, which in ((of_wrong, ~labels), (of_right, labels)))
-        parts = ((of - result.difference[1]).sum() for of in (wrong, right))
-        total += (next(parts) / len(of_wrong) + next(parts) / len(of_right)) ** 2
-    total *= len(names) / (len(names) - 1) * (student.ppf(0.975, len(names) - 1) / norm.ppf(0.975)) ** 2
-    for of in (of_wrong, of_right):
-        n = len(of) + 1
-        total += (1 + (of.sum() / n) ** 2) / n / (n - 1)
-    assert result.standard_error[1] == pytest.approx(np.sqrt(total), abs=1e-12)
-    assert np.isnan(metrics.delong(values, labels, clusters=np.zeros(len(labels))).p_value[1])
 
 
 def test_intervals_of_clustered_questions_cover():
