@@ -1,11 +1,11 @@
 """AUROC, its interval and DeLong's test: by hand, against all pairs, sklearn and scipy, and how often they cover."""
 
 import runpy
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
@@ -14,7 +14,6 @@ from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics
 
-ROOT = Path(__file__).resolve().parents[1]
 # Few distinct values, so that ties within and between the classes are common.
 QUESTIONS = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=40)
 QUESTIONS = QUESTIONS.filter(lambda rows: len({label for _, label in rows}) == 2)

@@ -1,16 +1,15 @@
 """The paper's printed numbers: whole, consistent, and as data/paper/README.md says when computed anew."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import ROOT
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pro_lib import scores
 
-PAPER = Path(__file__).resolve().parents[1] / "data" / "paper"
+PAPER = ROOT / "data" / "paper"
 
 
 def read(name):

@@ -52,9 +52,8 @@ def naive(uncertainty, correct, others, *, target, delta):
 
 
 def test_a_promise_by_hand():
-    # 100 questions, 1 to 100; those up to 60 are right, and none above. Half of them are to be right. Of the first 30
-    # all are: 2 ** -30. The walk goes on to where no part of 0.05 is enough: below 89 are 60 of 88 right,
-    # P(Bin(88, 1/2) >= 60) = 0.0004; below 100, 60 of 99: 0.022 <= 0.05; and of all, 60 of 100: 0.0284 <= 0.05.
+    # 100 questions, 1 to 100; those up to 60 are right, and none above. Half of them are to be right: of the first 30
+    # all are, 2 ** -30, and of all, 60 of 100: P(Bin(100, 1/2) >= 60) = 0.0284 <= 0.05.
     uncertainty = np.arange(1.0, 101)
     result = promise(uncertainty, uncertainty <= 60, target=0.5)
     assert result == Promise(0.5, 0.95, np.inf, 60 + 40, 60, 100)
