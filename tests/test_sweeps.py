@@ -20,10 +20,10 @@ rouge_threshold_sweep = of_notebook("05", "rouge_threshold_sweep")
 answered = of_notebook("06", "answered")
 
 
-def some_questions(n=80, n_answers=5, seed=0):
+def some_questions(n=80, seed=0):
     """Distinct answers of mass below 1, some missing; surer questions are more often right."""
     rng = np.random.default_rng(seed)
-    probs = rng.dirichlet(np.full(n_answers + 1, 0.4), size=n)[:, :n_answers] + 1e-9
+    probs = rng.dirichlet(np.full(6, 0.4), size=n)[:, :5] + 1e-9
     correct = rng.random(n) < probs.max(axis=1)
     probs[rng.random(probs.shape) < 0.3] = np.nan
     probs[np.isnan(probs).all(axis=1), 0] = 0.01
@@ -40,7 +40,7 @@ def evaluation_of(log_probs, correct, *, rouge_l=None, search_alpha=None, **base
 
 
 LOG_PROBS, CORRECT = some_questions()
-EVALUATION = evaluation_of(LOG_PROBS, CORRECT)
+EVALUATION = evaluation_of(LOG_PROBS, CORRECT, NLL=scores.nll(LOG_PROBS))
 
 
 def splits_of(evaluation, n_validation=None, **options):
@@ -75,8 +75,8 @@ def test_sweeps_over_alpha_have_the_values_and_intervals_of_scores_and_metrics()
 
 
 def test_every_table_begins_with_the_labels_of_its_setting():
-    setting = splits_of(evaluation_of(LOG_PROBS, CORRECT, NLL=0.0), 40)
-    tables = [sweep(setting.reported) for sweep in (sweeps.alpha_sweep, k_sweep)]
+    setting = splits_of(EVALUATION, 40)
+    tables = [sweep(EVALUATION) for sweep in (sweeps.alpha_sweep, k_sweep)]
     of_splits = (rouge_threshold_sweep, fixed_k_sweep, sweeps.benchmark, sweeps.redraw_benchmark)
     tables += [sweep(setting) for sweep in of_splits]
     tables += [sweep(setting, methods=["PRO"]) for sweep in (answered, sweeps.reliability)]
@@ -104,23 +104,20 @@ def test_select_alpha_takes_the_best_and_of_those_the_nearest_to_the_recommended
         assert sweeps.select_alpha(evaluation, alphas=alphas) == nearest
 
 
-def test_alpha_is_chosen_on_validation_and_the_oracle_on_the_reported_split():
-    splits = Splits(*(evaluation_of(*some_questions(seed=seed)) for seed in (1, 2)), None)
-    table = alpha_choices(splits)
-    assert table["kind"].tolist() == ["selected", "default"] * 2 + ["oracle"]
-    alphas = [sweeps.select_alpha(splits.pool), 0.4, sweeps.select_alpha(splits.reported)]
-    assert table["alpha"].tolist() == alphas[:2] + alphas
-    reported = sweeps.alpha_sweep(splits.reported, alphas=alphas)[["auroc", "low", "high"]]
-    np.testing.assert_array_equal(table[["auroc", "low", "high"]][2:], reported)
-
-
 def test_the_benchmark_tests_every_method_and_pros_other_rows_are_no_methods():
     pools = [some_questions(120, seed=seed) for seed in (1, 2)]
     parts = [evaluation_of(*pool, NLL=scores.nll(pool[0]), PE=scores.predictive_entropy(pool[0])) for pool in pools]
-    table, reported = sweeps.benchmark(Splits(*parts, None)).set_index("method"), parts[1]
+    splits, reported = Splits(*parts, None), parts[1]
+    table, choices = sweeps.benchmark(splits).set_index("method"), alpha_choices(splits)
     assert list(table.index) == ["PRO", "PRO, default", "PRO, oracle", "NLL", "PE"]
+    # α is chosen on validation, and the oracle's on the reported split.
     chosen, best = map(sweeps.select_alpha, parts)
     np.testing.assert_array_equal(table["alpha"], [chosen, 0.4, best, np.nan, np.nan])
+    assert choices["kind"].tolist() == ["selected", "default"] * 2 + ["oracle"]
+    assert choices["alpha"].tolist() == [chosen, 0.4, chosen, 0.4, best]
+    swept = sweeps.alpha_sweep(reported, alphas=[chosen, 0.4, best])
+    for with_intervals in (choices[2:], table[:3]):
+        np.testing.assert_array_equal(*(of[["auroc", "low", "high"]] for of in (with_intervals, swept)))
     np.testing.assert_array_equal(table["difference"], table["auroc"] - table.loc["PRO", "auroc"])
     np.testing.assert_allclose(table.loc[["NLL", "PE"], "p_holm"], metrics.holm(table["p_value"][["NLL", "PE"]]))
     assert (table["p_value"].isna().tolist(), table["p_holm"].isna().sum()) == ([True] + [False] * 4, 3)
@@ -130,7 +127,7 @@ def test_the_benchmark_tests_every_method_and_pros_other_rows_are_no_methods():
     assert table.loc["NLL", "auarc"] == pytest.approx(curve.mean())
     fit = selective.calibration(nll[0], parts[0].correct, nll[1], reported.correct)
     assert table.loc["NLL", ["ece", "brier"]].tolist() == [fit.ece, fit.brier]
-    reliable = sweeps.reliability(Splits(*parts, None), methods=["PRO", "NLL"])
+    reliable = sweeps.reliability(splits, methods=["PRO", "NLL"])
     assert (reliable.groupby("method")["n"].sum() == 120).all()
     assert reliable.loc[reliable["method"] == "NLL", fit.table.columns].to_dict("list") == fit.table.to_dict("list")
 
@@ -157,14 +154,8 @@ def test_other_scores_that_need_an_alpha_have_their_own_chosen_on_validation():
         assert not np.isnan(table.loc[name, "p_holm"])
 
 
-def redrawn(log_probs, correct, n_questions, **options):
-    """The table of the redraws, reported on the same questions."""
-    evaluation = evaluation_of(log_probs, correct, NLL=scores.nll(log_probs))
-    return sweeps.redraw_benchmark(splits_of(evaluation, n_questions), **options)
-
-
 def test_redraws_choose_from_the_questions_drawn_and_report_on_the_others():
-    table = redrawn(LOG_PROBS, CORRECT, n_questions=30, n_redraws=20, seed=2)
+    table = sweeps.redraw_benchmark(splits_of(EVALUATION, 30), n_redraws=20, seed=2)
     rng, nll = np.random.default_rng(2), metrics.auroc(scores.nll(LOG_PROBS), CORRECT)
     for row in table.itertuples():
         sample = rng.choice(len(CORRECT), size=30, replace=False)
@@ -173,8 +164,8 @@ def test_redraws_choose_from_the_questions_drawn_and_report_on_the_others():
         assert row.better_than_nll == (row.auroc > nll)
     assert (table["redraw"].tolist(), len(set(table["alpha"])) > 1) == (list(range(20)), True)
     # One right answer among 20 is in few draws of two; those without are drawn again.
-    again = redrawn(LOG_PROBS[:20], np.arange(20) == 3, n_questions=2, n_redraws=10)
-    assert again["auroc"].notna().sum() == 10
+    rare = evaluation_of(LOG_PROBS[:20], np.arange(20) == 3, NLL=0.0)
+    assert sweeps.redraw_benchmark(splits_of(rare, 2), n_redraws=10)["auroc"].notna().sum() == 10
     both = pd.concat([table, table.assign(model="other", auroc=0.5)])
     spread = sweeps.spread(both, "auroc").set_index("model")
     expected = [*table["auroc"].quantile([0, 0.25, 0.5, 0.75, 1]), table["better_than_nll"].mean()]
@@ -185,20 +176,20 @@ def test_redraws_choose_from_the_questions_drawn_and_report_on_the_others():
 @pytest.mark.parametrize(("n", "why"), [(80, "80 of 80"), (None, "80 of 80"), (1, "1 of 80")])
 def test_a_pool_without_others_cannot_be_redrawn_and_does_not_look_stable(n, why):
     with pytest.warns(UserWarning, match=f"cannot be redrawn .α is chosen on {why}"):
-        table = redrawn(LOG_PROBS, CORRECT, n_questions=n)
+        table = sweeps.redraw_benchmark(splits_of(EVALUATION, n))
     assert sweeps.spread(table, "alpha").drop(columns=["dataset", "model", "protocol"]).isna().all(axis=None)
 
 
 def test_where_validation_has_one_class_the_default_is_taken_and_said():
-    wrong, other = (evaluation_of(LOG_PROBS, of, NLL=scores.nll(LOG_PROBS)) for of in (CORRECT & False, CORRECT))
+    wrong = evaluation_of(LOG_PROBS, CORRECT & False, NLL=0.0)
     with pytest.warns(UserWarning, match="d, m, test: all 80 judged answers are wrong: alpha cannot"):
-        table = sweeps.benchmark(Splits(wrong, other)).set_index("method")
+        table = sweeps.benchmark(Splits(wrong, EVALUATION)).set_index("method")
     assert (table.loc["PRO", "alpha"], table["ece"].isna().all()) == (0.4, True)
     with pytest.warns(UserWarning, match="cannot be redrawn .d, m, test: all 80 judged answers are wrong."):
-        nothing = sweeps.redraw_benchmark(Splits(wrong, other, 30))
+        nothing = sweeps.redraw_benchmark(Splits(wrong, EVALUATION, 30))
     assert (nothing["redraw"].tolist(), nothing["alpha"].isna().tolist()) == ([0], [True])
     with pytest.warns(UserWarning, match="alpha cannot"):
-        assert sweeps.reliability(Splits(wrong, other), methods=["PRO"]).empty
+        assert sweeps.reliability(Splits(wrong, EVALUATION), methods=["PRO"]).empty
     with pytest.warns(UserWarning, match="all 80 judged answers are wrong, so that AUROC"):
         sweep = sweeps.alpha_sweep(wrong)
     assert sweep.isna().all()[["auroc", "low", "high", "mean_kept"]].tolist() == [True] * 3 + [False]
