@@ -28,7 +28,7 @@ FOUR = np.array([[[E, E, N, C], [E, E, N, C], [E, N, E, C], [C, C, C, E]]])
 
 
 def random_case(rng, n=5, n_answers=5):
-    """NLI probabilities and log-probabilities of n questions, some answers missing (NaN), one question empty."""
+    """NLI probabilities and log-probabilities of n questions, some answers missing (NaN), the last question empty."""
     nli = rng.dirichlet([0.5, 0.5, 0.5], size=(n, n_answers, n_answers))
     log_probs = np.log(rng.dirichlet(np.ones(n_answers + 1), size=n)[:, :n_answers])
     missing = rng.random((n, n_answers)) < 0.2
@@ -96,12 +96,9 @@ def test_probabilities_of_meanings_and_semantic_entropies_agree_with_the_formula
     meaning = meanings.clusters(nli)
     meant = np.exp(meanings.meaning_log_probs(log_probs, meaning))
     results = {variant: entropy(log_probs, meaning) for variant, entropy in variants.ENTROPIES.items()}
-    for q, (row, numbers) in enumerate(zip(log_probs, meaning, strict=True)):
+    assert all(np.isnan(values[-1]).all() for values in (meant, *results.values()))
+    for q, (row, numbers) in enumerate(zip(log_probs[:-1], meaning[:-1], strict=True)):
         members = [row[numbers == c] for c in range(numbers.max() + 1)]
-        if not members:
-            assert all(math.isnan(values[q]) for values in results.values())
-            assert np.isnan(meant[q]).all()
-            continue
         masses, sizes = [sum(map(math.exp, member)) for member in members], list(map(len, members))
         assert meant[q][~np.isnan(meant[q])].tolist() == pytest.approx(sorted(masses, reverse=True))
         logs, total, count = list(map(math.log, masses)), sum(masses), sum(sizes)
@@ -122,24 +119,20 @@ def test_densities_dissimilarities_and_degrees_agree_with_the_formulas(case, see
     keep[:, 0] = True
     counted = np.where(keep, log_probs, NAN)
     results = {
+        "lin2023": meanings.degree(nli),
         "qiu2024": meanings.semantic_density(counted, nli),
         "lm_polygraph": variants.forward_density(log_probs, nli, keep=keep, with_itself=True),
         "uqlm": variants.forward_density(log_probs, nli, keep=keep, with_itself=False),
         "release": variants.mean_distance(nli, keep),
     }
-    degrees = meanings.degree(nli)
-    for q, row in enumerate(log_probs):
+    assert all(math.isnan(values[-1]) for values in results.values())
+    for q, row in enumerate(log_probs[:-1]):
         there = [i for i in range(len(row)) if not math.isnan(row[i])]
-        if not there:
-            assert math.isnan(degrees[q])
-            assert all(math.isnan(values[q]) for values in results.values())
-            continue
-        mean = sum(1 - (nli[q, i, j, 0] + nli[q, j, i, 0]) / 2 for i in there for j in there) / len(there) ** 2
-        assert degrees[q] == pytest.approx(mean, abs=1e-12)
-        distance = {(i, j): nli[q, i, j, 2] + nli[q, i, j, 1] / 2 for i in there for j in there}
+        distance = nli[q, :, :, 2] + nli[q, :, :, 1] / 2
         kept = [i for i in there if keep[q, i]]
         others = [i for i in kept if i != 0]
         terms = {
+            "lin2023": [(1, 1 - nli[q, i, j, 0]) for i in there for j in there],
             "qiu2024": [(math.exp(row[i]), (distance[0, i] + distance[i, 0]) / 2) for i in kept],
             "uqlm": [(math.exp(row[i]), distance[0, i]) for i in others],
             "lm_polygraph": [(math.exp(row[i]), distance[0, i]) for i in others] + [(math.exp(row[0]), 0)],
