@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from test_wall import TABLES, WRITE
 
 from pro_lib import imports, scores, similarities
-from pro_lib.evaluation import Choices, Splits, evaluate, rouge_and_correct
+from pro_lib.evaluation import Choices, Splits, evaluate
 from pro_lib.files import RunError
 from pro_lib.imports import split_records
 from pro_lib.runs import Run
@@ -72,12 +72,6 @@ def test_a_method_that_no_question_has_is_named_not_judged(tmp_path):
         evaluate(imports.from_records(path))
 
 
-def test_labels_of_records_take_precedence_over_rouge():
-    answers = pd.DataFrame({"text": ["yes", "no"], "correct": [False, True]})
-    judged = rouge_and_correct(answers, pd.DataFrame({"references": [["yes"], ["yes"]]}))
-    assert judged[["rouge_l", "correct"]].to_numpy().tolist() == [[1.0, False], [0.0, True]]
-
-
 @pytest.mark.parametrize(("n", "n_validation", "size"), [(250, 10, 50), (250, None, 125), (250, 125, 125), (3, 1, 1)])
 def test_five_times_the_questions_that_choose_alpha_are_set_apart_but_at_most_half(n, n_validation, size):
     run = toy_run({f"q{i}": [("yes", 0.5)] for i in range(n)}, split=None)
@@ -136,6 +130,8 @@ def test_what_is_right_is_a_choice():
     right = {"rouge_l": [True, True, True], "exact_match": [False, True, False], "alias_match": [True, True, False]}
     for correctness, expected in right.items():
         assert list(evaluate(run, choices=Choices(correctness=correctness)).correct) == expected
+    judged = evaluate(replace(run, answers=run.answers.assign(correct=[False, True, True])))  # as records brought it
+    assert judged.answers[["rouge_l", "correct"]].to_numpy().tolist() == [[0.5, False], [1.0, True], [0.8, True]]
 
 
 @pytest.mark.parametrize("suffix", TABLES)

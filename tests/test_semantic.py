@@ -205,16 +205,15 @@ def test_lexical_is_that_of_each_pair_wherever_the_texts_stand():
     assert similarities.lexical([["Москва", "Москва"]]).min() == 1  # equal, though ROUGE sees nothing
 
 
-NAMES = {
-    "president us/1": ["George Washington", "Washington"],
-    "president us/2": ["John Adams", "Adams"],
-    "president us/6": ["John Quincy Adams", "J. Q. Adams"],
-    "capital capital/us": ["Washington, D.C.", "D.C."],
-    "money money/iq": ["dinar", "Iraqi dinar"],
-    "money money/tn": ["dinar", "Tunisian dinar"],
-}
-TABLE = pd.DataFrame([key.split() for key in NAMES], columns=["relation", "question_id"])
-TABLE["references"] = list(NAMES.values())
+NAMES = [
+    ("president", "us/1", ["George Washington", "Washington"]),
+    ("president", "us/2", ["John Adams", "Adams"]),
+    ("president", "us/6", ["John Quincy Adams", "J. Q. Adams"]),
+    ("capital", "capital/us", ["Washington, D.C.", "D.C."]),
+    ("money", "money/iq", ["dinar", "Iraqi dinar"]),
+    ("money", "money/tn", ["dinar", "Tunisian dinar"]),
+]
+TABLE = pd.DataFrame(NAMES, columns=["relation", "question_id", "references"])
 
 
 def asked(*ids):
