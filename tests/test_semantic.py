@@ -322,11 +322,10 @@ def test_each_ordered_pair_is_computed_once_and_kept_on_disk(classifiers, tmp_pa
     judge, later = (similarities.Nli(folder, device="cpu", cache=tmp_path) for _ in range(2))
     first = judge(answers)
     assert sorted(counted) == list(itertools.permutations(("Oslo", "Paris", "Rome"), 2))
-    np.testing.assert_array_equal(judge(answers), first)
     with monkeypatch.context() as patched:  # weights that were loaded would be a TypeError
         patched.setattr(transformers.AutoModelForSequenceClassification, "from_pretrained", None)
-        np.testing.assert_array_equal(similarities.Nli(folder, cache=tmp_path)(answers), first)
-    assert len(counted) == 6
+        for again in (judge, similarities.Nli(folder, cache=tmp_path)):
+            np.testing.assert_array_equal(again(answers), first)
     np.testing.assert_array_equal(later([["Rome", "Paris", "Bern"]])[0, :2, :2], first[0, :2, :2])
     judge([["Rome", "Bern"]])  # computed by the other meanwhile
     assert sorted(counted[6:]) == [("Bern", "Paris"), ("Bern", "Rome"), ("Paris", "Bern"), ("Rome", "Bern")]
