@@ -1,31 +1,27 @@
 """What notebooks conclude, on made tables that point either way, and on tables of which nothing can be said."""
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import ROOT
 
 from pro_lib import metrics
 
-NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 SETTING = {"dataset": "d", "model": "m", "protocol": "paper"}
 
 
-def concluded(number: str, **names) -> str:
-    """Run the last cell of a notebook on these tables; return what it says."""
-    [path] = NOTEBOOKS.glob(f"{number}*.ipynb")
+def concluded(number: str, *, n_rarer: int = 20, **names) -> str:
+    """Run the last cell of a notebook on these tables and so many rarer answers; return what it says."""
+    [path] = (ROOT / "notebooks").glob(f"{number}*.ipynb")
     cell = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"][-1]
     *body, last = cell.source.rpartition("\nMarkdown(")
-    names |= {"np": np, "pd": pd, "metrics": metrics}
+    reported = SimpleNamespace(n_rarer=n_rarer, labels=lambda: SETTING)
+    names |= {"np": np, "pd": pd, "metrics": metrics, "splits": [SimpleNamespace(reported=reported)]}
     exec(body[0], names)
     return eval(f"str({last}", names)
-
-
-def splits(n_rarer: int) -> list[SimpleNamespace]:
-    return [SimpleNamespace(reported=SimpleNamespace(n_rarer=n_rarer, labels=lambda: SETTING))]
 
 
 def benchmark(difference: float, *, significant: bool, n_differ: int = 40) -> pd.DataFrame:
@@ -49,8 +45,8 @@ COUNTED = [
 def test_06_counts_what_is_beyond_chance_and_no_tie():
     redraws = pd.DataFrame({**SETTING, "better_than_nll": [0.25, 0.75]})
     for table, said in COUNTED:
-        assert said in concluded("06", table=table, redraws=redraws, splits=splits(20))
-        assert concluded("06", table=table, redraws=redraws, splits=splits(19)) == FEW
+        assert said in concluded("06", table=table, redraws=redraws)
+        assert concluded("06", table=table, redraws=redraws, n_rarer=19) == FEW
 
 
 @pytest.mark.parametrize("gain", [0.03, -0.03])
@@ -58,9 +54,9 @@ def test_02_says_differences_of_enough_answers_only(gain):
     reported = pd.DataFrame({"kind": ["selected", "default", "oracle"], "auroc": [0.8 + gain, 0.8, 0.85], "alpha": 0.2})
     sweep = pd.DataFrame({**SETTING, "split": "test", "alpha": [0.2, 1.0], "auroc": [0.8 + gain, 0.8]})
     names = {"reported": reported.assign(**SETTING), "sweep": sweep, "settings": SimpleNamespace(split="test")}
-    said = concluded("02", **names, splits=splits(20))
+    said = concluded("02", **names)
     assert f"AUROC minus NLL's is {gain:+.3f} to {gain:+.3f} with it and +0.000 to +0.000 with the default" in said
-    assert concluded("02", **names, splits=splits(19)) == FEW
+    assert concluded("02", **names, n_rarer=19) == FEW
 
 
 @pytest.mark.parametrize(("pro", "held"), [(0.5, "1 of 1"), (0.7, "0 of 1")])
@@ -100,18 +96,18 @@ def test_01_and_03_say_ranges_of_means():
 @pytest.mark.parametrize(("aurocs", "said"), [([0.7, 0.8, 0.75], "-0.050"), ([0.7, 0.6, 0.75], "+0.050")])
 def test_04_calls_no_highest_k_a_choice(aurocs, said):
     sweep = pd.DataFrame({**SETTING, "k": [1, 2, "adaptive"], "auroc": aurocs})
-    text = concluded("04", sweep=sweep, splits=splits(20))
+    text = concluded("04", sweep=sweep)
     assert f"adaptive {said} beside the highest" in text
     assert text.endswith("none was chosen so.")
-    assert "of which nothing is said" in concluded("04", sweep=sweep, splits=splits(19))
+    assert "of which nothing is said" in concluded("04", sweep=sweep, n_rarer=19)
 
 
 @pytest.mark.parametrize(("last", "verb"), [([0.9, 0.8], "stays"), ([0.6, 0.7], "changes")])
 def test_05_says_whether_the_order_stays(last, verb):
     rows = {"method": ["PRO", "NLL"] * 2, "threshold": [0.1, 0.1, 0.5, 0.5], "auroc": [0.8, 0.7, *last]}
     sweep = pd.DataFrame({**rows, **SETTING})
-    assert f"The order of the methods {verb}" in concluded("05", sweep=sweep, splits=splits(20))
-    assert concluded("05", sweep=sweep, splits=splits(19)).endswith("nothing is said.")
+    assert f"The order of the methods {verb}" in concluded("05", sweep=sweep)
+    assert concluded("05", sweep=sweep, n_rarer=19).endswith("nothing is said.")
 
 
 @pytest.mark.parametrize(("threshold", "said"), [(0.3, "promised by 1 of 1 scores"), (np.nan, "promised by 0 of 1")])

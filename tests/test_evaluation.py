@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from test_wall import TABLES, WRITE
 
 from pro_lib import imports, scores, similarities
-from pro_lib.evaluation import Choices, Splits, evaluate, rouge_and_correct
+from pro_lib.evaluation import Choices, Splits, evaluate
 from pro_lib.files import RunError
 from pro_lib.imports import split_records
 from pro_lib.runs import Run
@@ -18,11 +18,11 @@ from pro_lib.store import RunInfo
 
 
 def toy_run(answers, *, strategy="diverse_beam", references=None, split="test"):
-    """A run from `{question: [(text, probability), ...]}`; one token each, which carries the ending."""
+    """A run from `{question: [(text, probability), ...]}`; one token each, which carries an ending without its own."""
     rows = [
-        (question, rank, text, [sum(text.encode())], [np.log(p)], np.log(p), np.nan, True)
-        for question, pairs in answers.items()
-        for rank, (text, p) in enumerate(pairs)
+        (question, rank, text, [sum(text.encode())], [np.log(p)], np.log(p), np.log(*ending or [np.nan]), True)
+        for question, found in answers.items()
+        for rank, (text, p, *ending) in enumerate(found)
     ]
     names = ["question_id", "rank", "text", "token_ids", "token_log_probs", "log_prob", "end_log_prob", "finished"]
     questions = pd.DataFrame({"question_id": list(answers), "question": "?", "split": split})
@@ -72,12 +72,6 @@ def test_a_method_that_no_question_has_is_named_not_judged(tmp_path):
         evaluate(imports.from_records(path))
 
 
-def test_labels_of_records_take_precedence_over_rouge():
-    answers = pd.DataFrame({"text": ["yes", "no"], "correct": [False, True]})
-    judged = rouge_and_correct(answers, pd.DataFrame({"references": [["yes"], ["yes"]]}))
-    assert judged[["rouge_l", "correct"]].to_numpy().tolist() == [[1.0, False], [0.0, True]]
-
-
 @pytest.mark.parametrize(("n", "n_validation", "size"), [(250, 10, 50), (250, None, 125), (250, 125, 125), (3, 1, 1)])
 def test_five_times_the_questions_that_choose_alpha_are_set_apart_but_at_most_half(n, n_validation, size):
     run = toy_run({f"q{i}": [("yes", 0.5)] for i in range(n)}, split=None)
@@ -113,28 +107,6 @@ def test_the_order_in_which_answers_were_found_moves_no_score(pairs, random):
     pd.testing.assert_frame_equal(*(one.answers for one in judged))
 
 
-MEANINGS = ["SE", "SD", "Deg", "S-NLL", "SC"]
-
-
-def test_methods_that_compare_meanings_read_beams_and_deg_the_samples():
-    beams = toy_run({"a": [("yes", 0.5), ("Yes!", 0.2), ("no", 0.1)]})
-    samples = toy_run({"a": [("yes", 0.5), ("no", 0.1)]}, strategy="multinomial")
-    table = pd.DataFrame({"question_id": ["a"], "references": [["yes"]]})
-    judged = evaluate(beams, samples=samples, similarities={"alias": similarities.Alias(table)})
-    row = judged.baselines.iloc[0]
-    # Two meanings of 0.7 and 0.1: with Q = 7/8 and 1/8 the entropy is 3 log 2 - 7/8 log 7.
-    assert row["SE, alias"] == pytest.approx(3 * np.log(2) - 7 / 8 * np.log(7))
-    assert row["SD, alias"] == pytest.approx(1 - 0.7 / 0.8)
-    assert row["Deg, alias"] == pytest.approx(0.5)
-    # One of two samples says yes.
-    assert row["SC, alias"] == pytest.approx(0.5)
-    # PRO of 0.7 and 0.1, at α = 0.1 and, where one meaning is kept, at 0.4; only that one is NLL's.
-    assert row["S-NLL, alias"] == pytest.approx(-np.log(0.7))
-    pro = [judged.with_pro({"S-PRO, alias": alpha})["S-PRO, alias"].item() for alpha in (0.05, 0.4)]
-    assert pro == pytest.approx([-np.log(0.1) - 0.7 * np.log(7), -np.log(0.7)])
-    assert list(judged.baselines.columns[-5:]) == [f"{name}, alias" for name in MEANINGS]
-
-
 def test_a_sample_that_was_cut_means_the_same_as_none_and_the_answer_judged_need_not_be_a_beam():
     beams, samples = toy_run({"a": [("no", 0.3)]}), toy_run({"a": [("yes", 0.5), ("yes", 0.5), ("yes", 0.5)]})
     samples.answers["finished"] = [True, True, False]
@@ -148,7 +120,8 @@ def test_methods_without_what_they_need_are_named_not_guessed():
     without = [Run(run.answers.assign(text=None), run.questions, run.info) for run in (BEAMS, SAMPLES)]
     by_meaning = {"lexical": similarities.lexical, "alias": None}
     judged = evaluate(without[0], samples=without[1], similarities=by_meaning, choices=Choices(labels=labels))
-    assert judged.unavailable == tuple(f"{name}, {similarity}" for similarity in by_meaning for name in MEANINGS)
+    names = ("SE", "SD", "Deg", "S-NLL", "SC")
+    assert judged.unavailable == tuple(f"{name}, {similarity}" for similarity in by_meaning for name in names)
 
 
 def test_what_is_right_is_a_choice():
@@ -157,14 +130,8 @@ def test_what_is_right_is_a_choice():
     right = {"rouge_l": [True, True, True], "exact_match": [False, True, False], "alias_match": [True, True, False]}
     for correctness, expected in right.items():
         assert list(evaluate(run, choices=Choices(correctness=correctness)).correct) == expected
-
-
-def test_answers_without_their_ending_and_with_repeats_are_a_choice_too():
-    run = toy_run({"a": [("yes", 0.5), ("yes", 0.5), ("no", 0.25)]})
-    run = Run(run.answers.assign(end_log_prob=np.log(0.5)), run.questions, run.info)
-    np.testing.assert_allclose(evaluate(run).log_probs, np.log([[0.25, 0.125]]))
-    without = evaluate(run, choices=Choices(convention="answer_tokens", distinct=False))
-    np.testing.assert_allclose(without.log_probs, np.log([[0.5, 0.5, 0.25]]))
+    judged = evaluate(replace(run, answers=run.answers.assign(correct=[False, True, True])))  # as records brought it
+    assert judged.answers[["rouge_l", "correct"]].to_numpy().tolist() == [[0.5, False], [1.0, True], [0.8, True]]
 
 
 @pytest.mark.parametrize("suffix", TABLES)

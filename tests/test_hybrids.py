@@ -45,21 +45,19 @@ class Passes:
     length, n_questions, outcomes = LENGTH, len(QUESTIONS), World.outcomes
     rounding = 1e-6  # nats, of a network's float32
 
+    @torch.inference_mode()
     def __init__(self, model, prompts):
         self.endings, self.after = model.endings, [{} for _ in prompts]
         going_on = (~model.endings.stop & ~model.endings.closing).nonzero().squeeze(1).tolist()
         for prompt, after in zip(prompts, self.after, strict=True):
             for depth in range(LENGTH):
                 paths = list(itertools.product(going_on, repeat=depth))
-                after |= dict(zip(paths, _after(model.network, [[*prompt, *path] for path in paths]), strict=True))
+                texts = torch.tensor([[*prompt, *path] for path in paths])
+                logits = model.network(input_ids=texts, use_cache=False).logits[:, -1].float()
+                after |= dict(zip(paths, logits.log_softmax(-1), strict=True))
 
     def log_probs(self, question, prefix):
         return self.after[question][tuple(prefix)]
-
-
-@torch.inference_mode()
-def _after(network, ids):
-    return torch.log_softmax(network(input_ids=torch.tensor(ids), use_cache=False).logits[:, -1].float(), dim=-1)
 
 
 @pytest.fixture(scope="module")

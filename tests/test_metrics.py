@@ -1,11 +1,11 @@
 """AUROC, its interval and DeLong's test: by hand, against all pairs, sklearn and scipy, and how often they cover."""
 
 import runpy
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
@@ -14,7 +14,6 @@ from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics
 
-ROOT = Path(__file__).resolve().parents[1]
 # Few distinct values, so that ties within and between the classes are common.
 QUESTIONS = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=40)
 QUESTIONS = QUESTIONS.filter(lambda rows: len({label for _, label in rows}) == 2)
@@ -73,46 +72,40 @@ def naive_placements(uncertainties, correct):
     return kernel.mean(axis=2), kernel.mean(axis=1)
 
 
-def test_delong_by_hand():
-    # First column: wrong 3, 2 lie above 1 and 3/4 of the right answers 1, 2, of which 1 lies below all wrong ones,
-    # 2 below 3/4. Second column: wrong 1, 4 lie above none and all of the right answers 2, 3, each of these below 1/2.
-    rows = np.array([[3.0, 1.0], [1.0, 2.0], [2.0, 3.0], [2.0, 4.0]]), np.array([False, True, True, False])
-    result = metrics.delong(*rows)
-    assert result.difference.tolist() == [0, -0.375]
-    # The differences of the wrong are -1 and 1/4, with half a 1 and half a -1 added: the mean of three is -1/4, the
-    # squares 9/16 + 1/4 + (25/16 + 9/16) / 2 = 15/8, over 3 times 2. Those of the right, -1/2 and -1/4, have the same
-    # mean and 1/16 + 0 + 17/16 = 9/8.
-    assert result.standard_error**2 == pytest.approx([0, 15 / 48 + 9 / 48], abs=1e-15)
-    assert result.p_value[1] == pytest.approx(2 * norm.cdf(-0.375 / np.sqrt(1 / 2)), abs=1e-12)
-    assert np.isnan(result.p_value[0])
-    # Columns that rank alike are not certain of it.
-    alike = metrics.delong([[x, np.exp(x)] for x in (0.3, 0.1, 0.7, 0.2, 0.9)], [True, True, False, False, False])
-    assert (alike.difference[1], alike.p_value[1]) == (0, 1)
-    assert alike.standard_error[1] ** 2 == pytest.approx(1 / (4 * 3) + 1 / (3 * 2))
-
-
-@given(st.lists(st.tuples(*[st.integers(-2, 2)] * 3, st.booleans()), min_size=4, max_size=25), st.integers(0, 2))
-def test_delong_is_that_of_all_pairs(rows, reference):
-    correct = np.array([label for *_, label in rows])
-    correct[:4] = [True, True, False, False]
-    uncertainties = np.array([values for *values, _ in rows], dtype=float)
-    result = metrics.delong(uncertainties, correct, reference=reference)
-    # In each class half a question that a score wins of the reference's everywhere, and half that it loses.
-    moves = naive_placements(uncertainties, correct)
-    aurocs = moves[0].mean(axis=1)
+@given(
+    st.lists(st.tuples(*[st.integers(-2, 2)] * 3, st.booleans(), st.integers(0, 3)), min_size=6, max_size=25),
+    st.integers(0, 2),
+    st.booleans(),
+)
+def test_delong_is_that_of_all_pairs_and_clusters_are_what_is_independent(rows, reference, clustered):
+    *columns, correct, clusters = map(np.array, zip(*rows, strict=True))
+    uncertainties = np.column_stack(columns).astype(float)
+    correct[:4], clusters[:2] = [True, True, False, False], [0, 1]
+    result = metrics.delong(uncertainties, correct, reference=reference, clusters=clusters if clustered else None)
+    assert np.isnan(result.p_value).tolist() == [column == reference for column in range(3)]
+    of_wrong, of_right = naive_placements(uncertainties, correct)
+    aurocs, names = of_wrong.mean(axis=1), set(clusters.tolist())
     np.testing.assert_allclose(result.difference, aurocs - aurocs[reference], rtol=0, atol=1e-12)
-    for column in range(3):
-        spread = 0.0
-        for values in moves:
-            change = [*(values[column] - values[reference]), 1.0, -1.0]
-            weights = np.array([*np.ones(len(change) - 2), 0.5, 0.5])
-            total, mean = weights.sum(), np.average(change, weights=weights)
-            spread += (weights * (change - mean) ** 2).sum() / (total * (total - 1))
-        expected = 0.0 if column == reference else np.sqrt(spread)
-        assert result.standard_error[column] == pytest.approx(expected, abs=1e-12)
-        if column != reference:
-            p_value = 2 * norm.sf(abs(result.difference[column]) / expected)
-            assert result.p_value[column] == pytest.approx(p_value, abs=1e-9)
+    for column in {0, 1, 2} - {reference}:
+        variance, of_cluster = 0.0, dict.fromkeys(names, 0.0)
+        for values, which in ((of_wrong, ~correct), (of_right, correct)):
+            change = values[column] - values[reference]
+            # In each class half a question that a score wins of the reference's everywhere, and half that it loses.
+            n, mean = len(change) + 1, change.sum() / (len(change) + 1)
+            halves = ((1 - mean) ** 2 + (-1 - mean) ** 2) / 2
+            variance += (halves + (0 if clustered else ((change - mean) ** 2).sum())) / n / (n - 1)
+            for name in names:
+                of_cluster[name] += (change[clusters[which] == name] - result.difference[column]).sum() / len(change)
+        if clustered:
+            wider = student.ppf(0.975, len(names) - 1) / norm.ppf(0.975)
+            variance += sum(total**2 for total in of_cluster.values()) * len(names) / (len(names) - 1) * wider**2
+        assert result.standard_error[column] == pytest.approx(np.sqrt(variance), abs=1e-12)
+        p_value = 2 * norm.sf(abs(result.difference[column]) / np.sqrt(variance))
+        assert result.p_value[column] == pytest.approx(p_value, abs=1e-9)
+    assert result.standard_error[reference] == 0
+    assert np.isnan(metrics.delong(uncertainties, correct, clusters=np.zeros(len(correct))).p_value).all()
+    alike = metrics.delong(np.exp(uncertainties[:, [0, 0]] * [1, 2]), correct)
+    assert (alike.difference[1], alike.p_value[1]) == (0, 1)  # columns that rank alike are not certain of it
 
 
 def test_scores_that_differ_on_few_questions_are_not_called_equivalent_by_a_small_sample():
@@ -131,24 +124,17 @@ def test_scores_that_differ_on_few_questions_are_not_called_equivalent_by_a_smal
     assert np.mean(covered) >= 0.93
 
 
-def test_holm_by_hand():
-    # Sorted 0.01, 0.03, 0.04: times 3, 2, 1 is 0.03, 0.06, 0.04, and 0.04 may not fall below 0.06.
-    np.testing.assert_allclose(metrics.holm([0.01, 0.04, 0.03]), [0.03, 0.06, 0.06], rtol=1e-15)
-    np.testing.assert_allclose(metrics.holm([0.5, np.nan, 0.75]), [1.0, np.nan, 1.0])
-    assert metrics.holm([]).shape == (0,)
-
-
-# Multiples of 1/64, so that every product and comparison is exact; at level 1 the cut of corrected values would show.
-@given(st.lists(st.integers(0, 64), min_size=1, max_size=8), st.integers(1, 63))
-def test_holm_rejects_what_its_procedure_rejects(numerators, numerator):
-    p_values, level = [n / 64 for n in numerators], numerator / 64
-    rejected = set()
-    for rank, row in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        if p_values[row] * (len(p_values) - rank) > level:
-            break
-        rejected.add(row)
-    corrected = metrics.holm(p_values)
-    assert {row for row, p in enumerate(corrected) if p <= level} == rejected
+# Multiples of 1/64, so that every product and comparison is exact.
+@given(st.lists(st.integers(0, 64), max_size=8))
+def test_a_corrected_value_is_the_level_from_which_holms_procedure_rejects(numerators):
+    expected = [1.0] * len(numerators)
+    for level in reversed(range(65)):
+        for rank, row in enumerate(sorted(range(len(numerators)), key=numerators.__getitem__)):
+            if numerators[row] * (len(numerators) - rank) > level:
+                break
+            expected[row] = level / 64
+    corrected = metrics.holm([np.nan, *(number / 64 for number in numerators)])
+    np.testing.assert_array_equal(corrected, [np.nan, *expected])  # what is missing counts for nothing
 
 
 def test_a_comparison_holds_intervals_tests_and_readings():
@@ -207,15 +193,10 @@ def test_the_interval_of_an_auroc_by_hand():
     assert aurocs.tolist() == [0.875]
     middle, half = (0.875 + 1.915528) / 4.831034, 1.959964 / 4.831034 * np.sqrt(0.109078 + 0.955159)
     np.testing.assert_allclose([low[0], high[0]], [middle - half, middle + half], rtol=0, atol=2e-5)
-
-
-def test_one_wrong_answer_perfect_separation_and_a_constant_have_intervals():
-    correct = np.array([True] * 9 + [False])
-    _, low, high = metrics.auroc_intervals(np.column_stack([np.arange(10), -np.arange(10), np.zeros(10)]), correct)
-    # 1/n = 1/9 + 1/1: Wilson's lower end of 1 in 0.9 is 0.9 / (0.9 + 3.8415).
-    assert low[0] == pytest.approx(0.9 / (0.9 + 3.841459), abs=1e-6)
-    assert (high[0], low[1], high[1]) == (1, 0, pytest.approx(1 - low[0]))
-    assert 0.2 > low[2] == pytest.approx(1 - high[2])
+    # One wrong answer above nine right ones: 1/n = 1/9 + 1/1. Wilson's lower end of 1 in 0.9 is 0.9 / (0.9 + 3.8415).
+    _, low, high = metrics.auroc_intervals(np.column_stack([np.arange(10), np.zeros(10)]), np.arange(10) < 9)
+    assert (low[0], high[0]) == (pytest.approx(0.9 / (0.9 + 3.841459), abs=1e-6), 1)
+    assert low[1] < 0.2  # a constant has an interval too
 
 
 @given(QUESTIONS)
@@ -273,34 +254,10 @@ def test_the_page_holds_the_numbers_of_its_files():
 
 
 def test_readings_by_hand():
-    # 1.960 · 0.002 = 0.0039 and 1.645 · 0.002 = 0.0033: 0.001 is within 0.01 and not away from 0; 0.005 is both; 0.008
-    # is away from 0, and 0.0113 is not within; with 0.01, 0.008 is neither.
-    differences, errors = [0.001, -0.005, 0.008, 0.008, 0.0, np.nan], [0.002] * 3 + [0.01, 0.0, np.nan]
-    words, needed = metrics.readings(np.array(differences), np.array(errors), 1000)
-    assert words == ["equivalent", "different and equivalent", "different", "undecided", "equivalent", "undecided"]
-    # 1000 (1.644854 · 0.002 / 0.009)² = 133.6; the fourth: 1000 (1.959964 · 0.01 / 0.008)² = 6002.3.
-    assert needed[[0, 3, 4]].tolist() == [134, 6003, 0]
-    assert np.isnan(needed[5])
-
-
-@given(st.lists(st.tuples(*[st.integers(-2, 2)] * 2, st.booleans(), st.integers(0, 3)), min_size=6, max_size=20))
-def test_clusters_are_what_is_independent(rows):
-    values, labels = np.array([row[:2] for row in rows], float), np.array([row[2] for row in rows])
-    clusters = np.array([row[3] for row in rows])
-    labels[:4], clusters[:2] = [True, True, False, False], [0, 1]
-    result = metrics.delong(values, labels, clusters=clusters)
-    of_wrong, of_right = (placed[1] - placed[0] for placed in naive_placements(values, labels))
-    total, names = 0.0, set(clusters.tolist())
-    for name in names:
-        wrong, right = (of[clusters[which] == name] for of, which in ((of_wrong, ~labels), (of_right, labels)))
-        parts = ((of - result.difference[1]).sum() for of in (wrong, right))
-        total += (next(parts) / len(of_wrong) + next(parts) / len(of_right)) ** 2
-    total *= len(names) / (len(names) - 1) * (student.ppf(0.975, len(names) - 1) / norm.ppf(0.975)) ** 2
-    for of in (of_wrong, of_right):
-        n = len(of) + 1
-        total += (1 + (of.sum() / n) ** 2) / n / (n - 1)
-    assert result.standard_error[1] == pytest.approx(np.sqrt(total), abs=1e-12)
-    assert np.isnan(metrics.delong(values, labels, clusters=np.zeros(len(labels))).p_value[1])
+    # 1000 (1.644854 · 0.002 / 0.009)² = 133.6; the second: 1000 (1.959964 · 0.01 / 0.008)² = 6002.3.
+    words, needed = metrics.readings(np.array([0.001, 0.008, 0, np.nan]), np.array([0.002, 0.01, 0, np.nan]), 1000)
+    assert words == ["equivalent", "undecided", "equivalent", "undecided"]
+    np.testing.assert_array_equal(needed, [134, 6003, 0, np.nan])
 
 
 def test_intervals_of_clustered_questions_cover():

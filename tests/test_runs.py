@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,12 +10,11 @@ from hypothesis import strategies as st
 from pro_lib import imports, scores, store
 from pro_lib import runs as run_tables
 from pro_lib.files import RunError
-from pro_lib.runs import Run, most_probable
-from pro_lib.store import Cost, RunFolder, RunInfo, part_table, tables
+from pro_lib.runs import most_probable
+from pro_lib.store import Cost, RunFolder, RunInfo, part_table
 
 NAN = np.nan
-INFO = RunInfo("set", "model", "greedy", {"seed": 0})
-COLUMNS = ("question_id", "text", "token_ids", "token_log_probs", "end_log_prob", "finished")
+COLUMNS = ("text", "token_ids", "token_log_probs", "end_log_prob", "finished")
 # Three questions: "a" has an answer of each kind, "b" nothing that ended, "c" the same answer twice.
 ANSWERS = [
     ("a", "Paris", [5], [-1.0], -0.5, True),
@@ -29,22 +27,13 @@ ANSWERS = [
 ]
 
 
-def part_of(rows, questions):
-    """The table of a part: the questions, and those of the rows that answer one of them."""
-    answers = {name: [] for name in questions["question_id"]}
-    for row in rows:
-        record = dict(zip(COLUMNS, row, strict=True))
-        answers.get(record["question_id"], []).append(record | {"log_prob": sum(record["token_log_probs"])})
-    return part_table(questions, answers.values(), [None] * len(questions))
-
-
-def question_table(ids, split="test"):
-    rows = [{"question_id": name, "question": f"{name}?", "references": [name], "split": split} for name in ids]
-    return pd.DataFrame(rows, columns=["question_id", "question", "references", "split"])
-
-
 def run_of(rows, ids="abc"):
-    return Run(*tables([part_of(rows, question_table(ids))]), INFO)
+    """A run of answers, each with its question in front; the last token of one without an ending carries it."""
+    records = {name: {"question_id": name, "question": f"{name}?", "split": "test", "answers": []} for name in ids}
+    for name, *values in rows:
+        answer = dict(zip(COLUMNS, values, strict=True))
+        records[name]["answers"].append(answer | {"closed": answer["end_log_prob"] is None})
+    return imports.from_records([*records.values()])
 
 
 def means(run, **options):
@@ -65,42 +54,29 @@ def run():
 
 
 def test_both_conventions_by_hand(run):
-    """The ending counts as a token unless the last token carried it; repeats are kept when asked for."""
-    answer_tokens = {"convention": "answer_tokens"}
-    np.testing.assert_array_equal(run.log_probs(), [[-1.25, -1.5, -3.0], [NAN] * 3, [-0.5, NAN, NAN]])
+    """The ending counts as a token unless the last token is known to carry it; repeats are kept when asked for."""
     np.testing.assert_array_equal(means(run), [[-0.625, -0.75, -1.5], [NAN] * 3, [-0.25, NAN, NAN]])
-    np.testing.assert_array_equal(run.log_probs(**answer_tokens), [[-1.0, -1.25, -2.0], [NAN] * 3, [-0.25, NAN, NAN]])
-    np.testing.assert_array_equal(means(run, **answer_tokens), [[-1.0, -0.625, -2.0], [NAN] * 3, [-0.25, NAN, NAN]])
+    of_tokens = means(run, convention="answer_tokens")
+    np.testing.assert_array_equal(of_tokens, [[-1.0, -0.625, -2.0], [NAN] * 3, [-0.25, NAN, NAN]])
     np.testing.assert_array_equal(means(run, distinct=False)[2], [-0.25, -0.25, NAN])
     np.testing.assert_array_equal(means(run_of([("a", "", [], [], -0.75, True)], "a")), [[-0.75]])
-
-
-@pytest.mark.parametrize("ending", [0.0, -1e-9])
-def test_a_certain_ending_is_an_event_as_a_nearly_certain_one_is(ending):
-    answer = {"token_log_probs": [-0.5, -0.25], "end_log_prob": ending}
-    for run in (run_of([("a", "Rome", [4, 5], [-0.5, -0.25], ending, True)], "a"), records_run(answer)):
+    for ending in (0.0, -1e-9):  # a certain ending is an event, as a nearly certain one is
+        run = records_run({"token_log_probs": [-0.5, -0.25], "end_log_prob": ending})
         np.testing.assert_allclose(means(run), [[-0.25]], atol=1e-8)
-        assert run.answers["end_log_prob"].tolist() == [ending]
-
-
-def test_a_last_token_that_is_known_to_carry_the_ending_leaves_nothing_unknown():
-    run = records_run({"token_log_probs": [-0.5, -0.25], "closed": True})
-    for convention in run_tables.CONVENTIONS:
-        assert (run.log_probs(convention=convention), means(run, convention=convention)) == (-0.75, -0.375)
 
 
 TOKENS = st.lists(st.integers(1, 2), max_size=2)
 PROBS = st.sampled_from([-0.25, -0.5, -1.0])
-ROWS = st.tuples(st.sampled_from("abc"), st.just("x"), TOKENS, PROBS, PROBS, st.booleans())
+ROWS = st.tuples(st.sampled_from("abc"), st.just("x"), TOKENS, PROBS, st.none() | PROBS, st.booleans())
 
 
-@given(st.lists(ROWS, max_size=12), st.booleans(), st.booleans())
+@given(st.lists(ROWS, min_size=1, max_size=12), st.booleans(), st.booleans())
 def test_log_probs_agree_with_a_loop_over_the_answers(rows, distinct, complete):
-    rows = [(name, text, ids, [p] * len(ids), end, ended) for name, text, ids, p, end, ended in rows]
+    rows = [(name, text, ids, [p] * len(ids), end if ids else p, done) for name, text, ids, p, end, done in rows]
     expected = []
     for question_id in "cab":
         own = [row for row in rows if row[0] == question_id and row[-1]]
-        values = [(sum(log_probs) + end * complete, ids) for _, _, ids, log_probs, end, _ in own]
+        values = [(sum(log_probs) + (end or 0) * complete, ids) for _, _, ids, log_probs, end, _ in own]
         values.sort(key=lambda pair: -pair[0])
         distinct_ones = [v for n, (v, ids) in enumerate(values) if ids not in [i for _, i in values[:n]]]
         expected.append(distinct_ones if distinct else [v for v, _ in values])
@@ -165,9 +141,8 @@ def test_scores_are_a_row_per_question_with_its_answer_and_what_pro_read(run):
     table = run.scores(alpha=0.25)
     assert table["question"].tolist() == ["a?", "b?", "c?"]
     assert texts(table) == ["Lima", "-", "Rome"]
-    # PRO_2 = -log 0.25 - 0.5 log(0.5 / 0.25) - 0.25 log 1 = 1.5 log 2
-    np.testing.assert_allclose(table["pro"], [1.5 * np.log(2), NAN, np.log(4)])
-    np.testing.assert_allclose(table["nll"], [np.log(2), NAN, np.log(4)])
+    log_probs = np.log([[0.5, 0.25], [NAN, NAN], [0.25, NAN]])
+    np.testing.assert_allclose(table[["pro", "nll"]].T, [scores.pro(log_probs, alpha=0.25), scores.nll(log_probs)])
     assert (table["n_kept"].tolist(), table["mass"].tolist()) == ([2, 0, 1], pytest.approx([0.75, 0.0, 0.25]))
     assert run.scores(alpha=0.5)["n_kept"].tolist() == [1, 0, 1]
     with pytest.warns(scores.PremiseWarning, match="^1 of 3 questions"):
@@ -175,7 +150,7 @@ def test_scores_are_a_row_per_question_with_its_answer_and_what_pro_read(run):
 
 
 def test_select_by_split_and_by_ids_in_the_order_named(run):
-    both = Run(run.answers, pd.concat([question_table("ab"), question_table("c", "validation")]), INFO)
+    both = replace(run, questions=run.questions.assign(split=["test", "test", "validation"]))
     assert both.select(split="validation").answers["text"].tolist() == ["Rome", "Rome"]
     turned = both.select(question_ids=["c", "a"])
     assert turned.questions["question_id"].to_dict() == {0: "c", 1: "a"}
@@ -200,13 +175,14 @@ def test_what_a_run_does_not_have_is_refused(run):
         unknown_endings.log_probs(convention="answer_tokens")
 
 
-def test_an_unfinished_run_is_read_as_far_as_it_got_with_a_warning(tmp_path):
-    with RunFolder(tmp_path, INFO) as folder:
-        part, rows = next(iter(folder.missing(question_table("abc"), per_part=2).items()))
-        store.write_part(folder.path, part, folder.info, part_of(ANSWERS, rows), Cost())
+def test_an_unfinished_run_is_read_as_far_as_it_got_with_a_warning(run, tmp_path):
+    with RunFolder(tmp_path, RunInfo("set", "model", "greedy", {"seed": 0})) as folder:
+        part, rows = next(iter(folder.missing(run.questions, per_part=2).items()))
+        store.write_part(folder.path, part, folder.info, part_table(rows, [[], []], [None, None]), Cost())
     with pytest.warns(UserWarning, match="holds 2 of the 3 questions planned; run the generation again"):
-        run = run_tables.read(tmp_path)
-    assert (run.name, run.questions["question_id"].tolist()) == ("set/model/greedy", ["a", "b"])
+        unfinished = run_tables.read(tmp_path)
+    assert (unfinished.name, unfinished.questions["question_id"].tolist()) == ("set/model/greedy", ["a", "b"])
+    np.testing.assert_array_equal(unfinished.log_probs(), [[NAN], [NAN]])  # nothing was answered
 
 
 def test_the_entropy_of_samples_is_the_mean_along_them_with_students_limits():

@@ -7,7 +7,9 @@ from hypothesis import given
 from test_metrics import QUESTIONS
 
 from pro_lib import selective
-from pro_lib.metrics import OneClassError
+from pro_lib.metrics import OneClassError, wilson
+
+VALIDATION = [1.0, 2.0], [True, False]
 
 
 def naive_area(order, correct):
@@ -30,26 +32,15 @@ def rejection(*uncertainties, correct):
     return table["prr"].to_numpy(), table["auarc"].to_numpy()
 
 
-def test_prr_and_auarc_by_hand():
-    # Right, wrong, right, wrong: accuracies of the first 1 to 4 are 1, 1/2, 2/3, 1/2, mean 2/3. The oracle has
-    # right, right, wrong, wrong: 1, 1, 2/3, 1/2, mean 19/24. Random is about 1/2.
-    correct = [True, False, True, False]
-    random = naive_random_area(correct)
-    assert random == pytest.approx(1 / 2, abs=0.01)
-    [prr], [auarc] = rejection([1.0, 2.0, 3.0, 4.0], correct=correct)
-    assert auarc == pytest.approx(2 / 3, abs=1e-14)
-    assert prr == pytest.approx((2 / 3 - random) / (19 / 24 - random), abs=1e-14)
-
-
 @pytest.mark.parametrize("n", [9, 40])
-def test_prr_is_that_of_rejecting_one_by_one(n):
+def test_prr_and_auarc_are_those_of_rejecting_one_by_one(n):
     rng, state = np.random.default_rng(n), np.random.get_state()[1].copy()  # noqa: NPY002
     uncertainty, correct = rng.normal(size=n), rng.random(n) < 0.6
     random, oracle = naive_random_area(correct), naive_area(np.argsort(~correct, kind="stable"), correct)
-    expected = (naive_area(np.argsort(uncertainty), correct) - random) / (oracle - random)
-    prr, _ = rejection(uncertainty, ~correct, np.zeros(n), correct=correct)
-    assert prr[:2].tolist() == pytest.approx([expected, 1], abs=1e-12)
-    assert prr[2] == pytest.approx((correct.mean() - random) / (oracle - random), abs=1e-12)  # no information
+    expected = [naive_area(np.argsort(uncertainty), correct), oracle, correct.mean()]  # the last: no information
+    prr, auarc = rejection(uncertainty, ~correct, np.zeros(n), correct=correct)
+    assert auarc == pytest.approx(expected, abs=1e-12)
+    assert prr == pytest.approx((np.array(expected) - random) / (oracle - random), abs=1e-12)
     np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
 
 
@@ -78,18 +69,15 @@ def test_calibration_by_hand():
     assert (result.brier, result.ece) == (0.3125, 0.375)
     ends = [0, 0.5, 1]
     expected = {"n": [2, 1, 1], "low": ends, "high": ends, "confidence": ends, "accuracy": [0.5, 1, 1]}
-    # Wilson with z = 1.96, z^2 = 3.8415: for one right of two centre 1/2, half width
-    # z sqrt(1/2 + z^2/4) / (2 + z^2) = 0.4055; for one of one from 1 / (1 + z^2) = 0.2065 to 1.
-    expected |= {"accuracy_low": [0.0945, 0.2065, 0.2065], "accuracy_high": [0.9055, 1.0, 1.0]}
-    table = pd.DataFrame(expected).astype(dict.fromkeys([*expected][1:], float))
-    pd.testing.assert_frame_equal(result.table, table, rtol=0, atol=1e-4)
+    expected["accuracy_low"], expected["accuracy_high"] = wilson(expected["accuracy"], expected["n"])
+    pd.testing.assert_frame_equal(result.table, pd.DataFrame(expected), check_dtype=False)
     assert result.fit([2.0, 9.0]).tolist() == [0.5, 0]
 
 
 def test_a_bin_weighs_what_it_holds_and_infinity_is_the_largest_of_validation():
     # The fit is 1 below and 0 above; three questions have 1 and all are wrong, one has 0 and is wrong: (3 + 0) / 4.
-    result = selective.calibration([1.0, 2.0], [True, False], [1.0, 1.0, -np.inf, np.inf], [False] * 4)
-    assert result.table["n"].tolist() == [1, 3]
+    result = selective.calibration(*VALIDATION, [1.0, 1.0, -np.inf, np.inf], [False] * 4)
+    assert result.table[["n", "low", "high"]].to_numpy().tolist() == [[1, 0, 0], [3, 1, 1]]  # ties are not split
     assert result.ece == 0.75
     result = selective.calibration([1.0, np.inf, 3.0], [True, False, False], [np.inf, -np.inf, 3.0], [True] * 3)
     assert result.probability.tolist() == [0, 1, 0]
@@ -112,20 +100,15 @@ def test_calibration_fits_isotonic_regression(rows):
     assert result.ece == pytest.approx(0, abs=1e-12)  # each level of the fit is the accuracy of its pool
 
 
-def test_bins_hold_equal_numbers_and_ties_are_not_split():
-    rng = np.random.default_rng(0)
-    probability, correct = rng.random(53), rng.random(53) < 0.5
-    table = selective._reliability(probability, correct, 5)
-    assert sorted(table["n"]) == [10, 10, 11, 11, 11]
-    parts = np.split(np.argsort(probability), np.cumsum(table["n"])[:-1])
-    np.testing.assert_allclose(table["accuracy"], [correct[part].mean() for part in parts])
-    np.testing.assert_allclose(table["confidence"], [probability[part].mean() for part in parts])
-    tied = selective._reliability(np.array([0.2] * 7 + [0.9] * 3), np.arange(10) % 2 == 0, 10)
-    assert tied["n"].tolist() == [7, 3]
-    assert tied["low"].tolist() == tied["high"].tolist() == [0.2, 0.9]
-
-
-VALIDATION = [1.0, 2.0], [True, False]
+def test_bins_hold_equal_numbers():
+    # The fit is a line from 1 at an uncertainty of 1 to 0 at 2.
+    uncertainty, correct = 1 + np.random.default_rng(0).random(53), np.arange(53) % 3 == 0
+    result = selective.calibration(*VALIDATION, uncertainty, correct)
+    assert result.probability == pytest.approx(2 - uncertainty)
+    assert sorted(result.table["n"]) == [5] * 7 + [6] * 3
+    parts = np.split(np.argsort(result.probability), np.cumsum(result.table["n"])[:-1])
+    for name, values in (("accuracy", correct), ("confidence", result.probability)):
+        np.testing.assert_allclose(result.table[name], [values[part].mean() for part in parts])
 
 
 REFUSED = [

@@ -28,7 +28,7 @@ FOUR = np.array([[[E, E, N, C], [E, E, N, C], [E, N, E, C], [C, C, C, E]]])
 
 
 def random_case(rng, n=5, n_answers=5):
-    """NLI probabilities and log-probabilities of n questions, some answers missing (NaN), one question empty."""
+    """NLI probabilities and log-probabilities of n questions, some answers missing (NaN), the last question empty."""
     nli = rng.dirichlet([0.5, 0.5, 0.5], size=(n, n_answers, n_answers))
     log_probs = np.log(rng.dirichlet(np.ones(n_answers + 1), size=n)[:, :n_answers])
     missing = rng.random((n, n_answers)) < 0.2
@@ -91,16 +91,16 @@ def test_variants_and_similarities_by_hand():
 
 
 @given(CASES)
-def test_semantic_entropies_agree_with_the_formulas(case):
+def test_probabilities_of_meanings_and_semantic_entropies_agree_with_the_formulas(case):
     nli, log_probs = case
     meaning = meanings.clusters(nli)
+    meant = np.exp(meanings.meaning_log_probs(log_probs, meaning))
     results = {variant: entropy(log_probs, meaning) for variant, entropy in variants.ENTROPIES.items()}
-    for q, (row, numbers) in enumerate(zip(log_probs, meaning, strict=True)):
+    assert all(np.isnan(values[-1]).all() for values in (meant, *results.values()))
+    for q, (row, numbers) in enumerate(zip(log_probs[:-1], meaning[:-1], strict=True)):
         members = [row[numbers == c] for c in range(numbers.max() + 1)]
-        if not members:
-            assert all(math.isnan(values[q]) for values in results.values())
-            continue
         masses, sizes = [sum(map(math.exp, member)) for member in members], list(map(len, members))
+        assert meant[q][~np.isnan(meant[q])].tolist() == pytest.approx(sorted(masses, reverse=True))
         logs, total, count = list(map(math.log, masses)), sum(masses), sum(sizes)
         expected = {
             "kuhn2023": -sum(logs) / len(masses),
@@ -112,23 +112,6 @@ def test_semantic_entropies_agree_with_the_formulas(case):
         assert {variant: values[q] for variant, values in results.items()} == pytest.approx(expected, abs=1e-12)
 
 
-@given(CASES, st.sampled_from([0.0, 0.05, 0.2, 0.4, 1.0]))
-def test_pro_and_nll_over_meanings_are_those_of_the_probabilities_added_up(case, alpha):
-    nli, log_probs = case
-    meaning = meanings.clusters(nli)
-    meant = meanings.meaning_log_probs(log_probs, meaning)
-    for row, numbers, logs in zip(log_probs, meaning, meant, strict=True):
-        masses = [sum(map(math.exp, row[numbers == c])) for c in range(numbers.max() + 1)]
-        masses = sorted((min(mass, 1.0) for mass in masses), reverse=True)
-        assert list(np.exp(logs[~np.isnan(logs)])) == pytest.approx(masses)
-        if masses and sum(masses) <= 1:
-            kept = [mass for mass in masses if math.log(mass) >= math.log(alpha or 1e-300)] or masses[:1]
-            pro = -math.log(kept[-1]) - sum(mass * math.log(mass / kept[-1]) for mass in kept)
-            if all(abs(mass - alpha) > 1e-9 for mass in masses):
-                assert scores.pro(logs[None], alpha=alpha).item() == pytest.approx(pro, abs=1e-9)
-            assert scores.nll(logs[None]).item() == pytest.approx(-math.log(masses[0]), abs=1e-9)
-
-
 @given(CASES, st.integers(0, 4))
 def test_densities_dissimilarities_and_degrees_agree_with_the_formulas(case, seed):
     nli, log_probs = case
@@ -136,24 +119,20 @@ def test_densities_dissimilarities_and_degrees_agree_with_the_formulas(case, see
     keep[:, 0] = True
     counted = np.where(keep, log_probs, NAN)
     results = {
+        "lin2023": meanings.degree(nli),
         "qiu2024": meanings.semantic_density(counted, nli),
         "lm_polygraph": variants.forward_density(log_probs, nli, keep=keep, with_itself=True),
         "uqlm": variants.forward_density(log_probs, nli, keep=keep, with_itself=False),
         "release": variants.mean_distance(nli, keep),
     }
-    degrees = meanings.degree(nli)
-    for q, row in enumerate(log_probs):
+    assert all(math.isnan(values[-1]) for values in results.values())
+    for q, row in enumerate(log_probs[:-1]):
         there = [i for i in range(len(row)) if not math.isnan(row[i])]
-        if not there:
-            assert math.isnan(degrees[q])
-            assert all(math.isnan(values[q]) for values in results.values())
-            continue
-        mean = sum(1 - (nli[q, i, j, 0] + nli[q, j, i, 0]) / 2 for i in there for j in there) / len(there) ** 2
-        assert degrees[q] == pytest.approx(mean, abs=1e-12)
-        distance = {(i, j): nli[q, i, j, 2] + nli[q, i, j, 1] / 2 for i in there for j in there}
+        distance = nli[q, :, :, 2] + nli[q, :, :, 1] / 2
         kept = [i for i in there if keep[q, i]]
         others = [i for i in kept if i != 0]
         terms = {
+            "lin2023": [(1, 1 - nli[q, i, j, 0]) for i in there for j in there],
             "qiu2024": [(math.exp(row[i]), (distance[0, i] + distance[i, 0]) / 2) for i in kept],
             "uqlm": [(math.exp(row[i]), distance[0, i]) for i in others],
             "lm_polygraph": [(math.exp(row[i]), distance[0, i]) for i in others] + [(math.exp(row[0]), 0)],
@@ -226,16 +205,15 @@ def test_lexical_is_that_of_each_pair_wherever_the_texts_stand():
     assert similarities.lexical([["Москва", "Москва"]]).min() == 1  # equal, though ROUGE sees nothing
 
 
-NAMES = {
-    "president us/1": ["George Washington", "Washington"],
-    "president us/2": ["John Adams", "Adams"],
-    "president us/6": ["John Quincy Adams", "J. Q. Adams"],
-    "capital capital/us": ["Washington, D.C.", "D.C."],
-    "money money/iq": ["dinar", "Iraqi dinar"],
-    "money money/tn": ["dinar", "Tunisian dinar"],
-}
-TABLE = pd.DataFrame([key.split() for key in NAMES], columns=["relation", "question_id"])
-TABLE["references"] = list(NAMES.values())
+NAMES = [
+    ("president", "us/1", ["George Washington", "Washington"]),
+    ("president", "us/2", ["John Adams", "Adams"]),
+    ("president", "us/6", ["John Quincy Adams", "J. Q. Adams"]),
+    ("capital", "capital/us", ["Washington, D.C.", "D.C."]),
+    ("money", "money/iq", ["dinar", "Iraqi dinar"]),
+    ("money", "money/tn", ["dinar", "Tunisian dinar"]),
+]
+TABLE = pd.DataFrame(NAMES, columns=["relation", "question_id", "references"])
 
 
 def asked(*ids):
@@ -306,59 +284,48 @@ def classifiers(tmp_path_factory):
     return {key: save_classifier(key[0], root / " ".join(key), LABEL_ORDERS[key[1]]) for key in keys}
 
 
-@pytest.fixture
-def counted(monkeypatch):
-    """The pairs that reach a network."""
-    pairs, original = [], similarities.Nli._computed
+@pytest.mark.parametrize("order", LABEL_ORDERS)
+@pytest.mark.parametrize("family", ["deberta", "roberta"])
+def test_nli_agrees_with_one_pair_at_a_time_whatever_the_labels_order(classifiers, family, order):
+    folder = classifiers[family, order]
+    judged = similarities.Nli(folder, device="cpu", batch_size=3)(ANSWERS, QUESTIONS)
+    assert judged.shape == (2, 4, 4, 3)
+    network = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    place = {label.lower(): i for i, label in LABEL_ORDERS[order].items()}
+    for question, row, probabilities in zip(QUESTIONS["question"], ANSWERS, judged, strict=True):
+        for (i, first), (j, second) in itertools.product(enumerate(row), repeat=2):
+            expected = [1, 0, 0]  # equal texts entail each other, without asking
+            if first is None or second is None:
+                expected = [NAN] * 3
+            elif first != second:
+                texts = [f"{question} {text}" for text in (first, second)]
+                with torch.no_grad():
+                    probs = network(**tokenizer(*texts, return_tensors="pt")).logits[0].softmax(-1)
+                expected = [float(probs[place[label]]) for label in similarities.LABELS]
+            np.testing.assert_allclose(probabilities[i, j], expected, rtol=0, atol=1e-5)
+    apart = judged[judged[..., 0] < 1]
+    assert len(apart) == 6 + 4
+    assert (apart.std(axis=0) > 0.01).all()  # the pairs are told apart, so mixing them up would show
 
-    def counting(self, wanted, order):
-        pairs.extend(wanted)
-        return original(self, wanted, order)
+
+def test_each_ordered_pair_is_computed_once_and_kept_on_disk(classifiers, tmp_path, monkeypatch):
+    counted, computed = [], similarities.Nli._computed
+
+    def counting(self, pairs, order):
+        counted.extend(pairs)
+        return computed(self, pairs, order)
 
     monkeypatch.setattr(similarities.Nli, "_computed", counting)
-    return pairs
-
-
-@pytest.mark.parametrize("family", ["deberta", "roberta"])
-def test_nli_agrees_with_one_pair_at_a_time_whatever_the_labels_order(classifiers, family):
-    judged = {}
-    for order, id2label in LABEL_ORDERS.items():
-        folder = classifiers[family, order]
-        judged[order] = similarities.Nli(folder, device="cpu", batch_size=3)(ANSWERS, QUESTIONS)
-        assert judged[order].shape == (2, 4, 4, 3)
-        network = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-        place = {label.lower(): i for i, label in id2label.items()}
-        for question, row, probabilities in zip(QUESTIONS["question"], ANSWERS, judged[order], strict=True):
-            for (i, first), (j, second) in itertools.product(enumerate(row), repeat=2):
-                expected = [1, 0, 0]  # equal texts entail each other, without asking
-                if first is None or second is None:
-                    expected = [NAN] * 3
-                elif first != second:
-                    texts = [f"{question} {text}" for text in (first, second)]
-                    with torch.no_grad():
-                        probs = network(**tokenizer(*texts, return_tensors="pt")).logits[0].softmax(-1)
-                    expected = [float(probs[place[label]]) for label in similarities.LABELS]
-                np.testing.assert_allclose(probabilities[i, j], expected, rtol=0, atol=1e-5)
-    first, second = judged.values()
-    # The same outputs, read by the other order, are the probabilities backwards.
-    apart = first[..., 0] < 1
-    assert apart.sum() == 6 + 4
-    np.testing.assert_allclose(first[apart], second[apart][:, ::-1], rtol=0, atol=1e-6)
-    assert (first[apart].std(axis=0) > 0.01).all()  # the pairs are told apart, so mixing them up would show
-
-
-def test_each_ordered_pair_is_computed_once_and_kept_on_disk(classifiers, counted, tmp_path, monkeypatch):
     folder = classifiers["deberta", "contradiction first"]
     answers = [["Rome", "Paris", "Rome"], ["Paris", "Rome", "Oslo"]]
     judge, later = (similarities.Nli(folder, device="cpu", cache=tmp_path) for _ in range(2))
     first = judge(answers)
     assert sorted(counted) == list(itertools.permutations(("Oslo", "Paris", "Rome"), 2))
-    np.testing.assert_array_equal(judge(answers), first)
     with monkeypatch.context() as patched:  # weights that were loaded would be a TypeError
         patched.setattr(transformers.AutoModelForSequenceClassification, "from_pretrained", None)
-        np.testing.assert_array_equal(similarities.Nli(folder, cache=tmp_path)(answers), first)
-    assert len(counted) == 6
+        for again in (judge, similarities.Nli(folder, cache=tmp_path)):
+            np.testing.assert_array_equal(again(answers), first)
     np.testing.assert_array_equal(later([["Rome", "Paris", "Bern"]])[0, :2, :2], first[0, :2, :2])
     judge([["Rome", "Bern"]])  # computed by the other meanwhile
     assert sorted(counted[6:]) == [("Bern", "Paris"), ("Bern", "Rome"), ("Paris", "Bern"), ("Rome", "Bern")]

@@ -4,10 +4,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from notebook_cells import of_notebook
-from scipy.stats import binomtest, norm
+from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics, scores, selective, sweeps
@@ -22,46 +20,32 @@ rouge_threshold_sweep = of_notebook("05", "rouge_threshold_sweep")
 answered = of_notebook("06", "answered")
 
 
-def some_questions(n=80, n_answers=5, seed=0):
+def some_questions(n=80, seed=0):
     """Distinct answers of mass below 1, some missing; surer questions are more often right."""
     rng = np.random.default_rng(seed)
-    probs = rng.dirichlet(np.full(n_answers + 1, 0.4), size=n)[:, :n_answers] + 1e-9
+    probs = rng.dirichlet(np.full(6, 0.4), size=n)[:, :5] + 1e-9
     correct = rng.random(n) < probs.max(axis=1)
     probs[rng.random(probs.shape) < 0.3] = np.nan
     probs[np.isnan(probs).all(axis=1), 0] = 0.01
     return np.log(probs), correct
 
 
-def evaluation_of(log_probs, correct, *, rouge_l=None, search_alpha=None, model="m", **baselines):
+def evaluation_of(log_probs, correct, *, rouge_l=None, search_alpha=None, **baselines):
     """An evaluation of these answers; the question with right answers has ROUGE-L 1."""
     answers = pd.DataFrame({"question_id": np.arange(len(correct)).astype(str), "correct": correct})
     answers["rouge_l"] = np.asarray(correct, float) if rouge_l is None else rouge_l
     scored = pd.DataFrame(baselines, index=answers.index)
     _, exclusions = metrics.usable(scored, correct)
-    return Evaluation(model, "d", "test", answers, np.asarray(log_probs), scored, exclusions, (), search_alpha)
+    return Evaluation("m", "d", "test", answers, np.asarray(log_probs), scored, exclusions, (), search_alpha)
 
 
 LOG_PROBS, CORRECT = some_questions()
-EVALUATION = evaluation_of(LOG_PROBS, CORRECT)
+EVALUATION = evaluation_of(LOG_PROBS, CORRECT, NLL=scores.nll(LOG_PROBS))
 
 
 def splits_of(evaluation, n_validation=None, **options):
     """The same questions for validation and for the report."""
     return Splits(evaluation, evaluation, n_validation, **options)
-
-
-def naive_alpha_sweep(log_probs, correct, alphas):
-    """One question at a time, the formula term by term, AUROC by scikit-learn."""
-    rows = []
-    for alpha in alphas:
-        uncertainty, n_kept = [], []
-        for row in log_probs:
-            probs = sorted((np.exp(value) for value in row if not np.isnan(value)), reverse=True)
-            likely = [p for p in probs if p >= alpha] or probs[:1]
-            uncertainty.append(-np.log(likely[-1]) - sum(p * np.log(p / likely[-1]) for p in likely))
-            n_kept.append(len(likely))
-        rows.append((alpha, roc_auc_score(~correct, uncertainty), np.mean(n_kept)))
-    return pd.DataFrame(rows, columns=["alpha", "auroc", "mean_kept"])
 
 
 def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
@@ -78,31 +62,25 @@ def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
         assert (table.loc[table["method"] == "PRO", "auroc"] == 1).all()
 
 
-@given(st.integers(0, 10_000), st.integers(1, 6))
-def test_alpha_sweep_agrees_with_a_loop_over_the_questions(seed, n_answers):
-    log_probs, correct = some_questions(40, n_answers, seed)
-    correct[:2] = True, False
-    alphas = [0.0, 0.003, 0.1, 0.35, 0.8, 1.0]
-    expected = naive_alpha_sweep(log_probs, correct, alphas)
-    table = sweeps.alpha_sweep(evaluation_of(log_probs, correct), alphas=alphas)
-    pd.testing.assert_frame_equal(table[["alpha", "auroc", "mean_kept"]], expected, atol=1e-12, rtol=0)
-
-
-def test_the_alpha_sweep_goes_down_to_nll_and_has_the_intervals_of_the_metrics():
-    table = sweeps.alpha_sweep(EVALUATION)
+def test_sweeps_over_alpha_have_the_values_and_intervals_of_scores_and_metrics():
+    table, counts = sweeps.alpha_sweep(EVALUATION), scores.adaptive_k(LOG_PROBS, sweeps.DRAWN_ALPHAS)
     assert set(ALPHA_GRID) < set(table["alpha"]) == set(sweeps.DRAWN_ALPHAS)
     assert table[["auroc", "mean_kept"]].iloc[-1].tolist() == [metrics.auroc(scores.nll(LOG_PROBS), CORRECT), 1]
     intervals = metrics.auroc_intervals(scores.pro(LOG_PROBS, alpha=sweeps.DRAWN_ALPHAS), CORRECT)
     np.testing.assert_array_equal(table[["auroc", "low", "high"]].T, intervals)
+    mean, half = counts.mean(axis=0), norm.ppf(0.975) * counts.std(axis=0, ddof=1) / np.sqrt(80)
+    np.testing.assert_array_equal(table["mean_kept"], mean)
+    by_k = k_sweep(EVALUATION)[["mean_kept", "low", "high"]]
+    np.testing.assert_allclose(by_k.T, [mean, mean - half, mean + half], rtol=1e-12)
 
 
 def test_every_table_begins_with_the_labels_of_its_setting():
-    setting = splits_of(evaluation_of(*some_questions(), model="m0", NLL=0.0), 40)
-    tables = [sweep(setting.reported) for sweep in (sweeps.alpha_sweep, k_sweep)]
+    setting = splits_of(EVALUATION, 40)
+    tables = [sweep(EVALUATION) for sweep in (sweeps.alpha_sweep, k_sweep)]
     of_splits = (rouge_threshold_sweep, fixed_k_sweep, sweeps.benchmark, sweeps.redraw_benchmark)
     tables += [sweep(setting) for sweep in of_splits]
     tables += [sweep(setting, methods=["PRO"]) for sweep in (answered, sweeps.reliability)]
-    labels = {"dataset": "d", "model": "m0", "protocol": "workbench", "split": "test", "n_questions": 80}
+    labels = {"dataset": "d", "model": "m", "protocol": "workbench", "split": "test", "n_questions": 80}
     for table in tables:
         assert list(table.columns[:5]) == list(labels)
         assert (table[list(labels)] == pd.Series(labels)).all(axis=None)
@@ -110,7 +88,7 @@ def test_every_table_begins_with_the_labels_of_its_setting():
 
 
 def test_an_exact_search_is_swept_down_to_its_alpha():
-    evaluation = evaluation_of(*some_questions(), search_alpha=0.012)
+    evaluation = evaluation_of(LOG_PROBS, CORRECT, search_alpha=0.012)
     for sweep in (sweeps.alpha_sweep, k_sweep):
         assert sweep(evaluation)["alpha"].iloc[:2].tolist() == [0.012, 0.015]
     with pytest.raises(ValueError, match=r"alpha=0\.01 is below search_alpha=0\.012"):
@@ -118,37 +96,26 @@ def test_an_exact_search_is_swept_down_to_its_alpha():
     assert sweeps.select_alpha(evaluation) >= 0.012
 
 
-def test_k_sweep_is_the_mean_of_adaptive_k_with_its_normal_interval():
-    row, counts = k_sweep(EVALUATION).set_index("alpha").loc[0.1], scores.adaptive_k(LOG_PROBS, 0.1)
-    expected = norm.interval(0.95, counts.mean(), counts.std(ddof=1) / np.sqrt(80))
-    np.testing.assert_allclose(row[["mean_kept", "low", "high"]].astype(float), [counts.mean(), *expected], rtol=1e-12)
-
-
-def test_select_alpha_takes_the_best_and_of_those_the_nearest_to_the_recommended():
-    chosen_from = sweeps.alpha_sweep(EVALUATION).set_index("alpha")["auroc"][list(ALPHA_GRID)]
-    assert chosen_from[sweeps.select_alpha(EVALUATION)] == chosen_from.max()
+def test_of_alphas_that_tie_the_nearest_to_the_recommended_is_selected():
     evaluation = evaluation_of(np.log([[0.9], [0.2]]), [True, False])  # one answer each: every α ties
     for alphas, nearest in ((None, 0.4), ([0.9, 0.35, 0.1, 0.45], 0.35), ([0.9, 0.45, 0.1], 0.45)):
         assert sweeps.select_alpha(evaluation, alphas=alphas) == nearest
 
 
-def test_alpha_is_chosen_on_validation_and_the_oracle_on_the_reported_split():
-    splits = Splits(*(evaluation_of(*some_questions(seed=seed)) for seed in (1, 2)), None)
-    table = alpha_choices(splits)
-    assert table["kind"].tolist() == ["selected", "default"] * 2 + ["oracle"]
-    alphas = [sweeps.select_alpha(splits.pool), 0.4, sweeps.select_alpha(splits.reported)]
-    assert table["alpha"].tolist() == alphas[:2] + alphas
-    reported = sweeps.alpha_sweep(splits.reported, alphas=alphas)[["auroc", "low", "high"]]
-    np.testing.assert_array_equal(table[["auroc", "low", "high"]][2:], reported)
-
-
 def test_the_benchmark_tests_every_method_and_pros_other_rows_are_no_methods():
     pools = [some_questions(120, seed=seed) for seed in (1, 2)]
     parts = [evaluation_of(*pool, NLL=scores.nll(pool[0]), PE=scores.predictive_entropy(pool[0])) for pool in pools]
-    table, reported = sweeps.benchmark(Splits(*parts, None)).set_index("method"), parts[1]
+    splits, reported = Splits(*parts, None), parts[1]
+    table, choices = sweeps.benchmark(splits).set_index("method"), alpha_choices(splits)
     assert list(table.index) == ["PRO", "PRO, default", "PRO, oracle", "NLL", "PE"]
+    # α is chosen on validation, and the oracle's on the reported split.
     chosen, best = map(sweeps.select_alpha, parts)
     np.testing.assert_array_equal(table["alpha"], [chosen, 0.4, best, np.nan, np.nan])
+    assert choices["kind"].tolist() == ["selected", "default"] * 2 + ["oracle"]
+    assert choices["alpha"].tolist() == [chosen, 0.4, chosen, 0.4, best]
+    swept = sweeps.alpha_sweep(reported, alphas=[chosen, 0.4, best])
+    for with_intervals in (choices[2:], table[:3]):
+        np.testing.assert_array_equal(*(of[["auroc", "low", "high"]] for of in (with_intervals, swept)))
     np.testing.assert_array_equal(table["difference"], table["auroc"] - table.loc["PRO", "auroc"])
     np.testing.assert_allclose(table.loc[["NLL", "PE"], "p_holm"], metrics.holm(table["p_value"][["NLL", "PE"]]))
     assert (table["p_value"].isna().tolist(), table["p_holm"].isna().sum()) == ([True] + [False] * 4, 3)
@@ -158,7 +125,7 @@ def test_the_benchmark_tests_every_method_and_pros_other_rows_are_no_methods():
     assert table.loc["NLL", "auarc"] == pytest.approx(curve.mean())
     fit = selective.calibration(nll[0], parts[0].correct, nll[1], reported.correct)
     assert table.loc["NLL", ["ece", "brier"]].tolist() == [fit.ece, fit.brier]
-    reliable = sweeps.reliability(Splits(*parts, None), methods=["PRO", "NLL"])
+    reliable = sweeps.reliability(splits, methods=["PRO", "NLL"])
     assert (reliable.groupby("method")["n"].sum() == 120).all()
     assert reliable.loc[reliable["method"] == "NLL", fit.table.columns].to_dict("list") == fit.table.to_dict("list")
 
@@ -185,14 +152,8 @@ def test_other_scores_that_need_an_alpha_have_their_own_chosen_on_validation():
         assert not np.isnan(table.loc[name, "p_holm"])
 
 
-def redrawn(log_probs, correct, n_questions, **options):
-    """The table of the redraws, reported on the same questions."""
-    evaluation = evaluation_of(log_probs, correct, NLL=scores.nll(log_probs))
-    return sweeps.redraw_benchmark(splits_of(evaluation, n_questions), **options)
-
-
 def test_redraws_choose_from_the_questions_drawn_and_report_on_the_others():
-    table = redrawn(LOG_PROBS, CORRECT, n_questions=30, n_redraws=20, seed=2)
+    table = sweeps.redraw_benchmark(splits_of(EVALUATION, 30), n_redraws=20, seed=2)
     rng, nll = np.random.default_rng(2), metrics.auroc(scores.nll(LOG_PROBS), CORRECT)
     for row in table.itertuples():
         sample = rng.choice(len(CORRECT), size=30, replace=False)
@@ -201,8 +162,8 @@ def test_redraws_choose_from_the_questions_drawn_and_report_on_the_others():
         assert row.better_than_nll == (row.auroc > nll)
     assert (table["redraw"].tolist(), len(set(table["alpha"])) > 1) == (list(range(20)), True)
     # One right answer among 20 is in few draws of two; those without are drawn again.
-    again = redrawn(LOG_PROBS[:20], np.arange(20) == 3, n_questions=2, n_redraws=10)
-    assert again["auroc"].notna().sum() == 10
+    rare = evaluation_of(LOG_PROBS[:20], np.arange(20) == 3, NLL=0.0)
+    assert sweeps.redraw_benchmark(splits_of(rare, 2), n_redraws=10)["auroc"].notna().sum() == 10
     both = pd.concat([table, table.assign(model="other", auroc=0.5)])
     spread = sweeps.spread(both, "auroc").set_index("model")
     expected = [*table["auroc"].quantile([0, 0.25, 0.5, 0.75, 1]), table["better_than_nll"].mean()]
@@ -213,32 +174,23 @@ def test_redraws_choose_from_the_questions_drawn_and_report_on_the_others():
 @pytest.mark.parametrize(("n", "why"), [(80, "80 of 80"), (None, "80 of 80"), (1, "1 of 80")])
 def test_a_pool_without_others_cannot_be_redrawn_and_does_not_look_stable(n, why):
     with pytest.warns(UserWarning, match=f"cannot be redrawn .α is chosen on {why}"):
-        table = redrawn(LOG_PROBS, CORRECT, n_questions=n)
+        table = sweeps.redraw_benchmark(splits_of(EVALUATION, n))
     assert sweeps.spread(table, "alpha").drop(columns=["dataset", "model", "protocol"]).isna().all(axis=None)
 
 
 def test_where_validation_has_one_class_the_default_is_taken_and_said():
-    wrong, other = (evaluation_of(LOG_PROBS, of, NLL=scores.nll(LOG_PROBS)) for of in (CORRECT & False, CORRECT))
+    wrong = evaluation_of(LOG_PROBS, CORRECT & False, NLL=0.0)
     with pytest.warns(UserWarning, match="d, m, test: all 80 judged answers are wrong: alpha cannot"):
-        table = sweeps.benchmark(Splits(wrong, other)).set_index("method")
+        table = sweeps.benchmark(Splits(wrong, EVALUATION)).set_index("method")
     assert (table.loc["PRO", "alpha"], table["ece"].isna().all()) == (0.4, True)
     with pytest.warns(UserWarning, match="cannot be redrawn .d, m, test: all 80 judged answers are wrong."):
-        nothing = sweeps.redraw_benchmark(Splits(wrong, other, 30))
+        nothing = sweeps.redraw_benchmark(Splits(wrong, EVALUATION, 30))
     assert (nothing["redraw"].tolist(), nothing["alpha"].isna().tolist()) == ([0], [True])
     with pytest.warns(UserWarning, match="alpha cannot"):
-        assert sweeps.reliability(Splits(wrong, other), methods=["PRO"]).empty
+        assert sweeps.reliability(Splits(wrong, EVALUATION), methods=["PRO"]).empty
     with pytest.warns(UserWarning, match="all 80 judged answers are wrong, so that AUROC"):
         sweep = sweeps.alpha_sweep(wrong)
     assert sweep.isna().all()[["auroc", "low", "high", "mean_kept"]].tolist() == [True] * 3 + [False]
-
-
-def test_fixed_k_sweep_is_pro_at_each_k():
-    table = fixed_k_sweep(splits_of(EVALUATION, 40))
-    assert table["k"].tolist() == [1, 2, 3, 4, 5, "adaptive"]
-    expected = [roc_auc_score(~CORRECT, scores.pro_at_k(LOG_PROBS, k)) for k in table["k"][:5]]
-    np.testing.assert_allclose(table["auroc"][:5], expected, rtol=0, atol=1e-12)
-    adaptive = sweeps.alpha_sweep(EVALUATION, alphas=[sweeps.select_alpha(EVALUATION.drawn(40))])
-    pd.testing.assert_frame_equal(table[5:][list(adaptive)].reset_index(drop=True), adaptive)
 
 
 def test_rouge_threshold_sweep_by_hand():
@@ -261,10 +213,8 @@ def test_at_every_bar_the_difference_to_nll_has_delongs_interval():
     methods = {name: np.random.default_rng(seed).normal(size=80) for seed, name in enumerate(("NLL", "SE"))}
     table = rouge_threshold_sweep(splits_of(evaluation_of(LOG_PROBS, CORRECT, **methods)), thresholds=[0.5])
     table = table.set_index("method").loc[["NLL", "SE"]]
-    half = 1.959964 * metrics.delong(np.column_stack([*methods.values()]), CORRECT).standard_error[1]
-    gap = table["auroc"].diff()["SE"]
-    ends = table[["difference_low", "difference_high"]].astype(float)
-    np.testing.assert_allclose(ends, [[0, 0], [gap - half, gap + half]], atol=1e-6)
+    ends = metrics.delong(np.column_stack([*methods.values()]), CORRECT).interval()
+    np.testing.assert_allclose(table[["difference_low", "difference_high"]].astype(float).T, ends, atol=1e-12)
 
 
 def test_the_accuracy_of_the_questions_answered_has_wilsons_interval():
@@ -273,9 +223,7 @@ def test_the_accuracy_of_the_questions_answered_has_wilsons_interval():
     assert table["method"].unique().tolist() == ["NLL", "oracle"]
     nll = table[table["method"] == "NLL"].set_index("n_answered")
     assert nll.index.tolist() == list(range(1, 21))
-    for k, row in nll.iterrows():
-        expected = binomtest(round(row["accuracy"] * k), k).proportion_ci(method="wilson")
-        np.testing.assert_allclose([row["low"], row["high"]], [expected.low, expected.high], atol=1e-12)
+    np.testing.assert_array_equal(nll[["low", "high"]].T, metrics.wilson(nll["accuracy"], nll.index))
     assert table.loc[table["method"] == "oracle", ["low", "high"]].isna().all(axis=None)
 
 
