@@ -159,7 +159,8 @@ def step_seconds(network: torch.nn.Module, width: int, *, repeats: int) -> tuple
     grown.plant()
     everyone = torch.arange(width)
     timed = seconds(lambda: grown.grow(everyone, drawn(width)), network.device, repeats=repeats)
-    return timed, encode_prefix(network, [3]).nbytes * grown.slots
+    slot = sum(keys.nbytes + values.nbytes for keys, values in encode_prefix(network, [3]).layers)
+    return timed, slot * grown.slots
 
 
 def seconds(function: Callable, device: torch.device, *, repeats: int) -> list[float]:

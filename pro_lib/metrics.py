@@ -86,7 +86,7 @@ def comparison(
     """
     aurocs, low, high = auroc_intervals(uncertainties, correct)
     tests = delong(uncertainties, correct, reference=reference, clusters=clusters)
-    difference_low, difference_high = normal(tests.difference, tests.standard_error)
+    difference_low, difference_high = tests.interval()
     is_apart, untested = uncertainties.columns.isin(list(apart)), np.isnan(tests.p_value)
     p_holm = holm(np.where(is_apart, np.nan, tests.p_value))
     reading, n_to_decide = readings(tests.difference, tests.standard_error, len(uncertainties))
@@ -106,6 +106,10 @@ class DeLong:
     difference: Floats  # (A,): AUROC minus the reference's; 0 for the reference itself
     standard_error: Floats  # (A,), of the difference
     p_value: Floats  # (A,), two-sided, of the hypothesis of equal AUROCs; NaN for the reference itself
+
+    def interval(self) -> tuple[Floats, Floats]:
+        """Return the ends of the 95 % interval of each difference, (A,)."""
+        return normal(self.difference, self.standard_error)
 
 
 def delong(

@@ -261,10 +261,9 @@ def _downloaded(name: str, folder: Path | None) -> pd.DataFrame:
         import datasets  # it takes a second, and only sets from the hub need it
 
     repository, configuration, answer = HUB[name]
-    where = f"folder {folder}" if folder else f"the Hugging Face hub ({repository})"
-    advice = "" if folder else "; without a network, give path= to a folder that save_to_disk() made elsewhere"
+    hub = f"the Hugging Face hub ({repository}); without a network, path= takes a folder that save_to_disk() made"
     parts = []
-    with refusing(RunError, f"dataset {name!r} cannot be loaded from {where}{advice}"):
+    with refusing(RunError, f"dataset {name!r} cannot be loaded from {folder or hub}"):
         for path in folder.rglob("*") if folder else ():
             if not path.is_dir():
                 regular(path)

@@ -45,7 +45,7 @@ def imported(path, *, everywhere=True):
 def test_the_house_is_small():
     lengths = {path: len(path.read_text().splitlines()) for path in FILES}
     assert [path for path, length in lengths.items() if length > 300] == []
-    assert sum(lengths.values()) <= 7600  # 7,438 is the goal: 6,500 and what later issues may add; it may only fall
+    assert sum(lengths.values()) <= 7438  # 7,438 is the goal: 6,500 and what later issues may add; it may only fall
     assert len(FILES) <= 45
 
 

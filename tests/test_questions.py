@@ -274,7 +274,7 @@ def test_a_hub_set_saved_to_disk_is_the_same_set(hub, tmp_path):
     assert saved.source["path"] == str(tmp_path)
     with pytest.raises(RunError, match="is a saved dataset; say which with name=, one of trivia_qa, sciq, nq"):
         load(path=tmp_path)
-    with pytest.raises(RunError, match=r"'sciq' cannot be loaded from folder .*Column 'correct_answer' doesn't exist"):
+    with pytest.raises(RunError, match=r"'sciq' cannot be loaded from /.*Column 'correct_answer' doesn't exist"):
         load("sciq", path=tmp_path)
 
 

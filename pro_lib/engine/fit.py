@@ -153,7 +153,8 @@ def checked_error(network: PreTrainedModel) -> float:
     ids = _random_text(network, 11)  # within the window of any test model
     with refusing(PackingError, "cannot run a packed step, of keys and values, a mask and positions"):
         prefix = encode_prefix(network, ids[:-5])
-        crowd = min(_CROWD, len(prefix.token_ids) * _CROWD_BYTES // max(1, prefix.nbytes))
+        size = sum(keys.nbytes + values.nbytes for keys, values in prefix.layers)
+        crowd = min(_CROWD, len(prefix.token_ids) * _CROWD_BYTES // max(1, size))
         error = _largest_error(network, lambda prompts: PackedTree(network, prompts, prefix, Counts()), ids, crowd)
     trouble = "it ignores the 4-D mask or the positions, or counts the slots of the cache"
     _check_rounding(network, error, f"a packed step: {trouble}")

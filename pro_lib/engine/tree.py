@@ -27,11 +27,6 @@ class Prefix:
     token_ids: tuple[int, ...]
     layers: tuple[tuple[Tensor, Tensor], ...]
 
-    @property
-    def nbytes(self) -> int:
-        """Return how many bytes its keys and values take."""
-        return sum(keys.nbytes + values.nbytes for keys, values in self.layers)
-
     def shared_with(self, prompts: Sequence[Sequence[int]]) -> "Prefix":
         """Return as much of the prefix as all prompts begin with, leaving each at least one token of its own."""
         length = min(common_prefix_length([self.token_ids, *prompts]), min(map(len, prompts)) - 1)
