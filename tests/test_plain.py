@@ -108,22 +108,6 @@ def test_every_strategy_gives_on_the_plain_tree_what_it_gives_on_the_packed_one(
     assert plain.info.parameters == packed.info.parameters
 
 
-def test_beyond_its_window_a_model_answers_as_the_library_lets_it(tiny_model):
-    model = tiny_model("mistral-window")
-    asked = QuestionSet("asked", pd.DataFrame()).with_questions(["Who wrote Emma?", "What is the capital of France?"])
-    with pytest.warns(UserWarning, match="sliding window of 16"):
-        run = generate(model, asked, strategy="greedy", max_new_tokens=6, progress=False)
-    assert run.info.provenance["tree"].startswith("plain, since the model has a sliding window of 16, texts have ")
-    for prompt, answer in zip(asked.prompts(), run.answers.itertuples(), strict=True):
-        ids, found = model.encode(prompt), list(answer.token_ids)
-        given = model.network.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=6)[0, len(ids) :].tolist()
-        assert found
-        assert given[: len(found)] == found
-        logits = model.network(torch.tensor([ids + found])).logits[0, len(ids) - 1 :].log_softmax(-1)
-        plain = logits[range(len(found)), found].tolist()
-        assert list(answer.token_log_probs) == pytest.approx(plain, abs=1e-5)
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_an_encoder_that_packs_within_the_rounding_of_half_precision_is_refused(dtype):
     with pytest.raises(PackingError, match="is no causal model"):

@@ -199,16 +199,24 @@ def check_search(world, alpha, results):
         # A complete answer was met if its last prefix was expanded.
         last = {ids: ids[:-1] if ends_in_closing(world, ids) else ids for ids in complete}
         small = sum(p for ids, p in complete.items() if last[ids] in paths and p < alpha)
-        pruned = sum(p for path, (p, _) in prefixes.items() if path and path not in paths and path[:-1] in paths)
-        length_cut = sum(p for ids, p in cut.items() if ids[:-1] in paths)
-        assert masses(certificate) == pytest.approx([sum(found.values()), small, pruned, length_cut, 0.0], abs=1e-5)
+        pruned = {path: p for path, (p, _) in prefixes.items() if path not in paths and path[:-1] in paths}
+        length_cut = [p for ids, p in cut.items() if ids[:-1] in paths]
+        expected = [sum(found.values()), small, sum(pruned.values()), sum(length_cut), 0.0]
+        assert masses(certificate) == pytest.approx(expected, abs=1e-5)
         check_bounds(certificate, outcomes)
+        # Of an answer below α no more is known than that, and below a pruned prefix each step has all its events.
+        leaves = [*pruned.values(), *length_cut, *(p for ids, p in complete.items() if last[ids] in paths)]
+        floor = -sum(p * math.log(max(p, alpha)) for p in leaves)
+        tree_bound = sum(math.prod(prefixes[path]) for path in paths)
+        steps_left = sum(p * (world.length - len(path)) for path, p in pruned.items())
+        upper_bound = tree_bound + steps_left * math.log((~world.endings.stop).sum() + 1)
+        bounds = certificate.alpha_floor, certificate.tree_bound, certificate.upper_bound
+        assert bounds == pytest.approx((floor, tree_bound, upper_bound), abs=1e-5)
         is_open = any(p >= alpha for p in cut.values())
         assert certificate.status == ("undecided" if is_open else "certified" if found else otherwise)
         assert (certificate.why == "") == (certificate.status == "certified")
         assert certificate.token_forwards == certificate.expanded_prefixes - 1
         if certificate.status == "fallback":
-            assert certificate.alpha_floor == pytest.approx(-math.log(alpha), abs=1e-5)
             best = max(probability(a) for a in answers) if any(a.finished for a in answers) else 0.0
             assert best - 1e-6 <= max(complete.values(), default=0.0) < alpha
 
@@ -264,17 +272,6 @@ def test_stopped_by_its_budget_it_says_undecided_and_its_bounds_hold(world, alph
             check_greedy(world, question, answers)
 
 
-def test_questions_do_not_touch_each_other():
-    world = World(seed=7, n_questions=6, vocabulary=8, n_stops=2, n_closing=1, length=4, peakedness=1.0)
-
-    class One(World):
-        def log_probs(self, question, prefix):
-            return world.log_probs(self.place, prefix)
-
-    for One.place, together in enumerate(searched(world, search_alpha=0.01)):
-        assert searched(One(**vars(world) | {"n_questions": 1}), search_alpha=0.01) == [together]
-
-
 class Hand(World):
     """One question of four tokens, two of which stop, and of two steps, by tables of probabilities."""
 
@@ -293,22 +290,6 @@ def test_an_answer_below_the_first_floor_is_looked_for_further_down():
     assert (certificate.status, certificate.search_alpha) == ("certified", pytest.approx(1e-6, rel=1e-6))
 
 
-def test_a_search_by_hand():
-    """Two stop tokens of 0.25 and 0.05 make one ending of 0.3; 'a' then ends surely, 'b' is cut at its second token."""
-    world = Hand({(): [0.25, 0.05, 0.6, 0.1], (2,): [0.4, 0.5, 0.1, 0.0], (3,): [0.0, 0.1, 0.5, 0.4]})
-    [(answers, certificate)] = searched(world, search_alpha=0.2)
-    assert {a.token_ids: round(probability(a), 6) for a in answers} == {(): 0.3, (2,): 0.54}
-    assert masses(certificate) == pytest.approx([0.84, 0, 0.1, 0.06, 0], abs=1e-6)
-    assert (certificate.status, certificate.why) == ("certified", "")
-    assert (certificate.expanded_prefixes, certificate.token_forwards) == (2, 1)
-    root, child = stats.entropy([0.3, 0.6, 0.1]), stats.entropy([0.9, 0.1])
-    assert certificate.tree_bound == pytest.approx(root + 0.6 * child, abs=1e-6)
-    floor = -0.3 * np.log(0.3) - 0.54 * np.log(0.54) - 0.16 * np.log(0.2)
-    assert certificate.alpha_floor == pytest.approx(floor, abs=1e-6)
-    # Below the pruned prefix one token is missing: the ending, or one of two tokens.
-    assert certificate.upper_bound == pytest.approx(certificate.tree_bound + 0.1 * np.log(3), abs=1e-6)
-
-
 def test_an_answer_exactly_at_alpha_is_one_of_them():
     for share in np.arange(0.3, 0.7, 0.05):
         value = float(np.float32(np.log(share)))
@@ -319,35 +300,27 @@ def test_an_answer_exactly_at_alpha_is_one_of_them():
             assert certificate.found_mass == pytest.approx(share)
 
 
-def test_what_lies_within_epsilon_of_alpha_is_undecided():
-    world = World(seed=11, n_questions=3, vocabulary=9, n_stops=1, n_closing=1, length=3, peakedness=1.0)
-    for question in range(3):
-        outcomes, _ = world.outcomes(question)
-        complete = sorted((v for (_, finished), v in outcomes.items() if finished), reverse=True)
-        for value, shift in itertools.product(complete[:5], (0.02, -0.02, 0.0)):
-            alpha = min(1.0, math.exp(value + shift))
-            answers, certificate = searched(world, search_alpha=alpha, epsilon=0.05)[question]
-            assert certificate.status == "undecided"
-            assert any(math.log(probability(a)) == pytest.approx(value, abs=1e-5) for a in answers)
-            check_bounds(certificate, outcomes)
-    answers, certificate = searched(world, search_alpha=0.9999, epsilon=0.05)[0]
-    assert certificate.status == "fallback"
-
-
-def test_each_depth_has_an_epsilon_of_its_own():
+@pytest.mark.parametrize("at", [slice(None), 1, 2, 3], ids=str)
+def test_what_lies_within_the_epsilon_of_its_depth_of_alpha_is_undecided(at):
     world = World(seed=11, n_questions=1, vocabulary=9, n_stops=1, n_closing=1, length=3, peakedness=1.0)
     outcomes, _ = world.outcomes(0)
     # Events of an answer: its tokens, and its ending unless the last token carries it.
-    depths = {key: len(key[0]) + (key not in outcomes or not ends_in_closing(world, key[0])) for key in outcomes}
-    ranked = sorted((v, depths[key]) for key, v in outcomes.items() if key[1])[::-1][:6]
+    ended = [(value, ids) for (ids, finished), value in outcomes.items() if finished]
+    ranked = sorted((value, len(ids) + (not ends_in_closing(world, ids))) for value, ids in ended)[::-1][:6]
     assert {depth for _, depth in ranked} >= {1, 2}
-    for value, depth in ranked:
-        near = [d for v, d in ranked if abs(v - value + 0.02) <= 0.05]
-        for at in range(1, 4):
-            epsilon = np.where(np.arange(4) == at, 0.05, 0.0)
-            [(_, certificate)] = searched(world, search_alpha=math.exp(value - 0.02), epsilon=epsilon)
-            assert (certificate.status == "undecided") == (at in near), (value, depth, at)
-            assert certificate.epsilon == 0.05
+    epsilon = np.zeros(4)
+    epsilon[at] = 0.05
+    for (value, _), shift in itertools.product(ranked, (0.02, -0.02, 1e-6)):
+        alpha = min(1.0, math.exp(value + shift))
+        [(answers, certificate)] = searched(world, search_alpha=alpha, epsilon=epsilon)
+        near = {v for v, depth in ranked if abs(v - value - shift) <= epsilon[depth]}
+        assert (certificate.status == "undecided") == bool(near), (value, shift)
+        found = [pytest.approx(math.log(probability(answer)), abs=1e-5) for answer in answers]
+        assert all(value in found for value in near)
+        assert certificate.epsilon == 0.05
+        check_bounds(certificate, outcomes)
+    [(_, certificate)] = searched(world, search_alpha=0.9999, epsilon=epsilon)
+    assert certificate.status == "fallback"
 
 
 @pytest.mark.parametrize(("share", "status"), [(0.4, "certified"), (0.6, "undecided"), (0.9, "undecided")])
