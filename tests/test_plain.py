@@ -1,19 +1,21 @@
-"""The plain tree beside plain forward passes, the packed tree and the library's own decoding."""
+"""The plain tree beside plain forward passes and the packed tree; a question alone and among 64."""
 
+from dataclasses import replace
+
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 from conftest import widen
-from test_engine import check_rows
+from test_engine import check_grown, check_rows
+from test_strategies import check_plain_passes
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from pro_lib import models
 from pro_lib import questions as question_sets
 from pro_lib.engine import Counts, PlainTree
 from pro_lib.engine import tree as engine
 from pro_lib.engine.fit import Fit, PackingError, fitted, fitted_to
 from pro_lib.generate import generate
-from pro_lib.questions import QuestionSet
 
 PREFIX = [1, *range(20, 30)]
 PROMPTS = [[*PREFIX, 50, 60, 70], [*PREFIX, 55], [*PREFIX, 50, 61], [*PREFIX, 51, 61]]
@@ -48,16 +50,8 @@ def test_a_grown_tree_gives_what_plain_forward_passes_give(monkeypatch, kind, ca
     monkeypatch.setattr(engine, "_AT_ONCE", at_once)
     network, counts = network_of(kind), Counts()
     tree = PlainTree(network, PROMPTS, counts, cached=cached)
-    found, paths = tree.plant(), [list(prompt) for prompt in PROMPTS]
-    generator = torch.Generator().manual_seed(0)
     # Branches, dies and branches again, some rows waiting meanwhile.
-    for width, keep in ((6, [0, 3]), (5, [1]), (2, []), (4, [0])):
-        check_rows(found, network, paths[-len(found) :])
-        parents = torch.randint(0, len(paths), (width,), generator=generator)
-        tokens = torch.randint(3, 200, (width,), generator=generator)
-        found = tree.grow(parents, tokens, keep=torch.tensor(keep, dtype=torch.long))
-        children = [[*paths[p], t] for p, t in zip(parents.tolist(), tokens.tolist(), strict=True)]
-        paths = [*(paths[row] for row in keep), *children]
+    check_grown(tree, network, PROMPTS, [(6, [0, 3]), (5, [1]), (2, []), (4, [0])])
     assert counts.prompt_tokens == sum(map(len, PROMPTS))
     assert counts.token_forwards == 17 if cached else counts.token_forwards > 17 * len(PREFIX)
     check_rows(tree.plant(), network, PROMPTS)
@@ -92,7 +86,7 @@ SETTINGS += [{"strategy": "threshold", "search_alpha": 0.02}, {"strategy": "thre
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_every_strategy_gives_on_the_plain_tree_what_it_gives_on_the_packed_one(facts_2m, settings):
     questions = question_sets.load("world-facts", split="test", limit=4, n_shots=3)
-    forced = models.replace(facts_2m, fit=Fit(0.0, plain="is made to"))
+    forced = replace(facts_2m, fit=Fit(0.0, plain="is made to"))
     packed, plain = (generate(each, questions, progress=False, **settings) for each in (facts_2m, forced))
     entropies = [run.answers.pop("path_entropy").to_numpy(float) for run in (plain, packed)]
     assert entropies[0] == pytest.approx(entropies[1], abs=1e-4, nan_ok=True)
@@ -106,6 +100,21 @@ def test_every_strategy_gives_on_the_plain_tree_what_it_gives_on_the_packed_one(
     assert plain.info.provenance["tree"] == "plain, since the model is made to"
     assert packed.info.provenance["tree"] == "packed"
     assert plain.info.parameters == packed.info.parameters
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "multinomial", "diverse_beam"])
+def test_a_question_alone_and_among_64_gives_the_same_and_so_does_a_plain_forward_pass(facts_2m, strategy):
+    many = question_sets.load("world-facts", split="validation", limit=64)
+    options = {"strategy": strategy, "progress": False}
+    packed = generate(facts_2m, many, batch_size=64, **options)
+    for place in (0, 31, 63):
+        one = replace(many, table=many.table.iloc[[place]])
+        alone = generate(facts_2m, one, **options).answers
+        among = packed.select(question_ids=list(one.table["question_id"])).answers
+        assert list(map(list, alone["token_ids"])) == list(map(list, among["token_ids"]))
+        np.testing.assert_allclose(alone["log_prob"], among["log_prob"], atol=1e-5)
+        np.testing.assert_allclose(alone["end_log_prob"], among["end_log_prob"], atol=1e-5)
+        check_plain_passes(facts_2m, one, among)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])

@@ -15,10 +15,10 @@ from scipy import stats
 from test_threshold import TableTree, World, ends_in_closing, entropy, worlds
 
 from pro_lib import engine
-from pro_lib.engine import Counts, DiverseBeam, Endings, Greedy, Multinomial, PackedTree, Prefix, Threshold, children
+from pro_lib.engine import Counts, DiverseBeam, Endings, Greedy, Multinomial, Prefix, Threshold, children
 from pro_lib.engine.fit import Fit
 from pro_lib.engine.strategies import StrategyName, own_settings
-from pro_lib.engine.walk import _nucleus, diverse_beam, multinomial, uniforms
+from pro_lib.engine.walk import _nucleus, multinomial, uniforms
 from pro_lib.generate import generate
 from pro_lib.questions import QuestionSet
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from pro_lib.engine import Endings, Greedy, Threshold, exact
 
