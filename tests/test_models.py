@@ -37,9 +37,8 @@ def test_a_text_longer_than_a_window_is_for_the_plain_tree_and_longer_than_the_p
         assert model.fit_for(17).cached
 
 
-def test_a_token_that_was_added_beyond_the_weights_matters_only_where_a_prompt_has_it(tiny_folders, tmp_path):
+def test_a_token_that_was_added_beyond_the_weights_matters_only_where_a_prompt_has_it(folder):
     """As the one for images of Gemma 3's models of text alone."""
-    folder = copied(tiny_folders, tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.add_tokens(["<image>"], special_tokens=True)
     tokenizer.save_pretrained(folder)
@@ -72,7 +71,9 @@ def test_a_stop_ends_the_answers_of_a_run_and_is_no_part_of_them(tiny_model):
     assert (answers["finished"] & answers["end_log_prob"].isna()).any()
 
 
-def copied(tiny_folders, tmp_path):
+@pytest.fixture
+def folder(tiny_folders, tmp_path):
+    """A copy of a tiny model's folder, to be damaged."""
     return Path(shutil.copytree(tiny_folders("llama"), tmp_path / "damaged"))
 
 
@@ -103,8 +104,8 @@ def with_a_pipe(folder):
 UP = "model.layers.1.mlp.up_proj.weight"
 
 
-def test_a_model_that_ships_code_is_refused_unless_asked_for(tiny_folders, tmp_path):
-    folder, ran = copied(tiny_folders, tmp_path), tmp_path / "ran"
+def test_a_model_that_ships_code_is_refused_unless_asked_for(folder, tmp_path):
+    ran = tmp_path / "ran"
     with_config(model_type="own-code", auto_map={"AutoConfig": "configuration_own.OwnConfig"})(folder)
     (folder / "configuration_own.py").write_text(f"from pathlib import Path\nPath({str(ran)!r}).touch()\n")
     with pytest.raises(FileNotFoundError, match=r"damaged' could not be loaded"):
@@ -128,8 +129,7 @@ def test_a_model_that_ships_code_is_refused_unless_asked_for(tiny_folders, tmp_p
         (with_weights(lambda weights: weights["model.norm.weight"].fill_(torch.nan)), "no numbers"),
     ],
 )
-def test_a_damaged_folder_ends_in_one_sentence_that_names_it(tiny_folders, tmp_path, damage, word):
-    folder = copied(tiny_folders, tmp_path)
+def test_a_damaged_folder_ends_in_one_sentence_that_names_it(folder, damage, word):
     damage(folder)
     with pytest.raises((FileNotFoundError, UnsupportedModelError), match="damaged") as raised:
         models.load(folder, device="cpu")

@@ -1,6 +1,5 @@
 import copy
 import math
-from dataclasses import replace
 from typing import get_args
 from unittest import mock
 
@@ -23,19 +22,6 @@ from pro_lib.generate import generate
 from pro_lib.questions import QuestionSet
 
 WORDS = ("Emma", "Paris", "the capital", "France", "Jane", "wrote", "is", "Question")
-
-
-@pytest.fixture
-def ending_model(tiny_model):
-    """A tiny model of a family whose answers end often: every fifth token stops them, every eleventh closes them."""
-
-    def model(family, *, closing=False):
-        loaded = tiny_model(family)
-        ids = torch.arange(len(loaded.endings.stop))
-        stop = loaded.endings.stop | (ids % 5 == 0)
-        return replace(loaded, endings=Endings(stop, (ids % 11 == 1) & ~stop & closing))
-
-    return model
 
 
 def asked(n=8):
@@ -169,21 +155,32 @@ def walked(world, question, draws, *, temperature=1.0, top_p=1.0):
     return path, finished
 
 
+def path_entropy(world, prefixes, token_ids, finished):
+    """The oracle: of every prefix from which a next event was drawn."""
+    n = len(token_ids) + (finished and not ends_in_closing(world, token_ids))
+    return sum(prefixes[token_ids[:length]][1] for length in range(n))
+
+
 SHAPES = st.sampled_from([{}, {"temperature": 0.6}, {"top_p": 0.73}, {"temperature": 2.0, "top_p": 0.9}])
 
 
 @given(worlds(), st.integers(0, 999), SHAPES)
-def test_samples_are_those_that_their_uniform_numbers_draw(world, seed, shape):
+def test_samples_are_those_that_their_uniform_numbers_draw_with_the_entropy_of_their_paths(world, seed, shape):
     draws = uniforms(seed, [f"q{n}" for n in range(world.n_questions)], 6, world.length)
     with mock.patch.object(children, "_PIECE", 1):
         samples = multinomial(TableTree(world), world.endings, uniforms=draws, **shape)
     for question, answers in enumerate(samples):
         expected = [walked(world, question, line, **shape) for line in draws[question].tolist()]
         assert [(list(answer.token_ids), answer.finished) for answer in answers] == expected
-        outcomes, _ = world.outcomes(question)
+        outcomes, prefixes = world.outcomes(question)
         for answer in answers:  # whatever shapes the draw, probabilities are the model's own
-            assert answer.complete_log_prob == pytest.approx(outcomes[answer.token_ids, answer.finished], abs=1e-5)
-            assert (answer.path_entropy is None) == bool(shape)
+            ids, finished = answer.token_ids, answer.finished
+            assert answer.complete_log_prob == pytest.approx(outcomes[ids, finished], abs=1e-5)
+            along = None if shape else pytest.approx(path_entropy(world, prefixes, ids, finished), abs=1e-5)
+            assert answer.path_entropy == along
+        # No draw: by the chain rule the probabilities of the outcomes weigh their paths to H(Y).
+        mean = sum(math.exp(value) * path_entropy(world, prefixes, *key) for key, value in outcomes.items())
+        assert mean == pytest.approx(entropy(outcomes), abs=1e-5)
 
 
 def test_a_sample_stream_is_its_own():
@@ -232,26 +229,6 @@ def test_a_strategy_takes_its_own_settings():
 def test_settings_that_cannot_be_are_refused_in_a_sentence(settings, sentence):
     with pytest.raises(ValueError, match=sentence):
         engine.strategy(**settings)
-
-
-@given(worlds())
-def test_the_entropy_of_a_path_is_that_of_its_prefixes_and_has_the_expectation_of_the_answers(world):
-    ids = [f"q{number}" for number in range(world.n_questions)]
-    strategy = engine.Multinomial(n_answers=6, max_new_tokens=world.length)
-    samples = strategy.decode(TableTree(world), world.endings, question_ids=ids)
-    for question, (answers, _) in enumerate(samples):
-        outcomes, prefixes = world.outcomes(question)
-
-        def along(token_ids, finished, prefixes=prefixes):
-            """The oracle: of every prefix from which a next event was drawn."""
-            n = len(token_ids) + (finished and not ends_in_closing(world, token_ids))
-            return sum(prefixes[token_ids[:length]][1] for length in range(n))
-
-        for answer in answers:
-            assert answer.path_entropy == pytest.approx(along(answer.token_ids, answer.finished), abs=1e-5)
-        # No draw: by the chain rule the probabilities of the outcomes weigh their paths to H(Y).
-        mean = sum(math.exp(log_prob) * along(*outcome) for outcome, log_prob in outcomes.items())
-        assert mean == pytest.approx(entropy(outcomes), abs=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
