@@ -139,10 +139,10 @@ def small_memory(monkeypatch, is_too_much, full):
     return sizes
 
 
-def assert_runs_agree(run, other):
+def assert_runs_agree(run, other, longest=ONE["max_new_tokens"]):
     """The same answers and ledger, log-probabilities and masses to 1e-5; the upper bound is a mass times T log V."""
     for ours, theirs in ((run.answers, other.answers), (run.questions, other.questions)):
-        per_mass = {"upper_bound": OPTIONS["max_new_tokens"] * math.log(300)}
+        per_mass = {"upper_bound": longest * math.log(300)}
         for (column, one), (named, two) in zip(ours.items(), theirs.items(), strict=True):
             assert column == named
             assert_series_equal(one, two, rtol=0, atol=1e-5 * per_mass.get(column, 1))

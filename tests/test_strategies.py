@@ -1,5 +1,6 @@
 import copy
 import math
+from dataclasses import replace
 from typing import get_args
 from unittest import mock
 
@@ -14,20 +15,19 @@ from scipy import stats
 from test_threshold import TableTree, World, ends_in_closing, entropy, worlds
 
 from pro_lib import engine
+from pro_lib import questions as question_sets
 from pro_lib.engine import Counts, DiverseBeam, Endings, Greedy, Multinomial, Prefix, Threshold, children
 from pro_lib.engine.fit import Fit
 from pro_lib.engine.strategies import StrategyName, own_settings
 from pro_lib.engine.walk import _nucleus, multinomial, uniforms
 from pro_lib.generate import generate
-from pro_lib.questions import QuestionSet
 
 WORDS = ("Emma", "Paris", "the capital", "France", "Jane", "wrote", "is", "Question")
 
 
 def asked(n=8):
-    questions = [f"Who wrote {word}?" for word in WORDS[:n]]
-    table = {"question_id": [f"q{i}" for i in range(n)], "question": questions, "references": [["x"]] * n}
-    return QuestionSet("toy", pd.DataFrame({**table, "split": "test"}), shots=(("Who wrote Emma?", "Jane Austen"),))
+    questions = question_sets.asked([f"Who wrote {word}?" for word in WORDS[:n]])
+    return replace(questions, shots=(("Who wrote Emma?", "Jane Austen"),))
 
 
 def plain_log_probs(model, prompt_ids, token_ids):
