@@ -8,6 +8,7 @@ import sys
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from pro_lib import models as pro_models
+from pro_lib.engine import Endings
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "benchmarks"))
@@ -142,6 +144,19 @@ def tiny_folders(tmp_path_factory):
 def tiny_model(tiny_folders):
     """Loaded tiny model of a family, on the CPU in float32."""
     return cache(lambda family: pro_models.load(tiny_folders(family), device="cpu", dtype="float32"))
+
+
+@pytest.fixture(scope="session")
+def ending_model(tiny_model):
+    """A tiny model of a family whose answers end often: every fifth token stops them, every eleventh closes them."""
+
+    def model(family, *, closing=False):
+        loaded = tiny_model(family)
+        ids = torch.arange(len(loaded.endings.stop))
+        stop = loaded.endings.stop | (ids % 5 == 0)
+        return replace(loaded, endings=Endings(stop, (ids % 11 == 1) & ~stop & closing))
+
+    return model
 
 
 @pytest.fixture(scope="session")

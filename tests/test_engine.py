@@ -13,7 +13,7 @@ from pro_lib.engine import DiverseBeam, Greedy, Multinomial, Threshold, children
 from pro_lib.engine import tree as engine
 from pro_lib.engine.children import most_probable, reaching
 from pro_lib.engine.fit import PackingError, checked_error, positions
-from pro_lib.engine.tree import Counts, PackedTree, common_prefix_length, encode_prefix
+from pro_lib.engine.tree import Counts, PackedTree, encode_prefix
 
 PREFIX = [1, 20, 30, 40]
 PROMPTS = [[*PREFIX, 50, 60, 70], [*PREFIX, 55], [*PREFIX, 50, 61]]
@@ -24,6 +24,19 @@ def check_rows(rows, network, texts):
     with torch.no_grad():
         alone = [network(input_ids=torch.tensor([text])).logits[0, -1].float().log_softmax(-1) for text in texts]
     torch.testing.assert_close(rows, torch.stack(alone), atol=1e-5, rtol=0)
+
+
+def check_grown(tree, network, prompts, steps):
+    """Of a tree that grows by so many children, some rows waiting meanwhile: all its rows are those of plain passes."""
+    found, paths, generator = tree.plant(), [list(prompt) for prompt in prompts], torch.Generator().manual_seed(0)
+    check_rows(found, network, paths)
+    for width, keep in steps:
+        parents = torch.randint(0, len(paths), (width,), generator=generator)
+        tokens = torch.randint(3, 200, (width,), generator=generator)
+        found = tree.grow(parents, tokens, keep=torch.tensor(keep, dtype=torch.long))
+        children = [[*paths[p], t] for p, t in zip(parents.tolist(), tokens.tolist(), strict=True)]
+        check_rows(found, network, children)
+        paths = [*(paths[row] for row in keep), *children]
 
 
 def planted(network, prompts=PROMPTS, prefix=PREFIX):
@@ -37,18 +50,10 @@ def planted(network, prompts=PROMPTS, prefix=PREFIX):
 def test_a_grown_tree_gives_what_plain_forward_passes_give(tiny_model, monkeypatch, family, at_once):
     monkeypatch.setattr(engine, "_AT_ONCE", at_once)
     network = tiny_model(family).network
-    paths = [list(prompt) for prompt in PROMPTS]
-    for prefix in ([], PREFIX):
-        tree, log_probs, _ = planted(network, prefix=prefix)
-        check_rows(log_probs, network, PROMPTS)
-    generator = torch.Generator().manual_seed(0)
     # Branches, dies and branches again, so that the cache is compacted on the way.
-    for width in (6, 9, 2, 2, 2, 5, 1):
-        parents = torch.randint(0, len(paths), (width,), generator=generator)
-        tokens = torch.randint(3, 200, (width,), generator=generator)
-        log_probs = tree.grow(parents, tokens)
-        paths = [[*paths[p], t] for p, t in zip(parents.tolist(), tokens.tolist(), strict=True)]
-        check_rows(log_probs, network, paths)
+    steps = [(6, []), (9, [0, 3]), (2, [1]), (2, []), (2, []), (5, []), (1, [4])]
+    for prefix in ([], PREFIX):
+        check_grown(planted(network, prefix=prefix)[0], network, PROMPTS, steps)
 
 
 @pytest.mark.parametrize(("limit", "calls", "grown_in"), [(1000, 1, 1), (4, 2, 1), (3, 2, 2), (1, 3, 4)])
@@ -65,23 +70,23 @@ def test_prompts_planted_in_pieces_take_as_many_passes(tiny_model, monkeypatch, 
     assert (tree.slots, counts.prompt_tokens) == (len(prefix) + 6 + 4, len(prefix) + 6)
 
 
-def test_costs_are_counted_and_a_tree_planted_again_begins_anew(tiny_model):
-    tree, first, counts = planted(tiny_model("llama").network)
-    assert counts == Counts(prompt_tokens=len(PREFIX) + 3 + 1 + 2, token_forwards=0, model_calls=2)
-    grown = tree.grow(torch.tensor([0, 2, 2]), torch.tensor([10, 11, 12]))
-    assert torch.equal(tree.plant(), first)
-    assert torch.equal(tree.grow(torch.tensor([0, 2, 2]), torch.tensor([10, 11, 12])), grown)
-    assert counts == Counts(prompt_tokens=len(PREFIX) + 2 * (3 + 1 + 2), token_forwards=6, model_calls=5)
-
-
-def test_dead_branches_leave_the_cache_and_the_living_are_not_copied_about(tiny_model):
-    tree, _, _ = planted(tiny_model("llama").network)
-    tree.grow(torch.tensor([0, 1, 2]), torch.tensor([10, 11, 12]))
-    assert tree.slots == len(PREFIX) + 6 + 3
-    tree.grow(torch.tensor([0, 0, 0, 1, 2, 2]), torch.arange(6) + 10)
-    tree.grow(torch.tensor([3]), torch.tensor([9]))
-    # Left: the prefix, question 1's one prompt token, its child and grandchild, and the new node.
-    assert tree.slots == len(PREFIX) + 4
+def test_a_tree_drops_its_dead_leaves_the_prefix_as_it_is_and_begins_anew_when_planted_again(tiny_model):
+    network, counts = tiny_model("llama").network, Counts()
+    prefix = encode_prefix(network, PREFIX, counts=counts)
+    before = [[held.clone() for held in pair] for pair in prefix.layers]
+    tree, rows = PackedTree(network, PROMPTS, prefix, counts), []
+    for times in (1, 2):
+        rows += [tree.plant(), tree.grow(torch.tensor([0, 1, 2]), torch.tensor([10, 11, 12]))]
+        assert tree.slots == len(PREFIX) + 6 + 3
+        tree.grow(torch.tensor([0, 0, 0, 1, 2, 2]), torch.arange(6) + 10)
+        tree.grow(torch.tensor([3]), torch.tensor([9]))
+        # Left: the prefix, question 1's one prompt token, its child and grandchild, and the new node.
+        assert tree.slots == len(PREFIX) + 4
+        prompt_tokens = len(PREFIX) + times * (3 + 1 + 2)
+        assert counts == Counts(prompt_tokens, token_forwards=times * 10, model_calls=1 + times * 4)
+    assert torch.equal(torch.cat(rows[:2]), torch.cat(rows[2:]))
+    for pair, held in zip(prefix.layers, before, strict=True):
+        assert all(torch.equal(one, other) for one, other in zip(pair, held, strict=True))
 
 
 @pytest.mark.parametrize("prompts", [[[*PREFIX[:3], 99, 50], [*PREFIX, 60]], [PREFIX], [[7, 8]], PROMPTS])
@@ -92,26 +97,6 @@ def test_a_prefix_is_used_as_far_as_all_prompts_share_it_and_leave_a_token(tiny_
     shared = next(n for n in (4, 3, 0) if all(p[:n] == PREFIX[:n] and len(p) > n for p in prompts))
     assert tree.prefix_length == shared
     assert counts.prompt_tokens == len(PREFIX) + sum(len(prompt) - shared for prompt in prompts)
-
-
-def test_trees_leave_the_prefix_as_it_is(tiny_model):
-    network = tiny_model("llama").network
-    prefix = encode_prefix(network, PREFIX)
-    before = [[held.clone() for held in pair] for pair in prefix.layers]
-    for _ in range(2):
-        tree = PackedTree(network, PROMPTS, prefix, Counts())
-        tree.plant()
-        tree.grow(torch.tensor([0, 1, 1]), torch.tensor([10, 11, 12]))
-        tree.grow(torch.tensor([2]), torch.tensor([9]))  # drops the dead
-    for pair, held in zip(prefix.layers, before, strict=True):
-        assert all(torch.equal(one, other) for one, other in zip(pair, held, strict=True))
-
-
-@given(st.lists(st.lists(st.integers(0, 1), max_size=6), min_size=1, max_size=5))
-def test_the_common_prefix_is_that_of_a_column_by_column_scan(sequences):
-    columns = list(zip(*sequences, strict=False))
-    expected = next((place for place, column in enumerate(columns) if len(set(column)) > 1), len(columns))
-    assert common_prefix_length(sequences) == expected
 
 
 VOCABULARIES = st.sampled_from([1, 7, 12, 131, 640])

@@ -15,10 +15,9 @@ import torch
 from pandas.testing import assert_series_equal
 from tqdm import tqdm
 
-from pro_lib import engine, packs
 from pro_lib import generate as module
+from pro_lib import packs
 from pro_lib import runs as run_tables
-from pro_lib.engine.walk import Endings
 from pro_lib.files import RunError
 from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError
@@ -30,11 +29,8 @@ OPTIONS = ONE | {"n_answers": 3}
 
 
 @pytest.fixture
-def model(tiny_model):
-    """A tiny model whose answers end at every fifth token."""
-    loaded = tiny_model("llama")
-    ids = torch.arange(len(loaded.endings.stop))
-    return replace(loaded, endings=Endings(loaded.endings.stop | (ids % 5 == 0), loaded.endings.closing))
+def model(ending_model):
+    return ending_model("llama")
 
 
 def asked(n, start=0):
@@ -131,30 +127,22 @@ def host_is_full():
     torch.empty(2**60, dtype=torch.uint8)
 
 
-def small_memory(monkeypatch, full):
-    """Let trees of more than three questions run out of memory at their third step; the sizes of all trees."""
-    sizes = []
+def small_memory(monkeypatch, is_too_much, full):
+    """Let packs of too many prompts, or of a wrong one, run out of memory; the sizes of all packs."""
+    sizes, tree_of = [], packs.Job._tree
 
-    class Small(engine.PackedTree):
-        def __init__(self, network, prompts, prefix, counts):
-            super().__init__(network, prompts, prefix, counts)
-            self.size, self.depth = len(prompts), 0
-            sizes.append(self.size)
+    def tree(job, prompts):
+        sizes.append(len(prompts))
+        return full() if is_too_much(prompts) else tree_of(job, prompts)
 
-        def grow(self, *args, **options):
-            self.depth += 1
-            if self.size > 3 and self.depth == 3:
-                full()
-            return super().grow(*args, **options)
-
-    monkeypatch.setattr("pro_lib.engine.fit.PackedTree", Small)
+    monkeypatch.setattr(packs.Job, "_tree", tree)
     return sizes
 
 
-def assert_runs_agree(run, other):
+def assert_runs_agree(run, other, longest=ONE["max_new_tokens"]):
     """The same answers and ledger, log-probabilities and masses to 1e-5; the upper bound is a mass times T log V."""
     for ours, theirs in ((run.answers, other.answers), (run.questions, other.questions)):
-        per_mass = {"upper_bound": OPTIONS["max_new_tokens"] * math.log(300)}
+        per_mass = {"upper_bound": longest * math.log(300)}
         for (column, one), (named, two) in zip(ours.items(), theirs.items(), strict=True):
             assert column == named
             assert_series_equal(one, two, rtol=0, atol=1e-5 * per_mass.get(column, 1))
@@ -168,7 +156,7 @@ def test_a_pack_without_memory_is_halved_and_the_run_agrees(model, tmp_path, mon
     options = ONE | {"batch_size": 8, "strategy": strategy}
     enough = generate(model, asked(11), **options)
     assert enough.info.cost.halved_packs == 0
-    sizes = small_memory(monkeypatch, full)
+    sizes = small_memory(monkeypatch, lambda prompts: len(prompts) > 3, full)
     with pytest.warns(RuntimeWarning) as warned:
         run = generate(model, asked(11), out=tmp_path, **options)
     # 8 and 4 are too many; the size that fits stays for the rest of this pack and for the next.
@@ -185,15 +173,10 @@ def test_a_pack_without_memory_is_halved_and_the_run_agrees(model, tmp_path, mon
 def test_a_question_that_does_not_fit_alone_is_named_and_the_parts_before_it_stay(model, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "QUESTIONS_PER_PART", 2)
     options, enough = ONE | {"strategy": "greedy"}, generate(model, asked(4), strategy="greedy", **ONE)
-
-    def full(self, prompts, answer=packs.Job._tree):
-        if self.model.encode(asked(1, start=2).prompts()[0]) in prompts:
-            cuda_is_full()
-        return answer(self, prompts)
-
+    [large] = map(model.encode, asked(1, start=2).prompts())
     words = r"^question 'q2' does not fit into the memory of cpu even alone; take fewer shots"
     with monkeypatch.context() as patch:
-        patch.setattr(packs.Job, "_tree", full)
+        small_memory(patch, lambda prompts: large in prompts, cuda_is_full)
         with pytest.raises(MemoryError, match=words), pytest.warns(RuntimeWarning, match="going on with 1"):
             generate(model, asked(4), out=tmp_path, **options)
     with pytest.warns(UserWarning, match="holds 2 of the 4 questions planned"):

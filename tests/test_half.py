@@ -12,6 +12,7 @@ from pro_lib.generate import generate
 from pro_lib.questions import asked
 
 LENGTH = 4
+HOW = {"strategy": "threshold", "max_new_tokens": LENGTH, "progress": False}
 QUESTIONS = asked(["Who wrote Emma?", "What is it?", "Where is Paris, France?", "What is the capital of France?"])
 
 KINDS = [("llama", "bfloat16"), ("gemma2", "float16"), ("falcon-7b", "bfloat16")]
@@ -54,10 +55,9 @@ def test_epsilon_is_twice_the_largest_difference_of_prefixes_asked_together_and_
 @pytest.mark.parametrize(("family", "dtype"), KINDS)
 def test_what_is_decided_together_is_decided_alike_alone(halved, family, dtype):
     model, n_decided = halved(family, dtype), 0
-    how = {"strategy": "threshold", "max_new_tokens": LENGTH, "progress": False}
     for alpha in (0.3, 0.1, 0.03, 0.01, 0.003):
-        together = generate(model, QUESTIONS, search_alpha=alpha, **how)
-        alone = generate(model, QUESTIONS, search_alpha=alpha, batch_size=1, **how)
+        together = generate(model, QUESTIONS, search_alpha=alpha, **HOW)
+        alone = generate(model, QUESTIONS, search_alpha=alpha, batch_size=1, **HOW)
         statuses = list(zip(together.questions["status"], alone.questions["status"], strict=True))
         sets = [_sets(run, alpha) for run in (together, alone)]
         for question_id, (one, other) in zip(together.questions["question_id"], statuses, strict=True):
@@ -76,21 +76,15 @@ def _sets(run, alpha):
 def test_what_is_near_alpha_is_undecided(halved, monkeypatch):
     # As rarely in so tiny a world: an answer that moves with the pack's shape by more than it is from α.
     monkeypatch.setattr(engine, "measured_epsilon", lambda *given, max_new_tokens: np.full(max_new_tokens + 1, 0.05))
-    model, how = halved("llama"), {"strategy": "threshold", "max_new_tokens": LENGTH, "progress": False}
-    value = generate(model, QUESTIONS, search_alpha=0.01, **how).ranked()["value"].max()
-    run = generate(model, QUESTIONS, search_alpha=math.exp(value - 0.01), **how)
+    model = halved("llama")
+    value = generate(model, QUESTIONS, search_alpha=0.01, **HOW).ranked()["value"].max()
+    run = generate(model, QUESTIONS, search_alpha=math.exp(value - 0.01), **HOW)
     assert "an answer lies within 0.05 nats of α" in set(run.questions["why"])
     assert set(run.questions["epsilon"]) == {0.05}
 
 
-def test_a_question_alone_is_not_taken_to_be_exact(halved):
-    how = {"strategy": "threshold", "max_new_tokens": LENGTH, "progress": False, "search_alpha": 0.01}
-    run = generate(halved("llama"), asked(["Where is Paris, France?"]), **how)
-    assert run.questions["epsilon"].item() > 0
-
-
 def test_how_far_off_a_network_is_depends_on_no_other_stop(halved):
-    how = {"strategy": "threshold", "max_new_tokens": LENGTH, "progress": False, "search_alpha": 0.01}
+    how = HOW | {"search_alpha": 0.01}
     first, second = halved("llama"), halved("llama")
     expected = generate(first, QUESTIONS, **how).questions["epsilon"]
     generate(second, QUESTIONS, stop=["A"], **how)

@@ -2,6 +2,8 @@
 
 import copy
 import gc
+import hashlib
+import json
 import math
 import weakref
 
@@ -9,17 +11,18 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from conftest import FAMILIES
-from test_bundled import GOLDEN
+from conftest import FAMILIES, ROOT
 from test_downloads import here
 from test_plain import KINDS, network_of
+from test_threshold import masses
 
 import pro_lib
 from pro_lib import questions as question_sets
-from pro_lib.engine import Counts, Endings, PlainTree, Threshold
+from pro_lib.bundled import DATA
+from pro_lib.engine import Counts, Endings, PackedTree, PlainTree, Threshold, encode_prefix
+from pro_lib.engine.walk import diverse_beam, greedy
 from pro_lib.packs import Job
 
-MASSES = ("found_mass", "small_endings_mass", "pruned_mass", "length_cut_mass", "budget_cut_mass")
 CACHE = transformers.DynamicCache()
 CACHE.update(torch.zeros(1, 2, 1, 8), torch.zeros(1, 2, 1, 8), 0)
 
@@ -60,8 +63,7 @@ def check(network, prompts, results, stop, n_at_once, **settings):
             assert ours.keys() == theirs.keys()
             np.testing.assert_allclose([ours[ids] for ids in theirs], [*theirs.values()], atol=1e-4)
             assert ledger.status == certificate.status
-            masses = ([getattr(of, name) for name in MASSES] for of in (ledger, certificate))
-            np.testing.assert_allclose(*masses, atol=1e-4)
+            np.testing.assert_allclose(masses(ledger), masses(certificate), atol=1e-4)
 
 
 def check_beside_process(model, questions, n_at_once, **settings):
@@ -108,19 +110,37 @@ def test_every_family_has_the_answers_of_plain_passes_by_its_eos_list(tiny_model
         assert row == expected + [2] * (len(row) - len(expected)), ids
 
 
-@pytest.mark.parametrize("n_answers", [1, 4, 10])
+GOLDEN = json.loads((ROOT / "tests" / "golden" / "diverse_beam.json").read_text())
+
+
+def test_the_golden_file_belongs_to_the_committed_weights():
+    weights = (DATA / "models" / "facts-2m" / "model.safetensors").read_bytes()
+    assert GOLDEN["weights"] == hashlib.sha256(weights).hexdigest()
+    assert GOLDEN["versions"]["transformers"] == "4.56.2"
+
+
 @pytest.mark.parametrize("n_shots", [0, 10])
-def test_diverse_beams_are_those_of_the_golden_file(facts_2m, n_answers, n_shots):
+@pytest.mark.parametrize("n_answers", [1, 4, 10])
+def test_diverse_beams_are_those_of_transformers_4_56_2(facts_2m, n_answers, n_shots):
     prompts = [prompt for prompt in GOLDEN["prompts"] if prompt["n_shots"] == n_shots]
-    settings = {"n_answers": n_answers, "max_new_tokens": 32, "eos_token_id": (stop := GOLDEN["stop_ids"])}
+    assert len(prompts) >= 30
+    network, endings, stop = facts_2m.network, facts_2m.endings, GOLDEN["stop_ids"]
+    assert endings.stop_ids.tolist() == stop
     ids = [prompt["ids"] for prompt in prompts]
-    output, found = inside(facts_2m.network, ids, stop, pro_lib.diverse_beam_generate, **settings)
+    tree = PackedTree(network, ids, encode_prefix(network, ids[0]), Counts())
+    found = diverse_beam(tree, endings, n_answers=n_answers)
+    assert n_answers > 1 or found == greedy(tree, endings)
+    settings = {"n_answers": n_answers, "max_new_tokens": 32, "eos_token_id": stop}
+    output, within = inside(network, ids, stop, pro_lib.diverse_beam_generate, **settings)
     assert (output.n_answers.tolist(), output.certificates) == ([n_answers] * len(ids), (None,) * len(ids))
-    for prompt, ours in zip(prompts, found, strict=True):
-        golden = prompt["answers"][str(n_answers)]
-        theirs = {tuple(a["ids"]): sum(a["log_probs"]) + a["end"] if a["finished"] else np.nan for a in golden}
-        assert ours.keys() == theirs.keys()
-        np.testing.assert_allclose([ours[ids] for ids in theirs], [*theirs.values()], atol=5e-4)
+    for prompt, answers, totals in zip(prompts, found, within, strict=True):
+        expected = sorted(prompt["answers"][str(n_answers)], key=lambda a: (a["ids"], a["finished"]))
+        mine = sorted(answers, key=lambda a: (a.token_ids, a.finished))
+        assert [(list(a.token_ids), a.finished) for a in mine] == [(a["ids"], a["finished"]) for a in expected]
+        for ours, theirs in zip(mine, expected, strict=True):
+            np.testing.assert_allclose(ours.token_log_probs, theirs["log_probs"], atol=1e-4)
+            assert ours.end_log_prob == pytest.approx(theirs["end"], abs=1e-4)
+        assert totals == pytest.approx({a.token_ids: total(a) for a in answers}, abs=4e-4, nan_ok=True)
 
 
 REFUSED = {

@@ -11,33 +11,21 @@ from safetensors.torch import load_file, save_file
 from test_strategies import check_plain_passes
 from transformers import AutoConfig, AutoTokenizer
 
-from pro_lib import models
+from pro_lib import bundled, models
 from pro_lib import questions as question_sets
 from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_loads_from_a_folder_and_passes_its_packed_step(tiny_model, family):
-    model = tiny_model(family)
+@pytest.mark.parametrize("family", sorted({*FAMILIES, *PAPER}))
+def test_every_family_loads_as_a_users_would_and_answers_exactly_as_one_row_at_a_time(tiny_folders, family):
+    device = torch.device("cpu")
+    model = models.load(tiny_folders(family), device=device, dtype="float32")
+    assert (model.name, model.dtype, model.device, model.fit.plain) == (family, "float32", device, "")
     assert model.fit.error < 1e-5
-    assert not model.fit.plain
-    assert (model.name, model.dtype, model.device.type) == (family, "float32", "cpu")
-
-
-@pytest.mark.parametrize("name", PAPER)
-def test_the_papers_five_load_as_a_users_would_and_answer_exactly_as_one_row_at_a_time(tiny_folders, name):
-    model = models.load(tiny_folders(name), device=torch.device("cpu"), dtype="float32")
-    assert (model.name, model.device) == (name, torch.device("cpu"))
     asked = question_sets.asked(["Who wrote Emma?", "What is the capital of France?"])
     run = generate(model, asked, strategy="threshold", search_alpha=0.05, max_new_tokens=6, progress=False)
     check_plain_passes(model, asked, run.answers, atol=1e-4)
-
-
-def test_an_encoder_decoder_is_refused(tmp_path):
-    AutoConfig.for_model("bart").save_pretrained(tmp_path / "bart")
-    with pytest.raises(UnsupportedModelError, match="bart is an encoder-decoder"):
-        models.load(tmp_path / "bart", device="cpu")
 
 
 def test_a_text_longer_than_a_window_is_for_the_plain_tree_and_longer_than_the_positions_is_refused(tiny_model):
@@ -49,9 +37,8 @@ def test_a_text_longer_than_a_window_is_for_the_plain_tree_and_longer_than_the_p
         assert model.fit_for(17).cached
 
 
-def test_a_token_that_was_added_beyond_the_weights_matters_only_where_a_prompt_has_it(tiny_folders, tmp_path):
+def test_a_token_that_was_added_beyond_the_weights_matters_only_where_a_prompt_has_it(folder):
     """As the one for images of Gemma 3's models of text alone."""
-    folder = copied(tiny_folders, tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.add_tokens(["<image>"], special_tokens=True)
     tokenizer.save_pretrained(folder)
@@ -84,7 +71,9 @@ def test_a_stop_ends_the_answers_of_a_run_and_is_no_part_of_them(tiny_model):
     assert (answers["finished"] & answers["end_log_prob"].isna()).any()
 
 
-def copied(tiny_folders, tmp_path):
+@pytest.fixture
+def folder(tiny_folders, tmp_path):
+    """A copy of a tiny model's folder, to be damaged."""
     return Path(shutil.copytree(tiny_folders("llama"), tmp_path / "damaged"))
 
 
@@ -115,8 +104,8 @@ def with_a_pipe(folder):
 UP = "model.layers.1.mlp.up_proj.weight"
 
 
-def test_a_model_that_ships_code_is_refused_unless_asked_for(tiny_folders, tmp_path):
-    folder, ran = copied(tiny_folders, tmp_path), tmp_path / "ran"
+def test_a_model_that_ships_code_is_refused_unless_asked_for(folder, tmp_path):
+    ran = tmp_path / "ran"
     with_config(model_type="own-code", auto_map={"AutoConfig": "configuration_own.OwnConfig"})(folder)
     (folder / "configuration_own.py").write_text(f"from pathlib import Path\nPath({str(ran)!r}).touch()\n")
     with pytest.raises(FileNotFoundError, match=r"damaged' could not be loaded"):
@@ -135,12 +124,12 @@ def test_a_model_that_ships_code_is_refused_unless_asked_for(tiny_folders, tmp_p
         (lambda folder: (folder / "tokenizer.json").write_text("{"), "damaged"),
         (lambda folder: tiny_tokenizer(bos=True, merges=60).save_pretrained(folder), "its tokenizer 318: another"),
         (with_config(vocab_size=300), "lacks 2 weights"),
+        (lambda folder: AutoConfig.for_model("bart").save_pretrained(folder), "is an encoder-decoder"),
         (with_weights(lambda weights: weights.pop(UP)), UP),
         (with_weights(lambda weights: weights["model.norm.weight"].fill_(torch.nan)), "no numbers"),
     ],
 )
-def test_a_damaged_folder_ends_in_one_sentence_that_names_it(tiny_folders, tmp_path, damage, word):
-    folder = copied(tiny_folders, tmp_path)
+def test_a_damaged_folder_ends_in_one_sentence_that_names_it(folder, damage, word):
     damage(folder)
     with pytest.raises((FileNotFoundError, UnsupportedModelError), match="damaged") as raised:
         models.load(folder, device="cpu")
@@ -156,3 +145,17 @@ OPTIONS = [("facts-2m", option) for option in ({"dtype": "float31"}, {"device": 
 def test_what_is_no_model_here_and_no_option_is_named(name, options):
     with pytest.raises((ValueError, FileNotFoundError), match=f"'{[name, *options.values()][-1]}'"):
         models.load(name, **options)
+
+
+def test_the_fingerprint_of_a_model_is_of_every_byte_that_is_loaded_read_once(tmp_path, monkeypatch):
+    weights, fingerprints = "model.safetensors", []
+    contents = [(weights, bytes(2**20 + 10)), (weights, bytes(2**20 + 9) + b"1")]
+    contents += [(name, b"a b") for name in ("config.json", "chat_template.jinja", "merges.txt", "modeling_own.py")]
+    for name, content in contents:
+        (tmp_path / "new").write_bytes(content)
+        (tmp_path / "new").replace(tmp_path / name)
+        fingerprints.append(bundled.fingerprint(tmp_path))
+    assert len(set(fingerprints)) == 6
+    (tmp_path / "README.md").write_text("which is not loaded")
+    monkeypatch.setattr(bundled.hashlib, "file_digest", None)
+    assert bundled.fingerprint(tmp_path) == fingerprints[-1]

@@ -1,19 +1,20 @@
-"""The plain tree beside plain forward passes, the packed tree and the library's own decoding."""
+"""The plain tree beside plain forward passes and the packed tree; a question alone and among 64."""
 
-import pandas as pd
+from dataclasses import replace
+
 import pytest
 import torch
 from conftest import widen
-from test_engine import check_rows
+from test_engine import check_grown, check_rows
+from test_generate import assert_runs_agree
+from test_strategies import check_plain_passes
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from pro_lib import models
 from pro_lib import questions as question_sets
 from pro_lib.engine import Counts, PlainTree
 from pro_lib.engine import tree as engine
 from pro_lib.engine.fit import Fit, PackingError, fitted, fitted_to
 from pro_lib.generate import generate
-from pro_lib.questions import QuestionSet
 
 PREFIX = [1, *range(20, 30)]
 PROMPTS = [[*PREFIX, 50, 60, 70], [*PREFIX, 55], [*PREFIX, 50, 61], [*PREFIX, 51, 61]]
@@ -48,16 +49,8 @@ def test_a_grown_tree_gives_what_plain_forward_passes_give(monkeypatch, kind, ca
     monkeypatch.setattr(engine, "_AT_ONCE", at_once)
     network, counts = network_of(kind), Counts()
     tree = PlainTree(network, PROMPTS, counts, cached=cached)
-    found, paths = tree.plant(), [list(prompt) for prompt in PROMPTS]
-    generator = torch.Generator().manual_seed(0)
     # Branches, dies and branches again, some rows waiting meanwhile.
-    for width, keep in ((6, [0, 3]), (5, [1]), (2, []), (4, [0])):
-        check_rows(found, network, paths[-len(found) :])
-        parents = torch.randint(0, len(paths), (width,), generator=generator)
-        tokens = torch.randint(3, 200, (width,), generator=generator)
-        found = tree.grow(parents, tokens, keep=torch.tensor(keep, dtype=torch.long))
-        children = [[*paths[p], t] for p, t in zip(parents.tolist(), tokens.tolist(), strict=True)]
-        paths = [*(paths[row] for row in keep), *children]
+    check_grown(tree, network, PROMPTS, [(6, [0, 3]), (5, [1]), (2, []), (4, [0])])
     assert counts.prompt_tokens == sum(map(len, PROMPTS))
     assert counts.token_forwards == 17 if cached else counts.token_forwards > 17 * len(PREFIX)
     check_rows(tree.plant(), network, PROMPTS)
@@ -90,38 +83,19 @@ SETTINGS += [{"strategy": "threshold", "search_alpha": 0.02}, {"strategy": "thre
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_every_strategy_gives_on_the_plain_tree_what_it_gives_on_the_packed_one(facts_2m, settings):
-    questions = question_sets.load("world-facts", split="test", limit=4, n_shots=3)
-    forced = models.replace(facts_2m, fit=Fit(0.0, plain="is made to"))
-    packed, plain = (generate(each, questions, progress=False, **settings) for each in (facts_2m, forced))
-    entropies = [run.answers.pop("path_entropy").to_numpy(float) for run in (plain, packed)]
-    assert entropies[0] == pytest.approx(entropies[1], abs=1e-4, nan_ok=True)
-    pd.testing.assert_frame_equal(plain.answers, packed.answers, rtol=0, atol=1e-5)
-    if "upper_bound" in packed.questions:  # probabilities times hundreds of nats
-        bounds = [run.questions.pop("upper_bound").to_numpy() for run in (plain, packed)]
-        assert bounds[0] == pytest.approx(bounds[1], abs=1e-3)
-    # The plain tree shares no prefix.
-    tables = (run.questions.drop(columns="prompt_tokens", errors="ignore") for run in (plain, packed))
-    pd.testing.assert_frame_equal(*tables, rtol=0, atol=1e-5)
+def test_alone_among_64_and_on_the_plain_tree_questions_have_the_same_answers_by_plain_passes(facts_2m, settings):
+    many = question_sets.load("world-facts", split="validation", limit=64)
+    few, how = replace(many, table=many.table.iloc[[0, 31, 63]]), {"progress": False, **settings}
+    packed = generate(facts_2m, many, batch_size=64, **how).select(question_ids=list(few.table["question_id"]))
+    alone = generate(facts_2m, few, batch_size=1, **how)
+    plain = generate(replace(facts_2m, fit=Fit(0.0, plain="is made to")), few, **how)
+    check_plain_passes(facts_2m, few, packed.answers)
+    for run in (packed, alone, plain):
+        run.questions["prompt_tokens"] = 0  # the plain tree shares no prefix
+        assert run.info.parameters == packed.info.parameters
+        assert_runs_agree(run, packed, longest=32)
     assert plain.info.provenance["tree"] == "plain, since the model is made to"
     assert packed.info.provenance["tree"] == "packed"
-    assert plain.info.parameters == packed.info.parameters
-
-
-def test_beyond_its_window_a_model_answers_as_the_library_lets_it(tiny_model):
-    model = tiny_model("mistral-window")
-    asked = QuestionSet("asked", pd.DataFrame()).with_questions(["Who wrote Emma?", "What is the capital of France?"])
-    with pytest.warns(UserWarning, match="sliding window of 16"):
-        run = generate(model, asked, strategy="greedy", max_new_tokens=6, progress=False)
-    assert run.info.provenance["tree"].startswith("plain, since the model has a sliding window of 16, texts have ")
-    for prompt, answer in zip(asked.prompts(), run.answers.itertuples(), strict=True):
-        ids, found = model.encode(prompt), list(answer.token_ids)
-        given = model.network.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=6)[0, len(ids) :].tolist()
-        assert found
-        assert given[: len(found)] == found
-        logits = model.network(torch.tensor([ids + found])).logits[0, len(ids) - 1 :].log_softmax(-1)
-        plain = logits[range(len(found)), found].tolist()
-        assert list(answer.token_log_probs) == pytest.approx(plain, abs=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])

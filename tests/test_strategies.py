@@ -12,36 +12,22 @@ from conftest import FAMILIES
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from test_threshold import TableTree, ends_in_closing, entropy, worlds
+from test_threshold import TableTree, World, ends_in_closing, entropy, worlds
 
 from pro_lib import engine
-from pro_lib.engine import Counts, DiverseBeam, Endings, Greedy, Multinomial, PackedTree, Prefix, Threshold, children
+from pro_lib import questions as question_sets
+from pro_lib.engine import Counts, DiverseBeam, Endings, Greedy, Multinomial, Prefix, Threshold, children
 from pro_lib.engine.fit import Fit
 from pro_lib.engine.strategies import StrategyName, own_settings
-from pro_lib.engine.walk import _nucleus, diverse_beam, multinomial, uniforms
+from pro_lib.engine.walk import _nucleus, multinomial, uniforms
 from pro_lib.generate import generate
-from pro_lib.questions import QuestionSet
 
 WORDS = ("Emma", "Paris", "the capital", "France", "Jane", "wrote", "is", "Question")
 
 
-@pytest.fixture
-def ending_model(tiny_model):
-    """A tiny model of a family whose answers end often: every fifth token stops them, every eleventh closes them."""
-
-    def model(family, *, closing=False):
-        loaded = tiny_model(family)
-        ids = torch.arange(len(loaded.endings.stop))
-        stop = loaded.endings.stop | (ids % 5 == 0)
-        return replace(loaded, endings=Endings(stop, (ids % 11 == 1) & ~stop & closing))
-
-    return model
-
-
 def asked(n=8):
-    questions = [f"Who wrote {word}?" for word in WORDS[:n]]
-    table = {"question_id": [f"q{i}" for i in range(n)], "question": questions, "references": [["x"]] * n}
-    return QuestionSet("toy", pd.DataFrame({**table, "split": "test"}), shots=(("Who wrote Emma?", "Jane Austen"),))
+    questions = question_sets.asked([f"Who wrote {word}?" for word in WORDS[:n]])
+    return replace(questions, shots=(("Who wrote Emma?", "Jane Austen"),))
 
 
 def plain_log_probs(model, prompt_ids, token_ids):
@@ -77,12 +63,18 @@ def check_greedy(model, questions, *, max_new_tokens):
         assert answer.finished == finished
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+WINDOWED = "mistral-window"  # texts are longer than its window
+OF_WINDOW = pytest.mark.filterwarnings("ignore:.*has a sliding window of 16.*asked on the plain tree:UserWarning")
+
+
+@OF_WINDOW
+@pytest.mark.parametrize("family", [*FAMILIES, WINDOWED])
 def test_greedy_is_what_the_library_generates(ending_model, family):
     check_greedy(ending_model(family), asked(), max_new_tokens=12)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@OF_WINDOW
+@pytest.mark.parametrize("family", [*FAMILIES, WINDOWED])
 @pytest.mark.parametrize("strategy", ["greedy", "multinomial", "diverse_beam"])
 def test_every_log_probability_is_that_of_a_plain_forward_pass(ending_model, family, strategy):
     model, questions = ending_model(family, closing=True), asked()
@@ -129,20 +121,14 @@ def naive_diverse_beam(model, prompt_ids, n_answers, penalty, max_new_tokens):
 def test_diverse_beams_are_those_of_the_algorithm_spelled_out(ending_model, family, n_answers, penalty):
     model, questions = ending_model(family), asked(5)
     run = generate(model, questions, n_answers=n_answers, diversity_penalty=penalty, max_new_tokens=7, progress=False)
+    grown = set()
     for question_id, prompt in zip(questions.table["question_id"], questions.prompts(), strict=True):
         paths, ended = naive_diverse_beam(model, model.encode(prompt), n_answers, penalty, 7)
         found = run.answers[run.answers["question_id"] == question_id]
         answers = zip(found["token_ids"].map(list), found["finished"], strict=True)
         assert sorted(answers) == sorted(zip(paths, ended, strict=True))
-
-
-def test_a_cold_sample_is_greedy_and_keeps_the_models_own_log_probabilities(ending_model):
-    model, questions, how = ending_model("llama"), asked(), {"max_new_tokens": 6, "progress": False}
-    best = generate(model, questions, strategy="greedy", **how).answers
-    for option in ({"temperature": 1e-4}, {"top_p": 1e-9}):
-        cold = generate(model, questions, strategy="multinomial", n_answers=1, **option, **how).answers
-        assert [list(t) for t in cold["token_ids"]] == [list(t) for t in best["token_ids"]]
-        np.testing.assert_allclose(cold["log_prob"], best["log_prob"], atol=1e-6)
+        grown |= {(question_id, *path[:length]) for path in paths for length in range(1, min(len(path), 6) + 1)}
+    assert run.info.cost.token_forwards == len(grown)  # each distinct prefix once
 
 
 def test_the_nucleus_is_the_smallest_set_that_reaches_its_mass():
@@ -152,11 +138,15 @@ def test_the_nucleus_is_the_smallest_set_that_reaches_its_mass():
     assert _nucleus(probabilities, 1.0).tolist() == probabilities.tolist()
 
 
-def walked(world, question, draws):
+def walked(world, question, draws, *, temperature=1.0, top_p=1.0):
     """The answer that these uniform numbers draw, token by token from the cumulative probabilities."""
     path, finished = [], False
     for draw in draws:
-        sums = world.log_probs(question, path).double().exp().cumsum(0)
+        probabilities = (world.log_probs(question, path).double() / temperature).softmax(0)
+        ranked = probabilities.argsort(descending=True, stable=True)
+        before = probabilities[ranked].cumsum(0) - probabilities[ranked]
+        probabilities[ranked[before >= top_p]] = 0
+        sums = probabilities.cumsum(0)
         token = int((sums <= draw * sums[-1]).sum())
         finished = bool(world.endings.stop[token] or world.endings.closing[token])
         path += [token] * (not world.endings.stop[token])
@@ -165,14 +155,32 @@ def walked(world, question, draws):
     return path, finished
 
 
-@given(worlds(), st.integers(0, 999))
-def test_samples_are_those_that_their_uniform_numbers_draw(world, seed):
+def path_entropy(world, prefixes, token_ids, finished):
+    """The oracle: of every prefix from which a next event was drawn."""
+    n = len(token_ids) + (finished and not ends_in_closing(world, token_ids))
+    return sum(prefixes[token_ids[:length]][1] for length in range(n))
+
+
+SHAPES = st.sampled_from([{}, {"temperature": 0.6}, {"top_p": 0.73}, {"temperature": 2.0, "top_p": 0.9}])
+
+
+@given(worlds(), st.integers(0, 999), SHAPES)
+def test_samples_are_those_that_their_uniform_numbers_draw_with_the_entropy_of_their_paths(world, seed, shape):
     draws = uniforms(seed, [f"q{n}" for n in range(world.n_questions)], 6, world.length)
     with mock.patch.object(children, "_PIECE", 1):
-        samples = multinomial(TableTree(world), world.endings, uniforms=draws)
+        samples = multinomial(TableTree(world), world.endings, uniforms=draws, **shape)
     for question, answers in enumerate(samples):
-        expected = [walked(world, question, line) for line in draws[question].tolist()]
+        expected = [walked(world, question, line, **shape) for line in draws[question].tolist()]
         assert [(list(answer.token_ids), answer.finished) for answer in answers] == expected
+        outcomes, prefixes = world.outcomes(question)
+        for answer in answers:  # whatever shapes the draw, probabilities are the model's own
+            ids, finished = answer.token_ids, answer.finished
+            assert answer.complete_log_prob == pytest.approx(outcomes[ids, finished], abs=1e-5)
+            along = None if shape else pytest.approx(path_entropy(world, prefixes, ids, finished), abs=1e-5)
+            assert answer.path_entropy == along
+        # No draw: by the chain rule the probabilities of the outcomes weigh their paths to H(Y).
+        mean = sum(math.exp(value) * path_entropy(world, prefixes, *key) for key, value in outcomes.items())
+        assert mean == pytest.approx(entropy(outcomes), abs=1e-5)
 
 
 def test_a_sample_stream_is_its_own():
@@ -186,36 +194,11 @@ def test_a_sample_stream_is_its_own():
     np.testing.assert_array_equal(one[0, 0, :2], [0.9765597955816017, 0.7735506072849163])
 
 
-class Script:
-    """A stand-in for the tree of one question: the probabilities of each step, one for all rows or one per row."""
-
-    def __init__(self, *steps):
-        self.steps = [torch.tensor(step, dtype=torch.float64).log() for step in steps]
-
-    def plant(self):
-        return self.steps.pop(0)[None]
-
-    def grow(self, parents, tokens):
-        step = self.steps.pop(0)
-        return step if step.ndim == 2 else step.repeat(len(tokens), 1)
-
-
-STOPS = Endings(torch.tensor([True, True, False, False]), torch.tensor([False, False, False, True]))
-
-
 def test_a_draw_at_the_very_end_stays_inside_the_vocabulary():
-    uniforms = torch.full((1, 1, 1), 1.0, dtype=torch.float64)
-    [[answer]] = multinomial(Script([0.25] * 4), STOPS, uniforms=uniforms)
+    world = World(seed=1, n_questions=1, vocabulary=4, n_stops=2, n_closing=0, length=1, peakedness=0.0)
+    ones = torch.ones((1, 1, 1), dtype=torch.float64)
+    [[answer]] = multinomial(TableTree(world), world.endings, uniforms=ones)
     assert answer.token_ids == (3,)
-
-
-def test_a_tree_is_grown_once_per_distinct_prefix(tiny_model):
-    network = tiny_model("llama").network
-    counts = Counts()
-    tree = PackedTree(network, [[1, 20, 30]], Prefix((), ()), counts)
-    stop = torch.arange(network.config.vocab_size) == 2
-    diverse_beam(tree, Endings(stop, ~stop & False), n_answers=4, diversity_penalty=0.0, max_new_tokens=5)
-    assert counts.token_forwards == 4
 
 
 def test_a_strategy_takes_its_own_settings():
@@ -246,33 +229,6 @@ def test_a_strategy_takes_its_own_settings():
 def test_settings_that_cannot_be_are_refused_in_a_sentence(settings, sentence):
     with pytest.raises(ValueError, match=sentence):
         engine.strategy(**settings)
-
-
-@given(worlds())
-def test_the_entropy_of_a_path_is_that_of_its_prefixes_and_has_the_expectation_of_the_answers(world):
-    ids = [f"q{number}" for number in range(world.n_questions)]
-    strategy = engine.Multinomial(n_answers=6, max_new_tokens=world.length)
-    samples = strategy.decode(TableTree(world), world.endings, question_ids=ids)
-    for question, (answers, _) in enumerate(samples):
-        outcomes, prefixes = world.outcomes(question)
-
-        def along(token_ids, finished, prefixes=prefixes):
-            """The oracle: of every prefix from which a next event was drawn."""
-            n = len(token_ids) + (finished and not ends_in_closing(world, token_ids))
-            return sum(prefixes[token_ids[:length]][1] for length in range(n))
-
-        for answer in answers:
-            assert answer.path_entropy == pytest.approx(along(answer.token_ids, answer.finished), abs=1e-5)
-        # No draw: by the chain rule the probabilities of the outcomes weigh their paths to H(Y).
-        mean = sum(math.exp(log_prob) * along(*outcome) for outcome, log_prob in outcomes.items())
-        assert mean == pytest.approx(entropy(outcomes), abs=1e-5)
-
-
-@pytest.mark.parametrize("settings", [{"temperature": 0.9}, {"top_p": 0.9}])
-def test_samples_of_a_shaped_model_have_none(settings):
-    numbers = torch.tensor([[[0.6, 0.1]]], dtype=torch.float64)
-    [[answer]] = multinomial(Script([0.3, 0.2, 0.5, 0], [0.5, 0.5, 0, 0]), STOPS, uniforms=numbers, **settings)
-    assert answer.path_entropy is None
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)

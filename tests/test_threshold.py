@@ -8,9 +8,8 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
-from scipy import stats
 
 from pro_lib.engine import Endings, Greedy, Threshold, exact
 
@@ -110,9 +109,11 @@ def ends_in_closing(world, ids):
     return len(ids) > 0 and bool(world.endings.closing[ids[-1]])
 
 
+MASSES = [f"{name}_mass" for name in ("found", "small_endings", "pruned", "length_cut", "budget_cut")]
+
+
 def masses(certificate):
-    names = ("found", "small_endings", "pruned", "length_cut", "budget_cut")
-    return np.array([getattr(certificate, f"{name}_mass") for name in names])
+    return np.array([getattr(certificate, name) for name in MASSES])
 
 
 def chances(outcomes):
@@ -129,8 +130,12 @@ def probability(answer):
     return math.exp(sum(answer.token_log_probs) + (answer.end_log_prob or 0.0))
 
 
-def check_tree(certificate, prefixes, *, lowest=None):
-    """The stored tree is a part of the whole one, with its probabilities and entropies; return its prefixes."""
+def check_certificate(certificate, outcomes, prefixes, *, lowest=None):
+    """Bounds hold, and the stored tree is a part of the whole one, with its numbers; return its prefixes."""
+    assert certificate.alpha_floor <= certificate.tree_bound + 1e-5
+    assert certificate.tree_bound <= entropy(outcomes) + 1e-5
+    assert entropy(outcomes) <= certificate.upper_bound + 1e-5
+    assert masses(certificate).sum() == pytest.approx(1.0, abs=1e-5)
     paths = []
     for parent, token in zip(certificate.tree_parents, certificate.tree_tokens, strict=True):
         paths.append(() if parent < 0 else (*paths[parent], token))
@@ -148,25 +153,12 @@ def check_tree(certificate, prefixes, *, lowest=None):
     return set(paths)
 
 
-def check_bounds(certificate, outcomes):
-    exact = entropy(outcomes)
-    assert certificate.alpha_floor <= certificate.tree_bound + 1e-5
-    assert certificate.tree_bound <= exact + 1e-5
-    assert exact <= certificate.upper_bound + 1e-5
-    assert masses(certificate).sum() == pytest.approx(1.0, abs=1e-5)
-
-
 def check_greedy(world, question, answers):
     decoded = Greedy(max_new_tokens=world.length).decode(TableTree(world), world.endings, question_ids=[])
     [best] = decoded[question][0]
     [mine] = [a for a in answers if a.token_ids == best.token_ids and a.finished == best.finished]
     assert mine.end_log_prob == (best.end_log_prob and pytest.approx(best.end_log_prob, abs=world.rounding))
     return "fallback" if best.finished else "cut"
-
-
-# An α exactly on an answer's probability would ask which way float32 rounds; ties among answers are kept.
-def away_from(alpha, outcomes):
-    return all(abs(math.exp(value) - alpha) > 1e-6 for value in outcomes.values())
 
 
 ALPHAS = st.sampled_from([1.0, 0.7, 0.4, 0.2, 0.1, 0.05, 0.02, 0.01, 1e-3, 1e-5, 1e-9])
@@ -184,7 +176,8 @@ def check_search(world, alpha, results):
     """Sets, masses, trees, bounds and statuses of a threshold search are those of brute force."""
     for question, (answers, certificate) in enumerate(results):
         outcomes, prefixes = world.outcomes(question)
-        if not away_from(alpha, outcomes):
+        # An α exactly on an answer's probability would ask which way float32 rounds; ties among answers are kept.
+        if any(abs(math.exp(value) - alpha) <= 1e-6 for value in outcomes.values()):
             continue
         complete, cut = chances(outcomes)
         found = {a.token_ids: probability(a) for a in answers if a.finished and probability(a) >= alpha}
@@ -192,27 +185,35 @@ def check_search(world, alpha, results):
         assert len([a for a in answers if a.finished]) == len({a.token_ids for a in answers if a.finished})
         otherwise = check_greedy(world, question, answers)
 
-        paths = check_tree(certificate, prefixes, lowest=math.log(alpha))
+        paths = check_certificate(certificate, outcomes, prefixes, lowest=math.log(alpha))
         expanded = {path for path, (p, _) in prefixes.items() if p >= alpha}
         assert {path for path in paths if prefixes[path][0] >= alpha + 1e-6} <= expanded
         assert expanded <= paths | {path for path in expanded if abs(prefixes[path][0] - alpha) < 1e-6}
         # A complete answer was met if its last prefix was expanded.
         last = {ids: ids[:-1] if ends_in_closing(world, ids) else ids for ids in complete}
         small = sum(p for ids, p in complete.items() if last[ids] in paths and p < alpha)
-        pruned = sum(p for path, (p, _) in prefixes.items() if path and path not in paths and path[:-1] in paths)
-        length_cut = sum(p for ids, p in cut.items() if ids[:-1] in paths)
-        assert masses(certificate) == pytest.approx([sum(found.values()), small, pruned, length_cut, 0.0], abs=1e-5)
-        check_bounds(certificate, outcomes)
+        pruned = {path: p for path, (p, _) in prefixes.items() if path not in paths and path[:-1] in paths}
+        length_cut = [p for ids, p in cut.items() if ids[:-1] in paths]
+        expected = [sum(found.values()), small, sum(pruned.values()), sum(length_cut), 0.0]
+        assert masses(certificate) == pytest.approx(expected, abs=1e-5)
+        # Of an answer below α no more is known than that, and below a pruned prefix each step has all its events.
+        leaves = [*pruned.values(), *length_cut, *(p for ids, p in complete.items() if last[ids] in paths)]
+        floor = -sum(p * math.log(max(p, alpha)) for p in leaves)
+        tree_bound = sum(math.prod(prefixes[path]) for path in paths)
+        steps_left = sum(p * (world.length - len(path)) for path, p in pruned.items())
+        upper_bound = tree_bound + steps_left * math.log((~world.endings.stop).sum() + 1)
+        bounds = certificate.alpha_floor, certificate.tree_bound, certificate.upper_bound
+        assert bounds == pytest.approx((floor, tree_bound, upper_bound), abs=1e-5)
         is_open = any(p >= alpha for p in cut.values())
         assert certificate.status == ("undecided" if is_open else "certified" if found else otherwise)
         assert (certificate.why == "") == (certificate.status == "certified")
         assert certificate.token_forwards == certificate.expanded_prefixes - 1
         if certificate.status == "fallback":
-            assert certificate.alpha_floor == pytest.approx(-math.log(alpha), abs=1e-5)
             best = max(probability(a) for a in answers) if any(a.finished for a in answers) else 0.0
             assert best - 1e-6 <= max(complete.values(), default=0.0) < alpha
 
 
+@example(World(4, 1, 4, 2, 0, 2, 12.0), 2, None)  # whose second answer lies far below where the search begins
 @given(worlds(), st.integers(1, 12), st.sampled_from([None, 1, 4]))
 def test_top_n_finds_the_n_most_probable(world, top_n, max_width):
     check_top_n(world, top_n, searched(world, top_n=top_n, max_width=max_width))
@@ -227,8 +228,7 @@ def check_top_n(world, top_n, results):
         expected = complete[:top_n]
         assert found[: len(expected)] == pytest.approx(expected, abs=1e-6)
         otherwise = check_greedy(world, question, answers)
-        check_tree(certificate, prefixes)
-        check_bounds(certificate, outcomes)
+        check_certificate(certificate, outcomes, prefixes)
         # Where there are fewer than N, every answer is found, and the search says how far down it looked.
         least = expected[-1] if len(expected) == top_n else certificate.search_alpha
         if not any(abs(p - least) < 1e-6 for p in cut):
@@ -247,8 +247,7 @@ def test_stopped_by_its_budget_it_says_undecided_and_its_bounds_hold(world, alph
     for question, (answers, certificate) in enumerate(results):
         outcomes, prefixes = world.outcomes(question)
         assert certificate.token_forwards <= budget
-        check_tree(certificate, prefixes)
-        check_bounds(certificate, outcomes)
+        check_certificate(certificate, outcomes, prefixes)
         complete, _ = chances(outcomes)
         for answer in answers:
             assert not answer.finished or probability(answer) == pytest.approx(complete[answer.token_ids], abs=1e-6)
@@ -264,17 +263,6 @@ def test_stopped_by_its_budget_it_says_undecided_and_its_bounds_hold(world, alph
             check_greedy(world, question, answers)
 
 
-def test_questions_do_not_touch_each_other():
-    world = World(seed=7, n_questions=6, vocabulary=8, n_stops=2, n_closing=1, length=4, peakedness=1.0)
-
-    class One(World):
-        def log_probs(self, question, prefix):
-            return world.log_probs(self.place, prefix)
-
-    for One.place, together in enumerate(searched(world, search_alpha=0.01)):
-        assert searched(One(**vars(world) | {"n_questions": 1}), search_alpha=0.01) == [together]
-
-
 class Hand(World):
     """One question of four tokens, two of which stop, and of two steps, by tables of probabilities."""
 
@@ -284,13 +272,6 @@ class Hand(World):
 
     def log_probs(self, question, prefix):
         return torch.tensor(self.tables[prefix], dtype=torch.float64).log().float()
-
-
-def test_an_answer_below_the_first_floor_is_looked_for_further_down():
-    world = Hand({(): [1 - 1e-6, 0.0, 1e-6, 0.0], (2,): [1.0, 0.0, 0.0, 0.0]})
-    [(answers, certificate)] = searched(world, top_n=2)
-    assert {a.token_ids: probability(a) for a in answers} == pytest.approx({(): 1 - 1e-6, (2,): 1e-6}, rel=1e-6)
-    assert (certificate.status, certificate.search_alpha) == ("certified", pytest.approx(1e-6, rel=1e-6))
 
 
 def test_a_search_by_hand():
@@ -310,44 +291,38 @@ def test_a_search_by_hand():
 
 
 def test_an_answer_exactly_at_alpha_is_one_of_them():
-    for share in np.arange(0.3, 0.7, 0.05):
-        value = float(np.float32(np.log(share)))
-        if math.log(math.exp(value)) == value:
-            world = Hand({(): [share, 0.0, 1 - share, 0.0], (2,): [0.0, 0.0, 0.5, 0.5]})
-            [(answers, certificate)] = searched(world, search_alpha=math.exp(value))
-            assert [a.token_ids for a in answers if a.finished] == [()]
-            assert certificate.found_mass == pytest.approx(share)
-
-
-def test_what_lies_within_epsilon_of_alpha_is_undecided():
-    world = World(seed=11, n_questions=3, vocabulary=9, n_stops=1, n_closing=1, length=3, peakedness=1.0)
-    for question in range(3):
-        outcomes, _ = world.outcomes(question)
-        complete = sorted((v for (_, finished), v in outcomes.items() if finished), reverse=True)
-        for value, shift in itertools.product(complete[:5], (0.02, -0.02, 0.0)):
-            alpha = min(1.0, math.exp(value + shift))
-            answers, certificate = searched(world, search_alpha=alpha, epsilon=0.05)[question]
-            assert certificate.status == "undecided"
-            assert any(math.log(probability(a)) == pytest.approx(value, abs=1e-5) for a in answers)
-            check_bounds(certificate, outcomes)
-    answers, certificate = searched(world, search_alpha=0.9999, epsilon=0.05)[0]
-    assert certificate.status == "fallback"
-
-
-def test_each_depth_has_an_epsilon_of_its_own():
     world = World(seed=11, n_questions=1, vocabulary=9, n_stops=1, n_closing=1, length=3, peakedness=1.0)
-    outcomes, _ = world.outcomes(0)
+    [(answers, _)] = searched(world, search_alpha=1e-3)
+    values = [answer.complete_log_prob for answer in answers if answer.finished]
+    exactly = [value for value in values if math.log(math.exp(value)) == value]
+    assert len(exactly) > 10
+    for alpha in exactly:
+        [(answers, certificate)] = searched(world, search_alpha=math.exp(alpha))
+        assert alpha in [answer.complete_log_prob for answer in answers if answer.finished]
+        assert certificate.found_mass == pytest.approx(sum(math.exp(value) for value in values if value >= alpha))
+
+
+@pytest.mark.parametrize("at", [slice(None), 1, 2, 3], ids=str)
+def test_what_lies_within_the_epsilon_of_its_depth_of_alpha_is_undecided(at):
+    world = World(seed=11, n_questions=1, vocabulary=9, n_stops=1, n_closing=1, length=3, peakedness=1.0)
+    outcomes, prefixes = world.outcomes(0)
     # Events of an answer: its tokens, and its ending unless the last token carries it.
-    depths = {key: len(key[0]) + (key not in outcomes or not ends_in_closing(world, key[0])) for key in outcomes}
-    ranked = sorted((v, depths[key]) for key, v in outcomes.items() if key[1])[::-1][:6]
+    ended = [(value, ids) for (ids, finished), value in outcomes.items() if finished]
+    ranked = sorted((value, len(ids) + (not ends_in_closing(world, ids))) for value, ids in ended)[::-1][:6]
     assert {depth for _, depth in ranked} >= {1, 2}
-    for value, depth in ranked:
-        near = [d for v, d in ranked if abs(v - value + 0.02) <= 0.05]
-        for at in range(1, 4):
-            epsilon = np.where(np.arange(4) == at, 0.05, 0.0)
-            [(_, certificate)] = searched(world, search_alpha=math.exp(value - 0.02), epsilon=epsilon)
-            assert (certificate.status == "undecided") == (at in near), (value, depth, at)
-            assert certificate.epsilon == 0.05
+    epsilon = np.zeros(4)
+    epsilon[at] = 0.05
+    for (value, _), shift in itertools.product(ranked, (0.02, -0.02, 1e-6)):
+        alpha = min(1.0, math.exp(value + shift))
+        [(answers, certificate)] = searched(world, search_alpha=alpha, epsilon=epsilon)
+        near = {v for v, depth in ranked if abs(v - value - shift) <= epsilon[depth]}
+        assert (certificate.status == "undecided") == bool(near), (value, shift)
+        found = [pytest.approx(math.log(probability(answer)), abs=1e-5) for answer in answers]
+        assert all(value in found for value in near)
+        assert certificate.epsilon == 0.05
+        check_certificate(certificate, outcomes, prefixes)
+    [(_, certificate)] = searched(world, search_alpha=0.9999, epsilon=epsilon)
+    assert certificate.status == "fallback"
 
 
 @pytest.mark.parametrize(("share", "status"), [(0.4, "certified"), (0.6, "undecided"), (0.9, "undecided")])

@@ -5,6 +5,7 @@ import json
 import pandas as pd
 import pytest
 import torch
+from conftest import widen
 from test_strategies import check_plain_passes
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, processors, trainers
 from tokenizers.models import BPE
@@ -98,45 +99,41 @@ def kind(request, tmp_path_factory):
     torch.manual_seed(0)
     ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
     network = LlamaForCausalLM(LlamaConfig(vocab_size=size, max_position_embeddings=4096, **shape, **ids))
-    for parameter in network.parameters():
-        parameter.data.mul_(4.0 if parameter.dim() > 1 else 1.0)
+    widen(network)
     network.save_pretrained(folder)
     return request.param, models.load(folder, device="cpu")
 
 
-def test_what_ends_an_answer_is_told_by_every_tokens_text(kind):
+@pytest.mark.parametrize("stop", [(), (".",)])
+def test_what_ends_an_answer_is_told_by_every_tokens_text(kind, stop):
     name, model = kind
-    tokenizer, stops, closings = model.tokenizer, set(), set()
-    for token_id in range(len(tokenizer)):
-        before, newline, _ = tokenizer.decode([token_id]).partition("\n")
-        if newline:
+    tokenizer, endings = model.tokenizer, model.with_stop(stop).endings
+    stops, closings = set(), set()
+    for token_id, text in enumerate(map(tokenizer.decode, range(len(tokenizer)))):
+        before = min((text.partition(end)[0] for end in ("\n", *stop)), key=len)
+        if before != text:
             (closings if before.strip() else stops).add(token_id)
     stops.add(tokenizer.eos_token_id)
-    assert model.endings.stop.nonzero().squeeze(1).tolist() == sorted(stops)
-    assert model.endings.closing.nonzero().squeeze(1).tolist() == sorted(closings - stops)
-    assert len(model.endings.stop) == len(tokenizer) + PADDED * (name == "padded")
-    assert (len(stops) > 2) == (name != "SentencePiece")
-    assert bool(closings) == name.startswith("tiktoken")
-    letter = tokenizer.convert_tokens_to_ids("a")
-    more = LlamaConfig(eos_token_id=[letter])  # a configuration may name more ends of text
-    named = models.endings(tokenizer, models.NEWLINE, more, size=len(tokenizer))
-    assert (bool(model.endings.stop[letter]), bool(named.stop[letter])) == (False, True)
+    assert endings.stop_ids.tolist() == sorted(stops)
+    assert endings.closing_ids.tolist() == sorted(closings - stops)
+    assert len(endings.stop) == len(tokenizer) + PADDED * (name == "padded")
+    assert (len(stops) > 2) == (name != "SentencePiece" or bool(stop))
+    assert bool(closings) == (name.startswith("tiktoken") or bool(stop))
 
 
-def test_every_token_that_carries_a_stop_ends_the_answer_as_a_newline_does(kind):
+def test_more_texts_and_tokens_may_end_an_answer(kind):
     _, model = kind
     tokenizer, stopping = model.tokenizer, model.with_stop(["."])
-    for token_id, text in enumerate(map(tokenizer.decode, range(len(tokenizer)))):
-        before = min(text.partition(".")[0], text.partition("\n")[0], key=len)
-        stop = token_id == tokenizer.eos_token_id or (before != text and not before.strip())
-        kinds = bool(stopping.endings.stop[token_id]), bool(stopping.endings.closing[token_id])
-        assert kinds == (stop, not stop and before != text), text
     # The dot of "Paris." ends the answer, whichever token it is.
     ids = tokenizer(" Paris.", add_special_tokens=False)["input_ids"]
     assert (stopping.endings.stop | stopping.endings.closing)[ids[-1]]
     assert not model.endings.stop[ids[-1]]
     assert stopping.decode(ids) == "Paris"
     assert model.decode(ids) == "Paris."
+    letter = tokenizer.convert_tokens_to_ids("a")
+    more = LlamaConfig(eos_token_id=[letter])  # a configuration may name more ends of text
+    named = models.endings(tokenizer, models.NEWLINE, more, size=len(tokenizer))
+    assert (bool(model.endings.stop[letter]), bool(named.stop[letter])) == (False, True)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
