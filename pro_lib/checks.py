@@ -118,7 +118,8 @@ def refusing(kind: type[Exception], trouble: str) -> Iterator[None]:
     except Exception as error:
         if type(error).__name__ == "OutOfMemoryError":  # torch's, which is not loaded here
             raise
-        raise kind(one_line(f"{trouble} ({type(error).__name__}: {error})")) from error
+        reason = error if type(error) is ValueError else f"{type(error).__name__}: {error}"
+        raise kind(one_line(f"{trouble} ({reason})")) from error
 
 
 @contextmanager

@@ -335,7 +335,7 @@ def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_d
         (DATED, {"date": "yesterday"}, "Invalid isoformat string: 'yesterday'"),
         (TIMED, True, "it asks for the date in a way that is not known here"),
         (None, True, "llama has no chat template that takes the prompt; leave chat"),
-        ("{{ raise_exception('only saints') }}", True, r"leave chat=True out \(only saints\)"),
+        ("{{ raise_exception('only saints') }}", True, r"leave chat=True out \(.*only saints\)"),
         ("{{ 1 // 0 }}", True, "by zero"),
         ("{{ " + "+".join(["'a'"] * 20_000) + " }}", True, "recursion"),
         ("{% for a in messages %}" * 30 + "{% endfor %}" * 30, True, "nested blocks"),

@@ -13,6 +13,7 @@ from transformers import AutoConfig, AutoTokenizer
 
 from pro_lib import bundled, models
 from pro_lib import questions as question_sets
+from pro_lib.checks import SentenceError
 from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError
 
@@ -131,7 +132,7 @@ def test_a_model_that_ships_code_is_refused_unless_asked_for(folder, tmp_path):
 )
 def test_a_damaged_folder_ends_in_one_sentence_that_names_it(folder, damage, word):
     damage(folder)
-    with pytest.raises((FileNotFoundError, UnsupportedModelError), match="damaged") as raised:
+    with pytest.raises((FileNotFoundError, SentenceError), match="damaged") as raised:
         models.load(folder, device="cpu")
     assert word in str(raised.value)
     assert "\n" not in str(raised.value)

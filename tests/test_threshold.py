@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
+from scipy import stats
 
 from pro_lib.engine import Endings, Greedy, Threshold, exact
 
