@@ -92,7 +92,9 @@ def ask(
         prompt: dict[str, Any] = {"n_shots": n_shots, "header": header, "template": template or question_sets.TEMPLATE}
         like["questions"] = question_sets.load(**source, limit=1, **prompt)
     loaded = models.held(model, dtype=dtype, device=device)
-    click.echo(f"{loaded.sentence()}. {bundled.scope(model)}".strip(), err=True)
+    size, memory = loaded.network.num_parameters() / 1e6, loaded.network.get_memory_footprint() / 1e9
+    about = f"{loaded.name}: {size:,.0f} million parameters, {memory:.2f} GB, {loaded.dtype} on {loaded.device}."
+    click.echo(f"{about} {bundled.scope(model)}".strip(), err=True)
     settings |= {"search_alpha": search_alpha} if settings["strategy"] == "threshold" else {}
     answer = asking.ask(loaded, question, alpha=alpha, **like, **settings)
     if as_json:
@@ -223,9 +225,9 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None) 
     if conclusions := [output.data["text/markdown"] for output in outputs if "text/markdown" in output.get("data", {})]:
         click.echo(" ".join(conclusions[-1].split()))
     lines = "".join(output.get("text", "") for output in outputs).splitlines()
-    figures = [line.removeprefix("Figures go to ") for line in lines if line.startswith("Figures go to ")]
-    folder = Path((*figures, parameters.get("figures_dir") or bundled.HOME / "figures")[0])
-    click.echo("".join(f"figure: {file}; " for file in folder.glob(f"{path.stem}.png")) + f"notebook: {copy}")
+    said = (line.removeprefix("Figures go to ") for line in lines if line.startswith("Figures go to "))
+    figure = Path(next(said, parameters.get("figures_dir") or bundled.HOME / "figures")) / f"{path.stem}.png"
+    click.echo(f"figure: {figure}; notebook: {copy}" if figure.is_file() else f"notebook: {copy}")
 
 
 @pro.command()

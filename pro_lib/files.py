@@ -25,11 +25,12 @@ def reading(where: str | Path, *, hint: str = "") -> Iterator[None]:
     """Turn what a damaged or unreadable file leads to into a sentence that names the place, the reason and a hint."""
     try:
         yield
-    except (RunError, MemoryError):
+    except RunError:
         raise
     except Exception as error:  # whatever Arrow, pydantic and the standard library make of damaged files
-        reason = sentence(error) if isinstance(error, ValidationError) else getattr(error, "strerror", None) or error
-        raise RunError(f"{where} cannot be read: {str(reason) or repr(error)}{hint and f'; {hint}'}") from error
+        reason = sentence(error) if isinstance(error, ValidationError) else getattr(error, "strerror", None)
+        reason = reason or (str(error) if isinstance(error, ValueError) else "") or repr(error)
+        raise RunError(f"{where} cannot be read: {reason}{hint and f'; {hint}'}") from error
 
 
 def regular(path: str | Path) -> Path:

@@ -130,8 +130,8 @@ def _likely(answers: list[engine.Answer], certificate: engine.Certificate | None
 
 def _sequences(prompts, answers, config, endings):
     """Return prompts and their answers `(rows, tokens)`, as `GenerateOutput` has them."""
-    stop = int(np.ravel(endings.stop_ids.tolist() if config.eos_token_id is None else config.eos_token_id)[0])
-    rows = []
+    stops = endings.stop_ids.tolist() if config.eos_token_id is None else config.eos_token_id
+    stop, rows = stops if isinstance(stops, int) else int(stops[0]), []
     for prompt, some in zip(prompts, answers, strict=True):
         for answer in some:
             end = [stop] if answer.finished and answer.end_log_prob is not None else []

@@ -95,13 +95,13 @@ def record_of(completion: Completion, layout: Layout, where: str) -> Answer | st
     text, reason, tokens, whole, correct = completion
     if text is None and reason is not None:
         return "without text, such as a refusal"
+    if not isinstance(reason, str):
+        words = "must be text: it says whether the answer is complete, and no chunk of a stream has it"
+        raise RunError(f"{where}: finish_reason={reason!r} {words}")
     if whole is None and (tokens is None or (text and not tokens)):
         if layout.request:
             raise RunError(f"{where}: logprobs are missing; ask for them with {layout.request}")
         tokens = None
-    if not isinstance(reason, str):
-        words = "must be text: it says whether the answer is complete, and no chunk of a stream has it"
-        raise RunError(f"{where}: finish_reason={reason!r} {words}")
     finished, whole = reason in NATURAL, whole if tokens is None else None
     if finished and tokens == []:
         return "whose probability was not returned"
@@ -142,7 +142,8 @@ def _answers(layout: Layout, body: object) -> list[Completion]:
     for value in (value for path in layout.answers for value in _listed(at(body, path))):
         text, reason = at(value, layout.text), at(value, layout.reason)
         if isinstance(reason, str):  # in small letters, without the enumeration that it comes from
-            reason = None if reason == "none" else reason.rpartition(".")[2].lower().removeprefix("finish_reason_")
+            reason = reason.rpartition(".")[2].lower().removeprefix("finish_reason_")
+            reason = None if reason in ("", "none", "unspecified") else reason
         if isinstance(text, list) and all(isinstance(part, str) for part in text):
             text = "".join(text) if text else None
         tokens = steps = at(value, layout.tokens)
@@ -177,7 +178,7 @@ def _of_harness(where: str, line: object) -> dict:
             replies.append(reply)
     choices = [reply["text"] for reply in replies if "cumulative_logprob" in reply and reply["correct"]]
     question = {"question_id": at(line, "doc_id"), "references": choices or target, "filter": at(line, "filter")}
-    return question | {"question": at([line, requests], "0.doc.question|1.0.arg_0|1.0.0"), "replies": replies}
+    return question | {"question": at(line, "doc.question|arguments.*.0.arg_0|arguments.0.0"), "replies": replies}
 
 
 def _listed(value: Any) -> list:
@@ -195,8 +196,8 @@ def _within(value: Any, name: str) -> Any:
     if isinstance(value, Mapping):
         other = value.get(int(name)) if name.isdecimal() else None
         return list(value.values()) if name == "*" else value.get(name, other)
-    if not isinstance(value, (list, tuple)):
-        return None if isinstance(value, str) else getattr(value, name, None)
+    if name == "*" or not isinstance(value, (list, tuple)):
+        return None if isinstance(value, (str, list, tuple)) else getattr(value, name, None)
     if name.isdecimal() and int(name) < len(value):
         return value[int(name)]
     return [end for inner in value for end in _listed(_within(inner, name))] or None

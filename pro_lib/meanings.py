@@ -86,8 +86,8 @@ def _checked(compared: ArrayLike) -> tuple[Floats, Mask]:
     three = array if array.ndim == 4 else np.stack([array, np.zeros_like(array), 1 - array], axis=-1)
     e, n, c = np.moveaxis(three, -1, 0)  # added up one by one: NumPy is slow along an axis of three
     present, total = ~np.isnan(np.diagonal(e, axis1=1, axis2=2)), e + n + c
-    bad = (np.minimum(np.minimum(e, n), c) < -1e-6) | (np.abs(total - 1) > 1e-4)
-    bad |= np.isnan(total) == (present[:, :, None] & present[:, None, :])
+    both = present[:, :, None] & present[:, None, :]
+    bad = (np.minimum(np.minimum(e, n), c) < -1e-6) | (np.abs(total - 1) > 1e-4) | (np.isnan(total) == both)
     if bad.any():
         place = tuple(np.argwhere(bad)[0].tolist())
         words = "a similarity in [0, 1], or three probabilities, of any two answers there are"

@@ -74,11 +74,6 @@ class Model:
         quantization = {"quantization": self.quantization} if self.quantization else {}
         return {"model": self.name, "fingerprint": self.fingerprint, "dtype": self.dtype, **quantization}
 
-    def sentence(self) -> str:
-        """Say how large the model is, in which precision, and where it lies."""
-        size, memory = self.network.num_parameters() / 1e6, self.network.get_memory_footprint() / 1e9
-        return f"{self.name}: {size:,.0f} million parameters, {memory:.2f} GB, {self.dtype} on {self.device}"
-
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a prompt, with a beginning-of-text token where the tokenizer adds one, and no end."""
         ids = self.tokenizer(text)["input_ids"]
@@ -89,8 +84,7 @@ class Model:
 
         `options` are the template's, and `date`, its today. Raises `UnsupportedModelError` if the template refuses it.
         """
-        trouble = f"model {self.name} has no chat template that takes the prompt; leave chat=True out"
-        with refusing(UnsupportedModelError, trouble):  # a template is a program of the model's makers
+        try:
             template, settings = self.tokenizer.get_chat_template(), dict(options)
             if len(template) > _LONGEST:
                 raise ValueError(f"it has {len(template):,} characters, more than {_LONGEST:,}")
@@ -108,6 +102,9 @@ class Model:
                 raise ValueError(f"what it makes of the prompt has {len(text):,} characters, more than {_LONGEST:,}")
             if text.rstrip().endswith(_THOUGHTS):
                 raise ValueError("it opens a thinking block; an option may close it: chat={'enable_thinking': False}")
+        except Exception as error:  # a template is a program of the model's makers
+            words = f"has no chat template that takes the prompt; leave chat=True out ({error})"
+            raise UnsupportedModelError(f"model {self.name} {words}") from error
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -156,7 +153,7 @@ def load(
 
     Raises:
         FileNotFoundError: transformers cannot load it or torch does not see the device, in their words.
-        ValueError: an unknown dtype, quantization or name; `UnsupportedModelError` where nothing follows a text.
+        ValueError: an unknown dtype, quantization or name, a pipe; `UnsupportedModelError` if nothing follows a text.
     """
     name, device = str(name), str(device)
     for option, value, choices in (("dtype", dtype, ("auto", *DTYPES)), ("quantization", quantization, QUANTIZATIONS)):

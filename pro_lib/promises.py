@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -99,9 +99,9 @@ def set_threshold(right: ArrayLike, *, delta: float, search_alpha: float) -> flo
     values = np.sort(_right(right, search_alpha))
     if not 0 < delta < 1:
         raise ValueError(f"delta={delta} must lie between 0 and 1")
-    place = int(round(delta * (len(values) + 1), 9))  # 0.29 of 100 are 29, rounding aside
-    tau = float(values[place - 1]) if place else 0.0
-    return tau or None
+    rank = min(len(values), int(round(delta * (len(values) + 1), 9)))  # 0.29 of 100 are 29, rounding aside
+    is_censored = rank == 0 or values[rank - 1] == 0  # `_right` makes 0 of what is below `search_alpha`
+    return None if is_censored else float(values[rank - 1])
 
 
 def miss_rate(right: ArrayLike, *, alpha: float, search_alpha: float, confidence: float = 0.95) -> tuple[float, float]:
@@ -132,6 +132,8 @@ def right_probability(run: Run, *, alpha: float = 0.4) -> tuple[Callable[[ArrayL
     added, so that no probability is 0 or 1. Calibrated is not guaranteed. Raises `RunError` for a run without right
     answers known, `OneClassError` where all are right, or all wrong, and `ValueError` as `scores.pro` does.
     """
+    if "validation" not in set(run.questions["split"]):
+        run = replace(run, questions=run.questions.assign(split=None))  # so that one is drawn
     both = imports.split_records(run, n_validation=None)
     fitted, others = evaluate(both, split="validation"), evaluate(both, split="test")
     need_both(fitted.correct, "a calibration")

@@ -126,10 +126,10 @@ def methods(
             column["S-NLL"] = scores.nll(meant)
             read_by_pro |= {} if "S-PRO" in without else {f"S-PRO, {name}": meant}
         if alike and samples:
-            column["Deg"] = meanings.degree(alike[1][:, 1:, 1:])
+            column["Deg"] = meanings.degree(alike[1][:, 1:, 1:])  # without the answer judged, which stands first
             column["SC"] = 1 - meanings.matches(alike[1])[:, 0, 1:].sum(axis=1) / samples.n_found
-        for method in (method for method in column if method not in without):
-            table[f"{method}, {name}"] = column[method]
+        kept = {f"{method}, {name}": values for method, values in column.items() if method not in without}
+        table = table.assign(**kept)
     downwards = -np.sort(-log_probs, axis=1)  # NaN last
     width = max(1, (~np.isnan(downwards)).sum(axis=1).max(initial=0))
     return downwards[:, :width], table, read_by_pro

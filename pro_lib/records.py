@@ -117,20 +117,18 @@ def from_records(source: Source, *, questions: pd.DataFrame | None = None) -> Ru
 
 
 def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) -> Run:
-    """Return the run with some questions in split `validation`: as its records say, else drawn of `test` with `seed`.
+    """Return the run with every question in `validation` or `test`: as its records say, else drawn with `seed`.
 
-    Without a split all are `test`. `POOL` times `n_validation` are drawn, so that α can be chosen anew on others, at
-    most half of all (if None, half).
+    `POOL` times `n_validation` are drawn, so that α can be chosen anew on others, at most half of all (if None, half).
     """
     splits = run.questions["split"]
-    if "validation" in set(splits) and splits.notna().all():
+    if splits.notna().all():
         return run
-    if splits.notna().any() and splits.isna().any():
+    if splits.notna().any():
         raise RunError(f"run {run.name} says the split of some questions only")
     if len(splits) < 2:
         raise RunError(f"run {run.name} has {len(splits)} questions, too few to draw some for validation")
-    table = run.questions.assign(split=splits.fillna("test"))
-    table = lend_validation(table, n_validation, seed, lender=f"run {run.name}", pool=POOL)
+    table = lend_validation(run.questions.assign(split="test"), n_validation, seed, lender=f"run {run.name}", pool=POOL)
     return replace(run, questions=table)
 
 

@@ -156,9 +156,6 @@ class _Served(Model):
         """By how many nats prefixes of 0, 1, … tokens may be off: errors add up along an answer."""
         return self.server.epsilon * np.arange(2**16)
 
-    def sentence(self) -> str:
-        return f"{self.name}, asked at {self.source}"
-
     def with_stop(self, stop):
         if stop:
             raise ValueError("stop= is not to be had over a server; connect(stop_ids=) names tokens that end an answer")
@@ -224,9 +221,9 @@ def _events(
         rest, ending = max(0.0, 1 - probs.sum()), probs[stops].sum()
         # No token that is left out is likelier than the last of those asked for.
         least = 0.0 if len(ids) == len(is_stop) else probs[min(n_tokens, len(ids)) - 1]
-        hidden = min(rest + _ROUNDING, (is_stop.sum() - stops.sum()) * least)
-        is_open = _log(min(rest + _ROUNDING, least)) >= floor
-        is_open |= _log(ending + hidden) >= floor and hidden > math.expm1(server.epsilon) * ending
+        hidden = min(rest + _ROUNDING, (is_stop.sum() - stops.sum()) * least)  # at most, of endings left out
+        is_open = _log(min(rest + _ROUNDING, least)) >= floor  # a token left out may reach it
+        is_open |= _log(ending + hidden) >= floor and hidden > math.expm1(server.epsilon) * ending  # or the ending may
         likeliest = [*lists[0].items()][:_COMPARED]
         apart = (value - other.get(token, min(other.values())) for other in lists[1:] for token, value in likeliest)
         is_noisy = max(map(abs, apart), default=0.0) > server.epsilon
@@ -241,7 +238,7 @@ def _events(
     events += [(UNSEEN if is_open or is_noisy else OTHER, _log(rest), False)]
     events += zip(*(column[named].tolist() for column in (ids, log_probs, closes)), strict=True)
     # Part of the rest may be endings: the entropy is at least the lesser of none and all that may be.
-    either = (entr([p, ending + rest - p]).sum() for p in (ending, min(ending + hidden, ending + rest)))
+    either = (entr([p, ending + rest - p]).sum() for p in (ending, ending + min(hidden, rest)))
     best = int(ids[0]) if greedy and not stops[0] else END
     return events, entr(probs[~stops]).sum() + min(either), best, n_requests
 

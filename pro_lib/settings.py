@@ -239,6 +239,8 @@ class Settings:
         file, questions = listed(self.dataset)[0], None
         if file not in question_sets.NAMES and os.path.exists(file):
             questions = question_sets.load(path=file, split=None, n_shots=0).table
+            if "validation" not in set(questions["split"]):
+                questions = questions.assign(split=None)  # so that one is drawn
         return imports.from_file(imports.recorded(listed(self.records or ()))[model, dataset], questions=questions)
 
     def _similarity(self, name: str, model: str, dataset: str) -> Similarity | None:

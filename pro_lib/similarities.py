@@ -154,10 +154,9 @@ class Nli:
                 self._cached |= _read(path)
         if missing := different - self._cached.keys():
             order = [ids[label] for label in LABELS]
-            computed = dict(self._computed(sorted(missing, key=lambda pair: (len("".join(pair)), pair)), order))
-            self._cached |= computed
+            self._cached |= self._computed(sorted(missing, key=lambda pair: (len("".join(pair)), pair)), order)
             if self.cache is not None:
-                _store(computed, Path(self.cache), name)
+                _store(self._cached, Path(self.cache), name)
         return np.array([self._cached.get(pair, (1.0, 0.0, 0.0)) for pair in pairs]).reshape(-1, 3)
 
     def _computed(self, pairs: list[Pair], order: list[int]) -> Iterator[tuple[Pair, list[float]]]:
@@ -192,12 +191,16 @@ class Nli:
 
 
 def _store(probabilities: dict[Pair, list[float]], folder: Path, name: str) -> None:
-    """Write pairs into one file, a digest of its bytes in its name, beside those before."""
+    """Write all pairs into one file, a digest of its bytes in its name, in the place of those before."""
     rows = [(*pair, *values) for pair, values in probabilities.items()]
     data = pd.DataFrame(rows, columns=["premise", "hypothesis", *LABELS]).to_parquet(index=False)
+    path = folder / f"{name}-{sha256(data)[:16]}.parquet"
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(data, folder / f"{name}-{sha256(data)[:16]}.parquet")
+        before = set(folder.glob(f"{name}-*.parquet")) - {path}
+        write_whole(data, path)
+        for file in before:
+            file.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> dict[Pair, list[float]]:

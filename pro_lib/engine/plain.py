@@ -43,9 +43,9 @@ class PlainTree:
     @torch.inference_mode()
     def grow(self, parents: Tensor, tokens: Tensor, *, keep: Tensor | None = None) -> Tensor:
         """Run as `Tree.grow`."""
-        rows, self._rows = self._rows, [] if keep is None else [self._rows[row] for row in keep.tolist()]
-        children = zip(parents.tolist(), tokens.tolist(), strict=True)
-        log_probs, n_tokens = self._run([(rows[parent], (token,)) for parent, token in children])
+        steps = [(self._rows[row], (token,)) for row, token in zip(parents.tolist(), tokens.tolist(), strict=True)]
+        self._rows = [] if keep is None else [self._rows[row] for row in keep.tolist()]
+        log_probs, n_tokens = self._run(steps)  # which adds the children to the rows
         self._counts.token_forwards += n_tokens
         return log_probs
 

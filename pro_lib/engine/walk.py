@@ -138,10 +138,10 @@ def multinomial(
         if is_model:
             entropy = torch.cat([next_events(piece, endings)[2] for piece in parts])
             entropies.add_(torch.where(is_open, entropy[rows], 0.0))
-        # What has ended draws nothing of meaning.
-        aims = uniforms.new_zeros(len(log_probs) + 1, rows.shape[1])
-        aims[torch.where(is_open, rows, len(log_probs)), walker] = uniforms[:, :, step]
-        for piece, aim in zip(parts, aims[:-1].tensor_split(len(parts)), strict=True):
+        ended = len(log_probs)  # a row beyond the last, for the numbers of walkers that have ended
+        aims = uniforms.new_zeros(ended + 1, rows.shape[1])
+        aims[torch.where(is_open, rows, ended), walker] = uniforms[:, :, step]
+        for piece, aim in zip(parts, aims[:ended].tensor_split(len(parts)), strict=True):
             scaled = buffer.resize_(piece.shape).copy_(piece).div_(temperature)
             cumulative = _nucleus(torch.softmax(scaled, dim=-1, out=scaled), top_p).cumsum_(dim=-1)
             places.append(torch.searchsorted(cumulative, aim * cumulative[:, -1:], right=True))

@@ -19,10 +19,7 @@ APPENDIX = "the paper's appendix"
 
 
 class Explorer(anywidget.AnyWidget):
-    """The explorer of `run`, of the runs in `settings.generations_dir`, and of the paper's examples.
-
-    What is shown is `data`, the slider stands at `alpha`, and `runs` can be chosen.
-    """
+    """The explorer of a run: what is shown is `data`, the slider stands at `alpha`, and `runs` can be chosen."""
 
     _esm, _css = JAVASCRIPT, STYLES
     data = traitlets.Dict().tag(sync=True)
@@ -51,16 +48,16 @@ class Explorer(anywidget.AnyWidget):
     def _choose(self, name: str) -> dict:
         chosen = self._sources[name]
         run = chosen if isinstance(chosen, Run) else runs.read(chosen)
-        names = [name for name in listed(self._settings.model) if Path(name).name == run.info.model]
+        given = (model for model in listed(self._settings.model) if Path(model).name == run.info.model)
         source = run.info.model if run.info.model in bundled_models() else run.info.provenance.get("source")
         # What to load to ask the model; nothing where it is not known how it was asked.
-        model: Any = (*names, source)[0] if "shots" in run.info.parameters else None
+        model: Any = next(given, source) if "shots" in run.info.parameters else None
         why = "" if model else f"{run.name} comes without a model to ask; choose another run"
         data = run_data(run, alpha=self._settings.alpha)
         data |= {"label": name, "split": self._settings.split, "cannot_ask": why, "scope": scope(run.info.model)}
-        # As the paper counts, so that the first example's PRO is the 0.404 it prints.
-        self.data = data | ({"alpha": 0.1, "repeats": True} if name == APPENDIX else {})
-        self._run, self._model = run, model
+        if name == APPENDIX:  # as the paper counts, so that the first example's PRO is the 0.404 it prints
+            data |= {"alpha": 0.1, "repeats": True}
+        self.data, self._run, self._model = data, run, model
         return {"kind": "run"}
 
     def _ask(self, question: str, search_alpha: float) -> dict:
