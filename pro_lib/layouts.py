@@ -129,7 +129,7 @@ def responses(where: str, entry: object) -> Iterator[Response]:
         layout = next((layout for layout in LAYOUTS if at(body, layout.key) is not None), None)
         if layout is None and not error:
             names = ", ".join(layout.name for layout in LAYOUTS)
-            raise RunError(f"{where}: no response of a known layout ({names}), nor a record with answers")
+            raise RunError(f"{where}: no whole response of a known layout ({names}), nor a record")
         answers = [] if error or layout is None else _answers(layout, body)
         served_id = at(body, "request_id|id|responseId|response_id|meta_info.id")
         served_id = served_id if isinstance(served_id, (str, int)) else None

@@ -199,6 +199,11 @@ def test_the_benchmark_page_has_the_numbers_of_the_figures():
             one = values[method, setting]
             sign = "" if not one["significant"] else "\u00a0▲" if one["difference"] > 0 else "\u00a0▼"
             assert cell == f"{one['auroc']:.3f} [{one['low']:.3f}, {one['high']:.3f}]{sign}", (method, setting)
+    fixed = pd.read_csv(ROOT / "figures" / "04_fixed_k.csv").query("k != 'adaptive' and dataset == 'world-facts'")
+    shown = {name: cells for name, *cells in table_rows("benchmark.md", "## Fixed K")}
+    for name, protocol in {"kept": "paper", "once": "workbench"}.items():
+        aurocs = fixed[(fixed["model"] == "facts-2m") & (fixed["protocol"] == protocol)]["auroc"]
+        assert shown[name] == [f"{auroc:.3f}" for auroc in aurocs]
     exact = pd.read_csv(ROOT / "figures" / "07_exact_search.csv")
     exact["forwards"] = exact["token_forwards"] / exact["greedy_forwards"]
     form = "{alpha:g} {certified:.3f} {fallback:.3f} {answers:.2f} {recall:.3f} {alpha_floor:.2f} {tree_bound:.2f} "
@@ -259,11 +264,15 @@ def test_the_page_of_real_models_and_the_readme_have_the_numbers_of_the_tables()
         chosen = row["chosen"].replace("alpha", "α")
         ours = [f"{row['setting']}, {row['n_questions']:,}", row["counted"], chosen, f"{median} [{low}, {high}]"]
         assert cells == [*ours, f"{chosen} = {row['choice']:g}", f"{least} to {most}", f"{row['above_nll']:.0%}"]
-    gain = {(row["setting"], row["counted"]): signed(row["median"]) for row in gains if row["chosen"] == "K"}
+    gain, with_alpha = (
+        {(row["setting"], row["counted"]): signed(row["median"]) for row in gains if row["chosen"] == chosen}
+        for chosen in ("K", "alpha")
+    )
     said = " ".join(README.read_text().partition("## What do you have?")[0].split()).replace("−", "-")
     nq, meadow = (gain[f"gpt-3.5, {name}", "once each"] for name in ("NQ", "Meadow"))
     assert f"({nq} AUROC on Natural Questions, {meadow} on Meadow)" in said
-    assert f"If repeats count, not on Natural Questions ({gain['gpt-3.5, NQ', 'repeats kept']})." in said
+    one, other = (of["gpt-3.5, NQ", "repeats kept"] for of in (gain, with_alpha))
+    assert f"If repeats count, on Natural Questions not with K ({one}), but with α ({other})." in said
     assert gain["Llama-2-7b-chat, NQ", "once each"] == "0.000"
     drawn = [row for row in real("04_fixed_k") if row["protocol"] == "paper"]
     at = {(row["setting"], row["k"]): f"{row['auroc']:.3f}" for row in drawn}

@@ -160,7 +160,7 @@ REFUSED = {
         (response(choice("a", logprobs=None)), "logprobs"),
         (response(choice("a", ("a", -1.0), finish_reason=None)), "finish_reason"),
         (response({"index": 0, **choice("a"), "logprobs": {"content": [{"logprob": None}]}}), "log_probs[0]=None"),
-        ({"question_id": "a", "answers": []}, f"no response of a known layout ({KNOWN})"),
+        ({"question_id": "a", "answers": []}, f"no whole response of a known layout ({KNOWN})"),
     ]),
     from_vllm: (request(ENDED), [
         (request(ENDED | {"token_ids": [3]}), "log_probs[0]=None"),
@@ -185,7 +185,7 @@ def test_a_malformed_line_is_refused_with_its_place_and_field(write, read, good,
 
 @pytest.mark.parametrize("source", [None, 5, b"x", {}, [5], [None], ["text"], []])
 def test_what_is_no_list_of_outputs_is_refused(source):
-    with pytest.raises(RunError, match=r"neither a file nor a list|no response of a known layout|holds no answers"):
+    with pytest.raises(RunError, match=r"neither a file nor a list|no whole response of a known layout|holds no answers"):
         from_vllm(source)
 
 
