@@ -2,9 +2,8 @@
 
     python benchmarks/abstaining.py data/generations/world-facts/facts-2m/diverse_beam --splits 1000
 
-In each split an answerer is made of some questions (`--questions`); the others are its calls,
-whose answers the run has. A promise is false where fewer of all answers given are right than promised: at most
-1 - confidence may be.
+In each split an answerer is made of some questions (`--questions`); the others are its calls, whose answers the run
+has. A promise is false where fewer of all answers given are right than promised: at most 1 - confidence may be.
 """
 
 from dataclasses import replace

@@ -130,9 +130,10 @@ def roofline(given: Namespace) -> pd.DataFrame:
     print(f"copy bandwidth {bandwidth / 1e9:.1f} GB/s; limits at all of it, the last column at {ATTAINABLE:.0%} of it")
     for name in given.models:
         network = load(name, given)
-        read = weight_bytes(network)
+        read, slot = weight_bytes(network), slot_bytes(network)
         for width in WIDTHS:
-            timed, cache = step_seconds(network, width, repeats=10)
+            timed, slots = step_seconds(network, width, repeats=10)
+            cache = slots * slot
             limit = (read + cache) / bandwidth
             row = {"model": name, "prefixes": width, "weights_gb": read / 1e9, "cache_gb": cache / 1e9}
             row |= {"ms_min": 1000 * min(timed), "ms_median": 1000 * sorted(timed)[len(timed) // 2]}
@@ -148,8 +149,13 @@ def weight_bytes(network: torch.nn.Module) -> int:
     return everything - (embedding.nbytes if embedding is not head else 0)
 
 
+def slot_bytes(network: torch.nn.Module) -> int:
+    """Bytes of the keys and values of one token."""
+    return sum(keys.nbytes + values.nbytes for keys, values in encode_prefix(network, [3]).layers)
+
+
 def step_seconds(network: torch.nn.Module, width: int, *, repeats: int) -> tuple[list[float], int]:
-    """Seconds of steps that grow `width` prefixes by a token, and the bytes of keys and values each of them reads."""
+    """Seconds of steps that grow `width` prefixes by a token, and of how many tokens each reads keys and values."""
     vocabulary, generator = network.config.get_text_config().vocab_size, torch.Generator().manual_seed(0)
 
     def drawn(n: int) -> Tensor:
@@ -159,8 +165,7 @@ def step_seconds(network: torch.nn.Module, width: int, *, repeats: int) -> tuple
     grown.plant()
     everyone = torch.arange(width)
     timed = seconds(lambda: grown.grow(everyone, drawn(width)), network.device, repeats=repeats)
-    slot = sum(keys.nbytes + values.nbytes for keys, values in encode_prefix(network, [3]).layers)
-    return timed, slot * grown.slots
+    return timed, grown.slots
 
 
 def seconds(function: Callable, device: torch.device, *, repeats: int) -> list[float]:

@@ -193,11 +193,12 @@ def at(value: object, paths: str) -> Any:
 
 def _within(value: Any, name: str) -> Any:
     """Return what is called `name`; of a list, what is in each, in one list without what is missing."""
+    if name == "*":  # all that an object holds; of a list it would be what its entries hold, mixed up
+        return list(value.values()) if isinstance(value, Mapping) else None
     if isinstance(value, Mapping):
-        other = value.get(int(name)) if name.isdecimal() else None
-        return list(value.values()) if name == "*" else value.get(name, other)
-    if name == "*" or not isinstance(value, (list, tuple)):
-        return None if isinstance(value, (str, list, tuple)) else getattr(value, name, None)
+        return value.get(name, value.get(int(name)) if name.isdecimal() else None)
+    if not isinstance(value, (list, tuple)):
+        return None if isinstance(value, str) else getattr(value, name, None)
     if name.isdecimal() and int(name) < len(value):
         return value[int(name)]
     return [end for inner in value for end in _listed(_within(inner, name))] or None

@@ -102,7 +102,7 @@ class Model:
                 raise ValueError(f"what it makes of the prompt has {len(text):,} characters, more than {_LONGEST:,}")
             if text.rstrip().endswith(_THOUGHTS):
                 raise ValueError("it opens a thinking block; an option may close it: chat={'enable_thinking': False}")
-        except Exception as error:  # a template is a program of the model's makers
+        except Exception as error:  # a template is a program of the model's makers, and may want all memory
             words = f"has no chat template that takes the prompt; leave chat=True out ({error})"
             raise UnsupportedModelError(f"model {self.name} {words}") from error
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
