@@ -69,15 +69,14 @@ class Evaluation:
 
     def pro(self, alpha: float | Floats = 0.4, *, k: ArrayLike | None = None, name: str = "PRO") -> Floats:
         """Return PRO at one α, (n,), or several, (n, A), or at `k`; of `meanings` or `alpha_scores` by their name."""
+        at: dict[str, Any] = {"alpha": alpha} if k is None else {"k": k}
         if name in self.alpha_scores:
-            return self.alpha_scores[name](alpha=alpha)
+            return self.alpha_scores[name](**at)
         if len(self.log_probs) and np.isnan(self.log_probs).all():
             raise RunError(f"{name} needs log-probabilities, and {self.dataset}, {self.model} has texts alone")
-        log_probs = self.meanings.get(name, self.log_probs)
+        score = scores.pro if k is None else scores.pro_at_k
         with warnings.catch_warnings(action="ignore", category=scores.PremiseWarning):  # `sentence` says it
-            if k is not None:
-                return scores.pro_at_k(log_probs, k, search_alpha=self.search_alpha)
-            return scores.pro(log_probs, alpha=alpha, search_alpha=self.search_alpha)
+            return score(self.meanings.get(name, self.log_probs), **at, search_alpha=self.search_alpha)
 
     def with_pro(self, alphas: Mapping[str, float]) -> pd.DataFrame:
         """Tabulate PRO, or what else has the name (`pro`), at each named α, and every other method: a column each."""

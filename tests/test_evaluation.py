@@ -173,6 +173,8 @@ def test_validation_questions_are_drawn_with_the_seed_and_keep_their_rows_togeth
     np.testing.assert_array_equal(sample.baselines["NLL"], pool.baselines["NLL"].iloc[rows])
     np.testing.assert_array_equal(sample.meanings["S-PRO"], 2 * pool.log_probs[rows])
     np.testing.assert_array_equal(sample.pro(0.4, name="α"), pool.log_probs[rows, 0])
+    with pytest.raises(TypeError, match="'k'"):  # of a score that knows α alone
+        sample.pro(k=2, name="α")
     assert ["20 were drawn of them" in of.sentence() for of in (sample, pool)] == [True, False]
     assert list(pool.drawn(20, seed=4).answers["question_id"]) != list(sample.answers["question_id"])
     assert Splits(pool, pool, 20, seed=3).validation.answers.equals(sample.answers)
