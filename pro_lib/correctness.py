@@ -1,9 +1,9 @@
 """Whether an answer is right, by ROUGE-L F1 or by matching its references; knows no model and no threshold.
 
-The ROUGE values are those of Google's rouge-score package without stemming, bit for bit; its tokens are runs of a-z and
-0-9: accented letters split a word, and a text in another script has no token at all (see `TokenizerWarning`). The
-matches compare texts after `normalize`, which keeps every script; what is right by ROUGE is read without accents, and
-in other scripts by `exact_match` (see `closeness`).
+The ROUGE values are those of Google's rouge-score package without stemming, bit for bit. Its tokens are runs of a-z and
+0-9: accented letters split a word, and a text in another script has none at all (see `TokenizerWarning`). The matches
+compare texts after `normalize`, which keeps every script. What is right by ROUGE is read without accents, and in other
+scripts by `exact_match` (see `closeness`).
 """
 
 import string

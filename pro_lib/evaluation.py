@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from pro_lib import metrics, scores
 from pro_lib.correctness import MATCHES, Choices, rouge_and_correct
 from pro_lib.files import RunError
-from pro_lib.protocols import PROTOCOLS, Floats, Similarities, comparisons, methods, named, ranked
+from pro_lib.protocols import PROTOCOLS, Floats, Similarities, comparisons, find_protocol, methods, ranked
 from pro_lib.runs import Run, most_probable
 
 # What α is chosen from: every α that the paper prints is one of these. Finer ones are for a logarithmic axis only:
@@ -68,7 +68,7 @@ class Evaluation:
         return f"Evaluation({self.sentence()})"
 
     def pro(self, alpha: float | Floats = 0.4, *, k: ArrayLike | None = None, name: str = "PRO") -> Floats:
-        """Return PRO at one α, (n,), or several, (n, A), or at `k`; of `meanings` or `alpha_scores` by their name."""
+        """Return PRO at one α, (n,), at several, (n, A), or at `k`; by name, of `meanings` or (at α) `alpha_scores`."""
         at: dict[str, Any] = {"alpha": alpha} if k is None else {"k": k}
         if name in self.alpha_scores:
             return self.alpha_scores[name](**at)
@@ -180,7 +180,7 @@ def evaluations(
     Raises `RunError` where a run lacks one of the questions, or no answer can be judged.
     """
     choices = choices or Choices()
-    rules = [named(name, distinct=choices.distinct) for name in protocols]
+    rules = [find_protocol(name, distinct=choices.distinct) for name in protocols]
     beams = beams.select(split=split) if split is not None else beams
     ids = list(beams.questions["question_id"])
     samples = samples and samples.select(question_ids=ids)

@@ -163,12 +163,12 @@ def curve(
 
 
 def curves(
-    ax: Axes, table: pd.DataFrame, by: str, names: Sequence, x: str, y: str = "auroc", *, apart: float = 0.0, **other
+    ax: Axes, table: pd.DataFrame, by: str, names: Sequence, x: str, y: str = "auroc", *, shift: float = 0.0, **other
 ) -> None:
-    """Draw a `curve` over the column `x` for each of the names in column `by`, one moved `apart` from the next."""
+    """Draw a `curve` over the column `x` for each of the names in column `by`, one moved by `shift` from the next."""
     for index, name in enumerate(names):
         if len(line := table[table[by] == name]):
-            at = line[x].astype(float) + apart * (index - (len(names) - 1) / 2)
+            at = line[x].astype(float) + shift * (index - (len(names) - 1) / 2)
             curve(ax, at, line, index, y=y, label=name, **other)
 
 

@@ -50,7 +50,7 @@ def writing(path: Path) -> Iterator[None]:
         raise RunError(f"{path} cannot be written: {reason}; what was complete is kept") from error
 
 
-def fitted(declared: type[BaseModel], value: object, where: str) -> Any:
+def parse(declared: type[BaseModel], value: object, where: str) -> Any:
     """Return a mapping or an object as the class `declared`; else `RunError`, `<where>: <field>=<value> <words>`."""
     try:
         return declared.model_validate(value)
@@ -77,7 +77,7 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def named(*words: str, **settings: Any) -> str:
+def folder_name(*words: str, **settings: Any) -> str:
     """Return a folder's name, as `multinomial,n_answers=20`; what is long or no word is digits of its SHA-256."""
     name = ",".join([*words, *(f"{key}={_in_a_name(value)}" for key, value in settings.items())])
     return name if len(name) <= 200 else f"{name[:190]}-{sha256(name.encode())[:8]}"

@@ -82,7 +82,7 @@ def generate(
     work = _Work(chat, batch_size, engine, n_workers, gpus_per_worker)
     if engine == "ray" and out is None:
         raise ValueError("engine='ray' needs out=, a folder that all workers can write to")
-    model, questions = models.held(model), question_sets.asked(questions)
+    model, questions = models.held(model), question_sets.as_question_set(questions)
     if chat is None:  # with shots text is better, as measured
         chat = not questions.shots and bool(getattr(model.tokenizer, "chat_template", None))
     job = Job(model, questions, strategies.strategy(strategy, chat=chat, **settings), chat, batch_size or 0)
@@ -94,7 +94,7 @@ def generate(
         with bar(total=len(questions), disable=None if progress else True) as shown:
             table, cost = job.part(questions.table, shown)
         return Run(*tables([table]), replace(info, provenance=provenance, n_planned=len(questions), cost=cost))
-    name = files.named(strategy, **job.strategy.apart(), **questions.apart(chat=chat))
+    name = files.folder_name(strategy, **job.strategy.changes(), **questions.changes(chat=chat))
     with RunFolder(Path(out) / questions.name / model.name / name, info) as folder:
         parts = folder.missing(questions.table, per_part=job.per_pack * -(-QUESTIONS_PER_PART // job.per_pack))
         total = sum(map(len, parts.values()))
@@ -132,8 +132,8 @@ def _made_by_workers(parts: Mapping, folder: RunFolder, job: Job, work: _Work, b
         gpus, n_workers = min(gpus, work.gpus_per_worker), work.n_workers or max(1, gpus // work.gpus_per_worker)
         resources: dict[str, Any] = {"num_gpus": gpus, "num_cpus": 1 if gpus else cpus}
         actor = ray.remote(**resources, max_restarts=-1, max_task_retries=_TRIES_AGAIN)(_Worker)
-        asked = (job.questions, job.strategy, job.chat, job.per_pack)
-        arguments = (_load_options(job.model, gpus), job.model.fingerprint, asked, cpus, folder.path.resolve())
+        settings = (job.questions, job.strategy, job.chat, job.per_pack)
+        arguments = (_load_options(job.model, gpus), job.model.fingerprint, settings, cpus, folder.path.resolve())
         workers: list[Any] = [actor.remote(*arguments, folder.info) for _ in range(min(n_workers, len(parts)))]
         pool: Any = ray.util.ActorPool(workers)
         try:
@@ -161,8 +161,8 @@ def _load_options(model: Model, gpus: int) -> dict[str, Any]:
 class _Worker:
     """An actor: makes its job once, then answers part after part and writes each into the run folder."""
 
-    def __init__(self, load: Mapping, fingerprint: str, asked: tuple, n_threads: int, path: Path, info: RunInfo):
-        self.load, self.fingerprint, self.asked, self.path, self.info = load, fingerprint, asked, path, info
+    def __init__(self, load: Mapping, fingerprint: str, settings: tuple, n_threads: int, path: Path, info: RunInfo):
+        self.load, self.fingerprint, self.settings, self.path, self.info = load, fingerprint, settings, path, info
         torch.set_num_threads(n_threads)
 
     @cached_property
@@ -171,7 +171,7 @@ class _Worker:
         model = models.load(**self.load)
         if model.fingerprint != self.fingerprint:
             raise RunError(f"model {model.source} on {os.uname().nodename} is not the one asked for: its files differ")
-        return Job(model, *self.asked)
+        return Job(model, *self.settings)
 
     def make(self, name: str, questions: pd.DataFrame) -> tuple[int, dict[str, Any]]:
         """Make a part, unless a worker has that died before it could say so; return its size and where it was made."""

@@ -12,8 +12,8 @@ import pandas as pd
 
 from pro_lib.files import RunError
 from pro_lib.layouts import CUT, NATURAL, Response, at, record_of, responses
-from pro_lib.readers import Source, called, json_lines, stem
-from pro_lib.records import TABLES, from_records, named, paired, read_labels, split_records, tables
+from pro_lib.readers import Source, called, json_lines, unzipped
+from pro_lib.records import TABLES, from_records, names_in, paired, read_labels, split_records, tables
 from pro_lib.runs import Run
 from pro_lib.store import RunInfo
 
@@ -63,7 +63,7 @@ def from_openai(source: Source, *, questions: pd.DataFrame | None = None) -> Run
         raise RunError(f"{path}: none of {len(answers)} answers is finished; their endings are {_some(endings)}")
     if questions is not None:
         answers, table = paired(questions, answers, table, path, known={*own} - {None})
-    return Run(answers, table, RunInfo(stem(path), layout, layout))
+    return Run(answers, table, RunInfo(unzipped(path).stem, layout, layout))
 
 
 # One function reads every layout, since each is told by what it holds.
@@ -72,7 +72,7 @@ from_vllm = from_openai
 
 def from_file(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
     """Return a run of a file in any layout: our records, responses, or a CSV or Parquet file with a row per answer."""
-    is_ours = Path(path).suffix in TABLES or at(next(json_lines(path), ("", None))[1], "answers") is not None
+    is_ours = unzipped(path).suffix in TABLES or at(next(json_lines(path), ("", None))[1], "answers") is not None
     return (from_records if is_ours else from_openai)(path, questions=questions)
 
 
@@ -82,7 +82,7 @@ def recorded(records: Sequence[str]) -> dict[tuple[str, str], str]:
     for file in records:
         if not os.path.isfile(file):
             raise ValueError(f"records={file!r} is not a file")
-        name = named(file)
+        name = names_in(file)
         if files.setdefault(name, file) != file:
             raise ValueError(f"records={file!r} has the name of {files[name]!r}: one of them at a time")
     return files
@@ -94,7 +94,7 @@ def _names(read: Sequence[Response], texts: Sequence[str], own: Sequence[str | N
     for name, text, response in zip(own, texts, read, strict=True):
         if name is None:
             served = None if str(response.served_id) in places else response.served_id
-            place = f"{stem(path)}-{response.where.rsplit(' ', 1)[1]}"
+            place = f"{unzipped(path).stem}-{response.where.rsplit(' ', 1)[1]}"
             name = by_text.setdefault(text or response.where, place if served is None else served)
         about = (text, response.question["references"], response.question["split"])
         where, first = places.setdefault(str(name), (response.where, about))

@@ -17,9 +17,9 @@ from transformers import GenerationConfig, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from pro_lib import engine
-from pro_lib.engine.fit import Fit, PackingError, fitted, fitted_to
+from pro_lib.engine.fit import Fit, PackingError, best_fit, fit_for_length
 from pro_lib.models import UnsupportedModelError, find_endings
-from pro_lib.packs import ranked
+from pro_lib.packs import by_probability
 
 _FITS: "WeakKeyDictionary[PreTrainedModel, Fit]" = WeakKeyDictionary()  # measured once for each network
 # What `generate` hands on of itself; anything else would change what the network says.
@@ -81,8 +81,8 @@ def _generated(network, input_ids, config, strategy, tokenizer, epsilon, *, atte
     try:
         endings = find_endings(tokenizer, network, config=config)
         if network not in _FITS:
-            _FITS[network] = fitted(network)
-        fit = fitted_to(network, _FITS[network], max(map(len, prompts)) + strategy.max_new_tokens)
+            _FITS[network] = best_fit(network)
+        fit = fit_for_length(network, _FITS[network], max(map(len, prompts)) + strategy.max_new_tokens)
     except PackingError as reason:
         raise UnsupportedModelError(f"{type(network).__name__} {reason}") from reason
     prefix = engine.encode_prefix(network, () if fit.plain else prompts[0][: engine.common_prefix_length(prompts)])
@@ -120,9 +120,9 @@ def _check(network, config, mask, *, logits_processor, stopping_criteria, positi
         raise ValueError("attention_mask hides all tokens of a prompt")
 
 
-def _likely(answers: list[engine.Answer], certificate: engine.Certificate | None) -> tuple[list, np.ndarray]:
+def _likely(answers: list[engine.Outcome], certificate: engine.Certificate | None) -> tuple[list, np.ndarray]:
     """Return answers and log-probabilities downwards, NaN of those cut; of a search those at α, or the first alone."""
-    answers = ranked(answers)
+    answers = by_probability(answers)
     values = np.array([answer.complete_log_prob if answer.finished else math.nan for answer in answers])
     n = max(1, int(np.sum(values >= math.log(certificate.search_alpha) - 1e-9))) if certificate else len(answers)
     return answers[:n], values[:n]

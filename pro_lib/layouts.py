@@ -6,8 +6,8 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 from pro_lib.checks import Format, Text
-from pro_lib.files import RunError, fitted
-from pro_lib.records import Answer
+from pro_lib.files import RunError, parse
+from pro_lib.records import AnswerRecord
 
 # What servers write for a log-probability that they do not give; vLLM also for -inf and for places not filled.
 NOT_GIVEN = -9999.0
@@ -90,7 +90,7 @@ class Response(NamedTuple):
     answers: list[Completion]
 
 
-def record_of(completion: Completion, layout: Layout, where: str) -> Answer | str:
+def record_of(completion: Completion, layout: Layout, where: str) -> AnswerRecord | str:
     """Return a record's answer, or words for what is not scored; `RunError` with the place for what is neither."""
     text, reason, tokens, whole, correct = completion
     if text is None and reason is not None:
@@ -107,7 +107,7 @@ def record_of(completion: Completion, layout: Layout, where: str) -> Answer | st
         return "whose probability was not returned"
     end = None if finished or tokens is whole is None else 0.0
     fields = {"text": text, "finished": finished, "end_log_prob": end, "correct": correct}
-    record: Answer = fitted(Answer, fields | {"log_prob": whole, "token_log_probs": tokens}, where)
+    record: AnswerRecord = parse(AnswerRecord, fields | {"log_prob": whole, "token_log_probs": tokens}, where)
     is_given = all(value > NOT_GIVEN for value in record.token_log_probs or [])
     return record if is_given else "whose probability was not returned"
 
@@ -161,7 +161,7 @@ def _answers(layout: Layout, body: object) -> list[Completion]:
 
 def _of_harness(where: str, line: object) -> dict:
     """Return a line of lm-evaluation-harness as a response: texts, or choices with their log-probabilities."""
-    requests, replied = _listed(at(line, "arguments.*|arguments")), fitted(_Line, line, where).resps
+    requests, replied = _listed(at(line, "arguments.*|arguments")), parse(_Line, line, where).resps
     if len(replied) != len(requests):
         raise RunError(f"{where}: {len(replied)} resps of {len(requests)} arguments")
     target, verdict, replies = at(line, "target"), at(line, str(at(line, "metrics.0"))), []

@@ -29,12 +29,13 @@ class OneClassError(ValueError):
 def usable(uncertainties: pd.DataFrame, correct: ArrayLike) -> tuple[Labels, str]:
     """Find the questions (n,) that all methods (columns) and `correct` have a value for; say why others are not."""
     missing = uncertainties.isna().assign(correct=pd.isna(np.asarray(correct)))
-    mask, lacking = ~missing.any(axis=1).to_numpy(), missing.sum()
+    mask = ~missing.any(axis=1).to_numpy()
     if mask.all():
         return mask, f"All {len(mask)} questions are used."
-    n_cut = lacking.get("NLL", 0)  # NLL has a value wherever there is an answer
-    reasons = [f"{n_cut} are cut (no answer ended)"] if n_cut else []
-    reasons += [f"{method} is missing for {count}" for method, count in lacking.items() if count not in (0, n_cut)]
+    cut = missing.get("NLL", missing["correct"] & False)  # NLL has a value wherever there is an answer
+    reasons = [f"{cut.sum()} are cut (no answer ended)"] if cut.any() else []
+    lacking = {method: rows for method, rows in missing.items() if rows.any() and not rows.equals(cut)}
+    reasons += [f"{method} is missing for {rows.sum()}" for method, rows in lacking.items()]
     excluded = missing.index[~mask]
     labels = ", ".join(map(str, excluded[:5])) + (", …" if len(excluded) > 5 else "")
     return mask, f"{len(excluded)} of {len(mask)} questions are left out ({labels}): {', '.join(reasons)}."
@@ -49,7 +50,7 @@ def auroc_intervals(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats,
     """Return AUROC of each column of `uncertainty` (n, A), and the ends of its 95 % interval: (A,) each.
 
     Wilson's interval of the AUROC a as of a share, with that n which gives a (1 - a) / n DeLong's variance. The
-    placements of a class can vary by a (1 - a) at most. Few of them say little of how much they do: their part of the
+    placements of a class can vary by a (1 - a) at most. Few of them say little of how much they do. Their part of the
     most is shrunk towards all of it, with the weight 1 / (1 + (s / 0.7)³), s = (n - 1) a (1 - a). One answer of a
     class is enough. Its coverage: docs/intervals.md.
     """
@@ -71,7 +72,7 @@ def comparison(
     correct: ArrayLike,
     *,
     reference: str = "PRO",
-    apart: Collection[str] = (),
+    uncorrected: Collection[str] = (),
     clusters: ArrayLike | None = None,
 ) -> pd.DataFrame:
     """Tabulate the AUROC of several methods, and test their differences to one of them.
@@ -81,14 +82,14 @@ def comparison(
     the reference's, with `difference_low` and `difference_high`, the ends of its normal interval; `p_value` (`delong`);
     `p_holm`, corrected for the number of other methods; `significant` (`p_holm` at most 0.05); `reading` and
     `n_to_decide` (`readings`, not corrected). The reference has no test: NaN, False and an empty reading. So has every
-    method where fewer than two answers are right, or wrong. Methods `apart` are not of the family corrected for: no
-    `p_holm`. `clusters` as in `delong`.
+    method where fewer than two answers are right, or wrong. Methods `uncorrected` are no part of the family, and have
+    no `p_holm`. `clusters` as in `delong`.
     """
     aurocs, low, high = auroc_intervals(uncertainties, correct)
     tests = delong(uncertainties, correct, reference=reference, clusters=clusters)
     difference_low, difference_high = tests.interval()
-    is_apart, untested = uncertainties.columns.isin(list(apart)), np.isnan(tests.p_value)
-    p_holm = holm(np.where(is_apart, np.nan, tests.p_value))
+    is_uncorrected, untested = uncertainties.columns.isin(list(uncorrected)), np.isnan(tests.p_value)
+    p_holm = holm(np.where(is_uncorrected, np.nan, tests.p_value))
     reading, n_to_decide = readings(tests.difference, tests.standard_error, len(uncertainties))
     columns = {"method": uncertainties.columns, "auroc": aurocs, "low": low, "high": high}
     columns["n_differ"] = uncertainties.ne(uncertainties[reference], axis=0).sum().to_numpy()
@@ -118,12 +119,12 @@ def delong(
     """Test the AUROC of each column of `uncertainties` (n, A) against that of one, by its place or its name.
 
     DeLong, DeLong & Clarke-Pearson (1988): the AUROC is the mean *placement* of the wrong answers among the right
-    ones, and of the right among the wrong; the variances of the two, each over its number, add up. Placements are
-    found by sorting, in O(n log n) (Sun & Xu 2014). Scores that are nearly the same differ on few questions, of which a
-    sample may hold none: so in each class half a question more is counted that one score wins, and half that it loses
-    (Bonett & Price 2012 add one of each to paired shares; docs/intervals.md has what Jeffreys' half covers). Questions
-    of one of the `clusters` (n,) may be right or wrong together: then their placements are added up before the variance
-    is taken (Obuchowski 1997). All is NaN where fewer than two answers are right, or wrong, or for a single cluster.
+    ones, and of the right among the wrong. The variances of the two, each over its number, add up. Placements are
+    found by sorting, in O(n log n) (Sun & Xu 2014). Nearly equal scores differ on few questions, and a sample may hold
+    none. So in each class half a question more is won by one score, and half lost (docs/intervals.md; Bonett & Price
+    2012 add one of each to a paired share). Questions of one of the `clusters` (n,) may be right together: their
+    placements are added up before the variance is taken (Obuchowski 1997). All is NaN where fewer than two answers are
+    right, or wrong, or for a single cluster.
     """
     at = reference if isinstance(reference, int) else pd.DataFrame(uncertainties).columns.get_loc(reference)
     values, labels = aligned(uncertainties, correct, columns=True)
@@ -190,9 +191,9 @@ def readings(difference: Floats, standard_error: Floats, n: int) -> tuple[list[s
     """Read what differences (A,) of n questions say: `different`, `equivalent`, both or `undecided`; and when.
 
     *Different*: the 95 % interval is without 0. *Equivalent*: the 90 % interval lies within ± `MARGIN`, which are two
-    one-sided tests at 5 % (Schuirmann 1987). Nothing is corrected for the number of differences. With it, how many
-    questions (A,) it takes for either to hold if d stays and its standard error e falls with the root of their number:
-    the smaller of n (1.960 e / |d|)² and, for |d| below the margin, n (1.645 e / (margin - |d|))². NaN is undecided.
+    one-sided tests at 5 % (Schuirmann 1987). Nothing is corrected for the number of differences. Beside it stands how
+    many questions (A,) decide, if d stays and its standard error e falls with the root of their number. It is the
+    smaller of n (1.960 e / |d|)² and, for |d| below the margin, n (1.645 e / (margin - |d|))². NaN is undecided.
     """
     size = np.abs(difference)
     different, equivalent = size > _Z * standard_error, size + _Z_ONE_SIDED * standard_error < MARGIN

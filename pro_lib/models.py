@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 from pro_lib.bundled import bundled_models, check_model, fingerprint, locate, model_folder_name
 from pro_lib.checks import DTYPES, QUANTIZATIONS, SentenceError, refusing
 from pro_lib.engine import Endings
-from pro_lib.engine.fit import Fit, PackingError, auto_class, fitted, fitted_to
+from pro_lib.engine.fit import Fit, PackingError, auto_class, best_fit, fit_for_length
 from pro_lib.engine.tree import reducing_device
 
 # Options of `from_pretrained` that a configuration and a tokenizer take as well.
@@ -127,7 +127,7 @@ class Model:
     def fit_for(self, n_tokens: int) -> Fit:
         """Return which tree texts of up to `n_tokens` are asked on; `UnsupportedModelError` if too long for any."""
         try:
-            fit = fitted_to(self.network, self.fit, n_tokens)
+            fit = fit_for_length(self.network, self.fit, n_tokens)
         except PackingError as reason:
             raise UnsupportedModelError(f"model {self.name} {reason}") from reason
         if fit.plain and not self.fit.plain:
@@ -190,7 +190,7 @@ def of(network: PreTrainedModel, tokenizer: Tokenizer, *, name: str = "loaded") 
 def _made(network: PreTrainedModel, tokenizer: Tokenizer, name: str, source: str, identity: str) -> Model:
     """Return the model of a network in place; `UnsupportedModelError` where it cannot say what follows a text."""
     try:
-        fit, found = fitted(network.eval()), find_endings(tokenizer, network)
+        fit, found = best_fit(network.eval()), find_endings(tokenizer, network)
         if tokenizer.vocab_size > (n_outputs := len(found.stop)):  # which counts no special token that was added
             raise PackingError(f"has {n_outputs} tokens, its tokenizer {tokenizer.vocab_size}: another model's")
     except PackingError as reason:

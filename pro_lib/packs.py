@@ -23,7 +23,7 @@ from transformers import PreTrainedModel
 
 from pro_lib import bundled, engine
 from pro_lib import questions as question_sets
-from pro_lib.engine import Answer, Certificate, Counts, Strategy
+from pro_lib.engine import Certificate, Counts, Outcome, Strategy
 from pro_lib.engine.fit import positions
 from pro_lib.files import sha256
 from pro_lib.models import Model, UnsupportedModelError, thought
@@ -85,7 +85,7 @@ class Job:
         if self.model.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.model.device)
         started, bar = time.perf_counter(), bar or tqdm(disable=True)
-        results: list[tuple[list[Answer], Certificate | None]] = []
+        results: list[tuple[list[Outcome], Certificate | None]] = []
         is_first, self.counts, self.halved = self._prefix is None, Counts(), 0
 
         def draw(*_: object) -> None:  # a hook that returned what `update` does would change the network's output
@@ -103,9 +103,9 @@ class Job:
         answers, certificates = zip(*results, strict=True)
         peak = _peak_memory(self.model.device)
         cost = Cost(**vars(self.counts), seconds=seconds, peak_memory_bytes=peak, halved_packs=self.halved)
-        return part_table(questions, [self._rows(ranked) for ranked in answers], certificates), cost
+        return part_table(questions, [self._rows(outcomes) for outcomes in answers], certificates), cost
 
-    def _look_at(self, pack: Sequence[list[Answer]]) -> None:
+    def _look_at(self, pack: Sequence[list[Outcome]]) -> None:
         """Warn where more than one in ten of a pack's likeliest answers says nothing, or is cut; say what may help."""
         likely = [max(answers, key=lambda answer: answer.complete_log_prob) for answers in pack]
         length = self.strategy.max_new_tokens
@@ -117,9 +117,9 @@ class Job:
             if 10 * n > len(likely):
                 warnings.warn(f"{n} of the first {len(likely)} likeliest answers {what}; {help_}", stacklevel=2)
 
-    def _answered_in_pieces(self, pack: pd.DataFrame) -> list[tuple[list[Answer], Certificate | None]]:
+    def _answered_in_pieces(self, pack: pd.DataFrame) -> list[tuple[list[Outcome], Certificate | None]]:
         """Return what `_answered` does, for as many questions at once as fit into memory."""
-        results: list[tuple[list[Answer], Certificate | None]] = []
+        results: list[tuple[list[Outcome], Certificate | None]] = []
         while len(results) < len(pack):
             piece = pack.iloc[len(results) : len(results) + self.fitting]
             try:
@@ -142,7 +142,7 @@ class Job:
             torch.cuda.empty_cache()  # nothing where there is no CUDA
         return results
 
-    def _answered(self, pack: pd.DataFrame) -> list[tuple[list[Answer], Certificate | None]]:
+    def _answered(self, pack: pd.DataFrame) -> list[tuple[list[Outcome], Certificate | None]]:
         """Return the answers to the questions of a pack, with their certificates if they were searched for."""
         prompts, ids = self._prompts(pack), pack["question_id"].tolist()
         tree = self._tree(prompts)
@@ -152,8 +152,8 @@ class Job:
             if mark := thought(str(self.model.tokenizer.decode(list(likeliest.token_ids)))):
                 words = f"question {question_id!r}: model {self.model.name} answers with a thought, {mark!r}"
                 raise UnsupportedModelError(f"{words}; ask without thinking, as chat={{'enable_thinking': False}}")
-        own = (len(prompt) - tree.prefix_length for prompt in prompts)
-        return [(ours, sure and replace(sure, prompt_tokens=n)) for (ours, sure), n in zip(results, own, strict=True)]
+        certified = zip(results, [len(prompt) - tree.prefix_length for prompt in prompts], strict=True)
+        return [(answers, search and replace(search, prompt_tokens=length)) for (answers, search), length in certified]
 
     def _tree(self, prompts: list[list[int]]) -> engine.Tree:
         network, shots = self.model.network, self.questions.prefix()
@@ -195,14 +195,14 @@ class Job:
             known[key] = engine.measured_epsilon(self._tree, prompts, self.model.endings, max_new_tokens=length)
         return known[key]
 
-    def _rows(self, answers: list[Answer]) -> list[dict]:
+    def _rows(self, answers: list[Outcome]) -> list[dict]:
         """Return answers as they are stored: downwards in probability, samples in the order they were drawn."""
-        answers = ranked(answers) if self.strategy.ranked else answers
+        answers = by_probability(answers) if self.strategy.ranked else answers
         texts = [self.model.decode(answer.token_ids) for answer in answers]
         return [vars(row) | {"text": text, "log_prob": row.log_prob} for row, text in zip(answers, texts, strict=True)]
 
 
-def ranked(answers: Sequence[Answer]) -> list[Answer]:
+def by_probability(answers: Sequence[Outcome]) -> list[Outcome]:
     """Return answers downwards in probability, those cut by length last."""
     return sorted(answers, key=lambda answer: (not answer.finished, -answer.complete_log_prob))
 

@@ -57,8 +57,8 @@ def promise(
     """Return the largest threshold t for which P(r = 1 | u < t) >= `target` is shown, by exact binomial tests upwards.
 
     δ = 1 - `confidence` is split among five starts, at 10, 20, 30, 50 and 70 % of the questions. Each part is handed on
-    from a threshold that passed to the next and lost at one that did not (the fallback procedure, Wiens 2003): this
-    passes whatever walks of their own from each start would (Angelopoulos et al. 2021).
+    from a threshold that passed to the next, and lost at one that did not: the fallback procedure (Wiens 2003). What
+    walks of their own from each start pass (Angelopoulos et al. 2021), this passes too.
 
     Args:
         uncertainty: scores (m,) of validation questions, higher = more uncertain; infinite ones are never below.
@@ -110,8 +110,9 @@ def miss_rate(right: ArrayLike, *, alpha: float, search_alpha: float, confidence
     The limit is Clopper and Pearson's, one-sided. Raises `ValueError` for an `alpha` below `search_alpha`, or m = 0.
     """
     values = _right(right, search_alpha)
-    if alpha < search_alpha or not values.size:
-        raise ValueError(f"alpha={alpha} must be at least search_alpha={search_alpha}, and right hold a question")
+    if alpha < search_alpha or not values.size or not 0 < confidence < 1:
+        words = f"alpha={alpha} must be at least search_alpha={search_alpha}, right hold a question"
+        raise ValueError(f"{words}, and confidence={confidence} lie between 0 and 1")
     missed = int((values < alpha).sum())
     limit = beta.ppf(confidence, missed + 1, len(values) - missed) if missed < len(values) else 1.0
     return missed / len(values), float(limit)

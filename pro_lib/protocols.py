@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from pro_lib import meanings, scores
 from pro_lib.runs import Run
+from pro_lib.scores import Floats
 from pro_lib.similarities import Similarity, distinct, lexical
 
-Floats = NDArray[np.float64]
 Similarities = Mapping[str, Similarity | None]
 
 
@@ -35,7 +35,7 @@ PROTOCOLS = {
 }
 
 
-def named(name: str, *, distinct: bool | None = None) -> Protocol:
+def find_protocol(name: str, *, distinct: bool | None = None) -> Protocol:
     """Return the protocol of this name, or raise `ValueError`; one with another `distinct` says so in its name."""
     if name not in PROTOCOLS:
         raise ValueError(f"protocol={name!r} is unknown; choose {' or '.join(PROTOCOLS)}")
@@ -71,15 +71,15 @@ def comparisons(
 
     First what it says of the beams, (n, N, N) or (n, N, N, 3), then of samples, before which stands the text judged.
     """
-    asked: list[Any] = [beams.texts]
+    matrices: list[Any] = [beams.texts]
     if samples:
-        asked.append(np.column_stack([judged, samples.texts]))
+        matrices.append(np.column_stack([judged, samples.texts]))
     if ((np.isnan(beams.means) | pd.isna(beams.texts)) & ~np.isnan(beams.log_probs)).any():
-        asked = []  # of an answer the text or the tokens are not known
-    said: dict[str, list[Floats]] = {}
+        matrices = []  # of an answer the text or the tokens are not known
+    results: dict[str, list[Floats]] = {}
     for name, similarity in similarities.items():
-        said[name] = [similarity(texts, beams.questions) for texts in asked] if similarity else []
-    return said
+        results[name] = [similarity(texts, beams.questions) for texts in matrices] if similarity else []
+    return results
 
 
 def of_texts(run: Run) -> pd.DataFrame:
@@ -102,7 +102,8 @@ def methods(
     counts the same. SD counts each text once where answers count once. A sample cut by length means the same as none.
     """
     are_texts = np.isnan(beams.log_probs).all()
-    counts = ~(beams.repeats & (protocol.distinct and not are_texts))
+    drops_repeats = protocol.distinct and not are_texts
+    counts = ~(beams.repeats & drops_repeats)
     log_probs, means = (np.where(counts, values, np.nan) for values in (beams.log_probs, beams.means))
     table, read_by_pro = pd.DataFrame({"NLL": scores.nll(log_probs)}), dict[str, Floats]()
     table["ALL"] = scores.average_log_likelihood(means, log_probs)

@@ -14,7 +14,7 @@ from pydantic import AfterValidator
 from pro_lib.bundled import BUNDLED, DATA, HUB
 from pro_lib.checks import checked, extra, refusing, rule
 from pro_lib.files import RunError, regular
-from pro_lib.readers import Source, called, check_names, read_questions, stem, texts_in
+from pro_lib.readers import Source, called, check_names, read_questions, texts_in, unzipped
 from pro_lib.store import CERTIFICATE_COLUMNS
 from pro_lib.store import QUESTION_COLUMNS as COLUMNS
 
@@ -28,7 +28,7 @@ FolderName = Annotated[str, rule(str, _FOLDER.fullmatch, "of a question set must
 Template = Annotated[str, rule(str, lambda template: "{question}" in template, "must contain {question}")]
 
 
-def apart(table: pd.DataFrame) -> pd.DataFrame:
+def rename_reserved(table: pd.DataFrame) -> pd.DataFrame:
     """Return questions whose columns have no name that runs need (`engine.Certificate`, `score_`): these get `own_`.
 
     A warning says so. Raises `RunError` for two columns of one name.
@@ -52,7 +52,7 @@ class QuestionSet:
     """
 
     name: FolderName
-    table: Annotated[pd.DataFrame, AfterValidator(apart)]
+    table: Annotated[pd.DataFrame, AfterValidator(rename_reserved)]
     shots: tuple[tuple[str, str], ...] = ()
     header: str = ""
     template: Template = TEMPLATE
@@ -91,7 +91,7 @@ class QuestionSet:
         shots = [list(shot) for shot in self.shots]
         return {"header": self.header, "template": self.template, "shots": shots} | ({"chat": chat} if chat else {})
 
-    def apart(self, *, chat: bool | Mapping = False) -> dict[str, Any]:
+    def changes(self, *, chat: bool | Mapping = False) -> dict[str, Any]:
         """Return what is not by default in how the questions are asked; it goes into the name of a run folder."""
         default = {"n_shots": self.source.get("usual_shots", len(self.shots)), "header": "", "template": TEMPLATE}
         settings = {"n_shots": len(self.shots), "header": self.header, "template": self.template, "chat": chat}
@@ -111,7 +111,7 @@ class QuestionSet:
         return self.template.replace("{question}", question)
 
 
-def asked(questions: QuestionSet | str | Source) -> QuestionSet:
+def as_question_set(questions: QuestionSet | str | Source) -> QuestionSet:
     """Return a question set as it is; one of texts, or of rows as `load` takes them, asked without shots."""
     if isinstance(questions, QuestionSet):
         return questions
@@ -161,11 +161,13 @@ def load(
     Raises `ValueError`, which names file and row, or the parameter, for what is unknown, malformed or out of its range,
     and where a set cannot be fetched.
     """
-    if limit is not None and (type(limit) is not int or limit < 1):
-        raise RunError(f"limit={limit!r} must be a whole number above 0, or None")
+    numbers = {"limit": (limit, 1), "n_shots": (n_shots, 0), "n_validation": (n_validation, 0), "seed": (seed, 0)}
+    for number, (value, least) in numbers.items():
+        if value is not None and (type(value) is not int or value < least):
+            raise RunError(f"{number}={value!r} must be a whole number, at least {least}")
     path = Path(path) if isinstance(path, str) else path
     table, used = _read(name, path, columns or {})
-    name = stem(called(path, "questions")) if name is None else name
+    name = unzipped(called(path, "questions")).stem if name is None else name
     splits = list(dict.fromkeys(table["split"] if split is None else [split] if isinstance(split, str) else split))
     usual_shots = int(min(10, (table["split"] == "train_shots").sum() or len(table) // 4))
     n_shots = usual_shots if n_shots is None else n_shots
@@ -190,7 +192,7 @@ def load(
     chosen = table.iloc[drawn].reset_index(drop=True)
     if shots is None:
         pool = table[(table["split"] == "train_shots") & ~table["question"].isin(chosen["question"])]
-        if not 0 <= n_shots <= len(pool):
+        if n_shots > len(pool):
             raise RunError(f"n_shots={n_shots}: dataset {name!r} has {len(pool)} questions for shots")
         shots = _shots(pool, n_shots)
     file = str(path) if isinstance(path, Path) else None
@@ -200,9 +202,7 @@ def load(
     return QuestionSet(name, chosen, pairs, header, template, source)
 
 
-def lend_validation(
-    table: pd.DataFrame, n: int | None, seed: int = 0, *, lender: str = "the set", pool: int = 1
-) -> pd.DataFrame:
+def lend_validation(table: pd.DataFrame, n: int | None, seed: int = 0, *, lender: str, pool: int = 1) -> pd.DataFrame:
     """Return the table with `pool` times `n` of its test questions, drawn with `seed`, as a validation split.
 
     At most half of them are taken, with a warning that names the `lender` where that is less than `n`; half if `n` is

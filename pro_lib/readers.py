@@ -23,7 +23,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_core import PydanticCustomError, from_json
 
 from pro_lib.checks import Format, Name, Text
-from pro_lib.files import RunError, fitted, reading, regular
+from pro_lib.files import RunError, parse, reading, regular
 
 # A question_id, which may be written as a whole number.
 _AsText = BeforeValidator(lambda value: str(value) if type(value) is int else value)
@@ -52,9 +52,9 @@ def called(source: Source, otherwise: str) -> Path:
     return Path(source if isinstance(source, (str, Path)) else otherwise)
 
 
-def stem(path: str | Path) -> str:
-    """Return a file's name without its endings, `.gz` among them."""
-    return Path(Path(path).name.removesuffix(".gz")).stem
+def unzipped(path: str | Path) -> Path:
+    """Return a path without `.gz` at its end."""
+    return Path(str(path).removesuffix(".gz"))
 
 
 def json_lines(source: Source) -> Iterator[tuple[str, Any]]:
@@ -92,7 +92,7 @@ def read_rows(source: Source) -> pd.DataFrame:
     Of a `.txt` file each block of lines is a row: its question, then its references. Rows in memory are as `json_lines`
     has them. Raises `RunError`, with file and place, for a file that is of another kind or damaged.
     """
-    read = _READERS.get(Path(str(source).removesuffix(".gz")).suffix) if isinstance(source, (str, Path)) else json_lines
+    read = _READERS.get(unzipped(source).suffix) if isinstance(source, (str, Path)) else json_lines
     if read is None:
         raise RunError(f"{source} is none of {', '.join(_READERS)}")
     with reading(called(source, "the rows")):
@@ -190,7 +190,7 @@ def validated(declared: type[BaseModel], entries: Iterable[tuple[str, object]]) 
     """Yield entries as the class `declared`, with their places; `RunError` where two have one question_id."""
     places: dict[str, str] = {}
     for where, entry in entries:
-        row: Any = fitted(declared, entry, where)
+        row: Any = parse(declared, entry, where)
         if row.question_id in places:
             raise RunError(f"{where}: question_id {row.question_id!r} was already used ({places[row.question_id]})")
         places[row.question_id] = where
@@ -243,7 +243,7 @@ def read_questions(source: Source, columns: Mapping) -> tuple[pd.DataFrame, dict
     Each has an id of its own, text and a reference. `columns` are names for ours, as in `questions.load`. Raises
     `RunError`, with file, place and column.
     """
-    names = fitted(_Columns, columns, "columns=").model_dump(exclude_none=True)
+    names = parse(_Columns, columns, "columns=").model_dump(exclude_none=True)
     file, table = called(source, "questions"), read_rows(source)
     if table.empty:
         raise RunError(f"{file} holds no questions")
@@ -255,7 +255,7 @@ def read_questions(source: Source, columns: Mapping) -> tuple[pd.DataFrame, dict
             has = ", ".join(map(str, table.columns))
             raise RunError(f"{file} has no column {name!r}, nor does columns= say its name; it has {has}")
     ours = {column: table[theirs[0]] for column, theirs in used.items() if column != "references"}
-    ours = {"question_id": [f"{stem(file)}-{n}" for n in range(len(table))], "split": "test"} | ours
+    ours = {"question_id": [f"{unzipped(file).stem}-{n}" for n in range(len(table))], "split": "test"} | ours
     ours["references"] = list(zip(*(table[name] for name in used["references"]), strict=True))
     records = table[[]].assign(**ours).to_dict("records")
     rows = [row for _, row in validated(_Question, zip(table.index, records, strict=True))]

@@ -15,9 +15,9 @@ from pydantic_core import PydanticCustomError, from_json
 
 from pro_lib.checks import Format, Probability, Text, rule
 from pro_lib.correctness import words
-from pro_lib.files import RunError, fitted
-from pro_lib.questions import apart, lend_validation
-from pro_lib.readers import Identity, Source, Texts, called, check_names, json_lines, read_rows, stem, validated
+from pro_lib.files import RunError, parse
+from pro_lib.questions import lend_validation, rename_reserved
+from pro_lib.readers import Identity, Source, Texts, called, check_names, json_lines, read_rows, unzipped, validated
 from pro_lib.runs import Run
 from pro_lib.store import RunInfo
 
@@ -39,7 +39,7 @@ COLUMNS |= dict.fromkeys(LOG_PROB, "log_prob")
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 
 
-class Answer(Format):
+class AnswerRecord(Format):
     """An answer of a record: log-probabilities in nats, that of the tokens as a sum or one by one."""
 
     text: Text | None = None
@@ -75,7 +75,7 @@ class Record(Format):
     references: Texts | None = None
     split: Text | None = None
     scores: dict[Text, float] | None = None
-    answers: list[Answer]
+    answers: list[AnswerRecord]
 
 
 class _Label(Format):
@@ -100,19 +100,19 @@ def from_records(source: Source, *, questions: pd.DataFrame | None = None) -> Ru
     row per answer. `questions` as for `imports.from_openai`. Raises `RunError` with file, line and field.
     """
     path, is_file = called(source, "records"), isinstance(source, (str, Path))
-    if is_file and path.suffix in TABLES:
+    if is_file and unzipped(path).suffix in TABLES:
         table = read_rows(path)
         ours = {name: ours for name, ours in COLUMNS.items() if ours not in table}
         source = table.rename(columns=ours)
         check_names(source, path)
-        if path.suffix != ".parquet":
+        if unzipped(path).suffix != ".parquet":
             read = {name: [_of_text(name, cell) for cell in column] for name, column in source.items()}
             source = pd.DataFrame(read, source.index, dtype=object)
     is_flat = isinstance(source, pd.DataFrame) and "answers" not in source
     answers, table = tables(_by_question(json_lines(source)) if is_flat else json_lines(source), path)
     if questions is not None:
         answers, table = paired(questions, answers, table, path, known={*table["question_id"]})
-    model, dataset = named(path) if is_file else ("records", path.stem)
+    model, dataset = names_in(path) if is_file else ("records", path.stem)
     return Run(answers, table, RunInfo(dataset, model, "records"))
 
 
@@ -137,7 +137,7 @@ def read_labels(path: str | Path) -> pd.DataFrame:
 
     Columns: question_id, text as it is written, correct (true or false, 1 or 0). Raises `RunError` with file and row.
     """
-    labels = [dict(fitted(_Label, row, where)) for where, row in json_lines(read_rows(path))]
+    labels = [dict(parse(_Label, row, where)) for where, row in json_lines(read_rows(path))]
     table = pd.DataFrame(labels, columns=list(_Label.model_fields)).drop_duplicates(ignore_index=True)
     if table.empty:
         raise RunError(f"{path} holds no labels")
@@ -147,18 +147,18 @@ def read_labels(path: str | Path) -> pd.DataFrame:
     return table
 
 
-def named(path: str | Path) -> tuple[str, str]:
+def names_in(path: str | Path) -> tuple[str, str]:
     """Return the model and dataset that a file's first record names; `records` and the file's stem otherwise."""
-    _, first = ("", {}) if Path(path).suffix in TABLES else next(json_lines(path), ("", {}))
+    _, first = ("", {}) if unzipped(path).suffix in TABLES else next(json_lines(path), ("", {}))
     ours = first if isinstance(first, dict) and "answers" in first else {}
-    return str(ours.get("model") or "records"), str(ours.get("dataset") or stem(path))
+    return str(ours.get("model") or "records"), str(ours.get("dataset") or unzipped(path).stem)
 
 
 def _of_text(name: str, cell: str | None) -> object:
     """Return what the text of a CSV file says in a column, None where it is empty."""
     if cell and name == "references":
         return [text.strip() for text in cell.split(";")]
-    if cell and name in Answer.model_fields and name != "text":
+    if cell and name in AnswerRecord.model_fields and name != "text":
         with suppress(ValueError):
             return from_json(cell.lower())
     return cell or None
@@ -204,7 +204,7 @@ def paired(
     `questions` are those read; `known` are the ids that came with them. That a place decides is said in a warning.
     Raises `RunError` for questions that were not asked, and where two texts of one disagree, with both.
     """
-    asked = apart(asked)
+    asked = rename_reserved(asked)
     if not {"question_id", "question"} <= set(asked) or asked["question_id"].duplicated().any():
         raise RunError("questions= must have columns question_id and question, and each id once")
     theirs = dict(zip(asked["question_id"], asked["question"], strict=True))

@@ -26,8 +26,8 @@ class Run:
 
     `answers` has a row per answer: question_id, rank (from 0: downwards in probability, of samples as drawn), text,
     token_ids, token_log_probs, log_prob (their sum), end_log_prob (of ending there), finished; records may bring
-    mean_log_prob, rouge_l, correct. A missing end_log_prob says that the last token carries the ending, or, where a
-    column `closed` is False, that it is unknown; 0 that it was certain, or the answer was cut (not finished).
+    mean_log_prob, rouge_l, correct. A missing end_log_prob says that the last token carries the ending, or is unknown
+    where a column `closed` is False. One of 0 says that it was certain, or that the answer was cut (not finished).
     `questions` has a row per question: question_id, question, references, split, what the dataset adds, after an exact
     search its certificate (`engine.Certificate`), and `score_<method>`, made elsewhere, higher = more uncertain.
     """
@@ -133,15 +133,14 @@ class Run:
         first = first.filter(items=["question_id", "text", "value", "rouge_l", "correct"])
         return first.reindex(range(len(self.questions))).assign(question_id=self.questions["question_id"].to_numpy())
 
-    def scores(self, *, alpha: float = 0.4, convention: str = "complete", distinct: bool = True) -> pd.DataFrame:
+    def scores(self, *, alpha: float = 0.4) -> pd.DataFrame:
         """Return how uncertain the most probable answer to each question is, a row per row of `questions`.
 
         Columns: question_id, question, text (of that answer), pro and nll (nats, higher = more uncertain), n_kept (K,
         the answers that PRO read) and mass (of all found). Without a finished answer they are NaN, 0 and 0.
         """
-        log_probs, at = self.log_probs(convention=convention, distinct=distinct), {"search_alpha": self.search_alpha}
-        texts = self.top(convention=convention)["text"].to_numpy()
-        table = self.questions[["question_id", "question"]].assign(text=texts)
+        log_probs, at = self.log_probs(), {"search_alpha": self.search_alpha}
+        table = self.questions[["question_id", "question"]].assign(text=self.top()["text"].to_numpy())
         table = table.assign(pro=scores.pro(log_probs, alpha=alpha, **at), nll=scores.nll(log_probs))
         return table.assign(n_kept=scores.adaptive_k(log_probs, alpha, **at), mass=scores.mass(log_probs))
 

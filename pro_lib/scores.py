@@ -91,8 +91,8 @@ def alpha_floor(
     """Return the α-floor: `-Σ p log p - (1 - Σ p) log α`, over the answers with `p >= alpha`; `alpha` is above 0.
 
     A lower bound of H(Y) **when** `log_probs` holds every answer with p ≥ alpha and `open_log_probs` (n, M) every
-    prefix with p ≥ alpha that was left open, at the length cut or by a budget: everything else is made of outcomes
-    below alpha, each of which adds more than -p log α. At least PRO at the same alpha; -log α where nothing reaches it.
+    prefix with p ≥ alpha that was left open, at the length cut or by a budget. All else is outcomes below alpha, each
+    of which adds more than -p log α. It is at least PRO at the same alpha, and -log α where nothing reaches it.
     """
     checked = as_log_probs(log_probs)
     if open_log_probs is not None:
@@ -114,8 +114,8 @@ def mass_not_found(log_probs: ArrayLike, *, alpha: ArrayLike, search_alpha: floa
 def tree_bound(prefix_log_probs: ArrayLike, next_entropies: ArrayLike, *, alpha: ArrayLike = 0.0) -> Floats:
     """Return the tree bound: `Σ_v p(v) H(next | v)` over expanded prefixes v with `p(v) >= alpha`.
 
-    A lower bound of H(Y) for any set of distinct prefixes (chain rule of entropy), when H(next | v) counts the ending
-    as one event; at least the α-floor at the same alpha when every prefix with p ≥ alpha that could be expanded was.
+    By the chain rule, a lower bound of H(Y) for any distinct prefixes; H(next | v) counts the ending as one event. It
+    is at least the α-floor at the same alpha if every prefix with p ≥ alpha that could be expanded was.
     `prefix_log_probs` and `next_entropies` are (n, M), NaN where a question has fewer prefixes (`Run.tree`).
     """
     checked = as_log_probs(prefix_log_probs, "prefix_log_probs")

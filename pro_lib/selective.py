@@ -96,14 +96,14 @@ def _running_mean(values: Floats | Labels) -> Floats:
     return np.cumsum(values, dtype=np.float64) / np.arange(1, len(values) + 1)
 
 
-def _reliability(probability: Floats, correct: Labels, n_bins: int = 10) -> pd.DataFrame:
-    """Tabulate bins of equal numbers of questions by probability, with the confidence and accuracy of each."""
+def _reliability(probability: Floats, correct: Labels) -> pd.DataFrame:
+    """Tabulate ten bins of equal numbers of questions by probability, with the confidence and accuracy of each."""
     _, tie, sizes = np.unique(probability, return_inverse=True, return_counts=True)
     twice_middle = 2 * np.cumsum(sizes) - sizes  # a tie's middle on the scale from 0 to n; doubled, it is whole
-    bins = (twice_middle * n_bins // (2 * len(probability)))[tie]
+    bins = (twice_middle * 10 // (2 * len(probability)))[tie]
     by_bin = pd.DataFrame({"probability": probability, "correct": correct}).groupby(bins)
-    of, right = by_bin["probability"], by_bin["correct"]
-    columns = {"n": right.size(), "low": of.min(), "high": of.max(), "confidence": of.mean(), "accuracy": right.mean()}
-    table = pd.DataFrame(columns).reset_index(drop=True)
+    columns = {"n": ("correct", "size"), "low": ("probability", "min"), "high": ("probability", "max")}
+    columns |= {"confidence": ("probability", "mean"), "accuracy": ("correct", "mean")}
+    table = by_bin.agg(**columns).reset_index(drop=True)
     low, high = wilson(table["accuracy"], table["n"])
     return table.assign(accuracy_low=low, accuracy_high=high)

@@ -124,9 +124,9 @@ class Settings:
         values = {name: names[name] for name in _parameter_names(names.get("In", ()))}
         settings = cls(**values | constants)
         usual = {field.name: (field.default, [], {}, *_COME_WITH.get(field.name, ())) for field in fields(cls)}
-        apart = {name: value for name, value in values.items() if value not in usual[name] and name[-4:] != "_dir"}
-        if apart and values.get("figures_dir") is None:
-            settings = replace(settings, figures_dir=settings.figures_dir / "other" / files.named(**apart))
+        changes = {name: value for name, value in values.items() if value not in usual[name] and name[-4:] != "_dir"}
+        if changes and values.get("figures_dir") is None:
+            settings = replace(settings, figures_dir=settings.figures_dir / "other" / files.folder_name(**changes))
             print(f"Figures go to {settings.figures_dir}")
         _ = settings.choices  # a file of labels is read
         return settings
@@ -223,7 +223,7 @@ class Settings:
         chat: Any = False if self.chat is None and questions.shots else self.chat
         how = engine.strategy(strategy, chat=chat, **own_settings(strategy, vars(self)))
         folder = self.generations_dir / questions.name / bundled.model_folder_name(model)
-        folder /= files.named(how.name, **how.apart(), **questions.apart(chat=chat))
+        folder /= files.folder_name(how.name, **how.changes(), **questions.changes(chat=chat))
         if chat is None or not store.parts(folder):
             return None  # without shots the model decides
         run = runs.read(folder)

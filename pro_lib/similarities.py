@@ -72,9 +72,9 @@ class Alias:
     """1 where two answers name the same thing by a table of accepted names, else 0.
 
     `table` has a row per question of the dataset (all splits): `question_id`, `references` (the names of its answer)
-    and, to compare wrong answers too, `relation`. Two answers match if they are equal word by word (see
-    `correctness.normalize`), if both are among the question's references, or if neither is and both are references of
-    one other question of the relation: an accepted answer never matches one that is not.
+    and, to compare wrong answers too, `relation`. Two answers match if they are equal word by word
+    (`correctness.normalize`), or if both are among the question's references. So do two of which neither is, if both
+    are references of one other question of the relation. An accepted answer never matches one that is not.
     """
 
     table: pd.DataFrame

@@ -61,7 +61,7 @@ def benchmark(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame
     alphas = {"PRO": chosen, "PRO, default": default, "PRO, oracle": best}
     alphas |= {name: chosen_alpha(splits, name=name) for name in (*reported.meanings, *reported.alpha_scores)}
     methods = reported.with_pro(alphas)
-    alike = {"apart": ["PRO, default", "PRO, oracle"], "clusters": reported.answers.get("cluster")}
+    alike = {"uncorrected": ["PRO, default", "PRO, oracle"], "clusters": reported.answers.get("cluster")}
     table = metrics.comparison(methods, reported.correct, **alike)
     table = table.merge(selective.rejection(methods, reported.correct), on="method", validate="1:1")
     table.insert(1, "alpha", table["method"].map(alphas))

@@ -3,7 +3,7 @@
 import pytest
 
 from pro_lib.checks import Format, Probability, SentenceError, checked, one_line
-from pro_lib.files import fitted
+from pro_lib.files import parse
 
 
 class Row(Format, extra="forbid"):
@@ -24,8 +24,8 @@ def test_a_message_is_one_line_that_can_be_printed():
 
 HOSTILE = ["x" * 200_000, "one\ntwo", "\ud800", 10**50, [["x"] * 99] * 99, {"k" * 500: {"\n": 1}}, None, b"\n\xff"]
 READERS = [
-    lambda value: fitted(Row, {"share": value}, "file, line 1"),
-    lambda value: fitted(Row, value, "file, line 1"),
+    lambda value: parse(Row, {"share": value}, "file, line 1"),
+    lambda value: parse(Row, value, "file, line 1"),
     lambda value: Options(share=value),
     lambda value: Options(**{"x" * 200_000: value}),
 ]

@@ -387,7 +387,9 @@ def test_a_table_of_texts_and_log_probabilities_is_read(tmp_path, names, suffix)
     assert run.questions["references"].tolist() == [["Lima", "Ciudad de los Reyes"], ["Paris"]]
     table = pd.read_csv(path, sep="\t" if suffix == ".tsv" else ",").drop(columns=header[2])
     table.to_parquet(tmp_path / "answers.parquet")
-    np.testing.assert_array_equal(from_file(tmp_path / "answers.parquet").log_probs(), run.log_probs())
+    (tmp_path / f"answers{suffix}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    for name in ("answers.parquet", f"answers{suffix}.gz"):
+        np.testing.assert_array_equal(from_file(tmp_path / name).log_probs(), run.log_probs())
     path.write_text(path.read_text().replace("-0.5", "half"))
     with pytest.raises(RunError, match=r"line 2: answers\[0\].log_prob='half' must be a log-probability"):
         from_file(path)

@@ -61,6 +61,8 @@ def test_usable_keeps_the_questions_every_method_has_and_names_the_losses():
     reasons = "PRO is missing for 1, SE is missing for 2, correct is missing for 1"
     assert sentence == f"3 of 5 questions are left out (b, c, d): {reasons}."
     assert metrics.usable(table[["PRO"]].dropna(), [True] * 4)[1] == "All 4 questions are used."
+    _, sentence = metrics.usable(pd.DataFrame({"NLL": [nan, 1.0, 2.0], "X": [1.0, nan, 2.0]}), [True] * 3)
+    assert sentence == "2 of 3 questions are left out (0, 1): 1 are cut (no answer ended), X is missing for 1."
     _, sentence = metrics.usable(pd.DataFrame({"NLL": [nan] * 7 + [1.0], "PRO": [nan] * 7 + [1.0]}), [True] * 8)
     assert sentence == "7 of 8 questions are left out (0, 1, 2, 3, 4, …): 7 are cut (no answer ended)."
 
@@ -155,7 +157,7 @@ def test_a_comparison_holds_intervals_tests_and_readings():
     _, needed = metrics.readings(test.difference, test.standard_error, 800)
     np.testing.assert_array_equal(table["n_to_decide"], [*needed[:3], np.nan])
     # What stands apart is tested, and neither counted nor corrected.
-    apart = metrics.comparison(frame, correct, apart=["noise"])
+    apart = metrics.comparison(frame, correct, uncorrected=["noise"])
     np.testing.assert_array_equal(apart["p_value"], table["p_value"])
     assert (np.isnan(apart["p_holm"][1]), apart["significant"][1]) == (True, False)
     assert apart["p_holm"][2] == min(2 * apart["p_value"][2], 1)

@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from pro_lib import questions as question_sets
 from pro_lib.engine import Counts, PlainTree
 from pro_lib.engine import tree as engine
-from pro_lib.engine.fit import Fit, PackingError, fitted, fitted_to
+from pro_lib.engine.fit import Fit, PackingError, best_fit, fit_for_length
 from pro_lib.generate import generate
 
 PREFIX = [1, *range(20, 30)]
@@ -59,10 +59,10 @@ def test_a_grown_tree_gives_what_plain_forward_passes_give(monkeypatch, kind, ca
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_network_says_which_tree_is_right_for_it(kind):
     network = network_of(kind)
-    fit = fitted(network)
+    fit = best_fit(network)
     assert bool(fit.plain) == (kind != "gpt_oss")
     assert fit.cached == (kind not in UNCACHED)
-    longer = fitted_to(network, fit, 40)
+    longer = fit_for_length(network, fit, 40)
     assert longer.plain
     assert longer.error < 1e-5
 
@@ -70,9 +70,9 @@ def test_a_network_says_which_tree_is_right_for_it(kind):
 def test_the_plain_check_sees_a_cache_that_does_not_do_what_it_should(monkeypatch):
     """Then nothing is kept, and the answers are right all the same."""
     network = network_of("lfm2")
-    assert fitted(network).cached
+    assert best_fit(network).cached
     monkeypatch.setattr("transformers.cache_utils.LinearAttentionCacheLayerMixin.reorder_cache", lambda *given: None)
-    fit = fitted(network)
+    fit = best_fit(network)
     assert not fit.cached
     assert fit.error < 1e-5
 
@@ -101,4 +101,4 @@ def test_alone_among_64_and_on_the_plain_tree_questions_have_the_same_answers_by
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_an_encoder_that_packs_within_the_rounding_of_half_precision_is_refused(dtype):
     with pytest.raises(PackingError, match="is no causal model"):
-        fitted(network_of("bert", SMALL).to(getattr(torch, dtype)))
+        best_fit(network_of("bert", SMALL).to(getattr(torch, dtype)))

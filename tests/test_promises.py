@@ -163,7 +163,7 @@ GOOD = {
         (promise, {"unlabelled": [np.nan]}, "unlabelled"),
         *((set_threshold, {"delta": delta}, "delta=") for delta in (0, 1.0, np.nan)),
         *((set_threshold, {"right": right}, "right") for right in ([[0.5]], [-0.7], [1.1], [np.nan])),
-        *((miss_rate, bad, "must be at least search_alpha") for bad in ({"alpha": 0.01}, {"right": []})),
+        *((miss_rate, bad, "must be at least") for bad in ({"alpha": 0.01}, {"right": []}, {"confidence": 1.0})),
     ],
 )
 def test_what_is_refused_is_named(call, bad, named):

@@ -309,11 +309,11 @@ def test_a_split_that_is_there_is_left_as_it_is_and_none_means_all():
 @pytest.mark.parametrize(("n", "pool", "size"), [(4, 1, 4), (2, 3, 6), (5, 3, 10), (None, 1, 10)])
 def test_lent_questions_are_those_of_the_generator_and_at_most_half(n, pool, size):
     table = pd.DataFrame({"split": ["train_shots", *["test"] * 20]})
-    lent = lend_validation(table, n, 7, pool=pool)["split"]
+    lent = lend_validation(table, n, 7, lender="the set", pool=pool)["split"]
     drawn = np.random.default_rng(7).choice(20, size=size, replace=False) + 1
     assert set(np.flatnonzero(lent == "validation")) == set(drawn)
     assert (lent == "test").sum() == 20 - size
-    assert lend_validation(table.iloc[:2], n)["split"].tolist() == ["train_shots", "test"]
+    assert lend_validation(table.iloc[:2], n, lender="the set")["split"].tolist() == ["train_shots", "test"]
 
 
 GOOD = '{"question": "A?", "references": ["a"]}\n'
@@ -329,7 +329,7 @@ BAD = [
     ("test.txt", "who was first\n\nwhere is it\nRome\n", {}, "test.txt, line 1: references"),
     (None, ROWS, {"split": ["test", "dev"]}, "split='dev'"),
     (None, ROWS, {"n_shots": 3}, "n_shots=3"),
-    (None, ROWS, {"limit": 0}, "limit=0"),
+    *((None, ROWS, {name: bad}, f"{name}={bad!r}") for name in ("limit", "n_validation", "seed") for bad in (-1, 2.5)),
     (None, ROWS, {"columns": {"question": ["question", "split"]}}, "columns=: question="),
     (None, ROWS, {"columns": {"question": "query"}}, "has no column 'query'"),
     (None, ROWS, {"template": "Answer:"}, "template='Answer:'"),

@@ -145,8 +145,6 @@ def test_scores_are_a_row_per_question_with_its_answer_and_what_pro_read(run):
     np.testing.assert_allclose(table[["pro", "nll"]].T, [scores.pro(log_probs, alpha=0.25), scores.nll(log_probs)])
     assert (table["n_kept"].tolist(), table["mass"].tolist()) == ([2, 0, 1], pytest.approx([0.75, 0.0, 0.25]))
     assert run.scores(alpha=0.5)["n_kept"].tolist() == [1, 0, 1]
-    with pytest.warns(scores.PremiseWarning, match="^1 of 3 questions"):
-        assert run.scores(alpha=0.25, distinct=False)["mass"].tolist() == pytest.approx([1.25, 0.0, 0.25])
 
 
 def test_select_by_split_and_by_ids_in_the_order_named(run):

@@ -206,9 +206,9 @@ def test_a_disk_that_refuses_is_told_and_leaves_what_was_good(tmp_path, finished
 
 
 def test_folders_are_named_after_what_differs():
-    assert files.named("multinomial", n_answers=20, temperature=2.0) == "multinomial,n_answers=20,temperature=2"
-    of_paths = files.named(model="/home/me/smollm2", dataset=["/data/nq.txt", "sciq"])
+    assert files.folder_name("multinomial", n_answers=20, temperature=2.0) == "multinomial,n_answers=20,temperature=2"
+    of_paths = files.folder_name(model="/home/me/smollm2", dataset=["/data/nq.txt", "sciq"])
     assert re.fullmatch(r"model=smollm2-[0-9a-f]{8},dataset=nq\.txt\+sciq-[0-9a-f]{8}", of_paths)
     values = ["a/b", "a_b", "a+b", ["a", "b"], "ä", {"b": 1}, *("x" * 100 + end for end in "12")]
-    names = {files.named(model=value, **{f"setting_{n}": "long" * 5 for n in range(20)}) for value in values}
+    names = {files.folder_name(model=value, **{f"setting_{n}": "long" * 5 for n in range(20)}) for value in values}
     assert len([name for name in names if re.fullmatch(r"[A-Za-z0-9_.,=+-]{1,200}", name)]) == len(values)

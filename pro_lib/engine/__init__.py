@@ -9,7 +9,7 @@ from pro_lib.engine.certificate import Certificate
 from pro_lib.engine.strategies import STRATEGIES, DiverseBeam, Greedy, Multinomial, Strategy, Threshold, strategy
 
 _LAZY = dict.fromkeys(("Counts", "PackedTree", "Prefix", "Tree", "common_prefix_length", "encode_prefix"), "tree")
-_LAZY |= {"PlainTree": "plain", "Answer": "walk", "Endings": "children"}
+_LAZY |= {"PlainTree": "plain", "Outcome": "walk", "Endings": "children"}
 _LAZY |= {"FEWEST": "exact", "N_QUESTIONS": "exact", "measured_epsilon": "exact"}
 _NO_TORCH = (Certificate, DiverseBeam, Greedy, Multinomial, Strategy, Threshold, strategy)
 __all__ = ["STRATEGIES", *(thing.__name__ for thing in _NO_TORCH), *_LAZY]

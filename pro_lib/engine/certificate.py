@@ -7,8 +7,8 @@ from dataclasses import dataclass
 class Certificate:
     """What an exact search knows about one question; the field names are columns of a run's questions.
 
-    `status` is `certified` if every answer with p ≥ α was found, and there is one; `fallback` if none reaches α; `cut`
-    if neither does any, nor did the greedy answer end; else `undecided`. The five masses are each added up where they
+    `status` is `certified` if every answer with p ≥ α was found, and there is one. It is `fallback` if none reaches α,
+    and `cut` if the greedy answer did not end either; else `undecided`. The five masses are each added up where they
     arise, and sum to 1. `tree_` are the expanded prefixes, the prompt first and each behind its parent. Bounds are in
     nats: `alpha_floor` ≤ `tree_bound` ≤ H(Y) ≤ `upper_bound`, whatever the status.
     """

@@ -18,7 +18,7 @@ from torch import Tensor
 from pro_lib.engine.certificate import Certificate
 from pro_lib.engine.children import END, OTHER, UNSEEN, Endings, children
 from pro_lib.engine.tree import Tree, sent
-from pro_lib.engine.walk import Answer
+from pro_lib.engine.walk import Outcome
 
 # What a search meets, in that order: prefixes, and answers that ended. `parent` is the place of the prefix before, -1
 # for a prompt; `row` the row of the tree where that waits; `token` may be a code of `children`; `entropy` that of what
@@ -38,13 +38,13 @@ _LOG_PROBS_AT_ONCE = 2**25  # a wider search goes depth first, in pieces, to the
 def search(
     tree: Tree, endings: Endings, *, max_new_tokens: int, search_alpha: float | None = None, top_n: int | None = None,
     budget: int | None = None, epsilon: ArrayLike = 0.0,
-) -> list[tuple[list[Answer], Certificate]]:  # fmt: skip
+) -> list[tuple[list[Outcome], Certificate]]:  # fmt: skip
     """Return for each question all answers with p ≥ α, or the N most probable, the greedy one, and what is certain.
 
     `budget` are the most token-forwards of a question. By `epsilon` nats log-probabilities may be off, one number or
     `(T + 1,)` by the tokens of a prefix, its ending counted; the search goes that far below α.
     """
-    results: dict[int, tuple[list[Answer], Certificate]] = {}
+    results: dict[int, tuple[list[Outcome], Certificate]] = {}
     epsilon, log_alpha = np.broadcast_to(epsilon, max_new_tokens + 1), math.log(search_alpha or _FIRST_ALPHA)
     task, left = Search(tree, endings, max_new_tokens, top_n, budget, epsilon), None
     while left != []:
@@ -168,7 +168,7 @@ class Search:
         below = ((events["kind"] == _COMPLETE) & ~answers) | (events["kind"] == _OPEN)
         return answers.sum() < (self.top_n or 0) and bool(np.exp(events["log_prob"][below]).any())
 
-    def result(self, question: int) -> tuple[list[Answer], Certificate]:
+    def result(self, question: int) -> tuple[list[Outcome], Certificate]:
         """Return the answers to a question and their certificate."""
         places = (self.events["question"] == question).nonzero()[0]
         events, log_alpha = self.events[places], self.floor
@@ -242,7 +242,7 @@ class Search:
             return "fallback", "no answer reaches α"
         return "certified", f"there are only {n_answers} answers" if n_answers < (self.top_n or 0) else ""
 
-    def _answer(self, event: np.void) -> Answer:
+    def _answer(self, event: np.void) -> Outcome:
         """Return the path from the prompt to an event, as an answer."""
         tokens, log_probs, finished = [], [], bool(event["kind"] == _COMPLETE)
         end = None if finished else 0.0
@@ -252,7 +252,7 @@ class Search:
             tokens.append(int(event["token"]))
             log_probs.append(float(event["token_log_prob"]))
             event = self.events[event["parent"]]
-        return Answer(tuple(tokens[::-1]), tuple(log_probs[::-1]), end, finished)
+        return Outcome(tuple(tokens[::-1]), tuple(log_probs[::-1]), end, finished)
 
 
 def measured_epsilon(
@@ -264,8 +264,8 @@ def measured_epsilon(
     """
     ends = (prompts[0][n % len(prompts[0]) :] for n in range(FEWEST))
     prompts = [*prompts, *ends][: min(max(len(prompts), FEWEST), N_QUESTIONS)]
-    packs, asked = [[prompt] for prompt in prompts], partial(search, endings=endings, search_alpha=0.01)
-    together, *alone = (asked(tree_of(pack), max_new_tokens=max_new_tokens) for pack in (prompts, *packs))
+    packs, answered = [[prompt] for prompt in prompts], partial(search, endings=endings, search_alpha=0.01)
+    together, *alone = (answered(tree_of(pack), max_new_tokens=max_new_tokens) for pack in (prompts, *packs))
     largest = np.zeros(max_new_tokens + 1)
     for (answers, _), [(others, _)] in zip(together, alone, strict=True):
         mine, theirs = _prefixes(answers), _prefixes(others)
@@ -274,7 +274,7 @@ def measured_epsilon(
     return 2 * np.maximum.accumulate(largest)
 
 
-def _prefixes(answers: list[Answer]) -> dict[tuple[int, ...], float]:
+def _prefixes(answers: list[Outcome]) -> dict[tuple[int, ...], float]:
     """Return the log-probability of each prefix of some answers, and of the answers: their ending is the token -1."""
     prefixes: dict[tuple[int, ...], float] = {}
     for answer in answers:

@@ -83,7 +83,7 @@ def positions(config: PreTrainedConfig) -> int:
     return min(filter(None, (getattr(config, "max_position_embeddings", None), *limits)), default=sys.maxsize)
 
 
-def fitted(network: PreTrainedModel) -> Fit:
+def best_fit(network: PreTrainedModel) -> Fit:
     """Return how short texts are asked: on the packed tree if that is right, else on the plain one, or refuse."""
     check_causal(network)
     reason = never_packed(network)
@@ -95,8 +95,8 @@ def fitted(network: PreTrainedModel) -> Fit:
     return _plain_fit(network, reason, _SHORT)
 
 
-def fitted_to(network: PreTrainedModel, fit: Fit, n_tokens: int) -> Fit:
-    """Return how texts of up to `n_tokens` are asked of a `fitted` network, or refuse what is beyond its positions."""
+def fit_for_length(network: PreTrainedModel, fit: Fit, n_tokens: int) -> Fit:
+    """Return how texts of up to `n_tokens` are asked of a network, or refuse what is beyond its positions."""
     config = network.config.get_text_config()
     longest, kinds = positions(config), getattr(config, "layer_types", None) or ("sliding_attention",)
     if n_tokens > longest:

@@ -11,7 +11,7 @@ from pro_lib.engine.certificate import Certificate
 
 if TYPE_CHECKING:
     from pro_lib.engine.tree import Tree
-    from pro_lib.engine.walk import Answer, Endings
+    from pro_lib.engine.walk import Endings, Outcome
 
 
 @checked
@@ -32,7 +32,7 @@ class Strategy:
         """Return what decides a run, as JSON knows it."""
         return {"strategy": self.name, **asdict(self), "stop": list(self.stop)}
 
-    def apart(self) -> dict[str, Any]:
+    def changes(self) -> dict[str, Any]:
         """Return the settings that are not as they are by default; they go into the name of a run folder."""
         default = asdict(type(self)())
         return {name: value for name, value in asdict(self).items() if value is not None and value != default[name]}
@@ -42,7 +42,7 @@ class Strategy:
 
     def decode(
         self, tree: "Tree", endings: "Endings", *, question_ids: Sequence[str], epsilon: ArrayLike = 0.0
-    ) -> list[tuple[list["Answer"], Certificate | None]]:
+    ) -> list[tuple[list["Outcome"], Certificate | None]]:
         """Return the answers to each question of the tree, and from a search what is certain of them.
 
         `question_ids` seed the samples; by `epsilon` nats, `(n,)`, log-probabilities may be off, as in `exact.search`.

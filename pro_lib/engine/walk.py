@@ -18,12 +18,12 @@ from pro_lib.engine.tree import Tree, sent
 
 
 @dataclass(frozen=True)
-class Answer:
+class Outcome:
     """One path through the tree, its tokens and their log-probabilities under the unmodified model (nats).
 
-    `end_log_prob` is that of ending here, by whichever stop token: None where the last token carries the newline that
-    ends the answer, 0 for a path still open at the length cut (not `finished`). `path_entropy` of a sample sums
-    H(next | v) over the prefixes v of its path, in nats: its mean over samples of the model itself estimates H(Y).
+    `end_log_prob` is that of ending here, by whichever stop token. It is None where the last token carries the newline
+    that ends the answer, and 0 for a path still open at the length cut (not `finished`). `path_entropy` of a sample is
+    the sum of H(next | v) over the prefixes v of its path, in nats; its mean over the model's samples estimates H(Y).
     """
 
     token_ids: tuple[int, ...]
@@ -47,7 +47,7 @@ class Answer:
 Choose = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 
-def walk(tree: Tree, endings: Endings, choose: Choose, *, n_answers: int, max_new_tokens: int) -> list[list[Answer]]:
+def walk(tree: Tree, endings: Endings, choose: Choose, *, n_answers: int, max_new_tokens: int) -> list[list[Outcome]]:
     """Let `n_answers` walkers per question go down the tree; walkers on one path share its nodes."""
     log_probs = tree.plant()
     device, (stop, closing) = log_probs.device, endings.on_host
@@ -71,7 +71,7 @@ def walk(tree: Tree, endings: Endings, choose: Choose, *, n_answers: int, max_ne
     return _answers(*(torch.stack(column, dim=-1).cpu() for column in zip(*steps, strict=True)))
 
 
-def _answers(tokens: Tensor, stops: Tensor, closes: Tensor, log_probs: Tensor, ends: Tensor) -> list[list[Answer]]:
+def _answers(tokens: Tensor, stops: Tensor, closes: Tensor, log_probs: Tensor, ends: Tensor) -> list[list[Outcome]]:
     """Return what the walkers did, of columns `(questions, walkers, steps)`; after an end they mean nothing."""
     check_numbers(log_probs)
     ended, closed = stops | closes, closes.any(dim=-1)
@@ -80,14 +80,14 @@ def _answers(tokens: Tensor, stops: Tensor, closes: Tensor, log_probs: Tensor, e
     columns = (tokens, log_probs.double(), length, torch.where(stops, ends, 0.0).sum(dim=-1), closed, finished)
     return [
         [
-            Answer(tuple(t[:size]), tuple(p[:size]), None if own else end, done)
+            Outcome(tuple(t[:size]), tuple(p[:size]), None if own else end, done)
             for t, p, size, end, own, done in zip(*walkers, strict=True)
         ]
         for walkers in zip(*(column.tolist() for column in columns), strict=True)
     ]
 
 
-def greedy(tree: Tree, endings: Endings, *, max_new_tokens: int = 32) -> list[list[Answer]]:
+def greedy(tree: Tree, endings: Endings, *, max_new_tokens: int = 32) -> list[list[Outcome]]:
     """Take the most probable next token, again and again: one answer per question."""
 
     def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ def greedy(tree: Tree, endings: Endings, *, max_new_tokens: int = 32) -> list[li
 
 def diverse_beam(
     tree: Tree, endings: Endings, n_answers: int = 10, diversity_penalty: float = 1.0, *, max_new_tokens: int = 32
-) -> list[list[Answer]]:
+) -> list[list[Outcome]]:
     """Grow N groups of one beam each (Vijayakumar et al. 2018); a token costs λ for every earlier group that took it.
 
     As `generate(num_beams=N, num_beam_groups=N)` did it, a group that ends penalises what it would have taken instead.
@@ -126,7 +126,7 @@ def diverse_beam(
 
 def multinomial(
     tree: Tree, endings: Endings, *, uniforms: Tensor, temperature: float = 1.0, top_p: float = 1.0
-) -> list[list[Answer]]:
+) -> list[list[Outcome]]:
     """Draw samples by inversion of `uniforms (questions, N, T)`, float64; unshaped ones have a `path_entropy`."""
     uniforms = uniforms.to(endings.stop.device)
     buffer = uniforms.new_empty(0)  # memory given back and asked for anew costs more than the numbers
