@@ -82,7 +82,7 @@ def generate(
     work = _Work(chat, batch_size, engine, n_workers, gpus_per_worker)
     if engine == "ray" and out is None:
         raise ValueError("engine='ray' needs out=, a folder that all workers can write to")
-    model, questions = models.held(model), question_sets.as_question_set(questions)
+    model, questions = models.held(model), question_sets.as_set(questions)
     if chat is None:  # with shots text is better, as measured
         chat = not questions.shots and bool(getattr(model.tokenizer, "chat_template", None))
     job = Job(model, questions, strategies.strategy(strategy, chat=chat, **settings), chat, batch_size or 0)

@@ -111,7 +111,7 @@ class QuestionSet:
         return self.template.replace("{question}", question)
 
 
-def as_question_set(questions: QuestionSet | str | Source) -> QuestionSet:
+def as_set(questions: QuestionSet | str | Source) -> QuestionSet:
     """Return a question set as it is; one of texts, or of rows as `load` takes them, asked without shots."""
     if isinstance(questions, QuestionSet):
         return questions

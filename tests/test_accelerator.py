@@ -15,10 +15,10 @@ from pro_lib import models, packs, similarities
 from pro_lib.asking import ask
 from pro_lib.engine import Counts, Endings, PackedTree, Prefix, Threshold, children, strategy, tree, walk
 from pro_lib.generate import generate
-from pro_lib.questions import asked
+from pro_lib.questions import as_set
 from pro_lib.settings import Settings
 
-QUESTIONS = asked(["Who wrote Emma?", "What is it?", "Where is Paris, France?", "What is the capital of France?"])
+QUESTIONS = as_set(["Who wrote Emma?", "What is it?", "Where is Paris, France?", "What is the capital of France?"])
 STRATEGIES = [
     ("greedy", {}),
     ("multinomial", {"n_answers": 4}),

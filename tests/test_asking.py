@@ -120,7 +120,7 @@ def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, r
         (ASKED, {"max_new_tokens": 1}, "no answer of facts-2m ended within 1 tokens"),
         (ASKED, {"calibration": "run", "strategy": "greedy"}, "strategy='threshold', now strategy='greedy'"),
         (ASKED, {"calibration": "run", "max_new_tokens": 20}, "max_new_tokens=32, now max_new_tokens=20"),
-        (ASKED, {"calibration": "run", "questions": question_sets.asked("Who?")}, "facts-2m/threshold .*shots="),
+        (ASKED, {"calibration": "run", "questions": question_sets.as_set("Who?")}, "facts-2m/threshold .*shots="),
         (ASKED, {"calibration": "run", "n_shots": 3}, "facts-2m/threshold .*shots="),
         (ASKED, {"alpha": 1.5}, "must lie in"),
         (ASKED, {"alpha": 0.01}, "is below search_alpha"),

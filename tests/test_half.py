@@ -9,11 +9,11 @@ from pro_lib import engine
 from pro_lib import models as pro_models
 from pro_lib.engine import Counts, PackedTree, PlainTree, Threshold, encode_prefix
 from pro_lib.generate import generate
-from pro_lib.questions import asked
+from pro_lib.questions import as_set
 
 LENGTH = 4
 HOW = {"strategy": "threshold", "max_new_tokens": LENGTH, "progress": False}
-QUESTIONS = asked(["Who wrote Emma?", "What is it?", "Where is Paris, France?", "What is the capital of France?"])
+QUESTIONS = as_set(["Who wrote Emma?", "What is it?", "Where is Paris, France?", "What is the capital of France?"])
 
 KINDS = [("llama", "bfloat16"), ("gemma2", "float16"), ("falcon-7b", "bfloat16")]
 

@@ -24,7 +24,7 @@ def test_every_family_loads_as_a_users_would_and_answers_exactly_as_one_row_at_a
     model = models.load(tiny_folders(family), device=device, dtype="float32")
     assert (model.name, model.dtype, model.device, model.fit.plain) == (family, "float32", device, "")
     assert model.fit.error < 1e-5
-    asked = question_sets.asked(["Who wrote Emma?", "What is the capital of France?"])
+    asked = question_sets.as_set(["Who wrote Emma?", "What is the capital of France?"])
     run = generate(model, asked, strategy="threshold", search_alpha=0.05, max_new_tokens=6, progress=False)
     check_plain_passes(model, asked, run.answers, atol=1e-4)
 

@@ -26,7 +26,7 @@ WORDS = ("Emma", "Paris", "the capital", "France", "Jane", "wrote", "is", "Quest
 
 
 def asked(n=8):
-    questions = question_sets.asked([f"Who wrote {word}?" for word in WORDS[:n]])
+    questions = question_sets.as_set([f"Who wrote {word}?" for word in WORDS[:n]])
     return replace(questions, shots=(("Who wrote Emma?", "Jane Austen"),))
 
 

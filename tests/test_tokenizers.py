@@ -148,7 +148,7 @@ def test_prompts_are_read_back_and_begin_as_the_tokenizer_has_it(kind, question)
 @pytest.fixture(scope="module")
 def runs(kind):
     """Samples, and an exact search, of four questions."""
-    asked = question_sets.asked(QUESTIONS)
+    asked = question_sets.as_set(QUESTIONS)
     ways = ({"strategy": "multinomial", "n_answers": 30}, {"strategy": "threshold", "search_alpha": 1e-3})
     return asked, [generate(kind[1], asked, max_new_tokens=8, progress=False, **way) for way in ways]
 
