@@ -160,7 +160,7 @@ def test_the_wheel_of_the_sdist_holds_what_is_tracked_and_nothing_of_the_user(wh
     present = [name for name in tracked if (ROOT / name).exists() and not SOURCES.fullmatch(name)]
     assert {name for name in names if ".dist-info/" not in name} == {name.removeprefix("pro_lib/") for name in present}
     assert len([name for name in names if name.endswith(("licenses/LICENSE", "licenses/CITATION.cff"))]) == 2
-    assert wheel.stat().st_size <= 11_000_000
+    assert wheel.stat().st_size <= 7_000_000
 
 
 def test_an_installed_wheel_does_its_first_steps_in_an_empty_folder(wheel, workplace, tmp_path):

@@ -5,17 +5,19 @@ import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
+from pkgutil import resolve_name
 
 import pytest
 from conftest import ROOT
 
 HOUSE = ROOT / "pro_lib"
+WALK = (ROOT / "docs" / "walk.md").read_text()
 FILES = sorted(HOUSE.rglob("*.py"))
-# A module imports only what stands before it; a room stands for all of its modules.
+# A module imports only what stands before it; a room stands for all of its modules. docs/walk.md lists them so.
 NAMES = """
-    checks files bundled scores correctness metrics engine selective store runs
-    similarities meanings models readers questions records layouts imports packs inside server generate protocols
-    evaluation sweeps promises asking figures settings explorer command __main__
+    checks files bundled scores correctness metrics selective similarities meanings engine store runs readers questions
+    models packs generate records layouts imports inside server protocols evaluation sweeps promises asking figures
+    settings explorer command __main__
 """
 ORDER = NAMES.split()
 TORCH = {"models", "engine", "generate", "packs", "inside", "server"}
@@ -75,7 +77,21 @@ def test_importing_what_reads_and_scores_does_not_load_torch():
     assert done.stdout.strip() == "set()"
 
 
-def test_every_module_is_in_the_tree_of_the_docs():
-    tree = (ROOT / "docs" / "walk.md").read_text()
-    package = tree.partition("\npro_lib/")[2].partition("\ndata/")[0]
-    assert set(re.findall(r"^  (\w+)(?:\.py|/) ", package, re.MULTILINE)) == {room(path) for path in FILES} - {""}
+def test_the_tree_of_the_docs_has_every_module_in_the_order_of_imports():
+    package = WALK.partition("\npro_lib/")[2].partition("\ndata/")[0]
+    assert re.findall(r"^  (\w+)(?:\.py|/) ", package, re.MULTILINE) == ORDER
+    assert {*ORDER} == {room(path) for path in FILES} - {""}
+
+
+def test_the_walk_goes_down_that_tree_and_each_step_imports_what_it_names():
+    rows = [line.split("|")[-3:-1] for line in WALK.splitlines() if line.startswith("| ")][1:]
+    steps = [[re.findall(r"`([\w.]+)`", cell) for cell in cells] for cells in rows]
+    rooms = [where[0].split(".")[0] for where, _ in steps]
+    assert len(rooms) > 5
+    assert rooms == [name for name in ORDER if name in rooms]
+    for own, (where, others) in zip(rooms, steps, strict=True):
+        for name in (*where, *others):
+            full = name if name.split(".")[0] in ORDER else f"{own}.{name}"
+            resolve_name(f"pro_lib.{full}")  # raises AttributeError or ModuleNotFoundError
+        needed = {name.split(".")[1] for name in imported(HOUSE / f"{own}.py") if name.startswith("pro_lib.")}
+        assert {name.split(".")[0] for name in others} <= needed, own
