@@ -1,13 +1,13 @@
 """How often promises are false, over 1,000 random splits of a pool: docs/guarantees.md.
 
-    python benchmarks/promises.py [--splits 1000] [--published rank-calibration/gpt-3.5-turbo/nq-open …] [--replace]
+    python benchmarks/promises.py [--splits 1000] [--published data/published/gpt-3.5-turbo_nq-open.jsonl …] [--replace]
 
 Validation questions are drawn from a pool, which is the population: 305 of all world-facts questions that facts-2m was
-asked (the stored runs of `make figures`), 1,000 of the published ones. Once they are drawn fairly and once with a shift
-that makes them easier: of world-facts those of facts told at least 8 times are drawn four times as readily, of the
-published ones those in the lower half of `Deg, NLI agreement`. Sizes, shifts and rules were fixed before this was run.
-With `--replace` validation is drawn with replacement, as from an endless population, and all of the pool lend their
-scores; only the worst share of false promises is printed then.
+asked (the stored runs of `make figures`), 1,000 of a file of published outputs (`python data/published/make.py` makes
+it). Once they are drawn fairly and once with a shift that makes them easier: of world-facts those of facts told at
+least 8 times are drawn four times as readily, of the published ones those in the lower half of `Deg, NLI agreement`.
+Sizes, shifts and rules were fixed before this was run. With `--replace` validation is drawn with replacement, as from
+an endless population, and all of the pool lend their scores; only the worst share of false promises is printed then.
 """  # fmt: skip
 
 import warnings
@@ -144,13 +144,16 @@ def mean_and_error(failed: np.ndarray) -> dict[str, float]:
 
 def main() -> None:
     """Write the table and print what is about PRO and NLL."""
-    published, table_file = ["rank-calibration/gpt-3.5-turbo/nq-open"], ROOT / "docs" / "promises.csv"
+    published, table_file = [ROOT / "data/published/gpt-3.5-turbo_nq-open.jsonl"], ROOT / "docs" / "promises.csv"
     given = asked(__doc__, {"--splits": 1000, "--published": published, "--replace": False, "--out": table_file})
+    for path in given.published:
+        if not path.is_file():
+            raise SystemExit(f"{path} is not there: `python data/published/make.py` fetches and makes it")
     warnings.simplefilter("ignore", scores.PremiseWarning)
     settings, judged, told = embedded()
     pools = [(judged, 305, told)]
-    for name in given.published:
-        each = evaluation.evaluate(imports.from_published(name))
+    for path in given.published:
+        each = evaluation.evaluate(imports.from_records(path))
         easier = each.baselines["Deg, NLI agreement"]
         pools.append((each, 1000, (easier < easier.median()).to_numpy()))
     tables = [(pool[0], pd.DataFrame(answering(*pool, given.splits, replace=given.replace))) for pool in pools]

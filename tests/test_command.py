@@ -75,7 +75,7 @@ def test_help_names_the_commands_and_loads_nothing_that_is_slow():
         (["score", "records.jsonl", "--correctness", "exact"], "exact_match"),
         (["score", "records.jsonl", "--questions", "questions.jsonl"], "'q1'"),
     ],
-    ids=str,
+    ids=range(11),
 )
 def test_what_is_wrong_is_one_line_and_exit_status_1(words, named, records, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

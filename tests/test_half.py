@@ -28,6 +28,9 @@ def halved(tiny_folders):
 @pytest.mark.parametrize("plain", [False, True])
 def test_epsilon_is_twice_the_largest_difference_of_prefixes_asked_together_and_alone(halved, family, dtype, plain):
     model = halved(family, dtype)
+    # Kernels that round alike whatever is asked beside are not to pass for a measurement.
+    head = model.network.get_output_embeddings()
+    head.register_forward_hook(lambda _, given, logits: logits.float() * (1 + logits[..., 0].numel() / 1e4))
     kind, prefix = (PlainTree, ()) if plain else (PackedTree, (encode_prefix(model.network, []),))
     tree_of = lambda pack: kind(model.network, pack, *prefix, Counts())  # noqa: E731
     prompts = [model.encode(prompt) for prompt in QUESTIONS.prompts()]
@@ -49,7 +52,7 @@ def test_epsilon_is_twice_the_largest_difference_of_prefixes_asked_together_and_
             largest[len(path)] = max(largest[len(path)], abs(together[path] - alone[path]))
     np.testing.assert_allclose(epsilon, 2 * np.maximum.accumulate(largest), atol=1e-9)
     assert epsilon[-1] < 1
-    assert epsilon[-1] > 0 or plain or family == "falcon-7b"
+    assert epsilon[-1] > 0 or plain
 
 
 @pytest.mark.parametrize(("family", "dtype"), KINDS)

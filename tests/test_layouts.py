@@ -433,5 +433,5 @@ def test_damage_leads_to_one_sentence_and_to_no_other_number(write, layout):
         except RunError:
             n_refused += 1
         else:
-            assert run.log_probs()[0, 0] in (-0.75, -0.25, -0.5) or np.isnan(run.log_probs()[0, 0])
+            assert run.log_probs()[0, 0] in (-0.75, -0.25, -0.5)
     assert n_refused > 10

@@ -242,7 +242,8 @@ LIES = {
 def test_a_server_that_lies_gets_no_false_certificate_and_no_error_the_key(facts_2m, some, truth, name, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with serving(facts_2m, LIES[name]) as url:
-        served = connected(url, facts_2m, top=300, concurrency=4)
+        # Which reply another gets depends on their order.
+        served = connected(url, facts_2m, top=300, concurrency=1 if name == "swapped" else 4)
         if name in ("swapped", "noise of 0.1", "noise of 0.01"):  # what only another list of the place can show
             run = searched(served, some)
             assert false_certificates(run, truth) == []
@@ -283,19 +284,17 @@ def test_a_server_that_answers_byte_by_byte_is_given_up(facts_2m, some, ending):
         with connection, suppress(OSError):  # who asked has gone
             connection.recv(65536)
             connection.sendall(b"HTTP/1.1 200 OK\r\nX-Kind: json" + ending)
-            while len(pauses) < 100 and not ended.wait(0.05):
-                pauses.append(0.05)
-                connection.sendall(b"0")
+            while drips and not ended.wait(0.05):
+                connection.sendall(drips.pop())
 
-    ended, pauses = threading.Event(), []
+    ended, drips = threading.Event(), [b"0"] * 400  # that it ends itself is another error
     with socket.create_server(("127.0.0.1", 0)) as listener, stamina.set_testing(True, attempts=1):
         thread = threading.Thread(target=drip, args=(listener,), daemon=True)
         thread.start()
-        with pytest.raises(RunError, match="no whole answer"):
+        with pytest.raises(RunError, match=r"no whole answer in .*Timeout"):
             searched(connected(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", facts_2m, timeout=0.3), some)
         ended.set()
         thread.join()
-    assert len(pauses) < 100
 
 
 def test_one_question_can_be_asked_over_a_server(facts_2m):
