@@ -66,6 +66,8 @@ figures-smollm2: install  ## the figures of a real model, which it downloads onc
 		$(SMOLLM2_SETS:%=--dataset %)
 	@for n in $(SMOLLM2_NOTEBOOKS); do $(BIN)/python -m pro_lib run --executed $(EXECUTED)/smollm2 $$n \
 		$(SMOLLM2) -p figures_dir "$(CURDIR)/figures/smollm2" || exit 1; done
+	@$(BIN)/python -m pro_lib run --executed $(EXECUTED)/smollm2 08 -p model smollm2-135m -p limit 1000 \
+		-p figures_dir "$(CURDIR)/figures/smollm2"
 
 notebook: install  ## run one: make notebook N=02 ARGS="-p alpha 0.3"
 	@$(BIN)/python -m pro_lib run --executed $(EXECUTED) $(or $(N),"") $(ARGS)
