@@ -33,9 +33,8 @@ def embedded() -> tuple[Settings, Evaluation, np.ndarray]:
     pair = "facts-2m", "world-facts"
     settings = Settings(search_alpha=0.005, similarity=["lexical", "alias"], protocol="workbench")
     judged = settings.evaluations(*pair, "all", methods="all")[-1]
-    beams = settings.both_splits(*pair, "diverse_beam")
-    told = beams.questions.set_index("question_id")["exposure"][judged.answers["question_id"]]
-    return settings, judged, told.to_numpy() >= 8
+    exposure = settings.both_splits(*pair, "diverse_beam").questions.set_index("question_id")["exposure"]
+    return settings, judged, exposure[judged.answers["question_id"]].to_numpy() >= 8
 
 
 def right_probabilities(run: Run) -> np.ndarray:
@@ -146,9 +145,8 @@ def main() -> None:
     """Write the table and print what is about PRO and NLL."""
     published, table_file = [ROOT / "data/published/gpt-3.5-turbo_nq-open.jsonl"], ROOT / "docs" / "promises.csv"
     given = asked(__doc__, {"--splits": 1000, "--published": published, "--replace": False, "--out": table_file})
-    for path in given.published:
-        if not path.is_file():
-            raise SystemExit(f"{path} is not there: `python data/published/make.py` fetches and makes it")
+    if missing := next((path for path in given.published if not path.is_file()), None):
+        raise SystemExit(f"{missing} is not there: `python data/published/make.py` fetches and makes it")
     warnings.simplefilter("ignore", scores.PremiseWarning)
     settings, judged, told = embedded()
     pools = [(judged, 305, told)]
@@ -163,9 +161,8 @@ def main() -> None:
         return
     parts = [pd.DataFrame(sets(settings, given.splits)).assign(dataset="world-facts", model="facts-2m")]
     parts += [made.assign(dataset=each.dataset, model=each.model) for each, made in tables]
-    table = pd.concat(parts).assign(splits=given.splits)
     first = ["dataset", "model", "kind", "score", "level", "rule", "shift", "validation", "splits", "made", "failed"]
-    table = table[[*first, "error", "coverage", "sample_failed", "size"]]
+    table = pd.concat(parts).assign(splits=given.splits)[[*first, "error", "coverage", "sample_failed", "size"]]
     table.to_csv(given.out, index=False, float_format="%.4g")
     print(table[table["score"].isna() | table["score"].isin(["PRO", "NLL"])].to_string(index=False))
 

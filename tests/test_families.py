@@ -13,8 +13,6 @@ OF_TIMM = ["fast_vlm", "gemma3n", "perception_lm"]
 # A kind each: packed, a window, a state, ALiBi, positions that begin elsewhere, one that sees how long a text is, a
 # vision tower, and what is none.
 KINDS = ("llama", "gpt_oss", "qwen3_5", "bloom", "kosmos-2.5", "prophetnet", "mistral3", "bert")
-
-
 SLOW = sorted({*families.MOST_USED, *KINDS[6:]})
 MARKED = [(SLOW, pytest.mark.slow), (sorted(set(ASKED) - {*SLOW, *KINDS}), pytest.mark.trial)]
 NAMES = [*KINDS[:6], *(pytest.param(name, marks=mark) for names, mark in MARKED for name in names)]

@@ -38,9 +38,8 @@ def test_epsilon_is_twice_the_largest_difference_of_prefixes_asked_together_and_
 
     def steps(pack):
         """Of each prompt the log-probabilities so far of every prefix and every ending, by its tokens."""
-        for answers, _ in Threshold(search_alpha=0.01, max_new_tokens=LENGTH).decode(
-            tree_of(pack), model.endings, question_ids=[]
-        ):
+        search = Threshold(search_alpha=0.01, max_new_tokens=LENGTH)
+        for answers, _ in search.decode(tree_of(pack), model.endings, question_ids=[]):
             found = {a.token_ids[:n]: sum(a.token_log_probs[:n]) for a in answers for n in range(len(a.token_ids) + 1)}
             ended = [a for a in answers if a.finished and a.end_log_prob]
             yield found | {(*a.token_ids, "end"): sum(a.token_log_probs) + a.end_log_prob for a in ended}

@@ -39,7 +39,6 @@ def test_the_files_are_whole_and_those_the_readme_names():
 
 
 def test_all_printed_averages_and_best_counts_are_those_of_the_cells():
-
     # Three digits, halves upwards, as one rounds by hand; the cells are whole thousandths.
     rounded = np.floor(CELLS.mean() * 1000 + 0.5 + 1e-6) / 1000
     np.testing.assert_allclose(rounded, PRINTED["average"], rtol=0, atol=1e-9)

@@ -61,7 +61,6 @@ def test_a_promise_by_hand():
     # At 0.6: below 83 are 60 of 82 right, 0.0089, and below 87, 60 of 86: 0.039; below 88, 60 of 87: 0.053.
     result = promise(uncertainty, uncertainty <= 60, target=0.6)
     assert (result.threshold, result.n_answered, result.n_right) == (87, 86, 60)
-
     assert result.sentence().startswith("Answer when the score is below 87: at least 60 % right")
     assert result.sentence().endswith("86 % of questions (60 of 86 were).")
 

@@ -4,10 +4,9 @@ import gc
 import os
 import signal
 import warnings
-from contextlib import suppress
-from pathlib import Path
 
 import pandas as pd
+import psutil
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -46,6 +45,7 @@ def cluster():
     """One cluster for all tests, since it takes seconds to start."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     options = {"include_dashboard": False, "log_to_driver": False, "_node_ip_address": "127.0.0.1"}
+    options["_system_config"] = {"worker_niceness": 0}  # at Ray's own 15, workers starve on a busy machine
     for tries_left in (2, 1, 0):
         try:
             ray.init("local", num_cpus=2 * torch.get_num_threads(), **options)
@@ -82,17 +82,10 @@ def assert_same_run(out, local):
 
 
 def actors():
-    """Process ids of the actors that Ray runs below this process, by its own account of them in /proc."""
-    parents, titles = {}, {}
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has just ended
-            parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-            titles[int(process.name)] = (process / "cmdline").read_bytes()
-
-    def is_ours(pid):
-        return pid == os.getpid() or (pid in parents and is_ours(parents[pid]))
-
-    return [pid for pid, title in titles.items() if title.startswith(b"ray::") and b"_Worker" in title and is_ours(pid)]
+    """Process ids of the actors that Ray runs below this process."""
+    below = {process.pid for process in psutil.Process().children(recursive=True)}
+    titles = {process.pid: " ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])}
+    return [pid for pid, title in titles.items() if pid in below and title.startswith("ray::_Worker")]
 
 
 def test_two_workers_leave_the_tables_of_the_local_engine(cluster, model, tmp_path):

@@ -154,14 +154,15 @@ def test_every_flipped_bit_is_refused(finished, size):
 
 
 def test_a_second_writer_waits_a_little_and_is_refused_until_the_first_has_ended(tmp_path, monkeypatch):
-    path, patience = tmp_path / "run", store._PATIENCE
+    path = tmp_path / "run"
+    assert store._PATIENCE > 1
     monkeypatch.setattr(store, "_PATIENCE", 0.0)
     with RunFolder(path, INFO) as folder:
         parts = folder.missing(questions_of(IDS), per_part=4)
         with pytest.raises(RunError, match="being written by another process"):
             written(path)
         store.write_part(path, "part-00000", folder.info, table_of(parts["part-00000"]), Cost())
-        monkeypatch.setattr(store, "_PATIENCE", patience)
+        monkeypatch.setattr(store, "_PATIENCE", 60.0)
         threading.Timer(0.2, folder._lock.release).start()
         written(path)
     assert len(store.read(path)[1]) == 10
