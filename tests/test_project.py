@@ -1,4 +1,4 @@
-"""What the project promises about itself: imports that go one way, no heavy import, a tree that is true."""
+"""What the project promises about itself: imports that go one way, no heavy import, a tree and names that are true."""
 
 import ast
 import re
@@ -95,3 +95,14 @@ def test_the_walk_goes_down_that_tree_and_each_step_imports_what_it_names():
             resolve_name(f"pro_lib.{full}")  # raises AttributeError or ModuleNotFoundError
         needed = {name.split(".")[1] for name in imported(HOUSE / f"{own}.py") if name.startswith("pro_lib.")}
         assert {name.split(".")[0] for name in others} <= needed, own
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem)
+def test_every_name_of_the_package_that_a_benchmark_uses_is_there(path):
+    nodes, taken = [*ast.walk(ast.parse(path.read_text()))], {}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("pro_lib"):
+            exec(ast.unparse(node), taken)
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in taken:
+            eval(ast.unparse(node), taken)
