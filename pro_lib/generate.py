@@ -104,11 +104,23 @@ def generate(
                 provenance |= _made_by_workers(parts, folder, job, work, shown)
             else:
                 for part, rows in parts.items():
-                    store.write_part(folder.path, part, folder.info, *job.part(rows, shown))
+                    _make_part(part, rows, folder, job, shown)
                     _log.info("%s: %s is written", folder.path, part)
         if not folder.info.provenance:
             folder.finish(provenance)
-    return runs.read(folder.path).asked_as(questions.table)
+    return runs.read(folder.path, questions=questions.table)
+
+
+def _make_part(name: str, questions: pd.DataFrame, folder: RunFolder, job: Job, bar: tqdm) -> None:
+    """Answer the questions of a part and store them; those asked of a server as soon as each batch is answered."""
+    if not job.model.is_remote:
+        store.write_part(folder.path, name, folder.info, *job.part(questions, bar))
+        return
+    with store.Journal(folder.path, name, folder.info) as journal:
+        for start in range(0, len(questions), job.per_pack):
+            batch = questions.iloc[start : start + job.per_pack]
+            journal.append(*job.part(batch, bar))
+        journal.fold()
 
 
 def _made_by_workers(parts: Mapping, folder: RunFolder, job: Job, work: _Work, bar: tqdm) -> dict[str, Any]:

@@ -12,15 +12,16 @@ import pandas as pd
 
 from pro_lib.files import RunError
 from pro_lib.layouts import CUT, NATURAL, Response, at, record_of, responses
+from pro_lib.questions import QuestionSet
 from pro_lib.readers import Source, called, json_lines, unzipped
-from pro_lib.records import TABLES, from_records, names_in, paired, read_labels, split_records, tables
+from pro_lib.records import TABLES, from_records, names_in, paired, question_table, read_labels, split_records, tables
 from pro_lib.runs import Run
 from pro_lib.store import RunInfo
 
 __all__ = ["from_file", "from_openai", "from_records", "from_vllm", "read_labels", "recorded", "split_records"]
 
 
-def from_openai(source: Source, *, questions: pd.DataFrame | None = None) -> Run:
+def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None = None) -> Run:
     """Return a run of what a server returned, in any layout of docs/own_data.md, with log-probabilities.
 
     The source is a file of JSON, or a list of dicts or of a client's objects. A response is bare, or in
@@ -35,7 +36,7 @@ def from_openai(source: Source, *, questions: pd.DataFrame | None = None) -> Run
     read = [response for where, entry in json_lines(source) for response in responses(where, entry)]
     layout = next((response.layout.name for response in read if response.layout), "responses")
     texts = [text if isinstance(text := response.question["question"], str) else "" for response in read]
-    own = _ids(read, texts, set() if questions is None else set(questions["question_id"]))
+    own = _ids(read, texts, set() if questions is None else set(question_table(questions)["question_id"]))
     left_out, records, filters = dict[str, list](), dict[str, tuple[str, dict]](), dict[str, Any]()
     endings: Counter = Counter()
     for name, known, response in zip(_names(read, texts, own, path), own, read, strict=True):
@@ -70,7 +71,7 @@ def from_openai(source: Source, *, questions: pd.DataFrame | None = None) -> Run
 from_vllm = from_openai
 
 
-def from_file(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
+def from_file(path: str | Path, *, questions: QuestionSet | pd.DataFrame | None = None) -> Run:
     """Return a run of a file in any layout: our records, responses, or a CSV or Parquet file with a row per answer."""
     is_ours = unzipped(path).suffix in TABLES or at(next(json_lines(path), ("", None))[1], "answers") is not None
     return (from_records if is_ours else from_openai)(path, questions=questions)

@@ -69,6 +69,16 @@ class Model:
         """How the weights were quantised, as in `load(quantization=)`; None if they were not."""
         return next((kind for kind in QUANTIZATIONS if getattr(self.network, f"is_loaded_in_{kind}", False)), None)
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the weights are behind a server; its answers are then stored question by question."""
+        return False
+
+    @property
+    def concurrency(self) -> int:
+        """How many requests a server gets at once."""
+        return 1
+
     def parameters(self) -> dict[str, Any]:
         """Return what of the model decides a run, as JSON can hold it."""
         quantization = {"quantization": self.quantization} if self.quantization else {}

@@ -51,7 +51,7 @@ class Job:
     def __post_init__(self):
         self.model, self.counts, self._prefix = self.model.with_stop(self.strategy.stop), Counts(), None
         self._encode = lru_cache(2**14)(self.model.encode)  # each prompt is wanted twice: its length, and itself
-        self.per_pack = self.per_pack or (_PER_PACK_ON_CUDA if self.model.device.type == "cuda" else QUESTIONS_PER_PACK)
+        self.per_pack = self.per_pack or self._usual_batch_size()
         self.fitting = sys.maxsize  # the most questions that have been seen to fit into memory at once
         if not len(self.questions):
             raise ValueError("there are no questions to answer")
@@ -60,6 +60,12 @@ class Job:
         if (last := max(max(prompt, default=0) for prompt in prompts)) >= size:
             words = f"{self.model.tokenizer.convert_ids_to_tokens(last)!r}, in a prompt, is none of them"
             raise UnsupportedModelError(f"model {self.model.name} has {size} tokens; {words}")
+
+    def _usual_batch_size(self) -> int:
+        """Return how many questions are answered at once unless the caller says it."""
+        if self.model.is_remote:
+            return self.model.concurrency
+        return _PER_PACK_ON_CUDA if self.model.device.type == "cuda" else QUESTIONS_PER_PACK
 
     def parameters(self) -> dict[str, Any]:
         """Return what decides the answers, as JSON can hold it."""

@@ -64,6 +64,11 @@ class QuestionSet:
     def __repr__(self) -> str:
         return f"QuestionSet({self.name}: {len(self):,} questions, {len(self.shots)} shots)"
 
+    @property
+    def has_own_ids(self) -> bool:
+        """Whether question_id came with the questions; else it is made of the row's number."""
+        return self.source.get("path") is None or "question_id" in self.source.get("columns", {})
+
     def prefix(self) -> str:
         """Return what all prompts begin with: header and shots."""
         return self.header + "".join(f"{self._ask(question)} {answer}\n\n" for question, answer in self.shots)

@@ -1,9 +1,10 @@
 """Answers with their log-probabilities as our own records, and labels of answers; knows no other layout."""
 
 import sys
+import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from pydantic_core import PydanticCustomError, from_json
 from pro_lib.checks import Format, Probability, Text, rule
 from pro_lib.correctness import words
 from pro_lib.files import RunError, parse
-from pro_lib.questions import lend_validation, rename_reserved
+from pro_lib.questions import QuestionSet, lend_validation, rename_reserved
 from pro_lib.readers import Identity, Source, Texts, called, check_names, json_lines, read_rows, unzipped, validated
 from pro_lib.runs import Run
 from pro_lib.store import RunInfo
@@ -86,7 +87,7 @@ class _Label(Format):
     correct: Annotated[bool, BeforeValidator(lambda value: _TRUTH.get(str(value).strip().lower(), value))]
 
 
-def from_records(source: Source, *, questions: pd.DataFrame | None = None) -> Run:
+def from_records(source: Source, *, questions: QuestionSet | pd.DataFrame | None = None) -> Run:
     """Return a run of log-probabilities made elsewhere: a JSONL file with a line per question, or a table.
 
     A line is `{question_id, question?, references?, split?, scores?, answers: [...]}`; an answer is `{log_prob?,
@@ -196,15 +197,21 @@ def tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple[pd.Dat
     return table.drop(columns=absent), pd.DataFrame(questions)
 
 
+def question_table(questions: QuestionSet | pd.DataFrame) -> pd.DataFrame:
+    """Return the table of a question set, or the table that is given."""
+    return questions.table if isinstance(questions, QuestionSet) else questions
+
+
 def paired(
-    asked: pd.DataFrame, answers: pd.DataFrame, questions: pd.DataFrame, path: Path, *, known: Collection
+    asked: QuestionSet | pd.DataFrame, answers: pd.DataFrame, questions: pd.DataFrame, path: Path, *, known: Collection
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the answers and the questions asked, each with those of its id, else of its text, else in its place.
 
     `questions` are those read; `known` are the ids that came with them. That a place decides is said in a warning.
     Raises `RunError` for questions that were not asked, and where two texts of one disagree, with both.
     """
-    asked = rename_reserved(asked)
+    has_own_ids = not isinstance(asked, QuestionSet) or asked.has_own_ids
+    asked = rename_reserved(question_table(asked))
     if not {"question_id", "question"} <= set(asked) or asked["question_id"].duplicated().any():
         raise RunError("questions= must have columns question_id and question, and each id once")
     theirs = dict(zip(asked["question_id"], asked["question"], strict=True))
@@ -222,14 +229,43 @@ def paired(
         if name not in targets:
             why = f"and neither is {texts[name]!r}" if name in texts else "and no text says which it is"
             raise RunError(f"{path}: question_id {name!r} is not in questions=, {why}")
-        text = theirs[targets[name]]
-        if name in texts and f" {words(text)} " not in f" {words(texts[name])} ":
-            raise RunError(f"{path}: question_id {name!r} is {texts[name]!r}, but in questions= {text!r}")
+    _check_texts([(name, text, theirs[targets[name]]) for name, text in texts.items()], path)
+    if not has_own_ids and {*targets} - {*texts}:
+        numbers = f"{path} has no texts of questions, and the ids of questions= are row numbers"
+        warnings.warn(f"{numbers}: rows that were moved since get other answers", UserWarning, stacklevel=3)
     if twice := [name for name, count in Counter(targets.values()).items() if count > 1]:
         raise RunError(f"{path}: several of its questions are {twice[0]!r} of questions=")
     given = questions.filter(like="score_").set_axis([targets[name] for name in own]).reindex([*theirs]).to_dict("list")
     more = dict.fromkeys(name for name in questions if name not in asked) | given
     return answers.assign(question_id=answers["question_id"].map(targets)), asked.assign(**more).reset_index(drop=True)
+
+
+def _check_texts(pairs: Sequence[tuple[str, str, str]], path: Path) -> None:
+    """Check that answers belong to the questions they are paired with, as far as texts tell.
+
+    A text that came with answers is the question, or a prompt that contains it. Where most prompts put the question
+    between the same words, a prompt that does not is about another question: one that was edited afterwards.
+
+    Args:
+        pairs: the id, the text that came with the answers, and the text in `questions=`, of each question.
+        path: the file of the answers, for the error.
+    """
+    contexts = [_context(own, asked) for _, own, asked in pairs]
+    [(usual, count)] = Counter(contexts).most_common(1) or [(None, 0)]
+    is_uniform = usual is not None and 2 * count > len(contexts)
+    for (name, own, asked), context in zip(pairs, contexts, strict=True):
+        is_within = f" {words(asked)} " in f" {words(own)} "
+        if not is_within or (is_uniform and context != usual):
+            raise RunError(f"{path}: question_id {name!r} is {own!r}, but in questions= {asked!r}")
+
+
+def _context(prompt: str, question: str) -> tuple[str, str] | None:
+    """Return the word before a question in a prompt and all text behind it; None where it does not contain it."""
+    folded_prompt, folded_question = (
+        " ".join(unicodedata.normalize("NFKC", text).casefold().split()) for text in (prompt, question)
+    )
+    before, found, after = folded_prompt.rpartition(folded_question)
+    return (" ".join(before.split()[-1:]), after) if found else None
 
 
 def _by_text(own: Mapping[str, str], asked: Mapping[str, str], path: Path) -> dict[str, str]:

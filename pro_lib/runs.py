@@ -54,11 +54,23 @@ class Run:
         answers = self.answers[self.answers["question_id"].isin(set(questions["question_id"]))]
         return replace(self, answers=answers.reset_index(drop=True), questions=questions.reset_index(drop=True))
 
-    def asked_as(self, questions: pd.DataFrame) -> "Run":
-        """Return the run of these questions in this order, with the references and splits they come with now."""
-        selected = self.select(question_ids=list(questions["question_id"]))
-        certificate = selected.questions.filter(items=CERTIFICATE_COLUMNS)
-        return replace(selected, questions=questions.reset_index(drop=True).join(certificate))
+    def for_questions(self, questions: pd.DataFrame) -> "Run":
+        """Return the run of these questions, in this order, with the ids, references and splits they have now.
+
+        An answer belongs to a question with the same text (see `store.stored_rows`).
+
+        Raises:
+            RunError: the run has no answer to one of the questions.
+        """
+        rows = store.stored_rows(questions, self.questions)
+        if (rows < 0).any():
+            question_id, text = questions[["question_id", "question"]].iloc[int((rows < 0).argmax())]
+            raise RunError(f"run {self.name} has no answer to question {question_id!r}, {text!r:.200}")
+        stored = self.questions.iloc[rows]
+        new_ids = dict(zip(stored["question_id"], questions["question_id"], strict=True))
+        answers = self.answers[self.answers["question_id"].isin(set(new_ids))]
+        answers = answers.assign(question_id=answers["question_id"].map(new_ids))
+        return replace(self, answers=answers.reset_index(drop=True), questions=_with_certificates(questions, stored))
 
     @property
     def name(self) -> str:
@@ -201,11 +213,29 @@ def most_probable(tops: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return downwards[~downwards.index.duplicated()].sort_index()
 
 
-def read(path: str | Path) -> Run:
-    """Read a run folder, `<dataset>/<model>/<strategy>`, unfinished ones with a warning; `RunError` as `store.read`."""
-    run = Run(*store.read(Path(path)))
+def read(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
+    """Read a run folder, `<dataset>/<model>/<strategy>`.
+
+    Args:
+        path: the run folder; an unfinished one is read with a warning.
+        questions: the questions whose answers are read, as the table of a question set. The run has these
+            questions in this order, with the references and splits they have now. None reads the questions as
+            they were stored.
+
+    Raises:
+        RunError: the folder is damaged, is not a run folder, or does not hold an answer to one of `questions`.
+    """
+    run = Run(*store.read(Path(path), questions))
+    if questions is not None:
+        return replace(run, questions=_with_certificates(questions, run.questions))
     planned = run.info.n_planned
     if len(run.questions) < planned:
         message = f"run folder {path} holds {len(run.questions):,} of the {planned:,} questions planned"
         warnings.warn(f"{message}; run the generation again to continue it", UserWarning, stacklevel=2)
     return run
+
+
+def _with_certificates(questions: pd.DataFrame, stored: pd.DataFrame) -> pd.DataFrame:
+    """Return the questions with the certificates of an exact search, which `stored` has row by row."""
+    certificates = stored.filter(items=CERTIFICATE_COLUMNS).reset_index(drop=True)
+    return questions.reset_index(drop=True).join(certificates)

@@ -152,6 +152,16 @@ class _Served(Model):
     device, dtype, quantization, plain = torch.device("cpu"), "served", None, "is asked through a server"
 
     @property
+    def is_remote(self) -> bool:
+        """A server may die, so its answers are stored question by question."""
+        return True
+
+    @property
+    def concurrency(self) -> int:
+        """How many requests the server gets at once."""
+        return self.server.concurrency
+
+    @property
     def epsilon(self) -> np.ndarray:
         """By how many nats prefixes of 0, 1, … tokens may be off: errors add up along an answer."""
         return self.server.epsilon * np.arange(2**16)

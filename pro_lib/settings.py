@@ -224,15 +224,21 @@ class Settings:
         how = engine.strategy(strategy, chat=chat, **own_settings(strategy, vars(self)))
         folder = self.generations_dir / questions.name / bundled.model_folder_name(model)
         folder /= files.folder_name(how.name, **how.changes(), **questions.changes(chat=chat))
-        if chat is None or not store.parts(folder):
+        if chat is None or not store.has_answers(folder):
             return None  # without shots the model decides
-        run = runs.read(folder)
-        source, dtype = Path(bundled.locate(model)), {} if self.dtype == "auto" else {"dtype": self.dtype}
-        wanted = {**run.info.parameters, "chat": None} | how.parameters() | questions.parameters(chat=chat) | dtype
-        wanted |= {"fingerprint": bundled.fingerprint(source)} if source.exists() else {}
-        same = store.difference(run.info.parameters, wanted) is None
-        whole = questions.table["question_id"].isin(run.questions["question_id"]).all()
-        return run.asked_as(questions.table) if same and whole else None
+        parameters = store.read_info(folder).parameters
+        source = Path(bundled.locate(model))
+        wanted = {**parameters, "chat": None} | how.parameters() | questions.parameters(chat=chat)
+        if self.dtype != "auto":
+            wanted["dtype"] = self.dtype
+        if source.exists():
+            wanted["fingerprint"] = bundled.fingerprint(source)
+        if store.difference(parameters, wanted) is not None:
+            return None
+        try:
+            return runs.read(folder, questions=questions.table)
+        except store.UnansweredError:
+            return None  # the others are asked
 
     def _recorded(self, model: str, dataset: str) -> Run:
         """Return the records; a question file given as `dataset` says what was asked where they do not."""

@@ -2,12 +2,16 @@
 
 `run.json` has what decides the answers; `part-NNNNN-<digest>.parquet` the answers to some questions, a row each, with
 their cost and a digest of the run's parameters in its footer. The digest in the name is of all the file's bytes.
+`part-NNNNN.journal` holds the answers of a part that is still being made, question by question (see `Journal`).
+A stored answer belongs to the text of its question, so a question whose text was edited is asked again.
 """
 
-import itertools
 import json
+import os
 import re
-from collections.abc import Mapping, Sequence
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -28,9 +32,12 @@ from pro_lib.files import RunError, reading, regular, sha256, write_whole, writi
 
 _PATIENCE = 3.0  # seconds that a lock is waited for: the kernel of a notebook that was killed lives on for one
 _REMEDY = "restore it from a copy, or move it away and run the generation again"
+# A record of a journal begins with the length and the SHA-256 of what follows, and a checksum of these two.
+_RECORD_HEAD = struct.Struct("<Q32sI")
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _ANSWERS, _OWN = "_answers", "_own"  # a question's own columns, of whatever names and kinds, are JSON in one
 QUESTION_COLUMNS = ("question_id", "question", "references", "split")
+_PROMPTED = ["question_id", "question"]  # what a stored answer is found by
 _ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 _ARROW |= {tuple[float, ...]: pa.list_(pa.float64()), tuple[bool, ...]: pa.list_(pa.bool_())}
 _ARROW |= {tuple[int, ...]: pa.list_(pa.int32())}
@@ -134,9 +141,10 @@ class RunFolder(AbstractContextManager):
         self._lock.release()
 
     def missing(self, questions: pd.DataFrame, *, per_part: int) -> dict[str, pd.DataFrame]:
-        """Return the questions that no part holds, in their order, under the names of the parts they are to make.
+        """Return the questions without a stored answer, in their order, under the names of the parts to make.
 
-        The folder is then locked, and clear of what a writer that was killed has left; a finished one is not touched.
+        The folder is then locked, and clear of what a writer that was killed has left: its temporary files are
+        deleted, its journals become parts. A finished folder is not touched.
         """
         if self._unanswered(questions)[0].empty and self.info.provenance:
             return {}
@@ -149,34 +157,38 @@ class RunFolder(AbstractContextManager):
                 raise RunError(f"run folder {self.path} is being written by another process; {other}") from None
             for file in (*self.path.glob(".run.json*"), *self.path.glob(".part-*")):
                 file.unlink(missing_ok=True)
-        unanswered, n_answered = self._unanswered(questions)  # another process may have written meanwhile
-        numbers = {int(file.name.split("-")[1]) for file in parts(self.path)}
-        free = (number for number in itertools.count() if number not in numbers)
-        self._save(replace(self.info, n_planned=n_answered + len(unanswered), provenance={}))
+        # Another process may have written meanwhile.
+        unanswered, stored_ids = self._unanswered(questions)
+        for file in journals(self.path):
+            fold_journal(file, self.info)
+        self._save(replace(self.info, n_planned=len(stored_ids) + len(unanswered), provenance={}))
         starts = range(0, len(unanswered), per_part)
-        return {f"part-{next(free):05}": unanswered.iloc[start : start + per_part] for start in starts}
+        # Of two answers to an edited question, `read` takes the one in the later part.
+        is_edited = bool(unanswered["question_id"].isin(stored_ids).any())
+        names = _free_part_names(self.path, len(starts), behind=is_edited)
+        return {name: unanswered.iloc[start : start + per_part] for name, start in zip(names, starts, strict=True)}
 
     def finish(self, provenance: Mapping[str, Any]) -> None:
         """Sum up the cost of all parts, and note where the run was made."""
-        contents = [_read_part(file, self.info, ["question_id"]) for file in parts(self.path)]
-        cost, n_answered = sum((cost for _, cost in contents), Cost()), sum(len(table) for table, _ in contents)
+        contents = _read_parts(self.path, self.info, ["question_id"])
+        cost = sum((cost for _, cost in contents), Cost())
+        n_answered = sum(len(table) for table, _ in contents)
         self._save(replace(self.info, cost=cost, n_planned=n_answered, provenance=provenance))
 
-    def _unanswered(self, questions: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-        """Check all files, go by `run.json`; return the questions that no part holds, and how many the parts hold."""
+    def _unanswered(self, questions: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+        """Check all files against `run.json`; return the questions without an answer, and the ids of those stored.
+
+        Raises:
+            RunError: the run was made with other parameters, or a file is damaged.
+        """
         if (self.path / "run.json").exists():
-            wanted, self.info = self.info.parameters, _read_info(self.path)
+            wanted, self.info = self.info.parameters, read_info(self.path)
             if differs := difference(self.info.parameters, wanted):
                 other = "choose another folder (out=, in notebooks generations_dir), or move this one away"
                 raise RunError(f"run folder {self.path} was made with {differs} is asked for; {other}")
-        columns, texts = ["question_id", "question"], dict[str, str]()
-        for file in parts(self.path):
-            table, _ = _read_part(file, self.info, columns)
-            texts |= dict(zip(*(table[name].to_pylist() for name in columns), strict=True))
-        for name, text in questions[columns].itertuples(index=False):
-            if texts.get(name, text) != text:
-                raise RunError(f"run folder {self.path} holds question {name!r} with another text")
-        return questions[~questions["question_id"].isin(list(texts))], len(texts)
+        contents = _read_parts(self.path, self.info, _PROMPTED)
+        stored = pd.concat([pd.DataFrame(columns=_PROMPTED), *(table.to_pandas() for table, _ in contents)])
+        return questions[stored_rows(questions, stored) < 0], stored["question_id"].tolist()
 
     def _save(self, info: RunInfo) -> None:
         content = asdict(info)
@@ -185,27 +197,171 @@ class RunFolder(AbstractContextManager):
         self.info = info
 
 
-def read(path: Path) -> tuple[pd.DataFrame, pd.DataFrame, RunInfo]:
-    """Return answers, questions and info of a run folder's finished parts; `RunError` where it is damaged or none."""
-    files, info = parts(path), _read_info(path)
-    if not files:
+class UnansweredError(RunError):
+    """A run folder has no answer to one of the questions."""
+
+
+def read(path: Path, questions: pd.DataFrame | None = None) -> tuple[pd.DataFrame, pd.DataFrame, RunInfo]:
+    """Return the answers, the questions and the info of a run folder.
+
+    Args:
+        path: the run folder.
+        questions: the questions to read, with columns question_id and question; the tables then hold these
+            questions alone, in this order and under these ids. None reads all questions; of questions that
+            share an id because the text was edited, the one stored last.
+
+    Raises:
+        RunError: the folder is damaged or is not a run folder.
+        UnansweredError: one of `questions` has no stored answer.
+    """
+    info = read_info(path)
+    contents = _read_parts(path, info)
+    if not contents:
         raise RunError(f"run folder {path} has no finished part yet; run the generation again to continue it")
-    part_tables, costs = zip(*(_read_part(file, info) for file in files), strict=True)
-    return *tables(part_tables), replace(info, cost=sum(costs, Cost()))  # a process that was killed summed up nothing
+    whole = pa.concat_tables([table for table, _ in contents], promote_options="permissive")
+    stored = whole.select(_PROMPTED).to_pandas()
+    n_planned = info.n_planned
+    if questions is None:
+        rows = np.flatnonzero(~stored["question_id"].duplicated(keep="last"))
+        n_planned -= len(stored) - len(rows)
+    else:
+        rows = stored_rows(questions, stored)
+        if (rows < 0).any():
+            question_id, text = questions[_PROMPTED].iloc[int((rows < 0).argmax())]
+            raise UnansweredError(f"run folder {path} has no answer to question {question_id!r}, {text!r:.200}")
+    chosen = whole if len(rows) == len(whole) and (np.diff(rows) == 1).all() else whole.take(rows)
+    if questions is not None:
+        place = chosen.schema.get_field_index("question_id")
+        chosen = chosen.set_column(place, "question_id", pa.array(questions["question_id"], pa.string()))
+    cost = sum((cost for _, cost in contents), Cost())  # a process that was killed summed up nothing
+    return *tables([chosen]), replace(info, cost=cost, n_planned=n_planned)
+
+
+def stored_rows(questions: pd.DataFrame, stored: pd.DataFrame) -> np.ndarray:
+    """Return the row of `stored` that answers each question, -1 where there is none.
+
+    A stored answer answers a question with the same text. Among several such rows, the one with the same
+    question_id is taken, else the first that no other question takes; no row answers two questions.
+
+    Args:
+        questions: columns question_id and question.
+        stored: the same columns, a row per stored question.
+
+    Returns:
+        Row numbers, `(n,)`.
+    """
+    rows = np.full(len(questions), -1)
+    by_key: dict[tuple[str, str], int] = {}
+    by_text: dict[str, list[int]] = {}
+    for row, key in enumerate(stored[_PROMPTED].itertuples(index=False, name=None)):
+        by_key[key] = row
+        by_text.setdefault(key[1], []).append(row)
+    keys = list(questions[_PROMPTED].itertuples(index=False, name=None))
+    for place, key in enumerate(keys):
+        rows[place] = by_key.get(key, -1)
+    used = set(rows.tolist())
+    for place, (_, text) in enumerate(keys):
+        if rows[place] < 0:
+            free = next((row for row in by_text.get(text, ()) if row not in used), -1)
+            rows[place] = free
+            used.add(free)
+    return rows
 
 
 def write_part(path: Path, name: str, info: RunInfo, table: pa.Table, cost: Cost) -> None:
     """Write a part, whole or not at all, into a run folder that is held; `info` is the folder's."""
-    footer = {"cost": json.dumps(asdict(cost)), "identity": _digest(info.parameters)}
+    data = _part_bytes(info, table, cost)
+    write_whole(data, path / f"{name}-{sha256(data)[:16]}.parquet")
+
+
+def _part_bytes(info: RunInfo, table: pa.Table, cost: Cost) -> bytes:
+    """Return a table as a Parquet file, with its cost and a digest of the run's parameters in the footer."""
+    footer = {b"cost": json.dumps(asdict(cost)), b"identity": _digest(info.parameters)}
     sink = pa.BufferOutputStream()
     pq.write_table(table.replace_schema_metadata({**(table.schema.metadata or {}), **footer}), sink)
-    data = sink.getvalue().to_pybytes()
-    write_whole(data, path / f"{name}-{sha256(data)[:16]}.parquet")
+    return sink.getvalue().to_pybytes()
+
+
+class Journal(AbstractContextManager):
+    """The answers of a part that is being made, stored as soon as they are there.
+
+    Records are appended to `<part>.journal` and flushed to the disk, so a process that dies loses only the
+    questions it was working on. `fold` turns the journal into the part. Use it within a run folder that is held.
+
+    Example:
+        with Journal(folder.path, "part-00000", folder.info) as journal:
+            journal.append(table, cost)
+            journal.fold()
+    """
+
+    def __init__(self, path: Path, name: str, info: RunInfo):
+        self._path = path / f"{name}.journal"
+        self._info = info
+        with writing(self._path):
+            self._file = open(self._path, "xb")  # noqa: SIM115  # __exit__ closes it
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def append(self, table: pa.Table, cost: Cost) -> None:
+        """Store the answers to some questions, a table as `part_table` makes it, and what they cost."""
+        data = _part_bytes(self._info, table, cost)
+        digest = bytes.fromhex(sha256(data))
+        checksum = zlib.crc32(struct.pack("<Q32s", len(data), digest))
+        with writing(self._path):
+            self._file.write(_RECORD_HEAD.pack(len(data), digest, checksum) + data)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def fold(self) -> None:
+        """Write what the journal holds as a part, and delete the journal."""
+        self._file.close()
+        fold_journal(self._path, self._info)
+
+
+def fold_journal(file: Path, info: RunInfo) -> None:
+    """Write the complete records of a journal as the part of its name, and delete the journal."""
+    contents = list(_read_journal(file, info))
+    if contents and not parts(file.parent, file.stem):
+        table = pa.concat_tables([table for table, _ in contents], promote_options="permissive")
+        cost = sum((cost for _, cost in contents), Cost())
+        write_part(file.parent, file.stem, info, table, cost)
+    file.unlink(missing_ok=True)
 
 
 def parts(path: Path, name: str = "part") -> list[Path]:
     """Return the complete parts of a run folder, or of those the one whose name begins so."""
     return sorted(path.glob(f"{name}-*.parquet"))
+
+
+def journals(path: Path) -> list[Path]:
+    """Return the journals of a run folder."""
+    return sorted(path.glob("part-*.journal"))
+
+
+def has_answers(path: Path) -> bool:
+    """Return whether a run folder holds the answer to any question."""
+    return bool(parts(path) or journals(path))
+
+
+def _free_part_names(path: Path, count: int, *, behind: bool) -> list[str]:
+    """Return names for `count` new parts: the lowest numbers that no part has, or those `behind` all parts."""
+    numbers = {int(file.name.split("-")[1]) for file in parts(path)}
+    first = max(numbers, default=-1) + 1 if behind else 0
+    free = [number for number in range(first, first + len(numbers) + count) if number not in numbers]
+    return [f"part-{number:05}" for number in free[:count]]
+
+
+def _read_parts(path: Path, info: RunInfo, columns: Sequence[str] | None = None) -> list[tuple[pa.Table, Cost]]:
+    """Return the table, or some of its columns, and the cost of every part and journal of a run folder."""
+    # Journals first: one that is folded meanwhile is then found as a part.
+    open_parts = {file.stem: list(_read_journal(file, info, columns)) for file in journals(path)}
+    files = parts(path)
+    contents = [_read_part(file, info, columns) for file in files]
+    for name, records in open_parts.items():
+        if not any(file.name.startswith(f"{name}-") for file in files):
+            contents += records
+    return contents
 
 
 def _read_part(file: Path, info: RunInfo, columns: Sequence[str] | None = None) -> tuple[pa.Table, Cost]:
@@ -214,16 +370,47 @@ def _read_part(file: Path, info: RunInfo, columns: Sequence[str] | None = None) 
         data = regular(file).read_bytes()
         if not re.fullmatch(rf"part-\d+-{sha256(data)[:16]}", file.stem):
             raise RunError(f"{file} was cut short or altered (its checksum differs); {_REMEDY}")
-        with pq.ParquetFile(pa.BufferReader(data)) as part:
-            footer = part.metadata.metadata or {}
-            if footer.get(b"identity") != _digest(info.parameters).encode():
-                raise RunError(f"{file} is a part of another run, with other parameters; move it away")
-            if _OWN not in part.schema_arrow.names:
-                raise RunError(f"{file} was written by an earlier version, which kept other columns; {_REMEDY}")
-            return part.read(columns), TypeAdapter(Cost).validate_json(footer.get(b"cost", b""), strict=True)
+        return _parse_part(data, file, info, columns)
 
 
-def _read_info(path: Path) -> RunInfo:
+def _read_journal(file: Path, info: RunInfo, columns: Sequence[str] | None = None) -> Iterator[tuple[pa.Table, Cost]]:
+    """Yield the table, or some of its columns, and the cost of every complete record of a journal.
+
+    A last record that is incomplete was being written when its process died: its questions are asked again.
+    """
+    with reading(file, hint=f"if damaged, {_REMEDY}"):
+        try:
+            data = regular(file).read_bytes()
+        except FileNotFoundError:  # it has become a part
+            return
+        start = 0
+        while start + _RECORD_HEAD.size <= len(data):
+            length, digest, checksum = _RECORD_HEAD.unpack_from(data, start)
+            start += _RECORD_HEAD.size
+            is_head = checksum == zlib.crc32(struct.pack("<Q32s", length, digest))
+            if is_head and start + length > len(data):
+                return
+            record = data[start : start + length]
+            if not is_head or bytes.fromhex(sha256(record)) != digest:
+                raise RunError(f"{file} was altered (its checksum differs); {_REMEDY}")
+            yield _parse_part(record, file, info, columns)
+            start += length
+
+
+def _parse_part(data: bytes, file: Path, info: RunInfo, columns: Sequence[str] | None) -> tuple[pa.Table, Cost]:
+    """Return the table, or some of its columns, and the cost in the bytes of a part of this run."""
+    with pq.ParquetFile(pa.BufferReader(data)) as part:
+        footer = part.metadata.metadata or {}
+        if footer.get(b"identity") != _digest(info.parameters).encode():
+            raise RunError(f"{file} is a part of another run, with other parameters; move it away")
+        if _OWN not in part.schema_arrow.names:
+            raise RunError(f"{file} was written by an earlier version, which kept other columns; {_REMEDY}")
+        cost = TypeAdapter(Cost).validate_json(footer.get(b"cost", b""), strict=True)
+        return part.read(columns), cost
+
+
+def read_info(path: Path) -> RunInfo:
+    """Return what `run.json` of a run folder says; `RunError` where it is missing, altered or of another kind."""
     file = path / "run.json"
     with reading(file, hint=f"if damaged, {_REMEDY}"):
         if not file.is_file():

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -102,6 +103,124 @@ def test_a_deleted_file_is_made_again_and_new_questions_are_added_after_the_othe
     assert (list(questions["question_id"]), info.n_planned) == ([*IDS, "x", "y"], 12)
 
 
+def texts_of(path, *, questions=None):
+    """The question and the first answer of each stored question by its id, as `store.read` has them."""
+    answers, table, _ = store.read(path, questions)
+    first = answers[answers["rank"] == 0].set_index("question_id")["text"]
+    return {row.question_id: (row.question, first[row.question_id]) for row in table.itertuples()}
+
+
+def test_an_edited_question_is_asked_again_and_the_others_keep_their_answers(finished):
+    edited = questions_of(IDS)
+    edited.loc[3, "question"] = "another?"
+    with RunFolder(finished, INFO) as folder:
+        [(part, asked)] = folder.missing(edited, per_part=4).items()
+        assert asked["question"].tolist() == ["another?"]
+        table = table_of(asked.assign(question_id="new")).set_column(0, "question_id", [["q3"]])
+        store.write_part(finished, part, folder.info, table, Cost())
+        folder.finish({"device": "cpu"})
+    assert texts_of(finished)["q3"] == ("another?", "new0")
+    assert texts_of(finished, questions=edited)["q3"] == ("another?", "new0")
+    # The answer to the earlier text is kept, for the earlier text.
+    assert texts_of(finished, questions=questions_of(IDS))["q3"] == ("q3?", "q30")
+    assert store.read(finished)[2].n_planned == 10
+    written(finished)
+
+
+def test_a_question_under_another_id_keeps_its_answer(finished):
+    moved = questions_of(IDS).assign(question_id=[*IDS[1:], "q0"])
+    with RunFolder(finished, INFO) as folder:
+        assert folder.missing(moved, per_part=4) == {}
+    assert texts_of(finished, questions=moved)["q0"] == ("q9?", "q90")
+    assert list(texts_of(finished, questions=moved)) == list(moved["question_id"])
+
+
+def test_a_question_without_an_answer_is_named(finished):
+    asked = questions_of([*IDS, "x"])
+    with pytest.raises(store.UnansweredError, match=r"has no answer to question 'x', 'x\?'$"):
+        store.read(finished, asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "stored", "rows"),
+    [
+        ([("a", "1"), ("b", "2")], [("b", "2"), ("a", "1")], [1, 0]),
+        ([("a", "1")], [("a", "2")], [-1]),
+        ([("a", "2")], [("a", "1"), ("b", "2")], [1]),
+        # The same text twice: its own id first, then what is left, and never one row for two questions.
+        ([("c", "1"), ("a", "1"), ("d", "1")], [("a", "1"), ("b", "1")], [1, 0, -1]),
+        ([("a", "2")], [("a", "1"), ("a", "2")], [1]),
+    ],
+)
+def test_stored_answers_are_found_by_text_then_by_id(asked, stored, rows):
+    columns = ["question_id", "question"]
+    found = store.stored_rows(pd.DataFrame(asked, columns=columns), pd.DataFrame(stored, columns=columns))
+    assert found.tolist() == rows
+
+
+def journal_of(path, ids, *, per_record=1):
+    """A journal with the answers to these questions, by a process that died before it was folded."""
+    info = store.read_info(path)
+    journal = store.Journal(path, "part-00007", info)
+    with journal:
+        for start in range(0, len(ids), per_record):
+            asked = questions_of(ids[start : start + per_record])
+            journal.append(table_of(asked), Cost(prompt_tokens=len(asked)))
+    return path / "part-00007.journal"
+
+
+def test_a_journal_is_read_and_folded_into_a_part(finished):
+    file = journal_of(finished, ["x", "y"])
+    _, table, info = store.read(finished)
+    assert list(table["question_id"]) == [*IDS, "x", "y"]
+    assert info.cost.prompt_tokens == 12
+    written(finished, [*IDS, "x", "y", "z"])
+    assert not file.exists()
+    _, table, info = store.read(finished)
+    assert list(table["question_id"]) == [*IDS, "z", "x", "y"]
+    assert (info.cost.prompt_tokens, info.n_planned) == (13, 13)
+
+
+def test_a_journal_cut_at_any_byte_loses_the_record_that_was_being_written_and_no_other(finished):
+    file = journal_of(finished, ["x", "y"])
+    data = file.read_bytes()
+    first = len(data) // 2
+    for end in (*range(0, len(data), 97), first - 1, first, first + 1, len(data) - 1):
+        file.write_bytes(data[:end])
+        n_whole = sum(end >= size for size in (first, len(data)))
+        assert list(store.read(finished)[1]["question_id"]) == [*IDS, "x", "y"][: 10 + n_whole]
+
+
+def test_every_flipped_bit_of_a_journal_is_refused(finished, size):
+    file = journal_of(finished, ["x", "y"])
+    whole, rng = file.read_bytes(), np.random.default_rng(0)
+    for _ in range(400 if size != "quick" else 60):
+        data = bytearray(whole)
+        data[rng.integers(len(data))] ^= 1 << int(rng.integers(8))
+        file.write_bytes(data)
+        with pytest.raises(RunError, match="its checksum differs"):
+            store.read(finished)
+
+
+def test_a_journal_left_beside_its_part_is_not_counted_twice(finished):
+    file = journal_of(finished, ["x"])
+    data = file.read_bytes()
+    store.fold_journal(file, store.read_info(finished))
+    file.write_bytes(data)  # a process that died before it deleted the journal
+    _, table, info = store.read(finished)
+    assert (list(table["question_id"]), info.cost.prompt_tokens) == ([*IDS, "x"], 11)
+    written(finished, [*IDS, "x", "y"])
+    assert not file.exists()
+    assert list(store.read(finished)[1]["question_id"]) == [*IDS, "y", "x"]
+
+
+def test_a_journal_of_another_run_is_refused(finished, tmp_path):
+    other = written(tmp_path / "other", info=replace(INFO, parameters=INFO.parameters | {"seed": 5}))
+    shutil.copy(journal_of(other, ["x"]), finished)
+    with pytest.raises(RunError, match="part of another run"):
+        store.read(finished)
+
+
 def test_a_finished_run_needs_neither_a_lock_nor_a_writable_folder(finished, monkeypatch):
     monkeypatch.setattr(store.FileLock, "acquire", lambda *_, **__: pytest.fail("locked"))
     monkeypatch.setattr(store, "write_whole", lambda data, path: pytest.fail("written"))
@@ -125,7 +244,6 @@ def older(path):
 REFUSALS = {
     "seed": (with_parameters(seed=1), "seed=0, now seed=1"),
     "long": (with_parameters(header="x" * 100), "header='Answer briefly.', now header='x{59} is"),
-    "other text": (lambda path: RunFolder(path, INFO).missing(questions_of(IDS, "!"), per_part=4), "another text"),
     "other run": (of_another_run, "another run"),
     "folder": (lambda path: (path / "part-00009-0.parquet").mkdir(), "no regular file"),
     "older": (older, "format_version=2 should be 3"),
