@@ -17,8 +17,15 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 from transformers.utils import cached_file
 
 from pro_lib import checkpoints
-from pro_lib.bundled import check_fetched, check_model, check_no_adapter, fingerprint, is_bundled, locate
-from pro_lib.bundled import model_folder_name
+from pro_lib.bundled import (
+    check_fetched,
+    check_model,
+    check_no_adapter,
+    fingerprint,
+    is_bundled,
+    locate,
+    model_folder_name,
+)
 from pro_lib.checks import DTYPES, QUANTIZATIONS, SentenceError, refusing
 from pro_lib.engine import Endings
 from pro_lib.engine.fit import Fit, PackingError, auto_class, best_fit, fit_for_length
