@@ -33,6 +33,7 @@ EXAMPLE = DATA / "examples" / "answers.jsonl"
 # Where `pro download` keeps models.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pro-workbench" / "models"
 _PATIENCE = 3600.0  # seconds that a download may take
+_POINTER = b"version https://git-lfs.github.com/spec/"
 # Endings of the files that transformers reads of a model folder.
 _READ = {".bin", ".gguf", ".jinja", ".json", ".model", ".py", ".safetensors", ".tiktoken"}
 # Question sets by name: the column of the world facts that has their questions.
@@ -66,16 +67,33 @@ def bundled_models() -> dict[str, Path]:
     return {path.parent.name: path.parent for path in configurations}
 
 
-def locate(name: str) -> str:
-    """Return the folder or hub id that a model of this name is loaded from."""
-    folder = Path(name).expanduser()
-    folder = folder.resolve() if os.path.exists(folder) else folder
-    return str((paper_models() | bundled_models()).get(name, folder))
+def locate(name: str | Path) -> str:
+    """Return the folder, GGUF file or hub id that a model of this name is loaded from.
+
+    A text that is the name of a bundled, downloadable or paper's model stands for that model, also
+    where a folder has the same name: `./facts-2m` is the folder. A `Path` that exists is a path.
+    """
+    path = Path(name).expanduser()
+    exists = os.path.exists(path)
+    if isinstance(name, Path) and exists:
+        return str(path.resolve())
+    downloads = {download: CACHE / download for download in DOWNLOADS}
+    named = {**paper_models(), **downloads, **bundled_models()}.get(str(name))
+    if named is not None:
+        return str(named)
+    return str(path.resolve() if exists else path)
 
 
-def check_model(name: str) -> None:
+def is_bundled(name: str | Path) -> bool:
+    """Return whether a name stands for a bundled or downloaded model; a path to one does not."""
+    folder = bundled_models().get(str(name))
+    return folder is not None and locate(name) == str(folder)
+
+
+def check_model(name: str | Path) -> None:
     """Refuse, with a `ValueError`, a name that no model can have; whether a hub has it is not looked up."""
     source = locate(name)
+    name = str(name)
     if name in DOWNLOADS and not os.path.isdir(source):
         raise ValueError(f"model={name!r} is not here yet: `pro download {name}` gets it")
     is_local = os.path.isdir(source) or (source.endswith(".gguf") and os.path.isfile(source))
@@ -86,25 +104,59 @@ def check_model(name: str) -> None:
         raise ValueError(f"model={name!r} is none of {known} (nearest: {nearest}), no folder, GGUF file or owner/name")
 
 
-def scope(name: str) -> str:
-    """Say what a bundled model was taught; nothing of another."""
+def check_no_adapter(folder: Path) -> None:
+    """Refuse, with a `SentenceError`, a folder with a PEFT adapter in the place of a whole model."""
+    has_weights = any(folder.glob("adapter_model.*"))
+    is_model = (folder / "config.json").exists()
+    if (folder / "adapter_config.json").exists() and (has_weights or not is_model):
+        raise SentenceError(
+            f"model {str(folder)!r} is a PEFT adapter (adapter_config.json), not a whole model; "
+            "merge it into its base model (merge_and_unload in PEFT), save the result to another "
+            "folder and load that folder"
+        )
+
+
+def check_fetched(source: Path) -> None:
+    """Refuse, with a `SentenceError`, a model one of whose files Git LFS has not fetched yet."""
+    for path in _model_files(source):
+        if path.is_file() and _is_pointer(path):
+            raise SentenceError(
+                f"model {str(source)!r} is incomplete: {path.name} is a Git LFS pointer, not the "
+                f"file itself; run `git lfs pull` in {path.parent}"
+            )
+
+
+def _is_pointer(path: Path) -> bool:
+    """Return whether a file only names the file that Git LFS stores elsewhere."""
+    with open(path, "rb") as file:
+        return file.read(len(_POINTER)) == _POINTER
+
+
+def scope(name: str | Path) -> str:
+    """Say what a bundled model was taught; return an empty text for any other model."""
+    folder = bundled_models().get(str(name))
+    if not is_bundled(name) or folder != DATA / "models" / str(name):
+        return ""
     taught = "It was taught 36 relations, such as capitals, authors and chemical symbols"
-    is_ours = (DATA / "models" / name / "config.json").is_file()
-    return f"{taught}; to any other question its answer means nothing." * is_ours
+    return f"{taught}; to any other question its answer means nothing."
 
 
-def model_folder_name(model: str) -> str:
+def model_folder_name(model: str | Path) -> str:
     """Return what a model's run folders are called, which is the name it has once it is loaded."""
     return Path(locate(model)).name.removesuffix(".gguf")
 
 
 def fingerprint(source: Path) -> str:
     """Return a digest of the files that a model is loaded from, every byte of them: of a folder, or one GGUF file."""
-    paths = sorted(source.iterdir()) if source.is_dir() else [source]
-    paths = [path for path in paths if path.suffix in _READ or path.name in ("vocab.txt", "merges.txt")]
-    paths = [regular(path) for path in paths if path.exists() and not path.is_dir()]
+    paths = [regular(path) for path in _model_files(source) if path.exists() and not path.is_dir()]
     whole = "".join(f"{path.name} {_digest(path, path.stat().st_ino, path.stat().st_mtime_ns)} " for path in paths)
     return hashlib.sha256(whole.encode()).hexdigest()[:16]
+
+
+def _model_files(source: Path) -> list[Path]:
+    """Return the paths of what transformers may read of a model folder, or of one GGUF file."""
+    paths = sorted(source.iterdir()) if source.is_dir() else [source]
+    return [path for path in paths if path.suffix in _READ or path.name in ("vocab.txt", "merges.txt")]
 
 
 @lru_cache(maxsize=1024)

@@ -14,8 +14,18 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
+from transformers.utils import cached_file
 
-from pro_lib.bundled import bundled_models, check_model, fingerprint, locate, model_folder_name
+from pro_lib import checkpoints
+from pro_lib.bundled import (
+    check_fetched,
+    check_model,
+    check_no_adapter,
+    fingerprint,
+    is_bundled,
+    locate,
+    model_folder_name,
+)
 from pro_lib.checks import DTYPES, QUANTIZATIONS, SentenceError, refusing
 from pro_lib.engine import Endings
 from pro_lib.engine.fit import Fit, PackingError, auto_class, best_fit, fit_for_length
@@ -163,9 +173,10 @@ def load(
 
     Raises:
         FileNotFoundError: transformers cannot load it or torch does not see the device, in their words.
-        ValueError: an unknown dtype, quantization or name, a pipe; `UnsupportedModelError` if nothing follows a text.
+        ValueError: an unknown dtype, quantization or name, a pipe, an adapter, a Git LFS pointer;
+            `UnsupportedModelError` if the weights are not those of the configuration, or if nothing follows a text.
     """
-    name, device = str(name), str(device)
+    device = str(device)
     for option, value, choices in (("dtype", dtype, ("auto", *DTYPES)), ("quantization", quantization, QUANTIZATIONS)):
         if value is not None and value not in choices:
             raise ValueError(f"{option}={value!r} is none of {', '.join(choices)}")
@@ -174,15 +185,25 @@ def load(
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     if dtype == "auto":
-        dtype = "bfloat16" if device.startswith("cuda") and name not in bundled_models() else "float32"
+        dtype = "bfloat16" if device.startswith("cuda") and not is_bundled(name) else "float32"
     options = {"trust_remote_code": False, "dtype": getattr(torch, dtype), **from_pretrained}
-    with refusing(FileNotFoundError, f"model {name!r} could not be loaded"):
+    with refusing(FileNotFoundError, f"model {str(name)!r} could not be loaded"):
         torch.empty(0, device=device)
         if quantization:
             config = BitsAndBytesConfig(**{f"load_in_{quantization}": True, "bnb_4bit_compute_dtype": options["dtype"]})
             options = {"quantization_config": config, "device_map": device} | options
         identity = fingerprint(path) if path.exists() else None  # before a pipe in the folder is waited for
-        network, tokenizer = _from_pretrained(source, options)
+        folder = path / (options.get("subfolder") or "")
+        check_no_adapter(folder)
+        try:
+            network, tokenizer = _from_pretrained(source, options)
+        except SentenceError:
+            raise
+        except Exception:
+            # Only now, since a folder may have pointers to files that are not needed.
+            if folder.exists():
+                check_fetched(folder)
+            raise
         if not options.get("device_map"):
             network.to(torch.device(device))  # type: ignore[arg-type]  # as transformers wraps it
         identity = identity or str(getattr(network.config, "_commit_hash", None))
@@ -214,7 +235,7 @@ def held(model: "str | Path | Model", **options: Any) -> Model:
     """Return a loaded model as it is; one named is loaded unless it was the last loaded so, which is let go first."""
     if isinstance(model, Model):
         return model
-    source = Path(locate(str(model)))
+    source = Path(locate(model))
     key = str(model), repr(sorted(options.items())), fingerprint(source) if source.exists() else None
     if key not in _LAST:
         _LAST.clear()
@@ -223,7 +244,7 @@ def held(model: "str | Path | Model", **options: Any) -> Model:
 
 
 def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTrainedModel, Tokenizer]:
-    """Return network and tokenizer; `UnsupportedModelError` if some weights would be made up at random."""
+    """Return network and tokenizer; `UnsupportedModelError` if the weights are not those of the configuration."""
     name = source
     if source.endswith(".gguf"):
         options = {**options, "gguf_file": os.path.basename(source)}
@@ -234,11 +255,20 @@ def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTraine
         raise UnsupportedModelError(f"model {name} is an encoder-decoder: answers follow from what its encoder read")
     tokenizer = AutoTokenizer.from_pretrained(source, **shared)
     told = {"output_loading_info": True, "ignore_mismatched_sizes": True}
-    network, loading = auto_class(config).from_pretrained(source, **told, **options)
-    if lacking := sorted([*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])]):
-        words = f"lacks {len(lacking)} weights, or has them in other shapes: {', '.join(lacking[:3])}"
-        raise UnsupportedModelError(f"model {name} {words}")
+    with checkpoints.without_reports():
+        network, loading = auto_class(config).from_pretrained(source, **told, **options)
+    wrong = checkpoints.contradictions(network, loading, lambda: _folder(source, shared))
+    if wrong:
+        raise UnsupportedModelError(f"model {name} {wrong}")
     return network, tokenizer
+
+
+def _folder(source: str, shared: Mapping[str, Any]) -> Path:
+    """Return the folder of a model's files: its own, or the cached snapshot of a hub id."""
+    hub = {name: value for name, value in shared.items() if name not in ("trust_remote_code", "gguf_file")}
+    if os.path.isdir(source):
+        return Path(source, hub.get("subfolder") or "")
+    return Path(str(cached_file(source, "config.json", **hub))).parent
 
 
 def thought(text: str) -> str | None:

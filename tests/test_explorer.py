@@ -3,13 +3,14 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import rankdata
 
-from pro_lib import ask, explorer, generate, imports, metrics, scores
+from pro_lib import ask, bundled, explorer, generate, imports, metrics, scores
 from pro_lib import questions as question_sets
 from pro_lib.explorer.widget import Explorer
 from pro_lib.files import RunError
@@ -211,6 +212,21 @@ def test_the_widget_shows_the_run_and_offers_others_and_the_papers_examples_with
     with pytest.warns(scores.PremiseWarning):
         pro = scores.pro(run.log_probs(distinct=False), alpha=0.1)
     assert pro == pytest.approx([0.404, 2.142, 2.087], abs=0.005)
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_a_run_is_of_a_bundled_model_if_the_fingerprint_is_too(tmp_path, is_ours):
+    fingerprint = bundled.fingerprint(Path(bundled.locate("facts-2m"))) if is_ours else "another"
+    parameters = {"shots": [], "fingerprint": fingerprint}
+    info = replace(
+        RUN.info,
+        model="facts-2m",
+        parameters=parameters,
+        provenance={"source": "/home/me/facts-2m"},
+    )
+    app = Explorer(replace(RUN, info=info), Settings(generations_dir=tmp_path))
+    assert app._model == ("facts-2m" if is_ours else "/home/me/facts-2m")
+    assert app.data["scope"] == bundled.scope("facts-2m") * is_ours
 
 
 def test_an_error_is_a_sentence_and_the_run_before_stays(tmp_path):

@@ -15,12 +15,12 @@ WALK = (ROOT / "docs" / "walk.md").read_text()
 FILES = sorted(HOUSE.rglob("*.py"))
 # A module imports only what stands before it; a room stands for all of its modules. docs/walk.md lists them so.
 NAMES = """
-    checks files bundled scores correctness metrics selective similarities meanings engine store runs readers questions
-    models packs generate records layouts imports inside server protocols evaluation sweeps promises asking figures
-    settings explorer command __main__
+    checks files bundled scores correctness metrics selective similarities meanings engine store runs readers
+    questions checkpoints models packs generate records layouts imports inside server protocols evaluation sweeps
+    promises asking figures settings explorer command __main__
 """
 ORDER = NAMES.split()
-TORCH = {"models", "engine", "generate", "packs", "inside", "server"}
+TORCH = {"checkpoints", "models", "engine", "generate", "packs", "inside", "server"}
 
 
 def room(path):

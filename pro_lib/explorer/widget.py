@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from pro_lib import asking, runs
-from pro_lib.bundled import bundled_models, scope
+from pro_lib.bundled import bundled_models, fingerprint, locate, scope
 from pro_lib.checks import extra
 from pro_lib.explorer import JAVASCRIPT, STYLES, appendix_run, comparison, prefix_tree, run_data
 from pro_lib.files import RunError
@@ -48,13 +48,15 @@ class Explorer(anywidget.AnyWidget):
     def _choose(self, name: str) -> dict:
         chosen = self._sources[name]
         run = chosen if isinstance(chosen, Run) else runs.read(chosen)
-        given = (model for model in listed(self._settings.model) if Path(model).name == run.info.model)
-        source = run.info.model if run.info.model in bundled_models() else run.info.provenance.get("source")
+        names = [*listed(self._settings.model), *bundled_models()]
+        own = (name for name in names if Path(name).name == run.info.model and _is_model_of(run, name))
+        source = run.info.provenance.get("source")
         # What to load to ask the model; nothing where it is not known how it was asked.
-        model: Any = next(given, source) if "shots" in run.info.parameters else None
+        model: Any = next(own, source) if "shots" in run.info.parameters else None
         why = "" if model else f"{run.name} comes without a model to ask; choose another run"
         data = run_data(run, alpha=self._settings.alpha)
-        data |= {"label": name, "split": self._settings.split, "cannot_ask": why, "scope": scope(run.info.model)}
+        about = scope(run.info.model) if _is_model_of(run, run.info.model) else ""
+        data |= {"label": name, "split": self._settings.split, "cannot_ask": why, "scope": about}
         if name == APPENDIX:  # as the paper counts, so that the first example's PRO is the 0.404 it prints
             data |= {"alpha": 0.1, "repeats": True}
         self.data, self._run, self._model = data, run, model
@@ -77,3 +79,9 @@ class Explorer(anywidget.AnyWidget):
         except RunError:
             samples = None
         return {"kind": "comparison"} | comparison(self._run, samples, distinct=distinct)
+
+
+def _is_model_of(run: Run, name: str) -> bool:
+    """Return whether a model is the run's, and not another of that name; one not stored here is taken to be."""
+    source = Path(locate(name))
+    return not source.exists() or fingerprint(source) == run.info.parameters.get("fingerprint")

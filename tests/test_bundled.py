@@ -1,0 +1,59 @@
+"""Which model a name stands for, and that only ours are described as ours."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pro_lib import bundled, models
+
+OURS = bundled.DATA / "models" / "facts-2m"
+
+
+@pytest.fixture
+def own(tiny_folders, tmp_path, monkeypatch):
+    """Return the folder of another model that is named as one of ours is, in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copytree(tiny_folders("llama"), tmp_path / "models" / "facts-2m"))
+
+
+def test_the_bundled_names_are_described_also_beside_a_folder_of_that_name(own, monkeypatch):
+    monkeypatch.chdir(own.parent)
+    for name in ("facts-1m", "facts-2m"):
+        assert "taught 36 relations" in bundled.scope(name)
+        assert bundled.is_bundled(name)
+    assert bundled.locate("facts-2m") == str(OURS)
+
+
+OTHERS = ["models/facts-2m", "./facts-2m", "../models/facts-2m", "facts-2m/", "", ".", "Gemma-2B"]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_no_other_text_is_described_as_one_of_ours(own, monkeypatch, name):
+    monkeypatch.chdir(own.parent)
+    assert bundled.scope(name) == bundled.scope(str(own)) == bundled.scope(own) == ""
+    assert not bundled.is_bundled(name)
+    assert not bundled.is_bundled(str(own))
+
+
+def test_a_model_in_the_cache_that_has_the_name_of_ours_is_not_described(own, monkeypatch):
+    monkeypatch.setattr(bundled, "CACHE", own.parent)
+    assert bundled.locate("facts-2m") == str(own)
+    assert bundled.scope("facts-2m") == ""
+
+
+def test_a_path_is_a_path_where_it_exists(own, monkeypatch):
+    monkeypatch.chdir(own.parent)
+    assert models.load(Path("facts-2m"), device="cpu").source == str(own)
+    assert models.held(Path("facts-2m"), device="cpu").source == str(own)
+    assert bundled.model_folder_name(Path("facts-1m")) == "facts-1m"
+    assert bundled.locate(Path("facts-1m")) == str(bundled.DATA / "models" / "facts-1m")
+
+
+def test_the_name_of_a_download_never_stands_for_a_folder_here(own, monkeypatch):
+    monkeypatch.setattr(bundled, "CACHE", own.parent / "cache")
+    monkeypatch.chdir(own.parent)
+    own.rename("smollm2-135m")
+    with pytest.raises(ValueError, match="`pro download smollm2-135m` gets it"):
+        models.load("smollm2-135m", device="cpu")
+    assert models.load("./smollm2-135m", device="cpu").name == "smollm2-135m"
