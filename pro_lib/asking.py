@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # What must be the same of a run for its PRO to say anything of another's; how far down a search looked need not be.
 _MATTERS: tuple[str, ...] = ("chat", "diversity_penalty", "dtype", "fingerprint", "header", "max_new_tokens")
-_MATTERS += ("n_answers", "quantization", "shots", "stop", "strategy", "temperature", "template", "top_p")
+_MATTERS += ("n_answers", "quantization", "server", "shots", "stop", "strategy", "temperature", "template", "top_p")
 
 
 class NoAnswerError(ValueError):

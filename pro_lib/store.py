@@ -424,11 +424,80 @@ def read_info(path: Path) -> RunInfo:
 
 
 def difference(stored: Mapping, wanted: Mapping) -> str | None:
-    """Return the first parameter that differs, `key=before, now key=after`; a missing one is None."""
+    """Return the first parameter that differs, as `key=before, now key=after`; a missing one is None.
+
+    Inside mappings and lists the key is a path, such as `server.host` or `shots[3]`. Log-probabilities
+    of a server's probe may be as many nats apart as its `within` says.
+    """
     for key in sorted({*stored, *wanted}):
-        if stored.get(key) != wanted.get(key):
-            return f"{key}={stored.get(key)!r:.60}, now {key}={wanted.get(key)!r:.60}"
+        found = _first_difference(key, stored.get(key), wanted.get(key))
+        if found:
+            path, *texts = found
+            before, after = _excerpts(*texts)
+            is_unrecorded = path == "server" and before == "None"
+            note = " (which server answered was not recorded)" if is_unrecorded else ""
+            return f"{path}={before}{note}, now {path}={after}"
     return None
+
+
+def _first_difference(path: str, before: Any, after: Any) -> tuple[str, str, str] | None:
+    """Return the path of the first difference inside two values, with the texts of both values there."""
+    if before == after:
+        return None
+    if path == "server.probe" and _n_probes(before) == _n_probes(after) > 0:
+        pairs = enumerate(zip(before["log_probs"], after["log_probs"], strict=True))
+        found = (_probe_difference(f"{path}[{n}]", *pair, after["within"]) for n, pair in pairs)
+    elif isinstance(before, Mapping) and isinstance(after, Mapping):
+        keys = sorted({*before, *after})
+        found = (_first_difference(f"{path}.{k}", before.get(k), after.get(k)) for k in keys)
+    elif _holds_containers(before) and _holds_containers(after):
+        pairs = enumerate(zip(before, after, strict=False))
+        found = (_first_difference(f"{path}[{n}]", *pair) for n, pair in pairs)
+        if len(before) != len(after):
+            lengths = (path, f"{len(before)} items", f"{len(after)} items")
+            return next(filter(None, found), lengths)
+    else:
+        return path, repr(before), repr(after)
+    return next(filter(None, found), None)
+
+
+def _n_probes(value: Any) -> int:
+    """Return how many prompts a probe has log-probabilities of."""
+    return len(value.get("log_probs", ())) if isinstance(value, Mapping) else 0
+
+
+def _holds_containers(value: Any) -> bool:
+    """Return whether a value is a list with lists or mappings in it; a flat list is shown whole."""
+    return isinstance(value, list) and any(isinstance(item, (list, Mapping)) for item in value)
+
+
+def _probe_difference(
+    path: str, before: Mapping[str, float], after: Mapping[str, float], within: float
+) -> tuple[str, str, str] | None:
+    """Return the first token whose log-probabilities are too far apart, with both of them.
+
+    Of a longer list only as many of the likeliest tokens count as the shorter list has. A token that
+    is missing from a list is at most as likely as the last one of that list.
+    """
+    length = min(len(before), len(after))
+    likeliest_before = sorted(before, key=lambda token: -before[token])[:length]
+    likeliest_after = sorted(after, key=lambda token: -after[token])[:length]
+    for token in dict.fromkeys(likeliest_before + likeliest_after):
+        value_before = before.get(token, before[likeliest_before[-1]])
+        value_after = after.get(token, after[likeliest_after[-1]])
+        if abs(value_before - value_after) > within:
+            return f"{path}.{token}", repr(value_before), repr(value_after)
+    return None
+
+
+def _excerpts(before: str, after: str, *, length: int = 60) -> tuple[str, str]:
+    """Return the part of two texts where they begin to differ, each in at most `length` characters."""
+    pairs = enumerate(itertools.zip_longest(before, after))
+    place = next((n for n, (left, right) in pairs if left != right), 0)
+    if max(len(before), len(after)) <= length or place < length - 20:
+        return before[:length], after[:length]
+    start = place - 20
+    return f"…{before[start : start + length - 1]}", f"…{after[start : start + length - 1]}"
 
 
 def _digest(content: object) -> str:

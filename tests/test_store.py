@@ -331,3 +331,87 @@ def test_folders_are_named_after_what_differs():
     values = ["a/b", "a_b", "a+b", ["a", "b"], "ä", {"b": 1}, *("x" * 100 + end for end in "12")]
     names = {files.folder_name(model=value, **{f"setting_{n}": "long" * 5 for n in range(20)}) for value in values}
     assert len([name for name in names if re.fullmatch(r"[A-Za-z0-9_.,=+-]{1,200}", name)]) == len(values)
+
+
+SHOTS = [[f"Question {n}?", f"Answer {n}"] for n in range(10)]
+BEGINNING = "x" * 100
+DIFFERENCES = {
+    "nothing": ({"a": 1}, {"a": 1}, None),
+    "a value of None and none": ({"a": None}, {"b": None}, None),
+    "one of them inside": ({"a": {"b": None}}, {"a": {}}, None),
+    "a number": ({"a": 1}, {"a": 2}, "a=1, now a=2"),
+    "a missing one": ({}, {"a": 2}, "a=None, now a=2"),
+    "the first by name": ({"b": 1, "a": 1}, {"b": 2, "a": 3}, "a=1, now a=3"),
+    "a flat list": ({"a": ["x"]}, {"a": ["x", "y"]}, "a=['x'], now a=['x', 'y']"),
+    "a shot": (
+        {"shots": SHOTS},
+        {"shots": [*SHOTS[:3], ["Question 3?", "No"], *SHOTS[4:]]},
+        "shots[3]=['Question 3?', 'Answer 3'], now shots[3]=['Question 3?', 'No']",
+    ),
+    "a shot less": (
+        {"shots": SHOTS},
+        {"shots": SHOTS[:9]},
+        "shots=10 items, now shots=9 items",
+    ),
+    "other shots, and more": (
+        {"shots": SHOTS},
+        {"shots": [["Who?", "Me"]]},
+        "shots[0]=['Question 0?', 'Answer 0'], now shots[0]=['Who?', 'Me']",
+    ),
+    "two inside": (
+        {"server": {"host": "a", "port": {"n": 1}}},
+        {"server": {"host": "a", "port": {"n": 2}}},
+        "server.port.n=1, now server.port.n=2",
+    ),
+    "another kind": ({"chat": {"a": 1}}, {"chat": True}, "chat={'a': 1}, now chat=True"),
+    "the end of a long text": (
+        {"header": f"{BEGINNING}before"},
+        {"header": f"{BEGINNING}now"},
+        f"header=…{'x' * 20}before', now header=…{'x' * 20}now'",
+    ),
+    "no server": (
+        {},
+        {"server": {"host": "a"}},
+        "server=None (which server answered was not recorded), now server={'host': 'a'}",
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "difference"), DIFFERENCES.values(), ids=DIFFERENCES)
+def test_the_first_difference_of_parameters_is_named_by_its_path(before, after, difference):
+    assert store.difference(before, after) == difference
+
+
+def probed(*lists, within=0.01):
+    return {"server": {"probe": {"within": within, "log_probs": list(lists)}}}
+
+
+FIRST, SECOND = "server.probe[0].7=-0.5, now server.probe[0].7=", "server.probe[1].7=-0.5, now server.probe[1].7="
+# Log-probabilities of two probes, and how they differ.
+PROBES = {
+    "the same": (probed({"7": -0.5}), probed({"7": -0.5}), None),
+    "within": (probed({"7": -0.5, "8": -2.0}), probed({"7": -0.509, "8": -1.991}), None),
+    "beyond": (probed({"7": -0.5}), probed({"7": -0.511}), f"{FIRST}-0.511"),
+    "beyond, upwards": (probed({"7": -0.5}), probed({"7": -0.489}), f"{FIRST}-0.489"),
+    "a larger tolerance": (probed({"7": -0.5}, within=0.1), probed({"7": -0.55}, within=0.1), None),
+    "the second": (probed({"7": -1.0}, {"7": -0.5}), probed({"7": -1.0}, {"7": -0.6}), f"{SECOND}-0.6"),
+    "others at the end of a list": (probed({"7": -0.5, "8": -2.0}), probed({"7": -0.5, "9": -2.005}), None),
+    "others in it": (
+        probed({"7": -0.5, "8": -2.0}),
+        probed({"9": -0.5, "8": -2.0}),
+        f"{FIRST}-2.0",
+    ),
+    "a shorter list": (probed({"7": -0.5, "8": -2.0}), probed({"7": -0.5}), None),
+    "a longer list": (probed({"7": -0.5}), probed({"7": -0.5, "8": -2.0}), None),
+    "a shorter list of others": (probed({"7": -0.5, "8": -2.0}), probed({"8": -0.4}), f"{FIRST}-0.4"),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "difference"), PROBES.values(), ids=PROBES)
+def test_probes_of_a_server_may_be_apart_by_what_they_allow(before, after, difference):
+    assert store.difference(before, after) == difference
+
+
+def test_a_probe_of_more_prompts_is_another():
+    difference = store.difference(probed({"7": -0.5}), probed({"7": -0.5}, {"7": -0.5}))
+    assert difference == "server.probe.log_probs=1 items, now server.probe.log_probs=2 items"

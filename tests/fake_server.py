@@ -1,0 +1,133 @@
+"""A server of log-probabilities on this machine, which can lie, fail and describe itself; for tests."""
+
+import json
+import threading
+import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import tenacity
+import torch
+
+from pro_lib import server
+from pro_lib.generate import generate
+
+LISTINGS = {}
+NAME = "served/facts"
+server._BACKOFF = tenacity.wait_none()  # no waiting between tries
+
+
+def listed_models(**fields):
+    """What vLLM answers at /v1/models; the time and the permission are others after each start."""
+    permission = [{"id": f"modelperm-{time.time_ns()}", "object": "model_permission"}]
+    entry = {"id": NAME, "object": "model", "created": time.time_ns(), "owned_by": "vllm", "root": NAME}
+    entry |= {"parent": None, "max_model_len": 2048, "permission": permission}
+    return {"object": "list", "data": [entry | fields]}
+
+
+def props(n_ctx=1024, **fields):
+    """What llama.cpp answers at /props, with the state of a request in it."""
+    settings = {"id": time.time_ns(), "n_ctx": n_ctx, "is_processing": True, "params": {"seed": 7}}
+    description = {"model_path": "/models/facts.gguf", "chat_template": "{{ messages }}", "build_info": "b11549"}
+    description |= {"bos_token": "<s>", "eos_token": "</s>", "total_slots": 1}
+    return {"default_generation_settings": settings, **description, **fields}
+
+
+@contextmanager
+def serving(
+    model, lie=None, *, most=10**6, ids=True, sampler=None, pages=None, requests=None, host="127.0.0.1"
+):  # fmt: skip
+    """Yield the address of a server of this model.
+
+    Args:
+        lie: `lie(reply, n, prompt)` returns another reply to request n of a completion (from 0 on), or the HTTP
+            status and bytes of the answer and, if there is a third, its headers; the bytes `dead` end the connection.
+        most: the most log-probabilities that are listed.
+        ids: whether lists are those of vLLM, else of llama.cpp.
+        sampler: `sampler(log_probs, body)` returns what is listed for log-probabilities in descending order; tokens
+            with NaN are left out.
+        pages: JSON objects, or statuses with bytes, by path; by default /v1/models is that of vLLM. Others are 404.
+        requests: a list to which the body of each completion is appended, and the path of each page.
+        host: the name of this machine in the address.
+    """
+    n_requests = iter(range(10**9))
+    pages = {"/v1/models": listed_models()} if pages is None else pages
+    requests = [] if requests is None else requests
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_):
+            """Say nothing."""
+
+        def do_GET(self):
+            requests.append(self.path)
+            page = pages.get(self.path, (404, b"<html>not found</html>"))
+            self.answer(page(self) if callable(page) else page)
+
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            requests.append(body)
+            with lock:
+                reply = listing(model, body, most, ids, sampler)
+                reply = lie(reply, next(n_requests), body["prompt"]) if lie else reply
+            self.answer(reply)
+
+        def answer(self, reply):
+            status, content, *more = reply if isinstance(reply, tuple) else (200, json.dumps(reply).encode())
+            if content == b"dead":
+                self.close_connection = True
+                return
+            headers = {"Date": self.date_time_string()} | (more[0] if more else {})
+            self.send_response_only(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(content) + 100 * (content == b'{"half')))
+            self.send_header("Connection", "close")
+            self.end_headers()
+            self.wfile.write(content)
+
+    lock = threading.Lock()
+    address = "127.0.0.1" if host == "localhost" else host
+    http = ThreadingHTTPServer((address, 0), Handler)
+    threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield f"http://{host}:{http.server_port}/v1"
+    finally:
+        http.shutdown()
+        http.server_close()
+
+
+@torch.inference_mode()
+def listing(model, body, most, ids, sampler):
+    """The reply of vLLM, or of llama.cpp where `ids` is false; the network is asked once for each prompt."""
+    prompt = body["prompt"]
+    key = (model.network, *prompt)
+    if key not in LISTINGS:
+        log_probs = model.network(torch.tensor([prompt])).logits[0].double().log_softmax(-1)
+        own = log_probs[:-1].gather(1, torch.tensor(prompt[1:])[:, None]).flatten().tolist()
+        LISTINGS[key] = (*log_probs[-1].sort(descending=True), [None, *own, -0.5])
+    values, tokens, echoed = LISTINGS[key]
+    if sampler:
+        values = sampler(values, body)
+        tokens, values = tokens[~values.isnan()], values[~values.isnan()]
+    n = min(body["logprobs"], most)
+    pairs = [*zip(tokens[:n].tolist(), values[:n].tolist(), strict=True)]
+    # At a temperature above 0 the generated token is one that the list puts far down, or last.
+    is_sampled = body["temperature"] > 0
+    generated = int(tokens[min(9, len(tokens) - 1)]) if is_sampled else pairs[0][0]
+    listed = {"content": [{"top_logprobs": [{"id": token, "logprob": value} for token, value in pairs]}]}
+    if ids:
+        listed = {"top_logprobs": [{f"token_id:{token}": value for token, value in pairs}], "token_logprobs": echoed}
+    text = model.tokenizer.decode([generated], skip_special_tokens=True)
+    return {"choices": [{"text": text, "logprobs": listed}], "usage": {"prompt_tokens": len(prompt)}}
+
+
+def connected(url, model, *, name=NAME, **options):
+    """The model of a server."""
+    return server.connect(url, model=name, tokenizer=model.tokenizer, **options)
+
+
+def searched(model, questions, alpha=0.05, **options):
+    """The run of an exact search."""
+    return generate(model, questions, strategy="threshold", search_alpha=alpha, progress=False, **options)
