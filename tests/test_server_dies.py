@@ -1,0 +1,84 @@
+"""A server that dies costs the questions that were in flight, and the resumed run is that of an unbroken one."""
+
+import random
+from collections import Counter
+from contextlib import nullcontext
+
+import pytest
+from fake_server import connected, searched, serving
+from pandas.testing import assert_frame_equal
+
+from pro_lib import questions as question_sets
+from pro_lib import runs
+from pro_lib.files import RunError
+
+N_QUESTIONS = 6
+
+
+@pytest.fixture(scope="module")
+def asked():
+    return question_sets.load("world-facts", split="validation", limit=N_QUESTIONS)
+
+
+def times_asked(requests, prompts):
+    """How often the server was asked for what follows each prompt itself."""
+    sent = Counter(tuple(body["prompt"]) for body in requests if isinstance(body, dict))
+    return [sent[prompt] for prompt in prompts]
+
+
+def run_until(model, asked, out, *, dies_after=None, concurrency=1):
+    """Ask a new server, on a port of its own, until it dies after so many completions; return the requests."""
+    requests = []
+
+    def lie(reply, n, prompt):
+        return (200, b"dead") if dies_after is not None and n >= dies_after else reply
+
+    with serving(model, lie, requests=requests) as url:
+        ends = nullcontext() if dies_after is None else pytest.raises(RunError, match="no complete answer")
+        with ends:
+            searched(connected(url, model, top=300, concurrency=concurrency), asked, out=out)
+    return requests
+
+
+def moments(size, concurrency):
+    """The numbers of the requests after which the server dies: 20 drawn with a seed, or fewer in a quick test."""
+    # Two probes of three requests come first; an unbroken run has more than 85 completions.
+    n_moments = 20 if size != "quick" and concurrency == 1 else 4
+    return random.Random(0).sample(range(7, 85), n_moments)
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_a_run_whose_server_died_goes_on_where_it_stopped(facts_2m, asked, tmp_path, size, concurrency):
+    whole = run_until(facts_2m, asked, tmp_path / "whole")
+    n_completions = sum(isinstance(body, dict) for body in whole)
+    assert n_completions > 85
+    [folder] = (tmp_path / "whole").glob("*/*/*")
+    unbroken = runs.read(folder)
+    prompts = [tuple(facts_2m.encode(prompt)) for prompt in asked.prompts()]
+    once = times_asked(whole, prompts)
+    assert all(once)
+    n_resumed = 0
+    for moment in moments(size, concurrency):
+        out = tmp_path / str(moment)
+        first = run_until(facts_2m, asked, out, dies_after=moment, concurrency=concurrency)
+        second = run_until(facts_2m, asked, out, concurrency=concurrency)
+        resumed = runs.read(next(out.glob("*/*/*")))
+        assert_frame_equal(resumed.answers, unbroken.answers)
+        assert_frame_equal(resumed.questions, unbroken.questions)
+        assert resumed.info.n_planned == N_QUESTIONS
+        assert not list(out.rglob("*.journal"))
+        before, after = times_asked(first, prompts), times_asked(second, prompts)
+        asked_twice = sum(bool(a) and bool(b) for a, b in zip(before, after, strict=True))
+        assert asked_twice <= concurrency
+        # What was answered before the server died is not asked again.
+        assert sum(bool(count) for count in after) < N_QUESTIONS or sum(map(bool, before)) <= concurrency
+        n_resumed += any(before)
+    assert n_resumed == len(moments(size, concurrency))
+
+
+def test_answers_are_readable_before_the_run_is_complete(facts_2m, asked, tmp_path):
+    run_until(facts_2m, asked, tmp_path, dies_after=60)
+    [folder] = tmp_path.glob("*/*/*")
+    with pytest.warns(UserWarning, match=f"of the {N_QUESTIONS} questions planned"):
+        run = runs.read(folder)
+    assert 0 < len(run.questions) < N_QUESTIONS
