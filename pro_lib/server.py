@@ -53,8 +53,13 @@ _LOWEST = -1e4  # stands for the logarithm of 0
 _MORE = 16  # so many times as many tokens are asked for where a list leaves something open
 _COMPARED = 20  # tokens of a list that another list of the same place must agree with
 _LISTS = "choices.0.logprobs.content.0.top_logprobs|choices.0.logprobs.top_logprobs.0"
-# The prompts of the probe. Both are short and leave the next token open, so that no model is certain of it.
-_PROBE_PROMPTS = ("Here is a word:", "Question: Name a word.\nAnswer:")
+_SAMPLED_LISTS = "choices.0.logprobs.content.0.top_probs"  # of llama.cpp
+# The prompts of the probe. No model is certain of what follows the first two; most are after the third.
+_PROBE_PROMPTS = (
+    "Here is a word:",
+    "Question: Name a word.\nAnswer:",
+    "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,",
+)
 _PROBE_TOLERANCE = 0.01  # nats by which the probes of one server may differ after a restart
 # llama.cpp rounds differently where a part of the prompt is in its cache.
 _UNCACHED = {"cache_prompt": False}
@@ -155,6 +160,7 @@ class Server:
         is_sampled = sampling.get("temperature", 0) > 0  # then any token may be the generated one
         is_other_text = bool(text) and "\ufffd" not in text and text not in firsts
         wrong = {
+            "lists probabilities after sampling (post_sampling_probs)": at(reply, _SAMPLED_LISTS) is not None,
             "lists no log-probabilities by token id": not values or len(values) < len(pairs),
             "lists values that are not log-probabilities": not all(p <= _ROUNDING for p in values.values()),
             "lists probabilities that add up to more than 1": sum(np.exp([*values.values()])) > 1 + _ROUNDING,
@@ -224,19 +230,24 @@ class Server:
         return [{str(token): round(value, 6) for token, value in pairs} for pairs in likeliest]
 
     def _why_cut(self, lists: Sequence[dict[int, float]], n_tokens: int) -> str:
-        """Return in what way all lists are cut and then normalised, or "" if one of them is not.
+        """Return in what way lists are cut and then normalised, or "" if they are not.
 
-        Lists are short if they have fewer tokens than half of those asked for, or fewer than 100; the tokens
-        that a model leaves out of a short list have some probability after prompts that leave much open.
+        The tokens that a model leaves out of a short list have some probability after a prompt that leaves
+        much open. So either all lists are short and complete, or one is complete and shorter than another,
+        which no limit of a server explains.
         """
-        short = min(max(n_tokens, 200), len(self.texts)) / 2
         possible = [[value for value in told.values() if value > _LOWEST / 10] for told in lists]
-        if not all(len(values) < short and sum(np.exp(values)) > 1 - 1e-4 for values in possible):
-            return ""
-        n_most = max(map(len, possible))
-        if n_most == 1:
+        lengths = [len(values) for values in possible]
+        is_complete = [sum(np.exp(values)) > 1 - 1e-4 for values in possible]
+        short = min(max(n_tokens, 200), len(self.texts)) / 2
+        if all(is_complete) and max(lengths) == 1:
             return "one token has the probability 1, as after temperature 0"
-        return f"{n_most} tokens have the probability 1 together, as after top_k, top_p or min_p"
+        if all(is_complete) and max(lengths) < short:
+            return f"{max(lengths)} tokens have the probability 1 together, as after top_k, top_p or min_p"
+        complete = [length for length, whole in zip(lengths, is_complete, strict=True) if whole]
+        if complete and min(complete) < max(lengths) / 2:
+            return f"{min(complete)} tokens have the probability 1 together, as after top_p or min_p"
+        return ""
 
     def _why_sampled(
         self, connection: "_Connection", prompt: Sequence[int], told: dict[int, float], n_tokens: int

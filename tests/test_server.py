@@ -90,7 +90,7 @@ def swapped(share):
     before = {}
 
     def lie(reply, n, prompt):
-        if n < 6:
+        if n < 8:
             return reply
         other, before[len(prompt)] = before.get(len(prompt), reply), reply
         return other if np.random.default_rng(n).random() < share else reply
@@ -433,8 +433,8 @@ def test_two_servers_never_share_a_run(facts_2m, pair, tmp_path):
         assert asked_questions(requests) == set()
     else:
         run = run_over(facts_2m, tmp_path, requests, **second)
-        assert run.info.parameters["server"]["model"] == second["name"]
         assert len(asked_questions(requests)) >= len(QUESTIONS)  # nothing was taken from a folder
+        assert run.info.parameters["server"]["model"] == second["name"]
 
 
 @pytest.mark.parametrize("kind", [vllm, llama_cpp])
@@ -447,7 +447,7 @@ def test_a_server_that_was_started_again_on_another_port_is_asked_no_question_ag
     assert before != after
     assert asked_questions(requests) == set()
     completions = [body for body in requests if isinstance(body, dict)]
-    assert len(completions) == 2 * 3  # of the probe: one when it is connected, one before the folder is read
+    assert len(completions) == 2 * 4  # of the probe: one when it is connected, one before the folder is read
     assert second.questions.equals(first.questions)
     assert second.info == first.info
 
@@ -544,7 +544,7 @@ def test_a_server_that_does_not_describe_itself_is_known_by_its_name_and_probe(f
     with serving(facts_2m, pages={"/v1/models": MISSING[page], "/props": MISSING[page]}) as url:
         identity = connected(url, facts_2m).parameters()["server"]
     assert identity["description"] == {}
-    assert [len(told) for told in identity["probe"]["log_probs"]] == [20, 20]
+    assert [len(told) for told in identity["probe"]["log_probs"]] == [20, 20, 20]
 
 
 ODD = {
@@ -640,8 +640,18 @@ PROCESSED = {
 }
 
 
+def test_lists_after_sampling_as_llama_cpp_names_them_are_refused(facts_2m):
+    content = [{"top_probs": [{"id": 7, "prob": 1.0}], "prob": 1.0, "id": 7}]
+    reply = {"choices": [{"text": "", "logprobs": {"content": content}}]}
+    with (
+        serving(facts_2m, lambda *_: reply) as url,
+        pytest.raises(RunError, match=r"after sampling \(post_sampling_probs"),
+    ):
+        connected(url, facts_2m)
+
+
 # A list of 20 does not show that the server's own setting has cut it after more than 20 tokens.
-UNSEEN_IN_20 = ("top_k of 40", "top_k of 40, others at -inf", "top_p of 0.9")
+UNSEEN_IN_20 = ("top_k of 40", "top_k of 40, others at -inf")
 CASES = [(kind, top) for kind in PROCESSED for top in (20, 1000) if top > 20 or kind not in UNSEEN_IN_20]
 
 
