@@ -424,7 +424,13 @@ class Settings:
         """Return the model, loaded as the parameters say, or as it is held."""
         from pro_lib import models
 
-        return models.held(model, **self._values("device", "dtype"), **(self.loading or {}))
+        try:
+            return models.held(model, **self._values("device", "dtype"), **(self.loading or {}))
+        except FileNotFoundError as error:
+            if self.loading and isinstance(error.__cause__, TypeError):
+                refused = f"loading={self.loading!r} has an option that transformers does not take for this model"
+                raise checks.SentenceError(f"{refused} ({error.__cause__})") from error
+            raise
 
     def _values(self, *names: str) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names}
