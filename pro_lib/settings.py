@@ -308,12 +308,16 @@ class Settings:
                 raise checks.SentenceError(
                     f"{name}={values[name]!r} has no effect: this notebook fixes {name}={constant!r}; remove it"
                 )
-        usual = {name: (default, *_COME_WITH.get(name, ())) for name, default in _defaults().items()}
-        if EXACT in (constants.get("strategy"), *constants.get("other_strategies", ())):
-            usual |= {name: (*usual[name], *come_with) for name, come_with in _EXACT_COMES_WITH.items()}
-        for name in injected:
-            if name in declared:
-                usual[name] = (declared[name],)  # papermill leaves the parameters cell as the notebook comes
+        fixes_exact = EXACT in (constants.get("strategy"), *constants.get("other_strategies", ()))
+        come_with = _COME_WITH | (_EXACT_COMES_WITH if fixes_exact else {})
+        usual: dict[str, tuple] = {}
+        for name, default in _defaults().items():
+            if name in injected:
+                usual[name] = (declared.get(name, default),)  # papermill leaves the cell as the notebook comes
+            elif uses is None or name in (*uses, *_OF_EVERY_NOTEBOOK):
+                usual[name] = (default, *come_with.get(name, ()))
+            else:
+                usual[name] = (default,)
         changes = {
             name: value for name, value in values.items() if not any(_same(value, one) for one in usual.get(name, ()))
         }

@@ -227,7 +227,8 @@ def work(monkeypatch):
 
 def base(kind, files, folder):
     """The parameters that one of them is changed of: of a strategy, or of records."""
-    given = {"n_validation": 10, "figures_dir": folder / "figures"}
+    # With this seed one of the few answers is right by ROUGE-L but no exact match.
+    given = {"n_validation": 10, "seed": 2, "figures_dir": folder / "figures"}
     if kind == "records":
         return given | {"records": str(files / "split.jsonl"), "limit": 15}
     return given | {"strategy": kind, "model": "facts-1m", "limit": 30, "generations_dir": folder / "runs"}
