@@ -56,7 +56,7 @@ figures-real: install  ## the figures of real models, from published outputs tha
 
 # SciQ and Natural Questions are LitCab's text files, in LITCAB=folder; without it world-facts alone is asked.
 SMOLLM2_SETS := world-facts$(if $(LITCAB), $(CURDIR)/build/smollm2/sciq.txt $(CURDIR)/build/smollm2/nq.txt)
-SMOLLM2_NOTEBOOKS := 00 01 02 03 04 05 06 07 09
+SMOLLM2_NOTEBOOKS := 01 02 03 04 05 06 07 09
 SMOLLM2 := -p model '["smollm2-135m"]' -p dataset '[$(foreach set,$(SMOLLM2_SETS),"$(set)"$(comma))]' -p limit 1000
 
 figures-smollm2: install  ## the figures of a real model, which it downloads once (93 MB); LITCAB=folder adds SciQ and NQ
@@ -66,8 +66,8 @@ figures-smollm2: install  ## the figures of a real model, which it downloads onc
 		$(SMOLLM2_SETS:%=--dataset %)
 	@for n in $(SMOLLM2_NOTEBOOKS); do $(BIN)/python -m pro_lib run --executed $(EXECUTED)/smollm2 $$n \
 		$(SMOLLM2) -p figures_dir "$(CURDIR)/figures/smollm2" || exit 1; done
-	@$(BIN)/python -m pro_lib run --executed $(EXECUTED)/smollm2 08 -p model smollm2-135m -p limit 1000 \
-		-p figures_dir "$(CURDIR)/figures/smollm2"
+	@for n in 00 08; do $(BIN)/python -m pro_lib run --executed $(EXECUTED)/smollm2 $$n -p model smollm2-135m -p limit 1000 \
+		-p figures_dir "$(CURDIR)/figures/smollm2" || exit 1; done
 
 notebook: install  ## run one: make notebook N=02 ARGS="-p alpha 0.3"
 	@$(BIN)/python -m pro_lib run --executed $(EXECUTED) $(or $(N),"") $(ARGS)

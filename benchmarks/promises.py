@@ -31,7 +31,7 @@ CONFIDENCE, SAMPLE = 0.95, 100  # questions answered whose own accuracy is looke
 def embedded() -> tuple[Settings, Evaluation, np.ndarray]:
     """All questions of world-facts as facts-2m answered them, and which are of facts told at least 8 times."""
     pair = "facts-2m", "world-facts"
-    settings = Settings(search_alpha=0.005, similarity=["lexical", "alias"], protocol="workbench")
+    settings = Settings(search_alpha=0.005, other_strategies=["threshold"], similarity=["lexical", "alias"])
     judged = settings.evaluations(*pair, "all", methods="all")[-1]
     exposure = settings.both_splits(*pair, "diverse_beam").questions.set_index("question_id")["exposure"]
     return settings, judged, exposure[judged.answers["question_id"]].to_numpy() >= 8

@@ -145,7 +145,7 @@ def score(
         raise ValueError(f"--output {output} would overwrite what is read")
     files: dict[str, Any] = {"records": responses or str(bundled.EXAMPLE), "dataset": questions or "world-facts"}
     settings = Settings(alpha=alpha, correctness=correctness, **files)
-    run = settings.run(*settings.pairs()[0])
+    run = settings.run(*settings.pairs()[0], "all")
     table = protocols.of_texts(run) if run.is_texts else run.scores(alpha=alpha)
     if output:
         write_whole(table.to_csv(index=False).encode(), output)
@@ -243,6 +243,7 @@ def generate(strategies: Sequence[str], dataset: Sequence[str], **parameters: An
     """
     from pro_lib.settings import Settings
 
+    parameters |= {"strategy": strategies[0], "other_strategies": strategies[1:]}
     settings = Settings(dataset=list(dataset), **parameters)
     for strategy, pair in product(strategies, settings.pairs()):
         # 00 and 01 ask for test questions alone, and packs keep the order of questions.

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import ast
 import os
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 import pandas as pd
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
 
 from pro_lib import bundled, checks, engine, evaluation, files, imports, metrics, runs, similarities, store
 from pro_lib import questions as question_sets
 from pro_lib.correctness import CORRECTNESS
-from pro_lib.engine.strategies import StrategyName, own_settings
+from pro_lib.engine.strategies import STRATEGIES, StrategyName, own_settings
 from pro_lib.evaluation import Choices, Evaluation, Splits
 from pro_lib.protocols import PROTOCOLS
+from pro_lib.readers import unzipped
 from pro_lib.runs import Convention, Run
 from pro_lib.similarities import SIMILARITIES, Similarity
 
@@ -26,10 +31,30 @@ if TYPE_CHECKING:
 
 # A comparison of methods needs beams for PRO, NLL, ALL, PE, SE and SD, and samples for PE-MC, NE and Deg.
 BEAMS, SAMPLES, EXACT, GREEDY = "diverse_beam", "multinomial", "threshold", "greedy"
-# What notebooks come with, beside the defaults: their figures go to figures/ itself.
-_COME_WITH = {"model": (["facts-2m", "facts-1m"], ["facts-2m"]), "protocol": (["paper"],), "search_alpha": (0.005,)}
-_COME_WITH |= {"dataset": (["world-facts", "world-facts-reworded"], ["world-facts"])}
-_COME_WITH |= {"similarity": (["lexical", "alias"], ["alias"])}
+N_ANSWERS = 10  # answers per question where n_answers is None, as strategies have it
+# Values that notebooks come with beside the defaults: their figures go to figures/ itself.
+_COME_WITH: dict[str, tuple] = {
+    "model": (["facts-2m", "facts-1m"],),
+    "dataset": (["world-facts", "world-facts-reworded"],),
+    "similarity": (["lexical", "alias"], "alias"),
+}
+_EXACT_COMES_WITH = {"search_alpha": (0.005,)}
+# Parameters that decide how answers are generated and where they are kept: records have no use for them.
+_OF_STRATEGIES = ("search_alpha", "temperature", "top_p", "diversity_penalty", "n_answers", "max_new_tokens", "stop")
+_OF_PROMPTS = ("n_shots", "header", "template", "chat")
+_OF_MODELS = ("model", "device", "dtype", "loading")
+_OF_GENERATION = (*_OF_MODELS, *_OF_PROMPTS, *_OF_STRATEGIES, "strategy", "batch_size", "engine", "n_workers")
+# Parameters that every notebook uses, whatever it is about.
+_OF_EVERY_NOTEBOOK = (
+    *_OF_GENERATION,
+    "dataset",
+    "split",
+    "limit",
+    "records",
+    "generations_dir",
+    "figures_dir",
+    "columns",
+)
 
 
 def listed(names: str | Sequence[str]) -> list[str]:
@@ -37,13 +62,41 @@ def listed(names: str | Sequence[str]) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
 
 
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _filled(text: str) -> str:
+    if not text.strip():
+        raise PydanticCustomError("rule", "must not be empty or white space")
+    return text
+
+
 _NAMES = checks.rule(
     (str, list, tuple),
-    lambda names: len(names) > 0 and all(isinstance(name, str) and name for name in listed(names)),
-    "must be a name or a list of names",
+    lambda names: len(names) > 0 and all(map(_is_name, listed(names))),
+    "must be a name or a list of names, none of them empty",
 )
 Names = Annotated[str | Sequence[str], _NAMES]
-_Folder = Annotated[Any, checks.rule((str, Path, type(None)), lambda _: True, "must be a path")]
+_Name = Annotated[checks.Text, AfterValidator(_filled)]
+_FOLDER = checks.rule(
+    (str, Path, type(None)),
+    lambda folder: folder is None or _is_name(str(folder)),
+    "must be a path, or None; it must not be empty",
+)
+_Folder = Annotated[Any, _FOLDER]
+
+
+@dataclass(frozen=True)
+class NotebookUse:
+    """What a notebook reads of the settings, and which of them its user has changed.
+
+    `uses` names the parameters that the notebook reads beside those of its questions, runs and figures; None where it
+    does not say. `changed` names the parameters with other values than the notebook comes with.
+    """
+
+    uses: tuple[str, ...] | None
+    changed: tuple[str, ...]
 
 
 @checks.checked
@@ -52,8 +105,9 @@ class Settings:
 
     model: Names = "facts-2m"  # one or several: bundled or paper's name, hub id, folder
     dataset: Names = "world-facts"  # one or several: bundled, trivia_qa, sciq, nq, or a file
-    split: str = "test"  # the split reported on
+    split: _Name = "test"  # the split reported on
     strategy: StrategyName = "diverse_beam"  # how answers are found: greedy, multinomial, diverse_beam, threshold
+    other_strategies: tuple[StrategyName, ...] = ()  # strategies that are run beside `strategy`
     protocol: Names = "paper"  # how answers are counted in figures: paper, workbench, or both
     distinct: checks.Flag | None = None  # whether repeated answers count once; None as the protocol has it
     convention: Convention = "complete"  # complete (ending included) or answer_tokens (left out)
@@ -62,71 +116,216 @@ class Settings:
     target: checks.Probabilities | None = None  # accuracies of the answers given; None as the accuracy of all suggests
     confidence: checks.Probability = 0.95  # that a promise holds
     search_alpha: checks.PositiveShare = 0.02  # α of strategy threshold, the exact search: how far down it looks
-    n_answers: checks.PositiveInt = 10  # N, answers per question
+    n_answers: checks.PositiveInt | None = None  # N, answers per question; None for 10, of records for all
     temperature: checks.Positive = 1.0  # of samples: below 1 likely tokens are drawn more often, above 1 less
     top_p: checks.PositiveShare = 1.0  # samples are drawn from the likeliest tokens that hold this share; 1 for all
     diversity_penalty: checks.NotNegative = 1.0  # λ, what a token costs a beam after another beam has taken it
     max_new_tokens: checks.PositiveInt | None = None  # T, at which an answer is cut; None for 32, in a chat for 64
-    stop: checks.Texts = ()  # texts that end an answer beside its end of text and newline, each one token
+    stop: tuple[_Name, ...] = ()  # texts that end an answer beside its end of text and newline, each one token
     limit: checks.PositiveInt | None = None  # at most this many questions of each split; None for all
     n_shots: checks.WholeNumber | None = None  # shots in the prompt; None for 10, of small files fewer
-    header: str = ""  # text before the shots
-    template: str = question_sets.TEMPLATE  # how a question is put; {question} stands for it
+    header: checks.Text = ""  # text before the shots
+    template: question_sets.Template = question_sets.TEMPLATE  # how a question is put; {question} stands for it
     n_validation: checks.PositiveInt | None = 100  # α is chosen on this many validation questions; None for all
     seed: checks.WholeNumber = 0  # of samples, of drawn questions, of redraws
     batch_size: checks.PositiveInt | None = None  # questions in one pack; None chooses
-    device: checks.Name = "auto"  # auto, cpu, cuda, cuda:1, mps
+    device: _Name = "auto"  # auto, cpu, cuda, cuda:1, mps
     dtype: checks.Dtype = "auto"  # auto, float32, bfloat16, float16
     loading: dict | None = None  # further options of models.load, as {"device_map": "auto"}
     chat: checks.Chat | None = None  # put prompts in the chat template of the model; None does without shots
     engine: checks.Engine = "local"  # local, or ray: workers on a Ray cluster, one a GPU
     n_workers: checks.PositiveInt | None = None  # workers of ray; None for as many as there are GPUs
     similarity: Names = "lexical"  # what means the same: lexical, alias, nli, or an NLI model
-    correctness: str = "rouge_l"  # what is right: rouge_l, exact_match, alias_match, or a file of labels
+    correctness: _Name = "rouge_l"  # what is right: rouge_l, exact_match, alias_match, or a file of labels
     records: Names | None = None  # files of log-probabilities made elsewhere; None asks the model
     generations_dir: _Folder = None  # where runs are kept; None for data/generations of the repository
     figures_dir: _Folder = None  # where figures go; None for figures of the repository
     columns: Literal[1, 2] = 2  # columns of a paper that a figure spans, 1 or 2
     reported: checks.Flag = False  # the split is reported on, so that it may not be validation, where α is chosen
+    notebook: NotebookUse | None = None  # what a notebook reads and its user has changed; None outside of notebooks
 
     def __post_init__(self) -> None:
         # Notebooks run in folders of their own, so a default must not depend on where that is.
-        for name, folder in (("generations_dir", "data/generations"), ("figures_dir", "figures")):
-            object.__setattr__(self, name, Path(getattr(self, name) or bundled.HOME / folder))
+        for name, folder in _default_folders().items():
+            given = getattr(self, name)
+            object.__setattr__(self, name, folder if given is None else Path(given))
         if self.reported and self.split == "validation":
             raise ValueError("split='validation' is where alpha is chosen; report on another split")
         self._check_name("protocol", PROTOCOLS, "a list of them")
         self._check_name("similarity", SIMILARITIES, "an NLI model's folder or hub id", os.path.dirname)
         self._check_name("correctness", CORRECTNESS, "a file of labels", os.path.isfile)
+        self._check_distinct("protocol", str)
+        self._check_distinct("similarity", lambda name: Path(name).name)
+        self._check_distinct("target", str)
+        self._check_options()
         if self.records is not None:
+            self._check_distinct("records", str)
             if imports.recorded(listed(self.records)) and self.strategy == EXACT:
                 raise ValueError(f"records={self.records!r} hold no search: exact search needs a model")
-            return
+        else:
+            self._check_generation()
+        self._check_effects()
+
+    def _check_generation(self) -> None:
+        """Check what only matters where a model is asked."""
         self._check_name("split", question_sets.SPLITS, "anything else")
         if self.strategy == EXACT and self.alpha < self.search_alpha:
             raise ValueError(f"alpha={self.alpha!r} is below search_alpha={self.search_alpha!r}: not searched so far")
         for model in listed(self.model):
             bundled.check_model(model)
         self._check_name("dataset", question_sets.NAMES, "a file or folder", os.path.exists)
+        self._check_distinct("model", bundled.model_folder_name)
+        self._check_distinct("dataset", lambda name: name if name in question_sets.NAMES else unzipped(name).stem)
 
     def _check_name(self, name: str, known: Collection[str], other: str, is_other: Callable = lambda _: False) -> None:
         for value in listed(getattr(self, name)):
             if value not in known and not is_other(value):
                 raise ValueError(f"{name}={value!r} is neither {', '.join(known)}, nor {other}")
 
+    def _check_distinct(self, name: str, label: Callable[[Any], str]) -> None:
+        """Check that no two values of a list have one label: their rows would be the same, or look the same."""
+        values = listed(getattr(self, name) or ())
+        for number, value in enumerate(values):
+            for other in values[:number]:
+                if value == other:
+                    raise ValueError(f"{name}={value!r} is given twice; give it once")
+                if label(value) == label(other):
+                    raise ValueError(f"{name}={value!r} has the same name as {other!r}; give one of them at a time")
+
+    def _check_options(self) -> None:
+        """Check the names of the options of `chat` and `loading`."""
+        for name in ("chat", "loading"):
+            options = getattr(self, name)
+            if isinstance(options, Mapping) and not all(map(_is_name, options)):
+                raise ValueError(f"{name}={options!r} must have names of options as its keys, none of them empty")
+        own = {"name": "model", "model": "model", "device": "device", "dtype": "dtype", "torch_dtype": "dtype"}
+        for option in self.loading or ():
+            if option in own:
+                parameter = own[option]
+                raise ValueError(f"loading={self.loading!r} must not have {option!r}: use the parameter {parameter}")
+
+    def _check_effects(self) -> None:
+        """Check that something uses every parameter that is not as by default (in a notebook, as it comes)."""
+        if self.notebook is not None:
+            changed = self.notebook.changed
+        else:
+            defaults = _defaults()
+            changed = tuple(name for name in defaults if not _same(getattr(self, name), defaults[name]))
+        for name in changed:
+            reason = self._why_unused(name)
+            if reason:
+                value = getattr(self, name)
+                shown = str(value) if isinstance(value, Path) else value
+                raise ValueError(f"{name}={shown!r} {reason}")
+
+    def _why_unused(self, name: str) -> str | None:
+        """Return why nothing uses a parameter; None where something does, or may outside of a notebook."""
+        uses = None if self.notebook is None else self.notebook.uses
+        if uses is not None and name in uses:
+            return None
+        if self.records is not None:
+            reason = self._why_unused_with_records(name)
+        else:
+            reason = self._why_unused_by_strategies(name)
+        if reason is None and name == "n_workers" and self.engine == "local":
+            reason = "has no effect: only engine='ray' has workers"
+        if reason is None and uses is not None:
+            reason = self._why_unused_by_notebook(name, uses)
+        return reason
+
+    def _why_unused_with_records(self, name: str) -> str | None:
+        if name == "dataset":
+            names = listed(self.dataset)
+            if len(names) > 1:
+                return "cannot be used beside records: give one file of questions"
+            if not os.path.isfile(names[0]):
+                return "is not a file; beside records, dataset must be a file of their questions"
+            return None
+        of_nli = name in ("device", "generations_dir") and not {"lexical", "alias"}.issuperset(listed(self.similarity))
+        if name == "n_answers" or of_nli or name not in (*_OF_GENERATION, "generations_dir"):
+            return None
+        return f"has no effect: the answers come from records={self.records!r}; remove it"
+
+    def _why_unused_by_strategies(self, name: str) -> str | None:
+        if name not in _OF_STRATEGIES or (name == "n_answers" and self.n_answers == N_ANSWERS):
+            return None
+        strategies = dict.fromkeys((self.strategy, *self.other_strategies))
+        users = [kind for kind, strategy in STRATEGIES.items() if name in [field.name for field in fields(strategy)]]
+        if strategies.keys() & set(users):
+            return None
+        run = f"strategies {', '.join(strategies)} do" if len(strategies) > 1 else f"strategy {self.strategy} does"
+        return f"has no effect: {run} not use it; it is a parameter of {' and '.join(users)}"
+
+    def _why_unused_by_notebook(self, name: str, uses: Sequence[str]) -> str | None:
+        if name in _OF_EVERY_NOTEBOOK:
+            return None
+        if name == "seed":
+            draws_validation = "n_validation" in uses and self.n_validation is not None
+            samples = self.records is None and SAMPLES in (self.strategy, *self.other_strategies)
+            if self.limit is not None or samples or draws_validation or self._splits_records():
+                return None
+            return "has no effect: nothing is drawn at random, neither questions (limit) nor samples"
+        if name == "n_validation":
+            if self._splits_records() or self._lends_validation():
+                return None
+            return "has no effect: this notebook does not choose alpha, and the questions have a validation split"
+        return f"is not used by this notebook; beside its models, questions and answers it uses {', '.join(uses)}"
+
+    def _splits_records(self) -> bool:
+        """Return whether some records do not say their splits, so that validation questions are drawn."""
+        if self.records is None:
+            return False
+        with warnings.catch_warnings(action="ignore"):  # they are raised when the records are read for good
+            tables = [self._all_records(*pair).questions for pair in self.pairs()]
+        return any(table["split"].isna().any() for table in tables)
+
+    def _lends_validation(self) -> bool:
+        """Return whether some question file has no validation split, so that test questions become one."""
+        names = [] if self.records is not None else listed(self.dataset)
+        with warnings.catch_warnings(action="ignore"):
+            sets = [question_sets.load(path=name, split=None, n_shots=0) for name in names if os.path.isfile(name)]
+        return any("validation" not in set(questions.table["split"]) for questions in sets)
+
     @classmethod
-    def of(cls, names: Mapping[str, Any], **constants: Any) -> Settings:
+    def of(cls, names: Mapping[str, Any], *, uses: Sequence[str] | None = None, **constants: Any) -> Settings:
         """Return what a notebook's parameters cell declares, what papermill has injected, and the `constants`.
 
-        `names` are the notebook's `globals()`. Figures of other parameters than the notebooks come with go to a folder
+        Figures of other parameters than the notebook comes with go to a folder
         of their own in `figures/other/`, unless `figures_dir` is given.
+
+        Args:
+            names: the notebook's `globals()`.
+            uses: the parameters that the notebook reads, beside those of its questions, runs and figures. Another one
+                that is given is an error; None accepts all.
+            constants: values that the notebook fixes, such as the strategies that it runs beside `strategy`.
+
+        Raises `SentenceError` for a value that is wrong, and for one that is not the notebook's own and has no effect.
         """
-        values = {name: names[name] for name in _parameter_names(names.get("In", ()))}
-        settings = cls(**values | constants)
-        usual = {field.name: (field.default, [], {}, *_COME_WITH.get(field.name, ())) for field in fields(cls)}
-        changes = {name: value for name, value in values.items() if value not in usual[name] and name[-4:] != "_dir"}
-        if changes and values.get("figures_dir") is None:
-            settings = replace(settings, figures_dir=settings.figures_dir / "other" / files.folder_name(**changes))
+        declared, injected = _parameters(names.get("In", ()))
+        values = {name: names[name] for name in [*declared, *injected]}
+        for name, constant in {**constants, "notebook": None}.items():
+            if name in values and not _same(values[name], constant):
+                raise checks.SentenceError(
+                    f"{name}={values[name]!r} has no effect: this notebook fixes {name}={constant!r}; remove it"
+                )
+        fixes_exact = EXACT in (constants.get("strategy"), *constants.get("other_strategies", ()))
+        come_with = _COME_WITH | (_EXACT_COMES_WITH if fixes_exact else {})
+        usual: dict[str, tuple] = {}
+        for name, default in _defaults().items():
+            if name in injected:
+                usual[name] = (declared.get(name, default),)  # papermill leaves the cell as the notebook comes
+            elif uses is None or name in (*uses, *_OF_EVERY_NOTEBOOK):
+                usual[name] = (default, *come_with.get(name, ()))
+            else:
+                usual[name] = (default,)
+        changes = {
+            name: value for name, value in values.items() if not any(_same(value, one) for one in usual.get(name, ()))
+        }
+        use = NotebookUse(None if uses is None else tuple(uses), tuple(changes))
+        settings = cls(**values | constants, notebook=use)
+        folders = {name: value for name, value in changes.items() if not name.endswith("_dir")}
+        if folders and values.get("figures_dir") is None:
+            settings = replace(settings, figures_dir=settings.figures_dir / "other" / files.folder_name(**folders))
             print(f"Figures go to {settings.figures_dir}")
         _ = settings.choices  # a file of labels is read
         return settings
@@ -144,6 +343,16 @@ class Settings:
             return list(imports.recorded(listed(self.records)))
         return [(model, dataset) for model in listed(self.model) for dataset in listed(self.dataset)]
 
+    def pair(self) -> tuple[str, str]:
+        """Return the only (model, dataset); `ValueError` where several are given, or several files of records."""
+        pairs = self.pairs()
+        if len(pairs) > 1:
+            names = ("model", "dataset") if self.records is None else ("records",)
+            [name, *_] = [name for name in names if len(listed(getattr(self, name))) > 1]
+            value = getattr(self, name)
+            raise checks.SentenceError(f"{name}={value!r}: this notebook is of one {name} at a time; give one")
+        return pairs[0]
+
     def questions(self, dataset: str, *splits: str) -> question_sets.QuestionSet:
         """Return the questions of the splits named; a file without validation lends `n_validation` of its own."""
         named = dataset in question_sets.NAMES
@@ -152,9 +361,15 @@ class Settings:
         return question_sets.load(**where, split=splits or self.split, **prompt)
 
     def run(self, model: str, dataset: str, *splits: str, strategy: str | None = None) -> Run:
-        """Return the stored run of these questions, generated where it is missing; or the records, if given."""
+        """Return the stored run of these questions, generated where it is missing; or the records of these splits.
+
+        Without `splits` they are those of `split`. Of records, `all` is every question; those that do not say their
+        splits are split at random into validation and test. `limit` holds for each split, as of question sets.
+        `n_answers` are the first answers of each question in its record, which are the most probable ones where the
+        record lists them by probability.
+        """
         if self.records is not None:
-            return self._recorded(model, dataset)
+            return self._recorded(model, dataset, splits or (self.split,))
         questions, name = self.questions(dataset, *splits), strategy or self.strategy
         if stored := self._stored(model, questions, name):
             return stored
@@ -166,13 +381,13 @@ class Settings:
     def both_splits(self, model: str, dataset: str, strategy: str | None = None) -> Run:
         """Return one run of the validation questions and of those reported, so that each is generated once."""
         if self.records is not None:
-            return imports.split_records(self._recorded(model, dataset), n_validation=self.n_validation, seed=self.seed)
+            return self._recorded(model, dataset, ("validation", self.split))
         return self.run(model, dataset, *dict.fromkeys(("validation", self.split)), strategy=strategy)
 
     def evaluations(self, model: str, dataset: str, *splits: str | None, methods: str = "own") -> list[Evaluation]:
         """Return each split's evaluations, one a protocol; `all` methods judge the likeliest answer of every run."""
         options: dict[str, Any] = {"protocols": list(PROTOCOLS), "choices": self.choices}
-        answers = self.both_splits(model, dataset, BEAMS if methods == "all" else self.strategy)
+        answers = self.both_splits(model, dataset, self.strategy)
         if methods == "all":
             options["similarities"] = self.similarities(model, dataset)
             options["samples"] = answers if self.records else self.both_splits(model, dataset, SAMPLES)
@@ -213,7 +428,13 @@ class Settings:
         """Return the model, loaded as the parameters say, or as it is held."""
         from pro_lib import models
 
-        return models.held(model, **self._values("device", "dtype"), **(self.loading or {}))
+        try:
+            return models.held(model, **self._values("device", "dtype"), **(self.loading or {}))
+        except FileNotFoundError as error:
+            if self.loading and isinstance(error.__cause__, TypeError):
+                refused = f"loading={self.loading!r} has an option that transformers does not take for this model"
+                raise checks.SentenceError(f"{refused} ({error.__cause__})") from error
+            raise
 
     def _values(self, *names: str) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names}
@@ -240,7 +461,34 @@ class Settings:
         except store.UnansweredError:
             return None  # the others are asked
 
-    def _recorded(self, model: str, dataset: str) -> Run:
+    def _recorded(self, model: str, dataset: str, splits: Sequence[str]) -> Run:
+        """Return the records of these splits, at most `limit` questions of each and `n_answers` answers of a question.
+
+        Records without validation questions are taken as they are. Raises `RunError` where they lack another split.
+        """
+        run = self._all_records(model, dataset)
+        if self.n_answers is not None:
+            run = replace(run, answers=run.answers[run.answers["rank"] < self.n_answers].reset_index(drop=True))
+        if tuple(splits) == ("all",) and self.limit is None:
+            return run  # it does not matter to which split a question belongs
+        run = imports.split_records(run, n_validation=self.n_validation, seed=self.seed)
+        split = run.questions["split"]
+        existing = list(dict.fromkeys(split))
+        missing = [name for name in splits if name not in (*existing, "all", "validation")]
+        if missing or not {"all", *existing}.intersection(splits):
+            name = [*missing, *splits][0]
+            raise files.RunError(f"split={name!r} is not in run {run.name}; it has {', '.join(existing)}")
+        wanted = existing if "all" in splits else [name for name in existing if name in splits]
+        if self.limit is None and len(wanted) == len(existing):
+            return run
+        chosen: list[int] = []
+        for name in wanted:
+            rows = np.flatnonzero(split == name)
+            size = min(self.limit or len(rows), len(rows))
+            chosen.extend(np.random.default_rng(self.seed).choice(rows, size=size, replace=False))
+        return run.select(question_ids=list(run.questions["question_id"].iloc[sorted(chosen)]))
+
+    def _all_records(self, model: str, dataset: str) -> Run:
         """Return the records; a question file given as `dataset` says what was asked where they do not."""
         file, questions = listed(self.dataset)[0], None
         if file not in question_sets.NAMES and os.path.exists(file):
@@ -254,7 +502,7 @@ class Settings:
             return similarities.lexical
         if name == "alias":
             if self.records is not None:
-                table = self._recorded(model, dataset).questions
+                table = self._all_records(model, dataset).questions
             elif dataset in question_sets.BUNDLED:  # of all splits: a wrong answer is often the right one to another
                 table = question_sets.load(dataset, split=None, n_shots=0).table
             else:
@@ -265,14 +513,48 @@ class Settings:
         return similarities.Nli(**chosen, device=None if self.device == "auto" else self.device, cache=cache)
 
 
-def _parameter_names(cells: Iterable[str]) -> list[str]:
-    """Return what the latest cell of nothing but typed names declares, and what papermill injected after it."""
-    declared, injected = [], []
+def _default_folders() -> dict[str, Path]:
+    return {"generations_dir": bundled.HOME / "data" / "generations", "figures_dir": bundled.HOME / "figures"}
+
+
+def _defaults() -> dict[str, Any]:
+    """Return the default of every parameter, and of what notebooks fix nothing."""
+    declared = {field.name: field.default for field in fields(Settings)}
+    fixed = ("other_strategies", "reported", "notebook")
+    return {name: default for name, default in (declared | _default_folders()).items() if name not in fixed}
+
+
+def _same(value: object, other: object) -> bool:
+    """Return whether two values of a parameter mean the same, as a name and a list of it do."""
+    return _plain(value) == _plain(other)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, (list, tuple)):
+        return value[0] if len(value) == 1 and isinstance(value[0], str) else list(value)
+    return None if value == {} else value
+
+
+def _parameters(cells: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return what the latest cell of nothing but typed names declares, and the names that papermill injected after it.
+
+    What is declared comes with its value as the cell has it; one that is no literal is unlike any other.
+    """
+    declared: dict[str, Any] = {}
+    injected: list[str] = []
     for cell in cells:
         with suppress(SyntaxError):
             statements: list[Any] = ast.parse(cell).body
             if cell.startswith("# Parameters\n"):
                 injected = [statement.targets[0].id for statement in statements]
             elif statements and all(isinstance(statement, ast.AnnAssign) for statement in statements):
-                declared, injected = [statement.target.id for statement in statements], []
-    return [*declared, *injected]
+                declared = {statement.target.id: _literal(statement.value) for statement in statements}
+                injected = []
+    return declared, injected
+
+
+def _literal(expression: Any) -> object:
+    try:
+        return ast.literal_eval(expression)
+    except (ValueError, TypeError):
+        return object()

@@ -11,7 +11,9 @@ import pandas as pd
 import papermill
 import pytest
 from conftest import ROOT
+from setting_values import FIXED, OTHER, write_questions, write_records
 
+from pro_lib.checks import SentenceError
 from pro_lib.settings import Settings
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
@@ -35,11 +37,104 @@ def test_its_shape(path):
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in cells)
     assert cells[1] is tagged
-    assert re.fullmatch(r"settings = Settings\.of\(globals\(\).*\)", cells[2].source)
+    assert re.fullmatch(r"settings = Settings\.of\(\s*globals\(\),\s*uses=\[.*\)", cells[2].source, re.DOTALL)
     lines = [line for cell in cells if cell is not tagged for line in cell.source.splitlines() if line.strip()]
     written = "\n".join(lines)
     assert not re.search(r"\bclass |save\(|to_csv|to_parquet|savefig|open\(", written)
     assert "settings.store(" in written
+
+
+def code_cells(path):
+    return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+
+
+def settings_of(path, **injected):
+    """What the third cell of a notebook makes of its parameters and of those that papermill injects."""
+    _, parameters, third = code_cells(path)[:3]
+    values = "# Parameters\n" + "".join(f"{name} = {value!r}\n" for name, value in injected.items())
+    names = {"In": ["", parameters, values], "Settings": Settings}
+    for cell in (parameters, values, third):
+        exec(cell, names)
+    return names["settings"]
+
+
+# What the methods of `Settings` read for a notebook, and the explorer of another run than the one shown.
+CHOICES = {"correctness", "convention", "distinct"}
+READ_BY = {r"settings\.(splits|evaluations|choices)\b": CHOICES, r"settings\.drawn\(": {"protocol"}}
+READ_BY |= {r"Explorer\(": {"device", "dtype", "loading", "generations_dir"}, r"methods=\"all\"": {"similarity"}}
+ON_VALIDATION = r"chosen_alpha\(|sweeps\.(benchmark|redraw_benchmark)\("
+IN_EVERY = {"model", "dataset", "split", "strategy", "limit", "records", "search_alpha", "n_answers", "columns"}
+
+
+def read_in_cells(path):
+    """The parameters that the cells of a notebook read, by their text."""
+    text = "\n".join(code_cells(path)[3:])
+    read = {name for name in OTHER if re.search(rf"settings\.{name}\b", text)}
+    for pattern, names in READ_BY.items():
+        read |= names if re.search(pattern, text) else set()
+    if "settings.splits(" in text and re.search(ON_VALIDATION, text):
+        read |= {"alphas", "n_validation"}
+    return read
+
+
+@EACH
+def test_it_uses_what_its_cells_read(path):
+    [call] = ast.parse(code_cells(path)[2]).body
+    keywords = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.value.keywords}
+    kept = {"n_answers"} if path.stem.startswith("04") else set()  # the range of K, whatever the strategy
+    assert set(keywords["uses"]) == read_in_cells(path) - (IN_EVERY - kept)
+    assert len(keywords["uses"]) == len(set(keywords["uses"]))
+
+
+# What decides the samples that some notebooks draw, or the greedy answers, beside their own strategy.
+OF_SAMPLES = {"temperature", "top_p"}
+WITH_SAMPLES, WITH_SEARCH = ("05", "06", "07", "08", "09"), ("07", "09")
+ALWAYS = IN_EVERY - {"search_alpha", "records", "strategy"} | {
+    "max_new_tokens",
+    "stop",
+    "n_shots",
+    "header",
+    "template",
+}
+ALWAYS |= {"chat", "batch_size", "device", "dtype", "loading", "engine", "diversity_penalty"}
+
+
+@EACH
+@pytest.mark.parametrize("name", [name for name in OTHER if name not in ("split", "strategy")])
+def test_a_parameter_is_used_by_the_notebook_or_an_error_that_names_it(name, path):
+    number = path.stem[:2]
+    used = ALWAYS | read_in_cells(path)
+    used |= OF_SAMPLES | {"seed"} if number in WITH_SAMPLES else set()
+    used |= {"search_alpha"} if number in WITH_SEARCH else set()
+    used |= {"seed"} if "n_validation" in used else set()
+    if name in used:
+        value = getattr(settings_of(path, figures_dir="x", **{name: OTHER[name]}), name)
+        assert value == (tuple(OTHER[name]) if isinstance(value, tuple) else OTHER[name])
+    else:
+        with pytest.raises(SentenceError, match=f"^{name}="):
+            settings_of(path, figures_dir="x", **{name: OTHER[name]})
+
+
+@EACH
+def test_what_it_comes_with_is_accepted_with_and_without_records(path, tmp_path, capsys):
+    settings = settings_of(path)
+    assert settings.figures_dir == ROOT / "figures"
+    assert capsys.readouterr().out == ""
+    if "records" in papermill.inspect_notebook(path):
+        records = write_records(tmp_path / "r.jsonl")
+        assert settings_of(path, records=records, figures_dir="x").pairs() == [("records", "r")]
+        with pytest.raises(SentenceError, match=r"^temperature=0.7 has no effect: the answers come from records="):
+            settings_of(path, records=records, figures_dir="x", temperature=0.7)
+        with pytest.raises(SentenceError, match=r"^dataset='typo.csv' is not a file; beside records"):
+            settings_of(path, records=records, figures_dir="x", dataset="typo.csv")
+
+
+@EACH
+@pytest.mark.parametrize("name", [*FIXED, "generations_dir", "figures_dir"])
+def test_what_it_fixes_is_not_changed_and_its_folders_are_not_empty(name, path):
+    value = {"other_strategies": ["threshold", "greedy"], "reported": "yes", "notebook": 1}.get(name, "")
+    with pytest.raises(SentenceError, match=f"^{name}="):
+        settings_of(path, **{name: value})
 
 
 @EACH
@@ -99,9 +194,45 @@ ON_RECORDS = [path for path in NOTEBOOKS if "records" in papermill.inspect_noteb
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ON_RECORDS, ids=lambda path: path.stem)
 def test_it_runs_on_records(path, records, tmp_path):
-    execute(path, tmp_path, records=str(records), n_answers=3, generations_dir=str(tmp_path / "none"))
+    execute(path, tmp_path, records=str(records), n_answers=3)
     assert (tmp_path / f"{path.stem}.csv").stat().st_size > 100
-    assert not (tmp_path / "none").exists()
+
+
+def table_of(path, folder, **parameters):
+    """The table of a notebook's figure, for some parameters."""
+    folder.mkdir()
+    execute(path, folder, **parameters)
+    return pd.read_csv(folder / f"{path.stem}.csv")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*validation split:UserWarning")
+def test_04_applies_limit_answers_and_split_to_records(tmp_path):
+    [path] = [path for path in ON_RECORDS if path.stem.startswith("04")]
+    records, questions = write_records(tmp_path / "r.jsonl", 200), write_questions(tmp_path / "q.jsonl", 200)
+    usual = table_of(path, tmp_path / "usual", records=records)
+    assert set(usual["n_questions"]) == {100}
+    more = {"limit": 30, "seed": 1, "split": "all", "n_answers": 2, "correctness": "exact_match", "dataset": questions}
+    for name, value in more.items():
+        beside = {"limit": 30} if name == "seed" else {}
+        before = usual if not beside else table_of(path, tmp_path / "beside", records=records, **beside)
+        changed = table_of(path, tmp_path / name, records=records, **beside, **{name: value})
+        assert not changed.equals(before), name
+
+
+@pytest.mark.slow
+def test_06_draws_its_samples_at_the_temperature_given(tmp_path):
+    [path] = [path for path in NOTEBOOKS if path.stem.startswith("06")]
+    small = {"model": ["facts-1m"], "dataset": ["world-facts"], "limit": 40, "n_answers": 4, "similarity": "lexical"}
+    small |= {"generations_dir": str(tmp_path / "runs")}
+    tables = [table_of(path, tmp_path / f"{t}", temperature=t, **small).set_index("method") for t in (1.0, 0.3)]
+    sampled = ["PE-MC", "NE", "Deg, lexical"]
+    of_samples, of_beams = (
+        [table.loc[table["protocol"] == "workbench"].reindex(names)["auroc"].tolist() for table in tables]
+        for names in (sampled, ["NLL", "SE, lexical"])
+    )
+    assert of_samples[0] != of_samples[1]
+    assert of_beams[0] == of_beams[1]
 
 
 @pytest.mark.slow

@@ -117,7 +117,7 @@ def explorer(path: Path, *, plain: bool) -> None:
         to_html(appendix_run(), path)
         return
     pair = "facts-2m", "world-facts"
-    run = Settings(model=pair[0], dataset=pair[1], search_alpha=0.005).both_splits(*pair, "threshold")
+    run = Settings(model=pair[0], dataset=pair[1], strategy="threshold", search_alpha=0.005).both_splits(*pair)
     to_html(run.select(question_ids=list(run.questions.query("split == 'test'")["question_id"][:300])), path)
 
 

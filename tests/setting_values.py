@@ -1,0 +1,83 @@
+"""Another value than the default for every parameter of `Settings`, and files of records and questions to name."""
+
+import json
+import math
+
+# Parameters that notebooks fix and no user gives.
+FIXED = ("other_strategies", "reported", "notebook")
+# Parameters that `Settings` hands to the cells of notebooks and does not use itself.
+FOR_CELLS = ("alpha", "target", "confidence", "columns")
+STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
+OTHER = {
+    "model": "facts-2m",
+    "dataset": "world-facts-reworded",
+    "split": "validation",
+    "strategy": "multinomial",
+    "protocol": "workbench",
+    "distinct": True,
+    "convention": "answer_tokens",
+    "alphas": [0.0],
+    "alpha": 0.3,
+    "target": [0.9],
+    "confidence": 0.9,
+    "search_alpha": 0.1,
+    "n_answers": 2,
+    "temperature": 0.7,
+    "top_p": 0.5,
+    "diversity_penalty": 0.1,
+    "max_new_tokens": 16,
+    "stop": ["a"],
+    "limit": 7,
+    "n_shots": 2,
+    "header": "Answer.\n",
+    "template": "Q: {question}\nA:",
+    "n_validation": 5,
+    "seed": 1,
+    "batch_size": 3,
+    "device": "cpu:0",
+    "dtype": "bfloat16",
+    "loading": {"attn_implementation": "eager"},
+    "chat": True,
+    "engine": "ray",
+    "n_workers": 2,
+    "similarity": "alias",
+    "correctness": "exact_match",
+    "columns": 1,
+}
+# Parameters whose other value is a file or a folder that a test writes.
+OF_FILES = ("records", "generations_dir", "figures_dir")
+
+
+def write_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def record(number, split):
+    """A question of known references with four answers, the first of them twice, every third one wrong."""
+    texts = ["Quito", "Quito", "Lima", "Sucre"]
+    answers = []
+    for rank, text in enumerate(texts):
+        log_prob = -0.5 - 0.01 * number - 0.7 * max(rank - 1, 0)
+        # The ending costs more where the answer is more probable, so that the two conventions differ.
+        answers.append({"text": text, "token_log_probs": [log_prob], "end_log_prob": -0.1 / (1 + number % 4)})
+    reference = "Lima Sucre" if number % 3 == 0 else "Quito city"
+    row = {"question_id": f"q{number}", "question": f"{number}?", "references": [reference], "answers": answers}
+    return row if split is None else row | {"split": split}
+
+
+def write_records(path, n_questions=40, splits=("validation", "test")):
+    """Write records that are in turn of these splits; without any where `splits` is empty."""
+    rows = [record(number, splits[number % len(splits)] if splits else None) for number in range(n_questions)]
+    return write_lines(path, rows)
+
+
+def write_questions(path, n_questions=40):
+    """Write the questions of `write_records` with other references and no splits."""
+    rows = [{"question_id": f"q{n}", "question": f"{n}?", "references": ["Sucre"]} for n in range(n_questions)]
+    return write_lines(path, rows)
+
+
+def total(log_probs):
+    """The sum of a matrix of log-probabilities, as a number that tells matrices apart."""
+    return round(sum(value for row in log_probs for value in row if not math.isnan(value)), 9)
