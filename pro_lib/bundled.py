@@ -16,7 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from pro_lib.checks import SentenceError
+from pro_lib.checks import SentenceError, not_empty
 from pro_lib.files import regular
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def locate(name: str) -> str:
 
 def check_model(name: str) -> None:
     """Refuse, with a `ValueError`, a name that no model can have; whether a hub has it is not looked up."""
-    source = locate(name)
+    source = locate(not_empty(name, "model"))
     if name in DOWNLOADS and not os.path.isdir(source):
         raise ValueError(f"model={name!r} is not here yet: `pro download {name}` gets it")
     is_local = os.path.isdir(source) or (source.endswith(".gguf") and os.path.isfile(source))

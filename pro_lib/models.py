@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrain
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from pro_lib.bundled import bundled_models, check_model, fingerprint, locate, model_folder_name
-from pro_lib.checks import DTYPES, QUANTIZATIONS, SentenceError, refusing
+from pro_lib.checks import DTYPES, QUANTIZATIONS, SentenceError, not_empty, refusing
 from pro_lib.engine import Endings
 from pro_lib.engine.fit import Fit, PackingError, auto_class, best_fit, fit_for_length
 from pro_lib.engine.tree import reducing_device
@@ -155,7 +155,7 @@ def load(
         FileNotFoundError: transformers cannot load it or torch does not see the device, in their words.
         ValueError: an unknown dtype, quantization or name, a pipe; `UnsupportedModelError` if nothing follows a text.
     """
-    name, device = str(name), str(device)
+    name, device = str(name), not_empty(str(device), "device")
     for option, value, choices in (("dtype", dtype, ("auto", *DTYPES)), ("quantization", quantization, QUANTIZATIONS)):
         if value is not None and value not in choices:
             raise ValueError(f"{option}={value!r} is none of {', '.join(choices)}")
@@ -204,7 +204,7 @@ def held(model: "str | Path | Model", **options: Any) -> Model:
     """Return a loaded model as it is; one named is loaded unless it was the last loaded so, which is let go first."""
     if isinstance(model, Model):
         return model
-    source = Path(locate(str(model)))
+    source = Path(locate(not_empty(str(model), "model")))
     key = str(model), repr(sorted(options.items())), fingerprint(source) if source.exists() else None
     if key not in _LAST:
         _LAST.clear()

@@ -11,6 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from pro_lib import scores, store
+from pro_lib.checks import not_empty
 from pro_lib.correctness import words
 from pro_lib.files import RunError
 from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob
@@ -203,7 +204,7 @@ def most_probable(tops: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def read(path: str | Path) -> Run:
     """Read a run folder, `<dataset>/<model>/<strategy>`, unfinished ones with a warning; `RunError` as `store.read`."""
-    run = Run(*store.read(Path(path)))
+    run = Run(*store.read(Path(not_empty(path, "path"))))
     planned = run.info.n_planned
     if len(run.questions) < planned:
         message = f"run folder {path} holds {len(run.questions):,} of the {planned:,} questions planned"

@@ -207,7 +207,8 @@ class Settings:
             return f"{name}: nothing to show, since records hold no search"
         from pro_lib import figures
 
-        return figures.save(figure, table, name, figures_dir=self.figures_dir, title=title)
+        inputs = [*listed(self.dataset), *listed(self.records or ()), self.correctness]
+        return figures.save(figure, table, name, figures_dir=self.figures_dir, title=title, inputs=inputs)
 
     def loaded(self, model: str) -> Model:
         """Return the model, loaded as the parameters say, or as it is held."""
