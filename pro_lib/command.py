@@ -10,7 +10,6 @@ import csv
 import json
 import logging
 import os
-import re
 import sys
 import warnings
 import webbrowser
@@ -512,7 +511,7 @@ def _default_page(path: str, run: Run) -> Path:
 
     last = os.path.basename(os.path.realpath(path))
     name = "_".join([run.info.dataset, run.info.model, last]) if os.path.isdir(path) else last
-    name = re.sub(r"[\x00-\x1f/\\]", "_", name)
+    name = "".join(char if is_printable(char) and char not in "/\\" else "_" for char in name)
     if len(os.fsencode(name)) > 200:
         name = f"{name[:60]}-{sha256(os.fsencode(name))[:8]}"
     page, digest = Path(f"{name}.html"), explorer.source_digest(path)

@@ -152,8 +152,12 @@ def check_output(
             raise RunError(f"{option}: {path} is an input of the same command; give another output")
     if force or is_ours is None or os.path.getsize(target) == 0:
         return
-    with reading(target):
+    try:
         known = is_ours(target)
+    except OSError as error:
+        raise RunError(f"{option}: {path} exists and cannot be read: {error.strerror}") from error
+    except Exception:  # whatever readers make of a file of another kind
+        known = False
     if not known:
         words = "exists and was not written by this command; give another output, or --force to replace it"
         raise RunError(f"{option}: {path} {words}")
