@@ -124,6 +124,8 @@ def download(name: str) -> Path:
     origin, folder = DOWNLOADS[name], CACHE / name
     if (folder / "config.json").is_file():
         return folder
+    if os.path.lexists(folder):
+        raise SentenceError(f"{folder} exists and is not a model; move it away to download {name}")
     from transformers import AutoModelForCausalLM, AutoTokenizer  # it loads torch
 
     CACHE.mkdir(parents=True, exist_ok=True)

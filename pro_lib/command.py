@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 import pro_lib
 from pro_lib import bundled
@@ -382,12 +383,12 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None, 
 
 
 def _paths_in(parameters: Mapping[str, Any]) -> list[str]:
-    """Return the texts among a notebook's parameters, which may be files that it reads; not folders of results."""
+    """Return the files that a notebook's parameters name, and the folders that are models or datasets."""
     paths: list[str] = []
     for name, value in parameters.items():
         values = value if isinstance(value, list | tuple) else [value]
-        if not name.endswith("_dir"):
-            paths += [text for text in values if isinstance(text, str)]
+        exists = os.path.exists if name in ("model", "dataset") else os.path.isfile
+        paths += [text for text in values if isinstance(text, str) and exists(text)]
     return paths
 
 
@@ -471,7 +472,8 @@ def generate(strategies: Sequence[str], dataset: Sequence[str], **parameters: An
 def explore(run: str | None, questions: str | None, html: Path | None, force: bool, alpha: float) -> None:
     """Open the explorer: in JupyterLab, or of RUN, a run folder or a file of responses, as a page in the browser."""
     if run is None:
-        if html or questions or force:
+        source = click.get_current_context().get_parameter_source("alpha")
+        if html or questions or force or source is not ParameterSource.DEFAULT:
             raise click.UsageError("a page is of a RUN, as in: pro explore responses.jsonl")
         _open_jupyterlab()
         return

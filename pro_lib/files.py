@@ -164,10 +164,10 @@ def check_output(
 
 
 def _files_in(paths: Iterable[str | Path]) -> Iterator[Path]:
-    """Yield the files among the paths, and all files in the folders among them."""
+    """Yield the files among the paths, and the files that lie in the folders among them."""
     for path in map(Path, paths):
         if os.path.isdir(path):
-            yield from (file for file in path.rglob("*") if file.is_file())
+            yield from (file for file in path.iterdir() if file.is_file())
         elif os.path.exists(path):
             yield path
 

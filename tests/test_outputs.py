@@ -195,7 +195,8 @@ def test_an_empty_file_is_filled_and_force_needs_an_output(place):
     typed("score", "records.jsonl", "--output", "output")
     assert Path("output").stat().st_size
     assert "--output" in typed("score", "records.jsonl", "--force", code=2)
-    assert "of a RUN" in typed("explore", "--force", code=2)
+    for words in (["--force"], ["--alpha", "0.1"]):
+        assert "of a RUN" in typed("explore", *words, code=2)
 
 
 @pytest.mark.parametrize("words", [["score", "records.jsonl", "--output"], ["explore", "records.jsonl", "--html"]])
@@ -238,6 +239,36 @@ def test_an_error_without_a_message_is_named(error, monkeypatch):
 
     monkeypatch.setattr(bundled, "download", fail)
     assert type(error).__name__ in refused("download", "smollm2-135m")
+
+
+def test_generate_and_download_leave_what_lies_in_their_place(tmp_path, monkeypatch):
+    monkeypatch.setattr(bundled, "HOME", tmp_path)
+    monkeypatch.setattr(bundled, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(bundled, "subprocess", None)  # nothing is to be downloaded
+    run = tmp_path / "data" / "generations" / "world-facts" / "facts-1m" / "greedy"
+    words = ["generate", "facts-1m", "greedy", "--dataset", "world-facts", "--limit", "1"]
+    for place, line in {run: words, tmp_path / "cache" / "smollm2-135m": ["download", "smollm2-135m"]}.items():
+        place.parent.mkdir(parents=True)
+        place.write_bytes(FOREIGN)
+        assert str(place) in typed(*line, code=1).splitlines()[-1]
+        assert place.read_bytes() == FOREIGN
+        place.unlink()
+        place.mkdir()
+        (place / "run.json").write_bytes(FOREIGN)
+        assert str(place) in typed(*line, code=1).splitlines()[-1]
+        assert (place / "run.json").read_bytes() == FOREIGN
+        assert os.listdir(place) == ["run.json"]
+
+
+@pytest.mark.parametrize("value", ["['.']", "."])
+def test_a_text_that_is_also_the_name_of_a_folder_is_no_input(value, place):
+    words = ["run", "mine.ipynb", "-p", "x", value, "--executed", "output"]
+    for _ in range(2):
+        typed(*words)
+    (place / "there").mkdir()
+    (place / "mine.ipynb").rename(place / "there" / "mine.ipynb")
+    for _ in range(2):
+        typed("run", "there/mine.ipynb", "-p", "x", value, "--executed", ".")
 
 
 # ---- Names of pages -------------------------------------------------------------------------------------------------
