@@ -12,6 +12,7 @@ import numpy as np
 
 from pro_lib import engine, promises, scores, store
 from pro_lib import questions as question_sets
+from pro_lib.checks import not_empty
 from pro_lib.correctness import Choices
 from pro_lib.engine.strategies import own_settings
 from pro_lib.evaluation import evaluate
@@ -100,6 +101,7 @@ def ask(
         raise ValueError(f"alpha={alpha!r:.60} is more than one number")
     search_alpha = getattr(engine.strategy(strategy, **own_settings(strategy, settings)), "search_alpha", None)
     scores.pro(np.zeros((1, 1)), alpha=alpha, search_alpha=search_alpha)  # what cannot be is refused before it is asked
+    not_empty(calibration, "calibration")
     calibration = read(calibration) if isinstance(calibration, str | Path) else calibration
     like: Mapping[str, Any] = calibration.info.parameters if calibration else {}
     fit, about = None, ""
@@ -200,6 +202,7 @@ def answerer(
     """
     from pro_lib import models
 
+    not_empty(calibration, "calibration")
     calibration = read(calibration) if isinstance(calibration, str | Path) else calibration
     model, parameters = models.held(model), calibration.info.parameters
     check_calibration(calibration, {"quantization": None} | model.parameters())

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from pro_lib.checks import SentenceError
+from pro_lib.checks import SentenceError, not_empty
 from pro_lib.files import regular
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def is_bundled(name: str | Path) -> bool:
 
 def check_model(name: str | Path) -> None:
     """Refuse, with a `ValueError`, a name that no model can have; whether a hub has it is not looked up."""
-    source = locate(name)
+    source = locate(not_empty(name, "model"))
     name = str(name)
     if name in DOWNLOADS and not os.path.isdir(source):
         raise ValueError(f"model={name!r} is not here yet: `pro download {name}` gets it")
@@ -176,6 +176,8 @@ def download(name: str) -> Path:
     origin, folder = DOWNLOADS[name], CACHE / name
     if (folder / "config.json").is_file():
         return folder
+    if os.path.lexists(folder):
+        raise SentenceError(f"{folder} exists and is not a model; move it away to download {name}")
     from transformers import AutoModelForCausalLM, AutoTokenizer  # it loads torch
 
     CACHE.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ import difflib
 import functools
 import re
 import reprlib
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
@@ -28,8 +29,40 @@ class SentenceError(ValueError):
 def one_line(message: object) -> str:
     """Return a message as one line that can be printed, of at most 500 characters; its beginning and end stay."""
     line = re.sub(r"\s*[\x00-\x1f\x7f-\x9f\u2028\u2029]+\s*", " ", str(message)).strip()
-    line = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
+    line = printable(line)
     return line if len(line) <= 500 else f"{line[:330]} … {line[-167:]}"
+
+
+def printable(text: object) -> str:
+    """Return a text on one line with every character that a terminal would not print as an escape.
+
+    Control characters, line ends, bidirectional overrides and unpaired surrogates become ``\\x1b``, ``\\n`` or
+    ``\\u202e``, so that a text cannot move the cursor, change colours or reverse what follows it.
+    """
+    return "".join(char if is_printable(char) else ascii(char)[1:-1] for char in str(text))
+
+
+def is_printable(character: str) -> bool:
+    """Return whether a terminal prints a character as it is: letters, signs and spaces of any width."""
+    return character.isprintable() or unicodedata.category(character) == "Zs"
+
+
+def describe(error: BaseException) -> str:
+    """Return an error's message as one line that is never empty: some errors come without a message."""
+    name = type(error).__name__
+    message = one_line(error)
+    if message:
+        return message
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory ({name}); use a smaller file, model or batch"
+    return f"{name}, an error without a message"
+
+
+def not_empty(value: _T, name: str) -> _T:
+    """Return a path or a name as it is; raise `SentenceError` for an empty text, which an unset variable gives."""
+    if isinstance(value, str) and not value.strip():
+        raise SentenceError(f"{name} is empty; give a path or a name")
+    return value
 
 
 def rule(kind: type | tuple[type, ...], holds: Callable[[Any], object], words: str) -> PlainValidator:
@@ -118,7 +151,8 @@ def refusing(kind: type[Exception], trouble: str) -> Iterator[None]:
     except Exception as error:
         if type(error).__name__ == "OutOfMemoryError":  # torch's, which is not loaded here
             raise
-        reason = error if type(error) is ValueError else f"{type(error).__name__}: {error}"
+        is_named = type(error) is not ValueError and str(error)
+        reason = f"{type(error).__name__}: {error}" if is_named else describe(error)
         raise kind(one_line(f"{trouble} ({reason})")) from error
 
 

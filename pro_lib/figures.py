@@ -3,7 +3,7 @@
 import io
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from math import ceil
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pro_lib.checks import extra
-from pro_lib.files import write_whole
+from pro_lib.checks import extra, not_empty
+from pro_lib.files import check_output, write_whole, writing
 
 with extra("notebooks", "drawing"):
     import matplotlib.pyplot as plt
@@ -51,11 +51,26 @@ def look(index: int) -> dict[str, Any]:
 
 
 def save(
-    figure: Figure | None, table: pd.DataFrame, name: str, *, figures_dir: str | Path = "figures", title: str = ""
+    figure: Figure | None,
+    table: pd.DataFrame,
+    name: str,
+    *,
+    figures_dir: str | Path = "figures",
+    title: str = "",
+    inputs: Iterable[str | Path] = (),
 ) -> object:
-    """Write `<name>.png`, `<name>.svg` and the numbers behind them, `<name>.csv`; return the figure, else the table."""
-    folder = Path(figures_dir)
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write `<name>.png`, `<name>.svg` and the numbers behind them, `<name>.csv`; return the figure, else the table.
+
+    Existing files are replaced, except `inputs`, the files that the numbers come from: these are an error.
+    """
+    folder = Path(not_empty(figures_dir, "figures_dir"))
+    not_empty(name, "name")
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    kinds = ["csv"] if figure is None else ["csv", "png", "svg"]
+    inputs = list(inputs)
+    for kind in kinds:
+        check_output(folder / f"{name}.{kind}", option=f"figures_dir={folder}", inputs=inputs)
     write_whole(table.to_csv(index=False, float_format="%.6g").encode(), folder / f"{name}.csv")
     if figure is None:
         return table

@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 
 from pro_lib import files, models, runs, store
 from pro_lib import questions as question_sets
-from pro_lib.checks import Chat, Engine, PositiveInt, checked, extra
+from pro_lib.checks import Chat, Engine, PositiveInt, checked, extra, not_empty
 from pro_lib.engine import strategies
 from pro_lib.files import RunError
 from pro_lib.models import Model
@@ -80,6 +80,7 @@ def generate(
         RunError: the folder's run was made otherwise, is being written, is damaged, or cannot be written.
     """
     work = _Work(chat, batch_size, engine, n_workers, gpus_per_worker)
+    not_empty(out, "out")
     if engine == "ray" and out is None:
         raise ValueError("engine='ray' needs out=, a folder that all workers can write to")
     model, questions = models.held(model), question_sets.as_set(questions)
@@ -95,6 +96,7 @@ def generate(
             table, cost = job.part(questions.table, shown)
         return Run(*tables([table]), replace(info, provenance=provenance, n_planned=len(questions), cost=cost))
     name = files.folder_name(strategy, **job.strategy.changes(), **questions.changes(chat=chat))
+    files.check_folder_name(model.name, "the name of the model")
     with RunFolder(Path(out) / questions.name / model.name / name, info) as folder:
         parts = folder.missing(questions.table, per_part=job.per_pack * -(-QUESTIONS_PER_PART // job.per_pack))
         total = sum(map(len, parts.values()))

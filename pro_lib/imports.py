@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from pro_lib.checks import not_empty
 from pro_lib.files import RunError
 from pro_lib.layouts import CUT, NATURAL, Response, at, record_of, responses
 from pro_lib.questions import QuestionSet
@@ -32,7 +33,7 @@ def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None 
     `questions`, as `questions.load(...).table`, replace those of the file. A response belongs to the question of its
     id, else of its text, else in its place, which a warning says. Raises `RunError` with file, line and choice.
     """
-    path = called(source, "responses")
+    path = called(not_empty(source, "source"), "responses")
     read = [response for where, entry in json_lines(source) for response in responses(where, entry)]
     layout = next((response.layout.name for response in read if response.layout), "responses")
     texts = [text if isinstance(text := response.question["question"], str) else "" for response in read]
@@ -73,6 +74,7 @@ from_vllm = from_openai
 
 def from_file(path: str | Path, *, questions: QuestionSet | pd.DataFrame | None = None) -> Run:
     """Return a run of a file in any layout: our records, responses, or a CSV or Parquet file with a row per answer."""
+    not_empty(path, "path")
     is_ours = unzipped(path).suffix in TABLES or at(next(json_lines(path), ("", None))[1], "answers") is not None
     return (from_records if is_ours else from_openai)(path, questions=questions)
 

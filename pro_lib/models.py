@@ -26,7 +26,7 @@ from pro_lib.bundled import (
     locate,
     model_folder_name,
 )
-from pro_lib.checks import DTYPES, QUANTIZATIONS, SentenceError, refusing
+from pro_lib.checks import DTYPES, QUANTIZATIONS, SentenceError, not_empty, refusing
 from pro_lib.engine import Endings
 from pro_lib.engine.fit import Fit, PackingError, auto_class, best_fit, fit_for_length
 from pro_lib.engine.tree import reducing_device
@@ -176,7 +176,7 @@ def load(
         ValueError: an unknown dtype, quantization or name, a pipe, an adapter, a Git LFS pointer;
             `UnsupportedModelError` if the weights are not those of the configuration, or if nothing follows a text.
     """
-    device = str(device)
+    device = not_empty(str(device), "device")
     for option, value, choices in (("dtype", dtype, ("auto", *DTYPES)), ("quantization", quantization, QUANTIZATIONS)):
         if value is not None and value not in choices:
             raise ValueError(f"{option}={value!r} is none of {', '.join(choices)}")
@@ -235,7 +235,7 @@ def held(model: "str | Path | Model", **options: Any) -> Model:
     """Return a loaded model as it is; one named is loaded unless it was the last loaded so, which is let go first."""
     if isinstance(model, Model):
         return model
-    source = Path(locate(model))
+    source = Path(locate(not_empty(model, "model")))
     key = str(model), repr(sorted(options.items())), fingerprint(source) if source.exists() else None
     if key not in _LAST:
         _LAST.clear()

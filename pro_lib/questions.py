@@ -1,6 +1,5 @@
 """Question sets: ours, of the Hugging Face hub or from files, their splits, the few-shot prompt; knows no model."""
 
-import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -12,8 +11,8 @@ import pandas as pd
 from pydantic import AfterValidator
 
 from pro_lib.bundled import BUNDLED, DATA, HUB
-from pro_lib.checks import checked, extra, refusing, rule
-from pro_lib.files import RunError, regular
+from pro_lib.checks import checked, extra, not_empty, refusing, rule
+from pro_lib.files import FOLDER_NAME, RunError, is_folder_name, regular
 from pro_lib.readers import Source, called, check_names, read_questions, texts_in, unzipped
 from pro_lib.store import CERTIFICATE_COLUMNS
 from pro_lib.store import QUESTION_COLUMNS as COLUMNS
@@ -22,9 +21,8 @@ SPLITS = ("train_shots", "validation", "test")
 NAMES = (*BUNDLED, *HUB)
 TEMPLATE = "Question: {question}\nAnswer:"
 
-# Run folders are called after it, and must stay where they belong.
-_FOLDER = re.compile(r"(?!\s*\.{0,2}\s*\Z)[^/\\\x00-\x1f]+")
-FolderName = Annotated[str, rule(str, _FOLDER.fullmatch, "of a question set must do as the name of a folder")]
+# Run folders are named after the question set.
+FolderName = Annotated[str, rule(str, is_folder_name, f"must be usable as {FOLDER_NAME}")]
 Template = Annotated[str, rule(str, lambda template: "{question}" in template, "must contain {question}")]
 
 
@@ -170,7 +168,8 @@ def load(
     for number, (value, least) in numbers.items():
         if value is not None and (type(value) is not int or value < least):
             raise RunError(f"{number}={value!r} must be a whole number, at least {least}")
-    path = Path(path) if isinstance(path, str) else path
+    path = Path(not_empty(path, "path")) if isinstance(path, str) else path
+    not_empty(name, "name")
     table, used = _read(name, path, columns or {})
     name = unzipped(called(path, "questions")).stem if name is None else name
     splits = list(dict.fromkeys(table["split"] if split is None else [split] if isinstance(split, str) else split))

@@ -14,9 +14,9 @@ import pandas as pd
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError, from_json
 
-from pro_lib.checks import Format, Probability, Text, rule
+from pro_lib.checks import Format, Probability, Text, not_empty, rule
 from pro_lib.correctness import words
-from pro_lib.files import RunError, parse
+from pro_lib.files import RunError, parse, without_spreadsheet_mark
 from pro_lib.questions import QuestionSet, lend_validation, rename_reserved
 from pro_lib.readers import Identity, Source, Texts, called, check_names, json_lines, read_rows, unzipped, validated
 from pro_lib.runs import Run
@@ -100,7 +100,7 @@ def from_records(source: Source, *, questions: QuestionSet | pd.DataFrame | None
     In memory, `source` is a list of such objects, or a table, as a CSV or Parquet file: with a column `answers`, or a
     row per answer. `questions` as for `imports.from_openai`. Raises `RunError` with file, line and field.
     """
-    path, is_file = called(source, "records"), isinstance(source, (str, Path))
+    path, is_file = called(not_empty(source, "source"), "records"), isinstance(source, (str, Path))
     if is_file and unzipped(path).suffix in TABLES:
         table = read_rows(path)
         ours = {name: ours for name, ours in COLUMNS.items() if ours not in table}
@@ -136,9 +136,14 @@ def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) ->
 def read_labels(path: str | Path) -> pd.DataFrame:
     """Return labels from outside, a row per question and answer, of a CSV, Parquet or JSONL file.
 
-    Columns: question_id, text as it is written, correct (true or false, 1 or 0). Raises `RunError` with file and row.
+    Columns: question_id, text as it is written, correct (true or false, 1 or 0). The ``'`` that `pro score --output`
+    puts before a text that a spreadsheet would take for a formula is removed. Raises `RunError` with file and row.
     """
-    labels = [dict(parse(_Label, row, where)) for where, row in json_lines(read_rows(path))]
+    rows = read_rows(not_empty(path, "path"))
+    labels = [dict(parse(_Label, row, where)) for where, row in json_lines(rows)]
+    for label in labels:
+        for name in ("question_id", "text"):
+            label[name] = without_spreadsheet_mark(label[name])
     table = pd.DataFrame(labels, columns=list(_Label.model_fields)).drop_duplicates(ignore_index=True)
     if table.empty:
         raise RunError(f"{path} holds no labels")

@@ -11,6 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from pro_lib import scores, store
+from pro_lib.checks import not_empty
 from pro_lib.correctness import words
 from pro_lib.files import RunError
 from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob
@@ -225,7 +226,7 @@ def read(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
     Raises:
         RunError: the folder is damaged, is not a run folder, or does not hold an answer to one of `questions`.
     """
-    run = Run(*store.read(Path(path), questions))
+    run = Run(*store.read(Path(not_empty(path, "path")), questions))
     if questions is not None:
         return replace(run, questions=_with_certificates(questions, run.questions))
     planned = run.info.n_planned

@@ -422,7 +422,8 @@ class Settings:
             return f"{name}: nothing to show, since records hold no search"
         from pro_lib import figures
 
-        return figures.save(figure, table, name, figures_dir=self.figures_dir, title=title)
+        inputs = [*listed(self.dataset), *listed(self.records or ()), self.correctness]
+        return figures.save(figure, table, name, figures_dir=self.figures_dir, title=title, inputs=inputs)
 
     def loaded(self, model: str) -> Model:
         """Return the model, loaded as the parameters say, or as it is held."""
@@ -492,9 +493,9 @@ class Settings:
         """Return the records; a question file given as `dataset` says what was asked where they do not."""
         file, questions = listed(self.dataset)[0], None
         if file not in question_sets.NAMES and os.path.exists(file):
-            questions = question_sets.load(path=file, split=None, n_shots=0).table
-            if "validation" not in set(questions["split"]):
-                questions = questions.assign(split=None)  # so that one is drawn
+            questions = question_sets.load(path=file, split=None, n_shots=0)
+            if "validation" not in set(questions.table["split"]):
+                questions = replace(questions, table=questions.table.assign(split=None))  # so that one is drawn
         return imports.from_file(imports.recorded(listed(self.records or ()))[model, dataset], questions=questions)
 
     def _similarity(self, name: str, model: str, dataset: str) -> Similarity | None:

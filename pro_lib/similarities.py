@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pro_lib import correctness
 from pro_lib.bundled import fingerprint
-from pro_lib.checks import SentenceError, refusing
+from pro_lib.checks import SentenceError, not_empty, refusing
 from pro_lib.files import RunError, reading, regular, sha256, write_whole, writing
 
 Answers = Sequence[Sequence[str | None]]
@@ -128,6 +128,10 @@ class Nli:
     batch_size: int = 64
     cache: str | Path | None = None
     _cached: dict[Pair, list[float]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        not_empty(self.model, "model")
+        not_empty(self.cache, "cache")
 
     def __call__(self, answers: Answers, questions: pd.DataFrame | None = None) -> NDArray[np.float64]:
         """Return probabilities in the order of `LABELS`, (n, N, N, 3), [q, i, j] with premise i and hypothesis j."""

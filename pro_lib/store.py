@@ -6,6 +6,7 @@ their cost and a digest of the run's parameters in its footer. The digest in the
 A stored answer belongs to the text of its question, so a question whose text was edited is asked again.
 """
 
+import itertools
 import json
 import os
 import re

@@ -2,6 +2,8 @@
 
 import html
 import json
+import os
+import re
 import string
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -10,15 +12,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pro_lib import bundled
+from pro_lib import bundled, scores
+from pro_lib.checks import not_empty
 from pro_lib.evaluation import DRAWN_ALPHAS, Choices, alpha_grid, evaluate, rouge_and_correct
-from pro_lib.files import RunError, write_whole
+from pro_lib.files import RunError, sha256, write_whole
 from pro_lib.records import from_records
 from pro_lib.runs import Run, identities
 from pro_lib.similarities import lexical
 from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob, plain
 
 PAGE, JAVASCRIPT, STYLES = (Path(__file__).with_name(f"explorer.{kind}") for kind in ("html", "js", "css"))
+GENERATOR = "PRO workbench"  # what a page says of its origin
 _SHOWN = ("question", "split", "exposure", "conflict", "note")  # of a question, where it has them
 _CERTIFICATE = [name for name in CERTIFICATE_COLUMNS if not name.startswith("tree_") or name == "tree_bound"]
 
@@ -30,6 +34,7 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict:
     `answers` has a list for every question, downwards, those cut by length last: [text, log-probability of the complete
     answer, identity, finished, correct]. Repeats have the same identity, a number. What is missing is None.
     """
+    scores.adaptive_k(np.zeros((1, 1)), alpha)  # raises ValueError for an alpha outside [0, 1]
     if run.is_texts:
         raise RunError(f"run {run.name} has texts without log-probabilities, and the explorer shows probabilities")
     grid = alpha_grid(run.search_alpha, of=DRAWN_ALPHAS)
@@ -82,8 +87,13 @@ def comparison(run: Run, samples: Run | None = None, *, distinct: bool = True) -
     }
 
 
-def to_html(run: Run, path: str | Path, *, alpha: float = 0.4) -> Path:
-    """Write the explorer of a run, its slider at `alpha`, into one file that needs no kernel or network; return it."""
+def to_html(run: Run, path: str | Path, *, alpha: float = 0.4, source: str | Path | None = None) -> Path:
+    """Write the explorer of a run, its slider at `alpha`, into one file that needs no kernel or network; return it.
+
+    The page says which package wrote it, and a digest of `source`, the file or folder that the run was read from.
+    """
+    not_empty(path, "path")
+    scores.adaptive_k(np.zeros((1, 1)), alpha, search_alpha=run.search_alpha)
     try:
         methods = comparison(run)
     except RunError as error:
@@ -92,8 +102,24 @@ def to_html(run: Run, path: str | Path, *, alpha: float = 0.4) -> Path:
     data = json.dumps([run_data(run, alpha=alpha), methods], ensure_ascii=False, allow_nan=False)
     parts = {"title": html.escape(run.name), "data": data.replace("<", "\\u003c")}
     parts |= {"styles": STYLES.read_text(encoding="utf-8"), "javascript": JAVASCRIPT.read_text(encoding="utf-8")}
+    parts["generator"] = GENERATOR
+    parts["source"] = "" if source is None else source_digest(source)
     write_whole(string.Template(PAGE.read_text(encoding="utf-8")).substitute(parts).encode(), Path(path))
     return Path(path)
+
+
+def source_digest(path: str | Path) -> str:
+    """Return eight digits that stand for the place of a file or folder, links resolved."""
+    return sha256(os.fsencode(os.path.realpath(path)))[:8]
+
+
+def page_source(path: Path) -> str | None:
+    """Return the `source_digest` in a page of `to_html`, empty where none was given; None if it is another file."""
+    with open(path, "rb") as file:
+        head = file.read(2000)
+    marks = rb'<meta name="generator" content="([^"]*)">\s*<meta name="source" content="(\w*)">'
+    found = re.search(marks, head)
+    return found[2].decode() if found and found[1] == GENERATOR.encode() else None
 
 
 def appendix_run() -> Run:

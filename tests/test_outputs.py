@@ -1,0 +1,422 @@
+"""What commands write: never over their inputs or a foreign file, whole, and under names that differ."""
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import click
+import nbformat
+import pandas as pd
+import papermill
+import pytest
+from click.testing import CliRunner
+
+from pro_lib import asking, bundled, command, explorer, figures, files, generate, imports, models, questions, runs
+from pro_lib.command import pro
+from pro_lib.records import read_labels
+from pro_lib.settings import Settings
+from pro_lib.similarities import Nli
+
+FOREIGN = b"a file of somebody else\n"
+
+
+def typed(*words, code=0):
+    """What a command prints to stdout; its error line where it is to end with another status."""
+    done = CliRunner().invoke(pro, [str(word) for word in words])
+    assert done.exit_code == code, done.output + repr(done.exception)
+    return done.stderr if code else done.stdout
+
+
+def refused(*words):
+    """The one line that a command ends in with exit status 1."""
+    line = typed(*words, code=1)
+    assert line.count("\n") == 1
+    return line.removeprefix("Error: ").strip()
+
+
+def write_notebook(path, *cells):
+    """A notebook with one parameter."""
+    first = nbformat.v4.new_code_cell("x: object = 1")
+    first.metadata["tags"] = ["parameters"]
+    kernel = {"name": "python3", "language": "python", "display_name": "python3"}
+    cells = [first, *map(nbformat.v4.new_code_cell, cells)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), path)
+
+
+@pytest.fixture(scope="module")
+def stored_run(tmp_path_factory):
+    """A run folder of two questions."""
+    out = tmp_path_factory.mktemp("runs")
+    asked = questions.load("world-facts", limit=2)
+    generate.generate("facts-1m", asked, strategy="greedy", out=out, progress=False)
+    return out / "world-facts" / "facts-1m" / "greedy"
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, stored_run):
+    """A working folder with an input of every kind."""
+    monkeypatch.chdir(tmp_path)
+    rows = []
+    for n, text in enumerate(("Paris", "Rome")):
+        answers = [{"text": text, "log_prob": -0.5 - n}, {"text": "Lima", "log_prob": -2}]
+        row = {"question_id": f"q{n}", "question": f"{n}?", "references": ["Paris"]}
+        rows.append(row | {"answers": answers})
+    Path("records.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    Path("questions.csv").write_text("question_id,question,references\nq0,0?,Paris\nq1,1?,Paris\n")
+    Path("labels.csv").write_text("question_id,text,correct\nq0,Paris,1\nq1,Rome,0\n")
+    write_notebook("mine.ipynb", "print(x)")
+    shutil.copytree(stored_run, "greedy")
+    return tmp_path
+
+
+# ---- Inputs as outputs ----------------------------------------------------------------------------------------------
+
+SCORE = ["score", "records.jsonl", "--questions", "questions.csv", "--labels", "labels.csv", "--output"]
+EXPLORE = ["explore", "records.jsonl", "--questions", "questions.csv", "--html"]
+RUN = ["run", "mine.ipynb", "-p", "records", "records.jsonl", "-p", "dataset", "['x', 'questions.csv']"]
+RUN += ["-p", "correctness", "labels.csv", "-p", "model", "greedy", "--executed"]
+# For every option that is written to and every parameter that is read: the command up to the output, and the input.
+INPUTS = {
+    ("score", "--output", "responses"): (SCORE, "records.jsonl"),
+    ("score", "--output", "questions"): (SCORE, "questions.csv"),
+    ("score", "--output", "correctness"): (SCORE, "labels.csv"),
+    ("explore", "--html", "run"): (EXPLORE, "records.jsonl"),
+    ("explore", "--html", "run (folder)"): (["explore", "greedy", "--html"], "greedy/run.json"),
+    ("explore", "--html", "run (part)"): (["explore", "greedy", "--html"], "greedy/part-*.parquet"),
+    ("explore", "--html", "questions"): (EXPLORE, "questions.csv"),
+    ("run", "--executed", "notebook"): (RUN, "mine.ipynb"),
+    ("run", "--executed", "typed (file)"): (RUN, "records.jsonl"),
+    ("run", "--executed", "typed (list)"): (RUN, "questions.csv"),
+    ("run", "--executed", "typed (labels)"): (RUN, "labels.csv"),
+    ("run", "--executed", "typed (folder)"): (RUN, "greedy/run.json"),
+}
+
+
+def is_path(parameter, *, read):
+    """Whether a parameter is a path that is read, which has to exist, or one that is written."""
+    return isinstance(parameter.type, click.Path) and parameter.type.exists == read
+
+
+def test_the_inputs_and_outputs_below_are_those_of_all_commands():
+    written, expected = set(), set()
+    for name, one in pro.commands.items():
+        outputs = [parameter.opts[-1] for parameter in one.params if is_path(parameter, read=False)]
+        inputs = [parameter.name for parameter in one.params if is_path(parameter, read=True)]
+        written |= {(name, output) for output in outputs}
+        expected |= {(name, output, own) for output in outputs for own in inputs}
+    assert written == {key[:2] for key in INPUTS}
+    assert expected <= set(INPUTS)
+
+
+@pytest.mark.parametrize("way", ["itself", "symbolic link", "hard link"])
+@pytest.mark.parametrize("key", INPUTS, ids=" ".join)
+def test_a_command_refuses_each_of_its_inputs_as_its_output(key, way, place):
+    words, pattern = INPUTS[key]
+    [path] = place.glob(pattern)
+    output = path
+    if way != "itself":
+        output = place / "other" / ("mine.ipynb" if key[0] == "run" else "output")
+        output.parent.mkdir()
+        make = os.symlink if way == "symbolic link" else os.link
+        make(path, output)
+    elif key[0] == "run" and path.name != "mine.ipynb":  # the copy has the name of the notebook
+        (place / "read").mkdir()
+        output = place / "read" / "mine.ipynb"
+        path.rename(output)
+        relative = str(path.relative_to(place))
+        name = "read" if relative.startswith("greedy") else "read/mine.ipynb"
+        words = [word.replace("greedy" if name == "read" else relative, name) for word in words]
+        path = output
+    before = {file: file.read_bytes() for file in place.rglob("*") if file.is_file()}
+    for force in ([], ["--force"]):
+        message = refused(*words, output.parent if key[0] == "run" else output, *force)
+        assert message.startswith(f"{key[1]}: {output} is an input of the same command")
+        assert {file: file.read_bytes() for file in place.rglob("*") if file.is_file()} == before
+        assert output.is_symlink() == (way == "symbolic link")
+
+
+@pytest.mark.parametrize("parameter", ["records", "dataset", "correctness"])
+@pytest.mark.parametrize("kind", ["csv", "png"])
+def test_figures_do_not_replace_the_files_they_are_drawn_from(parameter, kind, place):
+    Path("mine").mkdir()
+    inputs = {"records": "records.jsonl", "dataset": "questions.csv", "correctness": "labels.csv"}
+    table = pd.DataFrame({"x": [1.0], "y": [2.0]})
+    file = Path("mine") / f"a.{kind}"
+    os.link(inputs[parameter], file)
+    before = file.read_bytes()
+    settings = Settings(**inputs, figures_dir="mine")
+    with pytest.raises(ValueError, match="is an input"):
+        settings.store(table, "a", figures.plt.figure() if kind == "png" else None)
+    assert file.read_bytes() == before
+    assert os.listdir("mine") == [file.name]  # nothing was written before the refusal
+
+
+# ---- Files of others, and own ones ----------------------------------------------------------------------------------
+
+WRITERS = {
+    "score": (["score", "records.jsonl", "--output"], "output"),
+    "score of texts": (["score", "texts.csv", "--output"], "output"),
+    "explore": (["explore", "records.jsonl", "--html"], "output"),
+    "run": (["run", "mine.ipynb", "--executed"], "output/mine.ipynb"),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_foreign_file_is_replaced_with_force_alone_and_an_own_one_always(name, place):
+    words, file = WRITERS[name]
+    Path("texts.csv").write_text("question,text\n1?,a\n1?,b\n2?,c\n2?,d\n")
+    file = Path(file)
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(FOREIGN)
+    assert "--force" in refused(*words, "output")
+    assert file.read_bytes() == FOREIGN
+    typed(*words, "output", "--force")
+    assert FOREIGN not in file.read_bytes()
+    file.write_bytes(file.read_bytes() + b"\n")  # so that it is seen whether it is written again
+    changed = file.read_bytes()
+    typed(*words, "output")
+    assert file.read_bytes() != changed
+
+
+def test_the_copy_of_another_notebook_is_a_foreign_file(place):
+    words = ["run", "mine.ipynb", "--executed", "output"]
+    Path("output").mkdir()
+    write_notebook("other.ipynb")
+    papermill.execute_notebook("other.ipynb", "output/mine.ipynb", {})
+    before = Path("output/mine.ipynb").read_bytes()
+    assert "was not written by this command" in refused(*words)
+    assert Path("output/mine.ipynb").read_bytes() == before
+
+
+def test_an_empty_file_is_filled_and_force_needs_an_output(place):
+    Path("output").touch()
+    typed("score", "records.jsonl", "--output", "output")
+    assert Path("output").stat().st_size
+    assert "--output" in typed("score", "records.jsonl", "--force", code=2)
+    for words in (["--force"], ["--alpha", "0.1"]):
+        assert "of a RUN" in typed("explore", *words, code=2)
+
+
+@pytest.mark.parametrize("words", [["score", "records.jsonl", "--output"], ["explore", "records.jsonl", "--html"]])
+def test_a_link_is_followed_and_stays_and_one_that_leads_to_no_file_is_an_error(words, place):
+    Path("folder").mkdir()
+    Path("folder/target").touch()
+    Path("link").symlink_to("folder/target")
+    typed(*words, "link")
+    assert os.readlink("link") == "folder/target"
+    assert Path("folder/target").stat().st_size
+    assert os.listdir("folder") == ["target"]
+    os.mkfifo("pipe")
+    for target, reason in {"nowhere": "does not exist", "folder": "is a folder", "pipe": "is no regular file"}.items():
+        Path(f"to {target}").symlink_to(target)
+        assert reason in refused(*words, f"to {target}")
+        assert Path(f"to {target}").is_symlink()
+    assert not Path("nowhere").exists()
+    assert "the folder no does not exist" in refused(*words, "no/output")
+
+
+def test_lack_of_memory_leaves_the_file_before_and_is_told_in_words(place, monkeypatch):
+    words = ["score", "records.jsonl", "--output", "output"]
+    typed(*words)
+    before, content = set(os.listdir()), Path("output").read_bytes()
+
+    def fail(_):
+        raise MemoryError
+
+    monkeypatch.setattr(os, "fsync", fail)
+    assert refused(*words, "--alpha", "0.1") == (
+        "there is not enough memory (MemoryError); use a smaller file, model or batch"
+    )
+    assert (set(os.listdir()), Path("output").read_bytes()) == (before, content)
+
+
+@pytest.mark.parametrize("error", [ValueError(), OSError(), ImportError(), MemoryError(), ValueError(" \n")])
+def test_an_error_without_a_message_is_named(error, monkeypatch):
+    def fail(_):
+        raise error
+
+    monkeypatch.setattr(bundled, "download", fail)
+    assert type(error).__name__ in refused("download", "smollm2-135m")
+
+
+def test_generate_and_download_leave_what_lies_in_their_place(tmp_path, monkeypatch):
+    monkeypatch.setattr(bundled, "HOME", tmp_path)
+    monkeypatch.setattr(bundled, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(bundled, "subprocess", None)  # nothing is to be downloaded
+    run = tmp_path / "data" / "generations" / "world-facts" / "facts-1m" / "greedy"
+    words = ["generate", "facts-1m", "greedy", "--dataset", "world-facts", "--limit", "1"]
+    for place, line in {run: words, tmp_path / "cache" / "smollm2-135m": ["download", "smollm2-135m"]}.items():
+        place.parent.mkdir(parents=True)
+        place.write_bytes(FOREIGN)
+        assert str(place) in typed(*line, code=1).splitlines()[-1]
+        assert place.read_bytes() == FOREIGN
+        place.unlink()
+        place.mkdir()
+        (place / "run.json").write_bytes(FOREIGN)
+        assert str(place) in typed(*line, code=1).splitlines()[-1]
+        assert (place / "run.json").read_bytes() == FOREIGN
+        assert os.listdir(place) == ["run.json"]
+
+
+@pytest.mark.parametrize("value", ["['.']", "."])
+def test_a_text_that_is_also_the_name_of_a_folder_is_no_input(value, place):
+    words = ["run", "mine.ipynb", "-p", "x", value, "--executed", "output"]
+    for _ in range(2):
+        typed(*words)
+    (place / "there").mkdir()
+    (place / "mine.ipynb").rename(place / "there" / "mine.ipynb")
+    for _ in range(2):
+        typed("run", "there/mine.ipynb", "-p", "x", value, "--executed", ".")
+
+
+# ---- Names of pages -------------------------------------------------------------------------------------------------
+
+
+def test_pages_of_different_runs_have_different_names(place, stored_run, monkeypatch):
+    monkeypatch.setattr(command.webbrowser, "open", lambda _: None)
+    folders = ["multinomial,top_p=0.9", "multinomial,top_p=0.95", "other/multinomial,top_p=0.9"]
+    for folder in folders:
+        shutil.copytree(stored_run, folder)
+    shutil.copy("records.jsonl", "other/records.jsonl")
+    shutil.copy("records.jsonl", "records.json")
+    given = [*folders, "records.jsonl", "other/records.jsonl", "records.json"]
+    pages = [typed("explore", path).strip().rpartition("page: ")[2] for path in given]
+    assert pages[:2] == [f"world-facts_facts-1m_multinomial,top_p={p}.html" for p in ("0.9", "0.95")]
+    assert re.fullmatch(r"world-facts_facts-1m_multinomial,top_p=0\.9-[0-9a-f]{8}\.html", pages[2])
+    assert (pages[3], pages[5]) == ("records.jsonl.html", "records.json.html")
+    assert len(set(pages)) == len(given) == len(list(place.glob("*.html")))
+    again = [typed("explore", path).strip().rpartition("page: ")[2] for path in given]
+    assert again == pages  # each replaces its own
+    monkeypatch.chdir(folders[0])
+    assert "top_p=0.9.html" in typed("explore", ".")
+
+
+def test_a_page_by_default_does_not_replace_a_foreign_file(place):
+    Path("records.jsonl.html").write_bytes(FOREIGN)
+    assert "records.jsonl.html exists" in refused("explore", "records.jsonl")
+    assert Path("records.jsonl.html").read_bytes() == FOREIGN
+
+
+def test_the_notebook_of_an_installed_package_is_copied_once(place, monkeypatch):
+    monkeypatch.setattr(bundled, "CHECKOUT", None)
+    monkeypatch.setattr(os, "execv", lambda *_: None)
+    copy = Path("00_explore_examples.ipynb")
+    copy.symlink_to("nowhere")
+    assert "does not exist" in refused("explore")
+    assert not Path("nowhere").exists()
+    copy.unlink()
+    typed("explore")
+    assert copy.read_bytes() == bundled.notebook("00").read_bytes()
+    copy.write_bytes(FOREIGN)
+    typed("explore")
+    assert copy.read_bytes() == FOREIGN
+
+
+def test_an_alpha_that_is_no_probability_is_an_error(place, stored_run):
+    for alpha in ("2", "-0.1", "nan"):
+        assert "alpha must lie in [0, 1]" in refused("explore", "records.jsonl", "--html", "page", "--alpha", alpha)
+    assert not Path("page").exists()
+
+
+# ---- Empty names ----------------------------------------------------------------------------------------------------
+
+TEXTS = [
+    pytest.param(name, parameter, id=f"{name} {parameter.opts[-1]}")
+    for name, one in pro.commands.items()
+    for parameter in one.params
+    if isinstance(parameter.type, click.types.StringParamType | click.Path | click.Tuple)
+    and parameter.name != "header"  # which is text
+]
+
+
+@pytest.mark.parametrize("value", ["", "  "])
+@pytest.mark.parametrize(("name", "parameter"), TEXTS)
+def test_every_option_and_argument_that_is_a_path_or_a_name_refuses_an_empty_one(name, parameter, value, place):
+    arguments = [other for other in pro.commands[name].params if isinstance(other, click.Argument)]
+    words = [value if other is parameter else "records.jsonl" for other in arguments]
+    said = parameter.human_readable_name
+    if isinstance(parameter, click.Option):
+        words += [parameter.opts[-1], value, *["x"] * (parameter.nargs - 1)]
+        said = "/".join(parameter.opts)
+    before = set(os.listdir())
+    assert refused(name, *words) == f"{said} is empty; give a path or a name"
+    assert set(os.listdir()) == before
+
+
+def test_text_may_be_empty():
+    assert {"header"} == command.MAY_BE_EMPTY
+    assert "Paris" in typed("ask", "What is the capital of France?", "--header", "")
+    done = CliRunner().invoke(pro, ["run", "99", "-p", "header", ""])
+    assert "fits 0 notebooks" in done.stderr
+
+
+RECORD = [{"question_id": "1", "answers": [{"text": "a", "log_prob": -1}]}]
+CALLS = {
+    "runs.read": ("path", runs.read),
+    "questions.load path": ("path", lambda value: questions.load(path=value)),
+    "questions.load name": ("name", lambda value: questions.load(value)),
+    "questions.load name of a path": ("name", lambda value: questions.load(value, path=[{"question": "1"}])),
+    "imports.from_file": ("path", imports.from_file),
+    "imports.from_openai": ("source", imports.from_openai),
+    "imports.from_records": ("source", imports.from_records),
+    "read_labels": ("path", read_labels),
+    "models.load": ("model", models.load),
+    "models.load device": ("device", lambda value: models.load("facts-1m", device=value)),
+    "models.held": ("model", models.held),
+    "generate model": ("model", lambda value: generate.generate(value, ["1?"])),
+    "generate out": ("out", lambda value: generate.generate("facts-1m", ["1?"], out=value)),
+    "ask model": ("model", lambda value: asking.ask(value, "1?")),
+    "ask calibration": ("calibration", lambda value: asking.ask("facts-1m", "1?", calibration=value)),
+    "answerer": ("calibration", lambda value: asking.answerer("facts-1m", calibration=value)),
+    "to_html": ("path", lambda value: explorer.to_html(imports.from_records(RECORD), value)),
+    "figures.save": ("figures_dir", lambda value: figures.save(None, pd.DataFrame(), "a", figures_dir=value)),
+    "figures.save name": ("name", lambda value: figures.save(None, pd.DataFrame(), value, figures_dir=".")),
+    "Nli model": ("model", lambda value: Nli(model=value)),
+    "Nli cache": ("cache", lambda value: Nli(cache=value)),
+}
+
+
+@pytest.mark.parametrize("value", ["", " "])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_refuses_an_empty_path_or_name_and_writes_nothing(call, value, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name, function = CALLS[call]
+    with pytest.raises(ValueError, match=rf"^{name} is empty; give a path or a name$"):
+        function(value)
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "é" * 130, "a/b", "..", " "])
+def test_a_set_or_a_model_whose_name_is_no_folder_is_refused(name, tmp_path, tiny_model):
+    with pytest.raises(ValueError, match="the name of a folder: without / or"):
+        questions.QuestionSet(name, pd.DataFrame())
+    loaded = tiny_model("llama")
+    named = models.of(loaded.network, loaded.tokenizer, name=name)
+    with pytest.raises(ValueError, match=r"the name of the model, .* the name of a folder"):
+        generate.generate(named, ["1?"], out=tmp_path / "runs", max_new_tokens=1, progress=False)
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_longest_names_of_folders_and_files_are_written(tmp_path):
+    assert questions.QuestionSet("a" * 255, pd.DataFrame()).name == "a" * 255
+    files.write_whole(b"x", tmp_path / ("a" * 255))
+    assert os.listdir(tmp_path) == ["a" * 255]
+    with pytest.raises(ValueError, match="ENAMETOOLONG"):
+        figures.save(None, pd.DataFrame(), "a", figures_dir=tmp_path / ("a" * 256))
+
+
+# ---- Temporary files ------------------------------------------------------------------------------------------------
+
+
+def test_temporary_files_of_processes_that_ended_are_removed_and_no_others(tmp_path):
+    own = files.temporary_file(tmp_path / "a").name
+    prefix = own.removesuffix(f".{os.getpid()}.tmp")
+    ended = 2**22 + 1  # above the highest number of a process
+    kept = [f"{prefix}.{os.getppid()}.tmp", f".a.elsewhere-1.{ended}.tmp", ".a", f"{prefix}.x.tmp", "a.tmp"]
+    left = [f"{prefix}.{ended}.tmp", f"{prefix}.{ended}.tmp.ipynb", f".b{prefix.removeprefix('.a')}.{ended}.tmp"]
+    for name in (*kept, *left):
+        (tmp_path / name).touch()
+    files.write_whole(b"x", tmp_path / "c")
+    assert set(os.listdir(tmp_path)) == {*kept, "c"}

@@ -1,0 +1,256 @@
+"""What is printed cannot steer a terminal, and what a spreadsheet opens is no formula."""
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import nbformat
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pro_lib import asking, bundled, checks, command, files, models
+from pro_lib.asking import Answer
+from pro_lib.records import read_labels
+from pro_lib.settings import Settings
+
+# A colour, a control sequence in one character, a bidirectional override, a bell, line ends and half a pair.
+NASTY = "\x1b[31mred\x9b2J\u202egnp\x07\r\nnext\ttab\u2028\x7f"
+NAME = "nasty\x1b[31m\x9b\u202e"  # what Linux takes as the name of a file
+
+
+def printed(*words, code=0):
+    """What a command prints, to stdout and to stderr."""
+    done = CliRunner().invoke(command.pro, [str(word) for word in words])
+    assert done.exit_code == code, done.output + repr(done.exception)
+    assert_plain(done.output)
+    return done.stdout if code == 0 else done.stderr
+
+
+def assert_plain(text):
+    """Every character but a line end can be printed."""
+    odd = {char for char in text if char != "\n" and not char.isprintable() and unicodedata.category(char) != "Zs"}
+    assert odd == set()
+
+
+@pytest.fixture
+def nasty(tmp_path, monkeypatch):
+    """A working folder with records whose every text is nasty, in a file of such a name."""
+    monkeypatch.chdir(tmp_path)
+    answers = [{"text": f"{NASTY}{n}", "log_prob": -0.5 - n} for n in range(2)]
+    row = {"question_id": NASTY, "question": f"{NASTY}?", "references": [f"{NASTY}0"], "answers": answers}
+    other = {"question_id": "1", "question": "1?", "references": ["a"], "answers": [{"text": "b", "log_prob": -1}]}
+    file = tmp_path / f"{NAME}.jsonl"
+    file.write_text(f"{json.dumps(row)}\n{json.dumps(other)}\n")
+    return file
+
+
+def test_score_prints_escapes_instead_of_control_characters_in_every_column(nasty):
+    out = printed("score", nasty)
+    header, first, second, *_ = out.splitlines()
+    assert header.split()[:3] == ["question_id", "question", "text"]
+    assert first.count(r"\x1b[31mred\x9b2J\u202egnp\x07\r\nnext") == 3
+    assert second.split()[:3] == ["1", "1?", "b"]
+    assert NAME not in printed("score", nasty, "--output", f"{NAME}.csv")
+    assert r"nasty\x1b[31m" in printed("score", nasty, "--output", f"{NAME}.csv")
+
+
+def test_score_prints_escapes_of_texts_alone(nasty):
+    texts = [{"text": f"{NASTY}{n}"} for n in (1, 1, 2)]
+    nasty.write_text(json.dumps({"question_id": NASTY, "question": NASTY, "references": None, "answers": texts}))
+    assert printed("score", nasty).splitlines()[1].count(r"\x1b[31mred") == 3
+
+
+def test_errors_and_warnings_show_names_of_files_with_escapes(nasty):
+    assert r"nasty\x1b[31m" in printed("score", nasty, "--labels", f"{NAME}.csv", code=1)
+    for words in (["score", f"{NAME}.none"], ["explore", f"{NAME}.none"], ["score", "--questions", f"{NAME}.none"]):
+        assert r"\x1b[31m" in printed(*words, code=2)
+    assert r"\x1b" in printed("score", nasty, f"--x{NASTY}", code=2)
+    assert r"\x1b" in printed(NASTY, code=2)
+
+
+def test_explore_prints_escapes(nasty, monkeypatch):
+    monkeypatch.setattr(command.webbrowser, "open", lambda _: None)
+    assert "page: nasty_[31m__.jsonl.html\n" in printed("explore", nasty)
+    assert r"page: nasty\x1b[31m\x9b\u202e" in printed("explore", nasty, "--html", NAME)
+
+
+def test_ask_prints_escapes_and_json_that_means_the_same(monkeypatch):
+    answer = Answer(NASTY, NASTY, 0.5, ((NASTY, 0.5), ("\U000e0001 \ud800", 0.25)), 2, calibrated=NASTY)
+    monkeypatch.setattr(asking, "ask", lambda *_, **__: answer)
+    loaded = models.load("facts-1m")
+    monkeypatch.setattr(models, "held", lambda *_, **__: loaded)
+    out = printed("ask", "1?", "--model", "facts-1m")
+    assert out.count(r"\x1b[31mred") == 2  # the answer, and among those kept
+    assert len(out.splitlines()) == 6
+    line = printed("ask", "1?", "--model", "facts-1m", "--json").splitlines()[0]
+    assert json.loads(line) == json.loads(json.dumps(vars(answer)))
+
+
+def test_generate_and_download_print_escapes(nasty, monkeypatch):
+    monkeypatch.setattr(Settings, "both_splits", lambda *_: f"Run({NASTY})")
+    monkeypatch.setattr(bundled, "download", lambda _: Path(NASTY))
+    assert r"Run(\x1b[31m" in printed("generate", "facts-1m", "greedy")
+    assert r"\x1b[31m" in printed("download", "smollm2-135m")
+
+
+def test_run_prints_escapes_of_conclusions_figures_copies_and_errors(tmp_path):
+    first = nbformat.v4.new_code_cell("fails: object = False")
+    first.metadata["tags"] = ["parameters"]
+    cells = ["from IPython.display import Markdown", f"print('Figures go to ' + {NAME!r})"]
+    cells += [f"if fails:\n    raise KeyError({NASTY!r})\nMarkdown({NASTY!r})"]
+    kernel = {"name": "python3", "language": "python", "display_name": "python3"}
+    book = nbformat.v4.new_notebook(cells=[first, *map(nbformat.v4.new_code_cell, cells)])
+    book.metadata["kernelspec"] = kernel
+    nbformat.write(book, tmp_path / f"{NAME}.ipynb")
+    (tmp_path / NAME).mkdir()
+    (tmp_path / NAME / f"{NAME}.png").touch()
+    words = [sys.executable, "-m", "pro_lib", "run", f"{NAME}.ipynb", "--executed", "copies"]
+    how = {"cwd": tmp_path, "capture_output": True, "encoding": "utf-8", "check": False}
+    done = subprocess.run(words, **how)
+    assert done.returncode == 0, done.stderr
+    assert_plain(done.stdout)
+    conclusion, where = done.stdout.splitlines()
+    assert conclusion.startswith(r"\x1b[31mred\x9b2J\u202egnp\x07 next tab")
+    assert where.count(r"\x1b[31m") == 3  # folder and name of the figure, name of the copy
+    failed = subprocess.run([*words, "-p", "fails", "True"], **how)
+    assert failed.returncode == 1
+    assert_plain(failed.stderr.splitlines()[-1])
+    assert r"Error: KeyError: '\x1b[31mred" in failed.stderr.splitlines()[-1]
+    unknown = subprocess.run([*words, "-p", NAME, "1"], **how)
+    assert "Passed unknown parameter: nasty [31m" in unknown.stderr
+    assert "\x1b[31m" not in unknown.stderr
+
+
+def test_columns_are_aligned_whatever_the_width_of_letters(tmp_path):
+    texts = ["Paris", "東京都", "\x1b[1mbold", "한국", "ﾄｳｷｮｳ", "naïve"]
+    rows = [{"question_id": str(n), "answers": [{"text": text, "log_prob": -1.0}]} for n, text in enumerate(texts)]
+    file = tmp_path / "records.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    lines = printed("score", file).splitlines()[: 1 + len(texts)]
+    widths = [sum(1 + (unicodedata.east_asian_width(char) in "WF") for char in line) for line in lines]
+    assert len(set(widths)) == 1, lines
+
+
+@given(st.text())
+def test_printable_text_has_no_control_character_and_keeps_what_can_be_printed(text):
+    shown = checks.printable(text)
+    assert_plain(shown)
+    assert "\n" not in shown
+    if all(map(checks.is_printable, text)):
+        assert shown == text
+
+
+def test_letters_and_spaces_of_all_languages_stay():
+    for text in ("Zürich – 10\u00a0000 €", "東京\u3000都", "עברית", "नमस्ते", "🇫🇷 x²"):
+        assert checks.printable(text) == text
+
+
+# ---- Spreadsheets ---------------------------------------------------------------------------------------------------
+
+FORMULAS = ["=1+1", "+1", "-5", "@SUM(1)", "\tx", "\r=1", "'=1", "''-1"]
+PLAIN = ["Paris", "1-1", "'quoted'", "", "'", "a\rb", 'a "b"', "a,b"]
+
+
+def write_answers(folder, texts):
+    """Records in which every text is an id, a question and an answer."""
+    rows = []
+    for n, text in enumerate(texts):
+        answers = [{"text": text, "log_prob": -1.0 - n}]
+        rows.append({"question_id": f"{text}{n}", "question": text, "answers": answers})
+    file = folder / "records.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    return file
+
+
+def cells(path):
+    """The rows of a CSV file by its columns, as the csv module reads it, which refuses a bare carriage return."""
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, strict=True))
+
+
+def test_a_text_that_a_spreadsheet_takes_for_a_formula_is_marked_and_a_number_never(tmp_path):
+    file, output = write_answers(tmp_path, [*FORMULAS, *PLAIN]), tmp_path / "scores.csv"
+    for option, mark in ([], "'"), (["--raw-text"], ""):
+        printed("score", file, "--output", output, *option)
+        rows = cells(output)
+        for row, text in zip(rows, [*FORMULAS, *PLAIN], strict=True):
+            begins = mark if text in FORMULAS else ""
+            assert (row["text"], row["question"]) == (begins + text, begins + text)
+            assert row["question_id"].startswith(begins + text)
+        assert [float(row["nll"]) for row in rows] == [1.0 + n for n in range(len(rows))]
+    assert "--output" in printed("score", file, "--raw-text", code=2)
+    assert float(files.spreadsheet_text("1.5")) == 1.5
+
+
+def test_labels_made_from_that_table_match_the_answers(tmp_path):
+    texts = [*FORMULAS, "Paris", "a\rb"]
+    file, output, labels = write_answers(tmp_path, texts), tmp_path / "scores.csv", tmp_path / "labels.csv"
+    printed("score", file, "--output", output)
+    with open(labels, "w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, quoting=csv.QUOTE_ALL)
+        writer.writerow(["question_id", "text", "correct"])
+        writer.writerows([row["question_id"], row["text"], n % 2] for n, row in enumerate(cells(output)))
+    assert list(read_labels(labels)["text"]) == texts
+    assert f"on {len(texts)} questions, 50.0% right" in printed("score", file, "--labels", labels)
+
+
+@given(st.text(alphabet="'=+-@\t\ra "))
+def test_a_mark_is_removed_again(text):
+    marked = files.spreadsheet_text(text)
+    assert not re.match(r"[=+\-@\t\r]", marked)
+    assert files.without_spreadsheet_mark(marked) == text
+
+
+# ---- Kernels --------------------------------------------------------------------------------------------------------
+
+
+def write_notebook(path, source, kernel="python3"):
+    """A notebook of one cell for a kernel."""
+    spec = {"name": kernel, "language": "python", "display_name": kernel}
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)], metadata={"kernelspec": spec})
+    nbformat.write(book, path)
+
+
+def install_kernel(folder, name, *words):
+    """A kernel of another environment, before all others on the path."""
+    place = folder / "jupyter" / "kernels" / name
+    place.mkdir(parents=True)
+    spec = {"argv": list(words), "display_name": name, "language": "python"}
+    (place / "kernel.json").write_text(json.dumps(spec))
+
+
+def test_a_kernel_called_python3_is_this_python_and_the_failure_of_another_is_one_line(tmp_path):
+    other = [sys.executable, "-c", "raise SystemExit('another Python')"]
+    for name in ("python3", "named"):
+        install_kernel(tmp_path, name, *other)
+    write_notebook(tmp_path / "own.ipynb", "import sys\nprint(sys.executable)")
+    write_notebook(tmp_path / "dies.ipynb", "import os\nos._exit(3)")
+    write_notebook(tmp_path / "other.ipynb", "1", "named")
+    write_notebook(tmp_path / "none.ipynb", "1", "absent")
+    (tmp_path / "damaged.ipynb").write_text("[]")
+    environment = os.environ | {"JUPYTER_PATH": str(tmp_path / "jupyter")}
+    ends = {
+        "own": None,
+        "dies": f"dies.ipynb: the kernel {sys.executable} failed: Kernel died",
+        "other": "other.ipynb: the kernel 'named' failed: Kernel died before replying to kernel_info",
+        "none": "none.ipynb: its kernel 'absent' is not installed; `jupyter kernelspec list` shows those that are",
+        "damaged": "damaged.ipynb is not a notebook that can be read (AttributeError: ",
+    }
+    for name, end in ends.items():
+        words = [sys.executable, "-m", "pro_lib", "run", f"{name}.ipynb", "--executed", "copies"]
+        how = {"capture_output": True, "encoding": "utf-8", "check": False}
+        done = subprocess.run(words, cwd=tmp_path, env=environment, **how)
+        assert "Traceback" not in done.stderr
+        assert done.returncode == bool(end), done.stderr
+        if end:
+            assert done.stderr.splitlines()[-1].startswith(f"Error: {end}")
+    assert os.listdir(tmp_path / "copies") == ["own.ipynb"]
+    [cell] = nbformat.read(tmp_path / "copies" / "own.ipynb", as_version=4).cells
+    assert cell.outputs[0].text == f"{sys.executable}\n"
