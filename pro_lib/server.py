@@ -1,7 +1,7 @@
-"""A model behind a server that lists the likeliest next tokens, for exact search in `generate` and `ask`.
+"""A model behind a server that lists the likeliest next tokens, for exact search.
 
-Every question is `POST {base_url}/completions` with a prompt of token ids, one token to generate and `logprobs`, as
-llama.cpp, vLLM and similar servers answer it. No weights are loaded here.
+Every question is `POST {base_url}/completions` with a prompt of token ids, one token to generate
+and `logprobs`, as llama.cpp, vLLM and similar servers answer it. No weights are loaded here.
 """
 
 import json
@@ -54,7 +54,8 @@ _MORE = 16  # so many times as many tokens are asked for where a list leaves som
 _COMPARED = 20  # tokens of a list that another list of the same place must agree with
 _LISTS = "choices.0.logprobs.content.0.top_logprobs|choices.0.logprobs.top_logprobs.0"
 _SAMPLED_LISTS = "choices.0.logprobs.content.0.top_probs"  # of llama.cpp
-# The prompts of the probe. No model is certain of what follows the first two; most are after the third.
+# The prompts of the probe. No model is certain of what follows the first two; most models are
+# after the third.
 _PROBE_PROMPTS = (
     "Here is a word:",
     "Question: Name a word.\nAnswer:",
@@ -64,12 +65,11 @@ _PROBE_TOLERANCE = 0.01  # nats by which the probes of one server may differ aft
 # llama.cpp rounds differently where a part of the prompt is in its cache.
 _UNCACHED = {"cache_prompt": False}
 _SAMPLING = {"temperature": 0.5, "top_p": 0.5}
-# Fields of the entry in /models and of /props that describe the model and survive a restart of the server.
+# Fields of the entry in /models and of /props that describe the model and survive a restart.
 _MODEL_FIELDS = ("id", "root", "parent", "owned_by", "max_model_len", "meta")
 _PROPS_FIELDS = ("model_path", "bos_token", "eos_token")
-_NotEmpty = Annotated[
-    str, rule(str, lambda text: text.strip() and text.isprintable(), "must be printable text and not be empty")
-]
+_WORDS = "must be printable text and not be empty"
+_NotEmpty = Annotated[str, rule(str, lambda text: text.strip() and text.isprintable(), _WORDS)]
 
 
 @checked
@@ -80,16 +80,16 @@ class Server:
         base_url: as `http://localhost:8000/v1`.
         model: the server's full name for the model.
         texts: the texts of the model's tokens.
-        top: number of log-probabilities asked for at every place; more are asked for where a list does not show
-            whether something reaches α.
-        epsilon: nats. Where lists of one place differ by more, the place is undecided; otherwise each value is taken
-            to be within `epsilon` of the model's own.
+        top: number of log-probabilities asked for at every place; more are asked for where a list
+            does not show whether something reaches α.
+        epsilon: nats. Where lists of one place differ by more, the place is undecided; otherwise
+            each value is taken to be within `epsilon` of the model's own.
         repeats: number of times that each place is asked.
         concurrency: number of places that are asked at the same time.
         timeout: seconds for one try of a request.
         api_key_env: environment variable that holds the key; no error, file or log shows the key.
-        longest_wait: seconds. A server that answers 429 or 503 with `Retry-After` is asked again after that time; if
-            it asks for a longer wait than this, an error says so.
+        longest_wait: seconds. A server that answers 429 or 503 with `Retry-After` is asked again
+            after that time; if it asks for a longer wait than this, an error says so.
     """
 
     base_url: str
@@ -106,15 +106,15 @@ class Server:
     def __post_init__(self) -> None:
         pattern = r"https?://[\w.-]+(:\d{1,5})?(/[\w./~-]*)?"
         if not re.fullmatch(pattern, self.base_url, re.ASCII):
-            example = "http://localhost:8000/v1"
-            raise ValueError(f"base_url must be an address such as {example}, without user, key or parameters")
+            example = "http://localhost:8000/v1, without user, key or parameters"
+            raise ValueError(f"base_url must be an address such as {example}")
         port = self.base_url.split("/")[2].partition(":")[2]
         if port and not 1 <= int(port) <= 65535:
             raise ValueError(f"base_url has port {port}; a port is a number from 1 to 65535")
 
     @contextmanager
     def asking(self) -> "Iterator[_Connection]":
-        """Yield an open connection: called with the fields of a request, it returns the server's JSON answer."""
+        """Yield an open connection: called with the fields of a request, it returns the answer."""
         key = self._key()
         headers = {"Accept-Encoding": "identity"}
         if key:
@@ -143,7 +143,8 @@ class Server:
             sampling: other fields of the request, such as `temperature` (0 by default).
 
         Raises:
-            RunError: the answer is not a list of log-probabilities, or belongs to another prompt or tokenizer.
+            RunError: the answer is not a list of log-probabilities, or belongs to another prompt
+                or tokenizer.
         """
         fields = {"prompt": list(prefix), "logprobs": n_tokens, "return_tokens_as_token_ids": True}
         reply = send(fields | sampling)
@@ -172,9 +173,10 @@ class Server:
         return {token: min(max(value, _LOWEST), 0.0) for token, value in likely}
 
     def identity(self, prompts: Sequence[Sequence[int]]) -> dict[str, Any]:
-        """Return what identifies the model behind the server, as JSON can hold it; the port does not count.
+        """Return what identifies the model behind the server, as JSON can hold it.
 
-        `prompts` are the token ids of the probe's prompts. Raises `RunError` if the server cannot be used.
+        The port does not count. `prompts` are the token ids of the probe's prompts. Raises `RunError`
+        if the server cannot be used.
         """
         with self.asking() as connection:
             description = self._description(connection)
@@ -189,7 +191,7 @@ class Server:
         }
 
     def _description(self, connection: "_Connection") -> dict[str, Any]:
-        """Return what the server says of its model in `/models` and, as llama.cpp does, in `/props`."""
+        """Return what the server says of its model in `/models` and in llama.cpp's `/props`."""
         base = self.base_url.rstrip("/")
         entries = at(connection.get(f"{base}/models"), "data")
         entries = entries if isinstance(entries, list) else []
@@ -207,10 +209,10 @@ class Server:
         return {name: self._storable(value) for name, value in found.items() if value is not None}
 
     def _storable(self, value: Any) -> Any:
-        """Return a value of the server as a run folder can hold it: without the key, and a digest if it is long."""
+        """Return a value of a description without the key; its digest if it is long."""
         text = json.dumps(value, sort_keys=True)
         key = json.dumps(self._key())[1:-1]
-        if len(key) >= 16:  # shorter ones are words such as "none" that servers without a key are given
+        if len(key) >= 16:  # shorter keys are words such as "none", which servers ignore
             text = text.replace(key, "***")
         is_finite = not re.search(r"NaN|Infinity", text)
         return json.loads(text) if len(text) <= 1000 and is_finite else _digits(text)
@@ -222,10 +224,12 @@ class Server:
         """
         n_tokens = min(self.top, len(self.texts))
         lists = [self.listed(connection, prompt, n_tokens, **_UNCACHED) for prompt in prompts]
-        why = self._why_cut(lists, n_tokens) or self._why_sampled(connection, prompts[0], lists[0], n_tokens)
+        why = self._why_cut(lists, n_tokens)
+        why = why or self._why_sampled(connection, prompts[0], lists[0], n_tokens)
         if why:
-            help_ = "--logprobs-mode raw_logprobs, llama.cpp without post_sampling_probs and sampler options"
-            raise RunError(f"{self.base_url} lists processed probabilities: {why}; start vLLM with {help_}")
+            help_ = "start vLLM with --logprobs-mode raw_logprobs, "
+            help_ += "llama.cpp without post_sampling_probs and sampler options"
+            raise RunError(f"{self.base_url} lists processed probabilities: {why}; {help_}")
         likeliest = [[*told.items()][:_COMPARED] for told in lists]
         return [{str(token): round(value, 6) for token, value in pairs} for pairs in likeliest]
 
@@ -243,18 +247,21 @@ class Server:
         if all(is_complete) and max(lengths) == 1:
             return "one token has the probability 1, as after temperature 0"
         if all(is_complete) and max(lengths) < short:
-            return f"{max(lengths)} tokens have the probability 1 together, as after top_k, top_p or min_p"
+            total = f"{max(lengths)} tokens have the probability 1 together"
+            return f"{total}, as after top_k, top_p or min_p"
         complete = [length for length, whole in zip(lengths, is_complete, strict=True) if whole]
         if complete and min(complete) < max(lengths) / 2:
-            return f"{min(complete)} tokens have the probability 1 together, as after top_p or min_p"
+            total = f"{min(complete)} tokens have the probability 1 together"
+            return f"{total}, as after top_p or min_p"
         return ""
 
     def _why_sampled(
         self, connection: "_Connection", prompt: Sequence[int], told: dict[int, float], n_tokens: int
     ) -> str:
-        """Return in what way the list of a prompt depends on the sampling asked for, or "" if it does not.
+        """Return in what way the list of a prompt depends on the sampling settings, or "".
 
-        A server whose lists of one request differ about as much is noisy instead; its questions are undecided.
+        A server whose lists of one request differ about as much is noisy instead; its questions are
+        undecided.
         """
         sampled = self.listed(connection, prompt, n_tokens, **_UNCACHED, **_SAMPLING)
         if _apart(told, sampled) <= self.epsilon:
@@ -267,7 +274,7 @@ class Server:
         return f"they change by {difference:.2g} nats when a request has {settings}"
 
     async def post(self, client: httpx.AsyncClient, fields: dict) -> object:
-        """Return the JSON answer to a request for one token; `RunError` if there is none after some tries."""
+        """Return the JSON answer to a request for one token; `RunError` if there is none."""
         address = f"{self.base_url.rstrip('/')}/completions"
         body = {"model": self.model, "max_tokens": 1, "temperature": 0, **fields}
 
@@ -294,7 +301,10 @@ class Server:
             return None
 
     async def _tried(self, attempt: Callable[[], Awaitable[Any]]) -> Any:
-        """Return what an attempt brings, repeated where that may help; no word of the server enters an error."""
+        """Return what an attempt brings, repeated where that may help.
+
+        No word of the server enters an error.
+        """
         retrying = tenacity.AsyncRetrying(
             sleep=anyio.sleep,
             stop=tenacity.stop_after_attempt(_TRIES),
@@ -312,7 +322,7 @@ class Server:
         raise RunError(f"{self.base_url} {why}")
 
     async def _content(self, client: httpx.AsyncClient, method: str, address: str, body: dict | None) -> bytes:
-        """Return the content of an answer, which has `timeout` seconds, however slowly it arrives."""
+        """Return the content of an answer; it has `timeout` seconds, however slowly it arrives."""
         content = bytearray()
         with anyio.fail_after(self.timeout):
             async with client.stream(method, address, json=body) as response:
@@ -347,17 +357,19 @@ class Server:
         why = f"answers with HTTP status {status}"
         seconds = _retry_after(error) or 0.0
         if seconds > self.longest_wait:
-            return f"{why} and asks to wait {seconds:,.0f} s, longer than longest_wait={self.longest_wait:g} s"
+            limit = f"longest_wait={self.longest_wait:g} s"
+            return f"{why} and asks to wait {seconds:,.0f} s, longer than {limit}"
         if status in (401, 403):
             return f"{why}; the key is taken from environment variable {self.api_key_env}"
         if status in (400, 422):
-            return f"{why}; if lists are limited, lower top={self.top} or raise the limit (vLLM: --max-logprobs)"
+            help_ = f"lower top={self.top} or raise the limit (vLLM: --max-logprobs)"
+            return f"{why}; if lists are limited, {help_}"
         return why
 
 
 @dataclass(frozen=True)
 class _Connection:
-    """An open connection to a server: called with the fields of a request, it returns the JSON answer."""
+    """An open connection: called with the fields of a request, it returns the JSON answer."""
 
     server: Server
     client: httpx.AsyncClient
@@ -374,25 +386,28 @@ class _Connection:
 def connect(base_url: str, *, model: str, tokenizer: Any, stop_ids: Sequence[int] = (), **options: Any) -> Model:
     """Return the model of a server as one for `generate` and `ask`, with the strategy `threshold` alone.
 
-    The server is probed with a few requests here and again for every run, so that a stored run is returned
-    only for the server that made it.
+    The server is probed with a few requests here and again for every run, so that a stored run is
+    returned only for the server that made it.
 
     Args:
         base_url: as in `http://localhost:8000/v1`.
         model: the server's name for the model; runs are kept under it, with `--` for `/`.
         tokenizer: the model's own as transformers has it, or the name or folder that it is loaded from.
-        stop_ids: tokens that end an answer, beside the tokenizer's end of text and tokens with a newline.
-        options: `top`, `epsilon`, `repeats`, `concurrency`, `timeout`, `api_key_env` and `longest_wait`, as
-            `Server` describes them.
+        stop_ids: tokens that end an answer, beside the tokenizer's end of text and tokens with a
+            newline.
+        options: `top`, `epsilon`, `repeats`, `concurrency`, `timeout`, `api_key_env` and
+            `longest_wait`, as `Server` describes them.
 
     Raises:
         ValueError: an option cannot be used.
         RunError: the server does not answer, or does not list the model's own probabilities.
     """
-    server = Server(base_url=base_url, model=model, texts=(), **options)  # before a tokenizer is loaded
+    # The options are checked before a tokenizer is loaded.
+    server = Server(base_url=base_url, model=model, texts=(), **options)
     if isinstance(tokenizer, str | os.PathLike):
         if not str(tokenizer).strip():
-            raise SentenceError("tokenizer must not be empty; give the model's tokenizer, or its name or folder")
+            help_ = "give the model's tokenizer, or its name or folder"
+            raise SentenceError(f"tokenizer must not be empty; {help_}")
         tokenizer = AutoTokenizer.from_pretrained(bundled.locate(str(tokenizer)))
     server = replace(server, texts=models.token_texts(tokenizer, len(tokenizer)))
     more = SimpleNamespace(eos_token_id=list(stop_ids))
@@ -407,9 +422,10 @@ def connect(base_url: str, *, model: str, tokenizer: Any, stop_ids: Sequence[int
 
 
 def _folder_name(model: str) -> str:
-    """Return a model's name as a folder can have it: `meta-llama--Llama-2-7b`, and digits where it is not the same.
+    """Return the folder name for a model's runs, such as `meta-llama--Llama-2-7b`.
 
-    It has at most 100 characters, and other names have other folders.
+    It has at most 100 characters. Names that a folder cannot have get digits of their SHA-256, so that
+    different models have different folders.
     """
     name = re.sub(r"[^\w.-]", "-", model.strip("/").replace("/", "--"), flags=re.ASCII)
     if name.replace("--", "/") == model and len(name) <= 100 and not name.startswith("."):
@@ -445,7 +461,7 @@ class _Served(Model):
         return self.server.epsilon * np.arange(2**16)
 
     def parameters(self) -> dict[str, Any]:
-        """Return what decides a run: the server is asked who it is, so a replaced server is noticed."""
+        """Return what decides a run; the server is asked, so that a replaced one is noticed."""
         prompts = [self.encode(prompt) for prompt in _PROBE_PROMPTS]
         return super().parameters() | {"server": self.server.identity(prompts)}
 
@@ -535,9 +551,10 @@ def _events(
 
 
 def _apart(first: dict[int, float], second: dict[int, float]) -> float:
-    """Return by how many nats two lists of one place differ at most, among the likeliest tokens of the first.
+    """Return the largest difference in nats between two lists of one place.
 
-    A token that is missing from the second list is at most as likely as the last one of that list.
+    The likeliest tokens of the first list are compared. A token that is missing from the second list
+    is at most as likely as the last one of that list.
     """
     likeliest = [*first.items()][:_COMPARED]
     least = min(second.values())
@@ -545,13 +562,16 @@ def _apart(first: dict[int, float], second: dict[int, float]) -> float:
 
 
 def _wait(state: tenacity.RetryCallState) -> float:
-    """Return how many seconds to wait before the next try: as long as the server asks, if it does."""
+    """Return how many seconds to wait before the next try."""
     seconds = _retry_after(state.outcome.exception() if state.outcome else None)
     return _BACKOFF(state) if seconds is None else seconds
 
 
 def _retry_after(error: BaseException | None) -> float | None:
-    """Return the seconds that a server asks to wait (`Retry-After` of 429 or 503: a number or a date), or None."""
+    """Return the seconds that a server asks to wait, or None.
+
+    They are in `Retry-After` of an answer with status 429 or 503, as a number or a date.
+    """
     if not isinstance(error, httpx.HTTPStatusError) or error.response.status_code not in (429, 503):
         return None
     headers = error.response.headers
