@@ -446,8 +446,8 @@ class Settings:
         how = engine.strategy(strategy, chat=chat, **own_settings(strategy, vars(self)))
         folder = self.generations_dir / questions.name / bundled.model_folder_name(model)
         folder /= files.folder_name(how.name, **how.changes(), **questions.changes(chat=chat))
-        if chat is None or not store.has_answers(folder):
-            return None  # without shots the model decides
+        if chat is None or self.loading or not store.has_answers(folder):
+            return None  # without shots, or loaded in another way, the model decides
         parameters = store.read_info(folder).parameters
         source = Path(bundled.locate(model))
         wanted = {**parameters, "chat": None} | how.parameters() | questions.parameters(chat=chat)

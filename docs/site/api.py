@@ -99,6 +99,8 @@ def _said(of: griffe.Object) -> str:
 def _section(section: griffe.DocstringSection) -> str:
     if isinstance(section.value, str):
         return section.value
+    if isinstance(section, griffe.DocstringSectionAdmonition):  # such as "Example:"
+        return f"**{section.title}**\n\n```python\n{section.value.description}\n```"
     return "\n".join([f"**{section.kind.value.title()}**\n", *(f"- {_item(item)}" for item in section.value)])
 
 
