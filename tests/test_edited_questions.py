@@ -242,3 +242,32 @@ def test_a_calibration_of_an_edited_file_is_that_of_a_fresh_run(tmp_path, model)
     answers = [pro_lib.ask(model, "What is the capital of France?", calibration=run) for run in (edited, fresh)]
     assert answers[0] == answers[1]
     assert answers[0].probability_right is not None
+
+
+@pytest.mark.slow
+def test_pro_run_of_an_edited_file_has_the_numbers_of_a_fresh_run(tmp_path):
+    """The fault as users met it: rows are deleted and edited, the ids are row numbers, the command is the same."""
+    path = tmp_path / "mine.jsonl"
+    rows = FACTS[["question", "references"]].iloc[::20].to_dict("records")
+    shots = [{**row, "split": "train_shots"} for row in rows[:10]]
+    tests = [{**row, "split": "test"} for row in rows[10:70]]
+    checks = [{**row, "split": "validation"} for row in rows[70:]]
+
+    def figures(table, out, name):
+        path.write_text("".join(json.dumps(row) + "\n" for row in table), encoding="utf-8")
+        words = ["run", "02", "--executed", str(tmp_path / name)]
+        parameters = {"model": f"['{MODEL}']", "dataset": f"['{path}']", "n_answers": 3, "n_validation": 30}
+        parameters |= {"generations_dir": tmp_path / out, "figures_dir": tmp_path / name, "device": "cpu"}
+        for parameter, value in parameters.items():
+            words += ["-p", parameter, str(value)]
+        done = CliRunner().invoke(command.pro, words)
+        assert done.exit_code == 0, done.output
+        return (tmp_path / name / "02_alpha_sweep.csv").read_text()
+
+    before = figures([*shots, *checks, *tests], "edited", "first")
+    tests[5] = {**tests[5], "question": tests[20]["question"], "references": tests[20]["references"]}
+    del tests[0], tests[30]
+    edited = [*shots, *checks, *tests]
+    after = figures(edited, "edited", "second")
+    assert after == figures(edited, "fresh", "third")
+    assert after != before
