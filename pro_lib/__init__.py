@@ -1,12 +1,52 @@
 """The PRO workbench: uncertainty of language-model answers from the probabilities of the likely ones.
 
-Modules load on first use, so that scoring a file of log-probabilities never loads torch.
+Packages and functions load on first use, so that scoring a file of log-probabilities never loads torch.
 """
 
 import importlib
 import logging
 import os
-import pkgutil
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pro_lib import (
+        asking,
+        checkpoints,
+        command,
+        common,
+        correctness,
+        engine,
+        evaluation,
+        explorer,
+        figures,
+        generate,
+        imports,
+        inside,
+        layouts,
+        meanings,
+        metrics,
+        models,
+        packs,
+        promises,
+        protocols,
+        questions,
+        readers,
+        records,
+        runs,
+        scores,
+        selective,
+        server,
+        settings,
+        similarities,
+        store,
+        sweeps,
+    )
+    from pro_lib.asking import answerer, ask
+    from pro_lib.imports import from_file as import_answers
+    from pro_lib.inside import diverse_beam_generate, exact_generate
+    from pro_lib.models import load as load_model
+    from pro_lib.questions import load as load_questions
+    from pro_lib.runs import read as read_run
 
 # Threads that share cores with another process (two notebooks, say) otherwise wait for each other in long busy
 # loops: on two cores that made decoding ten times slower. It works only if it is set before torch is loaded.
@@ -14,18 +54,98 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 __version__ = "0.1.0"
+__all__ = [
+    "answerer",
+    "ask",
+    "asking",
+    "checkpoints",
+    "command",
+    "common",
+    "correctness",
+    "diverse_beam_generate",
+    "engine",
+    "evaluation",
+    "exact_generate",
+    "explorer",
+    "figures",
+    "generate",
+    "import_answers",
+    "imports",
+    "inside",
+    "layouts",
+    "load_model",
+    "load_questions",
+    "meanings",
+    "metrics",
+    "models",
+    "packs",
+    "promises",
+    "protocols",
+    "questions",
+    "read_run",
+    "readers",
+    "records",
+    "runs",
+    "scores",
+    "selective",
+    "server",
+    "settings",
+    "similarities",
+    "store",
+    "sweeps",
+]
 
-_MODULES = [module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")]
-# Calls that are at hand without their module.
-_CALLS = {"ask": "asking", "answerer": "asking", "exact_generate": "inside", "diverse_beam_generate": "inside"}
-__all__ = [*_CALLS, *_MODULES]
+_PACKAGES = {
+    "asking",
+    "checkpoints",
+    "command",
+    "common",
+    "correctness",
+    "engine",
+    "evaluation",
+    "explorer",
+    "figures",
+    "generate",
+    "imports",
+    "inside",
+    "layouts",
+    "meanings",
+    "metrics",
+    "models",
+    "packs",
+    "promises",
+    "protocols",
+    "questions",
+    "readers",
+    "records",
+    "runs",
+    "scores",
+    "selective",
+    "server",
+    "settings",
+    "similarities",
+    "store",
+    "sweeps",
+}
+# Public functions: the module and the name that each has there.
+_NAMES = {
+    "answerer": ("pro_lib.asking", "answerer"),
+    "ask": ("pro_lib.asking", "ask"),
+    "diverse_beam_generate": ("pro_lib.inside", "diverse_beam_generate"),
+    "exact_generate": ("pro_lib.inside", "exact_generate"),
+    "import_answers": ("pro_lib.imports", "from_file"),
+    "load_model": ("pro_lib.models", "load"),
+    "load_questions": ("pro_lib.questions", "load"),
+    "read_run": ("pro_lib.runs", "read"),
+}
 
 
-def __getattr__(name: str):
-    if name in _MODULES:
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
         return importlib.import_module(f"{__name__}.{name}")
-    if name in _CALLS:
-        return getattr(importlib.import_module(f"{__name__}.{_CALLS[name]}"), name)
+    if name in _NAMES:
+        module, attribute = _NAMES[name]
+        return getattr(importlib.import_module(module), attribute)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

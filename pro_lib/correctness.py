@@ -20,7 +20,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import LCSseq
 from rouge_score.tokenize import tokenize
 
-from pro_lib.checks import SentenceError
+from pro_lib.common.validation import SentenceError
 
 ROUGE_THRESHOLD = 0.3
 # Letters with a stroke, which Unicode does not take apart; and how umlauts are spelled without their dots.

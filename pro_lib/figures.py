@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pro_lib.checks import extra, not_empty
-from pro_lib.files import check_output, write_whole, writing
+from pro_lib.common.files import check_output, write_whole, writing
+from pro_lib.common.validation import extra, not_empty
 
 with extra("notebooks", "drawing"):
     import matplotlib.pyplot as plt

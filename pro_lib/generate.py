@@ -13,11 +13,12 @@ import pandas as pd
 import torch
 from tqdm.auto import tqdm
 
-from pro_lib import files, models, runs, store
+from pro_lib import models, runs, store
 from pro_lib import questions as question_sets
-from pro_lib.checks import Chat, Engine, PositiveInt, checked, extra, not_empty
+from pro_lib.common import files
+from pro_lib.common.files import RunError
+from pro_lib.common.validation import Chat, Engine, PositiveInt, checked, extra, not_empty
 from pro_lib.engine import strategies
-from pro_lib.files import RunError
 from pro_lib.models import Model
 from pro_lib.packs import Job
 from pro_lib.questions import QuestionSet

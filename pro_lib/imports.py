@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from pro_lib.checks import not_empty
-from pro_lib.files import RunError
+from pro_lib.common.files import RunError
+from pro_lib.common.validation import not_empty
 from pro_lib.layouts import CUT, NATURAL, Response, at, record_of, responses
 from pro_lib.questions import QuestionSet
 from pro_lib.readers import Source, called, json_lines, unzipped

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import Any, NamedTuple
 
-from pro_lib.checks import Format, Text
-from pro_lib.files import RunError, parse
+from pro_lib.common.files import RunError, parse
+from pro_lib.common.validation import Format, Text
 from pro_lib.records import AnswerRecord
 
 # What servers write for a log-probability that they do not give; vLLM also for -inf and for places not filled.

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 from transformers.utils import cached_file
 
 from pro_lib import checkpoints
-from pro_lib.bundled import (
+from pro_lib.common.catalog import (
     check_fetched,
     check_model,
     check_no_adapter,
@@ -26,7 +26,7 @@ from pro_lib.bundled import (
     locate,
     model_folder_name,
 )
-from pro_lib.checks import DTYPES, QUANTIZATIONS, SentenceError, not_empty, refusing
+from pro_lib.common.validation import DTYPES, QUANTIZATIONS, SentenceError, not_empty, refusing
 from pro_lib.engine import Endings
 from pro_lib.engine.fit import Fit, PackingError, auto_class, best_fit, fit_for_length
 from pro_lib.engine.tree import reducing_device
@@ -166,7 +166,8 @@ def load(
     """Load a model by bundled name (`facts-2m`), the paper's name (`Gemma-2B`), folder, GGUF file or hub id.
 
     Args:
-        dtype: `auto` (bfloat16 on CUDA, float32 elsewhere and for bundled models), or a name in `checks.DTYPES`.
+        dtype: `auto` (bfloat16 on CUDA, float32 elsewhere and for bundled models), or a name in
+            `common.validation.DTYPES`.
         device: `auto` (CUDA, then MPS, then CPU) or a torch device.
         quantization: None, `8bit` or `4bit` (needs the extra `quantization` and a CUDA device).
         from_pretrained: options given to transformers as they are, as `device_map` or `trust_remote_code`.

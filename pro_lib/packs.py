@@ -21,11 +21,12 @@ from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel
 
-from pro_lib import bundled, engine
+from pro_lib import engine
 from pro_lib import questions as question_sets
+from pro_lib.common import catalog
+from pro_lib.common.files import sha256
 from pro_lib.engine import Certificate, Counts, Outcome, Strategy
 from pro_lib.engine.fit import positions
-from pro_lib.files import sha256
 from pro_lib.models import Model, UnsupportedModelError, thought
 from pro_lib.questions import QuestionSet
 from pro_lib.store import Cost, part_table
@@ -80,7 +81,7 @@ class Job:
         device = self.model.device
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
         tree = f"plain, since the model {self.fit.plain}" if self.fit.plain else "packed"
-        command = ["git", f"--git-dir={bundled.ROOT / '.git'}", "rev-parse", "HEAD"]
+        command = ["git", f"--git-dir={catalog.ROOT / '.git'}", "rev-parse", "HEAD"]
         status, commit = subprocess.getstatusoutput(shlex.join(command))
         versions = {library: metadata.version(library) for library in ("torch", "transformers", "numpy", "pyarrow")}
         where = {"source": self.model.source, "device": name, "tree": tree}

@@ -22,8 +22,8 @@ from pandas.api.types import is_scalar
 from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_core import PydanticCustomError, from_json
 
-from pro_lib.checks import Format, Name, Text
-from pro_lib.files import RunError, parse, reading, regular
+from pro_lib.common.files import RunError, parse, reading, regular
+from pro_lib.common.validation import Format, Name, Text
 
 # A question_id, which may be written as a whole number.
 _AsText = BeforeValidator(lambda value: str(value) if type(value) is int else value)

@@ -14,9 +14,9 @@ import pandas as pd
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError, from_json
 
-from pro_lib.checks import Format, Probability, Text, not_empty, rule
+from pro_lib.common.files import RunError, parse, without_spreadsheet_mark
+from pro_lib.common.validation import Format, Probability, Text, not_empty, rule
 from pro_lib.correctness import words
-from pro_lib.files import RunError, parse, without_spreadsheet_mark
 from pro_lib.questions import QuestionSet, lend_validation, rename_reserved
 from pro_lib.readers import Identity, Source, Texts, called, check_names, json_lines, read_rows, unzipped, validated
 from pro_lib.runs import Run

@@ -11,9 +11,9 @@ import pandas as pd
 from scipy import stats
 
 from pro_lib import scores, store
-from pro_lib.checks import not_empty
+from pro_lib.common.files import RunError
+from pro_lib.common.validation import not_empty
 from pro_lib.correctness import words
-from pro_lib.files import RunError
 from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob
 
 Convention = Literal["complete", "answer_tokens"]

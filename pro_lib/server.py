@@ -27,13 +27,14 @@ from scipy.special import entr
 from torch import Tensor
 from transformers import AutoTokenizer
 
-from pro_lib import bundled, models
-from pro_lib.checks import NotNegative, Positive, PositiveInt, SentenceError, checked, extra, rule
+from pro_lib import models
+from pro_lib.common import catalog
+from pro_lib.common.files import RunError, sha256
+from pro_lib.common.validation import NotNegative, Positive, PositiveInt, SentenceError, checked, extra, rule
 from pro_lib.engine.children import END, OTHER, UNSEEN, Children
 from pro_lib.engine.fit import Fit
 from pro_lib.engine.tree import Counts
 from pro_lib.engine.walk import Endings
-from pro_lib.files import RunError, sha256
 from pro_lib.layouts import at
 from pro_lib.models import Model
 
@@ -408,7 +409,7 @@ def connect(base_url: str, *, model: str, tokenizer: Any, stop_ids: Sequence[int
         if not str(tokenizer).strip():
             help_ = "give the model's tokenizer, or its name or folder"
             raise SentenceError(f"tokenizer must not be empty; {help_}")
-        tokenizer = AutoTokenizer.from_pretrained(bundled.locate(str(tokenizer)))
+        tokenizer = AutoTokenizer.from_pretrained(catalog.locate(str(tokenizer)))
     server = replace(server, texts=models.token_texts(tokenizer, len(tokenizer)))
     more = SimpleNamespace(eos_token_id=list(stop_ids))
     endings = models.endings(tokenizer, models.NEWLINE, more, size=len(tokenizer))

@@ -16,8 +16,26 @@ import pandas as pd
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
-from pro_lib import bundled, checks, engine, evaluation, files, imports, metrics, runs, similarities, store
+from pro_lib import engine, evaluation, imports, metrics, runs, similarities, store
 from pro_lib import questions as question_sets
+from pro_lib.common import catalog, files
+from pro_lib.common.validation import (
+    Chat,
+    Dtype,
+    Engine,
+    Flag,
+    NotNegative,
+    Positive,
+    PositiveInt,
+    PositiveShare,
+    Probabilities,
+    Probability,
+    SentenceError,
+    Text,
+    WholeNumber,
+    checked,
+    rule,
+)
 from pro_lib.correctness import CORRECTNESS
 from pro_lib.engine.strategies import STRATEGIES, StrategyName, own_settings
 from pro_lib.evaluation import Choices, Evaluation, Splits
@@ -72,14 +90,14 @@ def _filled(text: str) -> str:
     return text
 
 
-_NAMES = checks.rule(
+_NAMES = rule(
     (str, list, tuple),
     lambda names: len(names) > 0 and all(map(_is_name, listed(names))),
     "must be a name or a list of names, none of them empty",
 )
 Names = Annotated[str | Sequence[str], _NAMES]
-_Name = Annotated[checks.Text, AfterValidator(_filled)]
-_FOLDER = checks.rule(
+_Name = Annotated[Text, AfterValidator(_filled)]
+_FOLDER = rule(
     (str, Path, type(None)),
     lambda folder: folder is None or _is_name(str(folder)),
     "must be a path, or None; it must not be empty",
@@ -99,7 +117,7 @@ class NotebookUse:
     changed: tuple[str, ...]
 
 
-@checks.checked
+@checked
 class Settings:
     """The parameters of a notebook, and what they ask for; a `ValueError` names a parameter that cannot be."""
 
@@ -109,39 +127,39 @@ class Settings:
     strategy: StrategyName = "diverse_beam"  # how answers are found: greedy, multinomial, diverse_beam, threshold
     other_strategies: tuple[StrategyName, ...] = ()  # strategies that are run beside `strategy`
     protocol: Names = "paper"  # how answers are counted in figures: paper, workbench, or both
-    distinct: checks.Flag | None = None  # whether repeated answers count once; None as the protocol has it
+    distinct: Flag | None = None  # whether repeated answers count once; None as the protocol has it
     convention: Convention = "complete"  # complete (ending included) or answer_tokens (left out)
-    alphas: checks.Probabilities | None = None  # α is chosen from these; None for 0, 0.05, …, 1
-    alpha: checks.Probability = 0.4  # the default α: PRO keeps answers whose probability is at least α
-    target: checks.Probabilities | None = None  # accuracies of the answers given; None as the accuracy of all suggests
-    confidence: checks.Probability = 0.95  # that a promise holds
-    search_alpha: checks.PositiveShare = 0.02  # α of strategy threshold, the exact search: how far down it looks
-    n_answers: checks.PositiveInt | None = None  # N, answers per question; None for 10, of records for all
-    temperature: checks.Positive = 1.0  # of samples: below 1 likely tokens are drawn more often, above 1 less
-    top_p: checks.PositiveShare = 1.0  # samples are drawn from the likeliest tokens that hold this share; 1 for all
-    diversity_penalty: checks.NotNegative = 1.0  # λ, what a token costs a beam after another beam has taken it
-    max_new_tokens: checks.PositiveInt | None = None  # T, at which an answer is cut; None for 32, in a chat for 64
+    alphas: Probabilities | None = None  # α is chosen from these; None for 0, 0.05, …, 1
+    alpha: Probability = 0.4  # the default α: PRO keeps answers whose probability is at least α
+    target: Probabilities | None = None  # accuracies of the answers given; None as the accuracy of all suggests
+    confidence: Probability = 0.95  # that a promise holds
+    search_alpha: PositiveShare = 0.02  # α of strategy threshold, the exact search: how far down it looks
+    n_answers: PositiveInt | None = None  # N, answers per question; None for 10, of records for all
+    temperature: Positive = 1.0  # of samples: below 1 likely tokens are drawn more often, above 1 less
+    top_p: PositiveShare = 1.0  # samples are drawn from the likeliest tokens that hold this share; 1 for all
+    diversity_penalty: NotNegative = 1.0  # λ, what a token costs a beam after another beam has taken it
+    max_new_tokens: PositiveInt | None = None  # T, at which an answer is cut; None for 32, in a chat for 64
     stop: tuple[_Name, ...] = ()  # texts that end an answer beside its end of text and newline, each one token
-    limit: checks.PositiveInt | None = None  # at most this many questions of each split; None for all
-    n_shots: checks.WholeNumber | None = None  # shots in the prompt; None for 10, of small files fewer
-    header: checks.Text = ""  # text before the shots
+    limit: PositiveInt | None = None  # at most this many questions of each split; None for all
+    n_shots: WholeNumber | None = None  # shots in the prompt; None for 10, of small files fewer
+    header: Text = ""  # text before the shots
     template: question_sets.Template = question_sets.TEMPLATE  # how a question is put; {question} stands for it
-    n_validation: checks.PositiveInt | None = 100  # α is chosen on this many validation questions; None for all
-    seed: checks.WholeNumber = 0  # of samples, of drawn questions, of redraws
-    batch_size: checks.PositiveInt | None = None  # questions in one pack; None chooses
+    n_validation: PositiveInt | None = 100  # α is chosen on this many validation questions; None for all
+    seed: WholeNumber = 0  # of samples, of drawn questions, of redraws
+    batch_size: PositiveInt | None = None  # questions in one pack; None chooses
     device: _Name = "auto"  # auto, cpu, cuda, cuda:1, mps
-    dtype: checks.Dtype = "auto"  # auto, float32, bfloat16, float16
+    dtype: Dtype = "auto"  # auto, float32, bfloat16, float16
     loading: dict | None = None  # further options of models.load, as {"device_map": "auto"}
-    chat: checks.Chat | None = None  # put prompts in the chat template of the model; None does without shots
-    engine: checks.Engine = "local"  # local, or ray: workers on a Ray cluster, one a GPU
-    n_workers: checks.PositiveInt | None = None  # workers of ray; None for as many as there are GPUs
+    chat: Chat | None = None  # put prompts in the chat template of the model; None does without shots
+    engine: Engine = "local"  # local, or ray: workers on a Ray cluster, one a GPU
+    n_workers: PositiveInt | None = None  # workers of ray; None for as many as there are GPUs
     similarity: Names = "lexical"  # what means the same: lexical, alias, nli, or an NLI model
     correctness: _Name = "rouge_l"  # what is right: rouge_l, exact_match, alias_match, or a file of labels
     records: Names | None = None  # files of log-probabilities made elsewhere; None asks the model
     generations_dir: _Folder = None  # where runs are kept; None for data/generations of the repository
     figures_dir: _Folder = None  # where figures go; None for figures of the repository
     columns: Literal[1, 2] = 2  # columns of a paper that a figure spans, 1 or 2
-    reported: checks.Flag = False  # the split is reported on, so that it may not be validation, where α is chosen
+    reported: Flag = False  # the split is reported on, so that it may not be validation, where α is chosen
     notebook: NotebookUse | None = None  # what a notebook reads and its user has changed; None outside of notebooks
 
     def __post_init__(self) -> None:
@@ -172,9 +190,9 @@ class Settings:
         if self.strategy == EXACT and self.alpha < self.search_alpha:
             raise ValueError(f"alpha={self.alpha!r} is below search_alpha={self.search_alpha!r}: not searched so far")
         for model in listed(self.model):
-            bundled.check_model(model)
+            catalog.check_model(model)
         self._check_name("dataset", question_sets.NAMES, "a file or folder", os.path.exists)
-        self._check_distinct("model", bundled.model_folder_name)
+        self._check_distinct("model", catalog.model_folder_name)
         self._check_distinct("dataset", lambda name: name if name in question_sets.NAMES else unzipped(name).stem)
 
     def _check_name(self, name: str, known: Collection[str], other: str, is_other: Callable = lambda _: False) -> None:
@@ -305,7 +323,7 @@ class Settings:
         values = {name: names[name] for name in [*declared, *injected]}
         for name, constant in {**constants, "notebook": None}.items():
             if name in values and not _same(values[name], constant):
-                raise checks.SentenceError(
+                raise SentenceError(
                     f"{name}={values[name]!r} has no effect: this notebook fixes {name}={constant!r}; remove it"
                 )
         fixes_exact = EXACT in (constants.get("strategy"), *constants.get("other_strategies", ()))
@@ -350,7 +368,7 @@ class Settings:
             names = ("model", "dataset") if self.records is None else ("records",)
             [name, *_] = [name for name in names if len(listed(getattr(self, name))) > 1]
             value = getattr(self, name)
-            raise checks.SentenceError(f"{name}={value!r}: this notebook is of one {name} at a time; give one")
+            raise SentenceError(f"{name}={value!r}: this notebook is of one {name} at a time; give one")
         return pairs[0]
 
     def questions(self, dataset: str, *splits: str) -> question_sets.QuestionSet:
@@ -434,7 +452,7 @@ class Settings:
         except FileNotFoundError as error:
             if self.loading and isinstance(error.__cause__, TypeError):
                 refused = f"loading={self.loading!r} has an option that transformers does not take for this model"
-                raise checks.SentenceError(f"{refused} ({error.__cause__})") from error
+                raise SentenceError(f"{refused} ({error.__cause__})") from error
             raise
 
     def _values(self, *names: str) -> dict[str, Any]:
@@ -444,17 +462,17 @@ class Settings:
         """Return a stored run that answers these questions as asked for; the model is not loaded to find out."""
         chat: Any = False if self.chat is None and questions.shots else self.chat
         how = engine.strategy(strategy, chat=chat, **own_settings(strategy, vars(self)))
-        folder = self.generations_dir / questions.name / bundled.model_folder_name(model)
+        folder = self.generations_dir / questions.name / catalog.model_folder_name(model)
         folder /= files.folder_name(how.name, **how.changes(), **questions.changes(chat=chat))
         if chat is None or self.loading or not store.has_answers(folder):
             return None  # without shots, or loaded in another way, the model decides
         parameters = store.read_info(folder).parameters
-        source = Path(bundled.locate(model))
+        source = Path(catalog.locate(model))
         wanted = {**parameters, "chat": None} | how.parameters() | questions.parameters(chat=chat)
         if self.dtype != "auto":
             wanted["dtype"] = self.dtype
         if source.exists():
-            wanted["fingerprint"] = bundled.fingerprint(source)
+            wanted["fingerprint"] = catalog.fingerprint(source)
         if store.difference(parameters, wanted) is not None:
             return None
         try:
@@ -510,12 +528,12 @@ class Settings:
                 table = self.questions(dataset, "validation", self.split).table
             return similarities.Alias(table) if table["references"].notna().all() else None
         chosen: dict[str, Any] = {} if name == "nli" else {"model": name}
-        cache = self.generations_dir / Path(dataset).stem / bundled.model_folder_name(model)
+        cache = self.generations_dir / Path(dataset).stem / catalog.model_folder_name(model)
         return similarities.Nli(**chosen, device=None if self.device == "auto" else self.device, cache=cache)
 
 
 def _default_folders() -> dict[str, Path]:
-    return {"generations_dir": bundled.HOME / "data" / "generations", "figures_dir": bundled.HOME / "figures"}
+    return {"generations_dir": catalog.HOME / "data" / "generations", "figures_dir": catalog.HOME / "figures"}
 
 
 def _defaults() -> dict[str, Any]:

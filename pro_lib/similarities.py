@@ -13,9 +13,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pro_lib import correctness
-from pro_lib.bundled import fingerprint
-from pro_lib.checks import SentenceError, not_empty, refusing
-from pro_lib.files import RunError, reading, regular, sha256, write_whole, writing
+from pro_lib.common.catalog import fingerprint
+from pro_lib.common.files import RunError, reading, regular, sha256, write_whole, writing
+from pro_lib.common.validation import SentenceError, not_empty, refusing
 
 Answers = Sequence[Sequence[str | None]]
 Pair = tuple[str, str]

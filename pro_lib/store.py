@@ -27,9 +27,9 @@ from filelock import FileLock, Timeout
 from numpy.typing import ArrayLike
 from pydantic import ConfigDict, TypeAdapter
 
-from pro_lib.checks import WholeNumber
+from pro_lib.common.files import RunError, reading, regular, sha256, write_whole, writing
+from pro_lib.common.validation import WholeNumber
 from pro_lib.engine import Certificate
-from pro_lib.files import RunError, reading, regular, sha256, write_whole, writing
 
 _PATIENCE = 3.0  # seconds that a lock is waited for: the kernel of a notebook that was killed lives on for one
 _REMEDY = "restore it from a copy, or move it away and run the generation again"

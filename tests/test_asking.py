@@ -15,7 +15,7 @@ from pro_lib import answerer, ask, asking, evaluation, generate, imports, metric
 from pro_lib import questions as question_sets
 from pro_lib.asking import Answer
 from pro_lib.command import pro
-from pro_lib.files import RunError
+from pro_lib.common.files import RunError
 
 ASKED = "What is the capital of France?"
 

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from pro_lib import models
-from pro_lib.checks import SentenceError
+from pro_lib.common.validation import SentenceError
 from pro_lib.models import UnsupportedModelError
 
 TEXT = torch.tensor([[3, 70, 80, 90, 100]])

@@ -8,7 +8,7 @@ import pytest
 
 from pro_lib import evaluation, explorer, generate, imports, runs, store, sweeps
 from pro_lib import questions as question_sets
-from pro_lib.checks import SentenceError
+from pro_lib.common.validation import SentenceError
 
 TAKEN = [*store.CERTIFICATE_COLUMNS, "score_x", "score_NLL", "score_"]
 OTHERS = ["_answers", "_own", "rank", "row", "value", "mean", "votes", "correct", "rouge_l", "exact_match", "cluster"]

@@ -14,8 +14,9 @@ import papermill
 import pytest
 from click.testing import CliRunner
 
-from pro_lib import bundled, command, runs
+from pro_lib import command, runs
 from pro_lib.asking import Answer
+from pro_lib.common import catalog
 
 ROOT = Path(__file__).resolve().parents[1]
 FRANCE = "What is the capital of France?"
@@ -103,13 +104,13 @@ def test_ask_prints_the_answers_kept_and_what_the_search_is_sure_of():
         f"  and {len(answer.answers) - 1} with less",
         "All answers with p ≥ 0.02 were found; whether they are right, the model does not know.",
     ]
-    assert err.rstrip().endswith(bundled.scope("facts-2m"))
+    assert err.rstrip().endswith(catalog.scope("facts-2m"))
 
 
 def test_what_the_bundled_models_were_taught_is_said_of_them_alone():
-    rows = (bundled.DATA / "world_facts" / "facts.jsonl").read_text(encoding="utf-8").splitlines()
-    assert f"{len({json.loads(row)['relation'] for row in rows})} relations" in bundled.scope("facts-2m")
-    assert bundled.scope("Gemma-2B") == bundled.scope("/home/me/facts-2m") == ""
+    rows = (catalog.DATA / "world_facts" / "facts.jsonl").read_text(encoding="utf-8").splitlines()
+    assert f"{len({json.loads(row)['relation'] for row in rows})} relations" in catalog.scope("facts-2m")
+    assert catalog.scope("Gemma-2B") == catalog.scope("/home/me/facts-2m") == ""
 
 
 def test_output_is_utf_8_even_under_a_code_page_of_windows_that_has_no_alpha():
@@ -117,7 +118,7 @@ def test_output_is_utf_8_even_under_a_code_page_of_windows_that_has_no_alpha():
 
 
 def test_generate_makes_the_runs_that_notebooks_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(bundled, "HOME", tmp_path)
+    monkeypatch.setattr(catalog, "HOME", tmp_path)
     out, _ = typed("generate", "facts-1m", "greedy", "diverse_beam", "--dataset", "world-facts", "--limit", 2)
     assert out.count("\n") == 2
     folder = tmp_path / "data" / "generations" / "world-facts" / "facts-1m"
@@ -260,7 +261,7 @@ def test_explore_writes_a_page_of_records_or_opens_jupyterlab(records, write, tm
     monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
     monkeypatch.setattr(os, "execv", lambda _, words: called.append(words[2:]))
     typed("explore")
-    monkeypatch.setattr(bundled, "CHECKOUT", None)
+    monkeypatch.setattr(catalog, "CHECKOUT", None)
     typed("explore")
     name = "00_explore_examples.ipynb"
     assert called == [["jupyterlab", "--allow-root", path] for path in (str(ROOT / "notebooks" / name), name)]

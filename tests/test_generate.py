@@ -18,7 +18,7 @@ from tqdm import tqdm
 from pro_lib import generate as module
 from pro_lib import packs
 from pro_lib import runs as run_tables
-from pro_lib.files import RunError
+from pro_lib.common.files import RunError
 from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError
 from pro_lib.questions import QuestionSet

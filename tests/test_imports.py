@@ -12,7 +12,7 @@ from test_layouts import as_objects
 from test_runs import means, records_run
 from test_wall import choice, vllm_output
 
-from pro_lib.files import RunError
+from pro_lib.common.files import RunError
 from pro_lib.imports import from_openai, from_records, from_vllm
 from pro_lib.layouts import LAYOUTS
 

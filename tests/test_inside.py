@@ -18,7 +18,7 @@ from test_threshold import masses
 
 import pro_lib
 from pro_lib import questions as question_sets
-from pro_lib.bundled import DATA
+from pro_lib.common.catalog import DATA
 from pro_lib.engine import Counts, Endings, PackedTree, PlainTree, Threshold, encode_prefix
 from pro_lib.engine.walk import diverse_beam, greedy
 from pro_lib.packs import Job

@@ -17,7 +17,7 @@ import pytest
 from pydantic import create_model
 from test_wall import choice, places_of, vllm_output
 
-from pro_lib.files import RunError
+from pro_lib.common.files import RunError
 from pro_lib.imports import from_file, from_openai
 from pro_lib.layouts import CUT, NATURAL
 

@@ -12,7 +12,7 @@ import pytest
 from test_scores import naive_pro
 
 from pro_lib import command, evaluation, explorer, imports, protocols
-from pro_lib.files import RunError
+from pro_lib.common.files import RunError
 from pro_lib.similarities import lexical
 
 HERE = Path(__file__).parent

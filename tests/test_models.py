@@ -11,9 +11,10 @@ from safetensors.torch import load_file, save_file
 from test_strategies import check_plain_passes
 from transformers import AutoConfig, AutoTokenizer
 
-from pro_lib import bundled, models
+from pro_lib import models
 from pro_lib import questions as question_sets
-from pro_lib.checks import SentenceError
+from pro_lib.common import catalog
+from pro_lib.common.validation import SentenceError
 from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError
 
@@ -155,8 +156,8 @@ def test_the_fingerprint_of_a_model_is_of_every_byte_that_is_loaded_read_once(tm
     for name, content in contents:
         (tmp_path / "new").write_bytes(content)
         (tmp_path / "new").replace(tmp_path / name)
-        fingerprints.append(bundled.fingerprint(tmp_path))
+        fingerprints.append(catalog.fingerprint(tmp_path))
     assert len(set(fingerprints)) == 6
     (tmp_path / "README.md").write_text("which is not loaded")
-    monkeypatch.setattr(bundled.hashlib, "file_digest", None)
-    assert bundled.fingerprint(tmp_path) == fingerprints[-1]
+    monkeypatch.setattr(catalog.hashlib, "file_digest", None)
+    assert catalog.fingerprint(tmp_path) == fingerprints[-1]

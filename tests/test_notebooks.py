@@ -13,7 +13,7 @@ import pytest
 from conftest import ROOT
 from setting_values import FIXED, OTHER, write_questions, write_records
 
-from pro_lib.checks import SentenceError
+from pro_lib.common.validation import SentenceError
 from pro_lib.settings import Settings
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))

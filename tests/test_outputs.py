@@ -13,8 +13,9 @@ import papermill
 import pytest
 from click.testing import CliRunner
 
-from pro_lib import asking, bundled, command, explorer, figures, files, generate, imports, models, questions, runs
+from pro_lib import asking, command, explorer, figures, generate, imports, models, questions, runs
 from pro_lib.command import pro
+from pro_lib.common import catalog, files
 from pro_lib.records import read_labels
 from pro_lib.settings import Settings
 from pro_lib.similarities import Nli
@@ -237,14 +238,14 @@ def test_an_error_without_a_message_is_named(error, monkeypatch):
     def fail(_):
         raise error
 
-    monkeypatch.setattr(bundled, "download", fail)
+    monkeypatch.setattr(catalog, "download", fail)
     assert type(error).__name__ in refused("download", "smollm2-135m")
 
 
 def test_generate_and_download_leave_what_lies_in_their_place(tmp_path, monkeypatch):
-    monkeypatch.setattr(bundled, "HOME", tmp_path)
-    monkeypatch.setattr(bundled, "CACHE", tmp_path / "cache")
-    monkeypatch.setattr(bundled, "subprocess", None)  # nothing is to be downloaded
+    monkeypatch.setattr(catalog, "HOME", tmp_path)
+    monkeypatch.setattr(catalog, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(catalog, "subprocess", None)  # nothing is to be downloaded
     run = tmp_path / "data" / "generations" / "world-facts" / "facts-1m" / "greedy"
     words = ["generate", "facts-1m", "greedy", "--dataset", "world-facts", "--limit", "1"]
     for place, line in {run: words, tmp_path / "cache" / "smollm2-135m": ["download", "smollm2-135m"]}.items():
@@ -300,7 +301,7 @@ def test_a_page_by_default_does_not_replace_a_foreign_file(place):
 
 
 def test_the_notebook_of_an_installed_package_is_copied_once(place, monkeypatch):
-    monkeypatch.setattr(bundled, "CHECKOUT", None)
+    monkeypatch.setattr(catalog, "CHECKOUT", None)
     monkeypatch.setattr(os, "execv", lambda *_: None)
     copy = Path("00_explore_examples.ipynb")
     copy.symlink_to("nowhere")
@@ -308,7 +309,7 @@ def test_the_notebook_of_an_installed_package_is_copied_once(place, monkeypatch)
     assert not Path("nowhere").exists()
     copy.unlink()
     typed("explore")
-    assert copy.read_bytes() == bundled.notebook("00").read_bytes()
+    assert copy.read_bytes() == catalog.notebook("00").read_bytes()
     copy.write_bytes(FOREIGN)
     typed("explore")
     assert copy.read_bytes() == FOREIGN

@@ -11,7 +11,7 @@ from datasets import Dataset, DatasetDict
 from pandas.testing import assert_frame_equal
 from test_wall import TABLES, WRITE
 
-from pro_lib.bundled import DATA
+from pro_lib.common.catalog import DATA
 from pro_lib.questions import HUB, SPLITS, RunError, lend_validation, load
 
 FACTS = [json.loads(line) for line in (DATA / "world_facts" / "facts.jsonl").read_text(encoding="utf-8").splitlines()]

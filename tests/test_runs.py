@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pro_lib import imports, scores, store
 from pro_lib import runs as run_tables
-from pro_lib.files import RunError
+from pro_lib.common.files import RunError
 from pro_lib.runs import most_probable
 from pro_lib.store import Cost, RunFolder, RunInfo, part_table
 

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from transformers import DebertaConfig, RobertaConfig
 
-from pro_lib import bundled, correctness, meanings, scores, similarities
+from pro_lib import correctness, meanings, scores, similarities
 from pro_lib import questions as question_sets
+from pro_lib.common import catalog
 
 NAN = np.nan
 GOLDEN = Path(__file__).parent / "golden" / "polygraph.json"
@@ -267,7 +268,7 @@ SMALL |= {"max_position_embeddings": 64, "initializer_range": 0.35}  # so that p
 
 def save_classifier(family, folder, id2label):
     """A tiny random model of the family, whose three outputs mean what id2label says."""
-    tokenizer = transformers.AutoTokenizer.from_pretrained(bundled.locate("facts-2m"))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(catalog.locate("facts-2m"))
     options = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **SMALL}
     options |= {"id2label": id2label, "label2id": {label: i for i, label in id2label.items()}}
     kinds = {"deberta": partial(DebertaConfig, relative_attention=True, pos_att_type=["c2p", "p2c"], type_vocab_size=0)}

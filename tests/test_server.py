@@ -20,7 +20,7 @@ from test_threshold import MASSES
 import pro_lib
 from pro_lib import models, server
 from pro_lib import questions as question_sets
-from pro_lib.files import RunError
+from pro_lib.common.files import RunError
 from pro_lib.generate import generate
 from pro_lib.models import Model
 

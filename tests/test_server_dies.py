@@ -10,7 +10,7 @@ from pandas.testing import assert_frame_equal
 
 from pro_lib import questions as question_sets
 from pro_lib import runs
-from pro_lib.files import RunError
+from pro_lib.common.files import RunError
 
 N_QUESTIONS = 6
 

@@ -20,8 +20,8 @@ from setting_values import (
 )
 
 from pro_lib import generate, metrics, models, store
-from pro_lib.checks import SentenceError
-from pro_lib.files import RunError
+from pro_lib.common.files import RunError
+from pro_lib.common.validation import SentenceError
 from pro_lib.settings import Settings
 
 SMALL = {"model": "facts-1m", "limit": 4, "n_answers": 3, "device": "cpu"}

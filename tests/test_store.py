@@ -13,8 +13,9 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from pro_lib import bundled, files, questions, store
-from pro_lib.files import RunError
+from pro_lib import questions, store
+from pro_lib.common import catalog, files
+from pro_lib.common.files import RunError
 from pro_lib.store import Cost, RunFolder, RunInfo, part_table, tables
 
 INFO = RunInfo("set", "model", "greedy", {"seed": 0, "stop": [], "header": "Answer briefly."})
@@ -296,7 +297,7 @@ def test_a_pipe_in_the_place_of_a_file_is_told_and_not_waited_for(tmp_path, fini
         lambda: questions.load(path=rows),
         lambda: questions.load("nq", path=tmp_path),
         lambda: store.read(finished),
-        lambda: bundled.fingerprint(tmp_path),
+        lambda: catalog.fingerprint(tmp_path),
         lambda: files.write_whole(b"", rows),
     ):
         with pytest.raises(ValueError, match="no regular file"):

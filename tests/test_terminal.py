@@ -15,8 +15,10 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pro_lib import asking, bundled, checks, command, files, models
+from pro_lib import asking, command, models
 from pro_lib.asking import Answer
+from pro_lib.common import catalog, files
+from pro_lib.common.validation import is_printable, printable
 from pro_lib.records import read_labels
 from pro_lib.settings import Settings
 
@@ -95,7 +97,7 @@ def test_ask_prints_escapes_and_json_that_means_the_same(monkeypatch):
 
 def test_generate_and_download_print_escapes(nasty, monkeypatch):
     monkeypatch.setattr(Settings, "both_splits", lambda *_: f"Run({NASTY})")
-    monkeypatch.setattr(bundled, "download", lambda _: Path(NASTY))
+    monkeypatch.setattr(catalog, "download", lambda _: Path(NASTY))
     assert r"Run(\x1b[31m" in printed("generate", "facts-1m", "greedy")
     assert r"\x1b[31m" in printed("download", "smollm2-135m")
 
@@ -140,16 +142,16 @@ def test_columns_are_aligned_whatever_the_width_of_letters(tmp_path):
 
 @given(st.text())
 def test_printable_text_has_no_control_character_and_keeps_what_can_be_printed(text):
-    shown = checks.printable(text)
+    shown = printable(text)
     assert_plain(shown)
     assert "\n" not in shown
-    if all(map(checks.is_printable, text)):
+    if all(map(is_printable, text)):
         assert shown == text
 
 
 def test_letters_and_spaces_of_all_languages_stay():
     for text in ("Zürich – 10\u00a0000 €", "東京\u3000都", "עברית", "नमस्ते", "🇫🇷 x²"):
-        assert checks.printable(text) == text
+        assert printable(text) == text
 
 
 # ---- Spreadsheets ---------------------------------------------------------------------------------------------------

@@ -132,7 +132,7 @@ def draw(_, out, x):
 
 def big(_, out, x):
     """Write a large file."""
-    from pro_lib import files
+    from pro_lib.common import files
 
     files.write_whole(str(x).encode() * (BIG // len(str(x))), out / "big")
 

@@ -29,7 +29,7 @@ import pytest
 from test_store import IDS, INFO, questions_of, written
 
 from pro_lib import imports, models, questions, runs, settings, similarities, store
-from pro_lib.bundled import ROOT, fingerprint
+from pro_lib.common.catalog import ROOT, fingerprint
 from pro_lib.imports import read_labels
 
 SECONDS, MEGABYTES = 10, 1024

@@ -10,7 +10,7 @@ from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING as SEEING
 from transformers import MODEL_FOR_MASKED_LM_MAPPING as MASKED
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedConfig, PreTrainedModel
 
-from pro_lib.checks import one_line, refusing
+from pro_lib.common.validation import one_line, refusing
 from pro_lib.engine.plain import PlainTree
 from pro_lib.engine.tree import Counts, PackedTree, Prefix, Tree, attention_kernels, encode_prefix
 

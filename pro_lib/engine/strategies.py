@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from numpy.typing import ArrayLike
 
-from pro_lib.checks import NotNegative, Positive, PositiveInt, PositiveShare, Texts, WholeNumber, checked
+from pro_lib.common.validation import NotNegative, Positive, PositiveInt, PositiveShare, Texts, WholeNumber, checked
 from pro_lib.engine.certificate import Certificate
 
 if TYPE_CHECKING:

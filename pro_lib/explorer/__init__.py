@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pro_lib import bundled, scores
-from pro_lib.checks import not_empty
+from pro_lib import scores
+from pro_lib.common import catalog
+from pro_lib.common.files import RunError, sha256, write_whole
+from pro_lib.common.validation import not_empty
 from pro_lib.evaluation import DRAWN_ALPHAS, Choices, alpha_grid, evaluate, rouge_and_correct
-from pro_lib.files import RunError, sha256, write_whole
 from pro_lib.records import from_records
 from pro_lib.runs import Run, identities
 from pro_lib.similarities import lexical
@@ -124,7 +125,7 @@ def page_source(path: Path) -> str | None:
 
 def appendix_run() -> Run:
     """Return the three questions of the paper's appendix as a run; what the paper prints of each is its `note`."""
-    table, printed = bundled.paper("appendix_examples"), bundled.paper("appendix_scores")
+    table, printed = catalog.paper("appendix_examples"), catalog.paper("appendix_scores")
     table = table.loc[table.index.repeat(table["count"])].rename(columns={"answer": "text"})
     table = table.assign(question_id=table["question"], log_prob=np.log(table["probability"]))
     run = from_records(table.assign(references=[[truth] for truth in table["truth"]]))

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from pro_lib import asking, runs
-from pro_lib.bundled import bundled_models, fingerprint, locate, scope
-from pro_lib.checks import extra
+from pro_lib.common.catalog import bundled_models, fingerprint, locate, scope
+from pro_lib.common.files import RunError
+from pro_lib.common.validation import extra
 from pro_lib.explorer import JAVASCRIPT, STYLES, appendix_run, comparison, prefix_tree, run_data
-from pro_lib.files import RunError
 from pro_lib.runs import Run
 from pro_lib.settings import SAMPLES, Settings, listed
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from pro_lib.checks import SentenceError, sentence
+from pro_lib.common.validation import SentenceError, sentence
 
 
 class RunError(SentenceError):

@@ -16,13 +16,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from pro_lib.checks import SentenceError, not_empty
-from pro_lib.files import regular
+from pro_lib.common.files import regular
+from pro_lib.common.validation import SentenceError, not_empty
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parents[1]
 # Where pro_lib, data/ and notebooks/ lie side by side; None once it is installed and holds the other two.
 CHECKOUT = None if (_PACKAGE / "data").is_dir() else _PACKAGE.parent
 ROOT = CHECKOUT or _PACKAGE

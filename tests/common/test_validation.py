@@ -2,8 +2,8 @@
 
 import pytest
 
-from pro_lib.checks import Format, Probability, SentenceError, checked, one_line
-from pro_lib.files import parse
+from pro_lib.common.files import parse
+from pro_lib.common.validation import Format, Probability, SentenceError, checked, one_line
 
 
 class Row(Format, extra="forbid"):

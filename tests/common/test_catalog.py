@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pro_lib import bundled, models
+from pro_lib import models
+from pro_lib.common import catalog
 
-OURS = bundled.DATA / "models" / "facts-2m"
+OURS = catalog.DATA / "models" / "facts-2m"
 
 
 @pytest.fixture
@@ -20,9 +21,9 @@ def own(tiny_folders, tmp_path, monkeypatch):
 def test_the_bundled_names_are_described_also_beside_a_folder_of_that_name(own, monkeypatch):
     monkeypatch.chdir(own.parent)
     for name in ("facts-1m", "facts-2m"):
-        assert "taught 36 relations" in bundled.scope(name)
-        assert bundled.is_bundled(name)
-    assert bundled.locate("facts-2m") == str(OURS)
+        assert "taught 36 relations" in catalog.scope(name)
+        assert catalog.is_bundled(name)
+    assert catalog.locate("facts-2m") == str(OURS)
 
 
 OTHERS = ["models/facts-2m", "./facts-2m", "../models/facts-2m", "facts-2m/", "", ".", "Gemma-2B"]
@@ -31,27 +32,27 @@ OTHERS = ["models/facts-2m", "./facts-2m", "../models/facts-2m", "facts-2m/", ""
 @pytest.mark.parametrize("name", OTHERS)
 def test_no_other_text_is_described_as_one_of_ours(own, monkeypatch, name):
     monkeypatch.chdir(own.parent)
-    assert bundled.scope(name) == bundled.scope(str(own)) == bundled.scope(own) == ""
-    assert not bundled.is_bundled(name)
-    assert not bundled.is_bundled(str(own))
+    assert catalog.scope(name) == catalog.scope(str(own)) == catalog.scope(own) == ""
+    assert not catalog.is_bundled(name)
+    assert not catalog.is_bundled(str(own))
 
 
 def test_a_model_in_the_cache_that_has_the_name_of_ours_is_not_described(own, monkeypatch):
-    monkeypatch.setattr(bundled, "CACHE", own.parent)
-    assert bundled.locate("facts-2m") == str(own)
-    assert bundled.scope("facts-2m") == ""
+    monkeypatch.setattr(catalog, "CACHE", own.parent)
+    assert catalog.locate("facts-2m") == str(own)
+    assert catalog.scope("facts-2m") == ""
 
 
 def test_a_path_is_a_path_where_it_exists(own, monkeypatch):
     monkeypatch.chdir(own.parent)
     assert models.load(Path("facts-2m"), device="cpu").source == str(own)
     assert models.held(Path("facts-2m"), device="cpu").source == str(own)
-    assert bundled.model_folder_name(Path("facts-1m")) == "facts-1m"
-    assert bundled.locate(Path("facts-1m")) == str(bundled.DATA / "models" / "facts-1m")
+    assert catalog.model_folder_name(Path("facts-1m")) == "facts-1m"
+    assert catalog.locate(Path("facts-1m")) == str(catalog.DATA / "models" / "facts-1m")
 
 
 def test_the_name_of_a_download_never_stands_for_a_folder_here(own, monkeypatch):
-    monkeypatch.setattr(bundled, "CACHE", own.parent / "cache")
+    monkeypatch.setattr(catalog, "CACHE", own.parent / "cache")
     monkeypatch.chdir(own.parent)
     own.rename("smollm2-135m")
     with pytest.raises(ValueError, match="`pro download smollm2-135m` gets it"):

@@ -1,0 +1,15 @@
+"""What every package uses: validation of parameters, whole files, and the catalog of models and data."""
+
+from pro_lib.common.catalog import bundled_models, download, locate, paper, paper_models
+from pro_lib.common.files import RunError
+from pro_lib.common.validation import SentenceError
+
+__all__ = [
+    "RunError",
+    "SentenceError",
+    "bundled_models",
+    "download",
+    "locate",
+    "paper",
+    "paper_models",
+]
