@@ -14,9 +14,9 @@ from pro_lib import engine, promises, scores, store
 from pro_lib import questions as question_sets
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
-from pro_lib.correctness import Choices
 from pro_lib.engine.strategies import own_settings
 from pro_lib.evaluation import evaluate
+from pro_lib.metrics.correctness import Choices
 from pro_lib.promises import Promise
 from pro_lib.questions import QuestionSet
 from pro_lib.runs import Run, read

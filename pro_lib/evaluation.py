@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from pro_lib import metrics, scores
 from pro_lib.common.files import RunError
-from pro_lib.correctness import MATCHES, Choices, rouge_and_correct
+from pro_lib.metrics.correctness import MATCHES, Choices, rouge_and_correct
 from pro_lib.protocols import PROTOCOLS, Floats, Similarities, comparisons, find_protocol, methods, ranked
 from pro_lib.runs import Run, most_probable
 

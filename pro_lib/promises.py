@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import beta, binom
 
-from pro_lib import imports, selective
+from pro_lib import imports, metrics
 from pro_lib.evaluation import evaluate
-from pro_lib.metrics import aligned, need_both
+from pro_lib.metrics.auroc import aligned, need_both
 from pro_lib.runs import Run
 
 STARTS = (10, 20, 30, 50, 70)  # percent of the questions, fixed beforehand
@@ -140,6 +140,6 @@ def right_probability(run: Run, *, alpha: float = 0.4) -> tuple[Callable[[ArrayL
     need_both(fitted.correct, "a calibration")
     uncertainty = fitted.pro(alpha)
     ends = np.append(uncertainty, [uncertainty.min(), uncertainty.max()]), np.append(fitted.correct, [False, True])
-    calibration = selective.calibration(*ends, others.pro(alpha), others.correct)
+    calibration = metrics.calibration(*ends, others.pro(alpha), others.correct)
     fit = f"calibrated on {len(fitted.correct):,} questions of {run.info.dataset}"
     return calibration.fit, f"{fit}, error {calibration.ece:.3f} on {len(others.correct):,} others"

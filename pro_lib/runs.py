@@ -13,7 +13,7 @@ from scipy import stats
 from pro_lib import scores, store
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
-from pro_lib.correctness import words
+from pro_lib.metrics.correctness import words
 from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob
 
 Convention = Literal["complete", "answer_tokens"]
@@ -98,7 +98,7 @@ class Run:
         Args:
             convention: `complete` (ending included) or `answer_tokens` (ending left out).
             distinct: one entry per answer, as `identities` tells them apart; False keeps repeats.
-            merge_by: `text` adds up the probabilities of answers with the same `correctness.words`: other outcomes, for
+            merge_by: `text` adds up the probabilities of answers with the same `metrics.words`: other outcomes, for
                 which no bound on the entropy of token sequences holds.
         """
         if self.is_texts:

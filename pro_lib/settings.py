@@ -36,9 +36,9 @@ from pro_lib.common.validation import (
     checked,
     rule,
 )
-from pro_lib.correctness import CORRECTNESS
 from pro_lib.engine.strategies import STRATEGIES, StrategyName, own_settings
 from pro_lib.evaluation import Choices, Evaluation, Splits
+from pro_lib.metrics.correctness import CORRECTNESS
 from pro_lib.protocols import PROTOCOLS
 from pro_lib.readers import unzipped
 from pro_lib.runs import Convention, Run

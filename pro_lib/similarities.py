@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pro_lib import correctness
+from pro_lib import metrics
 from pro_lib.common.catalog import fingerprint
 from pro_lib.common.files import RunError, reading, regular, sha256, write_whole, writing
 from pro_lib.common.validation import SentenceError, not_empty, refusing
@@ -62,7 +62,7 @@ def lexical(answers: Answers, questions: pd.DataFrame | None = None) -> NDArray[
     """Return ROUGE-L F1 of answers, (n, N, N): symmetric, 1 between equal texts, also where ROUGE sees nothing."""
 
     def compare(texts: NDArray, others: NDArray) -> NDArray[np.float64]:
-        return np.where(texts == others, 1.0, correctness.rouge_l_between(texts.tolist(), others.tolist()))
+        return np.where(texts == others, 1.0, metrics.rouge_l_between(texts.tolist(), others.tolist()))
 
     return of_pairs(texts_of(answers, questions), compare)
 
@@ -73,7 +73,7 @@ class Alias:
 
     `table` has a row per question of the dataset (all splits): `question_id`, `references` (the names of its answer)
     and, to compare wrong answers too, `relation`. Two answers match if they are equal word by word
-    (`correctness.normalize`), or if both are among the question's references. So do two of which neither is, if both
+    (`metrics.normalize`), or if both are among the question's references. So do two of which neither is, if both
     are references of one other question of the relation. An accepted answer never matches one that is not.
     """
 
@@ -106,7 +106,7 @@ class Alias:
 
 @lru_cache(maxsize=200_000)
 def _name(text: str) -> str:
-    return correctness.normalize(correctness.words(text)) or correctness.words(text)
+    return metrics.normalize(metrics.words(text)) or metrics.words(text)
 
 
 LABELS = ("entailment", "neutral", "contradiction")

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from pro_lib import metrics, scores, selective
+from pro_lib import metrics, scores
 from pro_lib.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
 
 Alphas = Sequence[float] | None
@@ -53,8 +53,8 @@ def benchmark(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame
 
     `PRO`, and each of the evaluations' `alpha_scores`, has its α chosen on validation. `PRO, default` has the default
     and `PRO, oracle` the best on the reported split: these two are PRO again, and Holm's correction does not count
-    them. Columns: method, alpha, those of `metrics.comparison`, prr and auarc (`selective.rejection`), and ece and
-    brier, of the probability of being right fitted on validation (`selective.calibration`).
+    them. Columns: method, alpha, those of `metrics.comparison`, prr and auarc (`metrics.rejection`), and ece and
+    brier, of the probability of being right fitted on validation (`metrics.calibration`).
     """
     reported = splits.reported
     best, chosen = select_alpha(reported, alphas=splits.alphas), chosen_alpha(splits)
@@ -63,7 +63,7 @@ def benchmark(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame
     methods = reported.with_pro(alphas)
     alike = {"uncorrected": ["PRO, default", "PRO, oracle"], "clusters": reported.answers.get("cluster")}
     table = metrics.comparison(methods, reported.correct, **alike)
-    table = table.merge(selective.rejection(methods, reported.correct), on="method", validate="1:1")
+    table = table.merge(metrics.rejection(methods, reported.correct), on="method", validate="1:1")
     table.insert(1, "alpha", table["method"].map(alphas))
     fits = reliability(splits, methods=list(methods), alphas=alphas)[["method", "ece", "brier"]].drop_duplicates()
     table = table.merge(fits, on="method", how="left").astype({"ece": float, "brier": float})
@@ -117,7 +117,7 @@ def reliability(splits: Splits, *, methods: Sequence[str], alphas: Mapping[str, 
     first, second = validation.with_pro(alphas), reported.with_pro(alphas)
     tables = {}
     for name in methods:
-        fit = selective.calibration(first[name], validation.correct, second[name], reported.correct)
+        fit = metrics.calibration(first[name], validation.correct, second[name], reported.correct)
         tables[name, fit.ece, fit.brier] = fit.table
     table = pd.concat(tables, names=["method", "ece", "brier", "bin"]).reset_index().drop(columns="bin")
     return labelled(table, reported)

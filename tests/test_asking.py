@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from conftest import ROOT
 from starlette.testclient import TestClient
 
-from pro_lib import answerer, ask, asking, evaluation, generate, imports, metrics, models, promises, scores, selective
+from pro_lib import answerer, ask, asking, evaluation, generate, imports, metrics, models, promises, scores
 from pro_lib import questions as question_sets
 from pro_lib.asking import Answer
 from pro_lib.command import pro
@@ -103,7 +103,7 @@ def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, r
     [place] = np.flatnonzero(judged[0].answers["question_id"] == identity)
     assert answer.uncertainty == pytest.approx(pros[0][place], abs=1e-4)
     ends = [*pros[0], pros[0].min(), pros[0].max()], [*judged[0].correct, False, True]
-    expected = selective.calibration(*ends, pros[1], judged[1].correct)
+    expected = metrics.calibration(*ends, pros[1], judged[1].correct)
     assert answer.probability_right == expected.fit([answer.uncertainty])[0]
     assert answer.calibrated == f"calibrated on 150 questions of world-facts, error {expected.ece:.3f} on 60 others"
     words = f"It is right with probability {answer.probability_right:.2f} ({answer.calibrated})."

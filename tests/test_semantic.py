@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from transformers import DebertaConfig, RobertaConfig
 
-from pro_lib import correctness, meanings, scores, similarities
+from pro_lib import meanings, metrics, scores, similarities
 from pro_lib import questions as question_sets
 from pro_lib.common import catalog
 
@@ -201,7 +201,7 @@ def test_lexical_is_that_of_each_pair_wherever_the_texts_stand():
     for q, row in enumerate(rows):
         for (i, first), (j, second) in itertools.product(enumerate(row), repeat=2):
             missing = not (isinstance(first, str) and isinstance(second, str))
-            expected = NAN if missing else correctness.rouge_l([first], [[second]])[0]
+            expected = NAN if missing else metrics.rouge_l([first], [[second]])[0]
             np.testing.assert_array_equal(judged[q, i, j], expected)
     assert similarities.lexical([["Москва", "Москва"]]).min() == 1  # equal, though ROUGE sees nothing
 

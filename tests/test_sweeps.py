@@ -8,7 +8,7 @@ from notebook_cells import of_notebook
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from pro_lib import metrics, scores, selective, sweeps
+from pro_lib import metrics, scores, sweeps
 from pro_lib.evaluation import ALPHA_GRID, Evaluation, Splits
 from pro_lib.settings import Settings
 
@@ -121,9 +121,9 @@ def test_the_benchmark_tests_every_method_and_pros_other_rows_are_no_methods():
     assert (table["p_value"].isna().tolist(), table["p_holm"].isna().sum()) == ([True] + [False] * 4, 3)
     assert not table["significant"][:3].any()
     nll = [part.baselines["NLL"] for part in parts]
-    curve = selective.accuracy_coverage(nll[1], reported.correct)["accuracy"]
+    curve = metrics.accuracy_coverage(nll[1], reported.correct)["accuracy"]
     assert table.loc["NLL", "auarc"] == pytest.approx(curve.mean())
-    fit = selective.calibration(nll[0], parts[0].correct, nll[1], reported.correct)
+    fit = metrics.calibration(nll[0], parts[0].correct, nll[1], reported.correct)
     assert table.loc["NLL", ["ece", "brier"]].tolist() == [fit.ece, fit.brier]
     reliable = sweeps.reliability(splits, methods=["PRO", "NLL"])
     assert (reliable.groupby("method")["n"].sum() == 120).all()

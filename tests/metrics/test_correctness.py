@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rouge_score import rouge_scorer
 
-from pro_lib import correctness
+from pro_lib import metrics
 
 WORD = st.sampled_from(["john", "Adams", "quincy,", "the", "president", "presidents"])
 WORDS = st.lists(WORD, min_size=1, max_size=6)
@@ -29,30 +29,30 @@ def joined(rows):
 def test_values_of_plain_letters_are_those_of_rouge_score(rows):
     texts, references = joined(rows)
     expected = [SCORER.score_multi(r, t)["rougeL"].fmeasure for t, r in zip(texts, references, strict=True)]
-    assert correctness.rouge_l(texts, references).tolist() == expected
-    assert correctness.closeness(texts, references).tolist() == expected
+    assert metrics.rouge_l(texts, references).tolist() == expected
+    assert metrics.closeness(texts, references).tolist() == expected
 
 
 def test_long_texts_are_compared_in_seconds_and_as_rouge_score_does():
     rng = np.random.default_rng(0)
     long = [" ".join(f"w{n}" for n in rng.integers(50, size=size)) for size in (900, 700)]
     expected = SCORER.score(long[1], long[0])["rougeL"].fmeasure
-    assert correctness.rouge_l_between(long[:1], long[1:]).tolist() == [expected]
+    assert metrics.rouge_l_between(long[:1], long[1:]).tolist() == [expected]
     longer = [" ".join(f"w{n}" for n in rng.integers(3000, size=10_000)) for _ in range(2)]
     started = time.process_time()
-    assert 0 < correctness.rouge_l_between(longer[:1], longer[1:])[0] < 1
+    assert 0 < metrics.rouge_l_between(longer[:1], longer[1:])[0] < 1
     assert time.process_time() - started < 10
 
 
 def test_text_that_rouge_cannot_see_is_counted_in_one_warning():
     texts = ["Paris", "Москва", "???", "東京"]
     references = [["Paris", "Париж"], ["Moscow"], ["Rome"], ["東京", "Токио"]]
-    with pytest.warns(correctness.TokenizerWarning, match="^6 texts and references .*first in row 0") as caught:
-        result = correctness.rouge_l(texts, references)
+    with pytest.warns(metrics.TokenizerWarning, match="^6 texts and references .*first in row 0") as caught:
+        result = metrics.rouge_l(texts, references)
     assert (len(caught), result.tolist()) == (1, [1.0, 0.0, 0.0, 0.0])  # the last is right, and ROUGE cannot know
 
 
-@pytest.mark.parametrize("judge", [correctness.rouge_l, correctness.closeness])
+@pytest.mark.parametrize("judge", [metrics.rouge_l, metrics.closeness])
 def test_a_text_that_utf_8_cannot_write_is_judged_all_the_same(judge):
     assert judge(["Paris \ud800 Rome"], [["Oslo", "Paris Rome"]]).tolist() == [1.0]
 
@@ -67,7 +67,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("judge", [correctness.rouge_l, correctness.exact_match, correctness.alias_match])
+@pytest.mark.parametrize("judge", [metrics.rouge_l, metrics.exact_match, metrics.alias_match])
 def test_bad_input_names_the_row(judge):
     for texts, references, words in REFUSED:
         with pytest.raises(ValueError, match=words):
@@ -88,28 +88,28 @@ WORD_BY_WORD = {"The Rome.": "the rome", " São  Paulo": "são paulo", "O'Neill"
 
 
 def test_normalize_and_words_by_hand():
-    assert {text: correctness.normalize(text) for text in NORMAL} == NORMAL
-    assert {text: correctness.words(text) for text in WORD_BY_WORD} == WORD_BY_WORD
+    assert {text: metrics.normalize(text) for text in NORMAL} == NORMAL
+    assert {text: metrics.words(text) for text in WORD_BY_WORD} == WORD_BY_WORD
 
 
 @given(st.text(alphabet="aAnNtThHeEbB 19.,-'_$\n", max_size=25))
 def test_normalize_is_that_of_squad_on_ascii(text):
     kept = "".join(character for character in text.lower() if character not in string.punctuation)
     expected = " ".join(re.sub(r"\b(a|an|the)\b", " ", kept).split())
-    normal = correctness.normalize(text)
+    normal = metrics.normalize(text)
     assert normal == expected or (expected == "" and set(normal.split()) <= {"a", "an", "the"})
-    assert correctness.normalize(normal) == normal
+    assert metrics.normalize(normal) == normal
 
 
 def test_alias_matches_by_hand():
     # The price of containment: a list and a denial count too.
     contained = dict.fromkeys(["It was John Adams.", "I think J. Adams", "John Adams or Nixon", "not J. Adams"], True)
     contained |= dict.fromkeys(["Adams", "John Adamson", "John Q. Adams"], False)
-    assert correctness.alias_match(list(contained), [["John Adams", "J. Adams"]] * 7).tolist() == [*contained.values()]
+    assert metrics.alias_match(list(contained), [["John Adams", "J. Adams"]] * 7).tolist() == [*contained.values()]
 
 
 def test_what_nothing_is_left_of_matches_nothing():
-    for match in (correctness.exact_match, correctness.alias_match):
+    for match in (metrics.exact_match, metrics.alias_match):
         assert match(["", "?!", "...", "Paris"], [["Paris"], ["?!"], [""], ["!!!"]]).tolist() == [False] * 4
         assert match(["The The", "the"], [["the the"], ["A"]]).tolist() == [True, False]
         assert match(["Москва"], [["МОСКВА"]]).tolist() == [True]
@@ -121,11 +121,11 @@ def test_matches_are_those_of_comparing_word_lists(rows):
     texts, references = joined(rows)
     exact, contained = [], []
     for text, accepted in zip(texts, references, strict=True):
-        words, aliases = correctness.normalize(text).split(), [correctness.normalize(a).split() for a in accepted]
+        words, aliases = metrics.normalize(text).split(), [metrics.normalize(a).split() for a in accepted]
         exact.append(words in aliases)
         contained.append(any(words[i : i + len(a)] == a for a in aliases for i in range(len(words) - len(a) + 1)))
-    assert correctness.exact_match(texts, references).tolist() == exact
-    assert correctness.alias_match(texts, references).tolist() == contained
+    assert metrics.exact_match(texts, references).tolist() == exact
+    assert metrics.alias_match(texts, references).tolist() == contained
 
 
 def test_closeness_reads_every_script_and_says_so():
@@ -133,8 +133,8 @@ def test_closeness_reads_every_script_and_says_so():
     texts = ["北京", "答案是上海", "東京。", "Ｔokyo", "伦敦", "2000", "Putin"]
     references = [["北京"], ["上海"], ["東京"], ["Tokyo"], ["巴黎"], ["Путин 2000"], ["Путин", "Putin"]]
     answers = pd.DataFrame({"text": texts, "question_id": range(7)})
-    with pytest.warns(correctness.TokenizerWarning, match="^6 of 7 answers have references in letters") as caught:
-        table = correctness.rouge_and_correct(answers, pd.DataFrame({"references": references}))
+    with pytest.warns(metrics.TokenizerWarning, match="^6 of 7 answers have references in letters") as caught:
+        table = metrics.rouge_and_correct(answers, pd.DataFrame({"references": references}))
     assert (table["rouge_l"].tolist(), len(caught)) == ([1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0], 1)
     assert table["correct"].tolist() == [True, False, True, True, False, False, True]
 
@@ -147,7 +147,7 @@ ACCENTS = [
 
 @pytest.mark.parametrize(("text", "references"), ACCENTS)
 def test_accents_do_not_matter(text, references):
-    assert correctness.closeness([text], [references]) > correctness.ROUGE_THRESHOLD
+    assert metrics.closeness([text], [references]) > metrics.ROUGE_THRESHOLD
     if " is " not in text:
-        assert correctness.exact_match([text], [references])
-    assert correctness.alias_match([text], [references])
+        assert metrics.exact_match([text], [references])
+    assert metrics.alias_match([text], [references])

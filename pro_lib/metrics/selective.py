@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from pro_lib.metrics import Floats, Labels, aligned, need_both, wilson
+from pro_lib.metrics.auroc import Floats, Labels, aligned, need_both, wilson
 
 
 def accuracy_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> pd.DataFrame:

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
-from test_metrics import QUESTIONS
+from test_auroc import QUESTIONS
 
-from pro_lib import selective
-from pro_lib.metrics import OneClassError, wilson
+from pro_lib import metrics
+from pro_lib.metrics.auroc import OneClassError, wilson
 
 VALIDATION = [1.0, 2.0], [True, False]
 
@@ -27,7 +27,7 @@ def naive_random_area(correct):
 
 def rejection(*uncertainties, correct):
     """PRR and AUARC, an array each, of these uncertainties."""
-    table = selective.rejection(pd.DataFrame(dict(enumerate(uncertainties))), np.array(correct))
+    table = metrics.rejection(pd.DataFrame(dict(enumerate(uncertainties))), np.array(correct))
     assert table["method"].tolist() == list(range(len(uncertainties)))
     return table["prr"].to_numpy(), table["auarc"].to_numpy()
 
@@ -52,11 +52,11 @@ def test_ties_count_with_the_mean_over_their_orders():
 
 
 def test_accuracy_coverage_by_hand():
-    table = selective.accuracy_coverage([3.0, 1.0, np.inf, 1.0], [True, True, False, False])
+    table = metrics.accuracy_coverage([3.0, 1.0, np.inf, 1.0], [True, True, False, False])
     expected = {"n_answered": [1, 2, 3, 4], "coverage": [0.25, 0.5, 0.75, 1.0], "threshold": [1.0, 1.0, 3.0, np.inf]}
     expected["accuracy"] = [0.5, 0.5, 2 / 3, 0.5]  # one of the two that tie is right
     pd.testing.assert_frame_equal(table, pd.DataFrame(expected))
-    assert selective.accuracy_coverage([1.0, 2.0], [False, False])["accuracy"].tolist() == [0.0, 0.0]  # one class
+    assert metrics.accuracy_coverage([1.0, 2.0], [False, False])["accuracy"].tolist() == [0.0, 0.0]  # one class
 
 
 def test_calibration_by_hand():
@@ -64,7 +64,7 @@ def test_calibration_by_hand():
     # On the others 1, 2.5, 4 and 5 (beyond: as 4) have 1, 1/2, 0, 0. Brier: (0 + 1/4 + 0 + 1) / 4.
     # A bin each, the two that tie together: distances 1/2 (twice), 1/2 and 0. ECE: 3/2 / 4.
     labels = [True, False, True, False], [True, True, False, True]
-    result = selective.calibration([1.0, 2.0, 3.0, 4.0], labels[0], [1.0, 2.5, 4.0, 5.0], labels[1])
+    result = metrics.calibration([1.0, 2.0, 3.0, 4.0], labels[0], [1.0, 2.5, 4.0, 5.0], labels[1])
     assert result.probability.tolist() == [1, 0.5, 0, 0]
     assert (result.brier, result.ece) == (0.3125, 0.375)
     ends = [0, 0.5, 1]
@@ -76,10 +76,10 @@ def test_calibration_by_hand():
 
 def test_a_bin_weighs_what_it_holds_and_infinity_is_the_largest_of_validation():
     # The fit is 1 below and 0 above; three questions have 1 and all are wrong, one has 0 and is wrong: (3 + 0) / 4.
-    result = selective.calibration(*VALIDATION, [1.0, 1.0, -np.inf, np.inf], [False] * 4)
+    result = metrics.calibration(*VALIDATION, [1.0, 1.0, -np.inf, np.inf], [False] * 4)
     assert result.table[["n", "low", "high"]].to_numpy().tolist() == [[1, 0, 0], [3, 1, 1]]  # ties are not split
     assert result.ece == 0.75
-    result = selective.calibration([1.0, np.inf, 3.0], [True, False, False], [np.inf, -np.inf, 3.0], [True] * 3)
+    result = metrics.calibration([1.0, np.inf, 3.0], [True, False, False], [np.inf, -np.inf, 3.0], [True] * 3)
     assert result.probability.tolist() == [0, 1, 0]
 
 
@@ -95,7 +95,7 @@ def naive_isotonic(uncertainty, correct):
 def test_calibration_fits_isotonic_regression(rows):
     uncertainty, correct = np.array([u for u, _ in rows], dtype=float), np.array([c for _, c in rows])
     expected = naive_isotonic(uncertainty, correct)
-    result = selective.calibration(uncertainty, correct, uncertainty, correct)
+    result = metrics.calibration(uncertainty, correct, uncertainty, correct)
     np.testing.assert_allclose(result.probability, [expected[-u] for u in uncertainty], rtol=0, atol=1e-12)
     assert result.ece == pytest.approx(0, abs=1e-12)  # each level of the fit is the accuracy of its pool
 
@@ -103,7 +103,7 @@ def test_calibration_fits_isotonic_regression(rows):
 def test_bins_hold_equal_numbers():
     # The fit is a line from 1 at an uncertainty of 1 to 0 at 2.
     uncertainty, correct = 1 + np.random.default_rng(0).random(53), np.arange(53) % 3 == 0
-    result = selective.calibration(*VALIDATION, uncertainty, correct)
+    result = metrics.calibration(*VALIDATION, uncertainty, correct)
     assert result.probability == pytest.approx(2 - uncertainty)
     assert sorted(result.table["n"]) == [5] * 7 + [6] * 3
     parts = np.split(np.argsort(result.probability), np.cumsum(result.table["n"])[:-1])
@@ -122,7 +122,7 @@ REFUSED = [
 def test_what_is_refused_is_named():
     for given_, kind, named in REFUSED:
         with pytest.raises(kind, match=named):
-            selective.calibration(*given_)
+            metrics.calibration(*given_)
     with pytest.raises(OneClassError, match="all 2 are right"):
         rejection([1.0, 2.0], correct=[True, True])
-    assert selective.calibration(*VALIDATION, [1.0], [True]).brier == 0  # one class to report on is no obstacle
+    assert metrics.calibration(*VALIDATION, [1.0], [True]).brier == 0  # one class to report on is no obstacle
