@@ -20,11 +20,11 @@ import variants
 from measuring import asked
 from scipy.stats import rankdata
 
-from pro_lib import evaluation, meanings, metrics, protocols, scores, similarities, sweeps
+from pro_lib import evaluation, metrics, protocols, scoring, sweeps
 from pro_lib.evaluation import Choices, Evaluation
 from pro_lib.runs import Run
+from pro_lib.scoring.similarity import Similarity
 from pro_lib.settings import BEAMS, GREEDY, SAMPLES, Settings
-from pro_lib.similarities import Similarity
 
 Pair = tuple[Evaluation, Evaluation]
 RELEASED = Choices(convention="answer_tokens", distinct=False)
@@ -48,7 +48,7 @@ class Row(NamedTuple):
         return self._replace(**{name: getattr(self, name)[rows] for name in columns})
 
 
-def pro_row(choice: str, option: str, pair: Pair, *, alpha=None, alphas=None, score: Callable = scores.pro) -> Row:
+def pro_row(choice: str, option: str, pair: Pair, *, alpha=None, alphas=None, score: Callable = scoring.pro) -> Row:
     """PRO under one choice; without `alpha` it is chosen on the first of the pair, from `alphas`, by default in steps
     of 0.05, and reported on the second. `score` is called with log-probabilities and `alpha`.
     """
@@ -57,7 +57,7 @@ def pro_row(choice: str, option: str, pair: Pair, *, alpha=None, alphas=None, sc
         judged = replace(validation, alpha_scores={choice: partial(score, validation.log_probs)})
         alpha = sweeps.select_alpha(judged, alphas=alphas, name=choice)
     uncertainty = score(reported.log_probs, alpha=alpha)
-    above_one = int(scores.above_one(reported.log_probs).sum())
+    above_one = int(scoring.above_one(reported.log_probs).sum())
     ids = reported.answers["question_id"].to_numpy()
     return Row("PRO", choice, option, ids, uncertainty, reported.correct, alpha, above_one)
 
@@ -67,7 +67,7 @@ def strictly(log_probs: np.ndarray, *, alpha: float) -> np.ndarray:
     first = np.arange(log_probs.shape[1]) == np.nanargmax(log_probs, axis=1)[:, None]
     with np.errstate(divide="ignore"):
         kept = [np.where((log_probs > limit) | first, log_probs, np.nan) for limit in np.ravel(np.log(alpha))]
-    columns = [scores.pro(each, alpha=0) for each in kept]
+    columns = [scoring.pro(each, alpha=0) for each in kept]
     return np.column_stack(columns) if np.ndim(alpha) else columns[0]
 
 
@@ -78,7 +78,7 @@ def falling_back_on(first: dict[int, np.ndarray], *, strict: bool) -> Callable:
     """
 
     def score(log_probs, *, alpha):
-        pro = strictly(log_probs, alpha=alpha) if strict else scores.pro(log_probs, alpha=alpha)
+        pro = strictly(log_probs, alpha=alpha) if strict else scoring.pro(log_probs, alpha=alpha)
         highest = np.nanmax(log_probs, axis=1)
         with np.errstate(divide="ignore"):
             log_alpha = np.log(alpha)
@@ -136,7 +136,9 @@ def pro_rows(settings: Settings, beams: Run, samples: Run, others: list[Run]) ->
     for kept, of in (("", ours), (", repeats kept", repeats)):
         for k in (2, 7, 10):
             option = f"`pro_at_k(…, {k})`"  # whatever α
-            yield pro_row(f"K = {k}{kept}", option, of, alpha=np.nan, score=lambda p, alpha, k=k: scores.pro_at_k(p, k))
+            yield pro_row(
+                f"K = {k}{kept}", option, of, alpha=np.nan, score=lambda p, alpha, k=k: scoring.pro_at_k(p, k)
+            )
     ending = Choices(convention="answer_tokens")
     yield pro_row("ending left out", '`Choices(convention="answer_tokens")`', pair(ending))
     yield pro_row("ending left out, repeats kept", "both", pair(replace(ending, distinct=False)))
@@ -181,23 +183,23 @@ def meaning_rows(
     ranked, every = beams.ranked(), samples.ranked(distinct=False)
     log_probs, means, texts = (beams.matrix(ranked, *column) for column in (("value",), ("mean",), ("text", None)))
     pairs = measure(texts, beams.questions)
-    meaning, once = meanings.clusters(pairs), similarities.distinct(texts)
+    meaning, once = scoring.clusters(pairs), scoring.distinct(texts)
     drawn = samples.matrix(every, "text", None)
 
     def row(method: str, choice: str, option: str, uncertainty: np.ndarray) -> Row:
         return Row(f"{method}, {similarity}", choice, option, ids, uncertainty, judged.correct)
 
-    yield row("SE", "this project's", "", meanings.semantic_entropy(log_probs, meaning))
+    yield row("SE", "this project's", "", scoring.semantic_entropy(log_probs, meaning))
     for variant, entropy in variants.ENTROPIES.items():
         for name, values in (("", log_probs), (", token-averaged", means)):
             if (variant, name) not in (("farquhar2024", ""), ("discrete", ", token-averaged")):
                 yield row("SE", variant + name, f"`ENTROPIES[{variant!r}]`", entropy(values, meaning))
     sampled = samples.log_probs(distinct=False)
-    of_samples = meanings.clusters(measure(drawn, samples.questions))
+    of_samples = scoring.clusters(measure(drawn, samples.questions))
     for variant in ("farquhar2024", "kuhn2023", "discrete"):
         entropy = variants.ENTROPIES[variant]
         yield row("SE", f"{variant} on samples", "samples' texts", entropy(sampled, of_samples))
-    density, each_once = meanings.semantic_density, np.where(once, means, np.nan)
+    density, each_once = scoring.semantic_density, np.where(once, means, np.nan)
     yield row("SD", "this project's", "", density(each_once, pairs))
     only_first = np.where(np.arange(once.shape[1]) == 0, means, np.nan)
     kept = protocols.ranked(beams)
@@ -206,10 +208,10 @@ def meaning_rows(
     yield row("SD", "of one beam, as released", "the first beam alone", density(only_first, pairs))
     forward = variants.forward_density(means, pairs, with_itself=True, keep=once)
     yield row("SD", "lm_polygraph", "`forward_density`", forward)
-    yield row("Deg", "this project's", "", meanings.degree(measure(drawn, samples.questions)))
-    yield row("Deg", "of the beams", "beams' texts", meanings.degree(pairs))
+    yield row("Deg", "this project's", "", scoring.degree(measure(drawn, samples.questions)))
+    yield row("Deg", "of the beams", "beams' texts", scoring.degree(pairs))
     beside = measure(np.column_stack([texts[:, :1], drawn]), beams.questions)
-    apart = np.column_stack([np.zeros(len(drawn), dtype=bool), similarities.distinct(drawn)])
+    apart = np.column_stack([np.zeros(len(drawn), dtype=bool), scoring.distinct(drawn)])
     one = apart & (np.arange(apart.shape[1]) == 1)
     for choice, keep in {"mean distance from the first beam": apart, "the same, one sample": one}.items():
         yield row("Deg", choice, "`mean_distance`", variants.mean_distance(beside, keep))
@@ -275,7 +277,7 @@ def main(arguments: list[str] | None = None) -> None:
     settings = Settings(model=given.model, dataset=given.dataset, **of)
     with warnings.catch_warnings():
         # Some choices are known to break the premise of the bound; the table counts where.
-        warnings.simplefilter("ignore", scores.PremiseWarning)
+        warnings.simplefilter("ignore", scoring.PremiseWarning)
         beams, samples, greedy = (settings.both_splits(*pair, name) for name in (BEAMS, SAMPLES, GREEDY))
         runs = settings, beams, samples, [greedy]
         rows = [*pro_rows(*runs), *entropy_rows(*runs)]

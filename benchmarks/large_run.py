@@ -57,15 +57,15 @@ def measure(folder: Path) -> pd.DataFrame:
         rows.append((step, seconds, peak))
         started = time.perf_counter()
 
-    from pro_lib import evaluation, metrics, runs, scores, sweeps
+    from pro_lib import evaluation, metrics, runs, scoring, sweeps
 
     done("imports")
     run = runs.read(folder)
     done("read the folder")
     log_probs = run.log_probs()
     done("log-probabilities, repeats left out")
-    uncertainties = pd.DataFrame({"PRO": scores.pro(log_probs, alpha=0.4), "NLL": scores.nll(log_probs)})
-    uncertainties["PE"] = scores.predictive_entropy(log_probs)
+    uncertainties = pd.DataFrame({"PRO": scoring.pro(log_probs, alpha=0.4), "NLL": scoring.nll(log_probs)})
+    uncertainties["PE"] = scoring.predictive_entropy(log_probs)
     done("PRO, NLL, PE")
     judged = evaluation.evaluate(run)
     done("judge one answer per question, ROUGE-L")

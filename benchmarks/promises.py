@@ -18,7 +18,7 @@ import pandas as pd
 from measuring import ROOT, asked
 from scipy.stats import binom
 
-from pro_lib import evaluation, imports, promises, scores
+from pro_lib import evaluation, imports, promises, scoring
 from pro_lib.evaluation import Evaluation
 from pro_lib.promises import STARTS
 from pro_lib.runs import Run
@@ -147,7 +147,7 @@ def main() -> None:
     given = asked(__doc__, {"--splits": 1000, "--published": published, "--replace": False, "--out": table_file})
     if missing := next((path for path in given.published if not path.is_file()), None):
         raise SystemExit(f"{missing} is not there: `python data/published/make.py` fetches and makes it")
-    warnings.simplefilter("ignore", scores.PremiseWarning)
+    warnings.simplefilter("ignore", scoring.PremiseWarning)
     settings, judged, told = embedded()
     pools = [(judged, 305, told)]
     for path in given.published:

@@ -1,12 +1,12 @@
-"""Formulas of other releases for SE, Deg, SD and clusters, in terms of `pro_lib.meanings`; for the audit and the tests.
+"""Formulas of other releases for SE, Deg, SD and clusters, in terms of `pro_lib.scoring`; for the audit and the tests.
 
 `docs/semantic_variants.md` says whose is whose. `nli` is (n, N, N, 3), `log_probs` and `meaning` are (n, N), as in
-`pro_lib.meanings`; what comes back is (n,), higher = more uncertain, but where another shape is named.
+`pro_lib.scoring`; what comes back is (n,), higher = more uncertain, but where another shape is named.
 """
 
 import numpy as np
 
-from pro_lib import meanings
+from pro_lib import scoring
 
 
 def matches(nli: np.ndarray, rule: str) -> np.ndarray:
@@ -51,7 +51,7 @@ def mean_over_meanings(log_probs: np.ndarray, meaning: np.ndarray) -> np.ndarray
 
 def discrete_entropy(log_probs: np.ndarray, meaning: np.ndarray) -> np.ndarray:
     """SE of the shares of answers (Farquhar et al. 2024, discrete; LM-Polygraph's frequency)."""
-    return meanings.semantic_entropy(np.where(np.isnan(log_probs), np.nan, 0.0), meaning)
+    return scoring.semantic_entropy(np.where(np.isnan(log_probs), np.nan, 0.0), meaning)
 
 
 def mean_over_answers(log_probs: np.ndarray, meaning: np.ndarray) -> np.ndarray:
@@ -69,7 +69,7 @@ def log_of_the_mean(log_probs: np.ndarray, meaning: np.ndarray) -> np.ndarray:
 
 ENTROPIES = {
     "kuhn2023": mean_over_meanings,
-    "farquhar2024": meanings.semantic_entropy,
+    "farquhar2024": scoring.semantic_entropy,
     "discrete": discrete_entropy,
     "lm_polygraph": mean_over_answers,
     "uq_nlg": log_of_the_mean,
@@ -79,7 +79,7 @@ ENTROPIES = {
 def degree_of_uq_nlg(similarity: np.ndarray) -> np.ndarray:
     """Deg as the release of Lin et al. has it: the diagonal (n, N, N) set to 1, and m times the paper's."""
     own = np.eye(similarity.shape[1], dtype=bool) & ~np.isnan(similarity)
-    return meanings.degree(np.where(own, 1.0, similarity)) * own.any(axis=2).sum(axis=1)
+    return scoring.degree(np.where(own, 1.0, similarity)) * own.any(axis=2).sum(axis=1)
 
 
 def forward_density(
@@ -87,7 +87,7 @@ def forward_density(
 ) -> np.ndarray:
     """SD with the first answer as the only premise: it counts once with K = 1 (LM-Polygraph), or not at all (uqlm).
 
-    `compared` is as `pro_lib.meanings` takes it; `keep` (n, N) says which of the other answers count.
+    `compared` is as `pro_lib.scoring` takes it; `keep` (n, N) says which of the other answers count.
     """
     kernel = compared[:, 0] if compared.ndim == 3 else compared[:, 0, :, 0] + compared[:, 0, :, 1] / 2
     distances = 1 - kernel

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pro_lib import engine, promises, scores, store
+from pro_lib import engine, promises, scoring, store
 from pro_lib import questions as question_sets
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
@@ -100,7 +100,8 @@ def ask(
     if np.ndim(alpha):
         raise ValueError(f"alpha={alpha!r:.60} is more than one number")
     search_alpha = getattr(engine.strategy(strategy, **own_settings(strategy, settings)), "search_alpha", None)
-    scores.pro(np.zeros((1, 1)), alpha=alpha, search_alpha=search_alpha)  # what cannot be is refused before it is asked
+    # what cannot be is refused before it is asked
+    scoring.pro(np.zeros((1, 1)), alpha=alpha, search_alpha=search_alpha)
     not_empty(calibration, "calibration")
     calibration = read(calibration) if isinstance(calibration, str | Path) else calibration
     like: Mapping[str, Any] = calibration.info.parameters if calibration else {}

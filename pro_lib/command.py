@@ -306,12 +306,12 @@ def _is_score_table(path: Path) -> bool:
 
 def _quality(run: Run, choices: Any, *, alpha: float, needed: bool) -> str:
     """Return accuracy and AUROC with 95 % intervals, of texts alone those of SC, Deg and SE; an error if `needed`."""
-    from pro_lib import evaluation, metrics, similarities
+    from pro_lib import evaluation, metrics, scoring
     from pro_lib.common import files
 
     by_counts: dict[str, Any] = {}
     if run.is_texts:
-        by_counts = {"samples": run, "similarities": {"lexical": similarities.lexical}}
+        by_counts = {"samples": run, "similarities": {"lexical": scoring.lexical}}
     try:
         judged = evaluation.evaluate(run, choices=choices, **by_counts)
     except files.RunError as error:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from pro_lib import metrics, scores
+from pro_lib import metrics, scoring
 from pro_lib.common.files import RunError
 from pro_lib.metrics.correctness import MATCHES, Choices, rouge_and_correct
 from pro_lib.protocols import PROTOCOLS, Floats, Similarities, comparisons, find_protocol, methods, ranked
@@ -74,8 +74,8 @@ class Evaluation:
             return self.alpha_scores[name](**at)
         if len(self.log_probs) and np.isnan(self.log_probs).all():
             raise RunError(f"{name} needs log-probabilities, and {self.dataset}, {self.model} has texts alone")
-        score = scores.pro if k is None else scores.pro_at_k
-        with warnings.catch_warnings(action="ignore", category=scores.PremiseWarning):  # `sentence` says it
+        score = scoring.pro if k is None else scoring.pro_at_k
+        with warnings.catch_warnings(action="ignore", category=scoring.PremiseWarning):  # `sentence` says it
             return score(self.meanings.get(name, self.log_probs), **at, search_alpha=self.search_alpha)
 
     def with_pro(self, alphas: Mapping[str, float]) -> pd.DataFrame:
@@ -117,7 +117,7 @@ class Evaluation:
             if match.notna().all() and self.correct.any():
                 rejected = 1 - match[self.correct].mean()
                 accuracy += f", {match.mean():.3f} by {name}, which rejects {rejected:.0%} of those"
-        above = scores.above_one(self.log_probs).sum()
+        above = scoring.above_one(self.log_probs).sum()
         mass = f" For {above} questions the answers' probabilities sum to more than 1: PRO bounds no entropy there."
         where = f"{self.dataset}, {self.model}, {self.protocol}, {self.split}"
         note = self.note and f" {self.note}"

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pro_lib import meanings, scores
+from pro_lib import scoring
 from pro_lib.runs import Run
-from pro_lib.scores import Floats
-from pro_lib.similarities import Similarity, distinct, lexical
+from pro_lib.scoring.likelihood import Floats
+from pro_lib.scoring.similarity import Similarity, distinct, lexical
 
 Similarities = Mapping[str, Similarity | None]
 
@@ -105,30 +105,30 @@ def methods(
     drops_repeats = protocol.distinct and not are_texts
     counts = ~(beams.repeats & drops_repeats)
     log_probs, means = (np.where(counts, values, np.nan) for values in (beams.log_probs, beams.means))
-    table, read_by_pro = pd.DataFrame({"NLL": scores.nll(log_probs)}), dict[str, Floats]()
-    table["ALL"] = scores.average_log_likelihood(means, log_probs)
-    table["PE"] = scores.predictive_entropy(log_probs)
+    table, read_by_pro = pd.DataFrame({"NLL": scoring.nll(log_probs)}), dict[str, Floats]()
+    table["ALL"] = scoring.average_log_likelihood(means, log_probs)
+    table["PE"] = scoring.predictive_entropy(log_probs)
     averaged = samples if protocol.sampled else beams._replace(log_probs=log_probs, means=means)
     if averaged:
-        table["PE-MC"] = scores.predictive_entropy_mc(averaged.log_probs)
-        table["NE"] = scores.normalized_entropy(averaged.means)
+        table["PE-MC"] = scoring.predictive_entropy_mc(averaged.log_probs)
+        table["NE"] = scoring.normalized_entropy(averaged.means)
     without = {*protocol.without, *(() if samples else ("Deg", "SC"))}
     for name, alike in compared.items():
         column: dict[str, Any] = dict.fromkeys(("SE", "SD", "Deg", "S-NLL", "SC"), np.nan)
         if alike:
             of_beams = alike[0].copy()
             of_beams[~(counts[:, :, None] & counts[:, None, :])] = np.nan
-            meaning = meanings.clusters(of_beams)
+            meaning = scoring.clusters(of_beams)
             weights = np.where(meaning < 0, np.nan, 0.0) if are_texts else log_probs
-            meant = meanings.meaning_log_probs(log_probs, meaning)
+            meant = scoring.meaning_log_probs(log_probs, meaning)
             once = distinct(beams.texts) if protocol.distinct else True
-            column["SE"] = meanings.semantic_entropy(weights, meaning)
-            column["SD"] = meanings.semantic_density(np.where(once, means, np.nan), of_beams)
-            column["S-NLL"] = scores.nll(meant)
+            column["SE"] = scoring.semantic_entropy(weights, meaning)
+            column["SD"] = scoring.semantic_density(np.where(once, means, np.nan), of_beams)
+            column["S-NLL"] = scoring.nll(meant)
             read_by_pro |= {} if "S-PRO" in without else {f"S-PRO, {name}": meant}
         if alike and samples:
-            column["Deg"] = meanings.degree(alike[1][:, 1:, 1:])  # without the answer judged, which stands first
-            column["SC"] = 1 - meanings.matches(alike[1])[:, 0, 1:].sum(axis=1) / samples.n_found
+            column["Deg"] = scoring.degree(alike[1][:, 1:, 1:])  # without the answer judged, which stands first
+            column["SC"] = 1 - scoring.matches(alike[1])[:, 0, 1:].sum(axis=1) / samples.n_found
         kept = {f"{method}, {name}": values for method, values in column.items() if method not in without}
         table = table.assign(**kept)
     downwards = -np.sort(-log_probs, axis=1)  # NaN last

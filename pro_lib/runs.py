@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pro_lib import scores, store
+from pro_lib import scoring, store
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
 from pro_lib.metrics.correctness import words
@@ -154,8 +154,8 @@ class Run:
         """
         log_probs, at = self.log_probs(), {"search_alpha": self.search_alpha}
         table = self.questions[["question_id", "question"]].assign(text=self.top()["text"].to_numpy())
-        table = table.assign(pro=scores.pro(log_probs, alpha=alpha, **at), nll=scores.nll(log_probs))
-        return table.assign(n_kept=scores.adaptive_k(log_probs, alpha, **at), mass=scores.mass(log_probs))
+        table = table.assign(pro=scoring.pro(log_probs, alpha=alpha, **at), nll=scoring.nll(log_probs))
+        return table.assign(n_kept=scoring.adaptive_k(log_probs, alpha, **at), mass=scoring.mass(log_probs))
 
     def matrix(self, table: pd.DataFrame, column: str, missing: float | None = np.nan) -> np.ndarray:
         """Lay out a column of some answers as `(n, N)`: what a question has in its row, in the order of the table."""

@@ -16,7 +16,7 @@ import pandas as pd
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
-from pro_lib import engine, evaluation, imports, metrics, runs, similarities, store
+from pro_lib import engine, evaluation, imports, metrics, runs, scoring, store
 from pro_lib import questions as question_sets
 from pro_lib.common import catalog, files
 from pro_lib.common.validation import (
@@ -42,7 +42,7 @@ from pro_lib.metrics.correctness import CORRECTNESS
 from pro_lib.protocols import PROTOCOLS
 from pro_lib.readers import unzipped
 from pro_lib.runs import Convention, Run
-from pro_lib.similarities import SIMILARITIES, Similarity
+from pro_lib.scoring.similarity import SIMILARITIES, Similarity
 
 if TYPE_CHECKING:
     from pro_lib.models import Model
@@ -518,7 +518,7 @@ class Settings:
 
     def _similarity(self, name: str, model: str, dataset: str) -> Similarity | None:
         if name == "lexical":
-            return similarities.lexical
+            return scoring.lexical
         if name == "alias":
             if self.records is not None:
                 table = self._all_records(model, dataset).questions
@@ -526,10 +526,10 @@ class Settings:
                 table = question_sets.load(dataset, split=None, n_shots=0).table
             else:
                 table = self.questions(dataset, "validation", self.split).table
-            return similarities.Alias(table) if table["references"].notna().all() else None
+            return scoring.Alias(table) if table["references"].notna().all() else None
         chosen: dict[str, Any] = {} if name == "nli" else {"model": name}
         cache = self.generations_dir / Path(dataset).stem / catalog.model_folder_name(model)
-        return similarities.Nli(**chosen, device=None if self.device == "auto" else self.device, cache=cache)
+        return scoring.Nli(**chosen, device=None if self.device == "auto" else self.device, cache=cache)
 
 
 def _default_folders() -> dict[str, Path]:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from pro_lib import metrics, scores
+from pro_lib import metrics, scoring
 from pro_lib.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
 
 Alphas = Sequence[float] | None
@@ -22,7 +22,7 @@ DEFAULT_ALPHA = 0.4  # what the paper recommends without validation data
 def alpha_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFrame:
     """Return AUROC of PRO and mean K at each α, by default `DRAWN_ALPHAS`: alpha, auroc, mean_kept, low, high."""
     grid = alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS) if alphas is None else np.array(alphas)
-    mean_kept = scores.adaptive_k(evaluation.log_probs, grid).mean(axis=0)
+    mean_kept = scoring.adaptive_k(evaluation.log_probs, grid).mean(axis=0)
     table = pd.DataFrame({"alpha": grid, "auroc": np.nan, "mean_kept": mean_kept})
     return with_aurocs(table, evaluation.pro(grid), evaluation)
 

@@ -11,7 +11,7 @@ from pretended import Elsewhere, Pretence, spread
 from test_semantic import ANSWERS, LABEL_ORDERS, save_classifier
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pro_lib import models, packs, similarities
+from pro_lib import models, packs, scoring
 from pro_lib.asking import ask
 from pro_lib.engine import Counts, Endings, PackedTree, Prefix, Threshold, children, strategy, tree, walk
 from pro_lib.generate import generate
@@ -160,10 +160,10 @@ def test_half_precision_is_measured_once_and_packs_are_larger_there(tiny_model):
 @pytest.mark.parametrize("family", ["deberta", "roberta"])
 def test_nli_judges_there_as_here(tmp_path, device, family):
     folder = save_classifier(family, tmp_path, next(iter(LABEL_ORDERS.values())))
-    here = similarities.Nli(folder, device="cpu")(ANSWERS)
+    here = scoring.Nli(folder, device="cpu")(ANSWERS)
     # A view of a pretended buffer cannot be made in inference mode.
     with Pretence(), mock.patch.object(torch, "inference_mode", torch.no_grad):
-        np.testing.assert_allclose(similarities.Nli(folder, device=device)(ANSWERS), here, atol=1e-6)
+        np.testing.assert_allclose(scoring.Nli(folder, device=device)(ANSWERS), here, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from conftest import ROOT
 from starlette.testclient import TestClient
 
-from pro_lib import answerer, ask, asking, evaluation, generate, imports, metrics, models, promises, scores
+from pro_lib import answerer, ask, asking, evaluation, generate, imports, metrics, models, promises, scoring
 from pro_lib import questions as question_sets
 from pro_lib.asking import Answer
 from pro_lib.command import pro
@@ -99,7 +99,7 @@ def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, r
     assert answer.kept == 2
     # The same prompt as in the run, shots included, and so the same PRO.
     judged = [evaluation.evaluate(run, split=split) for split in ("validation", "test")]
-    pros = [scores.pro(each.log_probs, alpha=0.1, search_alpha=0.05) for each in judged]
+    pros = [scoring.pro(each.log_probs, alpha=0.1, search_alpha=0.05) for each in judged]
     [place] = np.flatnonzero(judged[0].answers["question_id"] == identity)
     assert answer.uncertainty == pytest.approx(pros[0][place], abs=1e-4)
     ends = [*pros[0], pros[0].min(), pros[0].max()], [*judged[0].correct, False, True]

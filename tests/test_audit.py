@@ -9,7 +9,7 @@ import pytest
 from conftest import ROOT
 from sklearn.metrics import roc_auc_score
 
-from pro_lib import scores
+from pro_lib import scoring
 from pro_lib.runs import Run
 from pro_lib.store import RunInfo
 
@@ -22,7 +22,7 @@ def test_the_fallback_is_the_first_beam_only_where_nothing_is_kept():
     strict = audit.falling_back_on({id(log_probs): np.log([0.2, 0.1])}, strict=True)
     np.testing.assert_allclose(strict(log_probs, alpha=0.3), -np.log([0.5, 0.1]))
     several = score(log_probs, alpha=np.array([0.0, 0.3, 0.4]))
-    np.testing.assert_allclose(several[:, 0], scores.pro(log_probs, alpha=0.0))
+    np.testing.assert_allclose(several[:, 0], scoring.pro(log_probs, alpha=0.0))
     np.testing.assert_allclose(several[:, 1:], np.column_stack([score(log_probs, alpha=a) for a in (0.3, 0.4)]))
 
 
@@ -38,9 +38,9 @@ def test_the_first_token_leaves_the_likelihood_and_the_last_reference_alone_deci
 def test_the_strict_filter_leaves_out_an_answer_that_equals_alpha():
     log_probs = np.log([[0.5, 0.25, 0.1], [0.5, 0.5, np.nan]])
     alphas = np.array([0.0, 0.1, 0.25, 0.5, 1.0])
-    columns = [[scores.pro_at_k(row[None], k)[0] for k in (3, 2, 1, 1, 1)] for row in log_probs[:1]]
+    columns = [[scoring.pro_at_k(row[None], k)[0] for k in (3, 2, 1, 1, 1)] for row in log_probs[:1]]
     # Two answers of exactly 0.5 are kept below that, and leave the first alone at it.
-    columns.append([scores.pro_at_k(log_probs[1:], k)[0] for k in (2, 2, 2, 1, 1)])
+    columns.append([scoring.pro_at_k(log_probs[1:], k)[0] for k in (2, 2, 2, 1, 1)])
     np.testing.assert_allclose(audit.strictly(log_probs, alpha=alphas), columns, rtol=1e-15)
     np.testing.assert_array_equal(audit.strictly(log_probs, alpha=0.25), audit.strictly(log_probs, alpha=alphas)[:, 2])
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_wall import TABLES, WRITE
 
-from pro_lib import imports, scores, similarities
+from pro_lib import imports, scoring
 from pro_lib.common.files import RunError
 from pro_lib.evaluation import Choices, Splits, evaluate
 from pro_lib.imports import split_records
@@ -44,7 +44,7 @@ def test_the_most_probable_answer_of_any_run_is_judged_and_every_method_reads_it
     assert list(table) == ["PRO", "NLL", "ALL", "PE", "PE-MC", "NE"]
     np.testing.assert_allclose(table["NLL"], -np.log([0.5, 0.4, 0.2]))
     np.testing.assert_allclose(table["PE-MC"][2], -np.log([0.6, 0.2]).mean())
-    np.testing.assert_allclose(table["PRO"], scores.pro(BEAMS.log_probs(), alpha=0.25))
+    np.testing.assert_allclose(table["PRO"], scoring.pro(BEAMS.log_probs(), alpha=0.25))
 
 
 def test_a_question_without_a_value_is_left_out_for_all_and_counted():
@@ -54,7 +54,7 @@ def test_a_question_without_a_value_is_left_out_for_all_and_counted():
     assert len(judged.log_probs) == len(judged.baselines) == 2
     assert "1 of 3 questions are left out (b)" in judged.sentence()
     fewer = replace(SAMPLES, answers=SAMPLES.answers.query("question_id != 'b'"))
-    judged = evaluate(BEAMS, samples=fewer, similarities={"lexical": similarities.lexical})
+    judged = evaluate(BEAMS, samples=fewer, similarities={"lexical": scoring.lexical})
     assert list(judged.answers["question_id"]) == ["a", "c"]
 
 
@@ -102,7 +102,7 @@ TIED = st.lists(
 def test_the_order_in_which_answers_were_found_moves_no_score(pairs, random):
     shuffled = [random.sample(answers, len(answers)) for answers in pairs]
     runs = [toy_run({str(n): answers for n, answers in enumerate(order)}) for order in (pairs, shuffled)]
-    judged = [evaluate(run, samples=run, similarities={"lexical": similarities.lexical}) for run in runs]
+    judged = [evaluate(run, samples=run, similarities={"lexical": scoring.lexical}) for run in runs]
     pd.testing.assert_frame_equal(*(one.with_pro({"PRO": 0.05}) for one in judged), check_exact=True)
     pd.testing.assert_frame_equal(*(one.answers for one in judged))
 
@@ -110,7 +110,7 @@ def test_the_order_in_which_answers_were_found_moves_no_score(pairs, random):
 def test_a_sample_that_was_cut_means_the_same_as_none_and_the_answer_judged_need_not_be_a_beam():
     beams, samples = toy_run({"a": [("no", 0.3)]}), toy_run({"a": [("yes", 0.5), ("yes", 0.5), ("yes", 0.5)]})
     samples.answers["finished"] = [True, True, False]
-    row = evaluate(beams, samples=samples, similarities={"lexical": similarities.lexical}).baselines.iloc[0]
+    row = evaluate(beams, samples=samples, similarities={"lexical": scoring.lexical}).baselines.iloc[0]
     assert row["SC, lexical"] == pytest.approx(1 - 2 / 3)
     assert row["Deg, lexical"] == 0
 
@@ -118,7 +118,7 @@ def test_a_sample_that_was_cut_means_the_same_as_none_and_the_answer_judged_need
 def test_methods_without_what_they_need_are_named_not_guessed():
     labels = pd.DataFrame({"question_id": list("abc"), "text": [None] * 3, "correct": [True, False, True]})
     without = [Run(run.answers.assign(text=None), run.questions, run.info) for run in (BEAMS, SAMPLES)]
-    by_meaning = {"lexical": similarities.lexical, "alias": None}
+    by_meaning = {"lexical": scoring.lexical, "alias": None}
     judged = evaluate(without[0], samples=without[1], similarities=by_meaning, choices=Choices(labels=labels))
     names = ("SE", "SD", "Deg", "S-NLL", "SC")
     assert judged.unavailable == tuple(f"{name}, {similarity}" for similarity in by_meaning for name in names)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from test_threshold import MASSES
 
-from pro_lib import ask, scores
+from pro_lib import ask, scoring
 from pro_lib import questions as question_sets
 from pro_lib import runs as run_tables
 from pro_lib.engine.certificate import Certificate
@@ -53,11 +53,11 @@ def test_the_certified_set_holds_every_likely_answer_that_another_strategy_finds
 def test_bounds_come_in_their_order(exact):
     alpha, log_probs = exact.search_alpha, exact.log_probs()
     certificates = exact.questions
-    floor = scores.alpha_floor(log_probs, alpha=alpha, open_log_probs=exact.open_log_probs())
+    floor = scoring.alpha_floor(log_probs, alpha=alpha, open_log_probs=exact.open_log_probs())
     np.testing.assert_allclose(floor, certificates["alpha_floor"], atol=1e-4)
-    np.testing.assert_allclose(scores.tree_bound(*exact.tree()), certificates["tree_bound"], atol=1e-9)
+    np.testing.assert_allclose(scoring.tree_bound(*exact.tree()), certificates["tree_bound"], atol=1e-9)
     certified = (certificates["status"] == "certified").to_numpy()
-    pro = scores.pro(log_probs, alpha=alpha)
+    pro = scoring.pro(log_probs, alpha=alpha)
     assert (pro <= floor + 1e-6)[certified].all()
     assert (certificates["alpha_floor"] <= certificates["tree_bound"] + 1e-5).all()
     assert (certificates["tree_bound"] <= certificates["upper_bound"]).all()

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy.stats import rankdata
 
-from pro_lib import ask, explorer, generate, imports, metrics, scores
+from pro_lib import ask, explorer, generate, imports, metrics, scoring
 from pro_lib import questions as question_sets
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
@@ -91,7 +91,7 @@ def in_javascript(folder, code, value):
     return json.loads(process.stdout)
 
 
-@pytest.mark.filterwarnings("ignore::pro_lib.scores.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::pro_lib.scoring.PremiseWarning")
 def test_the_page_computes_pro_as_pro_lib_does(tmp_path):
     rng = np.random.default_rng(0)
     lists = [rng.dirichlet(np.ones(n + 1))[:n] for n in rng.integers(1, 33, size=300)]
@@ -106,9 +106,9 @@ def test_the_page_computes_pro_as_pro_lib_does(tmp_path):
     nothing, *results = in_javascript(tmp_path, code, given)
     assert nothing == [[], *[[0, None]] * len(alphas)]  # NaN, as JSON has it
     for values, (by_k, *at) in zip(lists, results, strict=True):
-        assert by_k == pytest.approx(scores.pro_all_k([values])[0], rel=1e-9, abs=1e-9)
-        assert [k for k, _ in at] == scores.adaptive_k([values], alphas)[0].tolist()
-        assert [pro for _, pro in at] == pytest.approx(scores.pro([values], alpha=alphas)[0], rel=1e-9, abs=1e-9)
+        assert by_k == pytest.approx(scoring.pro_all_k([values])[0], rel=1e-9, abs=1e-9)
+        assert [k for k, _ in at] == scoring.adaptive_k([values], alphas)[0].tolist()
+        assert [pro for _, pro in at] == pytest.approx(scoring.pro([values], alpha=alphas)[0], rel=1e-9, abs=1e-9)
 
 
 def test_auroc_its_interval_and_ranks_of_the_page_are_ours_with_ties(tmp_path):
@@ -126,7 +126,7 @@ def test_auroc_its_interval_and_ranks_of_the_page_are_ours_with_ties(tmp_path):
     assert in_javascript(tmp_path, one_class, None) == [[None] * 3] * 2  # NaN, as JSON has it
 
 
-@pytest.mark.filterwarnings("ignore::pro_lib.scores.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::pro_lib.scoring.PremiseWarning")
 @pytest.mark.parametrize("distinct", [True, False])
 def test_a_view_of_the_page_sweeps_as_pro_lib_does(distinct, tmp_path):
     twice = pd.concat([RUN.answers, RUN.answers[RUN.answers["rank"] == 1]], ignore_index=True)
@@ -136,10 +136,10 @@ def test_a_view_of_the_page_sweeps_as_pro_lib_does(distinct, tmp_path):
         return [view.sweep.map((at) => [...at.auroc, ...at.meanKept]), view.uncertainty] }"""
     sweep, uncertainty = in_javascript(tmp_path, code, {"data": data, "repeats": not distinct})
     log_probs, alphas = run.log_probs(distinct=distinct), np.array(data["alphas"])
-    expected = scores.pro(log_probs, alpha=alphas)
+    expected = scoring.pro(log_probs, alpha=alphas)
     assert np.transpose(uncertainty) == pytest.approx(expected, rel=1e-9)
     aurocs = metrics.auroc_intervals(expected, np.array(corrects(run)))
-    kept = scores.adaptive_k(log_probs, alphas)
+    kept = scoring.adaptive_k(log_probs, alphas)
     means = kept.mean(axis=0), kept.std(axis=0, ddof=1) / np.sqrt(len(kept))
     assert np.array(sweep) == pytest.approx(np.column_stack([*aurocs, means[0], *metrics.normal(*means)]), rel=1e-9)
 
@@ -210,8 +210,8 @@ def test_the_widget_shows_the_run_and_offers_others_and_the_papers_examples_with
     run = explorer.appendix_run()
     assert reply(app, kind="compare", distinct=True)["ids"] == list(run.questions["question_id"])
     assert corrects(run) == [True, False, False]
-    with pytest.warns(scores.PremiseWarning):
-        pro = scores.pro(run.log_probs(distinct=False), alpha=0.1)
+    with pytest.warns(scoring.PremiseWarning):
+        pro = scoring.pro(run.log_probs(distinct=False), alpha=0.1)
     assert pro == pytest.approx([0.404, 2.142, 2.087], abs=0.005)
 
 
@@ -249,7 +249,7 @@ def test_methods_are_compared_with_samples_where_there_are_some(tmp_path, monkey
     assert page_data(explorer.to_html(RUN, tmp_path / "run.html"))[1] == alone
     monkeypatch.setattr("pro_lib.runs.read", lambda folder: samples)  # in the folder of samples
     answer = reply(Explorer(RUN, Settings(generations_dir=tmp_path)), kind="compare", distinct=True)
-    assert answer["scores"]["NLL"] == pytest.approx(scores.nll(RUN.log_probs()))
+    assert answer["scores"]["NLL"] == pytest.approx(scoring.nll(RUN.log_probs()))
     assert {name: answer[name] for name in beside} == beside | {"ids": [f"q{i:02}" for i in range(40)]}
     assert answer["correct"] == corrects(RUN)
 

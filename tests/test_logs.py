@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from test_scores import naive_pro
+from test_likelihood import naive_pro
 
 from pro_lib import command, evaluation, explorer, imports, protocols
 from pro_lib.common.files import RunError
-from pro_lib.similarities import lexical
+from pro_lib.scoring.similarity import lexical
 
 HERE = Path(__file__).parent
 LOGS = HERE / "golden" / "logs"  # written by the packages themselves: golden/logs.py

@@ -17,8 +17,8 @@ from pro_lib import asking, command, explorer, figures, generate, imports, model
 from pro_lib.command import pro
 from pro_lib.common import catalog, files
 from pro_lib.records import read_labels
+from pro_lib.scoring.similarity import Nli
 from pro_lib.settings import Settings
-from pro_lib.similarities import Nli
 
 FOREIGN = b"a file of somebody else\n"
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from notebook_cells import of_notebook
 from sklearn.metrics import roc_auc_score
 from test_evaluation import toy_run
-from test_scores import naive_pro
+from test_likelihood import naive_pro
 
-from pro_lib import scores, similarities, sweeps
+from pro_lib import scoring, sweeps
 from pro_lib.evaluation import Choices, Splits, evaluate, evaluations
 from pro_lib.settings import Settings
 
@@ -33,7 +33,7 @@ def counted(lists, distinct):
         yield sorted((p * ending for _, p, ending in once), reverse=True)
 
 
-@pytest.mark.filterwarnings("ignore::pro_lib.scores.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::pro_lib.scoring.PremiseWarning")
 @given(st.integers(0, 10_000), st.sampled_from(["paper", "workbench"]))
 def test_pro_pe_and_ne_are_those_of_a_loop_over_the_answers(seed, protocol):
     (beams, lists), (samples, sample_lists) = drawn_run(seed), drawn_run(seed + 1, strategy="multinomial")
@@ -41,7 +41,7 @@ def test_pro_pe_and_ne_are_those_of_a_loop_over_the_answers(seed, protocol):
     found, averaged = list(counted(lists, ours)), counted(sample_lists if ours else lists, False)
     for k in (1, 2, 5, 6):
         pro = [naive_pro(probs, k) for probs in found]
-        np.testing.assert_allclose(scores.pro_at_k(judged.log_probs, k), pro, atol=1e-12)
+        np.testing.assert_allclose(scoring.pro_at_k(judged.log_probs, k), pro, atol=1e-12)
     pe = [-sum(p * np.log(p) for p in probs) for probs in found]
     np.testing.assert_allclose(judged.baselines["PE"], pe, atol=1e-12)
     ne = [-sum(np.log(p) / 2 for p in probs) / len(probs) for probs in averaged]  # token and ending: two
@@ -72,7 +72,7 @@ def test_each_protocol_reads_its_answers_by_hand():
     beams = toy_run({"a": [("yes", 0.5), ("yes", 0.5), ("Yes!", 0.2), ("no", 0.1)]})
     samples = toy_run({"a": [("yes", 0.5), ("no", 0.1)]}, strategy="multinomial")
     table = pd.DataFrame({"question_id": ["a"], "references": [["yes"]]})
-    judged = evaluations(beams, samples=samples, similarities={"alias": similarities.Alias(table)})
+    judged = evaluations(beams, samples=samples, similarities={"alias": scoring.Alias(table)})
     np.testing.assert_allclose(judged[0].log_probs, np.log([[0.5, 0.5, 0.2, 0.1]]))
     np.testing.assert_allclose(judged[1].log_probs, np.log([[0.5, 0.2, 0.1]]))
     paper, ours = (of.baselines.iloc[0].filter(like="alias") for of in judged)
@@ -98,7 +98,7 @@ def test_what_counts_once_and_as_an_ending_can_be_chosen_and_is_said_and_so_is_a
     with pytest.raises(ValueError, match="protocol='papers' is unknown; choose paper or workbench"):
         evaluate(beams, protocol="papers")
     paper, ours = evaluations(beams)
-    assert (above := int(scores.above_one(paper.log_probs).sum())) > 0
+    assert (above := int(scoring.above_one(paper.log_probs).sum())) > 0
     assert f" For {above} questions the answers' probabilities sum to more than 1" in paper.sentence()
     assert "sum to more" not in ours.sentence()
     sweeps.alpha_sweep(paper)  # a warning would be an error

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pro_lib import imports, scores, store
+from pro_lib import imports, scoring, store
 from pro_lib import runs as run_tables
 from pro_lib.common.files import RunError
 from pro_lib.runs import most_probable
@@ -142,7 +142,7 @@ def test_scores_are_a_row_per_question_with_its_answer_and_what_pro_read(run):
     assert table["question"].tolist() == ["a?", "b?", "c?"]
     assert texts(table) == ["Lima", "-", "Rome"]
     log_probs = np.log([[0.5, 0.25], [NAN, NAN], [0.25, NAN]])
-    np.testing.assert_allclose(table[["pro", "nll"]].T, [scores.pro(log_probs, alpha=0.25), scores.nll(log_probs)])
+    np.testing.assert_allclose(table[["pro", "nll"]].T, [scoring.pro(log_probs, alpha=0.25), scoring.nll(log_probs)])
     assert (table["n_kept"].tolist(), table["mass"].tolist()) == ([2, 0, 1], pytest.approx([0.75, 0.0, 0.25]))
     assert run.scores(alpha=0.5)["n_kept"].tolist() == [1, 0, 1]
 

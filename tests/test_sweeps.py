@@ -8,7 +8,7 @@ from notebook_cells import of_notebook
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from pro_lib import metrics, scores, sweeps
+from pro_lib import metrics, scoring, sweeps
 from pro_lib.evaluation import ALPHA_GRID, Evaluation, Splits
 from pro_lib.settings import Settings
 
@@ -40,7 +40,7 @@ def evaluation_of(log_probs, correct, *, rouge_l=None, search_alpha=None, **base
 
 
 LOG_PROBS, CORRECT = some_questions()
-EVALUATION = evaluation_of(LOG_PROBS, CORRECT, NLL=scores.nll(LOG_PROBS))
+EVALUATION = evaluation_of(LOG_PROBS, CORRECT, NLL=scoring.nll(LOG_PROBS))
 
 
 def splits_of(evaluation, n_validation=None, **options):
@@ -63,10 +63,10 @@ def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
 
 
 def test_sweeps_over_alpha_have_the_values_and_intervals_of_scores_and_metrics():
-    table, counts = sweeps.alpha_sweep(EVALUATION), scores.adaptive_k(LOG_PROBS, sweeps.DRAWN_ALPHAS)
+    table, counts = sweeps.alpha_sweep(EVALUATION), scoring.adaptive_k(LOG_PROBS, sweeps.DRAWN_ALPHAS)
     assert set(ALPHA_GRID) < set(table["alpha"]) == set(sweeps.DRAWN_ALPHAS)
-    assert table[["auroc", "mean_kept"]].iloc[-1].tolist() == [metrics.auroc(scores.nll(LOG_PROBS), CORRECT), 1]
-    intervals = metrics.auroc_intervals(scores.pro(LOG_PROBS, alpha=sweeps.DRAWN_ALPHAS), CORRECT)
+    assert table[["auroc", "mean_kept"]].iloc[-1].tolist() == [metrics.auroc(scoring.nll(LOG_PROBS), CORRECT), 1]
+    intervals = metrics.auroc_intervals(scoring.pro(LOG_PROBS, alpha=sweeps.DRAWN_ALPHAS), CORRECT)
     np.testing.assert_array_equal(table[["auroc", "low", "high"]].T, intervals)
     mean, half = counts.mean(axis=0), norm.ppf(0.975) * counts.std(axis=0, ddof=1) / np.sqrt(80)
     np.testing.assert_array_equal(table["mean_kept"], mean)
@@ -104,7 +104,7 @@ def test_of_alphas_that_tie_the_nearest_to_the_recommended_is_selected():
 
 def test_the_benchmark_tests_every_method_and_pros_other_rows_are_no_methods():
     pools = [some_questions(120, seed=seed) for seed in (1, 2)]
-    parts = [evaluation_of(*pool, NLL=scores.nll(pool[0]), PE=scores.predictive_entropy(pool[0])) for pool in pools]
+    parts = [evaluation_of(*pool, NLL=scoring.nll(pool[0]), PE=scoring.predictive_entropy(pool[0])) for pool in pools]
     splits, reported = Splits(*parts, None), parts[1]
     table, choices = sweeps.benchmark(splits).set_index("method"), alpha_choices(splits)
     assert list(table.index) == ["PRO", "PRO, default", "PRO, oracle", "NLL", "PE"]
@@ -134,8 +134,8 @@ def test_other_scores_that_need_an_alpha_have_their_own_chosen_on_validation():
     (log_probs, correct), (others, right) = some_questions(120, seed=1), some_questions(120, seed=2)
 
     def part(answers, labels, meant):
-        floor = {"α-floor": partial(scores.alpha_floor, answers, search_alpha=0.01)}
-        judged = evaluation_of(answers, labels, search_alpha=0.01, NLL=scores.nll(answers))
+        floor = {"α-floor": partial(scoring.alpha_floor, answers, search_alpha=0.01)}
+        judged = evaluation_of(answers, labels, search_alpha=0.01, NLL=scoring.nll(answers))
         return replace(judged, meanings={"S-PRO, alias": meant}, alpha_scores=floor)
 
     validation, reported = part(log_probs, correct, 4 * log_probs), part(others, right, 2 * others)
@@ -143,7 +143,7 @@ def test_other_scores_that_need_an_alpha_have_their_own_chosen_on_validation():
     assert list(table.index) == ["PRO", "PRO, default", "PRO, oracle", "S-PRO, alias", "α-floor", "NLL"]
     rows = validation.drawn(50).answers["question_id"].astype(int)
     grid = sorted(sweeps.alpha_grid(0.01), key=lambda alpha: (round(abs(alpha - 0.4), 12), alpha))
-    of_pro, of_floor = (scores.pro, 4 * log_probs, 2 * others), (scores.alpha_floor, log_probs, others)
+    of_pro, of_floor = (scoring.pro, 4 * log_probs, 2 * others), (scoring.alpha_floor, log_probs, others)
     for name, (score, chosen_on, given_) in {"S-PRO, alias": of_pro, "α-floor": of_floor}.items():
         aurocs = [metrics.auroc(score(chosen_on[rows], alpha=alpha), correct[rows]) for alpha in grid]
         assert table.loc[name, "alpha"] == grid[np.argmax(aurocs)]
@@ -154,11 +154,11 @@ def test_other_scores_that_need_an_alpha_have_their_own_chosen_on_validation():
 
 def test_redraws_choose_from_the_questions_drawn_and_report_on_the_others():
     table = sweeps.redraw_benchmark(splits_of(EVALUATION, 30), n_redraws=20, seed=2)
-    rng, nll = np.random.default_rng(2), metrics.auroc(scores.nll(LOG_PROBS), CORRECT)
+    rng, nll = np.random.default_rng(2), metrics.auroc(scoring.nll(LOG_PROBS), CORRECT)
     for row in table.itertuples():
         sample = rng.choice(len(CORRECT), size=30, replace=False)
         assert row.alpha == sweeps.select_alpha(evaluation_of(LOG_PROBS[sample], CORRECT[sample]))
-        assert row.auroc == metrics.auroc(scores.pro(LOG_PROBS, alpha=row.alpha), CORRECT)
+        assert row.auroc == metrics.auroc(scoring.pro(LOG_PROBS, alpha=row.alpha), CORRECT)
         assert row.better_than_nll == (row.auroc > nll)
     assert (table["redraw"].tolist(), len(set(table["alpha"])) > 1) == (list(range(20)), True)
     # One right answer among 20 is in few draws of two; those without are drawn again.

@@ -28,9 +28,10 @@ import pyarrow.parquet as pq
 import pytest
 from test_store import IDS, INFO, questions_of, written
 
-from pro_lib import imports, models, questions, runs, settings, similarities, store
+from pro_lib import imports, models, questions, runs, settings, store
 from pro_lib.common.catalog import ROOT, fingerprint
 from pro_lib.imports import read_labels
+from pro_lib.scoring import similarity
 
 SECONDS, MEGABYTES = 10, 1024
 SEED = os.environ.get("WALL_SEED", "0")
@@ -459,7 +460,7 @@ def make_run(folder):
 
 def make_nli(folder):
     pairs = {(a, b): [0.5, 0.25, 0.25] for a in ("Rome", "Paris") for b in ("Oslo", "Bern", "Кий")}
-    similarities._store(pairs, folder, "nli-0")
+    similarity._store(pairs, folder, "nli-0")
     return next(folder.glob("nli-0-*"))
 
 
@@ -488,7 +489,7 @@ READERS = {
     "inspect_ai": Reader(file_of("r.eval", INSPECT), read_file, plain_log),
     "lm-eval": Reader(copy_of(LOGS / "lm_eval_texts.jsonl"), read_file, plain_log),
     "choices": Reader(copy_of(LOGS / "lm_eval_choices.jsonl"), read_file, plain_log),
-    "nli cache": Reader(make_nli, similarities._read),
+    "nli cache": Reader(make_nli, similarity._read),
     "run": Reader(make_run, read_run),
     "parameters": Reader(make_parameters, read_parameters, lambda path: json.loads(path.read_text())),
     "model": Reader(copy_of(ROOT / "data" / "models" / "facts-1m"), read_model, fingerprint),

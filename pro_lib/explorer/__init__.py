@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pro_lib import scores
+from pro_lib import scoring
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError, sha256, write_whole
 from pro_lib.common.validation import not_empty
 from pro_lib.evaluation import DRAWN_ALPHAS, Choices, alpha_grid, evaluate, rouge_and_correct
 from pro_lib.records import from_records
 from pro_lib.runs import Run, identities
-from pro_lib.similarities import lexical
+from pro_lib.scoring.similarity import lexical
 from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob, plain
 
 PAGE, JAVASCRIPT, STYLES = (Path(__file__).with_name(f"explorer.{kind}") for kind in ("html", "js", "css"))
@@ -35,7 +35,7 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict:
     `answers` has a list for every question, downwards, those cut by length last: [text, log-probability of the complete
     answer, identity, finished, correct]. Repeats have the same identity, a number. What is missing is None.
     """
-    scores.adaptive_k(np.zeros((1, 1)), alpha)  # raises ValueError for an alpha outside [0, 1]
+    scoring.adaptive_k(np.zeros((1, 1)), alpha)  # raises ValueError for an alpha outside [0, 1]
     if run.is_texts:
         raise RunError(f"run {run.name} has texts without log-probabilities, and the explorer shows probabilities")
     grid = alpha_grid(run.search_alpha, of=DRAWN_ALPHAS)
@@ -94,7 +94,7 @@ def to_html(run: Run, path: str | Path, *, alpha: float = 0.4, source: str | Pat
     The page says which package wrote it, and a digest of `source`, the file or folder that the run was read from.
     """
     not_empty(path, "path")
-    scores.adaptive_k(np.zeros((1, 1)), alpha, search_alpha=run.search_alpha)
+    scoring.adaptive_k(np.zeros((1, 1)), alpha, search_alpha=run.search_alpha)
     try:
         methods = comparison(run)
     except RunError as error:

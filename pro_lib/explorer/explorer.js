@@ -1,7 +1,7 @@
 // The explorer, drawn by the browser: a run comes in as data, charts, lists and panels come out. It knows probabilities
 // and the page; it does not know models or files. What needs those is asked of a kernel, where there is one.
 
-// ---- The numbers, as in pro_lib.scores and pro_lib.metrics. Log-probabilities in nats, sorted downwards.
+// ---- The numbers, as in pro_lib.scoring and pro_lib.metrics. Log-probabilities in nats, sorted downwards.
 
 /** How many answers have p ≥ α, at least 1; 0 where there is no answer. */
 export function adaptiveK(logProbs, logAlpha) {

@@ -7,7 +7,7 @@ from conftest import ROOT
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pro_lib import scores
+from pro_lib import scoring
 
 PAPER = ROOT / "data" / "paper"
 
@@ -89,7 +89,7 @@ def test_half_of_the_chosen_alphas_lie_in_the_recommended_range_and_three_above_
 @example([3, 1], 0.5)
 def test_with_distinct_complete_answers_pro_is_nll_from_a_half_on(weights, alpha):
     log_probs = np.log(np.sort(weights)[None, ::-1] / np.sum(weights))
-    assert scores.pro(log_probs, alpha=alpha).item() == pytest.approx(scores.nll(log_probs).item(), abs=1e-12)
+    assert scoring.pro(log_probs, alpha=alpha).item() == pytest.approx(scoring.nll(log_probs).item(), abs=1e-12)
 
 
 def test_pro_is_best_at_every_rouge_threshold():
@@ -103,7 +103,7 @@ def appendix_log_probs(question, *, repeats):
     return np.log(np.sort(np.repeat(rows["probability"], rows["count"] if repeats else 1)))[None, ::-1]
 
 
-@pytest.mark.filterwarnings("ignore::pro_lib.scores.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::pro_lib.scoring.PremiseWarning")
 def test_the_appendix_counts_an_answer_as_often_as_it_was_found():
     once, masses = [], {}
     for row in read("appendix_scores").itertuples():
@@ -111,10 +111,10 @@ def test_the_appendix_counts_an_answer_as_often_as_it_was_found():
         assert log_probs.shape == (1, 10)
         masses[row.question] = round(np.exp(log_probs).sum(), 3)
         fixed = row.selection == "fixed"
-        pro = scores.pro_at_k(log_probs, row.k) if fixed else scores.pro(log_probs, alpha=row.alpha)
+        pro = scoring.pro_at_k(log_probs, row.k) if fixed else scoring.pro(log_probs, alpha=row.alpha)
         assert pro.item() == pytest.approx(row.pro, abs=0.005)
         if not fixed:
-            distinct = scores.pro(appendix_log_probs(row.question, repeats=False), alpha=row.alpha).item()
+            distinct = scoring.pro(appendix_log_probs(row.question, repeats=False), alpha=row.alpha).item()
             once.append((row.pro, round(distinct, 3)))
     assert once == [(0.404, 1.36), (2.142, 2.209), (2.087, 2.110)]
     assert list(masses.values()) == [1.739, 0.797, 0.754]

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from transformers import DebertaConfig, RobertaConfig
 
-from pro_lib import meanings, metrics, scores, similarities
+from pro_lib import metrics, scoring
 from pro_lib import questions as question_sets
 from pro_lib.common import catalog
 
 NAN = np.nan
-GOLDEN = Path(__file__).parent / "golden" / "polygraph.json"
+GOLDEN = Path(__file__).parents[1] / "golden" / "polygraph.json"
 E, N, C = (0.8, 0.1, 0.1), (0.2, 0.6, 0.2), (0.1, 0.2, 0.7)
 # Answers 0 and 1 entail each other; 2 entails 0, but is neutral from 0; 3 contradicts all.
 FOUR = np.array([[[E, E, N, C], [E, E, N, C], [E, N, E, C], [C, C, C, E]]])
@@ -54,24 +54,24 @@ def naive_clusters(there, label):
 
 
 def test_clusters_by_hand():
-    assert meanings.clusters(FOUR).tolist() == [[0, 0, 1, 2]]
+    assert scoring.clusters(FOUR).tolist() == [[0, 0, 1, 2]]
     for rule in ("non_contradiction", "either_entailment", "not_both_neutral"):
-        assert meanings.clusters(variants.matches(FOUR, rule)).tolist() == [[0, 0, 0, 1]]
+        assert scoring.clusters(variants.matches(FOUR, rule)).tolist() == [[0, 0, 0, 1]]
     neutral = FOUR.copy()
     neutral[0, 2, 0] = N  # both ways
     for rule, expected in (("non_contradiction", [0, 0, 0, 1]), ("not_both_neutral", [0, 0, 1, 2])):
-        assert meanings.clusters(variants.matches(neutral, rule)).tolist() == [expected]
+        assert scoring.clusters(variants.matches(neutral, rule)).tolist() == [expected]
     # 0 matches 1, 1 matches 2, 0 does not match 2: a chain.
     chain = np.array([[[1, 1, 0], [1, 1, 1], [0, 1, 1]]], dtype=float)
-    assert meanings.clusters(chain).tolist() == [[0, 0, 1]]
+    assert scoring.clusters(chain).tolist() == [[0, 0, 1]]
     assert variants.clusters_by_last_match(chain).tolist() == [[0, 0, 0]]
     # Similarities must reach the threshold in both directions.
-    assert meanings.clusters([[[1.0, 0.9], [0.4, 1.0]], [[1.0, 0.9], [0.5, 1.0]]]).tolist() == [[0, 1], [0, 0]]
+    assert scoring.clusters([[[1.0, 0.9], [0.4, 1.0]], [[1.0, 0.9], [0.5, 1.0]]]).tolist() == [[0, 1], [0, 0]]
 
 
 @given(CASES)
 def test_clusters_agree_with_one_answer_at_a_time(case):
-    for row, judged, numbers in zip(case[1], case[0], meanings.clusters(case[0]), strict=True):
+    for row, judged, numbers in zip(case[1], case[0], scoring.clusters(case[0]), strict=True):
         expected = naive_clusters(np.flatnonzero(~np.isnan(row)).tolist(), judged.argmax(axis=-1))
         assert (numbers[np.isnan(row)] == -1).all()
         assert [np.flatnonzero(numbers == c).tolist() for c in range(len(expected))] == expected
@@ -84,18 +84,18 @@ def test_variants_and_similarities_by_hand():
     # Entailment sums to 6.8; a diagonal of 1 adds 4 * 0.2, and the release divides by m = 4.
     np.testing.assert_allclose(variants.degree_of_uq_nlg(FOUR[..., 0]), [(16 - 7.6) / 4], rtol=1e-14)
     # A similarity is taken for the kernel.
-    density = meanings.semantic_density(np.log([[0.5, 0.25]]), [[[1.0, 0.5], [0.5, 1.0]]])
+    density = scoring.semantic_density(np.log([[0.5, 0.25]]), [[[1.0, 0.5], [0.5, 1.0]]])
     np.testing.assert_allclose(density, [(0 * 2 + 0.5 * 1) / 3], rtol=1e-14)
     # A meaning holds at most all the probability.
-    meant = meanings.meaning_log_probs(np.log([[0.6, 0.6, 0.2]]), [[0, 0, 1]])
+    meant = scoring.meaning_log_probs(np.log([[0.6, 0.6, 0.2]]), [[0, 0, 1]])
     np.testing.assert_allclose(np.exp(meant[:, :2]), [[1.0, 0.2]])
 
 
 @given(CASES)
 def test_probabilities_of_meanings_and_semantic_entropies_agree_with_the_formulas(case):
     nli, log_probs = case
-    meaning = meanings.clusters(nli)
-    meant = np.exp(meanings.meaning_log_probs(log_probs, meaning))
+    meaning = scoring.clusters(nli)
+    meant = np.exp(scoring.meaning_log_probs(log_probs, meaning))
     results = {variant: entropy(log_probs, meaning) for variant, entropy in variants.ENTROPIES.items()}
     assert all(np.isnan(values[-1]).all() for values in (meant, *results.values()))
     for q, (row, numbers) in enumerate(zip(log_probs[:-1], meaning[:-1], strict=True)):
@@ -120,8 +120,8 @@ def test_densities_dissimilarities_and_degrees_agree_with_the_formulas(case, see
     keep[:, 0] = True
     counted = np.where(keep, log_probs, NAN)
     results = {
-        "lin2023": meanings.degree(nli),
-        "qiu2024": meanings.semantic_density(counted, nli),
+        "lin2023": scoring.degree(nli),
+        "qiu2024": scoring.semantic_density(counted, nli),
         "lm_polygraph": variants.forward_density(log_probs, nli, keep=keep, with_itself=True),
         "uqlm": variants.forward_density(log_probs, nli, keep=keep, with_itself=False),
         "release": variants.mean_distance(nli, keep),
@@ -148,20 +148,20 @@ def test_densities_dissimilarities_and_degrees_agree_with_the_formulas(case, see
 def test_the_order_of_the_answers_matters_only_to_the_clusters(case, others):
     nli, log_probs = case
     order = [0, *others]  # the first is the one that some scores compare the others with
-    meaning, moved = meanings.clusters(nli), (nli[:, order][:, :, order], log_probs[:, order])
+    meaning, moved = scoring.clusters(nli), (nli[:, order][:, :, order], log_probs[:, order])
     # To the bit, so that what ties stays a tie.
-    entropy = meanings.semantic_entropy(log_probs, meaning)
-    np.testing.assert_array_equal(meanings.semantic_entropy(moved[1], meaning[:, order]), entropy)
-    np.testing.assert_array_equal(meanings.degree(moved[0]), meanings.degree(nli))
-    np.testing.assert_array_equal(meanings.semantic_density(*moved[::-1]), meanings.semantic_density(log_probs, nli))
+    entropy = scoring.semantic_entropy(log_probs, meaning)
+    np.testing.assert_array_equal(scoring.semantic_entropy(moved[1], meaning[:, order]), entropy)
+    np.testing.assert_array_equal(scoring.degree(moved[0]), scoring.degree(nli))
+    np.testing.assert_array_equal(scoring.semantic_density(*moved[::-1]), scoring.semantic_density(log_probs, nli))
 
 
 @pytest.mark.parametrize("shape", [(0, 3, 3), (2, 0, 0), (0, 3, 3, 3), (2, 0, 0, 3)])
 def test_no_questions_and_no_answers(shape):
     judged = np.full(shape, NAN)
-    meaning = meanings.clusters(judged)
+    meaning = scoring.clusters(judged)
     assert meaning.shape == shape[:2]
-    for values in (meanings.degree(judged), meanings.semantic_entropy(np.full(shape[:2], NAN), meaning)):
+    for values in (scoring.degree(judged), scoring.semantic_entropy(np.full(shape[:2], NAN), meaning)):
         np.testing.assert_array_equal(values, np.full(shape[0], NAN))
 
 
@@ -172,18 +172,18 @@ def test_the_scores_are_those_of_lm_polygraph():
     totals = np.array([[sum(answer) for answer in row] for row in tokens])
     means = np.array([[sum(answer) / len(answer) for answer in row] for row in tokens])
     samples, sampled = nli[:, 1:, 1:], totals[:, 1:]
-    meaning = meanings.clusters(samples)
-    sampled_once = np.column_stack([np.ones(len(texts), bool), similarities.distinct([row[1:] for row in texts])])
+    meaning = scoring.clusters(samples)
+    sampled_once = np.column_stack([np.ones(len(texts), bool), scoring.distinct([row[1:] for row in texts])])
     ours = {
-        "MaximumSequenceProbability": scores.nll(totals[:, :1]),
-        "Perplexity": scores.average_log_likelihood(means[:, :1], totals[:, :1]),
-        "MonteCarloSequenceEntropy": scores.predictive_entropy_mc(sampled),
-        "MonteCarloNormalizedSequenceEntropy": scores.normalized_entropy(means[:, 1:]),
+        "MaximumSequenceProbability": scoring.nll(totals[:, :1]),
+        "Perplexity": scoring.average_log_likelihood(means[:, :1], totals[:, :1]),
+        "MonteCarloSequenceEntropy": scoring.predictive_entropy_mc(sampled),
+        "MonteCarloNormalizedSequenceEntropy": scoring.normalized_entropy(means[:, 1:]),
         "SemanticEntropy": variants.mean_over_answers(sampled, meaning),
         "SemanticEntropyEmpirical": variants.discrete_entropy(sampled, meaning),
-        "DegMat_NLI_score_entail": meanings.degree(samples),
-        "DegMat_NLI_score_contra": meanings.degree(1 - samples[..., 2]),
-        "DegMat_Jaccard_score": meanings.degree(variants.jaccard([row[1:] for row in texts])),
+        "DegMat_NLI_score_entail": scoring.degree(samples),
+        "DegMat_NLI_score_contra": scoring.degree(1 - samples[..., 2]),
+        "DegMat_Jaccard_score": scoring.degree(variants.jaccard([row[1:] for row in texts])),
         # Theirs is minus the density, ours 1 minus the density.
         "SemanticDensityOutput": variants.forward_density(means, nli, keep=sampled_once, with_itself=True) - 1,
     }
@@ -196,14 +196,14 @@ def test_the_scores_are_those_of_lm_polygraph():
 
 def test_lexical_is_that_of_each_pair_wherever_the_texts_stand():
     rows = [["John Adams", None, "John Quincy Adams", "John Adams"], ["d", NAN], []]
-    judged = similarities.lexical(rows)
+    judged = scoring.lexical(rows)
     assert judged.shape == (3, 4, 4)
     for q, row in enumerate(rows):
         for (i, first), (j, second) in itertools.product(enumerate(row), repeat=2):
             missing = not (isinstance(first, str) and isinstance(second, str))
             expected = NAN if missing else metrics.rouge_l([first], [[second]])[0]
             np.testing.assert_array_equal(judged[q, i, j], expected)
-    assert similarities.lexical([["Москва", "Москва"]]).min() == 1  # equal, though ROUGE sees nothing
+    assert scoring.lexical([["Москва", "Москва"]]).min() == 1  # equal, though ROUGE sees nothing
 
 
 NAMES = [
@@ -239,19 +239,19 @@ def asked(*ids):
     ],
 )  # fmt: skip
 def test_alias_matches_right_answers_wrong_answers_and_spellings(identity, answers, same):
-    judged = similarities.Alias(TABLE)([answers], asked(identity))[0]
+    judged = scoring.Alias(TABLE)([answers], asked(identity))[0]
     assert [np.flatnonzero(row).tolist() for row in judged] == [group for group in same for _ in group]
 
 
 def test_alias_without_relations_compares_accepted_names_only():
-    judged = similarities.Alias(TABLE.drop(columns="relation"))([["Adams", "John Adams"]] * 2, asked("us/2", "us/1"))
+    judged = scoring.Alias(TABLE.drop(columns="relation"))([["Adams", "John Adams"]] * 2, asked("us/2", "us/1"))
     assert judged[:, 0, 1].tolist() == [1, 0]
 
 
 def test_alias_reads_the_bundled_questions():
     table = question_sets.load("world-facts", split=["train_shots", "validation", "test"], n_shots=0).table
     questions = table[table["references"].str.len() > 1].head(200)
-    judged = similarities.Alias(table)([[*names[:2], "no such name"] for names in questions["references"]], questions)
+    judged = scoring.Alias(table)([[*names[:2], "no such name"] for names in questions["references"]], questions)
     assert (judged[:, 0, 1] == 1).all()
     assert (judged[:, :2, 2] == 0).all()
 
@@ -289,7 +289,7 @@ def classifiers(tmp_path_factory):
 @pytest.mark.parametrize("family", ["deberta", "roberta"])
 def test_nli_agrees_with_one_pair_at_a_time_whatever_the_labels_order(classifiers, family, order):
     folder = classifiers[family, order]
-    judged = similarities.Nli(folder, device="cpu", batch_size=3)(ANSWERS, QUESTIONS)
+    judged = scoring.Nli(folder, device="cpu", batch_size=3)(ANSWERS, QUESTIONS)
     assert judged.shape == (2, 4, 4, 3)
     network = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -303,7 +303,7 @@ def test_nli_agrees_with_one_pair_at_a_time_whatever_the_labels_order(classifier
                 texts = [f"{question} {text}" for text in (first, second)]
                 with torch.no_grad():
                     probs = network(**tokenizer(*texts, return_tensors="pt")).logits[0].softmax(-1)
-                expected = [float(probs[place[label]]) for label in similarities.LABELS]
+                expected = [float(probs[place[label]]) for label in scoring.LABELS]
             np.testing.assert_allclose(probabilities[i, j], expected, rtol=0, atol=1e-5)
     apart = judged[judged[..., 0] < 1]
     assert len(apart) == 6 + 4
@@ -311,36 +311,36 @@ def test_nli_agrees_with_one_pair_at_a_time_whatever_the_labels_order(classifier
 
 
 def test_each_ordered_pair_is_computed_once_and_kept_on_disk(classifiers, tmp_path, monkeypatch):
-    counted, computed = [], similarities.Nli._computed
+    counted, computed = [], scoring.Nli._computed
 
     def counting(self, pairs, order):
         counted.extend(pairs)
         return computed(self, pairs, order)
 
-    monkeypatch.setattr(similarities.Nli, "_computed", counting)
+    monkeypatch.setattr(scoring.Nli, "_computed", counting)
     folder = classifiers["deberta", "contradiction first"]
     answers = [["Rome", "Paris", "Rome"], ["Paris", "Rome", "Oslo"]]
-    judge, later = (similarities.Nli(folder, device="cpu", cache=tmp_path) for _ in range(2))
+    judge, later = (scoring.Nli(folder, device="cpu", cache=tmp_path) for _ in range(2))
     first = judge(answers)
     assert sorted(counted) == list(itertools.permutations(("Oslo", "Paris", "Rome"), 2))
     with monkeypatch.context() as patched:  # weights that were loaded would be a TypeError
         patched.setattr(transformers.AutoModelForSequenceClassification, "from_pretrained", None)
-        for again in (judge, similarities.Nli(folder, cache=tmp_path)):
+        for again in (judge, scoring.Nli(folder, cache=tmp_path)):
             np.testing.assert_array_equal(again(answers), first)
     np.testing.assert_array_equal(later([["Rome", "Paris", "Bern"]])[0, :2, :2], first[0, :2, :2])
     judge([["Rome", "Bern"]])  # computed by the other meanwhile
     assert sorted(counted[6:]) == [("Bern", "Paris"), ("Bern", "Rome"), ("Paris", "Bern"), ("Rome", "Bern")]
     (path,) = tmp_path.glob("nli-*.parquet")
     table = pd.read_parquet(path)
-    assert (list(table), len(table)) == (["premise", "hypothesis", *similarities.LABELS], 10)
-    similarities.Nli(classifiers["roberta", "contradiction first"], device="cpu", cache=tmp_path)(answers)
+    assert (list(table), len(table)) == (["premise", "hypothesis", *scoring.LABELS], 10)
+    scoring.Nli(classifiers["roberta", "contradiction first"], device="cpu", cache=tmp_path)(answers)
     assert len(counted) == 10 + 6  # another model has another file
     assert len(list(tmp_path.glob("nli-*.parquet"))) == 2
 
 
 def test_distinct_marks_first_occurrences():
     answers = [["a", "b", "a", None, "b"], ["c", "c"]]
-    assert similarities.distinct(answers).tolist() == [[True, True, False, False, False], [True] + [False] * 4]
+    assert scoring.distinct(answers).tolist() == [[True, True, False, False, False], [True] + [False] * 4]
 
 
 def test_code_that_ships_with_a_model_is_not_run_and_nobody_is_asked(tmp_path, monkeypatch):
@@ -358,7 +358,7 @@ def test_code_that_ships_with_a_model_is_not_run_and_nobody_is_asked(tmp_path, m
 
 
 def nli(folder, answers=(("Rome", "Paris"),)):
-    return similarities.Nli(folder, device="cpu")(answers)
+    return scoring.Nli(folder, device="cpu")(answers)
 
 
 def refused_weights(folder, classifier):
@@ -371,22 +371,22 @@ def refused_weights(folder, classifier):
 
 
 REFUSED = {
-    "answers row 1": lambda *_: similarities.lexical([["a"], "bc"]),
-    "answers row 0": lambda *_: similarities.lexical([["a", 3]]),
-    "answers has 1 rows": lambda *_: similarities.lexical([["a"]], QUESTIONS),
-    "'us/9'": lambda *_: similarities.Alias(TABLE)([["a"], ["b"]], asked("us/1", "us/9")),
-    "alias needs questions": lambda *_: similarities.Alias(TABLE)([["a"]], None),
+    "answers row 1": lambda *_: scoring.lexical([["a"], "bc"]),
+    "answers row 0": lambda *_: scoring.lexical([["a", 3]]),
+    "answers has 1 rows": lambda *_: scoring.lexical([["a"]], QUESTIONS),
+    "'us/9'": lambda *_: scoring.Alias(TABLE)([["a"], ["b"]], asked("us/1", "us/9")),
+    "alias needs questions": lambda *_: scoring.Alias(TABLE)([["a"]], None),
     "has the labels": lambda folder, _: nli(save_classifier("roberta", folder, {0: "entailment", 1: "not_entailment"})),
     "a pair of answers has 8": lambda _, classifier: nli(classifier, [["x " * 41, "y"]]),
     "lacks weights: classifier": refused_weights,
     "nowhere' could not be loaded": lambda folder, _: nli(folder / "nowhere"),
-    "log_probs must have the shape (1, 4)": lambda *_: meanings.semantic_density([[-1.0] * 3], FOUR),
-    "log_probs must be NaN where there is no answer": lambda *_: meanings.semantic_entropy([[-1.0, -2.0]], [[0, -1]]),
-    "log_probs row 0, answer 3 is 0.5": lambda *_: meanings.semantic_density([[-1.0] * 3 + [0.5]], FOUR),
-    "compared must have the shape": lambda *_: meanings.degree(np.ones((2, 3, 4))),
-    "compared[0, 0, 1] is 2.0": lambda *_: meanings.degree([[[1.0, 2.0], [0.0, 1.0]]]),
-    "compared[0, 0, 1] is nan": lambda *_: meanings.degree([[[1.0, NAN], [0.0, 1.0]]]),
-    "compared[0, 0, 0] is": lambda *_: meanings.degree(FOUR * 0.9),
+    "log_probs must have the shape (1, 4)": lambda *_: scoring.semantic_density([[-1.0] * 3], FOUR),
+    "log_probs must be NaN where there is no answer": lambda *_: scoring.semantic_entropy([[-1.0, -2.0]], [[0, -1]]),
+    "log_probs row 0, answer 3 is 0.5": lambda *_: scoring.semantic_density([[-1.0] * 3 + [0.5]], FOUR),
+    "compared must have the shape": lambda *_: scoring.degree(np.ones((2, 3, 4))),
+    "compared[0, 0, 1] is 2.0": lambda *_: scoring.degree([[[1.0, 2.0], [0.0, 1.0]]]),
+    "compared[0, 0, 1] is nan": lambda *_: scoring.degree([[[1.0, NAN], [0.0, 1.0]]]),
+    "compared[0, 0, 0] is": lambda *_: scoring.degree(FOUR * 0.9),
 }
 
 

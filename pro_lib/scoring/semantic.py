@@ -10,7 +10,7 @@ first come. Arrays that do not fit are a `ValueError`.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib.scores import Floats, as_log_probs, row_sums
+from pro_lib.scoring.likelihood import Floats, as_log_probs, row_sums
 
 Mask = NDArray[np.bool_]
 
