@@ -22,7 +22,7 @@ from scipy.stats import rankdata
 
 from pro_lib import evaluation, metrics, protocols, scoring, sweeps
 from pro_lib.evaluation import Choices, Evaluation
-from pro_lib.runs import Run
+from pro_lib.runs.run import Run
 from pro_lib.scoring.similarity import Similarity
 from pro_lib.settings import BEAMS, GREEDY, SAMPLES, Settings
 

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from measuring import asked
 
-from pro_lib import store
-from pro_lib.store import Cost, RunFolder, RunInfo, part_table
+from pro_lib.runs import storage
+from pro_lib.runs.storage import Cost, RunFolder, RunInfo, part_table
 
 N_ANSWERS, N_TOKENS, PER_PART = 10, 6, 4096
 
@@ -29,7 +29,7 @@ def write(folder: Path, n_questions: int) -> None:
     with RunFolder(folder, RunInfo("large", "synthetic", "diverse_beam")) as run:
         for part, rows in run.missing(pd.DataFrame(table), per_part=PER_PART).items():
             n = len(rows)
-            store.write_part(run.path, part, run.info, part_table(rows, _answers(rng, n), [None] * n), Cost())
+            storage.write_part(run.path, part, run.info, part_table(rows, _answers(rng, n), [None] * n), Cost())
         run.finish({})
 
 

@@ -33,7 +33,7 @@ from pro_lib import models
 from pro_lib.engine import STRATEGIES, Counts, PackedTree, Prefix, encode_prefix, tree
 from pro_lib.engine.fit import Fit
 from pro_lib.generate import generate
-from pro_lib.store import Cost
+from pro_lib.runs.storage import Cost
 
 SHAPES = ["random-gemma-2b", "random-gemma-7b", "random-llama-2-7b"]
 # The share of the copy bandwidth that a good kernel gets; steps are held against it.

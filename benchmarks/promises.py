@@ -21,7 +21,7 @@ from scipy.stats import binom
 from pro_lib import evaluation, imports, promises, scoring
 from pro_lib.evaluation import Evaluation
 from pro_lib.promises import STARTS
-from pro_lib.runs import Run
+from pro_lib.runs.run import Run
 from pro_lib.settings import Settings
 
 TARGETS, DELTAS, ALPHAS = (0.7, 0.8, 0.9), (0.35, 0.37, 0.4, 0.5, 0.6), (0.005, 0.02, 0.05, 0.2, 0.4)

@@ -18,7 +18,7 @@ from measuring import asked
 from pro_lib import models, server
 from pro_lib import questions as question_sets
 from pro_lib.generate import generate
-from pro_lib.runs import Run
+from pro_lib.runs.run import Run
 
 
 def serving(path: Path, *, as_it_comes: bool) -> xllamacpp.Server:

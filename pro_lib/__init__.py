@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         scoring,
         server,
         settings,
-        store,
         sweeps,
     )
     from pro_lib.asking import answerer, ask
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from pro_lib.inside import diverse_beam_generate, exact_generate
     from pro_lib.models import load as load_model
     from pro_lib.questions import load as load_questions
-    from pro_lib.runs import read as read_run
+    from pro_lib.runs.run import read as read_run
 
 # Threads that share cores with another process (two notebooks, say) otherwise wait for each other in long busy
 # loops: on two cores that made decoding ten times slower. It works only if it is set before torch is loaded.
@@ -83,7 +82,6 @@ __all__ = [
     "scoring",
     "server",
     "settings",
-    "store",
     "sweeps",
 ]
 
@@ -112,7 +110,6 @@ _PACKAGES = {
     "scoring",
     "server",
     "settings",
-    "store",
     "sweeps",
 }
 # Public functions: the module and the name that each has there.
@@ -124,7 +121,7 @@ _NAMES = {
     "import_answers": ("pro_lib.imports", "from_file"),
     "load_model": ("pro_lib.models", "load"),
     "load_questions": ("pro_lib.questions", "load"),
-    "read_run": ("pro_lib.runs", "read"),
+    "read_run": ("pro_lib.runs.run", "read"),
 }
 
 

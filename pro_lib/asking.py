@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pro_lib import engine, promises, scoring, store
+from pro_lib import engine, promises, scoring
 from pro_lib import questions as question_sets
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
@@ -19,7 +19,8 @@ from pro_lib.evaluation import evaluate
 from pro_lib.metrics.correctness import Choices
 from pro_lib.promises import Promise
 from pro_lib.questions import QuestionSet
-from pro_lib.runs import Run, read
+from pro_lib.runs import storage
+from pro_lib.runs.run import Run, read
 
 if TYPE_CHECKING:
     from pro_lib.models import Model
@@ -38,7 +39,7 @@ class Answer:
     """A model's answer to one question, with its PRO uncertainty (nats, higher = more uncertain).
 
     `answers` are the distinct answers found, the most probable first, each with the probability of its complete text,
-    ending included; PRO read the first `kept`. `status` (see `engine.certificate`) and `entropy_bounds` (nats, of H(Y):
+    ending included; PRO read the first `kept`. `status` (see `runs.certificate`) and `entropy_bounds` (nats, of H(Y):
     tree bound and loose upper bound) come from an exact search, else they are None. `probability_right` is an estimate
     for `text`, as `calibrated` tells.
     """
@@ -130,7 +131,7 @@ def check_calibration(calibration: Run, now: Mapping[str, Any]) -> None:
     if "strategy" not in before:
         raise RunError(f"calibration: run {calibration.name} does not say how a model was asked")
     matters = {name: value for name, value in now.items() if name in _MATTERS}
-    if difference := store.difference(before, {**before, **matters}):
+    if difference := storage.difference(before, {**before, **matters}):
         raise RunError(f"calibration: run {calibration.name} was made with {difference}")
 
 

@@ -49,7 +49,7 @@ from pro_lib.common.validation import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pro_lib.runs import Run
+    from pro_lib.runs.run import Run
 
 # What an exact search is sure of, by its status.
 SURE = {

@@ -13,7 +13,7 @@ from pro_lib import metrics, scoring
 from pro_lib.common.files import RunError
 from pro_lib.metrics.correctness import MATCHES, Choices, rouge_and_correct
 from pro_lib.protocols import PROTOCOLS, Floats, Similarities, comparisons, find_protocol, methods, ranked
-from pro_lib.runs import Run, most_probable
+from pro_lib.runs.run import Run, most_probable
 
 # What α is chosen from: every α that the paper prints is one of these. Finer ones are for a logarithmic axis only:
 # chosen from on 100 questions, they were seen to cost up to 0.05 of AUROC.

@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from tqdm.auto import tqdm
 
-from pro_lib import models, runs, store
+from pro_lib import models, runs
 from pro_lib import questions as question_sets
 from pro_lib.common import files
 from pro_lib.common.files import RunError
@@ -22,8 +22,9 @@ from pro_lib.engine import strategies
 from pro_lib.models import Model
 from pro_lib.packs import Job
 from pro_lib.questions import QuestionSet
-from pro_lib.runs import Run
-from pro_lib.store import RunFolder, RunInfo, tables
+from pro_lib.runs import storage
+from pro_lib.runs.run import Run
+from pro_lib.runs.storage import RunFolder, RunInfo, tables
 
 _log = logging.getLogger(__name__)
 QUESTIONS_PER_PART = 256
@@ -117,9 +118,9 @@ def generate(
 def _make_part(name: str, questions: pd.DataFrame, folder: RunFolder, job: Job, bar: tqdm) -> None:
     """Answer the questions of a part and store them; those asked of a server as soon as each batch is answered."""
     if not job.model.is_remote:
-        store.write_part(folder.path, name, folder.info, *job.part(questions, bar))
+        storage.write_part(folder.path, name, folder.info, *job.part(questions, bar))
         return
-    with store.Journal(folder.path, name, folder.info) as journal:
+    with storage.Journal(folder.path, name, folder.info) as journal:
         for start in range(0, len(questions), job.per_pack):
             batch = questions.iloc[start : start + job.per_pack]
             journal.append(*job.part(batch, bar))
@@ -190,6 +191,6 @@ class _Worker:
 
     def make(self, name: str, questions: pd.DataFrame) -> tuple[int, dict[str, Any]]:
         """Make a part, unless a worker has that died before it could say so; return its size and where it was made."""
-        if not store.parts(self.path, name):
-            store.write_part(self.path, name, self.info, *self.job.part(questions))
+        if not storage.parts(self.path, name):
+            storage.write_part(self.path, name, self.info, *self.job.part(questions))
         return len(questions), self.job.provenance()

@@ -16,8 +16,8 @@ from pro_lib.layouts import CUT, NATURAL, Response, at, record_of, responses
 from pro_lib.questions import QuestionSet
 from pro_lib.readers import Source, called, json_lines, unzipped
 from pro_lib.records import TABLES, from_records, names_in, paired, question_table, read_labels, split_records, tables
-from pro_lib.runs import Run
-from pro_lib.store import RunInfo
+from pro_lib.runs.run import Run
+from pro_lib.runs.storage import RunInfo
 
 __all__ = ["from_file", "from_openai", "from_records", "from_vllm", "read_labels", "recorded", "split_records"]
 

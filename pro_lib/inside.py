@@ -20,6 +20,7 @@ from pro_lib import engine
 from pro_lib.engine.fit import Fit, PackingError, best_fit, fit_for_length
 from pro_lib.models import UnsupportedModelError, find_endings
 from pro_lib.packs import by_probability
+from pro_lib.runs.certificate import Certificate
 
 _FITS: "WeakKeyDictionary[PreTrainedModel, Fit]" = WeakKeyDictionary()  # measured once for each network
 # What `generate` hands on of itself; anything else would change what the network says.
@@ -40,7 +41,7 @@ class GenerateOutput:
     sequences: Tensor
     n_answers: Tensor
     log_probs: Tensor
-    certificates: tuple[engine.Certificate | None, ...]
+    certificates: tuple[Certificate | None, ...]
 
 
 def exact_generate(
@@ -120,7 +121,7 @@ def _check(network, config, mask, *, logits_processor, stopping_criteria, positi
         raise ValueError("attention_mask hides all tokens of a prompt")
 
 
-def _likely(answers: list[engine.Outcome], certificate: engine.Certificate | None) -> tuple[list, np.ndarray]:
+def _likely(answers: list[engine.Outcome], certificate: Certificate | None) -> tuple[list, np.ndarray]:
     """Return answers and log-probabilities downwards, NaN of those cut; of a search those at α, or the first alone."""
     answers = by_probability(answers)
     values = np.array([answer.complete_log_prob if answer.finished else math.nan for answer in answers])

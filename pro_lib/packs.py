@@ -25,11 +25,12 @@ from pro_lib import engine
 from pro_lib import questions as question_sets
 from pro_lib.common import catalog
 from pro_lib.common.files import sha256
-from pro_lib.engine import Certificate, Counts, Outcome, Strategy
+from pro_lib.engine import Counts, Outcome, Strategy
 from pro_lib.engine.fit import positions
 from pro_lib.models import Model, UnsupportedModelError, thought
 from pro_lib.questions import QuestionSet
-from pro_lib.store import Cost, part_table
+from pro_lib.runs.certificate import Certificate
+from pro_lib.runs.storage import Cost, part_table
 
 # Measured on two cores with the bundled model: smaller packs pay more per call, larger ones attend to more in vain.
 QUESTIONS_PER_PACK = 32
@@ -88,7 +89,10 @@ class Job:
         return where | {"commit": None if status else commit, "versions": versions}
 
     def part(self, questions: pd.DataFrame, bar: tqdm | None = None) -> tuple[pa.Table, Cost]:
-        """Return the table (`store.part_table`) and cost of a part; `MemoryError` if one question alone is too much."""
+        """Return the table (`runs.storage.part_table`) and cost of a part.
+
+        `MemoryError` if one question alone is too much.
+        """
         if self.model.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.model.device)
         started, bar = time.perf_counter(), bar or tqdm(disable=True)

@@ -12,7 +12,7 @@ from scipy.stats import beta, binom
 from pro_lib import imports, metrics
 from pro_lib.evaluation import evaluate
 from pro_lib.metrics.auroc import aligned, need_both
-from pro_lib.runs import Run
+from pro_lib.runs.run import Run
 
 STARTS = (10, 20, 30, 50, 70)  # percent of the questions, fixed beforehand
 

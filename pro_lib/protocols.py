@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pro_lib import scoring
-from pro_lib.runs import Run
+from pro_lib.runs.run import Run
 from pro_lib.scoring.likelihood import Floats
 from pro_lib.scoring.similarity import Similarity, distinct, lexical
 

@@ -14,8 +14,8 @@ from pro_lib.common.catalog import BUNDLED, DATA, HUB
 from pro_lib.common.files import FOLDER_NAME, RunError, is_folder_name, regular
 from pro_lib.common.validation import checked, extra, not_empty, refusing, rule
 from pro_lib.readers import Source, called, check_names, read_questions, texts_in, unzipped
-from pro_lib.store import CERTIFICATE_COLUMNS
-from pro_lib.store import QUESTION_COLUMNS as COLUMNS
+from pro_lib.runs.storage import CERTIFICATE_COLUMNS
+from pro_lib.runs.storage import QUESTION_COLUMNS as COLUMNS
 
 SPLITS = ("train_shots", "validation", "test")
 NAMES = (*BUNDLED, *HUB)
@@ -27,7 +27,7 @@ Template = Annotated[str, rule(str, lambda template: "{question}" in template, "
 
 
 def rename_reserved(table: pd.DataFrame) -> pd.DataFrame:
-    """Return questions whose columns have no name that runs need (`engine.Certificate`, `score_`): these get `own_`.
+    """Return questions whose columns have no name that runs need (`runs.Certificate`, `score_`): these get `own_`.
 
     A warning says so. Raises `RunError` for two columns of one name.
     """

@@ -19,8 +19,8 @@ from pro_lib.common.validation import Format, Probability, Text, not_empty, rule
 from pro_lib.metrics.correctness import words
 from pro_lib.questions import QuestionSet, lend_validation, rename_reserved
 from pro_lib.readers import Identity, Source, Texts, called, check_names, json_lines, read_rows, unzipped, validated
-from pro_lib.runs import Run
-from pro_lib.store import RunInfo
+from pro_lib.runs.run import Run
+from pro_lib.runs.storage import RunInfo
 
 # Log-probabilities of sums in float32 may come out a little above 0.
 _ROUNDING = 1e-4

@@ -16,7 +16,7 @@ import pandas as pd
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
-from pro_lib import engine, evaluation, imports, metrics, runs, scoring, store
+from pro_lib import engine, evaluation, imports, metrics, runs, scoring
 from pro_lib import questions as question_sets
 from pro_lib.common import catalog, files
 from pro_lib.common.validation import (
@@ -41,7 +41,8 @@ from pro_lib.evaluation import Choices, Evaluation, Splits
 from pro_lib.metrics.correctness import CORRECTNESS
 from pro_lib.protocols import PROTOCOLS
 from pro_lib.readers import unzipped
-from pro_lib.runs import Convention, Run
+from pro_lib.runs import storage
+from pro_lib.runs.run import Convention, Run
 from pro_lib.scoring.similarity import SIMILARITIES, Similarity
 
 if TYPE_CHECKING:
@@ -464,20 +465,20 @@ class Settings:
         how = engine.strategy(strategy, chat=chat, **own_settings(strategy, vars(self)))
         folder = self.generations_dir / questions.name / catalog.model_folder_name(model)
         folder /= files.folder_name(how.name, **how.changes(), **questions.changes(chat=chat))
-        if chat is None or self.loading or not store.has_answers(folder):
+        if chat is None or self.loading or not storage.has_answers(folder):
             return None  # without shots, or loaded in another way, the model decides
-        parameters = store.read_info(folder).parameters
+        parameters = storage.read_info(folder).parameters
         source = Path(catalog.locate(model))
         wanted = {**parameters, "chat": None} | how.parameters() | questions.parameters(chat=chat)
         if self.dtype != "auto":
             wanted["dtype"] = self.dtype
         if source.exists():
             wanted["fingerprint"] = catalog.fingerprint(source)
-        if store.difference(parameters, wanted) is not None:
+        if storage.difference(parameters, wanted) is not None:
             return None
         try:
             return runs.read(folder, questions=questions.table)
-        except store.UnansweredError:
+        except storage.UnansweredError:
             return None  # the others are asked
 
     def _recorded(self, model: str, dataset: str, splits: Sequence[str]) -> Run:

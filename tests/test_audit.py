@@ -10,8 +10,8 @@ from conftest import ROOT
 from sklearn.metrics import roc_auc_score
 
 from pro_lib import scoring
-from pro_lib.runs import Run
-from pro_lib.store import RunInfo
+from pro_lib.runs.run import Run
+from pro_lib.runs.storage import RunInfo
 
 
 def test_the_fallback_is_the_first_beam_only_where_nothing_is_kept():

@@ -6,14 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pro_lib import evaluation, explorer, generate, imports, runs, store, sweeps
+from pro_lib import evaluation, explorer, generate, imports, runs, sweeps
 from pro_lib import questions as question_sets
 from pro_lib.common.validation import SentenceError
+from pro_lib.runs import storage
 
-TAKEN = [*store.CERTIFICATE_COLUMNS, "score_x", "score_NLL", "score_"]
+TAKEN = [*storage.CERTIFICATE_COLUMNS, "score_x", "score_NLL", "score_"]
 OTHERS = ["_answers", "_own", "rank", "row", "value", "mean", "votes", "correct", "rouge_l", "exact_match", "cluster"]
 OTHERS += ["relation", "exposure", "conflict", "note", "NLL", "PRO", "id", "answer", "index", "level_0", "closed", ""]
-NAMES = [*TAKEN, *OTHERS, *store._ANSWER_COLUMNS, *evaluation.Evaluation.__annotations__]
+NAMES = [*TAKEN, *OTHERS, *storage._ANSWER_COLUMNS, *evaluation.Evaluation.__annotations__]
 NAMES = [name for name in dict.fromkeys(NAMES) if name not in question_sets.COLUMNS]
 KINDS = {
     "whole numbers": lambda n: n,
@@ -46,7 +47,7 @@ def results(model, rows, out):
         for name in SHOWN:
             question.pop(name, None)
     tables = [asked.answers, read.answers, judged.with_pro({"PRO": 0.4}), sweeps.alpha_sweep(judged)]
-    tables += [run.questions[[*question_sets.COLUMNS, *store.CERTIFICATE_COLUMNS]] for run in (asked, read)]
+    tables += [run.questions[[*question_sets.COLUMNS, *storage.CERTIFICATE_COLUMNS]] for run in (asked, read)]
     return [json.dumps(data), *(table.to_json(double_precision=15) for table in tables)], read.questions
 
 
@@ -62,7 +63,7 @@ def test_own_columns_of_any_name_and_kind_move_nothing_and_come_back(facts_2m, c
         said, questions = results(facts_2m, rows, tmp_path)
     assert said == clean
     own = {f"own_{name}" for name in TAKEN} | {*NAMES} - {*TAKEN}
-    assert set(questions) == own | {*question_sets.COLUMNS, *store.CERTIFICATE_COLUMNS}
+    assert set(questions) == own | {*question_sets.COLUMNS, *storage.CERTIFICATE_COLUMNS}
     for name in ("own_status", "_answers", "relation"):
         for n, value in enumerate(questions[name].tolist()):
             given = KINDS[kind](n)

@@ -12,9 +12,9 @@ from pro_lib import imports, scoring
 from pro_lib.common.files import RunError
 from pro_lib.evaluation import Choices, Splits, evaluate
 from pro_lib.imports import split_records
-from pro_lib.runs import Run
+from pro_lib.runs.run import Run
+from pro_lib.runs.storage import RunInfo
 from pro_lib.settings import Settings
-from pro_lib.store import RunInfo
 
 
 def toy_run(answers, *, strategy="diverse_beam", references=None, split="test"):

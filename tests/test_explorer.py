@@ -15,9 +15,9 @@ from pro_lib import questions as question_sets
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.explorer.widget import Explorer
-from pro_lib.runs import Run
+from pro_lib.runs.run import Run
+from pro_lib.runs.storage import Cost, RunInfo
 from pro_lib.settings import Settings
-from pro_lib.store import Cost, RunInfo
 
 NASTY = "</script><script>alert('$x$')</script> & <img src=x onerror=alert(1)> <!-- "
 # Writing turned round, an isolate that is not closed, lines, and a word that is wider than any page.

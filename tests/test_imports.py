@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from test_layouts import as_objects
-from test_runs import means, records_run
+from test_run import means, records_run
 from test_wall import choice, vllm_output
 
 from pro_lib.common.files import RunError

@@ -19,9 +19,10 @@ from setting_values import (
     write_records,
 )
 
-from pro_lib import generate, metrics, models, store
+from pro_lib import generate, metrics, models
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
+from pro_lib.runs import storage
 from pro_lib.settings import Settings
 
 SMALL = {"model": "facts-1m", "limit": 4, "n_answers": 3, "device": "cpu"}
@@ -120,7 +121,7 @@ def test_what_decides_the_answers_has_a_folder_where_it_is_found(strategy, name,
     runs = [settings.run(*PAIR) for settings in (usual, other)]
     folders = sorted(path.name for path in (tmp_path / "world-facts" / "facts-1m").iterdir())
     assert [folder.partition("=")[0] for folder in folders] == [strategy, f"{strategy},{name}"]
-    assert store.difference(*(run.info.parameters for run in runs)) is not None
+    assert storage.difference(*(run.info.parameters for run in runs)) is not None
     monkeypatch.setattr(models, "held", None)
     assert_frame_equal(other.run(*PAIR).answers, runs[1].answers)
 

@@ -46,8 +46,9 @@ def killed_at(moment, work):
 def main(n_kills):
     import torch
 
-    from pro_lib import generate, models, questions, store
+    from pro_lib import generate, models, questions
     from pro_lib.engine import strategies
+    from pro_lib.runs import storage
 
     torch.set_num_threads(1)
     generate.QUESTIONS_PER_PART = 2
@@ -60,12 +61,12 @@ def main(n_kills):
 
     rng, killed = random.Random(0), 0
     with tempfile.TemporaryDirectory() as folder:
-        unbroken = {name: store.read(run(Path(folder) / name, name)) for name in STRATEGIES}
+        unbroken = {name: storage.read(run(Path(folder) / name, name)) for name in STRATEGIES}
         for number in range(n_kills):
             out, strategy = Path(folder) / str(number), STRATEGIES[number % 4]
             for _ in range(1 + number % 3):  # some runs are killed again and again
                 killed += killed_at(rng.randrange(1, 40), lambda o=out, s=strategy: run(o, s)) == signal.SIGKILL
-            answers, table, info = store.read(run(out, strategy))
+            answers, table, info = storage.read(run(out, strategy))
             assert_frame_equal(answers, unbroken[strategy][0])
             assert_frame_equal(table, unbroken[strategy][1])
             assert info.cost.token_forwards == unbroken[strategy][2].cost.token_forwards

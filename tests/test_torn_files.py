@@ -204,7 +204,14 @@ def main(n_tries):
     import matplotlib as mpl
     import papermill  # noqa: F401
 
-    from pro_lib import command, figures, imports, protocols, runs, settings  # noqa: F401
+    from pro_lib import (  # noqa: F401
+        command,
+        figures,
+        imports,
+        protocols,
+        runs,  # noqa: F401
+        settings,
+    )
     from pro_lib.explorer import to_html  # noqa: F401
 
     mpl.use("agg")

@@ -26,11 +26,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_store import IDS, INFO, questions_of, written
+from test_storage import IDS, INFO, questions_of, written
 
-from pro_lib import imports, models, questions, runs, settings, store
+from pro_lib import imports, models, questions, runs, settings
 from pro_lib.common.catalog import ROOT, fingerprint
 from pro_lib.imports import read_labels
+from pro_lib.runs import storage
 from pro_lib.scoring import similarity
 
 SECONDS, MEGABYTES = 10, 1024
@@ -284,7 +285,7 @@ def plain_line(entry, answers):
 
 def read_run(path):
     """A run as notebooks read it, and as generation goes on from it."""
-    with store.RunFolder(path, INFO) as folder:
+    with storage.RunFolder(path, INFO) as folder:
         folder.missing(questions_of(IDS), per_part=4)
     run = runs.read(path)
     return run.answers.to_json(), run.questions.to_json(), repr(run.info)

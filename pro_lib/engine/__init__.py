@@ -5,8 +5,8 @@ Settings and certificates do without torch; what needs it is loaded on first use
 
 import importlib
 
-from pro_lib.engine.certificate import Certificate
 from pro_lib.engine.strategies import STRATEGIES, DiverseBeam, Greedy, Multinomial, Strategy, Threshold, strategy
+from pro_lib.runs.certificate import Certificate
 
 _LAZY = dict.fromkeys(("Counts", "PackedTree", "Prefix", "Tree", "common_prefix_length", "encode_prefix"), "tree")
 _LAZY |= {"PlainTree": "plain", "Outcome": "walk", "Endings": "children"}

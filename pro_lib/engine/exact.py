@@ -15,10 +15,10 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from pro_lib.engine.certificate import Certificate
 from pro_lib.engine.children import END, OTHER, UNSEEN, Endings, children
 from pro_lib.engine.tree import Tree, sent
 from pro_lib.engine.walk import Outcome
+from pro_lib.runs.certificate import Certificate
 
 # What a search meets, in that order: prefixes, and answers that ended. `parent` is the place of the prefix before, -1
 # for a prompt; `row` the row of the tree where that waits; `token` may be a code of `children`; `entropy` that of what

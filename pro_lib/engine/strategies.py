@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from numpy.typing import ArrayLike
 
 from pro_lib.common.validation import NotNegative, Positive, PositiveInt, PositiveShare, Texts, WholeNumber, checked
-from pro_lib.engine.certificate import Certificate
+from pro_lib.runs.certificate import Certificate
 
 if TYPE_CHECKING:
     from pro_lib.engine.tree import Tree

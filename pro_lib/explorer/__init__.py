@@ -18,9 +18,9 @@ from pro_lib.common.files import RunError, sha256, write_whole
 from pro_lib.common.validation import not_empty
 from pro_lib.evaluation import DRAWN_ALPHAS, Choices, alpha_grid, evaluate, rouge_and_correct
 from pro_lib.records import from_records
-from pro_lib.runs import Run, identities
+from pro_lib.runs.run import Run, identities
+from pro_lib.runs.storage import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob, plain
 from pro_lib.scoring.similarity import lexical
-from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob, plain
 
 PAGE, JAVASCRIPT, STYLES = (Path(__file__).with_name(f"explorer.{kind}") for kind in ("html", "js", "css"))
 GENERATOR = "PRO workbench"  # what a page says of its origin

@@ -8,7 +8,7 @@ from pro_lib.common.catalog import bundled_models, fingerprint, locate, scope
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import extra
 from pro_lib.explorer import JAVASCRIPT, STYLES, appendix_run, comparison, prefix_tree, run_data
-from pro_lib.runs import Run
+from pro_lib.runs.run import Run
 from pro_lib.settings import SAMPLES, Settings, listed
 
 with extra("notebooks", "the explorer in a notebook"):

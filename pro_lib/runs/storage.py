@@ -29,7 +29,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from pro_lib.common.files import RunError, reading, regular, sha256, write_whole, writing
 from pro_lib.common.validation import WholeNumber
-from pro_lib.engine import Certificate
+from pro_lib.runs.certificate import Certificate
 
 _PATIENCE = 3.0  # seconds that a lock is waited for: the kernel of a notebook that was killed lives on for one
 _REMEDY = "restore it from a copy, or move it away and run the generation again"

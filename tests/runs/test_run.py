@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pro_lib import imports, scoring, store
+from pro_lib import imports, scoring
 from pro_lib import runs as run_tables
 from pro_lib.common.files import RunError
-from pro_lib.runs import most_probable
-from pro_lib.store import Cost, RunFolder, RunInfo, part_table
+from pro_lib.runs import storage
+from pro_lib.runs.run import most_probable
+from pro_lib.runs.storage import Cost, RunFolder, RunInfo, part_table
 
 NAN = np.nan
 COLUMNS = ("text", "token_ids", "token_log_probs", "end_log_prob", "finished")
@@ -176,7 +177,7 @@ def test_what_a_run_does_not_have_is_refused(run):
 def test_an_unfinished_run_is_read_as_far_as_it_got_with_a_warning(run, tmp_path):
     with RunFolder(tmp_path, RunInfo("set", "model", "greedy", {"seed": 0})) as folder:
         part, rows = next(iter(folder.missing(run.questions, per_part=2).items()))
-        store.write_part(folder.path, part, folder.info, part_table(rows, [[], []], [None, None]), Cost())
+        storage.write_part(folder.path, part, folder.info, part_table(rows, [[], []], [None, None]), Cost())
     with pytest.warns(UserWarning, match="holds 2 of the 3 questions planned; run the generation again"):
         unfinished = run_tables.read(tmp_path)
     assert (unfinished.name, unfinished.questions["question_id"].tolist()) == ("set/model/greedy", ["a", "b"])

@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pro_lib import scoring, store
+from pro_lib import scoring
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
 from pro_lib.metrics.correctness import words
-from pro_lib.store import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob
+from pro_lib.runs import storage
+from pro_lib.runs.storage import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob
 
 Convention = Literal["complete", "answer_tokens"]
 CONVENTIONS = get_args(Convention)
@@ -30,7 +31,7 @@ class Run:
     mean_log_prob, rouge_l, correct. A missing end_log_prob says that the last token carries the ending, or is unknown
     where a column `closed` is False. One of 0 says that it was certain, or that the answer was cut (not finished).
     `questions` has a row per question: question_id, question, references, split, what the dataset adds, after an exact
-    search its certificate (`engine.Certificate`), and `score_<method>`, made elsewhere, higher = more uncertain.
+    search its certificate (`runs.Certificate`), and `score_<method>`, made elsewhere, higher = more uncertain.
     """
 
     answers: pd.DataFrame
@@ -58,12 +59,12 @@ class Run:
     def for_questions(self, questions: pd.DataFrame) -> "Run":
         """Return the run of these questions, in this order, with the ids, references and splits they have now.
 
-        An answer belongs to a question with the same text (see `store.stored_rows`).
+        An answer belongs to a question with the same text (see `runs.storage.stored_rows`).
 
         Raises:
             RunError: the run has no answer to one of the questions.
         """
-        rows = store.stored_rows(questions, self.questions)
+        rows = storage.stored_rows(questions, self.questions)
         if (rows < 0).any():
             question_id, text = questions[["question_id", "question"]].iloc[int((rows < 0).argmax())]
             raise RunError(f"run {self.name} has no answer to question {question_id!r}, {text!r:.200}")
@@ -226,7 +227,7 @@ def read(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
     Raises:
         RunError: the folder is damaged, is not a run folder, or does not hold an answer to one of `questions`.
     """
-    run = Run(*store.read(Path(not_empty(path, "path")), questions))
+    run = Run(*storage.read(Path(not_empty(path, "path")), questions))
     if questions is not None:
         return replace(run, questions=_with_certificates(questions, run.questions))
     planned = run.info.n_planned

@@ -13,10 +13,11 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from pro_lib import questions, store
+from pro_lib import questions
 from pro_lib.common import catalog, files
 from pro_lib.common.files import RunError
-from pro_lib.store import Cost, RunFolder, RunInfo, part_table, tables
+from pro_lib.runs import storage
+from pro_lib.runs.storage import Cost, RunFolder, RunInfo, part_table, tables
 
 INFO = RunInfo("set", "model", "greedy", {"seed": 0, "stop": [], "header": "Answer briefly."})
 IDS = [f"q{number}" for number in range(10)]
@@ -43,7 +44,7 @@ def written(path, ids=IDS, *, stop_after=None, info=INFO, per_part=4):
         parts = folder.missing(questions_of(ids), per_part=per_part)
         for part, questions in [*parts.items()][:stop_after]:
             cost = Cost(prompt_tokens=len(questions), seconds=1.5, peak_memory_bytes=len(questions))
-            store.write_part(folder.path, part, folder.info, table_of(questions), cost)
+            storage.write_part(folder.path, part, folder.info, table_of(questions), cost)
         if stop_after is None and not folder.info.provenance:
             folder.finish({"device": "cpu"})
     return path
@@ -61,14 +62,14 @@ def state(path):
 def test_a_part_of_before_own_columns_stood_in_one_is_refused(tmp_path):
     with RunFolder(tmp_path / "run", INFO) as folder:
         [(part, asked)] = folder.missing(questions_of(IDS), per_part=len(IDS)).items()
-        store.write_part(folder.path, part, folder.info, table_of(asked).drop_columns(["_own"]), Cost())
-    for again in (lambda: store.read(tmp_path / "run"), lambda: written(tmp_path / "run")):
+        storage.write_part(folder.path, part, folder.info, table_of(asked).drop_columns(["_own"]), Cost())
+    for again in (lambda: storage.read(tmp_path / "run"), lambda: written(tmp_path / "run")):
         with pytest.raises(RunError, match="written by an earlier version"):
             again()
 
 
 def test_what_was_written_is_what_is_read(finished):
-    answers, questions, info = store.read(finished)
+    answers, questions, info = storage.read(finished)
     expected = tables([table_of(questions_of(IDS))])
     assert_frame_equal(answers, expected[0])
     assert_frame_equal(questions, expected[1])
@@ -84,7 +85,7 @@ def test_a_stopped_run_goes_on_to_the_same_files(tmp_path, finished, stop_after)
     info = json.loads((again / "run.json").read_text())
     assert (info["n_planned"], info["provenance"]) == (10, {})
     if stop_after:  # of whatever is there the cost is known, though nobody has summed it up
-        _, questions, info = store.read(again)
+        _, questions, info = storage.read(again)
         assert info.cost.prompt_tokens == len(questions)
     written(again)
     assert state(again) == state(finished)
@@ -100,13 +101,13 @@ def test_a_deleted_file_is_made_again_and_new_questions_are_added_after_the_othe
     assert state(finished) == before
     assert not any(file.exists() for file in left)
     written(finished, ["x", *IDS, "y"])
-    _, questions, info = store.read(finished)
+    _, questions, info = storage.read(finished)
     assert (list(questions["question_id"]), info.n_planned) == ([*IDS, "x", "y"], 12)
 
 
 def texts_of(path, *, questions=None):
-    """The question and the first answer of each stored question by its id, as `store.read` has them."""
-    answers, table, _ = store.read(path, questions)
+    """The question and the first answer of each stored question by its id, as `runs.storage.read` has them."""
+    answers, table, _ = storage.read(path, questions)
     first = answers[answers["rank"] == 0].set_index("question_id")["text"]
     return {row.question_id: (row.question, first[row.question_id]) for row in table.itertuples()}
 
@@ -118,13 +119,13 @@ def test_an_edited_question_is_asked_again_and_the_others_keep_their_answers(fin
         [(part, asked)] = folder.missing(edited, per_part=4).items()
         assert asked["question"].tolist() == ["another?"]
         table = table_of(asked.assign(question_id="new")).set_column(0, "question_id", [["q3"]])
-        store.write_part(finished, part, folder.info, table, Cost())
+        storage.write_part(finished, part, folder.info, table, Cost())
         folder.finish({"device": "cpu"})
     assert texts_of(finished)["q3"] == ("another?", "new0")
     assert texts_of(finished, questions=edited)["q3"] == ("another?", "new0")
     # The answer to the earlier text is kept, for the earlier text.
     assert texts_of(finished, questions=questions_of(IDS))["q3"] == ("q3?", "q30")
-    assert store.read(finished)[2].n_planned == 10
+    assert storage.read(finished)[2].n_planned == 10
     written(finished)
 
 
@@ -138,8 +139,8 @@ def test_a_question_under_another_id_keeps_its_answer(finished):
 
 def test_a_question_without_an_answer_is_named(finished):
     asked = questions_of([*IDS, "x"])
-    with pytest.raises(store.UnansweredError, match=r"has no answer to question 'x', 'x\?'$"):
-        store.read(finished, asked)
+    with pytest.raises(storage.UnansweredError, match=r"has no answer to question 'x', 'x\?'$"):
+        storage.read(finished, asked)
 
 
 @pytest.mark.parametrize(
@@ -155,14 +156,14 @@ def test_a_question_without_an_answer_is_named(finished):
 )
 def test_stored_answers_are_found_by_text_then_by_id(asked, stored, rows):
     columns = ["question_id", "question"]
-    found = store.stored_rows(pd.DataFrame(asked, columns=columns), pd.DataFrame(stored, columns=columns))
+    found = storage.stored_rows(pd.DataFrame(asked, columns=columns), pd.DataFrame(stored, columns=columns))
     assert found.tolist() == rows
 
 
 def journal_of(path, ids, *, per_record=1):
     """A journal with the answers to these questions, by a process that died before it was folded."""
-    info = store.read_info(path)
-    journal = store.Journal(path, "part-00007", info)
+    info = storage.read_info(path)
+    journal = storage.Journal(path, "part-00007", info)
     with journal:
         for start in range(0, len(ids), per_record):
             asked = questions_of(ids[start : start + per_record])
@@ -172,12 +173,12 @@ def journal_of(path, ids, *, per_record=1):
 
 def test_a_journal_is_read_and_folded_into_a_part(finished):
     file = journal_of(finished, ["x", "y"])
-    _, table, info = store.read(finished)
+    _, table, info = storage.read(finished)
     assert list(table["question_id"]) == [*IDS, "x", "y"]
     assert info.cost.prompt_tokens == 12
     written(finished, [*IDS, "x", "y", "z"])
     assert not file.exists()
-    _, table, info = store.read(finished)
+    _, table, info = storage.read(finished)
     assert list(table["question_id"]) == [*IDS, "z", "x", "y"]
     assert (info.cost.prompt_tokens, info.n_planned) == (13, 13)
 
@@ -189,7 +190,7 @@ def test_a_journal_cut_at_any_byte_loses_the_record_that_was_being_written_and_n
     for end in (*range(0, len(data), 97), first - 1, first, first + 1, len(data) - 1):
         file.write_bytes(data[:end])
         n_whole = sum(end >= size for size in (first, len(data)))
-        assert list(store.read(finished)[1]["question_id"]) == [*IDS, "x", "y"][: 10 + n_whole]
+        assert list(storage.read(finished)[1]["question_id"]) == [*IDS, "x", "y"][: 10 + n_whole]
 
 
 def test_every_flipped_bit_of_a_journal_is_refused(finished, size):
@@ -200,31 +201,31 @@ def test_every_flipped_bit_of_a_journal_is_refused(finished, size):
         data[rng.integers(len(data))] ^= 1 << int(rng.integers(8))
         file.write_bytes(data)
         with pytest.raises(RunError, match="its checksum differs"):
-            store.read(finished)
+            storage.read(finished)
 
 
 def test_a_journal_left_beside_its_part_is_not_counted_twice(finished):
     file = journal_of(finished, ["x"])
     data = file.read_bytes()
-    store.fold_journal(file, store.read_info(finished))
+    storage.fold_journal(file, storage.read_info(finished))
     file.write_bytes(data)  # a process that died before it deleted the journal
-    _, table, info = store.read(finished)
+    _, table, info = storage.read(finished)
     assert (list(table["question_id"]), info.cost.prompt_tokens) == ([*IDS, "x"], 11)
     written(finished, [*IDS, "x", "y"])
     assert not file.exists()
-    assert list(store.read(finished)[1]["question_id"]) == [*IDS, "y", "x"]
+    assert list(storage.read(finished)[1]["question_id"]) == [*IDS, "y", "x"]
 
 
 def test_a_journal_of_another_run_is_refused(finished, tmp_path):
     other = written(tmp_path / "other", info=replace(INFO, parameters=INFO.parameters | {"seed": 5}))
     shutil.copy(journal_of(other, ["x"]), finished)
     with pytest.raises(RunError, match="part of another run"):
-        store.read(finished)
+        storage.read(finished)
 
 
 def test_a_finished_run_needs_neither_a_lock_nor_a_writable_folder(finished, monkeypatch):
-    monkeypatch.setattr(store.FileLock, "acquire", lambda *_, **__: pytest.fail("locked"))
-    monkeypatch.setattr(store, "write_whole", lambda data, path: pytest.fail("written"))
+    monkeypatch.setattr(storage.FileLock, "acquire", lambda *_, **__: pytest.fail("locked"))
+    monkeypatch.setattr(storage, "write_whole", lambda data, path: pytest.fail("written"))
     written(finished)
 
 
@@ -256,7 +257,7 @@ REFUSALS = {
 @pytest.mark.parametrize(("damage", "words"), REFUSALS.values(), ids=REFUSALS)
 def test_what_is_not_as_it_was_written_is_refused_in_one_line(finished, damage, words):
     with pytest.raises(RunError, match=rf"^[^\n]*{finished}[^\n]*{words}[^\n]*$"):
-        damage(finished), store.read(finished)
+        damage(finished), storage.read(finished)
 
 
 def test_every_flipped_bit_is_refused(finished, size):
@@ -267,24 +268,24 @@ def test_every_flipped_bit_is_refused(finished, size):
         data[rng.integers(len(data))] ^= 1 << int(rng.integers(8))
         file.write_bytes(data)
         with pytest.raises(RunError):
-            store.read(finished)
+            storage.read(finished)
         file.write_bytes(whole)
-    store.read(finished)
+    storage.read(finished)
 
 
 def test_a_second_writer_waits_a_little_and_is_refused_until_the_first_has_ended(tmp_path, monkeypatch):
     path = tmp_path / "run"
-    assert store._PATIENCE > 1
-    monkeypatch.setattr(store, "_PATIENCE", 0.0)
+    assert storage._PATIENCE > 1
+    monkeypatch.setattr(storage, "_PATIENCE", 0.0)
     with RunFolder(path, INFO) as folder:
         parts = folder.missing(questions_of(IDS), per_part=4)
         with pytest.raises(RunError, match="being written by another process"):
             written(path)
-        store.write_part(path, "part-00000", folder.info, table_of(parts["part-00000"]), Cost())
-        monkeypatch.setattr(store, "_PATIENCE", 60.0)
+        storage.write_part(path, "part-00000", folder.info, table_of(parts["part-00000"]), Cost())
+        monkeypatch.setattr(storage, "_PATIENCE", 60.0)
         threading.Timer(0.2, folder._lock.release).start()
         written(path)
-    assert len(store.read(path)[1]) == 10
+    assert len(storage.read(path)[1]) == 10
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes that are files")
@@ -296,7 +297,7 @@ def test_a_pipe_in_the_place_of_a_file_is_told_and_not_waited_for(tmp_path, fini
     for use in (
         lambda: questions.load(path=rows),
         lambda: questions.load("nq", path=tmp_path),
-        lambda: store.read(finished),
+        lambda: storage.read(finished),
         lambda: catalog.fingerprint(tmp_path),
         lambda: files.write_whole(b"", rows),
     ):
@@ -380,7 +381,7 @@ DIFFERENCES = {
 
 @pytest.mark.parametrize(("before", "after", "difference"), DIFFERENCES.values(), ids=DIFFERENCES)
 def test_the_first_difference_of_parameters_is_named_by_its_path(before, after, difference):
-    assert store.difference(before, after) == difference
+    assert storage.difference(before, after) == difference
 
 
 def probed(*lists, within=0.01):
@@ -410,9 +411,9 @@ PROBES = {
 
 @pytest.mark.parametrize(("before", "after", "difference"), PROBES.values(), ids=PROBES)
 def test_probes_of_a_server_may_be_apart_by_what_they_allow(before, after, difference):
-    assert store.difference(before, after) == difference
+    assert storage.difference(before, after) == difference
 
 
 def test_a_probe_of_more_prompts_is_another():
-    difference = store.difference(probed({"7": -0.5}), probed({"7": -0.5}, {"7": -0.5}))
+    difference = storage.difference(probed({"7": -0.5}), probed({"7": -0.5}, {"7": -0.5}))
     assert difference == "server.probe.log_probs=1 items, now server.probe.log_probs=2 items"
