@@ -32,7 +32,7 @@ from pro_lib import models
 from pro_lib.engine.fit import auto_class
 from pro_lib.generate import generate
 from pro_lib.models import Model
-from pro_lib.questions import QuestionSet
+from pro_lib.questions.question_sets import QuestionSet
 
 # The twenty that people use most, by our guess; `make test-all` tries them, `make trials` all.
 NAMES = """

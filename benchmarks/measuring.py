@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 
 from pro_lib import engine
-from pro_lib import questions as question_sets
-from pro_lib.questions import QuestionSet
+from pro_lib.questions import question_sets
+from pro_lib.questions.question_sets import QuestionSet
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -16,8 +16,8 @@ import xllamacpp
 from measuring import asked
 
 from pro_lib import models, server
-from pro_lib import questions as question_sets
 from pro_lib.generate import generate
+from pro_lib.questions import question_sets
 from pro_lib.runs.run import Run
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         promises,
         protocols,
         questions,
-        readers,
         records,
         runs,
         scoring,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from pro_lib.imports import from_file as import_answers
     from pro_lib.inside import diverse_beam_generate, exact_generate
     from pro_lib.models import load as load_model
-    from pro_lib.questions import load as load_questions
+    from pro_lib.questions.question_sets import load as load_questions
     from pro_lib.runs.run import read as read_run
 
 # Threads that share cores with another process (two notebooks, say) otherwise wait for each other in long busy
@@ -76,7 +75,6 @@ __all__ = [
     "protocols",
     "questions",
     "read_run",
-    "readers",
     "records",
     "runs",
     "scoring",
@@ -104,7 +102,6 @@ _PACKAGES = {
     "promises",
     "protocols",
     "questions",
-    "readers",
     "records",
     "runs",
     "scoring",
@@ -120,7 +117,7 @@ _NAMES = {
     "exact_generate": ("pro_lib.inside", "exact_generate"),
     "import_answers": ("pro_lib.imports", "from_file"),
     "load_model": ("pro_lib.models", "load"),
-    "load_questions": ("pro_lib.questions", "load"),
+    "load_questions": ("pro_lib.questions.question_sets", "load"),
     "read_run": ("pro_lib.runs.run", "read"),
 }
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pro_lib import engine, promises, scoring
-from pro_lib import questions as question_sets
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
 from pro_lib.engine.strategies import own_settings
 from pro_lib.evaluation import evaluate
 from pro_lib.metrics.correctness import Choices
 from pro_lib.promises import Promise
-from pro_lib.questions import QuestionSet
+from pro_lib.questions import question_sets
+from pro_lib.questions.question_sets import QuestionSet
 from pro_lib.runs import storage
 from pro_lib.runs.run import Run, read
 

@@ -183,7 +183,7 @@ def ask(
     """Ask a model one question: its answer, and how uncertain it is."""
     catalog.check_model(model)  # before torch is loaded, which takes seconds
     from pro_lib import asking, models, runs
-    from pro_lib import questions as question_sets
+    from pro_lib.questions import question_sets
 
     like: dict[str, Any] = {"calibration": runs.read(calibration)} if calibration else {}
     if questions or n_shots is not None or header or template or not calibration:
@@ -480,7 +480,7 @@ def explore(run: str | None, questions: str | None, html: Path | None, force: bo
         _open_jupyterlab()
         return
     from pro_lib import explorer, imports, runs
-    from pro_lib.questions import load
+    from pro_lib.questions.question_sets import load
 
     def check(page: Path) -> None:
         inputs = [run, questions] if questions else [run]

@@ -14,14 +14,14 @@ import torch
 from tqdm.auto import tqdm
 
 from pro_lib import models, runs
-from pro_lib import questions as question_sets
 from pro_lib.common import files
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import Chat, Engine, PositiveInt, checked, extra, not_empty
 from pro_lib.engine import strategies
 from pro_lib.models import Model
 from pro_lib.packs import Job
-from pro_lib.questions import QuestionSet
+from pro_lib.questions import question_sets
+from pro_lib.questions.question_sets import QuestionSet
 from pro_lib.runs import storage
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunFolder, RunInfo, tables

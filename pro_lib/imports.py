@@ -13,8 +13,8 @@ import pandas as pd
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
 from pro_lib.layouts import CUT, NATURAL, Response, at, record_of, responses
-from pro_lib.questions import QuestionSet
-from pro_lib.readers import Source, called, json_lines, unzipped
+from pro_lib.questions.file_readers import Source, called, json_lines, unzipped
+from pro_lib.questions.question_sets import QuestionSet
 from pro_lib.records import TABLES, from_records, names_in, paired, question_table, read_labels, split_records, tables
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
@@ -30,7 +30,8 @@ def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None 
     tokens returned; without the one that ends an answer, answers may add up to more than 1, and no bound holds. What
     failed or was refused, or has a probability that the server keeps to itself, is left out; a warning counts it.
 
-    `questions`, as `questions.load(...).table`, replace those of the file. A response belongs to the question of its
+    `questions`, as `pro_lib.load_questions(...).table`, replace those of the file. A response belongs to the question
+    of its
     id, else of its text, else in its place, which a warning says. Raises `RunError` with file, line and choice.
     """
     path = called(not_empty(source, "source"), "responses")

@@ -22,13 +22,13 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedModel
 
 from pro_lib import engine
-from pro_lib import questions as question_sets
 from pro_lib.common import catalog
 from pro_lib.common.files import sha256
 from pro_lib.engine import Counts, Outcome, Strategy
 from pro_lib.engine.fit import positions
 from pro_lib.models import Model, UnsupportedModelError, thought
-from pro_lib.questions import QuestionSet
+from pro_lib.questions import question_sets
+from pro_lib.questions.question_sets import QuestionSet
 from pro_lib.runs.certificate import Certificate
 from pro_lib.runs.storage import Cost, part_table
 

@@ -17,8 +17,18 @@ from pydantic_core import PydanticCustomError, from_json
 from pro_lib.common.files import RunError, parse, without_spreadsheet_mark
 from pro_lib.common.validation import Format, Probability, Text, not_empty, rule
 from pro_lib.metrics.correctness import words
-from pro_lib.questions import QuestionSet, lend_validation, rename_reserved
-from pro_lib.readers import Identity, Source, Texts, called, check_names, json_lines, read_rows, unzipped, validated
+from pro_lib.questions.file_readers import (
+    Identity,
+    Source,
+    Texts,
+    called,
+    check_names,
+    json_lines,
+    read_rows,
+    unzipped,
+    validated,
+)
+from pro_lib.questions.question_sets import QuestionSet, lend_validation, rename_reserved
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
 

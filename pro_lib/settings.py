@@ -17,7 +17,6 @@ from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
 from pro_lib import engine, evaluation, imports, metrics, runs, scoring
-from pro_lib import questions as question_sets
 from pro_lib.common import catalog, files
 from pro_lib.common.validation import (
     Chat,
@@ -40,7 +39,8 @@ from pro_lib.engine.strategies import STRATEGIES, StrategyName, own_settings
 from pro_lib.evaluation import Choices, Evaluation, Splits
 from pro_lib.metrics.correctness import CORRECTNESS
 from pro_lib.protocols import PROTOCOLS
-from pro_lib.readers import unzipped
+from pro_lib.questions import question_sets
+from pro_lib.questions.file_readers import unzipped
 from pro_lib.runs import storage
 from pro_lib.runs.run import Convention, Run
 from pro_lib.scoring.similarity import SIMILARITIES, Similarity

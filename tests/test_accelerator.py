@@ -15,7 +15,7 @@ from pro_lib import models, packs, scoring
 from pro_lib.asking import ask
 from pro_lib.engine import Counts, Endings, PackedTree, Prefix, Threshold, children, strategy, tree, walk
 from pro_lib.generate import generate
-from pro_lib.questions import as_set
+from pro_lib.questions.question_sets import as_set
 from pro_lib.settings import Settings
 
 QUESTIONS = as_set(["Who wrote Emma?", "What is it?", "Where is Paris, France?", "What is the capital of France?"])

@@ -12,10 +12,10 @@ from conftest import ROOT
 from starlette.testclient import TestClient
 
 from pro_lib import answerer, ask, asking, evaluation, generate, imports, metrics, models, promises, scoring
-from pro_lib import questions as question_sets
 from pro_lib.asking import Answer
 from pro_lib.command import pro
 from pro_lib.common.files import RunError
+from pro_lib.questions import question_sets
 
 ASKED = "What is the capital of France?"
 

@@ -46,7 +46,7 @@ def test_every_block_says_what_it_is_no_command_hides_in_a_block_of_text_and_jso
     assert not [line for line in lines if re.match(rf"[$>]? ?{PROGRAMS} ", line)]
     for block in [block for block in BLOCKS if block.language == "json"]:
         (tmp_path / "block.jsonl").write_text(block.text)
-        read = pro_lib.imports.from_records if "answers" in block.text else pro_lib.readers.read_questions
+        read = pro_lib.imports.from_records if "answers" in block.text else pro_lib.questions.read_questions
         read(tmp_path / "block.jsonl", **({} if "answers" in block.text else {"columns": {}}))
 
 

@@ -17,9 +17,9 @@ import torch
 from test_strategies import check_greedy, check_plain_passes
 
 from pro_lib import asking, generate, models
-from pro_lib import questions as question_sets
 from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
+from pro_lib.questions import question_sets
 
 NAME = "smollm2-135m"
 RUN = subprocess.run

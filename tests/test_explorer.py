@@ -11,10 +11,10 @@ import pytest
 from scipy.stats import rankdata
 
 from pro_lib import ask, explorer, generate, imports, metrics, scoring
-from pro_lib import questions as question_sets
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.explorer.widget import Explorer
+from pro_lib.questions import question_sets
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import Cost, RunInfo
 from pro_lib.settings import Settings

@@ -21,7 +21,7 @@ from pro_lib import runs as run_tables
 from pro_lib.common.files import RunError
 from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError
-from pro_lib.questions import QuestionSet
+from pro_lib.questions.question_sets import QuestionSet
 
 STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
 ONE = {"max_new_tokens": 6, "progress": False, "batch_size": 2}  # of greedy and threshold, which have no number

@@ -9,7 +9,7 @@ from pro_lib import engine
 from pro_lib import models as pro_models
 from pro_lib.engine import Counts, PackedTree, PlainTree, Threshold, encode_prefix
 from pro_lib.generate import generate
-from pro_lib.questions import as_set
+from pro_lib.questions.question_sets import as_set
 
 LENGTH = 4
 HOW = {"strategy": "threshold", "max_new_tokens": LENGTH, "progress": False}

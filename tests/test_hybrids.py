@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 from pro_lib import models, packs
 from pro_lib.engine import Counts, Endings, strategy
 from pro_lib.engine.walk import uniforms
-from pro_lib.questions import QuestionSet
+from pro_lib.questions.question_sets import QuestionSet
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*asked on the plain tree:UserWarning")
 

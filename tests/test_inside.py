@@ -17,11 +17,11 @@ from test_plain import KINDS, network_of
 from test_threshold import masses
 
 import pro_lib
-from pro_lib import questions as question_sets
 from pro_lib.common.catalog import DATA
 from pro_lib.engine import Counts, Endings, PackedTree, PlainTree, Threshold, encode_prefix
 from pro_lib.engine.walk import diverse_beam, greedy
 from pro_lib.packs import Job
+from pro_lib.questions import question_sets
 
 CACHE = transformers.DynamicCache()
 CACHE.update(torch.zeros(1, 2, 1, 8), torch.zeros(1, 2, 1, 8), 0)

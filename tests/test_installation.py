@@ -40,7 +40,7 @@ sys.modules.update(dict.fromkeys({modules}))
 import pro_lib
 from pro_lib import command, evaluation, imports, promises, settings, sweeps, metrics, scoring, runs
 for call in (
-    lambda: pro_lib.figures, lambda: __import__("pro_lib.explorer.widget"), lambda: pro_lib.questions.load("sciq")
+    lambda: pro_lib.figures, lambda: __import__("pro_lib.explorer.widget"), lambda: pro_lib.load_questions("sciq")
 ):
     try:
         call()

@@ -12,11 +12,11 @@ from test_strategies import check_plain_passes
 from transformers import AutoConfig, AutoTokenizer
 
 from pro_lib import models
-from pro_lib import questions as question_sets
 from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
 from pro_lib.generate import generate
 from pro_lib.models import UnsupportedModelError
+from pro_lib.questions import question_sets
 
 
 @pytest.mark.parametrize("family", sorted({*FAMILIES, *PAPER}))

@@ -13,9 +13,10 @@ import papermill
 import pytest
 from click.testing import CliRunner
 
-from pro_lib import asking, command, explorer, figures, generate, imports, models, questions, runs
+from pro_lib import asking, command, explorer, figures, generate, imports, models, runs
 from pro_lib.command import pro
 from pro_lib.common import catalog, files
+from pro_lib.questions import question_sets
 from pro_lib.records import read_labels
 from pro_lib.scoring.similarity import Nli
 from pro_lib.settings import Settings
@@ -50,7 +51,7 @@ def write_notebook(path, *cells):
 def stored_run(tmp_path_factory):
     """A run folder of two questions."""
     out = tmp_path_factory.mktemp("runs")
-    asked = questions.load("world-facts", limit=2)
+    asked = question_sets.load("world-facts", limit=2)
     generate.generate("facts-1m", asked, strategy="greedy", out=out, progress=False)
     return out / "world-facts" / "facts-1m" / "greedy"
 
@@ -356,9 +357,9 @@ def test_text_may_be_empty():
 RECORD = [{"question_id": "1", "answers": [{"text": "a", "log_prob": -1}]}]
 CALLS = {
     "runs.read": ("path", runs.read),
-    "questions.load path": ("path", lambda value: questions.load(path=value)),
-    "questions.load name": ("name", lambda value: questions.load(value)),
-    "questions.load name of a path": ("name", lambda value: questions.load(value, path=[{"question": "1"}])),
+    "questions.load path": ("path", lambda value: question_sets.load(path=value)),
+    "questions.load name": ("name", lambda value: question_sets.load(value)),
+    "questions.load name of a path": ("name", lambda value: question_sets.load(value, path=[{"question": "1"}])),
     "imports.from_file": ("path", imports.from_file),
     "imports.from_openai": ("source", imports.from_openai),
     "imports.from_records": ("source", imports.from_records),
@@ -392,7 +393,7 @@ def test_a_call_refuses_an_empty_path_or_name_and_writes_nothing(call, value, tm
 @pytest.mark.parametrize("name", ["a" * 300, "é" * 130, "a/b", "..", " "])
 def test_a_set_or_a_model_whose_name_is_no_folder_is_refused(name, tmp_path, tiny_model):
     with pytest.raises(ValueError, match="the name of a folder: without / or"):
-        questions.QuestionSet(name, pd.DataFrame())
+        question_sets.QuestionSet(name, pd.DataFrame())
     loaded = tiny_model("llama")
     named = models.of(loaded.network, loaded.tokenizer, name=name)
     with pytest.raises(ValueError, match=r"the name of the model, .* the name of a folder"):
@@ -401,7 +402,7 @@ def test_a_set_or_a_model_whose_name_is_no_folder_is_refused(name, tmp_path, tin
 
 
 def test_the_longest_names_of_folders_and_files_are_written(tmp_path):
-    assert questions.QuestionSet("a" * 255, pd.DataFrame()).name == "a" * 255
+    assert question_sets.QuestionSet("a" * 255, pd.DataFrame()).name == "a" * 255
     files.write_whole(b"x", tmp_path / ("a" * 255))
     assert os.listdir(tmp_path) == ["a" * 255]
     with pytest.raises(ValueError, match="ENAMETOOLONG"):

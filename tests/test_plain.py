@@ -10,11 +10,11 @@ from test_generate import assert_runs_agree
 from test_strategies import check_plain_passes
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from pro_lib import questions as question_sets
 from pro_lib.engine import Counts, PlainTree
 from pro_lib.engine import tree as engine
 from pro_lib.engine.fit import Fit, PackingError, best_fit, fit_for_length
 from pro_lib.generate import generate
+from pro_lib.questions import question_sets
 
 PREFIX = [1, *range(20, 30)]
 PROMPTS = [[*PREFIX, 50, 60, 70], [*PREFIX, 55], [*PREFIX, 50, 61], [*PREFIX, 51, 61]]

@@ -13,9 +13,9 @@ import torch
 
 from pro_lib import generate as module
 from pro_lib import models
-from pro_lib import questions as question_sets
 from pro_lib import runs as run_tables
 from pro_lib.generate import generate
+from pro_lib.questions import question_sets
 
 ray = pytest.importorskip("ray")
 

@@ -19,10 +19,10 @@ from test_threshold import MASSES
 
 import pro_lib
 from pro_lib import models, server
-from pro_lib import questions as question_sets
 from pro_lib.common.files import RunError
 from pro_lib.generate import generate
 from pro_lib.models import Model
+from pro_lib.questions import question_sets
 
 KEY = "sk-very-secret-0123456789"
 

@@ -8,9 +8,9 @@ import pytest
 from fake_server import connected, searched, serving
 from pandas.testing import assert_frame_equal
 
-from pro_lib import questions as question_sets
 from pro_lib import runs
 from pro_lib.common.files import RunError
+from pro_lib.questions import question_sets
 
 N_QUESTIONS = 6
 

@@ -15,12 +15,12 @@ from scipy import stats
 from test_threshold import TableTree, World, ends_in_closing, entropy, worlds
 
 from pro_lib import engine
-from pro_lib import questions as question_sets
 from pro_lib.engine import Counts, DiverseBeam, Endings, Greedy, Multinomial, Prefix, Threshold, children
 from pro_lib.engine.fit import Fit
 from pro_lib.engine.strategies import StrategyName, own_settings
 from pro_lib.engine.walk import _nucleus, multinomial, uniforms
 from pro_lib.generate import generate
+from pro_lib.questions import question_sets
 
 WORDS = ("Emma", "Paris", "the capital", "France", "Jane", "wrote", "is", "Question")
 

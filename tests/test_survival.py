@@ -46,13 +46,14 @@ def killed_at(moment, work):
 def main(n_kills):
     import torch
 
-    from pro_lib import generate, models, questions
+    from pro_lib import generate, models
     from pro_lib.engine import strategies
+    from pro_lib.questions import question_sets
     from pro_lib.runs import storage
 
     torch.set_num_threads(1)
     generate.QUESTIONS_PER_PART = 2
-    model, asked = models.load("facts-1m", device="cpu"), questions.load("world-facts", limit=14)
+    model, asked = models.load("facts-1m", device="cpu"), question_sets.load("world-facts", limit=14)
 
     def run(out, strategy):
         own = strategies.own_settings(strategy, {"n_answers": 3, "seed": 3})

@@ -12,8 +12,8 @@ from tokenizers.models import BPE
 from transformers import GemmaTokenizer, LlamaConfig, LlamaForCausalLM, LlamaTokenizer, PreTrainedTokenizerFast
 
 from pro_lib import models
-from pro_lib import questions as question_sets
 from pro_lib.generate import generate
+from pro_lib.questions import question_sets
 
 TEXT = """Question: What is the capital of France?\nAnswer: Paris.\n
 Question: Who wrote “Les Misérables”, and when?\nAnswer: Victor Hugo (1862).\n\n

@@ -28,9 +28,10 @@ import pyarrow.parquet as pq
 import pytest
 from test_storage import IDS, INFO, questions_of, written
 
-from pro_lib import imports, models, questions, runs, settings
+from pro_lib import imports, models, runs, settings
 from pro_lib.common.catalog import ROOT, fingerprint
 from pro_lib.imports import read_labels
+from pro_lib.questions import question_sets
 from pro_lib.runs import storage
 from pro_lib.scoring import similarity
 
@@ -148,7 +149,7 @@ def plain_references(value):
 
 
 def read_question_file(path):
-    table = questions.load(path=path, split=None, n_shots=0).table
+    table = question_sets.load(path=path, split=None, n_shots=0).table
     return sorted(table[["question_id", "question", "references", "split"]].to_numpy().tolist())
 
 

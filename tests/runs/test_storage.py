@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from pro_lib import questions
 from pro_lib.common import catalog, files
 from pro_lib.common.files import RunError
+from pro_lib.questions import question_sets
 from pro_lib.runs import storage
 from pro_lib.runs.storage import Cost, RunFolder, RunInfo, part_table, tables
 
@@ -295,8 +295,8 @@ def test_a_pipe_in_the_place_of_a_file_is_told_and_not_waited_for(tmp_path, fini
     for pipe in (rows, finished / "part-00001-0000000000000000.parquet", tmp_path / "model.safetensors"):
         os.mkfifo(pipe)
     for use in (
-        lambda: questions.load(path=rows),
-        lambda: questions.load("nq", path=tmp_path),
+        lambda: question_sets.load(path=rows),
+        lambda: question_sets.load("nq", path=tmp_path),
         lambda: storage.read(finished),
         lambda: catalog.fingerprint(tmp_path),
         lambda: files.write_whole(b"", rows),

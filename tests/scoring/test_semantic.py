@@ -18,8 +18,8 @@ from safetensors.torch import load_file, save_file
 from transformers import DebertaConfig, RobertaConfig
 
 from pro_lib import metrics, scoring
-from pro_lib import questions as question_sets
 from pro_lib.common import catalog
+from pro_lib.questions import question_sets
 
 NAN = np.nan
 GOLDEN = Path(__file__).parents[1] / "golden" / "polygraph.json"

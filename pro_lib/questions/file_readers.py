@@ -240,7 +240,8 @@ class _Question(Format):
 def read_questions(source: Source, columns: Mapping) -> tuple[pd.DataFrame, dict[str, list[str]]]:
     """Return the questions of a file or in memory, `COLUMNS` first, and the source's columns that ours were read from.
 
-    Each has an id of its own, text and a reference. `columns` are names for ours, as in `questions.load`. Raises
+    Each has an id of its own, text and a reference. `columns` are names for ours, as in `pro_lib.load_questions`.
+    Raises
     `RunError`, with file, place and column.
     """
     names = parse(_Columns, columns, "columns=").model_dump(exclude_none=True)

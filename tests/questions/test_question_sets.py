@@ -11,8 +11,9 @@ from datasets import Dataset, DatasetDict
 from pandas.testing import assert_frame_equal
 from test_wall import TABLES, WRITE
 
-from pro_lib.common.catalog import DATA
-from pro_lib.questions import HUB, SPLITS, RunError, lend_validation, load
+from pro_lib.common.catalog import DATA, HUB
+from pro_lib.common.files import RunError
+from pro_lib.questions.question_sets import SPLITS, lend_validation, load
 
 FACTS = [json.loads(line) for line in (DATA / "world_facts" / "facts.jsonl").read_text(encoding="utf-8").splitlines()]
 COLUMNS = ("question_id", "question", "references", "split")

@@ -13,7 +13,7 @@ from pydantic import AfterValidator
 from pro_lib.common.catalog import BUNDLED, DATA, HUB
 from pro_lib.common.files import FOLDER_NAME, RunError, is_folder_name, regular
 from pro_lib.common.validation import checked, extra, not_empty, refusing, rule
-from pro_lib.readers import Source, called, check_names, read_questions, texts_in, unzipped
+from pro_lib.questions.file_readers import Source, called, check_names, read_questions, texts_in, unzipped
 from pro_lib.runs.storage import CERTIFICATE_COLUMNS
 from pro_lib.runs.storage import QUESTION_COLUMNS as COLUMNS
 

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from pro_lib import evaluation, explorer, generate, imports, runs, sweeps
-from pro_lib import questions as question_sets
 from pro_lib.common.validation import SentenceError
+from pro_lib.questions import question_sets
 from pro_lib.runs import storage
 
 TAKEN = [*storage.CERTIFICATE_COLUMNS, "score_x", "score_NLL", "score_"]
