@@ -18,7 +18,7 @@ import pandas as pd
 from measuring import ROOT, asked
 from scipy.stats import binom
 
-from pro_lib import evaluation, imports, promises, scoring
+from pro_lib import evaluation, importing, promises, scoring
 from pro_lib.evaluation import Evaluation
 from pro_lib.promises import STARTS
 from pro_lib.runs.run import Run
@@ -151,7 +151,7 @@ def main() -> None:
     settings, judged, told = embedded()
     pools = [(judged, 305, told)]
     for path in given.published:
-        each = evaluation.evaluate(imports.from_records(path))
+        each = evaluation.evaluate(importing.from_records(path))
         easier = each.baselines["Deg, NLI agreement"]
         pools.append((each, 1000, (easier < easier.median()).to_numpy()))
     tables = [(pool[0], pd.DataFrame(answering(*pool, given.splits, replace=given.replace))) for pool in pools]

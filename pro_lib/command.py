@@ -479,7 +479,7 @@ def explore(run: str | None, questions: str | None, html: Path | None, force: bo
             raise click.UsageError("a page is of a RUN, as in: pro explore responses.jsonl")
         _open_jupyterlab()
         return
-    from pro_lib import explorer, imports, runs
+    from pro_lib import explorer, importing, runs
     from pro_lib.questions.question_sets import load
 
     def check(page: Path) -> None:
@@ -489,7 +489,7 @@ def explore(run: str | None, questions: str | None, html: Path | None, force: bo
     if html:
         check(html)
     asked = load(path=questions, split=None, n_shots=0) if questions else None
-    read = runs.read(run) if os.path.isdir(run) else imports.from_file(run, questions=asked)
+    read = runs.read(run) if os.path.isdir(run) else importing.from_file(run, questions=asked)
     page = html or _default_page(run, read)
     check(page)
     explorer.to_html(read, page, alpha=alpha, source=run)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import beta, binom
 
-from pro_lib import imports, metrics
+from pro_lib import importing, metrics
 from pro_lib.evaluation import evaluate
 from pro_lib.metrics.auroc import aligned, need_both
 from pro_lib.runs.run import Run
@@ -135,7 +135,7 @@ def right_probability(run: Run, *, alpha: float = 0.4) -> tuple[Callable[[ArrayL
     """
     if "validation" not in set(run.questions["split"]):
         run = replace(run, questions=run.questions.assign(split=None))  # so that one is drawn
-    both = imports.split_records(run, n_validation=None)
+    both = importing.split_records(run, n_validation=None)
     fitted, others = evaluate(both, split="validation"), evaluate(both, split="test")
     need_both(fitted.correct, "a calibration")
     uncertainty = fitted.pro(alpha)

@@ -35,7 +35,7 @@ from pro_lib.engine.children import END, OTHER, UNSEEN, Children
 from pro_lib.engine.fit import Fit
 from pro_lib.engine.tree import Counts
 from pro_lib.engine.walk import Endings
-from pro_lib.layouts import at
+from pro_lib.importing.response_formats import at
 from pro_lib.models import Model
 
 with extra("server", "asking a server"):

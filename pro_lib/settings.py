@@ -16,7 +16,7 @@ import pandas as pd
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
-from pro_lib import engine, evaluation, imports, metrics, runs, scoring
+from pro_lib import engine, evaluation, importing, metrics, runs, scoring
 from pro_lib.common import catalog, files
 from pro_lib.common.validation import (
     Chat,
@@ -179,7 +179,7 @@ class Settings:
         self._check_options()
         if self.records is not None:
             self._check_distinct("records", str)
-            if imports.recorded(listed(self.records)) and self.strategy == EXACT:
+            if importing.recorded(listed(self.records)) and self.strategy == EXACT:
                 raise ValueError(f"records={self.records!r} hold no search: exact search needs a model")
         else:
             self._check_generation()
@@ -353,13 +353,13 @@ class Settings:
     def choices(self) -> Choices:
         """What makes an answer right, as `correctness` says."""
         is_named = self.correctness in CORRECTNESS
-        right = {"correctness": self.correctness} if is_named else {"labels": imports.read_labels(self.correctness)}
+        right = {"correctness": self.correctness} if is_named else {"labels": importing.read_labels(self.correctness)}
         return Choices(**right, **self._values("convention", "distinct"))
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return every (model, dataset), model by model, so that each is loaded once; of records their names."""
         if self.records is not None:
-            return list(imports.recorded(listed(self.records)))
+            return list(importing.recorded(listed(self.records)))
         return [(model, dataset) for model in listed(self.model) for dataset in listed(self.dataset)]
 
     def pair(self) -> tuple[str, str]:
@@ -491,7 +491,7 @@ class Settings:
             run = replace(run, answers=run.answers[run.answers["rank"] < self.n_answers].reset_index(drop=True))
         if tuple(splits) == ("all",) and self.limit is None:
             return run  # it does not matter to which split a question belongs
-        run = imports.split_records(run, n_validation=self.n_validation, seed=self.seed)
+        run = importing.split_records(run, n_validation=self.n_validation, seed=self.seed)
         split = run.questions["split"]
         existing = list(dict.fromkeys(split))
         missing = [name for name in splits if name not in (*existing, "all", "validation")]
@@ -515,7 +515,7 @@ class Settings:
             questions = question_sets.load(path=file, split=None, n_shots=0)
             if "validation" not in set(questions.table["split"]):
                 questions = replace(questions, table=questions.table.assign(split=None))  # so that one is drawn
-        return imports.from_file(imports.recorded(listed(self.records or ()))[model, dataset], questions=questions)
+        return importing.from_file(importing.recorded(listed(self.records or ()))[model, dataset], questions=questions)
 
     def _similarity(self, name: str, model: str, dataset: str) -> Similarity | None:
         if name == "lexical":

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from conftest import ROOT
 from starlette.testclient import TestClient
 
-from pro_lib import answerer, ask, asking, evaluation, generate, imports, metrics, models, promises, scoring
+from pro_lib import answerer, ask, asking, evaluation, generate, importing, metrics, models, promises, scoring
 from pro_lib.asking import Answer
 from pro_lib.command import pro
 from pro_lib.common.files import RunError
@@ -57,7 +57,7 @@ def records(probabilities, right, splits):
     for number, (p, is_right, split) in enumerate(zip(probabilities, right, splits, strict=True)):
         answer = {"text": f"t{number}", "log_prob": float(np.log(p)), "rouge_l": float(is_right)}
         rows.append({"question_id": number, "answers": [answer], "split": split})
-    return imports.from_records(rows)
+    return importing.from_records(rows)
 
 
 def test_the_probability_is_fitted_on_validation_and_checked_on_the_others_by_hand():
@@ -76,7 +76,7 @@ def test_the_probability_is_fitted_on_validation_and_checked_on_the_others_by_ha
 def test_without_right_answers_or_with_one_class_nothing_is_fitted():
     with pytest.raises(metrics.OneClassError):
         promises.right_probability(records([0.5, 0.4, 0.3, 0.2], [1] * 4, ["validation"] * 2 + ["test"] * 2))
-    bare = imports.from_records([{"question_id": n, "answers": [{"log_prob": -1.0}]} for n in range(4)])
+    bare = importing.from_records([{"question_id": n, "answers": [{"log_prob": -1.0}]} for n in range(4)])
     with pytest.raises(RunError, match="no answer can be judged"):
         promises.right_probability(bare)
 
@@ -183,7 +183,7 @@ def test_where_nothing_is_promised_or_no_answer_ends_nothing_is_answered(answers
 
 def test_a_calibration_of_another_model_or_of_none_is_refused_with_the_difference(facts_2m, run):
     quantised = replace(run.info, parameters={**run.info.parameters, "quantization": "8bit"})
-    records = imports.from_records([{"question_id": "a", "answers": [{"text": "b", "log_prob": -1.0}]}])
+    records = importing.from_records([{"question_id": "a", "answers": [{"text": "b", "log_prob": -1.0}]}])
     for model, calibration, words in (
         ("facts-1m", run, "was made with fingerprint="),
         (facts_2m, replace(run, info=quantised), "quantization='8bit', now quantization=None"),

@@ -22,7 +22,7 @@ import pytest
 from conftest import ROOT
 from test_explorer import CAPITAL, NASTY, ODD, many, nasty
 
-from pro_lib import explorer, imports, metrics
+from pro_lib import explorer, importing, metrics
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
 
@@ -229,7 +229,7 @@ SENTENCES = {
     "forty answers": "10 less probable",
 }
 FORTY = [{"text": f"answer {n}", "log_prob": -4 - n / 9} for n in range(40)]
-FORTY = imports.from_records([{"question_id": "q", "references": ["answer 1"], "answers": FORTY}])
+FORTY = importing.from_records([{"question_id": "q", "references": ["answer 1"], "answers": FORTY}])
 
 
 @pytest.mark.slow

@@ -46,17 +46,19 @@ def test_every_block_says_what_it_is_no_command_hides_in_a_block_of_text_and_jso
     assert not [line for line in lines if re.match(rf"[$>]? ?{PROGRAMS} ", line)]
     for block in [block for block in BLOCKS if block.language == "json"]:
         (tmp_path / "block.jsonl").write_text(block.text)
-        read = pro_lib.imports.from_records if "answers" in block.text else pro_lib.questions.read_questions
+        read = pro_lib.importing.from_records if "answers" in block.text else pro_lib.questions.read_questions
         read(tmp_path / "block.jsonl", **({} if "answers" in block.text else {"columns": {}}))
 
 
 PYTHON_NOT_RUN = {
     "run = pro_lib.generate.generate(model, questions, out=": "needs a cluster; tests/test_ray.py makes the call",
     "import pro_lib\n\nmodel = pro_lib.server.connect(": "needs a server; tests/test_server.py runs both over its own",
-    "import pandas as pd\nimport pro_lib\nfrom lm_polygraph": "needs LM-Polygraph; tests/test_logs.py runs it",
-    "import numpy as np\nimport pro_lib\nfrom uqlm": "needs uqlm; tests/test_logs.py runs it",
+    "import pandas as pd\nimport pro_lib\nfrom lm_polygraph": (
+        "needs LM-Polygraph; tests/importing/test_logs.py runs it"
+    ),
+    "import numpy as np\nimport pro_lib\nfrom uqlm": "needs uqlm; tests/importing/test_logs.py runs it",
     "from uqlm import": "needs uqlm and a model; tried by hand with 0.6.7",
-    "outputs = llm.generate(": "needs vLLM; tests/test_imports.py reads its objects",
+    "outputs = llm.generate(": "needs vLLM; tests/importing/test_importers.py reads its objects",
 }
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 LISTED = [block for block in PYTHON if block.text.startswith(tuple(PYTHON_NOT_RUN))]
@@ -179,7 +181,9 @@ def table_rows(page, heading):
 
 def test_the_page_of_own_data_names_every_layout():
     rows = table_rows("own_data.md", "## Log-probabilities made elsewhere")[1:]
-    assert {row[0].strip("`") for row in rows} == {layout.name for layout in pro_lib.layouts.LAYOUTS} | {"records"}
+    assert {row[0].strip("`") for row in rows} == {
+        layout.name for layout in pro_lib.importing.response_formats.LAYOUTS
+    } | {"records"}
 
 
 def test_the_benchmark_page_has_the_numbers_of_the_figures():

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pro_lib
-from pro_lib import command, imports, models, runs
+from pro_lib import command, importing, models, runs
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.generate import generate
@@ -190,7 +190,7 @@ def test_records_beside_an_edited_file_are_paired_rightly_or_refused(tmp_path_fa
         nonlocal n_paired
         path = written(folder / "mine.jsonl", rows)
         try:
-            run = imports.from_file(records, questions=question_sets.load(path=path, n_shots=0))
+            run = importing.from_file(records, questions=question_sets.load(path=path, n_shots=0))
         except RunError:
             return
         n_paired += 1
@@ -201,7 +201,9 @@ def test_records_beside_an_edited_file_are_paired_rightly_or_refused(tmp_path_fa
     rows = [(f"q{number}", place) for number, place in enumerate(reversed(FIRST))]
     if not has_ids:  # that texts decide is not refused
         path = written(folder / "mine.jsonl", rows)
-        assert len(imports.from_file(records, questions=question_sets.load(path=path, n_shots=0)).answers) == len(FIRST)
+        assert len(importing.from_file(records, questions=question_sets.load(path=path, n_shots=0)).answers) == len(
+            FIRST
+        )
 
 
 @pytest.mark.parametrize(
@@ -221,18 +223,18 @@ def test_a_small_edit_of_one_question_is_seen(write, before, after, template):
     ]
     table = pd.DataFrame({"question_id": ["q0", "q1", "q2"], "question": [after, *texts[1:]]})
     with pytest.raises(RunError, match=r"question_id 'q0' is .*, but in questions="):
-        imports.from_records(records, questions=table)
+        importing.from_records(records, questions=table)
     table.loc[0, "question"] = f" {before.upper()}\n"  # white space and capitals are not an edit
-    assert len(imports.from_records(records, questions=table).questions) == 3
+    assert len(importing.from_records(records, questions=table).questions) == 3
 
 
 def test_answers_paired_by_row_number_alone_are_said_to_be(write):
     rows = [{"question_id": f"mine-{n}", "answers": [{"text": "yes", "log_prob": -1.0}]} for n in range(2)]
     path = write(*({"question": f"{n}?", "references": ["yes"]} for n in range(2)), name="mine.jsonl")
     with pytest.warns(UserWarning, match="the ids of questions= are row numbers"):
-        imports.from_records(rows, questions=question_sets.load(path=path, n_shots=0))
+        importing.from_records(rows, questions=question_sets.load(path=path, n_shots=0))
     with_ids = question_sets.load(path=path, n_shots=0).table
-    assert len(imports.from_records(rows, questions=with_ids).answers) == 2
+    assert len(importing.from_records(rows, questions=with_ids).answers) == 2
 
 
 def test_a_calibration_of_an_edited_file_is_that_of_a_fresh_run(tmp_path, model):

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_wall import TABLES, WRITE
 
-from pro_lib import imports, scoring
+from pro_lib import importing, scoring
 from pro_lib.common.files import RunError
 from pro_lib.evaluation import Choices, Splits, evaluate
-from pro_lib.imports import split_records
+from pro_lib.importing.records import split_records
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
 from pro_lib.settings import Settings
@@ -62,14 +62,14 @@ def test_a_method_that_no_question_has_is_named_not_judged(tmp_path):
     path = tmp_path / "answers.jsonl"
     lines = [{"question_id": i, "answers": [{"log_prob": -0.1 * i - 0.1, "correct": i < 2}]} for i in range(4)]
     path.write_text("\n".join(map(json.dumps, lines)))
-    run = imports.from_records(path)
+    run = importing.from_records(path)
     judged = evaluate(run, samples=run)
     assert judged.unavailable == ("ALL", "NE")
     assert "0.500 of the judged answers are right. Not available: ALL, NE" in repr(judged)
     assert list(judged.correct) == [True, True, False, False]
     path.write_text('{"question_id": 1, "answers": [{"log_prob": -1.0}]}')
     with pytest.raises(RunError, match="no answer can be judged"):
-        evaluate(imports.from_records(path))
+        evaluate(importing.from_records(path))
 
 
 @pytest.mark.parametrize(("n", "n_validation", "size"), [(250, 10, 50), (250, None, 125), (250, 125, 125), (3, 1, 1)])
@@ -146,12 +146,12 @@ def test_labels_are_read_from_a_file_as_written_and_an_answer_without_one_is_cou
     assert "1 of 3 questions are left out (c): correct is missing for 1" in judged.sentence()
     for texts in (["NA", "None", "null", "nan", "", "true"], ["007", "1.50", "1e3", "-0"], ["1990", "1991"]):
         columns = {"question_id": [f"{n:03}" for n in range(len(texts))], "text": texts, "correct": [True] * len(texts)}
-        assert imports.read_labels(written(**columns)).to_dict("list") == columns
+        assert importing.read_labels(written(**columns)).to_dict("list") == columns
     numbered = written(question_id=[7, 8], text=["yes", "no"], correct=[True, False])
-    assert imports.read_labels(numbered)["question_id"].tolist() == ["7", "8"]
+    assert importing.read_labels(numbered)["question_id"].tolist() == ["7", "8"]
     path = written(question_id=["a", "a"], text=["yes", "yes"], correct=[1, 0])
     with pytest.raises(RunError, match=r"labels\..*'yes' both right and wrong"):
-        imports.read_labels(path)
+        importing.read_labels(path)
 
 
 def test_labels_that_match_nothing_are_counted():

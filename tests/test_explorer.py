@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy.stats import rankdata
 
-from pro_lib import ask, explorer, generate, imports, metrics, scoring
+from pro_lib import ask, explorer, generate, importing, metrics, scoring
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.explorer.widget import Explorer
@@ -65,7 +65,7 @@ def repeated():
     """Paris 0.3 twice, Lyon 0.2, paris! 0.1, and Par 0.05, which was cut."""
     given = [("paris!", 0.1), ("Par", 0.05), *[("Paris", 0.3)] * 2, ("Lyon", 0.2)]
     answers = [{"text": text, "log_prob": np.log(p), "finished": text != "Par"} for text, p in given]
-    return imports.from_records([{"question_id": "a", "references": ["Paris"], "answers": answers}])
+    return importing.from_records([{"question_id": "a", "references": ["Paris"], "answers": answers}])
 
 
 def test_repeats_have_one_number_and_what_was_cut_comes_last():

@@ -38,7 +38,7 @@ def test_what_lacks_an_extra_says_what_to_install_and_what_needs_none_does_not_l
 import sys
 sys.modules.update(dict.fromkeys({modules}))
 import pro_lib
-from pro_lib import command, evaluation, imports, promises, settings, sweeps, metrics, scoring, runs
+from pro_lib import command, evaluation, promises, settings, sweeps, metrics, scoring, runs, importing
 for call in (
     lambda: pro_lib.figures, lambda: __import__("pro_lib.explorer.widget"), lambda: pro_lib.load_questions("sciq")
 ):
@@ -91,7 +91,7 @@ FIRST = """
 import pro_lib
 from pro_lib.settings import Settings
 
-print(pro_lib.scoring.pro(pro_lib.imports.from_file("mine.jsonl").log_probs(), alpha=0.4).round(3).tolist())
+print(pro_lib.scoring.pro(pro_lib.import_answers("mine.jsonl").log_probs(), alpha=0.4).round(3).tolist())
 print("{0.text} {0.status}".format(pro_lib.ask(pro_lib.models.load("facts-2m"), "What is the capital of France?")))
 print(Settings(model="facts-1m", limit=2, n_answers=2).run("facts-1m", "world-facts").info.provenance["commit"])
 print(pro_lib.__file__)

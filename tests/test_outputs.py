@@ -13,11 +13,11 @@ import papermill
 import pytest
 from click.testing import CliRunner
 
-from pro_lib import asking, command, explorer, figures, generate, imports, models, runs
+from pro_lib import asking, command, explorer, figures, generate, importing, models, runs
 from pro_lib.command import pro
 from pro_lib.common import catalog, files
+from pro_lib.importing.records import read_labels
 from pro_lib.questions import question_sets
-from pro_lib.records import read_labels
 from pro_lib.scoring.similarity import Nli
 from pro_lib.settings import Settings
 
@@ -360,9 +360,9 @@ CALLS = {
     "questions.load path": ("path", lambda value: question_sets.load(path=value)),
     "questions.load name": ("name", lambda value: question_sets.load(value)),
     "questions.load name of a path": ("name", lambda value: question_sets.load(value, path=[{"question": "1"}])),
-    "imports.from_file": ("path", imports.from_file),
-    "imports.from_openai": ("source", imports.from_openai),
-    "imports.from_records": ("source", imports.from_records),
+    "imports.from_file": ("path", importing.from_file),
+    "imports.from_openai": ("source", importing.from_openai),
+    "imports.from_records": ("source", importing.from_records),
     "read_labels": ("path", read_labels),
     "models.load": ("model", models.load),
     "models.load device": ("device", lambda value: models.load("facts-1m", device=value)),
@@ -372,7 +372,7 @@ CALLS = {
     "ask model": ("model", lambda value: asking.ask(value, "1?")),
     "ask calibration": ("calibration", lambda value: asking.ask("facts-1m", "1?", calibration=value)),
     "answerer": ("calibration", lambda value: asking.answerer("facts-1m", calibration=value)),
-    "to_html": ("path", lambda value: explorer.to_html(imports.from_records(RECORD), value)),
+    "to_html": ("path", lambda value: explorer.to_html(importing.from_records(RECORD), value)),
     "figures.save": ("figures_dir", lambda value: figures.save(None, pd.DataFrame(), "a", figures_dir=value)),
     "figures.save name": ("name", lambda value: figures.save(None, pd.DataFrame(), value, figures_dir=".")),
     "Nli model": ("model", lambda value: Nli(model=value)),

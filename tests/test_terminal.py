@@ -19,7 +19,7 @@ from pro_lib import asking, command, models
 from pro_lib.asking import Answer
 from pro_lib.common import catalog, files
 from pro_lib.common.validation import is_printable, printable
-from pro_lib.records import read_labels
+from pro_lib.importing.records import read_labels
 from pro_lib.settings import Settings
 
 # A colour, a control sequence in one character, a bidirectional override, a bell, line ends and half a pair.

@@ -207,9 +207,9 @@ def main(n_tries):
     from pro_lib import (  # noqa: F401
         command,
         figures,
-        imports,
+        importing,  # noqa: F401
         protocols,
-        runs,  # noqa: F401
+        runs,
         settings,
     )
     from pro_lib.explorer import to_html  # noqa: F401

@@ -28,9 +28,9 @@ import pyarrow.parquet as pq
 import pytest
 from test_storage import IDS, INFO, questions_of, written
 
-from pro_lib import imports, models, runs, settings
+from pro_lib import importing, models, runs, settings
 from pro_lib.common.catalog import ROOT, fingerprint
-from pro_lib.imports import read_labels
+from pro_lib.importing.records import read_labels
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
 from pro_lib.scoring import similarity
@@ -174,7 +174,7 @@ def plain_labels(path):
 
 def read_file(path):
     """Of every answer its question, its text, and the log-probability of all its tokens; and the questions."""
-    run = imports.from_file(path)
+    run = importing.from_file(path)
     answers, questions = (table.astype(object).where(table.notna(), None) for table in (run.answers, run.questions))
     totals = (run.answers["log_prob"] + run.answers["end_log_prob"].fillna(0.0)).round(9)
     rows = sorted(zip(answers["question_id"], answers["text"], totals, strict=True), key=repr)

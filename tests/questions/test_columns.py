@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pro_lib import evaluation, explorer, generate, imports, runs, sweeps
+from pro_lib import evaluation, explorer, generate, importing, runs, sweeps
 from pro_lib.common.validation import SentenceError
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
@@ -75,10 +75,10 @@ def test_questions_beside_records_may_have_such_columns_too(kind):
     answers = [[{"text": "ab"[n % 2], "log_prob": -1 - n / 9}, {"text": "c", "log_prob": -3.0}] for n in range(12)]
     ids = [{"question_id": str(n), "question": f"Q{n}", "references": ["a"]} for n in range(12)]
     records = [ids[n] | {"answers": answers[n], "scores": {"x": n}} for n in range(12)]
-    alone = evaluation.evaluate(imports.from_records(records)).with_pro({"PRO": 0.4})
+    alone = evaluation.evaluate(importing.from_records(records)).with_pro({"PRO": 0.4})
     own = pd.DataFrame([about | dict.fromkeys(NAMES, KINDS[kind](n)) for n, about in enumerate(ids)])
     with pytest.warns(UserWarning, match="own_ before names"):
-        run = imports.from_records(records, questions=own)
+        run = importing.from_records(records, questions=own)
     pd.testing.assert_frame_equal(evaluation.evaluate(run).with_pro({"PRO": 0.4}), alone)
 
 
@@ -89,7 +89,7 @@ def test_scores_made_elsewhere_stand_beside_ours_of_the_same_name_and_follow_the
     records = [one | other for one, other in zip(about, answers, strict=True)]
     turned = pd.DataFrame({"question_id": [str(n) for n in range(9)], "question": "?", "references": [["a"]] * 9})[::-1]
     for questions, expected in ((None, np.arange(9.0)), (turned, np.arange(9.0)[::-1])):
-        judged = evaluation.evaluate(imports.from_records(records, questions=questions))
+        judged = evaluation.evaluate(importing.from_records(records, questions=questions))
         methods = judged.with_pro({"PRO": 0.4, "PRO, default": 0.4})
         given = ["NLL, given", "PRO, given", "PRO, default, given", "oracle, given", "Stated"]
         assert [name for name in methods if name not in ("PRO", "PRO, default", "NLL", "ALL", "PE")] == given
@@ -113,4 +113,4 @@ def test_columns_without_a_name_of_their_own_are_refused_in_a_sentence(tmp_path,
         question_sets.load(path=SOURCES[words])
     (tmp_path / "answers.csv").write_text("question_id,answer,response,log_prob\nq,a,b,-1\n")
     with pytest.raises(SentenceError, match=r"has the column 'text' twice"):
-        imports.from_records(tmp_path / "answers.csv")
+        importing.from_records(tmp_path / "answers.csv")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pro_lib import imports, scoring
+from pro_lib import importing, scoring
 from pro_lib import runs as run_tables
 from pro_lib.common.files import RunError
 from pro_lib.runs import storage
@@ -34,7 +34,7 @@ def run_of(rows, ids="abc"):
     for name, *values in rows:
         answer = dict(zip(COLUMNS, values, strict=True))
         records[name]["answers"].append(answer | {"closed": answer["end_log_prob"] is None})
-    return imports.from_records([*records.values()])
+    return importing.from_records([*records.values()])
 
 
 def means(run, **options):
@@ -46,7 +46,7 @@ def texts(table):
 
 
 def records_run(*answers):
-    return imports.from_records([{"question_id": "a", "answers": list(answers)}])
+    return importing.from_records([{"question_id": "a", "answers": list(answers)}])
 
 
 @pytest.fixture

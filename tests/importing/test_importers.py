@@ -1,4 +1,6 @@
-"""Records and responses in memory and in files, field by field; every layout as a whole is in test_layouts.py."""
+"""Records and responses in memory and in files, field by field.
+
+Every layout as a whole is in test_response_formats.py."""
 
 import json
 import math
@@ -8,13 +10,14 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from test_layouts import as_objects
+from test_response_formats import as_objects
 from test_run import means, records_run
 from test_wall import choice, vllm_output
 
 from pro_lib.common.files import RunError
-from pro_lib.imports import from_openai, from_records, from_vllm
-from pro_lib.layouts import LAYOUTS
+from pro_lib.importing.importers import from_openai, from_vllm
+from pro_lib.importing.records import from_records
+from pro_lib.importing.response_formats import LAYOUTS
 
 PARIS_ANSWER = {"text": "Paris", "token_ids": [5, 6], "token_log_probs": [-0.25, -0.5], "log_prob": -0.75}
 PARIS_ANSWER |= {"end_log_prob": -0.25, "mean_log_prob": -0.3, "rouge_l": 1.0, "correct": True}

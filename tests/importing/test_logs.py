@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 from test_likelihood import naive_pro
 
-from pro_lib import command, evaluation, explorer, imports, protocols
+from pro_lib import command, evaluation, explorer, importing, protocols
 from pro_lib.common.files import RunError
 from pro_lib.scoring.similarity import lexical
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 LOGS = HERE / "golden" / "logs"  # written by the packages themselves: golden/logs.py
 SAID = {"peru": ["Lima", "Cusco", "Lima"], "chad": ["Sarh", "N'Djamena", "N'Djamena"]}
 TEXTS = [(name, text) for name, texts in SAID.items() for text in texts]
@@ -32,7 +32,7 @@ READ = {
 @pytest.mark.parametrize("name", READ)
 @pytest.mark.filterwarnings("ignore:2 answers that another filter judges again are left out")
 def test_a_log_that_the_package_wrote_is_read_with_its_verdicts(name):
-    run, (log_probs, verdicts) = imports.from_file(LOGS / name), READ[name]
+    run, (log_probs, verdicts) = importing.from_file(LOGS / name), READ[name]
     np.testing.assert_array_equal(run.answers["log_prob"], log_probs)
     assert run.answers["finished"].all()
     assert ("correct" in run.answers) == (verdicts is not None)
@@ -46,13 +46,13 @@ def test_a_log_that_the_package_wrote_is_read_with_its_verdicts(name):
 
 def test_a_second_filter_and_a_sample_that_failed_are_left_out_and_counted():
     with pytest.warns(UserWarning, match=r"^2 answers that another filter judges again are left out: line 3; line 4"):
-        imports.from_file(LOGS / "lm_eval_samples.jsonl")
+        importing.from_file(LOGS / "lm_eval_samples.jsonl")
     good = {"id": "a", "epoch": 1, "input": [{"role": "system", "content": "Be brief."}, {"content": "A?"}]}
     good |= {"target": "a", "choices": ["a", "b"], "scores": {"choice": {"value": "P"}}}
     good["output"] = {"choices": [{"message": {"content": "a"}, "stop_reason": "stop"}]}
     failed = good | {"epoch": 2, "output": {"choices": []}, "error": {"message": "late"}}
     with pytest.warns(UserWarning, match=r"^1 answers that failed are left out: entry 2"):
-        run = imports.from_openai([good, failed])
+        run = importing.from_openai([good, failed])
     assert (run.questions["question"].tolist(), run.answers["text"].tolist()) == (["A?"], ["a"])
     assert "correct" not in run.answers  # neither right nor wrong, so the references decide
 
@@ -63,7 +63,7 @@ def test_a_log_with_a_damaged_byte_is_refused_with_its_place(tmp_path, place):
     data[data.index(place.encode()) + 200 if place else -1] ^= 0xFF
     (tmp_path / "log.eval").write_bytes(data[: None if place else -30])
     with pytest.raises(RunError, match=re.escape(f"{tmp_path / 'log.eval'}") + f".*{place}.* cannot be read"):
-        imports.from_file(tmp_path / "log.eval")
+        importing.from_file(tmp_path / "log.eval")
 
 
 # --- Texts of samples alone ---
@@ -77,7 +77,7 @@ BOX = [
 
 
 def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
-    run = imports.from_records(BOX)
+    run = importing.from_records(BOX)
     table = protocols.of_texts(run)
     assert table["text"].tolist() == ["Rome", "Lima", "Bern"]  # the most frequent, by its words; the first of equals
     np.testing.assert_allclose(table["SC"], [1 / 4, 0, 3 / 4])
@@ -85,13 +85,13 @@ def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
     np.testing.assert_allclose(table["SE"], [-sum(p * math.log(p) for p in row) for row in shares], atol=1e-15)
     np.testing.assert_allclose(table["Deg"], [1 - sum(p * p for p in row) for row in shares])
     flat = pd.DataFrame([{"question_id": name, "text": text} for name, texts in SAMPLES.items() for text in texts])
-    again = protocols.of_texts(imports.from_records(flat))
+    again = protocols.of_texts(importing.from_records(flat))
     pd.testing.assert_frame_equal(again[["SC", "Deg", "SE"]], table[["SC", "Deg", "SE"]])
 
 
 @pytest.mark.parametrize("protocol", ["paper", "workbench"])
 def test_an_evaluation_of_texts_has_what_counts_give_and_names_what_is_missing(protocol):
-    run = imports.from_records(BOX)
+    run = importing.from_records(BOX)
     judged = evaluation.evaluate(run, samples=run, similarities={"lexical": lexical}, protocol=protocol)
     assert judged.correct.tolist() == [True, True, False]
     table = protocols.of_texts(run)
@@ -108,7 +108,7 @@ def test_an_evaluation_of_texts_has_what_counts_give_and_names_what_is_missing(p
 def test_a_log_probability_that_only_some_answers_have_is_refused_with_its_place():
     mixed = [BOX[0], {"question_id": "z", "answers": [{"text": "x", "log_prob": -1}]}]
     with pytest.raises(RunError, match=r"^entry 1: answers\[0\].log_prob=None must be given"):
-        imports.from_records(mixed)
+        importing.from_records(mixed)
 
 
 def test_pro_score_prints_what_counts_give(capsys, write):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pro_lib.common.files import RunError, parse
 from pro_lib.common.validation import Format, Text
-from pro_lib.records import AnswerRecord
+from pro_lib.importing.records import AnswerRecord
 
 # What servers write for a log-probability that they do not give; vLLM also for -inf and for places not filled.
 NOT_GIVEN = -9999.0

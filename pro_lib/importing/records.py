@@ -108,7 +108,7 @@ def from_records(source: Source, *, questions: QuestionSet | pd.DataFrame | None
     `model` and `dataset` of the first line name the run.
 
     In memory, `source` is a list of such objects, or a table, as a CSV or Parquet file: with a column `answers`, or a
-    row per answer. `questions` as for `imports.from_openai`. Raises `RunError` with file, line and field.
+    row per answer. `questions` as for `importing.from_openai`. Raises `RunError` with file, line and field.
     """
     path, is_file = called(not_empty(source, "source"), "records"), isinstance(source, (str, Path))
     if is_file and unzipped(path).suffix in TABLES:

@@ -12,10 +12,19 @@ import pandas as pd
 
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
-from pro_lib.layouts import CUT, NATURAL, Response, at, record_of, responses
+from pro_lib.importing.records import (
+    TABLES,
+    from_records,
+    names_in,
+    paired,
+    question_table,
+    read_labels,
+    split_records,
+    tables,
+)
+from pro_lib.importing.response_formats import CUT, NATURAL, Response, at, record_of, responses
 from pro_lib.questions.file_readers import Source, called, json_lines, unzipped
 from pro_lib.questions.question_sets import QuestionSet
-from pro_lib.records import TABLES, from_records, names_in, paired, question_table, read_labels, split_records, tables
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
 

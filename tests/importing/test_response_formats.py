@@ -18,8 +18,8 @@ from pydantic import create_model
 from test_wall import choice, places_of, vllm_output
 
 from pro_lib.common.files import RunError
-from pro_lib.imports import from_file, from_openai
-from pro_lib.layouts import CUT, NATURAL
+from pro_lib.importing.importers import from_file, from_openai
+from pro_lib.importing.response_formats import CUT, NATURAL
 
 TOKENS = [(" Par", -0.25), ("is", -0.5)]
 
