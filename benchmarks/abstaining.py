@@ -11,8 +11,9 @@ from dataclasses import replace
 import numpy as np
 from measuring import asked
 
-from pro_lib import asking, models, runs
+from pro_lib import asking, runs
 from pro_lib.evaluation import evaluate
+from pro_lib.generation import models
 
 
 def main() -> None:

@@ -28,10 +28,10 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
 )
 
-from pro_lib import models
-from pro_lib.engine.fit import auto_class
-from pro_lib.generate import generate
-from pro_lib.models import Model
+from pro_lib.generation import models
+from pro_lib.generation.decoding.compatibility import auto_class
+from pro_lib.generation.generate import generate
+from pro_lib.generation.models import Model
 from pro_lib.questions.question_sets import QuestionSet
 
 # The twenty that people use most, by our guess; `make test-all` tries them, `make trials` all.

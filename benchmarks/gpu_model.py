@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from measuring import asked, world_facts
 
-from pro_lib import engine, models
+from pro_lib.generation import decoding, models
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ LLAMA_7B = Network("Llama-2-7B", 6.74e9, 32, 4096, 4096, 32_000)
 STRATEGIES = {"greedy": ("greedy", {}), "ten beams": ("diverse_beam", {}), "ten samples": ("multinomial", {})}
 STRATEGIES |= {f"search, α = {alpha:g}": ("threshold", {"search_alpha": alpha}) for alpha in (0.05, 0.01)}
 REPEATS = 3
-# Of each log-probability of a step: bytes allocated beside what it is made from (tests/test_accelerator.py holds them
+# Of each log-probability of a step: bytes allocated beside what it is made from (tests/generation/test_accelerator.py
+# holds them
 # against a count), and bytes read or written, ours and the softmax's.
 PEAK_BYTES = {"greedy": 4, "diverse_beam": 8, "threshold": 12, "multinomial": 20}
 MOVED_BYTES = {"greedy": 26, "diverse_beam": 54, "threshold": 66, "multinomial": 120}
@@ -135,11 +136,11 @@ def counted(
     """
     questions, whole, own = world_facts(n_questions, 10), list[float](), list[float]()
     prompts = [model.encode(prompt) for prompt in questions.prompts()]
-    prefix = engine.encode_prefix(model.network, prompts[0][: engine.common_prefix_length(prompts)])
+    prefix = decoding.encode_prefix(model.network, prompts[0][: decoding.common_prefix_length(prompts)])
     for _ in range(repeats):
-        tree = model.fit.tree(model.network, prompts, prefix=prefix, counts=engine.Counts())
+        tree = model.fit.tree(model.network, prompts, prefix=prefix, counts=decoding.Counts())
         with watched(model.network) as (steps, seconds):
-            started, decode = time.perf_counter(), engine.strategy(strategy, **settings).decode
+            started, decode = time.perf_counter(), decoding.strategy(strategy, **settings).decode
             decode(tree, model.endings, question_ids=list(questions.table["question_id"]))
             whole.append((time.perf_counter() - started) / len(steps))
             own.append(whole[-1] - sum(seconds) / len(steps))

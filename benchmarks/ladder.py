@@ -26,8 +26,8 @@ import torch
 from ladder_release import MARK, Prompts, Settings
 from measuring import ROOT, asked, decoded, world_facts
 
-from pro_lib import models
-from pro_lib.engine import encode_prefix, strategies
+from pro_lib.generation import models
+from pro_lib.generation.decoding import encode_prefix, strategies
 
 RELEASE_PYTHON = ROOT / "build" / "golden" / "bin" / "python"  # of `make golden`
 RELEASE_ARMS = {"A": "release: beams one by one, rescored", "B": "A without rescoring", "C": "B in padded batches"}

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from pro_lib import engine
+from pro_lib.generation import decoding
 from pro_lib.questions import question_sets
 from pro_lib.questions.question_sets import QuestionSet
 
@@ -32,11 +32,11 @@ def world_facts(limit: int, n_shots: int) -> QuestionSet:
     return question_sets.load("world-facts", split="test", limit=limit, n_shots=n_shots)
 
 
-def decoded(strategy: engine.Strategy, network, endings, prompts: Sequence, prefix, per_pack: int) -> tuple:
+def decoded(strategy: decoding.Strategy, network, endings, prompts: Sequence, prefix, per_pack: int) -> tuple:
     """Return what a strategy finds for each prompt, on the packed tree, and its counts without the prefix's."""
-    found, counts = [], engine.Counts()
+    found, counts = [], decoding.Counts()
     for start in range(0, len(prompts), per_pack):
         pack = prompts[start : start + per_pack]
-        tree = engine.PackedTree(network, pack, prefix.shared_with(pack), counts)
+        tree = decoding.PackedTree(network, pack, prefix.shared_with(pack), counts)
         found += strategy.decode(tree, endings, question_ids=[str(place) for place in range(len(pack))])
     return found, counts

@@ -29,10 +29,10 @@ from measuring import ROOT, asked, world_facts
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from pro_lib import models
-from pro_lib.engine import STRATEGIES, Counts, PackedTree, Prefix, encode_prefix, tree
-from pro_lib.engine.fit import Fit
-from pro_lib.generate import generate
+from pro_lib.generation import models
+from pro_lib.generation.decoding import STRATEGIES, Counts, PackedTree, Prefix, encode_prefix, packed_tree
+from pro_lib.generation.decoding.compatibility import Fit
+from pro_lib.generation.generate import generate
 from pro_lib.runs.storage import Cost
 
 SHAPES = ["random-gemma-2b", "random-gemma-7b", "random-llama-2-7b"]
@@ -102,7 +102,7 @@ def path(given: Namespace) -> pd.DataFrame:
     if on_cuda:  # the one kernel that takes a 4-D additive mask and writes no scores; it raises where that does not
         kernels["memory-efficient alone"] = lambda: sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION])
     for what, allowed in kernels.items():
-        with mock.patch.object(tree, "attention_kernels", side_effect=lambda _, allowed=allowed: allowed()):
+        with mock.patch.object(packed_tree, "attention_kernels", side_effect=lambda _, allowed=allowed: allowed()):
             timed, _ = step_seconds(network, 32, repeats=20)
         add(f"attention, {what} ÷ as it is, median step", np.median(timed) / np.median(plain), 1.0)
     return pd.DataFrame(rows)

@@ -24,7 +24,7 @@ from measuring import decoded
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pro_lib.engine import Counts, Endings, Greedy, PackedTree, encode_prefix
+from pro_lib.generation.decoding import Counts, Endings, Greedy, PackedTree, encode_prefix
 
 
 def _shape(vocabulary: int, hidden: int, intermediate: int, layers: int, heads: int, **options) -> dict[str, object]:

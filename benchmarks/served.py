@@ -15,8 +15,8 @@ import pandas as pd
 import xllamacpp
 from measuring import asked
 
-from pro_lib import models, server
-from pro_lib.generate import generate
+from pro_lib.generation import models, server
+from pro_lib.generation.generate import generate
 from pro_lib.questions import question_sets
 from pro_lib.runs.run import Run
 

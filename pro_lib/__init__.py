@@ -11,32 +11,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pro_lib import (
         asking,
-        checkpoints,
         command,
         common,
-        engine,
         evaluation,
         explorer,
         figures,
-        generate,
+        generation,
         importing,
-        inside,
         metrics,
-        models,
-        packs,
         promises,
         protocols,
         questions,
         runs,
         scoring,
-        server,
         settings,
         sweeps,
     )
     from pro_lib.asking import answerer, ask
+    from pro_lib.generation.generate import generate
+    from pro_lib.generation.models import load as load_model
+    from pro_lib.generation.transformers_generate import diverse_beam_generate, exact_generate
     from pro_lib.importing.importers import from_file as import_answers
-    from pro_lib.inside import diverse_beam_generate, exact_generate
-    from pro_lib.models import load as load_model
     from pro_lib.questions.question_sets import load as load_questions
     from pro_lib.runs.run import read as read_run
 
@@ -50,56 +45,45 @@ __all__ = [
     "answerer",
     "ask",
     "asking",
-    "checkpoints",
     "command",
     "common",
     "diverse_beam_generate",
-    "engine",
     "evaluation",
     "exact_generate",
     "explorer",
     "figures",
     "generate",
+    "generation",
     "import_answers",
     "importing",
-    "inside",
     "load_model",
     "load_questions",
     "metrics",
-    "models",
-    "packs",
     "promises",
     "protocols",
     "questions",
     "read_run",
     "runs",
     "scoring",
-    "server",
     "settings",
     "sweeps",
 ]
 
 _PACKAGES = {
     "asking",
-    "checkpoints",
     "command",
     "common",
-    "engine",
     "evaluation",
     "explorer",
     "figures",
-    "generate",
+    "generation",
     "importing",
-    "inside",
     "metrics",
-    "models",
-    "packs",
     "promises",
     "protocols",
     "questions",
     "runs",
     "scoring",
-    "server",
     "settings",
     "sweeps",
 }
@@ -107,10 +91,11 @@ _PACKAGES = {
 _NAMES = {
     "answerer": ("pro_lib.asking", "answerer"),
     "ask": ("pro_lib.asking", "ask"),
-    "diverse_beam_generate": ("pro_lib.inside", "diverse_beam_generate"),
-    "exact_generate": ("pro_lib.inside", "exact_generate"),
+    "diverse_beam_generate": ("pro_lib.generation.transformers_generate", "diverse_beam_generate"),
+    "exact_generate": ("pro_lib.generation.transformers_generate", "exact_generate"),
+    "generate": ("pro_lib.generation.generate", "generate"),
     "import_answers": ("pro_lib.importing.importers", "from_file"),
-    "load_model": ("pro_lib.models", "load"),
+    "load_model": ("pro_lib.generation.models", "load"),
     "load_questions": ("pro_lib.questions.question_sets", "load"),
     "read_run": ("pro_lib.runs.run", "read"),
 }

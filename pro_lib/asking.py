@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pro_lib import engine, promises, scoring
+from pro_lib import promises, scoring
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
-from pro_lib.engine.strategies import own_settings
 from pro_lib.evaluation import evaluate
+from pro_lib.generation import decoding
+from pro_lib.generation.decoding.strategies import own_settings
 from pro_lib.metrics.correctness import Choices
 from pro_lib.promises import Promise
 from pro_lib.questions import question_sets
@@ -23,7 +24,7 @@ from pro_lib.runs import storage
 from pro_lib.runs.run import Run, read
 
 if TYPE_CHECKING:
-    from pro_lib.models import Model
+    from pro_lib.generation.models import Model
 
 # What must be the same of a run for its PRO to say anything of another's; how far down a search looked need not be.
 _MATTERS: tuple[str, ...] = ("chat", "diversity_penalty", "dtype", "fingerprint", "header", "max_new_tokens")
@@ -86,7 +87,7 @@ def ask(
     """Ask a question; return the answer with its uncertainty: PRO of the answers with `p >= alpha`.
 
     Args:
-        model: a loaded one, or its name, as in `models.load`; by name the last one loaded is held.
+        model: a loaded one, or its name, as in `pro_lib.load_model`; by name the last one loaded is held.
         questions: a question set whose header, template and shots are used; None takes `n_shots` (10) of world-facts.
         strategy: how answers are looked for; by default all with p ≥ search_alpha.
         calibration: a run of the model on questions with known answers, or its folder: the question is asked as those
@@ -100,7 +101,7 @@ def ask(
         raise ValueError(f"question={question!r:.60} is no text; generate.generate takes several")
     if np.ndim(alpha):
         raise ValueError(f"alpha={alpha!r:.60} is more than one number")
-    search_alpha = getattr(engine.strategy(strategy, **own_settings(strategy, settings)), "search_alpha", None)
+    search_alpha = getattr(decoding.strategy(strategy, **own_settings(strategy, settings)), "search_alpha", None)
     # what cannot be is refused before it is asked
     scoring.pro(np.zeros((1, 1)), alpha=alpha, search_alpha=search_alpha)
     not_empty(calibration, "calibration")
@@ -140,7 +141,7 @@ def answered(
     **settings: Any,
 ) -> Run:  # fmt: skip
     """Return the run of a question, asked as a run of parameters `like` was, or with the prompt of `questions`."""
-    from pro_lib.generate import generate
+    from pro_lib.generation.generate import generate
 
     asked_as = question_sets.like(like) if questions is None else questions
     settings = {name: like[name] for name in ("chat", "max_new_tokens", "stop") if name in like} | settings
@@ -192,7 +193,7 @@ def answerer(
     """Return what answers where at least `target` of such answers are right, with `confidence`, and abstains elsewhere.
 
     Args:
-        model: a loaded one, or its name, as in `models.load`.
+        model: a loaded one, or its name, as in `pro_lib.load_model`.
         calibration: a run, or its folder, of the model on questions with known answers, of the kind that will be asked.
             Its validation questions show the promise, and the scores of its others are the thresholds; without a
             validation split, all do.
@@ -202,7 +203,7 @@ def answerer(
     Questions are asked as those of the calibration were. Raises `RunError` where it is of another model, or knows no
     right answers.
     """
-    from pro_lib import models
+    from pro_lib.generation import models
 
     not_empty(calibration, "calibration")
     calibration = read(calibration) if isinstance(calibration, str | Path) else calibration

@@ -182,7 +182,8 @@ def ask(
 ) -> None:  # fmt: skip
     """Ask a model one question: its answer, and how uncertain it is."""
     catalog.check_model(model)  # before torch is loaded, which takes seconds
-    from pro_lib import asking, models, runs
+    from pro_lib import asking, runs
+    from pro_lib.generation import models
     from pro_lib.questions import question_sets
 
     like: dict[str, Any] = {"calibration": runs.read(calibration)} if calibration else {}

@@ -16,7 +16,7 @@ import pandas as pd
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
-from pro_lib import engine, evaluation, importing, metrics, runs, scoring
+from pro_lib import evaluation, importing, metrics, runs, scoring
 from pro_lib.common import catalog, files
 from pro_lib.common.validation import (
     Chat,
@@ -35,8 +35,9 @@ from pro_lib.common.validation import (
     checked,
     rule,
 )
-from pro_lib.engine.strategies import STRATEGIES, StrategyName, own_settings
 from pro_lib.evaluation import Choices, Evaluation, Splits
+from pro_lib.generation import decoding
+from pro_lib.generation.decoding.strategies import STRATEGIES, StrategyName, own_settings
 from pro_lib.metrics.correctness import CORRECTNESS
 from pro_lib.protocols import PROTOCOLS
 from pro_lib.questions import question_sets
@@ -46,7 +47,7 @@ from pro_lib.runs.run import Convention, Run
 from pro_lib.scoring.similarity import SIMILARITIES, Similarity
 
 if TYPE_CHECKING:
-    from pro_lib.models import Model
+    from pro_lib.generation.models import Model
 
 # A comparison of methods needs beams for PRO, NLL, ALL, PE, SE and SD, and samples for PE-MC, NE and Deg.
 BEAMS, SAMPLES, EXACT, GREEDY = "diverse_beam", "multinomial", "threshold", "greedy"
@@ -392,10 +393,10 @@ class Settings:
         questions, name = self.questions(dataset, *splits), strategy or self.strategy
         if stored := self._stored(model, questions, name):
             return stored
-        from pro_lib import generate
+        from pro_lib import generation
 
         work = own_settings(name, vars(self)) | self._values("batch_size", "chat", "engine", "n_workers")
-        return generate.generate(self.loaded(model), questions, strategy=name, out=self.generations_dir, **work)
+        return generation.generate(self.loaded(model), questions, strategy=name, out=self.generations_dir, **work)
 
     def both_splits(self, model: str, dataset: str, strategy: str | None = None) -> Run:
         """Return one run of the validation questions and of those reported, so that each is generated once."""
@@ -446,7 +447,7 @@ class Settings:
 
     def loaded(self, model: str) -> Model:
         """Return the model, loaded as the parameters say, or as it is held."""
-        from pro_lib import models
+        from pro_lib.generation import models
 
         try:
             return models.held(model, **self._values("device", "dtype"), **(self.loading or {}))
@@ -462,7 +463,7 @@ class Settings:
     def _stored(self, model: str, questions: question_sets.QuestionSet, strategy: str) -> Run | None:
         """Return a stored run that answers these questions as asked for; the model is not loaded to find out."""
         chat: Any = False if self.chat is None and questions.shots else self.chat
-        how = engine.strategy(strategy, chat=chat, **own_settings(strategy, vars(self)))
+        how = decoding.strategy(strategy, chat=chat, **own_settings(strategy, vars(self)))
         folder = self.generations_dir / questions.name / catalog.model_folder_name(model)
         folder /= files.folder_name(how.name, **how.changes(), **questions.changes(chat=chat))
         if chat is None or self.loading or not storage.has_answers(folder):

@@ -18,8 +18,8 @@ from hypothesis import settings
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from pro_lib import models as pro_models
-from pro_lib.engine import Endings
+from pro_lib.generation import models as pro_models
+from pro_lib.generation.decoding import Endings
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "benchmarks"))

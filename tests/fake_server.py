@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import tenacity
 import torch
 
-from pro_lib import server
-from pro_lib.generate import generate
+from pro_lib.generation import server
+from pro_lib.generation.generate import generate
 
 LISTINGS = {}
 NAME = "served/facts"

@@ -11,10 +11,11 @@ from click.testing import CliRunner
 from conftest import ROOT
 from starlette.testclient import TestClient
 
-from pro_lib import answerer, ask, asking, evaluation, generate, importing, metrics, models, promises, scoring
+from pro_lib import answerer, ask, asking, evaluation, generation, importing, metrics, promises, scoring
 from pro_lib.asking import Answer
 from pro_lib.command import pro
 from pro_lib.common.files import RunError
+from pro_lib.generation import models
 from pro_lib.questions import question_sets
 
 ASKED = "What is the capital of France?"
@@ -87,7 +88,7 @@ def run(facts_2m):
     both = question_sets.load("world-facts", split=["validation", "test"], limit=150)
     table = pd.concat([both.table.query("split == 'validation'"), both.table.query("split == 'test'").head(60)])
     asked = replace(both, table=table.reset_index(drop=True))
-    return generate.generate(facts_2m, asked, strategy="threshold", search_alpha=0.05, progress=False)
+    return generation.generate(facts_2m, asked, strategy="threshold", search_alpha=0.05, progress=False)
 
 
 def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, run):
@@ -137,7 +138,7 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(facts_2m, run, question, 
 
 def test_a_calibration_may_be_a_folder(facts_2m, tmp_path):
     asked = question_sets.load("world-facts", split=["validation", "test"], limit=20)
-    generate.generate(facts_2m, asked, strategy="threshold", out=tmp_path, progress=False)
+    generation.generate(facts_2m, asked, strategy="threshold", out=tmp_path, progress=False)
     [folder] = {path.parent for path in tmp_path.rglob("run.json")}
     assert "20 questions" in ask(facts_2m, ASKED, calibration=str(folder)).calibrated
     assert answerer(facts_2m, calibration=folder, target=0.7).promise.n_validation == 20

@@ -51,8 +51,12 @@ def test_every_block_says_what_it_is_no_command_hides_in_a_block_of_text_and_jso
 
 
 PYTHON_NOT_RUN = {
-    "run = pro_lib.generate.generate(model, questions, out=": "needs a cluster; tests/test_ray.py makes the call",
-    "import pro_lib\n\nmodel = pro_lib.server.connect(": "needs a server; tests/test_server.py runs both over its own",
+    "run = pro_lib.generate(model, questions, out=": (
+        "needs a cluster; tests/generation/test_ray_workers.py makes the call"
+    ),
+    "import pro_lib\n\nmodel = pro_lib.generation.connect(": (
+        "needs a server; tests/generation/test_server.py runs both over its own"
+    ),
     "import pandas as pd\nimport pro_lib\nfrom lm_polygraph": (
         "needs LM-Polygraph; tests/importing/test_logs.py runs it"
     ),
@@ -92,13 +96,15 @@ NOT_RUN = {
     "make figures$": "minutes; tests/test_notebooks.py runs every notebook",
     "make (docs|lab)|pro explore$|python -m http.*": "all notebooks, or no end; test_site.py, test_browser.py",
     "make golden|(pip|conda) .*|PIP_EXTRA.*|pro download .*": "network; tests/test_installation.py, test_downloads.py",
-    ".* smollm2-135m": "tests/test_downloads.py asks it where it is",
+    ".* smollm2-135m": "tests/generation/test_downloads.py asks it where it is",
     ".*(google/gemma|Gemma-2B|Falcon-40B|dataset sciq).*": "downloads models or questions from the hub",
     "make figures-real|.*data/published.*": "reads published outputs, of the network",
     "python benchmarks/(families|on_gpu).*": "minutes, or a GPU; tests/test_families.py and test_ladder.py do it small",
     "python benchmarks/ladder.py( --models.*)?$": "many minutes, and the environment of make golden",
     "python data/models/train.py .*": "trains for minutes",
-    "ray .*|RAY_ADDRESS=.*": "a cluster and the reader's own script; tests/test_ray.py has one of its own",
+    "ray .*|RAY_ADDRESS=.*": (
+        "a cluster and the reader's own script; tests/generation/test_ray_workers.py has one of its own"
+    ),
 }
 SHELL = [block for block in BLOCKS if block.language in ("sh", "indented") and not block.text.startswith(NOT_CODE)]
 TYPED = [re.sub(r"(^|\s+)#.*$", "", line) for block in SHELL for line in block.text.splitlines()]

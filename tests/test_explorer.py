@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy.stats import rankdata
 
-from pro_lib import ask, explorer, generate, importing, metrics, scoring
+from pro_lib import ask, explorer, generation, importing, metrics, scoring
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.explorer.widget import Explorer
@@ -146,7 +146,7 @@ def test_a_view_of_the_page_sweeps_as_pro_lib_does(distinct, tmp_path):
 
 def test_the_tree_of_a_search_sums_to_one_and_agrees_with_its_ledger(facts_2m):
     questions = question_sets.load("world-facts", split="test", limit=12)
-    run = generate.generate(facts_2m, questions, strategy="threshold", search_alpha=0.05, progress=False)
+    run = generation.generate(facts_2m, questions, strategy="threshold", search_alpha=0.05, progress=False)
     for question_id in run.questions["question_id"]:
         one = run.select(question_ids=[question_id])
         data, ledger = explorer.run_data(one), one.questions.iloc[0]
@@ -256,7 +256,7 @@ def test_methods_are_compared_with_samples_where_there_are_some(tmp_path, monkey
 
 def test_the_model_of_a_run_is_asked_as_the_run_was(facts_2m, tmp_path):
     questions = question_sets.load("world-facts", split="test", limit=2)
-    run = generate.generate(facts_2m, questions, strategy="greedy", max_new_tokens=7, progress=False)
+    run = generation.generate(facts_2m, questions, strategy="greedy", max_new_tokens=7, progress=False)
     app = Explorer(run, Settings(generations_dir=tmp_path, device="cpu"))
     answer = reply(app, kind="ask", question=CAPITAL, search_alpha=0.02)
     assert (answer["kind"], answer["status"]) == ("answer", "")

@@ -92,7 +92,7 @@ import pro_lib
 from pro_lib.settings import Settings
 
 print(pro_lib.scoring.pro(pro_lib.import_answers("mine.jsonl").log_probs(), alpha=0.4).round(3).tolist())
-print("{0.text} {0.status}".format(pro_lib.ask(pro_lib.models.load("facts-2m"), "What is the capital of France?")))
+print("{0.text} {0.status}".format(pro_lib.ask(pro_lib.load_model("facts-2m"), "What is the capital of France?")))
 print(Settings(model="facts-1m", limit=2, n_answers=2).run("facts-1m", "world-facts").info.provenance["commit"])
 print(pro_lib.__file__)
 """

@@ -13,9 +13,10 @@ import papermill
 import pytest
 from click.testing import CliRunner
 
-from pro_lib import asking, command, explorer, figures, generate, importing, models, runs
+from pro_lib import asking, command, explorer, figures, generation, importing, runs
 from pro_lib.command import pro
 from pro_lib.common import catalog, files
+from pro_lib.generation import models
 from pro_lib.importing.records import read_labels
 from pro_lib.questions import question_sets
 from pro_lib.scoring.similarity import Nli
@@ -52,7 +53,7 @@ def stored_run(tmp_path_factory):
     """A run folder of two questions."""
     out = tmp_path_factory.mktemp("runs")
     asked = question_sets.load("world-facts", limit=2)
-    generate.generate("facts-1m", asked, strategy="greedy", out=out, progress=False)
+    generation.generate("facts-1m", asked, strategy="greedy", out=out, progress=False)
     return out / "world-facts" / "facts-1m" / "greedy"
 
 
@@ -367,8 +368,8 @@ CALLS = {
     "models.load": ("model", models.load),
     "models.load device": ("device", lambda value: models.load("facts-1m", device=value)),
     "models.held": ("model", models.held),
-    "generate model": ("model", lambda value: generate.generate(value, ["1?"])),
-    "generate out": ("out", lambda value: generate.generate("facts-1m", ["1?"], out=value)),
+    "generate model": ("model", lambda value: generation.generate(value, ["1?"])),
+    "generate out": ("out", lambda value: generation.generate("facts-1m", ["1?"], out=value)),
     "ask model": ("model", lambda value: asking.ask(value, "1?")),
     "ask calibration": ("calibration", lambda value: asking.ask("facts-1m", "1?", calibration=value)),
     "answerer": ("calibration", lambda value: asking.answerer("facts-1m", calibration=value)),
@@ -397,7 +398,7 @@ def test_a_set_or_a_model_whose_name_is_no_folder_is_refused(name, tmp_path, tin
     loaded = tiny_model("llama")
     named = models.of(loaded.network, loaded.tokenizer, name=name)
     with pytest.raises(ValueError, match=r"the name of the model, .* the name of a folder"):
-        generate.generate(named, ["1?"], out=tmp_path / "runs", max_new_tokens=1, progress=False)
+        generation.generate(named, ["1?"], out=tmp_path / "runs", max_new_tokens=1, progress=False)
     assert os.listdir(tmp_path) == []
 
 

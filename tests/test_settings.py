@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import fields, replace
+from importlib import import_module
 
 import pandas as pd
 import pytest
@@ -19,11 +20,14 @@ from setting_values import (
     write_records,
 )
 
-from pro_lib import generate, metrics, models
+from pro_lib import metrics
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
+from pro_lib.generation import models
 from pro_lib.runs import storage
 from pro_lib.settings import Settings
+
+generate = import_module("pro_lib.generation.generate")
 
 SMALL = {"model": "facts-1m", "limit": 4, "n_answers": 3, "device": "cpu"}
 PAIR = ("facts-1m", "world-facts")

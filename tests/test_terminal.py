@@ -15,10 +15,11 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pro_lib import asking, command, models
+from pro_lib import asking, command
 from pro_lib.asking import Answer
 from pro_lib.common import catalog, files
 from pro_lib.common.validation import is_printable, printable
+from pro_lib.generation import models
 from pro_lib.importing.records import read_labels
 from pro_lib.settings import Settings
 

@@ -28,8 +28,9 @@ import pyarrow.parquet as pq
 import pytest
 from test_storage import IDS, INFO, questions_of, written
 
-from pro_lib import importing, models, runs, settings
+from pro_lib import importing, runs, settings
 from pro_lib.common.catalog import ROOT, fingerprint
+from pro_lib.generation import models
 from pro_lib.importing.records import read_labels
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage

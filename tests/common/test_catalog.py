@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pro_lib import models
 from pro_lib.common import catalog
+from pro_lib.generation import models
 
 OURS = catalog.DATA / "models" / "facts-2m"
 

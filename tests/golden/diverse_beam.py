@@ -37,7 +37,7 @@ def log_probs(network, token_ids: list[int]) -> torch.Tensor:
 
 def write_prompts() -> None:
     """Prompts without and with ten shots, and the most probable first tokens after them."""
-    from pro_lib import models
+    from pro_lib.generation import models
     from pro_lib.questions import question_sets
 
     model = models.load(MODEL, device="cpu")

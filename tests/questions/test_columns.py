@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pro_lib import evaluation, explorer, generate, importing, runs, sweeps
+from pro_lib import evaluation, explorer, generation, importing, runs, sweeps
 from pro_lib.common.validation import SentenceError
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
@@ -37,7 +37,7 @@ def results(model, rows, out):
     for n in (len(rows) // 2, len(rows)):
         questions = question_sets.load("mine", path=rows[:n], split=None, n_shots=0)
         how = {"strategy": "threshold", "search_alpha": 0.05, "out": out, "progress": False}
-        asked = generate.generate(model, questions, **how)
+        asked = generation.generate(model, questions, **how)
     [folder] = (out / "mine" / model.name).iterdir()
     read, judged = runs.read(folder), evaluation.evaluate(asked)
     splits = evaluation.Splits(judged, judged, n_validation=None)

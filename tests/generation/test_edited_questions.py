@@ -1,0 +1,278 @@
+"""Answers belong to the question they stand beside, however a question file is edited between two runs."""
+
+import json
+from functools import cache
+
+import pandas as pd
+import pytest
+import torch
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pro_lib
+from pro_lib import command, importing, runs
+from pro_lib.common import catalog
+from pro_lib.common.files import RunError
+from pro_lib.generation import models
+from pro_lib.generation.batching import Job
+from pro_lib.generation.generate import generate
+from pro_lib.questions import question_sets
+from pro_lib.settings import Settings
+
+MODEL = "facts-1m"
+FACTS = question_sets.load("world-facts", n_shots=0).table
+POOL = FACTS.iloc[:: len(FACTS) // 12][["question", "references"]].to_dict("records")
+SHOTS = [{"question_id": f"s{n}", **row, "split": "train_shots"} for n, row in enumerate(POOL[:2])]
+# The file before it is edited: which question each row has. The rest of the pool is for edits.
+FIRST = list(range(2, 8))
+
+
+def written(path, rows, *, has_ids=True, n_validation=0):
+    """Write a question file with shots of its own; its rows are pairs of an id and a place in the pool."""
+    splits = ["validation"] * n_validation + ["test"] * len(rows)
+    table = [
+        {"question_id": name, **POOL[place], "split": split} for (name, place), split in zip(rows, splits, strict=False)
+    ]
+    table = [*SHOTS, *table]
+    if not has_ids:
+        table = [{name: value for name, value in row.items() if name != "question_id"} for row in table]
+    path.write_text("".join(json.dumps(row) + "\n" for row in table), encoding="utf-8")
+    return path
+
+
+@st.composite
+def edited_rows(draw):
+    """Rows of the file after some edits: texts changed, rows deleted, inserted and moved, ids renamed."""
+    rows = [(f"q{number}", place) for number, place in enumerate(FIRST)]
+    for _ in range(draw(st.integers(1, 4))):
+        kind = draw(st.sampled_from(["edit", "delete", "insert", "move", "rename", "swap ids"]))
+        place = draw(st.integers(0, len(rows) - 1))
+        name, question = rows[place]
+        if kind == "edit":
+            rows[place] = (name, draw(st.integers(2, len(POOL) - 1)))
+        elif kind == "delete" and len(rows) > 1:
+            del rows[place]
+        elif kind == "insert":
+            rows.insert(place, (f"new{len(rows)}-{place}", draw(st.integers(2, len(POOL) - 1))))
+        elif kind == "move":
+            rows.insert(draw(st.integers(0, len(rows) - 1)), rows.pop(place))
+        elif kind == "rename":
+            rows[place] = (f"{name}x", question)
+        else:
+            other = draw(st.integers(0, len(rows) - 1))
+            rows[place], rows[other] = (rows[other][0], question), (rows[place][0], rows[other][1])
+    names = [name for name, _ in rows]
+    return rows if len(set(names)) == len(names) else [(f"q{n}", place) for n, (_, place) in enumerate(rows)]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return models.load(MODEL, device="cpu")
+
+
+@cache
+def log_prob(model, prompt, token_ids):
+    """The log-probability of an answer's tokens behind a prompt, by one plain forward pass."""
+    prompt_ids = model.encode(prompt)
+    ids = torch.tensor([[*prompt_ids, *token_ids]])
+    with torch.inference_mode():
+        log_probs = model.network(ids).logits[0].double().log_softmax(-1)
+    behind = range(len(prompt_ids) - 1, ids.shape[1] - 1)
+    return sum(float(log_probs[place, ids[0, place + 1]]) for place in behind)
+
+
+def check_answers(model, run, asked):
+    """Every answer of a run has the probability that the model gives it behind the question it stands beside."""
+    prompts = dict(zip(asked.table["question"], asked.prompts(), strict=True))
+    texts = dict(zip(run.questions["question_id"], run.questions["question"], strict=True))
+    for answer in run.answers.to_dict("records"):
+        prompt = prompts.get(texts[answer["question_id"]])
+        if prompt is not None:
+            expected = log_prob(model, prompt, tuple(answer["token_ids"]))
+            assert answer["log_prob"] == pytest.approx(expected, abs=1e-3)
+
+
+def through_settings(path, out, strategy):
+    """The run that `pro run`, `pro generate` and notebooks take."""
+    settings = Settings(
+        model=MODEL, dataset=str(path), strategy=strategy, generations_dir=out, device="cpu", **own(strategy)
+    )
+    return settings.run(MODEL, str(path))
+
+
+def through_generate(path, out, strategy):
+    loaded = models.held(MODEL, device="cpu")
+    return generate(loaded, question_sets.load(path=path), strategy=strategy, out=out, progress=False, **own(strategy))
+
+
+def own(strategy):
+    return {"n_answers": 2} if strategy in ("multinomial", "diverse_beam") else {}
+
+
+@pytest.mark.parametrize("has_ids", [True, False], ids=["ids", "row numbers"])
+@pytest.mark.parametrize("through", [through_settings, through_generate])
+@pytest.mark.parametrize("strategy", ["greedy", "multinomial", "threshold"])
+def test_a_run_of_an_edited_file_has_the_answers_to_its_questions(tmp_path_factory, model, through, strategy, has_ids):
+    folder = tmp_path_factory.mktemp("edited")
+    path = folder / "mine.jsonl"
+    through(written(path, [(f"q{n}", place) for n, place in enumerate(FIRST)], has_ids=has_ids), folder, strategy)
+
+    @given(edited_rows())
+    def check(rows):
+        # All examples share one folder, which keeps the answers of every earlier edit.
+        run = through(written(path, rows, has_ids=has_ids), folder, strategy)
+        asked = question_sets.load(path=path)
+        assert list(run.questions["question"]) == [POOL[place]["question"] for _, place in rows]
+        assert list(run.questions["references"]) == [POOL[place]["references"] for _, place in rows]
+        assert list(run.questions["question_id"]) == list(asked.table["question_id"])
+        assert set(run.answers["question_id"]) == set(run.questions["question_id"])
+        check_answers(model, run, asked)
+        [stored] = folder.glob(f"mine/{MODEL}/{strategy}*")
+        check_answers(model, runs.read(stored), asked)  # as a calibration is read
+
+    check()
+
+
+def test_only_the_edited_question_is_asked_again(tmp_path, model, monkeypatch):
+    path = tmp_path / "mine.jsonl"
+    before = through_generate(written(path, [(f"q{n}", n) for n in FIRST]), tmp_path, "multinomial")
+    asked = []
+    make_part = Job.part
+
+    def noted(job, rows, bar):
+        asked.extend(rows["question"])
+        return make_part(job, rows, bar)
+
+    monkeypatch.setattr(Job, "part", noted)
+    rows = [("q7", 9), ("q5", 5), ("q6", 6), ("q2", 2)]
+    after = through_generate(written(path, rows), tmp_path, "multinomial")
+    assert asked == [POOL[9]["question"]]
+    unchanged = ["q5", "q6", "q2"]
+    kept, again = (run.select(question_ids=unchanged) for run in (before, after))
+    pd.testing.assert_frame_equal(
+        again.answers.sort_values(["question_id", "rank"], ignore_index=True),
+        kept.answers.sort_values(["question_id", "rank"], ignore_index=True),
+    )
+
+
+def test_pro_generate_asks_what_was_edited(tmp_path, model, monkeypatch):
+    monkeypatch.setattr(catalog, "HOME", tmp_path)
+    path = tmp_path / "mine.jsonl"
+    for rows in ([("q0", 2), ("q1", 3)], [("q0", 3), ("q1", 4)]):
+        written(path, [*rows, ("q2", 5), ("q3", 6)], n_validation=2)
+        done = CliRunner().invoke(command.pro, ["generate", MODEL, "greedy", "--dataset", str(path)])
+        assert done.exit_code == 0, done.output
+    asked = question_sets.load(path=path, split=None)
+    [folder] = tmp_path.glob(f"data/generations/mine/{MODEL}/greedy")
+    run = runs.read(folder, questions=asked.table)
+    assert list(run.questions["question"][:2]) == [POOL[3]["question"], POOL[4]["question"]]
+    check_answers(model, run, asked)
+
+
+TEMPLATES = {"question": "{}", "prompt": "Question: Who wrote Emma?\nAnswer: Jane Austen\n\nQuestion: {}\nAnswer:"}
+
+
+@pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
+@pytest.mark.parametrize("has_ids", [True, False], ids=["ids", "texts"])
+def test_records_beside_an_edited_file_are_paired_rightly_or_refused(tmp_path_factory, template, has_ids):
+    folder = tmp_path_factory.mktemp("records")
+    records = folder / "records.jsonl"
+    with open(records, "w", encoding="utf-8") as file:
+        for number, place in enumerate(FIRST):
+            text = POOL[place]["question"]
+            record = {"question": template.format(text), "answers": [{"text": text, "log_prob": -1.0}]}
+            record["question_id"] = f"q{number}" if has_ids else f"other{number}"
+            file.write(json.dumps(record) + "\n")
+    n_paired = 0
+
+    @given(edited_rows())
+    def check(rows):
+        nonlocal n_paired
+        path = written(folder / "mine.jsonl", rows)
+        try:
+            run = importing.from_file(records, questions=question_sets.load(path=path, n_shots=0))
+        except RunError:
+            return
+        n_paired += 1
+        texts = run.questions.set_index("question_id")["question"]
+        assert (run.answers["text"] == run.answers["question_id"].map(texts)).all()
+
+    check()
+    rows = [(f"q{number}", place) for number, place in enumerate(reversed(FIRST))]
+    if not has_ids:  # that texts decide is not refused
+        path = written(folder / "mine.jsonl", rows)
+        assert len(importing.from_file(records, questions=question_sets.load(path=path, n_shots=0)).answers) == len(
+            FIRST
+        )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("What is 2+2?", "What is 2-2?"),
+        ("What is the capital of France in 1900?", "What is the capital of France?"),
+        ("Who wrote the novel Emma?", "Who wrote Emma?"),
+    ],
+)
+@pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
+def test_a_small_edit_of_one_question_is_seen(write, before, after, template):
+    texts = [before, "Who wrote Hamlet?", "Which metal is Fe?"]
+    answers = [{"text": "yes", "log_prob": -1.0}]
+    records = [
+        {"question_id": f"q{n}", "question": template.format(text), "answers": answers} for n, text in enumerate(texts)
+    ]
+    table = pd.DataFrame({"question_id": ["q0", "q1", "q2"], "question": [after, *texts[1:]]})
+    with pytest.raises(RunError, match=r"question_id 'q0' is .*, but in questions="):
+        importing.from_records(records, questions=table)
+    table.loc[0, "question"] = f" {before.upper()}\n"  # white space and capitals are not an edit
+    assert len(importing.from_records(records, questions=table).questions) == 3
+
+
+def test_answers_paired_by_row_number_alone_are_said_to_be(write):
+    rows = [{"question_id": f"mine-{n}", "answers": [{"text": "yes", "log_prob": -1.0}]} for n in range(2)]
+    path = write(*({"question": f"{n}?", "references": ["yes"]} for n in range(2)), name="mine.jsonl")
+    with pytest.warns(UserWarning, match="the ids of questions= are row numbers"):
+        importing.from_records(rows, questions=question_sets.load(path=path, n_shots=0))
+    with_ids = question_sets.load(path=path, n_shots=0).table
+    assert len(importing.from_records(rows, questions=with_ids).answers) == 2
+
+
+def test_a_calibration_of_an_edited_file_is_that_of_a_fresh_run(tmp_path, model):
+    names = [f"q{n}" for n in range(len(FIRST))]
+    path = written(tmp_path / "mine.jsonl", [*zip(names, FIRST, strict=True)])
+    through_generate(path, tmp_path / "edited", "threshold")
+    written(path, [*zip(names, [9, 8, 10, 11, 2, 3], strict=True)])
+    edited, fresh = (through_generate(path, tmp_path / out, "threshold") for out in ("edited", "fresh"))
+    answers = [pro_lib.ask(model, "What is the capital of France?", calibration=run) for run in (edited, fresh)]
+    assert answers[0] == answers[1]
+    assert answers[0].probability_right is not None
+
+
+@pytest.mark.slow
+def test_pro_run_of_an_edited_file_has_the_numbers_of_a_fresh_run(tmp_path):
+    """The fault as users met it: rows are deleted and edited, the ids are row numbers, the command is the same."""
+    path = tmp_path / "mine.jsonl"
+    rows = FACTS[["question", "references"]].iloc[::20].to_dict("records")
+    shots = [{**row, "split": "train_shots"} for row in rows[:10]]
+    tests = [{**row, "split": "test"} for row in rows[10:70]]
+    checks = [{**row, "split": "validation"} for row in rows[70:]]
+
+    def figures(table, out, name):
+        path.write_text("".join(json.dumps(row) + "\n" for row in table), encoding="utf-8")
+        words = ["run", "02", "--executed", str(tmp_path / name)]
+        parameters = {"model": f"['{MODEL}']", "dataset": f"['{path}']", "n_answers": 3, "n_validation": 30}
+        parameters |= {"generations_dir": tmp_path / out, "figures_dir": tmp_path / name, "device": "cpu"}
+        for parameter, value in parameters.items():
+            words += ["-p", parameter, str(value)]
+        done = CliRunner().invoke(command.pro, words)
+        assert done.exit_code == 0, done.output
+        return (tmp_path / name / "02_alpha_sweep.csv").read_text()
+
+    before = figures([*shots, *checks, *tests], "edited", "first")
+    tests[5] = {**tests[5], "question": tests[20]["question"], "references": tests[20]["references"]}
+    del tests[0], tests[30]
+    edited = [*shots, *checks, *tests]
+    after = figures(edited, "edited", "second")
+    assert after == figures(edited, "fresh", "third")
+    assert after != before

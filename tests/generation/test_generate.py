@@ -1,0 +1,366 @@
+"""From a model and questions to a run: stored, continued, refused, halved for memory, by workers, in chats."""
+
+import copy
+import io
+import itertools
+import math
+import sys
+from dataclasses import replace
+from importlib import import_module
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from pandas.testing import assert_series_equal
+from tqdm import tqdm
+
+from pro_lib import runs as run_tables
+from pro_lib.common.files import RunError
+from pro_lib.generation import batching
+from pro_lib.generation.generate import generate
+from pro_lib.generation.models import UnsupportedModelError
+from pro_lib.questions.question_sets import QuestionSet
+
+module = import_module("pro_lib.generation.generate")
+
+STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
+ONE = {"max_new_tokens": 6, "progress": False, "batch_size": 2}  # of greedy and threshold, which have no number
+OPTIONS = ONE | {"n_answers": 3}
+
+
+@pytest.fixture
+def model(ending_model):
+    return ending_model("llama")
+
+
+def asked(n, start=0):
+    numbers = range(start, start + n)
+    table = {"question_id": [f"q{i}" for i in numbers], "question": [f"Who wrote book {i}?" for i in numbers]}
+    return QuestionSet("toy", pd.DataFrame({**table, "references": [["x"]] * n, "split": "test"}))
+
+
+def folder_in(out, strategy):
+    """The folder of the only run with this strategy, whatever its settings."""
+    [folder] = (out / "toy" / "llama").glob(f"{strategy}*")
+    return folder
+
+
+def tables(run):
+    answers = run.answers.map(lambda v: v.tolist() if isinstance(v, np.ndarray) else None if v != v else v)
+    return answers.to_dict("list"), run.questions.to_dict("list")
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "multinomial", "diverse_beam"])
+def test_a_run_on_disk_is_the_run_in_memory(model, tmp_path, strategy):
+    options = ONE if strategy == "greedy" else OPTIONS
+    in_memory = generate(model, asked(5), strategy=strategy, **options)
+    on_disk = generate(model, asked(5), strategy=strategy, out=tmp_path, **options)
+    stored = run_tables.read(folder_in(tmp_path, strategy))
+    assert tables(in_memory) == tables(on_disk) == tables(stored)
+    assert in_memory.info.cost.token_forwards == stored.info.cost.token_forwards > 0
+    assert stored.info.parameters["strategy"] == strategy
+    assert {"torch", "transformers"} <= set(stored.info.provenance["versions"])
+
+
+def test_a_prompt_is_encoded_once(model, monkeypatch):
+    encoded, encode = [], type(model).encode
+    monkeypatch.setattr(type(model), "encode", lambda self, text: encoded.append(text) or encode(self, text))
+    generate(model, asked(5), **OPTIONS)
+    assert sorted(text for text in encoded if text in set(asked(5).prompts())) == sorted(asked(5).prompts())
+
+
+def test_new_questions_join_a_run_and_old_ones_are_not_asked_again(model, tmp_path, monkeypatch):
+    few = generate(model, asked(3), out=tmp_path, **OPTIONS)
+    more = generate(model, asked(6), out=tmp_path, **OPTIONS)
+    assert list(more.questions["question_id"]) == [f"q{i}" for i in range(6)]
+    assert tables(more.select(question_ids=["q0", "q1", "q2"])) == tables(few)
+    monkeypatch.setattr(
+        "pro_lib.generation.decoding.compatibility.PackedTree", lambda *_: pytest.fail("the model was called")
+    )
+    assert tables(generate(model, asked(3), out=tmp_path, **OPTIONS)) == tables(few)
+    assert len(run_tables.read(folder_in(tmp_path, "diverse_beam")).questions) == 6
+
+
+def test_a_run_is_not_continued_with_other_parameters(model, tmp_path):
+    model, folder = with_template(model, CHAT), tmp_path / "toy" / "llama"
+    options, usual = OPTIONS | {"chat": False}, "diverse_beam,max_new_tokens=6,n_answers=3"
+    first = generate(model, asked(3), out=tmp_path, **options)
+    for other in ({"n_answers": 4}, {"diversity_penalty": 0.5}, {"max_new_tokens": 32}, {"chat": True}):
+        generate(model, asked(2), out=tmp_path, **options | other)
+    names = {usual, f"{usual},diversity_penalty=0.5", f"{usual},chat=true", usual.replace("3", "4")}
+    assert {path.name for path in folder.iterdir()} == names | {"diverse_beam,n_answers=3"}
+    assert tables(run_tables.read(folder / usual)) == tables(first)
+
+
+def test_a_run_of_other_weights_prompts_or_templates_is_not_continued(model, tmp_path):
+    generate(model, asked(3), out=tmp_path, **OPTIONS)
+    with pytest.raises(RunError, match=r"was made with fingerprint='.*', now fingerprint='0000' is asked for"):
+        generate(replace(model, fingerprint="0000"), asked(5), out=tmp_path, **OPTIONS)
+    with pytest.raises(RunError, match=r"was made with shots=.*, now shots="):
+        generate(model, replace(asked(3), shots=(("Who?", "Me"),)), out=tmp_path, **OPTIONS)
+    for n in (2, 3):
+        generate(with_template(model, CHAT), asked(n), chat=True, out=tmp_path / "chat", **OPTIONS)
+    with pytest.raises(RunError, match="was made with chat_prompt='"):
+        generate(with_template(model, "Tuesday." + CHAT), asked(4), chat=True, out=tmp_path / "chat", **OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"strategy": "beam"}, "strategy='beam' is unknown; choose greedy, multinomial, diverse_beam"),
+        ({"batch_size": 0}, "batch_size=0 "),
+        ({"gpus_per_worker": 0.5}, "gpus_per_worker=0.5 "),
+        ({"engine": "slurm"}, "engine='slurm' "),
+        ({"engine": "ray", "out": None}, "engine='ray' needs out=, a folder"),
+    ],
+)
+def test_a_setting_out_of_range_is_named_and_nothing_is_written(model, tmp_path, option, words):
+    with pytest.raises(ValueError, match=words):
+        generate(model, asked(2), **OPTIONS | {"out": tmp_path / "out"} | option)
+    assert not (tmp_path / "out").exists()
+
+
+def cuda_is_full():
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nGPU 0 has a total of 80 GiB.")
+
+
+def host_is_full():
+    """What the CPU's allocator really says: this asks it for more than any machine has."""
+    torch.empty(2**60, dtype=torch.uint8)
+
+
+def small_memory(monkeypatch, is_too_much, full):
+    """Let packs of too many prompts, or of a wrong one, run out of memory; the sizes of all packs."""
+    sizes, tree_of = [], batching.Job._tree
+
+    def tree(job, prompts):
+        sizes.append(len(prompts))
+        return full() if is_too_much(prompts) else tree_of(job, prompts)
+
+    monkeypatch.setattr(batching.Job, "_tree", tree)
+    return sizes
+
+
+def assert_runs_agree(run, other, longest=ONE["max_new_tokens"]):
+    """The same answers and ledger, log-probabilities and masses to 1e-5; the upper bound is a mass times T log V."""
+    for ours, theirs in ((run.answers, other.answers), (run.questions, other.questions)):
+        per_mass = {"upper_bound": longest * math.log(300)}
+        for (column, one), (named, two) in zip(ours.items(), theirs.items(), strict=True):
+            assert column == named
+            assert_series_equal(one, two, rtol=0, atol=1e-5 * per_mass.get(column, 1))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "full"),
+    [*((strategy, cuda_is_full) for strategy in STRATEGIES), ("threshold", host_is_full)],
+)
+def test_a_pack_without_memory_is_halved_and_the_run_agrees(model, tmp_path, monkeypatch, strategy, full):
+    options = ONE | {"batch_size": 8, "strategy": strategy}
+    enough = generate(model, asked(11), **options)
+    assert enough.info.cost.halved_packs == 0
+    sizes = small_memory(monkeypatch, lambda prompts: len(prompts) > 3, full)
+    with pytest.warns(RuntimeWarning) as warned:
+        run = generate(model, asked(11), out=tmp_path, **options)
+    # 8 and 4 are too many; the size that fits stays for the rest of this pack and for the next.
+    assert sizes == [8, 4, 2, 2, 2, 2, 2, 1]
+    said = "{} questions at once do not fit into the memory of cpu; going on with {}"
+    assert [str(w.message) for w in warned] == [said.format(8, 4), said.format(4, 2)]
+    assert run.info.cost.halved_packs == 2
+    assert_runs_agree(run, enough)
+    monkeypatch.undo()
+    assert run.info.n_planned == 11  # with more memory the run goes on as if nothing had been
+    assert_runs_agree(generate(model, asked(13), out=tmp_path, **options), generate(model, asked(13), **options))
+
+
+def test_a_question_that_does_not_fit_alone_is_named_and_the_parts_before_it_stay(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "QUESTIONS_PER_PART", 2)
+    options, enough = ONE | {"strategy": "greedy"}, generate(model, asked(4), strategy="greedy", **ONE)
+    [large] = map(model.encode, asked(1, start=2).prompts())
+    words = r"^question 'q2' does not fit into the memory of cpu even alone; take fewer shots"
+    with monkeypatch.context() as patch:
+        small_memory(patch, lambda prompts: large in prompts, cuda_is_full)
+        with pytest.raises(MemoryError, match=words), pytest.warns(RuntimeWarning, match="going on with 1"):
+            generate(model, asked(4), out=tmp_path, **options)
+    with pytest.warns(UserWarning, match="holds 2 of the 4 questions planned"):
+        rest = run_tables.read(folder_in(tmp_path, "greedy"))
+    assert tables(rest) == tables(enough.select(question_ids=["q0", "q1"]))
+    assert tables(generate(model, asked(4), out=tmp_path, **options)) == tables(enough)
+
+
+def test_another_error_of_the_network_is_no_lack_of_memory(model, monkeypatch):
+    monkeypatch.setattr(batching.Job, "_tree", lambda *_: torch.ones(2) @ torch.ones(3))
+    with pytest.raises(RuntimeError, match="size"):
+        generate(model, asked(2), **OPTIONS)
+
+
+class OneProcess:
+    """Stands in for Ray: the actors are made and called here, and what they are given is in `options`."""
+
+    def __init__(self, monkeypatch, resources, model):
+        self.is_initialized, self.cluster_resources = lambda: True, lambda: resources
+        self.exceptions, self.RayActorError, self.util = self, ConnectionResetError, self
+        self.RayTaskError = type("RayTaskError", (Exception,), {"cause": property(lambda _: self.cause)})
+        self.loaded, self.killed = [], []
+        self.kill = self.killed.append
+        monkeypatch.setitem(sys.modules, "ray", self)
+        monkeypatch.setattr(module.models, "load", lambda **options: self.loaded.append(options) or model)
+
+    def remote(self, **options):
+        self.options = options
+
+        def remote(call):
+            return SimpleNamespace(remote=call)
+
+        return lambda kind: remote(lambda *given: SimpleNamespace(make=remote(kind(*given).make)))
+
+    def ActorPool(self, workers):
+        self.workers = workers
+        return self
+
+    def map_unordered(self, call, parts):
+        try:
+            yield from map(call, itertools.cycle(self.workers), parts)
+        except Exception as error:
+            self.cause = error
+            raise self.RayTaskError from error
+
+
+@pytest.mark.parametrize(
+    ("gpus", "per_worker", "n_workers", "n_actors", "device_map"),
+    [(8, 1, None, 8, None), (8, 2, None, 4, "auto"), (7, 2, None, 3, "auto"), (8, 1, 3, 3, None)],
+)
+def test_each_worker_has_gpus(model, tmp_path, monkeypatch, gpus, per_worker, n_workers, n_actors, device_map):
+    ray = OneProcess(monkeypatch, {"CPU": 64.0, "GPU": float(gpus)}, model)
+    monkeypatch.setattr(module, "QUESTIONS_PER_PART", 1)
+    options = OPTIONS | {"batch_size": 1, "gpus_per_worker": per_worker, "n_workers": n_workers}
+    run = generate(model, asked(9), out=tmp_path, engine="ray", **options)
+    assert len(ray.workers) == len(ray.killed) == n_actors
+    assert run.info.provenance == run.info.provenance | {"engine": "ray", "n_workers": n_actors, "device": "cpu"}
+    assert tables(run) == tables(generate(model, asked(9), **OPTIONS | {"batch_size": 1}))
+    assert (ray.options["num_gpus"], ray.options["num_cpus"]) == (per_worker, 1)
+    assert [(options["device"], options["device_map"]) for options in ray.loaded] == [("cuda", device_map)] * n_actors
+
+
+def test_a_cluster_that_cannot_do_the_work_says_why(model, tmp_path, monkeypatch):
+    on_ray = OPTIONS | {"engine": "ray", "out": tmp_path}
+    OneProcess(monkeypatch, {"GPU": 1.0}, model)
+    with pytest.raises(ValueError, match="gpus_per_worker=2, but the Ray cluster has 1 in all"):
+        generate(model, asked(2), gpus_per_worker=2, **on_ray)
+    with pytest.raises(RunError, match=rf"^model {model.source} on .* is not the one asked for: its files differ$"):
+        generate(replace(model, fingerprint="0" * 16, name="other"), asked(2), **on_ray)
+
+
+def test_a_model_is_asked_by_its_name_and_questions_are_texts_or_rows(model, monkeypatch):
+    monkeypatch.setattr(module.models, "held", {"mine": model, model: model}.get)
+    texts = ["Who wrote book 1?", "Who wrote book 2?"]
+    rows = [{"question_id": n, "question": text, "references": ("x", "y")} for n, text in enumerate(texts)]
+    expected = generate(model, QuestionSet("toy", asked(2, 1).table), **OPTIONS)
+    for questions, ids in ((texts, ["asked-0", "asked-1"]), (rows, ["0", "1"]), (pd.DataFrame(rows), ["0", "1"])):
+        run = generate("mine", questions, **OPTIONS)
+        assert (run.name, run.questions["question_id"].tolist()) == (f"asked/{model.name}/{run.info.strategy}", ids)
+        assert run.answers["text"].tolist() == expected.answers["text"].tolist()
+    assert run.questions["references"].tolist() == [["x", "y"]] * 2
+
+
+def test_a_bar_that_is_drawn_changes_no_answer(model, monkeypatch):
+    shown, without = io.StringIO(), tables(generate(model, asked(3), **OPTIONS))
+    options = {"file": shown, "mininterval": 0, "disable": False}
+    monkeypatch.setattr(module, "tqdm", lambda **given: tqdm(**given | options))
+    assert tables(generate(model, asked(3), **OPTIONS)) == without
+    assert "3/3" in shown.getvalue()
+
+
+def test_without_a_terminal_progress_is_logged_and_nothing_printed(model, tmp_path, caplog, capfd):
+    with caplog.at_level("INFO", "pro_lib"):
+        generate(model, asked(2), out=tmp_path, **OPTIONS | {"progress": True})
+    folder = folder_in(tmp_path, "diverse_beam")
+    assert capfd.readouterr() == ("", "")
+    lines = [f"{folder}: 2 of 2 questions are to be answered", f"{folder}: part-00000 is written"]
+    assert [record.getMessage() for record in caplog.records if record.name == "pro_lib.generation.generate"] == lines
+
+
+@pytest.mark.parametrize("strategy", ["diverse_beam", "multinomial"])
+def test_ranks_go_down_in_probability_but_samples_keep_their_order(model, strategy):
+    answers = generate(model, asked(6), strategy=strategy, **OPTIONS | {"n_answers": 8}).answers
+    totals = (answers["log_prob"] + answers["end_log_prob"].fillna(0.0))[answers["finished"]]
+    by_question = totals.groupby(answers["question_id"])
+    assert by_question.agg(lambda values: values.is_monotonic_decreasing).all() == (strategy == "diverse_beam")
+    assert list(answers["rank"]) == list(range(8)) * 6
+
+
+CHAT = "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}[answer]"
+DATED = "Today is {{ strftime_now('%d %b %Y') }}." + CHAT + "{% if shout is defined and shout %}!{% endif %}"
+TIMED = DATED + "{% set how = '%H' %}{{ strftime_now(how) }}"
+THINKING = CHAT + "{% if enable_thinking is not defined or enable_thinking %}<think>\n"
+THINKING += "{% else %}<think></think>{% endif %}"
+
+
+def with_template(model, template):
+    tokenizer = copy.deepcopy(model.tokenizer)
+    tokenizer.chat_template = template
+    return replace(model, tokenizer=tokenizer)
+
+
+def test_a_chat_is_put_in_the_models_template_with_the_shots_as_turns(model):
+    shots = (("Who wrote Emma?", "Jane Austen"),)
+    questions = replace(asked(3), header="Be brief. ", shots=shots, template="{question}")
+    chatting = with_template(model, CHAT)
+    text = "[user]Be brief. Who wrote Emma?\n[assistant]Jane Austen\n[user]Who wrote book 0?\n[answer]"
+    prompts = [chatting.encode_chat(messages, {}) for messages in questions.chats()]
+    assert chatting.tokenizer.decode(prompts[0]) == text
+    run = generate(chatting, questions, strategy="greedy", max_new_tokens=6, chat=True, progress=False)
+    assert run.info.parameters["chat"] is True
+    for prompt, row in zip(prompts, run.answers.itertuples(), strict=True):
+        with torch.inference_mode():
+            logits = model.network(torch.tensor([prompt])).logits[0, -1].double().log_softmax(-1)
+        first = logits[row.token_ids[0]] if len(row.token_ids) else logits[model.endings.stop].logsumexp(0)
+        assert [*row.token_log_probs, row.end_log_prob][0] == pytest.approx(float(first), abs=1e-4)
+    # The shots went through the model once: the cost is less than that of three whole prompts.
+    assert run.info.cost.prompt_tokens < sum(map(len, prompts)) - len(prompts[0])
+
+
+def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_day(model, tmp_path):
+    dated, conversation = with_template(model, DATED), [{"role": "user", "content": "Who?"}]
+    today, options = "Today is {}.[user]Who?\n[answer]{}", {"date": "2031-01-02", "shout": True}
+    assert model.tokenizer.decode(dated.encode_chat(conversation, {})) == today.format("26 Jul 2024", "")
+    assert model.tokenizer.decode(dated.encode_chat(conversation, options)) == today.format("02 Jan 2031", "!")
+    first = generate(dated, asked(2), chat=options, out=tmp_path, **OPTIONS)
+    assert first.info.parameters["chat"] == options
+    assert tables(generate(dated, asked(2), chat=options, out=tmp_path, **OPTIONS)) == tables(first)
+
+
+@pytest.mark.parametrize(
+    ("template", "chat", "words"),
+    [
+        (DATED, "yes", "chat='yes' "),
+        (DATED, {"shuot": True}, "takes the prompt; leave chat=True out .it has no option 'shuot'"),
+        (DATED, {"date": "yesterday"}, "Invalid isoformat string: 'yesterday'"),
+        (TIMED, True, "it asks for the date in a way that is not known here"),
+        (None, True, "llama has no chat template that takes the prompt; leave chat"),
+        ("{{ raise_exception('only saints') }}", True, r"leave chat=True out \(.*only saints\)"),
+        ("{{ 1 // 0 }}", True, "by zero"),
+        ("{{ " + "+".join(["'a'"] * 20_000) + " }}", True, "recursion"),
+        ("{% for a in messages %}" * 30 + "{% endfor %}" * 30, True, "nested blocks"),
+        ("x" * 2**21, True, "it has 2,097,152 characters"),
+        ("{{ 'x' * 10**7 }}", True, "makes of the prompt has 10,000,000 characters"),
+        (THINKING, True, r"it opens a thinking block; an option may close it: chat=\{'ena"),
+    ],
+    ids=range(12),
+)
+def test_a_chat_that_the_template_does_not_take_says_why(model, template, chat, words):
+    with pytest.raises(ValueError, match=words):
+        generate(with_template(model, template), asked(1), chat=chat, progress=False)
+
+
+def test_an_answer_that_is_a_thought_is_an_error_unless_a_likelier_one_is_none(model, monkeypatch):
+    last = generate(model, asked(1), **OPTIONS).answers["token_ids"].iloc[-1].tolist()
+    thinking = with_template(model, THINKING)
+    monkeypatch.setattr(thinking.tokenizer, "decode", lambda ids, **_: "<think>" if [*ids] == last else "Well")
+    options = ONE | {"chat": {"enable_thinking": False}}
+    assert "<think>" in set(generate(thinking, asked(1), **OPTIONS | {"chat": False}).answers["text"])
+    monkeypatch.setattr(thinking.tokenizer, "decode", lambda ids, **_: "<think>Well")
+    for strategy in STRATEGIES:
+        with pytest.raises(UnsupportedModelError, match="'q0': model llama answers with a thought, '<think>'; ask "):
+            generate(thinking, asked(1), strategy=strategy, **options)

@@ -1,0 +1,163 @@
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import FAMILIES, PAPER, tiny_tokenizer
+from safetensors.torch import load_file, save_file
+from test_strategies import check_plain_passes
+from transformers import AutoConfig, AutoTokenizer
+
+from pro_lib.common import catalog
+from pro_lib.common.validation import SentenceError
+from pro_lib.generation import models
+from pro_lib.generation.generate import generate
+from pro_lib.generation.models import UnsupportedModelError
+from pro_lib.questions import question_sets
+
+
+@pytest.mark.parametrize("family", sorted({*FAMILIES, *PAPER}))
+def test_every_family_loads_as_a_users_would_and_answers_exactly_as_one_row_at_a_time(tiny_folders, family):
+    device = torch.device("cpu")
+    model = models.load(tiny_folders(family), device=device, dtype="float32")
+    assert (model.name, model.dtype, model.device, model.fit.plain) == (family, "float32", device, "")
+    assert model.fit.error < 1e-5
+    asked = question_sets.as_set(["Who wrote Emma?", "What is the capital of France?"])
+    run = generate(model, asked, strategy="threshold", search_alpha=0.05, max_new_tokens=6, progress=False)
+    check_plain_passes(model, asked, run.answers, atol=1e-4)
+
+
+def test_a_text_longer_than_a_window_is_for_the_plain_tree_and_longer_than_the_positions_is_refused(tiny_model):
+    with pytest.raises(UnsupportedModelError, match=r"llama has a number of positions of 256, .* 257 tokens"):
+        tiny_model("llama").fit_for(257)
+    model = tiny_model("mistral-window")
+    assert not model.fit_for(16).plain
+    with pytest.warns(UserWarning, match="model mistral-window has a sliding window of 16, texts have 17; it is asked"):
+        assert model.fit_for(17).cached
+
+
+def test_a_token_that_was_added_beyond_the_weights_matters_only_where_a_prompt_has_it(folder):
+    """As the one for images of Gemma 3's models of text alone."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(["<image>"], special_tokens=True)
+    tokenizer.save_pretrained(folder)
+    model, how = models.load(folder, device="cpu"), {"strategy": "greedy", "progress": False}
+    assert len(generate(model, ["What is it?"], **how).answers) == 1
+    with pytest.raises(UnsupportedModelError, match="'<image>', in a prompt, is none of them"):
+        generate(model, ["What is <image>?"], **how)
+
+
+def test_a_tokenizer_that_was_changed_is_asked_anew(tiny_folders):
+    model = models.load(tiny_folders("llama"), device="cpu")
+    before = model.encode("Who wrote Emma?")
+    with pytest.raises(ValueError, match=r"^stop='Emma' is "):
+        model.with_stop(["Emma"])
+    model.tokenizer.add_tokens(["Emma"])
+    assert model.encode("Who wrote Emma?") == model.tokenizer("Who wrote Emma?")["input_ids"] != before
+    assert model.with_stop(["Emma"]).ends == ("\n", "Emma")
+
+
+def test_a_stop_ends_the_answers_of_a_run_and_is_no_part_of_them(tiny_model):
+    for stop in ("xyz", "", " "):
+        with pytest.raises(ValueError, match=f"^stop='{stop}' is "):
+            tiny_model("llama").with_stop([stop])
+    options = {"strategy": "multinomial", "n_answers": 8, "max_new_tokens": 12, "progress": False}
+    asked = [f"Who wrote Emma {n}?" for n in range(8)]
+    answers = generate(tiny_model("llama"), asked, stop=[*"aeiou"], **options).answers
+    assert answers["finished"].sum() > 10
+    assert not answers["text"].str.contains("[aeiou]").any()
+    # Before a closing token's stop stands text of the answer, which has no ending of its own.
+    assert (answers["finished"] & answers["end_log_prob"].isna()).any()
+
+
+@pytest.fixture
+def folder(tiny_folders, tmp_path):
+    """A copy of a tiny model's folder, to be damaged."""
+    return Path(shutil.copytree(tiny_folders("llama"), tmp_path / "damaged"))
+
+
+def with_config(**changes):
+    def damage(folder):
+        config = json.loads((folder / "config.json").read_text()) | changes
+        (folder / "config.json").write_text(json.dumps(config))
+
+    return damage
+
+
+def with_weights(change):
+    def damage(folder):
+        weights = load_file(folder / "model.safetensors")
+        change(weights)
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    return damage
+
+
+def with_a_pipe(folder):
+    shards = dict.fromkeys(load_file(folder / "model.safetensors"), "shard.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": shards}))
+    (folder / "model.safetensors").unlink()
+    os.mkfifo(folder / "shard.safetensors")
+
+
+UP = "model.layers.1.mlp.up_proj.weight"
+
+
+def test_a_model_that_ships_code_is_refused_unless_asked_for(folder, tmp_path):
+    ran = tmp_path / "ran"
+    with_config(model_type="own-code", auto_map={"AutoConfig": "configuration_own.OwnConfig"})(folder)
+    (folder / "configuration_own.py").write_text(f"from pathlib import Path\nPath({str(ran)!r}).touch()\n")
+    with pytest.raises(FileNotFoundError, match=r"damaged' could not be loaded"):
+        models.load(folder, device="cpu")
+    assert not ran.exists()
+    with contextlib.suppress(FileNotFoundError):  # the code runs; that it makes no model is another matter
+        models.load(folder, device="cpu", trust_remote_code=True)
+    assert ran.exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "word"),
+    [
+        (lambda folder: os.truncate(folder / "model.safetensors", 90_000), "Safetensor"),
+        pytest.param(with_a_pipe, "no regular", marks=pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")),
+        (lambda folder: (folder / "tokenizer.json").write_text("{"), "damaged"),
+        (lambda folder: tiny_tokenizer(bos=True, merges=60).save_pretrained(folder), "its tokenizer 318: another"),
+        (with_config(vocab_size=300), "lacks 2 weights"),
+        (lambda folder: AutoConfig.for_model("bart").save_pretrained(folder), "is an encoder-decoder"),
+        (with_weights(lambda weights: weights.pop(UP)), UP),
+        (with_weights(lambda weights: weights["model.norm.weight"].fill_(torch.nan)), "no numbers"),
+    ],
+)
+def test_a_damaged_folder_ends_in_one_sentence_that_names_it(folder, damage, word):
+    damage(folder)
+    with pytest.raises((FileNotFoundError, SentenceError), match="damaged") as raised:
+        models.load(folder, device="cpu")
+    assert word in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+NAMES = [(name, {}) for name in ("./nowhere", "no-such/model", "Gemma-2B")]
+OPTIONS = [("facts-2m", option) for option in ({"dtype": "float31"}, {"device": "gpu7"}, {"quantization": "3bit"})]
+
+
+@pytest.mark.parametrize(("name", "options"), NAMES + OPTIONS)
+def test_what_is_no_model_here_and_no_option_is_named(name, options):
+    with pytest.raises((ValueError, FileNotFoundError), match=f"'{[name, *options.values()][-1]}'"):
+        models.load(name, **options)
+
+
+def test_the_fingerprint_of_a_model_is_of_every_byte_that_is_loaded_read_once(tmp_path, monkeypatch):
+    weights, fingerprints = "model.safetensors", []
+    contents = [(weights, bytes(2**20 + 10)), (weights, bytes(2**20 + 9) + b"1")]
+    contents += [(name, b"a b") for name in ("config.json", "chat_template.jinja", "merges.txt", "modeling_own.py")]
+    for name, content in contents:
+        (tmp_path / "new").write_bytes(content)
+        (tmp_path / "new").replace(tmp_path / name)
+        fingerprints.append(catalog.fingerprint(tmp_path))
+    assert len(set(fingerprints)) == 6
+    (tmp_path / "README.md").write_text("which is not loaded")
+    monkeypatch.setattr(catalog.hashlib, "file_digest", None)
+    assert catalog.fingerprint(tmp_path) == fingerprints[-1]

@@ -1,0 +1,121 @@
+"""The same run by workers on a Ray cluster of this machine, some of them killed: the tables of the local engine."""
+
+import gc
+import os
+import signal
+import warnings
+from importlib import import_module
+
+import pandas as pd
+import psutil
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from pro_lib import runs as run_tables
+from pro_lib.generation import models
+from pro_lib.generation.generate import generate
+from pro_lib.questions import question_sets
+
+module = import_module("pro_lib.generation.generate")
+
+ray = pytest.importorskip("ray")
+
+pytestmark = [
+    # What Ray does to itself.
+    pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning:ray"),
+    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
+]
+OPTIONS = {"n_answers": 3, "max_new_tokens": 8, "batch_size": 4, "progress": False}
+ON_RAY = {"engine": "ray", "n_workers": 2}
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch):
+    monkeypatch.setattr(module, "QUESTIONS_PER_PART", 4)
+
+
+def shut_down():
+    ray.shutdown()
+    with warnings.catch_warnings():  # what Ray leaves open is said here, and not in the test of another file
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """One cluster for all tests, since it takes seconds to start."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    options = {"include_dashboard": False, "log_to_driver": False, "_node_ip_address": "127.0.0.1"}
+    options["_system_config"] = {"worker_niceness": 0}  # at Ray's own 15, workers starve on a busy machine
+    for tries_left in (2, 1, 0):
+        try:
+            ray.init("local", num_cpus=2 * torch.get_num_threads(), **options)
+            break
+        except Exception:  # a busy machine may need more than the 30 s that Ray gives its node
+            shut_down()
+            if not tries_left:
+                raise
+    yield
+    shut_down()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return models.load("facts-1m", device="cpu")
+
+
+def folder_in(out):
+    """The folder of the only run."""
+    [folder] = (out / "world-facts" / "facts-1m").iterdir()
+    return folder
+
+
+def assert_same_run(out, local):
+    """The same tables, number for number, in parts of the same numbers."""
+    ours, theirs = folder_in(out), folder_in(local)
+    tables = [{path.name[:10]: pq.read_table(path) for path in at.glob("*.parquet")} for at in (ours, theirs)]
+    assert tables[0] == tables[1]
+    assert sorted(path.name[:10] for path in ours.iterdir()) == sorted(path.name[:10] for path in theirs.iterdir())
+    one, other = run_tables.read(ours), run_tables.read(theirs)
+    pd.testing.assert_frame_equal(one.answers, other.answers, check_exact=True)
+    assert (one.info.parameters, one.info.n_planned) == (other.info.parameters, other.info.n_planned)
+    assert one.info.provenance["engine"] == "ray"
+
+
+def actors():
+    """Process ids of the actors that Ray runs below this process."""
+    below = {process.pid for process in psutil.Process().children(recursive=True)}
+    titles = {process.pid: " ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])}
+    return [pid for pid, title in titles.items() if pid in below and title.startswith("ray::_Worker")]
+
+
+def test_two_workers_leave_the_tables_of_the_local_engine(cluster, model, tmp_path):
+    questions = question_sets.load("world-facts", limit=23)
+    options = {name: value for name, value in OPTIONS.items() if name != "n_answers"} | {"strategy": "threshold"}
+    generate(model, questions, out=tmp_path / "local", **options)
+    run = generate(model, questions, out=tmp_path / "ray", **options, **ON_RAY)
+    assert_same_run(tmp_path / "ray", tmp_path / "local")
+    assert run.info.provenance["n_workers"] == 2
+
+
+@pytest.mark.slow  # ten seconds of workers that start
+def test_a_worker_that_is_killed_is_replaced_and_its_part_done_again(cluster, model, tmp_path, monkeypatch):
+    questions = question_sets.load("world-facts", limit=40)
+    generate(model, questions, out=tmp_path / "local", **OPTIONS)
+    killed = []
+
+    class Killing(module.tqdm):
+        """Progress that ends a worker when the first part is made."""
+
+        def update(self, n=1):
+            if not killed:
+                killed.append(actors()[0])
+                os.kill(killed[0], signal.SIGKILL)
+            return super().update(n)
+
+    monkeypatch.setattr(module, "tqdm", Killing)
+    generate(model, questions, out=tmp_path / "ray", **OPTIONS, **ON_RAY)
+    [pid] = killed
+    assert pid not in actors()
+    assert_same_run(tmp_path / "ray", tmp_path / "local")

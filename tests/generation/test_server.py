@@ -1,0 +1,799 @@
+"""Exact search over a server: the sets of the search in process, and no certificate from a server that lies."""
+
+import math
+import re
+import socket
+import threading
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from fake_server import NAME, connected, listed_models, props, searched, serving
+from test_threshold import MASSES
+
+import pro_lib
+from pro_lib.common.files import RunError
+from pro_lib.generation import models, server
+from pro_lib.generation.generate import generate
+from pro_lib.generation.models import Model
+from pro_lib.questions import question_sets
+
+KEY = "sk-very-secret-0123456789"
+
+
+@pytest.fixture(scope="module")
+def some(size):
+    """Questions, more of them where there is time."""
+    return question_sets.load("world-facts", split="validation", limit={"quick": 8, "all": 25}.get(size, 100))
+
+
+@pytest.fixture(scope="module")
+def truth(facts_2m, some):
+    """The search in process."""
+    return searched(facts_2m, some)
+
+
+def false_certificates(run, truth, slack=1e-3):
+    """Certified questions whose answers at or above α are not those in process, but for answers as near as rounding."""
+    sets = []
+    for ranked in (run.ranked(), truth.ranked()):
+        above = ranked[ranked["value"] >= np.log(run.info.parameters["search_alpha"]) + slack]
+        sets.append(above.groupby("question_id")["token_ids"].agg(lambda ids: {tuple(one) for one in ids}).to_dict())
+    certified = run.questions.loc[run.questions["status"] == "certified", "question_id"]
+    return [name for name in certified if sets[0].get(name, set()) != sets[1].get(name, set())]
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_over_a_server_sets_masses_and_bounds_are_those_of_the_search_in_process(facts_2m, some, truth, ids, tmp_path):
+    with serving(facts_2m, ids=ids) as url:
+        run = searched(connected(url, facts_2m, top=300, epsilon=1e-4), some, out=tmp_path)
+    assert run.questions["status"].tolist() == truth.questions["status"].tolist()
+    assert false_certificates(run, truth) == []
+    np.testing.assert_allclose(run.log_probs(), truth.log_probs(), atol=1e-4)
+    np.testing.assert_allclose(run.questions[MASSES].sum(axis=1), 1, atol=1e-3)
+    np.testing.assert_allclose(run.questions["found_mass"], truth.questions["found_mass"], atol=1e-3)
+    assert (run.questions["tree_bound"] <= truth.questions["tree_bound"] + 1e-3).all()
+    assert (run.questions["upper_bound"] >= truth.questions["tree_bound"] - 1e-3).all()
+    assert (run.questions["alpha_floor"] <= run.questions["tree_bound"] + 1e-3).all()
+
+
+@pytest.mark.parametrize("most", [1, 5, 20, 100])
+def test_short_lists_decide_fewer_questions_and_none_falsely(facts_2m, some, truth, most):
+    with serving(facts_2m, most=most) as url:
+        run = searched(connected(url, facts_2m, top=most), some)
+        assert false_certificates(run, truth) == []
+        undecided = run.questions["status"] == "undecided"
+        assert most > 1 or undecided.sum() >= len(some) - 2
+        assert run.questions.loc[undecided, "why"].str.contains("does not list|lies within|is still open").all()
+
+
+def test_longer_lists_are_asked_for_only_where_one_leaves_something_open(facts_2m):
+    lengths, few = [], question_sets.load("world-facts", split="validation", limit=3)
+    with serving(facts_2m, lambda reply, n, prompt: lengths.append(len(tops(reply))) or reply) as url:
+        searched(connected(url, facts_2m, top=3, repeats=1), few, alpha=0.02)
+    assert {3, 48} <= set(lengths)
+    assert lengths.count(3) > lengths.count(48) > 0
+
+
+def tops(reply):
+    return reply["choices"][0]["logprobs"]["top_logprobs"][0]
+
+
+def swapped(share):
+    """Now and then the reply to another request, after those of two probes."""
+    before = {}
+
+    def lie(reply, n, prompt):
+        if n < 8:
+            return reply
+        other, before[len(prompt)] = before.get(len(prompt), reply), reply
+        return other if np.random.default_rng(n).random() < share else reply
+
+    return lie
+
+
+def changed(*values):
+    """A list whose first values are others, from the fortieth request on."""
+
+    def lie(reply, n, prompt):
+        listed = tops(reply) if n >= 40 else {}
+        listed.update(zip(listed, values, strict=False))
+        return reply
+
+    return lie
+
+
+def noisy(nats):
+    """A list whose values are off, its probabilities adding up to what they did."""
+
+    def lie(reply, n, prompt):
+        before = np.array([*tops(reply).values()])
+        drawn = before + nats * np.random.default_rng(n).normal(size=len(before))
+        drawn += np.logaddexp.reduce(before) - np.logaddexp.reduce(drawn)
+        reply["choices"][0]["text"] = ""
+        return relisted(reply, dict(zip(tops(reply), drawn.tolist(), strict=True)))
+
+    return lie
+
+
+def told(status, content):
+    return lambda reply, n, prompt: (status, content) if n >= 40 else reply
+
+
+def cut(reply, n, prompt):
+    """The prompt without its beginning, as a server with a short context may have it."""
+    return reply | {"usage": {"prompt_tokens": min(len(prompt), 200)}}
+
+
+def relisted(reply, listed):
+    reply["choices"][0]["logprobs"]["top_logprobs"] = [listed]
+    return reply
+
+
+def other_words(reply, n, prompt):
+    return relisted(reply, {f"token_id:{7 + 3 * place}": value for place, value in enumerate(tops(reply).values())})
+
+
+def foreign_words(reply, n, prompt):
+    """Tokens that the tokenizer has not, and no text."""
+    reply["choices"][0]["text"] = ""
+    return relisted(reply, {f"token_id:{10**6 + place}": value for place, value in enumerate(tops(reply).values())})
+
+
+def warmer(reply, n, prompt):
+    """A server that divides its logits by 0.8, its list still one of probabilities."""
+    values = {token: value / 0.8 for token, value in tops(reply).items()}
+    total = np.logaddexp.reduce(list(values.values()))
+    return relisted(reply, {token: value - total for token, value in values.items()})
+
+
+LIES = {
+    "swapped": swapped(0.2),
+    "noise of 0.1": noisy(0.1),
+    "noise of 0.01": noisy(0.01),
+    "not a number": changed(math.nan),
+    "above 0": changed(0.7),
+    "infinite": changed(math.inf),
+    "too much": changed(*[-0.5] * 5),
+    "null": changed(None),
+    "text": lambda reply, n, prompt: tops(reply).update({"Paris": -0.1}) or reply,
+    "empty": lambda reply, n, prompt: tops(reply).clear() or reply,
+    "other tokens": other_words,
+    "foreign tokens": foreign_words,
+    "cut prompt": cut,
+    "half": told(200, b'{"half'),
+    "no JSON": told(200, b"<html>"),
+    "a list": told(200, b"[1, 2]"),
+    "404": told(404, f"no such model; {KEY}".encode()),
+    "401": told(401, f"bad key {KEY}".encode()),
+    "500": told(500, f"Authorization: Bearer {KEY}".encode()),
+    "death": told(200, b"dead"),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_server_that_lies_gets_no_false_certificate_and_no_error_the_key(facts_2m, some, truth, name, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    # Which reply another gets depends on their order.
+    options = {"top": 300, "concurrency": 1 if name == "swapped" else 4}
+    with serving(facts_2m, LIES[name]) as url:
+        if name in ("swapped", "noise of 0.1", "noise of 0.01"):  # what only another list of the place can show
+            run = searched(connected(url, facts_2m, **options), some)
+            assert false_certificates(run, truth) == []
+            undecided = run.questions["status"] == "undecided"
+            assert undecided.all() if name.startswith("noise") else undecided.any()
+            # Not without end: each token of the greedy answer twice at most.
+            assert name == "swapped" or run.info.cost.model_calls <= 2 * 32 * len(some)
+        else:
+            with pytest.raises(RunError, match=re.escape(url)) as caught:
+                searched(connected(url, facts_2m, **options), some)
+            assert KEY not in str(caught.value)
+            assert "\n" not in str(caught.value)
+
+
+def test_an_unreachable_server_is_an_error_when_it_is_connected(facts_2m):
+    with pytest.raises(RunError, match=r"^http://127\.0\.0\.1:9/v1 gives no complete answer in 5 tries \(ConnectError"):
+        connected("http://127.0.0.1:9/v1", facts_2m)
+
+
+BAD_URLS = ("localhost:8000", "http://me:secret@localhost/v1", "http://localhost/v1?key=secret", "ftp://localhost", "")
+
+
+@pytest.mark.parametrize("url", BAD_URLS)
+def test_what_is_no_address_is_refused_without_its_words(facts_2m, url):
+    with pytest.raises(ValueError, match="base_url must be") as caught:
+        connected(url, facts_2m)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("port", [0, 65536, 99999])
+def test_a_port_that_does_not_exist_is_refused(facts_2m, port):
+    with pytest.raises(ValueError, match=f"^base_url has port {port}; a port is a number from 1 to 65535$"):
+        connected(f"http://localhost:{port}/v1", facts_2m)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n"])
+@pytest.mark.parametrize("name", ["base_url", "model", "tokenizer", "api_key_env"])
+def test_empty_texts_are_refused_by_name(name, text):
+    options = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "tokenizer": "facts-2m", name: text}
+    with pytest.raises(ValueError, match=f"^{name}.* must "):
+        server.connect(**options)
+
+
+OPTIONS = {"top": 0, "epsilon": -1.0, "timeout": 0.0, "longest_wait": -1.0, "wrong": 1}
+
+
+@pytest.mark.parametrize(("name", "value"), OPTIONS.items())
+def test_options_out_of_their_range_are_refused_by_name(facts_2m, name, value):
+    with pytest.raises(ValueError, match=name):
+        connected("http://localhost/v1", facts_2m, **{name: value})
+
+
+@pytest.mark.parametrize(
+    "key", ["sk-gehe\u00edm-123", "sk-geheim\nX-Other: 1", " sk-geheim", "sk-geheim\r", "sk geheim"]
+)
+def test_a_key_that_no_header_can_hold_is_refused_by_the_name_of_its_variable(facts_2m, key, monkeypatch):
+    monkeypatch.setenv("MY_KEY", key)
+    with pytest.raises(
+        ValueError, match=r"^environment variable MY_KEY \(api_key_env\) contains white space"
+    ) as caught:
+        connected("http://127.0.0.1:9/v1", facts_2m, api_key_env="MY_KEY")
+    assert "gehe" not in str(caught.value)
+
+
+def test_other_strategies_and_texts_to_stop_at_are_refused(facts_2m, some):
+    with serving(facts_2m) as url:
+        served = connected(url, facts_2m)
+        for strategy in ("greedy", "multinomial", "diverse_beam"):
+            with pytest.raises(ValueError, match="use 'threshold'"):
+                generate(served, some, strategy=strategy, progress=False)
+        with pytest.raises(ValueError, match="stop_ids"):
+            generate(served, some, strategy="threshold", stop=["."], progress=False)
+
+
+@pytest.mark.parametrize("ending", [b"\r\n\r\n", b"", b"\r\nTransfer-Encoding: chunked\r\n\r\n"])
+def test_a_server_that_answers_byte_by_byte_is_given_up(facts_2m, ending, monkeypatch):
+    monkeypatch.setattr(server, "_TRIES", 1)
+
+    def drip(listener):
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):  # who asked has gone
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX-Kind: json" + ending)
+            while drips and not ended.wait(0.05):
+                connection.sendall(drips.pop())
+
+    ended, drips = threading.Event(), [b"0"] * 400  # that it ends itself is another error
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=drip, args=(listener,), daemon=True)
+        thread.start()
+        with pytest.raises(RunError, match=r"no complete answer in .*Timeout"):
+            connected(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", facts_2m, timeout=0.3)
+        ended.set()
+        thread.join()
+
+
+def test_one_question_can_be_asked_over_a_server(facts_2m):
+    with serving(facts_2m) as url:
+        there, here = (
+            pro_lib.ask(model, "What is the capital of France?", search_alpha=0.05)
+            for model in (connected(url, facts_2m, top=300), facts_2m)
+        )
+    assert (there.text, there.status) == (here.text, here.status)
+    assert there.uncertainty == pytest.approx(here.uncertainty, abs=1e-3)
+
+
+def program(url, word):
+    """Return the program of docs/doors.md with this word in it, of fewer questions, for a server at this address."""
+    page = (Path(__file__).parents[2] / "docs" / "doors.md").read_text()
+    [code] = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if word in code]
+    for before, after in {"http://localhost:8000/v1": url, "smollm2-135m": "facts-2m"}.items():
+        assert before in code
+        code = code.replace(before, after)
+    return code.replace("=100", "=2")
+
+
+def test_the_program_of_the_docs_runs_over_a_server(facts_2m, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with serving(facts_2m) as url:
+        exec(program(url, "value_counts"), {})
+    assert "certified" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("lie", "least", "most"), [(None, 0, 1e-5), (warmer, 0.1, 9)])
+def test_a_temperature_of_the_servers_own_is_seen_where_it_scores_prompts(facts_2m, lie, least, most, capsys):
+    with serving(facts_2m, lie) as url:
+        exec(program(url, "echo"), {})
+    assert least <= float(capsys.readouterr().out.removesuffix(" nats\n")) <= most
+
+
+QUESTIONS = ["What is the capital of France?", "Who wrote Hamlet?"]
+
+
+def stored(url, model, folder, **options):
+    """The run of two questions, in the folder if it is there."""
+    return searched(connected(url, model, **options), QUESTIONS, alpha=0.2, out=folder)
+
+
+def asked_questions(requests):
+    """Prompts of completions that were asked, but for those of the probe."""
+    completions = [body for body in requests if isinstance(body, dict)]
+    return {tuple(body["prompt"]) for body in completions if "cache_prompt" not in body}
+
+
+def quantized(model, bits):
+    """The model with weights rounded to so many bits, row by row."""
+    network = deepcopy(model.network)
+    with torch.no_grad():
+        for weights in network.parameters():
+            if weights.dim() > 1:
+                step = weights.abs().amax(dim=1, keepdim=True) / (2 ** (bits - 1) - 1)
+                weights.copy_((weights / step.clamp(min=1e-12)).round() * step)
+    return replace(model, network=network)
+
+
+def off_by(nats, seed=0):
+    """Log-probabilities that are all off, by as much as a quantization may change them."""
+
+    def sampler(values, body):
+        signs = np.random.default_rng(seed).choice([-1.0, 1.0], len(values))
+        return (values + nats * torch.from_numpy(signs)).log_softmax(-1)
+
+    return {"sampler": sampler}
+
+
+def named(name):
+    """A server whose model has this name."""
+    return {"name": name, "pages": {"/v1/models": listed_models(id=name, root=name)}}
+
+
+def vllm(**fields):
+    """A server that describes its model as vLLM does."""
+    return {"pages": {"/v1/models": listed_models(**fields)}}
+
+
+def llama_cpp(**fields):
+    """A server that describes its model as llama.cpp does."""
+    return {"pages": {"/props": props(**fields)}}
+
+
+LONG = "x" * 120
+SMALL, LARGE = ({"size": size, "n_embd": 64} for size in (1, 2))
+NUMBER, OTHER_NUMBER, WORD = ({"host": host} for host in ("127.0.0.1", "127.0.0.2", "localhost"))
+# Two servers, and what differs first in the parameters of their runs; nothing where the folders differ.
+PAIRS = {
+    "name, first part": (named("served/facts"), named("other/facts"), ""),
+    "name, without a first part": (named("served/facts"), named("facts"), ""),
+    "name, two first parts": (named("a/facts"), named("a/b/facts"), ""),
+    "name, a tag and a dash": (named("org/facts:1"), named("org/facts-1"), ""),
+    "name, a folder from the root": (named("/models/facts"), named("models/facts"), ""),
+    "name, letters beyond ASCII": (named("\u00e9/facts"), named("\u00e8/facts"), ""),
+    "name, a long one's middle": (named(f"{LONG}/a/facts"), named(f"{LONG}/b/facts"), ""),
+    "host, two numbers": (NUMBER, OTHER_NUMBER, "host='127.0.0.1', now server.host='127.0.0.2' is"),
+    "host, a number and a name": (NUMBER, WORD, "host='127.0.0.1', now server.host='localhost' is"),
+    "host, another number": (OTHER_NUMBER, WORD, "host='127.0.0.2', now server.host='localhost' is"),
+    "quantization, 3 bits": ({}, {"bits": 3}, "probe["),
+    "quantization, 4 bits": ({}, {"bits": 4}, "probe["),
+    "quantization, 5 bits": ({}, {"bits": 5}, "probe["),
+    "quantization, 4 and 5 bits": ({"bits": 4}, {"bits": 5}, "probe["),
+    "quantization, by 0.02 nats": ({}, off_by(0.02), "probe["),
+    "quantization, by 0.1 nats": ({}, off_by(0.1), "probe["),
+    "quantization, to two sides": (off_by(0.02, seed=1), off_by(0.02, seed=2), "probe["),
+    "template, a word": (llama_cpp(), llama_cpp(chat_template="{{ m }}"), "description.chat_template="),
+    "template, a space": (
+        llama_cpp(),
+        llama_cpp(chat_template="{{ messages }} "),
+        "description.chat_template=",
+    ),
+    "template, none": (llama_cpp(), llama_cpp(chat_template=None), "description.chat_template="),
+    "context, llama.cpp": (
+        llama_cpp(n_ctx=1024),
+        llama_cpp(n_ctx=2048),
+        "description.n_ctx=1024, now server.description.n_ctx=2048 is",
+    ),
+    "context, vLLM": (vllm(), vllm(max_model_len=4096), "description.max_model_len=2048, now"),
+    "context, not told": (vllm(), vllm(max_model_len=None), "description.max_model_len=2048, now"),
+    "description, file": (llama_cpp(), llama_cpp(model_path="q4.gguf"), "description.model_path="),
+    "description, first token": (llama_cpp(), llama_cpp(bos_token="<b>"), "description.bos_token="),
+    "description, last token": (llama_cpp(), llama_cpp(eos_token="<e>"), "description.eos_token="),
+    "description, root": (vllm(), vllm(root="served/facts-awq"), "description.root="),
+    "description, parent": (vllm(), vllm(parent="served/base"), "description.parent=None, now"),
+    "description, owner": (vllm(), vllm(owned_by="sglang"), "description.owned_by='vllm', now"),
+    "description, size": (
+        vllm(meta=SMALL),
+        vllm(meta=LARGE),
+        "description.meta.size=1, now server.description.meta.size=2 is",
+    ),
+}
+
+
+def run_over(model, folder, requests, *, bits=None, name=NAME, **options):
+    """The run that a server makes, or has made, of two questions."""
+    model = quantized(model, bits) if bits else model
+    with serving(model, requests=requests, **options) as url:
+        return stored(url, model, folder, name=name)
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_two_servers_never_share_a_run(facts_2m, pair, tmp_path):
+    assert len(PAIRS) == 30
+    first, second, difference = PAIRS[pair]
+    run_over(facts_2m, tmp_path, [], **first)
+    requests = []
+    if difference:
+        with pytest.raises(RunError) as caught:
+            run_over(facts_2m, tmp_path, requests, **second)
+        assert f" was made with server.{difference}" in str(caught.value)
+        assert asked_questions(requests) == set()
+    else:
+        run = run_over(facts_2m, tmp_path, requests, **second)
+        assert len(asked_questions(requests)) >= len(QUESTIONS)  # nothing was taken from a folder
+        assert run.info.parameters["server"]["model"] == second["name"]
+
+
+@pytest.mark.parametrize("kind", [vllm, llama_cpp])
+def test_a_server_that_was_started_again_on_another_port_is_asked_no_question_again(facts_2m, kind, tmp_path):
+    with serving(facts_2m, **kind()) as before:
+        first = stored(before, facts_2m, tmp_path)
+        requests = []
+        with serving(facts_2m, requests=requests, **kind()) as after:  # both at once, so on two ports
+            second = stored(after, facts_2m, tmp_path)
+    assert before != after
+    assert asked_questions(requests) == set()
+    completions = [body for body in requests if isinstance(body, dict)]
+    assert len(completions) == 2 * 4  # of the probe: one when it is connected, one before the folder is read
+    assert second.questions.equals(first.questions)
+    assert second.info == first.info
+
+
+@pytest.mark.parametrize(("nats", "is_shared"), [(0.009, True), (0.011, False)])
+@pytest.mark.parametrize("place", [0, 1, 19])
+def test_a_probe_may_differ_by_a_hundredth_of_a_nat(facts_2m, nats, is_shared, place, tmp_path):
+    def sampler(values, body):
+        less = values.clone()
+        less[place] -= nats
+        return less
+
+    run_over(facts_2m, tmp_path, [])
+    if is_shared:
+        run_over(facts_2m, tmp_path, requests := [], sampler=sampler)
+        assert asked_questions(requests) == set()
+    else:
+        with pytest.raises(RunError, match=r"server\.probe\[0\]\.\d+=-\d\.\d+, now server\.probe\[0\]"):
+            run_over(facts_2m, tmp_path, [], sampler=sampler)
+
+
+def test_a_probe_may_differ_by_an_epsilon_that_is_larger(facts_2m, tmp_path):
+    with serving(facts_2m) as url:
+        stored(url, facts_2m, tmp_path, epsilon=0.05)
+    with serving(facts_2m, **off_by(0.02), requests=(requests := [])) as url:
+        stored(url, facts_2m, tmp_path, epsilon=0.05)
+    assert asked_questions(requests) == set()
+
+
+def test_a_server_that_lists_fewer_tokens_after_a_restart_is_the_same(facts_2m, tmp_path):
+    run_over(facts_2m, tmp_path, [])
+    run_over(facts_2m, tmp_path, requests := [], most=5)
+    assert asked_questions(requests) == set()
+
+
+def test_a_server_that_was_replaced_after_it_was_connected_is_noticed(facts_2m, tmp_path):
+    pages = {"/v1/models": listed_models()}
+    with serving(facts_2m, pages=pages) as url:
+        served = connected(url, facts_2m)
+        searched(served, QUESTIONS, alpha=0.2, out=tmp_path)
+        pages["/v1/models"] = listed_models(root="served/another")
+        with pytest.raises(RunError, match=r"root='served/facts', now server\.description\.root='served/another'"):
+            searched(served, QUESTIONS, alpha=0.2, out=tmp_path)
+        run = searched(served, QUESTIONS, alpha=0.2)
+    assert run.info.parameters["server"]["description"]["root"] == "served/another"
+
+
+def test_a_run_that_does_not_say_which_server_made_it_is_refused(facts_2m, tmp_path, monkeypatch):
+    with serving(facts_2m) as url:
+        served = connected(url, facts_2m)
+        with monkeypatch.context() as earlier:
+            earlier.setattr(server._Served, "parameters", Model.parameters)
+            searched(served, QUESTIONS, alpha=0.2, out=tmp_path)
+        with pytest.raises(
+            RunError, match=r"made with server=None \(which server answered was not recorded\), now server="
+        ):
+            searched(served, QUESTIONS, alpha=0.2, out=tmp_path)
+
+
+def test_a_calibration_over_another_server_is_refused(facts_2m):
+    known = question_sets.load("world-facts", split="validation", limit=12, n_shots=0)
+    with serving(facts_2m) as url, serving(facts_2m, host="localhost") as other:
+        calibration = searched(connected(url, facts_2m), known, alpha=0.2)
+        elsewhere = connected(other, facts_2m)
+        difference = r"made with server\.host='127\.0\.0\.1', now server\.host='localhost'"
+        with pytest.raises(RunError, match=difference):
+            pro_lib.ask(elsewhere, "Who wrote Hamlet?", calibration=calibration, search_alpha=0.2)
+        with pytest.raises(RunError, match=difference):
+            pro_lib.answerer(elsewhere, calibration=calibration)
+
+
+DEEP = b"[" * 10**5
+MISSING = {
+    "404": (404, b"<html>"),
+    "401": (401, b""),
+    "405": (405, b""),
+    "500": (500, b"error"),
+    "501": (501, b"Unsupported method"),
+    "redirect": (307, b"", {"Location": "/login"}),
+    "no JSON": (200, b"<html>"),
+    "empty": (200, b""),
+    "deep": (200, DEEP),
+    "null": None,
+    "a list": [1, 2],
+    "texts": {"data": ["a", "b"]},
+    "numbers": {"data": 5},
+    "no entry": {"data": []},
+    "two others": {"data": [{"id": "a"}, {"id": "b"}]},
+}
+
+
+@pytest.mark.parametrize("page", MISSING)
+def test_a_server_that_does_not_describe_itself_is_known_by_its_name_and_probe(facts_2m, page):
+    with serving(facts_2m, pages={"/v1/models": MISSING[page], "/props": MISSING[page]}) as url:
+        identity = connected(url, facts_2m).parameters()["server"]
+    assert identity["description"] == {}
+    assert [len(told) for told in identity["probe"]["log_probs"]] == [20, 20, 20]
+
+
+ODD = {
+    "not a number": (200, b'{"data": [{"id": "served/facts", "meta": {"size": NaN}}]}'),
+    "infinite": (200, b'{"data": [{"id": "served/facts", "meta": {"size": -Infinity}}]}'),
+    "long": listed_models(root="x" * 10**6),
+    "control characters": listed_models(root="\x1b[31m\n"),
+    "the key": listed_models(root=f"Bearer {KEY}"),
+}
+
+
+@pytest.mark.parametrize("page", ODD)
+def test_odd_descriptions_are_stored_short_and_without_the_key(facts_2m, page, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with serving(facts_2m, pages={"/v1/models": ODD[page]}) as url:
+        stored(url, facts_2m, tmp_path)
+        stored(url, facts_2m, tmp_path)
+    [file] = tmp_path.rglob("run.json")
+    assert len(file.read_text()) < 10_000
+    assert KEY not in file.read_text()
+    with serving(facts_2m) as url, pytest.raises(RunError, match="server\\.description") as caught:
+        stored(url, facts_2m, tmp_path)
+    assert str(caught.value).isprintable()
+
+
+def test_a_description_that_comes_late_is_waited_for(facts_2m):
+    late = iter([(503, b"Loading model"), (502, b"")])
+    pages = {"/v1/models": lambda _: next(late, listed_models())}
+    with serving(facts_2m, pages=pages) as url:
+        identity = connected(url, facts_2m).parameters()["server"]
+    assert identity["description"]["max_model_len"] == 2048
+    assert list(late) == []
+
+
+def test_a_description_that_never_comes_is_an_error(facts_2m):
+    loading = {"/props": (503, b"Loading model")}
+    with (
+        serving(facts_2m, pages=loading) as url,
+        pytest.raises(RunError, match=f"^{url} answers with HTTP status 503$"),
+    ):
+        connected(url, facts_2m)
+
+
+def test_names_are_safe_as_folders(facts_2m):
+    names = ["meta-llama/Llama-2-7b", "smollm2", "..", ".", "/", "../../x", "a:b|c?", "x" * 500, "\u00e9" * 300]
+    folders = [server._folder_name(name) for name in names]
+    assert folders[:2] == ["meta-llama--Llama-2-7b", "smollm2"]
+    assert len(set(folders)) == len(names)
+    for folder in folders:
+        assert re.fullmatch(r"[\w-][\w.-]{0,99}", folder, re.ASCII)
+
+
+def cut_after(values, n_tokens, fill=math.nan):
+    """The first log-probabilities, normalised; the others are `fill`, left out of the list if it is NaN."""
+    kept = values.clone()
+    kept[n_tokens:] = -math.inf
+    kept = kept.log_softmax(-1)
+    kept[n_tokens:] = fill
+    return kept
+
+
+def scaled(values, temperature):
+    """Log-probabilities at a temperature; at 0 the first token has the probability 1."""
+    return (values / temperature).log_softmax(-1) if temperature else cut_after(values, 1)
+
+
+def nucleus(values, top_p):
+    """The likeliest tokens that have this probability together, normalised."""
+    return cut_after(values, int((values.exp().cumsum(0) < top_p).sum()) + 1)
+
+
+def least_share(values, min_p):
+    """The tokens that are at least this share of the likeliest one, normalised."""
+    return cut_after(values, int((values >= values[0] + math.log(min_p)).sum()))
+
+
+PROCESSED = {
+    "one token": lambda values, body: cut_after(values, 1),
+    "one token, others at -inf": lambda values, body: cut_after(values, 1, -math.inf),
+    "one token, others at -9999": lambda values, body: cut_after(values, 1, -9999.0),
+    "one token, others at the lowest float": lambda values, body: cut_after(values, 1, -3.4e38),
+    "temperature 0 alone": lambda values, body: values if body["temperature"] else cut_after(values, 1),
+    "any temperature": lambda values, body: scaled(values, body["temperature"]),
+    "temperature 0 as 0.001": lambda values, body: scaled(values, max(body["temperature"], 0.001)),
+    "temperature 0 as 1": lambda values, body: scaled(values, body["temperature"] or 1.0),
+    "top_p of the request": lambda values, body: nucleus(values, body.get("top_p", 1.0)),
+    "top_k of 20": lambda values, body: cut_after(values, 20),
+    "top_k of 40": lambda values, body: cut_after(values, 40),
+    "top_k of 40, others at -inf": lambda values, body: cut_after(values, 40, -math.inf),
+    "top_p of 0.5": lambda values, body: nucleus(values, 0.5),
+    "top_p of 0.9": lambda values, body: nucleus(values, 0.9),
+    "min_p of 0.05": lambda values, body: least_share(values, 0.05),
+}
+
+
+def test_lists_after_sampling_as_llama_cpp_names_them_are_refused(facts_2m):
+    content = [{"top_probs": [{"id": 7, "prob": 1.0}], "prob": 1.0, "id": 7}]
+    reply = {"choices": [{"text": "", "logprobs": {"content": content}}]}
+    with (
+        serving(facts_2m, lambda *_: reply) as url,
+        pytest.raises(RunError, match=r"after sampling \(post_sampling_probs"),
+    ):
+        connected(url, facts_2m)
+
+
+# A list of 20 does not show that the server's own setting has cut it after more than 20 tokens.
+UNSEEN_IN_20 = ("top_k of 40", "top_k of 40, others at -inf")
+CASES = [(kind, top) for kind in PROCESSED for top in (20, 1000) if top > 20 or kind not in UNSEEN_IN_20]
+
+
+@pytest.mark.parametrize(("kind", "top"), CASES)
+def test_a_server_that_lists_processed_probabilities_is_refused(facts_2m, kind, top):
+    words = " lists processed probabilities: .*; start vLLM with --logprobs-mode raw_logprobs, llama.cpp without"
+    with serving(facts_2m, sampler=PROCESSED[kind]) as url, pytest.raises(RunError, match=f"^{url}{words}") as caught:
+        connected(url, facts_2m, top=top)
+    assert "…" not in str(caught.value)  # it is whole
+
+
+@pytest.mark.parametrize("most", [10**6, 100, 20, 5, 1])
+@pytest.mark.parametrize("name", ["facts-2m", "facts-1m", "tiny"])
+def test_a_server_that_lists_the_models_own_probabilities_is_not(name, most, tiny_model):
+    model = tiny_model("llama") if name == "tiny" else models.load(name, device="cpu")
+    for top in (1, 5, 20, 1000, 10**5):
+        with serving(model, most=most) as url:
+            assert connected(url, model, top=top).parameters()["server"]["model"] == NAME
+
+
+@pytest.mark.parametrize("nats", [0.002, 0.01, 0.1, 0.5])
+def test_noise_is_not_taken_for_a_temperature(facts_2m, nats):
+    rng = np.random.default_rng(0)
+
+    def sampler(values, body):
+        drawn = (values + nats * torch.from_numpy(rng.normal(size=len(values)))).log_softmax(-1)
+        return drawn.sort(descending=True).values
+
+    with serving(facts_2m, sampler=sampler) as url:
+        for _ in range(10):
+            connected(url, facts_2m)
+
+
+def test_a_noisy_server_that_applies_a_temperature_is_refused(facts_2m):
+    rng = np.random.default_rng(0)
+
+    def sampler(values, body):
+        drawn = scaled(values, body["temperature"] or 1.0)
+        return (drawn + 0.05 * torch.from_numpy(rng.normal(size=len(values)))).log_softmax(-1)
+
+    with (
+        serving(facts_2m, sampler=sampler) as url,
+        pytest.raises(RunError, match=r"when a request has temperature 0\.5"),
+    ):
+        connected(url, facts_2m)
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """The seconds that are waited between tries, without waiting."""
+    seconds = []
+
+    async def sleep(delay):
+        seconds.append(delay)
+
+    monkeypatch.setattr(server.anyio, "sleep", sleep)
+    return seconds
+
+
+def refusing_once(status, **headers):
+    """A server that answers its first request so."""
+    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda reply, n, prompt: (status, KEY.encode(), headers) if n == 0 else reply
+
+
+NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
+
+
+def at_date(seconds, zone="GMT"):
+    return format_datetime(NOW + timedelta(seconds=seconds), usegmt=True).replace("GMT", zone)
+
+
+WAITS = {
+    "seconds": ("8", 8.0),
+    "no time": ("0", 0.0),
+    "a part of a second": ("0.5", 0.5),
+    "as long as may be": ("120", 120.0),
+    "a date": (at_date(30), 30.0),
+    "a date that is over": (at_date(-30), 0.0),
+    "a date of another zone": (at_date(3630, "+0100"), 30.0),
+    "a date without a zone": (at_date(30, ""), 30.0),
+}
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("kind", WAITS)
+def test_a_server_is_asked_again_when_it_says(facts_2m, waits, status, kind):
+    value, seconds = WAITS[kind]
+    lie = refusing_once(status, Retry_After=value, Date=at_date(0))
+    with serving(facts_2m, lie) as url:
+        connected(url, facts_2m)
+    assert waits == [seconds]
+
+
+@pytest.mark.parametrize(("status", "value"), [(500, "8"), (503, "soon"), (503, "-8"), (503, "9" * 400), (429, "")])
+def test_what_says_no_time_is_tried_again_as_without_it(facts_2m, waits, status, value, monkeypatch):
+    monkeypatch.setattr(server, "_BACKOFF", lambda state: 0.25 * state.attempt_number)
+    lie = refusing_once(status, Retry_After=value)
+    with serving(facts_2m, lie) as url:
+        connected(url, facts_2m)
+    assert waits == [0.25]
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "asked"), [("121", 120.0, "121"), ("3", 2.5, "3"), (at_date(7200), 120.0, "7,200")]
+)
+def test_a_wait_longer_than_the_limit_is_an_error_at_once(facts_2m, waits, value, limit, asked):
+    headers = {"Retry-After": value, "Date": at_date(0)}
+    with serving(facts_2m, lambda *_: (429, b"", headers), requests=(requests := [])) as url:
+        words = f"HTTP status 429 and asks to wait {asked} s, longer than longest_wait={limit:g} s"
+        with pytest.raises(RunError, match=f"^{url} answers with {words}$"):
+            connected(url, facts_2m, longest_wait=limit)
+    assert len([body for body in requests if isinstance(body, dict)]) == 1
+    assert waits == []
+
+
+def test_each_retry_logs_one_sentence_without_words_of_the_server(facts_2m, waits, monkeypatch, caplog):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setattr(server, "_BACKOFF", lambda state: 0.25)
+    refusals = {
+        0: (503, KEY.encode(), {"Retry-After": "2"}),
+        1: (500, KEY.encode()),
+        2: (200, b"dead"),
+        3: (200, b"<html>"),
+    }
+    with caplog.at_level("INFO", "pro_lib"), serving(facts_2m, lambda reply, n, prompt: refusals.get(n, reply)) as url:
+        connected(url, facts_2m)
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("pro_lib")] == [
+        f"{url}: HTTP status 503; trying again in 2.0 s (try 2 of 5)",
+        f"{url}: HTTP status 500; trying again in 0.2 s (try 3 of 5)",
+        f"{url}: no complete answer (RemoteProtocolError); trying again in 0.2 s (try 4 of 5)",
+        f"{url}: no complete answer (ValueError); trying again in 0.2 s (try 5 of 5)",
+    ]
+    assert KEY not in caplog.text
+    assert not [record for record in caplog.records if record.name.startswith(("tenacity", "stamina"))]
+
+
+def test_a_list_that_is_longer_than_the_server_allows_is_refused_with_what_to_change(facts_2m):
+    def limited(reply, n, prompt):
+        return (400, b"max logprobs 20") if len(tops(reply)) > 20 else reply
+
+    with serving(facts_2m, limited) as url:
+        connected(url, facts_2m, top=20)
+        with pytest.raises(RunError, match=r"HTTP status 400; if lists are limited, lower top=1000 or raise the limit"):
+            connected(url, facts_2m)
