@@ -12,7 +12,7 @@ import numpy as np
 from measuring import asked
 
 from pro_lib import asking, runs
-from pro_lib.evaluation import evaluate
+from pro_lib.evaluation.evaluate import evaluate
 from pro_lib.generation import models
 
 

@@ -20,8 +20,10 @@ import variants
 from measuring import asked
 from scipy.stats import rankdata
 
-from pro_lib import evaluation, metrics, protocols, scoring, sweeps
-from pro_lib.evaluation import Choices, Evaluation
+from pro_lib import evaluation, metrics, scoring
+from pro_lib.evaluation import sweeps
+from pro_lib.evaluation.evaluate import Evaluation
+from pro_lib.metrics.correctness import Choices
 from pro_lib.runs.run import Run
 from pro_lib.scoring.similarity import Similarity
 from pro_lib.settings import BEAMS, GREEDY, SAMPLES, Settings
@@ -202,7 +204,7 @@ def meaning_rows(
     density, each_once = scoring.semantic_density, np.where(once, means, np.nan)
     yield row("SD", "this project's", "", density(each_once, pairs))
     only_first = np.where(np.arange(once.shape[1]) == 0, means, np.nan)
-    kept = protocols.ranked(beams)
+    kept = evaluation.ranked(beams)
     counted = density(kept.means, measure(kept.texts, beams.questions))
     yield row("SD", "repeats counted", '`protocol="paper"`', counted)
     yield row("SD", "of one beam, as released", "the first beam alone", density(only_first, pairs))

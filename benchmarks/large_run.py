@@ -57,7 +57,8 @@ def measure(folder: Path) -> pd.DataFrame:
         rows.append((step, seconds, peak))
         started = time.perf_counter()
 
-    from pro_lib import evaluation, metrics, runs, scoring, sweeps
+    from pro_lib import evaluation, metrics, runs, scoring
+    from pro_lib.evaluation import sweeps
 
     done("imports")
     run = runs.read(folder)

@@ -18,9 +18,10 @@ import pandas as pd
 from measuring import ROOT, asked
 from scipy.stats import binom
 
-from pro_lib import evaluation, importing, promises, scoring
-from pro_lib.evaluation import Evaluation
-from pro_lib.promises import STARTS
+from pro_lib import evaluation, importing, scoring
+from pro_lib.evaluation import guarantees
+from pro_lib.evaluation.evaluate import Evaluation
+from pro_lib.evaluation.guarantees import STARTS
 from pro_lib.runs.run import Run
 from pro_lib.settings import Settings
 
@@ -86,8 +87,8 @@ def answering(judged: Evaluation, m: int, easier: np.ndarray, splits: int, *, re
             for score, values in ((name, named[name].to_numpy()) for name in named):
                 for target in TARGETS:
                     known, of = (values[at], correct[at]), {"target": target, "confidence": CONFIDENCE}
-                    taken = {"promise": promises.promise(*known, **of, unlabelled=values[rest]).threshold}
-                    taken["promise, own percentiles"] = promises.promise(*known, **of).threshold
+                    taken = {"promise": guarantees.promise(*known, **of, unlabelled=values[rest]).threshold}
+                    taken["promise, own percentiles"] = guarantees.promise(*known, **of).threshold
                     taken |= {} if replace else others(*known, values[rest], target)
                     for rule, threshold in taken.items():
                         outcome = 0.0, 0.0, 0.0, np.nan
@@ -116,12 +117,12 @@ def sets(settings: Settings, splits: int) -> Iterator[dict]:
         above = np.zeros((splits, len(ALPHAS)))
         for split, (at, rest) in enumerate(drawn(len(right), 305, easier, shift=shift, splits=splits)):
             for number, delta in enumerate(DELTAS):
-                tau = promises.set_threshold(right[at], delta=delta, **searched)
+                tau = guarantees.set_threshold(right[at], delta=delta, **searched)
                 if tau is not None:
                     missed[split, number] = (right[rest] < tau).mean()
                     issued[split, number], sizes[split, number] = 1, (found >= tau).sum(axis=1).mean()
             for number, alpha in enumerate(ALPHAS):
-                _, limit = promises.miss_rate(right[at], alpha=alpha, **searched, confidence=CONFIDENCE)
+                _, limit = guarantees.miss_rate(right[at], alpha=alpha, **searched, confidence=CONFIDENCE)
                 above[split, number] = (right < alpha).mean() > limit
         row = {"shift": shift, "validation": 305, "kind": "sets"}
         for number, delta in enumerate(DELTAS):

@@ -19,13 +19,10 @@ if TYPE_CHECKING:
         generation,
         importing,
         metrics,
-        promises,
-        protocols,
         questions,
         runs,
         scoring,
         settings,
-        sweeps,
     )
     from pro_lib.asking import answerer, ask
     from pro_lib.generation.generate import generate
@@ -59,14 +56,11 @@ __all__ = [
     "load_model",
     "load_questions",
     "metrics",
-    "promises",
-    "protocols",
     "questions",
     "read_run",
     "runs",
     "scoring",
     "settings",
-    "sweeps",
 ]
 
 _PACKAGES = {
@@ -79,13 +73,10 @@ _PACKAGES = {
     "generation",
     "importing",
     "metrics",
-    "promises",
-    "protocols",
     "questions",
     "runs",
     "scoring",
     "settings",
-    "sweeps",
 }
 # Public functions: the module and the name that each has there.
 _NAMES = {

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pro_lib import promises, scoring
+from pro_lib import scoring
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
-from pro_lib.evaluation import evaluate
+from pro_lib.evaluation import guarantees
+from pro_lib.evaluation.evaluate import evaluate
+from pro_lib.evaluation.guarantees import Promise
 from pro_lib.generation import decoding
 from pro_lib.generation.decoding.strategies import own_settings
 from pro_lib.metrics.correctness import Choices
-from pro_lib.promises import Promise
 from pro_lib.questions import question_sets
 from pro_lib.questions.question_sets import QuestionSet
 from pro_lib.runs import storage
@@ -113,7 +114,7 @@ def ask(
     run = answered(model, question, questions=questions, like=like, strategy=strategy, **settings)
     if calibration:
         check_calibration(calibration, {**dict.fromkeys(_MATTERS), **run.info.parameters})
-        fit, about = promises.right_probability(calibration, alpha=alpha)
+        fit, about = guarantees.right_probability(calibration, alpha=alpha)
     table = run.ranked()
     if table.empty:
         cut = run.info.parameters["max_new_tokens"]
@@ -214,7 +215,7 @@ def answerer(
     known = evaluate(calibration, split="validation" if is_split else None, choices=choices)
     scores = [evaluate(calibration, split=name, choices=choices).pro(alpha) for name in splits if is_split]
     others = np.concatenate(scores) if scores else None
-    made = promises.promise(known.pro(alpha), known.correct, target=target, confidence=confidence, unlabelled=others)
+    made = guarantees.promise(known.pro(alpha), known.correct, target=target, confidence=confidence, unlabelled=others)
     own = {"strategy": parameters["strategy"], "chat": parameters.get("chat", False)}
     own |= own_settings(own["strategy"], parameters) | {"questions": question_sets.like(parameters)}
     return Answerer(made, partial(ask, model, alpha=alpha, **own))

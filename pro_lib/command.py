@@ -255,7 +255,7 @@ def score(
         raise click.UsageError("give a file of RESPONSES, or --example for one that comes along")
     if output is None and (raw_text or force):
         raise click.UsageError("--raw-text and --force need --output")
-    from pro_lib import protocols
+    from pro_lib import evaluation
     from pro_lib.settings import Settings
 
     source = responses or str(catalog.EXAMPLE)
@@ -264,7 +264,7 @@ def score(
         check_output(output, option="--output", inputs=inputs, force=force, is_ours=_is_score_table)
     settings = Settings(alpha=alpha, correctness=correctness, records=source, dataset=questions or "world-facts")
     run = settings.run(*settings.pairs()[0], "all")
-    table = protocols.of_texts(run) if run.is_texts else run.scores(alpha=alpha)
+    table = evaluation.of_texts(run) if run.is_texts else run.scores(alpha=alpha)
     if output:
         write_whole(_csv(table, raw_text=raw_text).encode(), output)
         say(f"{printable(output)}: {len(table):,} questions")

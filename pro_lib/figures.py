@@ -211,7 +211,7 @@ def explain(figure: Figure, entries: Sequence[plt.Artist], x: str = "", y: str =
 
 
 def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
-    """Draw AUROC of the paper's eight methods and at most four more, of `sweeps.benchmark`, in the order of means.
+    """Draw AUROC of the paper's eight methods and at most four more, of `evaluation.benchmark`, in the order of means.
 
     The axis begins 0.2 below the best, or at chance where a panel's best is below 0.8; what lies below is at its edge.
     """

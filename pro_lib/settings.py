@@ -35,11 +35,11 @@ from pro_lib.common.validation import (
     checked,
     rule,
 )
-from pro_lib.evaluation import Choices, Evaluation, Splits
+from pro_lib.evaluation.evaluate import Evaluation, Splits
+from pro_lib.evaluation.methods import PROTOCOLS
 from pro_lib.generation import decoding
 from pro_lib.generation.decoding.strategies import STRATEGIES, StrategyName, own_settings
-from pro_lib.metrics.correctness import CORRECTNESS
-from pro_lib.protocols import PROTOCOLS
+from pro_lib.metrics.correctness import CORRECTNESS, Choices
 from pro_lib.questions import question_sets
 from pro_lib.questions.file_readers import unzipped
 from pro_lib.runs import storage

@@ -11,10 +11,11 @@ from click.testing import CliRunner
 from conftest import ROOT
 from starlette.testclient import TestClient
 
-from pro_lib import answerer, ask, asking, evaluation, generation, importing, metrics, promises, scoring
+from pro_lib import answerer, ask, asking, evaluation, generation, importing, metrics, scoring
 from pro_lib.asking import Answer
 from pro_lib.command import pro
 from pro_lib.common.files import RunError
+from pro_lib.evaluation import guarantees
 from pro_lib.generation import models
 from pro_lib.questions import question_sets
 
@@ -66,20 +67,20 @@ def test_the_probability_is_fitted_on_validation_and_checked_on_the_others_by_ha
     # the one at 0.95 is wrong, the one at 0.2 right: both are 3/4 off.
     splits = ["validation"] * 6 + ["test"] * 2
     run = records([0.9, 0.8, 0.7, 0.3, 0.2, 0.1, 0.95, 0.2], [1, 1, 1, 0, 0, 0, 0, 1], splits)
-    fit, about = promises.right_probability(run)
+    fit, about = guarantees.right_probability(run)
     assert fit(-np.log([0.99, 0.9, 0.7, 0.3, 0.1])) == pytest.approx([0.75, 0.75, 0.75, 0.25, 0.25])
     assert about == "calibrated on 6 questions of records, error 0.750 on 2 others"
     # Without a validation split a half is drawn.
     run = records(np.random.default_rng(0).uniform(0.1, 0.9, 40), np.arange(40) % 2, ["test"] * 40)
-    assert promises.right_probability(run)[1].startswith("calibrated on 20 questions of records, error")
+    assert guarantees.right_probability(run)[1].startswith("calibrated on 20 questions of records, error")
 
 
 def test_without_right_answers_or_with_one_class_nothing_is_fitted():
     with pytest.raises(metrics.OneClassError):
-        promises.right_probability(records([0.5, 0.4, 0.3, 0.2], [1] * 4, ["validation"] * 2 + ["test"] * 2))
+        guarantees.right_probability(records([0.5, 0.4, 0.3, 0.2], [1] * 4, ["validation"] * 2 + ["test"] * 2))
     bare = importing.from_records([{"question_id": n, "answers": [{"log_prob": -1.0}]} for n in range(4)])
     with pytest.raises(RunError, match="no answer can be judged"):
-        promises.right_probability(bare)
+        guarantees.right_probability(bare)
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +156,7 @@ def answers(facts_2m, run):
 
 def test_the_promise_is_that_of_its_validation_questions_and_replies_keep_to_it(answers, facts_2m, run):
     known, others = (evaluation.evaluate(run, split=split) for split in ("validation", "test"))
-    shown = promises.promise(known.pro(0.4), known.correct, target=0.7, unlabelled=others.pro(0.4))
+    shown = guarantees.promise(known.pro(0.4), known.correct, target=0.7, unlabelled=others.pro(0.4))
     assert answers.promise == shown
     assert shown.threshold is not None
     replies = [answers(question) for question in others.answers.merge(run.questions)["question"]]
@@ -170,7 +171,7 @@ def test_the_promise_is_that_of_its_validation_questions_and_replies_keep_to_it(
         assert reply.status in ("certified", "fallback", "undecided")
     # Without a validation split every question shows it.
     judged = evaluation.evaluate(tested := run.select(split="validation"))
-    shown = promises.promise(judged.pro(0.4), judged.correct, target=0.7)
+    shown = guarantees.promise(judged.pro(0.4), judged.correct, target=0.7)
     assert answerer(facts_2m, calibration=tested, target=0.7).promise == shown
 
 

@@ -38,7 +38,8 @@ def test_what_lacks_an_extra_says_what_to_install_and_what_needs_none_does_not_l
 import sys
 sys.modules.update(dict.fromkeys({modules}))
 import pro_lib
-from pro_lib import command, evaluation, promises, settings, sweeps, metrics, scoring, runs, importing
+from pro_lib import command, settings, metrics, scoring, runs, importing, evaluation
+from pro_lib.evaluation import guarantees, sweeps
 for call in (
     lambda: pro_lib.figures, lambda: __import__("pro_lib.explorer.widget"), lambda: pro_lib.load_questions("sciq")
 ):

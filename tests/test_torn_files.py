@@ -206,9 +206,9 @@ def main(n_tries):
 
     from pro_lib import (  # noqa: F401
         command,
+        evaluation,  # noqa: F401
         figures,
-        importing,  # noqa: F401
-        protocols,
+        importing,
         runs,
         settings,
     )

@@ -16,8 +16,9 @@ from pro_lib import scoring
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError, sha256, write_whole
 from pro_lib.common.validation import not_empty
-from pro_lib.evaluation import DRAWN_ALPHAS, Choices, alpha_grid, evaluate, rouge_and_correct
+from pro_lib.evaluation.evaluate import DRAWN_ALPHAS, alpha_grid, evaluate
 from pro_lib.importing.records import from_records
+from pro_lib.metrics.correctness import Choices, rouge_and_correct
 from pro_lib.runs.run import Run, identities
 from pro_lib.runs.storage import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob, plain
 from pro_lib.scoring.similarity import lexical

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from test_likelihood import naive_pro
 
-from pro_lib import command, evaluation, explorer, importing, protocols
+from pro_lib import command, evaluation, explorer, importing
 from pro_lib.common.files import RunError
 from pro_lib.scoring.similarity import lexical
 
@@ -78,14 +78,14 @@ BOX = [
 
 def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
     run = importing.from_records(BOX)
-    table = protocols.of_texts(run)
+    table = evaluation.of_texts(run)
     assert table["text"].tolist() == ["Rome", "Lima", "Bern"]  # the most frequent, by its words; the first of equals
     np.testing.assert_allclose(table["SC"], [1 / 4, 0, 3 / 4])
     shares = [[1 / 4, 3 / 4], [1], [1 / 4] * 4]
     np.testing.assert_allclose(table["SE"], [-sum(p * math.log(p) for p in row) for row in shares], atol=1e-15)
     np.testing.assert_allclose(table["Deg"], [1 - sum(p * p for p in row) for row in shares])
     flat = pd.DataFrame([{"question_id": name, "text": text} for name, texts in SAMPLES.items() for text in texts])
-    again = protocols.of_texts(importing.from_records(flat))
+    again = evaluation.of_texts(importing.from_records(flat))
     pd.testing.assert_frame_equal(again[["SC", "Deg", "SE"]], table[["SC", "Deg", "SE"]])
 
 
@@ -94,7 +94,7 @@ def test_an_evaluation_of_texts_has_what_counts_give_and_names_what_is_missing(p
     run = importing.from_records(BOX)
     judged = evaluation.evaluate(run, samples=run, similarities={"lexical": lexical}, protocol=protocol)
     assert judged.correct.tolist() == [True, True, False]
-    table = protocols.of_texts(run)
+    table = evaluation.of_texts(run)
     methods = ["SE", "Deg"] + ["SC"] * (protocol == "workbench")
     assert set(judged.baselines) == {f"{name}, lexical" for name in methods}
     for name in methods:

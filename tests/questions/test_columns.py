@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pro_lib import evaluation, explorer, generation, importing, runs, sweeps
+from pro_lib import evaluation, explorer, generation, importing, runs
 from pro_lib.common.validation import SentenceError
+from pro_lib.evaluation import sweeps
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
 

@@ -8,7 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from pro_lib.promises import STARTS, Promise, miss_rate, promise, set_threshold
+from pro_lib.evaluation.guarantees import STARTS, Promise, miss_rate, promise, set_threshold
 
 TARGETS = st.sampled_from([0.3, 0.5, 0.7, 0.8, 0.9])
 

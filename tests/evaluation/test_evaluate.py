@@ -10,8 +10,9 @@ from test_wall import TABLES, WRITE
 
 from pro_lib import importing, scoring
 from pro_lib.common.files import RunError
-from pro_lib.evaluation import Choices, Splits, evaluate
+from pro_lib.evaluation.evaluate import Splits, evaluate
 from pro_lib.importing.records import split_records
+from pro_lib.metrics.correctness import Choices
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
 from pro_lib.settings import Settings

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from pro_lib import metrics, scoring
-from pro_lib.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
+from pro_lib.evaluation.evaluate import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
 
 Alphas = Sequence[float] | None
 DEFAULT_ALPHA = 0.4  # what the paper recommends without validation data

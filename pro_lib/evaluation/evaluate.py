@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike
 
 from pro_lib import metrics, scoring
 from pro_lib.common.files import RunError
+from pro_lib.evaluation.methods import PROTOCOLS, Similarities, comparisons, find_protocol, methods, ranked
 from pro_lib.metrics.correctness import MATCHES, Choices, rouge_and_correct
-from pro_lib.protocols import PROTOCOLS, Floats, Similarities, comparisons, find_protocol, methods, ranked
 from pro_lib.runs.run import Run, most_probable
+from pro_lib.scoring.likelihood import Floats
 
 # What α is chosen from: every α that the paper prints is one of these. Finer ones are for a logarithmic axis only:
 # chosen from on 100 questions, they were seen to cost up to 0.05 of AUROC.
@@ -170,7 +171,7 @@ def evaluations(
 
     Args:
         beams: the run that PRO, NLL, ALL, PE (Eq. 2), SE and SD read, and in protocol `paper` PE-MC and NE too.
-        protocols: names of `protocols.PROTOCOLS`; another name is a `ValueError`.
+        protocols: names of `evaluation.PROTOCOLS`; another name is a `ValueError`.
         samples: what Deg, and in protocol `workbench` SC, PE-MC and NE, read, repeats kept; None leaves them out.
         others: further runs whose answers may be the most probable one.
         split: the split to judge; None for all questions of `beams`.

@@ -7,11 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from notebook_cells import of_notebook
 from sklearn.metrics import roc_auc_score
-from test_evaluation import toy_run
+from test_evaluate import toy_run
 from test_likelihood import naive_pro
 
-from pro_lib import scoring, sweeps
-from pro_lib.evaluation import Choices, Splits, evaluate, evaluations
+from pro_lib import scoring
+from pro_lib.evaluation import sweeps
+from pro_lib.evaluation.evaluate import Splits, evaluate, evaluations
+from pro_lib.metrics.correctness import Choices
 from pro_lib.settings import Settings
 
 TEXTS = ["Rome", "rome", "Oslo", "a b", "b c"]

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import beta, binom
 
 from pro_lib import importing, metrics
-from pro_lib.evaluation import evaluate
+from pro_lib.evaluation.evaluate import evaluate
 from pro_lib.metrics.auroc import aligned, need_both
 from pro_lib.runs.run import Run
 

@@ -8,8 +8,9 @@ from notebook_cells import of_notebook
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from pro_lib import metrics, scoring, sweeps
-from pro_lib.evaluation import ALPHA_GRID, Evaluation, Splits
+from pro_lib import metrics, scoring
+from pro_lib.evaluation import sweeps
+from pro_lib.evaluation.evaluate import ALPHA_GRID, Evaluation, Splits
 from pro_lib.settings import Settings
 
 # What notebooks compute in their cells.

@@ -1,0 +1,65 @@
+"""From runs to tables: judged answers with their scores, sweeps over α and K, and guarantees."""
+
+from pro_lib.evaluation.evaluate import (
+    DRAWN_ALPHAS,
+    Evaluation,
+    Splits,
+    alpha_grid,
+    evaluate,
+    evaluations,
+    rouge_and_correct,
+)
+from pro_lib.evaluation.guarantees import Promise, miss_rate, promise, right_probability, set_threshold
+from pro_lib.evaluation.methods import (
+    PROTOCOLS,
+    Protocol,
+    Ranked,
+    comparisons,
+    find_protocol,
+    methods,
+    of_texts,
+    ranked,
+)
+from pro_lib.evaluation.sweeps import (
+    alpha_sweep,
+    benchmark,
+    chosen_alpha,
+    labelled,
+    redraw_benchmark,
+    reliability,
+    select_alpha,
+    spread,
+    with_aurocs,
+)
+
+__all__ = [
+    "DRAWN_ALPHAS",
+    "PROTOCOLS",
+    "Evaluation",
+    "Promise",
+    "Protocol",
+    "Ranked",
+    "Splits",
+    "alpha_grid",
+    "alpha_sweep",
+    "benchmark",
+    "chosen_alpha",
+    "comparisons",
+    "evaluate",
+    "evaluations",
+    "find_protocol",
+    "labelled",
+    "methods",
+    "miss_rate",
+    "of_texts",
+    "promise",
+    "ranked",
+    "redraw_benchmark",
+    "reliability",
+    "right_probability",
+    "rouge_and_correct",
+    "select_alpha",
+    "set_threshold",
+    "spread",
+    "with_aurocs",
+]
