@@ -440,10 +440,10 @@ class Settings:
         """Write a table, if it has rows, and the figure drawn from it to `figures_dir`; return what is to be shown."""
         if table.empty:
             return f"{name}: nothing to show, since records hold no search"
-        from pro_lib import figures
+        from pro_lib import plots
 
         inputs = [*listed(self.dataset), *listed(self.records or ()), self.correctness]
-        return figures.save(figure, table, name, figures_dir=self.figures_dir, title=title, inputs=inputs)
+        return plots.save(figure, table, name, figures_dir=self.figures_dir, title=title, inputs=inputs)
 
     def loaded(self, model: str) -> Model:
         """Return the model, loaded as the parameters say, or as it is held."""

@@ -41,7 +41,7 @@ import pro_lib
 from pro_lib import command, settings, metrics, scoring, runs, importing, evaluation
 from pro_lib.evaluation import guarantees, sweeps
 for call in (
-    lambda: pro_lib.figures, lambda: __import__("pro_lib.explorer.widget"), lambda: pro_lib.load_questions("sciq")
+    lambda: pro_lib.plots, lambda: __import__("pro_lib.explorer.widget"), lambda: pro_lib.load_questions("sciq")
 ):
     try:
         call()

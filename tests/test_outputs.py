@@ -13,11 +13,12 @@ import papermill
 import pytest
 from click.testing import CliRunner
 
-from pro_lib import asking, command, explorer, figures, generation, importing, runs
+from pro_lib import asking, command, explorer, generation, importing, runs
 from pro_lib.command import pro
 from pro_lib.common import catalog, files
 from pro_lib.generation import models
 from pro_lib.importing.records import read_labels
+from pro_lib.plots import style
 from pro_lib.questions import question_sets
 from pro_lib.scoring.similarity import Nli
 from pro_lib.settings import Settings
@@ -151,7 +152,7 @@ def test_figures_do_not_replace_the_files_they_are_drawn_from(parameter, kind, p
     before = file.read_bytes()
     settings = Settings(**inputs, figures_dir="mine")
     with pytest.raises(ValueError, match="is an input"):
-        settings.store(table, "a", figures.plt.figure() if kind == "png" else None)
+        settings.store(table, "a", style.plt.figure() if kind == "png" else None)
     assert file.read_bytes() == before
     assert os.listdir("mine") == [file.name]  # nothing was written before the refusal
 
@@ -374,8 +375,8 @@ CALLS = {
     "ask calibration": ("calibration", lambda value: asking.ask("facts-1m", "1?", calibration=value)),
     "answerer": ("calibration", lambda value: asking.answerer("facts-1m", calibration=value)),
     "to_html": ("path", lambda value: explorer.to_html(importing.from_records(RECORD), value)),
-    "figures.save": ("figures_dir", lambda value: figures.save(None, pd.DataFrame(), "a", figures_dir=value)),
-    "figures.save name": ("name", lambda value: figures.save(None, pd.DataFrame(), value, figures_dir=".")),
+    "figures.save": ("figures_dir", lambda value: style.save(None, pd.DataFrame(), "a", figures_dir=value)),
+    "figures.save name": ("name", lambda value: style.save(None, pd.DataFrame(), value, figures_dir=".")),
     "Nli model": ("model", lambda value: Nli(model=value)),
     "Nli cache": ("cache", lambda value: Nli(cache=value)),
 }
@@ -407,7 +408,7 @@ def test_the_longest_names_of_folders_and_files_are_written(tmp_path):
     files.write_whole(b"x", tmp_path / ("a" * 255))
     assert os.listdir(tmp_path) == ["a" * 255]
     with pytest.raises(ValueError, match="ENAMETOOLONG"):
-        figures.save(None, pd.DataFrame(), "a", figures_dir=tmp_path / ("a" * 256))
+        style.save(None, pd.DataFrame(), "a", figures_dir=tmp_path / ("a" * 256))
 
 
 # ---- Temporary files ------------------------------------------------------------------------------------------------

@@ -122,12 +122,12 @@ def draw(_, out, x):
     """Write a figure and its numbers."""
     import pandas as pd
 
-    from pro_lib import figures
+    from pro_lib import plots
 
     table = pd.DataFrame({"x": [x, 1.0], "y": [1.0, x]})
-    with figures.panels(table) as (figure, [(ax, _, rows)]):
+    with plots.panels(table) as (figure, [(ax, _, rows)]):
         ax.plot(rows["x"], rows["y"])
-    figures.save(figure, table, "figure", figures_dir=out)
+    plots.save(figure, table, "figure", figures_dir=out)
 
 
 def big(_, out, x):
@@ -206,9 +206,9 @@ def main(n_tries):
 
     from pro_lib import (  # noqa: F401
         command,
-        evaluation,  # noqa: F401
-        figures,
+        evaluation,
         importing,
+        plots,  # noqa: F401
         runs,
         settings,
     )

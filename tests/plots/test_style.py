@@ -8,7 +8,7 @@ import pytest
 from matplotlib.text import Text
 from notebook_cells import of_notebook
 
-from pro_lib import figures
+from pro_lib import plots
 
 DATASETS, MODELS = ("world-facts", "mine"), ("facts-2m", "facts-1m")
 PAPER_SIZED = {"model": ("Gemma-2B", "Gemma-7B", "Llama2-13B", "Falcon-11B", "Falcon-40B")}
@@ -16,7 +16,7 @@ PAPER_SIZED = {"dataset": ("TriviaQA", "SciQ", "NQ")} | PAPER_SIZED
 HERE = {"dataset": DATASETS, "model": MODELS}
 METHODS = ("PRO", "SD", "SE", "Deg", "NE", "PE", "ALL", "NLL")
 NUMBERS = {"auroc_vs_alpha": "02", "k_vs_alpha": "03", "fixed_k": "04", "rouge_thresholds": "05"}
-DRAW = {name: of_notebook(number, name) for name, number in NUMBERS.items()} | {"benchmark": figures.benchmark}
+DRAW = {name: of_notebook(number, name) for name, number in NUMBERS.items()} | {"benchmark": plots.benchmark}
 
 
 def grid(**columns):
@@ -117,7 +117,7 @@ def test_printed_values_stand_in_grey_where_the_paper_has_them():
     printed = pd.DataFrame({"dataset": "mine", "model": "facts-1m", "k": [1, 2], "auroc": [0.7, 0.8]})
     fixed, = tables(HERE, "fixed_k")  # fmt: skip
     figure = DRAW["fixed_k"](fixed, printed.astype({"k": "Int64"}))
-    grey = [line for line in figure.axes[1].lines if line.get_color() == figures.PRINTED["color"]]
+    grey = [line for line in figure.axes[1].lines if line.get_color() == plots.PRINTED["color"]]
     assert [0.7, 0.8] in [list(line.get_ydata()) for line in grey]
     assert legend(figure) == [*MODELS, "the paper"]
     assert legend(DRAW["fixed_k"](fixed, printed.head(0))) == list(MODELS)
@@ -127,20 +127,20 @@ def test_methods_far_below_the_best_stand_at_the_edge_and_differences_are_marked
     table = pd.DataFrame({"method": ["PRO", "SE", "NLL"], "auroc": [0.8, 0.3, 0.85], "dataset": "a", "model": "m"})
     ends = {"low": table["auroc"] - 0.05, "high": table["auroc"] + 0.05}
     table = table.assign(difference=[0.0, -0.5, 0.05], significant=[False, True, True], **ends)
-    [panel] = figures.benchmark(table).axes
+    [panel] = plots.benchmark(table).axes
     assert [label.get_text() for label in panel.get_yticklabels()] == ["NLL", "PRO", "SE"]
     assert sorted(text.get_text() for text in panel.texts) == [" .300▼", " .800", " .850▲"]
     points = {line.get_ydata()[0]: line for line in panel.lines if len(line.get_xdata()) == 1}
     assert points[2].get_xdata()[0] == panel.get_xlim()[0] == pytest.approx(0.65)
     assert points[2].get_marker() != points[1].get_marker() == "o"
-    [of_chance] = figures.benchmark(table.assign(auroc=table["auroc"] - 0.1)).axes
+    [of_chance] = plots.benchmark(table.assign(auroc=table["auroc"] - 0.1)).axes
     assert of_chance.get_xlim()[0] == 0.5  # a weak panel shows how far it is from chance
 
 
 def test_saving_leaves_bitmap_vector_and_numbers_and_the_same_bytes_twice(tmp_path):
     fixed, = tables(HERE, "fixed_k")  # fmt: skip
     for folder in ("one", "two"):
-        figures.save(DRAW["fixed_k"](fixed, columns=1), fixed, "fixed", figures_dir=tmp_path / folder)
+        plots.save(DRAW["fixed_k"](fixed, columns=1), fixed, "fixed", figures_dir=tmp_path / folder)
     one, two = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("one", "two"))
     assert set(one) == {"fixed.csv", "fixed.png", "fixed.svg"}
     assert one == two
