@@ -88,10 +88,11 @@ test-all: $(VENV)/.installed-test  ## run all tests: the slow ones too, and more
 trials: $(VENV)/.installed-test  ## run what takes long: kills, clusters, 10,000 damaged inputs, a fresh installation
 	$(PYTEST) --size trials -m "trial or sized"
 
-lint: install $(VENV)/.installed-lint  ## check style, format and types
+lint: install $(VENV)/.installed-lint  ## check style, format, types and the order of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: $(VENV)/.installed-lint  ## put everything into format
 	$(BIN)/ruff check --fix .
@@ -110,7 +111,7 @@ models: install  ## train the bundled models anew
 	$(BIN)/python data/models/train.py facts-2m facts-1m
 
 screenshots: $(VENV)/.installed-test  ## make the explorer's pictures in docs/images anew (needs Chromium)
-	$(BIN)/python tests/test_browser.py
+	$(BIN)/python tests/app/test_browser.py
 
 ladder: install  ## time every step of the speed ladder (needs make golden once)
 	$(BIN)/python benchmarks/ladder.py

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from measuring import asked
 
-from pro_lib import asking, runs
+from pro_lib import app, runs
 from pro_lib.evaluation.evaluate import evaluate
 from pro_lib.generation import models
 
@@ -28,7 +28,7 @@ def main() -> None:
             shown = rng.permutation(len(ids)) < given.questions
             calibration = run.select(question_ids=ids[shown])
             calibration = replace(calibration, questions=calibration.questions.assign(split="test"))
-            promise = asking.answerer(model, calibration=calibration, target=target).promise
+            promise = app.answerer(model, calibration=calibration, target=target).promise
             answered = promise.answers(uncertainty[~shown])
             made += promise.threshold is not None
             coverage.append(answered.mean())

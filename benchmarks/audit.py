@@ -21,12 +21,12 @@ from measuring import asked
 from scipy.stats import rankdata
 
 from pro_lib import evaluation, metrics, scoring
+from pro_lib.app.experiment import BEAMS, GREEDY, SAMPLES, Settings
 from pro_lib.evaluation import sweeps
 from pro_lib.evaluation.evaluate import Evaluation
 from pro_lib.metrics.correctness import Choices
 from pro_lib.runs.run import Run
 from pro_lib.scoring.similarity import Similarity
-from pro_lib.settings import BEAMS, GREEDY, SAMPLES, Settings
 
 Pair = tuple[Evaluation, Evaluation]
 RELEASED = Choices(convention="answer_tokens", distinct=False)

@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from pro_lib import metrics
-from pro_lib.settings import Settings
+from pro_lib.app.experiment import Settings
 
 N_QUESTIONS = (100, 300, 1000)
 SHARES_RIGHT = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)

@@ -14,11 +14,23 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-TESTS = {"scores": "scores paper", "metrics": "metrics", "sweeps": "sweeps", "evaluation": "evaluation protocols"}
-TESTS |= {"protocols": "protocols evaluation logs", "correctness": "correctness evaluation", "store": "store runs"}
-TESTS |= {"runs": "runs exact_search", "promises": "promises asking", "selective": "selective"}
-TESTS |= {"engine/tree": "engine plain", "engine/exact": "threshold half", "engine/children": "threshold strategies"}
-TESTS |= {"engine/walk": "strategies"}
+# The tests that run for a mutant of a module, by their names without `test_`.
+TESTS = {
+    "scoring/likelihood": "likelihood paper",
+    "metrics/auroc": "auroc",
+    "metrics/correctness": "correctness evaluate",
+    "metrics/selective": "selective",
+    "runs/storage": "storage run",
+    "runs/run": "run exact_search",
+    "evaluation/evaluate": "evaluate methods",
+    "evaluation/methods": "methods evaluate logs",
+    "evaluation/sweeps": "sweeps",
+    "evaluation/guarantees": "guarantees ask",
+    "generation/decoding/packed_tree": "packed_tree plain_tree",
+    "generation/decoding/exact_search": "threshold half",
+    "generation/decoding/next_tokens": "threshold strategies",
+    "generation/decoding/beams": "strategies",
+}
 LOADED = ["datasets", "hypothesis", "transformers.models.llama.modeling_llama", "scipy.stats", "sklearn.isotonic"]
 OPERATORS = "Add Sub, Mult Div, And Or, Lt LtE, Gt GtE, Eq NotEq, BitAnd BitOr, Is IsNot, In NotIn, USub UAdd"
 PAIRS = [[getattr(ast, name) for name in pair.split()] for pair in OPERATORS.split(", ")]
@@ -54,7 +66,8 @@ def survives(module: str, text: str) -> bool:
         def run() -> None:
             sys.path.insert(0, folder)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            tests = [f"{ROOT}/tests/test_{name}.py" for name in TESTS[module].split()]
+            names = [f"test_{name}.py" for name in TESTS[module].split()]
+            tests = [str(path) for name in names for path in (ROOT / "tests").rglob(name)]
             os._exit(pytest.main(["-x", "-q", "--assert=plain", "-p", "no:cacheprovider", *tests]))
 
         for name in ("data", "notebooks", "docs", "pyproject.toml"):

@@ -19,11 +19,11 @@ from measuring import ROOT, asked
 from scipy.stats import binom
 
 from pro_lib import evaluation, importing, scoring
+from pro_lib.app.experiment import Settings
 from pro_lib.evaluation import guarantees
 from pro_lib.evaluation.evaluate import Evaluation
 from pro_lib.evaluation.guarantees import STARTS
 from pro_lib.runs.run import Run
-from pro_lib.settings import Settings
 
 TARGETS, DELTAS, ALPHAS = (0.7, 0.8, 0.9), (0.35, 0.37, 0.4, 0.5, 0.6), (0.005, 0.02, 0.05, 0.2, 0.4)
 CONFIDENCE, SAMPLE = 0.95, 100  # questions answered whose own accuracy is looked at

@@ -9,22 +9,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pro_lib import (
-        asking,
-        command,
-        common,
-        evaluation,
-        explorer,
-        generation,
-        importing,
-        metrics,
-        plots,
-        questions,
-        runs,
-        scoring,
-        settings,
-    )
-    from pro_lib.asking import answerer, ask
+    from pro_lib import app, common, evaluation, generation, importing, metrics, plots, questions, runs, scoring
+    from pro_lib.app.ask import answerer, ask
     from pro_lib.generation.generate import generate
     from pro_lib.generation.models import load as load_model
     from pro_lib.generation.transformers_generate import diverse_beam_generate, exact_generate
@@ -40,14 +26,12 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 __version__ = "0.1.0"
 __all__ = [
     "answerer",
+    "app",
     "ask",
-    "asking",
-    "command",
     "common",
     "diverse_beam_generate",
     "evaluation",
     "exact_generate",
-    "explorer",
     "generate",
     "generation",
     "import_answers",
@@ -60,15 +44,12 @@ __all__ = [
     "read_run",
     "runs",
     "scoring",
-    "settings",
 ]
 
 _PACKAGES = {
-    "asking",
-    "command",
+    "app",
     "common",
     "evaluation",
-    "explorer",
     "generation",
     "importing",
     "metrics",
@@ -76,12 +57,11 @@ _PACKAGES = {
     "questions",
     "runs",
     "scoring",
-    "settings",
 }
 # Public functions: the module and the name that each has there.
 _NAMES = {
-    "answerer": ("pro_lib.asking", "answerer"),
-    "ask": ("pro_lib.asking", "ask"),
+    "answerer": ("pro_lib.app.ask", "answerer"),
+    "ask": ("pro_lib.app.ask", "ask"),
     "diverse_beam_generate": ("pro_lib.generation.transformers_generate", "diverse_beam_generate"),
     "exact_generate": ("pro_lib.generation.transformers_generate", "exact_generate"),
     "generate": ("pro_lib.generation.generate", "generate"),

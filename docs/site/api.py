@@ -1,4 +1,4 @@
-"""The API as Markdown: signatures and docstrings as griffe reads them; knows modules and rooms, and no other page."""
+"""The API as Markdown: signatures and docstrings as griffe reads them, a page for each package."""
 
 import re
 from functools import cache
@@ -7,46 +7,60 @@ from pathlib import Path
 import griffe
 
 ROOT = Path(__file__).resolve().parents[2]
-# Plain modules, then rooms, each with its modules behind its door.
-HALL = {f"pro_lib/{p.name}": f"api/{p.stem}.md" for p in sorted((ROOT / "pro_lib").glob("[a-z]*.py"))}
-DOORS = sorted((ROOT / "pro_lib").glob("*/__init__.py"))
-MODULES = HALL | {f"pro_lib/{p.parent.name}/__init__.py": f"api/{p.parent.name}.md" for p in DOORS}
+FOLDERS = sorted(path.parent for path in (ROOT / "pro_lib").glob("[a-z]*/__init__.py"))
+MODULES = {f"pro_lib/{folder.name}/__init__.py": f"api/{folder.name}.md" for folder in FOLDERS}
 WIDTH = 100
 
 
 def page(name: str) -> str:
-    """Return what is documented of a module, or of a room and what is behind its door, below an example if any."""
-    parts = [name, *(f"pro_lib/{path.parent.name}/{path.name}" for path in inside(name))]
-    modules = [part.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for part in parts]
-    example = ROOT / "docs" / "examples" / f"{modules[0].partition('.')[2]}.md"
-    own, *others = (_module(dotted, level=2 if place == 0 else 3) for place, dotted in enumerate(modules))
-    contract, _, members = own.partition("\n\n\n")
-    pages = [f"# {modules[0]}", contract, *([example.read_text().strip()] if example.is_file() else []), members]
-    pages += [f"## {dotted}\n\n{text}" for dotted, text in zip(modules[1:], others, strict=True)]
-    return "\n\n".join(pages) + "\n"
+    """Return the page of a package: its public names, then what its modules document, below an example if any."""
+    package = _dotted(ROOT / name)
+    public = ", ".join(f"`{each}`" for each in _public_names(ROOT / name))
+    parts = [f"# {package}", _said(_package()[package.partition(".")[2]]), f"Public names: {public}."]
+    for path in inside(name):
+        dotted = _dotted(path)
+        example = ROOT / "docs" / "examples" / f"{dotted.partition('.')[2]}.md"
+        parts += [f"## {dotted}", *([example.read_text().strip()] if example.is_file() else []), _module(dotted)]
+    return "\n\n".join(parts) + "\n"
 
 
 def index() -> str:
-    """The list of modules and rooms, each with the first sentence of its contract and its lines."""
+    """The list of packages and modules, each with the first sentence of its docstring and its lines."""
     lines = [
         "# API reference\n",
         "Made from the docstrings. `n` questions, `N` answers each, `T` tokens, `V` vocabulary; log-probabilities and",
         "entropies in nats; uncertainty: higher = more uncertain. These pages list what is public, and no more.\n",
-        "`import pro_lib` loads nothing but itself: modules load on first use, and `pro_lib.ask` is `asking.ask`.\n",
-        "| module or room (/) | | lines |\n|---|---|---|",
+        "`import pro_lib` loads nothing but itself. These names are at its root, and load on first use:",
+        ", ".join(f"`{name}`" for name in _public_names(ROOT / "pro_lib" / "__init__.py")) + ".\n",
+        "| package or module | | lines |\n|---|---|---|",
     ]
     for name, site in MODULES.items():
-        contract = re.match(r'"""(.*?)(?:\n\n|"""$)', (ROOT / name).read_text(), re.DOTALL | re.MULTILINE)[1]
-        sentence = re.match(r".*?\.(?=\s|$)|.*", " ".join(contract.split()))[0]
-        length = sum(len(file.read_text().splitlines()) for file in [ROOT / name, *inside(name)])
-        title = Path(site).stem + ("" if name in HALL else "/")
-        lines.append(f"| [{title}]({Path(site).name}) | {sentence} | {length} |")
+        own = [ROOT / name, *inside(name)]
+        total = sum(len(file.read_text().splitlines()) for file in own)
+        lines.append(f"| [**{Path(site).stem}**]({Path(site).name}) | {_first_sentence(ROOT / name)} | {total} |")
+        for path in inside(name):
+            length = len(path.read_text().splitlines())
+            lines.append(f"| {_dotted(path).partition('.')[2]} | {_first_sentence(path)} | {length} |")
     return "\n".join(lines) + "\n"
 
 
 def inside(name: str) -> list[Path]:
-    """The modules of a room; none of a plain module."""
-    return [] if name in HALL else sorted((ROOT / name).parent.glob("[a-z]*.py"))
+    """The modules of a package and of the packages within it."""
+    return sorted((ROOT / name).parent.rglob("[a-z]*.py"))
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _first_sentence(path: Path) -> str:
+    docstring = re.match(r'"""(.*?)(?:\n\n|"""$)', path.read_text(), re.DOTALL | re.MULTILINE)[1]
+    return re.match(r".*?\.(?=\s|$)|.*", " ".join(docstring.split()))[0]
+
+
+def _public_names(path: Path) -> list[str]:
+    listed = re.search(r"^__all__ = \[(.*?)\]", path.read_text(), re.DOTALL | re.MULTILINE)[1]
+    return re.findall(r'"(\w+)"', listed)
 
 
 @cache
@@ -54,10 +68,10 @@ def _package() -> griffe.Module:
     return griffe.load("pro_lib", search_paths=[ROOT], docstring_parser="google")
 
 
-def _module(dotted: str, *, level: int) -> str:
-    """What a module says of itself and, two empty lines below, what is defined in it and documented."""
+def _module(dotted: str) -> str:
+    """What a module says of itself and what is defined in it and documented."""
     module = _package()[dotted.partition(".")[2]]
-    return "\n\n".join([_said(module), "", *_members(module, level)])
+    return "\n\n".join([_said(module), *_members(module, 3)])
 
 
 def _members(of: griffe.Object, level: int) -> list[str]:

@@ -6,16 +6,16 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_wall import TABLES, WRITE
+from test_damaged_input import TABLES, WRITE
 
 from pro_lib import importing, scoring
+from pro_lib.app.experiment import Settings
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.evaluate import Splits, evaluate
 from pro_lib.importing.records import split_records
 from pro_lib.metrics.correctness import Choices
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
-from pro_lib.settings import Settings
 
 
 def toy_run(answers, *, strategy="diverse_beam", references=None, split="test"):

@@ -11,10 +11,10 @@ from test_evaluate import toy_run
 from test_likelihood import naive_pro
 
 from pro_lib import scoring
+from pro_lib.app.experiment import Settings
 from pro_lib.evaluation import sweeps
 from pro_lib.evaluation.evaluate import Splits, evaluate, evaluations
 from pro_lib.metrics.correctness import Choices
-from pro_lib.settings import Settings
 
 TEXTS = ["Rome", "rome", "Oslo", "a b", "b c"]
 

@@ -9,9 +9,9 @@ from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics, scoring
+from pro_lib.app.experiment import Settings
 from pro_lib.evaluation import sweeps
 from pro_lib.evaluation.evaluate import ALPHA_GRID, Evaluation, Splits
-from pro_lib.settings import Settings
 
 # What notebooks compute in their cells.
 alpha_choices = of_notebook("02", "alpha_choices", settings=Settings())

@@ -12,7 +12,8 @@ from test_semantic import ANSWERS, LABEL_ORDERS, save_classifier
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from pro_lib import scoring
-from pro_lib.asking import ask
+from pro_lib.app.ask import ask
+from pro_lib.app.experiment import Settings
 from pro_lib.generation import batching, models
 from pro_lib.generation.decoding import (
     Counts,
@@ -27,7 +28,6 @@ from pro_lib.generation.decoding import (
 )
 from pro_lib.generation.generate import generate
 from pro_lib.questions.question_sets import as_set
-from pro_lib.settings import Settings
 
 QUESTIONS = as_set(["Who wrote Emma?", "What is it?", "Where is Paris, France?", "What is the capital of France?"])
 STRATEGIES = [

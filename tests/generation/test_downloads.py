@@ -16,7 +16,7 @@ import pytest
 import torch
 from test_strategies import check_greedy, check_plain_passes
 
-from pro_lib import asking, generation
+from pro_lib import app, generation
 from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
 from pro_lib.generation import models
@@ -86,7 +86,7 @@ def test_a_network_already_loaded_answers_as_the_one_loaded_by_name(facts_2m, qu
 
 @here
 def test_with_shots_it_answers_and_no_answer_is_empty(smollm, questions):
-    assert asking.ask(smollm, "What is the capital of France?").text == "Paris"
+    assert app.ask(smollm, "What is the capital of France?").text == "Paris"
     run = generation.generate(smollm, questions, strategy="greedy", progress=False)
     assert run.answers["finished"].mean() > 0.9
     assert (run.answers["text"] == "").sum() == 0
@@ -102,7 +102,7 @@ def test_without_shots_it_is_asked_in_its_template_or_says_nothing(smollm, quest
     with pytest.warns(UserWarning, match="likeliest answers") as warned:
         generation.generate(smollm, asked, strategy="greedy", chat=False, progress=False)
     assert any("of the first 24 likeliest answers are empty" in str(warning.message) for warning in warned)
-    answer = asking.ask(smollm, "What is the capital of France?", n_shots=0, chat=False)
+    answer = app.ask(smollm, "What is the capital of France?", n_shots=0, chat=False)
     assert answer.text == ""
     assert re.search("It is to say nothing; the best that says something: .*Paris", answer.sentence())
 

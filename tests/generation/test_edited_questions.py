@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pro_lib
-from pro_lib import command, importing, runs
+from pro_lib import importing, runs
+from pro_lib.app import cli
+from pro_lib.app.experiment import Settings
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.generation import models
 from pro_lib.generation.batching import Job
 from pro_lib.generation.generate import generate
 from pro_lib.questions import question_sets
-from pro_lib.settings import Settings
 
 MODEL = "facts-1m"
 FACTS = question_sets.load("world-facts", n_shots=0).table
@@ -161,7 +162,7 @@ def test_pro_generate_asks_what_was_edited(tmp_path, model, monkeypatch):
     path = tmp_path / "mine.jsonl"
     for rows in ([("q0", 2), ("q1", 3)], [("q0", 3), ("q1", 4)]):
         written(path, [*rows, ("q2", 5), ("q3", 6)], n_validation=2)
-        done = CliRunner().invoke(command.pro, ["generate", MODEL, "greedy", "--dataset", str(path)])
+        done = CliRunner().invoke(cli.pro, ["generate", MODEL, "greedy", "--dataset", str(path)])
         assert done.exit_code == 0, done.output
     asked = question_sets.load(path=path, split=None)
     [folder] = tmp_path.glob(f"data/generations/mine/{MODEL}/greedy")
@@ -265,7 +266,7 @@ def test_pro_run_of_an_edited_file_has_the_numbers_of_a_fresh_run(tmp_path):
         parameters |= {"generations_dir": tmp_path / out, "figures_dir": tmp_path / name, "device": "cpu"}
         for parameter, value in parameters.items():
             words += ["-p", parameter, str(value)]
-        done = CliRunner().invoke(command.pro, words)
+        done = CliRunner().invoke(cli.pro, words)
         assert done.exit_code == 0, done.output
         return (tmp_path / name / "02_alpha_sweep.csv").read_text()
 

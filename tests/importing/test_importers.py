@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from test_damaged_input import choice, vllm_output
 from test_response_formats import as_objects
 from test_run import means, records_run
-from test_wall import choice, vllm_output
 
 from pro_lib.common.files import RunError
 from pro_lib.importing.importers import from_openai, from_vllm

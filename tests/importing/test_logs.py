@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 from test_likelihood import naive_pro
 
-from pro_lib import command, evaluation, explorer, importing
+from pro_lib import evaluation, importing
+from pro_lib.app import cli, explorer
 from pro_lib.common.files import RunError
 from pro_lib.scoring.similarity import lexical
 
@@ -112,7 +113,7 @@ def test_a_log_probability_that_only_some_answers_have_is_refused_with_its_place
 
 
 def test_pro_score_prints_what_counts_give(capsys, write):
-    command.pro(["score", str(write(*BOX))], standalone_mode=False)
+    cli.pro(["score", str(write(*BOX))], standalone_mode=False)
     printed = capsys.readouterr().out
     assert re.search(r"a +Rome 0\.2500 0\.3750 0\.5623", printed)
     assert "PRO and NLL need log-probabilities" in printed

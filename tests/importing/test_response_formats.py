@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from pydantic import create_model
-from test_wall import choice, places_of, vllm_output
+from test_damaged_input import choice, places_of, vllm_output
 
 from pro_lib.common.files import RunError
 from pro_lib.importing.importers import from_file, from_openai

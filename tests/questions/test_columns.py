@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pro_lib import evaluation, explorer, generation, importing, runs
+from pro_lib import evaluation, generation, importing, runs
+from pro_lib.app import explorer
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation import sweeps
 from pro_lib.questions import question_sets

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from datasets import Dataset, DatasetDict
 from pandas.testing import assert_frame_equal
-from test_wall import TABLES, WRITE
+from test_damaged_input import TABLES, WRITE
 
 from pro_lib.common.catalog import DATA, HUB
 from pro_lib.common.files import RunError

@@ -1,6 +1,6 @@
 """The explorer in a real browser: in JupyterLab, where it runs the notebook, and as one file without a kernel.
 
-Called by hand, `python tests/test_browser.py`, it writes the pictures of the docs to docs/images instead.
+Called by hand, `python tests/app/test_browser.py`, it writes the pictures of the docs to docs/images instead.
 """
 
 import json
@@ -22,7 +22,8 @@ import pytest
 from conftest import ROOT
 from test_explorer import CAPITAL, NASTY, ODD, many, nasty
 
-from pro_lib import explorer, importing, metrics
+from pro_lib import importing, metrics
+from pro_lib.app import explorer
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
 

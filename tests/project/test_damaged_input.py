@@ -28,7 +28,8 @@ import pyarrow.parquet as pq
 import pytest
 from test_storage import IDS, INFO, questions_of, written
 
-from pro_lib import importing, runs, settings
+from pro_lib import importing, runs
+from pro_lib.app import experiment
 from pro_lib.common.catalog import ROOT, fingerprint
 from pro_lib.generation import models
 from pro_lib.importing.records import read_labels
@@ -38,7 +39,7 @@ from pro_lib.scoring import similarity
 
 SECONDS, MEGABYTES = 10, 1024
 SEED = os.environ.get("WALL_SEED", "0")
-LOGS = Path(__file__).parent / "golden" / "logs"
+LOGS = Path(__file__).parents[1] / "golden" / "logs"
 # Inputs a reader: more than 1,000 and 10,000 for all of them together.
 HOW_MANY = {"quick": 20, "all": 76, "trials": 780}
 MODEL_SHARE = 0.1  # loading a model takes a second
@@ -301,7 +302,7 @@ def read_model(path):
 
 def read_parameters(path):
     given = json.loads(path.read_text())
-    result = settings.Settings(**given)
+    result = experiment.Settings(**given)
     return {name: getattr(result, name) for name in given}
 
 

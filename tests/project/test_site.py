@@ -139,7 +139,7 @@ def test_in_a_browser_nothing_is_asked_of_the_network_and_all_fits(served, width
     with browser_page(f"{served}/index.html", width=width) as (page, errors):
         asked = []
         page.on("request", lambda request: asked.append(request.url))
-        for name in ("index", "concepts", "gallery", "notebooks/00_explore_examples", "api/scores"):
+        for name in ("index", "concepts", "gallery", "notebooks/00_explore_examples", "api/scoring"):
             page.goto(f"{served}/{name}.html")
             page.wait_for_load_state("networkidle")
             assert page.evaluate("document.documentElement.scrollWidth") <= width, name

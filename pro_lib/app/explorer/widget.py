@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from pro_lib import asking, runs
+from pro_lib import runs
+from pro_lib.app.ask import answered
+from pro_lib.app.experiment import SAMPLES, Settings, listed
+from pro_lib.app.explorer.page import JAVASCRIPT, STYLES, appendix_run, comparison, prefix_tree, run_data
 from pro_lib.common.catalog import bundled_models, fingerprint, locate, scope
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import extra
-from pro_lib.explorer import JAVASCRIPT, STYLES, appendix_run, comparison, prefix_tree, run_data
 from pro_lib.runs.run import Run
-from pro_lib.settings import SAMPLES, Settings, listed
 
 with extra("notebooks", "the explorer in a notebook"):
     import anywidget
@@ -66,7 +67,7 @@ class Explorer(anywidget.AnyWidget):
         if self.data["cannot_ask"]:
             raise RunError(self.data["cannot_ask"])
         model, parameters = self._settings.loaded(self._model), self._run.info.parameters
-        run = asking.answered(model, question, like=parameters, strategy="threshold", search_alpha=search_alpha)
+        run = answered(model, question, like=parameters, strategy="threshold", search_alpha=search_alpha)
         tree = prefix_tree(run, model.decode).to_dict("records")
         return {"kind": "answer", "data": run_data(run, alpha=self._settings.alpha), "tree": tree}
 

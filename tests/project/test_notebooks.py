@@ -13,8 +13,8 @@ import pytest
 from conftest import ROOT
 from setting_values import FIXED, OTHER, write_questions, write_records
 
+from pro_lib.app.experiment import Settings
 from pro_lib.common.validation import SentenceError
-from pro_lib.settings import Settings
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 NAMES = [path.stem for path in NOTEBOOKS]
@@ -140,7 +140,7 @@ def test_what_it_fixes_is_not_changed_and_its_folders_are_not_empty(name, path):
 @EACH
 def test_its_parameters_are_typed_and_have_the_comments_of_the_package(path):
     declared = {field.name: field.default for field in fields(Settings)}
-    source = (ROOT / "pro_lib" / "settings.py").read_text()
+    source = (ROOT / "pro_lib" / "app" / "experiment.py").read_text()
     comments = dict(re.findall(r"^    (\w+): .*?  # (.*)$", source, re.MULTILINE))
     described = papermill.inspect_notebook(path)
     assert set(described) <= declared.keys() == comments.keys()

@@ -93,13 +93,17 @@ OURS = f"-o {sys.prefix}/.installed VENV={sys.prefix}"  # of make: this environm
 # What commands match that are not run: why.
 NOT_RUN = {
     "(git clone|python3 -m venv) .*": "what test_installation.py and `make` do",
-    "make figures$": "minutes; tests/test_notebooks.py runs every notebook",
+    "make figures$": "minutes; tests/project/test_notebooks.py runs every notebook",
     "make (docs|lab)|pro explore$|python -m http.*": "all notebooks, or no end; test_site.py, test_browser.py",
-    "make golden|(pip|conda) .*|PIP_EXTRA.*|pro download .*": "network; tests/test_installation.py, test_downloads.py",
+    "make golden|(pip|conda) .*|PIP_EXTRA.*|pro download .*": (
+        "network; tests/project/test_installation.py, test_downloads.py"
+    ),
     ".* smollm2-135m": "tests/generation/test_downloads.py asks it where it is",
     ".*(google/gemma|Gemma-2B|Falcon-40B|dataset sciq).*": "downloads models or questions from the hub",
     "make figures-real|.*data/published.*": "reads published outputs, of the network",
-    "python benchmarks/(families|on_gpu).*": "minutes, or a GPU; tests/test_families.py and test_ladder.py do it small",
+    "python benchmarks/(families|on_gpu).*": (
+        "minutes, or a GPU; tests/benchmarks/test_families.py and test_ladder.py do it small"
+    ),
     "python benchmarks/ladder.py( --models.*)?$": "many minutes, and the environment of make golden",
     "python data/models/train.py .*": "trains for minutes",
     "ray .*|RAY_ADDRESS=.*": (
@@ -170,7 +174,7 @@ def test_what_a_command_names_is_there(command):
         line = f"make -n {OURS} {name}"
         assert subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, check=False).returncode == 0
     else:
-        assert name in pro_lib.command.pro.commands if program == "pro" else (ROOT / name).is_file()
+        assert name in pro_lib.app.cli.pro.commands if program == "pro" else (ROOT / name).is_file()
         options = re.findall(r"--[a-z-]+", command) if program == "python" else []
         assert not [option for option in options if f'"{option}"' not in (ROOT / name).read_text()]
 

@@ -97,7 +97,7 @@ def write_inputs(folder):
 
 def pro(*words):
     """Run a command without a word."""
-    from pro_lib.command import pro
+    from pro_lib.app.cli import pro
 
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     pro(list(map(str, words)), standalone_mode=False)
@@ -204,15 +204,12 @@ def main(n_tries):
     import matplotlib as mpl
     import papermill  # noqa: F401
 
-    from pro_lib import (  # noqa: F401
-        command,
-        evaluation,
-        importing,
-        plots,  # noqa: F401
-        runs,
-        settings,
+    from pro_lib import evaluation, importing, plots, runs  # noqa: F401
+    from pro_lib.app import (
+        cli,  # noqa: F401
+        experiment,  # noqa: F401
     )
-    from pro_lib.explorer import to_html  # noqa: F401
+    from pro_lib.app.explorer.page import to_html  # noqa: F401
 
     mpl.use("agg")
     rng, n_killed, n_done = random.Random(0), 0, 0
@@ -234,7 +231,7 @@ def test_commands_killed_while_they_write_leave_no_torn_file(size):
 def test_every_command_that_writes_to_a_path_is_killed():
     import click
 
-    from pro_lib.command import pro
+    from pro_lib.app.cli import pro
 
     writes = {
         name

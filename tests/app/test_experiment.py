@@ -21,11 +21,11 @@ from setting_values import (
 )
 
 from pro_lib import metrics
+from pro_lib.app.experiment import Settings
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
 from pro_lib.generation import models
 from pro_lib.runs import storage
-from pro_lib.settings import Settings
 
 generate = import_module("pro_lib.generation.generate")
 

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -11,13 +12,15 @@ from click.testing import CliRunner
 from conftest import ROOT
 from starlette.testclient import TestClient
 
-from pro_lib import answerer, ask, asking, evaluation, generation, importing, metrics, scoring
-from pro_lib.asking import Answer
-from pro_lib.command import pro
+from pro_lib import answerer, ask, evaluation, generation, importing, metrics, scoring
+from pro_lib.app.ask import Answer
+from pro_lib.app.cli import pro
 from pro_lib.common.files import RunError
 from pro_lib.evaluation import guarantees
 from pro_lib.generation import models
 from pro_lib.questions import question_sets
+
+asking = import_module("pro_lib.app.ask")
 
 ASKED = "What is the capital of France?"
 

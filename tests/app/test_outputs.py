@@ -13,15 +13,16 @@ import papermill
 import pytest
 from click.testing import CliRunner
 
-from pro_lib import asking, command, explorer, generation, importing, runs
-from pro_lib.command import pro
+from pro_lib import app, generation, importing, runs
+from pro_lib.app import cli, explorer
+from pro_lib.app.cli import pro
+from pro_lib.app.experiment import Settings
 from pro_lib.common import catalog, files
 from pro_lib.generation import models
 from pro_lib.importing.records import read_labels
 from pro_lib.plots import style
 from pro_lib.questions import question_sets
 from pro_lib.scoring.similarity import Nli
-from pro_lib.settings import Settings
 
 FOREIGN = b"a file of somebody else\n"
 
@@ -279,7 +280,7 @@ def test_a_text_that_is_also_the_name_of_a_folder_is_no_input(value, place):
 
 
 def test_pages_of_different_runs_have_different_names(place, stored_run, monkeypatch):
-    monkeypatch.setattr(command.webbrowser, "open", lambda _: None)
+    monkeypatch.setattr(cli.webbrowser, "open", lambda _: None)
     folders = ["multinomial,top_p=0.9", "multinomial,top_p=0.95", "other/multinomial,top_p=0.9"]
     for folder in folders:
         shutil.copytree(stored_run, folder)
@@ -350,7 +351,7 @@ def test_every_option_and_argument_that_is_a_path_or_a_name_refuses_an_empty_one
 
 
 def test_text_may_be_empty():
-    assert {"header"} == command.MAY_BE_EMPTY
+    assert {"header"} == cli.MAY_BE_EMPTY
     assert "Paris" in typed("ask", "What is the capital of France?", "--header", "")
     done = CliRunner().invoke(pro, ["run", "99", "-p", "header", ""])
     assert "fits 0 notebooks" in done.stderr
@@ -371,9 +372,9 @@ CALLS = {
     "models.held": ("model", models.held),
     "generate model": ("model", lambda value: generation.generate(value, ["1?"])),
     "generate out": ("out", lambda value: generation.generate("facts-1m", ["1?"], out=value)),
-    "ask model": ("model", lambda value: asking.ask(value, "1?")),
-    "ask calibration": ("calibration", lambda value: asking.ask("facts-1m", "1?", calibration=value)),
-    "answerer": ("calibration", lambda value: asking.answerer("facts-1m", calibration=value)),
+    "ask model": ("model", lambda value: app.ask(value, "1?")),
+    "ask calibration": ("calibration", lambda value: app.ask("facts-1m", "1?", calibration=value)),
+    "answerer": ("calibration", lambda value: app.answerer("facts-1m", calibration=value)),
     "to_html": ("path", lambda value: explorer.to_html(importing.from_records(RECORD), value)),
     "figures.save": ("figures_dir", lambda value: style.save(None, pd.DataFrame(), "a", figures_dir=value)),
     "figures.save name": ("name", lambda value: style.save(None, pd.DataFrame(), value, figures_dir=".")),

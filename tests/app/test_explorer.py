@@ -10,14 +10,15 @@ import pandas as pd
 import pytest
 from scipy.stats import rankdata
 
-from pro_lib import ask, explorer, generation, importing, metrics, scoring
+from pro_lib import ask, generation, importing, metrics, scoring
+from pro_lib.app import explorer
+from pro_lib.app.experiment import Settings
+from pro_lib.app.explorer.widget import Explorer
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
-from pro_lib.explorer.widget import Explorer
 from pro_lib.questions import question_sets
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import Cost, RunInfo
-from pro_lib.settings import Settings
 
 NASTY = "</script><script>alert('$x$')</script> & <img src=x onerror=alert(1)> <!-- "
 # Writing turned round, an isolate that is not closed, lines, and a word that is wider than any page.

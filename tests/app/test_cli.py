@@ -14,17 +14,18 @@ import papermill
 import pytest
 from click.testing import CliRunner
 
-from pro_lib import command, runs
-from pro_lib.asking import Answer
+from pro_lib import runs
+from pro_lib.app import cli
+from pro_lib.app.ask import Answer
 from pro_lib.common import catalog
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FRANCE = "What is the capital of France?"
 
 
 def typed(*words, code=0):
     """What a command prints to a pipe, and to stderr; in this process."""
-    done = CliRunner().invoke(command.pro, [str(word) for word in words])
+    done = CliRunner().invoke(cli.pro, [str(word) for word in words])
     assert done.exit_code == code, done.output + repr(done.exception)
     return done.stdout, done.stderr
 
@@ -53,7 +54,7 @@ def records(write):
 
 
 def test_help_names_the_commands_and_loads_nothing_that_is_slow():
-    code = "import sys\nfrom pro_lib.command import pro\n"
+    code = "import sys\nfrom pro_lib.app.cli import pro\n"
     code += "print({'torch', 'pandas', 'numpy', 'papermill', 'IPython'} & {*sys.modules})\npro(['--help'])"
     printed = python("-c", code).stdout
     assert printed.startswith("set()\n")
@@ -233,11 +234,14 @@ del os.fork, signal.SIGHUP
 
 def test_to_score_ask_and_run_nothing_is_needed_that_windows_has_not(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(WITHOUT_UNIX)  # a kernel reads it too
-    cell = "import os\nfrom pro_lib import settings, plots as figures\nsmall = {'limit': 2, 'n_answers': 2}\n"
+    cell = (
+        "import os\nfrom pro_lib import plots as figures; from pro_lib.app import experiment as "
+        "settings\nsmall = {'limit': 2, 'n_answers': 2}\n"
+    )
     cell += "run = settings.Settings(generations_dir='runs', **small).run('facts-1m', 'world-facts')\n"
     cell += "assert (run.info.cost.peak_memory_bytes, hasattr(os, 'fork')) == (0, False)"
     lines = [["score", "--example"], ["ask", FRANCE], ["run", str(notebook(tmp_path / "mine.ipynb", cell, x=1))]]
-    code = f"from pro_lib.command import pro\nfor line in {lines}:\n    pro(line, standalone_mode=False)"
+    code = f"from pro_lib.app.cli import pro\nfor line in {lines}:\n    pro(line, standalone_mode=False)"
     done = python("-c", code, cwd=tmp_path, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs" / "world-facts" / "facts-1m").is_dir()
@@ -246,7 +250,7 @@ def test_to_score_ask_and_run_nothing_is_needed_that_windows_has_not(tmp_path):
 def test_explore_writes_a_page_of_records_or_opens_jupyterlab(records, write, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     opened = []
-    monkeypatch.setattr(command.webbrowser, "open", opened.append)
+    monkeypatch.setattr(cli.webbrowser, "open", opened.append)
     out, _ = typed("explore", records, "--html", tmp_path / "run.html", "--alpha", "0.25")
     assert out == f"3 questions, 6 answers; page: {tmp_path}/run.html\n"
     assert "Paris" in (tmp_path / "run.html").read_text()

@@ -38,10 +38,11 @@ def test_what_lacks_an_extra_says_what_to_install_and_what_needs_none_does_not_l
 import sys
 sys.modules.update(dict.fromkeys({modules}))
 import pro_lib
-from pro_lib import command, settings, metrics, scoring, runs, importing, evaluation
+from pro_lib import metrics, scoring, runs, importing, evaluation
+from pro_lib.app import cli, experiment
 from pro_lib.evaluation import guarantees, sweeps
 for call in (
-    lambda: pro_lib.plots, lambda: __import__("pro_lib.explorer.widget"), lambda: pro_lib.load_questions("sciq")
+    lambda: pro_lib.plots, lambda: __import__("pro_lib.app.explorer.widget"), lambda: pro_lib.load_questions("sciq")
 ):
     try:
         call()
@@ -90,7 +91,7 @@ MINE += ["notebooks/Untitled.ipynb", "pro_lib/x.pyc"]
 # From an empty folder: a file of log-probabilities is scored, a question asked, and what is generated goes there.
 FIRST = """
 import pro_lib
-from pro_lib.settings import Settings
+from pro_lib.app.experiment import Settings
 
 print(pro_lib.scoring.pro(pro_lib.import_answers("mine.jsonl").log_probs(), alpha=0.4).round(3).tolist())
 print("{0.text} {0.status}".format(pro_lib.ask(pro_lib.load_model("facts-2m"), "What is the capital of France?")))

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import unicodedata
+from importlib import import_module
 from pathlib import Path
 
 import nbformat
@@ -15,13 +16,15 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pro_lib import asking, command
-from pro_lib.asking import Answer
+from pro_lib.app import cli
+from pro_lib.app.ask import Answer
+from pro_lib.app.experiment import Settings
 from pro_lib.common import catalog, files
 from pro_lib.common.validation import is_printable, printable
 from pro_lib.generation import models
 from pro_lib.importing.records import read_labels
-from pro_lib.settings import Settings
+
+asking = import_module("pro_lib.app.ask")
 
 # A colour, a control sequence in one character, a bidirectional override, a bell, line ends and half a pair.
 NASTY = "\x1b[31mred\x9b2J\u202egnp\x07\r\nnext\ttab\u2028\x7f"
@@ -30,7 +33,7 @@ NAME = "nasty\x1b[31m\x9b\u202e"  # what Linux takes as the name of a file
 
 def printed(*words, code=0):
     """What a command prints, to stdout and to stderr."""
-    done = CliRunner().invoke(command.pro, [str(word) for word in words])
+    done = CliRunner().invoke(cli.pro, [str(word) for word in words])
     assert done.exit_code == code, done.output + repr(done.exception)
     assert_plain(done.output)
     return done.stdout if code == 0 else done.stderr
@@ -79,7 +82,7 @@ def test_errors_and_warnings_show_names_of_files_with_escapes(nasty):
 
 
 def test_explore_prints_escapes(nasty, monkeypatch):
-    monkeypatch.setattr(command.webbrowser, "open", lambda _: None)
+    monkeypatch.setattr(cli.webbrowser, "open", lambda _: None)
     assert "page: nasty_[31m__.jsonl.html\n" in printed("explore", nasty)
     assert r"page: nasty\x1b[31m\x9b\u202e" in printed("explore", nasty, "--html", NAME)
 

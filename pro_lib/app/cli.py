@@ -182,7 +182,7 @@ def ask(
 ) -> None:  # fmt: skip
     """Ask a model one question: its answer, and how uncertain it is."""
     catalog.check_model(model)  # before torch is loaded, which takes seconds
-    from pro_lib import asking, runs
+    from pro_lib import app, runs
     from pro_lib.generation import models
     from pro_lib.questions import question_sets
 
@@ -196,7 +196,7 @@ def ask(
     about = f"{loaded.name}: {size:,.0f} million parameters, {memory:.2f} GB, {loaded.dtype} on {loaded.device}."
     say(f"{about} {catalog.scope(model)}".strip(), err=True)
     settings |= {"search_alpha": search_alpha} if settings["strategy"] == "threshold" else {}
-    answer = asking.ask(loaded, question, alpha=alpha, **like, **settings)
+    answer = app.ask(loaded, question, alpha=alpha, **like, **settings)
     if as_json:
         say(_json(asdict(answer)))
         return
@@ -256,7 +256,7 @@ def score(
     if output is None and (raw_text or force):
         raise click.UsageError("--raw-text and --force need --output")
     from pro_lib import evaluation
-    from pro_lib.settings import Settings
+    from pro_lib.app.experiment import Settings
 
     source = responses or str(catalog.EXAMPLE)
     if output:
@@ -455,7 +455,7 @@ def generate(strategies: Sequence[str], dataset: Sequence[str], **parameters: An
 
     These are greedy, multinomial, diverse_beam and threshold; validation and test questions are asked.
     """
-    from pro_lib.settings import Settings
+    from pro_lib.app.experiment import Settings
 
     parameters |= {"strategy": strategies[0], "other_strategies": strategies[1:]}
     settings = Settings(dataset=list(dataset), **parameters)
@@ -480,7 +480,8 @@ def explore(run: str | None, questions: str | None, html: Path | None, force: bo
             raise click.UsageError("a page is of a RUN, as in: pro explore responses.jsonl")
         _open_jupyterlab()
         return
-    from pro_lib import explorer, importing, runs
+    from pro_lib import importing, runs
+    from pro_lib.app import explorer
     from pro_lib.questions.question_sets import load
 
     def check(page: Path) -> None:
@@ -501,7 +502,7 @@ def explore(run: str | None, questions: str | None, html: Path | None, force: bo
 
 def _is_page(path: Path) -> bool:
     """Return whether a file is a page that `pro explore` wrote."""
-    from pro_lib import explorer
+    from pro_lib.app import explorer
 
     return explorer.page_source(path) is not None
 
@@ -512,7 +513,7 @@ def _default_page(path: str, run: Run) -> Path:
     The name has the dataset, the model and the strategy's folder of a run, or the whole name of a file. Where the
     page of another run has that name, digits that stand for the path of this one follow it.
     """
-    from pro_lib import explorer
+    from pro_lib.app import explorer
 
     last = os.path.basename(os.path.realpath(path))
     name = "_".join([run.info.dataset, run.info.model, last]) if os.path.isdir(path) else last

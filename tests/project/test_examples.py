@@ -1,6 +1,6 @@
 """Examples of the API pages and tutorials: each is run, and prints what the page says.
 
-`python tests/test_examples.py [PAGE …]` writes what they print anew.
+`python tests/project/test_examples.py [PAGE …]` writes what they print anew.
 """
 
 import subprocess

@@ -1,0 +1,27 @@
+"""What a person uses: the command `pro`, single questions, experiments and the explorer."""
+
+from typing import TYPE_CHECKING
+
+from pro_lib.common.lazy import load_lazily
+
+if TYPE_CHECKING:
+    from pro_lib.app.ask import Answer, Answerer, NoAnswerError, Reply, answerer, ask
+    from pro_lib.app.experiment import Settings
+
+__all__ = [
+    "Answer",
+    "Answerer",
+    "NoAnswerError",
+    "Reply",
+    "Settings",
+    "answerer",
+    "ask",
+]
+
+load_lazily(
+    __name__,
+    {
+        "ask": ["Answer", "Answerer", "NoAnswerError", "Reply", "answerer", "ask"],
+        "experiment": ["Settings"],
+    },
+)

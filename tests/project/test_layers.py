@@ -1,0 +1,106 @@
+"""The package as a whole: what its import loads, its public names, and private names that stay private.
+
+The order of the packages is a contract in pyproject.toml, which `make lint` checks with import-linter.
+"""
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+from conftest import ROOT
+
+PACKAGE = ROOT / "pro_lib"
+FILES = sorted(PACKAGE.rglob("*.py"))
+WALK = (ROOT / "docs" / "walk.md").read_text()
+# Packages whose import loads neither torch nor Matplotlib; `plots` needs Matplotlib.
+LIGHT = ["app", "common", "evaluation", "generation", "generation.decoding", "importing", "metrics", "questions"]
+LIGHT += ["runs", "scoring"]
+FOLDERS = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
+
+
+def dotted(path):
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def imported(path):
+    """Dotted names that a file imports from the package, in functions too."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names if alias.name.startswith("pro_lib.")}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "pro_lib":
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def run(code):
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("name", ["", *LIGHT])
+def test_importing_a_package_loads_neither_torch_nor_matplotlib(name):
+    code = f"import sys; import pro_lib{'.' * bool(name)}{name}; "
+    code += "print(*{'torch', 'transformers', 'matplotlib'} & {*sys.modules})"
+    assert run(code) == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_module_imports_a_private_name_of_another_package(path):
+    private = [name for name in imported(path) if any(part.startswith("_") for part in name.split("."))]
+    assert private == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))
+def test_all_public_names_of_a_package_are_there_and_type_checkers_see_them(folder):
+    package = import_module(".".join(folder.relative_to(ROOT).parts))
+    tree = ast.parse((folder / "__init__.py").read_text())
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    seen = {alias.asname or alias.name for node in imports for alias in node.names}
+    assert set(package.__all__) <= seen
+    assert [name for name in package.__all__ if not hasattr(package, name)] == []
+    assert set(package.__all__) <= set(dir(package))
+    with pytest.raises(AttributeError, match=r"has no attribute 'nothing_of_this_name'"):
+        _ = package.nothing_of_this_name
+
+
+# Functions that have the name of their module.
+SAME_NAME = ["app.ask", "evaluation.evaluate", "evaluation.methods", "generation.generate", "metrics.auroc"]
+
+
+@pytest.mark.parametrize("first", ["package", "module"])
+@pytest.mark.parametrize("name", SAME_NAME)
+def test_a_function_with_the_name_of_its_module_stays_a_function(name, first):
+    package, _, function = name.partition(".")
+    lines = [f"from pro_lib.{package} import {function} as found", f"import_module('pro_lib.{name}')"]
+    lines = lines if first == "package" else lines[::-1]
+    code = "\n".join(["import pro_lib", "from importlib import import_module", *lines])
+    code += (
+        f"\nprint(type(found).__name__, type(pro_lib.{name}).__name__, type(import_module('pro_lib.{name}')).__name__)"
+    )
+    assert run(code) == ["function", "function", "module"]
+
+
+def test_the_tree_of_the_docs_has_every_package_and_module():
+    tree = WALK.partition("\npro_lib/\n")[2].partition("\ndata/")[0]
+    folders, listed = [], set()
+    for line in tree.splitlines():
+        name, depth = line.split()[0], (len(line) - len(line.lstrip())) // 2
+        folders[depth - 1 :] = [name]
+        if name.endswith(".py"):
+            listed.add("".join(folders))
+    modules = {path.relative_to(PACKAGE).as_posix() for path in FILES if path.name != "__init__.py"}
+    assert listed == modules
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem)
+def test_every_name_of_the_package_that_a_benchmark_uses_is_there(path):
+    nodes, taken = [*ast.walk(ast.parse(path.read_text()))], {}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("pro_lib"):
+            exec(ast.unparse(node), taken)
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in taken:
+            eval(ast.unparse(node), taken)
