@@ -29,7 +29,9 @@ TESTS = {
     "generation/decoding/packed_tree": "packed_tree plain_tree",
     "generation/decoding/exact_search": "threshold half",
     "generation/decoding/next_tokens": "threshold strategies",
+    "generation/decoding/steps": "strategies",
     "generation/decoding/beams": "strategies",
+    "generation/decoding/sampling": "strategies",
 }
 LOADED = ["datasets", "hypothesis", "transformers.models.llama.modeling_llama", "scipy.stats", "sklearn.isotonic"]
 OPERATORS = "Add Sub, Mult Div, And Or, Lt LtE, Gt GtE, Eq NotEq, BitAnd BitOr, Is IsNot, In NotIn, USub UAdd"

@@ -1,4 +1,4 @@
-"""Question sets: ours, of the Hugging Face hub or from files, their splits, the few-shot prompt; knows no model."""
+"""Question sets: bundled, from the Hugging Face hub or from files, with their splits and few-shot prompts."""
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,16 +14,15 @@ from pro_lib.common.catalog import BUNDLED, DATA, HUB
 from pro_lib.common.files import FOLDER_NAME, RunError, is_folder_name, regular
 from pro_lib.common.validation import checked, extra, not_empty, refusing, rule
 from pro_lib.questions.file_readers import Source, called, check_names, read_questions, texts_in, unzipped
+from pro_lib.questions.prompts import TEMPLATE, Template, chat_messages, few_shot_prefix, filled_template
 from pro_lib.runs.storage import CERTIFICATE_COLUMNS
 from pro_lib.runs.storage import QUESTION_COLUMNS as COLUMNS
 
 SPLITS = ("train_shots", "validation", "test")
 NAMES = (*BUNDLED, *HUB)
-TEMPLATE = "Question: {question}\nAnswer:"
 
 # Run folders are named after the question set.
 FolderName = Annotated[str, rule(str, is_folder_name, f"must be usable as {FOLDER_NAME}")]
-Template = Annotated[str, rule(str, lambda template: "{question}" in template, "must contain {question}")]
 
 
 def rename_reserved(table: pd.DataFrame) -> pd.DataFrame:
@@ -69,25 +68,17 @@ class QuestionSet:
 
     def prefix(self) -> str:
         """Return what all prompts begin with: header and shots."""
-        return self.header + "".join(f"{self._ask(question)} {answer}\n\n" for question, answer in self.shots)
+        return few_shot_prefix(self.shots, header=self.header, template=self.template)
 
     def prompts(self) -> list[str]:
         """Return the prompts, in the order of the table."""
         prefix = self.prefix()
-        return [prefix + self._ask(question) for question in self.table["question"]]
+        return [prefix + filled_template(self.template, question) for question in self.table["question"]]
 
     def chats(self) -> list[list[dict[str, str]]]:
-        """Return the prompts as conversations, in the order of the table: the shots as earlier turns.
-
-        The header opens the first message and is no system message, which some chat templates refuse.
-        """
-        earlier = [text for question, answer in self.shots for text in (self._ask(question), answer)]
-        chats = []
-        for question in self.table["question"]:
-            turns = [*earlier, self._ask(question)]
-            turns[0] = self.header + turns[0]
-            chats.append([{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(turns)])
-        return chats
+        """Return the prompts as conversations, in the order of the table: the shots as earlier turns."""
+        settings = {"header": self.header, "template": self.template}
+        return [chat_messages(question, self.shots, **settings) for question in self.table["question"]]
 
     def parameters(self, *, chat: bool | Mapping = False) -> dict[str, Any]:
         """Return what of the prompt decides the answers of a run, as JSON can hold it; `chat` only where it is true."""
@@ -109,9 +100,6 @@ class QuestionSet:
                 raise RunError(f"question {n} of {len(given)} is empty" if several else "question is empty")
         rows = {"question_id": [f"asked-{n}" for n in range(len(given))], "question": map(str.strip, given)}
         return replace(self, table=pd.DataFrame({**rows, "references": None, "split": None}))
-
-    def _ask(self, question: str) -> str:
-        return self.template.replace("{question}", question)
 
 
 def as_set(questions: QuestionSet | str | Source) -> QuestionSet:

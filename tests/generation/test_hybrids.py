@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 from pro_lib.generation import batching, models
 from pro_lib.generation.decoding import Counts, Endings, strategy
-from pro_lib.generation.decoding.beams import uniforms
+from pro_lib.generation.decoding.sampling import uniforms
 from pro_lib.questions.question_sets import QuestionSet
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*asked on the plain tree:UserWarning")

@@ -87,7 +87,7 @@ def actors():
     """Process ids of the actors that Ray runs below this process."""
     below = {process.pid for process in psutil.Process().children(recursive=True)}
     titles = {process.pid: " ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])}
-    return [pid for pid, title in titles.items() if pid in below and title.startswith("ray::_Worker")]
+    return [pid for pid, title in titles.items() if pid in below and title.startswith("ray::Worker")]
 
 
 def test_two_workers_leave_the_tables_of_the_local_engine(cluster, model, tmp_path):

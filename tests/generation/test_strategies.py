@@ -25,8 +25,8 @@ from pro_lib.generation.decoding import (
     Threshold,
     next_tokens,
 )
-from pro_lib.generation.decoding.beams import _nucleus, multinomial, uniforms
 from pro_lib.generation.decoding.compatibility import Fit
+from pro_lib.generation.decoding.sampling import multinomial, nucleus, uniforms
 from pro_lib.generation.decoding.strategies import StrategyName, own_settings
 from pro_lib.generation.generate import generate
 from pro_lib.questions import question_sets
@@ -142,9 +142,9 @@ def test_diverse_beams_are_those_of_the_algorithm_spelled_out(ending_model, fami
 
 def test_the_nucleus_is_the_smallest_set_that_reaches_its_mass():
     probabilities = torch.tensor([[0.1, 0.5, 0.15, 0.25]], dtype=torch.float64)
-    assert _nucleus(probabilities, 0.75).tolist() == [[0, 0.5, 0, 0.25]]
-    assert _nucleus(probabilities, 0.8).tolist() == [[0, 0.5, 0.15, 0.25]]
-    assert _nucleus(probabilities, 1.0).tolist() == probabilities.tolist()
+    assert nucleus(probabilities, 0.75).tolist() == [[0, 0.5, 0, 0.25]]
+    assert nucleus(probabilities, 0.8).tolist() == [[0, 0.5, 0.15, 0.25]]
+    assert nucleus(probabilities, 1.0).tolist() == probabilities.tolist()
 
 
 def walked(world, question, draws, *, temperature=1.0, top_p=1.0):

@@ -14,7 +14,6 @@ from pro_lib.generation.decoding.strategies import (
 )
 
 if TYPE_CHECKING:
-    from pro_lib.generation.decoding.beams import Outcome
     from pro_lib.generation.decoding.exact_search import FEWEST, N_QUESTIONS, measured_epsilon
     from pro_lib.generation.decoding.next_tokens import Endings
     from pro_lib.generation.decoding.packed_tree import (
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
         encode_prefix,
     )
     from pro_lib.generation.decoding.plain_tree import PlainTree
+    from pro_lib.generation.decoding.steps import Outcome
 
 __all__ = [
     "FEWEST",
@@ -52,10 +52,10 @@ __all__ = [
 load_lazily(
     __name__,
     {
-        "beams": ["Outcome"],
         "exact_search": ["FEWEST", "N_QUESTIONS", "measured_epsilon"],
         "next_tokens": ["Endings"],
         "packed_tree": ["Counts", "PackedTree", "Prefix", "Tree", "common_prefix_length", "encode_prefix"],
         "plain_tree": ["PlainTree"],
+        "steps": ["Outcome"],
     },
 )

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from pro_lib.generation.decoding.beams import Outcome
 from pro_lib.generation.decoding.next_tokens import END, OTHER, UNSEEN, Endings, children
 from pro_lib.generation.decoding.packed_tree import Tree, sent
+from pro_lib.generation.decoding.steps import Outcome
 from pro_lib.runs.certificate import Certificate
 
 # What a search meets, in that order: prefixes, and answers that ended. `parent` is the place of the prefix before, -1

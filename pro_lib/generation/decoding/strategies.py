@@ -10,9 +10,9 @@ from pro_lib.common.validation import NotNegative, Positive, PositiveInt, Positi
 from pro_lib.runs.certificate import Certificate
 
 if TYPE_CHECKING:
-    from pro_lib.generation.decoding.beams import Outcome
     from pro_lib.generation.decoding.next_tokens import Endings
     from pro_lib.generation.decoding.packed_tree import Tree
+    from pro_lib.generation.decoding.steps import Outcome
 
 
 @checked
@@ -78,7 +78,7 @@ class Multinomial(Strategy):
     top_p: PositiveShare = 1.0
 
     def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> list:
-        from pro_lib.generation.decoding.beams import multinomial, uniforms
+        from pro_lib.generation.decoding.sampling import multinomial, uniforms
 
         numbers = uniforms(self.seed, question_ids, self.n_answers, self.max_new_tokens)
         return multinomial(tree, endings, uniforms=numbers, temperature=self.temperature, top_p=self.top_p)
