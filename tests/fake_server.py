@@ -9,12 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import tenacity
 import torch
 
-from pro_lib.generation import server
+from pro_lib.generation import server, server_client
 from pro_lib.generation.generate import generate
 
 LISTINGS = {}
 NAME = "served/facts"
-server._BACKOFF = tenacity.wait_none()  # no waiting between tries
+server_client._BACKOFF = tenacity.wait_none()  # no waiting between tries
 
 
 def listed_models(**fields):

@@ -19,7 +19,7 @@ from test_threshold import MASSES
 
 import pro_lib
 from pro_lib.common.files import RunError
-from pro_lib.generation import models, server
+from pro_lib.generation import models, server, server_client
 from pro_lib.generation.generate import generate
 from pro_lib.generation.models import Model
 from pro_lib.questions import question_sets
@@ -259,7 +259,7 @@ def test_other_strategies_and_texts_to_stop_at_are_refused(facts_2m, some):
 
 @pytest.mark.parametrize("ending", [b"\r\n\r\n", b"", b"\r\nTransfer-Encoding: chunked\r\n\r\n"])
 def test_a_server_that_answers_byte_by_byte_is_given_up(facts_2m, ending, monkeypatch):
-    monkeypatch.setattr(server, "_TRIES", 1)
+    monkeypatch.setattr(server_client, "_TRIES", 1)
 
     def drip(listener):
         connection, _ = listener.accept()
@@ -499,7 +499,7 @@ def test_a_run_that_does_not_say_which_server_made_it_is_refused(facts_2m, tmp_p
     with serving(facts_2m) as url:
         served = connected(url, facts_2m)
         with monkeypatch.context() as earlier:
-            earlier.setattr(server._Served, "parameters", Model.parameters)
+            earlier.setattr(server.ServedModel, "parameters", Model.parameters)
             searched(served, QUESTIONS, alpha=0.2, out=tmp_path)
         with pytest.raises(
             RunError, match=r"made with server=None \(which server answered was not recorded\), now server="
@@ -707,7 +707,7 @@ def waits(monkeypatch):
     async def sleep(delay):
         seconds.append(delay)
 
-    monkeypatch.setattr(server.anyio, "sleep", sleep)
+    monkeypatch.setattr(server_client.anyio, "sleep", sleep)
     return seconds
 
 
@@ -748,7 +748,7 @@ def test_a_server_is_asked_again_when_it_says(facts_2m, waits, status, kind):
 
 @pytest.mark.parametrize(("status", "value"), [(500, "8"), (503, "soon"), (503, "-8"), (503, "9" * 400), (429, "")])
 def test_what_says_no_time_is_tried_again_as_without_it(facts_2m, waits, status, value, monkeypatch):
-    monkeypatch.setattr(server, "_BACKOFF", lambda state: 0.25 * state.attempt_number)
+    monkeypatch.setattr(server_client, "_BACKOFF", lambda state: 0.25 * state.attempt_number)
     lie = refusing_once(status, Retry_After=value)
     with serving(facts_2m, lie) as url:
         connected(url, facts_2m)
@@ -770,7 +770,7 @@ def test_a_wait_longer_than_the_limit_is_an_error_at_once(facts_2m, waits, value
 
 def test_each_retry_logs_one_sentence_without_words_of_the_server(facts_2m, waits, monkeypatch, caplog):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setattr(server, "_BACKOFF", lambda state: 0.25)
+    monkeypatch.setattr(server_client, "_BACKOFF", lambda state: 0.25)
     refusals = {
         0: (503, KEY.encode(), {"Retry-After": "2"}),
         1: (500, KEY.encode()),
