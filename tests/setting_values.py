@@ -54,14 +54,15 @@ def write_lines(path, rows):
 
 
 def record(number, split):
-    """A question of known references with four answers, the first of them twice, every third one wrong."""
+    """A question of known references with four answers, the first of them twice."""
     texts = ["Quito", "Quito", "Lima", "Sucre"]
     answers = []
     for rank, text in enumerate(texts):
-        log_prob = -0.5 - 0.01 * number - 0.7 * max(rank - 1, 0)
+        log_prob = -0.9 - 0.01 * number - 0.7 * max(rank - 1, 0)
         # The ending costs more where the answer is more probable, so that the two conventions differ.
         answers.append({"text": text, "token_log_probs": [log_prob], "end_log_prob": -0.1 / (1 + number % 4)})
-    reference = "Lima Sucre" if number % 3 == 0 else "Quito city"
+    # Every third answer is wrong, and every third right by ROUGE-L but no exact match.
+    reference = ["Lima Sucre", "Quito city", "Quito"][number % 3]
     row = {"question_id": f"q{number}", "question": f"{number}?", "references": [reference], "answers": answers}
     return row if split is None else row | {"split": split}
 
@@ -74,7 +75,10 @@ def write_records(path, n_questions=40, splits=("validation", "test")):
 
 def write_questions(path, n_questions=40):
     """Write the questions of `write_records` with other references and no splits."""
-    rows = [{"question_id": f"q{n}", "question": f"{n}?", "references": ["Sucre"]} for n in range(n_questions)]
+    rows = []
+    for number in range(n_questions):
+        reference = "Quito" if number % 5 == 0 else "Sucre"
+        rows.append({"question_id": f"q{number}", "question": f"{number}?", "references": [reference]})
     return write_lines(path, rows)
 
 

@@ -6,6 +6,7 @@ from importlib import import_module
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from conftest import ROOT
 from pandas.testing import assert_frame_equal
 from setting_values import (
@@ -21,6 +22,7 @@ from setting_values import (
 )
 
 from pro_lib import metrics
+from pro_lib.app.cli import pro
 from pro_lib.app.experiment import Settings
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
@@ -94,6 +96,13 @@ def test_figures_of_other_values_have_a_folder_of_their_own(given, name, capsys,
     assert notebook(cell, injected).figures_dir == folder
     assert capsys.readouterr().out == (f"Figures go to {folder}\n" if name else "")
     assert notebook(cell, f"{injected}figures_dir = {str(tmp_path)!r}\n").figures_dir == tmp_path
+
+
+def test_a_value_of_another_notebook_has_a_folder_of_its_own(capsys):
+    cell = "similarity: list[str] = ['lexical', 'alias']"
+    folder = ROOT / "figures" / "other" / "similarity=lexical"
+    assert notebook(cell, "# Parameters\nsimilarity = 'lexical'\n").figures_dir == folder
+    assert capsys.readouterr().out == f"Figures go to {folder}\n"
 
 
 def test_labels_that_cannot_be_read_end_a_notebook_before_anything_is_made(tmp_path):
@@ -222,7 +231,7 @@ def work(monkeypatch):
         return load(model, device="cpu", dtype=options["dtype"])
 
     def generated(model, questions, *, engine, n_workers, **options):
-        seen.append({"engine": engine, "n_workers": n_workers})
+        seen.append({"engine": engine, "n_workers": n_workers if engine == "ray" else None})
         return make(model, questions, progress=False, **options)
 
     monkeypatch.setattr(models, "held", held)
@@ -531,3 +540,21 @@ def test_all_methods_read_the_answers_of_the_strategy(tmp_path):
     given = SMALL | {"limit": 30, "n_answers": None, "generations_dir": tmp_path, "strategy": "threshold"}
     settings = Settings(**given)
     assert settings.evaluations(*PAIR, "test", methods="all")[0].search_alpha == settings.search_alpha
+
+
+def test_generate_refuses_a_setting_that_none_of_its_strategies_uses(monkeypatch):
+    made = []
+    monkeypatch.setattr(Settings, "run", lambda settings, *pair, strategy: made.append(strategy))
+    monkeypatch.setattr(Settings, "both_splits", lambda settings, *pair: made.append(pair[2]))
+    words = ["generate", "facts-1m", "greedy", "--dataset", "world-facts", "--search-alpha", "0.1"]
+    refused = CliRunner().invoke(pro, words)
+    assert refused.exit_code == 1
+    assert refused.output.startswith("Error: search_alpha=0.1 has no effect: strategy greedy does not use it")
+    assert made == []
+    assert CliRunner().invoke(pro, [*words, "threshold", "--limit", "3"]).exit_code == 0
+    assert made == ["greedy", "threshold"]
+
+
+def test_score_reads_records_of_every_split(files):
+    result = CliRunner().invoke(pro, ["score", str(files / "split.jsonl"), "--output", str(files / "scores.csv")])
+    assert result.output.startswith(f"{files / 'scores.csv'}: 40 questions\n")
