@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pro_lib import app, common, evaluation, generation, importing, metrics, plots, questions, runs, scoring
     from pro_lib.app.ask import answerer, ask
+    from pro_lib.app.experiment import Experiment
     from pro_lib.generation.generate import generate
     from pro_lib.generation.models import load as load_model
     from pro_lib.generation.transformers_generate import diverse_beam_generate, exact_generate
@@ -25,6 +26,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 __version__ = "0.1.0"
 __all__ = [
+    "Experiment",
     "answerer",
     "app",
     "ask",
@@ -60,6 +62,7 @@ _PACKAGES = {
 }
 # Public functions: the module and the name that each has there.
 _NAMES = {
+    "Experiment": ("pro_lib.app.experiment", "Experiment"),
     "answerer": ("pro_lib.app.ask", "answerer"),
     "ask": ("pro_lib.app.ask", "ask"),
     "diverse_beam_generate": ("pro_lib.generation.transformers_generate", "diverse_beam_generate"),

@@ -6,14 +6,14 @@ from pro_lib.common.lazy import load_lazily
 
 if TYPE_CHECKING:
     from pro_lib.app.ask import Answer, Answerer, NoAnswerError, Reply, answerer, ask
-    from pro_lib.app.experiment import Settings
+    from pro_lib.app.experiment import Experiment
 
 __all__ = [
     "Answer",
     "Answerer",
+    "Experiment",
     "NoAnswerError",
     "Reply",
-    "Settings",
     "answerer",
     "ask",
 ]
@@ -22,6 +22,6 @@ load_lazily(
     __name__,
     {
         "ask": ["Answer", "Answerer", "NoAnswerError", "Reply", "answerer", "ask"],
-        "experiment": ["Settings"],
+        "experiment": ["Experiment"],
     },
 )

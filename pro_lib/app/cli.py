@@ -256,14 +256,16 @@ def score(
     if output is None and (raw_text or force):
         raise click.UsageError("--raw-text and --force need --output")
     from pro_lib import evaluation
-    from pro_lib.app.experiment import Settings
+    from pro_lib.app.experiment import Experiment
 
     source = responses or str(catalog.EXAMPLE)
     if output:
         inputs = [path for path in (source, questions, correctness) if path]
         check_output(output, option="--output", inputs=inputs, force=force, is_ours=_is_score_table)
-    settings = Settings(alpha=alpha, correctness=correctness, records=source, dataset=questions or "world-facts")
-    run = settings.run(*settings.pairs()[0], "all")
+    experiment = Experiment(
+        alpha=alpha, correctness=correctness, records=source, dataset=questions or "world-facts"
+    )
+    run = experiment.run(*experiment.pairs()[0], "all")
     table = evaluation.of_texts(run) if run.is_texts else run.scores(alpha=alpha)
     if output:
         write_whole(_csv(table, raw_text=raw_text).encode(), output)
@@ -277,7 +279,7 @@ def score(
     elif table["n_kept"].max() <= 1:
         say(f"At α = {alpha:g} one answer of each question is kept, and PRO is NLL; try a smaller --alpha.")
     needed = bool(questions) or os.path.isfile(correctness)
-    say(_quality(run, settings.choices, alpha=alpha, needed=needed))
+    say(_quality(run, experiment.choices, alpha=alpha, needed=needed))
 
 
 def _shown(table: pd.DataFrame) -> str:
@@ -455,15 +457,15 @@ def generate(strategies: Sequence[str], dataset: Sequence[str], **parameters: An
 
     These are greedy, multinomial, diverse_beam and threshold; validation and test questions are asked.
     """
-    from pro_lib.app.experiment import Settings
+    from pro_lib.app.experiment import Experiment
 
     parameters |= {"strategy": strategies[0], "other_strategies": strategies[1:]}
-    settings = Settings(dataset=list(dataset), **parameters)
-    for strategy, pair in product(strategies, settings.pairs()):
+    experiment = Experiment(dataset=list(dataset), **parameters)
+    for strategy, pair in product(strategies, experiment.pairs()):
         # 00 and 01 ask for test questions alone, and packs keep the order of questions.
-        if strategy == "diverse_beam" and not settings.limit:
-            settings.run(*pair, strategy=strategy)
-        say(printable(settings.both_splits(*pair, strategy)))
+        if strategy == "diverse_beam" and not experiment.limit:
+            experiment.run(*pair, strategy=strategy)
+        say(printable(experiment.both_splits(*pair, strategy)))
 
 
 @pro.command()

@@ -5,8 +5,9 @@ from typing import Any
 
 from pro_lib import runs
 from pro_lib.app.ask import answered
-from pro_lib.app.experiment import SAMPLES, Settings, listed
+from pro_lib.app.experiment import Experiment
 from pro_lib.app.explorer.page import JAVASCRIPT, STYLES, appendix_run, comparison, prefix_tree, run_data
+from pro_lib.app.parameters import SAMPLES, as_list
 from pro_lib.common.catalog import bundled_models, fingerprint, locate, scope
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import extra
@@ -27,12 +28,13 @@ class Explorer(anywidget.AnyWidget):
     alpha = traitlets.Float().tag(sync=True)
     runs = traitlets.List(traitlets.Unicode()).tag(sync=True)
 
-    def __init__(self, run: Run, settings: Settings):
-        self._settings, folder = settings, Path(settings.generations_dir)
+    def __init__(self, run: Run, experiment: Experiment):
+        self._experiment = experiment
+        folder = Path(experiment.generations_dir)
         name, folders = f"{run.name} (this notebook)", sorted(path.parent for path in folder.rglob("run.json"))
         stored = {path.relative_to(folder).as_posix(): path for path in folders}
         self._sources = {name: run, APPENDIX: appendix_run()} | stored
-        super().__init__(alpha=settings.alpha, runs=list(self._sources))
+        super().__init__(alpha=experiment.alpha, runs=list(self._sources))
         self._choose(name)
         self.on_msg(lambda _, message, __: self.send(self._reply(message)))
 
@@ -49,15 +51,15 @@ class Explorer(anywidget.AnyWidget):
     def _choose(self, name: str) -> dict:
         chosen = self._sources[name]
         run = chosen if isinstance(chosen, Run) else runs.read(chosen)
-        names = [*listed(self._settings.model), *bundled_models()]
+        names = [*as_list(self._experiment.model), *bundled_models()]
         own = (name for name in names if Path(name).name == run.info.model and _is_model_of(run, name))
         source = run.info.provenance.get("source")
         # What to load to ask the model; nothing where it is not known how it was asked.
         model: Any = next(own, source) if "shots" in run.info.parameters else None
         why = "" if model else f"{run.name} comes without a model to ask; choose another run"
-        data = run_data(run, alpha=self._settings.alpha)
+        data = run_data(run, alpha=self._experiment.alpha)
         about = scope(run.info.model) if _is_model_of(run, run.info.model) else ""
-        data |= {"label": name, "split": self._settings.split, "cannot_ask": why, "scope": about}
+        data |= {"label": name, "split": self._experiment.split, "cannot_ask": why, "scope": about}
         if name == APPENDIX:  # as the paper counts, so that the first example's PRO is the 0.404 it prints
             data |= {"alpha": 0.1, "repeats": True}
         self.data, self._run, self._model = data, run, model
@@ -66,14 +68,14 @@ class Explorer(anywidget.AnyWidget):
     def _ask(self, question: str, search_alpha: float) -> dict:
         if self.data["cannot_ask"]:
             raise RunError(self.data["cannot_ask"])
-        model, parameters = self._settings.loaded(self._model), self._run.info.parameters
+        model, parameters = self._experiment.loaded(self._model), self._run.info.parameters
         run = answered(model, question, like=parameters, strategy="threshold", search_alpha=search_alpha)
         tree = prefix_tree(run, model.decode).to_dict("records")
-        return {"kind": "answer", "data": run_data(run, alpha=self._settings.alpha), "tree": tree}
+        return {"kind": "answer", "data": run_data(run, alpha=self._experiment.alpha), "tree": tree}
 
     def _compare(self, distinct: bool) -> dict:
         """Compare every method on the run, with stored samples of its questions where there are some."""
-        folder = Path(self._settings.generations_dir) / self._run.info.dataset / self._run.info.model
+        folder = Path(self._experiment.generations_dir) / self._run.info.dataset / self._run.info.model
         try:
             samples = runs.read(min(folder.glob(f"{SAMPLES}*"), default=folder / SAMPLES))  # those by default, if there
             samples = samples.select(question_ids=list(self._run.questions["question_id"]))

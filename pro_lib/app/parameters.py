@@ -1,0 +1,268 @@
+"""The parameters that notebooks and the command line share: names, types, defaults, help texts.
+
+`parameter_use` checks that something uses a parameter that is given.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
+
+from pro_lib import importing
+from pro_lib.common import catalog
+from pro_lib.common.validation import (
+    Chat,
+    Dtype,
+    Engine,
+    Flag,
+    NotNegative,
+    Positive,
+    PositiveInt,
+    PositiveShare,
+    Probabilities,
+    Probability,
+    Text,
+    WholeNumber,
+    checked,
+    rule,
+)
+from pro_lib.evaluation.methods import PROTOCOLS
+from pro_lib.generation.decoding.strategies import StrategyName
+from pro_lib.metrics.correctness import CORRECTNESS
+from pro_lib.questions import question_sets
+from pro_lib.questions.file_readers import unzipped
+from pro_lib.questions.question_sets import TEMPLATE, Template
+from pro_lib.runs.run import Convention
+from pro_lib.scoring.similarity import SIMILARITIES
+
+# A comparison of methods needs beams for PRO, NLL, ALL, PE, SE and SD, and samples for PE-MC, NE
+# and Deg.
+BEAMS = "diverse_beam"
+SAMPLES = "multinomial"
+EXACT = "threshold"
+GREEDY = "greedy"
+N_ANSWERS = 10  # answers per question if n_answers is None; strategies have the same default
+
+
+def as_list(names: str | Sequence[str]) -> list[str]:
+    """Return one name, or several, as a list."""
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise PydanticCustomError("rule", "must not be empty or white space")
+    return text
+
+
+_NAMES = rule(
+    (str, list, tuple),
+    lambda names: len(names) > 0 and all(map(_is_name, as_list(names))),
+    "must be a name or a list of names, none of them empty",
+)
+Names = Annotated[str | Sequence[str], _NAMES]
+_Name = Annotated[Text, AfterValidator(_not_blank)]
+_FOLDER = rule(
+    (str, Path, type(None)),
+    lambda folder: folder is None or _is_name(str(folder)),
+    "must be a path, or None; it must not be empty",
+)
+_Folder = Annotated[Any, _FOLDER]
+
+
+@dataclass(frozen=True)
+class NotebookUse:
+    """The parameters that a notebook reads, and those that its user has changed.
+
+    Attributes:
+        uses: the parameters that the notebook reads, besides those of its questions, runs and
+            figures; None if the notebook does not say.
+        changed: the parameters whose values differ from those that the notebook comes with.
+    """
+
+    uses: tuple[str, ...] | None
+    changed: tuple[str, ...]
+
+
+@checked
+class Parameters:
+    """The parameters of an experiment, checked; a `SentenceError` names a parameter that is wrong.
+
+    The comments are the help texts that notebooks show. The tests compare the two.
+    """
+
+    # Models, datasets and strategies
+    model: Names = "facts-2m"  # one or several: bundled or paper's name, hub id, folder
+    dataset: Names = "world-facts"  # one or several: bundled, trivia_qa, sciq, nq, or a file
+    split: _Name = "test"  # the split reported on
+    strategy: StrategyName = "diverse_beam"  # greedy, multinomial, diverse_beam or threshold
+    other_strategies: tuple[StrategyName, ...] = ()  # strategies that are run beside `strategy`
+
+    # Scores and guarantees
+    protocol: Names = "paper"  # how answers are counted in figures: paper, workbench, or both
+    distinct: Flag | None = None  # whether repeated answers count once; None as the protocol has it
+    convention: Convention = "complete"  # complete (ending included) or answer_tokens (left out)
+    alphas: Probabilities | None = None  # α is chosen from these; None for 0, 0.05, …, 1
+    alpha: Probability = 0.4  # the default α: PRO keeps answers whose probability is at least α
+    target: Probabilities | None = None  # accuracies to guarantee; None derives them from the data
+    confidence: Probability = 0.95  # that a promise holds
+
+    # Decoding
+    search_alpha: PositiveShare = 0.02  # of strategy threshold: find every answer with p ≥ this
+    n_answers: PositiveInt | None = None  # N, answers per question; None for 10, of records for all
+    temperature: Positive = 1.0  # of samples: below 1 likely tokens are drawn more often
+    top_p: PositiveShare = 1.0  # of samples: use the likeliest tokens with this mass; 1 for all
+    diversity_penalty: NotNegative = 1.0  # λ, the penalty for a token that another beam has taken
+    max_new_tokens: PositiveInt | None = None  # T, where answers are cut; None for 32, in a chat 64
+    stop: tuple[_Name, ...] = ()  # further texts that end an answer, each of one token
+
+    # Questions and prompts
+    limit: PositiveInt | None = None  # at most this many questions of each split; None for all
+    n_shots: WholeNumber | None = None  # shots in the prompt; None for 10, of small files fewer
+    header: Text = ""  # text before the shots
+    template: Template = TEMPLATE  # how a question is put; {question} stands for it
+    n_validation: PositiveInt | None = 100  # validation questions for choosing α; None for all
+    seed: WholeNumber = 0  # of samples, of drawn questions, of redraws
+
+    # Loading and running the model
+    batch_size: PositiveInt | None = None  # questions in one pack; None chooses
+    device: _Name = "auto"  # auto, cpu, cuda, cuda:1, mps
+    dtype: Dtype = "auto"  # auto, float32, bfloat16, float16
+    loading: dict | None = None  # further options of models.load, as {"device_map": "auto"}
+    chat: Chat | None = None  # use the model's chat template; None uses it without shots
+    engine: Engine = "local"  # local, or ray: workers on a Ray cluster, one a GPU
+    n_workers: PositiveInt | None = None  # workers of ray; None for as many as there are GPUs
+
+    # Meaning and correctness of answers
+    similarity: Names = "lexical"  # what means the same: lexical, alias, nli, or an NLI model
+    correctness: _Name = "rouge_l"  # rouge_l, exact_match, alias_match, or a file of labels
+
+    # Files and figures
+    records: Names | None = None  # files of log-probabilities made elsewhere; None asks the model
+    generations_dir: _Folder = None  # where runs are kept; None for data/generations
+    figures_dir: _Folder = None  # where figures go; None for figures of the repository
+    columns: Literal[1, 2] = 2  # columns of a paper that a figure spans, 1 or 2
+
+    # Values that a notebook gives and its user does not
+    reported: Flag = False  # the split is reported on, so it may not be validation
+    notebook: NotebookUse | None = None  # what a notebook reads and its user has changed
+
+    def __post_init__(self) -> None:
+        # A notebook runs in another folder, so the default must not depend on the working folder.
+        for name, folder in _default_folders().items():
+            given = getattr(self, name)
+            object.__setattr__(self, name, folder if given is None else Path(given))
+        if self.reported and self.split == "validation":
+            raise ValueError("split='validation' is where alpha is chosen; report on another split")
+        self._check_known("protocol", PROTOCOLS, "a list of them")
+        self._check_known(
+            "similarity", SIMILARITIES, "an NLI model's folder or hub id", os.path.dirname
+        )
+        self._check_known("correctness", CORRECTNESS, "a file of labels", os.path.isfile)
+        self._check_distinct("protocol", str)
+        self._check_distinct("similarity", lambda name: Path(name).name)
+        self._check_distinct("target", str)
+        self._check_options()
+        if self.records is not None:
+            self._check_records()
+        else:
+            self._check_generation()
+
+    def _check_records(self) -> None:
+        """Check the parameters of answers that come from records."""
+        self._check_distinct("records", str)
+        if importing.recorded(as_list(self.records or ())) and self.strategy == EXACT:
+            raise ValueError(f"records={self.records!r} hold no search: exact search needs a model")
+
+    def _check_generation(self) -> None:
+        """Check the parameters of answers that a model generates."""
+        self._check_known("split", question_sets.SPLITS, "anything else")
+        if self.strategy == EXACT and self.alpha < self.search_alpha:
+            bound = f"search_alpha={self.search_alpha!r}"
+            raise ValueError(f"alpha={self.alpha!r} is below {bound}: not searched so far")
+        for model in as_list(self.model):
+            catalog.check_model(model)
+        self._check_known("dataset", question_sets.NAMES, "a file or folder", os.path.exists)
+        self._check_distinct("model", catalog.model_folder_name)
+        self._check_distinct("dataset", _dataset_label)
+
+    def _check_known(
+        self,
+        name: str,
+        known: Collection[str],
+        other: str,
+        is_other: Callable = lambda _: False,
+    ) -> None:
+        """Check that every value of a parameter is known or is of the other kind."""
+        for value in as_list(getattr(self, name)):
+            if value not in known and not is_other(value):
+                raise ValueError(f"{name}={value!r} is neither {', '.join(known)}, nor {other}")
+
+    def _check_distinct(self, name: str, label: Callable[[Any], str]) -> None:
+        """Check that no two values have the same label, because their rows would look the same."""
+        values = as_list(getattr(self, name) or ())
+        for number, value in enumerate(values):
+            for other in values[:number]:
+                if value == other:
+                    raise ValueError(f"{name}={value!r} is given twice; give it once")
+                if label(value) == label(other):
+                    clash = f"{name}={value!r} has the same name as {other!r}"
+                    raise ValueError(f"{clash}; give one of them at a time")
+
+    def _check_options(self) -> None:
+        """Check the option names in `chat` and `loading`."""
+        for name in ("chat", "loading"):
+            options = getattr(self, name)
+            if isinstance(options, Mapping) and not all(map(_is_name, options)):
+                raise ValueError(
+                    f"{name}={options!r} must have names of options as its keys, none of them empty"
+                )
+        parameters = {"name": "model", "torch_dtype": "dtype"}
+        parameters |= {name: name for name in ("model", "device", "dtype")}
+        for option in self.loading or ():
+            if option in parameters:
+                raise ValueError(
+                    f"loading={self.loading!r} must not have {option!r}: "
+                    f"use the parameter {parameters[option]}"
+                )
+
+
+def default_values() -> dict[str, Any]:
+    """Return the default of every parameter that a user may give."""
+    defaults = {field.name: field.default for field in fields(Parameters)} | _default_folders()
+    for name in ("other_strategies", "reported", "notebook"):
+        del defaults[name]
+    return defaults
+
+
+def same_value(value: object, other: object) -> bool:
+    """Return whether two values of a parameter mean the same, such as a name and a list of it."""
+    return _plain(value) == _plain(other)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, (list, tuple)):
+        is_one_name = len(value) == 1 and isinstance(value[0], str)
+        return value[0] if is_one_name else list(value)
+    return None if value == {} else value
+
+
+def _dataset_label(name: str) -> str:
+    return name if name in question_sets.NAMES else unzipped(name).stem
+
+
+def _default_folders() -> dict[str, Path]:
+    return {
+        "generations_dir": catalog.HOME / "data" / "generations",
+        "figures_dir": catalog.HOME / "figures",
+    }

@@ -1,0 +1,80 @@
+"""Answers that are read from the files of `records` instead of being generated."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pro_lib import importing
+from pro_lib.app.parameters import Parameters, as_list
+from pro_lib.common import files
+from pro_lib.questions import question_sets
+from pro_lib.runs.run import Run
+
+
+def recorded_pairs(parameters: Parameters) -> list[tuple[str, str]]:
+    """Return the (model, dataset) of every file of records."""
+    return list(importing.recorded(as_list(parameters.records or ())))
+
+
+def read_records(parameters: Parameters, model: str, dataset: str) -> Run:
+    """Return all answers in the records of a model and a dataset.
+
+    If the parameter `dataset` is a question file, it completes the questions of the records.
+    """
+    path = as_list(parameters.dataset)[0]
+    questions = None
+    if path not in question_sets.NAMES and os.path.exists(path):
+        questions = question_sets.load(path=path, split=None, n_shots=0)
+        if "validation" not in set(questions.table["split"]):
+            # The validation questions are then drawn.
+            questions = replace(questions, table=questions.table.assign(split=None))
+    records = importing.recorded(as_list(parameters.records or ()))
+    return importing.from_file(records[model, dataset], questions=questions)
+
+
+def select_records(parameters: Parameters, run: Run, splits: Sequence[str]) -> Run:
+    """Return the answers to the questions of some splits.
+
+    At most `limit` questions of each split and `n_answers` answers of each question are kept.
+    A missing validation split is not an error if the records have another of the splits.
+
+    Raises:
+        RunError: if the records do not have a split.
+    """
+    if parameters.n_answers is not None:
+        is_kept = run.answers["rank"] < parameters.n_answers
+        run = replace(run, answers=run.answers[is_kept].reset_index(drop=True))
+    if tuple(splits) == ("all",) and parameters.limit is None:
+        return run  # it does not matter to which split a question belongs
+    run = importing.split_records(
+        run, n_validation=parameters.n_validation, seed=parameters.seed
+    )
+    existing = list(dict.fromkeys(run.questions["split"]))
+    _check_splits(run, splits, existing)
+    wanted = existing if "all" in splits else [name for name in existing if name in splits]
+    if parameters.limit is None and len(wanted) == len(existing):
+        return run
+    rows: list[int] = []
+    for name in wanted:
+        rows.extend(_draw_rows(parameters, run, name))
+    return run.select(question_ids=list(run.questions["question_id"].iloc[sorted(rows)]))
+
+
+def _check_splits(run: Run, splits: Sequence[str], existing: Sequence[str]) -> None:
+    allowed = (*existing, "all", "validation")
+    missing = [name for name in splits if name not in allowed]
+    if missing or not {"all", *existing}.intersection(splits):
+        name = [*missing, *splits][0]
+        known = ", ".join(existing)
+        raise files.RunError(f"split={name!r} is not in run {run.name}; it has {known}")
+
+
+def _draw_rows(parameters: Parameters, run: Run, split: str) -> np.ndarray:
+    """Draw `limit` rows of a split; all of them if there are fewer or `limit` is None."""
+    rows = np.flatnonzero(run.questions["split"] == split)
+    size = min(parameters.limit or len(rows), len(rows))
+    return np.random.default_rng(parameters.seed).choice(rows, size=size, replace=False)
