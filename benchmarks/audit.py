@@ -21,7 +21,8 @@ from measuring import asked
 from scipy.stats import rankdata
 
 from pro_lib import evaluation, metrics, scoring
-from pro_lib.app.experiment import BEAMS, GREEDY, SAMPLES, Settings
+from pro_lib.app.experiment import Experiment
+from pro_lib.app.parameters import BEAMS, GREEDY, SAMPLES
 from pro_lib.evaluation import sweeps
 from pro_lib.evaluation.evaluate import Evaluation
 from pro_lib.metrics.correctness import Choices
@@ -112,7 +113,7 @@ def judged_by(run: Run, judged: Evaluation, questions: pd.DataFrame, choices: Ch
     return labelled.rows(labels["correct"].notna())
 
 
-def pro_rows(settings: Settings, beams: Run, samples: Run, others: list[Run]) -> Iterator[Row]:
+def pro_rows(settings: Experiment, beams: Run, samples: Run, others: list[Run]) -> Iterator[Row]:
     """One row a choice that concerns PRO or the labels of all methods."""
 
     def pair(choices: Choices | None = None, *, of: Run = beams) -> Pair:
@@ -161,7 +162,7 @@ def pro_rows(settings: Settings, beams: Run, samples: Run, others: list[Run]) ->
     yield pro_row("as released, but for the cuts in the text", "all of these", released[1:] * 2, score=fallback)
 
 
-def entropy_rows(settings: Settings, beams: Run, samples: Run, others: list[Run]) -> Iterator[Row]:
+def entropy_rows(settings: Experiment, beams: Run, samples: Run, others: list[Run]) -> Iterator[Row]:
     """One row a choice of the answers that PE, PE-MC and NE read."""
     judged = partial(evaluation.evaluate, beams, samples=samples, others=others, split=settings.split)
     distinct = judged(protocol="paper", choices=Choices(distinct=True))
@@ -176,7 +177,7 @@ def entropy_rows(settings: Settings, beams: Run, samples: Run, others: list[Run]
 
 
 def meaning_rows(
-    similarity: str, measure: Similarity, settings: Settings, beams: Run, samples: Run, others: list[Run]
+    similarity: str, measure: Similarity, settings: Experiment, beams: Run, samples: Run, others: list[Run]
 ) -> Iterator[Row]:
     """One row a choice that concerns SE, SD and Deg, for one similarity."""
     judged = evaluation.evaluate(beams, samples=samples, others=others, split=settings.split)
@@ -276,7 +277,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = {"--model": "facts-2m", "--dataset": "world-facts", "--similarity": ["lexical", "alias"]}
     given = asked(__doc__, options | {"--limit": int, "--csv": Path}, arguments)
     pair, of = (given.model, given.dataset), {"similarity": given.similarity, "limit": given.limit, "reported": True}
-    settings = Settings(model=given.model, dataset=given.dataset, **of)
+    settings = Experiment(model=given.model, dataset=given.dataset, **of)
     with warnings.catch_warnings():
         # Some choices are known to break the premise of the bound; the table counts where.
         warnings.simplefilter("ignore", scoring.PremiseWarning)

@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from pro_lib import metrics
-from pro_lib.app.experiment import Settings
+from pro_lib.app.experiment import Experiment
 
 N_QUESTIONS = (100, 300, 1000)
 SHARES_RIGHT = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
@@ -103,7 +103,7 @@ def covered(draw: Draw, truth: float, n: int, share: float, *, repetitions: int,
 def single(*, repetitions: int, seed: int) -> Iterator[dict]:
     """A row per distribution, number of questions, share of right answers and AUROC."""
     populations = [(name, auroc, of(auroc)) for name, of in SCORES.items() for auroc in AUROCS]
-    settings = Settings(model="facts-2m", dataset="world-facts", similarity=["lexical"], reported=True)
+    settings = Experiment(model="facts-2m", dataset="world-facts", similarity=["lexical"], reported=True)
     evaluation = settings.evaluations("facts-2m", "world-facts", "test", methods="all")[-1]
     for name, values in evaluation.with_pro({"PRO": 0.4})[list(METHODS)].items():
         truth = metrics.auroc(values, evaluation.correct)
@@ -159,7 +159,7 @@ def near(records: Sequence[str], *, repetitions: int, seed: int) -> Iterator[dic
         cell = {"scores": f"{share:.1%} of the wrong move by {jump:g}", "n_wrong": n_wrong, "n_right": n_right}
         yield cell | {"difference": share * jump} | difference_covered(draws, share * jump)
     sources = [{"model": ["facts-2m", "facts-1m"]}] + [{"records": records}] * bool(records)
-    for settings in (Settings(**source) for source in sources):
+    for settings in (Experiment(**source) for source in sources):
         for pair in settings.pairs():
             judged = settings.evaluations(*pair, "test" if settings.records is None else "all")[-1]
             nll = judged.baselines["NLL"].to_numpy()

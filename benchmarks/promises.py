@@ -19,7 +19,7 @@ from measuring import ROOT, asked
 from scipy.stats import binom
 
 from pro_lib import evaluation, importing, scoring
-from pro_lib.app.experiment import Settings
+from pro_lib.app.experiment import Experiment
 from pro_lib.evaluation import guarantees
 from pro_lib.evaluation.evaluate import Evaluation
 from pro_lib.evaluation.guarantees import STARTS
@@ -29,10 +29,10 @@ TARGETS, DELTAS, ALPHAS = (0.7, 0.8, 0.9), (0.35, 0.37, 0.4, 0.5, 0.6), (0.005, 
 CONFIDENCE, SAMPLE = 0.95, 100  # questions answered whose own accuracy is looked at
 
 
-def embedded() -> tuple[Settings, Evaluation, np.ndarray]:
+def embedded() -> tuple[Experiment, Evaluation, np.ndarray]:
     """All questions of world-facts as facts-2m answered them, and which are of facts told at least 8 times."""
     pair = "facts-2m", "world-facts"
-    settings = Settings(search_alpha=0.005, other_strategies=["threshold"], similarity=["lexical", "alias"])
+    settings = Experiment(search_alpha=0.005, other_strategies=["threshold"], similarity=["lexical", "alias"])
     judged = settings.evaluations(*pair, "all", methods="all")[-1]
     exposure = settings.both_splits(*pair, "diverse_beam").questions.set_index("question_id")["exposure"]
     return settings, judged, exposure[judged.answers["question_id"]].to_numpy() >= 8
@@ -106,7 +106,7 @@ def answering(judged: Evaluation, m: int, easier: np.ndarray, splits: int, *, re
             yield row | {"sample_failed": looked_at.mean() if looked_at.size else np.nan}
 
 
-def sets(settings: Settings, splits: int) -> Iterator[dict]:
+def sets(settings: Experiment, splits: int) -> Iterator[dict]:
     """A row per δ, and per fixed α, and way of drawing."""
     pair, searched = settings.pairs()[0], {"search_alpha": settings.search_alpha}
     run = settings.run(*pair, "validation", "test", strategy="threshold")

@@ -1,11 +1,11 @@
-"""Another value than the default for every parameter of `Settings`, and files of records and questions to name."""
+"""Another value than the default for every parameter of `Experiment`, and files of records and questions to name."""
 
 import json
 import math
 
 # Parameters that notebooks fix and no user gives.
 FIXED = ("other_strategies", "reported", "notebook")
-# Parameters that `Settings` hands to the cells of notebooks and does not use itself.
+# Parameters that `Experiment` hands to the cells of notebooks and does not use itself.
 FOR_CELLS = ("alpha", "target", "confidence", "columns")
 STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
 OTHER = {

@@ -110,14 +110,14 @@ def gallery() -> str:
 
 def explorer(path: Path, *, plain: bool) -> None:
     """The explorer of 300 exact searches that notebook 09 reads, small enough for a first page."""
-    from pro_lib.app.experiment import Settings
+    from pro_lib.app.experiment import Experiment
     from pro_lib.app.explorer.page import appendix_run, to_html
 
     if plain:
         to_html(appendix_run(), path)
         return
     pair = "facts-2m", "world-facts"
-    run = Settings(model=pair[0], dataset=pair[1], strategy="threshold", search_alpha=0.005).both_splits(*pair)
+    run = Experiment(model=pair[0], dataset=pair[1], strategy="threshold", search_alpha=0.005).both_splits(*pair)
     to_html(run.select(question_ids=list(run.questions.query("split == 'test'")["question_id"][:300])), path)
 
 

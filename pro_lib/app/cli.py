@@ -262,9 +262,7 @@ def score(
     if output:
         inputs = [path for path in (source, questions, correctness) if path]
         check_output(output, option="--output", inputs=inputs, force=force, is_ours=_is_score_table)
-    experiment = Experiment(
-        alpha=alpha, correctness=correctness, records=source, dataset=questions or "world-facts"
-    )
+    experiment = Experiment(alpha=alpha, correctness=correctness, records=source, dataset=questions or "world-facts")
     run = experiment.run(*experiment.pairs()[0], "all")
     table = evaluation.of_texts(run) if run.is_texts else run.scores(alpha=alpha)
     if output:

@@ -74,9 +74,7 @@ class Experiment(Parameters):
         changes = changed_values(values, cells, uses, constants)
         use = NotebookUse(None if uses is None else tuple(uses), tuple(changes))
         experiment = cls(**values | constants, notebook=use)
-        folder_parts = {
-            name: value for name, value in changes.items() if not name.endswith("_dir")
-        }
+        folder_parts = {name: value for name, value in changes.items() if not name.endswith("_dir")}
         if folder_parts and values.get("figures_dir") is None:
             folder = experiment.figures_dir / "other" / files.folder_name(**folder_parts)
             experiment = replace(experiment, figures_dir=folder)
@@ -101,9 +99,7 @@ class Experiment(Parameters):
         """
         if self.records is not None:
             return recorded_pairs(self)
-        return [
-            (model, dataset) for model in as_list(self.model) for dataset in as_list(self.dataset)
-        ]
+        return [(model, dataset) for model in as_list(self.model) for dataset in as_list(self.dataset)]
 
     def pair(self) -> tuple[str, str]:
         """Return the only (model, dataset).
@@ -117,9 +113,7 @@ class Experiment(Parameters):
             several = [name for name in names if len(as_list(getattr(self, name))) > 1]
             name = several[0]
             value = getattr(self, name)
-            raise SentenceError(
-                f"{name}={value!r}: this notebook is of one {name} at a time; give one"
-            )
+            raise SentenceError(f"{name}={value!r}: this notebook is of one {name} at a time; give one")
         return pairs[0]
 
     def questions(self, dataset: str, *splits: str) -> question_sets.QuestionSet:
@@ -155,9 +149,7 @@ class Experiment(Parameters):
 
         options = own_settings(name, vars(self))
         options |= self._values("batch_size", "chat", "engine", "n_workers")
-        return generation.generate(
-            self.loaded(model), questions, strategy=name, out=self.generations_dir, **options
-        )
+        return generation.generate(self.loaded(model), questions, strategy=name, out=self.generations_dir, **options)
 
     def both_splits(self, model: str, dataset: str, strategy: str | None = None) -> Run:
         """Return one run of the validation questions and those of `split`.
@@ -169,9 +161,7 @@ class Experiment(Parameters):
         splits = dict.fromkeys(("validation", self.split))
         return self.run(model, dataset, *splits, strategy=strategy)
 
-    def evaluations(
-        self, model: str, dataset: str, *splits: str | None, methods: str = "own"
-    ) -> list[Evaluation]:
+    def evaluations(self, model: str, dataset: str, *splits: str | None, methods: str = "own") -> list[Evaluation]:
         """Return the evaluations of each split, one for each protocol.
 
         Args:
@@ -200,9 +190,7 @@ class Experiment(Parameters):
         for each in evaluations:
             one_class = each.one_class()
             if self.reported and each.split != "validation" and one_class:
-                raise metrics.OneClassError(
-                    f"{one_class}, so no score can be told from another on them"
-                )
+                raise metrics.OneClassError(f"{one_class}, so no score can be told from another on them")
         return evaluations
 
     def splits(self, methods: str = "own") -> list[Splits]:
@@ -224,10 +212,7 @@ class Experiment(Parameters):
 
         The value of `alias` is None if the questions have no references.
         """
-        return {
-            Path(name).name: self._similarity(name, model, dataset)
-            for name in as_list(self.similarity)
-        }
+        return {Path(name).name: self._similarity(name, model, dataset) for name in as_list(self.similarity)}
 
     def drawn(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the rows of a table that a figure shows: those of the protocols in `protocol`."""
@@ -241,9 +226,7 @@ class Experiment(Parameters):
         from pro_lib import plots
 
         inputs = [*as_list(self.dataset), *as_list(self.records or ()), self.correctness]
-        return plots.save(
-            figure, table, name, figures_dir=self.figures_dir, title=title, inputs=inputs
-        )
+        return plots.save(figure, table, name, figures_dir=self.figures_dir, title=title, inputs=inputs)
 
     def loaded(self, model: str) -> Model:
         """Return a model, loaded with `device`, `dtype` and `loading`, or the one in memory."""
@@ -265,9 +248,7 @@ class Experiment(Parameters):
     def _recorded_run(self, model: str, dataset: str, splits: Sequence[str]) -> Run:
         return select_records(self, read_records(self, model, dataset), splits)
 
-    def _stored_run(
-        self, model: str, questions: question_sets.QuestionSet, strategy: str
-    ) -> Run | None:
+    def _stored_run(self, model: str, questions: question_sets.QuestionSet, strategy: str) -> Run | None:
         """Return a stored run with the answers to these questions, without loading the model.
 
         The result is None if there is no such run, or if only the model can tell.
@@ -276,13 +257,11 @@ class Experiment(Parameters):
         settings = own_settings(strategy, vars(self))
         decoder = decoding.strategy(strategy, chat=chat, **settings)
         folder = self.generations_dir / questions.name / catalog.model_folder_name(model)
-        folder /= files.folder_name(
-            decoder.name, **decoder.changes(), **questions.changes(chat=chat)
-        )
+        folder /= files.folder_name(decoder.name, **decoder.changes(), **questions.changes(chat=chat))
         if chat is None or self.loading or not storage.has_answers(folder):
             return None  # without shots, or with options for loading, the model decides
         parameters = storage.read_info(folder).parameters
-        wanted = parameters | {"chat": None}
+        wanted: dict[str, Any] = {**parameters, "chat": None}
         wanted |= decoder.parameters() | questions.parameters(chat=chat)
         if self.dtype != "auto":
             wanted["dtype"] = self.dtype

@@ -69,8 +69,7 @@ def check_constants(values: Mapping[str, Any], constants: Mapping[str, Any]) -> 
     for name, constant in constants.items():
         if name in values and not same_value(values[name], constant):
             raise SentenceError(
-                f"{name}={values[name]!r} has no effect: "
-                f"this notebook fixes {name}={constant!r}; remove it"
+                f"{name}={values[name]!r} has no effect: this notebook fixes {name}={constant!r}; remove it"
             )
 
 

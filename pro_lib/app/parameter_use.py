@@ -137,14 +137,8 @@ def _why_unused_by_notebook(parameters: Parameters, name: str, uses: Sequence[st
     if name == "n_validation":
         if _splits_records(parameters) or _splits_question_files(parameters):
             return None
-        return (
-            "has no effect: this notebook does not choose alpha, "
-            "and the questions have a validation split"
-        )
-    return (
-        "is not used by this notebook; beside its models, questions and answers "
-        f"it uses {', '.join(uses)}"
-    )
+        return "has no effect: this notebook does not choose alpha, and the questions have a validation split"
+    return f"is not used by this notebook; beside its models, questions and answers it uses {', '.join(uses)}"
 
 
 def _draws_at_random(parameters: Parameters, uses: Sequence[str]) -> bool:

@@ -50,9 +50,7 @@ def select_records(parameters: Parameters, run: Run, splits: Sequence[str]) -> R
         run = replace(run, answers=run.answers[is_kept].reset_index(drop=True))
     if tuple(splits) == ("all",) and parameters.limit is None:
         return run  # it does not matter to which split a question belongs
-    run = importing.split_records(
-        run, n_validation=parameters.n_validation, seed=parameters.seed
-    )
+    run = importing.split_records(run, n_validation=parameters.n_validation, seed=parameters.seed)
     existing = list(dict.fromkeys(run.questions["split"]))
     _check_splits(run, splits, existing)
     wanted = existing if "all" in splits else [name for name in existing if name in splits]

@@ -23,7 +23,7 @@ from setting_values import (
 
 from pro_lib import metrics
 from pro_lib.app.cli import pro
-from pro_lib.app.experiment import Settings
+from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
 from pro_lib.generation import models
@@ -53,24 +53,24 @@ def test_a_parameter_that_cannot_be_is_one_sentence_that_names_it_and_its_value(
     (name, value), *_ = values.items()
     shown = repr(value[0] if name in ("alphas", "target") else value)
     with pytest.raises(ValueError, match=rf"^{name}(\[0\])?={re.escape(shown)} [^\n]*$"):
-        Settings(**values).pairs()
+        Experiment(**values).pairs()
 
 
 def test_one_name_or_several_make_pairs_and_records_their_own(tmp_path):
-    both = Settings(model=["facts-2m", "facts-1m"], dataset=("world-facts", "nq")).pairs()
+    both = Experiment(model=["facts-2m", "facts-1m"], dataset=("world-facts", "nq")).pairs()
     assert both == [(m, d) for m in ("facts-2m", "facts-1m") for d in ("world-facts", "nq")]
-    assert len(Settings(records=write_lines(tmp_path / "mine.jsonl", judged(2))).pairs()) == 1
+    assert len(Experiment(records=write_lines(tmp_path / "mine.jsonl", judged(2))).pairs()) == 1
 
 
 CELL = 'model: str = "facts-1m"  # a model\nalpha: float = 0.4  # the default α'
 
 
 def notebook(*cells, **constants):
-    """What `Settings.of(globals(), ...)` returns in a notebook whose cells so far are these."""
+    """What `Experiment.from_notebook(globals(), ...)` returns in a notebook whose cells so far are these."""
     names = {"In": ["", *cells]}
     for cell in cells:
         exec(cell, names)
-    return Settings.of(names, **constants)
+    return Experiment.from_notebook(names, **constants)
 
 
 def test_what_is_declared_or_injected_counts_and_nothing_else_that_a_cell_leaves():
@@ -114,7 +114,7 @@ def test_labels_that_cannot_be_read_end_a_notebook_before_anything_is_made(tmp_p
 
 
 def test_a_run_is_made_once_and_read_without_the_model(tmp_path, monkeypatch):
-    settings = Settings(**SMALL, generations_dir=tmp_path)
+    settings = Experiment(**SMALL, generations_dir=tmp_path)
     whole = settings.both_splits(*PAIR)
     monkeypatch.setattr(models, "held", None)
     assert_frame_equal(settings.both_splits(*PAIR).answers, whole.answers)
@@ -129,7 +129,7 @@ APART = [("multinomial", "temperature", 0.7), ("greedy", "n_shots", 1), ("thresh
 
 @pytest.mark.parametrize(("strategy", "name", "value"), APART)
 def test_what_decides_the_answers_has_a_folder_where_it_is_found(strategy, name, value, tmp_path, monkeypatch):
-    usual = Settings(model="facts-1m", limit=2, strategy=strategy, generations_dir=tmp_path, device="cpu")
+    usual = Experiment(model="facts-1m", limit=2, strategy=strategy, generations_dir=tmp_path, device="cpu")
     other = replace(usual, **{name: value})
     runs = [settings.run(*PAIR) for settings in (usual, other)]
     folders = sorted(path.name for path in (tmp_path / "world-facts" / "facts-1m").iterdir())
@@ -141,7 +141,7 @@ def test_what_decides_the_answers_has_a_folder_where_it_is_found(strategy, name,
 
 @pytest.mark.parametrize(("n_validation", "pool", "chosen"), [(8, 40, 8), (None, 45, 45)])
 def test_records_without_splits_are_split_once_for_each_protocol(n_validation, pool, chosen, tmp_path):
-    settings = Settings(records=write_lines(tmp_path / "mine.jsonl", judged(90)), n_validation=n_validation)
+    settings = Experiment(records=write_lines(tmp_path / "mine.jsonl", judged(90)), n_validation=n_validation)
     splits = settings.splits()
     assert [one.reported.protocol.split(", ")[0] for one in splits] == ["paper", "workbench"]
     for one in splits:
@@ -150,7 +150,7 @@ def test_records_without_splits_are_split_once_for_each_protocol(n_validation, p
 
 
 def test_splits_of_all_methods_read_beams_samples_and_greedy_answers(tmp_path):
-    settings = Settings(**SMALL | {"limit": 30}, generations_dir=tmp_path, n_validation=None)
+    settings = Experiment(**SMALL | {"limit": 30}, generations_dir=tmp_path, n_validation=None)
     own, every = settings.splits(), settings.splits(methods="all")
     assert "SE, lexical" not in own[0].reported.baselines
     assert {"NLL", "PE", "NE", "SE, lexical", "Deg, lexical"} <= {*every[0].reported.baselines}
@@ -164,16 +164,16 @@ def test_a_question_file_beside_records_says_what_was_asked(tmp_path):
     records = write_lines(
         tmp_path / "responses.jsonl", [{"question_id": f"q{n}", "response": response} for n in range(4)]
     )
-    bare = Settings(records=records)
+    bare = Experiment(records=records)
     assert bare.run(*bare.pairs()[0], "all").questions["references"].isna().all()
-    beside = Settings(records=records, dataset=write_lines(tmp_path / "mine.jsonl", rows))
+    beside = Experiment(records=records, dataset=write_lines(tmp_path / "mine.jsonl", rows))
     assert list(beside.run(*beside.pairs()[0], "all").questions["references"]) == [["yes"]] * 4
-    assert Settings(similarity="alias", records=records).similarities(*bare.pairs()[0]) == {"alias": None}
+    assert Experiment(similarity="alias", records=records).similarities(*bare.pairs()[0]) == {"alias": None}
 
 
 def test_a_reported_split_of_one_class_is_refused_by_name(tmp_path):
     path = write_lines(tmp_path / "mine.jsonl", judged(90, right=lambda _: False))
-    settings = Settings(records=path, n_validation=None)
+    settings = Experiment(records=path, n_validation=None)
     assert settings.evaluations(*settings.pairs()[0], None)[0].one_class()
     with pytest.raises(metrics.OneClassError, match=r"mine.*wrong"):
         replace(settings, reported=True).evaluations(*settings.pairs()[0], "test")
@@ -181,7 +181,7 @@ def test_a_reported_split_of_one_class_is_refused_by_name(tmp_path):
 
 def test_similarities_are_named_and_kept_beside_the_runs(tmp_path):
     (tmp_path / "my-nli").mkdir()
-    settings = Settings(similarity=["lexical", "alias", str(tmp_path / "my-nli")], generations_dir=tmp_path)
+    settings = Experiment(similarity=["lexical", "alias", str(tmp_path / "my-nli")], generations_dir=tmp_path)
     similarities = settings.similarities("Gemma-2B", "world-facts")
     assert list(similarities) == ["lexical", "alias", "my-nli"]
     assert set(similarities["alias"].table["split"]) == {"train_shots", "validation", "test"}
@@ -190,8 +190,9 @@ def test_similarities_are_named_and_kept_beside_the_runs(tmp_path):
 
 def test_a_figure_shows_the_protocols_asked_for_and_its_table_all(tmp_path):
     table = pd.DataFrame({"protocol": ["paper", "workbench, ROUGE-L"], "alpha": [0.4, 1 / 3]})
-    assert [len(Settings(protocol=p).drawn(table)) for p in ("paper", "workbench", ["paper", "workbench"])] == [1, 1, 2]
-    settings = Settings(figures_dir=tmp_path / "mine")
+    protocols = ("paper", "workbench", ["paper", "workbench"])
+    assert [len(Experiment(protocol=names).drawn(table)) for names in protocols] == [1, 1, 2]
+    settings = Experiment(figures_dir=tmp_path / "mine")
     assert settings.store(table, "both") is table
     assert (tmp_path / "mine" / "both.csv").read_text().splitlines()[2] == '"workbench, ROUGE-L",0.333333'
     assert "nothing to show" in settings.store(table.head(0), "none")
@@ -200,7 +201,7 @@ def test_a_figure_shows_the_protocols_asked_for_and_its_table_all(tmp_path):
 
 # --- Every parameter has an effect, or is an error that names it ---
 
-PARAMETERS = [field.name for field in fields(Settings) if field.name not in FIXED]
+PARAMETERS = [field.name for field in fields(Experiment) if field.name not in FIXED]
 SEEN_PARAMETERS = [name for name in PARAMETERS if name not in FOR_CELLS]
 
 
@@ -296,7 +297,7 @@ def usual(tmp_path_factory):
 def outcome(given, work, *, methods):
     """What is observed of the parameters, or the error that they are."""
     try:
-        return observed(Settings(**given), work, methods=methods)
+        return observed(Experiment(**given), work, methods=methods)
     except ValueError as error:
         return str(error)
 
@@ -308,13 +309,13 @@ def test_a_parameter_has_an_effect_or_is_an_error_that_names_it(name, kind, file
     methods = "all" if name == "similarity" else "own"
     if (kind, methods) not in usual:
         unchanged = base(kind, files, usual["folder"] / kind / methods)
-        usual[kind, methods] = observed(Settings(**unchanged), work, methods=methods)
+        usual[kind, methods] = observed(Experiment(**unchanged), work, methods=methods)
     given = base(kind, files, tmp_path) | {name: other_value(name, kind, files, tmp_path)}
     changed = outcome(given, work, methods=methods)
     if isinstance(changed, str):
         assert name in changed
     elif name == "figures_dir":
-        Settings(**given).store(pd.DataFrame({"x": [1]}), "table")
+        Experiment(**given).store(pd.DataFrame({"x": [1]}), "table")
         assert (tmp_path / "other" / "table.csv").is_file()
     elif name == "generations_dir":
         assert list((tmp_path / "other").glob("*/facts-1m/*/run.json"))
@@ -341,12 +342,12 @@ NOT_FOR_RECORDS += [
 def test_records_refuse_what_decides_generation(name, files, tmp_path):
     value = other_value(name, "records", files, tmp_path)
     with pytest.raises(SentenceError, match=f"^{name}=.* has no effect: the answers come from records=.*; remove it$"):
-        Settings(records=str(files / "split.jsonl"), **{name: value})
+        Experiment(records=str(files / "split.jsonl"), **{name: value})
 
 
 def test_an_nli_model_uses_device_and_folder_beside_records(files, tmp_path):
     given = {"similarity": ["alias", "nli"], "device": "cpu", "generations_dir": tmp_path}
-    settings = Settings(records=str(files / "split.jsonl"), **given)
+    settings = Experiment(records=str(files / "split.jsonl"), **given)
     nli = settings.similarities(*settings.pairs()[0])["nli"]
     assert (nli.device, nli.cache) == ("cpu", tmp_path / "split" / "records")
 
@@ -357,18 +358,18 @@ def test_a_setting_of_another_strategy_names_both(strategy):
     users |= {"search_alpha": ["threshold"], "n_answers": ["multinomial", "diverse_beam"]}
     for name, having in users.items():
         if strategy in having:
-            assert getattr(Settings(strategy=strategy, **{name: OTHER[name]}), name) == OTHER[name]
+            assert getattr(Experiment(strategy=strategy, **{name: OTHER[name]}), name) == OTHER[name]
             continue
         words = f"strategy {strategy} does not use it; it is a parameter of {' and '.join(having)}$"
         with pytest.raises(SentenceError, match=f"^{name}={OTHER[name]} has no effect: {words}"):
-            Settings(strategy=strategy, **{name: OTHER[name]})
-        assert Settings(strategy=strategy, other_strategies=having, **{name: OTHER[name]}).strategy == strategy
+            Experiment(strategy=strategy, **{name: OTHER[name]})
+        assert Experiment(strategy=strategy, other_strategies=having, **{name: OTHER[name]}).strategy == strategy
 
 
 def test_workers_need_ray():
     with pytest.raises(SentenceError, match=r"^n_workers=2 has no effect: only engine='ray' has workers$"):
-        Settings(n_workers=2)
-    assert Settings(n_workers=2, engine="ray").n_workers == 2
+        Experiment(n_workers=2)
+    assert Experiment(n_workers=2, engine="ray").n_workers == 2
 
 
 DATASETS = [("typo.csv", "is not a file"), ("nq", "is not a file"), (["world-facts", "nq"], "give one file")]
@@ -377,7 +378,7 @@ DATASETS = [("typo.csv", "is not a file"), ("nq", "is not a file"), (["world-fac
 @pytest.mark.parametrize(("dataset", "words"), DATASETS, ids=str)
 def test_a_dataset_beside_records_is_one_question_file(dataset, words, files):
     with pytest.raises(SentenceError, match=rf"^dataset={re.escape(repr(dataset))} .*{words}"):
-        Settings(records=str(files / "split.jsonl"), dataset=dataset)
+        Experiment(records=str(files / "split.jsonl"), dataset=dataset)
 
 
 def ids(run):
@@ -385,7 +386,7 @@ def ids(run):
 
 
 def test_limit_draws_records_of_each_split_with_the_seed(files):
-    first = Settings(records=str(files / "split.jsonl"), limit=6)
+    first = Experiment(records=str(files / "split.jsonl"), limit=6)
     pair = first.pairs()[0]
     both = first.both_splits(*pair)
     assert both.questions["split"].value_counts().to_dict() == {"validation": 6, "test": 6}
@@ -396,7 +397,7 @@ def test_limit_draws_records_of_each_split_with_the_seed(files):
 
 
 def test_n_answers_keeps_the_first_answers_of_records(files):
-    settings = Settings(records=str(files / "split.jsonl"))
+    settings = Experiment(records=str(files / "split.jsonl"))
     pair = settings.pairs()[0]
     kept = replace(settings, n_answers=3).run(*pair).answers.groupby("question_id")["text"].agg(list)
     assert list(kept) == [["Quito", "Quito", "Lima"]] * 20
@@ -405,19 +406,19 @@ def test_n_answers_keeps_the_first_answers_of_records(files):
 
 
 def test_a_split_that_records_do_not_have_names_those_they_have(files, tmp_path):
-    settings = Settings(records=str(files / "split.jsonl"), split="dev")
+    settings = Experiment(records=str(files / "split.jsonl"), split="dev")
     words = r"^split='dev' is not in run split/records/records; it has validation, test$"
     for read in (settings.run, settings.both_splits):
         with pytest.raises(RunError, match=words):
             read(*settings.pairs()[0])
-    tests = Settings(records=write_records(tmp_path / "tests.jsonl", splits=("test",)))
+    tests = Experiment(records=write_records(tmp_path / "tests.jsonl", splits=("test",)))
     assert len(tests.both_splits(*tests.pairs()[0]).questions) == 40
     with pytest.raises(RunError, match=r"^split='validation' is not in run tests/records/records; it has test$"):
         replace(tests, split="validation").run(*tests.pairs()[0])
 
 
 def test_records_without_splits_are_drawn_and_all_is_every_question(files):
-    settings = Settings(records=str(files / "unsplit.jsonl"), n_validation=2)
+    settings = Experiment(records=str(files / "unsplit.jsonl"), n_validation=2)
     pair = settings.pairs()[0]
     validation, test = (replace(settings, split=name).run(*pair) for name in ("validation", "test"))
     assert (len(ids(validation)), len(ids(test))) == (10, 30)
@@ -443,11 +444,11 @@ EMPTY = [(name, value) for name in PARAMETERS for value in ("", "  ", "\n") if n
 @pytest.mark.parametrize(("name", "value"), [*EMPTY, *LISTED.items()], ids=str)
 def test_an_empty_text_is_an_error_that_names_the_parameter(name, value):
     with pytest.raises(SentenceError, match=rf"^{name}(\[\d\])?="):
-        Settings(**{name: value})
+        Experiment(**{name: value})
 
 
 def test_an_empty_header_is_the_default():
-    assert Settings(header="").header == Settings().header == ""
+    assert Experiment(header="").header == Experiment().header == ""
 
 
 @pytest.mark.parametrize("name", ["figures_dir", "generations_dir"])
@@ -461,21 +462,21 @@ def test_a_repeated_name_is_an_error_that_names_it(tmp_path):
     repeated = {"model": "facts-1m", "dataset": "world-facts", "protocol": "paper", "similarity": "alias"}
     for name, value in {**repeated, "records": records}.items():
         with pytest.raises(SentenceError, match=f"^{name}={re.escape(repr(value))} is given twice; give it once$"):
-            Settings(**{name: [value, value]})
+            Experiment(**{name: [value, value]})
     (tmp_path / "facts-1m").symlink_to(ROOT / "data" / "models" / "facts-1m")
     for name, pair in {"model": ["me/one", "you/one"], "similarity": ["me/nli", "you/nli"]}.items():
         with pytest.raises(SentenceError, match=f"^{name}='{pair[1]}' has the same name as '{pair[0]}'"):
-            Settings(**{name: pair})
+            Experiment(**{name: pair})
 
 
 @pytest.mark.parametrize(("option", "parameter"), [("dtype", "dtype"), ("torch_dtype", "dtype"), ("name", "model")])
 def test_loading_points_to_the_parameter_that_it_repeats(option, parameter):
     with pytest.raises(SentenceError, match=f"^loading=.* must not have '{option}': use the parameter {parameter}$"):
-        Settings(loading={option: "float32"})
+        Experiment(loading={option: "float32"})
 
 
 def test_an_option_that_transformers_refuses_is_one_sentence():
-    settings = Settings(loading={"colour": 1}, device="cpu")
+    settings = Experiment(loading={"colour": 1}, device="cpu")
     with pytest.raises(SentenceError, match=r"^loading=\{'colour': 1\} has an option that transformers does not take"):
         settings.loaded("facts-1m")
 
@@ -530,22 +531,22 @@ def test_a_notebook_of_one_pair_refuses_several(files):
         with pytest.raises(
             SentenceError, match=rf"^{name}=\[.*\]: this notebook is of one {name} at a time; give one$"
         ):
-            Settings(**{name: value}).pair()
-    assert Settings(model="facts-1m").pair() == PAIR
+            Experiment(**{name: value}).pair()
+    assert Experiment(model="facts-1m").pair() == PAIR
     with pytest.raises(SentenceError, match=r"^records=.* is of one records at a time"):
-        Settings(records=[str(files / "split.jsonl"), str(files / "unsplit.jsonl")]).pair()
+        Experiment(records=[str(files / "split.jsonl"), str(files / "unsplit.jsonl")]).pair()
 
 
 def test_all_methods_read_the_answers_of_the_strategy(tmp_path):
     given = SMALL | {"limit": 30, "n_answers": None, "generations_dir": tmp_path, "strategy": "threshold"}
-    settings = Settings(**given)
+    settings = Experiment(**given)
     assert settings.evaluations(*PAIR, "test", methods="all")[0].search_alpha == settings.search_alpha
 
 
 def test_generate_refuses_a_setting_that_none_of_its_strategies_uses(monkeypatch):
     made = []
-    monkeypatch.setattr(Settings, "run", lambda settings, *pair, strategy: made.append(strategy))
-    monkeypatch.setattr(Settings, "both_splits", lambda settings, *pair: made.append(pair[2]))
+    monkeypatch.setattr(Experiment, "run", lambda settings, *pair, strategy: made.append(strategy))
+    monkeypatch.setattr(Experiment, "both_splits", lambda settings, *pair: made.append(pair[2]))
     words = ["generate", "facts-1m", "greedy", "--dataset", "world-facts", "--search-alpha", "0.1"]
     refused = CliRunner().invoke(pro, words)
     assert refused.exit_code == 1

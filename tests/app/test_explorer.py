@@ -12,7 +12,7 @@ from scipy.stats import rankdata
 
 from pro_lib import ask, generation, importing, metrics, scoring
 from pro_lib.app import explorer
-from pro_lib.app.experiment import Settings
+from pro_lib.app.experiment import Experiment
 from pro_lib.app.explorer.widget import Explorer
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
@@ -200,7 +200,7 @@ def reply(app, **message):
 
 
 def test_the_widget_shows_the_run_and_offers_others_and_the_papers_examples_with_the_papers_pro(tmp_path):
-    app = Explorer(RUN, Settings(generations_dir=tmp_path))
+    app = Explorer(RUN, Experiment(generations_dir=tmp_path))
     assert app.runs == ["letters/toy/diverse_beam (this notebook)", "the paper's appendix"]
     assert (app.data["label"], app.data["split"], app.alpha) == (app.runs[0], "test", 0.4)
     assert "without a model to ask" in app.data["cannot_ask"]
@@ -226,7 +226,7 @@ def test_a_run_is_of_a_bundled_model_if_the_fingerprint_is_too(tmp_path, is_ours
         parameters=parameters,
         provenance={"source": "/home/me/facts-2m"},
     )
-    app = Explorer(replace(RUN, info=info), Settings(generations_dir=tmp_path))
+    app = Explorer(replace(RUN, info=info), Experiment(generations_dir=tmp_path))
     assert app._model == ("facts-2m" if is_ours else "/home/me/facts-2m")
     assert app.data["scope"] == catalog.scope("facts-2m") * is_ours
 
@@ -234,7 +234,7 @@ def test_a_run_is_of_a_bundled_model_if_the_fingerprint_is_too(tmp_path, is_ours
 def test_an_error_is_a_sentence_and_the_run_before_stays(tmp_path):
     (folder := tmp_path / "world-facts" / "facts-9m" / "greedy").mkdir(parents=True)
     (folder / "run.json").write_text("{")
-    app = Explorer(RUN, Settings(generations_dir=tmp_path))
+    app = Explorer(RUN, Experiment(generations_dir=tmp_path))
     wrong = {"no such run": {"name": "no such run"}, "facts-9m": {"name": "world-facts/facts-9m/greedy"}}
     for name, message in (wrong | {"without a model to ask": {"question": "Why?", "search_alpha": 0.1}}).items():
         kind = "run" if "name" in message else "ask"
@@ -249,7 +249,7 @@ def test_methods_are_compared_with_samples_where_there_are_some(tmp_path, monkey
     assert {"NLL", "SE, lexical"} <= set(alone["scores"]) < set(beside["scores"])
     assert page_data(explorer.to_html(RUN, tmp_path / "run.html"))[1] == alone
     monkeypatch.setattr("pro_lib.runs.read", lambda folder: samples)  # in the folder of samples
-    answer = reply(Explorer(RUN, Settings(generations_dir=tmp_path)), kind="compare", distinct=True)
+    answer = reply(Explorer(RUN, Experiment(generations_dir=tmp_path)), kind="compare", distinct=True)
     assert answer["scores"]["NLL"] == pytest.approx(scoring.nll(RUN.log_probs()))
     assert {name: answer[name] for name in beside} == beside | {"ids": [f"q{i:02}" for i in range(40)]}
     assert answer["correct"] == corrects(RUN)
@@ -258,7 +258,7 @@ def test_methods_are_compared_with_samples_where_there_are_some(tmp_path, monkey
 def test_the_model_of_a_run_is_asked_as_the_run_was(facts_2m, tmp_path):
     questions = question_sets.load("world-facts", split="test", limit=2)
     run = generation.generate(facts_2m, questions, strategy="greedy", max_new_tokens=7, progress=False)
-    app = Explorer(run, Settings(generations_dir=tmp_path, device="cpu"))
+    app = Explorer(run, Experiment(generations_dir=tmp_path, device="cpu"))
     answer = reply(app, kind="ask", question=CAPITAL, search_alpha=0.02)
     assert (answer["kind"], answer["status"]) == ("answer", "")
     expected = ask(facts_2m, CAPITAL, questions=questions, search_alpha=0.02, max_new_tokens=7)
@@ -281,7 +281,7 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 def test_runs_of_which_little_is_known_are_shown(name, tmp_path):
     run = ODD[name]
-    app = Explorer(run, Settings(generations_dir=tmp_path))
+    app = Explorer(run, Experiment(generations_dir=tmp_path))
     assert len(app.data["questions"]) == len(app.data["answers"]) == len(run.questions)
     assert app.data["has_texts"] == (name not in ("no text", "no question"))
     if name == "no text":

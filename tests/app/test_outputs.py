@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from pro_lib import app, generation, importing, runs
 from pro_lib.app import cli, explorer
 from pro_lib.app.cli import pro
-from pro_lib.app.experiment import Settings
+from pro_lib.app.experiment import Experiment
 from pro_lib.common import catalog, files
 from pro_lib.generation import models
 from pro_lib.importing.records import read_labels
@@ -151,7 +151,7 @@ def test_figures_do_not_replace_the_files_they_are_drawn_from(parameter, kind, p
     file = Path("mine") / f"a.{kind}"
     os.link(inputs[parameter], file)
     before = file.read_bytes()
-    settings = Settings(**inputs, figures_dir="mine")
+    settings = Experiment(**inputs, figures_dir="mine")
     with pytest.raises(ValueError, match="is an input"):
         settings.store(table, "a", style.plt.figure() if kind == "png" else None)
     assert file.read_bytes() == before

@@ -1,6 +1,7 @@
 """The audit: each choice moves what it says, and the page in the docs holds the numbers that were measured."""
 
 import re
+from functools import partial
 
 import audit
 import numpy as np
@@ -72,8 +73,8 @@ def test_rows_are_compared_on_their_common_questions():
 
 @pytest.mark.slow
 def test_the_audit_runs_on_the_bundled_model_and_differs_where_it_must(tmp_path, capsys, monkeypatch):
-    settings = audit.Settings
-    monkeypatch.setattr(audit, "Settings", lambda **options: settings(generations_dir=tmp_path, n_answers=4, **options))
+    small = partial(audit.Experiment, generations_dir=tmp_path, n_answers=4)
+    monkeypatch.setattr(audit, "Experiment", small)
     audit.main(["--model", "facts-1m", "--limit", "60", "--similarity", "alias", "--csv", str(tmp_path / "a.csv")])
     table = pd.read_csv(tmp_path / "a.csv")
     assert len(capsys.readouterr().out.splitlines()) == len(table) + 2

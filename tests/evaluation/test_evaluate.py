@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from test_damaged_input import TABLES, WRITE
 
 from pro_lib import importing, scoring
-from pro_lib.app.experiment import Settings
+from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.evaluate import Splits, evaluate
 from pro_lib.importing.records import split_records
@@ -142,7 +142,7 @@ def test_labels_are_read_from_a_file_as_written_and_an_answer_without_one_is_cou
         return path
 
     path = written(question_id=["a", "b", "of another run"], text=["yes", "no", "?"], correct=[0, 1, 1])
-    judged = evaluate(BEAMS, samples=SAMPLES, choices=Settings(correctness=str(path)).choices)
+    judged = evaluate(BEAMS, samples=SAMPLES, choices=Experiment(correctness=str(path)).choices)
     assert list(judged.correct) == [False, True]
     assert "1 of 3 questions are left out (c): correct is missing for 1" in judged.sentence()
     for texts in (["NA", "None", "null", "nan", "", "true"], ["007", "1.50", "1e3", "-0"], ["1990", "1991"]):

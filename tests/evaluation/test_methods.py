@@ -11,7 +11,7 @@ from test_evaluate import toy_run
 from test_likelihood import naive_pro
 
 from pro_lib import scoring
-from pro_lib.app.experiment import Settings
+from pro_lib.app.experiment import Experiment
 from pro_lib.evaluation import sweeps
 from pro_lib.evaluation.evaluate import Splits, evaluate, evaluations
 from pro_lib.metrics.correctness import Choices
@@ -53,7 +53,7 @@ def test_pro_pe_and_ne_are_those_of_a_loop_over_the_answers(seed, protocol):
 
 def test_fixed_k_and_alphas_of_both_protocols_are_those_of_the_loop():
     beams, lists = drawn_run(3, n=200)
-    fixed_k_sweep, kept = of_notebook("04", "fixed_k_sweep", settings=Settings(n_answers=6)), []
+    fixed_k_sweep, kept = of_notebook("04", "fixed_k_sweep", experiment=Experiment(n_answers=6)), []
     alphas = [0.0, 0.1, 0.4, 1.0]
     for judged in evaluations(beams):
         found = list(counted(lists, judged.protocol == "workbench"))

@@ -9,14 +9,14 @@ from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics, scoring
-from pro_lib.app.experiment import Settings
+from pro_lib.app.experiment import Experiment
 from pro_lib.evaluation import sweeps
 from pro_lib.evaluation.evaluate import ALPHA_GRID, Evaluation, Splits
 
 # What notebooks compute in their cells.
-alpha_choices = of_notebook("02", "alpha_choices", settings=Settings())
+alpha_choices = of_notebook("02", "alpha_choices", experiment=Experiment())
 k_sweep = of_notebook("03", "k_sweep")
-fixed_k_sweep = of_notebook("04", "fixed_k_sweep", settings=Settings(n_answers=5))
+fixed_k_sweep = of_notebook("04", "fixed_k_sweep", experiment=Experiment(n_answers=5))
 rouge_threshold_sweep = of_notebook("05", "rouge_threshold_sweep")
 answered = of_notebook("06", "answered")
 

@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from pro_lib import scoring
 from pro_lib.app.ask import ask
-from pro_lib.app.experiment import Settings
+from pro_lib.app.experiment import Experiment
 from pro_lib.generation import batching, models
 from pro_lib.generation.decoding import (
     Counts,
@@ -144,7 +144,7 @@ def test_memory_may_run_out_at_any_call(tiny_model, strategy):
 def test_a_question_is_asked_of_a_model_that_was_loaded_there():
     here, question = ask("facts-2m", "What is the capital of France?", n_shots=2), "What is the capital of France?"
     with Pretence(), mock.patch.object(models, "_LAST", {}):
-        there = Settings(device="cuda:0").loaded("facts-2m")
+        there = Experiment(device="cuda:0").loaded("facts-2m")
         assert there.device == torch.device("cuda:0")
         answer = ask(there, question, n_shots=2)
     assert [text for text, _ in answer.answers] == [text for text, _ in here.answers]

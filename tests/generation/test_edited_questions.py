@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import pro_lib
 from pro_lib import importing, runs
 from pro_lib.app import cli
-from pro_lib.app.experiment import Settings
+from pro_lib.app.experiment import Experiment
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.generation import models
@@ -96,7 +96,7 @@ def check_answers(model, run, asked):
 
 def through_settings(path, out, strategy):
     """The run that `pro run`, `pro generate` and notebooks take."""
-    settings = Settings(
+    settings = Experiment(
         model=MODEL, dataset=str(path), strategy=strategy, generations_dir=out, device="cpu", **own(strategy)
     )
     return settings.run(MODEL, str(path))

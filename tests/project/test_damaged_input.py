@@ -302,7 +302,7 @@ def read_model(path):
 
 def read_parameters(path):
     given = json.loads(path.read_text())
-    result = experiment.Settings(**given)
+    result = experiment.Experiment(**given)
     return {name: getattr(result, name) for name in given}
 
 

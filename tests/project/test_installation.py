@@ -91,11 +91,11 @@ MINE += ["notebooks/Untitled.ipynb", "pro_lib/x.pyc"]
 # From an empty folder: a file of log-probabilities is scored, a question asked, and what is generated goes there.
 FIRST = """
 import pro_lib
-from pro_lib.app.experiment import Settings
+from pro_lib.app.experiment import Experiment
 
 print(pro_lib.scoring.pro(pro_lib.import_answers("mine.jsonl").log_probs(), alpha=0.4).round(3).tolist())
 print("{0.text} {0.status}".format(pro_lib.ask(pro_lib.load_model("facts-2m"), "What is the capital of France?")))
-print(Settings(model="facts-1m", limit=2, n_answers=2).run("facts-1m", "world-facts").info.provenance["commit"])
+print(Experiment(model="facts-1m", limit=2, n_answers=2).run("facts-1m", "world-facts").info.provenance["commit"])
 print(pro_lib.__file__)
 """
 

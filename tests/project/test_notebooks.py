@@ -13,7 +13,7 @@ import pytest
 from conftest import ROOT
 from setting_values import FIXED, OTHER, write_questions, write_records
 
-from pro_lib.app.experiment import Settings
+from pro_lib.app.experiment import Experiment
 from pro_lib.common.validation import SentenceError
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
@@ -37,30 +37,32 @@ def test_its_shape(path):
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in cells)
     assert cells[1] is tagged
-    assert re.fullmatch(r"settings = Settings\.of\(\s*globals\(\),\s*uses=\[.*\)", cells[2].source, re.DOTALL)
+    assert re.fullmatch(
+        r"experiment = Experiment\.from_notebook\(\s*globals\(\),\s*uses=\[.*\)", cells[2].source, re.DOTALL
+    )
     lines = [line for cell in cells if cell is not tagged for line in cell.source.splitlines() if line.strip()]
     written = "\n".join(lines)
     assert not re.search(r"\bclass |save\(|to_csv|to_parquet|savefig|open\(", written)
-    assert "settings.store(" in written
+    assert "experiment.store(" in written
 
 
 def code_cells(path):
     return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
 
 
-def settings_of(path, **injected):
+def experiment_of(path, **injected):
     """What the third cell of a notebook makes of its parameters and of those that papermill injects."""
     _, parameters, third = code_cells(path)[:3]
     values = "# Parameters\n" + "".join(f"{name} = {value!r}\n" for name, value in injected.items())
-    names = {"In": ["", parameters, values], "Settings": Settings}
+    names = {"In": ["", parameters, values], "Experiment": Experiment}
     for cell in (parameters, values, third):
         exec(cell, names)
-    return names["settings"]
+    return names["experiment"]
 
 
-# What the methods of `Settings` read for a notebook, and the explorer of another run than the one shown.
+# What the methods of `Experiment` read for a notebook, and the explorer of another run than the one shown.
 CHOICES = {"correctness", "convention", "distinct"}
-READ_BY = {r"settings\.(splits|evaluations|choices)\b": CHOICES, r"settings\.drawn\(": {"protocol"}}
+READ_BY = {r"experiment\.(splits|evaluations|choices)\b": CHOICES, r"experiment\.drawn\(": {"protocol"}}
 READ_BY |= {r"Explorer\(": {"device", "dtype", "loading", "generations_dir"}, r"methods=\"all\"": {"similarity"}}
 ON_VALIDATION = r"chosen_alpha\(|sweeps\.(benchmark|redraw_benchmark)\("
 IN_EVERY = {"model", "dataset", "split", "strategy", "limit", "records", "search_alpha", "n_answers", "columns"}
@@ -69,10 +71,10 @@ IN_EVERY = {"model", "dataset", "split", "strategy", "limit", "records", "search
 def read_in_cells(path):
     """The parameters that the cells of a notebook read, by their text."""
     text = "\n".join(code_cells(path)[3:])
-    read = {name for name in OTHER if re.search(rf"settings\.{name}\b", text)}
+    read = {name for name in OTHER if re.search(rf"experiment\.{name}\b", text)}
     for pattern, names in READ_BY.items():
         read |= names if re.search(pattern, text) else set()
-    if "settings.splits(" in text and re.search(ON_VALIDATION, text):
+    if "experiment.splits(" in text and re.search(ON_VALIDATION, text):
         read |= {"alphas", "n_validation"}
     return read
 
@@ -108,25 +110,25 @@ def test_a_parameter_is_used_by_the_notebook_or_an_error_that_names_it(name, pat
     used |= {"search_alpha"} if number in WITH_SEARCH else set()
     used |= {"seed"} if "n_validation" in used else set()
     if name in used:
-        value = getattr(settings_of(path, figures_dir="x", **{name: OTHER[name]}), name)
+        value = getattr(experiment_of(path, figures_dir="x", **{name: OTHER[name]}), name)
         assert value == (tuple(OTHER[name]) if isinstance(value, tuple) else OTHER[name])
     else:
         with pytest.raises(SentenceError, match=f"^{name}="):
-            settings_of(path, figures_dir="x", **{name: OTHER[name]})
+            experiment_of(path, figures_dir="x", **{name: OTHER[name]})
 
 
 @EACH
 def test_what_it_comes_with_is_accepted_with_and_without_records(path, tmp_path, capsys):
-    settings = settings_of(path)
+    settings = experiment_of(path)
     assert settings.figures_dir == ROOT / "figures"
     assert capsys.readouterr().out == ""
     if "records" in papermill.inspect_notebook(path):
         records = write_records(tmp_path / "r.jsonl")
-        assert settings_of(path, records=records, figures_dir="x").pairs() == [("records", "r")]
+        assert experiment_of(path, records=records, figures_dir="x").pairs() == [("records", "r")]
         with pytest.raises(SentenceError, match=r"^temperature=0.7 has no effect: the answers come from records="):
-            settings_of(path, records=records, figures_dir="x", temperature=0.7)
+            experiment_of(path, records=records, figures_dir="x", temperature=0.7)
         with pytest.raises(SentenceError, match=r"^dataset='typo.csv' is not a file; beside records"):
-            settings_of(path, records=records, figures_dir="x", dataset="typo.csv")
+            experiment_of(path, records=records, figures_dir="x", dataset="typo.csv")
 
 
 @EACH
@@ -134,13 +136,13 @@ def test_what_it_comes_with_is_accepted_with_and_without_records(path, tmp_path,
 def test_what_it_fixes_is_not_changed_and_its_folders_are_not_empty(name, path):
     value = {"other_strategies": ["threshold", "greedy"], "reported": "yes", "notebook": 1}.get(name, "")
     with pytest.raises(SentenceError, match=f"^{name}="):
-        settings_of(path, **{name: value})
+        experiment_of(path, **{name: value})
 
 
 @EACH
 def test_its_parameters_are_typed_and_have_the_comments_of_the_package(path):
-    declared = {field.name: field.default for field in fields(Settings)}
-    source = (ROOT / "pro_lib" / "app" / "experiment.py").read_text()
+    declared = {field.name: field.default for field in fields(Experiment)}
+    source = (ROOT / "pro_lib" / "app" / "parameters.py").read_text()
     comments = dict(re.findall(r"^    (\w+): .*?  # (.*)$", source, re.MULTILINE))
     described = papermill.inspect_notebook(path)
     assert set(described) <= declared.keys() == comments.keys()
