@@ -113,13 +113,13 @@ def judged_by(run: Run, judged: Evaluation, questions: pd.DataFrame, choices: Ch
     return labelled.rows(labels["correct"].notna())
 
 
-def pro_rows(settings: Experiment, beams: Run, samples: Run, others: list[Run]) -> Iterator[Row]:
+def pro_rows(experiment: Experiment, beams: Run, samples: Run, others: list[Run]) -> Iterator[Row]:
     """One row a choice that concerns PRO or the labels of all methods."""
 
     def pair(choices: Choices | None = None, *, of: Run = beams) -> Pair:
         judge = partial(evaluation.evaluate, of, samples=samples, others=others, choices=choices)
-        validation, reported = (judge(split=split) for split in ("validation", settings.split))
-        return validation.drawn(settings.n_validation, seed=settings.seed), reported
+        validation, reported = (judge(split=split) for split in ("validation", experiment.split))
+        return validation.drawn(experiment.n_validation, seed=experiment.seed), reported
 
     def first_beams(judged_pair: Pair, convention: str) -> dict[int, np.ndarray]:
         # The first group of a diverse beam search has no penalty: it is greedy decoding.
@@ -162,9 +162,9 @@ def pro_rows(settings: Experiment, beams: Run, samples: Run, others: list[Run]) 
     yield pro_row("as released, but for the cuts in the text", "all of these", released[1:] * 2, score=fallback)
 
 
-def entropy_rows(settings: Experiment, beams: Run, samples: Run, others: list[Run]) -> Iterator[Row]:
+def entropy_rows(experiment: Experiment, beams: Run, samples: Run, others: list[Run]) -> Iterator[Row]:
     """One row a choice of the answers that PE, PE-MC and NE read."""
-    judged = partial(evaluation.evaluate, beams, samples=samples, others=others, split=settings.split)
+    judged = partial(evaluation.evaluate, beams, samples=samples, others=others, split=experiment.split)
     distinct = judged(protocol="paper", choices=Choices(distinct=True))
     sources = {("this project's", ""): judged()}
     sources["of the beams, repeats kept", '`protocol="paper"`'] = judged(protocol="paper")
@@ -177,10 +177,10 @@ def entropy_rows(settings: Experiment, beams: Run, samples: Run, others: list[Ru
 
 
 def meaning_rows(
-    similarity: str, measure: Similarity, settings: Experiment, beams: Run, samples: Run, others: list[Run]
+    similarity: str, measure: Similarity, experiment: Experiment, beams: Run, samples: Run, others: list[Run]
 ) -> Iterator[Row]:
     """One row a choice that concerns SE, SD and Deg, for one similarity."""
-    judged = evaluation.evaluate(beams, samples=samples, others=others, split=settings.split)
+    judged = evaluation.evaluate(beams, samples=samples, others=others, split=experiment.split)
     ids = judged.answers["question_id"].to_numpy()
     beams, samples = (run.select(question_ids=ids) for run in (beams, samples))
     ranked, every = beams.ranked(), samples.ranked(distinct=False)
@@ -277,14 +277,14 @@ def main(arguments: list[str] | None = None) -> None:
     options = {"--model": "facts-2m", "--dataset": "world-facts", "--similarity": ["lexical", "alias"]}
     given = asked(__doc__, options | {"--limit": int, "--csv": Path}, arguments)
     pair, of = (given.model, given.dataset), {"similarity": given.similarity, "limit": given.limit, "reported": True}
-    settings = Experiment(model=given.model, dataset=given.dataset, **of)
+    experiment = Experiment(model=given.model, dataset=given.dataset, **of)
     with warnings.catch_warnings():
         # Some choices are known to break the premise of the bound; the table counts where.
         warnings.simplefilter("ignore", scoring.PremiseWarning)
-        beams, samples, greedy = (settings.both_splits(*pair, name) for name in (BEAMS, SAMPLES, GREEDY))
-        runs = settings, beams, samples, [greedy]
+        beams, samples, greedy = (experiment.both_splits(*pair, name) for name in (BEAMS, SAMPLES, GREEDY))
+        runs = experiment, beams, samples, [greedy]
         rows = [*pro_rows(*runs), *entropy_rows(*runs)]
-        for similarity, measure in settings.similarities(*pair).items():
+        for similarity, measure in experiment.similarities(*pair).items():
             rows += meaning_rows(similarity, measure, *runs)
         result = table(rows)
     print(markdown(result))

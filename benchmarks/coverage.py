@@ -103,8 +103,8 @@ def covered(draw: Draw, truth: float, n: int, share: float, *, repetitions: int,
 def single(*, repetitions: int, seed: int) -> Iterator[dict]:
     """A row per distribution, number of questions, share of right answers and AUROC."""
     populations = [(name, auroc, of(auroc)) for name, of in SCORES.items() for auroc in AUROCS]
-    settings = Experiment(model="facts-2m", dataset="world-facts", similarity=["lexical"], reported=True)
-    evaluation = settings.evaluations("facts-2m", "world-facts", "test", methods="all")[-1]
+    experiment = Experiment(model="facts-2m", dataset="world-facts", similarity=["lexical"], reported=True)
+    evaluation = experiment.evaluations("facts-2m", "world-facts", "test", methods="all")[-1]
     for name, values in evaluation.with_pro({"PRO": 0.4})[list(METHODS)].items():
         truth = metrics.auroc(values, evaluation.correct)
         populations.append((f"{name} of facts-2m", truth, resampled(values.to_numpy(), evaluation.correct)))
@@ -159,9 +159,9 @@ def near(records: Sequence[str], *, repetitions: int, seed: int) -> Iterator[dic
         cell = {"scores": f"{share:.1%} of the wrong move by {jump:g}", "n_wrong": n_wrong, "n_right": n_right}
         yield cell | {"difference": share * jump} | difference_covered(draws, share * jump)
     sources = [{"model": ["facts-2m", "facts-1m"]}] + [{"records": records}] * bool(records)
-    for settings in (Experiment(**source) for source in sources):
-        for pair in settings.pairs():
-            judged = settings.evaluations(*pair, "test" if settings.records is None else "all")[-1]
+    for experiment in (Experiment(**source) for source in sources):
+        for pair in experiment.pairs():
+            judged = experiment.evaluations(*pair, "test" if experiment.records is None else "all")[-1]
             nll = judged.baselines["NLL"].to_numpy()
             for name, score in {f"PRO {a:g}": judged.pro(a) for a in (0.05, 0.2, 0.4)}.items():
                 values, rng = np.stack([nll, score], axis=1), np.random.default_rng([seed, 7])

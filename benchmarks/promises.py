@@ -32,10 +32,10 @@ CONFIDENCE, SAMPLE = 0.95, 100  # questions answered whose own accuracy is looke
 def embedded() -> tuple[Experiment, Evaluation, np.ndarray]:
     """All questions of world-facts as facts-2m answered them, and which are of facts told at least 8 times."""
     pair = "facts-2m", "world-facts"
-    settings = Experiment(search_alpha=0.005, other_strategies=["threshold"], similarity=["lexical", "alias"])
-    judged = settings.evaluations(*pair, "all", methods="all")[-1]
-    exposure = settings.both_splits(*pair, "diverse_beam").questions.set_index("question_id")["exposure"]
-    return settings, judged, exposure[judged.answers["question_id"]].to_numpy() >= 8
+    experiment = Experiment(search_alpha=0.005, other_strategies=["threshold"], similarity=["lexical", "alias"])
+    judged = experiment.evaluations(*pair, "all", methods="all")[-1]
+    exposure = experiment.both_splits(*pair, "diverse_beam").questions.set_index("question_id")["exposure"]
+    return experiment, judged, exposure[judged.answers["question_id"]].to_numpy() >= 8
 
 
 def right_probabilities(run: Run) -> np.ndarray:
@@ -106,10 +106,10 @@ def answering(judged: Evaluation, m: int, easier: np.ndarray, splits: int, *, re
             yield row | {"sample_failed": looked_at.mean() if looked_at.size else np.nan}
 
 
-def sets(settings: Experiment, splits: int) -> Iterator[dict]:
+def sets(experiment: Experiment, splits: int) -> Iterator[dict]:
     """A row per δ, and per fixed α, and way of drawing."""
-    pair, searched = settings.pairs()[0], {"search_alpha": settings.search_alpha}
-    run = settings.run(*pair, "validation", "test", strategy="threshold")
+    pair, searched = experiment.pairs()[0], {"search_alpha": experiment.search_alpha}
+    run = experiment.run(*pair, "validation", "test", strategy="threshold")
     right, found = right_probabilities(run), np.exp(run.log_probs())
     easier = run.questions["exposure"].to_numpy() >= 8
     for shift in (False, True):
@@ -149,7 +149,7 @@ def main() -> None:
     if missing := next((path for path in given.published if not path.is_file()), None):
         raise SystemExit(f"{missing} is not there: `python data/published/make.py` fetches and makes it")
     warnings.simplefilter("ignore", scoring.PremiseWarning)
-    settings, judged, told = embedded()
+    experiment, judged, told = embedded()
     pools = [(judged, 305, told)]
     for path in given.published:
         each = evaluation.evaluate(importing.from_records(path))
@@ -160,7 +160,7 @@ def main() -> None:
         for _, made in tables:
             print(made.loc[made.groupby(["rule", "level"])["failed"].idxmax()].to_string(index=False))
         return
-    parts = [pd.DataFrame(sets(settings, given.splits)).assign(dataset="world-facts", model="facts-2m")]
+    parts = [pd.DataFrame(sets(experiment, given.splits)).assign(dataset="world-facts", model="facts-2m")]
     parts += [made.assign(dataset=each.dataset, model=each.model) for each, made in tables]
     first = ["dataset", "model", "kind", "score", "level", "rule", "shift", "validation", "splits", "made", "failed"]
     table = pd.concat(parts).assign(splits=given.splits)[[*first, "error", "coverage", "sample_failed", "size"]]

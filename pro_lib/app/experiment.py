@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,7 @@ class Experiment(Parameters):
             folder = experiment.figures_dir / "other" / files.folder_name(**folder_parts)
             experiment = replace(experiment, figures_dir=folder)
             print(f"Figures go to {folder}")
-        _ = experiment.choices  # reads a file of labels, so that the notebook ends here if it is wrong
+        _ = experiment.choices  # reads a file of labels, so that an error in it is raised here
         return experiment
 
     @property
@@ -99,7 +100,7 @@ class Experiment(Parameters):
         """
         if self.records is not None:
             return recorded_pairs(self)
-        return [(model, dataset) for model in as_list(self.model) for dataset in as_list(self.dataset)]
+        return list(product(as_list(self.model), as_list(self.dataset)))
 
     def pair(self) -> tuple[str, str]:
         """Return the only (model, dataset).
@@ -113,7 +114,8 @@ class Experiment(Parameters):
             several = [name for name in names if len(as_list(getattr(self, name))) > 1]
             name = several[0]
             value = getattr(self, name)
-            raise SentenceError(f"{name}={value!r}: this notebook is of one {name} at a time; give one")
+            problem = f"this notebook is of one {name} at a time"
+            raise SentenceError(f"{name}={value!r}: {problem}; give one")
         return pairs[0]
 
     def questions(self, dataset: str, *splits: str) -> question_sets.QuestionSet:
@@ -149,7 +151,8 @@ class Experiment(Parameters):
 
         options = own_settings(name, vars(self))
         options |= self._values("batch_size", "chat", "engine", "n_workers")
-        return generation.generate(self.loaded(model), questions, strategy=name, out=self.generations_dir, **options)
+        options |= {"strategy": name, "out": self.generations_dir}
+        return generation.generate(self.loaded(model), questions, **options)
 
     def both_splits(self, model: str, dataset: str, strategy: str | None = None) -> Run:
         """Return one run of the validation questions and those of `split`.
@@ -161,7 +164,13 @@ class Experiment(Parameters):
         splits = dict.fromkeys(("validation", self.split))
         return self.run(model, dataset, *splits, strategy=strategy)
 
-    def evaluations(self, model: str, dataset: str, *splits: str | None, methods: str = "own") -> list[Evaluation]:
+    def evaluations(
+        self,
+        model: str,
+        dataset: str,
+        *splits: str | None,
+        methods: str = "own",
+    ) -> list[Evaluation]:
         """Return the evaluations of each split, one for each protocol.
 
         Args:
@@ -190,7 +199,8 @@ class Experiment(Parameters):
         for each in evaluations:
             one_class = each.one_class()
             if self.reported and each.split != "validation" and one_class:
-                raise metrics.OneClassError(f"{one_class}, so no score can be told from another on them")
+                reason = "so no score can be told from another on them"
+                raise metrics.OneClassError(f"{one_class}, {reason}")
         return evaluations
 
     def splits(self, methods: str = "own") -> list[Splits]:
@@ -212,21 +222,35 @@ class Experiment(Parameters):
 
         The value of `alias` is None if the questions have no references.
         """
-        return {Path(name).name: self._similarity(name, model, dataset) for name in as_list(self.similarity)}
+        similarities = {}
+        for name in as_list(self.similarity):
+            similarities[Path(name).name] = self._similarity(name, model, dataset)
+        return similarities
 
     def drawn(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the rows of a table that a figure shows: those of the protocols in `protocol`."""
         protocols = table["protocol"].str.split(", ").str[0]
         return table[protocols.isin(as_list(self.protocol))]
 
-    def store(self, table: pd.DataFrame, name: str, figure: Any = None, *, title: str = "") -> object:
-        """Write a table, if it has rows, and its figure to `figures_dir`; return what to display."""
+    def store(
+        self,
+        table: pd.DataFrame,
+        name: str,
+        figure: Any = None,
+        *,
+        title: str = "",
+    ) -> object:
+        """Write a table and its figure to `figures_dir`, and return what to display.
+
+        Nothing is written if the table has no rows.
+        """
         if table.empty:
             return f"{name}: nothing to show, since records hold no search"
         from pro_lib import plots
 
         inputs = [*as_list(self.dataset), *as_list(self.records or ()), self.correctness]
-        return plots.save(figure, table, name, figures_dir=self.figures_dir, title=title, inputs=inputs)
+        options = {"figures_dir": self.figures_dir, "title": title, "inputs": inputs}
+        return plots.save(figure, table, name, **options)
 
     def loaded(self, model: str) -> Model:
         """Return a model, loaded with `device`, `dtype` and `loading`, or the one in memory."""
@@ -248,7 +272,12 @@ class Experiment(Parameters):
     def _recorded_run(self, model: str, dataset: str, splits: Sequence[str]) -> Run:
         return select_records(self, read_records(self, model, dataset), splits)
 
-    def _stored_run(self, model: str, questions: question_sets.QuestionSet, strategy: str) -> Run | None:
+    def _stored_run(
+        self,
+        model: str,
+        questions: question_sets.QuestionSet,
+        strategy: str,
+    ) -> Run | None:
         """Return a stored run with the answers to these questions, without loading the model.
 
         The result is None if there is no such run, or if only the model can tell.
@@ -257,7 +286,8 @@ class Experiment(Parameters):
         settings = own_settings(strategy, vars(self))
         decoder = decoding.strategy(strategy, chat=chat, **settings)
         folder = self.generations_dir / questions.name / catalog.model_folder_name(model)
-        folder /= files.folder_name(decoder.name, **decoder.changes(), **questions.changes(chat=chat))
+        changes = decoder.changes() | questions.changes(chat=chat)
+        folder /= files.folder_name(decoder.name, **changes)
         if chat is None or self.loading or not storage.has_answers(folder):
             return None  # without shots, or with options for loading, the model decides
         parameters = storage.read_info(folder).parameters

@@ -68,9 +68,8 @@ def check_constants(values: Mapping[str, Any], constants: Mapping[str, Any]) -> 
     """Check that no value differs from the value that the notebook fixes."""
     for name, constant in constants.items():
         if name in values and not same_value(values[name], constant):
-            raise SentenceError(
-                f"{name}={values[name]!r} has no effect: this notebook fixes {name}={constant!r}; remove it"
-            )
+            reason = f"this notebook fixes {name}={constant!r}"
+            raise SentenceError(f"{name}={values[name]!r} has no effect: {reason}; remove it")
 
 
 def changed_values(

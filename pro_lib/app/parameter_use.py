@@ -1,4 +1,4 @@
-"""Check that something uses every parameter that is given: a strategy, the records, the notebook."""
+"""Check that a strategy, the records or the notebook uses every parameter that is given."""
 
 from __future__ import annotations
 
@@ -137,18 +137,18 @@ def _why_unused_by_notebook(parameters: Parameters, name: str, uses: Sequence[st
     if name == "n_validation":
         if _splits_records(parameters) or _splits_question_files(parameters):
             return None
-        return "has no effect: this notebook does not choose alpha, and the questions have a validation split"
-    return f"is not used by this notebook; beside its models, questions and answers it uses {', '.join(uses)}"
+        reason = "this notebook does not choose alpha, and the questions have a validation split"
+        return f"has no effect: {reason}"
+    others = "beside its models, questions and answers"
+    return f"is not used by this notebook; {others} it uses {', '.join(uses)}"
 
 
 def _draws_at_random(parameters: Parameters, uses: Sequence[str]) -> bool:
     """Return whether questions, validation questions or samples are drawn with the seed."""
     if parameters.limit is not None:
         return True
-    if parameters.records is None and SAMPLES in (
-        parameters.strategy,
-        *parameters.other_strategies,
-    ):
+    strategies = (parameters.strategy, *parameters.other_strategies)
+    if SAMPLES in strategies and parameters.records is None:
         return True
     if "n_validation" in uses and parameters.n_validation is not None:
         return True

@@ -165,7 +165,8 @@ class Parameters:
         if self.reported and self.split == "validation":
             raise ValueError("split='validation' is where alpha is chosen; report on another split")
         self._check_known("protocol", PROTOCOLS, "a list of them")
-        self._check_known("similarity", SIMILARITIES, "an NLI model's folder or hub id", os.path.dirname)
+        other_similarity = "an NLI model's folder or hub id"
+        self._check_known("similarity", SIMILARITIES, other_similarity, os.path.dirname)
         self._check_known("correctness", CORRECTNESS, "a file of labels", os.path.isfile)
         self._check_distinct("protocol", str)
         self._check_distinct("similarity", lambda name: Path(name).name)
@@ -222,14 +223,14 @@ class Parameters:
         for name in ("chat", "loading"):
             options = getattr(self, name)
             if isinstance(options, Mapping) and not all(map(_is_name, options)):
-                raise ValueError(f"{name}={options!r} must have names of options as its keys, none of them empty")
+                expected = "must have names of options as its keys, none of them empty"
+                raise ValueError(f"{name}={options!r} {expected}")
         parameters = {"name": "model", "torch_dtype": "dtype"}
         parameters |= {name: name for name in ("model", "device", "dtype")}
         for option in self.loading or ():
             if option in parameters:
-                raise ValueError(
-                    f"loading={self.loading!r} must not have {option!r}: use the parameter {parameters[option]}"
-                )
+                remedy = f"use the parameter {parameters[option]}"
+                raise ValueError(f"loading={self.loading!r} must not have {option!r}: {remedy}")
 
 
 def default_values() -> dict[str, Any]:

@@ -235,8 +235,8 @@ del os.fork, signal.SIGHUP
 def test_to_score_ask_and_run_nothing_is_needed_that_windows_has_not(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(WITHOUT_UNIX)  # a kernel reads it too
     cell = (
-        "import os\nfrom pro_lib import plots as figures; from pro_lib.app import experiment as "
-        "settings\nsmall = {'limit': 2, 'n_answers': 2}\n"
+        "import os\nfrom pro_lib import plots as figures; from pro_lib.app import experiment\n"
+        "small = {'limit': 2, 'n_answers': 2}\n"
     )
     cell += "run = experiment.Experiment(generations_dir='runs', **small).run('facts-1m', 'world-facts')\n"
     cell += "assert (run.info.cost.peak_memory_bytes, hasattr(os, 'fork')) == (0, False)"

@@ -151,9 +151,9 @@ def test_figures_do_not_replace_the_files_they_are_drawn_from(parameter, kind, p
     file = Path("mine") / f"a.{kind}"
     os.link(inputs[parameter], file)
     before = file.read_bytes()
-    settings = Experiment(**inputs, figures_dir="mine")
+    experiment = Experiment(**inputs, figures_dir="mine")
     with pytest.raises(ValueError, match="is an input"):
-        settings.store(table, "a", style.plt.figure() if kind == "png" else None)
+        experiment.store(table, "a", style.plt.figure() if kind == "png" else None)
     assert file.read_bytes() == before
     assert os.listdir("mine") == [file.name]  # nothing was written before the refusal
 

@@ -94,12 +94,12 @@ def check_answers(model, run, asked):
             assert answer["log_prob"] == pytest.approx(expected, abs=1e-3)
 
 
-def through_settings(path, out, strategy):
+def through_experiment(path, out, strategy):
     """The run that `pro run`, `pro generate` and notebooks take."""
-    settings = Experiment(
+    experiment = Experiment(
         model=MODEL, dataset=str(path), strategy=strategy, generations_dir=out, device="cpu", **own(strategy)
     )
-    return settings.run(MODEL, str(path))
+    return experiment.run(MODEL, str(path))
 
 
 def through_generate(path, out, strategy):
@@ -112,7 +112,7 @@ def own(strategy):
 
 
 @pytest.mark.parametrize("has_ids", [True, False], ids=["ids", "row numbers"])
-@pytest.mark.parametrize("through", [through_settings, through_generate])
+@pytest.mark.parametrize("through", [through_experiment, through_generate])
 @pytest.mark.parametrize("strategy", ["greedy", "multinomial", "threshold"])
 def test_a_run_of_an_edited_file_has_the_answers_to_its_questions(tmp_path_factory, model, through, strategy, has_ids):
     folder = tmp_path_factory.mktemp("edited")

@@ -53,7 +53,7 @@ def test_06_counts_what_is_beyond_chance_and_no_tie():
 def test_02_says_differences_of_enough_answers_only(gain):
     reported = pd.DataFrame({"kind": ["selected", "default", "oracle"], "auroc": [0.8 + gain, 0.8, 0.85], "alpha": 0.2})
     sweep = pd.DataFrame({**SETTING, "split": "test", "alpha": [0.2, 1.0], "auroc": [0.8 + gain, 0.8]})
-    names = {"reported": reported.assign(**SETTING), "sweep": sweep, "settings": SimpleNamespace(split="test")}
+    names = {"reported": reported.assign(**SETTING), "sweep": sweep, "experiment": SimpleNamespace(split="test")}
     said = concluded("02", **names)
     assert f"AUROC minus NLL's is {gain:+.3f} to {gain:+.3f} with it and +0.000 to +0.000 with the default" in said
     assert concluded("02", **names, n_rarer=19) == FEW
@@ -84,11 +84,11 @@ def test_08_counts_a_world_once_and_corrects_for_all(gain, p_value, won):
 def test_01_and_03_say_ranges_of_means():
     rows = {"dataset": ["d", "e"], "model": "m", "answers": [10.0, 8.0], "distinct": [5.0, 4.0], "mass": [0.5, 0.9]}
     table = pd.DataFrame(rows | {"mass_with_repeats": [0.5, 2.0], "kept": [1, 2]})
-    said = concluded("01", table=table, settings=SimpleNamespace(alpha=0.4))
+    said = concluded("01", table=table, experiment=SimpleNamespace(alpha=0.4))
     assert "Of 8.0 to 10.0 answers 4.0 to 5.0 are distinct (means, by setting) and hold 0.50 to 0.90" in said
     assert "more than all the probability for 0% to 100% of the questions" in said
     sweep = pd.DataFrame({**SETTING, "alpha": [0.0, 0.4, 0.0, 0.4], "mean_kept": [9.0, 1.0, 10.0, 2.0]})
-    said = concluded("03", sweep=sweep, settings=SimpleNamespace(alpha=0.4))
+    said = concluded("03", sweep=sweep, experiment=SimpleNamespace(alpha=0.4))
     assert "9.00 to 10.00 at α = 0 in protocol `paper`" in said
     assert "1.00 to 2.00 at α = 0.4" in said
 

@@ -119,8 +119,8 @@ def test_a_parameter_is_used_by_the_notebook_or_an_error_that_names_it(name, pat
 
 @EACH
 def test_what_it_comes_with_is_accepted_with_and_without_records(path, tmp_path, capsys):
-    settings = experiment_of(path)
-    assert settings.figures_dir == ROOT / "figures"
+    experiment = experiment_of(path)
+    assert experiment.figures_dir == ROOT / "figures"
     assert capsys.readouterr().out == ""
     if "records" in papermill.inspect_notebook(path):
         records = write_records(tmp_path / "r.jsonl")
