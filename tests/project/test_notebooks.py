@@ -11,7 +11,7 @@ import pandas as pd
 import papermill
 import pytest
 from conftest import ROOT
-from setting_values import FIXED, OTHER, write_questions, write_records
+from parameter_values import FIXED, OTHER, write_questions, write_records
 
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.validation import SentenceError

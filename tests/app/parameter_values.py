@@ -2,9 +2,13 @@
 
 import json
 import math
+from dataclasses import fields
+
+from pro_lib.app.parameters import Parameters
 
 # Parameters that notebooks fix and no user gives.
 FIXED = ("other_strategies", "reported", "notebook")
+PARAMETERS = [field.name for field in fields(Parameters) if field.name not in FIXED]
 # Parameters that `Experiment` hands to the cells of notebooks and does not use itself.
 FOR_CELLS = ("alpha", "target", "confidence", "columns")
 STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
@@ -85,3 +89,24 @@ def write_questions(path, n_questions=40):
 def total(log_probs):
     """The sum of a matrix of log-probabilities, as a number that tells matrices apart."""
     return round(sum(value for row in log_probs for value in row if not math.isnan(value)), 9)
+
+
+def write_files(folder):
+    """Write records with splits, records without, and a question file of both; return the folder."""
+    write_records(folder / "split.jsonl")
+    write_records(folder / "unsplit.jsonl", splits=())
+    write_questions(folder / "questions.jsonl")
+    return folder
+
+
+def other_value(name, kind, files, folder):
+    """Another value of a parameter, for a strategy or for records."""
+    if name == "records":
+        return str(files / "unsplit.jsonl")
+    if name == "dataset" and kind == "records":
+        return str(files / "questions.jsonl")
+    if name == "model" and kind == "records":
+        return "facts-1m"
+    if name == "strategy" and kind == "multinomial":
+        return "greedy"
+    return folder / "other" if name in OF_FILES else OTHER[name]
