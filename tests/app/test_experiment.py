@@ -26,6 +26,7 @@ from pro_lib.common.validation import SentenceError
 from pro_lib.generation import models
 from pro_lib.runs import storage
 
+
 @pytest.fixture(scope="session")
 def files(tmp_path_factory):
     return write_files(tmp_path_factory.mktemp("files"))
