@@ -23,9 +23,8 @@ class _LazyPackage(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name in self._modules:
-            value = getattr(importlib.import_module(self._modules[name]), name)
-            setattr(self, name, value)
-            return value
+            # Not kept: a test may replace the name in its module for a while.
+            return getattr(importlib.import_module(self._modules[name]), name)
         full_name = f"{self.__name__}.{name}"
         if name.startswith("_") or importlib.util.find_spec(full_name) is None:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")

@@ -234,11 +234,8 @@ del os.fork, signal.SIGHUP
 
 def test_to_score_ask_and_run_nothing_is_needed_that_windows_has_not(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(WITHOUT_UNIX)  # a kernel reads it too
-    cell = (
-        "import os\nfrom pro_lib import plots as figures; from pro_lib.app import experiment\n"
-        "small = {'limit': 2, 'n_answers': 2}\n"
-    )
-    cell += "run = experiment.Experiment(generations_dir='runs', **small).run('facts-1m', 'world-facts')\n"
+    cell = "import os\nfrom pro_lib import Experiment, plots\nsmall = {'limit': 2, 'n_answers': 2}\n"
+    cell += "run = Experiment(generations_dir='runs', **small).run('facts-1m', 'world-facts')\n"
     cell += "assert (run.info.cost.peak_memory_bytes, hasattr(os, 'fork')) == (0, False)"
     lines = [["score", "--example"], ["ask", FRANCE], ["run", str(notebook(tmp_path / "mine.ipynb", cell, x=1))]]
     code = f"from pro_lib.app.cli import pro\nfor line in {lines}:\n    pro(line, standalone_mode=False)"
