@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import variants
-from measuring import asked
+from measuring import parse_arguments
 from scipy.stats import rankdata
 
 from pro_lib import evaluation, metrics, scoring
@@ -183,10 +183,10 @@ def meaning_rows(
     judged = evaluation.evaluate(beams, samples=samples, others=others, split=experiment.split)
     ids = judged.answers["question_id"].to_numpy()
     beams, samples = (run.select(question_ids=ids) for run in (beams, samples))
-    ranked, every = beams.ranked(), samples.ranked(distinct=False)
+    ranked, every = beams.ranked_answers(), samples.ranked_answers(distinct=False)
     log_probs, means, texts = (beams.matrix(ranked, *column) for column in (("value",), ("mean",), ("text", None)))
     pairs = measure(texts, beams.questions)
-    meaning, once = scoring.clusters(pairs), scoring.distinct(texts)
+    meaning, once = scoring.clusters(pairs), scoring.first_occurrences(texts)
     drawn = samples.matrix(every, "text", None)
 
     def row(method: str, choice: str, option: str, uncertainty: np.ndarray) -> Row:
@@ -205,7 +205,7 @@ def meaning_rows(
     density, each_once = scoring.semantic_density, np.where(once, means, np.nan)
     yield row("SD", "this project's", "", density(each_once, pairs))
     only_first = np.where(np.arange(once.shape[1]) == 0, means, np.nan)
-    kept = evaluation.ranked(beams)
+    kept = evaluation.answer_matrices(beams)
     counted = density(kept.means, measure(kept.texts, beams.questions))
     yield row("SD", "repeats counted", '`protocol="paper"`', counted)
     yield row("SD", "of one beam, as released", "the first beam alone", density(only_first, pairs))
@@ -214,7 +214,7 @@ def meaning_rows(
     yield row("Deg", "this project's", "", scoring.degree(measure(drawn, samples.questions)))
     yield row("Deg", "of the beams", "beams' texts", scoring.degree(pairs))
     beside = measure(np.column_stack([texts[:, :1], drawn]), beams.questions)
-    apart = np.column_stack([np.zeros(len(drawn), dtype=bool), scoring.distinct(drawn)])
+    apart = np.column_stack([np.zeros(len(drawn), dtype=bool), scoring.first_occurrences(drawn)])
     one = apart & (np.arange(apart.shape[1]) == 1)
     for choice, keep in {"mean distance from the first beam": apart, "the same, one sample": one}.items():
         yield row("Deg", choice, "`mean_distance`", variants.mean_distance(beside, keep))
@@ -275,7 +275,7 @@ def markdown(rows: pd.DataFrame) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """Print the table and write it where asked."""
     options = {"--model": "facts-2m", "--dataset": "world-facts", "--similarity": ["lexical", "alias"]}
-    given = asked(__doc__, options | {"--limit": int, "--csv": Path}, arguments)
+    given = parse_arguments(__doc__, options | {"--limit": int, "--csv": Path}, arguments)
     pair, of = (given.model, given.dataset), {"similarity": given.similarity, "limit": given.limit, "reported": True}
     experiment = Experiment(model=given.model, dataset=given.dataset, **of)
     with warnings.catch_warnings():

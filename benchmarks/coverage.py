@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from measuring import asked
+from measuring import parse_arguments
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
@@ -202,7 +202,7 @@ def summary(table: pd.DataFrame) -> str:
 def main() -> None:
     """Write the tables beside docs/intervals.md, or where asked, and print what the page says."""
     options = {"--repetitions": 4000, "--pairs": 300, "--seed": 2, "--records": []}
-    given = asked(__doc__, options | {"--only": str, "--out": Path("docs")})
+    given = parse_arguments(__doc__, options | {"--only": str, "--out": Path("docs")})
     differences = {"repetitions": given.pairs, "seed": given.seed}
     tables = {"_of_differences": paired(**differences), "_of_near_scores": near(given.records, **differences)}
     if given.only != "differences":

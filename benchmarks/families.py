@@ -19,7 +19,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import pandas as pd
 import torch
 import transformers
-from measuring import ROOT, asked, world_facts
+from measuring import ROOT, parse_arguments, world_facts
 from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
 from tokenizers.models import BPE
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
@@ -220,7 +220,7 @@ def tried(folder: Path) -> dict[str, object]:
     """What became of a model in a folder: the tree, how far off its answers are, what was said."""
     row: dict[str, object] = {"family": folder.name, "tree": "refused", "said": ""}
     try:
-        model = models.load(folder, device="cpu", dtype="float32")
+        model = models.load_model(folder, device="cpu", dtype="float32")
         row |= {"class": type(model.network).__name__, "error": 0.0, "greedy": True}
         for length, n_shots in SHOTS.items():
             row |= _answered(model, world_facts(N_QUESTIONS, n_shots), row, length)
@@ -293,7 +293,7 @@ COLUMNS = ("family", "class", "tree", "cache", "error", "greedy", "said", "secon
 
 def main() -> None:
     """Try the families named, or all, and write what came out."""
-    given, rows = asked(__doc__, {"families": [], "--write": False}), []
+    given, rows = parse_arguments(__doc__, {"families": [], "--write": False}), []
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     for row in table(given.families or families()):

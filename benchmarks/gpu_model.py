@@ -2,7 +2,7 @@
 
 Run from the repository root: `python benchmarks/gpu_model.py`; docs/speed.md has its tables. No GPU is needed, and
 none was asked: `benchmarks/on_gpu.py` holds its numbers against a real one. The shapes are counted on the answers of
-`--model`, in packs of `--questions`.
+`--model`, in batches of `--questions`.
 """
 
 import time
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 import torch
-from measuring import asked, world_facts
+from measuring import parse_arguments, world_facts
 
 from pro_lib.generation import decoding, models
 
@@ -131,14 +131,14 @@ def network_of(network: torch.nn.Module, name: str) -> Network:
 def counted(
     model, strategy: str, settings: dict, *, n_questions: int, repeats: int = REPEATS
 ) -> tuple[list[Step], float, float]:
-    """Return the steps of a pack of questions with ten shots, and the least milliseconds of a step, in all and
+    """Return the steps of a batch of questions with ten shots, and the least milliseconds of a step, in all and
     without what the network takes of the host. `model` has `network`, `encode`, `endings` and `fit`.
     """
     questions, whole, own = world_facts(n_questions, 10), list[float](), list[float]()
     prompts = [model.encode(prompt) for prompt in questions.prompts()]
     prefix = decoding.encode_prefix(model.network, prompts[0][: decoding.common_prefix_length(prompts)])
     for _ in range(repeats):
-        tree = model.fit.tree(model.network, prompts, prefix=prefix, counts=decoding.Counts())
+        tree = model.fit.tree(model.network, prompts, prefix=prefix, counts=decoding.ForwardCounts())
         with watched(model.network) as (steps, seconds):
             started, decode = time.perf_counter(), decoding.strategy(strategy, **settings).decode
             decode(tree, model.endings, question_ids=list(questions.table["question_id"]))
@@ -148,11 +148,11 @@ def counted(
 
 
 def table(model: models.Model, network: Network, card: Card, *, n_questions: int) -> pd.DataFrame:
-    """Return a row per strategy: counted shapes, and by the model the milliseconds of a step and of the pack.
+    """Return a row per strategy: counted shapes, and by the model the milliseconds of a step and of the batch.
 
     The host's own milliseconds are measured on facts-2m, whose vocabulary leaves the processor's kernels little to do.
     """
-    small, rows = models.load("facts-2m", device="cpu"), []
+    small, rows = models.load_model("facts-2m", device="cpu"), []
     for name, (strategy, settings) in STRATEGIES.items():
         steps, *_ = counted(model, strategy, settings, n_questions=n_questions, repeats=1)  # no time is asked for
         *_, host_ms = counted(small, strategy, settings, n_questions=n_questions)
@@ -171,10 +171,10 @@ def table(model: models.Model, network: Network, card: Card, *, n_questions: int
 
 
 def main() -> None:
-    """Count the shapes of a pack by each strategy, and print what the model makes of them."""
-    given = asked(__doc__, {"--model": "smollm2-135m", "--questions": [32, 128]})
+    """Count the shapes of a batch by each strategy, and print what the model makes of them."""
+    given = parse_arguments(__doc__, {"--model": "smollm2-135m", "--questions": [32, 128]})
     torch.set_num_threads(1)
-    model = models.load(given.model, device="cpu", dtype="float32")
+    model = models.load_model(given.model, device="cpu", dtype="float32")
     for n_questions in given.questions:
         rows = table(model, LLAMA_7B, H200, n_questions=n_questions)
         print(f"{LLAMA_7B.name} on {H200.name}, {n_questions} questions\n{rows.round(3).to_string(index=False)}\n")

@@ -24,7 +24,7 @@ import pandas as pd
 import random_models
 import torch
 from ladder_release import MARK, Prompts, Settings
-from measuring import ROOT, asked, decoded, world_facts
+from measuring import ROOT, decode_batches, parse_arguments, world_facts
 
 from pro_lib.generation import models
 from pro_lib.generation.decoding import encode_prefix, strategies
@@ -66,7 +66,7 @@ def our_arm(given: dict, network, prompts: Prompts, settings: Settings, batch_si
     shared = {name: getattr(settings, name) for name in ("n_answers", "diversity_penalty", "max_new_tokens")}
     strategy = strategies.strategy(**given, **strategies.own_settings(given["name"], shared))
     prefix = encode_prefix(network, settings.prefix)
-    found, _ = decoded(strategy, network, endings, prompts, prefix, batch_size)
+    found, _ = decode_batches(strategy, network, endings, prompts, prefix, batch_size)
     return [[list(answer.token_ids) for answer in answers] for answers, _ in found]
 
 
@@ -191,7 +191,7 @@ def _value(part: pd.DataFrame, arm: str, batch_size: int, column: str) -> float 
 def write_job(name: str, shots: int, folder: Path, given: Namespace) -> Path:
     """Everything a worker has to know, as a file; a random model is made here, calibrated on these very prompts."""
     is_random = name in random_models.SHAPES
-    reader = models.load("facts-2m" if is_random else name, device="cpu", dtype="float32")
+    reader = models.load_model("facts-2m" if is_random else name, device="cpu", dtype="float32")
     questions = world_facts(max(given.questions, CALIBRATION_QUESTIONS), shots)
     prompts = [reader.encode(prompt) for prompt in questions.prompts()]
     weights, stop = reader.source, reader.endings.stop.nonzero().squeeze(1).tolist()
@@ -228,7 +228,7 @@ def parse() -> Namespace:
     options = {"--models": ["facts-2m"], "--shots": [0, 10], "--arms": list(NAMES), "--batch-sizes": [1, 32]}
     options |= {"--questions": 32, "--release-questions": int, "--repeats": 5, "--threads": os.cpu_count()}
     options |= {"--device": "cpu", "--dtype": "float32", "--no-memory": False, "--out": ROOT / "build" / "ladder.csv"}
-    given = asked(__doc__, options)
+    given = parse_arguments(__doc__, options)
     if others := sorted(set(given.arms) - set(NAMES)):
         sys.exit(f"arm {others[0]} is unknown; choose {', '.join(NAMES)}")
     if min(given.questions, given.repeats, given.threads, *given.batch_sizes) < 1:

@@ -70,8 +70,8 @@ def in_packs(network, prompts: Prompts, settings: Settings, batch_size: int, *, 
     if beams:
         options = {"num_beams": n, "num_return_sequences": n}
         options |= {"num_beam_groups": n, "diversity_penalty": settings.diversity_penalty} if n > 1 else {}
-    packs = (prompts[start : start + batch_size] for start in range(0, len(prompts), batch_size))
-    return [answers for pack in packs for answers in _generate(network, pack, settings, **options)]
+    batches = (prompts[start : start + batch_size] for start in range(0, len(prompts), batch_size))
+    return [answers for batch in batches for answers in _generate(network, batch, settings, **options)]
 
 
 def beams_rescored(network, prompts: Prompts, settings: Settings, batch_size: int) -> list:

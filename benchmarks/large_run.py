@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from measuring import asked
+from measuring import parse_arguments
 
 from pro_lib.runs import storage
 from pro_lib.runs.storage import Cost, RunFolder, RunInfo, part_table
@@ -61,7 +61,7 @@ def measure(folder: Path) -> pd.DataFrame:
     from pro_lib.evaluation import sweeps
 
     done("imports")
-    run = runs.read(folder)
+    run = runs.read_run(folder)
     done("read the folder")
     log_probs = run.log_probs()
     done("log-probabilities, repeats left out")
@@ -72,14 +72,14 @@ def measure(folder: Path) -> pd.DataFrame:
     done("judge one answer per question, ROUGE-L")
     sweeps.alpha_sweep(judged, alphas=np.linspace(0, 1, 101))
     done("sweep of 101 α")
-    metrics.comparison(uncertainties, judged.correct)
+    metrics.compare_aurocs(uncertainties, judged.correct)
     done("AUROC of three methods, DeLong")
     return pd.DataFrame(rows, columns=["step", "seconds", "peak_mib"])
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Write the folder, measure in a fresh process, print the table."""
-    given = asked(__doc__, {"--questions": 100_000}, arguments)
+    given = parse_arguments(__doc__, {"--questions": 100_000}, arguments)
     with tempfile.TemporaryDirectory() as temporary, ProcessPoolExecutor(1, get_context("spawn")) as fresh:
         folder = Path(temporary) / "large" / "synthetic" / "diverse_beam"
         write(folder, given.questions)

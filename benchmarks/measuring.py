@@ -1,4 +1,4 @@
-"""What several benchmarks need: command lines, the world facts as prompts, and decoding in packs."""
+"""What several benchmarks need: command lines, the world facts as prompts, and decoding in batches."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,9 @@ from pro_lib.questions.question_sets import QuestionSet
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def asked(document: str, options: Mapping[str, object], words: Sequence[str] | None = None) -> argparse.Namespace:
+def parse_arguments(
+    document: str, options: Mapping[str, object], words: Sequence[str] | None = None
+) -> argparse.Namespace:
     """Return the command line's options: each is given as its default, its type where it has none, or a list."""
     parser = argparse.ArgumentParser(description=document, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in options.items():
@@ -29,14 +31,14 @@ def asked(document: str, options: Mapping[str, object], words: Sequence[str] | N
 @cache
 def world_facts(limit: int, n_shots: int) -> QuestionSet:
     """Return the first test questions of the world facts."""
-    return question_sets.load("world-facts", split="test", limit=limit, n_shots=n_shots)
+    return question_sets.load_questions("world-facts", split="test", limit=limit, n_shots=n_shots)
 
 
-def decoded(strategy: decoding.Strategy, network, endings, prompts: Sequence, prefix, per_pack: int) -> tuple:
+def decode_batches(strategy: decoding.Strategy, network, endings, prompts: Sequence, prefix, batch_size: int) -> tuple:
     """Return what a strategy finds for each prompt, on the packed tree, and its counts without the prefix's."""
-    found, counts = [], decoding.Counts()
-    for start in range(0, len(prompts), per_pack):
-        pack = prompts[start : start + per_pack]
-        tree = decoding.PackedTree(network, pack, prefix.shared_with(pack), counts)
-        found += strategy.decode(tree, endings, question_ids=[str(place) for place in range(len(pack))])
+    found, counts = [], decoding.ForwardCounts()
+    for start in range(0, len(prompts), batch_size):
+        batch = prompts[start : start + batch_size]
+        tree = decoding.PackedTree(network, batch, prefix.shared_with(batch), counts)
+        found += strategy.decode(tree, endings, question_ids=[str(place) for place in range(len(batch))])
     return found, counts

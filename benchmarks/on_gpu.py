@@ -25,12 +25,12 @@ import numpy as np
 import pandas as pd
 import random_models
 import torch
-from measuring import ROOT, asked, world_facts
+from measuring import ROOT, parse_arguments, world_facts
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pro_lib.generation import models
-from pro_lib.generation.decoding import STRATEGIES, Counts, PackedTree, Prefix, encode_prefix, packed_tree
+from pro_lib.generation.decoding import STRATEGIES, ForwardCounts, PackedTree, Prefix, encode_prefix, packed_tree
 from pro_lib.generation.decoding.compatibility import Fit
 from pro_lib.generation.generate import generate
 from pro_lib.runs.storage import Cost
@@ -53,10 +53,10 @@ def agreement(given: Namespace) -> pd.DataFrame:
         answers = answers.drop_duplicates(["question_id", "tokens"])
         return answers.set_index(["question_id", "tokens"])["log_prob"], run.info.cost
 
-    here = models.load("facts-2m", device="cpu", dtype="float32")
+    here = models.load_model("facts-2m", device="cpu", dtype="float32")
     expected = {strategy: answered(here, strategy)[0] for strategy in STRATEGIES}
     for dtype in ("float32", "bfloat16"):
-        there = models.load("facts-2m", device=given.device, dtype=dtype)
+        there = models.load_model("facts-2m", device=given.device, dtype=dtype)
         for strategy in STRATEGIES:
             found, cost = answered(there, strategy)
             both = expected[strategy].to_frame("here").join(found.rename("there"), how="outer")
@@ -71,7 +71,7 @@ def agreement(given: Namespace) -> pd.DataFrame:
 def path(given: Namespace) -> pd.DataFrame:
     """What is measured of the first network beside what the model says of it, a row each."""
     name, questions = given.models[0], given.questions
-    network, facts = load(name, given), models.load("facts-2m", device="cpu")
+    network, facts = load(name, given), models.load_model("facts-2m", device="cpu")
     endings = models.find_endings(facts.tokenizer, network)
     model = SimpleNamespace(network=network, encode=facts.encode, endings=endings, fit=Fit(0.0))
     numbers, on_cuda, rows = gpu_model.network_of(network, name), given.device == "cuda", []
@@ -161,7 +161,7 @@ def step_seconds(network: torch.nn.Module, width: int, *, repeats: int) -> tuple
     def drawn(n: int) -> Tensor:
         return torch.randint(3, vocabulary, (n,), generator=generator)
 
-    grown = PackedTree(network, [drawn(PROMPT_TOKENS).tolist() for _ in range(width)], Prefix((), ()), Counts())
+    grown = PackedTree(network, [drawn(PROMPT_TOKENS).tolist() for _ in range(width)], Prefix((), ()), ForwardCounts())
     grown.plant()
     everyone = torch.arange(width)
     timed = seconds(lambda: grown.grow(everyone, drawn(width)), network.device, repeats=repeats)
@@ -183,7 +183,7 @@ def seconds(function: Callable, device: torch.device, *, repeats: int) -> list[f
 def load(name: str, given: Namespace) -> torch.nn.Module:
     """A random network of `random_models.SHAPES`, not calibrated, or a model as users load it."""
     if name not in random_models.SHAPES:
-        return models.load(name, device=given.device, dtype=given.dtype).network
+        return models.load_model(name, device=given.device, dtype=given.dtype).network
     shape = random_models.SHAPES[name]
     return random_models.random_network(shape, last_tokens={3}, device=given.device).to(getattr(torch, given.dtype))
 
@@ -204,7 +204,7 @@ def steps(given: Namespace) -> Iterator[tuple[str, list[str], float]]:
 def main() -> None:
     """Run the steps one after the other, each within what is left; print and keep what they say."""
     options = {"--device": "cuda", "--dtype": "bfloat16", "--models": SHAPES, "--questions": 32, "--minutes": 9.5}
-    given = asked(__doc__, options | {"--release": False, "--out": ROOT / "build" / "on_gpu", "--step": str})
+    given = parse_arguments(__doc__, options | {"--release": False, "--out": ROOT / "build" / "on_gpu", "--step": str})
     given.out.mkdir(parents=True, exist_ok=True)
     if given.step:
         table = {"agreement": agreement, "path": path, "roofline": roofline}[given.step](given)

@@ -20,11 +20,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
-from measuring import decoded
+from measuring import decode_batches
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pro_lib.generation.decoding import Counts, Endings, Greedy, PackedTree, encode_prefix
+from pro_lib.generation.decoding import Endings, ForwardCounts, Greedy, PackedTree, encode_prefix
 
 
 def _shape(vocabulary: int, hidden: int, intermediate: int, layers: int, heads: int, **options) -> dict[str, object]:
@@ -222,7 +222,7 @@ def _bisect(function: Callable[[float], float], target: float, low: float, high:
 def _walk(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Tensor:
     """Hidden states `(questions, steps, hidden)` before the final norm along greedy paths that do not stop."""
     prefix = encode_prefix(network, prompts[0]).shared_with(prompts)
-    tree, seen = PackedTree(network, prompts, prefix, Counts()), []
+    tree, seen = PackedTree(network, prompts, prefix, ForwardCounts()), []
     handle = network.model.norm.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0][0]))
     log_probs = tree.plant()
     last = torch.tensor([len(prompt) - len(prefix.token_ids) for prompt in prompts]).cumsum(0) - 1
@@ -237,7 +237,9 @@ def _walk(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Tensor:
 
 def measure(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Shape:
     """What the greedy answers look like, by the project's own decoding."""
-    found, _ = decoded(Greedy(), network, endings(network), prompts, encode_prefix(network, prompts[0]), len(prompts))
+    found, _ = decode_batches(
+        Greedy(), network, endings(network), prompts, encode_prefix(network, prompts[0]), len(prompts)
+    )
     answers = [answer for [answer], _ in found]
     lengths = torch.tensor([len(answer.token_ids) + answer.finished for answer in answers], dtype=torch.float64)
     p = torch.tensor([sum(answer.token_log_probs) + (answer.end_log_prob or 0.0) for answer in answers]).exp()

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import xllamacpp
-from measuring import asked
+from measuring import parse_arguments
 
 from pro_lib.generation import models, server
 from pro_lib.generation.generate import generate
@@ -35,7 +35,7 @@ def serving(path: Path, *, as_it_comes: bool) -> xllamacpp.Server:
 
 def answers(run: Run) -> pd.Series:
     """Log-probabilities of complete answers by question and token ids."""
-    table = run.ranked()
+    table = run.ranked_answers()
     keys = zip(table["question_id"], map(tuple, table["token_ids"]), strict=True)
     return pd.Series(table["value"].to_numpy(), list(keys))
 
@@ -54,13 +54,13 @@ def scored(model: models.Model, prompt: list[int], token_ids: tuple[int, ...]) -
 def main() -> None:
     """Print shares, false certificates, requests and seconds."""
     options = {"--questions": 100, "--alpha": 0.02, "--top": 1000, "--epsilon": 0.001, "--as-it-comes": False}
-    given = asked(__doc__, {"gguf": Path} | options)
-    here, running = models.load(given.gguf, device="cpu"), serving(given.gguf, as_it_comes=given.as_it_comes)
+    given = parse_arguments(__doc__, {"gguf": Path} | options)
+    here, running = models.load_model(given.gguf, device="cpu"), serving(given.gguf, as_it_comes=given.as_it_comes)
     options = {"tokenizer": here.tokenizer, "top": given.top, "epsilon": given.epsilon}
-    there = server.connect(f"{running.listening_address}/v1", model=given.gguf.stem, **options)
+    there = server.connect_server(f"{running.listening_address}/v1", model=given.gguf.stem, **options)
     assert (there.endings.stop == here.endings.stop[: len(there.endings.stop)]).all()
     search = {"strategy": "threshold", "search_alpha": given.alpha, "progress": False}
-    questions = question_sets.load("world-facts", limit=given.questions)
+    questions = question_sets.load_questions("world-facts", limit=given.questions)
     truth, started = answers(generate(here, questions, **search)), time.perf_counter()
     run = generate(there, questions, **search)
     seconds, ours = time.perf_counter() - started, answers(run)

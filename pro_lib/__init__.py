@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from pro_lib.app.ask import answerer, ask
     from pro_lib.app.experiment import Experiment
     from pro_lib.generation.generate import generate
-    from pro_lib.generation.models import load as load_model
+    from pro_lib.generation.models import load_model
     from pro_lib.generation.transformers_generate import diverse_beam_generate, exact_generate
-    from pro_lib.importing.importers import from_file as import_answers
-    from pro_lib.questions.question_sets import load as load_questions
-    from pro_lib.runs.run import read as read_run
+    from pro_lib.importing.importers import import_answers
+    from pro_lib.questions.question_sets import load_questions
+    from pro_lib.runs.run import read_run
 
 # Threads that share cores with another process (two notebooks, say) otherwise wait for each other in long busy
 # loops: on two cores that made decoding ten times slower. It works only if it is set before torch is loaded.
@@ -68,10 +68,10 @@ _NAMES = {
     "diverse_beam_generate": ("pro_lib.generation.transformers_generate", "diverse_beam_generate"),
     "exact_generate": ("pro_lib.generation.transformers_generate", "exact_generate"),
     "generate": ("pro_lib.generation.generate", "generate"),
-    "import_answers": ("pro_lib.importing.importers", "from_file"),
-    "load_model": ("pro_lib.generation.models", "load"),
-    "load_questions": ("pro_lib.questions.question_sets", "load"),
-    "read_run": ("pro_lib.runs.run", "read"),
+    "import_answers": ("pro_lib.importing.importers", "import_answers"),
+    "load_model": ("pro_lib.generation.models", "load_model"),
+    "load_questions": ("pro_lib.questions.question_sets", "load_questions"),
+    "read_run": ("pro_lib.runs.run", "read_run"),
 }
 
 

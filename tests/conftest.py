@@ -143,7 +143,7 @@ def tiny_folders(tmp_path_factory):
 @pytest.fixture(scope="session")
 def tiny_model(tiny_folders):
     """Loaded tiny model of a family, on the CPU in float32."""
-    return cache(lambda family: pro_models.load(tiny_folders(family), device="cpu", dtype="float32"))
+    return cache(lambda family: pro_models.load_model(tiny_folders(family), device="cpu", dtype="float32"))
 
 
 @pytest.fixture(scope="session")
@@ -162,7 +162,7 @@ def ending_model(tiny_model):
 @pytest.fixture(scope="session")
 def facts_2m() -> pro_models.Model:
     """The bundled model, on the CPU."""
-    return pro_models.load("facts-2m", device="cpu")
+    return pro_models.load_model("facts-2m", device="cpu")
 
 
 @pytest.fixture(autouse=True)

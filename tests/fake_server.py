@@ -125,7 +125,7 @@ def listing(model, body, most, ids, sampler):
 
 def connected(url, model, *, name=NAME, **options):
     """The model of a server."""
-    return server.connect(url, model=name, tokenizer=model.tokenizer, **options)
+    return server.connect_server(url, model=name, tokenizer=model.tokenizer, **options)
 
 
 def searched(model, questions, alpha=0.05, **options):

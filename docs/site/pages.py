@@ -135,12 +135,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "pages", help="folder of the pages, made anew")
     parser.add_argument("--executed", type=Path, default=ROOT / "build" / "notebooks", help="folder of executed copies")
     parser.add_argument("--plain", action="store_true", help="quick: no outputs, a small explorer")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        if not asked.plain:
-            run_missing(asked.executed)
-        make(asked.out, None if asked.plain else asked.executed)
-        explorer(asked.out / "explorer.html", plain=asked.plain)
+        if not arguments.plain:
+            run_missing(arguments.executed)
+        make(arguments.out, None if arguments.plain else arguments.executed)
+        explorer(arguments.out / "explorer.html", plain=arguments.plain)
     except (PageError, subprocess.CalledProcessError) as error:
         sys.exit(f"docs/site/pages.py: {error}")
 

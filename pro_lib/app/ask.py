@@ -1,4 +1,4 @@
-"""A question asked of a model: its answer and uncertainty, or none where no promise covers it; knows no widget."""
+"""A question asked of a model: its answer and uncertainty, or none where no guarantee covers it; knows no widget."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
 from pro_lib.evaluation import guarantees
 from pro_lib.evaluation.evaluate import evaluate
-from pro_lib.evaluation.guarantees import Promise
+from pro_lib.evaluation.guarantees import Guarantee
 from pro_lib.generation import decoding
 from pro_lib.generation.decoding.strategies import own_settings
 from pro_lib.metrics.correctness import Choices
 from pro_lib.questions import question_sets
 from pro_lib.questions.question_sets import QuestionSet
 from pro_lib.runs import storage
-from pro_lib.runs.run import Run, read
+from pro_lib.runs.run import Run, read_run
 
 if TYPE_CHECKING:
     from pro_lib.generation.models import Model
@@ -106,16 +106,18 @@ def ask(
     # what cannot be is refused before it is asked
     scoring.pro(np.zeros((1, 1)), alpha=alpha, search_alpha=search_alpha)
     not_empty(calibration, "calibration")
-    calibration = read(calibration) if isinstance(calibration, str | Path) else calibration
-    like: Mapping[str, Any] = calibration.info.parameters if calibration else {}
+    calibration = read_run(calibration) if isinstance(calibration, str | Path) else calibration
+    run_parameters: Mapping[str, Any] = calibration.info.parameters if calibration else {}
     fit, about = None, ""
-    if questions is None and (n_shots is not None or not like):
-        questions = question_sets.load("world-facts", limit=1, n_shots=n_shots)
-    run = answered(model, question, questions=questions, like=like, strategy=strategy, **settings)
+    if questions is None and (n_shots is not None or not run_parameters):
+        questions = question_sets.load_questions("world-facts", limit=1, n_shots=n_shots)
+    run = answer_question(
+        model, question, questions=questions, run_parameters=run_parameters, strategy=strategy, **settings
+    )
     if calibration:
         check_calibration(calibration, {**dict.fromkeys(_MATTERS), **run.info.parameters})
         fit, about = guarantees.right_probability(calibration, alpha=alpha)
-    table = run.ranked()
+    table = run.ranked_answers()
     if table.empty:
         cut = run.info.parameters["max_new_tokens"]
         raise NoAnswerError(f"no answer of {run.info.model} ended within {cut} tokens: {question!r}")
@@ -137,30 +139,36 @@ def check_calibration(calibration: Run, now: Mapping[str, Any]) -> None:
         raise RunError(f"calibration: run {calibration.name} was made with {difference}")
 
 
-def answered(
-    model: str | Path | Model, question: str, *, like: Mapping[str, Any], questions: QuestionSet | None = None,
+def answer_question(
+    model: str | Path | Model,
+    question: str,
+    *,
+    run_parameters: Mapping[str, Any],
+    questions: QuestionSet | None = None,
     **settings: Any,
-) -> Run:  # fmt: skip
-    """Return the run of a question, asked as a run of parameters `like` was, or with the prompt of `questions`."""
+) -> Run:
+    """Answer a question with the prompt of `questions`, or that of a run with `run_parameters`; return the run."""
     from pro_lib.generation.generate import generate
 
-    asked_as = question_sets.like(like) if questions is None else questions
-    settings = {name: like[name] for name in ("chat", "max_new_tokens", "stop") if name in like} | settings
-    return generate(model, asked_as.with_questions(question), **{"progress": False} | settings)
+    prompt_set = question_sets.empty_question_set(run_parameters) if questions is None else questions
+    settings = {
+        name: run_parameters[name] for name in ("chat", "max_new_tokens", "stop") if name in run_parameters
+    } | settings
+    return generate(model, prompt_set.with_questions(question), **{"progress": False} | settings)
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a user gets: `answer` is None unless `answered`, which is where PRO is below the promise's threshold.
+    """What a user gets: `answer` is None unless `answered`, which is where PRO is below the guarantee's threshold.
 
-    `uncertainty` is PRO in nats, higher = more uncertain, None where no answer ended. `promise` is of all questions
+    `uncertainty` is PRO in nats, higher = more uncertain, None where no answer ended. `guarantee` is of all questions
     of the calibration's kind that are answered, never of this one. `status` is what an exact search is sure of.
     """
 
     answer: str | None
     uncertainty: float | None
     answered: bool
-    promise: str
+    guarantee: str
     status: str | None
 
 
@@ -168,17 +176,17 @@ class Reply:
 class Answerer:
     """What `answerer` returns: called with a question, it asks the model as the calibration run did."""
 
-    promise: Promise
+    guarantee: Guarantee
     ask: Callable[[str], Answer]
 
     def __call__(self, question: str) -> Reply:
         """Return the reply; `ValueError` for a question that is empty, or too long for the model."""
-        sentence = self.promise.sentence()
+        sentence = self.guarantee.sentence()
         try:
             answer = self.ask(question)
         except NoAnswerError:
             return Reply(None, None, False, sentence, "cut")
-        is_sure = bool(self.promise.answers(answer.uncertainty))
+        is_sure = bool(self.guarantee.answers(answer.uncertainty))
         return Reply(answer.text if is_sure else None, answer.uncertainty, is_sure, sentence, answer.status)
 
 
@@ -196,7 +204,7 @@ def answerer(
     Args:
         model: a loaded one, or its name, as in `pro_lib.load_model`.
         calibration: a run, or its folder, of the model on questions with known answers, of the kind that will be asked.
-            Its validation questions show the promise, and the scores of its others are the thresholds; without a
+            Its validation questions show the guarantee, and the scores of its others are the thresholds; without a
             validation split, all do.
         alpha: of PRO, fixed beforehand.
         choices: what counts as right, as in `evaluate`.
@@ -207,15 +215,17 @@ def answerer(
     from pro_lib.generation import models
 
     not_empty(calibration, "calibration")
-    calibration = read(calibration) if isinstance(calibration, str | Path) else calibration
-    model, parameters = models.held(model), calibration.info.parameters
+    calibration = read_run(calibration) if isinstance(calibration, str | Path) else calibration
+    model, parameters = models.cached_model(model), calibration.info.parameters
     check_calibration(calibration, {"quantization": None} | model.parameters())
     splits = [name for name in calibration.questions["split"].unique() if name != "validation"]
     is_split = 0 < len(splits) < calibration.questions["split"].nunique()
     known = evaluate(calibration, split="validation" if is_split else None, choices=choices)
     scores = [evaluate(calibration, split=name, choices=choices).pro(alpha) for name in splits if is_split]
     others = np.concatenate(scores) if scores else None
-    made = guarantees.promise(known.pro(alpha), known.correct, target=target, confidence=confidence, unlabelled=others)
+    made = guarantees.guarantee(
+        known.pro(alpha), known.correct, target=target, confidence=confidence, unlabelled=others
+    )
     own = {"strategy": parameters["strategy"], "chat": parameters.get("chat", False)}
-    own |= own_settings(own["strategy"], parameters) | {"questions": question_sets.like(parameters)}
+    own |= own_settings(own["strategy"], parameters) | {"questions": question_sets.empty_question_set(parameters)}
     return Answerer(made, partial(ask, model, alpha=alpha, **own))

@@ -186,12 +186,12 @@ def ask(
     from pro_lib.generation import models
     from pro_lib.questions import question_sets
 
-    like: dict[str, Any] = {"calibration": runs.read(calibration)} if calibration else {}
+    like: dict[str, Any] = {"calibration": runs.read_run(calibration)} if calibration else {}
     if questions or n_shots is not None or header or template or not calibration:
         source: dict[str, Any] = {"path": questions, "split": None} if questions else {"name": "world-facts"}
         prompt: dict[str, Any] = {"n_shots": n_shots, "header": header, "template": template or question_sets.TEMPLATE}
-        like["questions"] = question_sets.load(**source, limit=1, **prompt)
-    loaded = models.held(model, dtype=dtype, device=device)
+        like["questions"] = question_sets.load_questions(**source, limit=1, **prompt)
+    loaded = models.cached_model(model, dtype=dtype, device=device)
     size, memory = loaded.network.num_parameters() / 1e6, loaded.network.get_memory_footprint() / 1e9
     about = f"{loaded.name}: {size:,.0f} million parameters, {memory:.2f} GB, {loaded.dtype} on {loaded.device}."
     say(f"{about} {catalog.scope(model)}".strip(), err=True)
@@ -264,7 +264,7 @@ def score(
         check_output(output, option="--output", inputs=inputs, force=force, is_ours=_is_score_table)
     experiment = Experiment(alpha=alpha, correctness=correctness, records=source, dataset=questions or "world-facts")
     run = experiment.run(*experiment.pairs()[0], "all")
-    table = evaluation.of_texts(run) if run.is_texts else run.scores(alpha=alpha)
+    table = evaluation.text_scores(run) if run.is_texts else run.scores(alpha=alpha)
     if output:
         write_whole(_csv(table, raw_text=raw_text).encode(), output)
         say(f"{printable(output)}: {len(table):,} questions")
@@ -460,7 +460,7 @@ def generate(strategies: Sequence[str], dataset: Sequence[str], **parameters: An
     parameters |= {"strategy": strategies[0], "other_strategies": strategies[1:]}
     experiment = Experiment(dataset=list(dataset), **parameters)
     for strategy, pair in product(strategies, experiment.pairs()):
-        # 00 and 01 ask for test questions alone, and packs keep the order of questions.
+        # 00 and 01 ask for test questions alone, and batches keep the order of questions.
         if strategy == "diverse_beam" and not experiment.limit:
             experiment.run(*pair, strategy=strategy)
         say(printable(experiment.both_splits(*pair, strategy)))
@@ -482,7 +482,6 @@ def explore(run: str | None, questions: str | None, html: Path | None, force: bo
         return
     from pro_lib import importing, runs
     from pro_lib.app import explorer
-    from pro_lib.questions.question_sets import load
 
     def check(page: Path) -> None:
         inputs = [run, questions] if questions else [run]
@@ -490,8 +489,7 @@ def explore(run: str | None, questions: str | None, html: Path | None, force: bo
 
     if html:
         check(html)
-    asked = load(path=questions, split=None, n_shots=0) if questions else None
-    read = runs.read(run) if os.path.isdir(run) else importing.from_file(run, questions=asked)
+    read = runs.read_run(run) if os.path.isdir(run) else importing.import_answers(run, questions=questions)
     page = html or _default_page(run, read)
     check(page)
     explorer.to_html(read, page, alpha=alpha, source=run)

@@ -129,7 +129,7 @@ class Experiment(Parameters):
         else:
             source = {"path": dataset, "n_validation": self.n_validation or 100}
         prompt = self._values("limit", "seed", "n_shots", "header", "template")
-        return question_sets.load(**source, split=splits or self.split, **prompt)
+        return question_sets.load_questions(**source, split=splits or self.split, **prompt)
 
     def run(self, model: str, dataset: str, *splits: str, strategy: str | None = None) -> Run:
         """Return the run of the questions of some splits; without `splits`, of those of `split`.
@@ -257,7 +257,7 @@ class Experiment(Parameters):
         from pro_lib.generation import models
 
         try:
-            return models.held(model, **self._values("device", "dtype"), **(self.loading or {}))
+            return models.cached_model(model, **self._values("device", "dtype"), **(self.loading or {}))
         except FileNotFoundError as error:
             if self.loading and isinstance(error.__cause__, TypeError):
                 raise SentenceError(
@@ -301,7 +301,7 @@ class Experiment(Parameters):
         if storage.difference(parameters, wanted) is not None:
             return None
         try:
-            return runs.read(folder, questions=questions.table)
+            return runs.read_run(folder, questions=questions.table)
         except storage.UnansweredError:
             return None  # the other questions are generated
 
@@ -322,5 +322,5 @@ class Experiment(Parameters):
             return read_records(self, model, dataset).questions
         if dataset in question_sets.BUNDLED:
             # All splits, because a wrong answer is often the right one to another question.
-            return question_sets.load(dataset, split=None, n_shots=0).table
+            return question_sets.load_questions(dataset, split=None, n_shots=0).table
         return self.questions(dataset, "validation", self.split).table

@@ -171,5 +171,5 @@ def _splits_question_files(parameters: Parameters) -> bool:
         return False
     paths = [path for path in as_list(parameters.dataset) if os.path.isfile(path)]
     with warnings.catch_warnings(action="ignore"):
-        sets = [question_sets.load(path=path, split=None, n_shots=0) for path in paths]
+        sets = [question_sets.load_questions(path=path, split=None, n_shots=0) for path in paths]
     return any("validation" not in set(questions.table["split"]) for questions in sets)

@@ -115,7 +115,7 @@ class Parameters:
     alphas: Probabilities | None = None  # α is chosen from these; None for 0, 0.05, …, 1
     alpha: Probability = 0.4  # the default α: PRO keeps answers whose probability is at least α
     target: Probabilities | None = None  # accuracies to guarantee; None derives them from the data
-    confidence: Probability = 0.95  # that a promise holds
+    confidence: Probability = 0.95  # that a guarantee holds
 
     # Decoding
     search_alpha: PositiveShare = 0.02  # of strategy threshold: find every answer with p ≥ this
@@ -135,7 +135,7 @@ class Parameters:
     seed: WholeNumber = 0  # of samples, of drawn questions, of redraws
 
     # Loading and running the model
-    batch_size: PositiveInt | None = None  # questions in one pack; None chooses
+    batch_size: PositiveInt | None = None  # questions in one batch; None chooses
     device: _Name = "auto"  # auto, cpu, cuda, cuda:1, mps
     dtype: Dtype = "auto"  # auto, float32, bfloat16, float16
     loading: dict | None = None  # further options of models.load, as {"device_map": "auto"}
@@ -180,7 +180,7 @@ class Parameters:
     def _check_records(self) -> None:
         """Check the parameters of answers that come from records."""
         self._check_distinct("records", str)
-        if importing.recorded(as_list(self.records or ())) and self.strategy == EXACT:
+        if importing.record_files(as_list(self.records or ())) and self.strategy == EXACT:
             raise ValueError(f"records={self.records!r} hold no search: exact search needs a model")
 
     def _check_generation(self) -> None:

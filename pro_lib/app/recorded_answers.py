@@ -17,7 +17,7 @@ from pro_lib.runs.run import Run
 
 def recorded_pairs(parameters: Parameters) -> list[tuple[str, str]]:
     """Return the (model, dataset) of every file of records."""
-    return list(importing.recorded(as_list(parameters.records or ())))
+    return list(importing.record_files(as_list(parameters.records or ())))
 
 
 def read_records(parameters: Parameters, model: str, dataset: str) -> Run:
@@ -28,12 +28,12 @@ def read_records(parameters: Parameters, model: str, dataset: str) -> Run:
     path = as_list(parameters.dataset)[0]
     questions = None
     if path not in question_sets.NAMES and os.path.exists(path):
-        questions = question_sets.load(path=path, split=None, n_shots=0)
+        questions = question_sets.load_questions(path=path, split=None, n_shots=0)
         if "validation" not in set(questions.table["split"]):
             # The validation questions are then drawn.
             questions = replace(questions, table=questions.table.assign(split=None))
-    records = importing.recorded(as_list(parameters.records or ()))
-    return importing.from_file(records[model, dataset], questions=questions)
+    records = importing.record_files(as_list(parameters.records or ()))
+    return importing.import_answers(records[model, dataset], questions=questions)
 
 
 def select_records(parameters: Parameters, run: Run, splits: Sequence[str]) -> Run:

@@ -11,10 +11,17 @@ from numpy.typing import ArrayLike
 
 from pro_lib import metrics, scoring
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.methods import PROTOCOLS, Similarities, comparisons, find_protocol, methods, ranked
+from pro_lib.evaluation.methods import (
+    PROTOCOLS,
+    Similarities,
+    answer_matrices,
+    find_protocol,
+    method_scores,
+    similarity_matrices,
+)
 from pro_lib.metrics.correctness import MATCHES, Choices, rouge_and_correct
-from pro_lib.runs.run import Run, most_probable
-from pro_lib.scoring.likelihood import Floats
+from pro_lib.runs.run import Run, most_probable_answers
+from pro_lib.scoring.likelihood import FloatArray
 
 # What α is chosen from: every α that the paper prints is one of these. Finer ones are for a logarithmic axis only:
 # chosen from on 100 questions, they were seen to cost up to 0.05 of AUROC.
@@ -22,7 +29,7 @@ ALPHA_GRID = tuple(step / 20 for step in range(21))
 DRAWN_ALPHAS = tuple(sorted({*ALPHA_GRID, 0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04}))
 
 
-def alpha_grid(search_alpha: float | None = None, *, of: Sequence[float] = ALPHA_GRID) -> Floats:
+def alpha_grid(search_alpha: float | None = None, *, of: Sequence[float] = ALPHA_GRID) -> FloatArray:
     """Return the αs (A,); for answers of an exact search its `search_alpha` and those above."""
     if search_alpha is None:
         return np.array(of)
@@ -51,8 +58,8 @@ class Evaluation:
     unavailable: tuple[str, ...]
     search_alpha: float | None = None
     protocol: str = "workbench"
-    meanings: Mapping[str, Floats] = field(default_factory=dict)
-    alpha_scores: Mapping[str, Callable[..., Floats]] = field(default_factory=dict)
+    meanings: Mapping[str, FloatArray] = field(default_factory=dict)
+    alpha_scores: Mapping[str, Callable[..., FloatArray]] = field(default_factory=dict)
     note: str = ""
 
     @property
@@ -68,7 +75,7 @@ class Evaluation:
     def __repr__(self) -> str:
         return f"Evaluation({self.sentence()})"
 
-    def pro(self, alpha: float | Floats = 0.4, *, k: ArrayLike | None = None, name: str = "PRO") -> Floats:
+    def pro(self, alpha: float | FloatArray = 0.4, *, k: ArrayLike | None = None, name: str = "PRO") -> FloatArray:
         """Return PRO at one α, (n,), at several, (n, A), or at `k`; by name, of `meanings` or (at α) `alpha_scores`."""
         at: dict[str, Any] = {"alpha": alpha} if k is None else {"k": k}
         if name in self.alpha_scores:
@@ -186,7 +193,7 @@ def evaluations(
     ids = list(beams.questions["question_id"])
     samples = samples and samples.select(question_ids=ids)
     runs = [beams, *([samples] if samples else []), *(run.select(question_ids=ids) for run in others)]
-    top = most_probable([run.top(convention=choices.convention) for run in runs])
+    top = most_probable_answers([run.top(convention=choices.convention) for run in runs])
     answers = top[["question_id", "text"]].join(rouge_and_correct(top, beams.questions, choices))
     if choices.labels is not None:
         _check_labels(answers, choices.labels, beams.name)
@@ -194,15 +201,15 @@ def evaluations(
         answers["cluster"] = beams.questions[choices.cluster].map(str).to_numpy()
     if answers["correct"].isna().all():
         raise RunError(f"run {beams.name}: no answer can be judged without references and texts, rouge_l or correct")
-    found = ranked(beams, convention=choices.convention)
-    sampled = ranked(samples, convention=choices.convention) if samples else None
-    compared = comparisons(found, sampled, similarities or {}, judged=answers["text"])
+    found = answer_matrices(beams, convention=choices.convention)
+    sampled = answer_matrices(samples, convention=choices.convention) if samples else None
+    compared = similarity_matrices(found, sampled, similarities or {}, judged=answers["text"])
     elsewhere = beams.questions.filter(regex="^score_").rename(columns=lambda name: name.removeprefix("score_"))
     shared: dict[str, Any] = beams.info.labels() | {"split": split or "all", "search_alpha": beams.search_alpha}
     shared |= {"answers": answers, "note": beams.info.provenance.get("note", "")}
     results = []
     for rule in rules:
-        log_probs, table, meanings = methods(found, sampled, rule, compared)
+        log_probs, table, meanings = method_scores(found, sampled, rule, compared)
         ours = (*table, *meanings, "PRO", "PRO, default", "PRO, oracle", "oracle")
         table = table.join(elsewhere.rename(columns={name: f"{name}, given" for name in ours}))
         available = table.dropna(axis=1, how="all")

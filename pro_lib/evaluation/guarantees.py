@@ -1,4 +1,4 @@
-"""What may be promised: when to answer, sets with a right answer, the probability of being right; asks no model."""
+"""What may be guaranteed: when to answer, sets with a right answer, the probability of being right; asks no model."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ STARTS = (10, 20, 30, 50, 70)  # percent of the questions, fixed beforehand
 
 
 @dataclass(frozen=True)
-class Promise:
+class Guarantee:
     """P(r = 1 | u < threshold) >= target in the *population*; validation misleads with at most 1 - `confidence`.
 
-    `threshold` is None where nothing is promised, infinite where all may be answered. Of `n_validation` questions
+    `threshold` is None where nothing is guaranteed, infinite where all may be answered. Of `n_validation` questions
     `n_answered` lie below it, of which `n_right` are right.
     """
 
@@ -37,23 +37,23 @@ class Promise:
         return np.asarray(uncertainty, float) < (-np.inf if self.threshold is None else self.threshold)
 
     def sentence(self) -> str:
-        """Say the promise."""
+        """Say the guarantee."""
         sure = f"at least {100 * self.target:g} % right with {100 * self.confidence:g} % confidence"
         if self.threshold is None:
-            return f"Nothing can be promised: {self.n_validation} validation questions do not show {sure}."
+            return f"Nothing can be guaranteed: {self.n_validation} validation questions do not show {sure}."
         which = "every question" if self.threshold == np.inf else f"when the score is below {self.threshold:.4g}"
         share = f"{100 * self.n_answered / self.n_validation:.0f} % of questions"
         return f"Answer {which}: {sure}, {share} ({self.n_right} of {self.n_answered} were)."
 
 
-def promise(
+def guarantee(
     uncertainty: ArrayLike,
     correct: ArrayLike,
     *,
     target: float,
     confidence: float = 0.95,
     unlabelled: ArrayLike | None = None,
-) -> Promise:
+) -> Guarantee:
     """Return the largest threshold t for which P(r = 1 | u < t) >= `target` is shown, by exact binomial tests upwards.
 
     δ = 1 - `confidence` is split among five starts, at 10, 20, 30, 50 and 70 % of the questions. Each part is handed on
@@ -64,7 +64,7 @@ def promise(
         uncertainty: scores (m,) of validation questions, higher = more uncertain; infinite ones are never below.
         correct: (m,) booleans.
         unlabelled: scores (n,) of other questions of the population, whose percentiles are the thresholds. None takes
-            those of `uncertainty`, for which the promise is not exact: docs/guarantees.md has what was measured.
+            those of `uncertainty`, for which the guarantee is not exact: docs/guarantees.md has what was measured.
 
     Raises `ValueError` where a score is NaN, shapes differ, or `target` or `confidence` is not in (0, 1).
     """
@@ -84,8 +84,8 @@ def promise(
         level += levels[place]
         level, last = (level, place) if p_value <= level > 0 else (0.0, last)
     if last is None:
-        return Promise(target, confidence, None, 0, 0, len(values))
-    return Promise(target, confidence, float(thresholds[last]), int(n[last]), int(right[last]), len(values))
+        return Guarantee(target, confidence, None, 0, 0, len(values))
+    return Guarantee(target, confidence, float(thresholds[last]), int(n[last]), int(right[last]), len(values))
 
 
 def set_threshold(right: ArrayLike, *, delta: float, search_alpha: float) -> float | None:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from pro_lib import scoring
 from pro_lib.runs.run import Run
-from pro_lib.scoring.likelihood import Floats
-from pro_lib.scoring.similarity import Similarity, distinct, lexical
+from pro_lib.scoring.likelihood import FloatArray
+from pro_lib.scoring.similarity import Similarity, first_occurrences, lexical
 
 Similarities = Mapping[str, Similarity | None]
 
@@ -44,29 +44,29 @@ def find_protocol(name: str, *, distinct: bool | None = None) -> Protocol:
     return replace(PROTOCOLS[name], name=f"{name}, {'distinct' if distinct else 'repeats'}", distinct=distinct)
 
 
-class Ranked(NamedTuple):
+class AnswerMatrices(NamedTuple):
     """The finished answers of a run, (n, N) each, most probable first, repeats kept."""
 
-    log_probs: Floats
-    means: Floats  # log-probabilities per token
+    log_probs: FloatArray
+    means: FloatArray  # log-probabilities per token
     repeats: NDArray[np.bool_]  # an answer before it is the same
     texts: Any  # None where there is none
     questions: pd.DataFrame
     n_found: NDArray  # (n,), those cut by length among them
 
 
-def ranked(run: Run, *, convention: str = "complete") -> Ranked:
+def answer_matrices(run: Run, *, convention: str = "complete") -> AnswerMatrices:
     """Lay out the finished answers of a run, a row per question."""
-    table = run.ranked(distinct=False, convention=convention)
+    table = run.ranked_answers(distinct=False, convention=convention)
     log_probs, means = run.matrix(table, "value"), run.matrix(table, "mean")
     repeats, texts = run.matrix(table, "repeats", True), run.matrix(table, "text", None)
     n_found = run.answers["question_id"].value_counts().reindex(run.questions["question_id"])
-    return Ranked(log_probs, means, repeats, texts, run.questions, n_found.to_numpy())
+    return AnswerMatrices(log_probs, means, repeats, texts, run.questions, n_found.to_numpy())
 
 
-def comparisons(
-    beams: Ranked, samples: Ranked | None, similarities: Similarities, *, judged: pd.Series
-) -> dict[str, list[Floats]]:
+def similarity_matrices(
+    beams: AnswerMatrices, samples: AnswerMatrices | None, similarities: Similarities, *, judged: pd.Series
+) -> dict[str, list[FloatArray]]:
     """Ask each similarity once for all protocols, by its name; where it cannot be asked there is nothing.
 
     First what it says of the beams, (n, N, N) or (n, N, N, 3), then of samples, before which stands the text judged.
@@ -76,26 +76,30 @@ def comparisons(
         matrices.append(np.column_stack([judged, samples.texts]))
     if ((np.isnan(beams.means) | pd.isna(beams.texts)) & ~np.isnan(beams.log_probs)).any():
         matrices = []  # of an answer the text or the tokens are not known
-    results: dict[str, list[Floats]] = {}
+    results: dict[str, list[FloatArray]] = {}
     for name, similarity in similarities.items():
         results[name] = [similarity(texts, beams.questions) for texts in matrices] if similarity else []
     return results
 
 
-def of_texts(run: Run) -> pd.DataFrame:
+def text_scores(run: Run) -> pd.DataFrame:
     """Return how uncertain the most frequent text to each question is, by the words of a black box's samples.
 
     Columns: question_id, question, text, SC, Deg and SE, higher = more uncertain.
     """
-    samples, top = ranked(run), run.questions[["question_id", "question"]].assign(text=run.top()["text"].to_numpy())
-    compared = comparisons(samples, samples, {"lexical": lexical}, judged=top["text"])
-    table = methods(samples, samples, PROTOCOLS["workbench"], compared)[1]
+    samples = answer_matrices(run)
+    top = run.questions[["question_id", "question"]].assign(text=run.top()["text"].to_numpy())
+    compared = similarity_matrices(samples, samples, {"lexical": lexical}, judged=top["text"])
+    table = method_scores(samples, samples, PROTOCOLS["workbench"], compared)[1]
     return top.join(table[["SC, lexical", "Deg, lexical", "SE, lexical"]].set_axis(["SC", "Deg", "SE"], axis=1))
 
 
-def methods(
-    beams: Ranked, samples: Ranked | None, protocol: Protocol, compared: Mapping[str, Sequence[Floats]]
-) -> tuple[Floats, pd.DataFrame, dict[str, Floats]]:
+def method_scores(
+    beams: AnswerMatrices,
+    samples: AnswerMatrices | None,
+    protocol: Protocol,
+    compared: Mapping[str, Sequence[FloatArray]],
+) -> tuple[FloatArray, pd.DataFrame, dict[str, FloatArray]]:
     """Return what PRO reads (n, N), the other methods, a column each, and what PRO over meanings reads, by its name.
 
     SE is the entropy over meanings itself, of the probabilities found, made to sum to 1; of samples without any, each
@@ -105,7 +109,7 @@ def methods(
     drops_repeats = protocol.distinct and not are_texts
     counts = ~(beams.repeats & drops_repeats)
     log_probs, means = (np.where(counts, values, np.nan) for values in (beams.log_probs, beams.means))
-    table, read_by_pro = pd.DataFrame({"NLL": scoring.nll(log_probs)}), dict[str, Floats]()
+    table, read_by_pro = pd.DataFrame({"NLL": scoring.nll(log_probs)}), dict[str, FloatArray]()
     table["ALL"] = scoring.average_log_likelihood(means, log_probs)
     table["PE"] = scoring.predictive_entropy(log_probs)
     averaged = samples if protocol.sampled else beams._replace(log_probs=log_probs, means=means)
@@ -121,7 +125,7 @@ def methods(
             meaning = scoring.clusters(of_beams)
             weights = np.where(meaning < 0, np.nan, 0.0) if are_texts else log_probs
             meant = scoring.meaning_log_probs(log_probs, meaning)
-            once = distinct(beams.texts) if protocol.distinct else True
+            once = first_occurrences(beams.texts) if protocol.distinct else True
             column["SE"] = scoring.semantic_entropy(weights, meaning)
             column["SD"] = scoring.semantic_density(np.where(once, means, np.nan), of_beams)
             column["S-NLL"] = scoring.nll(meant)

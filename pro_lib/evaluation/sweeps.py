@@ -53,7 +53,7 @@ def benchmark(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame
 
     `PRO`, and each of the evaluations' `alpha_scores`, has its α chosen on validation. `PRO, default` has the default
     and `PRO, oracle` the best on the reported split: these two are PRO again, and Holm's correction does not count
-    them. Columns: method, alpha, those of `metrics.comparison`, prr and auarc (`metrics.rejection`), and ece and
+    them. Columns: method, alpha, those of `metrics.compare_aurocs`, prr and auarc (`metrics.rejection`), and ece and
     brier, of the probability of being right fitted on validation (`metrics.calibration`).
     """
     reported = splits.reported
@@ -62,7 +62,7 @@ def benchmark(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame
     alphas |= {name: chosen_alpha(splits, name=name) for name in (*reported.meanings, *reported.alpha_scores)}
     methods = reported.with_pro(alphas)
     alike = {"uncorrected": ["PRO, default", "PRO, oracle"], "clusters": reported.answers.get("cluster")}
-    table = metrics.comparison(methods, reported.correct, **alike)
+    table = metrics.compare_aurocs(methods, reported.correct, **alike)
     table = table.merge(metrics.rejection(methods, reported.correct), on="method", validate="1:1")
     table.insert(1, "alpha", table["method"].map(alphas))
     fits = reliability(splits, methods=list(methods), alphas=alphas)[["method", "ece", "brier"]].drop_duplicates()

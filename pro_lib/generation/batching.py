@@ -1,4 +1,4 @@
-"""Packs of questions answered by one model, prompt and strategy, halved where memory runs out; knows no file."""
+"""Batches of questions answered by one model, prompt and strategy, halved where memory runs out; knows no file."""
 
 import gc
 import shlex
@@ -24,17 +24,17 @@ from transformers import PreTrainedModel
 from pro_lib.common import catalog
 from pro_lib.common.files import sha256
 from pro_lib.generation import decoding
-from pro_lib.generation.decoding import Counts, Outcome, Strategy
+from pro_lib.generation.decoding import ForwardCounts, Outcome, Strategy
 from pro_lib.generation.decoding.compatibility import positions
-from pro_lib.generation.models import Model, UnsupportedModelError, thought
+from pro_lib.generation.models import Model, UnsupportedModelError, thought_mark
 from pro_lib.questions import question_sets
 from pro_lib.questions.question_sets import QuestionSet
 from pro_lib.runs.certificate import Certificate
 from pro_lib.runs.storage import Cost, part_table
 
-# Measured on two cores with the bundled model: smaller packs pay more per call, larger ones attend to more in vain.
-QUESTIONS_PER_PACK = 32
-_PER_PACK_ON_CUDA = 128  # there a step of few rows takes as long as its launches: a model, docs/speed.md
+# Measured on two cores with the bundled model: smaller batches pay more per call, larger ones attend to more in vain.
+DEFAULT_BATCH_SIZE = 32
+_CUDA_BATCH_SIZE = 128  # there a step of few rows takes as long as its launches: a model, docs/speed.md
 _EPSILONS: WeakKeyDictionary[PreTrainedModel, dict] = WeakKeyDictionary()  # measured once, by prompts, T and ends
 # What is said when there is no memory, beside the exceptions made for it: by the CPU's allocator, CUDA, MPS and cuBLAS.
 _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
@@ -42,18 +42,18 @@ _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAI
 
 @dataclass
 class Job:
-    """How questions are answered, `per_pack` at once; `ValueError` if none, or too long for the model."""
+    """How questions are answered, `batch_size` at once; `ValueError` if none, or too long for the model."""
 
     model: Model
     questions: QuestionSet
     strategy: Strategy
     chat: bool | Mapping = False
-    per_pack: int = 0  # for 0, as many as the device does best with
+    batch_size: int = 0  # for 0, as many as the device does best with
 
     def __post_init__(self):
-        self.model, self.counts, self._prefix = self.model.with_stop(self.strategy.stop), Counts(), None
+        self.model, self.counts, self._prefix = self.model.with_stop(self.strategy.stop), ForwardCounts(), None
         self._encode = lru_cache(2**14)(self.model.encode)  # each prompt is wanted twice: its length, and itself
-        self.per_pack = self.per_pack or self._usual_batch_size()
+        self.batch_size = self.batch_size or self._usual_batch_size()
         self.fitting = sys.maxsize  # the most questions that have been seen to fit into memory at once
         if not len(self.questions):
             raise ValueError("there are no questions to answer")
@@ -67,7 +67,7 @@ class Job:
         """Return how many questions are answered at once unless the caller says it."""
         if self.model.is_remote:
             return self.model.concurrency
-        return _PER_PACK_ON_CUDA if self.model.device.type == "cuda" else QUESTIONS_PER_PACK
+        return _CUDA_BATCH_SIZE if self.model.device.type == "cuda" else DEFAULT_BATCH_SIZE
 
     def parameters(self) -> dict[str, Any]:
         """Return what decides the answers, as JSON can hold it."""
@@ -97,28 +97,28 @@ class Job:
             torch.cuda.reset_peak_memory_stats(self.model.device)
         started, bar = time.perf_counter(), bar or tqdm(disable=True)
         results: list[tuple[list[Outcome], Certificate | None]] = []
-        is_first, self.counts, self.halved = self._prefix is None, Counts(), 0
+        is_first, self.counts, self.halved = self._prefix is None, ForwardCounts(), 0
 
         def draw(*_: object) -> None:  # a hook that returned what `update` does would change the network's output
             bar.update(0)
 
-        # A pack may take minutes, so each pass of the network draws the bar.
+        # A batch may take minutes, so each pass of the network draws the bar.
         with self.model.network.register_forward_hook(draw):
-            for start in range(0, len(questions), self.per_pack):
-                pack = questions.iloc[start : start + self.per_pack]
-                results += self._answered_in_pieces(pack)
-                if is_first and start == 0 and len(pack) >= 20:  # enough to see whether the model was asked well
+            for start in range(0, len(questions), self.batch_size):
+                batch = questions.iloc[start : start + self.batch_size]
+                results += self._answered_in_pieces(batch)
+                if is_first and start == 0 and len(batch) >= 20:  # enough to see whether the model was asked well
                     self._look_at([answers for answers, _ in results])
-                bar.update(len(pack))
+                bar.update(len(batch))
         seconds = time.perf_counter() - started
         answers, certificates = zip(*results, strict=True)
         peak = _peak_memory(self.model.device)
         cost = Cost(**vars(self.counts), seconds=seconds, peak_memory_bytes=peak, halved_packs=self.halved)
         return part_table(questions, [self._rows(outcomes) for outcomes in answers], certificates), cost
 
-    def _look_at(self, pack: Sequence[list[Outcome]]) -> None:
-        """Warn where more than one in ten of a pack's likeliest answers says nothing, or is cut; say what may help."""
-        likely = [max(answers, key=lambda answer: answer.complete_log_prob) for answers in pack]
+    def _look_at(self, batch: Sequence[list[Outcome]]) -> None:
+        """Warn where more than one in ten of a batch's likeliest answers says nothing, or is cut; say what may help."""
+        likely = [max(answers, key=lambda answer: answer.complete_log_prob) for answers in batch]
         length = self.strategy.max_new_tokens
         n_cut = sum(len(answer.token_ids) == length and not answer.finished for answer in likely)
         n_empty = sum(answer.finished and not self.model.decode(answer.token_ids) for answer in likely)
@@ -128,11 +128,11 @@ class Job:
             if 10 * n > len(likely):
                 warnings.warn(f"{n} of the first {len(likely)} likeliest answers {what}; {help_}", stacklevel=2)
 
-    def _answered_in_pieces(self, pack: pd.DataFrame) -> list[tuple[list[Outcome], Certificate | None]]:
+    def _answered_in_pieces(self, batch: pd.DataFrame) -> list[tuple[list[Outcome], Certificate | None]]:
         """Return what `_answered` does, for as many questions at once as fit into memory."""
         results: list[tuple[list[Outcome], Certificate | None]] = []
-        while len(results) < len(pack):
-            piece = pack.iloc[len(results) : len(results) + self.fitting]
+        while len(results) < len(batch):
+            piece = batch.iloc[len(results) : len(results) + self.fitting]
             try:
                 results += self._answered(piece)
                 continue
@@ -153,14 +153,14 @@ class Job:
             torch.cuda.empty_cache()  # nothing where there is no CUDA
         return results
 
-    def _answered(self, pack: pd.DataFrame) -> list[tuple[list[Outcome], Certificate | None]]:
-        """Return the answers to the questions of a pack, with their certificates if they were searched for."""
-        prompts, ids = self._prompts(pack), pack["question_id"].tolist()
+    def _answered(self, batch: pd.DataFrame) -> list[tuple[list[Outcome], Certificate | None]]:
+        """Return the answers to the questions of a batch, with their certificates if they were searched for."""
+        prompts, ids = self._prompts(batch), batch["question_id"].tolist()
         tree = self._tree(prompts)
         results = self.strategy.decode(tree, self.model.endings, question_ids=ids, epsilon=self._epsilon)
         for question_id, (answers, _) in zip(ids, results, strict=True):
             likeliest = max(answers, key=lambda answer: answer.complete_log_prob)
-            if mark := thought(str(self.model.tokenizer.decode(list(likeliest.token_ids)))):
+            if mark := thought_mark(str(self.model.tokenizer.decode(list(likeliest.token_ids)))):
                 words = f"question {question_id!r}: model {self.model.name} answers with a thought, {mark!r}"
                 raise UnsupportedModelError(f"{words}; ask without thinking, as chat={{'enable_thinking': False}}")
         certified = zip(results, [len(prompt) - tree.prefix_length for prompt in prompts], strict=True)
@@ -196,7 +196,9 @@ class Job:
         length = self.strategy.max_new_tokens
         prompts = self._prompts(self.questions.table.iloc[: min(decoding.N_QUESTIONS, self.fitting)])
         if len(prompts) < decoding.FEWEST:  # too few to see it by: it is measured on others, asked in the same way
-            facts = question_sets.load("world-facts", split="validation", limit=decoding.N_QUESTIONS, n_shots=0)
+            facts = question_sets.load_questions(
+                "world-facts", split="validation", limit=decoding.N_QUESTIONS, n_shots=0
+            )
             others = self._prompts(self.questions.with_questions(facts.table["question"]).table)
             room = positions(self.model.network.config.get_text_config()) - length
             prompts = [prompt for prompt in others if len(prompt) <= room] or prompts

@@ -22,7 +22,7 @@ from pro_lib.questions import question_sets
 from pro_lib.questions.question_sets import QuestionSet
 from pro_lib.runs import storage
 from pro_lib.runs.run import Run
-from pro_lib.runs.storage import RunFolder, RunInfo, tables
+from pro_lib.runs.storage import RunFolder, RunInfo, join_parts
 
 _log = logging.getLogger(__name__)
 QUESTIONS_PER_PART = 256
@@ -51,7 +51,7 @@ def generate(
         model: a loaded one, or its name, as in `pro_lib.load_model`; by name the last one loaded is held.
         questions: a set, or texts, which are asked without shots as the set `asked`.
         strategy: `greedy`, `multinomial` (samples), `diverse_beam` or `threshold` (exact search).
-        batch_size: questions in one pack, 32 by default, on CUDA 128; one too large for memory is halved (a warning).
+        batch_size: questions in one batch, 32 by default, on CUDA 128; one too large for memory is halved (a warning).
         chat: whether to ask in the chat template, or its options, as {"enable_thinking": False} or `date`, its today.
             None: where there are no shots and the model has a template.
         progress: whether to show a bar, on a terminal or in a notebook; logging says the rest.
@@ -71,7 +71,7 @@ def generate(
     not_empty(out, "out")
     if engine == "ray" and out is None:
         raise ValueError("engine='ray' needs out=, a folder that all workers can write to")
-    model, questions = models.held(model), question_sets.as_set(questions)
+    model, questions = models.cached_model(model), question_sets.as_set(questions)
     if chat is None:  # with shots text is better, as measured
         chat = not questions.shots and bool(getattr(model.tokenizer, "chat_template", None))
     job = Job(model, questions, strategies.strategy(strategy, chat=chat, **settings), chat, batch_size or 0)
@@ -82,11 +82,11 @@ def generate(
     if out is None:
         with bar(total=len(questions), disable=None if progress else True) as shown:
             table, cost = job.part(questions.table, shown)
-        return Run(*tables([table]), replace(info, provenance=provenance, n_planned=len(questions), cost=cost))
+        return Run(*join_parts([table]), replace(info, provenance=provenance, n_planned=len(questions), cost=cost))
     name = files.folder_name(strategy, **job.strategy.changes(), **questions.changes(chat=chat))
     files.check_folder_name(model.name, "the name of the model")
     with RunFolder(Path(out) / questions.name / model.name / name, info) as folder:
-        parts = folder.missing(questions.table, per_part=job.per_pack * -(-QUESTIONS_PER_PART // job.per_pack))
+        parts = folder.missing(questions.table, per_part=job.batch_size * -(-QUESTIONS_PER_PART // job.batch_size))
         total = sum(map(len, parts.values()))
         _log.info("%s: %d of %d questions are to be answered", folder.path, total, folder.info.n_planned)
         with bar(total=total, disable=None if progress and parts else True) as shown:
@@ -98,7 +98,7 @@ def generate(
                     _log.info("%s: %s is written", folder.path, part)
         if not folder.info.provenance:
             folder.finish(provenance)
-    return runs.read(folder.path, questions=questions.table)
+    return runs.read_run(folder.path, questions=questions.table)
 
 
 def _make_part(name: str, questions: pd.DataFrame, folder: RunFolder, job: Job, bar: tqdm) -> None:
@@ -107,7 +107,7 @@ def _make_part(name: str, questions: pd.DataFrame, folder: RunFolder, job: Job, 
         storage.write_part(folder.path, name, folder.info, *job.part(questions, bar))
         return
     with storage.Journal(folder.path, name, folder.info) as journal:
-        for start in range(0, len(questions), job.per_pack):
-            batch = questions.iloc[start : start + job.per_pack]
+        for start in range(0, len(questions), job.batch_size):
+            batch = questions.iloc[start : start + job.batch_size]
             journal.append(*job.part(batch, bar))
         journal.fold()

@@ -33,7 +33,7 @@ from pro_lib.generation.decoding.packed_tree import reducing_device
 
 # Options of `from_pretrained` that a configuration and a tokenizer take as well.
 _SHARED = ("trust_remote_code", "revision", "token", "cache_dir", "local_files_only", "subfolder", "gguf_file")
-_LAST: "dict[tuple, Model]" = {}  # the model last loaded by `held`, by what it was loaded from
+_LAST: "dict[tuple, Model]" = {}  # the model last loaded by `cached_model`, by what it was loaded from
 # What ends every answer.
 NEWLINE = ("\n",)
 _EXACTLY = {"clean_up_tokenization_spaces": False}
@@ -71,12 +71,12 @@ class Model:
 
     @property
     def dtype(self) -> str:
-        """The precision of the weights, as in `load(dtype=)`."""
+        """The precision of the weights, as in `load_model(dtype=)`."""
         return str(self.network.dtype).removeprefix("torch.")
 
     @property
     def quantization(self) -> str | None:
-        """How the weights were quantised, as in `load(quantization=)`; None if they were not."""
+        """How the weights were quantised, as in `load_model(quantization=)`; None if they were not."""
         return next((kind for kind in QUANTIZATIONS if getattr(self.network, f"is_loaded_in_{kind}", False)), None)
 
     @property
@@ -155,8 +155,8 @@ class Model:
         return fit
 
 
-def load(
-    name: str | Path,
+def load_model(
+    name: str | Path | tuple[PreTrainedModel, Tokenizer],
     *,
     dtype: str = "auto",
     device: "str | torch.device" = "auto",
@@ -166,6 +166,8 @@ def load(
     """Load a model by bundled name (`facts-2m`), the paper's name (`Gemma-2B`), folder, GGUF file or hub id.
 
     Args:
+        name: one of these, or a pair `(network, tokenizer)` of a model that is already in memory. A pair is used as
+            it is, so it takes no other argument (see `wrap_network`).
         dtype: `auto` (bfloat16 on CUDA, float32 elsewhere and for bundled models), or a name in
             `common.validation.DTYPES`.
         device: `auto` (CUDA, then MPS, then CPU) or a torch device.
@@ -177,6 +179,9 @@ def load(
         ValueError: an unknown dtype, quantization or name, a pipe, an adapter, a Git LFS pointer;
             `UnsupportedModelError` if the weights are not those of the configuration, or if nothing follows a text.
     """
+    if isinstance(name, tuple):
+        given = {"dtype": dtype, "device": str(device), "quantization": quantization, **from_pretrained}
+        return _wrap_pair(name, given)
     device = not_empty(str(device), "device")
     for option, value, choices in (("dtype", dtype, ("auto", *DTYPES)), ("quantization", quantization, QUANTIZATIONS)):
         if value is not None and value not in choices:
@@ -211,8 +216,19 @@ def load(
         return _made(network, tokenizer, model_folder_name(name), source, identity)
 
 
-def of(network: PreTrainedModel, tokenizer: Tokenizer, *, name: str = "loaded") -> Model:
-    """Return a network in memory, with its tokenizer, as a model; runs are kept under its name; errors as of `load`."""
+def _wrap_pair(pair: tuple[Any, ...], options: Mapping[str, Any]) -> Model:
+    """Return the model of a pair `(network, tokenizer)`; `ValueError` for another tuple, or an option of loading."""
+    if len(pair) != 2 or not isinstance(pair[0], PreTrainedModel):
+        raise ValueError("a tuple must be a pair (network, tokenizer) of transformers")
+    defaults = {"dtype": "auto", "device": "auto", "quantization": None}
+    refused = [option for option, value in options.items() if option not in defaults or value != defaults[option]]
+    if refused:
+        raise ValueError(f"{refused[0]} cannot be set for a pair (network, tokenizer), which is used as it is")
+    return wrap_network(*pair)
+
+
+def wrap_network(network: PreTrainedModel, tokenizer: Tokenizer, *, name: str = "loaded") -> Model:
+    """Return a network in memory, with its tokenizer, as a model whose runs are stored under `name`."""
     digest = hashlib.sha256(network.config.to_json_string().encode())
     for weights in network.state_dict().values():
         digest.update(weights.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
@@ -232,7 +248,7 @@ def _made(network: PreTrainedModel, tokenizer: Tokenizer, name: str, source: str
     return Model(name, source, identity, network, tokenizer, found, fit)
 
 
-def held(model: "str | Path | Model", **options: Any) -> Model:
+def cached_model(model: "str | Path | Model", **options: Any) -> Model:
     """Return a loaded model as it is; one named is loaded unless it was the last loaded so, which is let go first."""
     if isinstance(model, Model):
         return model
@@ -240,7 +256,7 @@ def held(model: "str | Path | Model", **options: Any) -> Model:
     key = str(model), repr(sorted(options.items())), fingerprint(source) if source.exists() else None
     if key not in _LAST:
         _LAST.clear()
-        _LAST[key] = load(model, **options)
+        _LAST[key] = load_model(model, **options)
     return _LAST[key]
 
 
@@ -272,7 +288,7 @@ def _folder(source: str, shared: Mapping[str, Any]) -> Path:
     return Path(str(cached_file(source, "config.json", **hub))).parent
 
 
-def thought(text: str) -> str | None:
+def thought_mark(text: str) -> str | None:
     """Return the mark of a thought that the text begins with, if it does."""
     return next((mark for mark in _THOUGHTS if text.lstrip().startswith(mark)), None)
 

@@ -57,7 +57,7 @@ def generate_parts(parts: Mapping, folder: RunFolder, job: Job, work: WorkOption
         gpus, n_workers = min(gpus, work.gpus_per_worker), work.n_workers or max(1, gpus // work.gpus_per_worker)
         resources: dict[str, Any] = {"num_gpus": gpus, "num_cpus": 1 if gpus else cpus}
         actor = ray.remote(**resources, max_restarts=-1, max_task_retries=MAX_RETRIES)(Worker)
-        settings = (job.questions, job.strategy, job.chat, job.per_pack)
+        settings = (job.questions, job.strategy, job.chat, job.batch_size)
         arguments = (load_options(job.model, gpus), job.model.fingerprint, settings, cpus, folder.path.resolve())
         workers: list[Any] = [actor.remote(*arguments, folder.info) for _ in range(min(n_workers, len(parts)))]
         pool: Any = ray.util.ActorPool(workers)
@@ -93,7 +93,7 @@ class Worker:
     @cached_property
     def job(self) -> Job:
         """The job that answers the questions; the model is loaded at the first part."""
-        model = models.load(**self.load)
+        model = models.load_model(**self.load)
         if model.fingerprint != self.fingerprint:
             raise RunError(f"model {model.source} on {os.uname().nodename} is not the one asked for: its files differ")
         return Job(model, *self.settings)

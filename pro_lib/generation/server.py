@@ -24,7 +24,7 @@ from pro_lib.common.validation import SentenceError
 from pro_lib.generation import models
 from pro_lib.generation.decoding.compatibility import Fit
 from pro_lib.generation.decoding.next_tokens import END, OTHER, UNSEEN, Children, Endings
-from pro_lib.generation.decoding.packed_tree import Counts
+from pro_lib.generation.decoding.packed_tree import ForwardCounts
 from pro_lib.generation.models import Model
 from pro_lib.generation.server_client import (
     LOWEST,
@@ -38,7 +38,7 @@ from pro_lib.generation.server_client import (
 _MORE = 16  # the factor by which a longer list is asked for where a list leaves something open
 
 
-def connect(base_url: str, *, model: str, tokenizer: Any, stop_ids: Sequence[int] = (), **options: Any) -> Model:
+def connect_server(base_url: str, *, model: str, tokenizer: Any, stop_ids: Sequence[int] = (), **options: Any) -> Model:
     """Return the model of a server as one for `generate` and `ask`, with the strategy `threshold` alone.
 
     The server is probed with a few requests here and again for every run, so that a stored run is
@@ -125,7 +125,9 @@ class ServedModel(Model):
         """Return the model itself, which makes the trees that are asked through the server."""
         return self
 
-    def tree(self, network: Any, prompts: Sequence[Sequence[int]], *, prefix: Any, counts: Counts) -> "ServerTree":
+    def tree(
+        self, network: Any, prompts: Sequence[Sequence[int]], *, prefix: Any, counts: ForwardCounts
+    ) -> "ServerTree":
         """Return the tree of some prompts, as `Fit.tree` does."""
         return ServerTree(self.server, prompts, counts)
 
@@ -135,7 +137,7 @@ class ServerTree:
 
     prefix_length, is_partial = 0, True
 
-    def __init__(self, server: Server, prompts: Sequence[Sequence[int]], counts: Counts):
+    def __init__(self, server: Server, prompts: Sequence[Sequence[int]], counts: ForwardCounts):
         self._server, self._prompts, self._counts = server, [tuple(prompt) for prompt in prompts], counts
 
     def plant(self) -> Tensor:

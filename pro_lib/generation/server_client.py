@@ -21,7 +21,7 @@ from pydantic_core import from_json
 
 from pro_lib.common.files import RunError, sha256
 from pro_lib.common.validation import NotNegative, Positive, PositiveInt, SentenceError, checked, extra, rule
-from pro_lib.importing.response_formats import at
+from pro_lib.importing.response_formats import value_at
 
 with extra("server", "asking a server"):
     import anyio.from_thread
@@ -133,24 +133,24 @@ class Server:
         """
         fields = {"prompt": list(prefix), "logprobs": n_tokens, "return_tokens_as_token_ids": True}
         reply = send(fields | sampling)
-        told = at(reply, _LISTS)
+        told = value_at(reply, _LISTS)
         if isinstance(told, list):
-            pairs = [(str(at(token, "id")), at(token, "logprob")) for token in told]
+            pairs = [(str(value_at(token, "id")), value_at(token, "logprob")) for token in told]
         else:
             pairs = [*told.items()] if isinstance(told, dict) else []
         known = [(name.removeprefix("token_id:"), p) for name, p in pairs if type(p) in (float, int)]
         values = {int(name): float(p) for name, p in known if re.fullmatch(r"\d{1,9}", name, re.ASCII)}
         likely = sorted(values.items(), key=lambda pair: -pair[1])
-        text = str(at(reply, "choices.0.text") or "").strip()
+        text = str(value_at(reply, "choices.0.text") or "").strip()
         firsts = [self.texts[token].strip() for token, _ in likely[:3] if token < len(self.texts)]
         is_sampled = sampling.get("temperature", 0) > 0  # then any token may be the generated one
         is_other_text = bool(text) and "\ufffd" not in text and text not in firsts
         wrong = {
-            "lists probabilities after sampling (post_sampling_probs)": at(reply, _SAMPLED_LISTS) is not None,
+            "lists probabilities after sampling (post_sampling_probs)": value_at(reply, _SAMPLED_LISTS) is not None,
             "lists no log-probabilities by token id": not values or len(values) < len(pairs),
             "lists values that are not log-probabilities": not all(p <= ROUNDING for p in values.values()),
             "lists probabilities that add up to more than 1": sum(np.exp([*values.values()])) > 1 + ROUNDING,
-            "read another prompt than was sent": at(reply, "usage.prompt_tokens") not in (None, len(prefix)),
+            "read another prompt than was sent": value_at(reply, "usage.prompt_tokens") not in (None, len(prefix)),
             "has other tokens than the tokenizer": not firsts or (is_other_text and not is_sampled),
         }
         if why := next((why for why, holds in wrong.items() if holds), ""):
@@ -178,17 +178,17 @@ class Server:
     def _description(self, connection: "_Connection") -> dict[str, Any]:
         """Return what the server says of its model in `/models` and in llama.cpp's `/props`."""
         base = self.base_url.rstrip("/")
-        entries = at(connection.get(f"{base}/models"), "data")
+        entries = value_at(connection.get(f"{base}/models"), "data")
         entries = entries if isinstance(entries, list) else []
-        named = [entry for entry in entries if at(entry, "id") == self.model]
+        named = [entry for entry in entries if value_at(entry, "id") == self.model]
         if not named and len(entries) == 1:
             named = entries  # llama.cpp has one model, which answers to every name
         entry = named[0] if named else None
-        found = {name: at(entry, name) for name in _MODEL_FIELDS}
+        found = {name: value_at(entry, name) for name in _MODEL_FIELDS}
         props = connection.get(f"{base.removesuffix('/v1')}/props")
-        found |= {name: at(props, name) for name in _PROPS_FIELDS}
-        found["n_ctx"] = at(props, "default_generation_settings.n_ctx")
-        template = at(props, "chat_template")
+        found |= {name: value_at(props, name) for name in _PROPS_FIELDS}
+        found["n_ctx"] = value_at(props, "default_generation_settings.n_ctx")
+        template = value_at(props, "chat_template")
         if isinstance(template, str):
             found["chat_template"] = short_digest(template)
         return {name: self._storable(value) for name, value in found.items() if value is not None}

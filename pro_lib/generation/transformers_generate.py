@@ -87,7 +87,7 @@ def _generated(network, input_ids, config, strategy, tokenizer, epsilon, *, atte
     except PackingError as reason:
         raise UnsupportedModelError(f"{type(network).__name__} {reason}") from reason
     prefix = decoding.encode_prefix(network, () if fit.plain else prompts[0][: decoding.common_prefix_length(prompts)])
-    tree_of = partial(fit.tree, network, prefix=prefix, counts=decoding.Counts())
+    tree_of = partial(fit.tree, network, prefix=prefix, counts=decoding.ForwardCounts())
     if epsilon is None:
         length, is_half = strategy.max_new_tokens, network.dtype.itemsize <= 2
         epsilon = decoding.measured_epsilon(tree_of, prompts, endings, max_new_tokens=length) if is_half else 0.0

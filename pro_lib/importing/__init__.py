@@ -1,14 +1,14 @@
 """Runs made of answers from elsewhere: records, and the responses of APIs, servers and other libraries."""
 
-from pro_lib.importing.importers import from_file, from_openai, from_vllm, recorded
+from pro_lib.importing.importers import from_openai, from_vllm, import_answers, record_files
 from pro_lib.importing.records import from_records, read_labels, split_records
 
 __all__ = [
-    "from_file",
     "from_openai",
     "from_records",
     "from_vllm",
+    "import_answers",
     "read_labels",
-    "recorded",
+    "record_files",
     "split_records",
 ]

@@ -19,20 +19,20 @@ from pro_lib.importing.records import (
     paired,
     question_table,
     read_labels,
+    record_tables,
     split_records,
-    tables,
 )
-from pro_lib.importing.response_formats import CUT, NATURAL, Response, at, record_of, responses
-from pro_lib.questions.file_readers import Source, called, json_lines, unzipped
-from pro_lib.questions.question_sets import QuestionSet
+from pro_lib.importing.response_formats import CUT, NATURAL, Response, record_of, responses, value_at
+from pro_lib.questions.file_readers import Source, json_lines, source_path, unzipped
+from pro_lib.questions.question_sets import QuestionSet, load_questions
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
 
-__all__ = ["from_file", "from_openai", "from_records", "from_vllm", "read_labels", "recorded", "split_records"]
+__all__ = ["from_openai", "from_records", "from_vllm", "import_answers", "read_labels", "record_files", "split_records"]
 
 
 def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None = None) -> Run:
-    """Return a run of what a server returned, in any layout of docs/own_data.md, with log-probabilities.
+    """Return a run of what a server returned, in any response format of docs/own_data.md, with log-probabilities.
 
     The source is a file of JSON, or a list of dicts or of a client's objects. A response is bare, or in
     `{question_id?, question?, references?, split?, response}`, or a batch's line. `log_prob` (nats) is that of all
@@ -43,9 +43,11 @@ def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None 
     of its
     id, else of its text, else in its place, which a warning says. Raises `RunError` with file, line and choice.
     """
-    path = called(not_empty(source, "source"), "responses")
+    path = source_path(not_empty(source, "source"), "responses")
     read = [response for where, entry in json_lines(source) for response in responses(where, entry)]
-    layout = next((response.layout.name for response in read if response.layout), "responses")
+    response_format = next(
+        (response.response_format.name for response in read if response.response_format), "responses"
+    )
     texts = [text if isinstance(text := response.question["question"], str) else "" for response in read]
     own = _ids(read, texts, set() if questions is None else set(question_table(questions)["question_id"]))
     left_out, records, filters = dict[str, list](), dict[str, tuple[str, dict]](), dict[str, Any]()
@@ -60,7 +62,7 @@ def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None 
         if response.answers or known is None:
             _, record = records.setdefault(str(name), (response.where, fields | {"answers": []}))
         for n, completion in enumerate(response.answers):
-            answer = record_of(completion, response.layout, f"{response.where}, choice {n}")
+            answer = record_of(completion, response.response_format, f"{response.where}, choice {n}")
             if isinstance(answer, str):
                 left_out.setdefault(answer, []).append(f"{place}, choice {n}")
             else:
@@ -70,26 +72,37 @@ def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None 
         warnings.warn(f"{len(places)} answers {reason} are left out: {_some(places)}", UserWarning, stacklevel=2)
     if unknown := [f"{name} ({count})" for name, count in endings.items() if name not in NATURAL | CUT]:
         warnings.warn(f"endings {_some(unknown)} are unknown; such an answer counts as cut", UserWarning, stacklevel=2)
-    answers, table = tables(records.values(), path)
+    answers, table = record_tables(records.values(), path)
     if not answers["finished"].any():
         raise RunError(f"{path}: none of {len(answers)} answers is finished; their endings are {_some(endings)}")
     if questions is not None:
         answers, table = paired(questions, answers, table, path, known={*own} - {None})
-    return Run(answers, table, RunInfo(unzipped(path).stem, layout, layout))
+    return Run(answers, table, RunInfo(unzipped(path).stem, response_format, response_format))
 
 
-# One function reads every layout, since each is told by what it holds.
+# One function reads every response format, since each is told by what it holds.
 from_vllm = from_openai
 
 
-def from_file(path: str | Path, *, questions: QuestionSet | pd.DataFrame | None = None) -> Run:
-    """Return a run of a file in any layout: our records, responses, or a CSV or Parquet file with a row per answer."""
+def import_answers(path: str | Path, *, questions: QuestionSet | pd.DataFrame | str | Path | None = None) -> Run:
+    """Import a file of answers: records, responses of a server, or a CSV or Parquet file with a row per answer.
+
+    Args:
+        path: the file, in any response format of docs/own_data.md.
+        questions: the questions that were answered, in place of those in the file: a file, a question set or a
+            table. Of a file all splits are used, and no question is taken as a shot.
+
+    Raises:
+        RunError: an answer cannot be read, or belongs to no question; names file, line and field.
+    """
     not_empty(path, "path")
-    is_ours = unzipped(path).suffix in TABLES or at(next(json_lines(path), ("", None))[1], "answers") is not None
+    if isinstance(questions, str | Path):
+        questions = load_questions(path=not_empty(questions, "questions"), split=None, n_shots=0)
+    is_ours = unzipped(path).suffix in TABLES or value_at(next(json_lines(path), ("", None))[1], "answers") is not None
     return (from_records if is_ours else from_openai)(path, questions=questions)
 
 
-def recorded(records: Sequence[str]) -> dict[tuple[str, str], str]:
+def record_files(records: Sequence[str]) -> dict[tuple[str, str], str]:
     """Return files of records by model and dataset; ValueError if one is missing or two have one name."""
     files: dict[tuple[str, str], str] = {}
     for file in records:
@@ -117,19 +130,19 @@ def _names(read: Sequence[Response], texts: Sequence[str], own: Sequence[str | N
     return names
 
 
-def _ids(read: Sequence[Response], texts: Sequence[str], asked: set[str]) -> list[Any]:
+def _ids(read: Sequence[Response], texts: Sequence[str], prompted: set[str]) -> list[Any]:
     """Return the ids that responses bring, `q0-0` and `q0-1` as `q0` where it was asked or where both have one text.
 
     Without texts they also do where each of several questions has the same numbers, which a warning says.
     """
     ids = [str(name) if type(name := response.question["question_id"]) is int else name for response in read]
     split = [match for name in ids if (match := re.fullmatch(r"(.+)[-_.:#/](\d{1,9})", str(name)))]
-    if len(split) < len(ids) or asked & set(ids):
+    if len(split) < len(ids) or prompted & set(ids):
         return ids
     stems, numbers = [match[1] for match in split], dict[str, list[int]]()
     for match in split:
         numbers.setdefault(match[1], []).append(int(match[2]))
-    if set(stems) <= asked or (all(texts) and len({*zip(stems, texts, strict=True)}) == len(numbers)):
+    if set(stems) <= prompted or (all(texts) and len({*zip(stems, texts, strict=True)}) == len(numbers)):
         return stems
     same = {tuple(sorted(group)) for group in numbers.values()}
     if any(texts) or len(numbers) < 2 or len(same) > 1 or same.pop()[:2] not in ((0, 1), (1, 2)):

@@ -1,4 +1,4 @@
-"""Answers with their log-probabilities as our own records, and labels of answers; knows no other layout."""
+"""Answers with their log-probabilities as our own records, and labels of answers; knows no other response format."""
 
 import sys
 import unicodedata
@@ -16,15 +16,15 @@ from pydantic_core import PydanticCustomError, from_json
 
 from pro_lib.common.files import RunError, parse, without_spreadsheet_mark
 from pro_lib.common.validation import Format, Probability, Text, not_empty, rule
-from pro_lib.metrics.correctness import words
+from pro_lib.metrics.correctness import normalized_words
 from pro_lib.questions.file_readers import (
     Identity,
     Source,
-    Texts,
-    called,
+    TextList,
     check_names,
     json_lines,
     read_rows,
+    source_path,
     unzipped,
     validated,
 )
@@ -44,9 +44,15 @@ LogProb = Annotated[TokenLogProb, AfterValidator(lambda value: min(value, 0.0))]
 POOL = 5
 # Files with a row per answer, and what their columns may be called instead.
 TABLES = (".csv", ".tsv", ".parquet")
-COLUMNS = {"answer": "text", "response": "text", "completion": "text", "id": "question_id", "prompt": "question"}
+ANSWER_COLUMN_ALIASES = {
+    "answer": "text",
+    "response": "text",
+    "completion": "text",
+    "id": "question_id",
+    "prompt": "question",
+}
 LOG_PROB = ("logprob", "log_probability", "cumulative_logprob")
-COLUMNS |= dict.fromkeys(LOG_PROB, "log_prob")
+ANSWER_COLUMN_ALIASES |= dict.fromkeys(LOG_PROB, "log_prob")
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 
 
@@ -70,7 +76,7 @@ class AnswerRecord(Format):
         if value is not None:
             return value
         tokens, text, end = (others.data.get(name) for name in ("token_log_probs", "text", "end_log_prob"))
-        if tokens is end is None and text is not None:  # a text alone, which `tables` refuses beside others
+        if tokens is end is None and text is not None:  # a text alone, which `record_tables` refuses beside others
             return None
         # No tokens and no ending would make an answer of probability 1.
         if tokens is None or (not tokens and end is None):
@@ -83,7 +89,7 @@ class Record(Format):
 
     question_id: Identity
     question: Text | None = None
-    references: Texts | None = None
+    references: TextList | None = None
     split: Text | None = None
     scores: dict[Text, float] | None = None
     answers: list[AnswerRecord]
@@ -110,17 +116,17 @@ def from_records(source: Source, *, questions: QuestionSet | pd.DataFrame | None
     In memory, `source` is a list of such objects, or a table, as a CSV or Parquet file: with a column `answers`, or a
     row per answer. `questions` as for `importing.from_openai`. Raises `RunError` with file, line and field.
     """
-    path, is_file = called(not_empty(source, "source"), "records"), isinstance(source, (str, Path))
+    path, is_file = source_path(not_empty(source, "source"), "records"), isinstance(source, (str, Path))
     if is_file and unzipped(path).suffix in TABLES:
         table = read_rows(path)
-        ours = {name: ours for name, ours in COLUMNS.items() if ours not in table}
+        ours = {name: ours for name, ours in ANSWER_COLUMN_ALIASES.items() if ours not in table}
         source = table.rename(columns=ours)
         check_names(source, path)
         if unzipped(path).suffix != ".parquet":
             read = {name: [_of_text(name, cell) for cell in column] for name, column in source.items()}
             source = pd.DataFrame(read, source.index, dtype=object)
     is_flat = isinstance(source, pd.DataFrame) and "answers" not in source
-    answers, table = tables(_by_question(json_lines(source)) if is_flat else json_lines(source), path)
+    answers, table = record_tables(_by_question(json_lines(source)) if is_flat else json_lines(source), path)
     if questions is not None:
         answers, table = paired(questions, answers, table, path, known={*table["question_id"]})
     model, dataset = names_in(path) if is_file else ("records", path.stem)
@@ -193,7 +199,7 @@ def _by_question(rows: Iterable[tuple[str, dict]]) -> Iterable[tuple[str, dict]]
     return records.values()
 
 
-def tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+def record_tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the answers and the questions of records, given with their places; `RunError` says what is wrong where."""
     answers, questions, places = [], [], []
     for where, record in validated(Record, entries):
@@ -218,18 +224,23 @@ def question_table(questions: QuestionSet | pd.DataFrame) -> pd.DataFrame:
 
 
 def paired(
-    asked: QuestionSet | pd.DataFrame, answers: pd.DataFrame, questions: pd.DataFrame, path: Path, *, known: Collection
+    prompted: QuestionSet | pd.DataFrame,
+    answers: pd.DataFrame,
+    questions: pd.DataFrame,
+    path: Path,
+    *,
+    known: Collection,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the answers and the questions asked, each with those of its id, else of its text, else in its place.
 
     `questions` are those read; `known` are the ids that came with them. That a place decides is said in a warning.
     Raises `RunError` for questions that were not asked, and where two texts of one disagree, with both.
     """
-    has_own_ids = not isinstance(asked, QuestionSet) or asked.has_own_ids
-    asked = rename_reserved(question_table(asked))
-    if not {"question_id", "question"} <= set(asked) or asked["question_id"].duplicated().any():
+    has_own_ids = not isinstance(prompted, QuestionSet) or prompted.has_own_ids
+    prompted = rename_reserved(question_table(prompted))
+    if not {"question_id", "question"} <= set(prompted) or prompted["question_id"].duplicated().any():
         raise RunError("questions= must have columns question_id and question, and each id once")
-    theirs = dict(zip(asked["question_id"], asked["question"], strict=True))
+    theirs = dict(zip(prompted["question_id"], prompted["question"], strict=True))
     own = dict(zip(questions["question_id"], questions["question"], strict=True))
     targets = {name: name for name in own if name in theirs and name in known}
     texts = {name: text for name, text in own.items() if isinstance(text, str)}
@@ -251,8 +262,10 @@ def paired(
     if twice := [name for name, count in Counter(targets.values()).items() if count > 1]:
         raise RunError(f"{path}: several of its questions are {twice[0]!r} of questions=")
     given = questions.filter(like="score_").set_axis([targets[name] for name in own]).reindex([*theirs]).to_dict("list")
-    more = dict.fromkeys(name for name in questions if name not in asked) | given
-    return answers.assign(question_id=answers["question_id"].map(targets)), asked.assign(**more).reset_index(drop=True)
+    more = dict.fromkeys(name for name in questions if name not in prompted) | given
+    return answers.assign(question_id=answers["question_id"].map(targets)), prompted.assign(**more).reset_index(
+        drop=True
+    )
 
 
 def _check_texts(pairs: Sequence[tuple[str, str, str]], path: Path) -> None:
@@ -265,13 +278,13 @@ def _check_texts(pairs: Sequence[tuple[str, str, str]], path: Path) -> None:
         pairs: the id, the text that came with the answers, and the text in `questions=`, of each question.
         path: the file of the answers, for the error.
     """
-    contexts = [_context(own, asked) for _, own, asked in pairs]
+    contexts = [_context(own, prompted) for _, own, prompted in pairs]
     [(usual, count)] = Counter(contexts).most_common(1) or [(None, 0)]
     is_uniform = usual is not None and 2 * count > len(contexts)
-    for (name, own, asked), context in zip(pairs, contexts, strict=True):
-        is_within = f" {words(asked)} " in f" {words(own)} "
+    for (name, own, prompted), context in zip(pairs, contexts, strict=True):
+        is_within = f" {normalized_words(prompted)} " in f" {normalized_words(own)} "
         if not is_within or (is_uniform and context != usual):
-            raise RunError(f"{path}: question_id {name!r} is {own!r}, but in questions= {asked!r}")
+            raise RunError(f"{path}: question_id {name!r} is {own!r}, but in questions= {prompted!r}")
 
 
 def _context(prompt: str, question: str) -> tuple[str, str] | None:
@@ -283,24 +296,24 @@ def _context(prompt: str, question: str) -> tuple[str, str] | None:
     return (" ".join(before.split()[-1:]), after) if found else None
 
 
-def _by_text(own: Mapping[str, str], asked: Mapping[str, str], path: Path) -> dict[str, str]:
+def _by_text(own: Mapping[str, str], prompted: Mapping[str, str], path: Path) -> dict[str, str]:
     """Return the id of the question asked that each text is; of a prompt, that of the last question in it.
 
     What stands right before the question and after it is the same in all prompts. Else the question of one may be none
     of those asked, but of its shots.
     """
     ids, targets, prompts = dict[str, list](), dict[str, str](), dict[tuple, str]()
-    for name, text in asked.items():
-        ids.setdefault(words(text), []).append(name)
+    for name, text in prompted.items():
+        ids.setdefault(normalized_words(text), []).append(name)
     for name, text in own.items():
-        spaced = f" {words(text)} "
+        spaced = f" {normalized_words(text)} "
         within = [spaced.strip()] if spaced.strip() in ids else [other for other in ids if f" {other} " in spaced]
         if not within:
             continue
         other = max(within, key=lambda other: (spaced.rfind(f" {other} ") + len(other), len(other)))
         before, _, after = spaced.rpartition(f" {other} ")
         prompts.setdefault((*before.split()[-1:], after), name)
-        fits = ids[other] if len(ids[other]) == 1 else [one for one in ids[other] if asked[one] == text]
+        fits = ids[other] if len(ids[other]) == 1 else [one for one in ids[other] if prompted[one] == text]
         if len(fits) != 1:
             raise RunError(f"{path}: {text!r} is the text of several of questions=; only an id would tell which")
         targets[name] = fits[0]

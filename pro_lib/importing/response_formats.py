@@ -1,4 +1,4 @@
-"""Where servers keep an answer's text, its ending and its log-probabilities, layout by layout; knows no file."""
+"""Where servers keep an answer's text, its ending and its log-probabilities, format by format; knows no file."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,8 +20,8 @@ CUT = {
 }  # fmt: skip
 
 
-class Layout(NamedTuple):
-    """A layout by its paths: `a.b` is b within a, or within each of a list; `|` stands before another path.
+class ResponseFormat(NamedTuple):
+    """A response format by its paths: `a.b` is b within a, or within each of a list; `|` stands before another path.
 
     A response has something at `key`; `answers` lead to its answers ("" is itself), from there `text`, `reason` and
     `tokens`. `request` asks the server for log-probabilities; a log, which has none, may hold texts alone.
@@ -36,27 +36,27 @@ class Layout(NamedTuple):
     tokens: str = "logprobs"
 
 
-LAYOUTS = (
-    Layout("inspect_ai", "epoch", "", ("output.choices",), "message.content.text|message.content", "stop_reason",
-           "logprobs.content"),
-    Layout("lm-eval", "replies", "", ("replies",)),
-    Layout("openai", "choices", "logprobs=true (chat) or logprobs=1 (text)", ("choices",),
-           "message.content.text|message.content|text", "finish_reason",
-           "logprobs.content|logprobs.token_logprobs"),
-    Layout("vllm", "outputs", "SamplingParams(logprobs=0)", ("outputs",)),
-    Layout("gemini", "candidates|promptFeedback|prompt_feedback", "responseLogprobs=true", ("candidates",),
-           "content.parts.text", "finishReason|finish_reason",
-           "logprobsResult.chosenCandidates|logprobs_result.chosen_candidates"),
-    Layout("responses", "output", 'include=["message.output_text.logprobs"]', text="output.content.text",
-           reason="status", tokens="output.content.logprobs"),
-    Layout("ollama", "done", "logprobs=true", text="message.content|response", reason="done_reason"),
-    Layout("sglang", "meta_info", "return_logprob=true", reason="meta_info.finish_reason.type",
-           tokens="meta_info.output_token_logprobs"),
-    Layout("tgi", "generated_text|details", "details=true", ("", "details.best_of_sequences"), "generated_text",
-           "details.finish_reason|finish_reason", "details.tokens|tokens"),
-    Layout("llama.cpp", "stop_type|completion_probabilities", "n_probs=1", text="content", reason="stop_type",
-           tokens="completion_probabilities"),
-    Layout("cohere", "message", "logprobs", text="message.content.text", tokens="logprobs.logprobs"),
+RESPONSE_FORMATS = (
+    ResponseFormat("inspect_ai", "epoch", "", ("output.choices",), "message.content.text|message.content",
+                   "stop_reason", "logprobs.content"),
+    ResponseFormat("lm-eval", "replies", "", ("replies",)),
+    ResponseFormat("openai", "choices", "logprobs=true (chat) or logprobs=1 (text)", ("choices",),
+                   "message.content.text|message.content|text", "finish_reason",
+                   "logprobs.content|logprobs.token_logprobs"),
+    ResponseFormat("vllm", "outputs", "SamplingParams(logprobs=0)", ("outputs",)),
+    ResponseFormat("gemini", "candidates|promptFeedback|prompt_feedback", "responseLogprobs=true", ("candidates",),
+                   "content.parts.text", "finishReason|finish_reason",
+                   "logprobsResult.chosenCandidates|logprobs_result.chosen_candidates"),
+    ResponseFormat("responses", "output", 'include=["message.output_text.logprobs"]', text="output.content.text",
+                   reason="status", tokens="output.content.logprobs"),
+    ResponseFormat("ollama", "done", "logprobs=true", text="message.content|response", reason="done_reason"),
+    ResponseFormat("sglang", "meta_info", "return_logprob=true", reason="meta_info.finish_reason.type",
+                   tokens="meta_info.output_token_logprobs"),
+    ResponseFormat("tgi", "generated_text|details", "details=true", ("", "details.best_of_sequences"), "generated_text",
+                   "details.finish_reason|finish_reason", "details.tokens|tokens"),
+    ResponseFormat("llama.cpp", "stop_type|completion_probabilities", "n_probs=1", text="content", reason="stop_type",
+                   tokens="completion_probabilities"),
+    ResponseFormat("cohere", "message", "logprobs", text="message.content.text", tokens="logprobs.logprobs"),
 )  # fmt: skip
 # What logs call a right answer, and a wrong one; no other is judged.
 _VERDICTS = (("C", True), ("I", False), ("N", False), (1, True), (0, False))
@@ -84,13 +84,13 @@ class Response(NamedTuple):
     """A response: what it says of its question, and its answers; none of one that failed."""
 
     where: str
-    layout: Any  # a `Layout`; None of what failed
+    response_format: Any  # a `ResponseFormat`; None of what failed
     served_id: object
     question: dict[str, Any]
     answers: list[Completion]
 
 
-def record_of(completion: Completion, layout: Layout, where: str) -> AnswerRecord | str:
+def record_of(completion: Completion, response_format: ResponseFormat, where: str) -> AnswerRecord | str:
     """Return a record's answer, or words for what is not scored; `RunError` with the place for what is neither."""
     text, reason, tokens, whole, correct = completion
     if text is None and reason is not None:
@@ -99,8 +99,8 @@ def record_of(completion: Completion, layout: Layout, where: str) -> AnswerRecor
         words = "must be text: it says whether the answer is complete, and no chunk of a stream has it"
         raise RunError(f"{where}: finish_reason={reason!r} {words}")
     if whole is None and (tokens is None or (text and not tokens)):
-        if layout.request:
-            raise RunError(f"{where}: logprobs are missing; ask for them with {layout.request}")
+        if response_format.request:
+            raise RunError(f"{where}: logprobs are missing; ask for them with {response_format.request}")
         tokens = None
     finished, whole = reason in NATURAL, whole if tokens is None else None
     if finished and tokens == []:
@@ -114,62 +114,69 @@ def record_of(completion: Completion, layout: Layout, where: str) -> AnswerRecor
 
 def responses(where: str, entry: object) -> Iterator[Response]:
     """Yield the responses of an entry at a place, which may wrap one or a list of them."""
-    entry = entry if at(entry, "resps") is None else _of_harness(where, entry)
-    inner = at(entry, "response.body|response")
+    entry = entry if value_at(entry, "resps") is None else _of_harness(where, entry)
+    inner = value_at(entry, "response.body|response")
     is_wrapped = inner is not None and not isinstance(inner, str)
-    text = at(entry, "question|prompt|input|messages|body.messages")
+    text = value_at(entry, "question|prompt|input|messages|body.messages")
     if isinstance(text, list):  # a conversation; its last turn asks
-        text = at(text[-1:], "content.text|content")
+        text = value_at(text[-1:], "content.text|content")
         text = text and " ".join(map(str, text))
-    question = {"question": text, "references": at(entry, "references|target"), "split": at(entry, "split")}
-    has_own_id, question["filter"] = is_wrapped or at(entry, "epoch") is not None, at(entry, "filter")
-    question["question_id"] = at(entry, "question_id|custom_id" + "|key|id" * has_own_id)
+    question = {"question": text, "references": value_at(entry, "references|target"), "split": value_at(entry, "split")}
+    has_own_id, question["filter"] = is_wrapped or value_at(entry, "epoch") is not None, value_at(entry, "filter")
+    question["question_id"] = value_at(entry, "question_id|custom_id" + "|key|id" * has_own_id)
     for body in (_listed(inner) or [{"error": "nothing"}]) if is_wrapped else [entry]:
-        error = at(entry, "error") or at(body, "error")
-        layout = next((layout for layout in LAYOUTS if at(body, layout.key) is not None), None)
-        if layout is None and not error:
-            names = ", ".join(layout.name for layout in LAYOUTS)
-            raise RunError(f"{where}: no whole response of a known layout ({names}), nor a record")
-        answers = [] if error or layout is None else _answers(layout, body)
-        served_id = at(body, "request_id|id|responseId|response_id|meta_info.id")
+        error = value_at(entry, "error") or value_at(body, "error")
+        response_format = next(
+            (
+                response_format
+                for response_format in RESPONSE_FORMATS
+                if value_at(body, response_format.key) is not None
+            ),
+            None,
+        )
+        if response_format is None and not error:
+            names = ", ".join(response_format.name for response_format in RESPONSE_FORMATS)
+            raise RunError(f"{where}: unrecognized response format; supported are {names}, and records")
+        answers = [] if error or response_format is None else _answers(response_format, body)
+        served_id = value_at(body, "request_id|id|responseId|response_id|meta_info.id")
         served_id = served_id if isinstance(served_id, (str, int)) else None
-        yield Response(where, layout, served_id, question, answers)
+        yield Response(where, response_format, served_id, question, answers)
 
 
-def _answers(layout: Layout, body: object) -> list[Completion]:
+def _answers(response_format: ResponseFormat, body: object) -> list[Completion]:
     """Return the answers of a response."""
     answers = []
-    for value in (value for path in layout.answers for value in _listed(at(body, path))):
-        text, reason = at(value, layout.text), at(value, layout.reason)
+    for value in (value for path in response_format.answers for value in _listed(value_at(body, path))):
+        text, reason = value_at(value, response_format.text), value_at(value, response_format.reason)
         if isinstance(reason, str):  # in small letters, without the enumeration that it comes from
             reason = reason.rpartition(".")[2].lower().removeprefix("finish_reason_")
             reason = None if reason in ("", "none", "unspecified") else reason
         if isinstance(text, list) and all(isinstance(part, str) for part in text):
             text = "".join(text) if text else None
-        tokens = steps = at(value, layout.tokens)
+        tokens = steps = value_at(value, response_format.tokens)
         if isinstance(steps, (list, tuple)):  # else None, or refused
-            ids = at(value, "token_ids")
-            tokens = [step if isinstance(step, (int, float)) else at(step, _NUMBER) for step in steps]
-            if layout.name == "vllm" and hasattr(ids, "__len__") and len(ids) == len(steps):
+            ids = value_at(value, "token_ids")
+            tokens = [step if isinstance(step, (int, float)) else value_at(step, _NUMBER) for step in steps]
+            if response_format.name == "vllm" and hasattr(ids, "__len__") and len(ids) == len(steps):
                 # Of the tokens that a step lists, the chosen one's counts.
-                tokens = [at(step, f"{token}.logprob") for step, token in zip(steps, ids, strict=True)]
-        verdict = _listed(at([value, body], "0.correct|1.scores.*.value"))[:1]
+                tokens = [value_at(step, f"{token}.logprob") for step, token in zip(steps, ids, strict=True)]
+        verdict = _listed(value_at([value, body], "0.correct|1.scores.*.value"))[:1]
         correct = next((right for word, right in _VERDICTS if [word] == verdict), None)
-        answers.append(Completion(text, reason, tokens, at(value, "cumulative_logprob"), correct))
+        answers.append(Completion(text, reason, tokens, value_at(value, "cumulative_logprob"), correct))
     return answers
 
 
 def _of_harness(where: str, line: object) -> dict:
     """Return a line of lm-evaluation-harness as a response: texts, or choices with their log-probabilities."""
-    requests, replied = _listed(at(line, "arguments.*|arguments")), parse(_Line, line, where).resps
+    requests, replied = _listed(value_at(line, "arguments.*|arguments")), parse(_Line, line, where).resps
     if len(replied) != len(requests):
         raise RunError(f"{where}: {len(replied)} resps of {len(requests)} arguments")
-    target, verdict, replies = at(line, "target"), at(line, str(at(line, "metrics.0"))), []
+    target, verdict, replies = value_at(line, "target"), value_at(line, str(value_at(line, "metrics.0"))), []
     for n, (request, texts) in enumerate(zip(requests, replied, strict=True)):
         for text in texts:
             reply = {"text": text, "finish_reason": "stop", "correct": verdict if len(texts) == 1 else None}
             if isinstance(text, list):  # of a choice: its log-probability as text, and whether it is the greedy one
-                choice, value = at(request, "arg_1|1"), str(at(text, "0"))
+                choice, value = value_at(request, "arg_1|1"), str(value_at(text, "0"))
                 if not isinstance(choice, str):
                     raise RunError(f"{where}: the text of choice {n} is missing")
                 number = float(value) if re.fullmatch(r"-?\d+(\.\d+)?(e-\d+)?", value) else value
@@ -177,15 +184,19 @@ def _of_harness(where: str, line: object) -> dict:
                 reply["correct"] = str(target) in (str(n), reply["text"])
             replies.append(reply)
     choices = [reply["text"] for reply in replies if "cumulative_logprob" in reply and reply["correct"]]
-    question = {"question_id": at(line, "doc_id"), "references": choices or target, "filter": at(line, "filter")}
-    return question | {"question": at(line, "doc.question|arguments.*.0.arg_0|arguments.0.0"), "replies": replies}
+    question = {
+        "question_id": value_at(line, "doc_id"),
+        "references": choices or target,
+        "filter": value_at(line, "filter"),
+    }
+    return question | {"question": value_at(line, "doc.question|arguments.*.0.arg_0|arguments.0.0"), "replies": replies}
 
 
 def _listed(value: Any) -> list:
     return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def at(value: object, paths: str) -> Any:
+def value_at(value: object, paths: str) -> Any:
     """Return what stands at the first of `paths` that leads to something; None where none does."""
     ends = (reduce(_within, path.split(".") if path else [], value) for path in paths.split("|"))
     return next((end for end in ends if end is not None), None)

@@ -7,7 +7,7 @@ from pro_lib.metrics.auroc import (
     aligned,
     auroc,
     auroc_intervals,
-    comparison,
+    compare_aurocs,
     delong,
     holm,
     need_both,
@@ -25,11 +25,11 @@ from pro_lib.metrics.correctness import (
     closeness,
     exact_match,
     normalize,
+    normalized_words,
     rouge_and_correct,
     rouge_l,
     rouge_l_between,
     without_accents,
-    words,
 )
 from pro_lib.metrics.selective import Calibration, accuracy_coverage, calibration, rejection
 
@@ -48,13 +48,14 @@ __all__ = [
     "auroc_intervals",
     "calibration",
     "closeness",
-    "comparison",
+    "compare_aurocs",
     "delong",
     "exact_match",
     "holm",
     "need_both",
     "normal",
     "normalize",
+    "normalized_words",
     "pairs_won",
     "readings",
     "rejection",
@@ -64,5 +65,4 @@ __all__ = [
     "usable",
     "wilson",
     "without_accents",
-    "words",
 ]

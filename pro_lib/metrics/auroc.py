@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.special import erfc, ndtri
 
-Floats = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 Labels = NDArray[np.bool_]
 MARGIN = 0.01  # AUROCs that differ by less are equal for all that this project reports
 _Z, _Z_ONE_SIDED = ndtri(0.975), ndtri(0.95)
@@ -46,7 +46,7 @@ def auroc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
     return float(auroc_intervals(np.asarray(uncertainty)[:, None], correct)[0][0])
 
 
-def auroc_intervals(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats, Floats]:
+def auroc_intervals(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return AUROC of each column of `uncertainty` (n, A), and the ends of its 95 % interval: (A,) each.
 
     Wilson's interval of the AUROC a as of a share, with that n which gives a (1 - a) / n DeLong's variance. The
@@ -67,7 +67,7 @@ def auroc_intervals(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats,
     return won_by_wrong.sum(axis=1) / (n_right * n_wrong), *wilson(area, 1 / inverse_n)
 
 
-def comparison(
+def compare_aurocs(
     uncertainties: pd.DataFrame,
     correct: ArrayLike,
     *,
@@ -104,11 +104,11 @@ def comparison(
 class DeLong:
     """Tests of the AUROCs of A uncertainties on the same n questions against that of one of them."""
 
-    difference: Floats  # (A,): AUROC minus the reference's; 0 for the reference itself
-    standard_error: Floats  # (A,), of the difference
-    p_value: Floats  # (A,), two-sided, of the hypothesis of equal AUROCs; NaN for the reference itself
+    difference: FloatArray  # (A,): AUROC minus the reference's; 0 for the reference itself
+    standard_error: FloatArray  # (A,), of the difference
+    p_value: FloatArray  # (A,), two-sided, of the hypothesis of equal AUROCs; NaN for the reference itself
 
-    def interval(self) -> tuple[Floats, Floats]:
+    def interval(self) -> tuple[FloatArray, FloatArray]:
         """Return the ends of the 95 % interval of each difference, (A,)."""
         return normal(self.difference, self.standard_error)
 
@@ -158,7 +158,7 @@ def delong(
     return DeLong(difference, standard_error, p_value)
 
 
-def holm(p_values: ArrayLike) -> Floats:
+def holm(p_values: ArrayLike) -> FloatArray:
     """Correct p-values (A,) by Holm's step-down procedure (1979); NaN stays NaN and counts for nothing.
 
     The i-th smallest of m is multiplied by m - i + 1; none falls below a smaller one's, none exceeds 1.
@@ -170,7 +170,7 @@ def holm(p_values: ArrayLike) -> Floats:
     return corrected
 
 
-def wilson(share: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
+def wilson(share: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return the ends of 95 % score intervals of shares of `n` (Wilson 1927), of any shape; NaN for n = 0."""
     share, n = np.asarray(share, float), np.asarray(n, float)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -181,13 +181,13 @@ def wilson(share: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
     return low, np.where((share == 1) & (n > 0), 1.0, middle + half)
 
 
-def normal(mean: ArrayLike, standard_error: ArrayLike) -> tuple[Floats, Floats]:
+def normal(mean: ArrayLike, standard_error: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return the ends of 95 % normal intervals, of any shape."""
     half = _Z * np.asarray(standard_error, float)
     return mean - half, mean + half
 
 
-def readings(difference: Floats, standard_error: Floats, n: int) -> tuple[list[str], Floats]:
+def readings(difference: FloatArray, standard_error: FloatArray, n: int) -> tuple[list[str], FloatArray]:
     """Read what differences (A,) of n questions say: `different`, `equivalent`, both or `undecided`; and when.
 
     *Different*: the 95 % interval is without 0. *Equivalent*: the 90 % interval lies within ± `MARGIN`, which are two
@@ -205,7 +205,7 @@ def readings(difference: Floats, standard_error: Floats, n: int) -> tuple[list[s
     return [words[pair] for pair in zip(different.tolist(), equivalent.tolist(), strict=True)], needed
 
 
-def aligned(uncertainty: ArrayLike, correct: ArrayLike, *, columns: bool = False) -> tuple[Floats, Labels]:
+def aligned(uncertainty: ArrayLike, correct: ArrayLike, *, columns: bool = False) -> tuple[FloatArray, Labels]:
     """Check uncertainties (n,), or (n, A) where they are `columns`, and labels (n,)."""
     values, labels = np.asarray(uncertainty, dtype=np.float64), np.asarray(correct)
     # As scikit-learn does: 0 and 1, and booleans of tables that may hold missing ones.
@@ -232,7 +232,7 @@ def need_both(correct: Labels, what: str) -> None:
         raise OneClassError(f"{what} needs right and wrong answers, but {which}")
 
 
-def pairs_won(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats]:
+def pairs_won(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Count exactly how many right answers lie below each wrong one, and how many wrong ones below each right one.
 
     `uncertainty` is (n, A). Ties count half. Shapes: (A, n_wrong) and (A, n_right).

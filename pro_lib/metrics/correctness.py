@@ -95,7 +95,7 @@ def normalize(text: str) -> str:
 
 
 @lru_cache(maxsize=200_000)
-def words(text: str) -> str:
+def normalized_words(text: str) -> str:
     """Return the words of a text in lower case, one space between them: all that punctuation or white space separates.
 
     Letters of a compatible form count as one (NFKC). A text without words is itself, so that "?" is not "!".

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from pro_lib.metrics.auroc import Floats, Labels, aligned, need_both, wilson
+from pro_lib.metrics.auroc import FloatArray, Labels, aligned, need_both, wilson
 
 
 def accuracy_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> pd.DataFrame:
@@ -55,13 +55,13 @@ def rejection(uncertainties: pd.DataFrame, correct: ArrayLike) -> pd.DataFrame:
 class Calibration:
     """How well the probabilities of being right, fitted on other questions, agree with the labels."""
 
-    probability: Floats  # (n,): the fitted probability that the answer is right
+    probability: FloatArray  # (n,): the fitted probability that the answer is right
     ece: float  # expected calibration error: mean distance of confidence and accuracy over the bins, weighted by `n`
     brier: float  # mean squared distance of probability and correctness; lower is better
     # One row per bin: `n, low, high` (range of the probabilities), `confidence` (their mean), `accuracy`, and its 95 %
     # Wilson interval, `accuracy_low, accuracy_high`.
     table: pd.DataFrame
-    fit: Callable[[ArrayLike], Floats]  # what turns uncertainties (n,) of further questions into probabilities
+    fit: Callable[[ArrayLike], FloatArray]  # what turns uncertainties (n,) of further questions into probabilities
 
 
 def calibration(
@@ -83,7 +83,7 @@ def calibration(
     finite, isotonic = fitted_on[np.isfinite(fitted_on)], IsotonicRegression(out_of_bounds="clip")
     isotonic.fit(-np.clip(fitted_on, finite.min(), finite.max()), fitted_labels.astype(np.float64))
 
-    def fit(values: ArrayLike) -> Floats:
+    def fit(values: ArrayLike) -> FloatArray:
         return isotonic.predict(-np.clip(values, finite.min(), finite.max()))
 
     probability = fit(values)
@@ -92,11 +92,11 @@ def calibration(
     return Calibration(probability, float(ece), float(np.mean((probability - labels) ** 2)), table, fit)
 
 
-def _running_mean(values: Floats | Labels) -> Floats:
+def _running_mean(values: FloatArray | Labels) -> FloatArray:
     return np.cumsum(values, dtype=np.float64) / np.arange(1, len(values) + 1)
 
 
-def _reliability(probability: Floats, correct: Labels) -> pd.DataFrame:
+def _reliability(probability: FloatArray, correct: Labels) -> pd.DataFrame:
     """Tabulate ten bins of equal numbers of questions by probability, with the confidence and accuracy of each."""
     _, tie, sizes = np.unique(probability, return_inverse=True, return_counts=True)
     twice_middle = 2 * np.cumsum(sizes) - sizes  # a tie's middle on the scale from 0 to n; doubled, it is whole

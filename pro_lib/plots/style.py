@@ -45,7 +45,7 @@ _STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) |
 _STYLE |= {"font.size": 8, "lines.markersize": 3.5, "svg.hashsalt": "pro", "svg.fonttype": "none"}
 
 
-def look(index: int) -> dict[str, Any]:
+def line_style(index: int) -> dict[str, Any]:
     """Return colour, dashes and marker of a line."""
     return {"color": COLORS[index % 8], "ls": DASHES[index % 6], "marker": MARKERS[index % 8]}
 
@@ -99,11 +99,13 @@ def panels(
     Yields the figure and, per panel, its axes, its values by column and its rows.
     """
     by = tuple(name for name in by if name in table)
-    shared = [name for name in dict.fromkeys(("dataset", "model", *by)) if len(values(table, name)) == 1]
+    shared = [name for name in dict.fromkeys(("dataset", "model", *by)) if len(distinct_values(table, name)) == 1]
     apart = [name for name in by if name not in shared]
-    combinations = (dict(zip(by, names, strict=True)) for names in product(*(values(table, name) for name in by)))
-    settings = [setting for setting in combinations if len(where(table, setting))]
-    across = len(values(table, apart[-1])) if apart else 1
+    combinations = (
+        dict(zip(by, names, strict=True)) for names in product(*(distinct_values(table, name) for name in by))
+    )
+    settings = [setting for setting in combinations if len(matching_rows(table, setting))]
+    across = len(distinct_values(table, apart[-1])) if apart else 1
     per_line = min(len(settings), per_line or (1 if columns == 1 else across if 1 < across <= 6 else 3))
     n_lines, letters = ceil(len(settings) / per_line), int(14.8 * (WIDTHS[columns] / per_line - 0.3))
     with plt.rc_context(_STYLE):
@@ -111,7 +113,7 @@ def panels(
         grid = figure.subplots(n_lines, per_line, squeeze=False, **sharing).ravel()
         for surplus in grid[len(settings) :]:
             surplus.remove()
-        drawn = [(ax, setting, where(table, setting)) for ax, setting in zip(grid, settings, strict=False)]
+        drawn = [(ax, setting, matching_rows(table, setting)) for ax, setting in zip(grid, settings, strict=False)]
         for ax, setting, rows in drawn:
             names = [_spoken(setting[name]) for name in reversed(apart)]
             names += [f"n\xa0=\xa0{rows['n_questions'].max():,.0f}"] if "n_questions" in rows else []
@@ -126,12 +128,12 @@ def _spoken(value: object) -> str:
     return re.sub("^workbench\\b", "each answer once", re.sub("^paper\\b", "repeats counted", str(value)))
 
 
-def values(table: pd.DataFrame, column: str) -> list:
+def distinct_values(table: pd.DataFrame, column: str) -> list:
     """Return the different values of a column, if there is one, in their order; PRO before the others."""
     return sorted(dict.fromkeys(table.get(column, ())), key=lambda value: value != "PRO")
 
 
-def where(table: pd.DataFrame, chosen: dict[str, str]) -> pd.DataFrame:
+def matching_rows(table: pd.DataFrame, chosen: dict[str, str]) -> pd.DataFrame:
     """Return the rows with these values by column."""
     return table[(table[list(chosen)] == pd.Series(chosen, dtype=object)).all(axis=1)]
 
@@ -164,12 +166,12 @@ def name_rows(ax: Axes, names: Sequence[str], present: Sequence[str]) -> None:
     ax.set_ylim(len(names) - 0.5, -0.5)
 
 
-def curve(
+def draw_curve(
     ax: Axes, x: pd.Series, line: pd.DataFrame, index: int, *, y: str, of: str = "", bars: bool = False, **other
 ) -> None:
     """Draw a line with its interval, columns `<of>low` and `<of>high` where the table has them: a band, or bars."""
     step = 1 if bars else max(1, len(line) // 4)
-    drawn = {**look(index), "markevery": (2 * index % step, step), **other}
+    drawn = {**line_style(index), "markevery": (2 * index % step, step), **other}
     ax.plot(x, line[y], **drawn)
     if f"{of}low" in line:
         ends = line[f"{of}low"].astype(float), line[f"{of}high"].astype(float)
@@ -177,14 +179,14 @@ def curve(
         ax.vlines(x, *ends, color=drawn["color"], lw=0.8) if bars else ax.fill_between(x, *ends, **band)
 
 
-def curves(
+def draw_curves(
     ax: Axes, table: pd.DataFrame, by: str, names: Sequence, x: str, y: str = "auroc", *, shift: float = 0.0, **other
 ) -> None:
-    """Draw a `curve` over the column `x` for each of the names in column `by`, one moved by `shift` from the next."""
+    """Draw a curve over the column `x` for each name in the column `by`, each moved by `shift` from the last."""
     for index, name in enumerate(names):
         if len(line := table[table[by] == name]):
             at = line[x].astype(float) + shift * (index - (len(names) - 1) / 2)
-            curve(ax, at, line, index, y=y, label=name, **other)
+            draw_curve(ax, at, line, index, y=y, label=name, **other)
 
 
 def minus_nll(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
@@ -194,7 +196,7 @@ def minus_nll(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
 
 def handles(names: Sequence[object], paper: pd.DataFrame | None = None, **other) -> list[plt.Line2D]:
     """Return a legend's entries for the lines with these names, and for what the paper printed, if it did."""
-    lines = [plt.Line2D([], [], label=name, **{**look(index), **other}) for index, name in enumerate(names)]
+    lines = [plt.Line2D([], [], label=name, **{**line_style(index), **other}) for index, name in enumerate(names)]
     printed = plt.Line2D([], [], label="the paper", marker="D", **PRINTED)
     return lines if paper is None or paper.empty else [*lines, printed]
 

@@ -30,13 +30,13 @@ _AsText = BeforeValidator(lambda value: str(value) if type(value) is int else va
 Identity = Annotated[Text, Field(min_length=1), _AsText]
 # One text or several.
 _AsList = BeforeValidator(lambda value: [value] if type(value) is str else value)
-Texts = Annotated[list[Text], Field(min_length=1), _AsList]
-_OneText = Annotated[Texts, Field(max_length=1)]
+TextList = Annotated[list[Text], Field(min_length=1), _AsList]
+_OneText = Annotated[TextList, Field(max_length=1)]
 # A file, or in memory what it would hold: objects, or a table with a row for each.
 Source: TypeAlias = str | Path | Iterable[object] | pd.DataFrame
 _JSON = "it must be JSON in UTF-8"
 # What files call the columns of questions, the first that is there; of several that go together, all.
-COLUMNS = {
+QUESTION_COLUMN_ALIASES = {
     "question_id": [["question_id"], ["id"], ["qid"]],
     "question": [["question"], ["query"], ["prompt"], ["input"], ["problem"]],
     "references": [
@@ -47,7 +47,7 @@ COLUMNS = {
 }  # fmt: skip
 
 
-def called(source: Source, otherwise: str) -> Path:
+def source_path(source: Source, otherwise: str) -> Path:
     """Return what a source is called: its path, or this where it has none."""
     return Path(source if isinstance(source, (str, Path)) else otherwise)
 
@@ -95,13 +95,13 @@ def read_rows(source: Source) -> pd.DataFrame:
     read = _READERS.get(unzipped(source).suffix) if isinstance(source, (str, Path)) else json_lines
     if read is None:
         raise RunError(f"{source} is none of {', '.join(_READERS)}")
-    with reading(called(source, "the rows")):
+    with reading(source_path(source, "the rows")):
         entries = list(read(source))
     for where, row in entries:
         if not isinstance(row, dict):
             raise RunError(f"{where}: not an object but {type(row).__name__}")
     table = pd.DataFrame([row for _, row in entries], [where for where, _ in entries], dtype=object)
-    check_names(table, called(source, "the rows"))
+    check_names(table, source_path(source, "the rows"))
     return table
 
 
@@ -224,7 +224,7 @@ class _Columns(Format, extra="forbid"):
 
     question_id: _OneText | None = None
     question: _OneText | None = None
-    references: Texts | None = None
+    references: TextList | None = None
     split: _OneText | None = None
 
 
@@ -238,17 +238,22 @@ class _Question(Format):
 
 
 def read_questions(source: Source, columns: Mapping) -> tuple[pd.DataFrame, dict[str, list[str]]]:
-    """Return the questions of a file or in memory, `COLUMNS` first, and the source's columns that ours were read from.
+    """Return the questions of a file or in memory, and the source's columns that ours were read from.
+
+    The columns of `QUESTION_COLUMN_ALIASES` come first.
 
     Each has an id of its own, text and a reference. `columns` are names for ours, as in `pro_lib.load_questions`.
     Raises
     `RunError`, with file, place and column.
     """
     names = parse(_Columns, columns, "columns=").model_dump(exclude_none=True)
-    file, table = called(source, "questions"), read_rows(source)
+    file, table = source_path(source, "questions"), read_rows(source)
     if table.empty:
         raise RunError(f"{file} holds no questions")
-    groups = {name: [[column for column in group if column in table] for group in COLUMNS[name]] for name in COLUMNS}
+    groups = {
+        name: [[column for column in group if column in table] for group in QUESTION_COLUMN_ALIASES[name]]
+        for name in QUESTION_COLUMN_ALIASES
+    }
     used = {name: next(filter(None, theirs)) for name, theirs in groups.items() if any(theirs)} | names
     needed = {"question": ["question"], "references": ["references"]} | used
     for name in [name for theirs in needed.values() for name in theirs]:
@@ -261,7 +266,7 @@ def read_questions(source: Source, columns: Mapping) -> tuple[pd.DataFrame, dict
     records = table[[]].assign(**ours).to_dict("records")
     rows = [row for _, row in validated(_Question, zip(table.index, records, strict=True))]
     ours |= {name: [getattr(row, name) for row in rows] for name in ("question_id", "references")}
-    others = [name for name in table if name not in {*COLUMNS}.union(*used.values())]
+    others = [name for name in table if name not in {*QUESTION_COLUMN_ALIASES}.union(*used.values())]
     # Whole numbers among which some are missing would become floats.
     whole = {name: table[name].infer_objects() for name in others if table[name].notna().all()}
-    return table.assign(**ours, **whole)[[*COLUMNS, *others]].reset_index(drop=True), used
+    return table.assign(**ours, **whole)[[*QUESTION_COLUMN_ALIASES, *others]].reset_index(drop=True), used

@@ -13,10 +13,9 @@ from pydantic import AfterValidator
 from pro_lib.common.catalog import BUNDLED, DATA, HUB
 from pro_lib.common.files import FOLDER_NAME, RunError, is_folder_name, regular
 from pro_lib.common.validation import checked, extra, not_empty, refusing, rule
-from pro_lib.questions.file_readers import Source, called, check_names, read_questions, texts_in, unzipped
+from pro_lib.questions.file_readers import Source, check_names, read_questions, source_path, texts_in, unzipped
 from pro_lib.questions.prompts import TEMPLATE, Template, chat_messages, few_shot_prefix, filled_template
-from pro_lib.runs.storage import CERTIFICATE_COLUMNS
-from pro_lib.runs.storage import QUESTION_COLUMNS as COLUMNS
+from pro_lib.runs.storage import CERTIFICATE_COLUMNS, QUESTION_COLUMNS
 
 SPLITS = ("train_shots", "validation", "test")
 NAMES = (*BUNDLED, *HUB)
@@ -103,22 +102,22 @@ class QuestionSet:
 
 
 def as_set(questions: QuestionSet | str | Source) -> QuestionSet:
-    """Return a question set as it is; one of texts, or of rows as `load` takes them, asked without shots."""
+    """Return a question set as it is; one of texts, or of rows as `load_questions` takes them, asked without shots."""
     if isinstance(questions, QuestionSet):
         return questions
     rows = isinstance(questions, Sequence) and any(isinstance(row, Mapping) for row in questions)
     if rows or isinstance(questions, pd.DataFrame):
-        return load("asked", path=questions, split=None, n_shots=0)
+        return load_questions("asked", path=questions, split=None, n_shots=0)
     return QuestionSet("asked", pd.DataFrame()).with_questions(questions)
 
 
-def like(parameters: Mapping[str, Any]) -> QuestionSet:
+def empty_question_set(parameters: Mapping[str, Any]) -> QuestionSet:
     """Return a set without questions of its own, which asks as a run with these parameters did."""
     shots = tuple((question, answer) for question, answer in parameters["shots"])
     return QuestionSet("asked", pd.DataFrame(), shots, parameters["header"], parameters["template"])
 
 
-def load(
+def load_questions(
     name: str | None = None,
     *,
     path: Source | None = None,
@@ -159,7 +158,7 @@ def load(
     path = Path(not_empty(path, "path")) if isinstance(path, str) else path
     not_empty(name, "name")
     table, used = _read(name, path, columns or {})
-    name = unzipped(called(path, "questions")).stem if name is None else name
+    name = unzipped(source_path(path, "questions")).stem if name is None else name
     splits = list(dict.fromkeys(table["split"] if split is None else [split] if isinstance(split, str) else split))
     usual_shots = int(min(10, (table["split"] == "train_shots").sum() or len(table) // 4))
     n_shots = usual_shots if n_shots is None else n_shots
@@ -223,7 +222,7 @@ def _read(name: str | None, path: Source | None, columns: Mapping) -> tuple[pd.D
         raise RunError(f"dataset {name!r} is unknown; choose {', '.join(NAMES)}, or give path= to a file")
     ours = {"question_id": "fact_id", "question": BUNDLED[name], "references": ["answer", "aliases"]}
     table, _ = read_questions(DATA / "world_facts" / "facts.jsonl", ours)
-    return table[[*COLUMNS, "relation", "exposure", "conflict"]], {}
+    return table[[*QUESTION_COLUMNS, "relation", "exposure", "conflict"]], {}
 
 
 def _from_hub(name: str, folder: Path | None) -> pd.DataFrame:

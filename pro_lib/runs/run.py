@@ -13,7 +13,7 @@ from scipy import stats
 from pro_lib import scoring
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
-from pro_lib.metrics.correctness import words
+from pro_lib.metrics.correctness import normalized_words
 from pro_lib.runs import storage
 from pro_lib.runs.storage import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob
 
@@ -99,16 +99,16 @@ class Run:
         Args:
             convention: `complete` (ending included) or `answer_tokens` (ending left out).
             distinct: one entry per answer, as `identities` tells them apart; False keeps repeats.
-            merge_by: `text` adds up the probabilities of answers with the same `metrics.words`: other outcomes, for
-                which no bound on the entropy of token sequences holds.
+            merge_by: `text` adds up the probabilities of answers with the same `metrics.normalized_words`: other
+                outcomes, for which no bound on the entropy of token sequences holds.
         """
         if self.is_texts:
             raise RunError(f"run {self.name} has texts without log-probabilities: only SC, Deg and SE can be had of it")
-        table = self.ranked(convention=convention, distinct=distinct)
+        table = self.ranked_answers(convention=convention, distinct=distinct)
         if merge_by not in (None, "text") or (merge_by and table["text"].isna().any()):
             raise ValueError(f"merge_by={merge_by!r} must be None, or 'text' if it has the texts of its answers")
         if merge_by:
-            of_text = table.groupby(["row", "question_id", table["text"].map(words)])["value"]
+            of_text = table.groupby(["row", "question_id", table["text"].map(normalized_words)])["value"]
             table = of_text.agg(lambda values: np.logaddexp.reduce(values.to_numpy())).reset_index()
             table = table.sort_values(["row", "value"], ascending=[True, False], kind="stable")
         return self.matrix(table, "value")
@@ -143,7 +143,7 @@ class Run:
 
         Columns: question_id, text, value (its log-probability) and, where records brought them, rouge_l and correct.
         """
-        first = self.ranked(convention=convention).drop_duplicates("row").set_index("row")
+        first = self.ranked_answers(convention=convention).drop_duplicates("row").set_index("row")
         first = first.filter(items=["question_id", "text", "value", "rouge_l", "correct"])
         return first.reindex(range(len(self.questions))).assign(question_id=self.questions["question_id"].to_numpy())
 
@@ -166,7 +166,7 @@ class Run:
         matrix[row, place] = table[column].where(table[column].notna(), missing)
         return matrix
 
-    def ranked(self, *, convention: str = "complete", distinct: bool = True) -> pd.DataFrame:
+    def ranked_answers(self, *, convention: str = "complete", distinct: bool = True) -> pd.DataFrame:
         """Return finished answers, question by question and downwards in `value`, their log-probability.
 
         Ties go by text, then by `mean`; texts alone by how often they came. Columns: those of `answers`, `row` (of
@@ -187,7 +187,7 @@ class Run:
         table = table.assign(value=value, mean=table.get("mean_log_prob", means).fillna(means))
         order = ["row", "value", "text", "mean"]
         if self.is_texts:
-            votes = table.groupby(["row", table["text"].map(words)])["row"].transform("size")
+            votes = table.groupby(["row", table["text"].map(normalized_words)])["row"].transform("size")
             table, order = table.assign(votes=votes), ["row", "votes", "rank"]
         table = table.sort_values(order, ascending=[True, False, True, True][: len(order)], kind="stable")
         if "search_alpha" in self.questions:
@@ -200,7 +200,7 @@ class Run:
 
 
 def identities(table: pd.DataFrame) -> list[object]:
-    """Return what makes answers of a table as `Run.ranked` the same: token ids, else text, else value and length."""
+    """Return what identifies the answers of `Run.ranked_answers`: token ids, else text, else value and length."""
     with np.errstate(invalid="ignore", divide="ignore"):
         lengths = np.nan_to_num(np.rint(table["value"].to_numpy(float) / table["mean"].to_numpy(float)), nan=-1)
     columns = zip(table["token_ids"], table["text"], table["value"], lengths, strict=True)
@@ -209,13 +209,13 @@ def identities(table: pd.DataFrame) -> list[object]:
     return [tuple(ids) if isinstance(ids, (list, np.ndarray)) else other for ids, other in by_text]
 
 
-def most_probable(tops: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def most_probable_answers(tops: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return, of what `Run.top` of several runs says of the same questions, the most probable answer to each."""
     downwards = pd.concat(tops).sort_values("value", ascending=False, kind="stable")  # NaN last
     return downwards[~downwards.index.duplicated()].sort_index()
 
 
-def read(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
+def read_run(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
     """Read a run folder, `<dataset>/<model>/<strategy>`.
 
     Args:
@@ -227,7 +227,7 @@ def read(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
     Raises:
         RunError: the folder is damaged, is not a run folder, or does not hold an answer to one of `questions`.
     """
-    run = Run(*storage.read(Path(not_empty(path, "path")), questions))
+    run = Run(*storage.read_folder(Path(not_empty(path, "path")), questions))
     if questions is not None:
         return replace(run, questions=_with_certificates(questions, run.questions))
     planned = run.info.n_planned

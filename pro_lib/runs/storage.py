@@ -51,7 +51,7 @@ CERTIFICATE_COLUMNS = tuple(_CERTIFICATE.names)
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run or a part of one has cost; `halved_packs` says how often a pack was too large for the memory."""
+    """What a run or a part of one has cost; `halved_packs` says how often a batch was too large for the memory."""
 
     __pydantic_config__ = _STRICT
     prompt_tokens: int = 0
@@ -59,7 +59,7 @@ class Cost:
     model_calls: int = 0
     seconds: float = 0.0
     peak_memory_bytes: int = 0
-    halved_packs: int = 0
+    halved_packs: int = 0  # batches; run folders store the name
 
     def __add__(self, other: "Cost") -> "Cost":
         sums = {column.name: getattr(self, column.name) + getattr(other, column.name) for column in fields(self)}
@@ -106,7 +106,7 @@ def part_table(
     return table
 
 
-def tables(part_tables: Sequence[pa.Table]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def join_parts(part_tables: Sequence[pa.Table]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the answers and the questions of some parts, in their order."""
     whole = pa.concat_tables(part_tables, promote_options="permissive")
     nested = whole[_ANSWERS].combine_chunks()
@@ -164,7 +164,7 @@ class RunFolder(AbstractContextManager):
             fold_journal(file, self.info)
         self._save(replace(self.info, n_planned=len(stored_ids) + len(unanswered), provenance={}))
         starts = range(0, len(unanswered), per_part)
-        # Of two answers to an edited question, `read` takes the one in the later part.
+        # Of two answers to an edited question, `read_folder` takes the one in the later part.
         is_edited = bool(unanswered["question_id"].isin(stored_ids).any())
         names = _free_part_names(self.path, len(starts), behind=is_edited)
         return {name: unanswered.iloc[start : start + per_part] for name, start in zip(names, starts, strict=True)}
@@ -202,7 +202,7 @@ class UnansweredError(RunError):
     """A run folder has no answer to one of the questions."""
 
 
-def read(path: Path, questions: pd.DataFrame | None = None) -> tuple[pd.DataFrame, pd.DataFrame, RunInfo]:
+def read_folder(path: Path, questions: pd.DataFrame | None = None) -> tuple[pd.DataFrame, pd.DataFrame, RunInfo]:
     """Return the answers, the questions and the info of a run folder.
 
     Args:
@@ -235,7 +235,7 @@ def read(path: Path, questions: pd.DataFrame | None = None) -> tuple[pd.DataFram
         place = chosen.schema.get_field_index("question_id")
         chosen = chosen.set_column(place, "question_id", pa.array(questions["question_id"], pa.string()))
     cost = sum((cost for _, cost in contents), Cost())  # a process that was killed summed up nothing
-    return *tables([chosen]), replace(info, cost=cost, n_planned=n_planned)
+    return *join_parts([chosen]), replace(info, cost=cost, n_planned=n_planned)
 
 
 def stored_rows(questions: pd.DataFrame, stored: pd.DataFrame) -> np.ndarray:

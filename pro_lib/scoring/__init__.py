@@ -20,7 +20,7 @@ from pro_lib.scoring.likelihood import (
     tree_bound,
 )
 from pro_lib.scoring.semantic import clusters, degree, matches, meaning_log_probs, semantic_density, semantic_entropy
-from pro_lib.scoring.similarity import LABELS, Alias, Nli, distinct, lexical, of_pairs, texts_of
+from pro_lib.scoring.similarity import LABELS, Alias, Nli, first_occurrences, lexical, padded_texts, pairwise_similarity
 
 __all__ = [
     "LABELS",
@@ -34,7 +34,7 @@ __all__ = [
     "average_log_likelihood",
     "clusters",
     "degree",
-    "distinct",
+    "first_occurrences",
     "lexical",
     "mass",
     "mass_not_found",
@@ -42,7 +42,8 @@ __all__ = [
     "meaning_log_probs",
     "nll",
     "normalized_entropy",
-    "of_pairs",
+    "padded_texts",
+    "pairwise_similarity",
     "predictive_entropy",
     "predictive_entropy_mc",
     "pro",
@@ -51,6 +52,5 @@ __all__ = [
     "row_sums",
     "semantic_density",
     "semantic_entropy",
-    "texts_of",
     "tree_bound",
 ]

@@ -17,8 +17,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
+from pro_lib.metrics.auroc import FloatArray
+
+IntArray = NDArray[np.int64]
 _ROUNDING = 1e-6  # how far a log-probability may lie above 0, or a question's mass above 1
 
 
@@ -26,7 +27,7 @@ class PremiseWarning(UserWarning):
     """PRO need not be a lower bound of the entropy: a premise of the paper's Proposition 1 does not hold."""
 
 
-def mass(log_probs: ArrayLike) -> Floats:
+def mass(log_probs: ArrayLike) -> FloatArray:
     """Return the sum of each question's probabilities (n,), 0 without answers; Proposition 1 asks for at most 1."""
     return row_sums(np.exp(as_log_probs(log_probs)))
 
@@ -36,7 +37,7 @@ def above_one(log_probs: ArrayLike) -> NDArray[np.bool_]:
     return mass(log_probs) > 1 + _ROUNDING
 
 
-def pro(log_probs: ArrayLike, *, alpha: ArrayLike = 0.4, search_alpha: float | None = None) -> Floats:
+def pro(log_probs: ArrayLike, *, alpha: ArrayLike = 0.4, search_alpha: float | None = None) -> FloatArray:
     """Return PRO with adaptive K: of the answers with `p >= alpha`, or the most probable one if none has.
 
     A `PremiseWarning` counts the questions whose answers (all given, not only those kept) have a mass above 1. On the
@@ -46,7 +47,7 @@ def pro(log_probs: ArrayLike, *, alpha: ArrayLike = 0.4, search_alpha: float | N
     return _pro(log_probs, adaptive_k(log_probs, alpha, search_alpha=search_alpha))
 
 
-def pro_at_k(log_probs: ArrayLike, k: ArrayLike, *, search_alpha: float | None = None) -> Floats:
+def pro_at_k(log_probs: ArrayLike, k: ArrayLike, *, search_alpha: float | None = None) -> FloatArray:
     """Return PRO of the `k` most probable answers; a question with fewer than `k` uses all it has.
 
     `k` is one integer of at least 1, or `(A,)` of them for a result of shape `(n, A)`. Warns as `pro` does. A `k` that
@@ -62,7 +63,7 @@ def pro_at_k(log_probs: ArrayLike, k: ArrayLike, *, search_alpha: float | None =
     return _pro(log_probs, np.minimum.outer(n_answers, requested))
 
 
-def pro_all_k(log_probs: ArrayLike) -> Floats:
+def pro_all_k(log_probs: ArrayLike) -> FloatArray:
     """Return PRO for every K at once, shape `(n, N)`: column `K - 1` holds PRO_K, NaN where K answers are not there.
 
     PRO_K = -log p_K - sum_{i<=K} p_i log(p_i / p_K), with p sorted downwards. Warns as `pro` does.
@@ -70,11 +71,11 @@ def pro_all_k(log_probs: ArrayLike) -> Floats:
     return _pro(log_probs)
 
 
-def adaptive_k(log_probs: ArrayLike, alpha: ArrayLike, *, search_alpha: float | None = None) -> Counts:
+def adaptive_k(log_probs: ArrayLike, alpha: ArrayLike, *, search_alpha: float | None = None) -> IntArray:
     """Return adaptive K: how many answers have `p >= alpha`, at least 1; 0 where a question has no answer.
 
     The comparison is `log_probs >= np.log(alpha)`: an answer given as `np.log(0.1)` is kept at `alpha=0.1`, which
-    comparing `exp` does not promise. `alpha=0` keeps all.
+    comparing `exp` does not guarantee. `alpha=0` keeps all.
     """
     checked = as_log_probs(log_probs)
     found = (~np.isnan(checked)).any(axis=1)
@@ -87,7 +88,7 @@ def alpha_floor(
     alpha: ArrayLike,
     open_log_probs: ArrayLike | None = None,
     search_alpha: float | None = None,
-) -> Floats:
+) -> FloatArray:
     """Return the α-floor: `-Σ p log p - (1 - Σ p) log α`, over the answers with `p >= alpha`; `alpha` is above 0.
 
     A lower bound of H(Y) **when** `log_probs` holds every answer with p ≥ alpha and `open_log_probs` (n, M) every
@@ -100,18 +101,18 @@ def alpha_floor(
     if np.any(np.asarray(alpha) == 0):
         raise ValueError(f"alpha must be above 0 for alpha_floor, not {np.asarray(alpha)}")
 
-    def floor(above: Floats, log_alpha: float) -> Floats:
+    def floor(above: FloatArray, log_alpha: float) -> FloatArray:
         return row_sums(-np.exp(above) * above) - (1 - mass(above)) * log_alpha
 
     return _by_alpha(floor, checked, alpha, search_alpha)
 
 
-def mass_not_found(log_probs: ArrayLike, *, alpha: ArrayLike, search_alpha: float | None = None) -> Floats:
+def mass_not_found(log_probs: ArrayLike, *, alpha: ArrayLike, search_alpha: float | None = None) -> FloatArray:
     """Return one minus the probabilities of the answers with `p >= alpha`, in [0, 1]; no claim about the entropy."""
     return _by_alpha(lambda above, _: np.maximum(1 - mass(above), 0.0), as_log_probs(log_probs), alpha, search_alpha)
 
 
-def tree_bound(prefix_log_probs: ArrayLike, next_entropies: ArrayLike, *, alpha: ArrayLike = 0.0) -> Floats:
+def tree_bound(prefix_log_probs: ArrayLike, next_entropies: ArrayLike, *, alpha: ArrayLike = 0.0) -> FloatArray:
     """Return the tree bound: `Σ_v p(v) H(next | v)` over expanded prefixes v with `p(v) >= alpha`.
 
     By the chain rule, a lower bound of H(Y) for any distinct prefixes; H(next | v) counts the ending as one event. It
@@ -124,12 +125,12 @@ def tree_bound(prefix_log_probs: ArrayLike, next_entropies: ArrayLike, *, alpha:
     return _by_alpha(lambda above, _: np.nansum(np.exp(above) * entropies, axis=1) + nothing, checked, alpha)
 
 
-def nll(log_probs: ArrayLike) -> Floats:
+def nll(log_probs: ArrayLike) -> FloatArray:
     """Return NLL: `-log p` of the most probable answer."""
     return -np.fmax.reduce(as_log_probs(log_probs), axis=1, initial=np.nan)  # fmax passes over NaN, silently
 
 
-def average_log_likelihood(mean_log_probs: ArrayLike, log_probs: ArrayLike) -> Floats:
+def average_log_likelihood(mean_log_probs: ArrayLike, log_probs: ArrayLike) -> FloatArray:
     """Return ALL: minus the token-averaged log-probability, `-(1/T) log p`, of the most probable answer.
 
     `log_probs` (n, N) says which answer is most probable; of answers that tie, the one with the highest mean counts.
@@ -140,25 +141,25 @@ def average_log_likelihood(mean_log_probs: ArrayLike, log_probs: ArrayLike) -> F
     return nll(np.where(totals == -nll(totals)[:, None], means, np.nan))
 
 
-def predictive_entropy(log_probs: ArrayLike) -> Floats:
+def predictive_entropy(log_probs: ArrayLike) -> FloatArray:
     """Return PE as in the paper's Eq. 2: `-sum_i p_i log p_i` over the answers given."""
     checked = as_log_probs(log_probs)
     return np.where(np.isnan(checked).all(axis=1), np.nan, -row_sums(np.exp(checked) * checked))
 
 
-def predictive_entropy_mc(log_probs: ArrayLike) -> Floats:
+def predictive_entropy_mc(log_probs: ArrayLike) -> FloatArray:
     """Return PE, Monte-Carlo form: `-mean_i log p_i`, an estimate of the entropy if the answers are samples."""
     checked = as_log_probs(log_probs)
     n_answers = (~np.isnan(checked)).sum(axis=1)
     return np.where(n_answers > 0, -row_sums(checked) / np.maximum(n_answers, 1), np.nan)
 
 
-def normalized_entropy(mean_log_probs: ArrayLike) -> Floats:
+def normalized_entropy(mean_log_probs: ArrayLike) -> FloatArray:
     """Return NE: the Monte-Carlo form on length-normalised (token-averaged) log-probabilities (n, N)."""
     return predictive_entropy_mc(as_log_probs(mean_log_probs, "mean_log_probs"))
 
 
-def as_log_probs(log_probs: ArrayLike, name: str = "log_probs", shape: tuple[int, int] | None = None) -> Floats:
+def as_log_probs(log_probs: ArrayLike, name: str = "log_probs", shape: tuple[int, int] | None = None) -> FloatArray:
     """Return log-probabilities (n, N) as an array; `ValueError` with the place of what is none, or for a shape."""
     array = np.asarray(log_probs, dtype=np.float64)
     if array.ndim != 2 or shape not in (None, array.shape):
@@ -172,7 +173,10 @@ def as_log_probs(log_probs: ArrayLike, name: str = "log_probs", shape: tuple[int
 
 
 def _by_alpha(
-    score: Callable[[Floats, float], NDArray], log_probs: Floats, alpha: ArrayLike, search_alpha: float | None = None
+    score: Callable[[FloatArray, float], NDArray],
+    log_probs: FloatArray,
+    alpha: ArrayLike,
+    search_alpha: float | None = None,
 ) -> NDArray:
     """Return `score(above, log α)` by α, (n,) or (n, A); `above` are the log-probabilities with p ≥ α, else NaN."""
     alphas = np.asarray(alpha, dtype=np.float64)
@@ -187,7 +191,7 @@ def _by_alpha(
     return np.column_stack(columns).reshape(len(log_probs), *alphas.shape)
 
 
-def _pro(log_probs: ArrayLike, k: Counts | None = None) -> Floats:
+def _pro(log_probs: ArrayLike, k: IntArray | None = None) -> FloatArray:
     """Return PRO at the `k` of each question, (n,) or (n, A), NaN for 0, or at every K, (n, N); warn two callers up."""
     ordered = -np.sort(-as_log_probs(log_probs), axis=1)  # downwards, NaN last
     probs = np.exp(ordered)
@@ -204,7 +208,7 @@ def _pro(log_probs: ArrayLike, k: Counts | None = None) -> Floats:
     return np.take_along_axis(from_zero, k[:, None] if k.ndim == 1 else k, axis=1).reshape(k.shape)
 
 
-def row_sums(values: Floats) -> Floats:
+def row_sums(values: FloatArray) -> FloatArray:
     """Return sums (n,) of what is there, correctly rounded: no order of answers, and no padding, puts a tie apart."""
     rows = np.where(np.isnan(values), 0.0, values).reshape(len(values), math.prod(values.shape[1:]))
     return np.array([math.fsum(row) for row in rows.tolist()])

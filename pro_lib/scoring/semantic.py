@@ -10,7 +10,7 @@ first come. Arrays that do not fit are a `ValueError`.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib.scoring.likelihood import Floats, as_log_probs, row_sums
+from pro_lib.scoring.likelihood import FloatArray, as_log_probs, row_sums
 
 Mask = NDArray[np.bool_]
 
@@ -36,7 +36,7 @@ def clusters(compared: ArrayLike) -> NDArray[np.int64]:
     return np.where(present, np.take_along_axis(leads.cumsum(axis=1), first, axis=1) - 1, -1)
 
 
-def meaning_log_probs(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
+def meaning_log_probs(log_probs: ArrayLike, meaning: ArrayLike) -> FloatArray:
     """Return log P(c) of the meanings (n, C), downwards, NaN where a question has fewer: what PRO over meanings reads.
 
     P(c) is the sum of a meaning's probabilities, at most 1: what repeats or rounding add beyond it is not counted.
@@ -45,7 +45,7 @@ def meaning_log_probs(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
     return np.where(np.isfinite(masses), np.minimum(masses, 0.0), np.nan)
 
 
-def semantic_entropy(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
+def semantic_entropy(log_probs: ArrayLike, meaning: ArrayLike) -> FloatArray:
     """Return SE: -Σ_c Q log Q with Q = P(c) / Σ P, P(c) the sum of a meaning's probabilities (Farquhar et al. 2024)."""
     masses = _masses(log_probs, meaning)
     there = np.isfinite(masses)
@@ -55,14 +55,14 @@ def semantic_entropy(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
     return np.where(there.any(axis=1), entropy, np.nan)
 
 
-def degree(compared: ArrayLike) -> Floats:
+def degree(compared: ArrayLike) -> FloatArray:
     """Return Deg (Lin et al. 2023): trace(m I - D) / m², D the row sums of entailment probabilities, or of columns."""
     array, present = _checked(compared)
     m = present.sum(axis=1)
     return np.where(m > 0, row_sums(1 - array[..., 0]) / np.maximum(m, 1) ** 2, np.nan)
 
 
-def semantic_density(mean_log_probs: ArrayLike, compared: ArrayLike) -> Floats:
+def semantic_density(mean_log_probs: ArrayLike, compared: ArrayLike) -> FloatArray:
     """Return SD of the first answer among its question's, as 1 - density (Qiu & Miikkulainen 2024).
 
     density = Σ w K / Σ w with w = exp(mean_log_probs), the token-averaged log-probabilities, and the kernel
@@ -78,7 +78,7 @@ def semantic_density(mean_log_probs: ArrayLike, compared: ArrayLike) -> Floats:
     return np.where(np.isnan(weights[:, 0]), np.nan, mean)
 
 
-def _checked(compared: ArrayLike) -> tuple[Floats, Mask]:
+def _checked(compared: ArrayLike) -> tuple[FloatArray, Mask]:
     """Return what was compared as (n, N, N, 3), and which answers are there, (n, N)."""
     array = np.asarray(compared, dtype=np.float64)
     if array.ndim not in (3, 4) or array.shape[1] != array.shape[2] or array.shape[3:] not in ((), (3,)):
@@ -95,14 +95,14 @@ def _checked(compared: ArrayLike) -> tuple[Floats, Mask]:
     return three, present
 
 
-def _fitting(log_probs: ArrayLike, present: Mask) -> Floats:
+def _fitting(log_probs: ArrayLike, present: Mask) -> FloatArray:
     array = as_log_probs(log_probs, "log_probs", present.shape)
     if not (np.isnan(array) | present).all():
         raise ValueError("log_probs must be NaN where there is no answer")
     return array
 
 
-def _masses(log_probs: ArrayLike, meaning: ArrayLike) -> Floats:
+def _masses(log_probs: ArrayLike, meaning: ArrayLike) -> FloatArray:
     """Return log P(c), (n, C), upwards, -inf where a question has fewer meanings."""
     numbers = np.asarray(meaning)
     logs = np.nan_to_num(_fitting(log_probs, numbers >= 0), nan=-np.inf)[:, :, None]

@@ -22,7 +22,7 @@ Pair = tuple[str, str]
 Similarity = Callable[[Answers, "pd.DataFrame | None"], NDArray[np.float64]]
 
 
-def texts_of(answers: Answers, questions: pd.DataFrame | None = None) -> list[list[str | None]]:
+def padded_texts(answers: Answers, questions: pd.DataFrame | None = None) -> list[list[str | None]]:
     """Return rows of one length, None where no text is. Raises `ValueError` for what is no text, with its row."""
     if questions is not None and len(questions) != len(answers):
         raise ValueError(f"answers has {len(answers)} rows, but questions {len(questions)}")
@@ -34,13 +34,15 @@ def texts_of(answers: Answers, questions: pd.DataFrame | None = None) -> list[li
     return [row + [None] * (width - len(row)) for row in rows]
 
 
-def distinct(answers: Answers) -> NDArray[np.bool_]:
+def first_occurrences(answers: Answers) -> NDArray[np.bool_]:
     """Return (n, N): True at the first occurrence of each text of a question."""
-    firsts = [[text is not None and text not in row[:n] for n, text in enumerate(row)] for row in texts_of(answers)]
+    firsts = [[text is not None and text not in row[:n] for n, text in enumerate(row)] for row in padded_texts(answers)]
     return pd.DataFrame(firsts).to_numpy(bool)
 
 
-def of_pairs(rows: Sequence[Sequence[Hashable]], compare: Callable[[NDArray, NDArray], Any]) -> NDArray[np.float64]:
+def pairwise_similarity(
+    rows: Sequence[Sequence[Hashable]], compare: Callable[[NDArray, NDArray], Any]
+) -> NDArray[np.float64]:
     """Return what `compare` gives for the pairs of a row, all of one length: (n, N, N) or more, NaN where one is None.
 
     It is asked once, for the first and the second of each distinct pair.
@@ -64,7 +66,7 @@ def lexical(answers: Answers, questions: pd.DataFrame | None = None) -> NDArray[
     def compare(texts: NDArray, others: NDArray) -> NDArray[np.float64]:
         return np.where(texts == others, 1.0, metrics.rouge_l_between(texts.tolist(), others.tolist()))
 
-    return of_pairs(texts_of(answers, questions), compare)
+    return pairwise_similarity(padded_texts(answers, questions), compare)
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Alias:
 
     def __call__(self, answers: Answers, questions: pd.DataFrame | None) -> NDArray[np.float64]:
         """Return similarities 0 or 1, (n, N, N). Raises `ValueError` for a question that the table does not have."""
-        rows = texts_of(answers, questions)
+        rows = padded_texts(answers, questions)
         if questions is None or not {"question_id", "references"} <= set(self.table):
             raise ValueError("alias needs questions with question_id, and a table with question_id and references")
         ids, known = questions["question_id"], self.table["question_id"]
@@ -101,12 +103,12 @@ class Alias:
             return [a[0] == b[0] or bool(a[1] & b[1]) for a, b in zip(first, second, strict=True)]
 
         meant = [[text if text is None else meaning(text, n) for text in row] for n, row in zip(ids, rows, strict=True)]
-        return of_pairs(meant, compare)
+        return pairwise_similarity(meant, compare)
 
 
 @lru_cache(maxsize=200_000)
 def _name(text: str) -> str:
-    return metrics.normalize(metrics.words(text)) or metrics.words(text)
+    return metrics.normalize(metrics.normalized_words(text)) or metrics.normalized_words(text)
 
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -135,11 +137,11 @@ class Nli:
 
     def __call__(self, answers: Answers, questions: pd.DataFrame | None = None) -> NDArray[np.float64]:
         """Return probabilities in the order of `LABELS`, (n, N, N, 3), [q, i, j] with premise i and hypothesis j."""
-        rows = texts_of(answers, questions)
+        rows = padded_texts(answers, questions)
         if questions is not None:
             pairs = zip(questions["question"], rows, strict=True)
             rows = [[None if text is None else f"{question} {text}" for text in row] for question, row in pairs]
-        return of_pairs(rows, self._probabilities)
+        return pairwise_similarity(rows, self._probabilities)
 
     def _probabilities(self, premises: NDArray, hypotheses: NDArray) -> NDArray[np.float64]:
         from transformers import AutoConfig

@@ -1,4 +1,4 @@
-"""Questions asked of the bundled model, a probability of being right, and answers or none by a promise."""
+"""Questions asked of the bundled model, a probability of being right, and answers or none by a guarantee."""
 
 import re
 from dataclasses import replace
@@ -44,16 +44,18 @@ def test_an_answer_says_plainly_how_probable_it_is(answers, sentence):
 def test_by_name_the_last_model_asked_is_held(facts_2m, tmp_path, monkeypatch):
     loads = []
     monkeypatch.setattr(models, "_LAST", {})
-    monkeypatch.setattr(models, "load", lambda name, **options: loads.append((name, len(models._LAST))) or facts_2m)
+    monkeypatch.setattr(
+        models, "load_model", lambda name, **options: loads.append((name, len(models._LAST))) or facts_2m
+    )
     for name in ("facts-2m", "facts-2m", "facts-1m", "facts-2m"):
         answer = ask(name, ASKED, strategy="greedy")
         assert (answer.status, answer.entropy_bounds, answer.probability_right) == (None, None, None)
     assert loads == [("facts-2m", 0), ("facts-1m", 0), ("facts-2m", 0)]  # the one before is let go first
-    assert models.held(facts_2m) is facts_2m
+    assert models.cached_model(facts_2m) is facts_2m
     for content in ("{}", "{}", '{"a": 1}'):  # anew where its files have changed
         (tmp_path / "config.json").write_text(content)
-        models.held(tmp_path)
-    models.held(tmp_path, dtype="bfloat16")
+        models.cached_model(tmp_path)
+    models.cached_model(tmp_path, dtype="bfloat16")
     assert len(loads) == 6
 
 
@@ -89,7 +91,7 @@ def test_without_right_answers_or_with_one_class_nothing_is_fitted():
 @pytest.fixture(scope="module")
 def run(facts_2m):
     """A run of 150 validation and 60 test questions."""
-    both = question_sets.load("world-facts", split=["validation", "test"], limit=150)
+    both = question_sets.load_questions("world-facts", split=["validation", "test"], limit=150)
     table = pd.concat([both.table.query("split == 'validation'"), both.table.query("split == 'test'").head(60)])
     asked = replace(both, table=table.reset_index(drop=True))
     return generation.generate(facts_2m, asked, strategy="threshold", search_alpha=0.05, progress=False)
@@ -135,17 +137,17 @@ def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, r
 def test_what_cannot_be_asked_is_refused_in_a_sentence(facts_2m, run, question, options, named, monkeypatch):
     options = {name: run if name == "calibration" else value for name, value in options.items()}
     if "alpha" in options:
-        monkeypatch.setattr(asking, "answered", None)  # the model is not asked to find out
+        monkeypatch.setattr(asking, "answer_question", None)  # the model is not asked to find out
     with pytest.raises(ValueError, match=named):
         ask(facts_2m, question, **options)
 
 
 def test_a_calibration_may_be_a_folder(facts_2m, tmp_path):
-    asked = question_sets.load("world-facts", split=["validation", "test"], limit=20)
+    asked = question_sets.load_questions("world-facts", split=["validation", "test"], limit=20)
     generation.generate(facts_2m, asked, strategy="threshold", out=tmp_path, progress=False)
     [folder] = {path.parent for path in tmp_path.rglob("run.json")}
     assert "20 questions" in ask(facts_2m, ASKED, calibration=str(folder)).calibrated
-    assert answerer(facts_2m, calibration=folder, target=0.7).promise.n_validation == 20
+    assert answerer(facts_2m, calibration=folder, target=0.7).guarantee.n_validation == 20
     for option in (["--template", "Q: {question}"], ["--n-shots", "3"]):
         done = CliRunner().invoke(pro, ["ask", ASKED, "--calibration", str(folder), *option])
         assert done.exit_code == 1
@@ -157,10 +159,10 @@ def answers(facts_2m, run):
     return answerer(facts_2m, calibration=run, target=0.7)
 
 
-def test_the_promise_is_that_of_its_validation_questions_and_replies_keep_to_it(answers, facts_2m, run):
+def test_the_guarantee_is_that_of_its_validation_questions_and_replies_keep_to_it(answers, facts_2m, run):
     known, others = (evaluation.evaluate(run, split=split) for split in ("validation", "test"))
-    shown = guarantees.promise(known.pro(0.4), known.correct, target=0.7, unlabelled=others.pro(0.4))
-    assert answers.promise == shown
+    shown = guarantees.guarantee(known.pro(0.4), known.correct, target=0.7, unlabelled=others.pro(0.4))
+    assert answers.guarantee == shown
     assert shown.threshold is not None
     replies = [answers(question) for question in others.answers.merge(run.questions)["question"]]
     np.testing.assert_allclose([reply.uncertainty for reply in replies], others.pro(0.4), atol=1e-4)
@@ -170,20 +172,20 @@ def test_the_promise_is_that_of_its_validation_questions_and_replies_keep_to_it(
     assert {*answered} == {True, False}
     for reply, text in zip(replies, others.answers["text"], strict=True):
         assert reply.answer == (text if reply.answered else None)
-        assert reply.promise == shown.sentence()
+        assert reply.guarantee == shown.sentence()
         assert reply.status in ("certified", "fallback", "undecided")
     # Without a validation split every question shows it.
     judged = evaluation.evaluate(tested := run.select(split="validation"))
-    shown = guarantees.promise(judged.pro(0.4), judged.correct, target=0.7)
-    assert answerer(facts_2m, calibration=tested, target=0.7).promise == shown
+    shown = guarantees.guarantee(judged.pro(0.4), judged.correct, target=0.7)
+    assert answerer(facts_2m, calibration=tested, target=0.7).guarantee == shown
 
 
-def test_where_nothing_is_promised_or_no_answer_ends_nothing_is_answered(answers, facts_2m, run):
+def test_where_nothing_is_guaranteed_or_no_answer_ends_nothing_is_answered(answers, facts_2m, run):
     reply = answerer(facts_2m, calibration=run, target=0.999)(ASKED)
     assert (reply.answer, reply.answered) == (None, False)
-    assert reply.promise.startswith("Nothing can be promised")
+    assert reply.guarantee.startswith("Nothing can be guaranteed")
     short = replace(answers, ask=partial(answers.ask, max_new_tokens=1))
-    assert short("Who wrote War and Peace?") == asking.Reply(None, None, False, answers.promise.sentence(), "cut")
+    assert short("Who wrote War and Peace?") == asking.Reply(None, None, False, answers.guarantee.sentence(), "cut")
 
 
 def test_a_calibration_of_another_model_or_of_none_is_refused_with_the_difference(facts_2m, run):

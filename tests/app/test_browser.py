@@ -185,7 +185,7 @@ def test_one_file_says_what_pro_lib_finds(tmp_path):
     run = many(n=400)
     run = replace(run, answers=run.answers.assign(finished=run.answers["question_id"] != "q00"))
     right = np.array([question["correct"] for question in explorer.run_data(run)["questions"]][1:], dtype=bool)
-    pro, methods = run.scores(alpha=0.4)["pro"].to_numpy()[1:], explorer.comparison(run)["scores"]
+    pro, methods = run.scores(alpha=0.4)["pro"].to_numpy()[1:], explorer.comparison_data(run)["scores"]
 
     def auroc(uncertainty):
         """AUROC and its interval, as they are written."""

@@ -124,7 +124,7 @@ def test_generate_makes_the_runs_that_notebooks_read(tmp_path, monkeypatch):
     assert out.count("\n") == 2
     folder = tmp_path / "data" / "generations" / "world-facts" / "facts-1m"
     assert {path.name for path in folder.iterdir()} == {"greedy", "diverse_beam"}
-    assert set(runs.read(folder / "greedy").questions["split"]) == {"validation", "test"}
+    assert set(runs.read_run(folder / "greedy").questions["split"]) == {"validation", "test"}
 
 
 def test_score_prints_a_table_and_the_auroc_below_it(records):

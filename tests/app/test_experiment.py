@@ -61,7 +61,7 @@ def test_one_name_or_several_make_pairs_and_records_their_own(tmp_path):
 def test_a_run_is_made_once_and_read_without_the_model(tmp_path, monkeypatch):
     experiment = Experiment(**SMALL, generations_dir=tmp_path)
     whole = experiment.both_splits(*PAIR)
-    monkeypatch.setattr(models, "held", None)
+    monkeypatch.setattr(models, "cached_model", None)
     assert_frame_equal(experiment.both_splits(*PAIR).answers, whole.answers)
     assert set(experiment.run(*PAIR).questions["split"]) == {"test"}
     for more in ({"limit": 5}, {"dtype": "bfloat16"}):
@@ -80,7 +80,7 @@ def test_what_decides_the_answers_has_a_folder_where_it_is_found(strategy, name,
     folders = sorted(path.name for path in (tmp_path / "world-facts" / "facts-1m").iterdir())
     assert [folder.partition("=")[0] for folder in folders] == [strategy, f"{strategy},{name}"]
     assert storage.difference(*(run.info.parameters for run in runs)) is not None
-    monkeypatch.setattr(models, "held", None)
+    monkeypatch.setattr(models, "cached_model", None)
     assert_frame_equal(other.run(*PAIR).answers, runs[1].answers)
 
 
@@ -148,7 +148,7 @@ def test_a_figure_shows_the_protocols_asked_for_and_its_table_all(tmp_path):
 def work(monkeypatch):
     """The options that models are loaded with and runs are generated with; Ray and devices are not needed."""
     seen = []
-    load, make = models.held, generation.generate
+    load, make = models.cached_model, generation.generate
 
     def held(model, **options):
         if not isinstance(model, str):
@@ -160,7 +160,7 @@ def work(monkeypatch):
         seen.append({"engine": engine, "n_workers": n_workers if engine == "ray" else None})
         return make(model, questions, progress=False, **options)
 
-    monkeypatch.setattr(models, "held", held)
+    monkeypatch.setattr(models, "cached_model", held)
     monkeypatch.setattr(generation, "generate", generated)
     return seen
 

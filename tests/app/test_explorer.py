@@ -146,7 +146,7 @@ def test_a_view_of_the_page_sweeps_as_pro_lib_does(distinct, tmp_path):
 
 
 def test_the_tree_of_a_search_sums_to_one_and_agrees_with_its_ledger(facts_2m):
-    questions = question_sets.load("world-facts", split="test", limit=12)
+    questions = question_sets.load_questions("world-facts", split="test", limit=12)
     run = generation.generate(facts_2m, questions, strategy="threshold", search_alpha=0.05, progress=False)
     for question_id in run.questions["question_id"]:
         one = run.select(question_ids=[question_id])
@@ -245,10 +245,10 @@ def test_an_error_is_a_sentence_and_the_run_before_stays(tmp_path):
 
 def test_methods_are_compared_with_samples_where_there_are_some(tmp_path, monkeypatch):
     samples = replace(many(seed=1), info=replace(RUN.info, strategy="multinomial"))
-    alone, beside = (explorer.comparison(RUN, run) for run in (None, samples))
+    alone, beside = (explorer.comparison_data(RUN, run) for run in (None, samples))
     assert {"NLL", "SE, lexical"} <= set(alone["scores"]) < set(beside["scores"])
     assert page_data(explorer.to_html(RUN, tmp_path / "run.html"))[1] == alone
-    monkeypatch.setattr("pro_lib.runs.read", lambda folder: samples)  # in the folder of samples
+    monkeypatch.setattr("pro_lib.runs.read_run", lambda folder: samples)  # in the folder of samples
     answer = reply(Explorer(RUN, Experiment(generations_dir=tmp_path)), kind="compare", distinct=True)
     assert answer["scores"]["NLL"] == pytest.approx(scoring.nll(RUN.log_probs()))
     assert {name: answer[name] for name in beside} == beside | {"ids": [f"q{i:02}" for i in range(40)]}
@@ -256,7 +256,7 @@ def test_methods_are_compared_with_samples_where_there_are_some(tmp_path, monkey
 
 
 def test_the_model_of_a_run_is_asked_as_the_run_was(facts_2m, tmp_path):
-    questions = question_sets.load("world-facts", split="test", limit=2)
+    questions = question_sets.load_questions("world-facts", split="test", limit=2)
     run = generation.generate(facts_2m, questions, strategy="greedy", max_new_tokens=7, progress=False)
     app = Explorer(run, Experiment(generations_dir=tmp_path, device="cpu"))
     answer = reply(app, kind="ask", question=CAPITAL, search_alpha=0.02)

@@ -54,7 +54,7 @@ def write_notebook(path, *cells):
 def stored_run(tmp_path_factory):
     """A run folder of two questions."""
     out = tmp_path_factory.mktemp("runs")
-    asked = question_sets.load("world-facts", limit=2)
+    asked = question_sets.load_questions("world-facts", limit=2)
     generation.generate("facts-1m", asked, strategy="greedy", out=out, progress=False)
     return out / "world-facts" / "facts-1m" / "greedy"
 
@@ -359,17 +359,20 @@ def test_text_may_be_empty():
 
 RECORD = [{"question_id": "1", "answers": [{"text": "a", "log_prob": -1}]}]
 CALLS = {
-    "runs.read": ("path", runs.read),
-    "questions.load path": ("path", lambda value: question_sets.load(path=value)),
-    "questions.load name": ("name", lambda value: question_sets.load(value)),
-    "questions.load name of a path": ("name", lambda value: question_sets.load(value, path=[{"question": "1"}])),
-    "imports.from_file": ("path", importing.from_file),
+    "runs.read": ("path", runs.read_run),
+    "load_questions path": ("path", lambda value: question_sets.load_questions(path=value)),
+    "load_questions name": ("name", lambda value: question_sets.load_questions(value)),
+    "load_questions name of a path": (
+        "name",
+        lambda value: question_sets.load_questions(value, path=[{"question": "1"}]),
+    ),
+    "import_answers": ("path", importing.import_answers),
     "imports.from_openai": ("source", importing.from_openai),
     "imports.from_records": ("source", importing.from_records),
     "read_labels": ("path", read_labels),
-    "models.load": ("model", models.load),
-    "models.load device": ("device", lambda value: models.load("facts-1m", device=value)),
-    "models.held": ("model", models.held),
+    "models.load": ("model", models.load_model),
+    "models.load device": ("device", lambda value: models.load_model("facts-1m", device=value)),
+    "models.cached_model": ("model", models.cached_model),
     "generate model": ("model", lambda value: generation.generate(value, ["1?"])),
     "generate out": ("out", lambda value: generation.generate("facts-1m", ["1?"], out=value)),
     "ask model": ("model", lambda value: app.ask(value, "1?")),
@@ -398,7 +401,7 @@ def test_a_set_or_a_model_whose_name_is_no_folder_is_refused(name, tmp_path, tin
     with pytest.raises(ValueError, match="the name of a folder: without / or"):
         question_sets.QuestionSet(name, pd.DataFrame())
     loaded = tiny_model("llama")
-    named = models.of(loaded.network, loaded.tokenizer, name=name)
+    named = models.wrap_network(loaded.network, loaded.tokenizer, name=name)
     with pytest.raises(ValueError, match=r"the name of the model, .* the name of a folder"):
         generation.generate(named, ["1?"], out=tmp_path / "runs", max_new_tokens=1, progress=False)
     assert os.listdir(tmp_path) == []

@@ -90,8 +90,8 @@ def test_explore_prints_escapes(nasty, monkeypatch):
 def test_ask_prints_escapes_and_json_that_means_the_same(monkeypatch):
     answer = Answer(NASTY, NASTY, 0.5, ((NASTY, 0.5), ("\U000e0001 \ud800", 0.25)), 2, calibrated=NASTY)
     monkeypatch.setattr(asking, "ask", lambda *_, **__: answer)
-    loaded = models.load("facts-1m")
-    monkeypatch.setattr(models, "held", lambda *_, **__: loaded)
+    loaded = models.load_model("facts-1m")
+    monkeypatch.setattr(models, "cached_model", lambda *_, **__: loaded)
     out = printed("ask", "1?", "--model", "facts-1m")
     assert out.count(r"\x1b[31mred") == 2  # the answer, and among those kept
     assert len(out.splitlines()) == 6

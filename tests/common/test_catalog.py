@@ -45,8 +45,8 @@ def test_a_model_in_the_cache_that_has_the_name_of_ours_is_not_described(own, mo
 
 def test_a_path_is_a_path_where_it_exists(own, monkeypatch):
     monkeypatch.chdir(own.parent)
-    assert models.load(Path("facts-2m"), device="cpu").source == str(own)
-    assert models.held(Path("facts-2m"), device="cpu").source == str(own)
+    assert models.load_model(Path("facts-2m"), device="cpu").source == str(own)
+    assert models.cached_model(Path("facts-2m"), device="cpu").source == str(own)
     assert catalog.model_folder_name(Path("facts-1m")) == "facts-1m"
     assert catalog.locate(Path("facts-1m")) == str(catalog.DATA / "models" / "facts-1m")
 
@@ -56,5 +56,5 @@ def test_the_name_of_a_download_never_stands_for_a_folder_here(own, monkeypatch)
     monkeypatch.chdir(own.parent)
     own.rename("smollm2-135m")
     with pytest.raises(ValueError, match="`pro download smollm2-135m` gets it"):
-        models.load("smollm2-135m", device="cpu")
-    assert models.load("./smollm2-135m", device="cpu").name == "smollm2-135m"
+        models.load_model("smollm2-135m", device="cpu")
+    assert models.load_model("./smollm2-135m", device="cpu").name == "smollm2-135m"

@@ -1,4 +1,4 @@
-"""Promises on accuracy, and sets with a right answer: by hand, against naive counting, and how often they fail."""
+"""Guarantees on accuracy, and sets with a right answer: by hand, against naive counting, and how often they fail."""
 
 from fractions import Fraction
 
@@ -8,7 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from pro_lib.evaluation.guarantees import STARTS, Promise, miss_rate, promise, set_threshold
+from pro_lib.evaluation.guarantees import STARTS, Guarantee, guarantee, miss_rate, set_threshold
 
 TARGETS = st.sampled_from([0.3, 0.5, 0.7, 0.8, 0.9])
 
@@ -51,36 +51,36 @@ def naive(uncertainty, correct, others, *, target, delta):
     return largest
 
 
-def test_a_promise_by_hand():
+def test_a_guarantee_by_hand():
     # 100 questions, 1 to 100; those up to 60 are right, and none above. Half of them are to be right: of the first 30
     # all are, 2 ** -30, and of all, 60 of 100: P(Bin(100, 1/2) >= 60) = 0.0284 <= 0.05.
     uncertainty = np.arange(1.0, 101)
-    result = promise(uncertainty, uncertainty <= 60, target=0.5)
-    assert result == Promise(0.5, 0.95, np.inf, 60 + 40, 60, 100)
+    result = guarantee(uncertainty, uncertainty <= 60, target=0.5)
+    assert result == Guarantee(0.5, 0.95, np.inf, 60 + 40, 60, 100)
     assert result.sentence().startswith("Answer every question: at least 50 % right with 95 % confidence")
     # At 0.6: below 83 are 60 of 82 right, 0.0089, and below 87, 60 of 86: 0.039; below 88, 60 of 87: 0.053.
-    result = promise(uncertainty, uncertainty <= 60, target=0.6)
+    result = guarantee(uncertainty, uncertainty <= 60, target=0.6)
     assert (result.threshold, result.n_answered, result.n_right) == (87, 86, 60)
     assert result.sentence().startswith("Answer when the score is below 87: at least 60 % right")
     assert result.sentence().endswith("86 % of questions (60 of 86 were).")
 
 
-def test_what_no_sample_of_that_size_can_show_is_not_promised():
+def test_what_no_sample_of_that_size_can_show_is_not_guaranteed():
     # All are right, so each step is: of n, 0.9 ** n. 70 % of 62 are 43, with 0.0108 not below 0.01; then 0.05 / 5 + …
     # The start at 70 % of 63, 44 of 44, has 0.0097.
-    nothing, all_ = (promise(np.arange(float(n)), np.full(n, True), target=0.9) for n in (62, 63))
+    nothing, all_ = (guarantee(np.arange(float(n)), np.full(n, True), target=0.9) for n in (62, 63))
     assert (nothing.threshold, all_.threshold, all_.n_answered) == (None, np.inf, 63)
-    assert "Nothing can be promised: 62 validation questions" in nothing.sentence()
+    assert "Nothing can be guaranteed: 62 validation questions" in nothing.sentence()
     assert not nothing.answers([-np.inf, 0.0, np.nan]).any()
-    assert promise([], np.array([], bool), target=0.5).threshold is None
-    assert promise([0.0], [True], target=0.5, unlabelled=[]).threshold is None
+    assert guarantee([], np.array([], bool), target=0.5).threshold is None
+    assert guarantee([0.0], [True], target=0.5, unlabelled=[]).threshold is None
 
 
 @given(JUDGED, st.none() | JUDGED, TARGETS, st.sampled_from([0.5, 0.8, 0.95]))
-def test_a_promise_is_that_of_the_naive_procedure(given_, unlabelled, target, confidence):
+def test_a_guarantee_is_that_of_the_naive_procedure(given_, unlabelled, target, confidence):
     (uncertainty, correct), delta = given_, 1 - confidence
     others = unlabelled and unlabelled[0]
-    result = promise(uncertainty, correct, target=target, confidence=confidence, unlabelled=others)
+    result = guarantee(uncertainty, correct, target=target, confidence=confidence, unlabelled=others)
     others = uncertainty if others is None else others
     # At a p-value that equals its level the order of sums decides; none is that near.
     of_steps = [p for _, _, p in steps_of(uncertainty, correct, others, target=target)]
@@ -97,14 +97,14 @@ RISES_AND_FALLS, JUST_TOO_LOW = ((0.5, 1.0, 0.75, 0.35), (0.1 / 0.6, 0.16 / 0.35
 
 @pytest.mark.parametrize("unlabelled", [False, True], ids=["own percentiles", "unlabelled"])
 @pytest.mark.parametrize("world", [RISES_AND_FALLS, JUST_TOO_LOW], ids=["rises and falls", "just too low"])
-def test_a_promise_is_seldom_false(world, unlabelled):
+def test_a_guarantee_is_seldom_false(world, unlabelled):
     (accuracies, (low, high)), generator = world, np.random.default_rng(1)
     given_out = []
     for _ in range(1500):
         u = generator.random(200)
         correct = generator.random(200) < np.select([u < 0.1, u < 0.2, u < 0.4], accuracies[:3], accuracies[3])
         others = generator.random(300) if unlabelled else None
-        t = promise(u, correct, target=0.7, unlabelled=others).threshold
+        t = guarantee(u, correct, target=0.7, unlabelled=others).threshold
         given_out += [] if t is None else [min(t, 1)]
     assert len(given_out) > 15
     false = sum(not low <= t <= high for t in given_out)
@@ -128,7 +128,7 @@ def test_tau_is_the_value_in_its_place(percent, right):
 
 
 @given(PERCENT, RIGHT)
-def test_one_of_the_questions_misses_as_often_as_is_promised_at_most(percent, values):
+def test_one_of_the_questions_misses_as_often_as_is_guaranteed_at_most(percent, values):
     # Each question in turn is asked, and the others are validation: all orders of exchangeable questions, counted.
     misses = 0
     for number, question in enumerate(values):
@@ -147,7 +147,7 @@ def test_the_limit_of_the_miss_rate_is_clopper_and_pearsons(right, alpha, confid
 
 
 GOOD = {
-    promise: {"uncertainty": np.arange(3.0), "correct": np.full(3, True), "target": 0.8},
+    guarantee: {"uncertainty": np.arange(3.0), "correct": np.full(3, True), "target": 0.8},
     set_threshold: {"right": [0.5], "search_alpha": 0.1, "delta": 0.1},
     miss_rate: {"right": [0.5], "search_alpha": 0.1, "alpha": 0.3},
 }
@@ -156,10 +156,10 @@ GOOD = {
 @pytest.mark.parametrize(
     ("call", "bad", "named"),
     [
-        *((promise, {name: s}, f"{name}={s}") for name in ("target", "confidence") for s in (0.0, 1.0, 1.5, np.nan)),
-        (promise, {"uncertainty": [0, np.nan, 1]}, "uncertainty is NaN in 1 of 3 rows, first in row 1"),
-        (promise, {"correct": [1, 0, 2]}, "correct"),
-        (promise, {"unlabelled": [np.nan]}, "unlabelled"),
+        *((guarantee, {name: s}, f"{name}={s}") for name in ("target", "confidence") for s in (0.0, 1.0, 1.5, np.nan)),
+        (guarantee, {"uncertainty": [0, np.nan, 1]}, "uncertainty is NaN in 1 of 3 rows, first in row 1"),
+        (guarantee, {"correct": [1, 0, 2]}, "correct"),
+        (guarantee, {"unlabelled": [np.nan]}, "unlabelled"),
         *((set_threshold, {"delta": delta}, "delta=") for delta in (0, 1.0, np.nan)),
         *((set_threshold, {"right": right}, "right") for right in ([[0.5]], [-0.7], [1.1], [np.nan])),
         *((miss_rate, bad, "must be at least") for bad in ({"alpha": 0.01}, {"right": []}, {"confidence": 1.0})),

@@ -16,14 +16,15 @@ from pro_lib.app.ask import ask
 from pro_lib.app.experiment import Experiment
 from pro_lib.generation import batching, models
 from pro_lib.generation.decoding import (
-    Counts,
     Endings,
+    ForwardCounts,
     PackedTree,
     Prefix,
     Threshold,
     beams,
     next_tokens,
     packed_tree,
+    sampling,
     strategy,
 )
 from pro_lib.generation.generate import generate
@@ -48,7 +49,7 @@ def moved(model, devices):
     """The model on pretended devices, measured anew as any that is loaded."""
     network = copy.deepcopy(model.network)
     network = spread(network, devices) if len(devices) > 1 else network.to(devices[0])
-    return models.of(network, model.tokenizer, name=model.name)
+    return models.wrap_network(network, model.tokenizer, name=model.name)
 
 
 def counted(model, strategy, settings):
@@ -102,8 +103,8 @@ PLANTED = [
     (packed_tree.PackedTree, "_forward", "greedy"),
     (beams.Endings, "log_prob", "greedy"),
     (next_tokens, "next_events", "threshold"),
-    (beams, "most_probable", "diverse_beam"),
-    (beams, "_nucleus", "multinomial"),
+    (beams, "most_probable_tokens", "diverse_beam"),
+    (sampling, "nucleus", "multinomial"),
 ]
 
 
@@ -158,13 +159,13 @@ def test_half_precision_is_measured_once_and_packs_are_larger_there(tiny_model):
         there.network.to(torch.bfloat16)
         first, *others = (generate(there, [question], **how) for question in QUESTIONS.table["question"])
         again = generate(there, [QUESTIONS.table["question"][0]], **how)
-        assert batching.Job(there, QUESTIONS, Threshold()).per_pack == 128
+        assert batching.Job(there, QUESTIONS, Threshold()).batch_size == 128
     [epsilon] = {run.questions["epsilon"].item() for run in (first, again, *others)}
     assert epsilon > 0
     # What is measured is 16 questions together and alone.
     assert first.info.cost.model_calls > 17 * again.info.cost.model_calls / 2
     assert max(run.info.cost.model_calls for run in (again, *others)) <= HOW["max_new_tokens"]
-    assert batching.Job(tiny_model("llama"), QUESTIONS, Threshold()).per_pack == 32
+    assert batching.Job(tiny_model("llama"), QUESTIONS, Threshold()).batch_size == 32
 
 
 @pytest.mark.parametrize("device", ["cuda", "mps"])
@@ -191,7 +192,7 @@ def test_the_formula_of_memory_is_what_a_wide_vocabulary_takes(name, dtype):
     with Pretence():
         there = copy.deepcopy(network).to("cuda:0")
         endings = Endings(stop.to("cuda:0"), (stop & False).to("cuda:0"))
-        packed = PackedTree(there, [[10, 11, 12 + n] for n in range(n_questions)], Prefix((), ()), Counts())
+        packed = PackedTree(there, [[10, 11, 12 + n] for n in range(n_questions)], Prefix((), ()), ForwardCounts())
         before = Pretence.peak = Pretence.allocated
         ids = [str(n) for n in range(n_questions)]
         strategy(name, max_new_tokens=4, **settings).decode(packed, endings, question_ids=ids)

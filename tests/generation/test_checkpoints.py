@@ -114,13 +114,13 @@ def configure(folder, **changes):
 @torch.inference_mode()
 def logits(folder):
     """Return what the loaded model says of a text."""
-    return models.load(folder, device="cpu").network(TEXT).logits
+    return models.load_model(folder, device="cpu").network(TEXT).logits
 
 
 def refusal(folder):
     """Return the sentence that refuses a model."""
     with pytest.raises(UnsupportedModelError) as raised:
-        models.load(folder, device="cpu")
+        models.load_model(folder, device="cpu")
     assert "\n" not in str(raised.value)
     assert str(folder) in str(raised.value)
     return str(raised.value)
@@ -189,7 +189,7 @@ def test_a_head_of_its_own_is_refused_where_the_configuration_ties_it_unless_tol
     assert "has lm_head.weight with values of its own" in message
     assert "pass tie_word_embeddings=False" in message
     assert logged == []
-    network = models.load(folder, device="cpu", tie_word_embeddings=False).network
+    network = models.load_model(folder, device="cpu", tie_word_embeddings=False).network
     with torch.inference_mode():
         assert torch.equal(network(TEXT).logits, before)
 
@@ -210,7 +210,7 @@ def test_experts_of_different_shapes_are_named_in_one_sentence(tiny, logged):
     weights = load_file(folder / "model.safetensors")
     add(folder, {name: weights[name][:-1]})
     with pytest.raises(FileNotFoundError) as raised:
-        models.load(folder, device="cpu")
+        models.load_model(folder, device="cpu")
     assert "weights that form model.layers.0.mlp.experts.gate_up_proj are" in str(raised.value)
     assert "\n" not in str(raised.value)
     assert logged == []
@@ -224,7 +224,7 @@ def test_a_pointer_of_git_lfs_is_named_with_what_fetches_the_file(tiny, name):
     folder = tiny("llama")
     (folder / name).write_text(POINTER)
     with pytest.raises(SentenceError) as raised:
-        models.load(folder, device="cpu")
+        models.load_model(folder, device="cpu")
     assert f"{name} is a Git LFS pointer" in str(raised.value)
     assert f"run `git lfs pull` in {folder}" in str(raised.value)
 
@@ -232,13 +232,13 @@ def test_a_pointer_of_git_lfs_is_named_with_what_fetches_the_file(tiny, name):
 def test_a_gguf_file_that_is_a_pointer_of_git_lfs_is_named(tmp_path):
     (tmp_path / "tiny.gguf").write_text(POINTER)
     with pytest.raises(SentenceError, match=r"tiny\.gguf is a Git LFS pointer"):
-        models.load(tmp_path / "tiny.gguf", device="cpu")
+        models.load_model(tmp_path / "tiny.gguf", device="cpu")
 
 
 def test_a_pointer_to_a_file_that_is_not_needed_does_not_matter(tiny):
     folder = tiny("llama")
     (folder / "pytorch_model.bin").write_text(POINTER)
-    assert models.load(folder, device="cpu").name == "llama"
+    assert models.load_model(folder, device="cpu").name == "llama"
 
 
 @pytest.mark.parametrize("kept", ["", "config.json"])
@@ -249,10 +249,10 @@ def test_an_adapter_is_named_with_what_makes_a_model_of_it(tiny, kept):
     (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
     (folder / "adapter_config.json").write_text('{"peft_type": "LORA"}')
     with pytest.raises(SentenceError, match=r"is a PEFT adapter .* merge it into its base model"):
-        models.load(folder, device="cpu")
+        models.load_model(folder, device="cpu")
 
 
 def test_the_configuration_of_an_adapter_that_was_merged_does_not_matter(tiny):
     folder = tiny("llama")
     (folder / "adapter_config.json").write_text('{"peft_type": "LORA"}')
-    assert models.load(folder, device="cpu").name == "llama"
+    assert models.load_model(folder, device="cpu").name == "llama"

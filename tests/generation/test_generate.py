@@ -57,7 +57,7 @@ def test_a_run_on_disk_is_the_run_in_memory(model, tmp_path, strategy):
     options = ONE if strategy == "greedy" else OPTIONS
     in_memory = generate(model, asked(5), strategy=strategy, **options)
     on_disk = generate(model, asked(5), strategy=strategy, out=tmp_path, **options)
-    stored = run_tables.read(folder_in(tmp_path, strategy))
+    stored = run_tables.read_run(folder_in(tmp_path, strategy))
     assert tables(in_memory) == tables(on_disk) == tables(stored)
     assert in_memory.info.cost.token_forwards == stored.info.cost.token_forwards > 0
     assert stored.info.parameters["strategy"] == strategy
@@ -80,7 +80,7 @@ def test_new_questions_join_a_run_and_old_ones_are_not_asked_again(model, tmp_pa
         "pro_lib.generation.decoding.compatibility.PackedTree", lambda *_: pytest.fail("the model was called")
     )
     assert tables(generate(model, asked(3), out=tmp_path, **OPTIONS)) == tables(few)
-    assert len(run_tables.read(folder_in(tmp_path, "diverse_beam")).questions) == 6
+    assert len(run_tables.read_run(folder_in(tmp_path, "diverse_beam")).questions) == 6
 
 
 def test_a_run_is_not_continued_with_other_parameters(model, tmp_path):
@@ -91,7 +91,7 @@ def test_a_run_is_not_continued_with_other_parameters(model, tmp_path):
         generate(model, asked(2), out=tmp_path, **options | other)
     names = {usual, f"{usual},diversity_penalty=0.5", f"{usual},chat=true", usual.replace("3", "4")}
     assert {path.name for path in folder.iterdir()} == names | {"diverse_beam,n_answers=3"}
-    assert tables(run_tables.read(folder / usual)) == tables(first)
+    assert tables(run_tables.read_run(folder / usual)) == tables(first)
 
 
 def test_a_run_of_other_weights_prompts_or_templates_is_not_continued(model, tmp_path):
@@ -132,7 +132,7 @@ def host_is_full():
 
 
 def small_memory(monkeypatch, is_too_much, full):
-    """Let packs of too many prompts, or of a wrong one, run out of memory; the sizes of all packs."""
+    """Let batches of too many prompts, or of a wrong one, run out of memory; the sizes of all batches."""
     sizes, tree_of = [], batching.Job._tree
 
     def tree(job, prompts):
@@ -163,7 +163,7 @@ def test_a_pack_without_memory_is_halved_and_the_run_agrees(model, tmp_path, mon
     sizes = small_memory(monkeypatch, lambda prompts: len(prompts) > 3, full)
     with pytest.warns(RuntimeWarning) as warned:
         run = generate(model, asked(11), out=tmp_path, **options)
-    # 8 and 4 are too many; the size that fits stays for the rest of this pack and for the next.
+    # 8 and 4 are too many; the size that fits stays for the rest of this batch and for the next.
     assert sizes == [8, 4, 2, 2, 2, 2, 2, 1]
     said = "{} questions at once do not fit into the memory of cpu; going on with {}"
     assert [str(w.message) for w in warned] == [said.format(8, 4), said.format(4, 2)]
@@ -184,7 +184,7 @@ def test_a_question_that_does_not_fit_alone_is_named_and_the_parts_before_it_sta
         with pytest.raises(MemoryError, match=words), pytest.warns(RuntimeWarning, match="going on with 1"):
             generate(model, asked(4), out=tmp_path, **options)
     with pytest.warns(UserWarning, match="holds 2 of the 4 questions planned"):
-        rest = run_tables.read(folder_in(tmp_path, "greedy"))
+        rest = run_tables.read_run(folder_in(tmp_path, "greedy"))
     assert tables(rest) == tables(enough.select(question_ids=["q0", "q1"]))
     assert tables(generate(model, asked(4), out=tmp_path, **options)) == tables(enough)
 
@@ -205,7 +205,7 @@ class OneProcess:
         self.loaded, self.killed = [], []
         self.kill = self.killed.append
         monkeypatch.setitem(sys.modules, "ray", self)
-        monkeypatch.setattr(module.models, "load", lambda **options: self.loaded.append(options) or model)
+        monkeypatch.setattr(module.models, "load_model", lambda **options: self.loaded.append(options) or model)
 
     def remote(self, **options):
         self.options = options
@@ -253,7 +253,7 @@ def test_a_cluster_that_cannot_do_the_work_says_why(model, tmp_path, monkeypatch
 
 
 def test_a_model_is_asked_by_its_name_and_questions_are_texts_or_rows(model, monkeypatch):
-    monkeypatch.setattr(module.models, "held", {"mine": model, model: model}.get)
+    monkeypatch.setattr(module.models, "cached_model", {"mine": model, model: model}.get)
     texts = ["Who wrote book 1?", "Who wrote book 2?"]
     rows = [{"question_id": n, "question": text, "references": ("x", "y")} for n, text in enumerate(texts)]
     expected = generate(model, QuestionSet("toy", asked(2, 1).table), **OPTIONS)

@@ -7,7 +7,7 @@ import pytest
 
 from pro_lib.generation import decoding
 from pro_lib.generation import models as pro_models
-from pro_lib.generation.decoding import Counts, PackedTree, PlainTree, Threshold, encode_prefix
+from pro_lib.generation.decoding import ForwardCounts, PackedTree, PlainTree, Threshold, encode_prefix
 from pro_lib.generation.generate import generate
 from pro_lib.questions.question_sets import as_set
 
@@ -21,7 +21,7 @@ KINDS = [("llama", "bfloat16"), ("gemma2", "float16"), ("falcon-7b", "bfloat16")
 @pytest.fixture
 def halved(tiny_folders):
     """A tiny model of a family in half precision."""
-    return lambda family, dtype="bfloat16": pro_models.load(tiny_folders(family), device="cpu", dtype=dtype)
+    return lambda family, dtype="bfloat16": pro_models.load_model(tiny_folders(family), device="cpu", dtype=dtype)
 
 
 @pytest.mark.parametrize(("family", "dtype"), KINDS)
@@ -32,14 +32,14 @@ def test_epsilon_is_twice_the_largest_difference_of_prefixes_asked_together_and_
     head = model.network.get_output_embeddings()
     head.register_forward_hook(lambda _, given, logits: logits.float() * (1 + logits[..., 0].numel() / 1e4))
     kind, prefix = (PlainTree, ()) if plain else (PackedTree, (encode_prefix(model.network, []),))
-    tree_of = lambda pack: kind(model.network, pack, *prefix, Counts())  # noqa: E731
+    tree_of = lambda batch: kind(model.network, batch, *prefix, ForwardCounts())  # noqa: E731
     prompts = [model.encode(prompt) for prompt in QUESTIONS.prompts()]
     epsilon = decoding.measured_epsilon(tree_of, prompts, model.endings, max_new_tokens=LENGTH)
 
-    def steps(pack):
+    def steps(batch):
         """Of each prompt the log-probabilities so far of every prefix and every ending, by its tokens."""
         search = Threshold(search_alpha=0.01, max_new_tokens=LENGTH)
-        for answers, _ in search.decode(tree_of(pack), model.endings, question_ids=[]):
+        for answers, _ in search.decode(tree_of(batch), model.endings, question_ids=[]):
             found = {a.token_ids[:n]: sum(a.token_log_probs[:n]) for a in answers for n in range(len(a.token_ids) + 1)}
             ended = [a for a in answers if a.finished and a.end_log_prob]
             yield found | {(*a.token_ids, "end"): sum(a.token_log_probs) + a.end_log_prob for a in ended}
@@ -71,15 +71,15 @@ def test_what_is_decided_together_is_decided_alike_alone(halved, family, dtype):
 
 
 def _sets(run, alpha):
-    rows = run.ranked()
+    rows = run.ranked_answers()
     return rows[rows["value"] >= math.log(alpha)].groupby("question_id")["token_ids"].agg(lambda s: set(map(tuple, s)))
 
 
 def test_what_is_near_alpha_is_undecided(halved, monkeypatch):
-    # As rarely in so tiny a world: an answer that moves with the pack's shape by more than it is from α.
+    # As rarely in so tiny a world: an answer that moves with the batch's shape by more than it is from α.
     monkeypatch.setattr(decoding, "measured_epsilon", lambda *given, max_new_tokens: np.full(max_new_tokens + 1, 0.05))
     model = halved("llama")
-    value = generate(model, QUESTIONS, search_alpha=0.01, **HOW).ranked()["value"].max()
+    value = generate(model, QUESTIONS, search_alpha=0.01, **HOW).ranked_answers()["value"].max()
     run = generate(model, QUESTIONS, search_alpha=math.exp(value - 0.01), **HOW)
     assert "an answer lies within 0.05 nats of α" in set(run.questions["why"])
     assert set(run.questions["epsilon"]) == {0.05}

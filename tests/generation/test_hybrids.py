@@ -16,7 +16,7 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from pro_lib.generation import batching, models
-from pro_lib.generation.decoding import Counts, Endings, strategy
+from pro_lib.generation.decoding import Endings, ForwardCounts, strategy
 from pro_lib.generation.decoding.sampling import uniforms
 from pro_lib.questions.question_sets import QuestionSet
 
@@ -75,7 +75,7 @@ def world(tmp_path_factory):
             families.make(family, folder, tokenizer, **OWN.get(family, {}))
         asked = {"question_id": list(QUESTIONS), "question": list(QUESTIONS), "references": [["x"]] * len(QUESTIONS)}
         questions = QuestionSet("toy", pd.DataFrame({**asked, "split": "test"}), shots=SHOTS)
-        model = models.load(folder, device="cpu", dtype="float32")
+        model = models.load_model(folder, device="cpu", dtype="float32")
         # Kosmos 2.5 counts the places of a whole text without its padding, and with it where it goes on from a cache.
         stop = model.endings.stop | (torch.arange(len(WORDS)) == tokenizer.pad_token_id)
         model = replace(model, endings=Endings(stop, model.endings.closing))
@@ -97,7 +97,7 @@ def test_on_the_plain_tree_searches_samples_and_beams_are_those_of_brute_force(w
 
     def found(name, model=model, **settings):
         job = batching.Job(model, questions, strategy(name, max_new_tokens=LENGTH, **settings))
-        job.counts = Counts()
+        job.counts = ForwardCounts()
         assert job.fit.plain
         return job._answered(questions.table)
 

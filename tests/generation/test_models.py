@@ -22,7 +22,7 @@ from pro_lib.questions import question_sets
 @pytest.mark.parametrize("family", sorted({*FAMILIES, *PAPER}))
 def test_every_family_loads_as_a_users_would_and_answers_exactly_as_one_row_at_a_time(tiny_folders, family):
     device = torch.device("cpu")
-    model = models.load(tiny_folders(family), device=device, dtype="float32")
+    model = models.load_model(tiny_folders(family), device=device, dtype="float32")
     assert (model.name, model.dtype, model.device, model.fit.plain) == (family, "float32", device, "")
     assert model.fit.error < 1e-5
     asked = question_sets.as_set(["Who wrote Emma?", "What is the capital of France?"])
@@ -44,14 +44,14 @@ def test_a_token_that_was_added_beyond_the_weights_matters_only_where_a_prompt_h
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.add_tokens(["<image>"], special_tokens=True)
     tokenizer.save_pretrained(folder)
-    model, how = models.load(folder, device="cpu"), {"strategy": "greedy", "progress": False}
+    model, how = models.load_model(folder, device="cpu"), {"strategy": "greedy", "progress": False}
     assert len(generate(model, ["What is it?"], **how).answers) == 1
     with pytest.raises(UnsupportedModelError, match="'<image>', in a prompt, is none of them"):
         generate(model, ["What is <image>?"], **how)
 
 
 def test_a_tokenizer_that_was_changed_is_asked_anew(tiny_folders):
-    model = models.load(tiny_folders("llama"), device="cpu")
+    model = models.load_model(tiny_folders("llama"), device="cpu")
     before = model.encode("Who wrote Emma?")
     with pytest.raises(ValueError, match=r"^stop='Emma' is "):
         model.with_stop(["Emma"])
@@ -111,10 +111,10 @@ def test_a_model_that_ships_code_is_refused_unless_asked_for(folder, tmp_path):
     with_config(model_type="own-code", auto_map={"AutoConfig": "configuration_own.OwnConfig"})(folder)
     (folder / "configuration_own.py").write_text(f"from pathlib import Path\nPath({str(ran)!r}).touch()\n")
     with pytest.raises(FileNotFoundError, match=r"damaged' could not be loaded"):
-        models.load(folder, device="cpu")
+        models.load_model(folder, device="cpu")
     assert not ran.exists()
     with contextlib.suppress(FileNotFoundError):  # the code runs; that it makes no model is another matter
-        models.load(folder, device="cpu", trust_remote_code=True)
+        models.load_model(folder, device="cpu", trust_remote_code=True)
     assert ran.exists()
 
 
@@ -134,7 +134,7 @@ def test_a_model_that_ships_code_is_refused_unless_asked_for(folder, tmp_path):
 def test_a_damaged_folder_ends_in_one_sentence_that_names_it(folder, damage, word):
     damage(folder)
     with pytest.raises((FileNotFoundError, SentenceError), match="damaged") as raised:
-        models.load(folder, device="cpu")
+        models.load_model(folder, device="cpu")
     assert word in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -146,7 +146,7 @@ OPTIONS = [("facts-2m", option) for option in ({"dtype": "float31"}, {"device": 
 @pytest.mark.parametrize(("name", "options"), NAMES + OPTIONS)
 def test_what_is_no_model_here_and_no_option_is_named(name, options):
     with pytest.raises((ValueError, FileNotFoundError), match=f"'{[name, *options.values()][-1]}'"):
-        models.load(name, **options)
+        models.load_model(name, **options)
 
 
 def test_the_fingerprint_of_a_model_is_of_every_byte_that_is_loaded_read_once(tmp_path, monkeypatch):
@@ -161,3 +161,24 @@ def test_the_fingerprint_of_a_model_is_of_every_byte_that_is_loaded_read_once(tm
     (tmp_path / "README.md").write_text("which is not loaded")
     monkeypatch.setattr(catalog.hashlib, "file_digest", None)
     assert catalog.fingerprint(tmp_path) == fingerprints[-1]
+
+
+def test_a_network_and_its_tokenizer_are_a_model(facts_2m):
+    pair = facts_2m.network, facts_2m.tokenizer
+    model = models.load_model(pair)
+    assert model.network is facts_2m.network
+    assert model.fingerprint == models.wrap_network(*pair).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("dtype", "float32"), ("device", "cpu"), ("quantization", "4bit"), ("revision", "main")]
+)
+def test_a_pair_is_used_as_it_is(facts_2m, option, value):
+    with pytest.raises(ValueError, match=f"^{option} cannot be set for a pair"):
+        models.load_model((facts_2m.network, facts_2m.tokenizer), **{option: value})
+
+
+@pytest.mark.parametrize("pair", [(), ("facts-2m", None), ("facts-2m",)])
+def test_a_tuple_that_is_no_pair_is_refused(pair):
+    with pytest.raises(ValueError, match=r"^a tuple must be a pair \(network, tokenizer\)"):
+        models.load_model(pair)

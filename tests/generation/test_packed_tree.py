@@ -12,8 +12,8 @@ from transformers import LlamaConfig
 from pro_lib.generation.decoding import DiverseBeam, Greedy, Multinomial, Threshold, compatibility, next_tokens
 from pro_lib.generation.decoding import packed_tree as engine
 from pro_lib.generation.decoding.compatibility import PackingError, checked_error, positions
-from pro_lib.generation.decoding.next_tokens import most_probable, reaching
-from pro_lib.generation.decoding.packed_tree import Counts, PackedTree, encode_prefix
+from pro_lib.generation.decoding.next_tokens import most_probable_tokens, reaching
+from pro_lib.generation.decoding.packed_tree import ForwardCounts, PackedTree, encode_prefix
 
 PREFIX = [1, 20, 30, 40]
 PROMPTS = [[*PREFIX, 50, 60, 70], [*PREFIX, 55], [*PREFIX, 50, 61]]
@@ -40,7 +40,7 @@ def check_grown(tree, network, prompts, steps):
 
 
 def planted(network, prompts=PROMPTS, prefix=PREFIX):
-    counts = Counts()
+    counts = ForwardCounts()
     tree = PackedTree(network, prompts, encode_prefix(network, prefix, counts=counts), counts)
     return tree, tree.plant(), counts
 
@@ -71,7 +71,7 @@ def test_prompts_planted_in_pieces_take_as_many_passes(tiny_model, monkeypatch, 
 
 
 def test_a_tree_drops_its_dead_leaves_the_prefix_as_it_is_and_begins_anew_when_planted_again(tiny_model):
-    network, counts = tiny_model("llama").network, Counts()
+    network, counts = tiny_model("llama").network, ForwardCounts()
     prefix = encode_prefix(network, PREFIX, counts=counts)
     before = [[held.clone() for held in pair] for pair in prefix.layers]
     tree, rows = PackedTree(network, PROMPTS, prefix, counts), []
@@ -83,7 +83,7 @@ def test_a_tree_drops_its_dead_leaves_the_prefix_as_it_is_and_begins_anew_when_p
         # Left: the prefix, question 1's one prompt token, its child and grandchild, and the new node.
         assert tree.slots == len(PREFIX) + 4
         prompt_tokens = len(PREFIX) + times * (3 + 1 + 2)
-        assert counts == Counts(prompt_tokens, token_forwards=times * 10, model_calls=1 + times * 4)
+        assert counts == ForwardCounts(prompt_tokens, token_forwards=times * 10, model_calls=1 + times * 4)
     assert torch.equal(torch.cat(rows[:2]), torch.cat(rows[2:]))
     for pair, held in zip(prefix.layers, before, strict=True):
         assert all(torch.equal(one, other) for one, other in zip(pair, held, strict=True))
@@ -108,7 +108,7 @@ def test_the_most_probable_tokens_are_those_of_a_full_sort(vocabulary, n, seed):
     # A permutation: no ties, so the tokens are decided.
     ranks = torch.stack([torch.randperm(vocabulary, generator=generator) for _ in range(3)])
     log_probs = -0.1 * ranks.float()
-    ids, values = most_probable(log_probs, n)
+    ids, values = most_probable_tokens(log_probs, n)
     for row, line in enumerate(log_probs.tolist()):
         best = sorted(sorted(range(vocabulary), key=lambda token, line=line: -line[token])[:n])
         assert (ids[row].tolist(), values[row].tolist()) == (best, [line[token] for token in best])

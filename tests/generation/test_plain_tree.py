@@ -10,7 +10,7 @@ from test_packed_tree import check_grown, check_rows
 from test_strategies import check_plain_passes
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from pro_lib.generation.decoding import Counts, PlainTree
+from pro_lib.generation.decoding import ForwardCounts, PlainTree
 from pro_lib.generation.decoding import packed_tree as engine
 from pro_lib.generation.decoding.compatibility import Fit, PackingError, best_fit, fit_for_length
 from pro_lib.generation.generate import generate
@@ -47,7 +47,7 @@ def network_of(kind, shape=None):
 @pytest.mark.parametrize(("kind", "cached"), [*((kind, kind not in UNCACHED) for kind in KINDS), ("lfm2", False)])
 def test_a_grown_tree_gives_what_plain_forward_passes_give(monkeypatch, kind, cached, at_once):
     monkeypatch.setattr(engine, "_AT_ONCE", at_once)
-    network, counts = network_of(kind), Counts()
+    network, counts = network_of(kind), ForwardCounts()
     tree = PlainTree(network, PROMPTS, counts, cached=cached)
     # Branches, dies and branches again, some rows waiting meanwhile.
     check_grown(tree, network, PROMPTS, [(6, [0, 3]), (5, [1]), (2, []), (4, [0])])
@@ -84,7 +84,7 @@ SETTINGS += [{"strategy": "threshold", "search_alpha": 0.02}, {"strategy": "thre
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_alone_among_64_and_on_the_plain_tree_questions_have_the_same_answers_by_plain_passes(facts_2m, settings):
-    many = question_sets.load("world-facts", split="validation", limit=64)
+    many = question_sets.load_questions("world-facts", split="validation", limit=64)
     few, how = replace(many, table=many.table.iloc[[0, 31, 63]]), {"progress": False, **settings}
     packed = generate(facts_2m, many, batch_size=64, **how).select(question_ids=list(few.table["question_id"]))
     alone = generate(facts_2m, few, batch_size=1, **how)

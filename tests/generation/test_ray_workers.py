@@ -62,7 +62,7 @@ def cluster():
 
 @pytest.fixture(scope="module")
 def model():
-    return models.load("facts-1m", device="cpu")
+    return models.load_model("facts-1m", device="cpu")
 
 
 def folder_in(out):
@@ -77,7 +77,7 @@ def assert_same_run(out, local):
     tables = [{path.name[:10]: pq.read_table(path) for path in at.glob("*.parquet")} for at in (ours, theirs)]
     assert tables[0] == tables[1]
     assert sorted(path.name[:10] for path in ours.iterdir()) == sorted(path.name[:10] for path in theirs.iterdir())
-    one, other = run_tables.read(ours), run_tables.read(theirs)
+    one, other = run_tables.read_run(ours), run_tables.read_run(theirs)
     pd.testing.assert_frame_equal(one.answers, other.answers, check_exact=True)
     assert (one.info.parameters, one.info.n_planned) == (other.info.parameters, other.info.n_planned)
     assert one.info.provenance["engine"] == "ray"
@@ -91,7 +91,7 @@ def actors():
 
 
 def test_two_workers_leave_the_tables_of_the_local_engine(cluster, model, tmp_path):
-    questions = question_sets.load("world-facts", limit=23)
+    questions = question_sets.load_questions("world-facts", limit=23)
     options = {name: value for name, value in OPTIONS.items() if name != "n_answers"} | {"strategy": "threshold"}
     generate(model, questions, out=tmp_path / "local", **options)
     run = generate(model, questions, out=tmp_path / "ray", **options, **ON_RAY)
@@ -101,7 +101,7 @@ def test_two_workers_leave_the_tables_of_the_local_engine(cluster, model, tmp_pa
 
 @pytest.mark.slow  # ten seconds of workers that start
 def test_a_worker_that_is_killed_is_replaced_and_its_part_done_again(cluster, model, tmp_path, monkeypatch):
-    questions = question_sets.load("world-facts", limit=40)
+    questions = question_sets.load_questions("world-facts", limit=40)
     generate(model, questions, out=tmp_path / "local", **OPTIONS)
     killed = []
 

@@ -30,7 +30,7 @@ KEY = "sk-very-secret-0123456789"
 @pytest.fixture(scope="module")
 def some(size):
     """Questions, more of them where there is time."""
-    return question_sets.load("world-facts", split="validation", limit={"quick": 8, "all": 25}.get(size, 100))
+    return question_sets.load_questions("world-facts", split="validation", limit={"quick": 8, "all": 25}.get(size, 100))
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def truth(facts_2m, some):
 def false_certificates(run, truth, slack=1e-3):
     """Certified questions whose answers at or above α are not those in process, but for answers as near as rounding."""
     sets = []
-    for ranked in (run.ranked(), truth.ranked()):
+    for ranked in (run.ranked_answers(), truth.ranked_answers()):
         above = ranked[ranked["value"] >= np.log(run.info.parameters["search_alpha"]) + slack]
         sets.append(above.groupby("question_id")["token_ids"].agg(lambda ids: {tuple(one) for one in ids}).to_dict())
     certified = run.questions.loc[run.questions["status"] == "certified", "question_id"]
@@ -74,7 +74,7 @@ def test_short_lists_decide_fewer_questions_and_none_falsely(facts_2m, some, tru
 
 
 def test_longer_lists_are_asked_for_only_where_one_leaves_something_open(facts_2m):
-    lengths, few = [], question_sets.load("world-facts", split="validation", limit=3)
+    lengths, few = [], question_sets.load_questions("world-facts", split="validation", limit=3)
     with serving(facts_2m, lambda reply, n, prompt: lengths.append(len(tops(reply))) or reply) as url:
         searched(connected(url, facts_2m, top=3, repeats=1), few, alpha=0.02)
     assert {3, 48} <= set(lengths)
@@ -223,7 +223,7 @@ def test_a_port_that_does_not_exist_is_refused(facts_2m, port):
 def test_empty_texts_are_refused_by_name(name, text):
     options = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "tokenizer": "facts-2m", name: text}
     with pytest.raises(ValueError, match=f"^{name}.* must "):
-        server.connect(**options)
+        server.connect_server(**options)
 
 
 OPTIONS = {"top": 0, "epsilon": -1.0, "timeout": 0.0, "longest_wait": -1.0, "wrong": 1}
@@ -508,7 +508,7 @@ def test_a_run_that_does_not_say_which_server_made_it_is_refused(facts_2m, tmp_p
 
 
 def test_a_calibration_over_another_server_is_refused(facts_2m):
-    known = question_sets.load("world-facts", split="validation", limit=12, n_shots=0)
+    known = question_sets.load_questions("world-facts", split="validation", limit=12, n_shots=0)
     with serving(facts_2m) as url, serving(facts_2m, host="localhost") as other:
         calibration = searched(connected(url, facts_2m), known, alpha=0.2)
         elsewhere = connected(other, facts_2m)
@@ -666,7 +666,7 @@ def test_a_server_that_lists_processed_probabilities_is_refused(facts_2m, kind, 
 @pytest.mark.parametrize("most", [10**6, 100, 20, 5, 1])
 @pytest.mark.parametrize("name", ["facts-2m", "facts-1m", "tiny"])
 def test_a_server_that_lists_the_models_own_probabilities_is_not(name, most, tiny_model):
-    model = tiny_model("llama") if name == "tiny" else models.load(name, device="cpu")
+    model = tiny_model("llama") if name == "tiny" else models.load_model(name, device="cpu")
     for top in (1, 5, 20, 1000, 10**5):
         with serving(model, most=most) as url:
             assert connected(url, model, top=top).parameters()["server"]["model"] == NAME

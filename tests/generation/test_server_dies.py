@@ -17,7 +17,7 @@ N_QUESTIONS = 6
 
 @pytest.fixture(scope="module")
 def asked():
-    return question_sets.load("world-facts", split="validation", limit=N_QUESTIONS)
+    return question_sets.load_questions("world-facts", split="validation", limit=N_QUESTIONS)
 
 
 def times_asked(requests, prompts):
@@ -53,7 +53,7 @@ def test_a_run_whose_server_died_goes_on_where_it_stopped(facts_2m, asked, tmp_p
     n_completions = sum(isinstance(body, dict) for body in whole)
     assert n_completions > 85
     [folder] = (tmp_path / "whole").glob("*/*/*")
-    unbroken = runs.read(folder)
+    unbroken = runs.read_run(folder)
     prompts = [tuple(facts_2m.encode(prompt)) for prompt in asked.prompts()]
     once = times_asked(whole, prompts)
     assert all(once)
@@ -62,7 +62,7 @@ def test_a_run_whose_server_died_goes_on_where_it_stopped(facts_2m, asked, tmp_p
         out = tmp_path / str(moment)
         first = run_until(facts_2m, asked, out, dies_after=moment, concurrency=concurrency)
         second = run_until(facts_2m, asked, out, concurrency=concurrency)
-        resumed = runs.read(next(out.glob("*/*/*")))
+        resumed = runs.read_run(next(out.glob("*/*/*")))
         assert_frame_equal(resumed.answers, unbroken.answers)
         assert_frame_equal(resumed.questions, unbroken.questions)
         assert resumed.info.n_planned == N_QUESTIONS
@@ -80,5 +80,5 @@ def test_answers_are_readable_before_the_run_is_complete(facts_2m, asked, tmp_pa
     run_until(facts_2m, asked, tmp_path, dies_after=60)
     [folder] = tmp_path.glob("*/*/*")
     with pytest.warns(UserWarning, match=f"of the {N_QUESTIONS} questions planned"):
-        run = runs.read(folder)
+        run = runs.read_run(folder)
     assert 0 < len(run.questions) < N_QUESTIONS

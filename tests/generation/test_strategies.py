@@ -16,9 +16,9 @@ from test_threshold import TableTree, World, ends_in_closing, entropy, worlds
 
 from pro_lib.generation import decoding
 from pro_lib.generation.decoding import (
-    Counts,
     DiverseBeam,
     Endings,
+    ForwardCounts,
     Greedy,
     Multinomial,
     Prefix,
@@ -249,6 +249,6 @@ def test_numbers_that_are_none_are_an_error_at_whatever_step_they_come(tiny_mode
     damaged = torch.ones(network.config.vocab_size, dtype=torch.bool).index_fill_(0, torch.tensor(prompt), False)
     network.get_input_embeddings().weight.data[damaged] = torch.nan
     stop = torch.arange(len(damaged)) == 2
-    tree = Fit(0.0, plain="is asked so" * plain).tree(network, [prompt], prefix=Prefix((), ()), counts=Counts())
+    tree = Fit(0.0, plain="is asked so" * plain).tree(network, [prompt], prefix=Prefix((), ()), counts=ForwardCounts())
     with pytest.raises(ValueError, match="no numbers"):
         strategy.decode(tree, Endings(stop, stop & False), question_ids=["q"])

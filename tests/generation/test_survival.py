@@ -57,7 +57,7 @@ def main(n_kills):
 
     torch.set_num_threads(1)
     generate.QUESTIONS_PER_PART = 2
-    model, asked = models.load("facts-1m", device="cpu"), question_sets.load("world-facts", limit=14)
+    model, asked = models.load_model("facts-1m", device="cpu"), question_sets.load_questions("world-facts", limit=14)
 
     def run(out, strategy):
         own = strategies.own_settings(strategy, {"n_answers": 3, "seed": 3})
@@ -66,12 +66,12 @@ def main(n_kills):
 
     rng, killed = random.Random(0), 0
     with tempfile.TemporaryDirectory() as folder:
-        unbroken = {name: storage.read(run(Path(folder) / name, name)) for name in STRATEGIES}
+        unbroken = {name: storage.read_folder(run(Path(folder) / name, name)) for name in STRATEGIES}
         for number in range(n_kills):
             out, strategy = Path(folder) / str(number), STRATEGIES[number % 4]
             for _ in range(1 + number % 3):  # some runs are killed again and again
                 killed += killed_at(rng.randrange(1, 40), lambda o=out, s=strategy: run(o, s)) == signal.SIGKILL
-            answers, table, info = storage.read(run(out, strategy))
+            answers, table, info = storage.read_folder(run(out, strategy))
             assert_frame_equal(answers, unbroken[strategy][0])
             assert_frame_equal(table, unbroken[strategy][1])
             assert info.cost.token_forwards == unbroken[strategy][2].cost.token_forwards

@@ -101,7 +101,7 @@ def kind(request, tmp_path_factory):
     network = LlamaForCausalLM(LlamaConfig(vocab_size=size, max_position_embeddings=4096, **shape, **ids))
     widen(network)
     network.save_pretrained(folder)
-    return request.param, models.load(folder, device="cpu")
+    return request.param, models.load_model(folder, device="cpu")
 
 
 @pytest.mark.parametrize("stop", [(), (".",)])

@@ -19,7 +19,7 @@ from test_threshold import masses
 import pro_lib
 from pro_lib.common.catalog import DATA
 from pro_lib.generation.batching import Job
-from pro_lib.generation.decoding import Counts, Endings, PackedTree, PlainTree, Threshold, encode_prefix
+from pro_lib.generation.decoding import Endings, ForwardCounts, PackedTree, PlainTree, Threshold, encode_prefix
 from pro_lib.generation.decoding.beams import diverse_beam, greedy
 from pro_lib.questions import question_sets
 
@@ -75,16 +75,16 @@ def check_beside_process(model, questions, n_at_once, **settings):
 
 
 def test_two_hundred_prompts_have_the_answers_of_the_search_in_process(facts_2m):
-    questions = question_sets.load("world-facts", split="test", limit=200, seed=0)
+    questions = question_sets.load_questions("world-facts", split="test", limit=200, seed=0)
     assert check_beside_process(facts_2m, questions, 40, search_alpha=0.02, max_new_tokens=16) > 0.5
-    few = question_sets.load("world-facts", split="test", limit=6, n_shots=0)
+    few = question_sets.load_questions("world-facts", split="test", limit=6, n_shots=0)
     check_beside_process(facts_2m, few, 1, top_n=5, max_new_tokens=8)
     check_beside_process(facts_2m, few, 6, search_alpha=0.02, budget=9, max_new_tokens=8)
 
 
 @here
 def test_so_has_a_real_model():
-    questions = question_sets.load("world-facts", split="test", limit=12, n_shots=3)
+    questions = question_sets.load_questions("world-facts", split="test", limit=12, n_shots=3)
     smollm = pro_lib.load_model("smollm2-135m", device="cpu")
     assert check_beside_process(smollm, questions, 12, search_alpha=0.02, max_new_tokens=12) > 0.3
 
@@ -99,7 +99,7 @@ def test_every_family_has_the_answers_of_plain_passes_by_its_eos_list(tiny_model
     prompts, table = [[1, *range(20, 32), 51, 61], [1, 21, 56], [71]], torch.zeros(299, dtype=torch.bool)
     table[stop[:-1]] = True
     settings = {"search_alpha": 0.03, "max_new_tokens": 4}
-    tree = PlainTree(network, prompts, Counts(), cached=False)
+    tree = PlainTree(network, prompts, ForwardCounts(), cached=False)
     results = Threshold(**settings).decode(tree, Endings(table, table & False), question_ids=["", "", ""])
     settings |= {"eos_token_id": stop}
     check(network, prompts, results, stop, 3, **settings)
@@ -127,7 +127,7 @@ def test_diverse_beams_are_those_of_transformers_4_56_2(facts_2m, n_answers, n_s
     network, endings, stop = facts_2m.network, facts_2m.endings, GOLDEN["stop_ids"]
     assert endings.stop_ids.tolist() == stop
     ids = [prompt["ids"] for prompt in prompts]
-    tree = PackedTree(network, ids, encode_prefix(network, ids[0]), Counts())
+    tree = PackedTree(network, ids, encode_prefix(network, ids[0]), ForwardCounts())
     found = diverse_beam(tree, endings, n_answers=n_answers)
     assert n_answers > 1 or found == greedy(tree, endings)
     settings = {"n_answers": n_answers, "max_new_tokens": 32, "eos_token_id": stop}
@@ -187,7 +187,7 @@ def test_a_network_in_training_is_refused_and_one_is_not_kept(tiny_folders):
 
 def test_in_half_precision_one_prompt_alone_has_an_epsilon_that_was_measured(facts_2m):
     network = copy.deepcopy(facts_2m.network).bfloat16()
-    prompt = facts_2m.encode(question_sets.load("world-facts", split="test", limit=1).prompts()[0])
+    prompt = facts_2m.encode(question_sets.load_questions("world-facts", split="test", limit=1).prompts()[0])
     settings = {"endings": facts_2m.tokenizer, "search_alpha": 0.02, "max_new_tokens": 12}
     assert 0.01 < inside(network, [prompt], [0], **settings)[0].certificates[0].epsilon < 1
     assert inside(network, [prompt], [0], epsilon=0.125, **settings)[0].certificates[0].epsilon == 0.125

@@ -40,10 +40,12 @@ def write_prompts() -> None:
     from pro_lib.generation import models
     from pro_lib.questions import question_sets
 
-    model = models.load(MODEL, device="cpu")
+    model = models.load_model(MODEL, device="cpu")
     prompts = []
     for n_shots in (0, 10):
-        questions = question_sets.load("world-facts", split="validation", limit=N_PROMPTS, seed=1, n_shots=n_shots)
+        questions = question_sets.load_questions(
+            "world-facts", split="validation", limit=N_PROMPTS, seed=1, n_shots=n_shots
+        )
         for prompt in questions.prompts():
             ids = model.encode(prompt)
             top, top_ids = (part.tolist() for part in log_probs(model.network, ids)[-1].topk(N_LOG_PROBS))

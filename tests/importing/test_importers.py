@@ -1,6 +1,6 @@
 """Records and responses in memory and in files, field by field.
 
-Every layout as a whole is in test_response_formats.py."""
+Every response format as a whole is in test_response_formats.py."""
 
 import json
 import math
@@ -15,9 +15,9 @@ from test_response_formats import as_objects
 from test_run import means, records_run
 
 from pro_lib.common.files import RunError
-from pro_lib.importing.importers import from_openai, from_vllm
+from pro_lib.importing.importers import from_openai, from_vllm, import_answers
 from pro_lib.importing.records import from_records
-from pro_lib.importing.response_formats import LAYOUTS
+from pro_lib.importing.response_formats import RESPONSE_FORMATS
 
 PARIS_ANSWER = {"text": "Paris", "token_ids": [5, 6], "token_log_probs": [-0.25, -0.5], "log_prob": -0.75}
 PARIS_ANSWER |= {"end_log_prob": -0.25, "mean_log_prob": -0.3, "rouge_l": 1.0, "correct": True}
@@ -144,7 +144,7 @@ def test_records_in_memory_are_read_as_a_file_of_them(write):
 
 
 GOOD = {"question_id": "good", "answers": [{"log_prob": -1}]}
-KNOWN = ", ".join(layout.name for layout in LAYOUTS)
+KNOWN = ", ".join(response_format.name for response_format in RESPONSE_FORMATS)
 # By reader: a good line, and bad ones with the field that is named.
 REFUSED = {
     from_records: (GOOD, [
@@ -163,7 +163,7 @@ REFUSED = {
         (response(choice("a", logprobs=None)), "logprobs"),
         (response(choice("a", ("a", -1.0), finish_reason=None)), "finish_reason"),
         (response({"index": 0, **choice("a"), "logprobs": {"content": [{"logprob": None}]}}), "log_probs[0]=None"),
-        ({"question_id": "a", "answers": []}, f"no whole response of a known layout ({KNOWN})"),
+        ({"question_id": "a", "answers": []}, f"unrecognized response format; supported are {KNOWN}"),
     ]),
     from_vllm: (request(ENDED), [
         (request(ENDED | {"token_ids": [3]}), "log_probs[0]=None"),
@@ -188,10 +188,22 @@ def test_a_malformed_line_is_refused_with_its_place_and_field(write, read, good,
 
 @pytest.mark.parametrize("source", [None, 5, b"x", {}, [5], [None], ["text"], []])
 def test_what_is_no_list_of_outputs_is_refused(source):
-    with pytest.raises(RunError, match=r"neither a file nor a list|no whole response|holds no answers"):
+    with pytest.raises(RunError, match=r"neither a file nor a list|unrecognized response format|holds no answers"):
         from_vllm(source)
 
 
 def test_half_a_character_is_named():
     with pytest.raises(RunError, match=r"^entry 1, choice 0: text='.ud800' should be a valid string"):
         from_vllm([request(vllm_output("\ud800", END))])
+
+
+def test_questions_may_be_a_file_whose_rows_are_all_read(tmp_path):
+    rows = [{"question_id": n, "question": f"Q{n}?", "references": [f"A{n}"], "split": "train_shots"} for n in range(3)]
+    answers = [{"question_id": n, "answers": [{"text": f"A{n}", "log_prob": -0.1}]} for n in range(3)]
+    questions, records = tmp_path / "questions.jsonl", tmp_path / "records.jsonl"
+    for path, lines in ((questions, rows), (records, answers)):
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for given in (questions, str(questions)):
+        run = import_answers(records, questions=given)
+        assert run.questions["question"].tolist() == ["Q0?", "Q1?", "Q2?"]
+        assert run.questions["references"].tolist() == [["A0"], ["A1"], ["A2"]]

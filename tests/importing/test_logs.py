@@ -33,7 +33,7 @@ READ = {
 @pytest.mark.parametrize("name", READ)
 @pytest.mark.filterwarnings("ignore:2 answers that another filter judges again are left out")
 def test_a_log_that_the_package_wrote_is_read_with_its_verdicts(name):
-    run, (log_probs, verdicts) = importing.from_file(LOGS / name), READ[name]
+    run, (log_probs, verdicts) = importing.import_answers(LOGS / name), READ[name]
     np.testing.assert_array_equal(run.answers["log_prob"], log_probs)
     assert run.answers["finished"].all()
     assert ("correct" in run.answers) == (verdicts is not None)
@@ -47,7 +47,7 @@ def test_a_log_that_the_package_wrote_is_read_with_its_verdicts(name):
 
 def test_a_second_filter_and_a_sample_that_failed_are_left_out_and_counted():
     with pytest.warns(UserWarning, match=r"^2 answers that another filter judges again are left out: line 3; line 4"):
-        importing.from_file(LOGS / "lm_eval_samples.jsonl")
+        importing.import_answers(LOGS / "lm_eval_samples.jsonl")
     good = {"id": "a", "epoch": 1, "input": [{"role": "system", "content": "Be brief."}, {"content": "A?"}]}
     good |= {"target": "a", "choices": ["a", "b"], "scores": {"choice": {"value": "P"}}}
     good["output"] = {"choices": [{"message": {"content": "a"}, "stop_reason": "stop"}]}
@@ -64,7 +64,7 @@ def test_a_log_with_a_damaged_byte_is_refused_with_its_place(tmp_path, place):
     data[data.index(place.encode()) + 200 if place else -1] ^= 0xFF
     (tmp_path / "log.eval").write_bytes(data[: None if place else -30])
     with pytest.raises(RunError, match=re.escape(f"{tmp_path / 'log.eval'}") + f".*{place}.* cannot be read"):
-        importing.from_file(tmp_path / "log.eval")
+        importing.import_answers(tmp_path / "log.eval")
 
 
 # --- Texts of samples alone ---
@@ -79,14 +79,14 @@ BOX = [
 
 def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
     run = importing.from_records(BOX)
-    table = evaluation.of_texts(run)
+    table = evaluation.text_scores(run)
     assert table["text"].tolist() == ["Rome", "Lima", "Bern"]  # the most frequent, by its words; the first of equals
     np.testing.assert_allclose(table["SC"], [1 / 4, 0, 3 / 4])
     shares = [[1 / 4, 3 / 4], [1], [1 / 4] * 4]
     np.testing.assert_allclose(table["SE"], [-sum(p * math.log(p) for p in row) for row in shares], atol=1e-15)
     np.testing.assert_allclose(table["Deg"], [1 - sum(p * p for p in row) for row in shares])
     flat = pd.DataFrame([{"question_id": name, "text": text} for name, texts in SAMPLES.items() for text in texts])
-    again = evaluation.of_texts(importing.from_records(flat))
+    again = evaluation.text_scores(importing.from_records(flat))
     pd.testing.assert_frame_equal(again[["SC", "Deg", "SE"]], table[["SC", "Deg", "SE"]])
 
 
@@ -95,7 +95,7 @@ def test_an_evaluation_of_texts_has_what_counts_give_and_names_what_is_missing(p
     run = importing.from_records(BOX)
     judged = evaluation.evaluate(run, samples=run, similarities={"lexical": lexical}, protocol=protocol)
     assert judged.correct.tolist() == [True, True, False]
-    table = evaluation.of_texts(run)
+    table = evaluation.text_scores(run)
     methods = ["SE", "Deg"] + ["SC"] * (protocol == "workbench")
     assert set(judged.baselines) == {f"{name}, lexical" for name in methods}
     for name in methods:

@@ -1,4 +1,4 @@
-"""What servers return, each in its own layout: every one leads to the same answer, and damage to one sentence."""
+"""What servers return, each in its own format: every one leads to the same answer, and damage to one sentence."""
 
 import contextlib
 import copy
@@ -18,7 +18,7 @@ from pydantic import create_model
 from test_damaged_input import choice, places_of, vllm_output
 
 from pro_lib.common.files import RunError
-from pro_lib.importing.importers import from_file, from_openai
+from pro_lib.importing.importers import from_openai, import_answers
 from pro_lib.importing.response_formats import CUT, NATURAL
 
 TOKENS = [(" Par", -0.25), ("is", -0.5)]
@@ -98,7 +98,7 @@ def vllm(reason="stop"):
     return {"request_id": "0", "prompt": "Q: Capital?\nA:", "outputs": [output]}
 
 
-# By layout: a response, and the server's word for an answer that was cut.
+# By response format: a response, and the server's word for an answer that was cut.
 BARE = {
     chat: "length", completion: "length", responses_api: "incomplete", ollama_chat: "length", ollama_generate: "length",
     llama_cpp: "limit", tgi: "length", sglang: "length", gemini: "MAX_TOKENS", gemini_client: "FinishReason.MAX_TOKENS",
@@ -166,33 +166,42 @@ def as_objects(value, kind):
     return {int(name): inner for name, inner in fields.items()} if is_step else kind(**fields)
 
 
-@pytest.mark.parametrize("layout", BARE)
+@pytest.mark.parametrize("response_format", BARE)
 @pytest.mark.parametrize("form", ["bare", "wrapped", "batch", "gz"])
-def test_a_response_of_every_server_is_read_in_every_wrapping(write, layout, form):
-    wrapped = {"question_id": 7, "question": "Capital?", "references": "Paris", "response": layout()}
-    batch = {"id": "batch_req_1", "custom_id": "q8", "response": {"status_code": 200, "body": layout()}, "error": None}
-    entry = {"wrapped": wrapped, "batch": batch}.get(form, layout())
-    run = from_file(write(entry, name="r.jsonl" + ".gz" * (form == "gz")))
+def test_a_response_of_every_server_is_read_in_every_wrapping(write, response_format, form):
+    wrapped = {"question_id": 7, "question": "Capital?", "references": "Paris", "response": response_format()}
+    batch = {
+        "id": "batch_req_1",
+        "custom_id": "q8",
+        "response": {"status_code": 200, "body": response_format()},
+        "error": None,
+    }
+    entry = {"wrapped": wrapped, "batch": batch}.get(form, response_format())
+    run = import_answers(write(entry, name="r.jsonl" + ".gz" * (form == "gz")))
     check(run)
     names = {"wrapped": "7", "batch": "q8"}
     assert form not in names or run.questions["question_id"].tolist() == [names[form]]
     assert run.info.dataset == "r"
 
 
-@pytest.mark.parametrize("layout", BARE)
+@pytest.mark.parametrize("response_format", BARE)
 @pytest.mark.parametrize("kind", [dict, SimpleNamespace, of_pydantic])
-def test_what_a_client_gives_back_is_read_as_a_file_of_it(layout, kind):
+def test_what_a_client_gives_back_is_read_as_a_file_of_it(response_format, kind):
     wrapped = {"question_id": "7", "question": "Capital?", "references": ["Paris"], "split": "test"}
-    run = from_openai([as_objects(layout(), kind), wrapped | {"response": as_objects(layout(), kind)}])
+    run = from_openai(
+        [as_objects(response_format(), kind), wrapped | {"response": as_objects(response_format(), kind)}]
+    )
     check(run, n=2)
     assert run.questions.iloc[1].to_dict() == wrapped
     assert run.info.dataset == "responses"
 
 
-@pytest.mark.parametrize("layout", BARE)
-def test_what_was_cut_is_not_finished_and_a_run_without_a_finished_answer_is_refused(write, layout):
-    cut = layout(BARE[layout])
-    run = from_file(write({"question_id": "a", "response": layout()}, {"question_id": "b", "response": cut}))
+@pytest.mark.parametrize("response_format", BARE)
+def test_what_was_cut_is_not_finished_and_a_run_without_a_finished_answer_is_refused(write, response_format):
+    cut = response_format(BARE[response_format])
+    run = import_answers(
+        write({"question_id": "a", "response": response_format()}, {"question_id": "b", "response": cut})
+    )
     assert run.answers["finished"].tolist() == [True, False]
     np.testing.assert_array_equal(run.log_probs(), [[-0.75], [np.nan]])
     with pytest.raises(RunError, match=r"none of 1 answers is finished; their endings are (?i:[a-z_]+)$"):
@@ -210,7 +219,9 @@ def test_every_word_for_an_ending_is_known_or_said(word):
     assert np.isnan(run.log_probs()[1, 0]) != is_natural
 
 
-STREAMS = streamed() | {layout.__name__: [layout(None), layout()] for layout in (vllm, sglang)}
+STREAMS = streamed() | {
+    response_format.__name__: [response_format(None), response_format()] for response_format in (vllm, sglang)
+}
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -219,7 +230,7 @@ def test_a_stream_is_refused_with_its_place_and_not_read_in_pieces(write, name, 
     wrapped = [{"question_id": "q", "response": piece} for piece in STREAMS[name]]
     for pieces in (STREAMS[name], wrapped):
         with pytest.raises(RunError, match=r"r\.jsonl, line \d"):
-            from_file(write(*(line.format(json.dumps(piece)) for piece in pieces), name="r.jsonl"))
+            import_answers(write(*(line.format(json.dumps(piece)) for piece in pieces), name="r.jsonl"))
 
 
 def test_every_sequence_of_tgi_counts():
@@ -272,7 +283,7 @@ MET = [
 
 @pytest.mark.parametrize(("asked", "log_probs"), MET)
 def test_responses_meet_their_questions_by_id_else_by_text(write, asked, log_probs):
-    run = from_file(write(*responses(*asked)), questions=QUESTIONS)
+    run = import_answers(write(*responses(*asked)), questions=QUESTIONS)
     pd.testing.assert_frame_equal(run.questions, QUESTIONS)
     np.testing.assert_array_equal(run.log_probs(), log_probs)
 
@@ -285,7 +296,7 @@ def test_single_answers_to_one_question_are_its_samples(asked, log_probs):
 def test_a_place_decides_only_where_nothing_else_does_and_a_warning_says_so(write):
     for first, value in ((answered(-1.0), -1.0), ({"error": "x"}, np.nan)):
         with pytest.warns(UserWarning, match="neither ids nor texts .* in their order|that failed"):
-            run = from_file(write(first, answered(-2.0)), questions=QUESTIONS)
+            run = import_answers(write(first, answered(-2.0)), questions=QUESTIONS)
         np.testing.assert_array_equal(run.log_probs(), [[value], [-2.0]])
 
 
@@ -318,7 +329,7 @@ REFUSED = [
 @pytest.mark.parametrize(("asked", "questions", "sentence"), REFUSED)
 def test_responses_that_do_not_fit_the_questions_are_refused(write, asked, questions, sentence):
     with pytest.raises(RunError, match=re.escape(sentence)):
-        from_file(write(*responses(*asked)), questions=questions)
+        import_answers(write(*responses(*asked)), questions=questions)
 
 
 def test_an_id_or_every_word_decides_between_two_questions():
@@ -368,7 +379,7 @@ def test_failures_and_refusals_are_left_out_counted_and_named(write):
     assert run.questions["question_id"].tolist() == ["a", "e", "g"]
     np.testing.assert_array_equal(run.log_probs(), [[-1.0], [np.nan], [np.nan]])
     with pytest.warns(UserWarning, match="left out"), pytest.raises(RunError, match=r"holds no answers.*\(1 questions"):
-        from_file(write(*failures, lines[-1]))
+        import_answers(write(*failures, lines[-1]))
 
 
 @pytest.mark.parametrize("names", ["question_id question text log_prob", "id prompt answer logprob",
@@ -381,7 +392,7 @@ def test_a_table_of_texts_and_log_probabilities_is_read(tmp_path, names, suffix)
     path = tmp_path / f"answers{suffix}"
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",").writerows([header, *rows])
-    run = from_file(path)
+    run = import_answers(path)
     np.testing.assert_array_equal(run.log_probs(), [[-0.5, -2.0], [np.nan, np.nan]])
     assert run.answers["text"].dropna().tolist() == ["Lima, Peru", "Cusco"]
     assert run.questions["references"].tolist() == [["Lima", "Ciudad de los Reyes"], ["Paris"]]
@@ -389,18 +400,18 @@ def test_a_table_of_texts_and_log_probabilities_is_read(tmp_path, names, suffix)
     table.to_parquet(tmp_path / "answers.parquet")
     (tmp_path / f"answers{suffix}.gz").write_bytes(gzip.compress(path.read_bytes()))
     for name in ("answers.parquet", f"answers{suffix}.gz"):
-        np.testing.assert_array_equal(from_file(tmp_path / name).log_probs(), run.log_probs())
+        np.testing.assert_array_equal(import_answers(tmp_path / name).log_probs(), run.log_probs())
     path.write_text(path.read_text().replace("-0.5", "half"))
     with pytest.raises(RunError, match=r"line 2: answers\[0\].log_prob='half' must be a log-probability"):
-        from_file(path)
+        import_answers(path)
 
 
 def test_rows_without_an_id_are_those_of_their_question(write):
-    run = from_file(write("question,text,log_prob", "A?,x,-1", "B?,y,-2", "A?,z,-3", name="a.csv"))
+    run = import_answers(write("question,text,log_prob", "A?,x,-1", "B?,y,-2", "A?,z,-3", name="a.csv"))
     np.testing.assert_array_equal(run.log_probs(), [[-1, -3], [-2, np.nan]])
     path = write("question_id,question,text,log_prob", "0,A?,x,-1", "0,B?,y,-2", name="a.csv")
     with pytest.raises(RunError, match=r"line 3: question_id '0' was already used \(.*line 2\), by another question"):
-        from_file(path)
+        import_answers(path)
     assert from_openai([tgi(), tgi()]).questions["question_id"].tolist() == ["responses-1", "responses-2"]
 
 
@@ -411,7 +422,7 @@ def test_rows_without_an_id_are_those_of_their_question(write):
 def test_damaged_compression_ends_in_one_sentence(tmp_path, data):
     (tmp_path / "r.jsonl.gz").write_bytes(data)
     with pytest.raises(RunError, match=r"r\.jsonl\.gz.* (cannot be read|not JSON|holds no answers)"):
-        from_file(tmp_path / "r.jsonl.gz")
+        import_answers(tmp_path / "r.jsonl.gz")
 
 
 def damage(response):
@@ -424,10 +435,10 @@ def damage(response):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("layout", BARE)
-def test_damage_leads_to_one_sentence_and_to_no_other_number(write, layout):
+@pytest.mark.parametrize("response_format", BARE)
+def test_damage_leads_to_one_sentence_and_to_no_other_number(write, response_format):
     n_refused = 0
-    for response in damage(layout()):
+    for response in damage(response_format()):
         try:
             run = from_openai([response])
         except RunError:

@@ -45,7 +45,7 @@ def test_auroc_agrees_with_sklearn(rows):
         (lambda: metrics.auroc([[1.0], [2.0]], [True, False]), ValueError, "uncertainty"),
         (lambda: metrics.auroc_intervals([1.0, 2.0], [True, False]), ValueError, "uncertainty"),
         (lambda: metrics.usable(pd.DataFrame({"PRO": [1.0, 2.0]}), [True]), ValueError, "Length of values"),
-        (lambda: metrics.comparison(pd.DataFrame({"NLL": [1.0, 2.0]}), [True, False]), KeyError, "PRO"),
+        (lambda: metrics.compare_aurocs(pd.DataFrame({"NLL": [1.0, 2.0]}), [True, False]), KeyError, "PRO"),
     ],
 )
 def test_what_is_not_defined_is_an_error_that_names_it(call, kind, named):
@@ -118,7 +118,7 @@ def test_scores_that_differ_on_few_questions_are_not_called_equivalent_by_a_smal
         for _ in range(100):
             moved, score = (rng.random(len(correct)) < 0.012) & ~correct, rng.exponential(1 + 2.0 * ~correct)
             table = pd.DataFrame({"PRO": np.where(moved, -1.0, score), "NLL": np.where(moved, 99.0, score)})
-            row = metrics.comparison(table, correct).iloc[1]
+            row = metrics.compare_aurocs(table, correct).iloc[1]
             assert row["n_differ"] == moved.sum()
             equivalent.append("equivalent" in row["reading"])
             covered.append(row["difference_low"] <= 0.012 <= row["difference_high"])
@@ -145,7 +145,7 @@ def test_a_comparison_holds_intervals_tests_and_readings():
     pro = rng.normal(size=800) - correct
     others = {"same": np.exp(pro), "noise": rng.normal(size=800), "near": pro + rng.normal(size=800) / 3}
     frame = pd.DataFrame({**others, "PRO": pro})
-    table, test = metrics.comparison(frame, correct), metrics.delong(frame, correct, reference=3)
+    table, test = metrics.compare_aurocs(frame, correct), metrics.delong(frame, correct, reference=3)
     assert table["method"].tolist() == list(frame)
     np.testing.assert_array_equal(table[["auroc", "low", "high"]].T, metrics.auroc_intervals(frame, correct))
     np.testing.assert_array_equal(table["difference"], table["auroc"] - table["auroc"][3])
@@ -157,7 +157,7 @@ def test_a_comparison_holds_intervals_tests_and_readings():
     _, needed = metrics.readings(test.difference, test.standard_error, 800)
     np.testing.assert_array_equal(table["n_to_decide"], [*needed[:3], np.nan])
     # What stands apart is tested, and neither counted nor corrected.
-    apart = metrics.comparison(frame, correct, uncorrected=["noise"])
+    apart = metrics.compare_aurocs(frame, correct, uncorrected=["noise"])
     np.testing.assert_array_equal(apart["p_value"], table["p_value"])
     assert (np.isnan(apart["p_holm"][1]), apart["significant"][1]) == (True, False)
     assert apart["p_holm"][2] == min(2 * apart["p_value"][2], 1)
@@ -167,7 +167,7 @@ def test_a_comparison_holds_intervals_tests_and_readings():
 def test_an_interval_without_zero_and_the_reading_never_contradict(rows):
     correct = np.array([label for _, label in rows])
     columns = {"PRO": [float(value) for value, _ in rows], "NLL": [float(value % 3) for value, _ in rows]}
-    row = metrics.comparison(pd.DataFrame(columns), correct).iloc[1]
+    row = metrics.compare_aurocs(pd.DataFrame(columns), correct).iloc[1]
     if min(correct.sum(), (~correct).sum()) < 2:
         assert row[["difference_low", "p_holm", "n_to_decide"]].isna().all()
         assert (row["reading"], row["significant"], np.isnan(row["low"])) == ("", False, False)

@@ -89,7 +89,7 @@ WORD_BY_WORD = {"The Rome.": "the rome", " São  Paulo": "são paulo", "O'Neill"
 
 def test_normalize_and_words_by_hand():
     assert {text: metrics.normalize(text) for text in NORMAL} == NORMAL
-    assert {text: metrics.words(text) for text in WORD_BY_WORD} == WORD_BY_WORD
+    assert {text: metrics.normalized_words(text) for text in WORD_BY_WORD} == WORD_BY_WORD
 
 
 @given(st.text(alphabet="aAnNtThHeEbB 19.,-'_$\n", max_size=25))

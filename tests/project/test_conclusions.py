@@ -110,12 +110,14 @@ def test_05_says_whether_the_order_stays(last, verb):
     assert concluded("05", sweep=sweep, n_rarer=19).endswith("nothing is said.")
 
 
-@pytest.mark.parametrize(("threshold", "said"), [(0.3, "promised by 1 of 1 scores"), (np.nan, "promised by 0 of 1")])
-def test_09_says_what_is_promised_and_what_is_not(threshold, said):
+@pytest.mark.parametrize(
+    ("threshold", "said"), [(0.3, "guaranteed by 1 of 1 scores"), (np.nan, "guaranteed by 0 of 1")]
+)
+def test_09_says_what_is_guaranteed_and_what_is_not(threshold, said):
     row = {"method": "PRO", "target": 0.7, "threshold": threshold, "coverage": 0.4, "accuracy": 0.6}
     sets = pd.DataFrame({"delta": [0.3, 0.5], "alpha": [np.nan, 0.02], "missed": [0.0, 0.45]})
     entropies = pd.DataFrame({"estimate": [2.0], "low": [1.0], "high": [3.0]})
-    text = concluded("09", promised=pd.DataFrame([row]), sets=sets, entropies=entropies)
+    text = concluded("09", guaranteed=pd.DataFrame([row]), sets=sets, entropies=entropies)
     assert said in text
     assert "more than that was right of what 0 of them answered" in text
     assert "Sets that may miss 30%: none is issued.\n\nSets that may miss 50%: p ≥ 0.020 misses 45.0%." in text

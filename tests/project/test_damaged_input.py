@@ -151,7 +151,7 @@ def plain_references(value):
 
 
 def read_question_file(path):
-    table = question_sets.load(path=path, split=None, n_shots=0).table
+    table = question_sets.load_questions(path=path, split=None, n_shots=0).table
     return sorted(table[["question_id", "question", "references", "split"]].to_numpy().tolist())
 
 
@@ -176,7 +176,7 @@ def plain_labels(path):
 
 def read_file(path):
     """Of every answer its question, its text, and the log-probability of all its tokens; and the questions."""
-    run = importing.from_file(path)
+    run = importing.import_answers(path)
     answers, questions = (table.astype(object).where(table.notna(), None) for table in (run.answers, run.questions))
     totals = (run.answers["log_prob"] + run.answers["end_log_prob"].fillna(0.0)).round(9)
     rows = sorted(zip(answers["question_id"], answers["text"], totals, strict=True), key=repr)
@@ -290,12 +290,12 @@ def read_run(path):
     """A run as notebooks read it, and as generation goes on from it."""
     with storage.RunFolder(path, INFO) as folder:
         folder.missing(questions_of(IDS), per_part=4)
-    run = runs.read(path)
+    run = runs.read_run(path)
     return run.answers.to_json(), run.questions.to_json(), repr(run.info)
 
 
 def read_model(path):
-    model = models.load(path, device="cpu", dtype="float32")
+    model = models.load_model(path, device="cpu", dtype="float32")
     assert model.endings.stop.any()
     return fingerprint(path)
 

@@ -54,7 +54,7 @@ PYTHON_NOT_RUN = {
     "run = pro_lib.generate(model, questions, out=": (
         "needs a cluster; tests/generation/test_ray_workers.py makes the call"
     ),
-    "import pro_lib\n\nmodel = pro_lib.generation.connect(": (
+    "import pro_lib\n\nmodel = pro_lib.generation.connect_server(": (
         "needs a server; tests/generation/test_server.py runs both over its own"
     ),
     "import pandas as pd\nimport pro_lib\nfrom lm_polygraph": (
@@ -189,10 +189,10 @@ def table_rows(page, heading):
     return [line.strip("| ").split(" | ") for line in (head, *lines)]
 
 
-def test_the_page_of_own_data_names_every_layout():
+def test_the_page_of_own_data_names_every_response_format():
     rows = table_rows("own_data.md", "## Log-probabilities made elsewhere")[1:]
     assert {row[0].strip("`") for row in rows} == {
-        layout.name for layout in pro_lib.importing.response_formats.LAYOUTS
+        each.name for each in pro_lib.importing.response_formats.RESPONSE_FORMATS
     } | {"records"}
 
 
@@ -219,17 +219,17 @@ def test_the_benchmark_page_has_the_numbers_of_the_figures():
     assert table_rows("benchmark.md", "## Exact search")[1:] == expected
 
 
-def test_the_page_of_promises_has_the_numbers_of_its_table():
+def test_the_page_of_guarantees_has_the_numbers_of_its_table():
     models = {"facts-2m": "facts-2m, 305", "gpt-3.5-turbo": "gpt-3.5, NQ, 1,000"}
-    table = pd.read_csv(ROOT / "docs" / "promises.csv").fillna({"score": ""})
+    table = pd.read_csv(ROOT / "docs" / "guarantees.csv").fillna({"score": ""})
     table = table.assign(model=table["model"].map(models), level=table["level"].map("{:g}".format))
     rows = table.set_index(["model", "score", "level", "rule", "shift"]).to_dict("index")
 
     def percents(of, *columns, shift=False):
         return [f"{100 * rows[*of, rule, shift][column]:.1f} %" for rule, column in columns]
 
-    made = [("promise", name) for name in ("made", "coverage", "failed")]
-    rules = [("promise, own percentiles", "failed"), ("walks", "coverage"), ("walks", "failed")]
+    made = [("guarantee", name) for name in ("made", "coverage", "failed")]
+    rules = [("guarantee, own percentiles", "failed"), ("walks", "coverage"), ("walks", "failed")]
     for row in table_rows("guarantees.md", "## Measured over random splits")[1:]:
         assert row[3:] == percents(row[:3], *made, *rules, ("validation accuracy", "failed"))
     for setting, level, *cells in table_rows("guarantees.md", "The shift that breaks it")[1:]:

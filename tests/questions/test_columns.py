@@ -17,7 +17,7 @@ TAKEN = [*storage.CERTIFICATE_COLUMNS, "score_x", "score_NLL", "score_"]
 OTHERS = ["_answers", "_own", "rank", "row", "value", "mean", "votes", "correct", "rouge_l", "exact_match", "cluster"]
 OTHERS += ["relation", "exposure", "conflict", "note", "NLL", "PRO", "id", "answer", "index", "level_0", "closed", ""]
 NAMES = [*TAKEN, *OTHERS, *storage._ANSWER_COLUMNS, *evaluation.Evaluation.__annotations__]
-NAMES = [name for name in dict.fromkeys(NAMES) if name not in question_sets.COLUMNS]
+NAMES = [name for name in dict.fromkeys(NAMES) if name not in question_sets.QUESTION_COLUMNS]
 KINDS = {
     "whole numbers": lambda n: n,
     "numbers": lambda n: [n + 0.5, float("inf")][n % 2],
@@ -30,18 +30,22 @@ KINDS = {
     "another kind later": lambda n: n if n < 6 else f"t{n}",
     "some missing": lambda n: None if n % 3 else n,
 }
-FACTS = question_sets.load("world-facts", limit=12, n_shots=0).table[list(question_sets.COLUMNS)].to_dict("records")
+FACTS = (
+    question_sets.load_questions("world-facts", limit=12, n_shots=0)
+    .table[list(question_sets.QUESTION_COLUMNS)]
+    .to_dict("records")
+)
 SHOWN = ("exposure", "conflict", "note")  # of a question, by the explorer
 
 
 def results(model, rows, out):
     """What is said of the questions by a search, in two parts, by what judges and sweeps it, and by the explorer."""
     for n in (len(rows) // 2, len(rows)):
-        questions = question_sets.load("mine", path=rows[:n], split=None, n_shots=0)
+        questions = question_sets.load_questions("mine", path=rows[:n], split=None, n_shots=0)
         how = {"strategy": "threshold", "search_alpha": 0.05, "out": out, "progress": False}
         asked = generation.generate(model, questions, **how)
     [folder] = (out / "mine" / model.name).iterdir()
-    read, judged = runs.read(folder), evaluation.evaluate(asked)
+    read, judged = runs.read_run(folder), evaluation.evaluate(asked)
     splits = evaluation.Splits(judged, judged, n_validation=None)
     sweeps.benchmark(splits), explorer.to_html(read, out / "page.html")
     data = explorer.run_data(read)
@@ -49,7 +53,7 @@ def results(model, rows, out):
         for name in SHOWN:
             question.pop(name, None)
     tables = [asked.answers, read.answers, judged.with_pro({"PRO": 0.4}), sweeps.alpha_sweep(judged)]
-    tables += [run.questions[[*question_sets.COLUMNS, *storage.CERTIFICATE_COLUMNS]] for run in (asked, read)]
+    tables += [run.questions[[*question_sets.QUESTION_COLUMNS, *storage.CERTIFICATE_COLUMNS]] for run in (asked, read)]
     return [json.dumps(data), *(table.to_json(double_precision=15) for table in tables)], read.questions
 
 
@@ -65,7 +69,7 @@ def test_own_columns_of_any_name_and_kind_move_nothing_and_come_back(facts_2m, c
         said, questions = results(facts_2m, rows, tmp_path)
     assert said == clean
     own = {f"own_{name}" for name in TAKEN} | {*NAMES} - {*TAKEN}
-    assert set(questions) == own | {*question_sets.COLUMNS, *storage.CERTIFICATE_COLUMNS}
+    assert set(questions) == own | {*question_sets.QUESTION_COLUMNS, *storage.CERTIFICATE_COLUMNS}
     for name in ("own_status", "_answers", "relation"):
         for n, value in enumerate(questions[name].tolist()):
             given = KINDS[kind](n)
@@ -112,7 +116,7 @@ SOURCES = {
 @pytest.mark.parametrize("words", SOURCES)
 def test_columns_without_a_name_of_their_own_are_refused_in_a_sentence(tmp_path, words):
     with pytest.raises(SentenceError, match=rf"has the column .*{words}"):
-        question_sets.load(path=SOURCES[words])
+        question_sets.load_questions(path=SOURCES[words])
     (tmp_path / "answers.csv").write_text("question_id,answer,response,log_prob\nq,a,b,-1\n")
     with pytest.raises(SentenceError, match=r"has the column 'text' twice"):
         importing.from_records(tmp_path / "answers.csv")

@@ -13,7 +13,7 @@ from test_damaged_input import TABLES, WRITE
 
 from pro_lib.common.catalog import DATA, HUB
 from pro_lib.common.files import RunError
-from pro_lib.questions.question_sets import SPLITS, lend_validation, load
+from pro_lib.questions.question_sets import SPLITS, lend_validation, load_questions
 
 FACTS = [json.loads(line) for line in (DATA / "world_facts" / "facts.jsonl").read_text(encoding="utf-8").splitlines()]
 COLUMNS = ("question_id", "question", "references", "split")
@@ -33,7 +33,7 @@ def numbered(n):
 
 def test_bundled_set_has_the_facts_of_the_split_with_answer_and_aliases():
     for name, wording in (("world-facts", "question"), ("world-facts-reworded", "question_reworded")):
-        questions = load(name, split="validation")
+        questions = load_questions(name, split="validation")
         facts = [fact for fact in FACTS if fact["split"] == "validation"]
         expected = [[f["fact_id"], f[wording], [f["answer"], *f["aliases"]], f["split"], f["exposure"]] for f in facts]
         assert questions.table[[*COLUMNS, "exposure"]].to_numpy().tolist() == expected
@@ -42,41 +42,41 @@ def test_bundled_set_has_the_facts_of_the_split_with_answer_and_aliases():
 
 
 def test_limit_draws_with_the_seed_and_keeps_the_order():
-    everything = load("world-facts").table["question_id"].tolist()
+    everything = load_questions("world-facts").table["question_id"].tolist()
     for seed in (1, 2):
         drawn = np.random.default_rng(seed).choice(len(everything), 20, replace=False)
-        some = load("world-facts", limit=20, seed=seed).table["question_id"].tolist()
+        some = load_questions("world-facts", limit=20, seed=seed).table["question_id"].tolist()
         assert some == [everything[n] for n in sorted(drawn)]
-    assert repr(load("world-facts", limit=7)) == "QuestionSet(world-facts: 7 questions, 10 shots)"
+    assert repr(load_questions("world-facts", limit=7)) == "QuestionSet(world-facts: 7 questions, 10 shots)"
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_bundled_shots_are_ten_of_train_shots_with_their_first_reference(seed):
-    questions = load("world-facts", limit=5, seed=seed)
-    assert questions.shots == load("world-facts", limit=7, seed=2).shots  # whatever else is drawn
+    questions = load_questions("world-facts", limit=5, seed=seed)
+    assert questions.shots == load_questions("world-facts", limit=7, seed=2).shots  # whatever else is drawn
     answers = {fact["question"]: fact["answer"] for fact in FACTS if fact["split"] == "train_shots"}
     assert len(set(questions.shots)) == 10
     assert all(answers[question] == answer for question, answer in questions.shots)
-    both = load("world-facts", split="train_shots", limit=60, n_shots=12)
+    both = load_questions("world-facts", split="train_shots", limit=60, n_shots=12)
     assert len(both.shots) == 12
     assert not {question for question, _ in both.shots} & set(both.table["question"])
 
 
 @pytest.mark.parametrize(("n", "how", "n_shots"), [(60, {}, 10), (20, {}, 5), (3, {}, 0), (12, {"n_shots": 2}, 2)])
 def test_a_file_without_train_shots_sets_its_shots_apart_whatever_is_asked(n, how, n_shots):
-    whole = load(path=numbered(n), **how)
+    whole = load_questions(path=numbered(n), **how)
     asked = zip(whole.table["question"], whole.table["references"].str[0], strict=True)
     assert {*asked, *whole.shots} == {(row["question"], row["references"][0]) for row in numbered(n)}
     assert (len(whole), len(whole.shots)) == (n - n_shots, n_shots)
     for asked in ({"limit": 4}, {"seed": 5, "limit": 6}, {"split": ["validation", "test"], "n_validation": 1}):
-        other = load(path=numbered(n), **how, **asked)
+        other = load_questions(path=numbered(n), **how, **asked)
         assert other.shots == whole.shots
         assert set(other.table["question"]) <= set(whole.table["question"])
 
 
 def test_prompts_are_header_shots_and_question_in_the_template_and_others_are_asked_in_the_same_way():
     how = {"header": "Answer briefly.\n\n", "template": "Q: {question}\nA:"}
-    questions = load(path=ROWS, n_shots=1, **how)
+    questions = load_questions(path=ROWS, n_shots=1, **how)
     (shot, answer) = questions.shots[0]
     assert questions.prefix() == f"Answer briefly.\n\nQ: {shot}\nA: {answer}\n\n"
     others = questions.with_questions(["Who?", "Where?"])
@@ -91,10 +91,10 @@ def test_files_of_every_format_and_rows_in_memory_are_the_same_questions(tmp_pat
     files = [tmp_path / f"questions{suffix}" for suffix in TABLES]
     for path in files:
         path.write_bytes(WRITE[path.suffix](ROWS))
-    expected = load(path=files[0], **asked)
+    expected = load_questions(path=files[0], **asked)
     assert expected.table.to_dict("records") == [ROWS[2], *ROWS[:2]]
     for source in (*files, ROWS, tuple(ROWS), pd.DataFrame(ROWS), pd.DataFrame(ROWS, index=["a"] * len(ROWS))):
-        found = load(path=source, **asked)
+        found = load_questions(path=source, **asked)
         assert_frame_equal(found.table, expected.table)
         assert (found.name, found.shots) == ("questions", expected.shots)
         assert found.source == expected.source | {"path": str(source) if isinstance(source, Path) else None}
@@ -102,7 +102,7 @@ def test_files_of_every_format_and_rows_in_memory_are_the_same_questions(tmp_pat
 
 def test_texts_of_csv_stay_as_they_are_written(write):
     path = write("\ufeffquestion,references,code,split", "Symbol of sodium?,NA,007,test", name="set.csv")
-    table = load(path=path).table
+    table = load_questions(path=path).table
     assert table.to_numpy().tolist() == [["set-0", "Symbol of sodium?", ["NA"], "test", "007"]]
 
 
@@ -110,17 +110,17 @@ def test_numbers_of_parquet_stay_whole_where_some_are_missing(tmp_path):
     numbers = {"question_id": [7, 2**60 + 1], "level": [2**60 + 1, None]}
     table = pd.DataFrame({name: pd.array(values, dtype="Int64") for name, values in numbers.items()})
     table.assign(question=["A?", "B?"], references=["a", "b"]).to_parquet(tmp_path / "set.parquet")
-    read = load(path=tmp_path / "set.parquet").table
+    read = load_questions(path=tmp_path / "set.parquet").table
     assert read["question_id"].tolist() == ["7", str(2**60 + 1)]
     assert read["level"].tolist() == [2**60 + 1, None]
     table.assign(question="A?", references=[[1, 2]] * 2).to_parquet(tmp_path / "set.parquet")
     with pytest.raises(RunError, match=r"set\.parquet, row 1: references="):
-        load(path=tmp_path / "set.parquet")
+        load_questions(path=tmp_path / "set.parquet")
 
 
 def test_what_was_drawn_from_where_is_recorded_as_json(write):
     path = write(*ROWS)
-    questions = load("mine", path=path, split=["validation", "test"], limit=1, seed=4, n_shots=2)
+    questions = load_questions("mine", path=path, split=["validation", "test"], limit=1, seed=4, n_shots=2)
     expected = {"dataset": "mine", "path": str(path), "columns": {name: [name] for name in COLUMNS}, "seed": 4}
     expected |= {"split": ["validation", "test"], "n_validation": None, "limit": 1, "n_shots": 2, "usual_shots": 2}
     assert json.loads(json.dumps(questions.source)) == expected
@@ -129,7 +129,7 @@ def test_what_was_drawn_from_where_is_recorded_as_json(write):
 def test_named_columns_win_over_those_called_like_ours_and_others_are_kept():
     row = {"question": "long form", "short": "A?", "references": ["r"], "gold": "a", "id": 7, "part": "dev", "x": 1}
     columns = {"question": "short", "references": "gold", "question_id": "id", "split": "part"}
-    table = load(path=[row], columns=columns, split="dev").table
+    table = load_questions(path=[row], columns=columns, split="dev").table
     expected = {"question_id": "7", "question": "A?", "references": ["a"], "split": "dev", "x": 1}
     assert table.to_dict("records") == [expected]
 
@@ -151,7 +151,7 @@ LAYOUTS = [
 def test_the_names_and_forms_that_files_have_are_known(write, row, form):
     text = {"list": json.dumps([row], indent=1), "data": json.dumps({"data": [row]})}.get(form, json.dumps(row))
     path = write(text, name=f"mine{'.jsonl.gz' if form == 'gz' else '.json'}")
-    questions = load("other", path=[row] if form == "memory" else path, n_shots=0)
+    questions = load_questions("other", path=[row] if form == "memory" else path, n_shots=0)
     table = questions.table
     assert (table["question"].tolist(), table["references"].tolist()) == (["A?"], [["a", "b"]])
     assert set(questions.source["columns"]["references"]) <= set(row)
@@ -162,20 +162,20 @@ def test_the_names_and_forms_that_files_have_are_known(write, row, form):
 
 def test_numbers_are_answers_and_other_things_are_not():
     rows = pd.DataFrame({"question": ["A?", "B?"], "answer": [42, ("x", "y")], "level": [1, None]})
-    table = load(path=rows, n_shots=0).table
+    table = load_questions(path=rows, n_shots=0).table
     assert table["references"].tolist() == [["42"], ["x", "y"]]
     assert table["level"].isna().tolist() == [False, True]
     for bad in (True, {"word": "a"}, [["a", None]], []):
         with pytest.raises(RunError, match="references="):
-            load(path=[{"question": "A?", "answer": bad}], n_shots=0)
+            load_questions(path=[{"question": "A?", "answer": bad}], n_shots=0)
 
 
 def test_one_of_several_reference_columns_may_be_empty_but_not_all():
     columns = {"references": ["answer", "aliases"]}
     rows = [{"question": "A?", "answer": "a", "aliases": None}, {"question": "B?", "answer": "", "aliases": ["b", "c"]}]
-    assert load(path=rows, columns=columns).table["references"].tolist() == [["a"], ["b", "c"]]
+    assert load_questions(path=rows, columns=columns).table["references"].tolist() == [["a"], ["b", "c"]]
     with pytest.raises(RunError, match=r"entry 3: references=.* must hold a text"):
-        load(path=[*rows, {"question": "C?", "aliases": []}], columns=columns)
+        load_questions(path=[*rows, {"question": "C?", "aliases": []}], columns=columns)
 
 
 def trivia(number, value, *aliases, question=None):
@@ -248,7 +248,7 @@ TESTED = {
 @pytest.mark.parametrize("name", TESTED)
 def test_a_set_of_the_hub_has_the_questions_of_its_labelled_split_once_with_every_answer(hub, name):
     place, expected = TESTED[name]
-    questions = load(name)
+    questions = load_questions(name)
     assert hub == [place]
     assert (questions.name, len(questions.shots)) == (name, 10)
     assert questions.table[[*COLUMNS]].to_numpy().tolist() == expected
@@ -257,53 +257,57 @@ def test_a_set_of_the_hub_has_the_questions_of_its_labelled_split_once_with_ever
 @pytest.mark.parametrize("name", TESTED)
 @pytest.mark.parametrize("seed", [0, 5])
 def test_validation_and_shots_share_no_question_with_each_other_or_with_the_test(hub, name, seed):
-    splits = [set(load(name, split=split, n_shots=0).table["question"]) for split in SPLITS]
+    splits = [set(load_questions(name, split=split, n_shots=0).table["question"]) for split in SPLITS]
     assert sum(map(len, splits)) == len(set.union(*splits))
-    drawn = load(name, split=["validation", "test"], limit=3, seed=seed, n_shots=8)
+    drawn = load_questions(name, split=["validation", "test"], limit=3, seed=seed, n_shots=8)
     assert {question for question, _ in drawn.shots} <= splits[0]
-    assert drawn.shots == load(name, n_shots=8, seed=seed + 1).shots
+    assert drawn.shots == load_questions(name, n_shots=8, seed=seed + 1).shots
     assert set(drawn.table["question"]) <= splits[1] | splits[2]
-    other = load(name, split="validation", limit=3, seed=seed + 1).table["question"].tolist()
+    other = load_questions(name, split="validation", limit=3, seed=seed + 1).table["question"].tolist()
     assert other != drawn.table["question"].tolist()[:3]
 
 
 def test_a_hub_set_saved_to_disk_is_the_same_set(hub, tmp_path):
     hub_dataset("trivia_qa").save_to_disk(tmp_path)
-    saved, fetched = (load("trivia_qa", path=path, n_shots=4) for path in (tmp_path, None))
+    saved, fetched = (load_questions("trivia_qa", path=path, n_shots=4) for path in (tmp_path, None))
     assert_frame_equal(saved.table, fetched.table)
     assert (saved.prompts(), len(hub)) == (fetched.prompts(), 1)
     assert saved.source["path"] == str(tmp_path)
     with pytest.raises(RunError, match="is a saved dataset; say which with name=, one of trivia_qa, sciq, nq"):
-        load(path=tmp_path)
+        load_questions(path=tmp_path)
     with pytest.raises(RunError, match=r"'sciq' cannot be loaded from /.*Column 'correct_answer' doesn't exist"):
-        load("sciq", path=tmp_path)
+        load_questions("sciq", path=tmp_path)
 
 
 @pytest.mark.parametrize("keep", [["test"], ["train"], ["train", "test"]])
 def test_a_hub_set_without_labelled_questions_or_without_shots_is_refused(hub, tmp_path, keep):
     DatasetDict({split: hub_dataset("trivia_qa")[split] for split in keep}).save_to_disk(tmp_path)
     with pytest.raises(RunError, match="'trivia_qa' has no split with answers"):
-        load("trivia_qa", path=tmp_path)
+        load_questions("trivia_qa", path=tmp_path)
 
 
 def test_a_file_without_a_validation_split_lends_one_always_the_same():
     rows = numbered(10)
-    both = load(path=rows, n_shots=0, split=["validation", "test"], n_validation=4, seed=7).table
+    both = load_questions(path=rows, n_shots=0, split=["validation", "test"], n_validation=4, seed=7).table
     assert both["split"].value_counts().to_dict() == {"test": 6, "validation": 4}
-    alone = load(path=rows, n_shots=0, split="test", n_validation=4).table
+    alone = load_questions(path=rows, n_shots=0, split="test", n_validation=4).table
     assert list(alone["question_id"]) == list(both.loc[both["split"] == "test", "question_id"])
     with pytest.warns(UserWarning, match="'set' has no validation split: 5 of its 10 questions are taken for one"):
-        few = load("set", path=rows, n_shots=0, split=["validation", "test"], n_validation=6).table
+        few = load_questions("set", path=rows, n_shots=0, split=["validation", "test"], n_validation=6).table
     assert few["split"].value_counts().to_dict() == {"test": 5, "validation": 5}
-    assert len(load(path=rows, n_shots=0, n_validation=6)) == 10
+    assert len(load_questions(path=rows, n_shots=0, n_validation=6)) == 10
 
 
 def test_a_split_that_is_there_is_left_as_it_is_and_none_means_all():
     rows = [row | {"split": ("validation", "test")[n // 4]} for n, row in enumerate(numbered(8))]
-    assert (load(path=rows, n_shots=0, split="validation", n_validation=1).table["split"] == "validation").sum() == 4
-    assert len(load(path=rows, n_shots=0, split=None)) == 8
-    assert set(load("world-facts", split=None, n_shots=0).table["split"]) == set(SPLITS)
-    shown = load(path=[row | {"split": row["split"].replace("validation", "train_shots")} for row in rows], split=None)
+    assert (
+        load_questions(path=rows, n_shots=0, split="validation", n_validation=1).table["split"] == "validation"
+    ).sum() == 4
+    assert len(load_questions(path=rows, n_shots=0, split=None)) == 8
+    assert set(load_questions("world-facts", split=None, n_shots=0).table["split"]) == set(SPLITS)
+    shown = load_questions(
+        path=[row | {"split": row["split"].replace("validation", "train_shots")} for row in rows], split=None
+    )
     assert (len(shown), len(shown.shots)) == (4, 4)  # what is shown is not asked
 
 
@@ -343,7 +347,7 @@ BAD = [
 @pytest.mark.parametrize(("name", "content", "parameters", "field"), BAD)
 def test_bad_questions_and_requests_are_refused_in_one_line(write, name, content, parameters, field):
     with pytest.raises(ValueError) as caught:  # noqa: PT011
-        load(**{"path": write(content, name=name) if name else content} | parameters)
+        load_questions(**{"path": write(content, name=name) if name else content} | parameters)
     assert field in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -354,11 +358,11 @@ def test_without_a_network_there_is_one_sentence(monkeypatch):
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     with pytest.raises(RunError, match=r"'sciq' cannot .*hub \(allenai/sciq\); without a network.*offline mode"):
-        load("sciq")
+        load_questions("sciq")
 
 
 def test_blocks_of_a_text_file_are_a_question_and_its_references(write):
     blocks = ["who was first\nWilhelm Conrad Röntgen\n\n", "where is it\nRome\nRoma "]
-    table = load(path=write(*blocks, name="test.txt"), n_shots=0).table
+    table = load_questions(path=write(*blocks, name="test.txt"), n_shots=0).table
     assert table["question"].tolist() == ["who was first", "where is it"]
     assert table["references"].tolist() == [["Wilhelm Conrad Röntgen"], ["Rome", "Roma"]]

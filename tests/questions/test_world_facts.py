@@ -1,4 +1,4 @@
-"""The promises of the bundled data: what data/world_facts and data/models must hold; knows nothing of pro_lib."""
+"""The guarantees of the bundled data: what data/world_facts and data/models must hold; knows nothing of pro_lib."""
 
 import json
 import runpy
@@ -17,7 +17,7 @@ FACTS = pd.DataFrame(map(json.loads, (WORLD / "facts.jsonl").read_text(encoding=
 build = SimpleNamespace(**runpy.run_path(str(WORLD / "build.py"), run_name="world_facts_build"))
 
 
-def test_the_facts_keep_their_promises():
+def test_the_facts_keep_their_guarantees():
     facts, sizes = FACTS, FACTS.split.value_counts()
     assert set(sizes.index) == {"train_shots", "validation", "test"}
     assert 60 <= sizes["train_shots"] <= 100

@@ -11,7 +11,7 @@ from pro_lib import importing, scoring
 from pro_lib import runs as run_tables
 from pro_lib.common.files import RunError
 from pro_lib.runs import storage
-from pro_lib.runs.run import most_probable
+from pro_lib.runs.run import most_probable_answers
 from pro_lib.runs.storage import Cost, RunFolder, RunInfo, part_table
 
 NAN = np.nan
@@ -38,7 +38,7 @@ def run_of(rows, ids="abc"):
 
 
 def means(run, **options):
-    return run.matrix(run.ranked(**options), "mean")
+    return run.matrix(run.ranked_answers(**options), "mean")
 
 
 def texts(table):
@@ -107,7 +107,7 @@ def test_distinct_goes_by_ids_then_text_then_log_probability(answers, expected):
     run = records_run(*({"log_prob": -1 - n, **answer} for n, answer in enumerate(answers)))
     np.testing.assert_array_equal(run.log_probs(), [expected])
     assert run.log_probs(distinct=False).shape == (1, len(answers))
-    assert "index" not in run.ranked()
+    assert "index" not in run.ranked_answers()
 
 
 def test_top_is_the_most_probable_finished_answer_and_missing_where_there_is_none(run):
@@ -127,12 +127,12 @@ def test_most_probable_takes_each_answer_from_the_run_that_found_the_best(run):
     rows = [("b", "Oslo", [1], [-1.0], -1.0, True), ("c", "Milan", [2], [-0.5], -0.5, True)]
     other = run_of([*rows, ("a", "Nice", [3], [-0.5], -0.25, True)])
     for tops in ([run.top(), other.top()], [other.top(), run.top()]):
-        best = most_probable(tops)
+        best = most_probable_answers(tops)
         assert best["question_id"].tolist() == ["a", "b", "c"]
         assert (texts(best), best["value"].tolist()) == (["Nice", "Oslo", "Rome"], [-0.75, -2.0, -0.5])
     judged = records_run({"text": "x", "log_prob": -2, "rouge_l": 0.9}).top()
-    assert most_probable([judged, run_of(ANSWERS[:1], "a").top()])["rouge_l"].isna().tolist() == [True]
-    assert most_probable([judged, run_of(ANSWERS[3:4], "a").top()])["rouge_l"].tolist() == [0.9]
+    assert most_probable_answers([judged, run_of(ANSWERS[:1], "a").top()])["rouge_l"].isna().tolist() == [True]
+    assert most_probable_answers([judged, run_of(ANSWERS[3:4], "a").top()])["rouge_l"].tolist() == [0.9]
 
 
 def test_scores_are_a_row_per_question_with_its_answer_and_what_pro_read(run):
@@ -179,7 +179,7 @@ def test_an_unfinished_run_is_read_as_far_as_it_got_with_a_warning(run, tmp_path
         part, rows = next(iter(folder.missing(run.questions, per_part=2).items()))
         storage.write_part(folder.path, part, folder.info, part_table(rows, [[], []], [None, None]), Cost())
     with pytest.warns(UserWarning, match="holds 2 of the 3 questions planned; run the generation again"):
-        unfinished = run_tables.read(tmp_path)
+        unfinished = run_tables.read_run(tmp_path)
     assert (unfinished.name, unfinished.questions["question_id"].tolist()) == ("set/model/greedy", ["a", "b"])
     np.testing.assert_array_equal(unfinished.log_probs(), [[NAN], [NAN]])  # nothing was answered
 

@@ -17,7 +17,7 @@ from pro_lib.common import catalog, files
 from pro_lib.common.files import RunError
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
-from pro_lib.runs.storage import Cost, RunFolder, RunInfo, part_table, tables
+from pro_lib.runs.storage import Cost, RunFolder, RunInfo, join_parts, part_table
 
 INFO = RunInfo("set", "model", "greedy", {"seed": 0, "stop": [], "header": "Answer briefly."})
 IDS = [f"q{number}" for number in range(10)]
@@ -63,14 +63,14 @@ def test_a_part_of_before_own_columns_stood_in_one_is_refused(tmp_path):
     with RunFolder(tmp_path / "run", INFO) as folder:
         [(part, asked)] = folder.missing(questions_of(IDS), per_part=len(IDS)).items()
         storage.write_part(folder.path, part, folder.info, table_of(asked).drop_columns(["_own"]), Cost())
-    for again in (lambda: storage.read(tmp_path / "run"), lambda: written(tmp_path / "run")):
+    for again in (lambda: storage.read_folder(tmp_path / "run"), lambda: written(tmp_path / "run")):
         with pytest.raises(RunError, match="written by an earlier version"):
             again()
 
 
 def test_what_was_written_is_what_is_read(finished):
-    answers, questions, info = storage.read(finished)
-    expected = tables([table_of(questions_of(IDS))])
+    answers, questions, info = storage.read_folder(finished)
+    expected = join_parts([table_of(questions_of(IDS))])
     assert_frame_equal(answers, expected[0])
     assert_frame_equal(questions, expected[1])
     assert questions["references"][0] == ["q0", "the q0"]
@@ -85,7 +85,7 @@ def test_a_stopped_run_goes_on_to_the_same_files(tmp_path, finished, stop_after)
     info = json.loads((again / "run.json").read_text())
     assert (info["n_planned"], info["provenance"]) == (10, {})
     if stop_after:  # of whatever is there the cost is known, though nobody has summed it up
-        _, questions, info = storage.read(again)
+        _, questions, info = storage.read_folder(again)
         assert info.cost.prompt_tokens == len(questions)
     written(again)
     assert state(again) == state(finished)
@@ -101,13 +101,13 @@ def test_a_deleted_file_is_made_again_and_new_questions_are_added_after_the_othe
     assert state(finished) == before
     assert not any(file.exists() for file in left)
     written(finished, ["x", *IDS, "y"])
-    _, questions, info = storage.read(finished)
+    _, questions, info = storage.read_folder(finished)
     assert (list(questions["question_id"]), info.n_planned) == ([*IDS, "x", "y"], 12)
 
 
 def texts_of(path, *, questions=None):
-    """The question and the first answer of each stored question by its id, as `runs.storage.read` has them."""
-    answers, table, _ = storage.read(path, questions)
+    """The question and the first answer of each stored question by its id, as `runs.storage.read_folder` has them."""
+    answers, table, _ = storage.read_folder(path, questions)
     first = answers[answers["rank"] == 0].set_index("question_id")["text"]
     return {row.question_id: (row.question, first[row.question_id]) for row in table.itertuples()}
 
@@ -125,7 +125,7 @@ def test_an_edited_question_is_asked_again_and_the_others_keep_their_answers(fin
     assert texts_of(finished, questions=edited)["q3"] == ("another?", "new0")
     # The answer to the earlier text is kept, for the earlier text.
     assert texts_of(finished, questions=questions_of(IDS))["q3"] == ("q3?", "q30")
-    assert storage.read(finished)[2].n_planned == 10
+    assert storage.read_folder(finished)[2].n_planned == 10
     written(finished)
 
 
@@ -140,7 +140,7 @@ def test_a_question_under_another_id_keeps_its_answer(finished):
 def test_a_question_without_an_answer_is_named(finished):
     asked = questions_of([*IDS, "x"])
     with pytest.raises(storage.UnansweredError, match=r"has no answer to question 'x', 'x\?'$"):
-        storage.read(finished, asked)
+        storage.read_folder(finished, asked)
 
 
 @pytest.mark.parametrize(
@@ -173,12 +173,12 @@ def journal_of(path, ids, *, per_record=1):
 
 def test_a_journal_is_read_and_folded_into_a_part(finished):
     file = journal_of(finished, ["x", "y"])
-    _, table, info = storage.read(finished)
+    _, table, info = storage.read_folder(finished)
     assert list(table["question_id"]) == [*IDS, "x", "y"]
     assert info.cost.prompt_tokens == 12
     written(finished, [*IDS, "x", "y", "z"])
     assert not file.exists()
-    _, table, info = storage.read(finished)
+    _, table, info = storage.read_folder(finished)
     assert list(table["question_id"]) == [*IDS, "z", "x", "y"]
     assert (info.cost.prompt_tokens, info.n_planned) == (13, 13)
 
@@ -190,7 +190,7 @@ def test_a_journal_cut_at_any_byte_loses_the_record_that_was_being_written_and_n
     for end in (*range(0, len(data), 97), first - 1, first, first + 1, len(data) - 1):
         file.write_bytes(data[:end])
         n_whole = sum(end >= size for size in (first, len(data)))
-        assert list(storage.read(finished)[1]["question_id"]) == [*IDS, "x", "y"][: 10 + n_whole]
+        assert list(storage.read_folder(finished)[1]["question_id"]) == [*IDS, "x", "y"][: 10 + n_whole]
 
 
 def test_every_flipped_bit_of_a_journal_is_refused(finished, size):
@@ -201,7 +201,7 @@ def test_every_flipped_bit_of_a_journal_is_refused(finished, size):
         data[rng.integers(len(data))] ^= 1 << int(rng.integers(8))
         file.write_bytes(data)
         with pytest.raises(RunError, match="its checksum differs"):
-            storage.read(finished)
+            storage.read_folder(finished)
 
 
 def test_a_journal_left_beside_its_part_is_not_counted_twice(finished):
@@ -209,18 +209,18 @@ def test_a_journal_left_beside_its_part_is_not_counted_twice(finished):
     data = file.read_bytes()
     storage.fold_journal(file, storage.read_info(finished))
     file.write_bytes(data)  # a process that died before it deleted the journal
-    _, table, info = storage.read(finished)
+    _, table, info = storage.read_folder(finished)
     assert (list(table["question_id"]), info.cost.prompt_tokens) == ([*IDS, "x"], 11)
     written(finished, [*IDS, "x", "y"])
     assert not file.exists()
-    assert list(storage.read(finished)[1]["question_id"]) == [*IDS, "y", "x"]
+    assert list(storage.read_folder(finished)[1]["question_id"]) == [*IDS, "y", "x"]
 
 
 def test_a_journal_of_another_run_is_refused(finished, tmp_path):
     other = written(tmp_path / "other", info=replace(INFO, parameters=INFO.parameters | {"seed": 5}))
     shutil.copy(journal_of(other, ["x"]), finished)
     with pytest.raises(RunError, match="part of another run"):
-        storage.read(finished)
+        storage.read_folder(finished)
 
 
 def test_a_finished_run_needs_neither_a_lock_nor_a_writable_folder(finished, monkeypatch):
@@ -257,7 +257,7 @@ REFUSALS = {
 @pytest.mark.parametrize(("damage", "words"), REFUSALS.values(), ids=REFUSALS)
 def test_what_is_not_as_it_was_written_is_refused_in_one_line(finished, damage, words):
     with pytest.raises(RunError, match=rf"^[^\n]*{finished}[^\n]*{words}[^\n]*$"):
-        damage(finished), storage.read(finished)
+        damage(finished), storage.read_folder(finished)
 
 
 def test_every_flipped_bit_is_refused(finished, size):
@@ -268,9 +268,9 @@ def test_every_flipped_bit_is_refused(finished, size):
         data[rng.integers(len(data))] ^= 1 << int(rng.integers(8))
         file.write_bytes(data)
         with pytest.raises(RunError):
-            storage.read(finished)
+            storage.read_folder(finished)
         file.write_bytes(whole)
-    storage.read(finished)
+    storage.read_folder(finished)
 
 
 def test_a_second_writer_waits_a_little_and_is_refused_until_the_first_has_ended(tmp_path, monkeypatch):
@@ -285,7 +285,7 @@ def test_a_second_writer_waits_a_little_and_is_refused_until_the_first_has_ended
         monkeypatch.setattr(storage, "_PATIENCE", 60.0)
         threading.Timer(0.2, folder._lock.release).start()
         written(path)
-    assert len(storage.read(path)[1]) == 10
+    assert len(storage.read_folder(path)[1]) == 10
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes that are files")
@@ -295,9 +295,9 @@ def test_a_pipe_in_the_place_of_a_file_is_told_and_not_waited_for(tmp_path, fini
     for pipe in (rows, finished / "part-00001-0000000000000000.parquet", tmp_path / "model.safetensors"):
         os.mkfifo(pipe)
     for use in (
-        lambda: question_sets.load(path=rows),
-        lambda: question_sets.load("nq", path=tmp_path),
-        lambda: storage.read(finished),
+        lambda: question_sets.load_questions(path=rows),
+        lambda: question_sets.load_questions("nq", path=tmp_path),
+        lambda: storage.read_folder(finished),
         lambda: catalog.fingerprint(tmp_path),
         lambda: files.write_whole(b"", rows),
     ):

@@ -173,7 +173,7 @@ def test_the_scores_are_those_of_lm_polygraph():
     means = np.array([[sum(answer) / len(answer) for answer in row] for row in tokens])
     samples, sampled = nli[:, 1:, 1:], totals[:, 1:]
     meaning = scoring.clusters(samples)
-    sampled_once = np.column_stack([np.ones(len(texts), bool), scoring.distinct([row[1:] for row in texts])])
+    sampled_once = np.column_stack([np.ones(len(texts), bool), scoring.first_occurrences([row[1:] for row in texts])])
     ours = {
         "MaximumSequenceProbability": scoring.nll(totals[:, :1]),
         "Perplexity": scoring.average_log_likelihood(means[:, :1], totals[:, :1]),
@@ -249,7 +249,7 @@ def test_alias_without_relations_compares_accepted_names_only():
 
 
 def test_alias_reads_the_bundled_questions():
-    table = question_sets.load("world-facts", split=["train_shots", "validation", "test"], n_shots=0).table
+    table = question_sets.load_questions("world-facts", split=["train_shots", "validation", "test"], n_shots=0).table
     questions = table[table["references"].str.len() > 1].head(200)
     judged = scoring.Alias(table)([[*names[:2], "no such name"] for names in questions["references"]], questions)
     assert (judged[:, 0, 1] == 1).all()
@@ -340,7 +340,7 @@ def test_each_ordered_pair_is_computed_once_and_kept_on_disk(classifiers, tmp_pa
 
 def test_distinct_marks_first_occurrences():
     answers = [["a", "b", "a", None, "b"], ["c", "c"]]
-    assert scoring.distinct(answers).tolist() == [[True, True, False, False, False], [True] + [False] * 4]
+    assert scoring.first_occurrences(answers).tolist() == [[True, True, False, False, False], [True] + [False] * 4]
 
 
 def test_code_that_ships_with_a_model_is_not_run_and_nobody_is_asked(tmp_path, monkeypatch):

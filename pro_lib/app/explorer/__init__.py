@@ -3,7 +3,7 @@
 from pro_lib.app.explorer.page import (
     JAVASCRIPT,
     appendix_run,
-    comparison,
+    comparison_data,
     page_source,
     prefix_tree,
     run_data,
@@ -14,7 +14,7 @@ from pro_lib.app.explorer.page import (
 __all__ = [
     "JAVASCRIPT",
     "appendix_run",
-    "comparison",
+    "comparison_data",
     "page_source",
     "prefix_tree",
     "run_data",

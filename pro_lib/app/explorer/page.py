@@ -59,7 +59,7 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict:
 
 def _answers(run: Run) -> list[list[list]]:
     """Return the `answers` of `run_data`."""
-    ended, ids = run.ranked(distinct=False), pd.Index(run.questions["question_id"])
+    ended, ids = run.ranked_answers(distinct=False), pd.Index(run.questions["question_id"])
     correct = rouge_and_correct(ended, run.questions.iloc[ended["row"]].reset_index(drop=True))["correct"]
     cut = run.answers[~run.answers["finished"].to_numpy(bool)]
     cut = cut.assign(row=ids.get_indexer(cut["question_id"]), value=cut["log_prob"], mean=np.nan, correct=None)
@@ -72,7 +72,7 @@ def _answers(run: Run) -> list[list[list]]:
     return answers
 
 
-def comparison(run: Run, samples: Run | None = None, *, distinct: bool = True) -> dict:
+def comparison_data(run: Run, samples: Run | None = None, *, distinct: bool = True) -> dict:
     """Return every method but PRO on the questions of a run: ids, texts, correct, scores, counts.
 
     `samples` is a run of samples of the same questions. Raises `RunError` where no answer can be judged.
@@ -97,7 +97,7 @@ def to_html(run: Run, path: str | Path, *, alpha: float = 0.4, source: str | Pat
     not_empty(path, "path")
     scoring.adaptive_k(np.zeros((1, 1)), alpha, search_alpha=run.search_alpha)
     try:
-        methods = comparison(run)
+        methods = comparison_data(run)
     except RunError as error:
         methods = {"why": str(error)}
     # In JSON, < occurs in texts only, and there it may be written so; nothing can then end the element it stands in.

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from pro_lib import runs
-from pro_lib.app.ask import answered
+from pro_lib.app.ask import answer_question
 from pro_lib.app.experiment import Experiment
-from pro_lib.app.explorer.page import JAVASCRIPT, STYLES, appendix_run, comparison, prefix_tree, run_data
+from pro_lib.app.explorer.page import JAVASCRIPT, STYLES, appendix_run, comparison_data, prefix_tree, run_data
 from pro_lib.app.parameters import SAMPLES, as_list
 from pro_lib.common.catalog import bundled_models, fingerprint, locate, scope
 from pro_lib.common.files import RunError
@@ -50,7 +50,7 @@ class Explorer(anywidget.AnyWidget):
 
     def _choose(self, name: str) -> dict:
         chosen = self._sources[name]
-        run = chosen if isinstance(chosen, Run) else runs.read(chosen)
+        run = chosen if isinstance(chosen, Run) else runs.read_run(chosen)
         names = [*as_list(self._experiment.model), *bundled_models()]
         own = (name for name in names if Path(name).name == run.info.model and _is_model_of(run, name))
         source = run.info.provenance.get("source")
@@ -69,7 +69,9 @@ class Explorer(anywidget.AnyWidget):
         if self.data["cannot_ask"]:
             raise RunError(self.data["cannot_ask"])
         model, parameters = self._experiment.loaded(self._model), self._run.info.parameters
-        run = answered(model, question, like=parameters, strategy="threshold", search_alpha=search_alpha)
+        run = answer_question(
+            model, question, run_parameters=parameters, strategy="threshold", search_alpha=search_alpha
+        )
         tree = prefix_tree(run, model.decode).to_dict("records")
         return {"kind": "answer", "data": run_data(run, alpha=self._experiment.alpha), "tree": tree}
 
@@ -77,11 +79,13 @@ class Explorer(anywidget.AnyWidget):
         """Compare every method on the run, with stored samples of its questions where there are some."""
         folder = Path(self._experiment.generations_dir) / self._run.info.dataset / self._run.info.model
         try:
-            samples = runs.read(min(folder.glob(f"{SAMPLES}*"), default=folder / SAMPLES))  # those by default, if there
+            samples = runs.read_run(
+                min(folder.glob(f"{SAMPLES}*"), default=folder / SAMPLES)
+            )  # those by default, if there
             samples = samples.select(question_ids=list(self._run.questions["question_id"]))
         except RunError:
             samples = None
-        return {"kind": "comparison"} | comparison(self._run, samples, distinct=distinct)
+        return {"kind": "comparison"} | comparison_data(self._run, samples, distinct=distinct)
 
 
 def _is_model_of(run: Run, name: str) -> bool:

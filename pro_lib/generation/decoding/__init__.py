@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pro_lib.generation.decoding.exact_search import FEWEST, N_QUESTIONS, measured_epsilon
     from pro_lib.generation.decoding.next_tokens import Endings
     from pro_lib.generation.decoding.packed_tree import (
-        Counts,
+        ForwardCounts,
         PackedTree,
         Prefix,
         Tree,
@@ -31,9 +31,9 @@ __all__ = [
     "FEWEST",
     "N_QUESTIONS",
     "STRATEGIES",
-    "Counts",
     "DiverseBeam",
     "Endings",
+    "ForwardCounts",
     "Greedy",
     "Multinomial",
     "Outcome",
@@ -54,7 +54,7 @@ load_lazily(
     {
         "exact_search": ["FEWEST", "N_QUESTIONS", "measured_epsilon"],
         "next_tokens": ["Endings"],
-        "packed_tree": ["Counts", "PackedTree", "Prefix", "Tree", "common_prefix_length", "encode_prefix"],
+        "packed_tree": ["ForwardCounts", "PackedTree", "Prefix", "Tree", "common_prefix_length", "encode_prefix"],
         "plain_tree": ["PlainTree"],
         "steps": ["Outcome"],
     },

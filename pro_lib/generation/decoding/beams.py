@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from pro_lib.generation.decoding.next_tokens import Endings, most_probable, pieces
+from pro_lib.generation.decoding.next_tokens import Endings, most_probable_tokens, pieces
 from pro_lib.generation.decoding.packed_tree import Tree
 from pro_lib.generation.decoding.steps import Outcome, decode_steps
 
@@ -29,7 +29,7 @@ def diverse_beam(
         # Only tokens that do not stop are ever penalised, at most one more per group. So a group's best of them is
         # among the N best of its row, and its best stop token is the row's.
         others = (piece.index_fill(1, endings.stop_ids, -torch.inf) for piece in pieces(log_probs))
-        ids, values = map(torch.cat, zip(*(most_probable(piece, n_answers) for piece in others), strict=True))
+        ids, values = map(torch.cat, zip(*(most_probable_tokens(piece, n_answers) for piece in others), strict=True))
         stop_value, place = log_probs[:, endings.stop_ids].max(dim=-1)
         stop_id = endings.stop_ids[place]
         tokens, taken = torch.empty_like(rows), torch.empty_like(rows)

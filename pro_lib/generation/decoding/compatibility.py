@@ -11,7 +11,14 @@ from transformers import MODEL_FOR_MASKED_LM_MAPPING as MASKED
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedConfig, PreTrainedModel
 
 from pro_lib.common.validation import one_line, refusing
-from pro_lib.generation.decoding.packed_tree import Counts, PackedTree, Prefix, Tree, attention_kernels, encode_prefix
+from pro_lib.generation.decoding.packed_tree import (
+    ForwardCounts,
+    PackedTree,
+    Prefix,
+    Tree,
+    attention_kernels,
+    encode_prefix,
+)
 from pro_lib.generation.decoding.plain_tree import PlainTree
 
 # A guess at what rounding may do: a step of a logit between 16 and 32 is 0.125 nats in bfloat16, 0.016 in float16.
@@ -41,7 +48,7 @@ class Fit:
     plain: str = ""
     cached: bool = True
 
-    def tree(self, network: PreTrainedModel, prompts: Sequence, *, prefix: Prefix, counts: Counts) -> Tree:
+    def tree(self, network: PreTrainedModel, prompts: Sequence, *, prefix: Prefix, counts: ForwardCounts) -> Tree:
         """Return the tree of some prompts; a plain one does without the prefix."""
         if self.plain:
             return PlainTree(network, prompts, counts, cached=self.cached)
@@ -116,7 +123,9 @@ def _plain_fit(network: PreTrainedModel, reason: str, n_tokens: int, *, cached: 
     ids = _random_text(network, n_tokens)
     try:
         with refusing(PackingError, "cannot go on from a text alone"):
-            error = _largest_error(network, lambda prompts: PlainTree(network, prompts, Counts(), cached=cached), ids)
+            error = _largest_error(
+                network, lambda prompts: PlainTree(network, prompts, ForwardCounts(), cached=cached), ids
+            )
         _check_rounding(network, error, "a plain step")
     except PackingError:
         if not cached:
@@ -155,7 +164,9 @@ def checked_error(network: PreTrainedModel) -> float:
         prefix = encode_prefix(network, ids[:-5])
         size = sum(keys.nbytes + values.nbytes for keys, values in prefix.layers)
         crowd = min(_CROWD, len(prefix.token_ids) * _CROWD_BYTES // max(1, size))
-        error = _largest_error(network, lambda prompts: PackedTree(network, prompts, prefix, Counts()), ids, crowd)
+        error = _largest_error(
+            network, lambda prompts: PackedTree(network, prompts, prefix, ForwardCounts()), ids, crowd
+        )
     trouble = "it ignores the 4-D mask or the positions, or counts the slots of the cache"
     _check_rounding(network, error, f"a packed step: {trouble}")
     return error

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from pro_lib.generation.decoding.next_tokens import END, OTHER, UNSEEN, Endings, children
-from pro_lib.generation.decoding.packed_tree import Tree, sent
+from pro_lib.generation.decoding.packed_tree import Tree, to_device
 from pro_lib.generation.decoding.steps import Outcome
 from pro_lib.runs.certificate import Certificate
 
@@ -57,7 +57,7 @@ def search(
 
 @dataclass
 class Search:
-    """The search of a pack of questions, down to one α at a time."""
+    """The search of a batch of questions, down to one α at a time."""
 
     tree: Tree
     endings: Endings
@@ -78,7 +78,7 @@ class Search:
         if questions is None:
             rows, self.spent = np.arange(len(log_probs)), np.zeros(len(log_probs), np.int64)
         else:
-            log_probs = log_probs[sent(log_probs.device, rows)[0]]
+            log_probs = log_probs[to_device(log_probs.device, rows)[0]]
         self.floor, self.events, self.waiting = log_alpha, np.empty(0, _EVENT), np.arange(0)
         self._add(len(rows), question=rows, parent=-1, token=END, greedy=True)
         self._expand(np.arange(len(rows)), log_probs, rows)
@@ -264,8 +264,8 @@ def measured_epsilon(
     """
     ends = (prompts[0][n % len(prompts[0]) :] for n in range(FEWEST))
     prompts = [*prompts, *ends][: min(max(len(prompts), FEWEST), N_QUESTIONS)]
-    packs, answered = [[prompt] for prompt in prompts], partial(search, endings=endings, search_alpha=0.01)
-    together, *alone = (answered(tree_of(pack), max_new_tokens=max_new_tokens) for pack in (prompts, *packs))
+    batches, answered = [[prompt] for prompt in prompts], partial(search, endings=endings, search_alpha=0.01)
+    together, *alone = (answered(tree_of(batch), max_new_tokens=max_new_tokens) for batch in (prompts, *batches))
     largest = np.zeros(max_new_tokens + 1)
     for (answers, _), [(others, _)] in zip(together, alone, strict=True):
         mine, theirs = _prefixes(answers), _prefixes(others)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pro_lib.generation.decoding.packed_tree import sent
+from pro_lib.generation.decoding.packed_tree import to_device
 
 # In place of a token: the ending, the sum of several tokens that are not listed, and what no server tells, which may be
 # any of them.
@@ -53,7 +53,7 @@ def pieces(log_probs: Tensor) -> tuple[Tensor, ...]:
     return log_probs.tensor_split(max(1, len(log_probs) // max(2, n // log_probs.shape[1])))
 
 
-def most_probable(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
+def most_probable_tokens(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """Return ids, rising, and log-probabilities `(rows, n or fewer)` of the most probable tokens, any of equals."""
     values, ids = log_probs.topk(min(n, log_probs.shape[1]), dim=-1)
     ids, order = ids.sort(dim=-1)
@@ -113,7 +113,7 @@ def children(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np
     (rows, vocabulary), columns, start = log_probs.shape, list[list[Tensor]](), 0
     is_stop, is_closing = (table.numpy() for table in endings.on_host)
     floors = (floors - 1e-4).astype(np.float32)
-    lowest, takes_best = sent(log_probs.device, floors, greedy)
+    lowest, takes_best = to_device(log_probs.device, floors, greedy)
     # At most 1/p tokens have a probability of p, but for rounding. A stop token can fill up: it is left out below.
     most = 1.001 * np.exp(np.minimum(-floors, math.log(vocabulary))) + 1
     padding = int(is_stop.argmax())

@@ -35,7 +35,7 @@ class Prefix:
 
 
 @dataclass
-class Counts:
+class ForwardCounts:
     """What the trees of a run cost: tokens of prompts (a shared prefix once), tokens after them, forward passes."""
 
     prompt_tokens: int = 0
@@ -50,7 +50,7 @@ def common_prefix_length(sequences: Sequence[Sequence[int]]) -> int:
 
 
 class Tree(Protocol):
-    """All live prefixes of a pack of questions, grown one token at a time.
+    """All live prefixes of a batch of questions, grown one token at a time.
 
     Its *rows* are the open prefixes: after `plant` one per question, after `grow` one per child, behind the rows that
     stay. Rows and tokens are on the host, log-probabilities on the device of the network.
@@ -69,7 +69,7 @@ class Tree(Protocol):
 
 
 @torch.inference_mode()
-def encode_prefix(network: PreTrainedModel, token_ids: Sequence[int], *, counts: Counts | None = None) -> Prefix:
+def encode_prefix(network: PreTrainedModel, token_ids: Sequence[int], *, counts: ForwardCounts | None = None) -> Prefix:
     """Run the shared prefix through the network once; an empty prefix costs nothing."""
     if not token_ids:
         return Prefix((), ())
@@ -90,11 +90,13 @@ class PackedTree:
     saw, and itself. Siblings share their past, and nothing is reordered or padded.
     """
 
-    def __init__(self, network: PreTrainedModel, prompts: Sequence[Sequence[int]], prefix: Prefix, counts: Counts):
+    def __init__(
+        self, network: PreTrainedModel, prompts: Sequence[Sequence[int]], prefix: Prefix, counts: ForwardCounts
+    ):
         prefix = prefix.shared_with(prompts)
         self._network, self._counts = network, counts
         # A network's properties walk over its parameters.
-        self._device, self._dtype, self._at_once = network.device, network.dtype, at_once(network)
+        self._device, self._dtype, self._at_once = network.device, network.dtype, tokens_per_call(network)
         self._is_spread = len(set(getattr(network, "hf_device_map", {}).values())) > 1
         self.prefix_length, self._prefix_layers = len(prefix.token_ids), prefix.layers
         self._suffixes = [prompt[self.prefix_length :] for prompt in prompts]
@@ -132,7 +134,7 @@ class PackedTree:
         return self._run(tokens.numpy(), positions, owner, inherited[len(rows) :], owner, sizes)
 
     def crowd(self, slots: int) -> None:
-        """Add a row that alone sees so many further slots of zeros: what other questions of a pack are to the rest."""
+        """Add a row that alone sees so many further slots of zeros: what other questions of a batch are to the rest."""
         self._cache = _filled(
             [torch.nn.functional.pad(tensor, (0, 0, 0, slots)) for tensor in (layer.keys, layer.values)]
             for layer in self._cache.layers
@@ -173,7 +175,7 @@ class PackedTree:
     def _only(self, slots: np.ndarray) -> _Cache:
         """Return a copy of some of the cache's slots."""
         layers = self._cache.layers
-        places = {device: sent(device, slots)[0] for device in {layer.keys.device for layer in layers}}
+        places = {device: to_device(device, slots)[0] for device in {layer.keys.device for layer in layers}}
         return _filled([pair[:, :, places[pair.device]] for pair in (layer.keys, layer.values)] for layer in layers)
 
     def _drop_dead(self, visible: np.ndarray) -> np.ndarray:
@@ -188,7 +190,7 @@ class PackedTree:
 
     def _forward(self, cache: _Cache, *arrays: np.ndarray) -> Tensor:
         """Run tokens, at positions, on the slots they see; return log-probabilities of some. It fills the cache."""
-        tokens, positions, visible, keep = sent(self._device, *arrays)
+        tokens, positions, visible, keep = to_device(self._device, *arrays)
         if self._is_spread:  # the last layer's device takes indices on the host, and its own
             keep = torch.from_numpy(arrays[-1])
         # Additive, not boolean: under eager attention some architectures add whatever they are handed.
@@ -240,7 +242,7 @@ def _sizes(lengths: Sequence[int], limit: int) -> list[int]:
     return sizes
 
 
-def sent(device: torch.device, *arrays: np.ndarray) -> list[Tensor]:
+def to_device(device: torch.device, *arrays: np.ndarray) -> list[Tensor]:
     """Return arrays on a device, by one copy that the host does not wait for: torch keeps the pinned memory so long."""
     if device.type == "cpu":
         return [torch.from_numpy(array) for array in arrays]
@@ -254,7 +256,7 @@ def sent(device: torch.device, *arrays: np.ndarray) -> list[Tensor]:
     return [there[piece].view(one.dtype).view(one.shape) for piece, one in zip(pieces, like, strict=True)]
 
 
-def at_once(network: PreTrainedModel) -> int:
+def tokens_per_call(network: PreTrainedModel) -> int:
     """Return how many tokens are put through the network in one call."""
     return _AT_ONCE if network.device.type == "cpu" else _AT_ONCE_ELSEWHERE
 
@@ -271,10 +273,10 @@ def attention_kernels(device: torch.device) -> AbstractContextManager[None]:
 
 def keep_logits(network: PreTrainedModel, keep: Tensor | int) -> dict[str, Tensor | int]:
     """Return the argument that asks the network for the logits of some positions, or the last, where it has one."""
-    return {"logits_to_keep": keep} if "logits_to_keep" in accepted(type(network).forward) else {}
+    return {"logits_to_keep": keep} if "logits_to_keep" in forward_parameters(type(network).forward) else {}
 
 
 @lru_cache(maxsize=16)
-def accepted(forward: Callable) -> frozenset[str]:
+def forward_parameters(forward: Callable) -> frozenset[str]:
     """Return the names of what a forward pass can be given."""
     return frozenset(inspect.signature(forward).parameters)

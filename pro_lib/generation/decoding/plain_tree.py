@@ -10,13 +10,13 @@ from torch import Tensor
 from transformers import Cache, PreTrainedModel
 
 from pro_lib.generation.decoding.packed_tree import (
-    Counts,
-    accepted,
-    at_once,
+    ForwardCounts,
     attention_kernels,
+    forward_parameters,
     keep_logits,
     reducing_device,
-    sent,
+    to_device,
+    tokens_per_call,
 )
 
 
@@ -34,10 +34,10 @@ class PlainTree:
     prefix_length = 0
 
     def __init__(
-        self, network: PreTrainedModel, prompts: Sequence[Sequence[int]], counts: Counts, *, cached: bool = True
+        self, network: PreTrainedModel, prompts: Sequence[Sequence[int]], counts: ForwardCounts, *, cached: bool = True
     ):
         self._network, self._prompts, self._counts, self._cached = network, prompts, counts, cached
-        self._at_once = at_once(network)
+        self._at_once = tokens_per_call(network)
         self._rows: list[_Row] = []
 
     @torch.inference_mode()
@@ -70,7 +70,9 @@ class PlainTree:
                 parents = [steps[number][0] for number in numbers]
                 cache = copy.deepcopy(parents[0].cache)  # others may grow from the same rows
                 if cache is not None:
-                    cache.reorder_cache(*sent(self._network.device, np.array([parent.place for parent in parents])))
+                    cache.reorder_cache(
+                        *to_device(self._network.device, np.array([parent.place for parent in parents]))
+                    )
                 piece_log_probs, cache = self._forward([inputs[number] for number in numbers], cache)
                 for place, (number, parent) in enumerate(zip(numbers, parents, strict=True)):
                     rows[number] = _Row(parent.text + steps[number][1], cache, place)
@@ -78,12 +80,14 @@ class PlainTree:
                 log_probs.append(piece_log_probs)
         self._rows += [rows[number] for number in range(len(steps))]
         joined = torch.cat(log_probs)
-        return joined[sent(joined.device, np.argsort(order))[0]], sum(map(len, inputs))
+        return joined[to_device(joined.device, np.argsort(order))[0]], sum(map(len, inputs))
 
     def _forward(self, inputs: Sequence[Sequence[int]], cache: Cache | None) -> tuple[Tensor, Cache | None]:
         """Run texts, or what follows a cache's rows; return log-probabilities in float32, and the cache after."""
-        [ids] = sent(self._network.device, np.array(inputs))
-        name = "cache_params" if "cache_params" in accepted(type(self._network).forward) else "past_key_values"
+        [ids] = to_device(self._network.device, np.array(inputs))
+        name = (
+            "cache_params" if "cache_params" in forward_parameters(type(self._network).forward) else "past_key_values"
+        )
         past = {} if cache is None else {name: cache}
         with attention_kernels(ids.device):
             output = self._network(input_ids=ids, use_cache=self._cached, **past, **keep_logits(self._network, 1))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pro_lib.generation.decoding.next_tokens import Endings, check_numbers
-from pro_lib.generation.decoding.packed_tree import Tree, sent
+from pro_lib.generation.decoding.packed_tree import Tree, to_device
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def decode_steps(
     rows = torch.arange(len(log_probs))[:, None].repeat(1, n_answers)
     is_open, steps = torch.ones_like(rows, dtype=torch.bool), []
     for step in range(max_new_tokens):
-        at, still = sent(device, rows.numpy(), is_open.numpy())
+        at, still = to_device(device, rows.numpy(), is_open.numpy())
         chosen = choose(step, log_probs, at, still)
         tokens, ends = chosen.cpu(), endings.log_prob(log_probs)[at]
         stops, closes = is_open & stop[tokens], is_open & closing[tokens]

@@ -1,13 +1,13 @@
-"""How often promises are false, over 1,000 random splits of a pool: docs/guarantees.md.
+"""How often guarantees are false, over 1,000 random splits of a pool: docs/guarantees.md.
 
-    python benchmarks/promises.py [--splits 1000] [--published data/published/gpt-3.5-turbo_nq-open.jsonl …] [--replace]
+    python benchmarks/guarantees.py [--splits 1000] [--published FILE …] [--replace]
 
 Validation questions are drawn from a pool, which is the population: 305 of all world-facts questions that facts-2m was
 asked (the stored runs of `make figures`), 1,000 of a file of published outputs (`python data/published/make.py` makes
 it). Once they are drawn fairly and once with a shift that makes them easier: of world-facts those of facts told at
 least 8 times are drawn four times as readily, of the published ones those in the lower half of `Deg, NLI agreement`.
 Sizes, shifts and rules were fixed before this was run. With `--replace` validation is drawn with replacement, as from
-an endless population, and all of the pool lend their scores; only the worst share of false promises is printed then.
+an endless population, and all of the pool lend their scores; only the worst share of false guarantees is printed then.
 """  # fmt: skip
 
 import warnings
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
-from measuring import ROOT, asked
+from measuring import ROOT, parse_arguments
 from scipy.stats import binom
 
 from pro_lib import evaluation, importing, scoring
@@ -40,7 +40,7 @@ def embedded() -> tuple[Experiment, Evaluation, np.ndarray]:
 
 def right_probabilities(run: Run) -> np.ndarray:
     """The probability (n,) of the most probable right answer that an exact search found; 0 where none, or undecided."""
-    ranked = run.ranked()
+    ranked = run.ranked_answers()
     questions = run.questions.iloc[ranked["row"]].reset_index(drop=True)
     correct = evaluation.rouge_and_correct(ranked, questions)["correct"].astype(bool)
     right = np.zeros(len(run.questions))
@@ -87,8 +87,8 @@ def answering(judged: Evaluation, m: int, easier: np.ndarray, splits: int, *, re
             for score, values in ((name, named[name].to_numpy()) for name in named):
                 for target in TARGETS:
                     known, of = (values[at], correct[at]), {"target": target, "confidence": CONFIDENCE}
-                    taken = {"promise": guarantees.promise(*known, **of, unlabelled=values[rest]).threshold}
-                    taken["promise, own percentiles"] = guarantees.promise(*known, **of).threshold
+                    taken = {"guarantee": guarantees.guarantee(*known, **of, unlabelled=values[rest]).threshold}
+                    taken["guarantee, own percentiles"] = guarantees.guarantee(*known, **of).threshold
                     taken |= {} if replace else others(*known, values[rest], target)
                     for rule, threshold in taken.items():
                         outcome = 0.0, 0.0, 0.0, np.nan
@@ -99,9 +99,9 @@ def answering(judged: Evaluation, m: int, easier: np.ndarray, splits: int, *, re
                             outcome = 1.0, float(right < target * n), n / len(correct), few
                         found.setdefault((score, target, rule), []).append(outcome)
         for (score, target, rule), outcomes in found.items():
-            promised, false, coverage, sample = np.array(outcomes).T
+            guaranteed, false, coverage, sample = np.array(outcomes).T
             row = {"kind": "answering", "score": score, "level": target, "rule": rule, "shift": shift, "validation": m}
-            row |= {"made": promised.mean(), **mean_and_error(false), "coverage": coverage.mean()}
+            row |= {"made": guaranteed.mean(), **mean_and_error(false), "coverage": coverage.mean()}
             looked_at = sample[~np.isnan(sample)]
             yield row | {"sample_failed": looked_at.mean() if looked_at.size else np.nan}
 
@@ -144,8 +144,10 @@ def mean_and_error(failed: np.ndarray) -> dict[str, float]:
 
 def main() -> None:
     """Write the table and print what is about PRO and NLL."""
-    published, table_file = [ROOT / "data/published/gpt-3.5-turbo_nq-open.jsonl"], ROOT / "docs" / "promises.csv"
-    given = asked(__doc__, {"--splits": 1000, "--published": published, "--replace": False, "--out": table_file})
+    published, table_file = [ROOT / "data/published/gpt-3.5-turbo_nq-open.jsonl"], ROOT / "docs" / "guarantees.csv"
+    given = parse_arguments(
+        __doc__, {"--splits": 1000, "--published": published, "--replace": False, "--out": table_file}
+    )
     if missing := next((path for path in given.published if not path.is_file()), None):
         raise SystemExit(f"{missing} is not there: `python data/published/make.py` fetches and makes it")
     warnings.simplefilter("ignore", scoring.PremiseWarning)
