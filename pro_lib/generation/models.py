@@ -26,7 +26,7 @@ from pro_lib.common.catalog import (
     model_folder_name,
 )
 from pro_lib.common.validation import DTYPES, QUANTIZATIONS, SentenceError, not_empty, refusing
-from pro_lib.generation import checkpoints
+from pro_lib.generation import weights
 from pro_lib.generation.decoding import Endings
 from pro_lib.generation.decoding.compatibility import Fit, PackingError, auto_class, best_fit, fit_for_length
 from pro_lib.generation.decoding.packed_tree import reducing_device
@@ -272,9 +272,9 @@ def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTraine
         raise UnsupportedModelError(f"model {name} is an encoder-decoder: answers follow from what its encoder read")
     tokenizer = AutoTokenizer.from_pretrained(source, **shared)
     told = {"output_loading_info": True, "ignore_mismatched_sizes": True}
-    with checkpoints.without_reports():
+    with weights.without_reports():
         network, loading = auto_class(config).from_pretrained(source, **told, **options)
-    wrong = checkpoints.contradictions(network, loading, lambda: _folder(source, shared))
+    wrong = weights.contradictions(network, loading, lambda: _folder(source, shared))
     if wrong:
         raise UnsupportedModelError(f"model {name} {wrong}")
     return network, tokenizer

@@ -1,5 +1,6 @@
 """Figures: one style, and one function per kind of figure."""
 
+from pro_lib.plots.benchmark import benchmark
 from pro_lib.plots.style import (
     ALPHA_LABEL,
     COLORS,
@@ -7,7 +8,6 @@ from pro_lib.plots.style import (
     PRINTED,
     SHARE_TICKS,
     alpha_axis,
-    benchmark,
     difference_axis,
     distinct_values,
     draw_curve,

@@ -1,4 +1,4 @@
-"""How all figures look, and the benchmark's: table in, Matplotlib figure out; knows no number of its own."""
+"""The style that all figures share: colours, panels, axes, and how a figure is saved with its numbers."""
 
 import io
 import re
@@ -210,33 +210,3 @@ def explain(figure: Figure, entries: Sequence[plt.Artist], x: str = "", y: str =
         rows = ceil(len(entries) / max(1, int(72 * figure.get_figwidth() / widest)))
         shape = {"ncols": ceil(len(entries) / rows), "handlelength": 2.6, "columnspacing": 1.2, "borderpad": 0}
         figure.legend(handles=entries, loc="outside upper center", **shape)
-
-
-def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
-    """Draw AUROC of the paper's eight methods and at most four more, of `evaluation.benchmark`, in the order of means.
-
-    The axis begins 0.2 below the best, or at chance where a panel's best is below 0.8; what lies below is at its edge.
-    """
-    table = table[table["method"].str.split(", ").str[0].isin(PAPER_METHODS) & (table["method"] != "PRO, default")]
-    means = table.groupby("method", sort=False)["auroc"].mean()
-    methods = list(means.sort_values(ascending=False, kind="stable").index[:12])
-    table = table[table["method"].isin(methods)]
-    bests = table.groupby(list(table.columns.intersection(["model", "dataset", "protocol"])))["auroc"].max()
-    left = 0.5 if bests.min() < 0.8 else bests.max() - 0.2
-    shape: dict[str, Any] = {"columns": columns, "height": 0.14 * max(len(methods), 5), "sharex": True, "sharey": True}
-    with panels(table, "model", "dataset", "protocol", **shape) as (figure, grid):
-        for ax, _, panel in grid:
-            for point in panel.itertuples():
-                at = methods.index(point.method)
-                color = COLORS[7 if "oracle" in point.method else 0 if point.method.startswith("PRO") else 6]
-                ax.hlines(at, point.low, point.high, color=color, lw=1)
-                marker = "o" if point.auroc >= left else 4  # 4: an arrow at the edge
-                ax.plot(max(point.auroc, left), at, marker=marker, color=color, clip_on=False, zorder=3)
-                mark = ("▲" if point.difference > 0 else "▼") if point.significant else ""
-                value = f" {point.auroc:.3f}".replace("0.", ".") + mark
-                ax.text(1, at, value, transform=ax.get_yaxis_transform(), fontsize=6, va="center")
-            name_rows(ax, methods, panel["method"])
-            ax.axvline(panel["auroc"].max(), color="black", lw=0.6, ls=":")
-            ax.set_xlim(left, None)
-        explain(figure, [], "AUROC, 95 % interval (dotted: the best)\n▲ above PRO, ▼ below: DeLong, Holm-corrected")
-    return figure

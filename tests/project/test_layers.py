@@ -67,7 +67,7 @@ def test_all_public_names_of_a_package_are_there_and_type_checkers_see_them(fold
 
 
 # Functions that have the name of their module.
-SAME_NAME = ["app.ask", "evaluation.evaluate", "generation.generate", "metrics.auroc"]
+SAME_NAME = ["app.ask", "evaluation.evaluate", "generation.generate", "metrics.auroc", "plots.benchmark"]
 
 
 @pytest.mark.parametrize("first", ["package", "module"])
