@@ -230,8 +230,8 @@ def _wrap_pair(pair: tuple[Any, ...], options: Mapping[str, Any]) -> Model:
 def wrap_network(network: PreTrainedModel, tokenizer: Tokenizer, *, name: str = "loaded") -> Model:
     """Return a network in memory, with its tokenizer, as a model whose runs are stored under `name`."""
     digest = hashlib.sha256(network.config.to_json_string().encode())
-    for weights in network.state_dict().values():
-        digest.update(weights.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    for tensor in network.state_dict().values():
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return _made(network, tokenizer, name, network.name_or_path or name, digest.hexdigest()[:16])
 
 
