@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pro_lib
@@ -67,6 +67,10 @@ def edited_rows(draw):
     return rows if len(set(names)) == len(names) else [(f"q{n}", place) for n, (_, place) in enumerate(rows)]
 
 
+# Examples of a property test, each of which generates and scores a run.
+N_EXAMPLES = {"quick": 8, "all": 25, "trials": 300}
+
+
 @pytest.fixture(scope="module")
 def model():
     return models.load_model(MODEL, device="cpu")
@@ -116,11 +120,14 @@ def own(strategy):
 @pytest.mark.parametrize("has_ids", [True, False], ids=["ids", "row numbers"])
 @pytest.mark.parametrize("through", [through_experiment, through_generate])
 @pytest.mark.parametrize("strategy", ["greedy", "multinomial", "threshold"])
-def test_a_run_of_an_edited_file_has_the_answers_to_its_questions(tmp_path_factory, model, through, strategy, has_ids):
+def test_a_run_of_an_edited_file_has_the_answers_to_its_questions(
+    tmp_path_factory, model, through, strategy, has_ids, size
+):
     folder = tmp_path_factory.mktemp("edited")
     path = folder / "mine.jsonl"
     through(written(path, [(f"q{n}", place) for n, place in enumerate(FIRST)], has_ids=has_ids), folder, strategy)
 
+    @settings(max_examples=N_EXAMPLES[size])
     @given(edited_rows())
     def check(rows):
         # All examples share one folder, which keeps the answers of every earlier edit.
@@ -178,7 +185,7 @@ TEMPLATES = {"question": "{}", "prompt": "Question: Who wrote Emma?\nAnswer: Jan
 
 @pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
 @pytest.mark.parametrize("has_ids", [True, False], ids=["ids", "texts"])
-def test_records_beside_an_edited_file_are_paired_rightly_or_refused(tmp_path_factory, template, has_ids):
+def test_records_beside_an_edited_file_are_paired_rightly_or_refused(tmp_path_factory, template, has_ids, size):
     folder = tmp_path_factory.mktemp("records")
     records = folder / "records.jsonl"
     with open(records, "w", encoding="utf-8") as file:
@@ -189,6 +196,7 @@ def test_records_beside_an_edited_file_are_paired_rightly_or_refused(tmp_path_fa
             file.write(json.dumps(record) + "\n")
     n_paired = 0
 
+    @settings(max_examples=N_EXAMPLES[size])
     @given(edited_rows())
     def check(rows):
         nonlocal n_paired
