@@ -204,8 +204,8 @@ def answerer(
     Args:
         model: a loaded one, or its name, as in `pro_lib.load_model`.
         calibration: a run, or its folder, of the model on questions with known answers, of the kind that will be asked.
-            Its validation questions show the guarantee, and the scores of its others are the thresholds; without a
-            validation split, all do.
+            Its validation questions show the guarantee, one question of each text, and the scores of its others are
+            the thresholds; without a validation split, all do.
         alpha: of PRO, fixed beforehand.
         choices: what counts as right, as in `evaluate`.
 
@@ -224,7 +224,12 @@ def answerer(
     scores = [evaluate(calibration, split=name, choices=choices).pro(alpha) for name in splits if is_split]
     others = np.concatenate(scores) if scores else None
     made = guarantees.guarantee(
-        known.pro(alpha), known.correct, target=target, confidence=confidence, unlabelled=others
+        known.pro(alpha),
+        known.correct,
+        target=target,
+        confidence=confidence,
+        unlabelled=others,
+        texts=known.answers.get("text_number"),
     )
     own = {"strategy": parameters["strategy"], "chat": parameters.get("chat", False)}
     own |= own_settings(own["strategy"], parameters) | {"questions": question_sets.empty_question_set(parameters)}

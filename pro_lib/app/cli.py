@@ -328,7 +328,8 @@ def _quality(run: Run, choices: Any, *, alpha: float, needed: bool) -> str:
     share, n = judged.correct.mean(), len(judged.correct)
     rarer = f"Only {judged.n_rarer} {'right' if share < 0.5 else 'wrong'}: too few to say much."
     few = f" {rarer}" if judged.n_rarer < 20 else ""
-    return f"{printable(judged.exclusions)}\nAUROC {aurocs} on {n:,} questions, {share:.1%} right.{few}"
+    sentences = "\n".join(filter(None, [printable(judged.exclusions), judged.cautions()]))
+    return f"{sentences}\nAUROC {aurocs} on {n:,} questions, {share:.1%} right.{few}"
 
 
 @pro.command()

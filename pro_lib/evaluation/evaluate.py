@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from pro_lib import metrics, scoring
 from pro_lib.common.files import RunError
@@ -20,6 +22,7 @@ from pro_lib.evaluation.methods import (
     similarity_matrices,
 )
 from pro_lib.metrics.correctness import MATCHES, Choices, rouge_and_correct
+from pro_lib.questions.repeats import question_groups
 from pro_lib.runs.run import Run, most_probable_answers
 from pro_lib.scoring.likelihood import FloatArray
 
@@ -41,6 +44,8 @@ class Evaluation:
     """One model's answers to one split of a dataset, and what the methods say of them, row by row.
 
     `answers` has a row per question: question_id, text (the answer judged), rouge_l, correct, exact_match, alias_match.
+    It has a column cluster if questions go together, and a column text_number if questions have the same text.
+    `n_unlabelled` is how many further questions have scores, but no label that says whether the answer is right.
     `log_probs` (n, N) are the answers PRO reads, those of an exact search down to `search_alpha` unless that is None.
     `baselines` has a column per method that needs no α, higher = more uncertain. `exclusions` says which questions were
     left out and why, `unavailable` which methods the run cannot feed. `meanings` are the log-probabilities (n, C) that
@@ -61,6 +66,7 @@ class Evaluation:
     meanings: Mapping[str, FloatArray] = field(default_factory=dict)
     alpha_scores: Mapping[str, Callable[..., FloatArray]] = field(default_factory=dict)
     note: str = ""
+    n_unlabelled: int = 0
 
     @property
     def correct(self) -> np.ndarray:
@@ -107,15 +113,45 @@ class Evaluation:
         read: dict[str, Any] = {"log_probs": self.log_probs[rows], "meanings": meanings, "alpha_scores": at_alpha}
         return replace(self, answers=answers, baselines=baselines, **read)
 
+    def one_per_text(self, *, seed: int = 0) -> "Evaluation":
+        """Return one question of each text, drawn with `seed`; all questions if no text is repeated."""
+        if "text_number" not in self.answers:
+            return self
+        order = np.random.default_rng(seed).permutation(len(self.answers))
+        _, first = np.unique(self.answers["text_number"].to_numpy()[order], return_index=True)
+        return self.rows(np.sort(order[first]))
+
+    def cautions(self) -> str:
+        """Say what restricts the result: labels of some questions only, and repeated questions; else nothing."""
+        sentences = []
+        n = len(self.answers)
+        if self.n_unlabelled:
+            n_all = n + self.n_unlabelled
+            sentences.append(
+                f"Labels cover {n} of {n_all} questions and have no inclusion probabilities: "
+                "the result holds for the labelled questions only, not for all."
+            )
+        if "text_number" in self.answers:
+            n_texts = self.answers["text_number"].nunique()
+            sentences.append(
+                f"The {n} questions have {n_texts} different texts: "
+                "intervals of differences treat equal texts as one cluster."
+            )
+        return " ".join(sentences)
+
     def one_class(self) -> str:
         """Return the sentence that all answers are right, or all wrong; empty where both occur."""
         which = f"all {len(self.correct)} judged answers are {'right' if self.correct.any() else 'wrong'}"
         return "" if self.n_rarer else f"{self.dataset}, {self.model}, {self.split}: {which}"
 
     def labels(self) -> dict[str, str | int]:
-        """Return what tells this setting's tables from others': dataset, model, protocol, split, n_questions."""
+        """Return what tells this setting's tables from others': dataset, model, protocol, split, n_questions.
+
+        If labels cover some questions only, n_unlabelled is among them.
+        """
         labels = {"dataset": self.dataset, "model": self.model, "protocol": self.protocol, "split": self.split}
-        return labels | {"n_questions": len(self.correct)}
+        labels |= {"n_questions": len(self.correct)}
+        return labels | ({"n_unlabelled": self.n_unlabelled} if self.n_unlabelled else {})
 
     def sentence(self) -> str:
         """Say what was used and what was not."""
@@ -128,7 +164,8 @@ class Evaluation:
         above = scoring.above_one(self.log_probs).sum()
         mass = f" For {above} questions the answers' probabilities sum to more than 1: PRO bounds no entropy there."
         where = f"{self.dataset}, {self.model}, {self.protocol}, {self.split}"
-        note = self.note and f" {self.note}"
+        cautions = self.cautions()
+        note = "".join(f" {text}" for text in (cautions, self.note) if text)
         return f"{where}: {self.exclusions} {accuracy}.{mass if above else ''}{without}{note}"
 
 
@@ -197,8 +234,7 @@ def evaluations(
     answers = top[["question_id", "text"]].join(rouge_and_correct(top, beams.questions, choices))
     if choices.labels is not None:
         _check_labels(answers, choices.labels, beams.name)
-    if choices.cluster in beams.questions:
-        answers["cluster"] = beams.questions[choices.cluster].map(str).to_numpy()
+    answers = answers.join(_dependences(beams.questions, choices))
     if answers["correct"].isna().all():
         raise RunError(f"run {beams.name}: no answer can be judged without references and texts, rouge_l or correct")
     found = answer_matrices(beams, convention=choices.convention)
@@ -215,10 +251,55 @@ def evaluations(
         available = table.dropna(axis=1, how="all")
         mask, exclusions = metrics.usable(available.set_axis(ids), answers["correct"])
         unavailable = tuple(table.columns.difference(available.columns, sort=False))
-        own = {"protocol": rule.name, "log_probs": log_probs, "meanings": meanings, "baselines": available}
+        own: dict[str, Any] = {"protocol": rule.name, "log_probs": log_probs, "meanings": meanings, "baselines": available}
+        own["n_unlabelled"] = _count_unlabelled(answers, available)
         whole = Evaluation(**shared, **own, exclusions=exclusions, unavailable=unavailable)
-        results.append(whole.rows(mask))
+        results.append(_numbered(whole.rows(mask)))
     return results
+
+
+def _dependences(questions: pd.DataFrame, choices: Choices) -> pd.DataFrame:
+    """Return which questions go together, and which have the same text.
+
+    Columns: cluster, if the questions have the column of `choices` or a text is repeated; text_number, if a text is
+    repeated. Questions of one text go together, and so do questions of one value of the column.
+    """
+    texts = question_groups(questions)
+    is_repeated = len(np.unique(texts)) < len(texts)
+    table = pd.DataFrame(index=range(len(questions)))
+    if choices.cluster in questions:
+        table["cluster"] = questions[choices.cluster].map(str).to_numpy()
+    if is_repeated:
+        table["text_number"] = texts
+        declared = table.get("cluster")
+        table["cluster"] = texts.astype(str) if declared is None else _joined(declared, texts)
+    return table
+
+
+def _joined(clusters: pd.Series, texts: np.ndarray) -> np.ndarray:
+    """Return clusters in which questions are together if a chain of equal clusters and equal texts connects them."""
+    codes, names = pd.factorize(clusters)
+    n_clusters = len(names)
+    size = n_clusters + texts.max() + 1
+    links = coo_array((np.ones(len(codes)), (codes, n_clusters + texts)), shape=(size, size))
+    components = connected_components(links, directed=False)[1]
+    # A component is named after its first cluster.
+    first = pd.Series(names).groupby(components[:n_clusters]).first()
+    return first.loc[components[codes]].to_numpy()
+
+
+def _count_unlabelled(answers: pd.DataFrame, scores: pd.DataFrame) -> int:
+    """Count the questions whose answer has scores, but of which nothing says whether it is right."""
+    is_scored = scores.notna().all(axis=1).to_numpy()
+    return int((answers["correct"].isna() & is_scored).sum())
+
+
+def _numbered(evaluation: Evaluation) -> Evaluation:
+    """Return the evaluation without the numbers of texts if no text is left twice."""
+    answers = evaluation.answers
+    if "text_number" not in answers or answers["text_number"].duplicated().any():
+        return evaluation
+    return replace(evaluation, answers=answers.drop(columns="text_number"))
 
 
 def _check_labels(answers: pd.DataFrame, labels: pd.DataFrame, name: str) -> None:

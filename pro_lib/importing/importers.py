@@ -25,6 +25,7 @@ from pro_lib.importing.records import (
 from pro_lib.importing.response_formats import CUT, NATURAL, Response, record_of, responses, value_at
 from pro_lib.questions.file_readers import Source, json_lines, source_path, unzipped
 from pro_lib.questions.question_sets import QuestionSet, load_questions
+from pro_lib.questions.repeats import warn_of_repeats
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
 
@@ -77,6 +78,8 @@ def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None 
         raise RunError(f"{path}: none of {len(answers)} answers is finished; their endings are {_some(endings)}")
     if questions is not None:
         answers, table = paired(questions, answers, table, path, known={*own} - {None})
+    if not isinstance(questions, QuestionSet):  # of a question set, `load_questions` has said it
+        warn_of_repeats(table, f"responses {path.name}")
     return Run(answers, table, RunInfo(unzipped(path).stem, response_format, response_format))
 
 

@@ -29,6 +29,7 @@ from pro_lib.questions.file_readers import (
     validated,
 )
 from pro_lib.questions.question_sets import QuestionSet, lend_validation, rename_reserved
+from pro_lib.questions.repeats import warn_of_repeats
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
 
@@ -129,6 +130,8 @@ def from_records(source: Source, *, questions: QuestionSet | pd.DataFrame | None
     answers, table = record_tables(_by_question(json_lines(source)) if is_flat else json_lines(source), path)
     if questions is not None:
         answers, table = paired(questions, answers, table, path, known={*table["question_id"]})
+    if not isinstance(questions, QuestionSet):  # of a question set, `load_questions` has said it
+        warn_of_repeats(table, f"records {path.name}")
     model, dataset = names_in(path) if is_file else ("records", path.stem)
     return Run(answers, table, RunInfo(dataset, model, "records"))
 
@@ -137,6 +140,7 @@ def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) ->
     """Return the run with every question in `validation` or `test`: as its records say, else drawn with `seed`.
 
     `POOL` times `n_validation` are drawn, so that α can be chosen anew on others, at most half of all (if None, half).
+    Questions with the same text stay in one split and count as one.
     """
     splits = run.questions["split"]
     if splits.notna().all():

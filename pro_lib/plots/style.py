@@ -116,12 +116,22 @@ def panels(
         drawn = [(ax, setting, matching_rows(table, setting)) for ax, setting in zip(grid, settings, strict=False)]
         for ax, setting, rows in drawn:
             names = [_spoken(setting[name]) for name in reversed(apart)]
-            names += [f"n\xa0=\xa0{rows['n_questions'].max():,.0f}"] if "n_questions" in rows else []
+            names += [question_count(rows)] if "n_questions" in rows else []
             lines = textwrap.wrap(", ".join(names), letters, max_lines=2, break_on_hyphens=False)
             ax.set_title("\n".join(lines), linespacing=1.1)
         yield figure, drawn
         below = textwrap.wrap(", ".join(_spoken(table[name].iloc[0]) for name in shared), int(14 * WIDTHS[columns]))
         figure.supxlabel("\n".join(filter(None, [figure.get_supxlabel(), *below])))
+
+
+def question_count(rows: pd.DataFrame) -> str:
+    """Say how many questions a panel is about, and of how many if labels cover these only."""
+    n = rows["n_questions"].max()
+    count = f"n\xa0=\xa0{n:,.0f}"
+    n_unlabelled = rows["n_unlabelled"].max() if "n_unlabelled" in rows else 0
+    if n_unlabelled > 0:
+        count += f" labelled of\xa0{n + n_unlabelled:,.0f}"
+    return count
 
 
 def _spoken(value: object) -> str:

@@ -15,6 +15,7 @@ from pro_lib.common.files import FOLDER_NAME, RunError, is_folder_name, regular
 from pro_lib.common.validation import checked, extra, not_empty, refusing, rule
 from pro_lib.questions.file_readers import Source, check_names, read_questions, source_path, texts_in, unzipped
 from pro_lib.questions.prompts import TEMPLATE, Template, chat_messages, few_shot_prefix, filled_template
+from pro_lib.questions.repeats import question_groups, text_groups, warn_of_repeats
 from pro_lib.runs.storage import CERTIFICATE_COLUMNS, QUESTION_COLUMNS
 
 SPLITS = ("train_shots", "validation", "test")
@@ -144,7 +145,8 @@ def load_questions(
         n_shots: number of shots out of `train_shots`; None for 10. A file without that split has so many questions,
             always the same ones, set apart and never asked; with None, of a small file a quarter at most.
         n_validation: of files without a validation split, this many of the questions become one, always the same ones,
-            at most half; None takes the splits as they are.
+            at most half; None takes the splits as they are. Questions with the same text stay in one split and count
+            as one.
         header: text before the shots.
         template: how a question is put; `{question}` stands for it.
 
@@ -167,10 +169,10 @@ def load_questions(
     shots = None
     if n_shots > 0 and "train_shots" not in set(table["split"]):
         shots = _shots(table, n_shots)
-        table = table[~table["question"].isin(shots["question"])].reset_index(drop=True)
+        table = _without_texts(table, shots).reset_index(drop=True)
     if n_validation is not None and "validation" not in set(table["split"]):
         # A split that is not asked for is lent whole or not at all.
-        lends = "validation" in splits or (table["split"] == "test").sum() // 2 >= n_validation
+        lends = "validation" in splits or _n_texts(table, "test") // 2 >= n_validation
         table = lend_validation(table, n_validation, lender=f"dataset {name!r}") if lends else table
     missing = [part for part in splits if part not in set(table["split"])]
     if missing or not splits:
@@ -181,8 +183,9 @@ def load_questions(
         size = min(limit or len(rows), len(rows))
         drawn.extend(np.sort(np.random.default_rng(seed).choice(rows, size=size, replace=False)))
     chosen = table.iloc[drawn].reset_index(drop=True)
+    warn_of_repeats(chosen, f"dataset {name!r}")
     if shots is None:
-        pool = table[(table["split"] == "train_shots") & ~table["question"].isin(chosen["question"])]
+        pool = _without_texts(table[table["split"] == "train_shots"], chosen)
         if n_shots > len(pool):
             raise RunError(f"n_shots={n_shots}: dataset {name!r} has {len(pool)} questions for shots")
         shots = _shots(pool, n_shots)
@@ -197,16 +200,19 @@ def lend_validation(table: pd.DataFrame, n: int | None, seed: int = 0, *, lender
     """Return the table with `pool` times `n` of its test questions, drawn with `seed`, as a validation split.
 
     At most half of them are taken, with a warning that names the `lender` where that is less than `n`; half if `n` is
-    None; none of a single question.
+    None; none of a single question. Texts are drawn, so that questions with the same text stay in one split.
     """
     test = np.flatnonzero(table["split"] == "test")
-    half = len(test) // 2
+    texts = question_groups(table.iloc[test])
+    n_texts = len(np.unique(texts))
+    half = n_texts // 2
     size = half if n is None else min(half, pool * n)
     if n is not None and 0 < size < n:
-        message = f"{lender} has no validation split: {size} of its {len(test)} questions are taken for one, not {n}"
+        message = f"{lender} has no validation split: {size} of its {n_texts} questions are taken for one, not {n}"
         warnings.warn(message, UserWarning, stacklevel=3)
-    drawn = test[np.random.default_rng(seed).choice(len(test), size=size, replace=False)]
-    return table.assign(split=np.where(np.isin(np.arange(len(table)), drawn), "validation", table["split"]))
+    drawn = np.random.default_rng(seed).choice(n_texts, size=size, replace=False)
+    validation = test[np.isin(texts, drawn)]
+    return table.assign(split=np.where(np.isin(np.arange(len(table)), validation), "validation", table["split"]))
 
 
 def _read(name: str | None, path: Source | None, columns: Mapping) -> tuple[pd.DataFrame, dict[str, list[str]]]:
@@ -241,7 +247,8 @@ def _from_hub(name: str, folder: Path | None) -> pd.DataFrame:
     # Always the same draw, so that validation questions, and shots, are the same whatever else is asked for.
     n = 0 if "validation" in set(others["split"]) else min(1000, len(train) // 2)  # enough to choose α on
     drawn = np.isin(np.arange(len(train)), np.random.default_rng(0).permutation(len(train))[:n])
-    ours = [others, train[drawn].assign(split="validation"), train[~drawn].assign(split="train_shots")]
+    validation = _without_texts(train[drawn], others)
+    ours = [others, validation.assign(split="validation"), train[~drawn].assign(split="train_shots")]
     table = pd.concat(ours, ignore_index=True)
     return read_questions(table.set_axis([f"dataset {name!r}, question {n + 1}" for n in table.index]), {})[0]
 
@@ -268,6 +275,18 @@ def _downloaded(name: str, folder: Path | None) -> pd.DataFrame:
             part = {"question_id": ids, "question": rows["question"][:], "references": references, "split": split}
             parts.append(pd.DataFrame(part)[list(map(bool, references))].drop_duplicates("question_id"))
         return pd.concat(parts)
+
+
+def _n_texts(table: pd.DataFrame, split: str) -> int:
+    """Count the different texts of a split."""
+    return len(np.unique(question_groups(table[table["split"] == split])))
+
+
+def _without_texts(table: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
+    """Return the questions whose text is not the text of one of the others."""
+    both = pd.concat([table["question"], others["question"]])
+    groups = text_groups(both)
+    return table[~np.isin(groups[: len(table)], groups[len(table) :])]
 
 
 def _shots(table: pd.DataFrame, n_shots: int) -> pd.DataFrame:

@@ -170,6 +170,14 @@ def test_score_judges_by_labels_or_questions_and_says_why_it_does_not(records, t
     assert typed("score", records, "--questions", questions)[0].endswith("Only 1 wrong: too few to say much.\n")
 
 
+def test_score_says_that_labels_of_some_questions_speak_for_these_only(records, tmp_path):
+    labels = tmp_path / "labels.csv"
+    labels.write_text("question_id,text,correct\nq0,Paris,1\nq1,Rome,0\n")
+    out, _ = typed("score", records, "--labels", labels)
+    assert "Labels cover 2 of 3 questions" in out
+    assert "the result holds for the labelled questions only" in out
+
+
 def notebook(path, *cells, **declared):
     """A notebook with parameters and these cells."""
     first = nbformat.v4.new_code_cell("\n".join(f"{name}: object = {value!r}" for name, value in declared.items()))

@@ -26,7 +26,7 @@ def toy_run(answers, *, strategy="diverse_beam", references=None, split="test"):
         for rank, (text, p, *ending) in enumerate(found)
     ]
     names = ["question_id", "rank", "text", "token_ids", "token_log_probs", "log_prob", "end_log_prob", "finished"]
-    questions = pd.DataFrame({"question_id": list(answers), "question": "?", "split": split})
+    questions = pd.DataFrame({"question_id": list(answers), "question": [f"{q}?" for q in answers], "split": split})
     questions["references"] = [references[q] for q in answers] if references else [["yes"]] * len(answers)
     return Run(pd.DataFrame(rows, columns=names), questions, RunInfo("toy", "none", strategy))
 

@@ -334,7 +334,8 @@ def test_responses_that_do_not_fit_the_questions_are_refused(write, asked, quest
 
 def test_an_id_or_every_word_decides_between_two_questions():
     some = TWICE.drop(columns="references")
-    run = from_openai(responses({"question": PERU, "question_id": "q1"}), questions=some)
+    with pytest.warns(UserWarning, match="1 of its 2 questions repeat the text of an earlier question"):
+        run = from_openai(responses({"question": PERU, "question_id": "q1"}), questions=some)
     pd.testing.assert_frame_equal(run.questions[[*some]], some)
     np.testing.assert_array_equal(run.log_probs(), [[np.nan], [-1.0]])
     asked = responses({"question": "What is 5?"}, {"question": "What is -5?"})

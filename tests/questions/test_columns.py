@@ -93,7 +93,8 @@ def test_scores_made_elsewhere_stand_beside_ours_of_the_same_name_and_follow_the
     answers = [{"answers": [{"text": "ab"[n % 2], "log_prob": -1.0 - n}]} for n in range(9)]
     about = [{"question_id": n, "references": ["a"], "scores": dict.fromkeys(names, float(n))} for n in range(9)]
     records = [one | other for one, other in zip(about, answers, strict=True)]
-    turned = pd.DataFrame({"question_id": [str(n) for n in range(9)], "question": "?", "references": [["a"]] * 9})[::-1]
+    asked = {"question_id": [str(n) for n in range(9)], "question": [f"What is {n}?" for n in range(9)]}
+    turned = pd.DataFrame({**asked, "references": [["a"]] * 9})[::-1]
     for questions, expected in ((None, np.arange(9.0)), (turned, np.arange(9.0)[::-1])):
         judged = evaluation.evaluate(importing.from_records(records, questions=questions))
         methods = judged.with_pro({"PRO": 0.4, "PRO, default": 0.4})

@@ -1,0 +1,124 @@
+"""Repeated questions and labels of some questions: what evaluations, intervals and guarantees make of them."""
+
+import warnings
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from pro_lib import importing, metrics, plots
+from pro_lib.evaluation import evaluate, guarantee, miss_rate, set_threshold
+from pro_lib.metrics.correctness import Choices
+
+
+def records(n_texts, *, n_copies=1, relation=None):
+    """A run in which each question stands so many times, with the same answers; right where its number is even."""
+    rng = np.random.default_rng(0)
+    probabilities = rng.uniform(0.05, 0.5, (n_texts, 2))
+    rows = []
+    for copy in range(n_copies):
+        for text, (p, q) in enumerate(probabilities):
+            right = text % 2 == 0
+            answers = [{"text": "x" if right else "y", "log_prob": np.log(max(p, q) + 0.2 * right), "correct": right}]
+            answers.append({"text": "z", "log_prob": np.log(min(p, q) / 2), "correct": False})
+            row = {"question_id": f"{copy}-{text}", "question": f"Question {text}?", "answers": answers}
+            rows.append(row)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
+        run = importing.from_records(rows)
+    if relation:
+        run.questions["relation"] = [relation(text) for _ in range(n_copies) for text in range(n_texts)]
+    return run
+
+
+def test_copies_of_a_question_do_not_narrow_the_interval_of_a_difference():
+    judged = evaluate(records(40, n_copies=5))
+    table = judged.with_pro({"PRO": 0.05})[["PRO", "NLL"]]
+    widths = []
+    for clusters in (judged.answers.get("cluster"), None):
+        compared = metrics.compare_aurocs(table, judged.correct, clusters=clusters).iloc[1]
+        widths.append(compared["difference_high"] - compared["difference_low"])
+    assert widths[0] > 1.5 * widths[1]
+
+
+def test_questions_of_one_text_are_one_cluster_and_without_repeats_there_is_none():
+    judged = evaluate(records(4, n_copies=2))
+    assert judged.answers["cluster"].tolist() == ["0", "1", "2", "3"] * 2
+    assert judged.answers["text_number"].tolist() == [0, 1, 2, 3] * 2
+    assert not {"cluster", "text_number"} & set(evaluate(records(4)).answers)
+
+
+def test_clusters_that_are_declared_and_texts_are_joined():
+    run = records(4, n_copies=2, relation=lambda text: "ab"[text // 3])
+    assert evaluate(run).answers["cluster"].tolist() == ["a", "a", "a", "b"] * 2
+    run.questions.loc[4, "relation"] = "c"  # the second copy of question 0, whose first copy is in a
+    assert evaluate(run).answers["cluster"].tolist() == ["a", "a", "a", "b", "a", "a", "a", "b"]
+
+
+def test_an_evaluation_says_how_many_texts_it_has_and_gives_one_question_of_each():
+    judged = evaluate(records(4, n_copies=2))
+    assert "The 8 questions have 4 different texts" in judged.sentence()
+    one = judged.one_per_text(seed=1)
+    assert sorted(one.answers["text_number"]) == [0, 1, 2, 3]
+    assert len(one.log_probs) == 4
+    assert evaluate(records(4)).cautions() == ""
+
+
+def test_a_guarantee_counts_a_repeated_question_once():
+    scores = np.arange(100.0)
+    correct = scores < 60
+    once = guarantee(scores, correct, target=0.5)
+    texts = np.tile([f"Question {n}" for n in range(100)], 3)
+    many = {"target": 0.5, "unlabelled": scores, "texts": texts}
+    thrice = guarantee(np.tile(scores, 3), np.tile(correct, 3), **many)
+    assert (thrice.threshold, thrice.n_right, thrice.n_validation) == (once.threshold, once.n_right, 100)
+    assert thrice.sentence() == f"{once.sentence()} 200 validation questions that repeat a text were left out."
+
+
+def test_guarantees_from_questions_that_stand_three_times_fail_as_rarely_as_promised():
+    rng, n_draws, made = np.random.default_rng(4), 300, {"copies": 0, "one of each": 0}
+    texts = np.tile(np.arange(60), 3)
+    for _ in range(n_draws):
+        scores, correct = rng.random(60), rng.random(60) < 0.69  # of a population in which no threshold reaches 0.7
+        of = {"target": 0.7, "unlabelled": rng.random(300)}
+        copies = np.tile(scores, 3), np.tile(correct, 3)
+        made["copies"] += guarantee(*copies, **of).threshold is not None
+        made["one of each"] += guarantee(*copies, **of, texts=texts).threshold is not None
+    assert made["copies"] / n_draws > 0.1
+    assert made["one of each"] / n_draws <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / n_draws)
+
+
+def test_sets_and_their_misses_count_a_repeated_question_once():
+    right = np.array([0.0, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.9])
+    texts = np.tile(np.arange(9), 4)
+    of = {"search_alpha": 0.1}
+    assert set_threshold(np.tile(right, 4), delta=0.3, texts=texts, **of) == set_threshold(right, delta=0.3, **of) == 0.3
+    limits = miss_rate(np.tile(right, 4), alpha=0.25, texts=texts, **of)
+    assert limits == miss_rate(right, alpha=0.25, **of)
+    with pytest.raises(ValueError, match="a text for each validation question"):
+        miss_rate(right, alpha=0.25, texts=texts, **of)
+
+
+def labels_of(run, n):
+    top = run.top()[["question_id", "text"]].head(n)
+    return top.assign(correct=[bool(row % 2) for row in range(len(top))])
+
+
+def test_labels_of_some_questions_are_said_to_be_of_these_only():
+    run = records(10)
+    some = evaluate(run, choices=Choices(labels=labels_of(run, 4)))
+    assert some.n_unlabelled == 6
+    sentence = "Labels cover 4 of 10 questions and have no inclusion probabilities"
+    assert sentence in some.sentence()
+    assert "the result holds for the labelled questions only" in some.cautions()
+    assert some.labels()["n_unlabelled"] == 6
+    whole = evaluate(run, choices=Choices(labels=labels_of(run, 10)))
+    assert whole.cautions() == ""
+    assert "n_unlabelled" not in whole.labels()
+
+
+def test_a_figure_says_of_how_many_questions_the_labels_are():
+    table = pd.DataFrame({"dataset": ["d"], "n_questions": [150], "n_unlabelled": [450]})
+    with plots.panels(table, "dataset") as (_, [(ax, *_)]):
+        assert ax.get_title().replace("\xa0", " ") == "n = 150 labelled of 600"
+    plt.close("all")
