@@ -20,6 +20,7 @@ from pro_lib.evaluation.methods import (
     similarity_matrices,
     text_scores,
 )
+from pro_lib.evaluation.settings import SettingCounts, beyond_chance, count_beyond_chance, count_settings
 from pro_lib.evaluation.sweeps import (
     alpha_sweep,
     benchmark,
@@ -39,12 +40,16 @@ __all__ = [
     "Evaluation",
     "Guarantee",
     "Protocol",
+    "SettingCounts",
     "Splits",
     "alpha_grid",
     "alpha_sweep",
     "answer_matrices",
     "benchmark",
+    "beyond_chance",
     "chosen_alpha",
+    "count_beyond_chance",
+    "count_settings",
     "evaluate",
     "evaluations",
     "find_protocol",

@@ -149,6 +149,7 @@ class Evaluation:
 
         If labels cover some questions only, n_unlabelled is among them.
         """
+        labels: dict[str, str | int]
         labels = {"dataset": self.dataset, "model": self.model, "protocol": self.protocol, "split": self.split}
         labels |= {"n_questions": len(self.correct)}
         return labels | ({"n_unlabelled": self.n_unlabelled} if self.n_unlabelled else {})
@@ -251,8 +252,8 @@ def evaluations(
         available = table.dropna(axis=1, how="all")
         mask, exclusions = metrics.usable(available.set_axis(ids), answers["correct"])
         unavailable = tuple(table.columns.difference(available.columns, sort=False))
-        own: dict[str, Any] = {"protocol": rule.name, "log_probs": log_probs, "meanings": meanings, "baselines": available}
-        own["n_unlabelled"] = _count_unlabelled(answers, available)
+        own: dict[str, Any] = {"protocol": rule.name, "log_probs": log_probs, "meanings": meanings}
+        own |= {"baselines": available, "n_unlabelled": _count_unlabelled(answers, available)}
         whole = Evaluation(**shared, **own, exclusions=exclusions, unavailable=unavailable)
         results.append(_numbered(whole.rows(mask)))
     return results

@@ -172,9 +172,10 @@ def right_probability(run: Run, *, alpha: float = 0.4) -> tuple[Callable[[ArrayL
     """Fit the probability that an answer is right to PRO at `alpha`: the function, and a sentence about the fit.
 
     The function takes PRO (n,) in nats. It is fitted on the validation questions of the run, or on a half where there
-    is no such split, and checked on the others; one question of each text. A wrong answer at its lowest score and a right one at its highest are
-    added, so that no probability is 0 or 1. Calibrated is not guaranteed. Raises `RunError` for a run without right
-    answers known, `OneClassError` where all are right, or all wrong, and `ValueError` as `scoring.pro` does.
+    is no such split, and checked on the others, each time on one question of each text. A wrong answer at its lowest
+    score and a right one at its highest are added, so that no probability is 0 or 1. Calibrated is not guaranteed.
+    Raises `RunError` for a run without right answers known, `OneClassError` where all are right, or all wrong, and
+    `ValueError` as `scoring.pro` does.
     """
     if "validation" not in set(run.questions["split"]):
         run = replace(run, questions=run.questions.assign(split=None))  # so that one is drawn

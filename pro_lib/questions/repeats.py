@@ -93,6 +93,6 @@ def warn_of_repeats(questions: pd.DataFrame, source: str) -> None:
     message = f"{source}: {n_repeats} of its {len(questions)} questions repeat the text of an earlier question"
     n_shared = count_shared_texts(questions)
     if n_shared:
-        message += f", and {n_shared} texts are in more than one split, so what is chosen on one split is known on another"
+        message += f", and {n_shared} texts are in more than one split, so validation and test are not independent"
     message += "; intervals treat equal texts as one cluster, and guarantees use one question of each text"
     warnings.warn(message, UserWarning, stacklevel=3)

@@ -92,7 +92,8 @@ def test_sets_and_their_misses_count_a_repeated_question_once():
     right = np.array([0.0, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.9])
     texts = np.tile(np.arange(9), 4)
     of = {"search_alpha": 0.1}
-    assert set_threshold(np.tile(right, 4), delta=0.3, texts=texts, **of) == set_threshold(right, delta=0.3, **of) == 0.3
+    once = set_threshold(right, delta=0.3, **of)
+    assert set_threshold(np.tile(right, 4), delta=0.3, texts=texts, **of) == once == 0.3
     limits = miss_rate(np.tile(right, 4), alpha=0.25, texts=texts, **of)
     assert limits == miss_rate(right, alpha=0.25, **of)
     with pytest.raises(ValueError, match="a text for each validation question"):

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 
-from pro_lib import metrics
+from pro_lib import evaluation, metrics
 
 SETTING = {"dataset": "d", "model": "m", "protocol": "paper"}
 
@@ -19,7 +19,8 @@ def concluded(number: str, *, n_rarer: int = 20, **names) -> str:
     cell = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"][-1]
     *body, last = cell.source.rpartition("\nMarkdown(")
     reported = SimpleNamespace(n_rarer=n_rarer, labels=lambda: SETTING)
-    names |= {"np": np, "pd": pd, "metrics": metrics, "splits": [SimpleNamespace(reported=reported)]}
+    names |= {"np": np, "pd": pd, "metrics": metrics, "evaluation": evaluation}
+    names |= {"splits": [SimpleNamespace(reported=reported)]}
     exec(body[0], names)
     return eval(f"str({last}", names)
 
@@ -28,7 +29,9 @@ def benchmark(difference: float, *, significant: bool, n_differ: int = 40) -> pd
     """PRO at .8, its default tied with NLL, and NLL so much above it."""
     rows = {"method": ["PRO", "PRO, default", "NLL"], "auroc": [0.8, 0.8 + difference, 0.8 + difference]}
     rows |= {"difference": [0, difference, difference], "significant": [False, False, significant]}
-    return pd.DataFrame(rows | {"n_differ": [0, n_differ, n_differ]}).assign(**SETTING)
+    p_value = 0.01 if significant else 0.2
+    rows |= {"n_differ": [0, n_differ, n_differ], "p_value": [np.nan, p_value, p_value]}
+    return pd.DataFrame(rows).assign(**SETTING)
 
 
 FEW = "Of 1 settings with fewer than 20 right or wrong answers nothing is said."
@@ -36,9 +39,9 @@ COUNTED = [
     (benchmark(-0.05, significant=True), "in 1 of 1 settings and below it in 0. "),
     (benchmark(0.05, significant=True), "in 0 of 1 settings and below it in 1. "),
     (benchmark(-0.05, significant=False), "in 0 of 1 settings and below it in 0. "),
-    (benchmark(0.0, significant=False, n_differ=0), "differ on 0 to 0 questions; where on none (1 settings)"),
-    (benchmark(0.0, significant=False), "Highest, by however little: NLL in 1."),
-    (benchmark(-0.05, significant=True), "Highest, by however little: PRO in 1."),
+    (benchmark(0.0, significant=False, n_differ=0), "differ on 0 to 0 questions; where on none (1 of 1 settings)"),
+    (benchmark(0.0, significant=False), "Highest, by however little: NLL in 1 (paper)."),
+    (benchmark(-0.05, significant=True), "Highest, by however little: PRO in 1 (paper)."),
 ]
 
 

@@ -10,7 +10,13 @@ from pro_lib.importing.records import split_records
 from pro_lib.questions.question_sets import lend_validation, load_questions
 from pro_lib.questions.repeats import count_shared_texts, one_per_text, text_groups
 
-SPELLINGS = ("Who wrote book {}?", "who wrote  book {}", "Who wrote book {} ?", "WHO WROTE BOOK {}.", "Who wrote book {}?")
+SPELLINGS = (
+    "Who wrote book {}?",
+    "who wrote  book {}",
+    "Who wrote book {} ?",
+    "WHO WROTE BOOK {}.",
+    "who wrote book {}",
+)
 
 
 def copies(n_texts, *, n_copies=5, **columns):
@@ -44,8 +50,8 @@ def test_one_question_of_each_text_is_drawn_by_the_seed_alone():
 
 
 def test_equal_texts_stay_in_one_split_of_a_file_that_has_none():
+    both = ["validation", "test"]
     with pytest.warns(UserWarning, match="of its 60 questions repeat the text of an earlier question"):
-        both = ["validation", "test"]
         table = load_questions(path=copies(12), split=both, n_shots=0, n_validation=6).table
     assert count_shared_texts(table) == 0
     assert (table["split"] == "validation").sum() == 30
