@@ -6,7 +6,7 @@ EXECUTED := build/notebooks
 SITE := build/site
 
 .DEFAULT_GOAL := help
-.PHONY: help install figures figures-real figures-smollm2 notebook lab test test-all trials lint format docs world models golden ladder screenshots clean
+.PHONY: help install figures figures-real figures-smollm2 notebook lab test test-all trials lint format docs docs-numbers world models golden ladder screenshots clean
 
 help:  ## show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -100,9 +100,13 @@ format: $(VENV)/.installed-lint  ## put everything into format
 
 # PAGES="--plain" is for a quick look, with nothing run.
 docs: $(VENV)/.installed-docs  ## build the docs as a site into build/site; runs the notebooks that were not
+	@$(BIN)/python docs/sourced/doc_numbers.py
 	@$(BIN)/python docs/site/pages.py --executed $(EXECUTED) $(PAGES)
 	@$(BIN)/python -m zensical build --strict --clean
 	@echo "$(SITE)/index.html"
+
+docs-numbers: $(VENV)/.installed-docs  ## write the numbers of the CSV files into README and docs
+	$(BIN)/python docs/sourced/doc_numbers.py --write
 
 world: install  ## build the world facts from their hand-written relations
 	$(BIN)/python data/world_facts/build.py

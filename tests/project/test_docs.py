@@ -1,4 +1,7 @@
-"""The docs: every block of code in README and docs is run, or listed with why; numbers are right."""
+"""The docs: every block of code in README and docs is run, or listed with why.
+
+The numbers of the docs are in test_doc_numbers.py.
+"""
 
 import os
 import re
@@ -179,7 +182,7 @@ def test_what_a_command_names_is_there(command):
         assert not [option for option in options if f'"{option}"' not in (ROOT / name).read_text()]
 
 
-# ---- Numbers --------------------------------------------------------------------------------------------------------
+# ---- Tables --------------------------------------------------------------------------------------------------------
 
 
 def table_rows(page, heading):
@@ -194,95 +197,3 @@ def test_the_page_of_own_data_names_every_response_format():
     assert {row[0].strip("`") for row in rows} == {
         each.name for each in pro_lib.importing.response_formats.RESPONSE_FORMATS
     } | {"records"}
-
-
-def test_the_benchmark_page_has_the_numbers_of_the_figures():
-    table = pd.read_csv(ROOT / "figures" / "06_benchmark.csv").query("protocol == 'workbench'")
-    (_, *settings), *rows = table_rows("benchmark.md", "## AUROC")
-    assert [row[0] for row in rows] == list(dict.fromkeys(table["method"]))
-    wording = {"world-facts": "seen", "world-facts-reworded": "reworded"}
-    values = {(row["method"], f"{row['model']}, {wording[row['dataset']]}"): row for row in table.to_dict("records")}
-    for method, *cells in rows:
-        for setting, cell in zip(settings, cells, strict=True):
-            one = values[method, setting]
-            sign = "" if not one["significant"] else "\u00a0▲" if one["difference"] > 0 else "\u00a0▼"
-            assert cell == f"{one['auroc']:.3f} [{one['low']:.3f}, {one['high']:.3f}]{sign}", (method, setting)
-    fixed = pd.read_csv(ROOT / "figures" / "04_fixed_k.csv").query("k != 'adaptive' and dataset == 'world-facts'")
-    shown = {name: cells for name, *cells in table_rows("benchmark.md", "## Fixed K")}
-    for name, protocol in {"kept": "paper", "once": "workbench"}.items():
-        aurocs = fixed[(fixed["model"] == "facts-2m") & (fixed["protocol"] == protocol)]["auroc"]
-        assert shown[name] == [f"{auroc:.3f}" for auroc in aurocs]
-    exact = pd.read_csv(ROOT / "figures" / "07_exact_search.csv")
-    exact["forwards"] = exact["token_forwards"] / exact["greedy_forwards"]
-    form = "{alpha:g} {certified:.3f} {fallback:.3f} {answers:.2f} {recall:.3f} {alpha_floor:.2f} {tree_bound:.2f} "
-    expected = [(form + "{forwards:.2f}").format(**row).split() for row in exact.to_dict("records")]
-    assert table_rows("benchmark.md", "## Exact search")[1:] == expected
-
-
-def test_the_page_of_guarantees_has_the_numbers_of_its_table():
-    models = {"facts-2m": "facts-2m, 305", "gpt-3.5-turbo": "gpt-3.5, NQ, 1,000"}
-    table = pd.read_csv(ROOT / "docs" / "guarantees.csv").fillna({"score": ""})
-    table = table.assign(model=table["model"].map(models), level=table["level"].map("{:g}".format))
-    rows = table.set_index(["model", "score", "level", "rule", "shift"]).to_dict("index")
-
-    def percents(of, *columns, shift=False):
-        return [f"{100 * rows[*of, rule, shift][column]:.1f} %" for rule, column in columns]
-
-    made = [("guarantee", name) for name in ("made", "coverage", "failed")]
-    rules = [("guarantee, own percentiles", "failed"), ("walks", "coverage"), ("walks", "failed")]
-    for row in table_rows("guarantees.md", "## Measured over random splits")[1:]:
-        assert row[3:] == percents(row[:3], *made, *rules, ("validation accuracy", "failed"))
-    for setting, level, *cells in table_rows("guarantees.md", "The shift that breaks it")[1:]:
-        assert cells == percents((setting, "PRO", level), *made, shift=True)
-    for level, *cells in table_rows("guarantees.md", "Sets, facts-2m and world-facts")[1:]:
-        of = "facts-2m, 305", "", level
-        both, once = "issued and missed", "missed, given issued"
-        issued, missed, given = percents(of, (both, "made"), (both, "failed"), (once, "failed"))
-        fair = rows[*of, both, False]
-        ours = [issued, f"{missed} ± {100 * fair['error']:.1f}", given, f"{fair['size']:.2f}"]
-        assert cells == [*ours, *percents(of, (both, "failed"), shift=True)]
-
-
-SHORT = {"gpt-3.5-turbo": "gpt-3.5", "Llama-2-7b-chat-hf": "Llama-2-7b-chat", "nq-open": "NQ", "meadow": "Meadow"}
-COUNTED = {"workbench": "once each", "paper": "repeats kept"}
-
-
-def real(name):
-    """A table of figures/real_models with settings as the page has them; of the protocols `workbench` first."""
-    table = pd.read_csv(ROOT / "figures" / "real_models" / f"{name}.csv")
-    setting = table["model"].map(SHORT) + ", " + table["dataset"].map(SHORT)
-    table = table.assign(setting=setting, place=pd.factorize(setting)[0], counted=table["protocol"].map(COUNTED))
-    return table.sort_values(["place", "counted"], kind="stable").to_dict("records")
-
-
-def signed(value):
-    return "0.000" if abs(value) < 0.0005 else f"{value:+.3f}"
-
-
-def test_the_page_of_real_models_and_the_readme_have_the_numbers_of_the_tables():
-    methods = ("NLL", "PRO_2", "PRO_5", "PRO_10", "alpha_0.4", "Deg")
-    assert table_rows("real_models.md", "## All questions")[1:] == [
-        [row["setting"], row["counted"], *(f"{row[name]:.3f}" for name in methods)]
-        for row in real("published_all")
-        if row["same_within"] == 0
-    ]
-    gains = real("published_gain")
-    for row, cells in zip(gains, table_rows("real_models.md", "## The gain")[1:], strict=True):
-        median, low, high, least, most = (signed(row[name]) for name in ("median", "low", "high", "p05", "p95"))
-        chosen = row["chosen"].replace("alpha", "α")
-        ours = [f"{row['setting']}, {row['n_questions']:,}", row["counted"], chosen, f"{median} [{low}, {high}]"]
-        assert cells == [*ours, f"{chosen} = {row['choice']:g}", f"{least} to {most}", f"{row['above_nll']:.0%}"]
-    gain, with_alpha = (
-        {(row["setting"], row["counted"]): signed(row["median"]) for row in gains if row["chosen"] == chosen}
-        for chosen in ("K", "alpha")
-    )
-    said = " ".join(README.read_text().partition("## What do you have?")[0].split()).replace("−", "-")
-    nq, meadow = (gain[f"gpt-3.5, {name}", "once each"] for name in ("NQ", "Meadow"))
-    assert f"({nq} AUROC on Natural Questions, {meadow} on Meadow)" in said
-    one, other = (of["gpt-3.5, NQ", "repeats kept"] for of in (gain, with_alpha))
-    assert f"If repeats count, on Natural Questions not with K ({one}), but with α ({other})." in said
-    assert gain["Llama-2-7b-chat, NQ", "once each"] == "0.000"
-    drawn = [row for row in real("04_fixed_k") if row["protocol"] == "paper"]
-    at = {(row["setting"], row["k"]): f"{row['auroc']:.3f}" for row in drawn}
-    assert all(f"from {at[setting, '1']} to {at[setting, '10']}" in said for setting, _ in at)
-    assert "(figures/real_models/04_fixed_k.png)" in said

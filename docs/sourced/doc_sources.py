@@ -1,0 +1,97 @@
+"""Cells of the committed CSV files, and how the docs write them."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+import pandas as pd
+
+ROOT = Path(__file__).resolve().parents[2]
+
+BENCHMARK = "figures/06_benchmark.csv"
+EXACT = "figures/07_exact_search.csv"
+EXACT_AUROC = "figures/07_exact_search_auroc.csv"
+REAL = "figures/real_models"
+SMOLLM2 = "figures/smollm2"
+GAIN = f"{REAL}/published_gain.csv"
+ALL_QUESTIONS = f"{REAL}/published_all.csv"
+
+# The settings of notebooks 02 to 06, as the pages call them.
+SETTINGS = {
+    "facts-2m, seen": {"dataset": "world-facts", "model": "facts-2m"},
+    "facts-2m, reworded": {"dataset": "world-facts-reworded", "model": "facts-2m"},
+    "facts-1m, seen": {"dataset": "world-facts", "model": "facts-1m"},
+    "facts-1m, reworded": {"dataset": "world-facts-reworded", "model": "facts-1m"},
+}
+SEEN = SETTINGS["facts-2m, seen"]
+NQ = {"dataset": "nq-open", "model": "gpt-3.5-turbo"}
+MEADOW = {"dataset": "meadow", "model": "gpt-3.5-turbo"}
+LLAMA = {"dataset": "nq-open", "model": "Llama-2-7b-chat-hf"}
+PUBLISHED = {"gpt-3.5, NQ": NQ, "gpt-3.5, Meadow": MEADOW, "Llama-2-7b-chat, NQ": LLAMA}
+COUNTED = {"workbench": "once each", "paper": "repeats kept"}
+
+
+@lru_cache
+def read_csv(path: str) -> pd.DataFrame:
+    """Read a CSV file of the repository once."""
+    return pd.read_csv(ROOT / path)
+
+
+def rows(path: str, **where: object) -> pd.DataFrame:
+    """Return the rows of a CSV file whose columns have these values."""
+    table = read_csv(path)
+    for column, value in where.items():
+        table = table[table[column] == value]
+    return table
+
+
+def row(path: str, **where: object) -> pd.Series:
+    """Return the only row whose columns have these values."""
+    found = rows(path, **where)
+    if len(found) != 1:
+        conditions = ", ".join(f"{name} = {value}" for name, value in where.items())
+        raise LookupError(f"{path} has {len(found)} rows with {conditions}; expected one")
+    return found.iloc[0]
+
+
+def cell(path: str, column: str, **where: object) -> float:
+    """Return one cell of a CSV file."""
+    return row(path, **where)[column]
+
+
+def signed(value: float, digits: int = 3) -> str:
+    """Write a difference with its sign, such as +0.006 or −0.006; one that rounds to 0 has none."""
+    text = f"{value:+z.{digits}f}"
+    is_zero = float(text) == 0
+    return text.lstrip("+-") if is_zero else text.replace("-", "−")
+
+
+def interval(low: float, high: float, digits: int = 3) -> str:
+    """Write an interval of a difference, such as [−0.014, +0.001]."""
+    return f"[{signed(low, digits)}, {signed(high, digits)}]"
+
+
+def difference_with_interval(record: pd.Series, sign: int = 1) -> str:
+    """Write a row's difference with its interval; `sign` is −1 for the reverse difference."""
+    ends = sorted(sign * record[name] for name in ("difference_low", "difference_high"))
+    return f"{signed(sign * record['difference'])} {interval(*ends)}"
+
+
+def listed(texts: Iterable[str]) -> str:
+    """Join texts as "a, b and c"."""
+    *first, last = texts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def shared_range(values: Iterable[float], digits: int = 3) -> str:
+    """Write the range of some values, such as "0.012 to 0.023"."""
+    values = list(values)
+    return f"{min(values):.{digits}f} to {max(values):.{digits}f}"
+
+
+NUMBERS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+def spelled(count: int) -> str:
+    """Write a small count as a word."""
+    return NUMBERS[count] if count < len(NUMBERS) else str(count)

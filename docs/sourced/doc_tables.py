@@ -1,0 +1,425 @@
+"""The generated tables of the docs: each function returns a table of texts, made from committed CSV files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pandas as pd
+from doc_sources import (
+    ALL_QUESTIONS,
+    BENCHMARK,
+    COUNTED,
+    EXACT,
+    EXACT_AUROC,
+    GAIN,
+    PUBLISHED,
+    SEEN,
+    SETTINGS,
+    SMOLLM2,
+    cell,
+    difference_with_interval,
+    interval,
+    read_csv,
+    row,
+    rows,
+    signed,
+)
+
+EMPTY = " "  # the head of a column without a name; further ones have more spaces
+
+
+def _auroc(record: pd.Series) -> str:
+    return f"{record['auroc']:.3f} [{record['low']:.3f}, {record['high']:.3f}]"
+
+
+def benchmark_auroc() -> pd.DataFrame:
+    """AUROC of every method in protocol `workbench`, with a mark where it differs from PRO significantly."""
+    methods = rows(BENCHMARK, protocol="workbench", **SEEN)["method"]
+    columns = {"method": list(methods)}
+    for name, setting in SETTINGS.items():
+        texts = []
+        for method in methods:
+            record = row(BENCHMARK, protocol="workbench", method=method, **setting)
+            mark = "\N{NO-BREAK SPACE}▲" if record["difference"] > 0 else "\N{NO-BREAK SPACE}▼"
+            texts.append(_auroc(record) + (mark if record["significant"] else ""))
+        columns[name] = texts
+    return pd.DataFrame(columns)
+
+
+def benchmark_meanings() -> pd.DataFrame:
+    """S-NLL and S-PRO by ROUGE-L beside PRO."""
+    lines = []
+    for name, setting in SETTINGS.items():
+        nll, pro = (
+            row(BENCHMARK, protocol="workbench", method=f"{method}, lexical", **setting)
+            for method in ("S-NLL", "S-PRO")
+        )
+        lines.append([name, difference_with_interval(nll), difference_with_interval(pro), f"{pro['alpha']:g}"])
+    return pd.DataFrame(lines, columns=["setting", "S-NLL − PRO", "S-PRO − PRO", "α of S-PRO"])
+
+
+def benchmark_exposure() -> pd.DataFrame:
+    """Accuracy, NLL and PRO by how often a fact was told, and how often falsely."""
+    path = "figures/00_exposure.csv"
+    lines = []
+    for documents, false, name in (
+        (0, 0, "0"),
+        (8, 0, "8, none"),
+        (8, 0.5, "8, half"),
+        (32, 0, "32, none"),
+        (32, 0.5, "32, half"),
+    ):
+        at = {"exposure": documents, "conflict": false}
+        accuracy = row(path, measure="accuracy", **at)
+        line = [name, str(accuracy["n"]), "{mean:.3f} [{low:.3f}, {high:.3f}]".format(**accuracy)]
+        line += [
+            "{mean:.2f} [{low:.2f}, {high:.2f}]".format(**row(path, measure=score, **at)) for score in ("NLL", "PRO")
+        ]
+        lines.append(line)
+    return pd.DataFrame(lines, columns=["documents, of them false", "n", "accuracy", "NLL", "PRO"])
+
+
+def benchmark_fixed_k() -> pd.DataFrame:
+    """AUROC at K = 1 to 10 by both protocols, and a row that the paper printed."""
+    ks = [str(k) for k in range(1, 11)]
+    lines = []
+    for name, protocol in (("kept", "paper"), ("once", "workbench")):
+        lines.append(
+            [name, *(f"{cell('figures/04_fixed_k.csv', 'auroc', protocol=protocol, k=k, **SEEN):.3f}" for k in ks)]
+        )
+    printed = {"dataset": "TriviaQA", "model": "Gemma-2B", "selection": "fixed"}
+    aurocs = rows("data/paper/fixed_k.csv", **printed).sort_values("k")["auroc"]
+    lines.append(["Gemma-2B on TriviaQA, as printed", *(f"{auroc:.3f}" for auroc in aurocs)])
+    return pd.DataFrame(lines, columns=["repeats", *ks])
+
+
+def benchmark_exact_search() -> pd.DataFrame:
+    """What an exact search finds at each α, and what it costs."""
+    table = rows(EXACT, **SEEN)
+    cost = table["token_forwards"] / table["greedy_forwards"]
+    columns = {
+        "α": table["alpha"].map("{:g}".format),
+        "certified": table["certified"].map("{:.3f}".format),
+        "fallback": table["fallback"].map("{:.3f}".format),
+        "answers": table["answers"].map("{:.2f}".format),
+        "recall of ten beams": table["recall"].map("{:.3f}".format),
+        "α-floor": table["alpha_floor"].map("{:.2f}".format),
+        "tree bound": table["tree_bound"].map("{:.2f}".format),
+        "token-forwards, greedy = 1": cost.map("{:.2f}".format),
+    }
+    return pd.DataFrame(columns)
+
+
+def benchmark_exact_auroc() -> pd.DataFrame:
+    """AUROC of the scores that an exact search gives, and their differences to PRO of the search."""
+    names = {
+        "PRO, exact": "PRO, exact",
+        "PRO, beams": "PRO, beams",
+        "bound by α": "α-floor",
+        "bound by the tree": "tree bound",
+        "probability not found": "mass not found",
+        "NLL": "NLL",
+        "ALL": "ALL",
+    }
+    columns = {EMPTY: ["AUROC", "minus PRO, exact"]}
+    for method, name in names.items():
+        record = row(EXACT_AUROC, method=method, **SEEN)
+        alpha = "" if pd.isna(record["alpha"]) else f", α = {record['alpha']:g}"
+        difference = "" if method == "PRO, exact" else difference_with_interval(record)
+        columns[name + alpha] = [_auroc(record), difference]
+    return pd.DataFrame(columns)
+
+
+def benchmark_sampling() -> pd.DataFrame:
+    """PRO and fixed K on samples in place of beams."""
+    path, lines = "docs/sampling.csv", []
+    names = {
+        "diverse_beam": "ten beams",
+        **{name: name for name in ("temperature 0.5", "temperature 1", "temperature 1.5", "nucleus 0.9")},
+    }
+    for answers, name in names.items():
+        of = {"dataset": "world-facts", "answers": answers}
+        nll, pro, fixed = (row(path, method=method, **of) for method in ("NLL", "PRO", "PRO_10"))
+        line = [f"{name}, seen", f"{nll['distinct']:.1f}", f"{nll['finds_the_judged']:.2f}", f"{nll['auroc']:.3f}"]
+        lines.append([*line, difference_with_interval(pro), f"{pro['alpha']:g}", difference_with_interval(fixed)])
+    head = ["answers, wording", "distinct", "finds it", "NLL", "PRO − NLL", "α", "PRO_10 − NLL"]
+    return pd.DataFrame(lines, columns=head)
+
+
+# Rows of docs/audit.csv that the page leaves out.
+AUDIT_LEFT_OUT = {
+    "PRO": (
+        "α from a grid with finer steps near 0",
+        "p > α",
+        "repeated beams kept, the finer grid",
+        "K = 7",
+        "K = 2, repeats kept",
+        "K = 7, repeats kept",
+        "exact match",
+        "judged by the beams' own answer",
+    ),
+    "SE, lexical": None,  # but for these
+}
+AUDIT_SE = ("this project's", "kuhn2023", "kuhn2023 on samples")
+
+
+def audit_choices() -> pd.DataFrame:
+    """What each choice of the release moves."""
+    lines = []
+    for record in read_csv("docs/audit.csv").to_dict("records"):
+        method, choice = record["method"], record["choice"]
+        is_project = choice == "this project's"
+        if choice in (AUDIT_LEFT_OUT.get(method) or ()) or (method == "SE, lexical" and choice not in AUDIT_SE):
+            continue
+        if method in ("PE", "PE-MC", "NE") and is_project:
+            continue
+        if method not in ("PRO", "PE", "PE-MC", "NE", "SE, lexical", "SD, lexical", "Deg, lexical"):
+            continue
+        alpha = "" if pd.isna(record["alpha"]) else f"{record['alpha']:g}"
+        option = "" if pd.isna(record["option"]) else record["option"]
+        difference = f"{signed(record['difference'])} {interval(record['low'], record['high'])}"
+        lines.append([method, choice, option, alpha, f"{record['auroc']:.3f}", "" if is_project else difference])
+    return pd.DataFrame(lines, columns=["method", "choice", "option", "α", "AUROC", "difference"])
+
+
+def real_prompting() -> pd.DataFrame:
+    """How SmolLM2 answers, by the way it is asked."""
+    path, lines = "docs/prompting.csv", []
+    for shots in (0, 5, 10):
+        for form in ("text", "chat", "chat, system"):
+            line = [f"{shots}, {form}"]
+            for name in ("world-facts", "sciq", "nq"):
+                record = row(path, set=name, shots=shots, prompted_as=form)
+                shares = (record[column] for column in ("complete", "rouge_l", "contains", "exact"))
+                line.append(", ".join(f"{share:.2f}".removeprefix("0") for share in shares))
+            lines.append(line)
+    return pd.DataFrame(lines, columns=["shots, as", "world-facts", "sciq", "nq"])
+
+
+def _short(value: float, digits: int = 3) -> str:
+    return f"{value:.{digits}f}".removeprefix("0")
+
+
+def real_smollm2() -> pd.DataFrame:
+    """What came out for SmolLM2 on three question sets."""
+    benchmark, exact = f"{SMOLLM2}/06_benchmark.csv", f"{SMOLLM2}/07_exact_search.csv"
+    bars = f"{SMOLLM2}/05_rouge_threshold.csv"
+    columns = {}
+    names = [
+        "right by ROUGE-L > 0.3",
+        "AUROC of NLL, answers once",
+        "PRO − NLL, repeats counted; its α; they differ on",
+        "PRO − NLL, answers once; its α; they differ on",
+        "the highest AUROC, repeats counted",
+        "questions certified at α = 0.05; 0.02; 0.005",
+        "of the answers with p ≥ 0.05; 0.005, ten beams find",
+        "tokens put through for α = 0.05; 0.005; ten beams; greedy",
+    ]
+    for name, title in (("world-facts", "world-facts"), ("sciq", "SciQ"), ("nq", "NQ")):
+        of = {"dataset": name, "model": "smollm2-135m"}
+        nll = row(benchmark, protocol="workbench", method="NLL", **of)
+        texts = [f"{cell(bars, 'accuracy', protocol='paper', threshold=0.3, method='NLL', **of):.3f}", _auroc(nll)]
+        for protocol in ("paper", "workbench"):
+            alpha = cell(benchmark, "alpha", protocol=protocol, method="PRO", **of)
+            other = row(benchmark, protocol=protocol, method="NLL", **of)
+            texts.append(f"{difference_with_interval(other, -1)}; {alpha:g}; {other['n_differ']:,}")
+        table = rows(benchmark, protocol="paper", **of)
+        best = table[~table["method"].isin(["PRO, oracle", "PRO, default"])].nlargest(1, "auroc").iloc[0]
+        texts.append(f"{best['method']} {best['auroc']:.3f}")
+        at = {alpha: row(exact, alpha=alpha, **of) for alpha in (0.05, 0.02, 0.005)}
+        texts.append("; ".join(f"{at[alpha]['certified']:.2f}" for alpha in at))
+        texts.append("; ".join(f"{at[alpha]['recall']:.2f}" for alpha in (0.05, 0.005)))
+        forwards = [at[0.05]["token_forwards"], at[0.005]["token_forwards"]]
+        forwards += [at[0.05]["beam_forwards"], at[0.05]["greedy_forwards"]]
+        texts.append("; ".join(f"{value:.1f}" for value in forwards))
+        columns[f"{title}, {nll['n_questions']:,}"] = texts
+    return pd.DataFrame({EMPTY: names, **columns})
+
+
+def _published(path: str, protocols: Iterable[str] = ("workbench", "paper")) -> Iterable[tuple[str, str, pd.DataFrame]]:
+    for name, setting in PUBLISHED.items():
+        for protocol in protocols:
+            yield name, protocol, rows(path, protocol=protocol, **setting)
+
+
+def real_gain() -> pd.DataFrame:
+    """The gain of PRO over NLL with K or α chosen on validation."""
+    lines = []
+    for name, protocol, table in _published(GAIN):
+        for record in table.to_dict("records"):
+            chosen = record["chosen"].replace("alpha", "α")
+            lines.append(
+                [
+                    f"{name}, {record['n_questions']:,}",
+                    COUNTED[protocol],
+                    chosen,
+                    f"{signed(record['median'])} {interval(record['low'], record['high'])}",
+                    f"{chosen} = {record['choice']:g}",
+                    f"{signed(record['p05'])} to {signed(record['p95'])}",
+                    f"{record['above_nll']:.0%}",
+                ]
+            )
+    head = ["reported questions", "counted", "chosen", "median gain, 95 % interval", "at", "redraws, 5 % to 95 %"]
+    return pd.DataFrame(lines, columns=[*head, "above NLL"])
+
+
+def real_all_questions() -> pd.DataFrame:
+    """AUROC on all published questions, with nothing chosen."""
+    columns = {"NLL": "NLL", "PRO_2": "PRO_2", "PRO_5": "PRO_5", "PRO_10": "PRO_10"}
+    columns |= {"alpha_0.4": "α = 0.4", "Deg": "Deg, NLI agreement"}
+    lines = []
+    for name, protocol, table in _published(ALL_QUESTIONS):
+        record = table[table["same_within"] == 0].iloc[0]
+        lines.append([name, COUNTED[protocol], *(f"{record[column]:.3f}" for column in columns)])
+    return pd.DataFrame(lines, columns=["answers of all questions", "counted", *columns.values()])
+
+
+GUARANTEES = "docs/guarantees.csv"
+POOLS = {"facts-2m, 305": "facts-2m", "gpt-3.5, NQ, 1,000": "gpt-3.5-turbo"}
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def guarantees_random_splits() -> pd.DataFrame:
+    """How often guarantees are made and false, over random splits."""
+    scores = {"facts-2m, 305": ("PRO", "Deg, lexical"), "gpt-3.5, NQ, 1,000": ("PRO", "NLL", "Deg, NLI agreement")}
+    lines = []
+    for name, model in POOLS.items():
+        for score in scores[name]:
+            for target in (0.7, 0.8, 0.9) if model == "facts-2m" else (0.7, 0.8):
+                of = {"model": model, "score": score, "level": target, "shift": False}
+                rules = ("guarantee", "guarantee, own percentiles", "walks", "validation accuracy")
+                ours, own, walks, naive = (row(GUARANTEES, rule=rule, **of) for rule in rules)
+                values = [ours["made"], ours["coverage"], ours["failed"], own["failed"]]
+                values += [walks["coverage"], walks["failed"], naive["failed"]]
+                lines.append([name, score, f"{target:g}", *map(_percent, values)])
+    head = ["setting, validation", "score", "target", "guaranteed", "answered", "false", "own percentiles: false"]
+    return pd.DataFrame(lines, columns=[*head, "walks: answered", "walks: false", "validation accuracy: false"])
+
+
+def guarantees_shift() -> pd.DataFrame:
+    """What a shift between validation and use breaks."""
+    lines = []
+    for name, model in POOLS.items():
+        for target in (0.7, 0.8, 0.9) if model == "facts-2m" else (0.7, 0.8):
+            of = {"model": model, "score": "PRO", "level": target, "shift": True, "rule": "guarantee"}
+            record = row(GUARANTEES, **of)
+            values = (record[column] for column in ("made", "coverage", "failed"))
+            lines.append([name, f"{target:g}", *map(_percent, values)])
+    return pd.DataFrame(lines, columns=["setting, validation", "target", "guaranteed", "answered", "false"])
+
+
+def guarantees_sets() -> pd.DataFrame:
+    """How often sets are issued and miss."""
+    lines = []
+    for level in (0.35, 0.37, 0.4, 0.5, 0.6):
+        of = {"model": "facts-2m", "kind": "sets", "level": level}
+        both = row(GUARANTEES, rule="issued and missed", shift=False, **of)
+        given = row(GUARANTEES, rule="missed, given issued", shift=False, **of)
+        shifted = row(GUARANTEES, rule="issued and missed", shift=True, **of)
+        missed = f"{_percent(both['failed'])} ± {100 * both['error']:.1f}"
+        cells = [_percent(both["made"]), missed, _percent(given["failed"]), f"{both['size']:.2f}"]
+        lines.append([f"{level:g}", *cells, _percent(shifted["failed"])])
+    head = ["δ", "issued", "issued and missed", "missed, given issued", "answers in a set"]
+    return pd.DataFrame(lines, columns=[*head, "with the shift: issued and missed"])
+
+
+SPEED = "docs/speed.csv"
+SPEED_COLUMNS = {
+    "facts-2m, ten shots": ("facts-2m", 10),
+    "facts-2m, zero shots": ("facts-2m", 0),
+    "random-35m, ten shots": ("random-35m", 10),
+    "random-35m, zero shots": ("random-35m", 0),
+    "random-200m, ten shots": ("random-200m", 10),
+}
+# Numerator, denominator, batch sizes, goals. Batch 32 of A and B is one question at a time.
+SPEED_RATIOS = (
+    ("A", "B", (32,), ("",)),
+    ("B", "C", (32,), ("",)),
+    ("C", "D", (32,), ("",)),
+    ("A", "D", (32,), ("≥ 6",)),
+    ("A", "F 0.05", (32, 1), ("≥ 40", "≥ 20")),
+    ("D", "F 0.05", (32,), ("≥ 4",)),
+    ("F 0.05", "E", (32, 1), ("≤ 2", "≤ 1.25")),
+    ("F 0.01", "E", (32,), ("≤ 5",)),
+    ("E", "G", (32, 1), ("≤ 1", "≤ 1")),
+    ("H", "E", (32,), ("",)),
+    ("J", "I", (32,), ("",)),
+    ("K", "E", (32, 1), ("",)),
+    ("L", "I", (32,), ("",)),
+)
+
+
+def speed_ratios() -> pd.DataFrame:
+    """The ratios of the ladder; those that miss their goal are bold."""
+    lines = []
+    for over, under, batches, goals in SPEED_RATIOS:
+        line = [f"{over} ÷ {under}", "; ".join(map(str, batches)), "; ".join(dict.fromkeys(goals))]
+        for model, shots in SPEED_COLUMNS.values():
+            cells = []
+            for batch, goal in zip(batches, goals * len(batches), strict=False):
+                ends = [_speed(arm, model, shots, batch, "ms_min") for arm in (over, under)]
+                if None not in ends:
+                    cells.append(_against_goal(ends[0] / ends[1], goal))
+            line.append("; ".join(cells))
+        lines.append(line)
+    memory = ["D ÷ C (memory)", "32", "≤ 0.5"]
+    for model, shots in SPEED_COLUMNS.values():
+        ends = [_speed(arm, model, shots, 32, "peak_mib") for arm in ("D", "C")]
+        memory.append("" if None in ends else _against_goal(ends[0] / ends[1], "≤ 0.5"))
+    return pd.DataFrame([*lines, memory], columns=["ratio", "batch", "goal (ten shots)", *SPEED_COLUMNS])
+
+
+def _speed(arm: str, model: str, shots: int, batch: int, column: str) -> float | None:
+    """Return a value of an arm at a batch size; A and B run one question at a time."""
+    size = 1 if arm in ("A", "B") else batch
+    table = rows(SPEED, arm=arm, model=model, shots=shots, batch_size=size)
+    values = table[column].dropna()
+    return values.iloc[0] if len(values) else None
+
+
+def _against_goal(ratio: float, goal: str) -> str:
+    text = f"{ratio:.2f}"
+    if not goal:
+        return text
+    sign, limit = goal.split()
+    is_met = ratio >= float(limit) if sign == "≥" else ratio <= float(limit)
+    return text if is_met else f"**{text}**"
+
+
+TABLES: dict[str, Callable[[], pd.DataFrame]] = {
+    function.__name__: function
+    for function in (
+        benchmark_auroc,
+        benchmark_meanings,
+        benchmark_exposure,
+        benchmark_fixed_k,
+        benchmark_exact_search,
+        benchmark_exact_auroc,
+        benchmark_sampling,
+        audit_choices,
+        real_prompting,
+        real_smollm2,
+        real_gain,
+        real_all_questions,
+        guarantees_random_splits,
+        guarantees_shift,
+        guarantees_sets,
+        speed_ratios,
+    )
+}
+
+# Tables with numbers that are not generated, by page and the first words of the head: why.
+NOT_GENERATED = {
+    ("docs/audit.md", "choice | the release"): "definitions; the example is in tests/scoring/test_likelihood.py",
+    ("docs/doors.md", "SmolLM2-135M, Q4_1"): "made by benchmarks/served.py, of a server",
+    ("docs/engine.md", "strategy"): "definitions",
+    ("docs/intervals.md", "scores"): "made by benchmarks/coverage.py",
+    ("docs/own_data.md", "response format"): "versions",
+    ("docs/protocols.md", "line"): "definitions",
+    ("docs/semantic_variants.md", "name here"): "versions",
+    ("docs/speed.md", "arm"): "definitions",
+    ("docs/speed.md", "| steps"): "made by benchmarks/gpu_model.py, a model",
+}
