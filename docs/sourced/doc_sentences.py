@@ -452,8 +452,8 @@ def _exact(page: str) -> list[Sentence]:
         ),
         Sentence(
             page,
-            "The scores that only a search can give are worse than PRO of the search: α-floor {floor}, tree bound {tree}, "
-            "mass not found {rest}.",
+            "The scores that only a search can give are worse than PRO of the search: "
+            "α-floor {floor}, tree bound {tree}, mass not found {rest}.",
             {
                 "floor": signed(floor["difference"]),
                 "tree": signed(tree["difference"]),
@@ -786,8 +786,8 @@ def _notebooks() -> list[Sentence]:
     return [
         Sentence(
             page,
-            "by default repeats count once, which gives {once}. The ten probabilities of that question add up to {mass}, so "
-            "the {printed} bounds no entropy.",
+            "by default repeats count once, which gives {once}. "
+            "The ten probabilities of that question add up to {mass}, so the {printed} bounds no entropy.",
             {
                 "once": f"{scoring.pro(np.log([first['probability']]), alpha=0.1)[0]:.3f}",
                 "mass": f"{(first['probability'] * first['count']).sum():.3f}",

@@ -128,7 +128,7 @@ class Evaluation:
         if self.n_unlabelled:
             n_all = n + self.n_unlabelled
             sentences.append(
-                f"Labels cover {n} of {n_all} questions and have no inclusion probabilities: "
+                f"Labels or references cover {n} of {n_all} questions and have no inclusion probabilities: "
                 "the result holds for the labelled questions only, not for all."
             )
         if "text_number" in self.answers:

@@ -34,7 +34,7 @@ class SettingCounts:
 
 
 def beyond_chance(p_values: ArrayLike) -> NDArray[np.bool_]:
-    """Return which of several tests are significant at 5 %, corrected for their number by Holm.
+    """Return which of the tests with these p-values, (n,), are significant at 5 % after Holm's correction.
 
     If all hypotheses are true, the probability that any of the tests is significant is at most 5 %, however the tests
     depend on each other. NaN is not significant and counts for nothing.
@@ -73,7 +73,7 @@ def count_settings(rows: pd.DataFrame, is_counted: ArrayLike) -> str:
 
     Args:
         rows: a row per setting and protocol, with the columns dataset, model and protocol.
-        is_counted: whether it holds, per row.
+        is_counted: whether it holds, (n,), a value per row.
 
     Returns:
         The count. With several protocols there is a count for each, because they are no settings of their own: "3 of 4

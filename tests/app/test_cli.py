@@ -174,7 +174,7 @@ def test_score_says_that_labels_of_some_questions_speak_for_these_only(records, 
     labels = tmp_path / "labels.csv"
     labels.write_text("question_id,text,correct\nq0,Paris,1\nq1,Rome,0\n")
     out, _ = typed("score", records, "--labels", labels)
-    assert "Labels cover 2 of 3 questions" in out
+    assert "Labels or references cover 2 of 3 questions" in out
     assert "the result holds for the labelled questions only" in out
 
 

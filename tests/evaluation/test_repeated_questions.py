@@ -109,7 +109,7 @@ def test_labels_of_some_questions_are_said_to_be_of_these_only():
     run = records(10)
     some = evaluate(run, choices=Choices(labels=labels_of(run, 4)))
     assert some.n_unlabelled == 6
-    sentence = "Labels cover 4 of 10 questions and have no inclusion probabilities"
+    sentence = "Labels or references cover 4 of 10 questions and have no inclusion probabilities"
     assert sentence in some.sentence()
     assert "the result holds for the labelled questions only" in some.cautions()
     assert some.labels()["n_unlabelled"] == 6
