@@ -6,10 +6,10 @@ from doc_sources import difference_with_interval, row
 HEAD = """# Claims and their differences
 
 This page is generated (`make docs-numbers`); the sentences are listed in `docs/sourced/doc_sentences.py`. It has
-every sentence of README and docs that compares two values on the same questions. Beside each stands the paired
-difference with its 95 % interval, and the cell of the CSV file that it comes from. The difference is the first value
-minus the second. *None yet* says that no committed file has the paired difference: the sentence then describes the two
-values and supports no conclusion about which is larger.
+the sentences of README and docs, but for the log, that compare two values on the same questions. Beside each stands the
+paired difference with its 95 % interval, and the cell of the CSV file that it comes from. The difference is the first
+value minus the second. *None yet* says that no committed file has the paired difference: the sentence then describes
+the two values and supports no conclusion about which is larger.
 
 """
 

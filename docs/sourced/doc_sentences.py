@@ -20,11 +20,13 @@ import pandas as pd
 from doc_sources import (
     ALL_QUESTIONS,
     BENCHMARK,
+    COUNTED,
     EXACT_AUROC,
     GAIN,
     LLAMA,
     MEADOW,
     NQ,
+    PUBLISHED,
     REAL,
     SEEN,
     SETTINGS,
@@ -925,6 +927,126 @@ NO_FILE = {
     ),
 }
 
+
+def _cause(score: str, cause: str = "nothing changed", path: str = "figures/08_causes.csv") -> Pair:
+    counted = "repeats kept" if cause == "repeats kept" else "once each"
+    name = f"{score} − NLL, facts-2m, seen, {counted}"
+    return Pair(name, path, {"cause": cause, "score": score}, 1, "gain", "low", "high")
+
+
+def _gains(setting: str, protocol: str) -> tuple[Pair, ...]:
+    where = PUBLISHED[setting]
+    names = {"K": "K", "alpha": "α"}
+    return tuple(
+        _gain(f"PRO, {name} chosen − NLL, {setting}, {COUNTED[protocol]}", where, protocol, chosen)
+        for chosen, name in names.items()
+    )
+
+
+def _small(method: str, protocol: str) -> tuple[Pair, ...]:
+    """Return the differences to PRO of a method of SmolLM2, on three question sets."""
+    sign = -1 if method == "NLL" else 1
+    name = "PRO − NLL" if method == "NLL" else f"{method} − PRO"
+    pairs = []
+    for dataset in ("world-facts", "sciq", "nq"):
+        where = {"protocol": protocol, "method": method, "dataset": dataset}
+        label = f"{name}, SmolLM2, {dataset}, {COUNTED[protocol]}"
+        pairs.append(Pair(label, f"{SMOLLM2}/06_benchmark.csv", where, sign))
+    return tuple(pairs)
+
+
+def _in_words() -> list[Sentence]:
+    """Return the sentences that compare values without printing them."""
+    real, more = "docs/real_models.md", "docs/notebooks.md"
+    once = tuple(_cause(f"K = {k}") for k in (2, 5, 10))
+    repeats = tuple(_cause(f"K = {k}", "repeats kept") for k in (2, 5, 10))
+    nll_of_published = tuple(
+        Pair(
+            f"PRO − NLL, {name}, {COUNTED[protocol]}",
+            f"{REAL}/06_benchmark.csv",
+            {"protocol": protocol, "method": "NLL", **where},
+            -1,
+        )
+        for name, where in PUBLISHED.items()
+        for protocol in ("workbench", "paper")
+    )
+    worst = max(-cell(GAIN, "p05", protocol=protocol, chosen="K", **LLAMA) for protocol in COUNTED)
+    return [
+        Sentence(
+            "README.md",
+            "On Llama-2-7b-chat there is no difference",
+            {},
+            (*_gains("Llama-2-7b-chat, NQ", "workbench"), *_gains("Llama-2-7b-chat, NQ", "paper")),
+        ),
+        Sentence(
+            real,
+            "**gpt-3.5-turbo, each answer counted once: PRO is above NLL.** "
+            "The interval on NQ is without 0, that on the 501 questions of Meadow is not.",
+            {},
+            (*_gains("gpt-3.5, NQ", "workbench"), *_gains("gpt-3.5, Meadow", "workbench")),
+        ),
+        Sentence(
+            real,
+            "On Meadow, where few samples repeat, the gain stays.",
+            {},
+            _gains("gpt-3.5, Meadow", "paper"),
+        ),
+        Sentence(
+            real,
+            "Of the choices of K on validation one in twenty loses {loss} and more.",
+            {"loss": f"{worst:.2f}"},
+            (*_gains("Llama-2-7b-chat, NQ", "workbench"), *_gains("Llama-2-7b-chat, NQ", "paper")),
+        ),
+        Sentence(
+            real,
+            "By Holm's correction none of 06's differences between PRO and NLL is significant.",
+            {},
+            nll_of_published,
+        ),
+        Sentence(
+            real,
+            "By Holm's correction no difference between PRO and NLL counts.",
+            {},
+            (*_small("NLL", "paper"), *_small("NLL", "workbench")),
+        ),
+        Sentence(
+            real,
+            "PE and NE fall far below, PE under one half.",
+            {},
+            (*_small("PE", "paper"), *_small("NE", "paper")),
+        ),
+        Sentence(more, "K = 1 is best in both protocols;", {}, (*repeats, *once)),
+        Sentence("docs/concepts.md", "in the [benchmark](benchmark.md) AUROC falls with K.", {}, once),
+        Sentence(
+            "docs/tutorials/reading_figures.md",
+            "**It shows** that here more answers make PRO worse; "
+            "each counted once (in the table) they make it much worse.",
+            {},
+            (*repeats, *once),
+        ),
+        Sentence(
+            "docs/audit.md",
+            "with them K = 2 costs nothing,",
+            {},
+            (_cause("K = 2", "repeats kept"),),
+        ),
+        Sentence(
+            "docs/audit.md",
+            "Who is judged hardly matters either.",
+            {},
+            (
+                Pair(
+                    "judged by the first beam − this project's",
+                    "docs/audit.csv",
+                    {"method": "PRO", "choice": "judged by the first beam, fallback on it"},
+                    low="low",
+                    high="high",
+                ),
+            ),
+        ),
+    ]
+
+
 SENTENCES: tuple[Sentence, ...] = (
     *_readme(),
     *_benchmark(),
@@ -932,4 +1054,5 @@ SENTENCES: tuple[Sentence, ...] = (
     *_real_models(),
     *_notebooks(),
     *_protocols(),
+    *_in_words(),
 )

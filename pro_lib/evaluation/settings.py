@@ -45,21 +45,28 @@ def beyond_chance(p_values: ArrayLike) -> NDArray[np.bool_]:
 def count_beyond_chance(
     rows: pd.DataFrame,
     *,
+    family: pd.DataFrame | None = None,
     difference: str = "difference",
     by: Sequence[str] = SETTING,
 ) -> SettingCounts:
     """Count the settings with a significant difference.
 
     Args:
-        rows: a row per comparison, with the columns `difference`, `p_value` and those of `by`. Holm's correction is
-            over all rows, so a setting with several comparisons (protocols, scores) counts each of them as a test.
+        rows: a row per comparison that the statement is about, with the columns `difference`, `p_value` and those of
+            `by`. A setting may have several (protocols, scores); each of them counts as a test.
+        family: all comparisons that were made, if the statement is about some of them; a table that has `rows`, by
+            its index. Holm's correction is over these.
         difference: the column of the differences.
         by: the columns that make a setting.
 
     Returns:
         The counts; a setting with several rows counts once.
     """
-    is_significant = beyond_chance(rows["p_value"])
+    if family is None:
+        is_significant = beyond_chance(rows["p_value"])
+    else:
+        in_family = pd.Series(beyond_chance(family["p_value"]), family.index)
+        is_significant = in_family[rows.index].to_numpy()
     settings = rows[list(by)].apply(tuple, axis=1) if len(rows) else pd.Series(dtype=object)
     counts = []
     for sign in (1, -1):

@@ -30,6 +30,13 @@ def test_two_protocols_are_two_tests_of_one_setting():
     assert count_settings(rows(0.001, 0.03), [True, False]) == "1 of 2 settings"
 
 
+def test_a_statement_about_one_method_is_corrected_for_all_that_were_tested():
+    family = pd.concat([rows(0.02, 0.6).assign(method="NLL"), rows(0.3, 0.4).assign(method="PE")], ignore_index=True)
+    nll = family[family["method"] == "NLL"]
+    assert count_beyond_chance(nll) == SettingCounts(2, 1, 0)  # 0.02 · 2 = 0.04
+    assert count_beyond_chance(nll, family=family) == SettingCounts(2, 0, 0)  # 0.02 · 4 = 0.08
+
+
 def test_nothing_is_counted_of_no_rows_and_of_differences_without_a_test():
     assert count_beyond_chance(rows()) == SettingCounts(0, 0, 0)
     assert count_beyond_chance(rows(np.nan, np.nan)) == SettingCounts(2, 0, 0)

@@ -31,6 +31,7 @@ def benchmark(difference: float, *, significant: bool, n_differ: int = 40) -> pd
     rows |= {"difference": [0, difference, difference], "significant": [False, False, significant]}
     p_value = 0.01 if significant else 0.2
     rows |= {"n_differ": [0, n_differ, n_differ], "p_value": [np.nan, p_value, p_value]}
+    rows |= {"p_holm": [np.nan, np.nan, p_value]}
     return pd.DataFrame(rows).assign(**SETTING)
 
 
