@@ -63,6 +63,7 @@ FIRST = 20  # rows of a table that are printed
 SCORE_HEADERS = (
     ["question_id", "question", "text", "pro", "nll", "n_kept", "mass"],
     ["question_id", "question", "text", "SC", "Deg", "SE"],
+    ["question_id", "question", "text", "pro", "nll", "n_kept", "mass", "SC", "Deg", "SE"],
 )
 MAY_BE_EMPTY = {"header"}  # parameters of the commands that are text; all others are names, paths or numbers
 FILE, WRITTEN = click.Path(exists=True, dir_okay=False), click.Path(path_type=Path)
@@ -201,7 +202,7 @@ def ask(
         say(_json(asdict(answer)))
         return
     say(f"{printable(answer.text) or '(nothing)'}\n{printable(answer.sentence())}")
-    say(f"\nPRO {answer.uncertainty:.3f} nats, from the answers kept at α = {alpha:g} ({answer.kept}):")
+    say(f"\nPRO {answer.uncertainty:z.3f} nats, from the answers kept at α = {alpha:g} ({answer.kept}):")
     for text, p in answer.answers[: answer.kept]:
         say(f"  {p:.4f}  {printable(text) or '(nothing)'}")
     if len(answer.answers) > answer.kept:
@@ -265,6 +266,9 @@ def score(
     experiment = Experiment(alpha=alpha, correctness=correctness, records=source, dataset=questions or "world-facts")
     run = experiment.run(*experiment.pairs()[0], "all")
     table = evaluation.text_scores(run) if run.is_texts else run.scores(alpha=alpha)
+    n_texts_alone = 0 if run.is_texts else int((table["text"].notna() & table["nll"].isna()).sum())
+    if n_texts_alone:
+        table = table.join(evaluation.text_scores(run.as_texts())[["SC", "Deg", "SE"]])
     if output:
         write_whole(_csv(table, raw_text=raw_text).encode(), output)
         say(f"{printable(output)}: {len(table):,} questions")
@@ -274,10 +278,15 @@ def score(
             say(f"… and {len(table) - FIRST:,} more; --output scores.csv writes all")
     if run.is_texts:
         say("Texts alone: SC, Deg and SE are by counts of samples; PRO and NLL need log-probabilities.")
-    elif table["n_kept"].max() <= 1:
+    if n_texts_alone:
+        say(f"{n_texts_alone:,} of {len(table):,} questions have texts alone: PRO and NLL need log-probabilities.")
+        say("SC, Deg and SE are by counts of samples.")
+    if "n_kept" in table and table["n_kept"].max() == 1:
         say(f"At α = {alpha:g} one answer of each question is kept, and PRO is NLL; try a smaller --alpha.")
     needed = bool(questions) or os.path.isfile(correctness)
     say(_quality(run, experiment.choices, alpha=alpha, needed=needed))
+    if n_texts_alone:
+        say(_quality(run.as_texts(), experiment.choices, alpha=alpha, needed=needed))
 
 
 def _shown(table: pd.DataFrame) -> str:
@@ -286,7 +295,7 @@ def _shown(table: pd.DataFrame) -> str:
 
     cells = table.map(lambda cell: printable(cell) if isinstance(cell, str) else cell)
     with pd.option_context("display.unicode.east_asian_width", True):
-        return cells.to_string(index=False, float_format="%.4f", na_rep="", max_colwidth=60)
+        return cells.to_string(index=False, float_format="{:z.4f}".format, na_rep="", max_colwidth=60)
 
 
 def _csv(table: pd.DataFrame, *, raw_text: bool) -> str:
@@ -321,10 +330,10 @@ def _quality(run: Run, choices: Any, *, alpha: float, needed: bool) -> str:
         remedy = "Right answers come with --questions, or --correctness and a file of labels."
         return f"No accuracy: {printable(error)}. {remedy}"
     if judged.one_class():
-        return f"No AUROC: {judged.one_class()}."
+        return f"{printable(judged.exclusions)}\nNo AUROC: {printable(judged.one_class())}."
     methods = judged.baselines if run.is_texts else judged.with_pro({"PRO": alpha})[["PRO", "NLL"]]
     intervals = zip(methods, *metrics.auroc_intervals(methods, judged.correct), strict=True)
-    aurocs = ", ".join(f"{method} {auroc:.3f} ({low:.3f} to {high:.3f})" for method, auroc, low, high in intervals)
+    aurocs = ", ".join(f"{method} {metrics.auroc_in_words(*interval)}" for method, *interval in intervals)
     share, n = judged.correct.mean(), len(judged.correct)
     rarer = f"Only {judged.n_rarer} {'right' if share < 0.5 else 'wrong'}: too few to say much."
     few = f" {rarer}" if judged.n_rarer < 20 else ""

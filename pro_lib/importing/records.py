@@ -76,7 +76,7 @@ class AnswerRecord(Format):
         if value is not None:
             return value
         tokens, text, end = (others.data.get(name) for name in ("token_log_probs", "text", "end_log_prob"))
-        if tokens is end is None and text is not None:  # a text alone, which `record_tables` refuses beside others
+        if tokens is end is None and text is not None:  # a text alone, which `record_tables` counts
             return None
         # No tokens and no ending would make an answer of probability 1.
         if tokens is None or (not tokens and end is None):
@@ -108,10 +108,10 @@ def from_records(source: Source, *, questions: QuestionSet | pd.DataFrame | None
 
     A line is `{question_id, question?, references?, split?, scores?, answers: [...]}`; an answer is `{log_prob?,
     mean_log_prob?, token_log_probs?, end_log_prob?, text?, token_ids?, finished?, closed?, rouge_l?, correct?}` with at
-    least one of log_prob and token_log_probs, or all of them a text alone, as samples of a black box. Without
-    end_log_prob, `log_prob` is that of the complete answer; an ending that is given counts as a token. `closed` says
-    that the last token is text and ending at once. `scores` are made elsewhere, by method, higher = more uncertain.
-    `model` and `dataset` of the first line name the run.
+    least one of log_prob and token_log_probs, or a text alone, as samples of a black box. A warning says how many
+    are texts alone if others are not. Without end_log_prob, `log_prob` is that of the complete answer; an ending that
+    is given counts as a token. `closed` says that the last token is text and ending at once. `scores` are made
+    elsewhere, by method, higher = more uncertain. `model` and `dataset` of the first line name the run.
 
     In memory, `source` is a list of such objects, or a table, as a CSV or Parquet file: with a column `answers`, or a
     row per answer. `questions` as for `importing.from_openai`. Raises `RunError` with file, line and field.
@@ -126,7 +126,9 @@ def from_records(source: Source, *, questions: QuestionSet | pd.DataFrame | None
             read = {name: [_of_text(name, cell) for cell in column] for name, column in source.items()}
             source = pd.DataFrame(read, source.index, dtype=object)
     is_flat = isinstance(source, pd.DataFrame) and "answers" not in source
-    answers, table = record_tables(_by_question(json_lines(source)) if is_flat else json_lines(source), path)
+    answers, table = record_tables(
+        _by_question(json_lines(source)) if is_flat else json_lines(source), path, may_be_mixed=True
+    )
     if questions is not None:
         answers, table = paired(questions, answers, table, path, known={*table["question_id"]})
     model, dataset = names_in(path) if is_file else ("records", path.stem)
@@ -199,8 +201,14 @@ def _by_question(rows: Iterable[tuple[str, dict]]) -> Iterable[tuple[str, dict]]
     return records.values()
 
 
-def record_tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the answers and the questions of records, given with their places; `RunError` says what is wrong where."""
+def record_tables(
+    entries: Iterable[tuple[str, Mapping]], source: Path, *, may_be_mixed: bool = False
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the answers and the questions of records, given with their places; `RunError` says what is wrong where.
+
+    If some answers have log-probabilities and others are texts alone, that is an error unless it `may_be_mixed`; then a
+    warning says how many are texts alone.
+    """
     answers, questions, places = [], [], []
     for where, record in validated(Record, entries):
         scores = {f"score_{name}": score for name, score in (record.scores or {}).items()}
@@ -213,7 +221,11 @@ def record_tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple
     table = pd.DataFrame(answers).astype(dict.fromkeys(("log_prob", "end_log_prob", "mean_log_prob", "rouge_l"), float))
     alone = table["log_prob"].isna()
     if alone.any() and not alone.all():
-        raise RunError(f"{places[alone.argmax()]}.log_prob=None {_GIVEN}, as of others")
+        if not may_be_mixed:
+            raise RunError(f"{places[alone.argmax()]}.log_prob=None {_GIVEN}, as of others")
+        message = f"{source}: {alone.sum():,} of {len(alone):,} answers have no log-probability"
+        first = f"first {places[alone.argmax()]}"
+        warnings.warn(f"{message} ({first}); scores that need one are computed from the others", stacklevel=3)
     absent = [name for name in ("correct", "mean_log_prob", "rouge_l") if table[name].isna().all()]
     return table.drop(columns=absent), pd.DataFrame(questions)
 
