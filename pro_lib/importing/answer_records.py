@@ -68,7 +68,7 @@ def _missing_log_probs(answer: ParsedAnswer, response_format: ResponseFormat) ->
         return Problem(NO_LOG_PROBS, answer.problem)
     if answer.lacks_log_probs or not response_format.request:
         return None
-    return Problem(NO_LOG_PROBS, f"logprobs are missing; ask for them with {response_format.request}")
+    return Problem(NO_LOG_PROBS, "logprobs are missing", remedy=f"ask for them with {response_format.request}")
 
 
 def _is_spelled(token_texts: list[TokenText] | None, text: object) -> bool:
