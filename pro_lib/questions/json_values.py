@@ -95,7 +95,7 @@ def _values_over_lines(data: bytes) -> list:
         text = data.decode()
     except UnicodeDecodeError:
         return []
-    values = []
+    values: list[Any] = []
     decoder = json.JSONDecoder()
     start = _NOT_SPACE.search(text)
     try:
