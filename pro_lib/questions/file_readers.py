@@ -4,7 +4,6 @@ import codecs
 import csv
 import gzip
 import io
-import re
 import struct
 import zipfile
 import zlib
@@ -24,6 +23,7 @@ from pydantic_core import PydanticCustomError, from_json
 
 from pro_lib.common.files import RunError, parse, reading, regular
 from pro_lib.common.validation import Format, Name, Text
+from pro_lib.questions.json_values import json_values
 
 # A question_id, which may be written as a whole number.
 _AsText = BeforeValidator(lambda value: str(value) if type(value) is int else value)
@@ -34,7 +34,6 @@ TextList = Annotated[list[Text], Field(min_length=1), _AsList]
 _OneText = Annotated[TextList, Field(max_length=1)]
 # A file, or in memory what it would hold: objects, or a table with a row for each.
 Source: TypeAlias = str | Path | Iterable[object] | pd.DataFrame
-_JSON = "it must be JSON in UTF-8"
 # What files call the columns of questions, the first that is there; of several that go together, all.
 QUESTION_COLUMN_ALIASES = {
     "question_id": [["question_id"], ["id"], ["qid"]],
@@ -57,14 +56,21 @@ def unzipped(path: str | Path) -> Path:
     return Path(str(path).removesuffix(".gz"))
 
 
-def json_lines(source: Source) -> Iterator[tuple[str, Any]]:
+def json_lines(source: Source, *, on_error: Callable[[str, RunError], None] | None = None) -> Iterator[tuple[str, Any]]:
     """Yield what a file of JSON lines holds with its places (`<path>, line <n>`), or a list (`entry <n>`) or a table.
 
-    A file may be gzipped, or a log of inspect_ai. Rows of a table come without what is missing in them; an index of
-    texts has their places. Raises `RunError`, with file and line.
+    A file may be gzipped, or a log of inspect_ai; one or several objects may also go over several lines each. Rows of
+    a table come without what is missing in them; an index of texts has their places.
+
+    Args:
+        source: a file, a list or a table.
+        on_error: called with the place and the error of a line that is not JSON, which is then passed over.
+
+    Raises:
+        RunError: names file and line; a file of server-sent events is refused.
     """
     if isinstance(source, (str, Path)):
-        yield from _entries(_content(source), source)
+        yield from _entries(_content(source), source, on_error)
     elif isinstance(source, pd.DataFrame):
         check_names(source, "the table")
         for n, (place, row) in enumerate(zip(source.index, source.to_dict("records"), strict=True), start=1):
@@ -152,20 +158,14 @@ _READERS: dict[str, Callable] = {".jsonl": json_lines, ".json": json_lines, ".cs
 _READERS |= {".parquet": _parquet, ".txt": _blocks}
 
 
-def _entries(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
-    """Yield the values of JSON with their places: of a list, or one that `data` holds, else a line each."""
+def _entries(
+    data: bytes, path: str | Path, on_error: Callable[[str, RunError], None] | None = None
+) -> Iterator[tuple[str, object]]:
+    """Yield the values of a log of inspect_ai, or of JSON, with their places."""
     if data.startswith(b"PK\x03\x04"):
         yield from _samples(data, path)
-    elif data.lstrip().startswith(b"[") or re.match(rb'\s*\{\s*"(data|questions|examples|rows)"\s*:\s*\[', data):
-        with reading(path, hint=_JSON):
-            whole = from_json(data)
-        values = next(iter(whole.values())) if isinstance(whole, dict) else whole
-        yield from ((f"{path}, entry {n}", value) for n, value in enumerate(values, start=1))
     else:
-        for n, line in enumerate(data.split(b"\n"), start=1):
-            if text := line.strip():
-                with reading(where := f"{path}, line {n}", hint=_JSON):
-                    yield where, from_json(text)
+        yield from json_values(data, path, on_error)
 
 
 def _samples(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:

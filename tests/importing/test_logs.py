@@ -109,7 +109,7 @@ def test_an_evaluation_of_texts_has_what_counts_give_and_names_what_is_missing(p
 def test_texts_beside_log_probabilities_are_read_and_counted():
     mixed = [BOX[0], {"question_id": "z", "answers": [{"text": "x", "log_prob": -1}]}]
     n_texts = len(BOX[0]["answers"])
-    words = rf"{n_texts} of {n_texts + 1} answers have no log-probability \(first entry 1: answers\[0\]\)"
+    words = rf"{n_texts} of {n_texts + 1} answers have no log-probability \(first entry 1\)"
     with pytest.warns(UserWarning, match=words):
         run = importing.from_records(mixed)
     np.testing.assert_array_equal(run.answers["log_prob"], [np.nan] * n_texts + [-1.0])
