@@ -1,0 +1,374 @@
+"""Text files of real tools: their encodings, and the rows of CSV files in any of the usual dialects.
+
+What is not certain is said: each reader adds a note, such as "read as Windows-1252", to a list.
+"""
+
+import codecs
+import csv
+import io
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pro_lib.common.files import RunError
+
+# Marks at the beginning of a file that say its encoding; the longer ones come first.
+_BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+# Letters of West European languages, and signs that texts in these languages have.
+_WESTERN_LETTERS = frozenset("àáâãäåæçèéêëìíîïñòóôõöøœùúûüýÿßÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØŒÙÚÛÜÝŸ")
+_WESTERN_SIGNS = frozenset("€‘’“”‚„–—…•™\xa0¡£§©ª«®°±²³´µ·º»¼½¾¿×÷\xad")
+# Signs that may stand between two letters of a word; any other is a letter of another encoding.
+_SIGNS_IN_WORDS = frozenset("’‘·–—\xad\xa0…")
+_SEPARATOR_NAMES = {",": "','", ";": "';'", "\t": "a tab", "|": "'|'"}
+_EXCEL_SEPARATOR = re.compile(r'\s*"?sep=(.)"?\r?\n', re.IGNORECASE)
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that cannot be used; the reason is words that follow the row's place."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How the fields of a CSV file are separated and quoted."""
+
+    delimiter: str
+    skips_spaces: bool = False
+    has_quotes: bool = True
+    has_escapes: bool = False
+
+    def reader(self, text: str) -> "Iterator[list[str]]":
+        """Return a reader of the standard library for a text."""
+        return csv.reader(
+            io.StringIO(text, newline=""),
+            strict=True,
+            delimiter=self.delimiter,
+            skipinitialspace=self.skips_spaces,
+            quoting=csv.QUOTE_MINIMAL if self.has_quotes else csv.QUOTE_NONE,
+            doublequote=not self.has_escapes,
+            escapechar="\\" if self.has_escapes else None,
+        )
+
+    def note(self, usual_delimiter: str) -> str:
+        """Return what differs from the file's usual dialect, as words; an empty text if nothing does."""
+        words = []
+        if self.delimiter != usual_delimiter:
+            words.append(f"fields separated by {_SEPARATOR_NAMES.get(self.delimiter, repr(self.delimiter))}")
+        if not self.has_quotes:
+            words.append("quotation marks taken as text")
+        if self.has_escapes:
+            words.append("quotation marks escaped by backslashes")
+        return ", ".join(words)
+
+
+def check_names(columns: Iterable[object], source: object) -> None:
+    """Raise `RunError` unless each column of a source has a name, a text, of its own."""
+    for name, count in Counter(columns).items():
+        if not isinstance(name, str):
+            raise RunError(f"{source} has the column {name!r}, whose name is no text")
+        if count > 1:
+            raise RunError(f"{source} has the column {name!r} twice")
+
+
+# --- Encodings ---
+
+
+def utf8_bytes(data: bytes, path: str | Path, notes: list[str]) -> bytes:
+    """Return the bytes of a text file in UTF-8, whatever its encoding.
+
+    A byte-order mark, or the zero bytes of UTF-16, tell an encoding with certainty. A file that is
+    not UTF-8 is read as Windows-1252 if all of it looks like a West European text; a note says so.
+    Single damaged bytes in a file of UTF-8 stay, so that their line can be named.
+
+    Raises:
+        RunError: if the encoding is not known.
+    """
+    for mark, encoding in _BYTE_ORDER_MARKS.items():
+        if data.startswith(mark):
+            return data[len(mark) :] if encoding == "utf-8" else _transcoded(data[len(mark) :], encoding, path)
+    wide = _wide_encoding(data)
+    if wide is not None:
+        return _transcoded(data, wide, path)
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        if _has_utf8_letters(data):
+            return data  # UTF-8 with some damaged bytes
+        return _from_windows_1252(data, path, error.start, notes)
+    return data
+
+
+def damaged_text(data: bytes) -> str:
+    """Return bytes in UTF-8 as a text in which each damaged byte is an unpaired surrogate."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def is_damaged(text: str) -> bool:
+    """Return whether a text has an unpaired surrogate, which no file of UTF-8 can hold."""
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _transcoded(data: bytes, encoding: str, path: str | Path) -> bytes:
+    try:
+        return data.decode(encoding).removeprefix("\ufeff").encode()
+    except UnicodeError as error:
+        name = encoding[:6].upper()
+        raise RunError(f"{path} cannot be read as {name} ({error}); save it as UTF-8") from error
+
+
+def _wide_encoding(data: bytes) -> str | None:
+    """Return UTF-16, little or big endian, where zero bytes show it; None for any other file."""
+    zeros_even = data[0::2].count(0)
+    zeros_odd = data[1::2].count(0)
+    if not zeros_even + zeros_odd or len(data) % 2:
+        return None
+    encoding = "utf-16-le" if zeros_odd > zeros_even else "utf-16-be"
+    if min(zeros_even, zeros_odd) > 0 or max(zeros_even, zeros_odd) < 4:
+        return None
+    try:
+        text = data.decode(encoding)
+    except UnicodeError:
+        return None
+    # Text of another encoding would become letters that belong to no language, and no line ends.
+    return encoding if "\n" in text or text.lstrip()[:1] in ("{", "[") else None
+
+
+def _has_utf8_letters(data: bytes) -> bool:
+    """Return whether some bytes are a letter of UTF-8 beyond ASCII."""
+    readable = data.decode("utf-8", "ignore")
+    return not readable.isascii()
+
+
+def _from_windows_1252(data: bytes, path: str | Path, place: int, notes: list[str]) -> bytes:
+    """Return a file of Windows-1252 as UTF-8; `RunError` where it may as well be of another encoding."""
+    line = data.count(b"\n", 0, place) + 1
+    remedy = "save it as UTF-8 (in Excel: 'CSV UTF-8')"
+    guess = _guessed_encoding(data)
+    if not _is_western_text(data) or guess is not None:
+        hint = f", maybe {guess}" if guess else ""
+        raise RunError(f"{path}, line {line} is not UTF-8 but of an encoding that is not certain{hint}; {remedy}")
+    text = data.decode("cp1252")
+    word = re.search(r"\S*[^\x00-\x7f]\S*", text)
+    sample = f", such as {word[0][:40]!r} in line {line}" if word else ""
+    notes.append(f"read as Windows-1252{sample}; if letters are wrong, {remedy}")
+    return text.encode()
+
+
+def _guessed_encoding(data: bytes) -> str | None:
+    """Return the likeliest encoding where Windows-1252 is not among those that fit; None otherwise."""
+    import charset_normalizer  # few files need it
+
+    best = charset_normalizer.from_bytes(data[: 2**20]).best()
+    if best is None:
+        return None
+    fitting = {best.encoding, *best.could_be_from_charset}
+    return None if fitting & {"cp1252", "latin_1", "iso8859_15", "iso8859_1"} else best.encoding
+
+
+def _is_western_text(data: bytes) -> bool:
+    """Return whether bytes are text of a West European language in Windows-1252.
+
+    In other encodings the bytes of a word would be signs within words, capitals after small
+    letters, or several letters beyond ASCII in a row.
+    """
+    try:
+        text = data.decode("cp1252")
+    except UnicodeError:
+        return False
+    beyond = {character for character in text if character > "\x7f"}
+    if not beyond <= _WESTERN_LETTERS | _WESTERN_SIGNS:
+        return False
+    if re.search(r"[À-ÖØ-öø-ÿŒœŸ]{3}|[a-zß-öø-ÿ][À-ÖØ-ÞŒŸ]", text):
+        return False
+    within_words = re.findall(r"(?<=[^\W\d_])[^\x00-\x7f](?=[^\W\d_])", text)
+    return set(within_words) <= _WESTERN_LETTERS | _SIGNS_IN_WORDS
+
+
+# --- CSV ---
+
+
+def csv_rows(
+    data: bytes,
+    path: str | Path,
+    delimiter: str,
+    notes: list[str],
+) -> tuple[list[tuple[str, "dict[str, str] | BadRow"]], str]:
+    """Return the rows of a CSV file with their places, and the delimiter; the header names the fields.
+
+    Rows without any text are passed over. A row with another number of fields than the header, or
+    with bytes that are not UTF-8, is a `BadRow`.
+
+    Args:
+        data: the file, in UTF-8.
+        path: the file's path, for places and errors.
+        delimiter: the usual delimiter of such files; others are recognized.
+        notes: takes what was detected.
+
+    Raises:
+        RunError: if the quotation marks do not match.
+    """
+    text = damaged_text(data)
+    separator = _EXCEL_SEPARATOR.match(text)
+    first_line = 1
+    with _long_fields():
+        if separator:
+            text = text[separator.end() :]
+            first_line = 2
+            dialect = Dialect(separator[1])
+        else:
+            dialect = detect_dialect(text, delimiter)
+        lines = list(_numbered_rows(dialect.reader(text), path, first_line))
+    note = dialect.note(delimiter)
+    if note:
+        notes.append(note)
+    if not lines:
+        return [], dialect.delimiter
+    (_, header), *others = lines
+    names, places = _named_columns(header, others)
+    check_names(names, path)
+    rows = []
+    for line, fields in others:
+        if any(fields):
+            rows.append((f"{path}, line {line}", _row(names, places, fields, len(header))))
+    return rows, dialect.delimiter
+
+
+def _numbered_rows(
+    reader: "Iterator[list[str]]",
+    path: str | Path,
+    first_line: int,
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows of a reader that are not blank, with the lines in which they end."""
+    while True:
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            line = reader.line_num + first_line - 1  # type: ignore[attr-defined]
+            raise RunError(f"{path}, line {line} cannot be read: {error}; check its quotation marks") from error
+        if fields:
+            yield reader.line_num + first_line - 1, fields  # type: ignore[attr-defined]
+
+
+def _named_columns(
+    header: Sequence[str],
+    rows: Sequence[tuple[int, Sequence[str]]],
+) -> tuple[list[str], list[int]]:
+    """Return the names of the columns and their places, without nameless columns that hold nothing of use.
+
+    Spreadsheets leave empty columns at the end, and pandas writes its row numbers into a column
+    without a name, which it reads as `Unnamed: 0`.
+    """
+    names = [name.strip().strip("\ufeff\u200b").strip() for name in header]
+    places = []
+    for place, name in enumerate(names):
+        if name == "" or re.fullmatch(r"Unnamed: \d+(\.\d+)*|__index_level_\d+__", name):
+            cells = {row[place].strip() for _, row in rows if place < len(row)}
+            if all(re.fullmatch(r"\d*", cell) for cell in cells):
+                continue
+        places.append(place)
+    return [names[place] for place in places], places
+
+
+def _row(
+    names: Sequence[str],
+    places: Sequence[int],
+    fields: Sequence[str],
+    size: int,
+) -> "dict[str, str] | BadRow":
+    surplus = fields[size:]
+    if len(fields) < size or any(surplus):
+        advice = "quote fields that contain the separator"
+        return BadRow(f"it has {len(fields)} fields, the header has {size}; {advice}")
+    row = {name: fields[place] for name, place in zip(names, places, strict=True)}
+    for name, cell in row.items():
+        if is_damaged(cell):
+            return BadRow(f"column {name!r} has bytes that are not UTF-8")
+    return row
+
+
+def detect_dialect(text: str, usual_delimiter: str) -> Dialect:
+    """Return the dialect in which every row has as many fields as the header.
+
+    The usual dialect of the file's name wins if it fits. If none fits every row, it is the one
+    whose header has several fields and that fits the most rows.
+    """
+    delimiters = [usual_delimiter, *(other for other in (",", ";", "\t", "|") if other != usual_delimiter)]
+    candidates = []
+    for delimiter in delimiters:
+        plain = Dialect(delimiter, skips_spaces=_has_spaces_after(text, delimiter))
+        candidates += [plain, replace(plain, has_escapes=True)]
+        if delimiter == "\t":
+            candidates.append(replace(plain, has_quotes=False))
+    measured = [(*_fit(text, candidate), candidate) for candidate in candidates]
+    for share, n_fields, candidate in measured:
+        if share == 1 and n_fields > 1:
+            return candidate
+    best = max(measured, key=lambda one: (one[1] > 1, one[0]))
+    return best[2] if best[1] > 1 else measured[0][2]
+
+
+def _has_spaces_after(text: str, delimiter: str) -> bool:
+    """Return whether the header has a space after each delimiter, as in `question, answer`."""
+    header = text.lstrip().split("\n", 1)[0]
+    return delimiter in header and all(name.startswith(" ") for name in header.split(delimiter)[1:])
+
+
+def _fit(text: str, dialect: Dialect) -> tuple[float, int]:
+    """Return the share of rows with as many fields as the header, and the number of these fields."""
+    reader = dialect.reader(text)
+    size = n_rows = n_fitting = 0
+    try:
+        for fields in reader:
+            if not any(fields):
+                continue
+            if size == 0:
+                size = len(fields)
+            n_rows += 1
+            n_fitting += len(fields) == size or (len(fields) > size and not any(fields[size:]))
+    except csv.Error:
+        return 0.0, size
+    return n_fitting / max(n_rows, 1), size
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """Let fields be of any length while a file is read; the standard library allows 131,072 characters."""
+    before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+# --- Numbers ---
+
+
+def decimal_points(cells: Sequence[str | None], *, has_semicolons: bool) -> list[str | None]:
+    """Return the numbers of a column with a decimal point where all of them have a decimal comma.
+
+    A comma may also separate thousands, so `1,234` is a decimal number only in a file whose fields
+    are separated by semicolons or tabs, or beside a number that shows it, such as `0,1054`.
+    """
+    with_comma = [cell.strip() for cell in cells if cell and "," in cell]
+    is_decimal = bool(with_comma) and all(_DECIMAL_COMMA.fullmatch(cell) for cell in with_comma)
+    has_points = any(cell and "." in cell for cell in cells)
+    is_certain = has_semicolons or any(not _THOUSANDS.fullmatch(cell) for cell in with_comma)
+    if not is_decimal or has_points or not is_certain:
+        return list(cells)
+    return [cell.replace(",", ".") if cell else cell for cell in cells]
