@@ -28,7 +28,13 @@ def read_records(parameters: Parameters, model: str, dataset: str) -> Run:
     path = as_list(parameters.dataset)[0]
     questions = None
     if path not in question_sets.NAMES and os.path.exists(path):
-        questions = question_sets.load_questions(path=path, split=None, n_shots=0)
+        questions = question_sets.load_questions(
+            path=path,
+            columns=parameters.columns,
+            strict=parameters.strict,
+            split=None,
+            n_shots=0,
+        )
         if "validation" not in set(questions.table["split"]):
             # The validation questions are then drawn.
             questions = replace(questions, table=questions.table.assign(split=None))

@@ -4,7 +4,7 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,21 +84,36 @@ def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None 
 from_vllm = from_openai
 
 
-def import_answers(path: str | Path, *, questions: QuestionSet | pd.DataFrame | str | Path | None = None) -> Run:
+def import_answers(
+    path: str | Path,
+    *,
+    questions: QuestionSet | pd.DataFrame | str | Path | None = None,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    strict: bool = False,
+) -> Run:
     """Import a file of answers: records, responses of a server, or a CSV or Parquet file with a row per answer.
 
     Args:
         path: the file, in any response format of docs/own_data.md.
         questions: the questions that were answered, in place of those in the file: a file, a question set or a
             table. Of a file all splits are used, and no question is taken as a shot.
+        columns: names of the columns of a file of `questions`, as in `pro_lib.load_questions`.
+        strict: whether a row of that file that cannot be used is an error.
 
     Raises:
         RunError: an answer cannot be read, or belongs to no question; names file, line and field.
     """
     not_empty(path, "path")
     if isinstance(questions, str | Path):
-        questions = load_questions(path=not_empty(questions, "questions"), split=None, n_shots=0)
-    is_ours = unzipped(path).suffix in TABLES or value_at(next(json_lines(path), ("", None))[1], "answers") is not None
+        questions = load_questions(
+            path=not_empty(questions, "questions"), columns=columns, split=None, n_shots=0, strict=strict
+        )
+    if unzipped(path).suffix in TABLES:
+        is_ours = True
+    else:
+        _, first = next(json_lines(path), ("", None))
+        # Questions of SQuAD have answers too, to which a response may have been added.
+        is_ours = value_at(first, "answers") is not None and value_at(first, "response") is None
     return (from_records if is_ours else from_openai)(path, questions=questions)
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from pro_lib.common.files import RunError, parse
 from pro_lib.common.validation import Format, Text
 from pro_lib.importing.records import AnswerRecord
+from pro_lib.questions.question_files import references_beside
 
 # What servers write for a log-probability that they do not give; vLLM also for -inf and for places not filled.
 NOT_GIVEN = -9999.0
@@ -122,6 +123,8 @@ def responses(where: str, entry: object) -> Iterator[Response]:
         text = value_at(text[-1:], "content.text|content")
         text = text and " ".join(map(str, text))
     question = {"question": text, "references": value_at(entry, "references|target"), "split": value_at(entry, "split")}
+    if question["references"] is None and is_wrapped and isinstance(entry, Mapping):
+        question["references"] = references_beside(entry)
     has_own_id, question["filter"] = is_wrapped or value_at(entry, "epoch") is not None, value_at(entry, "filter")
     question["question_id"] = value_at(entry, "question_id|custom_id" + "|key|id" * has_own_id)
     for body in (_listed(inner) or [{"error": "nothing"}]) if is_wrapped else [entry]:

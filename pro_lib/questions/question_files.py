@@ -31,6 +31,7 @@ QUESTION_COLUMN_ALIASES = {
     ],
     "split": [["split"]],
 }  # fmt: skip
+COLUMN_NAMES = tuple(QUESTION_COLUMN_ALIASES)
 # Columns that name a right choice; they count only beside choices.
 _CHOICE_ALIASES = (
     *("answer_key", "correct", "correct_choice", "correct_option", "correct_index", "label", "cop"),
@@ -127,6 +128,24 @@ def read_question_rows(source: Source, columns: Mapping, *, strict: bool = False
     warn_of_notes(source if isinstance(source, (str, Path)) else file, notes)
     found.report(len(rows), strict=strict)
     return QuestionRows(found.table(theirs), used, found.left_out)
+
+
+def references_beside(row: Mapping[str, object]) -> list[str] | None:
+    """Return the right answers in one row, in columns of usual names; None if there are none.
+
+    A letter or an index that names a choice is not resolved, because one row does not tell which.
+    """
+    plain = {plain_name(name): name for name in row if isinstance(name, str)}
+    groups = QUESTION_COLUMN_ALIASES["references"]
+    there = [[plain[alias] for alias in group if alias in plain] for group in groups]
+    used = next(filter(None, there), [])
+    if not used:
+        return None
+    _, [choices] = choices_of(list(plain.values()), [row])
+    [references] = read_references(used, [], [row], [])
+    if isinstance(references, BadRow):
+        return None
+    return references if choices is None or set(references) <= set(choices.texts) else None
 
 
 class _Found:
