@@ -212,8 +212,7 @@ def _entries(data: bytes, path: str | Path, *, keeps_bad_lines: bool = False) ->
         yield from _samples(data, path)
     elif data.lstrip().startswith(b"[") or re.match(rb'\s*\{\s*"(data|questions|examples|rows)"\s*:\s*\[', data):
         with reading(path, hint=_JSON):
-            # The standard library's reader takes unpaired surrogates, of which one row may have some.
-            whole = json.loads(damaged_text(data)) if keeps_bad_lines else from_json(data)
+            whole = _lenient_json(data) if keeps_bad_lines else from_json(data)
         values = next(iter(whole.values())) if isinstance(whole, dict) else whole
         yield from ((f"{path}, entry {n}", value) for n, value in enumerate(values, start=1))
     else:
@@ -222,12 +221,20 @@ def _entries(data: bytes, path: str | Path, *, keeps_bad_lines: bool = False) ->
                 where = f"{path}, line {n}"
                 try:
                     with reading(where, hint=_JSON):
-                        value = from_json(text)
+                        value = _lenient_json(text) if keeps_bad_lines else from_json(text)
                 except RunError as error:
                     if not keeps_bad_lines:
                         raise
                     value = BadRow(str(error).removeprefix(f"{where} "))
                 yield where, value
+
+
+def _lenient_json(data: bytes) -> Any:
+    """Return a value of JSON in which texts may have unpaired surrogates, so that their row can be named."""
+    try:
+        return from_json(data)
+    except ValueError:
+        return json.loads(damaged_text(data))
 
 
 def _samples(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:

@@ -120,14 +120,29 @@ def read_question_rows(source: Source, columns: Mapping, *, strict: bool = False
     theirs = list(dict.fromkeys(name for row in objects for name in row))
     check_names(theirs, file)
     used = _used_columns(theirs, objects, names, file) if objects else {}
-    notes[:0] = _name_notes(used, names)
-    references = iter(read_references(used["references"], theirs, objects, notes) if objects else [])
+    references = iter(_references(file, used, theirs, objects, notes))
+    notes[:0] = _name_notes(used, names, notes)
     found = _Found(file, used)
     for number, (where, row) in enumerate(rows):
         found.add(number, where, row, row if isinstance(row, BadRow) else next(references))
     warn_of_notes(source if isinstance(source, (str, Path)) else file, notes)
     found.report(len(rows), strict=strict)
     return QuestionRows(found.table(theirs), used, found.left_out)
+
+
+def _references(
+    file: Path,
+    used: Mapping[str, list[str]],
+    theirs: Sequence[str],
+    rows: Sequence[Mapping[str, object]],
+    notes: list[str],
+) -> "list[list[str] | BadRow]":
+    if not rows:
+        return []
+    try:
+        return read_references(used["references"], theirs, rows, notes)
+    except RunError as error:
+        raise RunError(f"{file}: {error}") from None
 
 
 def references_beside(row: Mapping[str, object]) -> list[str] | None:
@@ -309,14 +324,22 @@ def _missing_column(name: str, theirs: Sequence[str], file: Path) -> RunError:
     )
 
 
-def _name_notes(used: Mapping[str, list[str]], names: Mapping[str, list[str]]) -> list[str]:
-    """Return notes on columns whose names are usual ones only up to case and spaces."""
+def _name_notes(
+    used: Mapping[str, list[str]],
+    names: Mapping[str, list[str]],
+    others: Sequence[str],
+) -> list[str]:
+    """Return notes on columns whose names are usual ones only up to case and spaces.
+
+    The other notes name their columns too, and nothing is said twice.
+    """
     notes = []
     for ours, columns in used.items():
         known = {alias for group in QUESTION_COLUMN_ALIASES[ours] for alias in group}
         guessed = [column for column in columns if column not in known and ours not in names]
-        if guessed:
-            notes.append(f"{ours} from column {' and '.join(map(repr, guessed))}")
+        note = f"{ours} from column {' and '.join(map(repr, guessed))}"
+        if guessed and not any(other.startswith(note) for other in others):
+            notes.append(note)
     return notes
 
 

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from pydantic import AfterValidator
 
 from pro_lib.common.catalog import BUNDLED, DATA, HUB
-from pro_lib.common.files import FOLDER_NAME, RunError, is_folder_name, regular
+from pro_lib.common.files import FOLDER_NAME, RunError, is_folder_name, reading, regular
 from pro_lib.common.validation import checked, extra, not_empty, refusing, rule
 from pro_lib.questions.file_readers import Source, check_names, source_path, unzipped
 from pro_lib.questions.prompts import TEMPLATE, Template, chat_messages, few_shot_prefix, filled_template
@@ -266,6 +267,8 @@ def _downloaded(name: str, folder: Path | None) -> pd.DataFrame:
         for path in folder.rglob("*") if folder else ():
             if not path.is_dir():
                 regular(path)
+            if path.suffix == ".arrow":
+                _check_arrow(path)
         loaded = datasets.load_from_disk(folder) if folder else datasets.load_dataset(repository, configuration)
         for split in [split for split in loaded if split in ("test", "validation", "train")]:
             rows, ids = loaded[split], [f"{name}-{split}-{n}" for n in range(len(loaded[split]))]
@@ -276,6 +279,13 @@ def _downloaded(name: str, folder: Path | None) -> pd.DataFrame:
             part = {"question_id": ids, "question": rows["question"][:], "references": references, "split": split}
             parts.append(pd.DataFrame(part)[list(map(bool, references))].drop_duplicates("question_id"))
         return pd.concat(parts)
+
+
+def _check_arrow(path: Path) -> None:
+    """Raise `RunError` for a damaged Arrow file; its offsets are followed unchecked later and may end the process."""
+    with reading(path, hint="save the dataset again"), pa.OSFile(str(path)) as file:
+        for batch in pa.ipc.open_stream(file):
+            batch.validate(full=True)
 
 
 def _shots(table: pd.DataFrame, n_shots: int) -> pd.DataFrame:

@@ -96,7 +96,7 @@ def list_in_text(text: str) -> "tuple[str, list | dict] | None":
     text = text.strip()
     if text.startswith("(list (description"):
         found = re.findall(r'\(description (?:"([^"]*)"|([^()"]*))\)', text)
-        return "a Lisp list", [quoted or bare for quoted, bare in found]
+        return "Lisp", [quoted or bare for quoted, bare in found]
     if not re.fullmatch(r"\[.*\]|\(.*,.*\)|\{.*\}", text, re.DOTALL):
         return None
     try:
@@ -110,18 +110,19 @@ def _python_list(text: str) -> "tuple[str, list | dict] | None":
     """Return the list of a Python or NumPy notation."""
     with_arrays = re.sub(r"\barray\(", "(", text)
     plain = re.sub(r",\s*dtype=[\w.<>'\"]+\s*\)", ")", with_arrays)
-    spaced = _with_commas(plain)
-    if spaced is None:
+    tokens = _tokens(plain)
+    if tokens is None:
         return None
+    parts, n_commas = _with_commas(tokens)
     try:
-        value = ast.literal_eval(spaced.strip())
+        value = ast.literal_eval(parts.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return None
     if isinstance(value, (set, frozenset)):
         value = sorted(value, key=str)
     if not isinstance(value, (list, tuple, dict)):
         return None
-    return ("NumPy" if spaced != plain else "Python", value if isinstance(value, dict) else list(value))
+    return ("NumPy" if n_commas else "Python", value if isinstance(value, dict) else list(value))
 
 
 # A quoted text, a number or name, or a sign of a Python notation.
@@ -130,11 +131,8 @@ _TOKEN = re.compile(
 )
 
 
-def _with_commas(text: str) -> str | None:
-    """Return a notation with commas between its elements, and None for nan; None if it is no notation.
-
-    NumPy leaves the commas out, and Python would join the texts of `['a' 'b']`.
-    """
+def _tokens(text: str) -> list[str] | None:
+    """Return the tokens of a Python notation; None if it is no such notation."""
     tokens = []
     place = 0
     while place < len(text):
@@ -143,19 +141,28 @@ def _with_commas(text: str) -> str | None:
             return None
         tokens.append(match[0])
         place = match.end()
+    return tokens
+
+
+def _with_commas(tokens: Sequence[str]) -> tuple[str, int]:
+    """Return a notation with commas between its elements, and how many had to be added.
+
+    NumPy leaves the commas out, and Python would join the texts of `['a' 'b']`. Names of what is
+    missing, such as nan, become None.
+    """
     parts: list[str] = []
-    before = ""
+    n_commas = 0
+    before = "["
     for token in tokens:
         if token.isspace():
             parts.append(token)
             continue
-        is_value = token[0] not in "])},:"
-        follows_value = before != "" and before[0] not in "[({,:"
-        if is_value and follows_value:
+        if token[0] not in "])},:" and before[0] not in "[({,:":
             parts.append(",")
+            n_commas += 1
         parts.append("None" if token in ("nan", "NaN", "null") else token)
         before = token
-    return "".join(parts)
+    return "".join(parts), n_commas
 
 
 def _is_list_of_texts(value: object) -> bool:
@@ -198,7 +205,7 @@ def read_column(name: str, cells: Sequence[object]) -> Reading:
             return texts_in(cell)
         found = lists.get(cell)
         if found is not None and (are_lists or _is_list_of_texts(found[1])):
-            kinds[f"read as {found[0]} lists" if found[0] != "a Lisp list" else "read as Lisp lists"] += 1
+            kinds[f"read as {found[0]} lists"] += 1
             return texts_in(found[1])
         if found is None and cell in lists and (are_lists or re.match(r"\s*[\[({]\s*['\"]", cell)):
             return BadRow(f"{name}={_short(cell)} looks like a list but cannot be read as one")
@@ -214,6 +221,8 @@ def read_column(name: str, cells: Sequence[object]) -> Reading:
         return list(split_at_semicolons(cell))
 
     answers = [read(cell) for cell in cells]
+    if len([kind for kind in kinds if kind.startswith("read as")]) > 1:
+        del kinds["read as JSON lists"]  # an empty list, or one of numbers, is the same in JSON and Python
     return Reading(answers, tuple(kinds))
 
 
@@ -497,4 +506,4 @@ def _merged(parts: Sequence[Any], used: Sequence[str], row: Mapping[str, object]
     if None in texts:
         return BadRow(f"{shown} must be text or lists of texts")
     references = list(dict.fromkeys(text.strip() for text in texts if text.strip() not in _NO_ANSWER))
-    return references or BadRow(f"{shown} must hold a text, for a question has at least one right answer")
+    return references or BadRow(f"{shown} must hold a text")

@@ -24,10 +24,20 @@ _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
-# Letters of West European languages, and signs that texts in these languages have.
-_WESTERN_LETTERS = frozenset("àáâãäåæçèéêëìíîïñòóôõöøœùúûüýÿßÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØŒÙÚÛÜÝŸ")
+# The letters beyond ASCII that the words of each West European language have.
+_WESTERN_ALPHABETS = {
+    "French": "àâæçéèêëîïôœùûüÿ",
+    "German": "äöüß",
+    "Spanish": "áéíñóúü",
+    "Portuguese": "àáâãçéêíóôõúü",
+    "Italian": "àèéìíîòóùú",
+    "Catalan": "àçèéíïòóúü·",
+    "Dutch": "áàäéèëíïóöúü",
+    "Danish and Norwegian": "æøåéèêóòôü",
+    "Swedish and Finnish": "åäöéàü",
+}
+# Signs that texts in these languages have; some of them stand within words.
 _WESTERN_SIGNS = frozenset("€‘’“”‚„–—…•™\xa0¡£§©ª«®°±²³´µ·º»¼½¾¿×÷\xad")
-# Signs that may stand between two letters of a word; any other is a letter of another encoding.
 _SIGNS_IN_WORDS = frozenset("’‘·–—\xad\xa0…")
 _SEPARATOR_NAMES = {",": "','", ";": "';'", "\t": "a tab", "|": "'|'"}
 _EXCEL_SEPARATOR = re.compile(r'\s*"?sep=(.)"?\r?\n', re.IGNORECASE)
@@ -106,7 +116,7 @@ def utf8_bytes(data: bytes, path: str | Path, notes: list[str]) -> bytes:
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        if _has_utf8_letters(data):
+        if _is_mostly_utf8(data):
             return data  # UTF-8 with some damaged bytes
         return _from_windows_1252(data, path, error.start, notes)
     return data
@@ -147,55 +157,50 @@ def _wide_encoding(data: bytes) -> str | None:
     return encoding if "\n" in text or text.lstrip()[:1] in ("{", "[") else None
 
 
-def _has_utf8_letters(data: bytes) -> bool:
-    """Return whether some bytes are a letter of UTF-8 beyond ASCII."""
-    readable = data.decode("utf-8", "ignore")
-    return not readable.isascii()
+def _is_mostly_utf8(data: bytes) -> bool:
+    """Return whether bytes are UTF-8 of which some are damaged, and no other encoding.
+
+    In another encoding few bytes beyond ASCII happen to be letters of UTF-8.
+    """
+    n_letters = sum(not character.isascii() for character in data.decode("utf-8", "ignore"))
+    n_damaged = sum(is_damaged(character) for character in damaged_text(data))
+    return n_letters >= n_damaged
 
 
 def _from_windows_1252(data: bytes, path: str | Path, place: int, notes: list[str]) -> bytes:
     """Return a file of Windows-1252 as UTF-8; `RunError` where it may as well be of another encoding."""
     line = data.count(b"\n", 0, place) + 1
     remedy = "save it as UTF-8 (in Excel: 'CSV UTF-8')"
-    guess = _guessed_encoding(data)
-    if not _is_western_text(data) or guess is not None:
-        hint = f", maybe {guess}" if guess else ""
-        raise RunError(f"{path}, line {line} is not UTF-8 but of an encoding that is not certain{hint}; {remedy}")
+    if not _is_western_text(data):
+        raise RunError(f"{path}, line {line} is not UTF-8, and its encoding is not certain; {remedy}")
     text = data.decode("cp1252")
-    word = re.search(r"\S*[^\x00-\x7f]\S*", text)
+    word = re.search(r"[^\s,;|\"]*[^\x00-\x7f][^\s,;|\"]*", text)
     sample = f", such as {word[0][:40]!r} in line {line}" if word else ""
     notes.append(f"read as Windows-1252{sample}; if letters are wrong, {remedy}")
     return text.encode()
-
-
-def _guessed_encoding(data: bytes) -> str | None:
-    """Return the likeliest encoding where Windows-1252 is not among those that fit; None otherwise."""
-    import charset_normalizer  # few files need it
-
-    best = charset_normalizer.from_bytes(data[: 2**20]).best()
-    if best is None:
-        return None
-    fitting = {best.encoding, *best.could_be_from_charset}
-    return None if fitting & {"cp1252", "latin_1", "iso8859_15", "iso8859_1"} else best.encoding
 
 
 def _is_western_text(data: bytes) -> bool:
     """Return whether bytes are text of a West European language in Windows-1252.
 
     In other encodings the bytes of a word would be signs within words, capitals after small
-    letters, or several letters beyond ASCII in a row.
+    letters, several letters beyond ASCII in a row, or letters of different languages.
     """
     try:
         text = data.decode("cp1252")
     except UnicodeError:
         return False
+    letters = frozenset("".join(_WESTERN_ALPHABETS.values()))
     beyond = {character for character in text if character > "\x7f"}
-    if not beyond <= _WESTERN_LETTERS | _WESTERN_SIGNS:
+    if not {character.lower() for character in beyond} <= letters | _WESTERN_SIGNS:
         return False
     if re.search(r"[À-ÖØ-öø-ÿŒœŸ]{3}|[a-zß-öø-ÿ][À-ÖØ-ÞŒŸ]", text):
         return False
     within_words = re.findall(r"(?<=[^\W\d_])[^\x00-\x7f](?=[^\W\d_])", text)
-    return set(within_words) <= _WESTERN_LETTERS | _SIGNS_IN_WORDS
+    if not {sign.lower() for sign in within_words} <= letters | _SIGNS_IN_WORDS:
+        return False
+    words = {frozenset(word.lower()) & letters for word in re.findall(r"[^\W\d_]+", text)}
+    return all(any(word <= set(alphabet) for alphabet in _WESTERN_ALPHABETS.values()) for word in words)
 
 
 # --- CSV ---
@@ -293,8 +298,9 @@ def _row(
 ) -> "dict[str, str] | BadRow":
     surplus = fields[size:]
     if len(fields) < size or any(surplus):
+        number = f"{len(fields)} field{'' if len(fields) == 1 else 's'}"
         advice = "quote fields that contain the separator"
-        return BadRow(f"it has {len(fields)} fields, the header has {size}; {advice}")
+        return BadRow(f"it has {number}, the header has {size}; {advice}")
     row = {name: fields[place] for name, place in zip(names, places, strict=True)}
     for name, cell in row.items():
         if is_damaged(cell):
