@@ -63,14 +63,14 @@ class Dialect:
 
     def reader(self, text: str) -> "Iterator[list[str]]":
         """Return a reader of the standard library for a text."""
+        if self.has_escapes:
+            text = text.replace('\\"', '""')  # other backslashes are text
         return csv.reader(
             io.StringIO(text, newline=""),
             strict=True,
             delimiter=self.delimiter,
             skipinitialspace=self.skips_spaces,
             quoting=csv.QUOTE_MINIMAL if self.has_quotes else csv.QUOTE_NONE,
-            doublequote=not self.has_escapes,
-            escapechar="\\" if self.has_escapes else None,
         )
 
     def note(self, usual_delimiter: str) -> str:
@@ -172,7 +172,7 @@ def _from_windows_1252(data: bytes, path: str | Path, place: int, notes: list[st
     line = data.count(b"\n", 0, place) + 1
     remedy = "save it as UTF-8 (in Excel: 'CSV UTF-8')"
     if not _is_western_text(data):
-        raise RunError(f"{path}, line {line} is not UTF-8, and its encoding is not certain; {remedy}")
+        raise RunError(f"{path}, line {line} cannot be read: its encoding is not UTF-8, nor another for sure; {remedy}")
     text = data.decode("cp1252")
     word = re.search(r"[^\s,;|\"]*[^\x00-\x7f][^\s,;|\"]*", text)
     sample = f", such as {word[0][:40]!r} in line {line}" if word else ""
@@ -198,6 +198,8 @@ def _is_western_text(data: bytes) -> bool:
         return False
     within_words = re.findall(r"(?<=[^\W\d_])[^\x00-\x7f](?=[^\W\d_])", text)
     if not {sign.lower() for sign in within_words} <= letters | _SIGNS_IN_WORDS:
+        return False
+    if 3 * sum(character in letters for character in text.lower()) > sum(map(str.isalpha, text)):
         return False
     words = {frozenset(word.lower()) & letters for word in re.findall(r"[^\W\d_]+", text)}
     return all(any(word <= set(alphabet) for alphabet in _WESTERN_ALPHABETS.values()) for word in words)
@@ -318,15 +320,34 @@ def detect_dialect(text: str, usual_delimiter: str) -> Dialect:
     candidates = []
     for delimiter in delimiters:
         plain = Dialect(delimiter, skips_spaces=_has_spaces_after(text, delimiter))
-        candidates += [plain, replace(plain, has_escapes=True)]
+        candidates.append(plain)
         if delimiter == "\t":
             candidates.append(replace(plain, has_quotes=False))
-    measured = [(*_fit(text, candidate), candidate) for candidate in candidates]
-    for share, n_fields, candidate in measured:
-        if share == 1 and n_fields > 1:
-            return candidate
-    best = max(measured, key=lambda one: (one[1] > 1, one[0]))
-    return best[2] if best[1] > 1 else measured[0][2]
+        if '\\"' in text:
+            candidates.append(replace(plain, has_escapes=True))
+    fits = [_fit(text, candidate) for candidate in candidates]
+    for fit in fits:
+        if fit.share == 1 and fit.n_fields > 1:
+            return _without_quotes(text, fit)
+    best = max(fits, key=lambda fit: (fit.n_fields > 1, fit.share))
+    return best.dialect if best.n_fields > 1 else fits[0].dialect
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """How well a dialect fits a file: the share of rows with as many fields as the header."""
+
+    dialect: Dialect
+    share: float
+    n_fields: int
+    n_rows: int
+
+
+def _without_quotes(text: str, fit: _Fit) -> Dialect:
+    """Return the dialect, with quotation marks as text if a mark would join rows of tab-separated fields."""
+    plain = _fit(text, replace(fit.dialect, has_quotes=False, has_escapes=False))
+    is_joined = fit.dialect.delimiter == "\t" and plain.share == 1 and plain.n_rows > fit.n_rows
+    return plain.dialect if is_joined else fit.dialect
 
 
 def _has_spaces_after(text: str, delimiter: str) -> bool:
@@ -335,12 +356,10 @@ def _has_spaces_after(text: str, delimiter: str) -> bool:
     return delimiter in header and all(name.startswith(" ") for name in header.split(delimiter)[1:])
 
 
-def _fit(text: str, dialect: Dialect) -> tuple[float, int]:
-    """Return the share of rows with as many fields as the header, and the number of these fields."""
-    reader = dialect.reader(text)
+def _fit(text: str, dialect: Dialect) -> _Fit:
     size = n_rows = n_fitting = 0
     try:
-        for fields in reader:
+        for fields in dialect.reader(text):
             if not any(fields):
                 continue
             if size == 0:
@@ -348,8 +367,8 @@ def _fit(text: str, dialect: Dialect) -> tuple[float, int]:
             n_rows += 1
             n_fitting += len(fields) == size or (len(fields) > size and not any(fields[size:]))
     except csv.Error:
-        return 0.0, size
-    return n_fitting / max(n_rows, 1), size
+        return _Fit(dialect, 0.0, size, n_rows)
+    return _Fit(dialect, n_fitting / max(n_rows, 1), size, n_rows)
 
 
 @contextmanager
