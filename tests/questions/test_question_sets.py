@@ -1,6 +1,8 @@
 """Question sets: the bundled ones, files, splits, limits, prompts, and what bad input is told."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import datasets
@@ -368,3 +370,23 @@ def test_blocks_of_a_text_file_are_a_question_and_its_references(write):
     table = load_questions(path=write(*blocks, name="test.txt"), n_shots=0).table
     assert table["question"].tolist() == ["who was first", "where is it"]
     assert table["references"].tolist() == [["Wilhelm Conrad Röntgen"], ["Rome", "Roma"]]
+
+
+def damaged(content, kind):
+    """The bytes of an Arrow file cut in the middle, or with lengths that lead out of it."""
+    if kind == "cut":
+        return content[: len(content) // 2]
+    place = content.rindex(b"right 0") - 64
+    return content[:place] + b"\xff\xff\xff\x7f" * 16 + content[place + 64 :]
+
+
+@pytest.mark.parametrize("kind", ["cut", "offsets"])
+def test_a_damaged_arrow_file_is_a_sentence_and_ends_no_process(hub, tmp_path, kind):
+    hub_dataset("sciq").save_to_disk(tmp_path / "sciq")
+    [file] = (tmp_path / "sciq" / "test").glob("*.arrow")
+    content = file.read_bytes()
+    file.write_bytes(damaged(content, kind))
+    code = f"import pro_lib; pro_lib.load_questions('sciq', path={str(tmp_path / 'sciq')!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1  # and not by a signal
+    assert f"RunError: {file} cannot be read: " in done.stderr
