@@ -168,6 +168,7 @@ class _Found:
 
     def __init__(self, file: Path, used: Mapping[str, list[str]]) -> None:
         self.file = file
+        self.stem = unzipped(file).stem
         self.used = used
         self.questions: list[dict[str, Any]] = []
         self.others: list[Mapping] = []
@@ -180,7 +181,7 @@ class _Found:
         if isinstance(row, BadRow):
             self._reasons.append((where, row.reason))
             return
-        values = {"question_id": f"{unzipped(self.file).stem}-{number}", "split": "test"}
+        values = {"question_id": f"{self.stem}-{number}", "split": "test"}
         for ours in ("question_id", "question", "split"):
             if ours in self.used:
                 values[ours] = row.get(self.used[ours][0])

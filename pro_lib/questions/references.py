@@ -25,7 +25,7 @@ _NORMALIZED_KEYS = ("normalized_value", "normalized_aliases")
 _FINAL_ANSWER = re.compile(r"####[ \t]*(\S[^\n]*?)\s*\Z")
 _ENTITY = re.compile(r"&(#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _DECIMAL = re.compile(r"-?\d+\.\d+")
-_WHOLE = re.compile(r"(-?\d+)\.0+")
+_WHOLE = re.compile(r"-?\d+\.0+")
 # Columns with the choices of multiple-choice questions, and those with one choice each.
 CHOICES_COLUMNS = ("choices", "options", "endings", "answer_choices", "answer_options", "candidates")
 _CHOICE_COLUMN = re.compile(r"(?:choice|option|opt|op|ending|answer|sol)?_?([a-z]|\d)")
@@ -483,7 +483,9 @@ def read_references(
         words: list[str] = []
         if position == 0 and plain_name(name) != "references":
             columns, choices = choices_of([other for other in names if other not in used], rows)
-            manner, cells = chosen_texts(name, cells, choices)
+            manner = ""
+            if columns:
+                manner, cells = chosen_texts(name, cells, choices)
             if manner:
                 words.append(f"which names the choices in {columns} {manner}")
         reading = read_column(name, [None if isinstance(cell, BadRow) else cell for cell in cells])
