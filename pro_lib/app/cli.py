@@ -58,6 +58,7 @@ SURE = {
     "cut": "No answer has p ≥ {:g}, and the greedy one did not end: raise --max-new-tokens.",
     "undecided": "Answers with p ≥ {:g} may be missing: the search stopped at its length or budget.",
 }
+COLUMN_NAMES = ("question_id", "question", "references", "split")  # as load_questions has them
 FIRST = 20  # rows of a table that are printed
 # Headers of the tables that `pro score --output` writes, by which it recognizes its own files.
 SCORE_HEADERS = (
@@ -68,9 +69,48 @@ SCORE_HEADERS = (
 MAY_BE_EMPTY = {"header"}  # parameters of the commands that are text; all others are names, paths or numbers
 FILE, WRITTEN = click.Path(exists=True, dir_okay=False), click.Path(path_type=Path)
 QUESTIONS = click.option("--questions", type=FILE, help="Questions with references, where the answers have none.")
+COLUMNS = click.option(
+    "--columns",
+    multiple=True,
+    metavar="OURS=THEIRS",
+    help="A column's name in a question file: --columns question=Frage --columns references=Antwort. May be repeated.",
+)
+STRICT = click.option("--strict", is_flag=True, help="Refuse a file with rows, lines or answers that cannot be used.")
 ALPHA = click.option("--alpha", type=float, default=0.4, show_default=True, help="PRO keeps answers with p ≥ α.")
-STRICT = click.option("--strict", is_flag=True, help="Refuse a file with lines or answers that cannot be used.")
 FORCE = click.option("--force", is_flag=True, help="Replace a file that this command did not write.")
+
+
+def _columns_typed(typed: Sequence[str]) -> dict[str, list[str]] | None:
+    """Return the names of columns that --columns gives, as `load_questions` takes them; None if there are none."""
+    columns: dict[str, list[str]] = {}
+    for text in typed:
+        ours, sign, theirs = text.partition("=")
+        if not sign or ours.strip() not in COLUMN_NAMES or not theirs.strip():
+            known = ", ".join(COLUMN_NAMES)
+            raise SentenceError(f"--columns {text!r} must be NAME=COLUMN, where NAME is one of {known}")
+        columns.setdefault(ours.strip(), []).append(theirs)
+    return columns or None
+
+
+def _file_columns(
+    columns: Sequence[str],
+    strict: bool,
+    option: str,
+    files: Sequence[str | None],
+    *,
+    reads_answers: bool = False,
+) -> dict[str, Any]:
+    """Return the parameters `columns` and `strict` as typed.
+
+    Raises:
+        click.UsageError: an option concerns a question file and there is none; `strict` also concerns a file of
+            answers if the command `reads_answers`.
+    """
+    if columns and not any(files):
+        raise click.UsageError(f"--columns needs a question file, which {option} gives")
+    if strict and not reads_answers and not any(files):
+        raise click.UsageError(f"--strict needs a question file, which {option} gives")
+    return {"columns": _columns_typed(columns), "strict": strict}
 
 
 def say(text: object, *, err: bool = False) -> None:
@@ -169,6 +209,8 @@ def pro() -> None:
 @click.option("--calibration", type=click.Path(exists=True), help="A run with known answers, of the same model.")
 @click.option("--n-shots", type=int, help="Shots before the question; 10 by default.")
 @click.option("--questions", type=FILE, help="A question file whose shots are taken; world-facts by default.")
+@COLUMNS
+@STRICT
 @click.option("--header", default="", help="Text before the shots.")
 @click.option("--template", help="How a question is put; {question} stands for it.")
 @click.option("--chat/--no-chat", default=None, help="In the model's chat template; by default without shots alone.")
@@ -179,8 +221,8 @@ def pro() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def ask(
     question: str, model: str, alpha: float, search_alpha: float, calibration: str | None, n_shots: int | None,
-    questions: str | None, header: str, template: str | None, dtype: str, device: str, as_json: bool,
-    **settings: Any,
+    questions: str | None, columns: Sequence[str], strict: bool, header: str, template: str | None, dtype: str,
+    device: str, as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
     """Ask a model one question: its answer, and how uncertain it is."""
     catalog.check_model(model)  # before torch is loaded, which takes seconds
@@ -188,9 +230,10 @@ def ask(
     from pro_lib.generation import models
     from pro_lib.questions import question_sets
 
+    names = _file_columns(columns, strict, "--questions", [questions])
     like: dict[str, Any] = {"calibration": runs.read_run(calibration)} if calibration else {}
     if questions or n_shots is not None or header or template or not calibration:
-        source: dict[str, Any] = {"path": questions, "split": None} if questions else {"name": "world-facts"}
+        source: dict[str, Any] = {"path": questions, "split": None, **names} if questions else {"name": "world-facts"}
         prompt: dict[str, Any] = {"n_shots": n_shots, "header": header, "template": template or question_sets.TEMPLATE}
         like["questions"] = question_sets.load_questions(**source, limit=1, **prompt)
     loaded = models.cached_model(model, dtype=dtype, device=device)
@@ -237,15 +280,16 @@ def download(name: str) -> None:
 @click.argument("responses", required=False, type=FILE)
 @ALPHA
 @QUESTIONS
+@COLUMNS
+@STRICT
 @click.option("--correctness", "--labels", default="rouge_l", help="Or exact_match, alias_match, or a file of labels.")
 @click.option("--output", type=WRITTEN, help="Write the table, a CSV file.")
 @click.option("--raw-text", is_flag=True, help="Write texts to --output as they are, formulas too.")
 @FORCE
-@STRICT
 @click.option("--example", is_flag=True, help="Score answers that come along: 60 of SmolLM2-135M.")
 def score(
-    responses: str | None, alpha: float, questions: str | None, correctness: str, output: Path | None,
-    raw_text: bool, force: bool, strict: bool, example: bool,
+    responses: str | None, alpha: float, questions: str | None, columns: Sequence[str], strict: bool,
+    correctness: str, output: Path | None, raw_text: bool, force: bool, example: bool,
 ) -> None:  # fmt: skip
     """Score answers made elsewhere: a table with PRO, NLL, K and mass.
 
@@ -259,16 +303,16 @@ def score(
         raise click.UsageError("give a file of RESPONSES, or --example for one that comes along")
     if output is None and (raw_text or force):
         raise click.UsageError("--raw-text and --force need --output")
-    from pro_lib import evaluation, importing
+    from pro_lib import evaluation
     from pro_lib.app.experiment import Experiment
 
     source = responses or str(catalog.EXAMPLE)
     if output:
         inputs = [path for path in (source, questions, correctness) if path]
         check_output(output, option="--output", inputs=inputs, force=force, is_ours=_is_score_table)
-    if strict:
-        importing.import_answers(source, strict=True)
-    experiment = Experiment(alpha=alpha, correctness=correctness, records=source, dataset=questions or "world-facts")
+    names = _file_columns(columns, strict, "--questions", [questions], reads_answers=True)
+    dataset = questions or "world-facts"
+    experiment = Experiment(alpha=alpha, correctness=correctness, records=source, dataset=dataset, **names)
     run = experiment.run(*experiment.pairs()[0], "all")
     table = evaluation.text_scores(run) if run.is_texts else run.scores(alpha=alpha)
     n_texts_alone = 0 if run.is_texts else int((table["text"].notna() & table["nll"].isna()).sum())
@@ -462,9 +506,17 @@ def _execute(notebook: Path, copy: Path, parameters: Mapping[str, Any]) -> Seque
 @click.argument("model")
 @click.argument("strategies", nargs=-1, required=True)
 @click.option("--dataset", multiple=True, default=["world-facts", "world-facts-reworded"], help="One or several.")
+@COLUMNS
+@STRICT
 @click.option("--search-alpha", type=float, default=0.02, show_default=True, help="Of strategy threshold.")
 @click.option("--limit", type=int, help="At most this many questions of each split.")
-def generate(strategies: Sequence[str], dataset: Sequence[str], **parameters: Any) -> None:
+def generate(
+    strategies: Sequence[str],
+    dataset: Sequence[str],
+    columns: Sequence[str],
+    strict: bool,
+    **parameters: Any,
+) -> None:
     """Generate the answers of MODEL that notebooks read, by each of the STRATEGIES.
 
     These are greedy, multinomial, diverse_beam and threshold; validation and test questions are asked.
@@ -472,6 +524,7 @@ def generate(strategies: Sequence[str], dataset: Sequence[str], **parameters: An
     from pro_lib.app.experiment import Experiment
 
     parameters |= {"strategy": strategies[0], "other_strategies": strategies[1:]}
+    parameters |= _file_columns(columns, strict, "--dataset", [name for name in dataset if os.path.isfile(name)])
     experiment = Experiment(dataset=list(dataset), **parameters)
     for strategy, pair in product(strategies, experiment.pairs()):
         # 00 and 01 ask for test questions alone, and batches keep the order of questions.
@@ -483,11 +536,15 @@ def generate(strategies: Sequence[str], dataset: Sequence[str], **parameters: An
 @pro.command()
 @click.argument("run", required=False, type=click.Path(exists=True))
 @QUESTIONS
+@COLUMNS
+@STRICT
 @click.option("--html", type=WRITTEN, help="Write the page here, and open no browser.")
 @FORCE
-@STRICT
 @ALPHA
-def explore(run: str | None, questions: str | None, html: Path | None, force: bool, strict: bool, alpha: float) -> None:
+def explore(
+    run: str | None, questions: str | None, columns: Sequence[str], strict: bool, html: Path | None, force: bool,
+    alpha: float,
+) -> None:  # fmt: skip
     """Open the explorer: in JupyterLab, or of RUN, a run folder or a file of responses, as a page in the browser."""
     if run is None:
         source = click.get_current_context().get_parameter_source("alpha")
@@ -498,16 +555,15 @@ def explore(run: str | None, questions: str | None, html: Path | None, force: bo
     from pro_lib import importing, runs
     from pro_lib.app import explorer
 
+    names = _file_columns(columns, strict, "--questions", [questions], reads_answers=True)
+
     def check(page: Path) -> None:
         inputs = [run, questions] if questions else [run]
         check_output(page, option="--html", inputs=inputs, force=force, is_ours=_is_page)
 
     if html:
         check(html)
-    if os.path.isdir(run):
-        read = runs.read_run(run)
-    else:
-        read = importing.import_answers(run, questions=questions, strict=strict)
+    read = runs.read_run(run) if os.path.isdir(run) else importing.import_answers(run, questions=questions, **names)
     page = html or _default_page(run, read)
     check(page)
     explorer.to_html(read, page, alpha=alpha, source=run)

@@ -128,6 +128,7 @@ class Experiment(Parameters):
             source = {"name": dataset}
         else:
             source = {"path": dataset, "n_validation": self.n_validation or 100}
+            source |= self._values("columns", "strict")
         prompt = self._values("limit", "seed", "n_shots", "header", "template")
         return question_sets.load_questions(**source, split=splits or self.split, **prompt)
 

@@ -4,7 +4,7 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -223,6 +223,7 @@ def import_answers(
     path: str | Path,
     *,
     questions: QuestionSet | pd.DataFrame | str | Path | None = None,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
     strict: bool = False,
 ) -> Run:
     """Import a file of answers: records, responses of a server, or a CSV or Parquet file with a row per answer.
@@ -231,15 +232,18 @@ def import_answers(
         path: the file, in any response format of docs/own_data.md.
         questions: the questions that were answered, in place of those in the file: a file, a question set or a
             table. Of a file all splits are used, and no question is taken as a shot.
-        strict: whether a line or an answer that cannot be used is an error. By default it is left out, and a
-            warning counts and names it.
+        columns: names of the columns of a file of `questions`, as in `pro_lib.load_questions`.
+        strict: whether a line or an answer that cannot be used, or a row of a file of `questions`, is an error. By
+            default it is left out, and a warning counts and names it.
 
     Raises:
         RunError: no answer can be used, or one belongs to no question; names file, line and field.
     """
     not_empty(path, "path")
     if isinstance(questions, str | Path):
-        questions = load_questions(path=not_empty(questions, "questions"), split=None, n_shots=0)
+        questions = load_questions(
+            path=not_empty(questions, "questions"), columns=columns, split=None, n_shots=0, strict=strict
+        )
     reader = from_records if unzipped(path).suffix in TABLES or _has_records(path) else from_openai
     return reader(path, questions=questions, strict=strict)
 

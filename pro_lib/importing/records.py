@@ -37,6 +37,7 @@ from pro_lib.questions.file_readers import (
     unzipped,
 )
 from pro_lib.questions.question_sets import QuestionSet, lend_validation, rename_reserved
+from pro_lib.questions.tables import decimal_points
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
 
@@ -61,6 +62,7 @@ ANSWER_COLUMN_ALIASES = {
 }
 LOG_PROB = ("logprob", "log_probability", "cumulative_logprob")
 ANSWER_COLUMN_ALIASES |= dict.fromkeys(LOG_PROB, "log_prob")
+_NUMBERS = ("log_prob", "end_log_prob", "mean_log_prob", "rouge_l")  # columns of numbers in such files
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 
 
@@ -132,7 +134,11 @@ def from_records(source: Source, *, questions: QuestionSet | pd.DataFrame | None
         source = table.rename(columns=ours)
         check_names(source, path)
         if unzipped(path).suffix != ".parquet":
-            read = {name: [_of_text(name, cell) for cell in column] for name, column in source.items()}
+            has_semicolons = table.attrs.get("delimiter", ",") != ","
+            read = {}
+            for name, column in source.items():
+                cells = decimal_points(list(column), has_semicolons=has_semicolons) if name in _NUMBERS else column
+                read[name] = [_of_text(name, cell) for cell in cells]
             source = pd.DataFrame(read, source.index, dtype=object)
     is_flat = isinstance(source, pd.DataFrame) and "answers" not in source
     left_out = LeftOut(path, strict)
@@ -310,6 +316,8 @@ def paired(
     `questions` are those read; `known` are the ids that came with them. That a place decides is said in a warning.
     Raises `RunError` for questions that were not asked, and where two texts of one disagree, with both.
     """
+    if isinstance(prompted, QuestionSet):
+        answers, questions = _without_left_out(prompted, answers, questions, path)
     has_own_ids = not isinstance(prompted, QuestionSet) or prompted.has_own_ids
     prompted = rename_reserved(question_table(prompted))
     if not {"question_id", "question"} <= set(prompted) or prompted["question_id"].duplicated().any():
@@ -340,6 +348,26 @@ def paired(
     return answers.assign(question_id=answers["question_id"].map(targets)), prompted.assign(**more).reset_index(
         drop=True
     )
+
+
+def _without_left_out(
+    prompted: QuestionSet,
+    answers: pd.DataFrame,
+    questions: pd.DataFrame,
+    path: Path,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the answers and questions without those to questions that were left out of a file, with a warning."""
+    texts = {text for text in prompted.left_out.values() if text}
+    is_left_out = questions["question_id"].isin(prompted.left_out) | questions["question"].isin(texts)
+    is_asked = questions["question_id"].isin(prompted.table["question_id"])
+    is_left_out &= ~is_asked & ~questions["question"].isin(prompted.table["question"])
+    if not is_left_out.any():
+        return answers, questions
+    names = questions.loc[is_left_out, "question_id"]
+    words = "answers to questions that were left out of the question file are left out too"
+    warnings.warn(f"{path}: {words}: {', '.join(map(str, names[:5]))}", UserWarning, stacklevel=4)
+    is_kept = ~answers["question_id"].isin(names)
+    return answers[is_kept].reset_index(drop=True), questions[~is_left_out].reset_index(drop=True)
 
 
 def _check_texts(pairs: Sequence[tuple[str, str, str]], path: Path) -> None:

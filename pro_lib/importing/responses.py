@@ -13,7 +13,7 @@ from pro_lib.importing.asked import Conversation, conversations_of, listed_texts
 from pro_lib.importing.formats import ParsedAnswer, ResponseFormat
 from pro_lib.importing.formats.libraries import harness_question, langchain_message
 from pro_lib.importing.response_formats import RESPONSE_FORMATS, failure, is_stream_piece, response_format_of
-from pro_lib.questions.file_readers import texts_in
+from pro_lib.questions.question_files import references_beside
 
 # Where an entry may hold a response, besides `response`.
 _WRAPPERS = ("result", "modelOutput", "output", "completion", "raw_response", "api_response", "generation", "message")
@@ -229,15 +229,17 @@ def _about(entry: dict, is_wrapped: bool) -> dict[str, Any]:
 
 
 def _references(entry: dict, is_wrapped: bool) -> Any:
-    """Return the references of an entry; of a row of a dataset that wraps a response, its answers."""
+    """Return the references of an entry; of a row of a dataset that wraps a response, its answers.
+
+    A text at `answer` may be the model's own, taken from the response, so it is not used, unless it is a rationale
+    as of GSM8K or has aliases beside it.
+    """
     for name in ("references", "target"):
         if entry.get(name) is not None:
             return entry[name]
-    answers = entry.get("answers", entry.get("answer"))
-    if is_wrapped and isinstance(answers, (list, dict)):
-        texts = [text.strip() for text in texts_in(answers) if isinstance(text, str)]
-        return list(dict.fromkeys(filter(None, texts))) or None
-    return None
+    answer = entry.get("answer")
+    may_be_the_models = isinstance(answer, str) and "####" not in answer and not entry.get("aliases")
+    return None if not is_wrapped or may_be_the_models else references_beside(entry)
 
 
 def plain(value: Any, depth: int = 0) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from pro_lib.common.files import RunError, reading
+from pro_lib.questions.tables import BadRow, damaged_text
 
 _HINT = "it must be JSON in UTF-8"
 _NOT_SPACE = re.compile(r"\S")
@@ -20,7 +21,11 @@ _EVENT = re.compile(rb"(data|event): ?[\[{\w]")
 
 
 def json_values(
-    data: bytes, path: str | Path, on_error: Callable[[str, RunError], None] | None = None
+    data: bytes,
+    path: str | Path,
+    on_error: Callable[[str, RunError], None] | None = None,
+    *,
+    keeps_bad_lines: bool = False,
 ) -> Iterator[tuple[str, object]]:
     """Yield the values of a file with their places: `<path>, line <n>` or `<path>, entry <n>`.
 
@@ -28,6 +33,8 @@ def json_values(
         data: the bytes of the file.
         path: its name, for the places.
         on_error: called with the place and the error of a line that is not JSON, which is then passed over.
+        keeps_bad_lines: whether a line that is not JSON is yielded as a `BadRow`, and texts may have unpaired
+            surrogates.
 
     Raises:
         RunError: names file and line; a file of server-sent events is refused.
@@ -35,13 +42,13 @@ def json_values(
     values: list[Any] | None
     is_list = data.lstrip()[:1] == b"[" or _LIST_IN_OBJECT.match(data) is not None
     if _is_first_line_whole(data):
-        values = [_parsed(data, path)] if is_list and b"\n" not in data.strip() else None
+        values = [_parsed(data, path, is_lenient=keeps_bad_lines)] if is_list and b"\n" not in data.strip() else None
     else:
         values = _values_over_lines(data)
         if is_list and not values and on_error is None:
-            values = [_parsed(data, path)]
+            values = [_parsed(data, path, is_lenient=keeps_bad_lines)]
     if values is None or not values:
-        yield from _lines(data, path, on_error)
+        yield from _lines(data, path, on_error, keeps_bad_lines)
         return
     if len(values) == 1 and is_list:
         [whole] = values
@@ -49,13 +56,24 @@ def json_values(
     yield from ((f"{path}, entry {n}", value) for n, value in enumerate(values, start=1))
 
 
-def _parsed(data: bytes, path: str | Path) -> Any:
+def _parsed(data: bytes, path: str | Path, *, is_lenient: bool) -> Any:
     with reading(path, hint=_HINT):
+        return _lenient_json(data) if is_lenient else from_json(data)
+
+
+def _lenient_json(data: bytes) -> Any:
+    """Return a value of JSON in which texts may have unpaired surrogates, so that their row can be named."""
+    try:
         return from_json(data)
+    except ValueError:
+        return json.loads(damaged_text(data))
 
 
 def _lines(
-    data: bytes, path: str | Path, on_error: Callable[[str, RunError], None] | None
+    data: bytes,
+    path: str | Path,
+    on_error: Callable[[str, RunError], None] | None,
+    keeps_bad_lines: bool,
 ) -> Iterator[tuple[str, object]]:
     """Yield the value of each line, with its place."""
     for n, line in enumerate(io.BytesIO(data), start=1):
@@ -67,9 +85,11 @@ def _lines(
             words = "a stream of server-sent events, in which no answer is whole"
             raise RunError(f"{where}: this is {words}; save the whole response that the client joins")
         try:
-            with reading(where, hint=_HINT):
-                value = from_json(text)
+            value = _parsed(text, where, is_lenient=keeps_bad_lines)
         except RunError as error:
+            if keeps_bad_lines:
+                yield where, BadRow(str(error).removeprefix(f"{where} "))
+                continue
             if on_error is None:
                 raise
             on_error(where, error)

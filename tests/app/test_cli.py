@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import nbformat
@@ -330,3 +331,48 @@ def test_explore_writes_a_page_of_records_or_opens_jupyterlab(records, write, tm
     name = "00_explore_examples.ipynb"
     assert called == [["jupyterlab", "--allow-root", path] for path in (str(ROOT / "notebooks" / name), name)]
     assert (tmp_path / "00_explore_examples.ipynb").is_file()
+
+
+def test_score_reads_the_columns_that_are_named(records, write):
+    questions = write("Id;Frage;Antwort;Alias", "q0;0?;Rome;Paris", "q1;1?;Rome;", "q2;2?;Rome;", name="set.csv")
+    named = ["--columns", "question_id=Id", "--columns", "question=Frage", "--columns", "references=Antwort"]
+    with pytest.warns(UserWarning, match="fields separated by ';'"):
+        out, _ = typed("score", records, "--questions", questions, *named)
+    assert "on 3 questions, 33.3% right" in out
+    with pytest.warns(UserWarning, match="fields separated by ';'"):
+        out, _ = typed("score", records, "--questions", questions, *named, "--columns", "references=Alias")
+    assert "on 3 questions, 66.7% right" in out
+
+
+def test_strict_refuses_a_question_file_with_a_row_that_cannot_be_used(records, write):
+    rows = [
+        {"question_id": f"q{n}", "question": f"{n}?", "answer": answer} for n, answer in enumerate(["Paris", "a", ""])
+    ]
+    questions = write(*rows, name="set.jsonl")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        out, _ = typed("score", records, "--questions", questions)
+    assert "on 2 questions, 50.0% right" in out
+    words = "1 of 3 rows cannot be used: line 3: references='' must hold a text; they are left out"
+    assert words in str(caught[0].message)
+    assert "(strict)" in refused("score", records, "--questions", questions, "--strict")
+
+
+WRONG_COLUMNS = [
+    (["score", "--questions", "--columns", "Frage"], "--columns 'Frage' must be NAME=COLUMN, where NAME is one of"),
+    (["score", "--questions", "--columns", "answer=Antwort"], "must be NAME=COLUMN"),
+    (["score", "--questions", "--columns", "question="], "must be NAME=COLUMN"),
+    (["score", "--questions", "--columns", "question=Frage"], "has no column 'Frage'"),
+    (["score", "--columns", "question=Frage"], "--columns needs a question file, which --questions gives"),
+    (["explore", "--columns", "question=Frage"], "--columns needs a question file, which --questions gives"),
+]
+
+
+@pytest.mark.parametrize(("words", "sentence"), WRONG_COLUMNS)
+def test_columns_that_name_nothing_are_refused(records, write, words, sentence):
+    questions = write({"question_id": "q0", "question": "0?", "answer": "Paris"}, name="set.jsonl")
+    line = [part for word in words for part in ([word, questions] if word == "--questions" else [word])]
+    line.insert(1, records)
+    done = CliRunner().invoke(cli.pro, list(map(str, line)))
+    assert done.exit_code != 0
+    assert sentence in done.stderr
