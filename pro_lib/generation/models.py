@@ -25,6 +25,7 @@ from pro_lib.common.catalog import (
     locate,
     model_folder_name,
 )
+from pro_lib.common.thoughts import THOUGHT_MARKS
 from pro_lib.common.validation import DTYPES, QUANTIZATIONS, SentenceError, not_empty, refusing
 from pro_lib.generation import weights
 from pro_lib.generation.decoding import Endings
@@ -42,9 +43,6 @@ TODAY = "2024-07-26"
 _NOW = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 # Characters of a chat template, and of a prompt that one makes: over longer ones tokenizers take minutes, or crash.
 _LONGEST = 2**20
-# How thoughts begin, in the prompt or in the answer: of DeepSeek and Qwen, Seed, Mistral, Cohere, gpt-oss, Gemma, Kimi.
-_THOUGHTS: tuple[str, ...] = ("<think>", "<thinking>", "<thought>", "<seed:think>", "[THINK]", "<|START_THINKING|>")
-_THOUGHTS += ("<|channel|>analysis", "<|channel>thought", "◁think▷", "<reasoning>")
 
 
 class UnsupportedModelError(SentenceError):
@@ -120,7 +118,7 @@ class Model:
             text: Any = self.tokenizer.apply_chat_template(messages, **settings)
             if len(text) > _LONGEST:
                 raise ValueError(f"what it makes of the prompt has {len(text):,} characters, more than {_LONGEST:,}")
-            if text.rstrip().endswith(_THOUGHTS):
+            if text.rstrip().endswith(tuple(THOUGHT_MARKS)):
                 raise ValueError("it opens a thinking block; an option may close it: chat={'enable_thinking': False}")
         except Exception as error:  # a template is a program of the model's makers, and may want all memory
             words = f"has no chat template that takes the prompt; leave chat=True out ({error})"
@@ -286,11 +284,6 @@ def _folder(source: str, shared: Mapping[str, Any]) -> Path:
     if os.path.isdir(source):
         return Path(source, hub.get("subfolder") or "")
     return Path(str(cached_file(source, "config.json", **hub))).parent
-
-
-def thought_mark(text: str) -> str | None:
-    """Return the mark of a thought that the text begins with, if it does."""
-    return next((mark for mark in _THOUGHTS if text.lstrip().startswith(mark)), None)
 
 
 @lru_cache(maxsize=2)

@@ -4,18 +4,27 @@ import sys
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError, from_json
 
 from pro_lib.common.files import RunError, parse, without_spreadsheet_mark
-from pro_lib.common.validation import Format, Probability, Text, not_empty, rule
+from pro_lib.common.validation import Format, Probability, Text, not_empty, rule, sentence
+from pro_lib.importing.left_out import NO_LOG_PROBS, UNREADABLE, LeftOut, Problem, collection_paused
 from pro_lib.metrics.correctness import normalized_words
 from pro_lib.questions.file_readers import (
     Identity,
@@ -26,7 +35,6 @@ from pro_lib.questions.file_readers import (
     read_rows,
     source_path,
     unzipped,
-    validated,
 )
 from pro_lib.questions.question_sets import QuestionSet, lend_validation, rename_reserved
 from pro_lib.runs.run import Run
@@ -103,7 +111,7 @@ class _Label(Format):
     correct: Annotated[bool, BeforeValidator(lambda value: _TRUTH.get(str(value).strip().lower(), value))]
 
 
-def from_records(source: Source, *, questions: QuestionSet | pd.DataFrame | None = None) -> Run:
+def from_records(source: Source, *, questions: QuestionSet | pd.DataFrame | None = None, strict: bool = False) -> Run:
     """Return a run of log-probabilities made elsewhere: a JSONL file with a line per question, or a table.
 
     A line is `{question_id, question?, references?, split?, scores?, answers: [...]}`; an answer is `{log_prob?,
@@ -114,7 +122,8 @@ def from_records(source: Source, *, questions: QuestionSet | pd.DataFrame | None
     `model` and `dataset` of the first line name the run.
 
     In memory, `source` is a list of such objects, or a table, as a CSV or Parquet file: with a column `answers`, or a
-    row per answer. `questions` as for `importing.from_openai`. Raises `RunError` with file, line and field.
+    row per answer. `questions` as for `importing.from_openai`. A line or an answer that cannot be read is left out,
+    and a warning counts and names it; with `strict`, it is an error. Raises `RunError` with file, line and field.
     """
     path, is_file = source_path(not_empty(source, "source"), "records"), isinstance(source, (str, Path))
     if is_file and unzipped(path).suffix in TABLES:
@@ -126,7 +135,11 @@ def from_records(source: Source, *, questions: QuestionSet | pd.DataFrame | None
             read = {name: [_of_text(name, cell) for cell in column] for name, column in source.items()}
             source = pd.DataFrame(read, source.index, dtype=object)
     is_flat = isinstance(source, pd.DataFrame) and "answers" not in source
-    answers, table = record_tables(_by_question(json_lines(source)) if is_flat else json_lines(source), path)
+    left_out = LeftOut(path, strict)
+    entries = json_lines(source, on_error=None if strict else left_out.add_error)
+    with collection_paused():
+        answers, table = record_tables(_by_question(entries) if is_flat else entries, path, left_out)
+    left_out.warn()
     if questions is not None:
         answers, table = paired(questions, answers, table, path, known={*table["question_id"]})
     model, dataset = names_in(path) if is_file else ("records", path.stem)
@@ -171,7 +184,8 @@ def read_labels(path: str | Path) -> pd.DataFrame:
 
 def names_in(path: str | Path) -> tuple[str, str]:
     """Return the model and dataset that a file's first record names; `records` and the file's stem otherwise."""
-    _, first = ("", {}) if unzipped(path).suffix in TABLES else next(json_lines(path), ("", {}))
+    is_table = unzipped(path).suffix in TABLES
+    _, first = ("", {}) if is_table else next(json_lines(path, on_error=lambda *_: None), ("", {}))
     ours = first if isinstance(first, dict) and "answers" in first else {}
     return str(ours.get("model") or "records"), str(ours.get("dataset") or unzipped(path).stem)
 
@@ -199,23 +213,71 @@ def _by_question(rows: Iterable[tuple[str, dict]]) -> Iterable[tuple[str, dict]]
     return records.values()
 
 
-def record_tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the answers and the questions of records, given with their places; `RunError` says what is wrong where."""
+def record_tables(
+    entries: Iterable[tuple[str, Mapping]], source: Path, left_out: LeftOut
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the answers and the questions of records, given with their places.
+
+    What cannot be read is added to `left_out`. Raises `RunError` where two records have one question_id, and where
+    no answer is left.
+    """
     answers, questions, places = [], [], []
-    for where, record in validated(Record, entries):
+    used: dict[str, str] = {}
+    for where, record in _valid_records(entries, left_out):
+        if record.question_id in used:
+            first = used[record.question_id]
+            raise RunError(f"{where}: question_id {record.question_id!r} was already used ({first})")
+        used[record.question_id] = where
         scores = {f"score_{name}": score for name, score in (record.scores or {}).items()}
         questions.append(record.model_dump(exclude={"answers", "scores"}) | scores)
         for rank, answer in enumerate(record.answers):
-            answers.append({"question_id": record.question_id, "rank": rank, **answer.model_dump()})
-            places.append(f"{where}: answers[{rank}]")
+            answers.append({"question_id": record.question_id, "rank": rank, **dict(answer)})
+            places.append(where)
+    answers = _of_one_kind(answers, places, left_out)
     if not answers:
-        raise RunError(f"{source} holds no answers whose probability is known ({len(questions)} questions)")
+        raise left_out.error(f"{source} holds no answers whose probability is known ({len(questions)} questions)")
     table = pd.DataFrame(answers).astype(dict.fromkeys(("log_prob", "end_log_prob", "mean_log_prob", "rouge_l"), float))
-    alone = table["log_prob"].isna()
-    if alone.any() and not alone.all():
-        raise RunError(f"{places[alone.argmax()]}.log_prob=None {_GIVEN}, as of others")
     absent = [name for name in ("correct", "mean_log_prob", "rouge_l") if table[name].isna().all()]
     return table.drop(columns=absent), pd.DataFrame(questions)
+
+
+def _valid_records(entries: Iterable[tuple[str, Mapping]], left_out: LeftOut) -> Iterator[tuple[str, Record]]:
+    """Yield the entries that are records, each without the answers that cannot be read."""
+    for where, entry in entries:
+        try:
+            yield where, parse(Record, entry, where)
+        except RunError as error:
+            answers = entry.get("answers") if isinstance(entry, dict) else None
+            if left_out.strict or not isinstance(answers, list):
+                left_out.add_error(where, error)
+                continue
+            good = []
+            for n, answer in enumerate(answers):
+                try:
+                    good.append(AnswerRecord.model_validate(answer))
+                except ValidationError as wrong:
+                    words = f"answers[{n}].{sentence(wrong)}"
+                    left_out.add(where, Problem(UNREADABLE, words, is_detail=True))
+            if len(good) < len(answers):
+                yield from _valid_records([(where, {**entry, "answers": good})], left_out)
+            else:
+                left_out.add_error(where, error)
+
+
+def _of_one_kind(answers: list[dict], places: list[str], left_out: LeftOut) -> list[dict]:
+    """Return the answers that have log-probabilities, or all if none has: samples of a black box are texts alone."""
+    scored = [answer for answer in answers if answer["log_prob"] is not None]
+    if not scored or len(scored) == len(answers):
+        return answers
+    for answer, place in zip(answers, places, strict=True):
+        if answer["log_prob"] is None:
+            words = f"answers[{answer['rank']}].log_prob=None {_GIVEN}, as of others"
+            left_out.add(place, Problem(NO_LOG_PROBS, words))
+    ranks: Counter = Counter()
+    for answer in scored:
+        answer["rank"] = ranks[answer["question_id"]]
+        ranks[answer["question_id"]] += 1
+    return scored
 
 
 def question_table(questions: QuestionSet | pd.DataFrame) -> pd.DataFrame:

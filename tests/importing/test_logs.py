@@ -106,10 +106,13 @@ def test_an_evaluation_of_texts_has_what_counts_give_and_names_what_is_missing(p
             call()
 
 
-def test_a_log_probability_that_only_some_answers_have_is_refused_with_its_place():
+def test_answers_without_the_log_probability_that_others_have_are_left_out_or_refused_with_their_place():
     mixed = [BOX[0], {"question_id": "z", "answers": [{"text": "x", "log_prob": -1}]}]
     with pytest.raises(RunError, match=r"^entry 1: answers\[0\].log_prob=None must be given"):
-        importing.from_records(mixed)
+        importing.from_records(mixed, strict=True)
+    with pytest.warns(UserWarning, match=r"^4 answers without log-probabilities are left out: entry 1; entry 1;"):
+        run = importing.from_records(mixed)
+    np.testing.assert_array_equal(run.log_probs(), [[np.nan], [-1.0]])
 
 
 def test_pro_score_prints_what_counts_give(capsys, write):
