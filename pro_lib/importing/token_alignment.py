@@ -8,11 +8,13 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
+from pro_lib.common.thoughts import THOUGHT_MARKS
+from pro_lib.importing.left_out import NOT_RETURNED, OPEN_THOUGHT, THOUGHT_IN_TOKENS
+
 # The number that servers write for a log-probability that they do not give; vLLM also writes it for -inf.
 NOT_GIVEN = -9999.0
 
-# The reasons why an answer is left out. Each completes the sentence "3 answers … are left out".
-NOT_RETURNED = "whose probability was not returned"
+# The reasons why an answer is left out, besides those of `left_out`.
 TOO_FEW = "whose tokens spell less than their text"
 DIFFERENT = "whose tokens spell a different text"
 UNEVEN = "whose numbers of tokens and of log-probabilities differ"
@@ -22,8 +24,6 @@ ENDS_WITHIN = "whose text ends within a token"
 STARTS_WITHIN_WORD = "whose text starts within a word of the tokens"
 SPLIT_UNKNOWN = "whose tokens show parts of characters as U+FFFD, so that the comparison is undecided"
 SPECIAL_WITHIN = "with a special token within their text"
-THOUGHT_ONLY = "whose tokens are part of an unfinished thought"
-REASONING_UNKNOWN = "whose tokens of reasoning and of the answer cannot be told apart"
 ECHO_UNKNOWN = "that repeat the prompt without showing where the answer starts (ask with echo=false)"
 
 # Another spelling of the tokens may show that the text starts and ends with whole tokens.
@@ -40,18 +40,6 @@ _SPECIAL = re.compile(
 )
 _SPECIAL_EDGES = re.compile(rf"\A\s*(?:(?:{_SPECIAL.pattern})\s*)+|\s*(?:(?:{_SPECIAL.pattern})\s*)+\Z")
 _SPECIAL_SIGNS = ("<", "[", "◁")
-_THOUGHT_MARKS = {
-    "<think>": "</think>",
-    "<thinking>": "</thinking>",
-    "<thought>": "</thought>",
-    "<seed:think>": "</seed:think>",
-    "[THINK]": "[/THINK]",
-    "<reasoning>": "</reasoning>",
-    "◁think▷": "◁/think▷",
-    "<|START_THINKING|>": "<|END_THINKING|>",
-    "<|channel|>analysis": "<|channel|>final",
-    "<|channel>thought": "<channel|>",
-}
 
 _TOKEN_ID = re.compile(r"token_id:\d+")
 _BYTE_FALLBACK = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -92,6 +80,11 @@ class AnswerTokens:
     n_generated: int | None = None
     stop: str | None = None
     has_reasoning: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the model ended the answer, and the tokens are known to be all that it generated."""
+        return self.finished and self.n_generated == len(self.token_texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +288,7 @@ def _without_tokens(answer: AnswerTokens) -> Alignment | Mismatch:
 def _not_compared(answer: AnswerTokens) -> Alignment | Mismatch:
     """Return all tokens of an answer, since their texts are unknown."""
     if answer.has_reasoning:
-        return Mismatch(REASONING_UNKNOWN)
+        return Mismatch(THOUGHT_IN_TOKENS)
     if any(map(is_placeholder, answer.log_probs)):
         return Mismatch(NOT_RETURNED)
     return Alignment(_without_special_edges(answer.text), list(answer.log_probs), is_compared=False)
@@ -556,8 +549,8 @@ def _scored(
 def _scored_empty(answer: AnswerTokens, spelling: _Spelling, texts: list[str]) -> Alignment | Mismatch:
     """Return the tokens that end an answer without a text."""
     shown = "".join(texts)
-    if any(mark in shown for mark in (*_THOUGHT_MARKS, *_THOUGHT_MARKS.values())):
-        return Mismatch(REASONING_UNKNOWN)
+    if any(mark in shown for mark in (*THOUGHT_MARKS, *THOUGHT_MARKS.values())):
+        return Mismatch(THOUGHT_IN_TOKENS)
     ending = _ending(answer, spelling, -1)
     return ending if ending.token_log_probs else Mismatch(NOT_RETURNED)
 
@@ -566,11 +559,10 @@ def _border_reason(answer: AnswerTokens, spelling: _Spelling, span: _Span, first
     """Return why a span does not consist of whole tokens, if it does not."""
     if not _is_space(spelling.joined[spelling.start_of(first) : span.start]):
         return STARTS_WITHIN
-    rest = spelling.joined[span.end : spelling.ends[last]]
-    if not _is_space(rest):
-        stop = _stop_position(answer, spelling)
-        if stop is None or not _is_space(spelling.joined[span.end : max(stop, span.end)]):
-            return ENDS_WITHIN
+    stop = None if answer.is_complete else _stop_position(answer, spelling)
+    rest = spelling.joined[span.end : spelling.ends[last] if stop is None else max(stop, span.end)]
+    if not _is_space(rest) and not answer.is_complete:
+        return ENDS_WITHIN
     if any(spelling.is_special[first : last + 1]):
         return SPECIAL_WITHIN
     return None
@@ -579,9 +571,9 @@ def _border_reason(answer: AnswerTokens, spelling: _Spelling, span: _Span, first
 def _reason_before(spelling: _Spelling, span: _Span, before: list[str], first: int) -> str | None:
     """Return why the tokens before a span make it uncertain, if they do."""
     shown = "".join(before)
-    opened = max(map(shown.rfind, _THOUGHT_MARKS))
-    if opened > max(map(shown.rfind, _THOUGHT_MARKS.values())):
-        return THOUGHT_ONLY
+    opened = max(map(shown.rfind, THOUGHT_MARKS))
+    if opened > max(map(shown.rfind, THOUGHT_MARKS.values())):
+        return OPEN_THOUGHT
     previous = next((n for n in reversed(range(first)) if spelling.units[n] or spelling.is_special[n]), first)
     is_ascii = spelling.joined[span.start] < 128
     if previous < first - 1 and not is_ascii:  # an empty token may be the first part of a character
@@ -601,15 +593,18 @@ def _ending(answer: AnswerTokens, spelling: _Spelling, last: int) -> Alignment:
         unit, log_prob = spelling.units[index], answer.log_probs[index]
         is_stop = stop is not None and spelling.ends[index] > stop
         if not _is_space(unit) and not is_stop:
-            return Alignment("", [], n_after=len(spelling.units) - last - 1)
+            if not answer.is_complete:
+                return Alignment("", [], n_after=len(spelling.units) - last - 1)
+            is_stop = True  # the server cut off a stop string that it does not name
         if is_placeholder(log_prob):
             return Alignment("", kept, lacks_ending=True)
         kept.append(log_prob)
-        if not unit or is_stop:
+        if answer.finished and (not unit or is_stop):
             ending.append(log_prob)
         if spelling.is_special[index]:  # what follows the end, such as padding, is not part of the answer
             break
-    return Alignment("", kept, sum(ending) if ending and answer.finished else None)
+    is_number = all(isinstance(log_prob, int | float) for log_prob in ending)
+    return Alignment("", kept, sum(ending) if ending and is_number else None)
 
 
 # --- Echoed prompts ---

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from pro_lib.importing import left_out
 from pro_lib.importing import token_alignment as alignment
 from pro_lib.importing.token_alignment import Alignment, AnswerTokens, Mismatch, align
 
@@ -89,20 +90,20 @@ LEFT_OUT = {
     "white space is missing": ("a b", ["a", "b"], {}, alignment.DIFFERENT),
     "outer white space is missing": (" Paris", ["Paris"], {}, alignment.TOO_FEW),
     "no tokens": ("Paris", [], {}, alignment.TOO_FEW),
-    "neither text nor tokens": ("", [], {}, alignment.NOT_RETURNED),
+    "neither text nor tokens": ("", [], {}, left_out.NOT_RETURNED),
     "another text": ("Paris", ["Lima"], {}, alignment.DIFFERENT),
     "an empty text": ("", ["Lima"], {}, alignment.DIFFERENT),
-    "an empty text behind a thought": ("", ["<think>", "</think>", "</s>"], {}, alignment.REASONING_UNKNOWN),
+    "an empty text behind a thought": ("", ["<think>", "</think>", "</s>"], {}, left_out.THOUGHT_IN_TOKENS),
     "a start within a token": ("Paris", ["</think>Par", "is"], {}, alignment.STARTS_WITHIN),
     "a start within a token of bytes": ("日!", [b"Hm \xe6", b"\x97\xa5!"], {}, alignment.STARTS_WITHIN),
     "a part of a character is missing": ("日!", [b"\x97\xa5!"], {}, alignment.DIFFERENT),
     "a start within a word": ("5", ["1", "5"], {}, alignment.STARTS_WITHIN_WORD),
     "an end within a token": ("Paris.", ["Paris", ".\nQ"], {}, alignment.ENDS_WITHIN),
     "more tokens than a cut answer": ("Paris", ["Paris", " is"], {"finished": False}, alignment.DIFFERENT),
-    "a thought that does not end": ("Paris", ["<think>", "Is it ", "Paris"], {}, alignment.THOUGHT_ONLY),
+    "a thought that does not end": ("Paris", ["<think>", "Is it ", "Paris"], {}, left_out.OPEN_THOUGHT),
     "a thought within the text": ("Hm Paris", ["Hm", "</think>", " Paris"], {}, alignment.SPECIAL_WITHIN),
     "a special token within the text": ("A<|x|>B", ["A", "<|x|>", "B"], {}, alignment.SPECIAL_WITHIN),
-    "reasoning of unknown texts": ("a", [None, None], {"has_reasoning": True}, alignment.REASONING_UNKNOWN),
+    "reasoning of unknown texts": ("a", [None, None], {"has_reasoning": True}, left_out.THOUGHT_IN_TOKENS),
     "tokens of reasoning alone": ("A", ["A", " or B?"], {"has_reasoning": True}, alignment.DIFFERENT),
     "some unknown texts": ("Paris", [None, "is"], {}, alignment.PARTLY_UNKNOWN),
     "two places of split characters": ("é", ["�", "�", " or ", "�", "�"], {}, alignment.SPLIT_UNKNOWN),
@@ -153,6 +154,13 @@ def test_tokens_behind_the_text_that_are_no_known_ending_do_not_count():
     assert result == Alignment("Paris", [-0.125, -0.25], n_after=3)
 
 
+def test_tokens_behind_the_text_are_the_stop_string_if_the_model_generated_no_others():
+    result = aligned("Paris", ["Par", "is", "\n", "Q", ":"], n_generated=5)
+    assert result == Alignment("Paris", [-0.125, -0.25, -0.375, -0.5, -0.625], end_log_prob=-0.5 - 0.625)
+    within = aligned("Paris.", ["Paris", ".\nQ"], n_generated=2)
+    assert within == Alignment("Paris.", [-0.125, -0.25])
+
+
 # --- Placeholders ---
 
 
@@ -162,11 +170,11 @@ def test_a_placeholder_is_allowed_in_the_place_of_the_ending_only(value):
     for ending in ("", "</s>", "\n"):
         result = aligned("Paris", ["Par", "is", ending], [-0.25, -0.5, value])
         assert result == Alignment("Paris", [-0.25, -0.5], lacks_ending=True)
-    left_out = Mismatch(alignment.NOT_RETURNED)
-    assert aligned("Paris", ["Par", "is"], [-0.25, value]) == left_out
-    assert aligned("Paris", ["Pa", "r", "is", ""], [-0.25, value, -0.5, -0.125]) == left_out
-    assert aligned("Paris", [None, None], [-0.25, value]) == left_out
-    assert aligned("", [""], [value]) == left_out
+    unknown = Mismatch(left_out.NOT_RETURNED)
+    assert aligned("Paris", ["Par", "is"], [-0.25, value]) == unknown
+    assert aligned("Paris", ["Pa", "r", "is", ""], [-0.25, value, -0.5, -0.125]) == unknown
+    assert aligned("Paris", [None, None], [-0.25, value]) == unknown
+    assert aligned("", [""], [value]) == unknown
 
 
 def test_a_placeholder_before_the_answer_does_not_matter():
