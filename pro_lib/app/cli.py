@@ -68,6 +68,7 @@ MAY_BE_EMPTY = {"header"}  # parameters of the commands that are text; all other
 FILE, WRITTEN = click.Path(exists=True, dir_okay=False), click.Path(path_type=Path)
 QUESTIONS = click.option("--questions", type=FILE, help="Questions with references, where the answers have none.")
 ALPHA = click.option("--alpha", type=float, default=0.4, show_default=True, help="PRO keeps answers with p ≥ α.")
+STRICT = click.option("--strict", is_flag=True, help="Refuse a file with lines or answers that cannot be used.")
 FORCE = click.option("--force", is_flag=True, help="Replace a file that this command did not write.")
 
 
@@ -239,15 +240,17 @@ def download(name: str) -> None:
 @click.option("--output", type=WRITTEN, help="Write the table, a CSV file.")
 @click.option("--raw-text", is_flag=True, help="Write texts to --output as they are, formulas too.")
 @FORCE
+@STRICT
 @click.option("--example", is_flag=True, help="Score answers that come along: 60 of SmolLM2-135M.")
 def score(
     responses: str | None, alpha: float, questions: str | None, correctness: str, output: Path | None,
-    raw_text: bool, force: bool, example: bool,
+    raw_text: bool, force: bool, strict: bool, example: bool,
 ) -> None:  # fmt: skip
     """Score answers made elsewhere: a table with PRO, NLL, K and mass.
 
     RESPONSES holds what a server returned, our records, or a CSV of texts and log-probabilities. Where right answers
-    are known, accuracy and AUROC stand below. A file of labels has columns question_id, text, correct.
+    are known, accuracy and AUROC stand below. A file of labels has columns question_id, text, correct. A line or an
+    answer that cannot be used is left out, counted and named; with --strict, it is an error.
 
     In the CSV file a text that a spreadsheet would take for a formula begins with ', unless --raw-text is given.
     """
@@ -255,13 +258,15 @@ def score(
         raise click.UsageError("give a file of RESPONSES, or --example for one that comes along")
     if output is None and (raw_text or force):
         raise click.UsageError("--raw-text and --force need --output")
-    from pro_lib import evaluation
+    from pro_lib import evaluation, importing
     from pro_lib.app.experiment import Experiment
 
     source = responses or str(catalog.EXAMPLE)
     if output:
         inputs = [path for path in (source, questions, correctness) if path]
         check_output(output, option="--output", inputs=inputs, force=force, is_ours=_is_score_table)
+    if strict:
+        importing.import_answers(source, strict=True)
     experiment = Experiment(alpha=alpha, correctness=correctness, records=source, dataset=questions or "world-facts")
     run = experiment.run(*experiment.pairs()[0], "all")
     table = evaluation.text_scores(run) if run.is_texts else run.scores(alpha=alpha)
@@ -471,12 +476,15 @@ def generate(strategies: Sequence[str], dataset: Sequence[str], **parameters: An
 @QUESTIONS
 @click.option("--html", type=WRITTEN, help="Write the page here, and open no browser.")
 @FORCE
+@STRICT
 @ALPHA
-def explore(run: str | None, questions: str | None, html: Path | None, force: bool, alpha: float) -> None:
+def explore(
+    run: str | None, questions: str | None, html: Path | None, force: bool, strict: bool, alpha: float
+) -> None:
     """Open the explorer: in JupyterLab, or of RUN, a run folder or a file of responses, as a page in the browser."""
     if run is None:
         source = click.get_current_context().get_parameter_source("alpha")
-        if html or questions or force or source is not ParameterSource.DEFAULT:
+        if html or questions or force or strict or source is not ParameterSource.DEFAULT:
             raise click.UsageError("a page is of a RUN, as in: pro explore responses.jsonl")
         _open_jupyterlab()
         return
@@ -489,7 +497,10 @@ def explore(run: str | None, questions: str | None, html: Path | None, force: bo
 
     if html:
         check(html)
-    read = runs.read_run(run) if os.path.isdir(run) else importing.import_answers(run, questions=questions)
+    if os.path.isdir(run):
+        read = runs.read_run(run)
+    else:
+        read = importing.import_answers(run, questions=questions, strict=strict)
     page = html or _default_page(run, read)
     check(page)
     explorer.to_html(read, page, alpha=alpha, source=run)

@@ -4,7 +4,7 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -113,7 +113,8 @@ def _read_responses(source: Source, path: Path, strict: bool) -> _Reading:
     reading = _Reading(left_out)
     is_file = isinstance(source, (str, Path))
     has_format = False
-    for where, entry in json_lines(source, on_error=None if strict else left_out.add_error):
+    entries = json_lines(source, on_error=None if strict else left_out.add_error)
+    for where, entry in _without_outer_list(entries):
         try:
             found = list(responses_in(where, entry if is_file else plain(entry)))
         except StreamError:
@@ -132,6 +133,19 @@ def _read_responses(source: Source, path: Path, strict: bool) -> _Reading:
             elif response.response_format is not None:
                 _read_answers(response, response.response_format, read, reading)
     return reading
+
+
+def _without_outer_list(entries: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield entries; of a file that is one text of JSON with a list, the entries of that list."""
+    first, second = next(entries, None), next(entries, None)
+    if first is not None and second is None and isinstance(first[1], str):
+        values = decoded(first[1])
+        if isinstance(values, list):
+            place = first[0].rpartition(", ")[0]
+            yield from ((f"{place}, entry {n}", value) for n, value in enumerate(values, start=1))
+            return
+    yield from (entry for entry in (first, second) if entry is not None)
+    yield from entries
 
 
 def _read_answers(response: Response, response_format: ResponseFormat, read: _ReadResponse, reading: _Reading) -> None:

@@ -65,22 +65,24 @@ def responses_in(where: str, entry: object) -> Iterator[Response]:
     """
     value = decoded(entry)
     if isinstance(value, list):
-        for part in _entries_of_list(value):
+        for part in _entries_of_list(where, value):
             yield from _responses_of_entry(where, part)
     elif isinstance(value, dict):
         yield from _responses_of_entry(where, value)
     else:
-        raise RunError(f"{where}: unrecognized response format; {_supported()}")
+        raise _unrecognized(where)
 
 
-def _supported() -> str:
+def _unrecognized(where: str) -> RunError:
     names = ", ".join(response_format.name for response_format in RESPONSE_FORMATS)
-    return f"supported are {names}, and records"
+    return RunError(f"{where}: unrecognized response format; supported are {names}, and records")
 
 
-def _entries_of_list(values: list) -> list[dict]:
+def _entries_of_list(where: str, values: list) -> list[dict]:
     """Return the entries in a list: entries of their own, a conversation of LangChain, or answers to one question."""
     parts = [as_mapping(decoded(value)) for value in values]
+    if not all(parts):
+        raise _unrecognized(where)
     if any(langchain_message(part) is not None for part in parts):
         messages = [part for part in parts if langchain_message(part) is None]
         said = [part for part in parts if langchain_message(part) is not None]
@@ -159,6 +161,9 @@ def _bodies(entry: dict) -> tuple[list[object], bool]:
             return [entry], False
         return as_items(inner if inner not in ("", {}, [], None) else _failure_of(entry, status)), True
     if response_format_of(entry) is None:
+        said = [message for message in as_items(entry.get("messages")) if langchain_message(message) is not None]
+        if said:  # a conversation of LangGraph, whose last answer counts
+            return said[-1:], True
         for name in _WRAPPERS:
             inner = decoded(entry.get(name))
             if name == "result" and isinstance(as_mapping(inner).get("message"), dict):  # Anthropic's batches
@@ -199,7 +204,7 @@ def _parsed(where: str, entry: dict, body: object) -> tuple[ResponseFormat | Non
     if failed is not None:
         return response_format, served_id, failed, []
     if response_format is None:
-        raise RunError(f"{where}: unrecognized response format; {_supported()}")
+        raise _unrecognized(where)
     try:
         answers = response_format.parse(fields)
     except SentenceError as error:

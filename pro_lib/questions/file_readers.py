@@ -4,8 +4,6 @@ import codecs
 import csv
 import gzip
 import io
-import json
-import re
 import struct
 import zipfile
 import zlib
@@ -25,6 +23,7 @@ from pydantic_core import PydanticCustomError, from_json
 
 from pro_lib.common.files import RunError, parse, reading, regular
 from pro_lib.common.validation import Format, Name, Text
+from pro_lib.questions.json_values import json_values
 
 # A question_id, which may be written as a whole number.
 _AsText = BeforeValidator(lambda value: str(value) if type(value) is int else value)
@@ -35,8 +34,6 @@ TextList = Annotated[list[Text], Field(min_length=1), _AsList]
 _OneText = Annotated[TextList, Field(max_length=1)]
 # A file, or in memory what it would hold: objects, or a table with a row for each.
 Source: TypeAlias = str | Path | Iterable[object] | pd.DataFrame
-_JSON = "it must be JSON in UTF-8"
-_NOT_SPACE = re.compile(r"[^\s]")
 # What files call the columns of questions, the first that is there; of several that go together, all.
 QUESTION_COLUMN_ALIASES = {
     "question_id": [["question_id"], ["id"], ["qid"]],
@@ -164,81 +161,11 @@ _READERS |= {".parquet": _parquet, ".txt": _blocks}
 def _entries(
     data: bytes, path: str | Path, on_error: Callable[[str, RunError], None] | None = None
 ) -> Iterator[tuple[str, object]]:
-    """Yield the values of JSON with their places: of a list, or one that `data` holds, else a line each."""
+    """Yield the values of a log of inspect_ai, or of JSON, with their places."""
     if data.startswith(b"PK\x03\x04"):
         yield from _samples(data, path)
-        return
-    in_object = re.match(rb'\s*\{\s*"(data|questions|examples|rows)"\s*:\s*\[', data)
-    is_list = in_object is not None or data.lstrip().startswith(b"[")
-    if not _is_lines(data):
-        values = _values_over_lines(data)
-        if len(values) > 1 or (values and not is_list):
-            yield from ((f"{path}, entry {n}", value) for n, value in enumerate(values, start=1))
-            return
-        is_list = is_list and (len(values) == 1 or on_error is None)
-    elif is_list:
-        is_list = b"\n" not in data.strip()
-    if is_list:
-        with reading(path, hint=_JSON):
-            whole = from_json(data)
-        values = next(iter(whole.values())) if isinstance(whole, dict) else whole
-        yield from ((f"{path}, entry {n}", value) for n, value in enumerate(values, start=1))
-        return
-    yield from _lines(data, path, on_error)
-
-
-def _lines(
-    data: bytes, path: str | Path, on_error: Callable[[str, RunError], None] | None
-) -> Iterator[tuple[str, object]]:
-    """Yield the value of JSON of each line, with its place."""
-    for n, line in enumerate(io.BytesIO(data), start=1):
-        text = line.strip()
-        if not text:
-            continue
-        where = f"{path}, line {n}"
-        if re.match(rb"(data|event): ?[\[{\w]", text):
-            words = "a stream of server-sent events, in which no answer is whole"
-            raise RunError(f"{where}: this is {words}; save the whole response that the client joins")
-        try:
-            with reading(where, hint=_JSON):
-                value = from_json(text)
-        except RunError as error:
-            if on_error is None:
-                raise
-            on_error(where, error)
-            continue
-        yield where, value
-
-
-def _is_lines(data: bytes) -> bool:
-    """Return whether the first line that is not empty is JSON by itself, or the beginning of no JSON at all."""
-    first = next((line for line in io.BytesIO(data) if line.strip()), b"")
-    if first.strip()[:1] not in (b"{", b"["):
-        return True
-    try:
-        from_json(first)
-    except ValueError:
-        return False
-    return True
-
-
-def _values_over_lines(data: bytes) -> list:
-    """Return the values of JSON of which each goes over several lines, as `jq` writes them; none if that fails."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return []
-    values, start, decoder = [], 0, json.JSONDecoder()
-    try:
-        while True:
-            start = _NOT_SPACE.search(text, start).start()  # type: ignore[union-attr]
-            _, end = decoder.raw_decode(text, start)
-            values.append(from_json(text[start:end]))
-            start = end
-    except AttributeError:  # no more text
-        return values
-    except (ValueError, RecursionError):
-        return []
+    else:
+        yield from json_values(data, path, on_error)
 
 
 def _samples(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:

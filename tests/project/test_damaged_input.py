@@ -176,7 +176,7 @@ def plain_labels(path):
 
 def read_file(path):
     """Of every answer its question, its text, and the log-probability of all its tokens; and the questions."""
-    run = importing.import_answers(path)
+    run = importing.import_answers(path, strict=True)
     answers, questions = (table.astype(object).where(table.notna(), None) for table in (run.answers, run.questions))
     totals = (run.answers["log_prob"] + run.answers["end_log_prob"].fillna(0.0)).round(9)
     rows = sorted(zip(answers["question_id"], answers["text"], totals, strict=True), key=repr)
