@@ -24,7 +24,10 @@ ENDS_WITHIN = "whose text ends within a token"
 STARTS_WITHIN_WORD = "whose text starts within a word of the tokens"
 SPLIT_UNKNOWN = "whose tokens show parts of characters as U+FFFD, so that the comparison is undecided"
 SPECIAL_WITHIN = "with a special token within their text"
-ECHO_UNKNOWN = "that repeat the prompt without showing where the answer starts (ask with echo=false)"
+ECHO_UNKNOWN = (
+    "whose first token has no probability, as in an echoed prompt, and which start at an unknown token "
+    "(ask with echo=false)"
+)
 
 # Another spelling of the tokens may show that the text starts and ends with whole tokens.
 _REASONS_OF_A_SPELLING = (STARTS_WITHIN, STARTS_WITHIN_WORD, ENDS_WITHIN)
@@ -603,7 +606,7 @@ def _ending(answer: AnswerTokens, spelling: _Spelling, last: int) -> Alignment:
             ending.append(log_prob)
         if spelling.is_special[index]:  # what follows the end, such as padding, is not part of the answer
             break
-    is_number = all(isinstance(log_prob, int | float) for log_prob in ending)
+    is_number = all(isinstance(log_prob, int | float) and log_prob <= 1 for log_prob in ending)
     return Alignment("", kept, sum(ending) if ending and is_number else None)
 
 
