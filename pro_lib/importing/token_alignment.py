@@ -645,7 +645,8 @@ def _prompt_end(answer: AnswerTokens, spelling: _Spelling, span: _Span) -> int |
 def _full_text(answer: AnswerTokens, spellings: list[_Spelling]) -> Alignment | Mismatch | None:
     """Return the alignment of a text that holds the prompt before the answer, where the tokens spell the answer alone.
 
-    The tokens are known to be complete if the server counts as many, or if the rest of the text is the prompt.
+    The tokens are known to be complete if the server counts as many, or if the rest of the text is the prompt. A
+    prompt that is known must be in the rest of the text.
     """
     target = answer.text.strip()
     prompt = (answer.prompt or "").strip()
@@ -653,8 +654,9 @@ def _full_text(answer: AnswerTokens, spellings: list[_Spelling]) -> Alignment | 
         shown = spelling.joined.decode("utf-8", "replace").strip()
         if not shown or shown == target or not target.endswith(shown):
             continue
-        is_prompt = bool(prompt) and target.removesuffix(shown).strip() == prompt
-        if is_prompt or answer.n_generated == len(spelling.units):
+        rest = target.removesuffix(shown).strip()
+        is_complete = answer.n_generated == len(spelling.units) and prompt in rest
+        if is_complete or (prompt and rest == prompt):
             return _aligned(replace(answer, text=shown))
     return None
 

@@ -232,7 +232,7 @@ def test_a_text_with_the_prompt_in_front_is_cut_to_what_the_tokens_spell():
     assert result == Alignment("Paris", [-0.125, -0.25, -0.375], end_log_prob=-0.375)
     by_prompt = aligned(text, [" Par", "is"], prompt="Capital of France? In one word:")
     assert by_prompt == Alignment("Paris", [-0.125, -0.25])
-    for more in ({}, {"n_generated": 3}, {"prompt": "Capital of France?"}):
+    for more in ({}, {"n_generated": 3}, {"prompt": "Capital of France?"}, {"n_generated": 2, "prompt": "Of Peru?"}):
         assert aligned(text, [" Par", "is"], **more) == Mismatch(alignment.TOO_FEW)
 
 

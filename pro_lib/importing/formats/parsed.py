@@ -1,6 +1,7 @@
 """An answer as an API returned it, a response format, and what the parsers of several formats share."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -196,10 +197,8 @@ def _token_text(step: dict, names: Sequence[str]) -> TokenText:
     """Return the bytes of a token where they are given, since a character may be cut, else its text."""
     given = step.get("bytes")
     if isinstance(given, list) and given:
-        try:
+        with suppress(TypeError, ValueError):
             return bytes(given)
-        except (TypeError, ValueError):
-            return None
     text = _first(step, names)
     return text if isinstance(text, str) else None
 
