@@ -478,9 +478,7 @@ def generate(strategies: Sequence[str], dataset: Sequence[str], **parameters: An
 @FORCE
 @STRICT
 @ALPHA
-def explore(
-    run: str | None, questions: str | None, html: Path | None, force: bool, strict: bool, alpha: float
-) -> None:
+def explore(run: str | None, questions: str | None, html: Path | None, force: bool, strict: bool, alpha: float) -> None:
     """Open the explorer: in JupyterLab, or of RUN, a run folder or a file of responses, as a page in the browser."""
     if run is None:
         source = click.get_current_context().get_parameter_source("alpha")

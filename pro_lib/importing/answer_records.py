@@ -18,7 +18,7 @@ from pro_lib.importing.left_out import (
 )
 from pro_lib.importing.records import AnswerRecord
 from pro_lib.importing.response_formats import NATURAL
-from pro_lib.importing.token_alignment import Alignment, AnswerTokens, Mismatch, align, is_placeholder
+from pro_lib.importing.token_alignment import ECHO_UNKNOWN, Alignment, AnswerTokens, Mismatch, align, is_placeholder
 
 # What a message says of answers that are scored on some of their tokens, after "3 answers".
 TOKENS_BEFORE = (
@@ -107,7 +107,8 @@ def _mismatch(mismatch: Mismatch, log_probs: list) -> Problem:
         return Problem(NOT_RETURNED, f"token_log_probs{shown} stands for a probability that was not returned")
     if mismatch.reason == THOUGHT_IN_TOKENS:
         return Problem(THOUGHT_IN_TOKENS, _THOUGHT_WORDS)
-    return Problem(mismatch.reason)
+    remedy = "ask with echo=false" if mismatch.reason == ECHO_UNKNOWN else ""
+    return Problem(mismatch.reason, f"an answer {mismatch.reason}", remedy)
 
 
 def _notes(answer: ParsedAnswer, aligned: Alignment) -> list[str]:
@@ -131,4 +132,4 @@ def _missing_log_probs(answer: ParsedAnswer, response_format: ResponseFormat) ->
         return Problem(NO_LOG_PROBS, answer.problem)
     if answer.lacks_log_probs or not response_format.request:
         return None
-    return Problem(NO_LOG_PROBS, f"logprobs are missing; ask for them with {response_format.request}")
+    return Problem(NO_LOG_PROBS, "logprobs are missing", remedy=f"ask for them with {response_format.request}")

@@ -332,6 +332,7 @@ def _set_ids(responses: Sequence[_ReadResponse], known_ids: set[str]) -> None:
         same = {tuple(sorted(group)) for group in numbers.values()}
         is_samples = not any(questions) and len(numbers) > 1 and len(same) == 1
         is_samples = is_samples and same.pop()[:2] in ((0, 1), (1, 2))
+        is_samples = is_samples and not all(stem.isdecimal() for stem in stems)  # 2021-01 may be a month, 1.2 a section
     if not is_samples:
         return
     for read, stem in zip(responses, stems, strict=True):

@@ -25,11 +25,19 @@ _NAMED, _DETAILED = 5, 3
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why an answer is not used: one of the kinds above, and a sentence for the case that all have it."""
+    """Why an answer is not used: one of the kinds above, and a sentence for an error.
+
+    Attributes:
+        kind: one of the kinds above.
+        sentence: what is wrong, where the error says more than the kind.
+        remedy: what to do if all answers of a file have the problem.
+        is_detail: whether the sentence differs from answer to answer, so that a warning shows it.
+    """
 
     kind: str
     sentence: str = ""
-    is_detail: bool = False  # whether the sentence differs from answer to answer, so that a warning shows it
+    remedy: str = ""
+    is_detail: bool = False
 
 
 @dataclass
@@ -79,7 +87,8 @@ class LeftOut:
             where, problem = places[0]
             if len(self.problems) == 1 and problem.sentence and kind != FAILED:
                 others = f" ({len(places):,} answers)" if len(places) > 1 else ""
-                return RunError(f"{where}: {problem.sentence}{others}")
+                remedy = f"; {problem.remedy}" if problem.remedy else ""
+                return RunError(f"{where}: {problem.sentence}{others}{remedy}")
             said = f": {problem.sentence}" if problem.sentence else ""
             counts.append(f"{len(places):,} {kind} ({where.removeprefix(f'{self.path}, ')}{said})")
         return RunError(f"{known}; left out are " + ", ".join(counts) if counts else known)

@@ -24,10 +24,7 @@ ENDS_WITHIN = "whose text ends within a token"
 STARTS_WITHIN_WORD = "whose text starts within a word of the tokens"
 SPLIT_UNKNOWN = "whose tokens show parts of characters as U+FFFD, so that the comparison is undecided"
 SPECIAL_WITHIN = "with a special token within their text"
-ECHO_UNKNOWN = (
-    "whose first token has no probability, as in an echoed prompt, and which start at an unknown token "
-    "(ask with echo=false)"
-)
+ECHO_UNKNOWN = "whose first token has no probability, as in an echoed prompt, and which start at an unknown token"
 
 # Another spelling of the tokens may show that the text starts and ends with whole tokens.
 _REASONS_OF_A_SPELLING = (STARTS_WITHIN, STARTS_WITHIN_WORD, ENDS_WITHIN)

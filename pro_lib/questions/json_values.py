@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from pydantic_core import from_json
 
@@ -31,6 +32,7 @@ def json_values(
     Raises:
         RunError: names file and line; a file of server-sent events is refused.
     """
+    values: list[Any] | None
     is_list = data.lstrip()[:1] == b"[" or _LIST_IN_OBJECT.match(data) is not None
     if _is_first_line_whole(data):
         values = [_parsed(data, path)] if is_list and b"\n" not in data.strip() else None
@@ -47,7 +49,7 @@ def json_values(
     yield from ((f"{path}, entry {n}", value) for n, value in enumerate(values, start=1))
 
 
-def _parsed(data: bytes, path: str | Path) -> object:
+def _parsed(data: bytes, path: str | Path) -> Any:
     with reading(path, hint=_HINT):
         return from_json(data)
 
@@ -93,13 +95,16 @@ def _values_over_lines(data: bytes) -> list:
         text = data.decode()
     except UnicodeDecodeError:
         return []
-    values = []
+    values: list[Any] = []
     decoder = json.JSONDecoder()
     start = _NOT_SPACE.search(text)
     try:
         while start is not None:
             _, end = decoder.raw_decode(text, start.start())
-            values.append(from_json(text[start.start() : end]))
+            written = text[start.start() : end]
+            if not values and "\n" not in written:
+                return []
+            values.append(from_json(written))
             start = _NOT_SPACE.search(text, end)
     except (ValueError, RecursionError):
         return []

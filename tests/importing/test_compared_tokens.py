@@ -176,6 +176,12 @@ def test_probabilities_after_sampling_are_refused_with_the_way_to_ask(write, bod
         imported(write, filtered)
 
 
+def test_a_file_of_echoed_prompts_with_unknown_ends_says_how_to_ask(write):
+    response, _ = LEFT_OUT["a prompt with an unknown end"]
+    with pytest.raises(RunError, match=r"starts? at an unknown token \(2 answers\); ask with echo=false$"):
+        imported(write, response, response)
+
+
 @pytest.mark.parametrize("probs", [{" Lyon": 0.5}, {}])
 def test_a_chosen_token_without_a_probability_is_left_out(write, probs):
     run, messages = imported(write, llama_cpp((" Paris", probs)), GOOD)

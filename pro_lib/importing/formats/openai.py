@@ -20,7 +20,7 @@ from pro_lib.importing.formats.parsed import (
 
 _ONLY_TOP = (
     "logprobs have top_logprobs (the likeliest tokens of each step), but not the log-probability of the chosen "
-    "token (token_logprobs); save the whole logprobs object"
+    "token; save the whole logprobs object"
 )
 
 
@@ -67,6 +67,9 @@ def completion_tokens(logprobs: object) -> Tokens:
         return Tokens()
     content = logprobs.get("content")
     if content is not None:
+        has_only_top = not any(as_mapping(step).get("logprob") is not None for step in as_items(content))
+        if has_only_top and any(as_mapping(step).get("top_logprobs") for step in as_items(content)):
+            return Tokens(problem=_ONLY_TOP)
         return token_list(content)
     values = logprobs.get("token_logprobs")
     if values is None:
