@@ -69,8 +69,8 @@ def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None 
     """Return a run of what a server returned, in any response format of docs/own_data.md, with log-probabilities.
 
     The source is a file of JSON, or a list of dicts or of a client's objects. A response is bare, or in
-    `{question_id?, question?, references?, split?, response}`, or a batch's line. `log_prob` (nats) is that of all
-    tokens returned; without the one that ends an answer, answers may add up to more than 1, and no bound holds.
+    `{question_id?, question?, references?, split?, response}`, or a batch's line. `log_prob` (nats) is that of the
+    tokens that spell the answer and end it; without the ending, answers may add up to more than 1, and no bound holds.
 
     Args:
         source: the file or the list.

@@ -621,7 +621,7 @@ def _echo_end(answer: AnswerTokens, spelling: _Spelling, span: _Span, last: int)
         n_before = given[0]
     if n_before is None or not given[0] <= n_before <= last or n_before < (by_prompt or 0):
         return Mismatch(ECHO_UNKNOWN)
-    text = spelling.joined[spelling.start_of(n_before) : span.end].decode("utf-8", "surrogatepass").strip()
+    text = spelling.joined[spelling.start_of(n_before) : span.end].decode("utf-8", "replace").strip()
     # A question may be only a part of the prompt. A colon or a line break then ends the rest of it.
     if answer.n_prompt_tokens is None and by_prompt is not None and re.search(r"[:\n]", text):
         return Mismatch(ECHO_UNKNOWN)
