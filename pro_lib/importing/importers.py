@@ -61,6 +61,7 @@ class _Reading:
     endings: Counter = field(default_factory=Counter)
     n_with_thoughts: int = 0
     n_without_log_probs: int = 0  # of an API that has none
+    notes: Counter[str] = field(default_factory=Counter)  # of answers that are scored on some of their tokens
     unfinished: dict[str, str] = field(default_factory=dict)  # places of answers without a finish reason
 
 
@@ -68,8 +69,8 @@ def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None 
     """Return a run of what a server returned, in any response format of docs/own_data.md, with log-probabilities.
 
     The source is a file of JSON, or a list of dicts or of a client's objects. A response is bare, or in
-    `{question_id?, question?, references?, split?, response}`, or a batch's line. `log_prob` (nats) is that of all
-    tokens returned; without the one that ends an answer, answers may add up to more than 1, and no bound holds.
+    `{question_id?, question?, references?, split?, response}`, or a batch's line. `log_prob` (nats) is that of the
+    tokens that spell the answer and end it; without the ending, answers may add up to more than 1, and no bound holds.
 
     Args:
         source: the file or the list.
@@ -148,9 +149,10 @@ def _without_outer_list(entries: Iterator[tuple[str, Any]]) -> Iterator[tuple[st
 
 
 def _read_answers(response: Response, response_format: ResponseFormat, read: _ReadResponse, reading: _Reading) -> None:
+    prompt = _prompt_text(response)
     for n, answer in enumerate(response.answers):
         place = f"{response.where}, choice {n}"
-        record = record_of(answer, response_format)
+        record = record_of(answer, response_format, reading.notes, prompt)
         reading.n_with_thoughts += answer.has_thoughts
         if isinstance(record, Problem):
             reading.left_out.add(place, record)
@@ -160,6 +162,13 @@ def _read_answers(response: Response, response_format: ResponseFormat, read: _Re
         read.records.append(record)
         reading.n_without_log_probs += answer.lacks_log_probs
         reading.endings[answer.reason] += 1
+
+
+def _prompt_text(response: Response) -> str | None:
+    """Return the text of a response's prompt, or of its question, where the file says it."""
+    if response.conversation is not None and len(response.conversation) == 1:
+        return response.conversation[0].text or None
+    return response.question if isinstance(response.question, str) else None
 
 
 def _check_stream(reading: _Reading) -> None:
@@ -213,6 +222,8 @@ def _warn_of_answers(reading: _Reading, path: Path) -> None:
         message = f"{path}: {reading.n_with_thoughts} answers had thoughts (reasoning) before them, which are neither "
         message += "scored nor judged; their values are conditional on the reasoning that was sampled"
         warnings.warn(message, UserWarning, stacklevel=3)
+    for note, count in reading.notes.items():
+        warnings.warn(f"{path}: {count} answers {note}", UserWarning, stacklevel=3)
     if reading.n_without_log_probs:
         message = f"{path}: the API ({reading.format_name}) gives no log-probabilities of "
         message += f"{reading.n_without_log_probs} answers; their texts are read for SC, Deg and SE by counts"

@@ -25,6 +25,7 @@ from pydantic_core import PydanticCustomError, from_json
 from pro_lib.common.files import RunError, parse, without_spreadsheet_mark
 from pro_lib.common.validation import Format, Probability, Text, not_empty, rule, sentence
 from pro_lib.importing.left_out import NO_LOG_PROBS, UNREADABLE, LeftOut, Problem, collection_paused
+from pro_lib.importing.token_alignment import AnswerTokens, Mismatch, align
 from pro_lib.metrics.correctness import normalized_words
 from pro_lib.questions.file_readers import (
     Identity,
@@ -70,6 +71,7 @@ class AnswerRecord(Format):
     """An answer of a record: log-probabilities in nats, that of the tokens as a sum or one by one."""
 
     text: Text | None = None
+    tokens: list[Text] | None = None
     token_ids: list[int] | None = None
     token_log_probs: list[TokenLogProb] | None = None
     end_log_prob: LogProb | None = None
@@ -117,10 +119,12 @@ def from_records(source: Source, *, questions: QuestionSet | pd.DataFrame | None
     """Return a run of log-probabilities made elsewhere: a JSONL file with a line per question, or a table.
 
     A line is `{question_id, question?, references?, split?, scores?, answers: [...]}`; an answer is `{log_prob?,
-    mean_log_prob?, token_log_probs?, end_log_prob?, text?, token_ids?, finished?, closed?, rouge_l?, correct?}` with at
-    least one of log_prob and token_log_probs, or a text alone, as samples of a black box. A warning says how many
-    are texts alone if others are not. Without end_log_prob, `log_prob` is that of the complete answer; an ending that
-    is given counts as a token. `closed` says that the last token is text and ending at once. `scores` are made
+    mean_log_prob?, token_log_probs?, end_log_prob?, text?, tokens?, token_ids?, finished?, closed?, rouge_l?,
+    correct?}` with at least one of log_prob and token_log_probs, or a text alone, as samples of a black box. A warning
+    says how many are texts alone if others are not. Without end_log_prob, `log_prob` is that of the complete answer; an
+    ending that is given counts as a token. `closed` says that the last token is text and ending at once. `tokens` are
+    the texts of the tokens. With them, only the tokens that spell `text` count, and an answer whose tokens do not
+    spell it is left out. `scores` are made
     elsewhere, by method, higher = more uncertain. `model` and `dataset` of the first line name the run.
 
     In memory, `source` is a list of such objects, or a table, as a CSV or Parquet file: with a column `answers`, or a
@@ -203,7 +207,7 @@ def _of_text(name: str, cell: str | None) -> object:
         return [text.strip() for text in cell.split(";")]
     if cell and name in AnswerRecord.model_fields and name != "text":
         with suppress(ValueError):
-            return from_json(cell.lower())
+            return from_json(cell if name == "tokens" else cell.lower())
     return cell or None
 
 
@@ -242,8 +246,10 @@ def record_tables(
         used[record.question_id] = where
         scores = {f"score_{name}": score for name, score in (record.scores or {}).items()}
         questions.append(record.model_dump(exclude={"answers", "scores"}) | scores)
-        for rank, answer in enumerate(record.answers):
-            answers.append({"question_id": record.question_id, "rank": rank, **dict(answer)})
+        for rank, answer in enumerate(_spelled_answers(record, where, left_out)):
+            values = dict(answer)
+            del values["tokens"]
+            answers.append({"question_id": record.question_id, "rank": rank, **values})
             places.append(where)
     if not may_be_mixed:
         answers = _of_one_kind(answers, places, left_out)
@@ -280,6 +286,28 @@ def _valid_records(entries: Iterable[tuple[str, Mapping]], left_out: LeftOut) ->
                 yield from _valid_records([(where, {**entry, "answers": good})], left_out)
             else:
                 left_out.add_error(where, error)
+
+
+def _spelled_answers(record: Record, where: str, left_out: LeftOut) -> Iterator[AnswerRecord]:
+    """Yield the answers of a record, each with the log-probabilities of the tokens that spell its text."""
+    for n, answer in enumerate(record.answers):
+        if answer.tokens is None or answer.text is None or answer.token_log_probs is None:
+            yield answer
+            continue
+        tokens = AnswerTokens(
+            answer.text, answer.tokens, answer.token_log_probs, finished=answer.finished, prompt=record.question
+        )
+        aligned = align(tokens)
+        if isinstance(aligned, Mismatch):
+            left_out.add(where, Problem(aligned.reason, f"answers[{n}] is one {aligned.reason}"))
+        elif aligned.token_log_probs == answer.token_log_probs:
+            yield answer.model_copy(update={"text": aligned.text})
+        else:
+            kept = slice(aligned.n_before, aligned.n_before + len(aligned.token_log_probs))
+            update: dict[str, Any] = {"text": aligned.text, "token_log_probs": aligned.token_log_probs}
+            update |= {"log_prob": min(sum(aligned.token_log_probs), 0.0), "mean_log_prob": None}
+            update["token_ids"] = None if answer.token_ids is None else answer.token_ids[kept]
+            yield answer.model_copy(update=update)
 
 
 def _of_one_kind(answers: list[dict], places: list[str], left_out: LeftOut) -> list[dict]:

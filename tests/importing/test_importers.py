@@ -96,7 +96,7 @@ def request(*outputs):
 
 TOKENS = ((5, " Par", -0.25), (6, "is", -0.5))
 END = (2, "</s>", -0.125)
-ENDED = vllm_output("a", END)
+ENDED = vllm_output("a", (2, "a", -0.125))
 VLLM = [
     vllm_output(" Paris", *TOKENS, END),
     vllm_output(" Paris", *TOKENS, (13, "\n", -0.125), (14, "Q:", -1.0)),  # what a stop string took off the text

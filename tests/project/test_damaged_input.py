@@ -311,15 +311,42 @@ def plain_text(choice):
 
 
 def plain_tokens(choice, *, is_vllm):
-    """The sum of a choice's log-probabilities, if all are there."""
+    """The sum of a choice's log-probabilities, if all are there; an ending may lack one, and other tokens do not count.
+
+    A stop string, which vLLM lists among the tokens that it generated, is an ending as well.
+    """
     tokens = choice.get("logprobs")
     tokens = tokens.get("content") if isinstance(tokens, dict) else tokens
     if tokens is None:
         return [round(choice["cumulative_logprob"], 9)]
     if is_vllm and choice.get("token_ids") is not None:
-        tokens = [step[str(token)] for step, token in zip(tokens, choice["token_ids"], strict=bool(tokens))]
-    values = [token["logprob"] if isinstance(token, dict) else token for token in tokens]
+        tokens = [
+            step.get(str(token)) if isinstance(step, dict) else None
+            for step, token in zip(tokens, choice["token_ids"], strict=bool(tokens))
+        ]
+    values, spelled, text = [], "", plain_text(choice)
+    names = [plain_name(token) for token in tokens]
+    for token, name in zip(tokens, names, strict=True):
+        is_number = isinstance(token, (int, float)) and not is_vllm
+        value = token.get("logprob") if isinstance(token, dict) else token if is_number else None
+        is_behind = None not in names[:-1] and spelled.strip() == text.strip()
+        if is_behind and (value is None or value <= -9999 or not (is_vllm or name in ("</s>", "", None))):
+            break
+        values.append(value)
+        spelled += "" if name in (None, "</s>") else name
+        if is_behind and name == "</s>":  # what follows the end is padding
+            break
     return [round(sum(values), 9)] if values and min(values) > -9999 else []
+
+
+def plain_name(token):
+    """The text of a token: that of its bytes where they are given."""
+    token = token if isinstance(token, dict) else {}
+    given = token.get("bytes")
+    if isinstance(given, list) and given and all(type(byte) is int and 0 <= byte < 256 for byte in given):
+        return bytes(given).decode(errors="replace")
+    name = token.get("decoded_token", token.get("token"))
+    return name if isinstance(name, str) else None
 
 
 def plain_log(path):

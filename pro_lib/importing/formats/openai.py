@@ -8,11 +8,13 @@ from pro_lib.importing.formats.parsed import (
     ResponseFormat,
     Tokens,
     choices_of,
+    count_or_none,
     has_thought_field,
     is_thought,
     joined_tokens,
     parsed_answer,
     text_of_parts,
+    text_or_none,
     token_list,
 )
 
@@ -30,7 +32,9 @@ def _parse_completion(body: dict) -> list[ParsedAnswer]:
     """Return the answers of a chat completion or a text completion."""
     hidden = (inner_value(body, "usage", "completion_tokens_details", "reasoning_tokens") or 0) != 0
     answers = []
-    for choice in choices_of(body["choices"]):
+    choices = choices_of(body["choices"])
+    usage = as_mapping(body.get("usage")) if len(choices) == 1 else {}  # of all choices together
+    for choice in choices:
         message, tokens = choice.get("message"), completion_tokens(choice.get("logprobs"))
         if isinstance(message, dict):
             text, has_thoughts = text_of_parts(message.get("content"))
@@ -47,6 +51,9 @@ def _parse_completion(body: dict) -> list[ParsedAnswer]:
                 has_thoughts=has_thoughts,
                 index=index if type(index) is int else None,
                 log_prob=choice.get("cumulative_logprob"),
+                stop=text_or_none(choice.get("stop_reason")),  # of vLLM's server
+                n_generated=count_or_none(usage.get("completion_tokens")),
+                n_prompt_tokens=count_or_none(usage.get("prompt_tokens")),
             )
         )
     return answers

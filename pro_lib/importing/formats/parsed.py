@@ -1,6 +1,7 @@
 """An answer as an API returned it, a response format, and what the parsers of several formats share."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -30,6 +31,9 @@ class ParsedAnswer:
         token_log_probs: the log-probability of every token, in nats.
         token_specials: whether a token is special (an end of text, for example), where the API says so.
         text_offsets: where each token begins in the prompt and the text, where the API says so.
+        stop: the stop string that ended the answer, where the API says it.
+        n_generated: the number of tokens that the model generated, where the API counts those of each answer.
+        n_prompt_tokens: the number of the prompt's tokens, where the API counts those of one prompt.
         log_prob: the log-probability of all tokens together.
         correct: the verdict of a log.
         has_thoughts: whether the model wrote a thought before the answer.
@@ -44,6 +48,9 @@ class ParsedAnswer:
     token_log_probs: Any = None
     token_specials: list[bool] | None = None
     text_offsets: list[int] | None = None
+    stop: str | None = None
+    n_generated: int | None = None
+    n_prompt_tokens: int | None = None
     log_prob: Any = None
     correct: bool | None = None
     has_thoughts: bool = False
@@ -98,6 +105,16 @@ def parsed_answer(
         has_thoughts=has_thoughts,
         **fields,
     )
+
+
+def text_or_none(value: object) -> str | None:
+    """Return a text that is not empty, and None for anything else."""
+    return value if isinstance(value, str) and value else None
+
+
+def count_or_none(value: object) -> int | None:
+    """Return a positive whole number, and None for anything else."""
+    return value if type(value) is int and value > 0 else None
 
 
 def finish_reason(reason: object) -> object:
@@ -180,10 +197,8 @@ def _token_text(step: dict, names: Sequence[str]) -> TokenText:
     """Return the bytes of a token where they are given, since a character may be cut, else its text."""
     given = step.get("bytes")
     if isinstance(given, list) and given:
-        try:
+        with suppress(TypeError, ValueError):
             return bytes(given)
-        except (TypeError, ValueError):
-            return None
     text = _first(step, names)
     return text if isinstance(text, str) else None
 
