@@ -2,9 +2,11 @@
 
 from pro_lib.evaluation.evaluate import (
     DRAWN_ALPHAS,
+    MISSING_SHARE,
     Evaluation,
     Splits,
     alpha_grid,
+    common_methods,
     evaluate,
     evaluations,
     rouge_and_correct,
@@ -35,6 +37,7 @@ from pro_lib.evaluation.sweeps import (
 
 __all__ = [
     "DRAWN_ALPHAS",
+    "MISSING_SHARE",
     "PROTOCOLS",
     "AnswerMatrices",
     "Evaluation",
@@ -48,6 +51,7 @@ __all__ = [
     "benchmark",
     "beyond_chance",
     "chosen_alpha",
+    "common_methods",
     "count_beyond_chance",
     "count_settings",
     "evaluate",

@@ -46,7 +46,7 @@ class Guarantee:
             repeats = f" {self.n_repeats} validation questions that repeat a text were left out."
         if self.threshold is None:
             return f"Nothing can be guaranteed: {self.n_validation} validation questions do not show {sure}.{repeats}"
-        which = "every question" if self.threshold == np.inf else f"when the score is below {self.threshold:.4g}"
+        which = "every question" if self.threshold == np.inf else f"when the score is below {self.threshold:z.4g}"
         share = f"{100 * self.n_answered / self.n_validation:.0f} % of questions"
         return f"Answer {which}: {sure}, {share} ({self.n_right} of {self.n_answered} were).{repeats}"
 

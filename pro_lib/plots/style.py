@@ -32,6 +32,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 WIDTHS = {1: 3.3, 2: 7.0}  # inches, by the columns of an AAAI page that a figure spans
 ALPHA_LABEL, SHARE_TICKS = "α (log scale above 0.001)", (0, 0.25, 0.5, 0.75, 1)
 PRINTED: dict[str, Any] = {"color": "#777777", "mfc": "none", "ms": 5, "ls": "", "zorder": 1}  # the paper's numbers
+_PROTOCOL_TITLES = {"paper": "repeats counted", "workbench": "each answer once"}
 # Characters that a question may hold, and no XML: Matplotlib writes them as they are.
 _NO_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
 _STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | {
@@ -92,7 +93,12 @@ def save(
 
 @contextmanager
 def panels(
-    table: pd.DataFrame, *by: str, columns: int = 2, per_line: int | None = None, height: float = 1.6, **sharing: Any
+    table: pd.DataFrame,
+    *by: str,
+    figure_columns: int = 2,
+    per_line: int | None = None,
+    height: float = 1.6,
+    **sharing: Any,
 ) -> Iterator[tuple[Figure, list[tuple[Axes, dict[str, str], pd.DataFrame]]]]:
     """Make a figure with a panel per combination of values of the columns `by`; what all share is said below.
 
@@ -106,21 +112,23 @@ def panels(
     )
     settings = [setting for setting in combinations if len(matching_rows(table, setting))]
     across = len(distinct_values(table, apart[-1])) if apart else 1
-    per_line = min(len(settings), per_line or (1 if columns == 1 else across if 1 < across <= 6 else 3))
-    n_lines, letters = ceil(len(settings) / per_line), int(14.8 * (WIDTHS[columns] / per_line - 0.3))
+    per_line = min(len(settings), per_line or (1 if figure_columns == 1 else across if 1 < across <= 6 else 3))
+    n_lines, letters = ceil(len(settings) / per_line), int(14.8 * (WIDTHS[figure_columns] / per_line - 0.3))
     with plt.rc_context(_STYLE):
-        figure = plt.figure(figsize=(WIDTHS[columns], n_lines * (height + 0.4) + 0.7), layout="constrained")
+        figure = plt.figure(figsize=(WIDTHS[figure_columns], n_lines * (height + 0.4) + 0.7), layout="constrained")
         grid = figure.subplots(n_lines, per_line, squeeze=False, **sharing).ravel()
         for surplus in grid[len(settings) :]:
             surplus.remove()
         drawn = [(ax, setting, matching_rows(table, setting)) for ax, setting in zip(grid, settings, strict=False)]
         for ax, setting, rows in drawn:
-            names = [_spoken(setting[name]) for name in reversed(apart)]
+            names = [_spoken(name, setting[name]) for name in reversed(apart)]
             names += [question_count(rows)] if "n_questions" in rows else []
             lines = textwrap.wrap(", ".join(names), letters, max_lines=2, break_on_hyphens=False)
             ax.set_title("\n".join(lines), linespacing=1.1)
         yield figure, drawn
-        below = textwrap.wrap(", ".join(_spoken(table[name].iloc[0]) for name in shared), int(14 * WIDTHS[columns]))
+        below = textwrap.wrap(
+            ", ".join(_spoken(name, table[name].iloc[0]) for name in shared), int(14 * WIDTHS[figure_columns])
+        )
         figure.supxlabel("\n".join(filter(None, [figure.get_supxlabel(), *below])))
 
 
@@ -134,8 +142,12 @@ def question_count(rows: pd.DataFrame) -> str:
     return count
 
 
-def _spoken(value: object) -> str:
-    return re.sub("^workbench\\b", "each answer once", re.sub("^paper\\b", "repeats counted", str(value)))
+def _spoken(column: str, value: object) -> str:
+    """Return a value of a column as titles show it; only protocols have other names there."""
+    protocol, separator, rest = str(value).partition(", ")
+    if column == "protocol" and protocol in _PROTOCOL_TITLES:
+        return f"{_PROTOCOL_TITLES[protocol]}{separator}{rest}"
+    return str(value)
 
 
 def distinct_values(table: pd.DataFrame, column: str) -> list:

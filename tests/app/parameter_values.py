@@ -10,7 +10,7 @@ from pro_lib.app.parameters import Parameters
 FIXED = ("other_strategies", "reported", "notebook")
 PARAMETERS = [field.name for field in fields(Parameters) if field.name not in FIXED]
 # Parameters that `Experiment` hands to the cells of notebooks and does not use itself.
-FOR_CELLS = ("alpha", "target", "confidence", "columns")
+FOR_CELLS = ("alpha", "target", "confidence", "figure_columns")
 STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
 OTHER = {
     "model": "facts-2m",
@@ -46,10 +46,10 @@ OTHER = {
     "n_workers": 2,
     "similarity": "alias",
     "correctness": "exact_match",
-    "columns": 1,
+    "figure_columns": 1,
 }
-# Parameters whose other value is a file or a folder that a test writes.
-OF_FILES = ("records", "generations_dir", "figures_dir")
+# Parameters whose other value is a file or a folder that a test writes, or that are about such a file.
+OF_FILES = ("records", "generations_dir", "figures_dir", "columns", "strict")
 
 
 def write_lines(path, rows):
@@ -101,6 +101,10 @@ def write_files(folder):
 
 def other_value(name, kind, files, folder):
     """Another value of a parameter, for a strategy or for records."""
+    if name == "columns":
+        return {"question": "question"}
+    if name == "strict":
+        return True
     if name == "records":
         return str(files / "unsplit.jsonl")
     if name == "dataset" and kind == "records":
