@@ -68,6 +68,7 @@ def test_a_batch_in_any_order_meets_its_questions_by_the_request_that_it_carries
     np.testing.assert_array_equal(from_openai(entries, questions=questions).log_probs(), [[-2], [-3], [-1]])
 
 
+@pytest.mark.filterwarnings("ignore:.*repeat the text of an earlier question")
 def test_one_question_about_other_passages_or_images_is_another_question():
     passages = [[user(f"Passage {n}"), user("Read.", "assistant"), user("Who is it?")] for n in (1, 2, 1)]
     parts = [[{"type": "text", "text": "Who is it?"}, {"type": "image_url", "image_url": {"url": u}}] for u in "aba"]
@@ -145,6 +146,7 @@ CONVERSATION = st.lists(
 )
 
 
+@pytest.mark.filterwarnings("ignore:.*repeat the text of an earlier question")
 @given(st.lists(CONVERSATION.map(tuple), min_size=1, max_size=8))
 def test_answers_are_samples_of_one_question_only_if_their_whole_requests_are_the_same(conversations):
     entries = [

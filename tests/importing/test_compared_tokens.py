@@ -193,7 +193,7 @@ def test_a_chosen_token_without_a_probability_is_left_out(write, probs):
 
 
 def records(*answers):
-    return [{"question_id": str(n), "question": "Q?", "answers": [answer]} for n, answer in enumerate(answers)]
+    return [{"question_id": str(n), "question": f"Q{n}?", "answers": [answer]} for n, answer in enumerate(answers)]
 
 
 def test_records_with_the_texts_of_tokens_are_compared_as_well(write):

@@ -196,6 +196,7 @@ def test_what_a_client_gives_back_is_read_as_a_file_of_it(response_format, kind)
     assert run.info.dataset == "responses"
 
 
+@pytest.mark.filterwarnings("ignore:.*repeat the text of an earlier question")
 @pytest.mark.parametrize("response_format", BARE)
 def test_what_was_cut_is_not_finished_and_a_run_without_a_finished_answer_is_refused(write, response_format):
     cut = response_format(BARE[response_format])

@@ -115,7 +115,7 @@ def test_numbers_of_parquet_stay_whole_where_some_are_missing(tmp_path):
     read = load_questions(path=tmp_path / "set.parquet").table
     assert read["question_id"].tolist() == ["7", str(2**60 + 1)]
     assert read["level"].tolist() == [2**60 + 1, None]
-    table.assign(question="A?", references=[[1, 2]] * 2).to_parquet(tmp_path / "set.parquet")
+    table.assign(question=["A?", "B?"], references=[[1, 2]] * 2).to_parquet(tmp_path / "set.parquet")
     read = load_questions(path=tmp_path / "set.parquet", n_shots=0).table
     assert read["references"].tolist() == [["1", "2"]] * 2
 
