@@ -145,7 +145,9 @@ def test_score_prints_a_table_and_the_auroc_below_it(records):
 @pytest.mark.parametrize("log_prob", [0.0, 1e-5, -1e-6])
 def test_score_prints_no_negative_zero(log_prob, write):
     answers = [{"text": "x", "log_prob": log_prob}]
-    rows = [{"question_id": n, "question": f"{n}?", "references": [["x", "y"][n]], "answers": answers} for n in range(2)]
+    rows = [
+        {"question_id": n, "question": f"{n}?", "references": [["x", "y"][n]], "answers": answers} for n in range(2)
+    ]
     out, _ = typed("score", write(*rows))
     assert "0.0000" in out
     assert "-0.0" not in out
