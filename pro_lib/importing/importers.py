@@ -64,6 +64,9 @@ class _Reading:
     n_without_log_probs: int = 0  # of an API that has none
     notes: Counter[str] = field(default_factory=Counter)  # of answers that are scored on some of their tokens
     unfinished: dict[str, str] = field(default_factory=dict)  # places of answers without a finish reason
+    has_masked_tokens: bool = False  # whether the texts of tokens are not read
+    texts: set[str] = field(default_factory=set)  # the first two different texts of answers
+    token_texts: set[Any] = field(default_factory=set)  # the first two different texts of tokens
 
 
 def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None = None, strict: bool = False) -> Run:
@@ -87,6 +90,8 @@ def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None 
     path = source_path(not_empty(source, "source"), "responses")
     with collection_paused():
         reading = _read_responses(source, path, strict)
+        if _has_masked_tokens(reading) and isinstance(source, (str, Path, list, tuple, pd.DataFrame)):
+            reading = _read_responses(source, path, strict, has_masked_tokens=True)
         known_ids = set() if questions is None else set(question_table(questions)["question_id"])
         _set_question_texts(reading.responses)
         _set_ids(reading.responses, known_ids)
@@ -110,10 +115,16 @@ def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None 
 from_vllm = from_openai
 
 
-def _read_responses(source: Source, path: Path, strict: bool) -> _Reading:
+def _has_masked_tokens(reading: _Reading) -> bool:
+    """Return whether all tokens have one text and no answer has it, as in a log whose tokens were made unreadable."""
+    are_masked = len(reading.token_texts) == 1 and len(reading.texts) > 1
+    return are_masked and not any(read.records for read in reading.responses)
+
+
+def _read_responses(source: Source, path: Path, strict: bool, *, has_masked_tokens: bool = False) -> _Reading:
     """Read the responses of a file entry by entry, and keep the records of their answers."""
     left_out = LeftOut(path, strict)
-    reading = _Reading(left_out)
+    reading = _Reading(left_out, has_masked_tokens=has_masked_tokens)
     is_file = isinstance(source, (str, Path))
     has_format = False
     entries = json_lines(source, on_error=None if strict else left_out.add_error)
@@ -155,6 +166,12 @@ def _read_answers(response: Response, response_format: ResponseFormat, read: _Re
     prompt = _prompt_text(response)
     for n, answer in enumerate(response.answers):
         place = f"{response.where}, choice {n}"
+        if reading.has_masked_tokens:
+            answer = replace(answer, token_texts=None)
+        elif len(reading.token_texts) < 2:
+            reading.token_texts.update(text for text in (answer.token_texts or [])[:2] if text is not None)
+        if len(reading.texts) < 2 and isinstance(answer.text, str):
+            reading.texts.add(answer.text)
         record = record_of(answer, response_format, reading.notes, prompt)
         reading.n_with_thoughts += answer.has_thoughts
         if isinstance(record, Problem):
@@ -220,6 +237,9 @@ def _warn_of_answers(reading: _Reading, path: Path) -> None:
     unknown = [f"{name} ({count})" for name, count in reading.endings.items() if name not in NATURAL | CUT]
     if unknown:
         message = f"endings {_some(unknown)} are unknown; such an answer counts as cut"
+        warnings.warn(message, UserWarning, stacklevel=3)
+    if reading.has_masked_tokens:
+        message = f"{path}: all tokens have the same text, which spells no answer; it is not compared with the answers"
         warnings.warn(message, UserWarning, stacklevel=3)
     if reading.n_with_thoughts:
         message = f"{path}: {reading.n_with_thoughts} answers had thoughts (reasoning) before them, which are neither "

@@ -222,3 +222,28 @@ def test_tokens_of_a_table_keep_their_case(tmp_path):
     row = 'a,Paris,"[""Par"", ""is""]","[-0.25, -0.5]"'
     path.write_text(f"question_id,text,tokens,token_log_probs\n{row}\n")
     np.testing.assert_array_equal(import_answers(path).log_probs(), [[-0.75]])
+
+
+def masked_response(text, log_prob):
+    token = {"token": "*", "logprob": log_prob}
+    return {"choices": [{"message": {"content": text}, "finish_reason": "stop", "logprobs": {"content": [token]}}]}
+
+
+def test_tokens_that_all_have_one_text_are_not_compared(write):
+    path = write(
+        {"question_id": "a", "response": masked_response("Lima", -0.5)},
+        {"question_id": "b", "response": masked_response("Paris", -0.25)},
+    )
+    with pytest.warns(UserWarning, match="all tokens have the same text, which spells no answer"):
+        run = import_answers(path)
+    np.testing.assert_array_equal(run.log_probs(), [[-0.5], [-0.25]])
+
+
+def test_tokens_of_one_text_that_spell_another_answer_are_left_out_beside_answers_that_they_spell(write):
+    path = write(
+        {"question_id": "a", "response": masked_response("Lima", -0.5)},
+        {"question_id": "b", "response": masked_response("*", -0.25)},
+    )
+    with pytest.warns(UserWarning, match="tokens spell a different text are left out"):
+        run = import_answers(path)
+    np.testing.assert_array_equal(run.log_probs(), [[np.nan], [-0.25]])

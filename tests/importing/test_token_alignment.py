@@ -361,7 +361,8 @@ def test_random_answers_between_other_tokens_are_scored_exactly(answer):
         start += 1
     while has_after and not spelled[stop - 1].strip() and text[-1:] != " ":
         stop -= 1
-    if "�" in _text_of(server[n_before]) and isinstance(result, Mismatch):  # where it starts may be undecidable
+    # Parts of characters that are shown as U+FFFD look like others, so where the answer starts may be undecidable.
+    if isinstance(result, Mismatch) and any("�" in _text_of(token) for token in server):
         return
     assert isinstance(result, Alignment), result
     assert result.token_log_probs == log_probs[start:stop]

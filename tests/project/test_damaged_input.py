@@ -193,7 +193,8 @@ def plain_rows(path):
         return [(n, dict(zip(header, row, strict=True))) for n, row in numbered if len(row) == len(header)]
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if text.lstrip(" \t\r\n").startswith("["):
-        lines = [json.dumps(row) for row in json.loads(text)]
+        with contextlib.suppress(ValueError):  # several lists, a line each, are no list of rows
+            lines = [json.dumps(row) for row in json.loads(text)]
     rows = []
     for n, line in enumerate(lines):
         with contextlib.suppress(ValueError, RecursionError):
