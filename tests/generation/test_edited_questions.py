@@ -21,6 +21,9 @@ from pro_lib.generation.batching import Job
 from pro_lib.generation.generate import generate
 from pro_lib.questions import question_sets
 
+# Edited files have the same text under two ids, of which loading warns.
+pytestmark = pytest.mark.filterwarnings("ignore:.*repeat the text of an earlier question")
+
 MODEL = "facts-1m"
 FACTS = question_sets.load_questions("world-facts", n_shots=0).table
 POOL = FACTS.iloc[:: len(FACTS) // 12][["question", "references"]].to_dict("records")
