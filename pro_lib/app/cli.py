@@ -58,7 +58,6 @@ SURE = {
     "cut": "No answer has p ≥ {:g}, and the greedy one did not end: raise --max-new-tokens.",
     "undecided": "Answers with p ≥ {:g} may be missing: the search stopped at its length or budget.",
 }
-COLUMN_NAMES = ("question_id", "question", "references", "split")  # as load_questions has them
 FIRST = 20  # rows of a table that are printed
 # Headers of the tables that `pro score --output` writes, by which it recognizes its own files.
 SCORE_HEADERS = (
@@ -82,6 +81,10 @@ FORCE = click.option("--force", is_flag=True, help="Replace a file that this com
 
 def _columns_typed(typed: Sequence[str]) -> dict[str, list[str]] | None:
     """Return the names of columns that --columns gives, as `load_questions` takes them; None if there are none."""
+    if not typed:
+        return None
+    from pro_lib.questions.question_files import COLUMN_NAMES
+
     columns: dict[str, list[str]] = {}
     for text in typed:
         ours, sign, theirs = text.partition("=")
@@ -89,7 +92,7 @@ def _columns_typed(typed: Sequence[str]) -> dict[str, list[str]] | None:
             known = ", ".join(COLUMN_NAMES)
             raise SentenceError(f"--columns {text!r} must be NAME=COLUMN, where NAME is one of {known}")
         columns.setdefault(ours.strip(), []).append(theirs)
-    return columns or None
+    return columns
 
 
 def _file_columns(

@@ -65,14 +65,14 @@ def answer_matrices(run: Run, *, convention: str = "complete") -> AnswerMatrices
 
 
 def _texts_known(found: AnswerMatrices) -> NDArray[np.bool_]:
-    """Return for which questions (n,) the text of every answer is known."""
+    """Return whether the text of every answer is known, for each question (n,)."""
     has_text = np.asarray(~pd.isna(found.texts))
     is_known = (has_text | np.isnan(found.log_probs)).all(axis=1) & has_text.any(axis=1)
     return np.asarray(is_known)
 
 
 def _means_known(found: AnswerMatrices) -> NDArray[np.bool_]:
-    """Return for which questions (n,) the log-probability per token of every answer is known, as far as its sum is."""
+    """Return whether every answer with a log-probability also has one per token, for each question (n,)."""
     return np.asarray((~np.isnan(found.means) | np.isnan(found.log_probs)).all(axis=1))
 
 

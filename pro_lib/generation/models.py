@@ -42,13 +42,13 @@ NEWLINE = ("\n",)
 _EXACTLY = {"clean_up_tokenization_spaces": False}
 # What chat templates take for today, so that a run does not depend on the day: the date that Llama's own fall back on.
 TODAY = "2024-07-26"
-_PATIENCE = 10.0  # seconds that the hub may take to answer
+_PATIENCE = 10.0  # seconds to wait for the hub's answer
 _NOW = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 # Characters of a chat template, and of a prompt that one makes: over longer ones tokenizers take minutes, or crash.
 _LONGEST = 2**20
 
 
-# Control tokens that some tokenizers do not call special. Tags of HTML, which Gemma has as tokens, are text.
+# Control tokens that some tokenizers do not mark as special. HTML tags, which are tokens of Gemma, are text.
 _CONTROL = re.compile(
     r"<[|｜][^<>\s]+[|｜]>|</?(?:think|thinking|thought|reasoning|tools|tool_\w+)>|<(?:start|end)_of_\w+>"
     r"|<unused\d+>|\[/?[A-Z_]{3,}\]|◁[^\s]+▷"
@@ -257,7 +257,7 @@ def load_model(
 def check_reachable(source: str, options: Mapping[str, Any]) -> None:
     """Raise `FileNotFoundError` if a model of the hub is not in the cache and the hub cannot be reached.
 
-    One request tells; transformers would try for half a minute.
+    One request is enough to know; transformers would retry for half a minute.
     """
     if os.path.exists(source) or constants.HF_HUB_OFFLINE or options.get("local_files_only"):
         return
@@ -267,7 +267,7 @@ def check_reachable(source: str, options: Mapping[str, Any]) -> None:
             return
     try:
         get_session().head(constants.ENDPOINT, timeout=_PATIENCE)
-    except Exception as error:  # whatever the client of the hub makes of a network that is not there
+    except Exception as error:  # the hub's client raises many errors without a network
         words = f"it is not in the cache, and {constants.ENDPOINT} cannot be reached ({describe(error)})"
         remedy = "connect to the internet, or give the folder of a model"
         raise FileNotFoundError(one_line(f"model {source!r} could not be loaded: {words}; {remedy}")) from error

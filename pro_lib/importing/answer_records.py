@@ -1,4 +1,4 @@
-"""From an answer as an API returned it to the answer of a record, or to the reason why it is left out."""
+"""Turn an answer, as an API returned it, into the answer of a record, or say why it is left out."""
 
 from collections import Counter
 
@@ -19,8 +19,9 @@ from pro_lib.importing.left_out import (
 from pro_lib.importing.records import AnswerRecord
 from pro_lib.importing.response_formats import NATURAL
 from pro_lib.importing.token_alignment import ECHO_UNKNOWN, Alignment, AnswerTokens, Mismatch, align, is_placeholder
+from pro_lib.questions.tables import is_damaged
 
-# What a message says of answers that are scored on some of their tokens, after "3 answers".
+# The rest of messages that begin with "3 answers", about answers that are scored on some of their tokens.
 TOKENS_BEFORE = (
     "had other tokens before them (reasoning, a prefill or an echoed prompt, for example), which are not scored; "
     "their values are conditional on these tokens"
@@ -38,17 +39,10 @@ def record_of(
     Args:
         answer: the answer, as an API returned it.
         response_format: the format of the response.
-        notes: counts what is said of answers that are scored on some of their tokens; this answer is added.
-        prompt: the text of the prompt, or of the question in it, where it is known.
+        notes: counts the messages about answers that are scored on some of their tokens; updated for this answer.
+        prompt: the text of the prompt, or of the question in it, if it is known.
     """
-    if answer.text is None and answer.reason is not None:
-        return Problem(REFUSED)
-    if not isinstance(answer.reason, str):
-        words = "must be text: it says whether the answer is complete, and no chunk of a stream has it"
-        return Problem(NO_FINISH_REASON, f"finish_reason={answer.reason!r} {words}")
-    if answer.has_thoughts and answer.text == "":
-        return Problem(OPEN_THOUGHT, "the answer ends within a thought; raise the limit of tokens")
-    problem = _missing_log_probs(answer, response_format)
+    problem = _missing_part(answer) or _missing_log_probs(answer, response_format)
     if problem is not None:
         return problem
     tokens = answer.token_log_probs
@@ -60,7 +54,7 @@ def record_of(
         return Problem(NOT_RETURNED)
     if answer.has_thoughts and whole is not None:
         return Problem(THOUGHT_IN_TOKENS, _THOUGHT_WORDS)
-    if isinstance(tokens, list) and isinstance(text, str) and _is_encodable(text):
+    if isinstance(tokens, list) and isinstance(text, str) and not is_damaged(text):
         aligned = align(_answer_tokens(answer, text, tokens, prompt))
         if isinstance(aligned, Mismatch):
             return _mismatch(aligned, tokens)
@@ -75,13 +69,16 @@ def record_of(
     return record
 
 
-def _is_encodable(text: str) -> bool:
-    """Return whether a text has no half of a character, which the check of the record refuses."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def _missing_part(answer: ParsedAnswer) -> Problem | None:
+    """Return the problem of an answer without a text or a finish reason, or None if it has both."""
+    if answer.text is None and answer.reason is not None:
+        return Problem(REFUSED)
+    if not isinstance(answer.reason, str):
+        words = "must be text: it says whether the answer is complete, and no chunk of a stream has it"
+        return Problem(NO_FINISH_REASON, f"finish_reason={answer.reason!r} {words}")
+    if answer.has_thoughts and answer.text == "":
+        return Problem(OPEN_THOUGHT, "the answer ends within a thought; raise the limit of tokens")
+    return None
 
 
 def _answer_tokens(answer: ParsedAnswer, text: str, log_probs: list, prompt: str | None) -> AnswerTokens:
@@ -101,7 +98,7 @@ def _answer_tokens(answer: ParsedAnswer, text: str, log_probs: list, prompt: str
 
 
 def _mismatch(mismatch: Mismatch, log_probs: list) -> Problem:
-    """Return why an answer is left out whose tokens do not fit its text."""
+    """Return the problem of an answer whose tokens do not fit its text."""
     if mismatch.reason == NOT_RETURNED:
         shown = next((f"[{n}]={value}" for n, value in enumerate(log_probs) if is_placeholder(value)), "")
         return Problem(NOT_RETURNED, f"token_log_probs{shown} stands for a probability that was not returned")
@@ -112,7 +109,7 @@ def _mismatch(mismatch: Mismatch, log_probs: list) -> Problem:
 
 
 def _notes(answer: ParsedAnswer, aligned: Alignment) -> list[str]:
-    """Return what is said of the tokens of an answer that is scored."""
+    """Return the messages about the tokens of an answer that is scored."""
     notes = []
     if aligned.n_before and not answer.has_thoughts:  # thoughts have a message of their own
         notes.append(TOKENS_BEFORE)
@@ -124,7 +121,7 @@ def _notes(answer: ParsedAnswer, aligned: Alignment) -> list[str]:
 
 
 def _missing_log_probs(answer: ParsedAnswer, response_format: ResponseFormat) -> Problem | None:
-    """Return what is wrong with an answer whose API returns log-probabilities, and which has none."""
+    """Return the problem of an answer without log-probabilities whose API returns them, or None."""
     is_missing = answer.token_log_probs is None or (answer.text and not answer.token_log_probs)
     if not is_missing or answer.log_prob is not None:
         return None

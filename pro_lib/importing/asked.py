@@ -1,4 +1,4 @@
-"""Which question a request asks: its conversation, and the turn in which the requests of a file differ."""
+"""Find the question in a request: its conversation, and the turn in which the requests of a file differ."""
 
 import json
 from collections import Counter
@@ -7,12 +7,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 from pro_lib.common.files import sha256
 from pro_lib.common.nested import as_items, as_mapping
+from pro_lib.questions.json_values import decoded
 
-# Where requests are, beside the response: of logs, of OpenAI's, Vertex's, Anthropic's and Bedrock's batches.
+# Fields that hold the request beside the response, in logs and in the batches of OpenAI, Vertex, Anthropic and Bedrock.
 _REQUEST_NAMES = ("body", "request", "params", "modelInput", "kwargs", "input")
 _PROMPT_NAMES = ("messages", "contents", "prompt", "input", "inputs")
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "developer": "system"}
-# Of so many requests a turn that nine in ten have is none in which they differ.
+# In a file with at least ten requests, a turn that nine in ten of them share does not tell the questions apart.
 _MANY, _NEARLY_ALL = 10, 0.9
 
 
@@ -28,7 +29,7 @@ Conversation: TypeAlias = tuple[Turn, ...]
 
 
 def conversations_of(entry: dict, body: object) -> list[Conversation]:
-    """Return the conversations that an entry of a file asks, several for a list of prompts; none if unknown.
+    """Return the conversations of an entry's request, several for a list of prompts; none if they are unknown.
 
     Args:
         entry: the entry, which may hold the request beside the response.
@@ -47,20 +48,11 @@ def conversations_of(entry: dict, body: object) -> list[Conversation]:
 def _requests(entry: dict, body: object) -> Iterator[dict]:
     yield entry
     for name in _REQUEST_NAMES:
-        request = _decoded(entry.get(name))
+        request = decoded(entry.get(name))
         if isinstance(request, dict):
             yield request
             yield from (as_mapping(request.get(inner)) for inner in ("body", "params"))
     yield as_mapping(body)
-
-
-def _decoded(value: object) -> object:
-    if isinstance(value, str) and value.lstrip().startswith("{"):
-        try:
-            return json.loads(value)
-        except ValueError:
-            return value
-    return value
 
 
 def _conversations(value: object) -> list[Conversation]:
@@ -102,7 +94,7 @@ def _digest(value: object) -> str:
 
 
 def without_answer(conversation: Conversation, answers: Iterable[object]) -> Conversation:
-    """Return a conversation without the answer itself at its end, which some logs add to the request."""
+    """Return a conversation without the answer at its end, which some logs add to the request."""
     if len(conversation) > 1 and conversation[-1].role == "assistant":
         said = {text.strip() for text in answers if isinstance(text, str)}
         if conversation[-1].text.strip() in said:
@@ -111,10 +103,10 @@ def without_answer(conversation: Conversation, answers: Iterable[object]) -> Con
 
 
 def question_texts(conversations: Sequence[Conversation | None]) -> list[str | None]:
-    """Return the text of the question in each conversation: of the turns in which they differ, the last of a user.
+    """Return the question of each conversation: the last user turn among those in which the conversations differ.
 
     The last turn of a request may be the same in all, such as "Answer in one word", or the beginning of the answer.
-    A conversation without a question in words gets None.
+    The result is None for a conversation without text.
     """
     distinct = list(dict.fromkeys(one for one in conversations if one))
     counts = Counter(turn for conversation in distinct for turn in set(conversation))
@@ -135,7 +127,7 @@ def _question_text(conversation: Conversation, shared: set[Turn]) -> str | None:
 
 
 def prompt_of(index: int, n_answers: int, n_prompts: int) -> int | None:
-    """Return which of several prompts an answer belongs to: the answers to each stand together, equally many."""
+    """Return which of several prompts an answer belongs to; each prompt has equally many answers, in a row."""
     if n_prompts == 0 or n_answers % n_prompts:
         return None
     return index // (n_answers // n_prompts)

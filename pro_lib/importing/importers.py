@@ -1,4 +1,4 @@
-"""Runs of answers made elsewhere: files of our records, of what servers returned, of texts and log-probabilities."""
+"""Import answers made elsewhere: records, responses of servers, and tables of texts and log-probabilities."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
 from pro_lib.importing.answer_records import record_of
 from pro_lib.importing.asked import question_texts
-from pro_lib.importing.formats import ResponseFormat
+from pro_lib.importing.formats import ParsedAnswer, ResponseFormat
 from pro_lib.importing.left_out import FAILED, NO_FINISH_REASON, OTHER_FILTER, LeftOut, Problem, collection_paused
 from pro_lib.importing.records import (
     TABLES,
@@ -30,8 +30,9 @@ from pro_lib.importing.records import (
     split_records,
 )
 from pro_lib.importing.response_formats import CUT, NATURAL, response_format_of
-from pro_lib.importing.responses import Response, StreamError, decoded, plain, responses_in
+from pro_lib.importing.responses import Response, StreamError, plain, responses_in
 from pro_lib.questions.file_readers import Source, json_lines, source_path, unzipped
+from pro_lib.questions.json_values import decoded
 from pro_lib.questions.question_sets import QuestionSet, load_questions
 from pro_lib.questions.repeats import warn_of_repeats
 from pro_lib.runs.run import Run
@@ -39,12 +40,12 @@ from pro_lib.runs.storage import RunInfo
 
 __all__ = ["from_openai", "from_records", "from_vllm", "import_answers", "read_labels", "record_files", "split_records"]
 
-_PEEKED = 10  # entries at the beginning of a file that tell records from responses
+_PEEKED = 10  # the first entries of a file, which tell whether it has records or responses
 
 
 @dataclass
 class _ReadResponse:
-    """A response whose answers were read: what is needed to tell its question, and the records of its answers."""
+    """A response after its answers were read: the fields that tell its question, and the records of its answers."""
 
     response: Response
     question: Any
@@ -54,23 +55,35 @@ class _ReadResponse:
 
 @dataclass
 class _Reading:
-    """What was read of a file of responses."""
+    """The content of a file of responses, as far as it was read."""
 
     left_out: LeftOut
     responses: list[_ReadResponse] = field(default_factory=list)
     format_name: str = "responses"
     endings: Counter = field(default_factory=Counter)
     n_with_thoughts: int = 0
-    n_without_log_probs: int = 0  # of an API that has none
+    n_without_log_probs: int = 0  # answers of an API that returns no log-probabilities
     notes: Counter[str] = field(default_factory=Counter)  # of answers that are scored on some of their tokens
     unfinished: dict[str, str] = field(default_factory=dict)  # places of answers without a finish reason
-    has_masked_tokens: bool = False  # whether the texts of tokens are not read
+    has_masked_tokens: bool = False  # whether the texts of tokens are ignored
     texts: set[str] = field(default_factory=set)  # the first two different texts of answers
     token_texts: set[Any] = field(default_factory=set)  # the first two different texts of tokens
 
+    def note_texts(self, answer: ParsedAnswer) -> None:
+        """Keep the texts of an answer and of its tokens until there are two different ones of each."""
+        if len(self.token_texts) < 2:
+            self.token_texts.update(text for text in (answer.token_texts or [])[:2] if text is not None)
+        if len(self.texts) < 2 and isinstance(answer.text, str):
+            self.texts.add(answer.text)
+
+    def seems_masked(self) -> bool:
+        """Return whether all tokens have one text that spells no answer, as in a log with masked tokens."""
+        have_one_text = len(self.token_texts) == 1 and len(self.texts) > 1
+        return have_one_text and not any(read.records for read in self.responses)
+
 
 def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None = None, strict: bool = False) -> Run:
-    """Return a run of what a server returned, in any response format of docs/own_data.md, with log-probabilities.
+    """Return a run of the answers in responses of a server, in any response format of docs/own_data.md.
 
     The source is a file of JSON, or a list of dicts or of a client's objects. A response is bare, or in
     `{question_id?, question?, references?, split?, response}`, or a batch's line. `log_prob` (nats) is that of the
@@ -80,9 +93,9 @@ def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None 
         source: the file or the list.
         questions: replace those of the file, as `pro_lib.load_questions(...).table`. A response belongs to the
             question of its id, else of its text, else in its place, which a warning says.
-        strict: whether a line or an answer that cannot be used is an error. By default it is left out (what failed
-            or was refused, or has a probability that the server keeps to itself, for example), and a warning counts
-            and names it.
+        strict: whether a line or an answer that cannot be used is an error. By default it is left out (for example a
+            failed response, a refusal, or an answer whose probability the server does not return), and a warning
+            counts and names it.
 
     Raises:
         RunError: names file, line and answer.
@@ -90,7 +103,7 @@ def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None 
     path = source_path(not_empty(source, "source"), "responses")
     with collection_paused():
         reading = _read_responses(source, path, strict)
-        if _has_masked_tokens(reading) and isinstance(source, (str, Path, list, tuple, pd.DataFrame)):
+        if reading.seems_masked() and isinstance(source, (str, Path, list, tuple, pd.DataFrame)):
             reading = _read_responses(source, path, strict, has_masked_tokens=True)
         known_ids = set() if questions is None else set(question_table(questions)["question_id"])
         _set_question_texts(reading.responses)
@@ -113,12 +126,6 @@ def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None 
 
 # One function reads every response format, since each is told by what it holds.
 from_vllm = from_openai
-
-
-def _has_masked_tokens(reading: _Reading) -> bool:
-    """Return whether all tokens have one text and no answer has it, as in a log whose tokens were made unreadable."""
-    are_masked = len(reading.token_texts) == 1 and len(reading.texts) > 1
-    return are_masked and not any(read.records for read in reading.responses)
 
 
 def _read_responses(source: Source, path: Path, strict: bool, *, has_masked_tokens: bool = False) -> _Reading:
@@ -150,7 +157,7 @@ def _read_responses(source: Source, path: Path, strict: bool, *, has_masked_toke
 
 
 def _without_outer_list(entries: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yield entries; of a file that is one text of JSON with a list, the entries of that list."""
+    """Yield the entries of a file; if its only entry is a text of JSON with a list, yield the entries of the list."""
     first, second = next(entries, None), next(entries, None)
     if first is not None and second is None and isinstance(first[1], str):
         values = decoded(first[1])
@@ -168,10 +175,8 @@ def _read_answers(response: Response, response_format: ResponseFormat, read: _Re
         place = f"{response.where}, choice {n}"
         if reading.has_masked_tokens:
             answer = replace(answer, token_texts=None)
-        elif len(reading.token_texts) < 2:
-            reading.token_texts.update(text for text in (answer.token_texts or [])[:2] if text is not None)
-        if len(reading.texts) < 2 and isinstance(answer.text, str):
-            reading.texts.add(answer.text)
+        else:
+            reading.note_texts(answer)
         record = record_of(answer, response_format, reading.notes, prompt)
         reading.n_with_thoughts += answer.has_thoughts
         if isinstance(record, Problem):
@@ -185,14 +190,14 @@ def _read_answers(response: Response, response_format: ResponseFormat, read: _Re
 
 
 def _prompt_text(response: Response) -> str | None:
-    """Return the text of a response's prompt, or of its question, where the file says it."""
+    """Return the text of a response's prompt or question, or None if the file does not have it."""
     if response.conversation is not None and len(response.conversation) == 1:
         return response.conversation[0].text or None
     return response.question if isinstance(response.question, str) else None
 
 
 def _check_stream(reading: _Reading) -> None:
-    """Refuse the pieces of a stream, which share the server's id; only the last one has a finish reason."""
+    """Raise `RunError` for the pieces of a stream, which share an id; only the last one has a finish reason."""
     counts = Counter(str(read.response.served_id) for read in reading.responses if read.response.part is None)
     for place, served_id in reading.unfinished.items():
         if counts[served_id] > 1:
@@ -209,7 +214,7 @@ def _set_question_texts(responses: Sequence[_ReadResponse]) -> None:
 
 
 def _records(reading: _Reading, path: Path) -> dict[str, tuple[str, dict]]:
-    """Return the records of the questions, by id; the answers of several responses to one question are together."""
+    """Return the records of the questions by id, each with the answers of all responses to its question."""
     records: dict[str, tuple[str, dict]] = {}
     filters: dict[str, Any] = {}
     for name, read in zip(_names(reading.responses, path), reading.responses, strict=True):
@@ -283,7 +288,7 @@ def import_answers(
 
 
 def _has_records(path: str | Path) -> bool:
-    """Return whether a file of JSON holds our records: of its first entries, one has answers but no response."""
+    """Return whether a file of JSON contains records: one of its first entries has answers but no response."""
     for _, entry in islice(json_lines(path, on_error=lambda *_: None), _PEEKED):
         if isinstance(entry, dict) and entry.get("answers") is not None and entry.get("response") is None:
             return True
@@ -307,7 +312,7 @@ def record_files(records: Sequence[str]) -> dict[tuple[str, str], str]:
 
 
 def _names(responses: Sequence[_ReadResponse], path: Path) -> list[object]:
-    """Return the question_id of each response; those to one question, by id or by request, share theirs."""
+    """Return the question_id of each response; responses with one id or one request have the same question."""
     names = list[Any]()
     by_question = dict[object, Any]()
     places = dict[str, tuple[str, tuple]]()
@@ -331,11 +336,9 @@ def _names(responses: Sequence[_ReadResponse], path: Path) -> list[object]:
 
 
 def _set_ids(responses: Sequence[_ReadResponse], known_ids: set[str]) -> None:
-    """Set the ids that responses bring; `q0-0` and `q0-1` become `q0` where both are answers to one question.
+    """Set the ids of the responses; `q0-0` and `q0-1` become `q0` if both are answers to one question.
 
-    They are where questions were given that have the ids without the numbers, and where some of them share what is
-    before the number, and each group has one text. Without texts, they are where each of several groups has the same
-    numbers. A message says so, unless the questions were given.
+    A warning says so, unless the ids without numbers are those of the given questions.
     """
     ids = [read.response.question_id for read in responses]
     ids = [str(name) if type(name) is int else name for name in ids]
@@ -349,18 +352,7 @@ def _set_ids(responses: Sequence[_ReadResponse], known_ids: set[str]) -> None:
     for match in split:
         numbers.setdefault(match[1], []).append(int(match[2]))
     questions = [read.response.conversation or read.question or "" for read in responses]
-    if set(stems) <= known_ids:
-        is_samples = True
-    elif not any(len(set(group)) > 1 for group in numbers.values()):
-        is_samples = False
-    elif all(questions):
-        is_samples = len({*zip(stems, questions, strict=True)}) == len(numbers)
-    else:
-        same = {tuple(sorted(group)) for group in numbers.values()}
-        is_samples = not any(questions) and len(numbers) > 1 and len(same) == 1
-        is_samples = is_samples and same.pop()[:2] in ((0, 1), (1, 2))
-        is_samples = is_samples and not all(stem.isdecimal() for stem in stems)  # 2021-01 may be a month, 1.2 a section
-    if not is_samples:
+    if not set(stems) <= known_ids and not _are_samples(stems, numbers, questions):
         return
     for read, stem in zip(responses, stems, strict=True):
         read.own_id = stem
@@ -370,7 +362,30 @@ def _set_ids(responses: Sequence[_ReadResponse], known_ids: set[str]) -> None:
         warnings.warn(message, UserWarning, stacklevel=3)
 
 
+def _are_samples(stems: Sequence[str], numbers: Mapping[str, Sequence[int]], questions: Sequence[object]) -> bool:
+    """Return whether ids such as `q0-0` and `q0-1` are those of samples of one question `q0`.
+
+    Some ids must share a stem. If all questions are known, each stem must have one question. If none is known, several
+    stems must have the same numbers, which begin with 0 and 1, or with 1 and 2.
+
+    Args:
+        stems: the id of each response without its number.
+        numbers: the numbers of each stem.
+        questions: the conversation or the question of each response, "" if unknown.
+    """
+    if not any(len(set(group)) > 1 for group in numbers.values()):
+        return False
+    if all(questions):
+        return len({*zip(stems, questions, strict=True)}) == len(numbers)
+    different = {tuple(sorted(group)) for group in numbers.values()}
+    if any(questions) or len(numbers) < 2 or len(different) > 1:
+        return False
+    if all(stem.isdecimal() for stem in stems):  # 2021-01 may be a month, and 1.2 a section
+        return False
+    return different.pop()[:2] in ((0, 1), (1, 2))
+
+
 def _some(values: Iterable[object]) -> str:
-    """Return the first five values as words."""
+    """Return the first five values as text."""
     texts = [str(value) for value in values]
     return "; ".join(texts[:5]) + f" and {len(texts) - 5} more" * (len(texts) > 5)

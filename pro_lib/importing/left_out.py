@@ -1,4 +1,4 @@
-"""Answers and lines of a file that cannot be used: left out, counted and named, or refused."""
+"""Collect the answers and lines of a file that cannot be used, to count and name them or to refuse the file."""
 
 import gc
 import warnings
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pro_lib.common.files import RunError
 
-# Why answers are left out, as a message says it: "2 answers that failed are left out".
+# The reasons in messages such as "2 answers that failed are left out".
 FAILED = "that failed"
 REFUSED = "without text, such as a refusal"
 NOT_RETURNED = "whose probability was not returned"
@@ -19,7 +19,7 @@ NO_FINISH_REASON = "without a finish reason"
 OPEN_THOUGHT = "that end within a thought"
 THOUGHT_IN_TOKENS = "whose log-probabilities include those of a thought"
 OTHER_FILTER = "that another filter judges again"
-# What each message names at most.
+# The most places that a message names, without and with details.
 _NAMED, _DETAILED = 5, 3
 
 
@@ -29,7 +29,7 @@ class Problem:
 
     Attributes:
         kind: one of the kinds above.
-        sentence: what is wrong, where the error says more than the kind.
+        sentence: what is wrong, if the error says more than the kind.
         remedy: what to do if all answers of a file have the problem.
         is_detail: whether the sentence differs from answer to answer, so that a warning shows it.
     """
@@ -49,20 +49,20 @@ class LeftOut:
     problems: dict[str, list[tuple[str, Problem]]] = field(default_factory=dict)
 
     def add(self, where: str, problem: Problem) -> None:
-        """Leave out what is at a place; raise `RunError` instead if the file is read strictly."""
+        """Leave out the answer or line at a place; raise `RunError` instead if the file is read strictly."""
         if self.strict and problem.kind != OTHER_FILTER:
             raise RunError(f"{where}: {problem.sentence or f'an answer {problem.kind}'}")
         self.problems.setdefault(problem.kind, []).append((where, problem))
 
     def add_error(self, where: str, error: RunError) -> None:
-        """Leave out what an error, whose message begins with the place, refuses."""
+        """Leave out the line that an error is about; the message of the error begins with the place."""
         sentence = str(error)
         for beginning in (f"{where}: ", f"{where} "):
             sentence = sentence.removeprefix(beginning)
         self.add(where, Problem(UNREADABLE, sentence, is_detail=True))
 
     def warn(self, stacklevel: int = 2) -> None:
-        """Warn of what was left out, a message for each kind."""
+        """Warn about what was left out, with a message for each kind of problem."""
         for kind, places in self.problems.items():
             message = f"{len(places)} answers {kind} are left out: {self._named(places)}"
             warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
@@ -78,9 +78,10 @@ class LeftOut:
         return "; ".join(names) + f" and {more} more" * (more > 0)
 
     def error(self, known: str) -> RunError:
-        """Return the error of a file of which nothing is left; `known` says that in words.
+        """Return the error for a file without any usable answer.
 
-        If all answers have one problem, the error says this problem; else it counts the problems.
+        If all answers have the same problem, the error states it; otherwise it counts the problems after the
+        sentence `known`.
         """
         counts = []
         for kind, places in self.problems.items():
@@ -96,7 +97,7 @@ class LeftOut:
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Pause the collection of cyclic garbage: it would look at every object of a large file again and again."""
+    """Pause the garbage collector, which would traverse all objects of a large file again and again."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

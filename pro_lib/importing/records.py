@@ -125,8 +125,8 @@ def from_records(source: Source, *, questions: QuestionSet | pd.DataFrame | None
     says how many are texts alone if others are not. Without end_log_prob, `log_prob` is that of the complete answer; an
     ending that is given counts as a token. `closed` says that the last token is text and ending at once. `tokens` are
     the texts of the tokens. With them, only the tokens that spell `text` count, and an answer whose tokens do not
-    spell it is left out. `scores` are made
-    elsewhere, by method, higher = more uncertain. `model` and `dataset` of the first line name the run.
+    spell it is left out. `scores` are made elsewhere, by method, higher = more uncertain. `model` and `dataset` of the
+    first line name the run.
 
     In memory, `source` is a list of such objects, or a table, as a CSV or Parquet file: with a column `answers`, or a
     row per answer. `questions` as for `importing.from_openai`. A line or an answer that cannot be read is left out,
@@ -315,7 +315,7 @@ def _spelled_answers(record: Record, where: str, left_out: LeftOut) -> Iterator[
 
 
 def _of_one_kind(answers: list[dict], places: list[str], left_out: LeftOut) -> list[dict]:
-    """Return the answers that have log-probabilities, or all if none has: samples of a black box are texts alone."""
+    """Return the answers that have log-probabilities; all answers if none has, as samples of a black box."""
     scored = [answer for answer in answers if answer["log_prob"] is not None]
     if not scored or len(scored) == len(answers):
         return answers

@@ -1,4 +1,4 @@
-"""The list of response formats, and how a response is recognised as one, as a failure, or as a piece of a stream."""
+"""List the response formats, and recognise a response as one of them, a failure or a piece of a stream."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     vendors.ANTHROPIC,
 )
 
-# How servers call an ending that the model chose, and one that it did not; in small letters.
+# Finish reasons in lower case: of an answer that the model ended itself, and of one that was cut.
 NATURAL = {
     "complete", "completed", "end_turn", "eos", "eos_token", "stop", "stop_sequence", "stop_token", "word",
 }  # fmt: skip
@@ -33,7 +33,7 @@ CUT = {
     "other", "prohibited_content", "recitation", "safety", "spii", "tool_call", "tool_calls", "tool_use",
 }  # fmt: skip
 
-# Events of streams of the Responses API, Anthropic and Cohere, by how their type begins.
+# The beginnings of the event types in streams of the Responses API, Anthropic and Cohere.
 _EVENT_TYPES = ("response.", "message_start", "message_delta", "message_stop", "message-", "content_block", "content-")
 
 
@@ -46,7 +46,7 @@ def response_format_of(body: dict) -> ResponseFormat | None:
 
 
 def failure(body: dict) -> str | None:
-    """Return what a failed response says about the failure ("" if nothing), or None if it did not fail.
+    """Return the message of a failed response ("" if it has none), or None if the response did not fail.
 
     OpenAI has an object at `error`; vLLM, SGLang and Mistral return the error itself; FastAPI has `detail`.
     """

@@ -1,10 +1,8 @@
-"""The responses in an entry of a file: what wraps them, which question they answer, and their answers."""
+"""Find the responses in an entry of a file, with the question and the answers of each."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from typing import Any
-
-from pydantic_core import from_json
 
 from pro_lib.common.files import RunError
 from pro_lib.common.nested import as_items, as_mapping
@@ -13,32 +11,33 @@ from pro_lib.importing.asked import Conversation, conversations_of, listed_texts
 from pro_lib.importing.formats import ParsedAnswer, ResponseFormat
 from pro_lib.importing.formats.libraries import harness_question, langchain_message
 from pro_lib.importing.response_formats import RESPONSE_FORMATS, failure, is_stream_piece, response_format_of
+from pro_lib.questions.json_values import decoded
 from pro_lib.questions.question_files import references_beside
 
-# Where an entry may hold a response, besides `response`.
+# Fields of an entry that may hold a response, besides `response`.
 _WRAPPERS = ("result", "modelOutput", "output", "completion", "raw_response", "api_response", "generation", "message")
 _SERVED_IDS = ("request_id", "id", "responseId", "response_id")
 _MOST_DEPTH = 60
 
 
 class StreamError(RunError):
-    """A file holds the pieces of a stream, in which no answer is whole."""
+    """A file holds the pieces of a stream, none of which has a whole answer."""
 
 
 @dataclass(frozen=True)
 class Response:
-    """A response: what it says of its question, and its answers; none of one that failed.
+    """A response, with its question and its answers. A response that failed has no answers.
 
     Attributes:
         where: its place, for messages.
-        response_format: its format; None of one that failed.
+        response_format: its format; None if it failed.
         served_id: the id that the server gave it.
         question_id: the id that the entry gives the question.
-        question: the text of the question, where the entry says it apart from the request.
-        conversation: all turns of the request, where they are known.
-        references, split, filter: what the entry says of them.
+        question: the text of the question, if the entry has it beside the request.
+        conversation: all turns of the request, if they are known.
+        references, split, filter: the fields of the entry with these names.
         answers: its answers.
-        failure: what is said of the failure; None if it did not fail.
+        failure: the message of the failure; None if it did not fail.
         part: which of several prompts of the entry it answers; None if there is one.
     """
 
@@ -57,7 +56,7 @@ class Response:
 
 
 def responses_in(where: str, entry: object) -> Iterator[Response]:
-    """Yield the responses of an entry at a place, which may wrap one or a list of them.
+    """Yield the responses of an entry, which may contain one response or a list of them.
 
     Raises:
         StreamError: the entry is a piece of a stream.
@@ -79,7 +78,7 @@ def _unrecognized(where: str) -> RunError:
 
 
 def _entries_of_list(where: str, values: list) -> list[dict]:
-    """Return the entries in a list: entries of their own, a conversation of LangChain, or answers to one question."""
+    """Return the entries in a list: several entries, a conversation of LangChain, or the answers to one question."""
     parts = [as_mapping(decoded(value)) for value in values]
     if not all(parts):
         raise _unrecognized(where)
@@ -90,17 +89,6 @@ def _entries_of_list(where: str, values: list) -> list[dict]:
     if any("response" in part or "question_id" in part or "custom_id" in part or "question" in part for part in parts):
         return parts
     return [{"response": parts}]
-
-
-def decoded(value: object) -> object:
-    """Return the object or list that a text of JSON holds, and anything else as it is."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        try:
-            inner = from_json(value)
-        except ValueError:
-            return value
-        return inner if isinstance(inner, (dict, list)) else value
-    return value
 
 
 def _responses_of_entry(where: str, entry: dict) -> Iterator[Response]:
@@ -189,7 +177,7 @@ def _failure_of(entry: dict, status: object) -> dict:
 
 
 def _parsed(where: str, entry: dict, body: object) -> tuple[ResponseFormat | None, Any, str | None, list[ParsedAnswer]]:
-    """Return a body's format, the server's id, what is said of a failure, and the answers."""
+    """Return a body's format, the server's id, the message of a failure, and the answers."""
     fields = as_mapping(decoded(body))
     if is_stream_piece(fields):
         words = "a piece of a stream, which holds a part of an answer; save the whole response that the client joins"
@@ -214,7 +202,7 @@ def _parsed(where: str, entry: dict, body: object) -> tuple[ResponseFormat | Non
 
 
 def _about(entry: dict, is_wrapped: bool) -> dict[str, Any]:
-    """Return what an entry says of its question."""
+    """Return the fields of a `Response` that an entry has about its question."""
     names = ["question_id", "custom_id", "recordId"]
     if is_wrapped or entry.get("epoch") is not None:
         names += ["key", "id"]
@@ -229,10 +217,10 @@ def _about(entry: dict, is_wrapped: bool) -> dict[str, Any]:
 
 
 def _references(entry: dict, is_wrapped: bool) -> Any:
-    """Return the references of an entry; of a row of a dataset that wraps a response, its answers.
+    """Return the references of an entry, or the right answers of a dataset's row to which a response was added.
 
-    A text at `answer` may be the model's own, taken from the response, so it is not used, unless it is a rationale
-    as of GSM8K or has aliases beside it.
+    A text at `answer` may be the model's own, taken from the response, so it is used only if it is a rationale
+    as in GSM8K or has aliases beside it.
     """
     for name in ("references", "target"):
         if entry.get(name) is not None:
@@ -243,7 +231,7 @@ def _references(entry: dict, is_wrapped: bool) -> Any:
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """Return a client's objects as dictionaries and lists, as their JSON would be, within containers too."""
+    """Return a client's objects as dictionaries and lists, as their JSON would be, also inside containers."""
     if value is None or isinstance(value, (str, int, float)) or depth > _MOST_DEPTH:
         return value
     if isinstance(value, Mapping):

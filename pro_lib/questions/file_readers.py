@@ -16,11 +16,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pandas.api.types import is_scalar
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 from pydantic_core import from_json
 
 from pro_lib.common.catalog import LFS_POINTER
-from pro_lib.common.files import RunError, parse, reading, regular
+from pro_lib.common.files import RunError, reading, regular
 from pro_lib.common.validation import Text
 from pro_lib.questions.json_values import json_values
 from pro_lib.questions.tables import BadRow, check_names, csv_rows, utf8_bytes
@@ -51,14 +51,14 @@ def unzipped(path: str | Path) -> Path:
 
 
 def json_lines(source: Source, *, on_error: Callable[[str, RunError], None] | None = None) -> Iterator[tuple[str, Any]]:
-    """Yield what a file of JSON lines holds with its places (`<path>, line <n>`), or a list (`entry <n>`) or a table.
+    """Yield the values of a file of JSON lines (`<path>, line <n>`), a list (`entry <n>`) or a table.
 
-    A file may be gzipped, or a log of inspect_ai; one or several objects may also go over several lines each. Rows of
-    a table come without what is missing in them; an index of texts has their places.
+    Each value comes with its place. A file may be gzipped, or a log of inspect_ai, and objects may go over several
+    lines each. The missing values of a table are left out of its rows; an index of texts has the places of the rows.
 
     Args:
         source: a file, a list or a table.
-        on_error: called with the place and the error of a line that is not JSON, which is then passed over.
+        on_error: called with the place and the error of a line that is not JSON, which is then left out.
 
     Raises:
         RunError: names file and line; a file of server-sent events is refused.
@@ -93,11 +93,11 @@ def _plain(value: Any) -> Any:
 
 
 def read_rows(source: Source) -> pd.DataFrame:
-    """Return the rows of a `.jsonl`, `.csv`, `.tsv` or `.parquet` file, in CSV all text; the index has their places.
+    """Return the rows of a `.jsonl`, `.csv`, `.tsv` or `.parquet` file; the index has their places.
 
-    Of a `.txt` file each block of lines is a row: its question, then its references. Rows in memory are as `json_lines`
-    has them. The delimiter of a CSV file is in `attrs["delimiter"]` if it is not a comma. Raises `RunError`, with file
-    and place, for a file that is of another kind or damaged.
+    All cells of a CSV file are text. In a `.txt` file each block of lines is a row: a question, then its references.
+    Rows in memory are those that `json_lines` yields. The delimiter of a CSV file is in `attrs["delimiter"]` if it is
+    not a comma. Raises `RunError`, with file and place, for a file that is of another kind or damaged.
     """
     notes: list[str] = []
     rows, delimiter = rows_of(source, notes)
@@ -139,7 +139,7 @@ def _object_or_bad(row: object) -> "dict | BadRow":
 
 
 def warn_of_notes(source: Source, notes: list[str]) -> None:
-    """Warn once of what was detected in a file; nothing is said where there are no notes."""
+    """Warn once about what was detected in a file, if there are notes."""
     if notes:
         name = source_path(source, "the rows")
         warnings.warn(f"{name}: {'; '.join(notes)}", UserWarning, stacklevel=2)
@@ -180,9 +180,9 @@ def _check_text(data: bytes, path: str | Path) -> None:
 
 def _parquet(data: bytes, path: str | Path) -> Iterator[tuple[str, dict]]:
     table = pq.read_table(pa.BufferReader(data))
-    table.validate(full=True)  # else text that is no UTF-8 surfaces only when somebody looks at it
+    table.validate(full=True)  # finds text that is not UTF-8 before it is used
     check_names(table.column_names, path)
-    # What pandas wrote beside the columns is of no use here, and one more thing that may be damaged.
+    # The metadata of pandas are not needed here, and they may be damaged too.
     rows = table.replace_schema_metadata(None).to_pandas(integer_object_nulls=True).to_dict("records")
     yield from ((f"{path}, row {n}", row) for n, row in enumerate(rows, start=1))
 
@@ -239,14 +239,3 @@ def _samples(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
                     raise zipfile.BadZipFile("it has another checksum or name")
             if member.filename.startswith("samples/"):
                 yield where, from_json(content)
-
-
-def validated(declared: type[BaseModel], entries: Iterable[tuple[str, object]]) -> Iterator[tuple[str, Any]]:
-    """Yield entries as the class `declared`, with their places; `RunError` where two have one question_id."""
-    places: dict[str, str] = {}
-    for where, entry in entries:
-        row: Any = parse(declared, entry, where)
-        if row.question_id in places:
-            raise RunError(f"{where}: question_id {row.question_id!r} was already used ({places[row.question_id]})")
-        places[row.question_id] = where
-        yield where, row

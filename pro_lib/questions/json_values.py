@@ -1,4 +1,4 @@
-"""The values in a file of JSON: one a line, a list, or values over several lines each."""
+"""Read the values in a file of JSON: one a line, a list, or values over several lines each."""
 
 import io
 import json
@@ -14,8 +14,9 @@ from pro_lib.questions.tables import BadRow, damaged_text
 
 _HINT = "it must be JSON in UTF-8"
 _NOT_SPACE = re.compile(r"\S")
-# Names under which a file may hold its list.
-_LIST_IN_OBJECT = re.compile(rb'\s*\{\s*"(data|questions|examples|rows)"\s*:\s*\[')
+# Keys that may contain the list of a file's rows.
+LIST_NAMES = ("data", "questions", "examples", "rows")
+_LIST_IN_OBJECT = re.compile(rf'\s*\{{\s*"({"|".join(LIST_NAMES)})"\s*:\s*\['.encode())
 # A line of server-sent events, as a client saves a stream that it does not join.
 _EVENT = re.compile(rb"(data|event): ?[\[{\w]")
 
@@ -32,7 +33,7 @@ def json_values(
     Args:
         data: the bytes of the file.
         path: its name, for the places.
-        on_error: called with the place and the error of a line that is not JSON, which is then passed over.
+        on_error: called with the place and the error of a line that is not JSON, which is then left out.
         keeps_bad_lines: whether a line that is not JSON is yielded as a `BadRow`, and texts may have unpaired
             surrogates.
 
@@ -54,6 +55,17 @@ def json_values(
         [whole] = values
         values = next(iter(whole.values())) if isinstance(whole, dict) else whole
     yield from ((f"{path}, entry {n}", value) for n, value in enumerate(values, start=1))
+
+
+def decoded(value: object) -> object:
+    """Return the object or list that a text of JSON holds, and anything else as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            inner = from_json(value)
+        except ValueError:
+            return value
+        return inner if isinstance(inner, (dict, list)) else value
+    return value
 
 
 def _parsed(data: bytes, path: str | Path, *, is_lenient: bool) -> Any:

@@ -1,4 +1,4 @@
-"""The questions in files and tables: which columns they are in, and which rows can be used."""
+"""Read the questions of files and tables: find their columns, and leave out rows that cannot be used."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,12 @@ from pydantic import BeforeValidator, Field, ValidationError
 from pro_lib.common.files import RunError, parse
 from pro_lib.common.validation import Format, Name, sentence
 from pro_lib.questions.file_readers import Identity, Source, TextList, rows_of, source_path, unzipped, warn_of_notes
+from pro_lib.questions.json_values import LIST_NAMES
 from pro_lib.questions.references import choices_of, is_missing, plain_name, read_references
 from pro_lib.questions.tables import BadRow, check_names, is_damaged
 
 _OneText = Annotated[TextList, Field(max_length=1)]
-# Names of the columns of questions in files, the first that is there; of several that go together, all.
+# Usual names of the columns, in order of preference. The columns of a group are read together.
 QUESTION_COLUMN_ALIASES = {
     "question_id": [["question_id"], ["id"], ["qid"], ["_id"], ["q_id"]],
     "question": [
@@ -32,18 +33,16 @@ QUESTION_COLUMN_ALIASES = {
     "split": [["split"]],
 }  # fmt: skip
 COLUMN_NAMES = tuple(QUESTION_COLUMN_ALIASES)
-# Columns that name a right choice; they count only beside choices.
+# Columns that name the right choice. They are used only if the file has choices.
 _CHOICE_ALIASES = (
     *("answer_key", "correct", "correct_choice", "correct_option", "correct_index", "label", "cop"),
     *("answer_index", "answer_idx"),
 )
-# Keys under which a file may have all its rows.
-_CONTAINERS = ("data", "questions", "examples", "rows")
-_FIRST = 5  # rows that are named, of those that are left out
+_FIRST = 5  # the rows that a message names, of those that are left out
 
 
 class _Columns(Format, extra="forbid"):
-    """A file's names for our columns."""
+    """The names of a file's columns."""
 
     question_id: _OneText | None = None
     question: _OneText | None = None
@@ -58,7 +57,7 @@ def _id_text(value: object) -> object:
 
 
 class _Question(Format):
-    """A question, out of the columns of a row."""
+    """A question, read from the columns of a row."""
 
     question_id: Annotated[Identity, BeforeValidator(_id_text)]
     question: Name
@@ -71,7 +70,7 @@ class QuestionRows:
 
     Attributes:
         table: a row per question: question_id, question, references, split, and other columns.
-        columns: the source's columns that ours were read from.
+        columns: the source's columns that each of these was read from.
         left_out: the ids and texts of the questions that are left out.
     """
 
@@ -86,7 +85,7 @@ def read_questions(
     *,
     strict: bool = False,
 ) -> tuple[pd.DataFrame, dict[str, list[str]]]:
-    """Return the questions of a file or in memory, and the source's columns that ours were read from.
+    """Return the questions of a file or in memory, and the columns of the source that they were read from.
 
     The arguments and errors are those of `read_question_rows`.
     """
@@ -97,8 +96,8 @@ def read_questions(
 def read_question_rows(source: Source, columns: Mapping, *, strict: bool = False) -> QuestionRows:
     """Return the questions of a file or in memory.
 
-    Each has an id of its own, a text and a reference. A row that has not is left out; a warning
-    counts these rows and says why. The columns of `QUESTION_COLUMN_ALIASES` come first.
+    Each has an id of its own, a text and a reference. A row without a text or a reference is left
+    out, and a warning counts these rows and says why. The columns of `QUESTION_COLUMN_ALIASES` come first.
 
     Args:
         source: a file, or rows in memory.
@@ -146,7 +145,7 @@ def _references(
 
 
 def references_beside(row: Mapping[str, object]) -> list[str] | None:
-    """Return the right answers in one row, in columns of usual names; None if there are none.
+    """Return the right answers in one row, from columns with usual names; None if there are none.
 
     A letter or an index that names a choice is not resolved, because one row does not tell which.
     """
@@ -177,7 +176,7 @@ class _Found:
         self._reasons: list[tuple[str, str]] = []
 
     def add(self, number: int, where: str, row: Any, references: "list[str] | BadRow") -> None:
-        """Add a row, or say why it is left out; `RunError` for an id that was used before."""
+        """Add a row, or keep the reason why it is left out; `RunError` if its id was used before."""
         if isinstance(row, BadRow):
             self._reasons.append((where, row.reason))
             return
@@ -209,7 +208,7 @@ class _Found:
             self.left_out[str(name)] = text if isinstance(text, str) else ""
 
     def report(self, n_rows: int, *, strict: bool) -> None:
-        """Warn of the rows that are left out; `RunError` if there are any with `strict`, or if none is left."""
+        """Warn about the rows that are left out; `RunError` with `strict`, or if no row is left."""
         if not self._reasons:
             return
         first = [f"{where.removeprefix(f'{self.file}, ')}: {reason}" for where, reason in self._reasons[:_FIRST]]
@@ -222,7 +221,7 @@ class _Found:
         warnings.warn(f"{self.file}: {counted}; they are left out", UserWarning, stacklevel=3)
 
     def table(self, theirs: Sequence[str]) -> pd.DataFrame:
-        """Return the questions with the columns that are not read for ours."""
+        """Return the questions, with the other columns of the source."""
         taken = {*QUESTION_COLUMN_ALIASES}.union(*self.used.values())
         others = [name for name in theirs if name not in taken]
         table = pd.DataFrame(self.questions, columns=list(QUESTION_COLUMN_ALIASES), dtype=object)
@@ -252,7 +251,7 @@ def _used_columns(
     names: Mapping[str, list[str]],
     file: Path,
 ) -> dict[str, list[str]]:
-    """Return the columns that ours are read from: those that are named, else those of usual names.
+    """Return the columns that the questions are read from: those named by the user, else those with usual names.
 
     Case, spaces and underscores do not matter in usual names.
 
@@ -296,7 +295,7 @@ def _prefer_choices(
 
 
 def _known_column(alias: str, plain: Mapping[str, list[str]], file: Path) -> str:
-    """Return the column of a usual name; one that is written just so comes first."""
+    """Return the column with a usual name; a column that is spelled exactly so comes first."""
     columns = plain[alias]
     if alias in columns:
         return alias
@@ -330,9 +329,9 @@ def _name_notes(
     names: Mapping[str, list[str]],
     others: Sequence[str],
 ) -> list[str]:
-    """Return notes on columns whose names are usual ones only up to case and spaces.
+    """Return notes about columns whose names differ from usual names in case or spaces.
 
-    The other notes name their columns too, and nothing is said twice.
+    Columns that another note already names are left out.
     """
     notes = []
     for ours, columns in used.items():
@@ -348,11 +347,11 @@ def _name_notes(
 
 
 def _flattened(rows: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Return the rows with those within them, as SQuAD, TriviaQA and ARC nest questions in their own files."""
+    """Return the rows and the rows nested in them, as in the files of SQuAD, TriviaQA and ARC."""
     if len(rows) == 1 and isinstance(rows[0][1], dict):
         where, whole = rows[0]
         plain = {plain_name(name): value for name, value in whole.items()}
-        inner = next((plain[name] for name in _CONTAINERS if isinstance(plain.get(name), list)), None)
+        inner = next((plain[name] for name in LIST_NAMES if isinstance(plain.get(name), list)), None)
         if inner is not None and all(isinstance(row, dict) for row in inner):
             rows = [(f"{where}, entry {number}", row) for number, row in enumerate(inner, start=1)]
         else:
@@ -361,7 +360,7 @@ def _flattened(rows: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
 
 
 def _rows_of_columns(where: str, whole: dict) -> list[tuple[str, Any]]:
-    """Return the rows of a table that pandas wrote column by column; the object itself if it is none."""
+    """Return the rows of a table that pandas wrote column by column; any other object is one row."""
     columns = list(whole.values())
     if len(columns) < 2 or not all(isinstance(column, dict) for column in columns):
         return [(where, whole)]

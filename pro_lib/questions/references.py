@@ -1,4 +1,4 @@
-"""The right answers in the columns of question files, in the shapes that datasets and tools give them."""
+"""Read the right answers of question files, in the forms in which datasets and tools write them."""
 
 import ast
 import json
@@ -17,9 +17,9 @@ from pandas.api.types import is_scalar
 from pro_lib.common.files import RunError
 from pro_lib.questions.tables import BadRow
 
-# What datasets write where they keep an answer to themselves.
+# The values of datasets that do not publish their answers.
 _NO_ANSWER = ("", "<unk>")
-# Keys of objects with answers: SQuAD has text, TriviaQA value and aliases, DROP spans.
+# Keys of objects with answers: text in SQuAD, value and aliases in TriviaQA, spans in DROP.
 _ANSWER_KEYS = ("text", "value", "aliases", "spans")
 _NORMALIZED_KEYS = ("normalized_value", "normalized_aliases")
 _FINAL_ANSWER = re.compile(r"####[ \t]*(\S[^\n]*?)\s*\Z")
@@ -51,7 +51,7 @@ def texts_in(value: object) -> list:
     """Return the texts within lists and objects, numbers as text; None stands for any other value.
 
     Objects are those of SQuAD (text), TriviaQA (value, aliases), DROP (spans) and TruthfulQA
-    (choices with labels). What is missing within a list is left out.
+    (choices with labels). Missing values in a list are left out.
     """
     if isinstance(value, np.ndarray):
         value = value.tolist()
@@ -65,7 +65,7 @@ def texts_in(value: object) -> list:
 
 
 def _answers_of(value: Mapping) -> list:
-    """Return what an object says as answers; `[object()]`, which is no text, if it says none."""
+    """Return the answers in an object; `[object()]`, which is not a text, if it has none."""
     inner = {plain_name(str(name)): each for name, each in value.items()}
     if {"choices", "labels"} <= set(inner):
         return [text for text, label in zip(inner["choices"], inner["labels"], strict=False) if label == 1]
@@ -89,7 +89,7 @@ def _number_text(value: str | float) -> str | None:
 
 
 def list_in_text(text: str) -> "tuple[str, list | dict] | None":
-    """Return the list, or the object, that a text writes, and the notation; None if it writes none.
+    """Return the notation and the value of a list or object that is written as text; None for other texts.
 
     The notation is JSON, Python, or NumPy, which separates elements by spaces.
     """
@@ -132,7 +132,7 @@ _TOKEN = re.compile(
 
 
 def _tokens(text: str) -> list[str] | None:
-    """Return the tokens of a Python notation; None if it is no such notation."""
+    """Return the tokens of a Python notation; None if the text is not one."""
     tokens = []
     place = 0
     while place < len(text):
@@ -145,10 +145,10 @@ def _tokens(text: str) -> list[str] | None:
 
 
 def _with_commas(tokens: Sequence[str]) -> tuple[str, int]:
-    """Return a notation with commas between its elements, and how many had to be added.
+    """Return a notation with commas between its elements, and the number of commas that were added.
 
-    NumPy leaves the commas out, and Python would join the texts of `['a' 'b']`. Names of what is
-    missing, such as nan, become None.
+    NumPy leaves the commas out, and Python would join the texts of `['a' 'b']`. Names of missing
+    values, such as nan, become None.
     """
     parts: list[str] = []
     n_commas = 0
@@ -166,7 +166,7 @@ def _with_commas(tokens: Sequence[str]) -> tuple[str, int]:
 
 
 def _is_list_of_texts(value: object) -> bool:
-    """Return whether a list or an object holds a text, which no interval or coordinate does."""
+    """Return whether a list or an object contains a text; intervals and coordinates do not."""
     if isinstance(value, dict):
         return bool({plain_name(str(name)) for name in value} & {*_ANSWER_KEYS, *_NORMALIZED_KEYS})
     return isinstance(value, list) and (not value or any(isinstance(inner, (str, list, dict)) for inner in value))
@@ -177,7 +177,7 @@ def _is_list_of_texts(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Reading:
-    """How the cells of a column are read: what each holds, and the words for the note."""
+    """The answers in each cell of a column, and the words of the note about how they were read."""
 
     answers: "list[list[str | None] | BadRow]"
     words: tuple[str, ...] = ()
@@ -188,7 +188,7 @@ def read_column(name: str, cells: Sequence[object]) -> Reading:
 
     A text is one answer or several separated by semicolons; a semicolon that ends an HTML entity
     separates nothing. Texts that write a list are read as that list, the end of a rationale after
-    `####` is the answer, and numbers that all are decimals, some of them whole, lose their `.0`.
+    `####` is the answer, and whole numbers in a column of decimals lose their `.0`.
     """
     texts = [cell for cell in cells if isinstance(cell, str) and cell.strip() not in _NO_ANSWER]
     lists = {text: list_in_text(text) for text in texts if text.lstrip()[:1] in ("[", "(", "{")}
@@ -254,14 +254,14 @@ def _short(value: object) -> str:
 
 @dataclass(frozen=True)
 class Choices:
-    """The choices of a question, and how each is called; no labels if only its place tells."""
+    """The choices of a question and their labels; there are no labels if choices are named by position."""
 
     texts: tuple[str, ...]
     labels: tuple[str, ...] = ()
 
 
 def choices_of(names: Sequence[str], rows: Sequence[Mapping[str, object]]) -> "tuple[str, list[Choices | None]]":
-    """Return the columns with the choices, as words, and the choices of each row."""
+    """Return the columns that contain the choices, as words, and the choices of each row."""
     plain = {plain_name(name): name for name in names}
     for known in CHOICES_COLUMNS:
         if known in plain:
@@ -276,7 +276,7 @@ def choices_of(names: Sequence[str], rows: Sequence[Mapping[str, object]]) -> "t
 
 
 def _choice_columns(plain: Mapping[str, str]) -> dict[str, str]:
-    """Return the columns that hold one choice each, by letter or number; none unless they follow each other."""
+    """Return the columns with one choice each, by letter or number; none if the letters or numbers have gaps."""
     families: dict[str, dict[str, str]] = {}
     for name, column in plain.items():
         match = _CHOICE_COLUMN.fullmatch(name)
@@ -299,7 +299,7 @@ def _choices_of_columns(cells: Sequence[object], labels: Sequence[str]) -> Choic
 
 
 def _choices_in(cell: object) -> Choices | None:
-    """Return the choices that a cell lists; None if it lists none."""
+    """Return the choices in a cell, or None if it does not list choices."""
     if isinstance(cell, str):
         found = list_in_text(cell)
         cell = found[1] if found else None
@@ -329,7 +329,7 @@ def _choices_in(cell: object) -> Choices | None:
 
 
 def _without_letters(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return choices without the letters before them, as in `A) 7`, if all have theirs."""
+    """Return choices without the letters before them, as in `A) 7`, if each choice has its letter."""
     matches = [_LETTER_AND_TEXT.fullmatch(text.strip()) for text in texts]
     for place, match in enumerate(matches):
         if match is None or match[1].upper() != chr(ord("A") + place):
@@ -383,9 +383,9 @@ def chosen_texts(
     cells: Sequence[object],
     choices: "Sequence[Choices | None]",
 ) -> "tuple[str, list]":
-    """Return the cells with the texts of the choices that they name, and how they name them, as words.
+    """Return how the cells name choices, as words, and the texts of the choices that they name.
 
-    The words are empty, and the cells stay, if they hold the texts themselves.
+    If the cells contain the texts themselves, the words are empty and the cells are unchanged.
 
     Raises:
         RunError: if it is not certain which choices the cells name.
@@ -411,7 +411,7 @@ def chosen_texts(
 
 
 def _chosen_values(cell: object) -> list[str]:
-    """Return what a cell names, as texts; nothing if it names no choice, as -1 does."""
+    """Return the choices that a cell names, as texts; an empty list if it does not name any, such as -1."""
     if is_missing(cell) or isinstance(cell, (bool, Mapping)):
         return []
     if isinstance(cell, str):
@@ -474,8 +474,8 @@ def read_references(
 ) -> "list[list[str] | BadRow]":
     """Return the references of each row, each text once, from the columns that are used.
 
-    A column `references` is the project's own: its cells are not looked up among choices. What was
-    detected in a column is added to `notes`.
+    The cells of a column `references` are not looked up among choices. The notes about how a column
+    was read are added to `notes`.
     """
     readings = []
     for position, name in enumerate(used):

@@ -1,6 +1,6 @@
 """Text files of real tools: their encodings, and the rows of CSV files in any of the usual dialects.
 
-What is not certain is said: each reader adds a note, such as "read as Windows-1252", to a list.
+Each reader adds a note about every guess, such as "read as Windows-1252", to a list.
 """
 
 import codecs
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pro_lib.common.files import RunError
 
-# Marks at the beginning of a file that say its encoding; the longer ones come first.
+# Marks at the beginning of a file that tell its encoding; the longer ones come first.
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32-le",
@@ -86,7 +86,7 @@ class Dialect:
 
 
 def check_names(columns: Iterable[object], source: object) -> None:
-    """Raise `RunError` unless each column of a source has a name, a text, of its own."""
+    """Raise `RunError` unless the names of a source's columns are different texts."""
     for name, count in Counter(columns).items():
         if not isinstance(name, str):
             raise RunError(f"{source} has the column {name!r}, whose name is no text")
@@ -128,8 +128,12 @@ def damaged_text(data: bytes) -> str:
 
 
 def is_damaged(text: str) -> bool:
-    """Return whether a text has an unpaired surrogate, which no file of UTF-8 can hold."""
-    return any("\ud800" <= character <= "\udfff" for character in text)
+    """Return whether a text has an unpaired surrogate, which UTF-8 cannot encode."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _transcoded(data: bytes, encoding: str, path: str | Path) -> bytes:
@@ -153,7 +157,7 @@ def _wide_encoding(data: bytes) -> str | None:
         text = data.decode(encoding)
     except UnicodeError:
         return None
-    # Text of another encoding would become letters that belong to no language, and no line ends.
+    # In another encoding the decoded text would not have line ends.
     return encoding if "\n" in text or text.lstrip()[:1] in ("{", "[") else None
 
 
@@ -168,7 +172,7 @@ def _is_mostly_utf8(data: bytes) -> bool:
 
 
 def _from_windows_1252(data: bytes, path: str | Path, place: int, notes: list[str]) -> bytes:
-    """Return a file of Windows-1252 as UTF-8; `RunError` where it may as well be of another encoding."""
+    """Return a file of Windows-1252 as UTF-8; `RunError` if it may be in another encoding."""
     line = data.count(b"\n", 0, place) + 1
     remedy = "save it as UTF-8 (in Excel: 'CSV UTF-8')"
     if not _is_western_text(data):
@@ -216,7 +220,7 @@ def csv_rows(
 ) -> tuple[list[tuple[str, "dict[str, str] | BadRow"]], str]:
     """Return the rows of a CSV file with their places, and the delimiter; the header names the fields.
 
-    Rows without any text are passed over. A row with another number of fields than the header, or
+    Rows without any text are ignored. A row with another number of fields than the header, or
     with bytes that are not UTF-8, is a `BadRow`.
 
     Args:
@@ -276,7 +280,7 @@ def _named_columns(
     header: Sequence[str],
     rows: Sequence[tuple[int, Sequence[str]]],
 ) -> tuple[list[str], list[int]]:
-    """Return the names of the columns and their places, without nameless columns that hold nothing of use.
+    """Return the names of the columns and their places, without nameless columns that are empty or numbered.
 
     Spreadsheets leave empty columns at the end, and pandas writes its row numbers into a column
     without a name, which it reads as `Unnamed: 0`.

@@ -21,25 +21,25 @@ _THOUGHT_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class ParsedAnswer:
-    """An answer as an API returned it; None is what it does not say. The values are not checked.
+    """An answer as an API returned it. Fields that the API does not return are None. The values are not checked.
 
     Attributes:
         text: the answer without its thoughts.
-        reason: the finish reason, in small letters.
+        reason: the finish reason, in lower case.
         token_texts: the text of every token (bytes, where the API gives them), in the order of `token_log_probs`.
             The tokens may be more than those of the answer: a prompt that is echoed, or a thought.
         token_log_probs: the log-probability of every token, in nats.
         token_specials: whether a token is special (an end of text, for example), where the API says so.
         text_offsets: where each token begins in the prompt and the text, where the API says so.
-        stop: the stop string that ended the answer, where the API says it.
+        stop: the stop string that ended the answer, if the API names it.
         n_generated: the number of tokens that the model generated, where the API counts those of each answer.
         n_prompt_tokens: the number of the prompt's tokens, where the API counts those of one prompt.
-        log_prob: the log-probability of all tokens together.
+        log_prob: the log-probability of all tokens together, in nats.
         correct: the verdict of a log.
         has_thoughts: whether the model wrote a thought before the answer.
         lacks_log_probs: whether the API never returns log-probabilities, so that the text is read alone.
         problem: why the answer has no usable log-probabilities, as a sentence without subject; None if unknown.
-        index: the place of the answer in the response, where the response says it.
+        index: the position of the answer in the response, if the response states it.
     """
 
     text: Any
@@ -64,7 +64,7 @@ class ResponseFormat:
     """A response format: how to recognise one, and how to read its answers.
 
     Attributes:
-        name: the name that docs and runs have for it.
+        name: the name of the format in docs and runs.
         request: how to ask for log-probabilities; "" for logs, which may hold texts alone.
         recognises: tells whether a response, a dictionary, has this format.
         parse: returns the answers of a response of this format.
@@ -90,7 +90,7 @@ class Tokens:
 def parsed_answer(
     text: object, reason: object, tokens: Tokens, *, has_thoughts: bool = False, **fields: Any
 ) -> ParsedAnswer:
-    """Return an answer; thoughts that its text begins with are taken off."""
+    """Return an answer; thoughts at the beginning of its text are removed."""
     if isinstance(text, str):
         text, thought_in_text = without_thoughts(text)
         has_thoughts = has_thoughts or thought_in_text
@@ -118,7 +118,7 @@ def count_or_none(value: object) -> int | None:
 
 
 def finish_reason(reason: object) -> object:
-    """Return a finish reason in small letters, without the enumeration that it comes from."""
+    """Return a finish reason in lower case, without the name of the enumeration that contains it."""
     if not isinstance(reason, str):
         return reason
     word = reason.rpartition(".")[2].lower().removeprefix("finish_reason_")
@@ -128,8 +128,8 @@ def finish_reason(reason: object) -> object:
 def text_of_parts(content: object) -> tuple[object, bool]:
     """Return the text of a message's content, and whether a part of it is a thought.
 
-    Content is a text, or a list of texts and parts (`{"type": "text", "text": …}`). What is neither is returned as
-    it is, so that the check of the record refuses it.
+    Content is a text, or a list of texts and parts (`{"type": "text", "text": …}`). Any other value is returned
+    unchanged, so that the check of the record refuses it.
     """
     if not isinstance(content, (list, tuple)):
         return content, False
@@ -166,9 +166,9 @@ def token_list(steps: object, *, log_prob: Sequence[str] = ("logprob",), text: S
     """Return the tokens of a list of objects, one a token.
 
     Args:
-        steps: the list; None says that there is none, and what is no list is kept for the check of the record.
-        log_prob: names of the log-probability, the first that is there.
-        text: names of the text.
+        steps: the list, or None if there is none. Any other value is kept, so that the check of the record refuses it.
+        log_prob: possible names of the log-probability, in order of preference.
+        text: possible names of the text, in order of preference.
     """
     if not isinstance(steps, (list, tuple)):
         return Tokens(log_probs=steps)
@@ -204,7 +204,7 @@ def _token_text(step: dict, names: Sequence[str]) -> TokenText:
 
 
 def joined_tokens(tokens: Sequence[Tokens]) -> Tokens:
-    """Return the tokens of several parts as those of one; None where no part has log-probabilities."""
+    """Return the tokens of several parts together; `log_probs` is None if no part has any."""
     given = [part for part in tokens if part.log_probs is not None]
     if len(given) == 1:
         return given[0]
@@ -219,12 +219,12 @@ def joined_tokens(tokens: Sequence[Tokens]) -> Tokens:
 
 
 def verdict(value: object) -> bool | None:
-    """Return what a log calls right (C, 1) or wrong (I, N, 0); no other verdict is one."""
+    """Return whether a log calls an answer right (C, 1) or wrong (I, N, 0); None for any other verdict."""
     if isinstance(value, (str, int, float)):  # others cannot be looked up
         return {"C": True, "I": False, "N": False, 1: True, 0: False}.get(value)
     return None
 
 
 def choices_of(value: object) -> list[dict]:
-    """Return the entries of a list of answers as dictionaries; what is no dictionary becomes an empty one."""
+    """Return the entries of a list of answers as dictionaries; any other entry becomes an empty one."""
     return [as_mapping(entry) for entry in as_items(value)]

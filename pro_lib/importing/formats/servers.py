@@ -45,7 +45,7 @@ def _parse_vllm(body: dict) -> list[ParsedAnswer]:
 
 
 def _vllm_tokens(steps: Any, token_ids: Any) -> Tokens:
-    """Return the tokens of vLLM's steps: of the tokens that a step lists by id, the chosen one counts."""
+    """Return the tokens of vLLM's steps. A step lists several tokens by id, and the chosen one counts."""
     if not isinstance(steps, (list, tuple)) or not isinstance(token_ids, (list, tuple)):
         return token_list(steps)
     if len(steps) != len(token_ids):
@@ -131,7 +131,7 @@ _FILTERED = (
     "the probabilities are those after the sampling filters{}, not the model's; ask with temperature=-1, or a newer "
     "server with n_probs=1"
 )
-# Values of llama.cpp's settings that leave the probabilities of older servers as the model's.
+# Values of llama.cpp's settings with which the probabilities of older servers are the model's.
 _NEUTRAL_SETTINGS = {
     "temperature": 1, "dynatemp_range": 0, "top_k": 0, "top_p": 1, "min_p": 0, "tfs_z": 1, "typical_p": 1,
     "repeat_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0, "mirostat": 0, "xtc_probability": 0,
@@ -154,15 +154,21 @@ def _parse_llama_cpp(body: dict) -> list[ParsedAnswer]:
 
 
 def _llama_cpp_tokens(steps: Any, settings: dict) -> Tokens:
-    """Return the tokens of llama.cpp; older servers list probabilities, of which the chosen token's counts.
-
-    Older servers list them after sampling. They are the model's own only if no setting changes or filters them.
-    """
+    """Return the tokens of llama.cpp, in the form of newer or of older servers."""
     dicts = [as_mapping(step) for step in as_items(steps)]
     if any("top_probs" in step or "prob" in step for step in dicts):
         return Tokens(problem=_AFTER_SAMPLING)
     if not any("probs" in step for step in dicts):
         return token_list(steps)
+    return _older_llama_cpp_tokens(dicts, settings)
+
+
+def _older_llama_cpp_tokens(dicts: list[dict], settings: dict) -> Tokens:
+    """Return the tokens of an older server, which lists probabilities after sampling.
+
+    They are the model's own only if no setting changes or filters them. Of the tokens that a step lists, the one
+    whose text is the step's content was chosen.
+    """
     listed = [choices_of(step.get("probs")) for step in dicts]
     changing = _changing_settings(settings)
     if changing or any(entry.get("prob") == 0 for entries in listed for entry in entries):
@@ -180,7 +186,7 @@ def _llama_cpp_tokens(steps: Any, settings: dict) -> Tokens:
 
 
 def _changing_settings(settings: dict) -> list[str]:
-    """Return the sampling settings that change probabilities, as `name=value`; below temperature 0 there are none."""
+    """Return the sampling settings that change probabilities, as `name=value`; none if the temperature is below 0."""
     temperature = settings.get("temperature")
     if isinstance(temperature, (int, float)) and temperature < 0:
         return []
