@@ -141,6 +141,16 @@ def test_score_prints_a_table_and_the_auroc_below_it(records):
     assert quality == ["All 3 questions are used.", auroc]
 
 
+def test_score_says_that_its_intervals_are_by_cluster(write):
+    facts = [{"question_id": f"q{n}", "question": f"{n}?", "references": ["x"]} for n in range(24)]
+    answers = [{"text": "x" if n % 3 else "y", "log_prob": -n - 0.5} for n in range(24)]
+    records = [{**fact, "answers": [answer]} for fact, answer in zip(facts, answers, strict=True)]
+    related = [{**fact, "relation": f"r{n % 6}"} for n, fact in enumerate(facts)]
+    questions = write(*related, name="questions.jsonl")
+    out, _ = typed("score", write(*records), "--questions", questions)
+    assert "right. Intervals by cluster (6 clusters)." in out
+
+
 def test_score_reads_the_example_and_a_csv_of_texts_and_probabilities(write):
     *_, more, is_nll, _, result = typed("score", "--example")[0].splitlines()
     assert more == "… and 40 more; --output scores.csv writes all"
