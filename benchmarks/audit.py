@@ -2,13 +2,13 @@
 
 Run from the repository root: `python benchmarks/audit.py [--model facts-2m] [--dataset world-facts] [--csv FILE]`.
 Every row changes one choice by an option of the package, or by what lies here and in variants.py, as docs/audit.md
-explains, and is compared with the project's own choice on the same questions: difference of the AUROCs, 95 % interval
-over 1,000 resamples of the questions. PRO's α is chosen on 100 validation questions under the same choice, but where
-the row says otherwise.
+explains, and is compared with the project's own choice on the same questions: difference of the AUROCs and its 95 %
+interval by the jackknife over the relations of the questions, or over the questions where they have no relation. PRO's
+α is chosen on 100 validation questions under the same choice, but where the row says otherwise.
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,13 +18,14 @@ import numpy as np
 import pandas as pd
 import variants
 from measuring import parse_arguments
-from scipy.stats import rankdata
+from scipy.stats import t as student
 
 from pro_lib import evaluation, metrics, scoring
 from pro_lib.app.experiment import Experiment
 from pro_lib.app.parameters import BEAMS, GREEDY, SAMPLES
 from pro_lib.evaluation import sweeps
 from pro_lib.evaluation.evaluate import Evaluation
+from pro_lib.metrics.auroc import cluster_codes, jackknife_variance, jackknifed_aurocs
 from pro_lib.metrics.correctness import Choices
 from pro_lib.runs.run import Run
 from pro_lib.scoring.similarity import Similarity
@@ -220,45 +221,39 @@ def meaning_rows(
         yield row("Deg", choice, "`mean_distance`", variants.mean_distance(beside, keep))
 
 
-def paired_difference(first: Row, second: Row, *, n_resamples: int, seed: int) -> tuple[float, float, float]:
-    """AUROC of one row minus another's on the same questions, each with its own labels, and its 95 % interval.
+def paired_difference(first: Row, second: Row, clusters: np.ndarray) -> tuple[float, float, float]:
+    """Return the AUROC of one row minus another's on the same questions, and the ends of its 95 % interval.
 
-    Questions are resampled, with both their uncertainties and both their labels; a resample in which either side has
-    one class only is left out (NaN if none is left).
+    Each row has its own labels, so that `metrics.delong` does not apply. The variance is the jackknife's over
+    `clusters` (n,), and the quantile Student's for their number. NaN where a cluster holds all answers of a class.
     """
-    n = len(first.correct)
-    drawn = np.vstack([np.arange(n), np.random.default_rng(seed).integers(n, size=(n_resamples, n))])
-    differences = resampled_auroc(first, drawn) - resampled_auroc(second, drawn)
-    defined = differences[1:][~np.isnan(differences[1:])]
-    low, high = np.quantile(defined, [0.025, 0.975]) if defined.size else (np.nan, np.nan)
-    return float(differences[0]), float(low), float(high)
+    codes = cluster_codes(clusters, len(first.correct))
+    difference = metrics.auroc(first.uncertainty, first.correct) - metrics.auroc(second.uncertainty, second.correct)
+    jackknifed = [jackknifed_aurocs(row.uncertainty[:, None], row.correct, codes) for row in (first, second)]
+    variance = jackknife_variance(jackknifed[0] - jackknifed[1], np.array([difference]))[0]
+    half = student.isf(0.025, codes.max()) * np.sqrt(variance)
+    return difference, difference - half, difference + half
 
 
-def resampled_auroc(row: Row, drawn: np.ndarray) -> np.ndarray:
-    """AUROC (B,) of the questions drawn (B, n), from the ranks of the wrong answers; NaN where one class is missing."""
-    wrong = ~row.correct[drawn]
-    n_wrong = wrong.sum(axis=1)
-    n_pairs = n_wrong * (wrong.shape[1] - n_wrong)
-    ranks = rankdata(row.uncertainty[drawn], axis=1)
-    above = (ranks * wrong).sum(axis=1) - n_wrong * (n_wrong + 1) / 2
-    return np.divide(above, n_pairs, out=np.full(len(drawn), np.nan), where=n_pairs > 0)
+def table(rows: list[Row], relations: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """Tabulate a row per choice, compared with the first row of its method.
 
-
-def table(rows: list[Row], *, n_resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
-    """A row per choice, compared with the first row of its method.
-
-    Columns: method, choice, option, alpha, n_questions, above_one (questions whose answers have a mass above 1),
-    auroc, difference, low, high.
+    `relations` are the clusters of the questions by their ids; None if every question stands for itself. Columns:
+    method, choice, option, alpha, n_questions, above_one (questions whose answers have a mass above 1), auroc,
+    difference, low, high, interval ("by cluster" or "by question").
     """
-    lines, ours = [], {}
+    lines = []
+    ours: dict[str, Row] = {}
     for row in rows:
         own = ours.setdefault(row.method, row)
         _, at, own_at = np.intersect1d(row.question_ids, own.question_ids, return_indices=True)
-        compared = paired_difference(row.of(at), own.of(own_at), n_resamples=n_resamples, seed=seed)
+        ids = row.question_ids[at]
+        clusters = ids if relations is None else np.array([relations[question_id] for question_id in ids])
+        compared = paired_difference(row.of(at), own.of(own_at), clusters)
         auroc = metrics.auroc(row.uncertainty, row.correct)
         line = (row.method, row.choice, row.option, row.alpha, len(row.correct), row.above_one, auroc)
-        lines.append((*line, *compared))
-    names = "method choice option alpha n_questions above_one auroc difference low high"
+        lines.append((*line, *compared, "by question" if relations is None else "by cluster"))
+    names = "method choice option alpha n_questions above_one auroc difference low high interval"
     return pd.DataFrame(lines, columns=names.split())
 
 
@@ -286,7 +281,10 @@ def main(arguments: list[str] | None = None) -> None:
         rows = [*pro_rows(*runs), *entropy_rows(*runs)]
         for similarity, measure in experiment.similarities(*pair).items():
             rows += meaning_rows(similarity, measure, *runs)
-        result = table(rows)
+        relations = None
+        if "relation" in beams.questions:
+            relations = beams.questions.set_index("question_id")["relation"].to_dict()
+        result = table(rows, relations)
     print(markdown(result))
     if given.csv:
         result.to_csv(given.csv, index=False, float_format="%.6g")

@@ -384,11 +384,15 @@ def _quality(run: Run, choices: Any, *, alpha: float, needed: bool) -> str:
     if judged.one_class():
         return f"{printable(judged.exclusions)}\nNo AUROC: {printable(judged.one_class())}."
     methods = judged.baselines if run.is_texts else judged.with_pro({"PRO": alpha})[["PRO", "NLL"]]
-    intervals = zip(methods, *metrics.auroc_intervals(methods, judged.correct), strict=True)
+    clusters = judged.answers.get("cluster")
+    aurocs_and_ends = metrics.auroc_intervals(methods, judged.correct, clusters=clusters)
+    intervals = zip(methods, *aurocs_and_ends, strict=True)
     aurocs = ", ".join(f"{method} {metrics.auroc_in_words(*interval)}" for method, *interval in intervals)
     share, n = judged.correct.mean(), len(judged.correct)
     rarer = f"Only {judged.n_rarer} {'right' if share < 0.5 else 'wrong'}: too few to say much."
     few = f" {rarer}" if judged.n_rarer < 20 else ""
+    if clusters is not None:
+        few = f" Intervals by cluster ({clusters.nunique():,} clusters).{few}"
     sentences = "\n".join(filter(None, [printable(judged.exclusions), judged.cautions()]))
     return f"{sentences}\nAUROC {aurocs} on {n:,} questions, {share:.1%} right.{few}"
 

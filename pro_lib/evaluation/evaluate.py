@@ -140,7 +140,7 @@ class Evaluation:
             n_texts = self.answers["text_number"].nunique()
             sentences.append(
                 f"The {n} questions have {n_texts} different texts: "
-                "intervals of differences treat equal texts as one cluster."
+                "intervals treat equal texts as one cluster."
             )
         return " ".join(sentences)
 

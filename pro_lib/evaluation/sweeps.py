@@ -126,11 +126,14 @@ def reliability(splits: Splits, *, methods: Sequence[str], alphas: Mapping[str, 
 def with_aurocs(table: pd.DataFrame, uncertainty: ArrayLike, evaluation: Evaluation) -> pd.DataFrame:
     """Add the labels, and the AUROC of the columns of `uncertainty` (n, A), a row each, with its interval."""
     columns: tuple = (np.nan, np.nan, np.nan)
+    clusters = evaluation.answers.get("cluster")
     if one_class := evaluation.one_class():
         warnings.warn(f"{one_class}, so that AUROC is NaN", stacklevel=3)
     else:
-        columns = metrics.auroc_intervals(uncertainty, evaluation.correct)
-    return labelled(table.assign(**dict(zip(("auroc", "low", "high"), columns, strict=True))), evaluation)
+        columns = metrics.auroc_intervals(uncertainty, evaluation.correct, clusters=clusters)
+    table = table.assign(**dict(zip(("auroc", "low", "high"), columns, strict=True)))
+    table["interval"] = "by question" if clusters is None else "by cluster"
+    return labelled(table, evaluation)
 
 
 def labelled(table: pd.DataFrame, setting: Evaluation) -> pd.DataFrame:

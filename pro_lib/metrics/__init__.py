@@ -1,20 +1,14 @@
 """Numbers from uncertainty and correctness: AUROC, ROUGE-L, accuracy against coverage, calibration."""
 
 from pro_lib.metrics.auroc import (
-    MARGIN,
-    DeLong,
     OneClassError,
     aligned,
     auroc,
     auroc_in_words,
     auroc_intervals,
-    compare_aurocs,
-    delong,
-    holm,
     need_both,
     normal,
     pairs_won,
-    readings,
     usable,
     wilson,
 )
@@ -32,6 +26,7 @@ from pro_lib.metrics.correctness import (
     rouge_l_between,
     without_accents,
 )
+from pro_lib.metrics.differences import MARGIN, DeLong, compare_aurocs, delong, holm, readings
 from pro_lib.metrics.selective import Calibration, accuracy_coverage, calibration, rejection
 
 __all__ = [

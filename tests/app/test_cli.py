@@ -207,6 +207,16 @@ def test_score_replaces_its_own_table_of_both_kinds(write, tmp_path):
     assert table["SC"].tolist() == [0.0] * 4
 
 
+def test_score_says_that_its_intervals_are_by_cluster(write):
+    facts = [{"question_id": f"q{n}", "question": f"{n}?", "references": ["x"]} for n in range(24)]
+    answers = [{"text": "x" if n % 3 else "y", "log_prob": -n - 0.5} for n in range(24)]
+    records = [{**fact, "answers": [answer]} for fact, answer in zip(facts, answers, strict=True)]
+    related = [{**fact, "relation": f"r{n % 6}"} for n, fact in enumerate(facts)]
+    questions = write(*related, name="questions.jsonl")
+    out, _ = typed("score", write(*records), "--questions", questions)
+    assert "right. Intervals by cluster (6 clusters)." in out
+
+
 def test_score_reads_the_example_and_a_csv_of_texts_and_probabilities(write):
     *_, more, is_nll, _, result = typed("score", "--example")[0].splitlines()
     assert more == "… and 40 more; --output scores.csv writes all"

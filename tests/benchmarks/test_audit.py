@@ -47,26 +47,29 @@ def test_the_strict_filter_leaves_out_an_answer_that_equals_alpha():
     np.testing.assert_array_equal(audit.strictly(log_probs, alpha=0.25), audit.strictly(log_probs, alpha=alphas)[:, 2])
 
 
-def test_the_paired_difference_and_its_interval_are_those_of_resampled_questions():
+def test_the_paired_difference_has_the_interval_of_the_jackknife_over_clusters():
     rng = np.random.default_rng(0)
-    uncertainty, correct = rng.integers(6, size=(2, 20)).astype(float), rng.random((2, 20)) < 0.5
-    sides = [audit.Row("PRO", "", "", np.arange(20), *pair) for pair in zip(uncertainty, correct, strict=True)]
-    difference, low, high = audit.paired_difference(*sides, n_resamples=20, seed=3)
+    uncertainty = rng.integers(6, size=(2, 24)).astype(float)
+    correct = rng.random((2, 24)) < 0.5
+    sides = [audit.Row("PRO", "", "", np.arange(24), *pair) for pair in zip(uncertainty, correct, strict=True)]
+    clusters = np.arange(24) % 6
 
-    def naive(at):
-        first, second = (roc_auc_score(~side.correct[at], side.uncertainty[at]) for side in sides)
+    def naive(kept):
+        first, second = (roc_auc_score(~side.correct[kept], side.uncertainty[kept]) for side in sides)
         return first - second
 
-    assert difference == pytest.approx(naive(np.arange(20)), abs=1e-12)
-    resampled = [naive(at) for at in np.random.default_rng(3).integers(20, size=(20, 20))]
-    assert (low, high) == pytest.approx(tuple(np.quantile(resampled, [0.025, 0.975])), abs=1e-12)
+    difference, low, high = audit.paired_difference(*sides, clusters)
+    assert difference == pytest.approx(naive(np.arange(24)), abs=1e-12)
+    squares = sum((naive(clusters != cluster) - difference) ** 2 for cluster in range(6))
+    half = 2.570582 * np.sqrt(5 / 6 * squares)  # the quantile of Student's t with 5 degrees of freedom
+    assert (low, high) == pytest.approx((difference - half, difference + half), abs=1e-6)
 
 
 def test_rows_are_compared_on_their_common_questions():
     ids = np.array(list("abcd"))
     ours = audit.Row("PRO", "this project's", "", ids, np.array([1.0, 2, 3, 4]), np.array([True, False, True, False]))
     other = audit.Row("PRO", "other", "x", ids[:3], np.array([2.0, 1, 3]), np.array([True, False, False]))
-    table = audit.table([ours, other], n_resamples=20).set_index("choice")
+    table = audit.table([ours, other], dict.fromkeys("abcd", "one")).set_index("choice")
     # On a, b, c: wrong b against right a and c is 1/2 for ours; the other has b below and c above a: 1/2.
     assert table["auroc"].to_dict() == {"this project's": 0.75, "other": 0.5}
     assert table["difference"].to_dict() == {"this project's": 0, "other": 0}

@@ -75,6 +75,19 @@ def test_sweeps_over_alpha_have_the_values_and_intervals_of_scores_and_metrics()
     np.testing.assert_allclose(by_k.T, [mean, mean - half, mean + half], rtol=1e-12)
 
 
+def test_intervals_are_by_cluster_where_questions_have_one():
+    assert set(sweeps.alpha_sweep(EVALUATION, alphas=[0.4])["interval"]) == {"by question"}
+    clusters = np.arange(len(CORRECT)) % 8
+    clustered = replace(EVALUATION, answers=EVALUATION.answers.assign(cluster=clusters))
+    table = sweeps.alpha_sweep(clustered, alphas=[0.1, 0.4])
+    scores = scoring.pro(LOG_PROBS, alpha=np.array([0.1, 0.4]))
+    expected = metrics.auroc_intervals(scores, CORRECT, clusters=clusters)
+    np.testing.assert_array_equal(table[["auroc", "low", "high"]].T, expected)
+    assert set(table["interval"]) == {"by cluster"}
+    compared = sweeps.benchmark(splits_of(clustered, 40))
+    assert set(compared["interval"]) == {"by cluster"}
+
+
 def test_every_table_begins_with_the_labels_of_its_setting():
     setting = splits_of(EVALUATION, 40)
     tables = [sweep(EVALUATION) for sweep in (sweeps.alpha_sweep, k_sweep)]
