@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib.metrics.auroc import holm
+from pro_lib.metrics.differences import holm
 
 SETTING = ("dataset", "model")
 
