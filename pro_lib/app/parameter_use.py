@@ -45,7 +45,7 @@ USED_BY_EVERY_NOTEBOOK = (
     "records",
     "generations_dir",
     "figures_dir",
-    "columns",
+    "figure_columns",
 )
 
 

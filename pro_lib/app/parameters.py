@@ -151,7 +151,7 @@ class Parameters:
     records: Names | None = None  # files of log-probabilities made elsewhere; None asks the model
     generations_dir: _Folder = None  # where runs are kept; None for data/generations
     figures_dir: _Folder = None  # where figures go; None for figures of the repository
-    columns: Literal[1, 2] = 2  # columns of a paper that a figure spans, 1 or 2
+    figure_columns: Literal[1, 2] = 2  # columns of a paper that a figure spans, 1 or 2
 
     # Values that a notebook gives and its user does not
     reported: Flag = False  # the split is reported on, so it may not be validation

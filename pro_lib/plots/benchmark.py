@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
+def benchmark(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw AUROC of the paper's eight methods and at most four more, of `evaluation.benchmark`, in the order of means.
 
     The axis begins 0.2 below the best, or at chance where a panel's best is below 0.8; what lies below is at its edge.
@@ -23,7 +23,12 @@ def benchmark(table: pd.DataFrame, *, columns: int = 2) -> Figure:
     table = table[table["method"].isin(methods)]
     bests = table.groupby(list(table.columns.intersection(["model", "dataset", "protocol"])))["auroc"].max()
     left = 0.5 if bests.min() < 0.8 else bests.max() - 0.2
-    shape: dict[str, Any] = {"columns": columns, "height": 0.14 * max(len(methods), 5), "sharex": True, "sharey": True}
+    shape: dict[str, Any] = {
+        "figure_columns": figure_columns,
+        "height": 0.14 * max(len(methods), 5),
+        "sharex": True,
+        "sharey": True,
+    }
     with panels(table, "model", "dataset", "protocol", **shape) as (figure, grid):
         for ax, _, panel in grid:
             for point in panel.itertuples():

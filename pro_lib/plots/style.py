@@ -92,7 +92,12 @@ def save(
 
 @contextmanager
 def panels(
-    table: pd.DataFrame, *by: str, columns: int = 2, per_line: int | None = None, height: float = 1.6, **sharing: Any
+    table: pd.DataFrame,
+    *by: str,
+    figure_columns: int = 2,
+    per_line: int | None = None,
+    height: float = 1.6,
+    **sharing: Any,
 ) -> Iterator[tuple[Figure, list[tuple[Axes, dict[str, str], pd.DataFrame]]]]:
     """Make a figure with a panel per combination of values of the columns `by`; what all share is said below.
 
@@ -106,10 +111,10 @@ def panels(
     )
     settings = [setting for setting in combinations if len(matching_rows(table, setting))]
     across = len(distinct_values(table, apart[-1])) if apart else 1
-    per_line = min(len(settings), per_line or (1 if columns == 1 else across if 1 < across <= 6 else 3))
-    n_lines, letters = ceil(len(settings) / per_line), int(14.8 * (WIDTHS[columns] / per_line - 0.3))
+    per_line = min(len(settings), per_line or (1 if figure_columns == 1 else across if 1 < across <= 6 else 3))
+    n_lines, letters = ceil(len(settings) / per_line), int(14.8 * (WIDTHS[figure_columns] / per_line - 0.3))
     with plt.rc_context(_STYLE):
-        figure = plt.figure(figsize=(WIDTHS[columns], n_lines * (height + 0.4) + 0.7), layout="constrained")
+        figure = plt.figure(figsize=(WIDTHS[figure_columns], n_lines * (height + 0.4) + 0.7), layout="constrained")
         grid = figure.subplots(n_lines, per_line, squeeze=False, **sharing).ravel()
         for surplus in grid[len(settings) :]:
             surplus.remove()
@@ -120,7 +125,9 @@ def panels(
             lines = textwrap.wrap(", ".join(names), letters, max_lines=2, break_on_hyphens=False)
             ax.set_title("\n".join(lines), linespacing=1.1)
         yield figure, drawn
-        below = textwrap.wrap(", ".join(_spoken(table[name].iloc[0]) for name in shared), int(14 * WIDTHS[columns]))
+        below = textwrap.wrap(
+            ", ".join(_spoken(table[name].iloc[0]) for name in shared), int(14 * WIDTHS[figure_columns])
+        )
         figure.supxlabel("\n".join(filter(None, [figure.get_supxlabel(), *below])))
 
 

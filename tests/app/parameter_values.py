@@ -10,7 +10,7 @@ from pro_lib.app.parameters import Parameters
 FIXED = ("other_strategies", "reported", "notebook")
 PARAMETERS = [field.name for field in fields(Parameters) if field.name not in FIXED]
 # Parameters that `Experiment` hands to the cells of notebooks and does not use itself.
-FOR_CELLS = ("alpha", "target", "confidence", "columns")
+FOR_CELLS = ("alpha", "target", "confidence", "figure_columns")
 STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
 OTHER = {
     "model": "facts-2m",
@@ -46,7 +46,7 @@ OTHER = {
     "n_workers": 2,
     "similarity": "alias",
     "correctness": "exact_match",
-    "columns": 1,
+    "figure_columns": 1,
 }
 # Parameters whose other value is a file or a folder that a test writes.
 OF_FILES = ("records", "generations_dir", "figures_dir")

@@ -26,7 +26,14 @@ def files(tmp_path_factory):
 # --- Wrong values ---
 
 WRONG = {"model": 5, "dataset": "world-fact", "split": "tset", "strategy": "beams", "protocol": "papers"}
-WRONG |= {"convention": "all", "alphas": [2.0], "alpha": float("nan"), "target": [1.5], "search_alpha": 0, "columns": 3}
+WRONG |= {
+    "convention": "all",
+    "alphas": [2.0],
+    "alpha": float("nan"),
+    "target": [1.5],
+    "search_alpha": 0,
+    "figure_columns": 3,
+}
 WRONG |= {"n_answers": 2.5, "temperature": 0, "stop": ".", "limit": 0, "seed": -1, "batch_size": 0, "dtype": "float"}
 WRONG |= {"engine": "spark", "similarity": "nil", "correctness": "rouge", "records": "nowhere.jsonl"}
 TOGETHER = [{"split": "validation", "reported": True}, {"alpha": 0.01, "strategy": "threshold"}, {"model": []}]

@@ -76,12 +76,12 @@ def unreadable(figure):
     return faults
 
 
-@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("figure_columns", [1, 2])
 @pytest.mark.parametrize("size", [HERE, pytest.param(PAPER_SIZED, marks=pytest.mark.slow)], ids=["here", "paper"])
 @EACH
-def test_a_figure_can_be_read_at_one_and_at_two_columns(name, size, columns):
-    figure = DRAW[name](*tables(size, name), columns=columns)
-    assert figure.get_figwidth() == {1: 3.3, 2: 7.0}[columns]
+def test_a_figure_can_be_read_at_one_and_at_two_columns(name, size, figure_columns):
+    figure = DRAW[name](*tables(size, name), figure_columns=figure_columns)
+    assert figure.get_figwidth() == {1: 3.3, 2: 7.0}[figure_columns]
     assert unreadable(figure) == []
     titles = [ax.get_title() for ax in figure.axes]
     assert all("n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}1,234" in title for title in titles)
@@ -140,7 +140,7 @@ def test_methods_far_below_the_best_stand_at_the_edge_and_differences_are_marked
 def test_saving_leaves_bitmap_vector_and_numbers_and_the_same_bytes_twice(tmp_path):
     fixed, = tables(HERE, "fixed_k")  # fmt: skip
     for folder in ("one", "two"):
-        plots.save(DRAW["fixed_k"](fixed, columns=1), fixed, "fixed", figures_dir=tmp_path / folder)
+        plots.save(DRAW["fixed_k"](fixed, figure_columns=1), fixed, "fixed", figures_dir=tmp_path / folder)
     one, two = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("one", "two"))
     assert set(one) == {"fixed.csv", "fixed.png", "fixed.svg"}
     assert one == two

@@ -479,7 +479,7 @@ def copy_of(path):
 def make_parameters(folder):
     given = {"model": ["facts-2m", "facts-1m"], "dataset": "world-facts", "split": "test", "strategy": "greedy"}
     given |= {"alpha": 0.4, "search_alpha": 0.02, "n_answers": 10, "limit": None, "n_validation": 100, "seed": 0}
-    given |= {"device": "cpu", "similarity": "lexical", "correctness": "rouge_l", "chat": False, "columns": 2}
+    given |= {"device": "cpu", "similarity": "lexical", "correctness": "rouge_l", "chat": False, "figure_columns": 2}
     (folder / "set.parameters").write_text(json.dumps(given))
     return folder / "set.parameters"
 

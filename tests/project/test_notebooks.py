@@ -65,7 +65,8 @@ CHOICES = {"correctness", "convention", "distinct"}
 READ_BY = {r"experiment\.(splits|evaluations|choices)\b": CHOICES, r"experiment\.drawn\(": {"protocol"}}
 READ_BY |= {r"Explorer\(": {"device", "dtype", "loading", "generations_dir"}, r"methods=\"all\"": {"similarity"}}
 ON_VALIDATION = r"chosen_alpha\(|sweeps\.(benchmark|redraw_benchmark)\("
-IN_EVERY = {"model", "dataset", "split", "strategy", "limit", "records", "search_alpha", "n_answers", "columns"}
+IN_EVERY = {"model", "dataset", "split", "strategy", "limit", "records", "search_alpha", "n_answers"}
+IN_EVERY |= {"figure_columns"}
 
 
 def read_in_cells(path):
