@@ -27,6 +27,7 @@ from pro_lib.app.parameters import (
     NotebookUse,
     Parameters,
     as_list,
+    plain_value,
 )
 from pro_lib.app.recorded_answers import read_records, recorded_pairs, select_records
 from pro_lib.common import catalog, files
@@ -87,7 +88,10 @@ class Experiment(Parameters):
             return
         shipped = read_shipped(notebook)
         values, changed = notebook_values(shipped, parameters, options, injected_names())
-        folder_parts = {name: each for name, each in changed.items() if not name.endswith("_dir")}
+        folder_parts = {}
+        for name, value in changed.items():
+            if not name.endswith("_dir"):
+                folder_parts[name] = plain_value(value)
         has_own_folder = bool(folder_parts) and values.get("figures_dir") is None
         if has_own_folder:
             folder = catalog.HOME / "figures" / "custom" / files.folder_name(**folder_parts)

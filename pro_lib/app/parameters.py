@@ -290,10 +290,11 @@ def type_names() -> dict[str, str]:
 
 def same_value(value: object, other: object) -> bool:
     """Return whether two values of a parameter mean the same, such as a name and a list of it."""
-    return _plain(value) == _plain(other)
+    return plain_value(value) == plain_value(other)
 
 
-def _plain(value: object) -> object:
+def plain_value(value: object) -> object:
+    """Return a value in the form in which values are compared: a list of one name is that name."""
     if isinstance(value, (list, tuple)):
         is_one_name = len(value) == 1 and isinstance(value[0], str)
         return value[0] if is_one_name else list(value)
