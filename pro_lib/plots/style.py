@@ -125,9 +125,9 @@ def panels(
             lines = textwrap.wrap(", ".join(names), letters, max_lines=2, break_on_hyphens=False)
             ax.set_title("\n".join(lines), linespacing=1.1)
         yield figure, drawn
-        below = textwrap.wrap(
-            ", ".join(_spoken(table[name].iloc[0]) for name in shared), int(14 * WIDTHS[figure_columns])
-        )
+        in_all = ", ".join(_spoken(table[name].iloc[0]) for name in shared)
+        in_all = f"all panels: {in_all}" if in_all and len(settings) > 1 else in_all
+        below = textwrap.wrap(in_all, int(14 * WIDTHS[figure_columns]))
         figure.supxlabel("\n".join(filter(None, [figure.get_supxlabel(), *below])))
 
 
