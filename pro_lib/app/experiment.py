@@ -41,7 +41,7 @@ from pro_lib.metrics.correctness import CORRECTNESS, Choices
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
 from pro_lib.runs.run import Run
-from pro_lib.scoring.similarity import Similarity
+from pro_lib.scoring.similarity import SIMILARITIES, Similarity
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -436,8 +436,8 @@ class Experiment(Parameters):
             return None  # the other questions are generated
 
     def _similarity(self, name: str, model: str, dataset: str) -> Similarity | None:
-        if name == "lexical":
-            return scoring.lexical
+        if name in SIMILARITIES and name not in ("alias", "nli"):
+            return SIMILARITIES[name]
         if name == "alias":
             table = self._alias_questions(model, dataset)
             return scoring.Alias(table) if table["references"].notna().all() else None

@@ -33,7 +33,7 @@ from pro_lib.common.validation import (
     rule,
 )
 from pro_lib.evaluation.methods import PROTOCOLS
-from pro_lib.generation.decoding.strategies import StrategyName
+from pro_lib.generation.decoding.strategies import STRATEGIES
 from pro_lib.metrics.correctness import CORRECTNESS
 from pro_lib.questions import question_sets
 from pro_lib.questions.file_readers import unzipped
@@ -57,7 +57,6 @@ _TYPE_NAMES = {
     "Text": "text",
     "Template": "text",
     "_Name": "text",
-    "StrategyName": "text",
     "Convention": "text",
     "Dtype": "text",
     "Engine": "text",
@@ -137,8 +136,8 @@ class Parameters:
     model: Names = parameter("facts-2m", "one or several: bundled or paper's name, hub id, folder")
     dataset: Names = parameter("world-facts", "one or several: bundled, trivia_qa, sciq, nq, or a file")
     split: _Name = parameter("test", "the split reported on")
-    strategy: StrategyName = parameter("diverse_beam", "greedy, multinomial, diverse_beam or threshold")
-    other_strategies: tuple[StrategyName, ...] = parameter((), "strategies that are run beside `strategy`")
+    strategy: _Name = parameter("diverse_beam", "greedy, multinomial, diverse_beam or threshold")
+    other_strategies: tuple[_Name, ...] = parameter((), "strategies that are run beside `strategy`")
 
     # Scores and guarantees
     protocol: Names = parameter("paper", "how answers are counted in figures: paper, workbench, or both")
@@ -196,6 +195,11 @@ class Parameters:
             object.__setattr__(self, name, folder if given is None else Path(given))
         if self.reported and self.split == "validation":
             raise ValueError("split='validation' is where alpha is chosen; report on another split")
+        for name in ("strategy", "other_strategies"):
+            for value in as_list(getattr(self, name)):
+                if value not in STRATEGIES:
+                    choices = ", ".join(STRATEGIES)
+                    raise ValueError(f"{name}={value!r} is an unknown strategy; choose {choices}")
         self._check_known("protocol", PROTOCOLS, "a list of them")
         other_similarity = "an NLI model's folder or hub id"
         self._check_known("similarity", SIMILARITIES, other_similarity, os.path.dirname)

@@ -12,6 +12,7 @@ from pro_lib.evaluation.evaluate import (
 from pro_lib.evaluation.guarantees import Guarantee, guarantee, miss_rate, right_probability, set_threshold
 from pro_lib.evaluation.methods import (
     PROTOCOLS,
+    SCORES,
     AnswerMatrices,
     Protocol,
     answer_matrices,
@@ -35,6 +36,7 @@ from pro_lib.evaluation.sweeps import (
 __all__ = [
     "DRAWN_ALPHAS",
     "PROTOCOLS",
+    "SCORES",
     "AnswerMatrices",
     "Evaluation",
     "Guarantee",

@@ -71,8 +71,19 @@ QUICK, *SLOW = [block for block in PYTHON if block not in LISTED]  # of `make te
 SLOW = [pytest.param(block, marks=pytest.mark.slow) for block in SLOW]
 
 
+@pytest.fixture
+def registries():
+    """Undo what a block registers."""
+    changed = (pro_lib.evaluation.SCORES, pro_lib.generation.decoding.STRATEGIES)
+    before = [dict(registry) for registry in changed]
+    yield
+    for registry, entries in zip(changed, before, strict=True):
+        registry.clear()
+        registry.update(entries)
+
+
 @pytest.mark.parametrize("block", [QUICK, *SLOW], ids=lambda block: block.name)
-def test_a_python_block_runs_as_it_stands(block, tmp_path, monkeypatch, capsys):
+def test_a_python_block_runs_as_it_stands(block, tmp_path, monkeypatch, capsys, registries):
     monkeypatch.chdir(tmp_path)
     exec(compile(block.text, block.name, "exec"), {})
     if block is QUICK:
