@@ -9,6 +9,7 @@ is over, and those after it run all the same. Without a GPU it is tried by `--de
 facts-2m`, and one of the first three steps alone by `--step roofline`.
 """
 
+import inspect
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ import numpy as np
 import pandas as pd
 import random_models
 import torch
+import transformers
 from measuring import ROOT, parse_arguments, world_facts
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -193,12 +195,25 @@ def steps(given: Namespace) -> Iterator[tuple[str, list[str], float]]:
     form = ["--device", given.device, "--dtype", given.dtype, "--questions", str(given.questions)]
     for name, share in (("agreement", 0.1), ("path", 0.15), ("roofline", 0.15)):
         yield name, [__file__, "--step", name, *form, "--models", *given.models, "--out", str(given.out)], share
-    # A, B and C want the environment of `make golden`.
-    arms = [arm for arm in ladder.NAMES if given.release or arm not in ladder.RELEASE_ARMS]
+    arms = available_arms(with_release=given.release)
     for name in given.models:
         table = ["--models", name, "--shots", "10", "--repeats", "2", "--out", str(given.out / f"ladder_{name}.csv")]
         options = [*table, "--release-questions", "2", "--arms", *arms]
         yield f"ladder_{name}", [ladder.__file__, *form, *options], 0.45 / len(given.models)
+
+
+def available_arms(*, with_release: bool) -> list[str]:
+    """Return the arms of the ladder that this environment can run.
+
+    Arms A, B and C need the environment of `make golden`; H and J need a transformers whose
+    continuous batching takes a page size.
+    """
+    config = getattr(transformers, "ContinuousBatchingConfig", None)
+    has_pages = config is not None and "page_size" in inspect.signature(config).parameters
+    unavailable = set() if with_release else set(ladder.RELEASE_ARMS)
+    if not has_pages:
+        unavailable |= {"H", "J"}
+    return [arm for arm in ladder.NAMES if arm not in unavailable]
 
 
 def main() -> None:

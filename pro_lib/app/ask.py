@@ -27,9 +27,10 @@ from pro_lib.runs.run import Run, read_run
 if TYPE_CHECKING:
     from pro_lib.generation.models import Model
 
-# What must be the same of a run for its PRO to say anything of another's; how far down a search looked need not be.
-_MATTERS: tuple[str, ...] = ("chat", "diversity_penalty", "dtype", "fingerprint", "header", "max_new_tokens")
-_MATTERS += ("n_answers", "quantization", "server", "shots", "stop", "strategy", "temperature", "template", "top_p")
+# Settings that may differ between two runs whose PRO values are compared; all others must match.
+# `model` is a name, and `fingerprint` compares the weights. `search_alpha` says how far down a search
+# looked, and PRO reads only the answers above α. `seed` decides which samples are drawn.
+_MAY_DIFFER = ("model", "search_alpha", "seed")
 
 
 class NoAnswerError(ValueError):
@@ -59,7 +60,7 @@ class Answer:
     def __repr__(self) -> str:
         search = f", search: {self.status}" if self.status else ""  # a bare "certified" would read as "right"
         kept = f"{self.kept} of {len(self.answers)} answers kept"
-        return f"Answer({self.text!r}: PRO = {self.uncertainty:.2f} nats, {kept}{search})"
+        return f"Answer({self.text!r}: PRO = {self.uncertainty:z.2f} nats, {kept}{search})"
 
     def sentence(self) -> str:
         """Say how probable the best answer is to the model: high from 0.7, low below 0.3; then what is calibrated."""
@@ -115,7 +116,7 @@ def ask(
         model, question, questions=questions, run_parameters=run_parameters, strategy=strategy, **settings
     )
     if calibration:
-        check_calibration(calibration, {**dict.fromkeys(_MATTERS), **run.info.parameters})
+        check_calibration(calibration, {**dict.fromkeys(run_parameters), **run.info.parameters})
         fit, about = guarantees.right_probability(calibration, alpha=alpha)
     table = run.ranked_answers()
     if table.empty:
@@ -130,12 +131,17 @@ def ask(
 
 
 def check_calibration(calibration: Run, now: Mapping[str, Any]) -> None:
-    """Refuse, with a `RunError`, a run made with other parameters than `now`: another model or way of asking."""
+    """Check that a calibration run was made with the parameters `now`, except those that may differ.
+
+    Raises:
+        RunError: the run was made with another model or another way of asking.
+    """
     before = calibration.info.parameters
     if "strategy" not in before:
         raise RunError(f"calibration: run {calibration.name} does not say how a model was asked")
-    matters = {name: value for name, value in now.items() if name in _MATTERS}
-    if difference := storage.difference(before, {**before, **matters}):
+    compared = {name: value for name, value in now.items() if name not in _MAY_DIFFER}
+    difference = storage.difference(before, {**before, **compared})
+    if difference:
         raise RunError(f"calibration: run {calibration.name} was made with {difference}")
 
 
@@ -217,7 +223,7 @@ def answerer(
     not_empty(calibration, "calibration")
     calibration = read_run(calibration) if isinstance(calibration, str | Path) else calibration
     model, parameters = models.cached_model(model), calibration.info.parameters
-    check_calibration(calibration, {"quantization": None} | model.parameters())
+    check_calibration(calibration, {"quantization": None, "server": None} | model.parameters())
     splits = [name for name in calibration.questions["split"].unique() if name != "validation"]
     is_split = 0 < len(splits) < calibration.questions["split"].nunique()
     known = evaluate(calibration, split="validation" if is_split else None, choices=choices)

@@ -58,17 +58,59 @@ SURE = {
     "cut": "No answer has p ≥ {:g}, and the greedy one did not end: raise --max-new-tokens.",
     "undecided": "Answers with p ≥ {:g} may be missing: the search stopped at its length or budget.",
 }
+COLUMN_NAMES = ("question_id", "question", "references", "split")  # as load_questions has them
 FIRST = 20  # rows of a table that are printed
 # Headers of the tables that `pro score --output` writes, by which it recognizes its own files.
 SCORE_HEADERS = (
     ["question_id", "question", "text", "pro", "nll", "n_kept", "mass"],
     ["question_id", "question", "text", "SC", "Deg", "SE"],
+    ["question_id", "question", "text", "pro", "nll", "n_kept", "mass", "SC", "Deg", "SE"],
 )
 MAY_BE_EMPTY = {"header"}  # parameters of the commands that are text; all others are names, paths or numbers
 FILE, WRITTEN = click.Path(exists=True, dir_okay=False), click.Path(path_type=Path)
 QUESTIONS = click.option("--questions", type=FILE, help="Questions with references, where the answers have none.")
+COLUMNS = click.option(
+    "--columns",
+    multiple=True,
+    metavar="OURS=THEIRS",
+    help="A column's name in a question file: --columns question=Frage --columns references=Antwort. May be repeated.",
+)
+STRICT = click.option("--strict", is_flag=True, help="Refuse a file with rows, lines or answers that cannot be used.")
 ALPHA = click.option("--alpha", type=float, default=0.4, show_default=True, help="PRO keeps answers with p ≥ α.")
 FORCE = click.option("--force", is_flag=True, help="Replace a file that this command did not write.")
+
+
+def _columns_typed(typed: Sequence[str]) -> dict[str, list[str]] | None:
+    """Return the names of columns that --columns gives, as `load_questions` takes them; None if there are none."""
+    columns: dict[str, list[str]] = {}
+    for text in typed:
+        ours, sign, theirs = text.partition("=")
+        if not sign or ours.strip() not in COLUMN_NAMES or not theirs.strip():
+            known = ", ".join(COLUMN_NAMES)
+            raise SentenceError(f"--columns {text!r} must be NAME=COLUMN, where NAME is one of {known}")
+        columns.setdefault(ours.strip(), []).append(theirs)
+    return columns or None
+
+
+def _file_columns(
+    columns: Sequence[str],
+    strict: bool,
+    option: str,
+    files: Sequence[str | None],
+    *,
+    reads_answers: bool = False,
+) -> dict[str, Any]:
+    """Return the parameters `columns` and `strict` as typed.
+
+    Raises:
+        click.UsageError: an option concerns a question file and there is none; `strict` also concerns a file of
+            answers if the command `reads_answers`.
+    """
+    if columns and not any(files):
+        raise click.UsageError(f"--columns needs a question file, which {option} gives")
+    if strict and not reads_answers and not any(files):
+        raise click.UsageError(f"--strict needs a question file, which {option} gives")
+    return {"columns": _columns_typed(columns), "strict": strict}
 
 
 def say(text: object, *, err: bool = False) -> None:
@@ -167,6 +209,8 @@ def pro() -> None:
 @click.option("--calibration", type=click.Path(exists=True), help="A run with known answers, of the same model.")
 @click.option("--n-shots", type=int, help="Shots before the question; 10 by default.")
 @click.option("--questions", type=FILE, help="A question file whose shots are taken; world-facts by default.")
+@COLUMNS
+@STRICT
 @click.option("--header", default="", help="Text before the shots.")
 @click.option("--template", help="How a question is put; {question} stands for it.")
 @click.option("--chat/--no-chat", default=None, help="In the model's chat template; by default without shots alone.")
@@ -177,8 +221,8 @@ def pro() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def ask(
     question: str, model: str, alpha: float, search_alpha: float, calibration: str | None, n_shots: int | None,
-    questions: str | None, header: str, template: str | None, dtype: str, device: str, as_json: bool,
-    **settings: Any,
+    questions: str | None, columns: Sequence[str], strict: bool, header: str, template: str | None, dtype: str,
+    device: str, as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
     """Ask a model one question: its answer, and how uncertain it is."""
     catalog.check_model(model)  # before torch is loaded, which takes seconds
@@ -186,9 +230,10 @@ def ask(
     from pro_lib.generation import models
     from pro_lib.questions import question_sets
 
+    names = _file_columns(columns, strict, "--questions", [questions])
     like: dict[str, Any] = {"calibration": runs.read_run(calibration)} if calibration else {}
     if questions or n_shots is not None or header or template or not calibration:
-        source: dict[str, Any] = {"path": questions, "split": None} if questions else {"name": "world-facts"}
+        source: dict[str, Any] = {"path": questions, "split": None, **names} if questions else {"name": "world-facts"}
         prompt: dict[str, Any] = {"n_shots": n_shots, "header": header, "template": template or question_sets.TEMPLATE}
         like["questions"] = question_sets.load_questions(**source, limit=1, **prompt)
     loaded = models.cached_model(model, dtype=dtype, device=device)
@@ -201,7 +246,7 @@ def ask(
         say(_json(asdict(answer)))
         return
     say(f"{printable(answer.text) or '(nothing)'}\n{printable(answer.sentence())}")
-    say(f"\nPRO {answer.uncertainty:.3f} nats, from the answers kept at α = {alpha:g} ({answer.kept}):")
+    say(f"\nPRO {answer.uncertainty:z.3f} nats, from the answers kept at α = {alpha:g} ({answer.kept}):")
     for text, p in answer.answers[: answer.kept]:
         say(f"  {p:.4f}  {printable(text) or '(nothing)'}")
     if len(answer.answers) > answer.kept:
@@ -235,19 +280,22 @@ def download(name: str) -> None:
 @click.argument("responses", required=False, type=FILE)
 @ALPHA
 @QUESTIONS
+@COLUMNS
+@STRICT
 @click.option("--correctness", "--labels", default="rouge_l", help="Or exact_match, alias_match, or a file of labels.")
 @click.option("--output", type=WRITTEN, help="Write the table, a CSV file.")
 @click.option("--raw-text", is_flag=True, help="Write texts to --output as they are, formulas too.")
 @FORCE
 @click.option("--example", is_flag=True, help="Score answers that come along: 60 of SmolLM2-135M.")
 def score(
-    responses: str | None, alpha: float, questions: str | None, correctness: str, output: Path | None,
-    raw_text: bool, force: bool, example: bool,
+    responses: str | None, alpha: float, questions: str | None, columns: Sequence[str], strict: bool,
+    correctness: str, output: Path | None, raw_text: bool, force: bool, example: bool,
 ) -> None:  # fmt: skip
     """Score answers made elsewhere: a table with PRO, NLL, K and mass.
 
     RESPONSES holds what a server returned, our records, or a CSV of texts and log-probabilities. Where right answers
-    are known, accuracy and AUROC stand below. A file of labels has columns question_id, text, correct.
+    are known, accuracy and AUROC stand below. A file of labels has columns question_id, text, correct. A line or an
+    answer that cannot be used is left out, counted and named; with --strict, it is an error.
 
     In the CSV file a text that a spreadsheet would take for a formula begins with ', unless --raw-text is given.
     """
@@ -262,9 +310,14 @@ def score(
     if output:
         inputs = [path for path in (source, questions, correctness) if path]
         check_output(output, option="--output", inputs=inputs, force=force, is_ours=_is_score_table)
-    experiment = Experiment(alpha=alpha, correctness=correctness, records=source, dataset=questions or "world-facts")
+    names = _file_columns(columns, strict, "--questions", [questions], reads_answers=True)
+    dataset = questions or "world-facts"
+    experiment = Experiment(alpha=alpha, correctness=correctness, records=source, dataset=dataset, **names)
     run = experiment.run(*experiment.pairs()[0], "all")
     table = evaluation.text_scores(run) if run.is_texts else run.scores(alpha=alpha)
+    n_texts_alone = 0 if run.is_texts else int((table["text"].notna() & table["nll"].isna()).sum())
+    if n_texts_alone:
+        table = table.join(evaluation.text_scores(run.as_texts())[["SC", "Deg", "SE"]])
     if output:
         write_whole(_csv(table, raw_text=raw_text).encode(), output)
         say(f"{printable(output)}: {len(table):,} questions")
@@ -274,10 +327,15 @@ def score(
             say(f"… and {len(table) - FIRST:,} more; --output scores.csv writes all")
     if run.is_texts:
         say("Texts alone: SC, Deg and SE are by counts of samples; PRO and NLL need log-probabilities.")
-    elif table["n_kept"].max() <= 1:
+    if n_texts_alone:
+        say(f"{n_texts_alone:,} of {len(table):,} questions have texts alone: PRO and NLL need log-probabilities.")
+        say("SC, Deg and SE are by counts of samples.")
+    if "n_kept" in table and table["n_kept"].max() == 1:
         say(f"At α = {alpha:g} one answer of each question is kept, and PRO is NLL; try a smaller --alpha.")
     needed = bool(questions) or os.path.isfile(correctness)
     say(_quality(run, experiment.choices, alpha=alpha, needed=needed))
+    if n_texts_alone:
+        say(_quality(run.as_texts(), experiment.choices, alpha=alpha, needed=needed))
 
 
 def _shown(table: pd.DataFrame) -> str:
@@ -286,7 +344,7 @@ def _shown(table: pd.DataFrame) -> str:
 
     cells = table.map(lambda cell: printable(cell) if isinstance(cell, str) else cell)
     with pd.option_context("display.unicode.east_asian_width", True):
-        return cells.to_string(index=False, float_format="%.4f", na_rep="", max_colwidth=60)
+        return cells.to_string(index=False, float_format="{:z.4f}".format, na_rep="", max_colwidth=60)
 
 
 def _csv(table: pd.DataFrame, *, raw_text: bool) -> str:
@@ -321,10 +379,10 @@ def _quality(run: Run, choices: Any, *, alpha: float, needed: bool) -> str:
         remedy = "Right answers come with --questions, or --correctness and a file of labels."
         return f"No accuracy: {printable(error)}. {remedy}"
     if judged.one_class():
-        return f"No AUROC: {judged.one_class()}."
+        return f"{printable(judged.exclusions)}\nNo AUROC: {printable(judged.one_class())}."
     methods = judged.baselines if run.is_texts else judged.with_pro({"PRO": alpha})[["PRO", "NLL"]]
     intervals = zip(methods, *metrics.auroc_intervals(methods, judged.correct), strict=True)
-    aurocs = ", ".join(f"{method} {auroc:.3f} ({low:.3f} to {high:.3f})" for method, auroc, low, high in intervals)
+    aurocs = ", ".join(f"{method} {metrics.auroc_in_words(*interval)}" for method, *interval in intervals)
     share, n = judged.correct.mean(), len(judged.correct)
     rarer = f"Only {judged.n_rarer} {'right' if share < 0.5 else 'wrong'}: too few to say much."
     few = f" {rarer}" if judged.n_rarer < 20 else ""
@@ -495,9 +553,17 @@ def _execute(notebook: Path, copy: Path, parameters: Mapping[str, Any]) -> Seque
 @click.argument("model")
 @click.argument("strategies", nargs=-1, required=True)
 @click.option("--dataset", multiple=True, default=["world-facts", "world-facts-reworded"], help="One or several.")
+@COLUMNS
+@STRICT
 @click.option("--search-alpha", type=float, default=0.02, show_default=True, help="Of strategy threshold.")
 @click.option("--limit", type=int, help="At most this many questions of each split.")
-def generate(strategies: Sequence[str], dataset: Sequence[str], **parameters: Any) -> None:
+def generate(
+    strategies: Sequence[str],
+    dataset: Sequence[str],
+    columns: Sequence[str],
+    strict: bool,
+    **parameters: Any,
+) -> None:
     """Generate the answers of MODEL that notebooks read, by each of the STRATEGIES.
 
     These are greedy, multinomial, diverse_beam and threshold; validation and test questions are asked.
@@ -505,6 +571,7 @@ def generate(strategies: Sequence[str], dataset: Sequence[str], **parameters: An
     from pro_lib.app.experiment import Experiment
 
     parameters |= {"strategy": strategies[0], "other_strategies": strategies[1:]}
+    parameters |= _file_columns(columns, strict, "--dataset", [name for name in dataset if os.path.isfile(name)])
     experiment = Experiment(dataset=list(dataset), **parameters)
     for strategy, pair in product(strategies, experiment.pairs()):
         # 00 and 01 ask for test questions alone, and batches keep the order of questions.
@@ -516,19 +583,26 @@ def generate(strategies: Sequence[str], dataset: Sequence[str], **parameters: An
 @pro.command()
 @click.argument("run", required=False, type=click.Path(exists=True))
 @QUESTIONS
+@COLUMNS
+@STRICT
 @click.option("--html", type=WRITTEN, help="Write the page here, and open no browser.")
 @FORCE
 @ALPHA
-def explore(run: str | None, questions: str | None, html: Path | None, force: bool, alpha: float) -> None:
+def explore(
+    run: str | None, questions: str | None, columns: Sequence[str], strict: bool, html: Path | None, force: bool,
+    alpha: float,
+) -> None:  # fmt: skip
     """Open the explorer: in JupyterLab, or of RUN, a run folder or a file of responses, as a page in the browser."""
     if run is None:
         source = click.get_current_context().get_parameter_source("alpha")
-        if html or questions or force or source is not ParameterSource.DEFAULT:
+        if html or questions or force or strict or source is not ParameterSource.DEFAULT:
             raise click.UsageError("a page is of a RUN, as in: pro explore responses.jsonl")
         _open_jupyterlab()
         return
     from pro_lib import importing, runs
     from pro_lib.app import explorer
+
+    names = _file_columns(columns, strict, "--questions", [questions], reads_answers=True)
 
     def check(page: Path) -> None:
         inputs = [run, questions] if questions else [run]
@@ -536,7 +610,7 @@ def explore(run: str | None, questions: str | None, html: Path | None, force: bo
 
     if html:
         check(html)
-    read = runs.read_run(run) if os.path.isdir(run) else importing.import_answers(run, questions=questions)
+    read = runs.read_run(run) if os.path.isdir(run) else importing.import_answers(run, questions=questions, **names)
     page = html or _default_page(run, read)
     check(page)
     explorer.to_html(read, page, alpha=alpha, source=run)

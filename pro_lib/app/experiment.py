@@ -187,6 +187,7 @@ class Experiment(Parameters):
             source = {"name": dataset}
         else:
             source = {"path": dataset, "n_validation": self.n_validation or 100}
+            source |= self._values("columns", "strict")
         prompt = self._values("limit", "seed", "n_shots", "header", "template")
         return question_sets.load_questions(**source, split=splits or self.split, **prompt)
 
@@ -273,7 +274,10 @@ class Experiment(Parameters):
             evaluations = self.evaluations(*pair, "validation", self.split, methods=methods)
             pools = evaluations[: len(PROTOCOLS)]
             reported = evaluations[len(PROTOCOLS) :]
-            splits += [Splits(*both, **options) for both in zip(pools, reported, strict=True)]
+            for pool, report in zip(pools, reported, strict=True):
+                # A method may be left out on the questions of one split only.
+                common = pool.with_methods_of(report), report.with_methods_of(pool)
+                splits.append(Splits(*common, **options))
         return splits
 
     def similarities(self, model: str, dataset: str) -> dict[str, Similarity | None]:

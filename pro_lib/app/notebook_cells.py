@@ -43,18 +43,69 @@ def read_cells(cells: Iterable[str]) -> CellParameters:
     """Read the latest parameters cell, and the cell that papermill has injected after it.
 
     A parameters cell consists of annotated assignments only.
+
+    Raises:
+        SentenceError: if a cell declares parameters and has another line beside them.
     """
     declared: dict[str, Any] = {}
     injected: list[str] = []
     for cell in cells:
-        with suppress(SyntaxError):
-            statements: list[Any] = ast.parse(cell).body
-            if cell.startswith("# Parameters\n"):
-                injected = [statement.targets[0].id for statement in statements]
-            elif statements and all(isinstance(each, ast.AnnAssign) for each in statements):
-                declared = {each.target.id: _literal(each.value) for each in statements}
-                injected = []
+        statements = _statements(cell)
+        if cell.startswith("# Parameters\n") and all(map(_is_plain_assignment, statements)):
+            injected = [statement.targets[0].id for statement in statements]
+        elif statements and all(map(_is_declaration, statements)):
+            declared = {each.target.id: _literal(each.value) for each in statements}
+            injected = []
+        elif any(map(_declares_parameter, statements)):
+            other = next(each for each in statements if not _is_declaration(each))
+            raise SentenceError(_other_line(cell, other))
     return CellParameters(declared, injected)
+
+
+def _statements(cell: str) -> list[Any]:
+    """Return the statements of a cell; none if it is not valid Python, in which case it did not run.
+
+    The lines of magic commands and shell commands are statements too.
+    """
+    first, _, rest = cell.partition("\n")
+    if first.startswith("%%"):
+        magic = ast.Expr(ast.Constant(first), lineno=1)
+        others = _statements(rest)
+        for statement in others:
+            ast.increment_lineno(statement)
+        return [magic, *others]
+    with suppress(SyntaxError):
+        return ast.parse(cell).body
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    with suppress(SyntaxError):
+        return ast.parse(TransformerManager().transform_cell(cell)).body
+    return []
+
+
+def _is_plain_assignment(statement: ast.stmt) -> bool:
+    """Return whether a statement has the form `name = value`."""
+    return isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
+
+
+def _is_declaration(statement: ast.stmt) -> bool:
+    """Return whether a statement has the form `name: type = value`."""
+    if not isinstance(statement, ast.AnnAssign):
+        return False
+    return isinstance(statement.target, ast.Name) and statement.value is not None
+
+
+def _declares_parameter(statement: ast.stmt) -> bool:
+    """Return whether a statement annotates the name of a parameter."""
+    target = statement.target if isinstance(statement, ast.AnnAssign) else None
+    return isinstance(target, ast.Name) and target.id in default_values()
+
+
+def _other_line(cell: str, statement: ast.stmt) -> str:
+    """Return the error for a statement of a parameters cell that is not a declaration."""
+    line = cell.splitlines()[statement.lineno - 1].strip()
+    expected = "expected only lines of the form `name: type = value`"
+    return f"the parameters cell has the line {line!r}; {expected}; move it to another cell"
 
 
 def _literal(expression: Any) -> object:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from pro_lib.app.parameters import (
     N_ANSWERS,
@@ -41,6 +42,8 @@ USED_BY_EVERY_NOTEBOOK = (
     *_GENERATION_PARAMETERS,
     "dataset",
     "split",
+    "columns",
+    "strict",
     "limit",
     "records",
     "generations_dir",
@@ -79,6 +82,8 @@ def _why_unused(parameters: Parameters, name: str) -> str | None:
         reason = _why_unused_with_records(parameters, name)
     else:
         reason = _why_unused_by_strategies(parameters, name)
+    if reason is None and _needs_question_file(parameters, name) and not _question_files(parameters):
+        reason = "has no effect: it is about a question file, and dataset names none"
     if reason is None and name == "n_workers" and parameters.engine == "local":
         reason = "has no effect: only engine='ray' has workers"
     if reason is None and uses is not None:
@@ -169,7 +174,17 @@ def _splits_question_files(parameters: Parameters) -> bool:
     """Return whether some question file has no validation split, so that one is drawn from it."""
     if parameters.records is not None:
         return False
-    paths = [path for path in as_list(parameters.dataset) if os.path.isfile(path)]
+    paths = _question_files(parameters)
+    options: dict[str, Any] = {"columns": parameters.columns, "strict": parameters.strict, "n_shots": 0}
     with warnings.catch_warnings(action="ignore"):
-        sets = [question_sets.load_questions(path=path, split=None, n_shots=0) for path in paths]
+        sets = [question_sets.load_questions(path=path, split=None, **options) for path in paths]
     return any("validation" not in set(questions.table["split"]) for questions in sets)
+
+
+def _needs_question_file(parameters: Parameters, name: str) -> bool:
+    """Return whether a parameter is about question files alone; `strict` is about records too."""
+    return name == "columns" or (name == "strict" and parameters.records is None)
+
+
+def _question_files(parameters: Parameters) -> list[str]:
+    return [path for path in as_list(parameters.dataset) if os.path.isfile(path)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, PlainValidator
 from pydantic_core import PydanticCustomError
 
 from pro_lib import importing
@@ -37,6 +37,7 @@ from pro_lib.generation.decoding.strategies import STRATEGIES
 from pro_lib.metrics.correctness import CORRECTNESS
 from pro_lib.questions import question_sets
 from pro_lib.questions.file_readers import unzipped
+from pro_lib.questions.question_files import COLUMN_NAMES
 from pro_lib.questions.question_sets import TEMPLATE, Template
 from pro_lib.runs.run import Convention
 from pro_lib.scoring.similarity import SIMILARITIES
@@ -71,6 +72,7 @@ _TYPE_NAMES = {
     "WholeNumber": "whole number, 0 or more",
     "Flag": "True or False",
     "Chat": "True, False or dict",
+    "Columns": "dict",
     "Literal[1, 2]": "1 or 2",
 }
 
@@ -96,6 +98,25 @@ _NAMES = rule(
     "must be a name or a list of names, none of them empty",
 )
 Names = Annotated[str | Sequence[str], _NAMES]
+
+
+def _check_columns(columns: object) -> object:
+    """Check the names of columns; the width of a figure has another parameter."""
+    if isinstance(columns, int):
+        words = "must be names of columns, such as {'question': 'Frage'}; the width of a figure is figure_columns"
+        raise PydanticCustomError("rule", words)
+    if not isinstance(columns, Mapping):
+        raise PydanticCustomError("rule", "must be a dict, such as {'question': 'Frage', 'references': 'Antwort'}")
+    for ours, names in columns.items():
+        if ours not in COLUMN_NAMES:
+            known = ", ".join(COLUMN_NAMES)
+            raise PydanticCustomError("rule", f"must have keys among {known}; {ours!r:.40} is not one of them")
+        if not isinstance(names, (str, list, tuple)) or not names or not all(map(_is_name, as_list(names))):
+            raise PydanticCustomError("rule", "must name a column, or several, for each key; none may be empty")
+    return dict(columns)
+
+
+Columns = Annotated[Any, PlainValidator(_check_columns)]
 _Name = Annotated[Text, AfterValidator(_not_blank)]
 _FOLDER = rule(
     (str, Path, type(None)),
@@ -158,6 +179,8 @@ class Parameters:
     stop: tuple[_Name, ...] = parameter((), "further texts that end an answer, each of one token")
 
     # Questions and prompts
+    columns: Columns | None = parameter(None, "names of a question file's columns: {'question': 'Frage'}")
+    strict: Flag = parameter(False, "rows of a file that cannot be used are errors, not left out")
     limit: PositiveInt | None = parameter(None, "at most this many questions of each split; None for all")
     n_shots: WholeNumber | None = parameter(None, "shots in the prompt; None for 10, of small files fewer")
     header: Text = parameter("", "text before the shots")

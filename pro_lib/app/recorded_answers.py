@@ -28,12 +28,18 @@ def read_records(parameters: Parameters, model: str, dataset: str) -> Run:
     path = as_list(parameters.dataset)[0]
     questions = None
     if path not in question_sets.NAMES and os.path.exists(path):
-        questions = question_sets.load_questions(path=path, split=None, n_shots=0)
+        questions = question_sets.load_questions(
+            path=path,
+            columns=parameters.columns,
+            strict=parameters.strict,
+            split=None,
+            n_shots=0,
+        )
         if "validation" not in set(questions.table["split"]):
             # The validation questions are then drawn.
             questions = replace(questions, table=questions.table.assign(split=None))
     records = importing.record_files(as_list(parameters.records or ()))
-    return importing.import_answers(records[model, dataset], questions=questions)
+    return importing.import_answers(records[model, dataset], questions=questions, strict=parameters.strict)
 
 
 def select_records(parameters: Parameters, run: Run, splits: Sequence[str]) -> Run:

@@ -33,7 +33,7 @@ EXAMPLE = DATA / "examples" / "answers.jsonl"
 # Where `pro download` keeps models.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pro-workbench" / "models"
 _PATIENCE = 3600.0  # seconds that a download may take
-_POINTER = b"version https://git-lfs.github.com/spec/"
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 # Endings of the files that transformers reads of a model folder.
 _READ = {".bin", ".gguf", ".jinja", ".json", ".model", ".py", ".safetensors", ".tiktoken"}
 # Question sets by name: the column of the world facts that has their questions.
@@ -129,7 +129,7 @@ def check_fetched(source: Path) -> None:
 def _is_pointer(path: Path) -> bool:
     """Return whether a file only names the file that Git LFS stores elsewhere."""
     with open(path, "rb") as file:
-        return file.read(len(_POINTER)) == _POINTER
+        return file.read(len(LFS_POINTER)) == LFS_POINTER
 
 
 def scope(name: str | Path) -> str:

@@ -2,9 +2,11 @@
 
 from pro_lib.evaluation.evaluate import (
     DRAWN_ALPHAS,
+    MISSING_SHARE,
     Evaluation,
     Splits,
     alpha_grid,
+    common_methods,
     evaluate,
     evaluations,
     rouge_and_correct,
@@ -35,6 +37,7 @@ from pro_lib.evaluation.sweeps import (
 
 __all__ = [
     "DRAWN_ALPHAS",
+    "MISSING_SHARE",
     "PROTOCOLS",
     "SCORES",
     "AnswerMatrices",
@@ -47,6 +50,7 @@ __all__ = [
     "answer_matrices",
     "benchmark",
     "chosen_alpha",
+    "common_methods",
     "evaluate",
     "evaluations",
     "find_protocol",

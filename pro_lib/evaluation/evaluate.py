@@ -29,6 +29,10 @@ ALPHA_GRID = tuple(step / 20 for step in range(21))
 DRAWN_ALPHAS = tuple(sorted({*ALPHA_GRID, 0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04}))
 
 
+# A method without a value for more than this share of the questions is not compared with the others.
+MISSING_SHARE = 0.05
+
+
 def alpha_grid(search_alpha: float | None = None, *, of: Sequence[float] = ALPHA_GRID) -> FloatArray:
     """Return the αs (A,); for answers of an exact search its `search_alpha` and those above."""
     if search_alpha is None:
@@ -82,7 +86,8 @@ class Evaluation:
         if name in self.alpha_scores:
             return self.alpha_scores[name](**at)
         if len(self.log_probs) and np.isnan(self.log_probs).all():
-            raise RunError(f"{name} needs log-probabilities, and {self.dataset}, {self.model} has texts alone")
+            alone = f"{self.dataset}, {self.model} has texts alone, or for most questions"
+            raise RunError(f"{name} needs log-probabilities, and {alone}")
         score = scoring.pro if k is None else scoring.pro_at_k
         with warnings.catch_warnings(action="ignore", category=scoring.PremiseWarning):  # `sentence` says it
             return score(self.meanings.get(name, self.log_probs), **at, search_alpha=self.search_alpha)
@@ -108,10 +113,25 @@ class Evaluation:
         read: dict[str, Any] = {"log_probs": self.log_probs[rows], "meanings": meanings, "alpha_scores": at_alpha}
         return replace(self, answers=answers, baselines=baselines, **read)
 
+    def with_methods_of(self, other: "Evaluation") -> "Evaluation":
+        """Return the evaluation without the methods that `other` does not have, and say which these are."""
+        absent = [name for name in self.baselines if name not in other.baselines]
+        absent += [name for name in self.meanings if name not in other.meanings]
+        if not absent:
+            return self
+        meanings = {name: read for name, read in self.meanings.items() if name not in absent}
+        baselines = self.baselines.drop(columns=absent, errors="ignore")
+        exclusions = f"{self.exclusions} Without {', '.join(absent)}, which split {other.split} does not have."
+        return replace(self, baselines=baselines, meanings=meanings, exclusions=exclusions)
+
     def one_class(self) -> str:
         """Return the sentence that all answers are right, or all wrong; empty where both occur."""
+        if self.n_rarer:
+            return ""
         which = f"all {len(self.correct)} judged answers are {'right' if self.correct.any() else 'wrong'}"
-        return "" if self.n_rarer else f"{self.dataset}, {self.model}, {self.split}: {which}"
+        if not len(self.correct):
+            which = "no question has both a judged answer and a score"
+        return f"{self.dataset}, {self.model}, {self.split}: {which}"
 
     def labels(self) -> dict[str, str | int]:
         """Return what tells this setting's tables from others': dataset, model, protocol, split, n_questions."""
@@ -121,7 +141,9 @@ class Evaluation:
     def sentence(self) -> str:
         """Say what was used and what was not."""
         without = f" Not available: {', '.join(self.unavailable)}." if self.unavailable else ""
-        accuracy = f"{self.correct.mean():.3f} of the judged answers are right"
+        accuracy = "No question is left"
+        if len(self.correct):
+            accuracy = f"{self.correct.mean():.3f} of the judged answers are right"
         for name, match in self.answers[list(MATCHES)].items():  # judges that no ROUGE decides
             if match.notna().all() and self.correct.any():
                 rejected = 1 - match[self.correct].mean()
@@ -157,6 +179,31 @@ class Splits:
         return f"{self.validation.sentence()}\n{self.reported.sentence()}"
 
 
+def common_methods(table: pd.DataFrame, correct: ArrayLike) -> tuple[pd.DataFrame, dict[str, tuple[int, int]]]:
+    """Return the methods that can be compared on the same questions, and how many questions the others have.
+
+    Questions count if the judged answer is known to be right or wrong and NLL has a value; without any NLL, if some
+    method has a value. A method that is missing for more than `MISSING_SHARE` of them is left out, so that it does not
+    cost the other methods their questions. S-NLL stands for S-PRO, which reads the same answers.
+
+    Args:
+        table: a column per method, NaN where a method has no value, (n, M).
+        correct: whether the judged answers are right, None or NaN where that is unknown, (n,).
+
+    Returns:
+        The table without these methods, and by their names the number of questions with a value and that of all.
+    """
+    has_value = table.notna()
+    counts = pd.notna(np.asarray(correct)) & has_value.any(axis=1).to_numpy()
+    if "NLL" in table and (counts & has_value["NLL"]).any():
+        counts &= has_value["NLL"].to_numpy()
+    n_questions = int(counts.sum())
+    n_scored = has_value[counts].sum()
+    is_rare = n_questions - n_scored > MISSING_SHARE * n_questions
+    left_out = {str(name): (int(n_scored[name]), n_questions) for name in table.columns[is_rare]}
+    return table.loc[:, ~is_rare], left_out
+
+
 def evaluate(beams: Run, *, protocol: str = "workbench", **options: Any) -> Evaluation:
     """Return one evaluation, under one protocol; `options` are those of `evaluations`."""
     return evaluations(beams, protocols=[protocol], **options)[0]
@@ -174,8 +221,10 @@ def evaluations(
 ) -> list[Evaluation]:
     """Judge one answer per question and line up what the methods say of it, once for each protocol.
 
-    The answer judged is the most probable one that any of the runs found, the same under every protocol. A question
-    that a method cannot score, or that has no answer to judge, is left out for all methods and counted.
+    The answer judged is the most probable one that any of the runs found, the same under every protocol. A method that
+    cannot score more than 5 % of the questions is left out (`common_methods`). A question that one of the other methods
+    cannot score, or that has no answer to judge, is left out for all methods and counted. If most answers of `beams`
+    are texts without log-probabilities, and there are `samples`, log-probabilities are not used at all.
 
     Args:
         beams: the run that PRO, NLL, ALL, PE (Eq. 2), SE and SD read, and in protocol `paper` PE-MC and NE too.
@@ -190,9 +239,15 @@ def evaluations(
     """
     choices = choices or Choices()
     rules = [find_protocol(name, distinct=choices.distinct) for name in protocols]
+    # Decided on all questions of the run, so that its splits are scored alike.
+    as_texts = samples is not None and 0 < beams.n_with_log_probs() < len(beams.questions) / 2
     beams = beams.select(split=split) if split is not None else beams
     ids = list(beams.questions["question_id"])
+    n_with_log_probs = beams.n_with_log_probs()
     samples = samples and samples.select(question_ids=ids)
+    if as_texts and samples is not None:
+        beams, samples = beams.as_texts(), samples.as_texts()
+        others = [run.as_texts() for run in others]
     runs = [beams, *([samples] if samples else []), *(run.select(question_ids=ids) for run in others)]
     top = most_probable_answers([run.top(convention=choices.convention) for run in runs])
     answers = top[["question_id", "text"]].join(rouge_and_correct(top, beams.questions, choices))
@@ -203,6 +258,7 @@ def evaluations(
     if answers["correct"].isna().all():
         raise RunError(f"run {beams.name}: no answer can be judged without references and texts, rouge_l or correct")
     found = answer_matrices(beams, convention=choices.convention)
+    has_only_texts = np.isnan(found.log_probs).all(axis=1) & ~pd.isna(found.texts).all(axis=1)
     sampled = answer_matrices(samples, convention=choices.convention) if samples else None
     compared = similarity_matrices(found, sampled, similarities or {}, judged=answers["text"])
     elsewhere = beams.questions.filter(regex="^score_").rename(columns=lambda name: name.removeprefix("score_"))
@@ -215,12 +271,27 @@ def evaluations(
         ours = (*table, *meanings, "PRO", "PRO, default", "PRO, oracle", "oracle")
         table = table.join(elsewhere.rename(columns={name: f"{name}, given" for name in ours}))
         available = table.dropna(axis=1, how="all")
-        mask, exclusions = metrics.usable(available.set_axis(ids), answers["correct"])
+        compared_methods, left_out = common_methods(available, answers["correct"])
+        mask, exclusions = metrics.usable(
+            compared_methods.set_axis(ids), answers["correct"], has_only_texts=has_only_texts
+        )
+        if as_texts:
+            left_out = {"every score of log-probabilities": (n_with_log_probs, len(ids))} | left_out
+        exclusions += _left_out_sentence(left_out)
+        meanings = {name: read for name, read in meanings.items() if name.replace("S-PRO", "S-NLL") in compared_methods}
         unavailable = tuple(table.columns.difference(available.columns, sort=False))
-        own = {"protocol": rule.name, "log_probs": log_probs, "meanings": meanings, "baselines": available}
+        own = {"protocol": rule.name, "log_probs": log_probs, "meanings": meanings, "baselines": compared_methods}
         whole = Evaluation(**shared, **own, exclusions=exclusions, unavailable=unavailable)
         results.append(whole.rows(mask))
     return results
+
+
+def _left_out_sentence(left_out: Mapping[str, tuple[int, int]]) -> str:
+    """Say which methods are left out of the comparison, and how many questions have a value of each."""
+    if not left_out:
+        return ""
+    counts = ", ".join(f"{name} ({n:,} of {n_all:,} questions have it)" for name, (n, n_all) in left_out.items())
+    return f" Left out of the comparison: {counts}."
 
 
 def _check_labels(answers: pd.DataFrame, labels: pd.DataFrame, name: str) -> None:

@@ -41,7 +41,7 @@ class Guarantee:
         sure = f"at least {100 * self.target:g} % right with {100 * self.confidence:g} % confidence"
         if self.threshold is None:
             return f"Nothing can be guaranteed: {self.n_validation} validation questions do not show {sure}."
-        which = "every question" if self.threshold == np.inf else f"when the score is below {self.threshold:.4g}"
+        which = "every question" if self.threshold == np.inf else f"when the score is below {self.threshold:z.4g}"
         share = f"{100 * self.n_answered / self.n_validation:.0f} % of questions"
         return f"Answer {which}: {sure}, {share} ({self.n_right} of {self.n_answered} were)."
 

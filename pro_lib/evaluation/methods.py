@@ -78,6 +78,18 @@ def answer_matrices(run: Run, *, convention: str = "complete") -> AnswerMatrices
     return AnswerMatrices(log_probs, means, repeats, texts, run.questions, n_found.to_numpy())
 
 
+def _texts_known(found: AnswerMatrices) -> NDArray[np.bool_]:
+    """Return for which questions (n,) the text of every answer is known."""
+    has_text = np.asarray(~pd.isna(found.texts))
+    is_known = (has_text | np.isnan(found.log_probs)).all(axis=1) & has_text.any(axis=1)
+    return np.asarray(is_known)
+
+
+def _means_known(found: AnswerMatrices) -> NDArray[np.bool_]:
+    """Return for which questions (n,) the log-probability per token of every answer is known, as far as its sum is."""
+    return np.asarray((~np.isnan(found.means) | np.isnan(found.log_probs)).all(axis=1))
+
+
 def similarity_matrices(
     beams: AnswerMatrices, samples: AnswerMatrices | None, similarities: Similarities, *, judged: pd.Series
 ) -> dict[str, list[FloatArray]]:
@@ -88,8 +100,8 @@ def similarity_matrices(
     matrices: list[Any] = [beams.texts]
     if samples:
         matrices.append(np.column_stack([judged, samples.texts]))
-    if ((np.isnan(beams.means) | pd.isna(beams.texts)) & ~np.isnan(beams.log_probs)).any():
-        matrices = []  # of an answer the text or the tokens are not known
+    if not _texts_known(beams).any():
+        matrices = []
     results: dict[str, list[FloatArray]] = {}
     for name, similarity in similarities.items():
         results[name] = [similarity(texts, beams.questions) for texts in matrices] if similarity else []
@@ -128,24 +140,30 @@ def method_scores(
     averaged = samples if protocol.sampled else beams._replace(log_probs=log_probs, means=means)
     if averaged:
         table["PE-MC"] = scoring.predictive_entropy_mc(averaged.log_probs)
-        table["NE"] = scoring.normalized_entropy(averaged.means)
+        table["NE"] = np.where(_means_known(averaged), scoring.normalized_entropy(averaged.means), np.nan)
     without = {*protocol.without, *(() if samples else ("Deg", "SC"))}
+    has_texts = _texts_known(beams)
+    known_log_probs = np.where(has_texts[:, None], log_probs, np.nan)
+    known_means = np.where((has_texts & _means_known(beams))[:, None], means, np.nan)
     for name, alike in compared.items():
         column: dict[str, Any] = dict.fromkeys(("SE", "SD", "Deg", "S-NLL", "SC"), np.nan)
         if alike:
             of_beams = alike[0].copy()
             of_beams[~(counts[:, :, None] & counts[:, None, :])] = np.nan
             meaning = scoring.clusters(of_beams)
-            weights = np.where(meaning < 0, np.nan, 0.0) if are_texts else log_probs
-            meant = scoring.meaning_log_probs(log_probs, meaning)
+            weights = np.where(meaning < 0, np.nan, 0.0) if are_texts else known_log_probs
+            meant = scoring.meaning_log_probs(known_log_probs, meaning)
             once = first_occurrences(beams.texts) if protocol.distinct else True
             column["SE"] = scoring.semantic_entropy(weights, meaning)
-            column["SD"] = scoring.semantic_density(np.where(once, means, np.nan), of_beams)
+            column["SD"] = scoring.semantic_density(np.where(once, known_means, np.nan), of_beams)
             column["S-NLL"] = scoring.nll(meant)
             read_by_pro |= {} if "S-PRO" in without else {f"S-PRO, {name}": meant}
         if alike and samples:
-            column["Deg"] = scoring.degree(alike[1][:, 1:, 1:])  # without the answer judged, which stands first
-            column["SC"] = 1 - scoring.matches(alike[1])[:, 0, 1:].sum(axis=1) / samples.n_found
+            degree = scoring.degree(alike[1][:, 1:, 1:])  # without the answer judged, which stands first
+            agreement = scoring.matches(alike[1])[:, 0, 1:].sum(axis=1) / samples.n_found
+            is_scored = _texts_known(samples) | pd.isna(samples.texts).all(axis=1)
+            column["Deg"] = np.where(is_scored, degree, np.nan)
+            column["SC"] = np.where(is_scored, 1 - agreement, np.nan)
         kept = {f"{method}, {name}": values for method, values in column.items() if method not in without}
         table = table.assign(**kept)
     downwards = -np.sort(-log_probs, axis=1)  # NaN last

@@ -23,10 +23,11 @@ from transformers import PreTrainedModel
 
 from pro_lib.common import catalog
 from pro_lib.common.files import sha256
+from pro_lib.common.thoughts import thought_mark
 from pro_lib.generation import decoding
 from pro_lib.generation.decoding import ForwardCounts, Outcome, Strategy
 from pro_lib.generation.decoding.compatibility import positions
-from pro_lib.generation.models import Model, UnsupportedModelError, thought_mark
+from pro_lib.generation.models import Model, UnsupportedModelError
 from pro_lib.questions import question_sets
 from pro_lib.questions.question_sets import QuestionSet
 from pro_lib.runs.certificate import Certificate

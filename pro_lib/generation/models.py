@@ -5,6 +5,7 @@ import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import lru_cache
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import constants, get_session
 from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 from transformers.utils import cached_file
@@ -25,7 +27,8 @@ from pro_lib.common.catalog import (
     locate,
     model_folder_name,
 )
-from pro_lib.common.validation import DTYPES, QUANTIZATIONS, SentenceError, not_empty, refusing
+from pro_lib.common.thoughts import THOUGHT_MARKS
+from pro_lib.common.validation import DTYPES, QUANTIZATIONS, SentenceError, describe, not_empty, one_line, refusing
 from pro_lib.generation import weights
 from pro_lib.generation.decoding import Endings
 from pro_lib.generation.decoding.compatibility import Fit, PackingError, auto_class, best_fit, fit_for_length
@@ -39,12 +42,17 @@ NEWLINE = ("\n",)
 _EXACTLY = {"clean_up_tokenization_spaces": False}
 # What chat templates take for today, so that a run does not depend on the day: the date that Llama's own fall back on.
 TODAY = "2024-07-26"
+_PATIENCE = 10.0  # seconds that the hub may take to answer
 _NOW = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 # Characters of a chat template, and of a prompt that one makes: over longer ones tokenizers take minutes, or crash.
 _LONGEST = 2**20
-# How thoughts begin, in the prompt or in the answer: of DeepSeek and Qwen, Seed, Mistral, Cohere, gpt-oss, Gemma, Kimi.
-_THOUGHTS: tuple[str, ...] = ("<think>", "<thinking>", "<thought>", "<seed:think>", "[THINK]", "<|START_THINKING|>")
-_THOUGHTS += ("<|channel|>analysis", "<|channel>thought", "◁think▷", "<reasoning>")
+
+
+# Control tokens that some tokenizers do not call special. Tags of HTML, which Gemma has as tokens, are text.
+_CONTROL = re.compile(
+    r"<[|｜][^<>\s]+[|｜]>|</?(?:think|thinking|thought|reasoning|tools|tool_\w+)>|<(?:start|end)_of_\w+>"
+    r"|<unused\d+>|\[/?[A-Z_]{3,}\]|◁[^\s]+▷"
+)
 
 
 class UnsupportedModelError(SentenceError):
@@ -95,15 +103,44 @@ class Model:
         return {"model": self.name, "fingerprint": self.fingerprint, "dtype": self.dtype, **quantization}
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of a prompt, with a beginning-of-text token where the tokenizer adds one, and no end."""
-        ids = self.tokenizer(text)["input_ids"]
+        """Return the token ids of a prompt, with a beginning-of-text token where the tokenizer adds one, and no end.
+
+        A control token that is written in the text, such as `<|endoftext|>`, is encoded as its letters, with a
+        warning. Raises `UnsupportedModelError` if the tokenizer cannot do that.
+        """
+        written = self._control_tokens_in(text)
+        ids = self._without_control_tokens(text, written) if written else self.tokenizer(text)["input_ids"]
         return ids[:-1] if len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id else ids
+
+    def _without_control_tokens(self, text: str, written: str) -> list[int]:
+        """Return the token ids of a text in which a control token is written, with a warning."""
+        _, control_ids = control_tokens(self.tokenizer, len(self.tokenizer))
+        ids = self.tokenizer(text, split_special_tokens=True)["input_ids"]
+        n_added = sum(token in control_ids for token in self.tokenizer("")["input_ids"])
+        if sum(token in control_ids for token in ids) > n_added:
+            words = f"and the tokenizer of {self.name} takes it for a control token, not for text"
+            raise UnsupportedModelError(f"the prompt contains {written!r}, {words}; write it otherwise")
+        words = "in a prompt is encoded as text, not as the control token"
+        warnings.warn(f"model {self.name}: {written!r} {words}", UserWarning, stacklevel=2)
+        return ids
+
+    def _control_tokens_in(self, text: str) -> str | None:
+        """Return the first control token that is written in a text; None if there is none."""
+        pattern, _ = control_tokens(self.tokenizer, len(self.tokenizer))
+        match = pattern.search(text)
+        return match[0] if match else None
 
     def encode_chat(self, messages: list[dict[str, str]], options: Mapping[str, Any]) -> list[int]:
         """Return the token ids of a conversation in the chat template, up to where the answer begins.
 
-        `options` are the template's, and `date`, its today. Raises `UnsupportedModelError` if the template refuses it.
+        `options` are the template's, and `date`, its today. Raises `UnsupportedModelError` if the template refuses it,
+        or if a message contains a control token, which would end it or begin another.
         """
+        for message in messages:
+            written = self._control_tokens_in(message["content"])
+            if written:
+                words = "which the chat template would take for a control token; write it otherwise, or use chat=False"
+                raise UnsupportedModelError(f"the prompt for model {self.name} contains {written!r}, {words}")
         try:
             template, settings = self.tokenizer.get_chat_template(), dict(options)
             if len(template) > _LONGEST:
@@ -120,7 +157,7 @@ class Model:
             text: Any = self.tokenizer.apply_chat_template(messages, **settings)
             if len(text) > _LONGEST:
                 raise ValueError(f"what it makes of the prompt has {len(text):,} characters, more than {_LONGEST:,}")
-            if text.rstrip().endswith(_THOUGHTS):
+            if text.rstrip().endswith(tuple(THOUGHT_MARKS)):
                 raise ValueError("it opens a thinking block; an option may close it: chat={'enable_thinking': False}")
         except Exception as error:  # a template is a program of the model's makers, and may want all memory
             words = f"has no chat template that takes the prompt; leave chat=True out ({error})"
@@ -192,6 +229,7 @@ def load_model(
         device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     if dtype == "auto":
         dtype = "bfloat16" if device.startswith("cuda") and not is_bundled(name) else "float32"
+    check_reachable(source, from_pretrained)
     options = {"trust_remote_code": False, "dtype": getattr(torch, dtype), **from_pretrained}
     with refusing(FileNotFoundError, f"model {str(name)!r} could not be loaded"):
         torch.empty(0, device=device)
@@ -214,6 +252,25 @@ def load_model(
             network.to(torch.device(device))  # type: ignore[arg-type]  # as transformers wraps it
         identity = identity or str(getattr(network.config, "_commit_hash", None))
         return _made(network, tokenizer, model_folder_name(name), source, identity)
+
+
+def check_reachable(source: str, options: Mapping[str, Any]) -> None:
+    """Raise `FileNotFoundError` if a model of the hub is not in the cache and the hub cannot be reached.
+
+    One request tells; transformers would try for half a minute.
+    """
+    if os.path.exists(source) or constants.HF_HUB_OFFLINE or options.get("local_files_only"):
+        return
+    shared = {name: options[name] for name in ("cache_dir", "revision", "subfolder") if options.get(name)}
+    with suppress(OSError, ValueError):
+        if cached_file(source, "config.json", local_files_only=True, **shared):
+            return
+    try:
+        get_session().head(constants.ENDPOINT, timeout=_PATIENCE)
+    except Exception as error:  # whatever the client of the hub makes of a network that is not there
+        words = f"it is not in the cache, and {constants.ENDPOINT} cannot be reached ({describe(error)})"
+        remedy = "connect to the internet, or give the folder of a model"
+        raise FileNotFoundError(one_line(f"model {source!r} could not be loaded: {words}; {remedy}")) from error
 
 
 def _wrap_pair(pair: tuple[Any, ...], options: Mapping[str, Any]) -> Model:
@@ -288,9 +345,20 @@ def _folder(source: str, shared: Mapping[str, Any]) -> Path:
     return Path(str(cached_file(source, "config.json", **hub))).parent
 
 
-def thought_mark(text: str) -> str | None:
-    """Return the mark of a thought that the text begins with, if it does."""
-    return next((mark for mark in _THOUGHTS if text.lstrip().startswith(mark)), None)
+@lru_cache(maxsize=2)
+def control_tokens(tokenizer: Any, n_tokens: int) -> tuple[re.Pattern, frozenset[int]]:
+    """Return a pattern for the texts of a tokenizer's control tokens, and their ids.
+
+    Added tokens of white space, words or HTML, which some tokenizers have, are not control tokens. `n_tokens` is the
+    tokenizer's length, so that tokens that are added later count.
+    """
+    texts: dict[int, str] = {}
+    for token_id, token in getattr(tokenizer, "added_tokens_decoder", {}).items():
+        text = str(token.content)
+        if text.strip() and (token.special or _CONTROL.fullmatch(text.strip())):
+            texts[token_id] = text
+    longest_first = sorted(texts.values(), key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)"), frozenset(texts)
 
 
 @lru_cache(maxsize=2)

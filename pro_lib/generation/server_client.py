@@ -20,8 +20,8 @@ import numpy as np
 from pydantic_core import from_json
 
 from pro_lib.common.files import RunError, sha256
+from pro_lib.common.nested import inner_value
 from pro_lib.common.validation import NotNegative, Positive, PositiveInt, SentenceError, checked, extra, rule
-from pro_lib.importing.response_formats import value_at
 
 with extra("server", "asking a server"):
     import anyio.from_thread
@@ -37,8 +37,10 @@ _TEMPORARY = (429, 502, 503, 504)  # HTTP statuses of a server that may answer l
 ROUNDING = 1e-3  # by how much probabilities may add up to more than 1
 LOWEST = -1e4  # stands for the logarithm of 0
 _COMPARED = 20  # tokens of a list that another list of the same place must agree with
-_LISTS = "choices.0.logprobs.content.0.top_logprobs|choices.0.logprobs.top_logprobs.0"
-_SAMPLED_LISTS = "choices.0.logprobs.content.0.top_probs"  # of llama.cpp
+# Where a chat and a text completion list the likeliest tokens.
+_CHAT_LIST = ("choices", 0, "logprobs", "content", 0, "top_logprobs")
+_TEXT_LIST = ("choices", 0, "logprobs", "top_logprobs", 0)
+_SAMPLED_LIST = ("choices", 0, "logprobs", "content", 0, "top_probs")  # of llama.cpp
 # The prompts of the probe. No model is certain of what follows the first two; most models are
 # after the third.
 PROBE_PROMPTS = (
@@ -133,24 +135,27 @@ class Server:
         """
         fields = {"prompt": list(prefix), "logprobs": n_tokens, "return_tokens_as_token_ids": True}
         reply = send(fields | sampling)
-        told = value_at(reply, _LISTS)
+        told = inner_value(reply, *_CHAT_LIST)
+        if told is None:
+            told = inner_value(reply, *_TEXT_LIST)
         if isinstance(told, list):
-            pairs = [(str(value_at(token, "id")), value_at(token, "logprob")) for token in told]
+            pairs = [(str(inner_value(token, "id")), inner_value(token, "logprob")) for token in told]
         else:
             pairs = [*told.items()] if isinstance(told, dict) else []
         known = [(name.removeprefix("token_id:"), p) for name, p in pairs if type(p) in (float, int)]
         values = {int(name): float(p) for name, p in known if re.fullmatch(r"\d{1,9}", name, re.ASCII)}
         likely = sorted(values.items(), key=lambda pair: -pair[1])
-        text = str(value_at(reply, "choices.0.text") or "").strip()
+        text = str(inner_value(reply, "choices", 0, "text") or "").strip()
         firsts = [self.texts[token].strip() for token, _ in likely[:3] if token < len(self.texts)]
+        n_prompt_tokens = inner_value(reply, "usage", "prompt_tokens")
         is_sampled = sampling.get("temperature", 0) > 0  # then any token may be the generated one
         is_other_text = bool(text) and "\ufffd" not in text and text not in firsts
         wrong = {
-            "lists probabilities after sampling (post_sampling_probs)": value_at(reply, _SAMPLED_LISTS) is not None,
+            "lists probabilities after sampling (post_sampling_probs)": inner_value(reply, *_SAMPLED_LIST) is not None,
             "lists no log-probabilities by token id": not values or len(values) < len(pairs),
             "lists values that are not log-probabilities": not all(p <= ROUNDING for p in values.values()),
             "lists probabilities that add up to more than 1": sum(np.exp([*values.values()])) > 1 + ROUNDING,
-            "read another prompt than was sent": value_at(reply, "usage.prompt_tokens") not in (None, len(prefix)),
+            "read another prompt than was sent": n_prompt_tokens not in (None, len(prefix)),
             "has other tokens than the tokenizer": not firsts or (is_other_text and not is_sampled),
         }
         if why := next((why for why, holds in wrong.items() if holds), ""):
@@ -178,17 +183,17 @@ class Server:
     def _description(self, connection: "_Connection") -> dict[str, Any]:
         """Return what the server says of its model in `/models` and in llama.cpp's `/props`."""
         base = self.base_url.rstrip("/")
-        entries = value_at(connection.get(f"{base}/models"), "data")
+        entries = inner_value(connection.get(f"{base}/models"), "data")
         entries = entries if isinstance(entries, list) else []
-        named = [entry for entry in entries if value_at(entry, "id") == self.model]
+        named = [entry for entry in entries if inner_value(entry, "id") == self.model]
         if not named and len(entries) == 1:
             named = entries  # llama.cpp has one model, which answers to every name
         entry = named[0] if named else None
-        found = {name: value_at(entry, name) for name in _MODEL_FIELDS}
+        found = {name: inner_value(entry, name) for name in _MODEL_FIELDS}
         props = connection.get(f"{base.removesuffix('/v1')}/props")
-        found |= {name: value_at(props, name) for name in _PROPS_FIELDS}
-        found["n_ctx"] = value_at(props, "default_generation_settings.n_ctx")
-        template = value_at(props, "chat_template")
+        found |= {name: inner_value(props, name) for name in _PROPS_FIELDS}
+        found["n_ctx"] = inner_value(props, "default_generation_settings", "n_ctx")
+        template = inner_value(props, "chat_template")
         if isinstance(template, str):
             found["chat_template"] = short_digest(template)
         return {name: self._storable(value) for name, value in found.items() if value is not None}

@@ -4,7 +4,9 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,13 @@ import pandas as pd
 
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
+from pro_lib.importing.answer_records import record_of
+from pro_lib.importing.asked import question_texts
+from pro_lib.importing.formats import ResponseFormat
+from pro_lib.importing.left_out import FAILED, NO_FINISH_REASON, OTHER_FILTER, LeftOut, Problem, collection_paused
 from pro_lib.importing.records import (
     TABLES,
+    AnswerRecord,
     from_records,
     names_in,
     paired,
@@ -22,7 +29,8 @@ from pro_lib.importing.records import (
     record_tables,
     split_records,
 )
-from pro_lib.importing.response_formats import CUT, NATURAL, Response, record_of, responses, value_at
+from pro_lib.importing.response_formats import CUT, NATURAL, response_format_of
+from pro_lib.importing.responses import Response, StreamError, decoded, plain, responses_in
 from pro_lib.questions.file_readers import Source, json_lines, source_path, unzipped
 from pro_lib.questions.question_sets import QuestionSet, load_questions
 from pro_lib.runs.run import Run
@@ -30,76 +38,257 @@ from pro_lib.runs.storage import RunInfo
 
 __all__ = ["from_openai", "from_records", "from_vllm", "import_answers", "read_labels", "record_files", "split_records"]
 
+_PEEKED = 10  # entries at the beginning of a file that tell records from responses
 
-def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None = None) -> Run:
+
+@dataclass
+class _ReadResponse:
+    """A response whose answers were read: what is needed to tell its question, and the records of its answers."""
+
+    response: Response
+    question: Any
+    own_id: Any = None
+    records: list[AnswerRecord] = field(default_factory=list)
+
+
+@dataclass
+class _Reading:
+    """What was read of a file of responses."""
+
+    left_out: LeftOut
+    responses: list[_ReadResponse] = field(default_factory=list)
+    format_name: str = "responses"
+    endings: Counter = field(default_factory=Counter)
+    n_with_thoughts: int = 0
+    n_without_log_probs: int = 0  # of an API that has none
+    notes: Counter[str] = field(default_factory=Counter)  # of answers that are scored on some of their tokens
+    unfinished: dict[str, str] = field(default_factory=dict)  # places of answers without a finish reason
+    has_masked_tokens: bool = False  # whether the texts of tokens are not read
+    texts: set[str] = field(default_factory=set)  # the first two different texts of answers
+    token_texts: set[Any] = field(default_factory=set)  # the first two different texts of tokens
+
+
+def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None = None, strict: bool = False) -> Run:
     """Return a run of what a server returned, in any response format of docs/own_data.md, with log-probabilities.
 
     The source is a file of JSON, or a list of dicts or of a client's objects. A response is bare, or in
-    `{question_id?, question?, references?, split?, response}`, or a batch's line. `log_prob` (nats) is that of all
-    tokens returned; without the one that ends an answer, answers may add up to more than 1, and no bound holds. What
-    failed or was refused, or has a probability that the server keeps to itself, is left out; a warning counts it.
+    `{question_id?, question?, references?, split?, response}`, or a batch's line. `log_prob` (nats) is that of the
+    tokens that spell the answer and end it; without the ending, answers may add up to more than 1, and no bound holds.
 
-    `questions`, as `pro_lib.load_questions(...).table`, replace those of the file. A response belongs to the question
-    of its
-    id, else of its text, else in its place, which a warning says. Raises `RunError` with file, line and choice.
+    Args:
+        source: the file or the list.
+        questions: replace those of the file, as `pro_lib.load_questions(...).table`. A response belongs to the
+            question of its id, else of its text, else in its place, which a warning says.
+        strict: whether a line or an answer that cannot be used is an error. By default it is left out (what failed
+            or was refused, or has a probability that the server keeps to itself, for example), and a warning counts
+            and names it.
+
+    Raises:
+        RunError: names file, line and answer.
     """
     path = source_path(not_empty(source, "source"), "responses")
-    read = [response for where, entry in json_lines(source) for response in responses(where, entry)]
-    response_format = next(
-        (response.response_format.name for response in read if response.response_format), "responses"
-    )
-    texts = [text if isinstance(text := response.question["question"], str) else "" for response in read]
-    own = _ids(read, texts, set() if questions is None else set(question_table(questions)["question_id"]))
-    left_out, records, filters = dict[str, list](), dict[str, tuple[str, dict]](), dict[str, Any]()
-    endings: Counter = Counter()
-    for name, known, response in zip(_names(read, texts, own, path), own, read, strict=True):
-        place, fields = response.where.removeprefix(f"{path}, "), response.question | {"question_id": name}
-        if filters.setdefault(str(name), str(fields["filter"])) != str(fields["filter"]):
-            left_out.setdefault("that another filter judges again", []).append(place)
-            continue
-        if not response.answers:
-            left_out.setdefault("that failed", []).append(place)
-        if response.answers or known is None:
-            _, record = records.setdefault(str(name), (response.where, fields | {"answers": []}))
-        for n, completion in enumerate(response.answers):
-            answer = record_of(completion, response.response_format, f"{response.where}, choice {n}")
-            if isinstance(answer, str):
-                left_out.setdefault(answer, []).append(f"{place}, choice {n}")
-            else:
-                record["answers"].append(answer)
-                endings[completion.reason] += 1
-    for reason, places in left_out.items():
-        warnings.warn(f"{len(places)} answers {reason} are left out: {_some(places)}", UserWarning, stacklevel=2)
-    if unknown := [f"{name} ({count})" for name, count in endings.items() if name not in NATURAL | CUT]:
-        warnings.warn(f"endings {_some(unknown)} are unknown; such an answer counts as cut", UserWarning, stacklevel=2)
-    answers, table = record_tables(records.values(), path)
+    with collection_paused():
+        reading = _read_responses(source, path, strict)
+        if _has_masked_tokens(reading) and isinstance(source, (str, Path, list, tuple, pd.DataFrame)):
+            reading = _read_responses(source, path, strict, has_masked_tokens=True)
+        known_ids = set() if questions is None else set(question_table(questions)["question_id"])
+        _set_question_texts(reading.responses)
+        _set_ids(reading.responses, known_ids)
+        records = _records(reading, path)
+        _check_stream(reading)
+        answers, table = record_tables(records.values(), path, reading.left_out)
+    reading.left_out.warn()
+    _warn_of_answers(reading, path)
     if not answers["finished"].any():
-        raise RunError(f"{path}: none of {len(answers)} answers is finished; their endings are {_some(endings)}")
+        endings = _some(reading.endings)
+        raise RunError(f"{path}: none of {len(answers)} answers is finished; their endings are {endings}")
     if questions is not None:
-        answers, table = paired(questions, answers, table, path, known={*own} - {None})
-    return Run(answers, table, RunInfo(unzipped(path).stem, response_format, response_format))
+        known = {read.own_id for read in reading.responses} - {None}
+        answers, table = paired(questions, answers, table, path, known=known)
+    return Run(answers, table, RunInfo(unzipped(path).stem, reading.format_name, reading.format_name))
 
 
 # One function reads every response format, since each is told by what it holds.
 from_vllm = from_openai
 
 
-def import_answers(path: str | Path, *, questions: QuestionSet | pd.DataFrame | str | Path | None = None) -> Run:
+def _has_masked_tokens(reading: _Reading) -> bool:
+    """Return whether all tokens have one text and no answer has it, as in a log whose tokens were made unreadable."""
+    are_masked = len(reading.token_texts) == 1 and len(reading.texts) > 1
+    return are_masked and not any(read.records for read in reading.responses)
+
+
+def _read_responses(source: Source, path: Path, strict: bool, *, has_masked_tokens: bool = False) -> _Reading:
+    """Read the responses of a file entry by entry, and keep the records of their answers."""
+    left_out = LeftOut(path, strict)
+    reading = _Reading(left_out, has_masked_tokens=has_masked_tokens)
+    is_file = isinstance(source, (str, Path))
+    has_format = False
+    entries = json_lines(source, on_error=None if strict else left_out.add_error)
+    for where, entry in _without_outer_list(entries):
+        try:
+            found = list(responses_in(where, entry if is_file else plain(entry)))
+        except StreamError:
+            raise
+        except RunError as error:
+            left_out.add_error(where, error)
+            continue
+        for response in found:
+            if response.response_format is not None and not has_format:
+                reading.format_name, has_format = response.response_format.name, True
+            read = _ReadResponse(replace(response, answers=[]), response.question)
+            reading.responses.append(read)
+            if response.failure is not None:
+                words = f"the response failed ({response.failure})" if response.failure else "the response failed"
+                left_out.add(response.where, Problem(FAILED, words))
+            elif response.response_format is not None:
+                _read_answers(response, response.response_format, read, reading)
+    return reading
+
+
+def _without_outer_list(entries: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield entries; of a file that is one text of JSON with a list, the entries of that list."""
+    first, second = next(entries, None), next(entries, None)
+    if first is not None and second is None and isinstance(first[1], str):
+        values = decoded(first[1])
+        if isinstance(values, list):
+            place = first[0].rpartition(", ")[0]
+            yield from ((f"{place}, entry {n}", value) for n, value in enumerate(values, start=1))
+            return
+    yield from (entry for entry in (first, second) if entry is not None)
+    yield from entries
+
+
+def _read_answers(response: Response, response_format: ResponseFormat, read: _ReadResponse, reading: _Reading) -> None:
+    prompt = _prompt_text(response)
+    for n, answer in enumerate(response.answers):
+        place = f"{response.where}, choice {n}"
+        if reading.has_masked_tokens:
+            answer = replace(answer, token_texts=None)
+        elif len(reading.token_texts) < 2:
+            reading.token_texts.update(text for text in (answer.token_texts or [])[:2] if text is not None)
+        if len(reading.texts) < 2 and isinstance(answer.text, str):
+            reading.texts.add(answer.text)
+        record = record_of(answer, response_format, reading.notes, prompt)
+        reading.n_with_thoughts += answer.has_thoughts
+        if isinstance(record, Problem):
+            reading.left_out.add(place, record)
+            if record.kind == NO_FINISH_REASON:
+                reading.unfinished[place] = str(response.served_id)
+            continue
+        read.records.append(record)
+        reading.n_without_log_probs += answer.lacks_log_probs
+        reading.endings[answer.reason] += 1
+
+
+def _prompt_text(response: Response) -> str | None:
+    """Return the text of a response's prompt, or of its question, where the file says it."""
+    if response.conversation is not None and len(response.conversation) == 1:
+        return response.conversation[0].text or None
+    return response.question if isinstance(response.question, str) else None
+
+
+def _check_stream(reading: _Reading) -> None:
+    """Refuse the pieces of a stream, which share the server's id; only the last one has a finish reason."""
+    counts = Counter(str(read.response.served_id) for read in reading.responses if read.response.part is None)
+    for place, served_id in reading.unfinished.items():
+        if counts[served_id] > 1:
+            words = "has no finish reason, as the pieces of a stream; save the whole response that the client joins"
+            raise RunError(f"{place}: the answer {words}")
+
+
+def _set_question_texts(responses: Sequence[_ReadResponse]) -> None:
+    """Set the text of each question: the entry's own, else that of the request."""
+    texts = question_texts([read.response.conversation for read in responses])
+    for read, text in zip(responses, texts, strict=True):
+        if read.question is None:
+            read.question = text
+
+
+def _records(reading: _Reading, path: Path) -> dict[str, tuple[str, dict]]:
+    """Return the records of the questions, by id; the answers of several responses to one question are together."""
+    records: dict[str, tuple[str, dict]] = {}
+    filters: dict[str, Any] = {}
+    for name, read in zip(_names(reading.responses, path), reading.responses, strict=True):
+        response = read.response
+        judged_by = str(response.filter)
+        if filters.setdefault(str(name), judged_by) != judged_by:
+            reading.left_out.add(response.where, Problem(OTHER_FILTER))
+            continue
+        if response.failure is not None and read.own_id is not None:
+            continue
+        fields = {
+            "question_id": name,
+            "question": read.question,
+            "references": response.references,
+            "split": response.split,
+            "answers": [],
+        }
+        _, record = records.setdefault(str(name), (response.where, fields))
+        record["answers"] += read.records
+    return records
+
+
+def _warn_of_answers(reading: _Reading, path: Path) -> None:
+    """Warn of unknown finish reasons, of thoughts, and of an API without log-probabilities."""
+    unknown = [f"{name} ({count})" for name, count in reading.endings.items() if name not in NATURAL | CUT]
+    if unknown:
+        message = f"endings {_some(unknown)} are unknown; such an answer counts as cut"
+        warnings.warn(message, UserWarning, stacklevel=3)
+    if reading.has_masked_tokens:
+        message = f"{path}: all tokens have the same text, which spells no answer; it is not compared with the answers"
+        warnings.warn(message, UserWarning, stacklevel=3)
+    if reading.n_with_thoughts:
+        message = f"{path}: {reading.n_with_thoughts} answers had thoughts (reasoning) before them, which are neither "
+        message += "scored nor judged; their values are conditional on the reasoning that was sampled"
+        warnings.warn(message, UserWarning, stacklevel=3)
+    for note, count in reading.notes.items():
+        warnings.warn(f"{path}: {count} answers {note}", UserWarning, stacklevel=3)
+    if reading.n_without_log_probs:
+        message = f"{path}: the API ({reading.format_name}) gives no log-probabilities of "
+        message += f"{reading.n_without_log_probs} answers; their texts are read for SC, Deg and SE by counts"
+        warnings.warn(message, UserWarning, stacklevel=3)
+
+
+def import_answers(
+    path: str | Path,
+    *,
+    questions: QuestionSet | pd.DataFrame | str | Path | None = None,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    strict: bool = False,
+) -> Run:
     """Import a file of answers: records, responses of a server, or a CSV or Parquet file with a row per answer.
 
     Args:
         path: the file, in any response format of docs/own_data.md.
         questions: the questions that were answered, in place of those in the file: a file, a question set or a
             table. Of a file all splits are used, and no question is taken as a shot.
+        columns: names of the columns of a file of `questions`, as in `pro_lib.load_questions`.
+        strict: whether a line or an answer that cannot be used, or a row of a file of `questions`, is an error. By
+            default it is left out, and a warning counts and names it.
 
     Raises:
-        RunError: an answer cannot be read, or belongs to no question; names file, line and field.
+        RunError: no answer can be used, or one belongs to no question; names file, line and field.
     """
     not_empty(path, "path")
     if isinstance(questions, str | Path):
-        questions = load_questions(path=not_empty(questions, "questions"), split=None, n_shots=0)
-    is_ours = unzipped(path).suffix in TABLES or value_at(next(json_lines(path), ("", None))[1], "answers") is not None
-    return (from_records if is_ours else from_openai)(path, questions=questions)
+        questions = load_questions(
+            path=not_empty(questions, "questions"), columns=columns, split=None, n_shots=0, strict=strict
+        )
+    reader = from_records if unzipped(path).suffix in TABLES or _has_records(path) else from_openai
+    return reader(path, questions=questions, strict=strict)
+
+
+def _has_records(path: str | Path) -> bool:
+    """Return whether a file of JSON holds our records: of its first entries, one has answers but no response."""
+    for _, entry in islice(json_lines(path, on_error=lambda *_: None), _PEEKED):
+        if isinstance(entry, dict) and entry.get("answers") is not None and entry.get("response") is None:
+            return True
+        if isinstance(entry, (dict, list, str)):
+            body = decoded(entry)
+            if not isinstance(body, dict) or "response" in body or response_format_of(body) is not None:
+                return False
+    return False
 
 
 def record_files(records: Sequence[str]) -> dict[tuple[str, str], str]:
@@ -114,15 +303,23 @@ def record_files(records: Sequence[str]) -> dict[tuple[str, str], str]:
     return files
 
 
-def _names(read: Sequence[Response], texts: Sequence[str], own: Sequence[str | None], path: Path) -> list[object]:
-    """Return the question_id of each response; those to one question, by id or by text, share theirs."""
-    names, by_text, places = list[Any](), dict[str, Any](), dict[str, Any]()
-    for name, text, response in zip(own, texts, read, strict=True):
+def _names(responses: Sequence[_ReadResponse], path: Path) -> list[object]:
+    """Return the question_id of each response; those to one question, by id or by request, share theirs."""
+    names = list[Any]()
+    by_question = dict[object, Any]()
+    places = dict[str, tuple[str, tuple]]()
+    for read in responses:
+        response, name = read.response, read.own_id
+        text = read.question if isinstance(read.question, str) else ""
         if name is None:
             served = None if str(response.served_id) in places else response.served_id
-            place = f"{unzipped(path).stem}-{response.where.rsplit(' ', 1)[1]}"
-            name = by_text.setdefault(text or response.where, place if served is None else served)
-        about = (text, response.question["references"], response.question["split"])
+            place = f"{unzipped(path).stem}-{response.where.partition(', prompt ')[0].rsplit(' ', 1)[1]}"
+            if response.part is not None:
+                place = f"{place}-{response.part}"
+            # The same words may be another question in another conversation.
+            identity = response.conversation or text or response.where
+            name = by_question.setdefault(identity, place if served is None else served)
+        about = (text, response.references, response.split)
         where, first = places.setdefault(str(name), (response.where, about))
         if about != first:
             raise RunError(f"{response.where}: question_id {name!r} was already used ({where}), by another question")
@@ -130,26 +327,44 @@ def _names(read: Sequence[Response], texts: Sequence[str], own: Sequence[str | N
     return names
 
 
-def _ids(read: Sequence[Response], texts: Sequence[str], prompted: set[str]) -> list[Any]:
-    """Return the ids that responses bring, `q0-0` and `q0-1` as `q0` where it was asked or where both have one text.
+def _set_ids(responses: Sequence[_ReadResponse], known_ids: set[str]) -> None:
+    """Set the ids that responses bring; `q0-0` and `q0-1` become `q0` where both are answers to one question.
 
-    Without texts they also do where each of several questions has the same numbers, which a warning says.
+    They are where questions were given that have the ids without the numbers, and where some of them share what is
+    before the number, and each group has one text. Without texts, they are where each of several groups has the same
+    numbers. A message says so, unless the questions were given.
     """
-    ids = [str(name) if type(name := response.question["question_id"]) is int else name for response in read]
+    ids = [read.response.question_id for read in responses]
+    ids = [str(name) if type(name) is int else name for name in ids]
+    for read, name in zip(responses, ids, strict=True):
+        read.own_id = name
     split = [match for name in ids if (match := re.fullmatch(r"(.+)[-_.:#/](\d{1,9})", str(name)))]
-    if len(split) < len(ids) or prompted & set(ids):
-        return ids
-    stems, numbers = [match[1] for match in split], dict[str, list[int]]()
+    if len(split) < len(ids) or not ids or known_ids & set(ids):
+        return
+    stems = [match[1] for match in split]
+    numbers = dict[str, list[int]]()
     for match in split:
         numbers.setdefault(match[1], []).append(int(match[2]))
-    if set(stems) <= prompted or (all(texts) and len({*zip(stems, texts, strict=True)}) == len(numbers)):
-        return stems
-    same = {tuple(sorted(group)) for group in numbers.values()}
-    if any(texts) or len(numbers) < 2 or len(same) > 1 or same.pop()[:2] not in ((0, 1), (1, 2)):
-        return ids
-    message = f"answers are taken as samples of one question by their ids, as {ids[0]!r} of {stems[0]!r}"
-    warnings.warn(message, UserWarning, stacklevel=3)
-    return stems
+    questions = [read.response.conversation or read.question or "" for read in responses]
+    if set(stems) <= known_ids:
+        is_samples = True
+    elif not any(len(set(group)) > 1 for group in numbers.values()):
+        is_samples = False
+    elif all(questions):
+        is_samples = len({*zip(stems, questions, strict=True)}) == len(numbers)
+    else:
+        same = {tuple(sorted(group)) for group in numbers.values()}
+        is_samples = not any(questions) and len(numbers) > 1 and len(same) == 1
+        is_samples = is_samples and same.pop()[:2] in ((0, 1), (1, 2))
+        is_samples = is_samples and not all(stem.isdecimal() for stem in stems)  # 2021-01 may be a month, 1.2 a section
+    if not is_samples:
+        return
+    for read, stem in zip(responses, stems, strict=True):
+        read.own_id = stem
+    if not set(stems) <= known_ids:
+        shown = next(n for n, stem in enumerate(stems) if len(set(numbers[stem])) > 1)
+        message = f"answers are taken as samples of one question by their ids, as {ids[shown]!r} of {stems[shown]!r}"
+        warnings.warn(message, UserWarning, stacklevel=3)
 
 
 def _some(values: Iterable[object]) -> str:

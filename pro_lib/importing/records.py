@@ -4,18 +4,28 @@ import sys
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError, from_json
 
 from pro_lib.common.files import RunError, parse, without_spreadsheet_mark
-from pro_lib.common.validation import Format, Probability, Text, not_empty, rule
+from pro_lib.common.validation import Format, Probability, Text, not_empty, rule, sentence
+from pro_lib.importing.left_out import NO_LOG_PROBS, UNREADABLE, LeftOut, Problem, collection_paused
+from pro_lib.importing.token_alignment import AnswerTokens, Mismatch, align
 from pro_lib.metrics.correctness import normalized_words
 from pro_lib.questions.file_readers import (
     Identity,
@@ -26,9 +36,9 @@ from pro_lib.questions.file_readers import (
     read_rows,
     source_path,
     unzipped,
-    validated,
 )
 from pro_lib.questions.question_sets import QuestionSet, lend_validation, rename_reserved
+from pro_lib.questions.tables import decimal_points
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
 
@@ -53,6 +63,7 @@ ANSWER_COLUMN_ALIASES = {
 }
 LOG_PROB = ("logprob", "log_probability", "cumulative_logprob")
 ANSWER_COLUMN_ALIASES |= dict.fromkeys(LOG_PROB, "log_prob")
+_NUMBERS = ("log_prob", "end_log_prob", "mean_log_prob", "rouge_l")  # columns of numbers in such files
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 
 
@@ -60,6 +71,7 @@ class AnswerRecord(Format):
     """An answer of a record: log-probabilities in nats, that of the tokens as a sum or one by one."""
 
     text: Text | None = None
+    tokens: list[Text] | None = None
     token_ids: list[int] | None = None
     token_log_probs: list[TokenLogProb] | None = None
     end_log_prob: LogProb | None = None
@@ -76,7 +88,7 @@ class AnswerRecord(Format):
         if value is not None:
             return value
         tokens, text, end = (others.data.get(name) for name in ("token_log_probs", "text", "end_log_prob"))
-        if tokens is end is None and text is not None:  # a text alone, which `record_tables` refuses beside others
+        if tokens is end is None and text is not None:  # a text alone, which `record_tables` counts
             return None
         # No tokens and no ending would make an answer of probability 1.
         if tokens is None or (not tokens and end is None):
@@ -103,18 +115,21 @@ class _Label(Format):
     correct: Annotated[bool, BeforeValidator(lambda value: _TRUTH.get(str(value).strip().lower(), value))]
 
 
-def from_records(source: Source, *, questions: QuestionSet | pd.DataFrame | None = None) -> Run:
+def from_records(source: Source, *, questions: QuestionSet | pd.DataFrame | None = None, strict: bool = False) -> Run:
     """Return a run of log-probabilities made elsewhere: a JSONL file with a line per question, or a table.
 
     A line is `{question_id, question?, references?, split?, scores?, answers: [...]}`; an answer is `{log_prob?,
-    mean_log_prob?, token_log_probs?, end_log_prob?, text?, token_ids?, finished?, closed?, rouge_l?, correct?}` with at
-    least one of log_prob and token_log_probs, or all of them a text alone, as samples of a black box. Without
-    end_log_prob, `log_prob` is that of the complete answer; an ending that is given counts as a token. `closed` says
-    that the last token is text and ending at once. `scores` are made elsewhere, by method, higher = more uncertain.
-    `model` and `dataset` of the first line name the run.
+    mean_log_prob?, token_log_probs?, end_log_prob?, text?, tokens?, token_ids?, finished?, closed?, rouge_l?,
+    correct?}` with at least one of log_prob and token_log_probs, or a text alone, as samples of a black box. A warning
+    says how many are texts alone if others are not. Without end_log_prob, `log_prob` is that of the complete answer; an
+    ending that is given counts as a token. `closed` says that the last token is text and ending at once. `tokens` are
+    the texts of the tokens. With them, only the tokens that spell `text` count, and an answer whose tokens do not
+    spell it is left out. `scores` are made
+    elsewhere, by method, higher = more uncertain. `model` and `dataset` of the first line name the run.
 
     In memory, `source` is a list of such objects, or a table, as a CSV or Parquet file: with a column `answers`, or a
-    row per answer. `questions` as for `importing.from_openai`. Raises `RunError` with file, line and field.
+    row per answer. `questions` as for `importing.from_openai`. A line or an answer that cannot be read is left out,
+    and a warning counts and names it; with `strict`, it is an error. Raises `RunError` with file, line and field.
     """
     path, is_file = source_path(not_empty(source, "source"), "records"), isinstance(source, (str, Path))
     if is_file and unzipped(path).suffix in TABLES:
@@ -123,10 +138,19 @@ def from_records(source: Source, *, questions: QuestionSet | pd.DataFrame | None
         source = table.rename(columns=ours)
         check_names(source, path)
         if unzipped(path).suffix != ".parquet":
-            read = {name: [_of_text(name, cell) for cell in column] for name, column in source.items()}
+            has_semicolons = table.attrs.get("delimiter", ",") != ","
+            read = {}
+            for name, column in source.items():
+                cells = decimal_points(list(column), has_semicolons=has_semicolons) if name in _NUMBERS else column
+                read[name] = [_of_text(name, cell) for cell in cells]
             source = pd.DataFrame(read, source.index, dtype=object)
     is_flat = isinstance(source, pd.DataFrame) and "answers" not in source
-    answers, table = record_tables(_by_question(json_lines(source)) if is_flat else json_lines(source), path)
+    left_out = LeftOut(path, strict)
+    entries = json_lines(source, on_error=None if strict else left_out.add_error)
+    with collection_paused():
+        records = _by_question(entries) if is_flat else entries
+        answers, table = record_tables(records, path, left_out, may_be_mixed=True)
+    left_out.warn()
     if questions is not None:
         answers, table = paired(questions, answers, table, path, known={*table["question_id"]})
     model, dataset = names_in(path) if is_file else ("records", path.stem)
@@ -171,7 +195,8 @@ def read_labels(path: str | Path) -> pd.DataFrame:
 
 def names_in(path: str | Path) -> tuple[str, str]:
     """Return the model and dataset that a file's first record names; `records` and the file's stem otherwise."""
-    _, first = ("", {}) if unzipped(path).suffix in TABLES else next(json_lines(path), ("", {}))
+    is_table = unzipped(path).suffix in TABLES
+    _, first = ("", {}) if is_table else next(json_lines(path, on_error=lambda *_: None), ("", {}))
     ours = first if isinstance(first, dict) and "answers" in first else {}
     return str(ours.get("model") or "records"), str(ours.get("dataset") or unzipped(path).stem)
 
@@ -182,7 +207,7 @@ def _of_text(name: str, cell: str | None) -> object:
         return [text.strip() for text in cell.split(";")]
     if cell and name in AnswerRecord.model_fields and name != "text":
         with suppress(ValueError):
-            return from_json(cell.lower())
+            return from_json(cell if name == "tokens" else cell.lower())
     return cell or None
 
 
@@ -199,23 +224,106 @@ def _by_question(rows: Iterable[tuple[str, dict]]) -> Iterable[tuple[str, dict]]
     return records.values()
 
 
-def record_tables(entries: Iterable[tuple[str, Mapping]], source: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the answers and the questions of records, given with their places; `RunError` says what is wrong where."""
+def record_tables(
+    entries: Iterable[tuple[str, Mapping]],
+    source: Path,
+    left_out: LeftOut,
+    *,
+    may_be_mixed: bool = False,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the answers and the questions of records, given with their places.
+
+    What cannot be read is added to `left_out`. If some answers have log-probabilities and others are texts alone, the
+    texts are left out too; if it `may_be_mixed`, they are kept, and a warning says how many there are. Raises
+    `RunError` where two records have one question_id, and where no answer is left.
+    """
     answers, questions, places = [], [], []
-    for where, record in validated(Record, entries):
+    used: dict[str, str] = {}
+    for where, record in _valid_records(entries, left_out):
+        if record.question_id in used:
+            first = used[record.question_id]
+            raise RunError(f"{where}: question_id {record.question_id!r} was already used ({first})")
+        used[record.question_id] = where
         scores = {f"score_{name}": score for name, score in (record.scores or {}).items()}
         questions.append(record.model_dump(exclude={"answers", "scores"}) | scores)
-        for rank, answer in enumerate(record.answers):
-            answers.append({"question_id": record.question_id, "rank": rank, **answer.model_dump()})
-            places.append(f"{where}: answers[{rank}]")
+        for rank, answer in enumerate(_spelled_answers(record, where, left_out)):
+            values = dict(answer)
+            del values["tokens"]
+            answers.append({"question_id": record.question_id, "rank": rank, **values})
+            places.append(where)
+    if not may_be_mixed:
+        answers = _of_one_kind(answers, places, left_out)
     if not answers:
-        raise RunError(f"{source} holds no answers whose probability is known ({len(questions)} questions)")
+        raise left_out.error(f"{source} holds no answers whose probability is known ({len(questions)} questions)")
     table = pd.DataFrame(answers).astype(dict.fromkeys(("log_prob", "end_log_prob", "mean_log_prob", "rouge_l"), float))
     alone = table["log_prob"].isna()
     if alone.any() and not alone.all():
-        raise RunError(f"{places[alone.argmax()]}.log_prob=None {_GIVEN}, as of others")
+        message = f"{source}: {alone.sum():,} of {len(alone):,} answers have no log-probability"
+        first = f"first {places[alone.argmax()]}"
+        warnings.warn(f"{message} ({first}); scores that need one are computed from the others", stacklevel=3)
     absent = [name for name in ("correct", "mean_log_prob", "rouge_l") if table[name].isna().all()]
     return table.drop(columns=absent), pd.DataFrame(questions)
+
+
+def _valid_records(entries: Iterable[tuple[str, Mapping]], left_out: LeftOut) -> Iterator[tuple[str, Record]]:
+    """Yield the entries that are records, each without the answers that cannot be read."""
+    for where, entry in entries:
+        try:
+            yield where, parse(Record, entry, where)
+        except RunError as error:
+            answers = entry.get("answers") if isinstance(entry, dict) else None
+            if left_out.strict or not isinstance(answers, list):
+                left_out.add_error(where, error)
+                continue
+            good = []
+            for n, answer in enumerate(answers):
+                try:
+                    good.append(AnswerRecord.model_validate(answer))
+                except ValidationError as wrong:
+                    words = f"answers[{n}].{sentence(wrong)}"
+                    left_out.add(where, Problem(UNREADABLE, words, is_detail=True))
+            if len(good) < len(answers):
+                yield from _valid_records([(where, {**entry, "answers": good})], left_out)
+            else:
+                left_out.add_error(where, error)
+
+
+def _spelled_answers(record: Record, where: str, left_out: LeftOut) -> Iterator[AnswerRecord]:
+    """Yield the answers of a record, each with the log-probabilities of the tokens that spell its text."""
+    for n, answer in enumerate(record.answers):
+        if answer.tokens is None or answer.text is None or answer.token_log_probs is None:
+            yield answer
+            continue
+        tokens = AnswerTokens(
+            answer.text, answer.tokens, answer.token_log_probs, finished=answer.finished, prompt=record.question
+        )
+        aligned = align(tokens)
+        if isinstance(aligned, Mismatch):
+            left_out.add(where, Problem(aligned.reason, f"answers[{n}] is one {aligned.reason}"))
+        elif aligned.token_log_probs == answer.token_log_probs:
+            yield answer.model_copy(update={"text": aligned.text})
+        else:
+            kept = slice(aligned.n_before, aligned.n_before + len(aligned.token_log_probs))
+            update: dict[str, Any] = {"text": aligned.text, "token_log_probs": aligned.token_log_probs}
+            update |= {"log_prob": min(sum(aligned.token_log_probs), 0.0), "mean_log_prob": None}
+            update["token_ids"] = None if answer.token_ids is None else answer.token_ids[kept]
+            yield answer.model_copy(update=update)
+
+
+def _of_one_kind(answers: list[dict], places: list[str], left_out: LeftOut) -> list[dict]:
+    """Return the answers that have log-probabilities, or all if none has: samples of a black box are texts alone."""
+    scored = [answer for answer in answers if answer["log_prob"] is not None]
+    if not scored or len(scored) == len(answers):
+        return answers
+    for answer, place in zip(answers, places, strict=True):
+        if answer["log_prob"] is None:
+            words = f"answers[{answer['rank']}].log_prob=None {_GIVEN}, as of others"
+            left_out.add(place, Problem(NO_LOG_PROBS, words))
+    ranks: Counter = Counter()
+    for answer in scored:
+        answer["rank"] = ranks[answer["question_id"]]
+        ranks[answer["question_id"]] += 1
+    return scored
 
 
 def question_table(questions: QuestionSet | pd.DataFrame) -> pd.DataFrame:
@@ -236,6 +344,8 @@ def paired(
     `questions` are those read; `known` are the ids that came with them. That a place decides is said in a warning.
     Raises `RunError` for questions that were not asked, and where two texts of one disagree, with both.
     """
+    if isinstance(prompted, QuestionSet):
+        answers, questions = _without_left_out(prompted, answers, questions, path)
     has_own_ids = not isinstance(prompted, QuestionSet) or prompted.has_own_ids
     prompted = rename_reserved(question_table(prompted))
     if not {"question_id", "question"} <= set(prompted) or prompted["question_id"].duplicated().any():
@@ -266,6 +376,26 @@ def paired(
     return answers.assign(question_id=answers["question_id"].map(targets)), prompted.assign(**more).reset_index(
         drop=True
     )
+
+
+def _without_left_out(
+    prompted: QuestionSet,
+    answers: pd.DataFrame,
+    questions: pd.DataFrame,
+    path: Path,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the answers and questions without those to questions that were left out of a file, with a warning."""
+    texts = {text for text in prompted.left_out.values() if text}
+    is_left_out = questions["question_id"].isin(prompted.left_out) | questions["question"].isin(texts)
+    is_asked = questions["question_id"].isin(prompted.table["question_id"])
+    is_left_out &= ~is_asked & ~questions["question"].isin(prompted.table["question"])
+    if not is_left_out.any():
+        return answers, questions
+    names = questions.loc[is_left_out, "question_id"]
+    words = "answers to questions that were left out of the question file are left out too"
+    warnings.warn(f"{path}: {words}: {', '.join(map(str, names[:5]))}", UserWarning, stacklevel=4)
+    is_kept = ~answers["question_id"].isin(names)
+    return answers[is_kept].reset_index(drop=True), questions[~is_left_out].reset_index(drop=True)
 
 
 def _check_texts(pairs: Sequence[tuple[str, str, str]], path: Path) -> None:

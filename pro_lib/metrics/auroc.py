@@ -26,15 +26,22 @@ class OneClassError(ValueError):
     """What was asked is not defined: all answers are right, all are wrong, or there are none."""
 
 
-def usable(uncertainties: pd.DataFrame, correct: ArrayLike) -> tuple[Labels, str]:
-    """Find the questions (n,) that all methods (columns) and `correct` have a value for; say why others are not."""
+def usable(uncertainties: pd.DataFrame, correct: ArrayLike, *, has_only_texts: ArrayLike = False) -> tuple[Labels, str]:
+    """Find the questions (n,) that all methods (columns) and `correct` have a value for; say why others are not.
+
+    `has_only_texts` (n,) says which questions have answers whose log-probabilities are all unknown.
+    """
     missing = uncertainties.isna().assign(correct=pd.isna(np.asarray(correct)))
     mask = ~missing.any(axis=1).to_numpy()
     if mask.all():
         return mask, f"All {len(mask)} questions are used."
-    cut = missing.get("NLL", missing["correct"] & False)  # NLL has a value wherever there is an answer
+    # NLL has a value wherever an answer has a log-probability.
+    without_nll = missing.get("NLL", missing["correct"] & False)
+    texts_alone = without_nll & np.broadcast_to(has_only_texts, mask.shape)
+    cut = without_nll & ~texts_alone
     reasons = [f"{cut.sum()} are cut (no answer ended)"] if cut.any() else []
-    lacking = {method: rows for method, rows in missing.items() if rows.any() and not rows.equals(cut)}
+    reasons += [f"{texts_alone.sum()} have no log-probabilities"] if texts_alone.any() else []
+    lacking = {method: rows for method, rows in missing.items() if rows.any() and not rows.equals(without_nll)}
     reasons += [f"{method} is missing for {rows.sum()}" for method, rows in lacking.items()]
     excluded = missing.index[~mask]
     labels = ", ".join(map(str, excluded[:5])) + (", …" if len(excluded) > 5 else "")
@@ -81,9 +88,9 @@ def compare_aurocs(
     (`auroc_intervals`); `n_differ`, on how many questions the two scores differ; `difference`, the method's AUROC minus
     the reference's, with `difference_low` and `difference_high`, the ends of its normal interval; `p_value` (`delong`);
     `p_holm`, corrected for the number of other methods; `significant` (`p_holm` at most 0.05); `reading` and
-    `n_to_decide` (`readings`, not corrected). The reference has no test: NaN, False and an empty reading. So has every
-    method where fewer than two answers are right, or wrong. Methods `uncorrected` are no part of the family, and have
-    no `p_holm`. `clusters` as in `delong`.
+    `n_to_decide` (`readings`, not corrected). A score that is the same on every question reads `identical`. The
+    reference has no test: NaN, False and an empty reading. So has every method where fewer than two answers are right,
+    or wrong. Methods `uncorrected` are no part of the family, and have no `p_holm`. `clusters` as in `delong`.
     """
     aurocs, low, high = auroc_intervals(uncertainties, correct)
     tests = delong(uncertainties, correct, reference=reference, clusters=clusters)
@@ -92,12 +99,20 @@ def compare_aurocs(
     p_holm = holm(np.where(is_uncorrected, np.nan, tests.p_value))
     reading, n_to_decide = readings(tests.difference, tests.standard_error, len(uncertainties))
     columns = {"method": uncertainties.columns, "auroc": aurocs, "low": low, "high": high}
-    columns["n_differ"] = uncertainties.ne(uncertainties[reference], axis=0).sum().to_numpy()
+    n_differ = uncertainties.ne(uncertainties[reference], axis=0).sum().to_numpy()
+    columns["n_differ"] = n_differ
     columns["difference"] = aurocs - aurocs[uncertainties.columns.get_loc(reference)]
     columns |= {"difference_low": difference_low, "difference_high": difference_high}
     columns |= {"p_value": tests.p_value, "p_holm": p_holm, "significant": p_holm <= 0.05}
-    columns |= {"reading": np.where(untested, "", reading), "n_to_decide": np.where(untested, np.nan, n_to_decide)}
+    read = np.where(untested, "", np.where(n_differ == 0, "identical", reading))
+    columns |= {"reading": read, "n_to_decide": np.where(untested, np.nan, n_to_decide)}
     return pd.DataFrame(columns)
+
+
+def auroc_in_words(auroc: float, low: float, high: float) -> str:
+    """Return an AUROC with its interval as text, and say if the whole interval lies below 0.5."""
+    verdict = ", worse than chance" if high < 0.5 else ""
+    return f"{auroc:.3f} ({low:.3f} to {high:.3f}{verdict})"
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 WIDTHS = {1: 3.3, 2: 7.0}  # inches, by the columns of an AAAI page that a figure spans
 ALPHA_LABEL, SHARE_TICKS = "α (log scale above 0.001)", (0, 0.25, 0.5, 0.75, 1)
 PRINTED: dict[str, Any] = {"color": "#777777", "mfc": "none", "ms": 5, "ls": "", "zorder": 1}  # the paper's numbers
+_PROTOCOL_TITLES = {"paper": "repeats counted", "workbench": "each answer once"}
 # Characters that a question may hold, and no XML: Matplotlib writes them as they are.
 NOT_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
 STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | {
@@ -120,19 +121,23 @@ def panels(
             surplus.remove()
         drawn = [(ax, setting, matching_rows(table, setting)) for ax, setting in zip(grid, settings, strict=False)]
         for ax, setting, rows in drawn:
-            names = [_spoken(setting[name]) for name in reversed(apart)]
+            names = [_spoken(name, setting[name]) for name in reversed(apart)]
             names += [f"n\xa0=\xa0{rows['n_questions'].max():,.0f}"] if "n_questions" in rows else []
             lines = textwrap.wrap(", ".join(names), letters, max_lines=2, break_on_hyphens=False)
             ax.set_title("\n".join(lines), linespacing=1.1)
         yield figure, drawn
-        in_all = ", ".join(_spoken(table[name].iloc[0]) for name in shared)
+        in_all = ", ".join(_spoken(name, table[name].iloc[0]) for name in shared)
         in_all = f"all panels: {in_all}" if in_all and len(settings) > 1 else in_all
         below = textwrap.wrap(in_all, int(14 * WIDTHS[figure_columns]))
         figure.supxlabel("\n".join(filter(None, [figure.get_supxlabel(), *below])))
 
 
-def _spoken(value: object) -> str:
-    return re.sub("^workbench\\b", "each answer once", re.sub("^paper\\b", "repeats counted", str(value)))
+def _spoken(column: str, value: object) -> str:
+    """Return a value of a column as titles show it; only protocols have other names there."""
+    protocol, separator, rest = str(value).partition(", ")
+    if column == "protocol" and protocol in _PROTOCOL_TITLES:
+        return f"{_PROTOCOL_TITLES[protocol]}{separator}{rest}"
+    return str(value)
 
 
 def distinct_values(table: pd.DataFrame, column: str) -> list:

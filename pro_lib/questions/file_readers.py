@@ -1,29 +1,31 @@
-"""Rows of JSON-lines, CSV or Parquet files or of lists, with their places, and the questions that such rows hold."""
+"""Rows of JSON-lines, CSV or Parquet files or of lists, with their places."""
 
-import codecs
-import csv
 import gzip
 import io
 import re
 import struct
+import warnings
 import zipfile
 import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pandas.api.types import is_scalar
 from pydantic import BaseModel, BeforeValidator, Field
-from pydantic_core import PydanticCustomError, from_json
+from pydantic_core import from_json
 
+from pro_lib.common.catalog import LFS_POINTER
 from pro_lib.common.files import RunError, parse, reading, regular
-from pro_lib.common.validation import Format, Name, Text
+from pro_lib.common.validation import Text
+from pro_lib.questions.json_values import json_values
+from pro_lib.questions.tables import BadRow, check_names, csv_rows, utf8_bytes
+
+__all__ = ["BadRow", "check_names"]
 
 # A question_id, which may be written as a whole number.
 _AsText = BeforeValidator(lambda value: str(value) if type(value) is int else value)
@@ -31,20 +33,11 @@ Identity = Annotated[Text, Field(min_length=1), _AsText]
 # One text or several.
 _AsList = BeforeValidator(lambda value: [value] if type(value) is str else value)
 TextList = Annotated[list[Text], Field(min_length=1), _AsList]
-_OneText = Annotated[TextList, Field(max_length=1)]
 # A file, or in memory what it would hold: objects, or a table with a row for each.
 Source: TypeAlias = str | Path | Iterable[object] | pd.DataFrame
-_JSON = "it must be JSON in UTF-8"
-# What files call the columns of questions, the first that is there; of several that go together, all.
-QUESTION_COLUMN_ALIASES = {
-    "question_id": [["question_id"], ["id"], ["qid"]],
-    "question": [["question"], ["query"], ["prompt"], ["input"], ["problem"]],
-    "references": [
-        ["references"], ["answer", "aliases"], ["answers"], ["best_answer", "correct_answers"], ["correct_answer"],
-        ["reference"], ["target"], ["targets"], ["gold"], ["expected"],
-    ],
-    "split": [["split"]],
-}  # fmt: skip
+_ZIP = b"PK\x03\x04"
+_PARQUET = b"PAR1"
+_OLD_EXCEL = b"\xd0\xcf\x11\xe0"
 
 
 def source_path(source: Source, otherwise: str) -> Path:
@@ -57,14 +50,24 @@ def unzipped(path: str | Path) -> Path:
     return Path(str(path).removesuffix(".gz"))
 
 
-def json_lines(source: Source) -> Iterator[tuple[str, Any]]:
+def json_lines(source: Source, *, on_error: Callable[[str, RunError], None] | None = None) -> Iterator[tuple[str, Any]]:
     """Yield what a file of JSON lines holds with its places (`<path>, line <n>`), or a list (`entry <n>`) or a table.
 
-    A file may be gzipped, or a log of inspect_ai. Rows of a table come without what is missing in them; an index of
-    texts has their places. Raises `RunError`, with file and line.
+    A file may be gzipped, or a log of inspect_ai; one or several objects may also go over several lines each. Rows of
+    a table come without what is missing in them; an index of texts has their places.
+
+    Args:
+        source: a file, a list or a table.
+        on_error: called with the place and the error of a line that is not JSON, which is then passed over.
+
+    Raises:
+        RunError: names file and line; a file of server-sent events is refused.
     """
     if isinstance(source, (str, Path)):
-        yield from _entries(_content(source), source)
+        notes: list[str] = []
+        data = _content(source, notes)
+        warn_of_notes(source, notes)
+        yield from _entries(data, source, on_error)
     elif isinstance(source, pd.DataFrame):
         check_names(source, "the table")
         for n, (place, row) in enumerate(zip(source.index, source.to_dict("records"), strict=True), start=1):
@@ -86,52 +89,97 @@ def _plain(value: Any) -> Any:
     return plain() if plain else value
 
 
+# --- Tables ---
+
+
 def read_rows(source: Source) -> pd.DataFrame:
     """Return the rows of a `.jsonl`, `.csv`, `.tsv` or `.parquet` file, in CSV all text; the index has their places.
 
     Of a `.txt` file each block of lines is a row: its question, then its references. Rows in memory are as `json_lines`
-    has them. Raises `RunError`, with file and place, for a file that is of another kind or damaged.
+    has them. The delimiter of a CSV file is in `attrs["delimiter"]` if it is not a comma. Raises `RunError`, with file
+    and place, for a file that is of another kind or damaged.
     """
-    read = _READERS.get(unzipped(source).suffix) if isinstance(source, (str, Path)) else json_lines
-    if read is None:
-        raise RunError(f"{source} is none of {', '.join(_READERS)}")
-    with reading(source_path(source, "the rows")):
-        entries = list(read(source))
-    for where, row in entries:
-        if not isinstance(row, dict):
-            raise RunError(f"{where}: not an object but {type(row).__name__}")
-    table = pd.DataFrame([row for _, row in entries], [where for where, _ in entries], dtype=object)
+    notes: list[str] = []
+    rows, delimiter = rows_of(source, notes)
+    for where, row in rows:
+        if isinstance(row, BadRow):
+            raise RunError(f"{where}: {row.reason}")
+    table = pd.DataFrame([row for _, row in rows], [where for where, _ in rows], dtype=object)
     check_names(table, source_path(source, "the rows"))
+    if delimiter != ",":
+        table.attrs["delimiter"] = delimiter
+    warn_of_notes(source, notes)
     return table
 
 
-def check_names(columns: Iterable[object], source: object) -> None:
-    """Refuse columns that have not each a name of their own; the `RunError` says of the source which has not."""
-    for name, count in Counter(columns).items():
-        if count > 1 or not isinstance(name, str):
-            raise RunError(f"{source} has the column {name!r}{' twice' if count > 1 else ', whose name is no text'}")
+def rows_of(source: Source, notes: list[str]) -> tuple[list[tuple[str, "dict | BadRow"]], str]:
+    """Return the rows of a source with their places, and the delimiter of a CSV file, a comma for others.
+
+    A row that cannot be read is a `BadRow`. What was detected, such as an encoding, is added to `notes`.
+    """
+    if not isinstance(source, (str, Path)):
+        with reading("the rows"):
+            return [(where, _object_or_bad(row)) for where, row in json_lines(source)], ","
+    suffix = unzipped(source).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise RunError(f"{source} is none of {', '.join(SUFFIXES)}{_advice(suffix)}")
+    with reading(source):
+        data = _content(source, notes)
+        if suffix in (".csv", ".tsv"):
+            _check_text(data, source)
+            return csv_rows(data, source, "\t" if suffix == ".tsv" else ",", notes)
+        rows = _READERS[suffix](data, source)
+        return [(where, _object_or_bad(row)) for where, row in rows], ","
 
 
-def _content(path: str | Path) -> bytes:
+def _object_or_bad(row: object) -> "dict | BadRow":
+    if isinstance(row, (dict, BadRow)):
+        return row
+    return BadRow(f"not an object but {type(row).__name__}")
+
+
+def warn_of_notes(source: Source, notes: list[str]) -> None:
+    """Warn once of what was detected in a file; nothing is said where there are no notes."""
+    if notes:
+        name = source_path(source, "the rows")
+        warnings.warn(f"{name}: {'; '.join(notes)}", UserWarning, stacklevel=2)
+
+
+def _advice(suffix: str) -> str:
+    if suffix in (".xlsx", ".xls", ".ods"):
+        return "; save the sheet as CSV (in Excel: 'CSV UTF-8')"
+    return ""
+
+
+def _content(path: str | Path, notes: list[str]) -> bytes:
+    """Return the bytes of a file, unpacked, and in UTF-8 if it is text."""
     with reading(path):
         data = regular(path).read_bytes()
         data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
-    return data.removeprefix(codecs.BOM_UTF8)
+    if data.startswith((_ZIP, _PARQUET, _OLD_EXCEL)):
+        return data
+    if data.startswith(LFS_POINTER):
+        folder = Path(path).parent
+        words = "is a Git LFS pointer, not the file itself"
+        raise RunError(f"{path} {words}; run `git lfs pull` in {folder}, or download the file")
+    if re.match(rb"\s*<(!doctype html|html)\b", data[:200], re.IGNORECASE):
+        raise RunError(f"{path} is a web page (HTML), not a data file; download the file itself")
+    if unzipped(path).suffix.lower() == ".parquet":
+        return data
+    return utf8_bytes(data, path, notes)
 
 
-def _csv(path: str | Path) -> Iterator[tuple[str, dict]]:
-    delimiter = "\t" if str(path).removesuffix(".gz").endswith(".tsv") else ","
-    rows = csv.DictReader(io.StringIO(_content(path).decode(), newline=""), strict=True, delimiter=delimiter)
-    check_names(rows.fieldnames or (), path)
-    for row in rows:
-        where = f"{path}, line {rows.line_num}"
-        if None in row or None in row.values():
-            raise RunError(f"{where}: not as many fields as the header has; quote fields with commas")
-        yield where, row
+def _check_text(data: bytes, path: str | Path) -> None:
+    """Raise `RunError` for a workbook or an archive under the name of a CSV file."""
+    if data.startswith((_ZIP, _OLD_EXCEL)):
+        words = "is an Excel workbook or an archive, not CSV"
+        raise RunError(f"{path} {words}; save the sheet as CSV (in Excel: 'CSV UTF-8')")
+    if data.startswith(_PARQUET):
+        raise RunError(f"{path} is a Parquet file; give it the ending .parquet")
 
 
-def _parquet(path: str | Path) -> Iterator[tuple[str, dict]]:
-    table = pq.read_table(pa.BufferReader(_content(path)))
+def _parquet(data: bytes, path: str | Path) -> Iterator[tuple[str, dict]]:
+    table = pq.read_table(pa.BufferReader(data))
     table.validate(full=True)  # else text that is no UTF-8 surfaces only when somebody looks at it
     check_names(table.column_names, path)
     # What pandas wrote beside the columns is of no use here, and one more thing that may be damaged.
@@ -139,33 +187,40 @@ def _parquet(path: str | Path) -> Iterator[tuple[str, dict]]:
     yield from ((f"{path}, row {n}", row) for n, row in enumerate(rows, start=1))
 
 
-def _blocks(path: str | Path) -> Iterator[tuple[str, dict]]:
+def _blocks(data: bytes, path: str | Path) -> Iterator[tuple[str, dict]]:
     """Yield questions and references of blocks of lines, as LitCab has them (`make figures-smollm2 LITCAB=`)."""
-    lines = enumerate(map(str.strip, _content(path).decode().splitlines()), start=1)
+    lines = enumerate(map(str.strip, data.decode().splitlines()), start=1)
     for is_text, block in groupby(lines, key=lambda line: line[1] != ""):
         if is_text:
             (n, question), *others = block
             yield f"{path}, line {n}", {"question": question, "references": [text for _, text in others]}
 
 
-_READERS: dict[str, Callable] = {".jsonl": json_lines, ".json": json_lines, ".csv": _csv, ".tsv": _csv}
+# --- JSON ---
+
+
+def _entries_or_bad(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
+    return _entries(data, path, keeps_bad_lines=True)
+
+
+_JSON_SUFFIXES = (".jsonl", ".json", ".ndjson")
+_READERS: dict[str, Callable] = dict.fromkeys(_JSON_SUFFIXES, _entries_or_bad)
 _READERS |= {".parquet": _parquet, ".txt": _blocks}
+SUFFIXES = (*_JSON_SUFFIXES, ".csv", ".tsv", ".parquet", ".txt")
 
 
-def _entries(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
-    """Yield the values of JSON with their places: of a list, or one that `data` holds, else a line each."""
-    if data.startswith(b"PK\x03\x04"):
+def _entries(
+    data: bytes,
+    path: str | Path,
+    on_error: Callable[[str, RunError], None] | None = None,
+    *,
+    keeps_bad_lines: bool = False,
+) -> Iterator[tuple[str, object]]:
+    """Yield the values of a log of inspect_ai, or of JSON as in `json_values`, with their places."""
+    if data.startswith(_ZIP):
         yield from _samples(data, path)
-    elif data.lstrip().startswith(b"[") or re.match(rb'\s*\{\s*"(data|questions|examples|rows)"\s*:\s*\[', data):
-        with reading(path, hint=_JSON):
-            whole = from_json(data)
-        values = next(iter(whole.values())) if isinstance(whole, dict) else whole
-        yield from ((f"{path}, entry {n}", value) for n, value in enumerate(values, start=1))
     else:
-        for n, line in enumerate(data.split(b"\n"), start=1):
-            if text := line.strip():
-                with reading(where := f"{path}, line {n}", hint=_JSON):
-                    yield where, from_json(text)
+        yield from json_values(data, path, on_error, keeps_bad_lines=keeps_bad_lines)
 
 
 def _samples(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
@@ -195,78 +250,3 @@ def validated(declared: type[BaseModel], entries: Iterable[tuple[str, object]]) 
             raise RunError(f"{where}: question_id {row.question_id!r} was already used ({places[row.question_id]})")
         places[row.question_id] = where
         yield where, row
-
-
-def texts_in(value: object) -> list:
-    """Return the texts within lists and objects (their value and aliases, or text), numbers as text; else None."""
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [text for inner in value for text in texts_in(inner)]
-    if isinstance(value, Mapping):
-        return texts_in([value[name] for name in ("text", "value", "aliases") if value.get(name) is not None])
-    is_text = isinstance(value, (str, int, float)) and not isinstance(value, bool)
-    return [str(value) if is_text else None]
-
-
-def _references(cells: Sequence[object]) -> list[str]:
-    """Return the texts of the cells of a row, each once; a cell may be missing, but not all of them."""
-    there = [cell for cell in cells if not (is_scalar(cell) and pd.isna(cell))]
-    texts = [text for cell in there for text in (cell.split(";") if isinstance(cell, str) else texts_in(cell))]
-    if None in texts:
-        raise PydanticCustomError("rule", "must be text or lists of texts")
-    references = list(dict.fromkeys(text.strip() for text in texts if text.strip()))
-    if not references:
-        raise PydanticCustomError("rule", "must hold a text")
-    return references
-
-
-class _Columns(Format, extra="forbid"):
-    """A file's names for our columns."""
-
-    question_id: _OneText | None = None
-    question: _OneText | None = None
-    references: TextList | None = None
-    split: _OneText | None = None
-
-
-class _Question(Format):
-    """A question, out of the columns of a row."""
-
-    question_id: Identity
-    question: Name
-    references: Annotated[list[str], BeforeValidator(_references)]
-    split: Name
-
-
-def read_questions(source: Source, columns: Mapping) -> tuple[pd.DataFrame, dict[str, list[str]]]:
-    """Return the questions of a file or in memory, and the source's columns that ours were read from.
-
-    The columns of `QUESTION_COLUMN_ALIASES` come first.
-
-    Each has an id of its own, text and a reference. `columns` are names for ours, as in `pro_lib.load_questions`.
-    Raises
-    `RunError`, with file, place and column.
-    """
-    names = parse(_Columns, columns, "columns=").model_dump(exclude_none=True)
-    file, table = source_path(source, "questions"), read_rows(source)
-    if table.empty:
-        raise RunError(f"{file} holds no questions")
-    groups = {
-        name: [[column for column in group if column in table] for group in QUESTION_COLUMN_ALIASES[name]]
-        for name in QUESTION_COLUMN_ALIASES
-    }
-    used = {name: next(filter(None, theirs)) for name, theirs in groups.items() if any(theirs)} | names
-    needed = {"question": ["question"], "references": ["references"]} | used
-    for name in [name for theirs in needed.values() for name in theirs]:
-        if name not in table:
-            has = ", ".join(map(str, table.columns))
-            raise RunError(f"{file} has no column {name!r}, nor does columns= say its name; it has {has}")
-    ours = {column: table[theirs[0]] for column, theirs in used.items() if column != "references"}
-    ours = {"question_id": [f"{unzipped(file).stem}-{n}" for n in range(len(table))], "split": "test"} | ours
-    ours["references"] = list(zip(*(table[name] for name in used["references"]), strict=True))
-    records = table[[]].assign(**ours).to_dict("records")
-    rows = [row for _, row in validated(_Question, zip(table.index, records, strict=True))]
-    ours |= {name: [getattr(row, name) for row in rows] for name in ("question_id", "references")}
-    others = [name for name in table if name not in {*QUESTION_COLUMN_ALIASES}.union(*used.values())]
-    # Whole numbers among which some are missing would become floats.
-    whole = {name: table[name].infer_objects() for name in others if table[name].notna().all()}
-    return table.assign(**ours, **whole)[[*QUESTION_COLUMN_ALIASES, *others]].reset_index(drop=True), used

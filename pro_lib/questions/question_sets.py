@@ -8,13 +8,16 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from pydantic import AfterValidator
 
 from pro_lib.common.catalog import BUNDLED, DATA, HUB
-from pro_lib.common.files import FOLDER_NAME, RunError, is_folder_name, regular
+from pro_lib.common.files import FOLDER_NAME, RunError, is_folder_name, reading, regular
 from pro_lib.common.validation import checked, extra, not_empty, refusing, rule
-from pro_lib.questions.file_readers import Source, check_names, read_questions, source_path, texts_in, unzipped
+from pro_lib.questions.file_readers import Source, check_names, source_path, unzipped
 from pro_lib.questions.prompts import TEMPLATE, Template, chat_messages, few_shot_prefix, filled_template
+from pro_lib.questions.question_files import QuestionRows, read_question_rows, read_questions
+from pro_lib.questions.references import texts_in
 from pro_lib.runs.storage import CERTIFICATE_COLUMNS, QUESTION_COLUMNS
 
 SPLITS = ("train_shots", "validation", "test")
@@ -44,7 +47,8 @@ class QuestionSet:
     `table` has a row per question: question_id, question, references (a list), split, and what the dataset adds
     (world facts: relation, exposure, conflict). A prompt is the header, the shots, and the question in the template;
     a shot answers with its first reference. `source` tells, as JSON can hold it, where the questions come from and how
-    they were drawn: dataset or path, split, limit, seed, n_shots, and the columns that were read.
+    they were drawn: dataset or path, split, limit, seed, n_shots, and the columns that were read. `left_out` has the
+    ids and texts of questions in the file that cannot be used, so that answers to them can be left out too.
     """
 
     name: FolderName
@@ -53,6 +57,7 @@ class QuestionSet:
     header: str = ""
     template: Template = TEMPLATE
     source: Mapping[str, Any] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -129,6 +134,7 @@ def load_questions(
     n_validation: int | None = None,
     header: str = "",
     template: str = TEMPLATE,
+    strict: bool = False,
 ) -> QuestionSet:
     """Load a bundled question set, one from the Hugging Face hub, or questions from files.
 
@@ -137,7 +143,7 @@ def load_questions(
         path: a `.jsonl`, `.csv` or `.parquet` file with columns question and references (a list, or a text separated
             by `;`), and optionally question_id, split and others. Or such rows in memory, a list of dicts or a
             DataFrame. Or, with the name of a hub set, a folder that `save_to_disk` has made.
-        columns: what the columns are called, as `{"question": "query", "references": ["answer", "aliases"]}`.
+        columns: what the columns of a file are called, as `{"question": "query", "references": ["answer", "aliases"]}`.
         split: a split or several, None for all; a file without a split column is one `test` split.
         limit: at most this many questions of each split, drawn with `seed` and kept in order.
         seed: of that draw; the shots do not depend on it.
@@ -147,6 +153,8 @@ def load_questions(
             at most half; None takes the splits as they are.
         header: text before the shots.
         template: how a question is put; `{question}` stands for it.
+        strict: whether a row of a file that cannot be used is an error. By default such rows, without a question or
+            without an answer, are left out, and a warning counts them.
 
     Raises `ValueError`, which names file and row, or the parameter, for what is unknown, malformed or out of its range,
     and where a set cannot be fetched.
@@ -157,7 +165,8 @@ def load_questions(
             raise RunError(f"{number}={value!r} must be a whole number, at least {least}")
     path = Path(not_empty(path, "path")) if isinstance(path, str) else path
     not_empty(name, "name")
-    table, used = _read(name, path, columns or {})
+    read = _read(name, path, columns or {}, strict=strict)
+    table, used = read.table, read.columns
     name = unzipped(source_path(path, "questions")).stem if name is None else name
     splits = list(dict.fromkeys(table["split"] if split is None else [split] if isinstance(split, str) else split))
     usual_shots = int(min(10, (table["split"] == "train_shots").sum() or len(table) // 4))
@@ -190,7 +199,7 @@ def load_questions(
     source: dict[str, Any] = {"dataset": name, "path": file, "columns": used, "split": splits, "limit": limit}
     source |= {"n_validation": n_validation, "seed": seed, "n_shots": len(shots), "usual_shots": usual_shots}
     pairs = tuple(zip(shots["question"], shots["references"].str[0], strict=True))
-    return QuestionSet(name, chosen, pairs, header, template, source)
+    return QuestionSet(name, chosen, pairs, header, template, source, read.left_out)
 
 
 def lend_validation(table: pd.DataFrame, n: int | None, seed: int = 0, *, lender: str, pool: int = 1) -> pd.DataFrame:
@@ -209,20 +218,20 @@ def lend_validation(table: pd.DataFrame, n: int | None, seed: int = 0, *, lender
     return table.assign(split=np.where(np.isin(np.arange(len(table)), drawn), "validation", table["split"]))
 
 
-def _read(name: str | None, path: Source | None, columns: Mapping) -> tuple[pd.DataFrame, dict[str, list[str]]]:
+def _read(name: str | None, path: Source | None, columns: Mapping, *, strict: bool) -> QuestionRows:
     """Return all questions of all splits, and which columns of a file of the user's they were read from."""
     folder = path if isinstance(path, Path) and (path / "dataset_dict.json").is_file() else None
     if path is not None and folder is None:
-        return read_questions(path, columns)
+        return read_question_rows(path, columns, strict=strict)
     if name in HUB:
-        return _from_hub(name, folder), {}
+        return QuestionRows(_from_hub(name, folder), {}, {})
     if folder:
         raise RunError(f"folder {folder} is a saved dataset; say which with name=, one of {', '.join(HUB)}")
     if name not in BUNDLED:
         raise RunError(f"dataset {name!r} is unknown; choose {', '.join(NAMES)}, or give path= to a file")
     ours = {"question_id": "fact_id", "question": BUNDLED[name], "references": ["answer", "aliases"]}
     table, _ = read_questions(DATA / "world_facts" / "facts.jsonl", ours)
-    return table[[*QUESTION_COLUMNS, "relation", "exposure", "conflict"]], {}
+    return QuestionRows(table[[*QUESTION_COLUMNS, "relation", "exposure", "conflict"]], {}, {})
 
 
 def _from_hub(name: str, folder: Path | None) -> pd.DataFrame:
@@ -258,6 +267,8 @@ def _downloaded(name: str, folder: Path | None) -> pd.DataFrame:
         for path in folder.rglob("*") if folder else ():
             if not path.is_dir():
                 regular(path)
+            if path.suffix == ".arrow":
+                _check_arrow(path)
         loaded = datasets.load_from_disk(folder) if folder else datasets.load_dataset(repository, configuration)
         for split in [split for split in loaded if split in ("test", "validation", "train")]:
             rows, ids = loaded[split], [f"{name}-{split}-{n}" for n in range(len(loaded[split]))]
@@ -268,6 +279,13 @@ def _downloaded(name: str, folder: Path | None) -> pd.DataFrame:
             part = {"question_id": ids, "question": rows["question"][:], "references": references, "split": split}
             parts.append(pd.DataFrame(part)[list(map(bool, references))].drop_duplicates("question_id"))
         return pd.concat(parts)
+
+
+def _check_arrow(path: Path) -> None:
+    """Raise `RunError` for a damaged Arrow file; its offsets are followed unchecked later and may end the process."""
+    with reading(path, hint="save the dataset again"), pa.OSFile(str(path)) as file:
+        for batch in pa.ipc.open_stream(file):
+            batch.validate(full=True)
 
 
 def _shots(table: pd.DataFrame, n_shots: int) -> pd.DataFrame:

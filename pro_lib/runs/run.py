@@ -38,6 +38,24 @@ class Run:
     questions: pd.DataFrame
     info: RunInfo
 
+    def __post_init__(self) -> None:
+        """Check that every question has an id of its own and every answer has a question.
+
+        Raises:
+            RunError: an id stands for two questions, or an answer does not have a question.
+        """
+        ids = pd.Index(self.questions["question_id"])
+        if not ids.is_unique:
+            repeated = ids[ids.duplicated()][0]
+            raise RunError(f"run {self.name} has two questions with question_id {repeated!r}; ids must be unique")
+        is_lost = ~self.answers["question_id"].isin(ids).to_numpy()
+        if is_lost.any():
+            lost = self.answers["question_id"].iloc[int(is_lost.argmax())]
+            raise RunError(
+                f"run {self.name} has answers to question {lost!r}, which is not among its questions; "
+                "use Run.for_questions or Run.select to get the run of some questions"
+            )
+
     def __repr__(self) -> str:
         return f"Run({self.name}: {len(self.questions):,} questions, {len(self.answers):,} answers)"
 
@@ -88,6 +106,18 @@ class Run:
     def is_texts(self) -> bool:
         """Return whether it holds samples of a black box: texts without any log-probability."""
         return len(self.answers) > 0 and bool(self.answers["log_prob"].isna().all())
+
+    def n_with_log_probs(self) -> int:
+        """Return the number of questions with a finished answer whose log-probability is known."""
+        is_known = self.answers["finished"].to_numpy(bool) & self.answers["log_prob"].notna().to_numpy()
+        return self.answers.loc[is_known, "question_id"].nunique()
+
+    def as_texts(self) -> "Run":
+        """Return the run without its log-probabilities: the texts of its answers alone."""
+        unknown = dict.fromkeys(("log_prob", "end_log_prob"), np.nan) | {"token_log_probs": None}
+        if "mean_log_prob" in self.answers:
+            unknown["mean_log_prob"] = np.nan
+        return replace(self, answers=self.answers.assign(**unknown))
 
     def log_probs(
         self, *, convention: str = "complete", distinct: bool = True, merge_by: str | None = None
@@ -152,11 +182,14 @@ class Run:
 
         Columns: question_id, question, text (of that answer), pro and nll (nats, higher = more uncertain), n_kept (K,
         the answers that PRO read) and mass (of all found). Without a finished answer they are NaN, 0 and 0.
+        The mass is NaN where a question has texts without log-probabilities only.
         """
         log_probs, at = self.log_probs(), {"search_alpha": self.search_alpha}
         table = self.questions[["question_id", "question"]].assign(text=self.top()["text"].to_numpy())
         table = table.assign(pro=scoring.pro(log_probs, alpha=alpha, **at), nll=scoring.nll(log_probs))
-        return table.assign(n_kept=scoring.adaptive_k(log_probs, alpha, **at), mass=scoring.mass(log_probs))
+        is_unknown = table["text"].notna() & table["nll"].isna()
+        mass = np.where(is_unknown, np.nan, scoring.mass(log_probs))
+        return table.assign(n_kept=scoring.adaptive_k(log_probs, alpha, **at), mass=mass)
 
     def matrix(self, table: pd.DataFrame, column: str, missing: float | None = np.nan) -> np.ndarray:
         """Lay out a column of some answers as `(n, N)`: what a question has in its row, in the order of the table."""
@@ -169,8 +202,10 @@ class Run:
     def ranked_answers(self, *, convention: str = "complete", distinct: bool = True) -> pd.DataFrame:
         """Return finished answers, question by question and downwards in `value`, their log-probability.
 
-        Ties go by text, then by `mean`; texts alone by how often they came. Columns: those of `answers`, `row` (of
-        `questions`), `value`, `mean` (the value per token) and `repeats` (an answer before it is the same).
+        Ties go by text, then by `mean`. Texts without a log-probability follow, by how often they came.
+
+        Columns: those of `answers`, `row` (of `questions`), `value`, `mean` (the value per token) and `repeats` (an
+        answer before it is the same).
         """
         if convention not in CONVENTIONS:
             raise ValueError(f"convention={convention!r} is unknown; choose {' or '.join(CONVENTIONS)}")
@@ -185,11 +220,15 @@ class Run:
         n_events = table["token_log_probs"].str.len().to_numpy(float) + ~np.isnan(ending)  # a certain one, too
         means = pd.Series(value / np.maximum(n_events, 1), table.index)
         table = table.assign(value=value, mean=table.get("mean_log_prob", means).fillna(means))
-        order = ["row", "value", "text", "mean"]
-        if self.is_texts:
-            votes = table.groupby(["row", table["text"].map(normalized_words)])["row"].transform("size")
-            table, order = table.assign(votes=votes), ["row", "votes", "rank"]
-        table = table.sort_values(order, ascending=[True, False, True, True][: len(order)], kind="stable")
+        order = {"row": True, "value": False, "text": True, "mean": True}
+        is_text = table["value"].isna()
+        if is_text.any():
+            texts = table["text"].fillna("").map(normalized_words)
+            votes = table.groupby(["row", texts])["row"].transform("size")
+            table = table.assign(votes=votes.where(is_text, 0), place=table["rank"].where(is_text, 0))
+            order = {"row": True, "value": False, "votes": False, "place": True, "text": True, "mean": True}
+        table = table.sort_values([*order], ascending=[*order.values()], kind="stable")
+        table = table.drop(columns=["votes", "place"], errors="ignore")
         if "search_alpha" in self.questions:
             # The greedy answer counts below α only where it stands for all: others below α were not looked for.
             log_alpha = np.log(self.questions["search_alpha"].to_numpy(float))[table["row"]]

@@ -189,6 +189,7 @@ class RunFolder(AbstractContextManager):
                 raise RunError(f"run folder {self.path} was made with {differs} is asked for; {other}")
         contents = _read_parts(self.path, self.info, _PROMPTED)
         stored = pd.concat([pd.DataFrame(columns=_PROMPTED), *(table.to_pandas() for table, _ in contents)])
+        _check_stored_once(stored, self.path)
         return questions[stored_rows(questions, stored) < 0], stored["question_id"].tolist()
 
     def _save(self, info: RunInfo) -> None:
@@ -221,6 +222,7 @@ def read_folder(path: Path, questions: pd.DataFrame | None = None) -> tuple[pd.D
         raise RunError(f"run folder {path} has no finished part yet; run the generation again to continue it")
     whole = pa.concat_tables([table for table, _ in contents], promote_options="permissive")
     stored = whole.select(_PROMPTED).to_pandas()
+    _check_stored_once(stored, path)
     n_planned = info.n_planned
     if questions is None:
         rows = np.flatnonzero(~stored["question_id"].duplicated(keep="last"))
@@ -236,6 +238,17 @@ def read_folder(path: Path, questions: pd.DataFrame | None = None) -> tuple[pd.D
         chosen = chosen.set_column(place, "question_id", pa.array(questions["question_id"], pa.string()))
     cost = sum((cost for _, cost in contents), Cost())  # a process that was killed summed up nothing
     return *join_parts([chosen]), replace(info, cost=cost, n_planned=n_planned)
+
+
+def _check_stored_once(stored: pd.DataFrame, path: Path) -> None:
+    """Check that no question of a run folder is stored twice, as the copy of a part would have it."""
+    is_repeated = stored.duplicated(_PROMPTED)
+    if is_repeated.any():
+        question_id, text = stored[_PROMPTED].iloc[int(is_repeated.argmax())]
+        raise RunError(
+            f"run folder {path} has two answers to question {question_id!r}, {text!r:.200}; "
+            "one of its parts was copied into it: move that part away"
+        )
 
 
 def stored_rows(questions: pd.DataFrame, stored: pd.DataFrame) -> np.ndarray:
@@ -358,11 +371,22 @@ def _read_parts(path: Path, info: RunInfo, columns: Sequence[str] | None = None)
     # Journals first: one that is folded meanwhile is then found as a part.
     open_parts = {file.stem: list(_read_journal(file, info, columns)) for file in journals(path)}
     files = parts(path)
+    _check_no_copies(files)
     contents = [_read_part(file, info, columns) for file in files]
     for name, records in open_parts.items():
         if not any(file.name.startswith(f"{name}-") for file in files):
             contents += records
     return contents
+
+
+def _check_no_copies(files: Sequence[Path]) -> None:
+    """Check that no two parts have the same bytes, whose digest is in their names."""
+    first_files: dict[str, Path] = {}
+    for file in files:
+        digest = file.stem.rpartition("-")[2]
+        first = first_files.setdefault(digest, file)
+        if first != file:
+            raise RunError(f"{file} is a copy of {first.name}; move one of them away")
 
 
 def _read_part(file: Path, info: RunInfo, columns: Sequence[str] | None = None) -> tuple[pa.Table, Cost]:

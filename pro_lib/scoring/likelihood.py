@@ -127,7 +127,8 @@ def tree_bound(prefix_log_probs: ArrayLike, next_entropies: ArrayLike, *, alpha:
 
 def nll(log_probs: ArrayLike) -> FloatArray:
     """Return NLL: `-log p` of the most probable answer."""
-    return -np.fmax.reduce(as_log_probs(log_probs), axis=1, initial=np.nan)  # fmax passes over NaN, silently
+    # fmax ignores NaN. Adding 0 turns -0.0, the score of a certain answer, into 0.0.
+    return -np.fmax.reduce(as_log_probs(log_probs), axis=1, initial=np.nan) + 0.0
 
 
 def average_log_likelihood(mean_log_probs: ArrayLike, log_probs: ArrayLike) -> FloatArray:
@@ -144,14 +145,14 @@ def average_log_likelihood(mean_log_probs: ArrayLike, log_probs: ArrayLike) -> F
 def predictive_entropy(log_probs: ArrayLike) -> FloatArray:
     """Return PE as in the paper's Eq. 2: `-sum_i p_i log p_i` over the answers given."""
     checked = as_log_probs(log_probs)
-    return np.where(np.isnan(checked).all(axis=1), np.nan, -row_sums(np.exp(checked) * checked))
+    return np.where(np.isnan(checked).all(axis=1), np.nan, -row_sums(np.exp(checked) * checked) + 0.0)
 
 
 def predictive_entropy_mc(log_probs: ArrayLike) -> FloatArray:
     """Return PE, Monte-Carlo form: `-mean_i log p_i`, an estimate of the entropy if the answers are samples."""
     checked = as_log_probs(log_probs)
     n_answers = (~np.isnan(checked)).sum(axis=1)
-    return np.where(n_answers > 0, -row_sums(checked) / np.maximum(n_answers, 1), np.nan)
+    return np.where(n_answers > 0, -row_sums(checked) / np.maximum(n_answers, 1) + 0.0, np.nan)
 
 
 def normalized_entropy(mean_log_probs: ArrayLike) -> FloatArray:
@@ -201,7 +202,7 @@ def _pro(log_probs: ArrayLike, k: IntArray | None = None) -> FloatArray:
         warnings.warn(message, PremiseWarning, stacklevel=3)
     # In this form, not -sum p log p - (1 - P_K) log p_K, the correction is exactly 0 at K = 1: PRO_1 is NLL.
     correction = np.cumsum(probs * ordered, axis=1) - ordered * np.cumsum(probs, axis=1)
-    by_k = -ordered - correction
+    by_k = -ordered - correction + 0.0  # 0.0 for a certain answer, not -0.0
     if k is None:
         return by_k
     from_zero = np.column_stack([np.full(len(by_k), np.nan), by_k])

@@ -48,8 +48,8 @@ OTHER = {
     "correctness": "exact_match",
     "figure_columns": 1,
 }
-# Parameters whose other value is a file or a folder that a test writes.
-OF_FILES = ("records", "generations_dir", "figures_dir")
+# Parameters whose other value is a file or a folder that a test writes, or that are about such a file.
+OF_FILES = ("records", "generations_dir", "figures_dir", "columns", "strict")
 
 
 def write_lines(path, rows):
@@ -101,6 +101,10 @@ def write_files(folder):
 
 def other_value(name, kind, files, folder):
     """Another value of a parameter, for a strategy or for records."""
+    if name == "columns":
+        return {"question": "question"}
+    if name == "strict":
+        return True
     if name == "records":
         return str(files / "unsplit.jsonl")
     if name == "dataset" and kind == "records":

@@ -180,6 +180,31 @@ def test_the_guarantee_is_that_of_its_validation_questions_and_replies_keep_to_i
     assert answerer(facts_2m, calibration=tested, target=0.7).guarantee == shown
 
 
+def calibration_with(**parameters):
+    run = records([0.5], [1], ["test"])
+    return replace(run, info=replace(run.info, parameters={"strategy": "threshold", **parameters}))
+
+
+@pytest.mark.parametrize("name", ["top_n", "budget", "a setting of a later version"])
+def test_every_setting_of_a_calibration_is_compared(name):
+    with pytest.raises(RunError, match=f"was made with {name}=1, now {name}=2"):
+        asking.check_calibration(calibration_with(**{name: 1}), {"strategy": "threshold", name: 2})
+    with pytest.raises(RunError, match=f"was made with {name}=None, now {name}=2"):
+        asking.check_calibration(calibration_with(), {"strategy": "threshold", name: 2})
+    asking.check_calibration(calibration_with(**{name: 1}), {"strategy": "threshold", name: 1})
+
+
+def test_settings_of_a_calibration_that_do_not_matter_may_differ():
+    before = {"model": "a", "search_alpha": 0.02, "seed": 0}
+    asking.check_calibration(calibration_with(**before), {"model": "b", "search_alpha": 0.3, "seed": 1})
+
+
+def test_a_setting_that_only_the_calibration_has_is_an_error(facts_2m, run):
+    budget = replace(run, info=replace(run.info, parameters={**run.info.parameters, "budget": 1000}))
+    with pytest.raises(RunError, match="was made with budget=1000, now budget=None"):
+        ask(facts_2m, ASKED, calibration=budget)
+
+
 def test_where_nothing_is_guaranteed_or_no_answer_ends_nothing_is_answered(answers, facts_2m, run):
     reply = answerer(facts_2m, calibration=run, target=0.999)(ASKED)
     assert (reply.answer, reply.answered) == (None, False)

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import nbformat
@@ -141,6 +142,69 @@ def test_score_prints_a_table_and_the_auroc_below_it(records):
     assert quality == ["All 3 questions are used.", auroc]
 
 
+@pytest.mark.parametrize("log_prob", [0.0, 1e-5, -1e-6])
+def test_score_prints_no_negative_zero(log_prob, write):
+    answers = [{"text": "x", "log_prob": log_prob}]
+    rows = [{"question_id": n, "question": "?", "references": [["x", "y"][n]], "answers": answers} for n in range(2)]
+    out, _ = typed("score", write(*rows))
+    assert "0.0000" in out
+    assert "-0.0" not in out
+
+
+def test_score_says_worse_than_chance(write):
+    # The less probable half is right and the other half wrong: AUROC 0, and its interval ends below a half.
+    answers = [{"text": "x", "log_prob": -0.1 - n / 100} for n in range(40)]
+    rows = [{"question_id": n, "references": ["x" if n >= 20 else "y"], "answers": [answers[n]]} for n in range(40)]
+    assert re.search(r"AUROC PRO 0\.000 \(0\.000 to 0\.\d+, worse than chance\)", typed("score", write(*rows))[0])
+
+
+def rows_of(n_questions, *, n_token_log_probs=0, n_log_probs=None):
+    """Records of an answer each, every third one wrong; the first ones with their tokens' log-probabilities."""
+    rows = []
+    for n in range(n_questions):
+        answer = {"text": f"answer {n}", "log_prob": -0.2 - 0.05 * n}
+        if n < n_token_log_probs:
+            answer["token_log_probs"] = [answer.pop("log_prob")]
+        if n_log_probs is not None and n >= n_log_probs:
+            del answer["log_prob"]
+        rows.append({"question_id": f"q{n:02}", "references": [answer["text"] if n % 3 else "z"], "answers": [answer]})
+    return rows
+
+
+def test_score_keeps_the_questions_that_a_rare_method_does_not_have(write):
+    *_, used, result = typed("score", write(*rows_of(50, n_token_log_probs=2)))[0].splitlines()
+    assert used == "All 50 questions are used. Left out of the comparison: ALL (2 of 50 questions have it)."
+    assert " on 50 questions, 66.0% right." in result
+
+
+@pytest.mark.parametrize("n_log_probs", [2, 30, 48])
+def test_score_reads_texts_beside_log_probabilities_and_scores_both(n_log_probs, write):
+    n_texts = 50 - n_log_probs
+    with pytest.warns(UserWarning, match=f"{n_texts} of 50 answers have no log-probability"):
+        out, _ = typed("score", write(*rows_of(50, n_log_probs=n_log_probs)))
+    assert f"{n_texts} of 50 questions have texts alone: PRO and NLL need log-probabilities." in out
+    *_, used, of_log_probs, _, of_texts = out.splitlines()
+    assert used.endswith(f": {n_texts} have no log-probabilities.")
+    assert re.search(rf"PRO .* NLL .* on {n_log_probs} questions", of_log_probs)
+    assert re.search(r"SC, lexical .* on 50 questions", of_texts)
+
+
+def test_score_says_which_questions_are_left_out_where_one_class_is_left(write):
+    with pytest.warns(UserWarning, match="1 of 2 answers"):
+        out, _ = typed("score", write(*rows_of(2, n_log_probs=1)))
+    assert "1 of 2 questions are left out (q01): 1 have no log-probabilities." in out
+
+
+def test_score_replaces_its_own_table_of_both_kinds(write, tmp_path):
+    records = write(*rows_of(4, n_log_probs=2))
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="2 of 4 answers"):
+            typed("score", records, "--output", tmp_path / "scores.csv")
+    table = pd.read_csv(tmp_path / "scores.csv")
+    assert table[["nll", "mass"]].isna().to_numpy().tolist() == [[False] * 2] * 2 + [[True] * 2] * 2
+    assert table["SC"].tolist() == [0.0] * 4
+
+
 def test_score_reads_the_example_and_a_csv_of_texts_and_probabilities(write):
     *_, more, is_nll, _, result = typed("score", "--example")[0].splitlines()
     assert more == "… and 40 more; --output scores.csv writes all"
@@ -267,3 +331,48 @@ def test_explore_writes_a_page_of_records_or_opens_jupyterlab(records, write, tm
     name = "00_explore_examples.ipynb"
     assert called == [["jupyterlab", "--allow-root", path] for path in (str(ROOT / "notebooks" / name), name)]
     assert (tmp_path / "00_explore_examples.ipynb").is_file()
+
+
+def test_score_reads_the_columns_that_are_named(records, write):
+    questions = write("Id;Frage;Antwort;Alias", "q0;0?;Rome;Paris", "q1;1?;Rome;", "q2;2?;Rome;", name="set.csv")
+    named = ["--columns", "question_id=Id", "--columns", "question=Frage", "--columns", "references=Antwort"]
+    with pytest.warns(UserWarning, match="fields separated by ';'"):
+        out, _ = typed("score", records, "--questions", questions, *named)
+    assert "on 3 questions, 33.3% right" in out
+    with pytest.warns(UserWarning, match="fields separated by ';'"):
+        out, _ = typed("score", records, "--questions", questions, *named, "--columns", "references=Alias")
+    assert "on 3 questions, 66.7% right" in out
+
+
+def test_strict_refuses_a_question_file_with_a_row_that_cannot_be_used(records, write):
+    rows = [
+        {"question_id": f"q{n}", "question": f"{n}?", "answer": answer} for n, answer in enumerate(["Paris", "a", ""])
+    ]
+    questions = write(*rows, name="set.jsonl")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        out, _ = typed("score", records, "--questions", questions)
+    assert "on 2 questions, 50.0% right" in out
+    words = "1 of 3 rows cannot be used: line 3: references='' must hold a text; they are left out"
+    assert words in str(caught[0].message)
+    assert "(strict)" in refused("score", records, "--questions", questions, "--strict")
+
+
+WRONG_COLUMNS = [
+    (["score", "--questions", "--columns", "Frage"], "--columns 'Frage' must be NAME=COLUMN, where NAME is one of"),
+    (["score", "--questions", "--columns", "answer=Antwort"], "must be NAME=COLUMN"),
+    (["score", "--questions", "--columns", "question="], "must be NAME=COLUMN"),
+    (["score", "--questions", "--columns", "question=Frage"], "has no column 'Frage'"),
+    (["score", "--columns", "question=Frage"], "--columns needs a question file, which --questions gives"),
+    (["explore", "--columns", "question=Frage"], "--columns needs a question file, which --questions gives"),
+]
+
+
+@pytest.mark.parametrize(("words", "sentence"), WRONG_COLUMNS)
+def test_columns_that_name_nothing_are_refused(records, write, words, sentence):
+    questions = write({"question_id": "q0", "question": "0?", "answer": "Paris"}, name="set.jsonl")
+    line = [part for word in words for part in ([word, questions] if word == "--questions" else [word])]
+    line.insert(1, records)
+    done = CliRunner().invoke(cli.pro, list(map(str, line)))
+    assert done.exit_code != 0
+    assert sentence in done.stderr

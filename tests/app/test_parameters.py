@@ -171,6 +171,39 @@ def test_what_is_declared_or_injected_counts_and_nothing_else_that_a_cell_leaves
         notebook(CELL, "# Parameters\nalhpa = 0.3\n")
 
 
+OTHER_LINES = {
+    "plain assignment": "seed = 3",
+    "import": "import math",
+    "branch": "if True: seed: int = 3",
+    "call": "print('hello')",
+    "text": "'my parameters'",
+    "value missing": "limit: int",
+    "attribute": "pytest.seed: int = 3",
+    "line magic": "%matplotlib inline",
+    "shell": "!ls",
+}
+
+
+@pytest.mark.parametrize("line", OTHER_LINES.values(), ids=OTHER_LINES)
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "last"])
+def test_another_line_in_the_parameters_cell_is_an_error_that_shows_it(line, is_first):
+    cell = f"{line}\n{CELL}" if is_first else f"{CELL}\n{line}"
+    words = rf"^the parameters cell has the line {re.escape(repr(line))}; expected only lines of the form"
+    with pytest.raises(SentenceError, match=words):
+        Experiment.from_notebook({"In": ["", cell], "model": "facts-1m", "alpha": 0.4})
+
+
+def test_a_magic_over_the_parameters_cell_is_an_error_and_one_over_another_cell_is_not():
+    with pytest.raises(SentenceError, match=r"^the parameters cell has the line '%%time'"):
+        Experiment.from_notebook({"In": ["", f"%%time\n{CELL}"], "model": "facts-1m", "alpha": 0.4})
+    names = {"In": ["", CELL, "%%time\nx = 1", "%matplotlib inline", "this is not Python"], "model": "facts-1m"}
+    assert Experiment.from_notebook(names | {"alpha": 0.4}).model == "facts-1m"
+
+
+def test_a_parameters_cell_may_begin_with_the_comment_of_an_injected_one():
+    assert notebook(f"# Parameters\n{CELL}").model == "facts-1m"
+
+
 FOLDERS = [({"alpha": 0.3, "limit": 200}, "alpha=0.3,limit=200"), ({"seed": 0, "generations_dir": "runs"}, None)]
 
 
@@ -245,3 +278,31 @@ def test_n_validation_needs_questions_without_a_validation_split(files):
         notebook(CELL, given, uses=["alpha"])
     lending = f"{given}dataset = {str(files / 'questions.jsonl')!r}\n"
     assert notebook(CELL, lending, uses=["alpha"]).n_validation == 5
+
+
+# --- Columns of question files ---
+
+COLUMNS = [
+    (2, r"columns=2 must be names of columns, such as .*; the width of a figure is figure_columns"),
+    ("Frage", r"columns='Frage' must be a dict, such as "),
+    ({"answer": "Antwort"}, r"columns=.* must have keys among question_id, question, references, split; 'answer' is"),
+    ({"question": " "}, r"columns=.* must name a column, or several, for each key"),
+    ({"question": "Frage"}, r"columns=.* has no effect: it is about a question file, and dataset names none"),
+]
+
+
+@pytest.mark.parametrize(("columns", "words"), COLUMNS, ids=str)
+def test_columns_that_cannot_be_are_one_sentence(columns, words):
+    with pytest.raises(SentenceError, match=f"^{words}"):
+        Experiment(columns=columns)
+
+
+def test_the_columns_of_a_question_file_are_read_as_named(tmp_path):
+    (tmp_path / "set.csv").write_text("Frage,Antwort\nA?,a\nB?,b\nC?,\n")
+    columns = {"question": "Frage", "references": ["Antwort"]}
+    given = {"model": "facts-1m", "dataset": str(tmp_path / "set.csv"), "columns": columns, "n_shots": 0}
+    with pytest.warns(UserWarning, match="1 of 3 rows cannot be used"):
+        table = Experiment(**given).questions(given["dataset"]).table
+    assert table["references"].tolist() == [["a"], ["b"]]
+    with pytest.raises(ValueError, match=r"1 of 3 rows cannot be used: line 4: .* \(strict\)$"):
+        Experiment(**given, strict=True).questions(given["dataset"])

@@ -28,8 +28,9 @@ def test_the_fallback_is_the_first_beam_only_where_nothing_is_kept():
 
 
 def test_the_first_token_leaves_the_likelihood_and_the_last_reference_alone_decides():
-    answers = pd.DataFrame({"token_log_probs": [[-1.0, -0.5], []], "log_prob": [-1.5, 0.0]})
-    questions = pd.DataFrame({"references": [["Adams", "Paris"], ["Paris"]]})
+    ids = {"question_id": ["a", "b"]}
+    answers = pd.DataFrame({**ids, "token_log_probs": [[-1.0, -0.5], []], "log_prob": [-1.5, 0.0]})
+    questions = pd.DataFrame({**ids, "references": [["Adams", "Paris"], ["Paris"]]})
     run = Run(answers, questions, RunInfo("toy", "none", "diverse_beam"))
     assert list(audit.without_first_token(run).answers["log_prob"]) == [-0.5, 0.0]
     assert list(run.answers["log_prob"]) == [-1.5, 0.0]

@@ -54,9 +54,96 @@ def test_a_question_without_a_value_is_left_out_for_all_and_counted():
     assert list(judged.answers["question_id"]) == ["a", "c"]
     assert len(judged.log_probs) == len(judged.baselines) == 2
     assert "1 of 3 questions are left out (b)" in judged.sentence()
-    fewer = replace(SAMPLES, answers=SAMPLES.answers.query("question_id != 'b'"))
-    judged = evaluate(BEAMS, samples=fewer, similarities={"lexical": scoring.lexical})
-    assert list(judged.answers["question_id"]) == ["a", "c"]
+
+
+def beams_and_samples(n_questions, n_sampled):
+    """Beams of so many questions, and samples of the first of them."""
+    answers = {f"q{n:02}": [("yes" if n % 2 else "no", 0.9 - n / 100)] for n in range(n_questions)}
+    beams, samples = toy_run(answers), toy_run(answers, strategy="multinomial")
+    sampled = samples.answers["question_id"].isin([*answers][:n_sampled])
+    return beams, replace(samples, answers=samples.answers[sampled])
+
+
+@pytest.mark.parametrize(("n_sampled", "is_compared"), [(20, True), (19, True), (18, False), (2, False)])
+def test_a_method_missing_for_more_than_five_percent_is_left_out_instead_of_the_questions(n_sampled, is_compared):
+    beams, samples = beams_and_samples(20, n_sampled)
+    judged = evaluate(beams, samples=samples, similarities={"lexical": scoring.lexical})
+    of_samples = {"PE-MC", "NE", "Deg, lexical", "SC, lexical"}
+    assert of_samples & set(judged.baselines) == (of_samples if is_compared else set())
+    assert len(judged.correct) == (n_sampled if is_compared else 20)
+    said = f"Left out of the comparison: PE-MC ({n_sampled} of 20 questions have it), NE ({n_sampled} of 20"
+    assert (said in judged.sentence()) == (not is_compared)
+    if n_sampled == 19:
+        assert "1 of 20 questions are left out (q19): PE-MC is missing for 1" in judged.sentence()
+
+
+def test_an_outside_score_of_some_questions_is_left_out():
+    beams, _ = beams_and_samples(20, 20)
+    scores = np.where(np.arange(20) < 5, 1.0, np.nan)
+    judged = evaluate(replace(beams, questions=beams.questions.assign(score_mine=scores)))
+    assert len(judged.correct) == 20
+    assert "Left out of the comparison: mine (5 of 20 questions have it)." in judged.sentence()
+
+
+def test_a_text_or_a_token_that_is_unknown_costs_its_own_question_alone():
+    beams, _ = beams_and_samples(40, 40)
+    texts = beams.answers["text"].where(beams.answers["question_id"] != "q03", None)
+    tokens = [None if n == 5 else values for n, values in enumerate(beams.answers["token_log_probs"])]
+    correct = (np.arange(40) % 2).astype(bool)
+    beams = replace(beams, answers=beams.answers.assign(text=texts, token_log_probs=tokens, correct=correct))
+    judged = evaluate(beams, samples=beams, similarities={"lexical": scoring.lexical})
+    assert {"SE, lexical", "SD, lexical", "Deg, lexical", "SC, lexical", "NE", "ALL"} <= set(judged.baselines)
+    assert sorted({*beams.questions["question_id"]} - {*judged.answers["question_id"]}) == ["q03", "q05"]
+
+
+def mixed_records(n_log_probs, n_questions=10):
+    """A run of two samples a question, of which the first questions have log-probabilities."""
+    rows = []
+    for n in range(n_questions):
+        answers = [{"text": "yes"}, {"text": "no" if n % 2 else "yes"}]
+        if n < n_log_probs:
+            answers = [answer | {"log_prob": -1.0 - n - place} for place, answer in enumerate(answers)]
+        rows.append({"question_id": f"q{n}", "references": ["yes" if n % 3 else "else"], "answers": answers})
+    with pytest.warns(UserWarning, match="answers have no log-probability"):
+        return importing.from_records(rows)
+
+
+def test_most_answers_with_log_probabilities_are_compared_on_their_questions():
+    run = mixed_records(8)
+    judged = evaluate(run, samples=run, similarities={"lexical": scoring.lexical})
+    assert judged.answers["question_id"].tolist() == [f"q{n}" for n in range(8)]
+    assert "2 of 10 questions are left out (q8, q9): 2 have no log-probabilities." in judged.sentence()
+    np.testing.assert_allclose(judged.baselines["NLL"], 1.0 + np.arange(8))
+
+
+def test_few_answers_with_log_probabilities_leave_the_counts_of_all_questions():
+    run = mixed_records(2)
+    judged = evaluate(run, samples=run, similarities={"lexical": scoring.lexical})
+    assert set(judged.baselines) == {"SE, lexical", "Deg, lexical", "SC, lexical"}
+    # Two different texts of a question are two meanings of 1/2 each; two equal ones are one.
+    np.testing.assert_allclose(judged.baselines["SE, lexical"], [0.0, np.log(2)] * 5, atol=1e-15)
+    said = "Left out of the comparison: every score of log-probabilities (2 of 10 questions have it)."
+    assert said in judged.sentence()
+    with pytest.raises(RunError, match="PRO needs log-probabilities"):
+        judged.pro(0.4)
+
+
+def test_a_method_that_one_split_lacks_is_left_out_of_the_other():
+    beams, samples = beams_and_samples(40, 20)
+    split = pd.Series(["validation", "test"]).repeat(20).to_numpy()
+    beams = replace(beams, questions=beams.questions.assign(split=split))
+    pool, reported = (evaluate(beams, samples=samples, split=name) for name in ("validation", "test"))
+    assert ("PE-MC" in pool.baselines, "PE-MC" in reported.baselines) == (True, False)
+    common = pool.with_methods_of(reported)
+    assert list(common.baselines) == list(reported.baselines)
+    assert "Without PE-MC, NE, which split test does not have." in common.sentence()
+    assert reported.with_methods_of(pool) is reported
+
+
+def test_an_evaluation_without_a_question_says_so():
+    nothing = evaluate(BEAMS).rows(np.zeros(3, bool))
+    assert "no question has both a judged answer and a score" in nothing.one_class()
+    assert "nan" not in nothing.sentence()
 
 
 def test_a_method_that_no_question_has_is_named_not_judged(tmp_path):

@@ -1,6 +1,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -42,12 +43,57 @@ def test_a_text_longer_than_a_window_is_for_the_plain_tree_and_longer_than_the_p
 def test_a_token_that_was_added_beyond_the_weights_matters_only_where_a_prompt_has_it(folder):
     """As the one for images of Gemma 3's models of text alone."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.add_tokens(["<image>"], special_tokens=True)
+    tokenizer.add_tokens(["picture"])
     tokenizer.save_pretrained(folder)
     model, how = models.load_model(folder, device="cpu"), {"strategy": "greedy", "progress": False}
     assert len(generate(model, ["What is it?"], **how).answers) == 1
-    with pytest.raises(UnsupportedModelError, match="'<image>', in a prompt, is none of them"):
-        generate(model, ["What is <image>?"], **how)
+    with pytest.raises(UnsupportedModelError, match="'picture', in a prompt, is none of them"):
+        generate(model, ["What is a picture?"], **how)
+
+
+def test_a_control_token_in_a_prompt_is_encoded_as_text(facts_2m):
+    """A question may be about the token; its id would end the prompt in the middle."""
+    plain = facts_2m.encode("What does it mean?")
+    end = facts_2m.tokenizer.eos_token_id
+    with pytest.warns(UserWarning, match=r"^model facts-2m: '<\|endoftext\|>' in a prompt is encoded as text"):
+        ids = facts_2m.encode("What does <|endoftext|> mean?")
+    assert end not in ids[1:]
+    assert facts_2m.tokenizer.decode(ids[1:]) == "What does <|endoftext|> mean?"
+    assert ids[0] == plain[0]  # the beginning-of-text token stays
+    assert facts_2m.encode("What does it mean?") == plain
+
+
+def test_a_control_token_that_cannot_be_written_as_text_is_refused(folder):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(["<think>"])  # not called special, so that tokenizers never split it
+    tokenizer.save_pretrained(folder)
+    model = models.load_model(folder, device="cpu")
+    with pytest.raises(UnsupportedModelError, match=r"^the prompt contains '<think>', .*; write it otherwise$"):
+        model.encode("What is <think>?")
+    assert model.encode("What is thinking?") == model.tokenizer("What is thinking?")["input_ids"]
+
+
+def test_a_control_token_in_a_message_is_refused(folder):
+    model = models.load_model(folder, device="cpu")
+    end = model.tokenizer.eos_token
+    with pytest.raises(UnsupportedModelError, match=f"contains {re.escape(repr(end))}, .* or use chat=False$"):
+        model.encode_chat([{"role": "user", "content": f"What is {end}?"}], {})
+
+
+def test_a_model_of_the_hub_without_a_network_is_one_quick_sentence(monkeypatch):
+    asked = []
+
+    class Client:
+        def head(self, url, **options):
+            asked.append(url)
+            raise ConnectionError("no network")
+
+    monkeypatch.setattr(models, "get_session", Client)
+    monkeypatch.setattr(models.constants, "HF_HUB_OFFLINE", False)
+    words = r"^model 'nobody/nothing' could not be loaded: it is not in the cache, and https?://\S+ cannot be reached"
+    with pytest.raises(FileNotFoundError, match=words):
+        models.load_model("nobody/nothing")
+    assert len(asked) == 1
 
 
 def test_a_tokenizer_that_was_changed_is_asked_anew(tiny_folders):

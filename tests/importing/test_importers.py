@@ -96,7 +96,7 @@ def request(*outputs):
 
 TOKENS = ((5, " Par", -0.25), (6, "is", -0.5))
 END = (2, "</s>", -0.125)
-ENDED = vllm_output("a", END)
+ENDED = vllm_output("a", (2, "a", -0.125))
 VLLM = [
     vllm_output(" Paris", *TOKENS, END),
     vllm_output(" Paris", *TOKENS, (13, "\n", -0.125), (14, "Q:", -1.0)),  # what a stop string took off the text
@@ -149,7 +149,7 @@ KNOWN = ", ".join(response_format.name for response_format in RESPONSE_FORMATS)
 REFUSED = {
     from_records: (GOOD, [
         ("[" * 100_000, "must be JSON"),
-        ("[1]", "[1] should be a valid dictionary"),
+        ("[1]", "1] should be a valid dictionary"),
         ({"question_id": "a"}, "answers is missing"),
         (GOOD, "question_id 'good' was already used"),
         (record({"log_prob": -1}, {}), "answers[1].log_prob=None"),
@@ -175,15 +175,29 @@ CASES = [(read, good, *bad) for read, (good, lines) in REFUSED.items() for bad i
 
 
 @pytest.mark.parametrize(("read", "good", "line", "words"), CASES)
-def test_a_malformed_line_is_refused_with_its_place_and_field(write, read, good, line, words):
+def test_a_malformed_line_is_refused_with_its_place_and_field_if_read_strictly(write, read, good, line, words):
     path = write(good, "", line)
     with pytest.raises(RunError, match=re.escape(words)) as caught:
-        read(path)
+        read(path, strict=True)
     assert str(caught.value).startswith(f"{path}, line 3")
     if isinstance(line, dict):
         with pytest.raises(RunError, match=re.escape(words)) as caught:
-            read([good, line])
+            read([good, line], strict=True)
         assert str(caught.value).startswith("entry 2")
+
+
+@pytest.mark.parametrize(("read", "good", "line", "words"), [case for case in CASES if case[1] is not case[2]])
+def test_a_malformed_line_is_left_out_counted_and_named_with_the_reason(write, read, good, line, words):
+    path = write(good, "", line)
+    with pytest.warns(UserWarning, match=r"^1 answers .* are left out: line 3") as caught:
+        run = read(path)
+    assert run.log_probs()[0, 0] == read([good]).log_probs()[0, 0]
+    if "cannot be read" in str(caught[0].message):
+        assert words in str(caught[0].message)
+    if line != "[1]" and (isinstance(line, str) or len(line.get("answers", ())) < 2):  # else something is left
+        with pytest.raises(RunError, match=re.escape(words)) as error:
+            read(write(line))
+        assert str(error.value).startswith(f"{path}, ")
 
 
 @pytest.mark.parametrize("source", [None, 5, b"x", {}, [5], [None], ["text"], []])

@@ -106,10 +106,15 @@ def test_an_evaluation_of_texts_has_what_counts_give_and_names_what_is_missing(p
             call()
 
 
-def test_a_log_probability_that_only_some_answers_have_is_refused_with_its_place():
+def test_texts_beside_log_probabilities_are_read_and_counted():
     mixed = [BOX[0], {"question_id": "z", "answers": [{"text": "x", "log_prob": -1}]}]
-    with pytest.raises(RunError, match=r"^entry 1: answers\[0\].log_prob=None must be given"):
-        importing.from_records(mixed)
+    n_texts = len(BOX[0]["answers"])
+    words = rf"{n_texts} of {n_texts + 1} answers have no log-probability \(first entry 1\)"
+    with pytest.warns(UserWarning, match=words):
+        run = importing.from_records(mixed)
+    np.testing.assert_array_equal(run.answers["log_prob"], [np.nan] * n_texts + [-1.0])
+    page = explorer.run_data(run)
+    assert [len(answers) for answers in page["answers"]] == [0, 1]
 
 
 def test_pro_score_prints_what_counts_give(capsys, write):

@@ -281,6 +281,7 @@ MET = [
 ]  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:answers are taken as samples of one question by their ids, as 'a-0' of 'a'")
 @pytest.mark.parametrize(("asked", "log_probs"), MET)
 def test_responses_meet_their_questions_by_id_else_by_text(write, asked, log_probs):
     run = import_answers(write(*responses(*asked)), questions=QUESTIONS)
@@ -288,6 +289,7 @@ def test_responses_meet_their_questions_by_id_else_by_text(write, asked, log_pro
     np.testing.assert_array_equal(run.log_probs(), log_probs)
 
 
+@pytest.mark.filterwarnings("ignore:answers are taken as samples of one question by their ids, as 'q0-0' of 'q0'")
 @pytest.mark.parametrize(("asked", "log_probs"), SAMPLES)
 def test_single_answers_to_one_question_are_its_samples(asked, log_probs):
     np.testing.assert_array_equal(from_openai(responses(*asked)).log_probs(), log_probs)
@@ -378,7 +380,7 @@ def test_failures_and_refusals_are_left_out_counted_and_named(write):
     assert {warning.filename for warning in caught} == {__file__}
     assert run.questions["question_id"].tolist() == ["a", "e", "g"]
     np.testing.assert_array_equal(run.log_probs(), [[-1.0], [np.nan], [np.nan]])
-    with pytest.warns(UserWarning, match="left out"), pytest.raises(RunError, match=r"holds no answers.*\(1 questions"):
+    with pytest.raises(RunError, match=r"holds no answers.*\(1 questions\); left out are 3 that failed \(line 1.*bad"):
         import_answers(write(*failures, lines[-1]))
 
 
@@ -403,7 +405,10 @@ def test_a_table_of_texts_and_log_probabilities_is_read(tmp_path, names, suffix)
         np.testing.assert_array_equal(import_answers(tmp_path / name).log_probs(), run.log_probs())
     path.write_text(path.read_text().replace("-0.5", "half"))
     with pytest.raises(RunError, match=r"line 2: answers\[0\].log_prob='half' must be a log-probability"):
-        import_answers(path)
+        import_answers(path, strict=True)
+    with pytest.warns(UserWarning, match=r"^1 answers that cannot be read are left out: .*log_prob='half' must be"):
+        run = import_answers(path)
+    np.testing.assert_array_equal(run.log_probs(), [[-2.0], [np.nan]])
 
 
 def test_rows_without_an_id_are_those_of_their_question(write):

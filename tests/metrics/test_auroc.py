@@ -279,3 +279,22 @@ def test_intervals_of_clustered_questions_cover():
         low, high = metrics.normal(test.difference, test.standard_error)
         covered.append(low[1] <= truth <= high[1])
     assert np.mean(covered) >= 0.9  # 0.95 within three standard errors of 100 draws
+
+
+def test_a_score_that_is_the_same_on_every_question_reads_identical():
+    pro = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    scores = pd.DataFrame({"PRO": pro, "PRO, oracle": pro, "NLL": [1.0, 3.0, 2.0, 4.0, 5.0, 6.0]})
+    table = metrics.compare_aurocs(scores, [True, True, False, True, False, False])
+    assert table["reading"].tolist() == ["", "identical", "undecided"]
+
+
+@pytest.mark.parametrize(("high", "verdict"), [(0.499, ", worse than chance"), (0.5, ""), (0.7, "")])
+def test_an_auroc_whose_interval_lies_below_a_half_is_worse_than_chance(high, verdict):
+    assert metrics.auroc_in_words(0.25, 0.125, high) == f"0.250 (0.125 to {high:.3f}{verdict})"
+
+
+def test_questions_with_texts_alone_are_not_called_cut():
+    scores = pd.DataFrame({"NLL": [np.nan, np.nan, 1.0]})
+    _, sentence = metrics.usable(scores, [True] * 3, has_only_texts=[True, False, False])
+    reasons = "1 are cut (no answer ended), 1 have no log-probabilities"
+    assert sentence == f"2 of 3 questions are left out (0, 1): {reasons}."

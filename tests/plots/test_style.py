@@ -182,3 +182,14 @@ def test_saving_leaves_bitmap_vector_and_numbers_and_the_same_bytes_twice(tmp_pa
     assert set(one) == {"fixed.csv", "fixed.png", "fixed.svg"}
     assert one == two
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "one" / "fixed.csv"), fixed, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["paper-questions", "workbench-2", "paper", "workbench, new"])
+def test_a_dataset_or_a_model_keeps_its_name_in_the_title_whatever_it_begins_with(name):
+    table = grid(dataset=(name, "other"), model=(f"{name}-model",), protocol=("paper", "workbench, repeats"))
+    with plots.panels(table, "dataset", "protocol") as (figure, drawn):
+        pass
+    titles = [ax.get_title().replace("\n", " ") for ax, *_ in drawn]
+    assert titles[0].startswith(f"repeats counted, {name}, n")
+    assert titles[1].startswith(f"each answer once, repeats, {name}, n")
+    assert figure.get_supxlabel() == f"all panels: {name}-model"

@@ -1,5 +1,6 @@
 """What notebooks conclude, on made tables that point either way, and on tables of which nothing can be said."""
 
+import re
 from types import SimpleNamespace
 
 import nbformat
@@ -28,7 +29,8 @@ def benchmark(difference: float, *, significant: bool, n_differ: int = 40) -> pd
     """PRO at .8, its default tied with NLL, and NLL so much above it."""
     rows = {"method": ["PRO", "PRO, default", "NLL"], "auroc": [0.8, 0.8 + difference, 0.8 + difference]}
     rows |= {"difference": [0, difference, difference], "significant": [False, False, significant]}
-    return pd.DataFrame(rows | {"n_differ": [0, n_differ, n_differ]}).assign(**SETTING)
+    table = pd.DataFrame(rows | {"n_differ": [0, n_differ, n_differ]}).assign(**SETTING)
+    return table.assign(low=table["auroc"] - 0.1, high=table["auroc"] + 0.1)
 
 
 FEW = "Of 1 settings with fewer than 20 right or wrong answers nothing is said."
@@ -99,3 +101,58 @@ def test_09_says_what_is_guaranteed_and_what_is_not(threshold, said):
     assert "more than that was right of what 0 of them answered" in text
     assert "Sets that may miss 30%: none is issued.\n\nSets that may miss 50%: p ≥ 0.020 misses 45.0%." in text
     assert "its limits 2.0 apart" in text
+
+
+NAN = float("nan")
+REDRAWS = pd.DataFrame({**SETTING, "better_than_nll": [0.25, 0.75]})
+BOUNDS = pd.DataFrame({name: [NAN] for name in ("pro", "alpha_floor", "tree_bound", "entropy", "width")})
+EXACT = pd.DataFrame({"method": ["PRO, beams"], "difference": [0.01], "difference_low": NAN, "difference_high": NAN})
+WORLD = pd.DataFrame({"accuracy": 0.5, "nll": 0.7, "score": ["K = 2"], "gain": 0.1, "p_value": 0.5, "level": "1"})
+BARS = {"method": ["PRO", "NLL"] * 2, "threshold": [0.1, 0.1, 0.5, 0.5], "auroc": [0.8, 0.8, 0.9, 0.7]}
+ANSWERED = {"method": "PRO", "target": 0.7, "threshold": NAN, "coverage": 0.0, "accuracy": NAN}
+# By notebook, tables of which a part is unknown, and what is said instead of the number.
+UNKNOWN = {
+    "06": (
+        {"table": benchmark(0.1, significant=False), "redraws": REDRAWS.assign(better_than_nll=NAN)},
+        "The validation questions cannot be redrawn",
+    ),
+    "05": ({"sweep": pd.DataFrame({**BARS, **SETTING})}, "The order of the methods cannot be compared"),
+    "07": (
+        {"bounds": BOUNDS, "numbers": pd.DataFrame({"alpha": [0.4], "recall": NAN, "certified": 0.0}), "table": EXACT},
+        "no such answers and 0.0% at α = 0.4",
+    ),
+    "08": (
+        {"table": WORLD.assign(panel="sharpness"), "causes": pd.DataFrame({"cause": ["none"], "gain": NAN})},
+        "no difference is known",
+    ),
+    "09": (
+        {
+            "guaranteed": pd.DataFrame([ANSWERED]),
+            "sets": pd.DataFrame({"delta": [0.3], "alpha": NAN, "missed": 0.0}),
+            "entropies": pd.DataFrame({"estimate": [2.0], "low": NAN, "high": NAN}),
+        },
+        "2.00 nats in the mean, its limits unknown",
+    ),
+}
+
+
+@pytest.mark.parametrize("number", UNKNOWN)
+def test_no_finding_says_nan(number):
+    tables, said = UNKNOWN[number]
+    text = concluded(number, **tables)
+    assert said in text
+    assert "nan" not in re.findall(r"[a-z]+", text.lower())
+
+
+def test_06_says_redraws_of_the_settings_that_have_some():
+    redraws = pd.concat([REDRAWS, REDRAWS.assign(model="other", better_than_nll=NAN)])
+    said = concluded("06", table=benchmark(0.1, significant=False), redraws=redraws)
+    assert "α beats NLL in 50% to 50% of the redraws." in said
+
+
+def test_06_names_what_is_worse_than_chance():
+    table = benchmark(0.1, significant=False)
+    table.loc[table["method"] == "NLL", "high"] = 0.49
+    said = concluded("06", table=table, redraws=REDRAWS)
+    assert said.endswith("Worse than chance, with the whole interval below 0.5: NLL in 1.")
+    assert "Worse than chance" not in concluded("06", table=benchmark(0.1, significant=False), redraws=REDRAWS)

@@ -3,6 +3,8 @@
 `--size` says how many inputs a reader is tried on, and `WALL_SEED` chooses others; a failure names its reader and seed.
 """
 
+import ast
+import contextlib
 import copy
 import csv
 import io
@@ -10,6 +12,7 @@ import json
 import math
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -127,7 +130,7 @@ def plainly(path):
             return [json.loads(log.read(name)) for name in log.namelist() if name.startswith("samples/")]
     if path.suffix == ".parquet":
         return pq.read_table(pa.BufferReader(data)).to_pylist()
-    text = data.decode("utf-8-sig")
+    text = plain_text_of(data)
     if path.suffix == ".csv":
         return list(csv.DictReader(io.StringIO(text, newline="")))
     if text.lstrip(" \t\r\n").startswith("["):
@@ -135,19 +138,78 @@ def plainly(path):
     return [json.loads(line) for line in text.split("\n") if line.strip(" \t\r\n")]
 
 
+def plain_text_of(data):
+    """The text of a file in UTF-8, else in Windows-1252."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("cp1252")
+
+
 def plain_references(value):
     """The texts of a reference column: parts of a text, or what lists and objects hold, numbers as text."""
-    parts = value.split(";") if isinstance(value, str) else []
-    waiting = [] if isinstance(value, str) else [value]
+    parts, waiting = [], [value]
+    if isinstance(value, str):
+        waiting = [plain_list(value)] if plain_list(value) is not None else []
+        parts = [] if waiting else value.split(";")
     while waiting:
         inner = waiting.pop(0)
         if isinstance(inner, dict):
             inner = [inner[name] for name in ("text", "value", "aliases") if inner.get(name) is not None]
         if isinstance(inner, list):
             waiting = inner + waiting
-        else:
-            parts.append(str(inner))
-    return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
+        elif isinstance(inner, float) and math.isinf(inner):
+            return []
+        elif inner is not None and inner == inner:
+            parts.append(str(int(inner)) if isinstance(inner, float) and inner == inner // 1 else str(inner))
+    return list(dict.fromkeys(part.strip() for part in parts if part.strip() not in ("", "<unk>")))
+
+
+def plain_list(text):
+    """The list of texts that a text writes in Python; None if it writes none."""
+    try:
+        value = ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    is_list = isinstance(value, list) and (not value or any(isinstance(inner, (str, list, dict)) for inner in value))
+    return value if is_list else None
+
+
+csv.field_size_limit(2**31 - 1)  # a column may hold whole pages
+
+
+def plain_rows(path):
+    """The rows of a question file that are whole, numbered among all."""
+    data = path.read_bytes()
+    if path.suffix == ".parquet":
+        return list(enumerate(pq.read_table(pa.BufferReader(data)).to_pylist()))
+    text = data.decode("utf-8-sig", "surrogateescape")
+    if re.search("[\ud800-\udfff]", text) and re.sub("[\ud800-\udfff]", "", text).isascii():
+        text = plain_text_of(data)
+    if path.suffix == ".csv":
+        header, *rows = csv.reader(io.StringIO(text, newline=""))
+        header = [name.strip() for name in header]
+        numbered = enumerate(row for row in rows if any(row))
+        return [(n, dict(zip(header, row, strict=True))) for n, row in numbered if len(row) == len(header)]
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    if text.lstrip(" \t\r\n").startswith("["):
+        with contextlib.suppress(ValueError):  # several lists, a line each, are no list of rows
+            lines = [json.dumps(row) for row in json.loads(text)]
+    rows = []
+    for n, line in enumerate(lines):
+        with contextlib.suppress(ValueError, RecursionError):
+            rows.append((n, json.loads(line)))
+    return [(n, row) for n, row in rows if isinstance(row, dict)]
+
+
+def plain_column(rows, *names):
+    """The first of these columns that a row has, or one of another case."""
+    columns = {name: None for _, row in rows for name in row}
+    for name in names:
+        alike = [other for other in columns if other.lower() == name and not re.search("[a-z0-9][A-Z]", other)]
+        if name in columns or alike:
+            return name if name in columns else alike[0]
+    return names[0]
 
 
 def read_question_file(path):
@@ -156,12 +218,28 @@ def read_question_file(path):
 
 
 def plain_questions(path):
-    rows = []
-    for n, row in enumerate(plainly(path)):
-        identity = next((row[name] for name in ("question_id", "id", "qid") if name in row), f"{path.stem}-{n}")
-        references = plain_references(row["references"] if "references" in row else row["reference"])
-        rows.append([str(identity), row["question"], references, row.get("split", "test")])
-    return sorted(rows)
+    rows, questions = plain_rows(path), []
+    names = {name: plain_column(rows, name) for name in ("question", "split")}
+    names["id"] = plain_column(rows, "question_id", "id", "qid")
+    names["references"] = plain_column(rows, "references", "reference")
+    has = {name for _, row in rows for name in row}
+    for n, row in rows:
+        identity = row.get(names["id"]) if names["id"] in has else f"{path.stem}-{n}"
+        identity = int(identity) if isinstance(identity, float) and identity == identity // 1 else identity
+        question, split = row.get(names["question"]), row.get(names["split"]) if names["split"] in has else "test"
+        is_usable = isinstance(identity, (str, int)) and not isinstance(identity, bool) and str(identity)
+        is_usable = is_usable and all(isinstance(text, str) and text.strip() for text in (question, split))
+        references = plain_references(row.get(names["references"]))
+        if is_usable and references and not re.search("[\ud800-\udfff]", repr_of_texts(row)):
+            questions.append([str(identity), question, references, split])
+    return sorted(questions)
+
+
+def repr_of_texts(value):
+    """All texts within a value."""
+    if isinstance(value, dict):
+        return "".join(map(repr_of_texts, [*value, *value.values()]))
+    return "".join(map(repr_of_texts, value)) if isinstance(value, list) else value if isinstance(value, str) else ""
 
 
 def read_label_file(path):
@@ -176,7 +254,7 @@ def plain_labels(path):
 
 def read_file(path):
     """Of every answer its question, its text, and the log-probability of all its tokens; and the questions."""
-    run = importing.import_answers(path)
+    run = importing.import_answers(path, strict=True)
     answers, questions = (table.astype(object).where(table.notna(), None) for table in (run.answers, run.questions))
     totals = (run.answers["log_prob"] + run.answers["end_log_prob"].fillna(0.0)).round(9)
     rows = sorted(zip(answers["question_id"], answers["text"], totals, strict=True), key=repr)
@@ -234,15 +312,42 @@ def plain_text(choice):
 
 
 def plain_tokens(choice, *, is_vllm):
-    """The sum of a choice's log-probabilities, if all are there."""
+    """The sum of a choice's log-probabilities, if all are there; an ending may lack one, and other tokens do not count.
+
+    A stop string, which vLLM lists among the tokens that it generated, is an ending as well.
+    """
     tokens = choice.get("logprobs")
     tokens = tokens.get("content") if isinstance(tokens, dict) else tokens
     if tokens is None:
         return [round(choice["cumulative_logprob"], 9)]
     if is_vllm and choice.get("token_ids") is not None:
-        tokens = [step[str(token)] for step, token in zip(tokens, choice["token_ids"], strict=bool(tokens))]
-    values = [token["logprob"] if isinstance(token, dict) else token for token in tokens]
+        tokens = [
+            step.get(str(token)) if isinstance(step, dict) else None
+            for step, token in zip(tokens, choice["token_ids"], strict=bool(tokens))
+        ]
+    values, spelled, text = [], "", plain_text(choice)
+    names = [plain_name(token) for token in tokens]
+    for token, name in zip(tokens, names, strict=True):
+        is_number = isinstance(token, (int, float)) and not is_vllm
+        value = token.get("logprob") if isinstance(token, dict) else token if is_number else None
+        is_behind = None not in names[:-1] and spelled.strip() == text.strip()
+        if is_behind and (value is None or value <= -9999 or not (is_vllm or name in ("</s>", "", None))):
+            break
+        values.append(value)
+        spelled += "" if name in (None, "</s>") else name
+        if is_behind and name == "</s>":  # what follows the end is padding
+            break
     return [round(sum(values), 9)] if values and min(values) > -9999 else []
+
+
+def plain_name(token):
+    """The text of a token: that of its bytes where they are given."""
+    token = token if isinstance(token, dict) else {}
+    given = token.get("bytes")
+    if isinstance(given, list) and given and all(type(byte) is int and 0 <= byte < 256 for byte in given):
+        return bytes(given).decode(errors="replace")
+    name = token.get("decoded_token", token.get("token"))
+    return name if isinstance(name, str) else None
 
 
 def plain_log(path):

@@ -193,3 +193,30 @@ def test_the_entropy_of_samples_is_the_mean_along_them_with_students_limits():
     assert estimate.tolist() == [3.0, 0.0]
     assert low == pytest.approx([3 - half, 0.0], abs=1e-4)
     assert high == pytest.approx([3 + half, 0.0], abs=1e-4)
+
+
+def test_a_run_of_other_questions_than_its_answers_is_refused(run):
+    words = r"has answers to question 'a', which is not among its questions; use Run.for_questions or Run.select"
+    with pytest.raises(RunError, match=words):
+        replace(run, questions=run.questions.iloc[1:])
+    assert run.select(question_ids=["b", "c"]).answers["question_id"].unique().tolist() == ["b", "c"]
+
+
+def test_an_id_of_two_questions_is_refused(run):
+    with pytest.raises(RunError, match="has two questions with question_id 'a'; ids must be unique"):
+        replace(run, questions=run.questions.assign(question_id=["a", "a", "c"]))
+
+
+def test_a_run_may_have_questions_without_answers_and_in_another_order(run):
+    turned = replace(run, questions=run.questions.iloc[::-1])
+    np.testing.assert_array_equal(turned.log_probs(), run.log_probs()[::-1])
+    assert len(replace(run, answers=run.answers.iloc[:0]).log_probs()) == 3
+
+
+def test_texts_without_log_probabilities_follow_the_answers_that_have_one():
+    with pytest.warns(UserWarning, match=r"records: 3 of 4 answers have no log-probability \(first entry 1\)"):
+        run = records_run({"text": "x"}, {"text": "y"}, {"text": "y"}, {"text": "z", "log_prob": -1.0})
+    assert run.ranked_answers()["text"].tolist() == ["z", "y", "x"]
+    np.testing.assert_array_equal(run.log_probs(), [[-1.0, NAN, NAN]])
+    assert (run.n_with_log_probs(), run.as_texts().n_with_log_probs(), run.as_texts().is_texts) == (1, 0, True)
+    assert run.as_texts().top()["text"].tolist() == ["y"]

@@ -417,3 +417,22 @@ def test_probes_of_a_server_may_be_apart_by_what_they_allow(before, after, diffe
 def test_a_probe_of_more_prompts_is_another():
     difference = storage.difference(probed({"7": -0.5}), probed({"7": -0.5}, {"7": -0.5}))
     assert difference == "server.probe.log_probs=1 items, now server.probe.log_probs=2 items"
+
+
+def test_a_part_copied_under_another_number_is_refused(finished):
+    part = next(finished.glob("part-00001-*"))
+    copy = part.with_name(part.name.replace("00001", "00007"))
+    shutil.copy(part, copy)
+    for read in (storage.read_folder, lambda path: written(path)):
+        with pytest.raises(RunError, match=rf"{copy.name} is a copy of {part.name}; move one of them away"):
+            read(finished)
+
+
+def test_a_part_of_another_folder_with_the_same_questions_is_refused(finished, tmp_path):
+    other = written(tmp_path / "other", IDS[2:6], per_part=4)
+    part = next(other.glob("part-00000-*"))
+    shutil.copy(part, finished / part.name.replace("00000", "00007"))
+    words = r"has two answers to question 'q2', 'q2\?'; one of its parts was copied into it"
+    for read in (storage.read_folder, lambda path: written(path)):
+        with pytest.raises(RunError, match=words):
+            read(finished)

@@ -152,3 +152,10 @@ def test_pro_grows_with_k_and_stays_below_the_alpha_floor_and_both_below_the_ent
     assert floor <= entropy + 1e-9
     if (log_probs >= np.log(alpha)).any():
         assert scoring.pro(log_probs, alpha=alpha)[0] <= floor + 1e-9
+
+
+def test_a_certain_answer_has_no_negative_zero():
+    certain = [[0.0, np.nan]]
+    scores = [scoring.nll(certain), scoring.pro(certain, alpha=0.4), scoring.predictive_entropy(certain)]
+    scores += [scoring.predictive_entropy_mc(certain), scoring.average_log_likelihood(certain, certain)]
+    assert [str(score[0]) for score in scores] == ["0.0"] * 5

@@ -140,7 +140,9 @@ function node(tag, attributes = {}, ...children) {
 
 const NUMBERS = new Intl.NumberFormat("en"); // element once: making it takes longer than a chart
 const count = (n) => NUMBERS.format(n);
-const fixed = (value, digits = 3) => (Number.isFinite(value) ? value.toFixed(digits) : "–");
+// Adding 0 turns -0, which tiny negative numbers are rounded to, into 0.
+const fixed = (value, digits = 3) =>
+  Number.isFinite(value) ? (Number(value.toFixed(digits)) + 0).toFixed(digits) : "–";
 const within = (low, high, digits = 3) => `${fixed(low, digits)} to ${fixed(high, digits)}`;
 const interval = ([value, ...ends]) => `${fixed(value)}${ends.every(Number.isFinite) ? ` (95\u00a0%: ${within(...ends)})` : ""}`;
 const isolated = (text) => node("bdi", {}, text); // its direction of writing is its own, whatever it holds

@@ -64,6 +64,7 @@ def _answers(run: Run) -> list[list[list]]:
     cut = run.answers[~run.answers["finished"].to_numpy(bool)]
     cut = cut.assign(row=ids.get_indexer(cut["question_id"]), value=cut["log_prob"], mean=np.nan, correct=None)
     table = pd.concat([ended.assign(correct=correct), cut], ignore_index=True)
+    table = table[table["value"].notna()]  # a text without a log-probability has no place on the page
     numbers, answers = dict[object, int](), [list[list]() for _ in ids]
     for identity, answer in zip(identities(table), table.itertuples(), strict=True):
         number, rows = numbers.setdefault(identity, len(numbers)), answers[answer.row]

@@ -1,0 +1,135 @@
+"""From an answer as an API returned it to the answer of a record, or to the reason why it is left out."""
+
+from collections import Counter
+
+from pydantic import ValidationError
+
+from pro_lib.common.validation import sentence
+from pro_lib.importing.formats import ParsedAnswer, ResponseFormat
+from pro_lib.importing.left_out import (
+    NO_FINISH_REASON,
+    NO_LOG_PROBS,
+    NOT_RETURNED,
+    OPEN_THOUGHT,
+    REFUSED,
+    THOUGHT_IN_TOKENS,
+    UNREADABLE,
+    Problem,
+)
+from pro_lib.importing.records import AnswerRecord
+from pro_lib.importing.response_formats import NATURAL
+from pro_lib.importing.token_alignment import ECHO_UNKNOWN, Alignment, AnswerTokens, Mismatch, align, is_placeholder
+
+# What a message says of answers that are scored on some of their tokens, after "3 answers".
+TOKENS_BEFORE = (
+    "had other tokens before them (reasoning, a prefill or an echoed prompt, for example), which are not scored; "
+    "their values are conditional on these tokens"
+)
+TOKENS_AFTER = "had other tokens after them (a stop string, for example); they are scored without an ending"
+ENDING_NOT_GIVEN = "are scored without their ending, for whose probability the server returned a placeholder"
+_THOUGHT_WORDS = "the log-probabilities include those of a thought, and it cannot be told which belong to the answer"
+
+
+def record_of(
+    answer: ParsedAnswer, response_format: ResponseFormat, notes: Counter[str], prompt: str | None = None
+) -> AnswerRecord | Problem:
+    """Return a record's answer, or why the answer cannot be used.
+
+    Args:
+        answer: the answer, as an API returned it.
+        response_format: the format of the response.
+        notes: counts what is said of answers that are scored on some of their tokens; this answer is added.
+        prompt: the text of the prompt, or of the question in it, where it is known.
+    """
+    if answer.text is None and answer.reason is not None:
+        return Problem(REFUSED)
+    if not isinstance(answer.reason, str):
+        words = "must be text: it says whether the answer is complete, and no chunk of a stream has it"
+        return Problem(NO_FINISH_REASON, f"finish_reason={answer.reason!r} {words}")
+    if answer.has_thoughts and answer.text == "":
+        return Problem(OPEN_THOUGHT, "the answer ends within a thought; raise the limit of tokens")
+    problem = _missing_log_probs(answer, response_format)
+    if problem is not None:
+        return problem
+    tokens = answer.token_log_probs
+    if tokens is not None and not tokens and answer.text:
+        tokens = None
+    text, finished = answer.text, answer.reason in NATURAL
+    whole = answer.log_prob if tokens is None else None
+    if finished and tokens == []:
+        return Problem(NOT_RETURNED)
+    if answer.has_thoughts and whole is not None:
+        return Problem(THOUGHT_IN_TOKENS, _THOUGHT_WORDS)
+    if isinstance(tokens, list) and isinstance(text, str) and _is_encodable(text):
+        aligned = align(_answer_tokens(answer, text, tokens, prompt))
+        if isinstance(aligned, Mismatch):
+            return _mismatch(aligned, tokens)
+        text, tokens = aligned.text, aligned.token_log_probs
+        notes.update(_notes(answer, aligned))
+    end = None if finished or tokens is whole is None else 0.0
+    fields = {"text": text, "finished": finished, "end_log_prob": end, "correct": answer.correct}
+    try:
+        record = AnswerRecord.model_validate(fields | {"log_prob": whole, "token_log_probs": tokens})
+    except ValidationError as error:
+        return Problem(UNREADABLE, sentence(error), is_detail=True)
+    return record
+
+
+def _is_encodable(text: str) -> bool:
+    """Return whether a text has no half of a character, which the check of the record refuses."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _answer_tokens(answer: ParsedAnswer, text: str, log_probs: list, prompt: str | None) -> AnswerTokens:
+    return AnswerTokens(
+        text,
+        answer.token_texts or [None] * len(log_probs),
+        log_probs,
+        finished=answer.reason in NATURAL,
+        token_specials=answer.token_specials,
+        text_offsets=answer.text_offsets,
+        prompt=prompt,
+        n_prompt_tokens=answer.n_prompt_tokens,
+        n_generated=answer.n_generated,
+        stop=answer.stop,
+        has_reasoning=answer.has_thoughts,
+    )
+
+
+def _mismatch(mismatch: Mismatch, log_probs: list) -> Problem:
+    """Return why an answer is left out whose tokens do not fit its text."""
+    if mismatch.reason == NOT_RETURNED:
+        shown = next((f"[{n}]={value}" for n, value in enumerate(log_probs) if is_placeholder(value)), "")
+        return Problem(NOT_RETURNED, f"token_log_probs{shown} stands for a probability that was not returned")
+    if mismatch.reason == THOUGHT_IN_TOKENS:
+        return Problem(THOUGHT_IN_TOKENS, _THOUGHT_WORDS)
+    remedy = "ask with echo=false" if mismatch.reason == ECHO_UNKNOWN else ""
+    return Problem(mismatch.reason, f"an answer {mismatch.reason}", remedy)
+
+
+def _notes(answer: ParsedAnswer, aligned: Alignment) -> list[str]:
+    """Return what is said of the tokens of an answer that is scored."""
+    notes = []
+    if aligned.n_before and not answer.has_thoughts:  # thoughts have a message of their own
+        notes.append(TOKENS_BEFORE)
+    if aligned.n_after:
+        notes.append(TOKENS_AFTER)
+    if aligned.lacks_ending:
+        notes.append(ENDING_NOT_GIVEN)
+    return notes
+
+
+def _missing_log_probs(answer: ParsedAnswer, response_format: ResponseFormat) -> Problem | None:
+    """Return what is wrong with an answer whose API returns log-probabilities, and which has none."""
+    is_missing = answer.token_log_probs is None or (answer.text and not answer.token_log_probs)
+    if not is_missing or answer.log_prob is not None:
+        return None
+    if answer.problem is not None:
+        return Problem(NO_LOG_PROBS, answer.problem)
+    if answer.lacks_log_probs or not response_format.request:
+        return None
+    return Problem(NO_LOG_PROBS, "logprobs are missing", remedy=f"ask for them with {response_format.request}")

@@ -1,0 +1,131 @@
+"""The values in a file of JSON: one a line, a list, or values over several lines each."""
+
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import from_json
+
+from pro_lib.common.files import RunError, reading
+from pro_lib.questions.tables import BadRow, damaged_text
+
+_HINT = "it must be JSON in UTF-8"
+_NOT_SPACE = re.compile(r"\S")
+# Names under which a file may hold its list.
+_LIST_IN_OBJECT = re.compile(rb'\s*\{\s*"(data|questions|examples|rows)"\s*:\s*\[')
+# A line of server-sent events, as a client saves a stream that it does not join.
+_EVENT = re.compile(rb"(data|event): ?[\[{\w]")
+
+
+def json_values(
+    data: bytes,
+    path: str | Path,
+    on_error: Callable[[str, RunError], None] | None = None,
+    *,
+    keeps_bad_lines: bool = False,
+) -> Iterator[tuple[str, object]]:
+    """Yield the values of a file with their places: `<path>, line <n>` or `<path>, entry <n>`.
+
+    Args:
+        data: the bytes of the file.
+        path: its name, for the places.
+        on_error: called with the place and the error of a line that is not JSON, which is then passed over.
+        keeps_bad_lines: whether a line that is not JSON is yielded as a `BadRow`, and texts may have unpaired
+            surrogates.
+
+    Raises:
+        RunError: names file and line; a file of server-sent events is refused.
+    """
+    values: list[Any] | None
+    is_list = data.lstrip()[:1] == b"[" or _LIST_IN_OBJECT.match(data) is not None
+    if _is_first_line_whole(data):
+        values = [_parsed(data, path, is_lenient=keeps_bad_lines)] if is_list and b"\n" not in data.strip() else None
+    else:
+        values = _values_over_lines(data)
+        if is_list and not values and on_error is None:
+            values = [_parsed(data, path, is_lenient=keeps_bad_lines)]
+    if values is None or not values:
+        yield from _lines(data, path, on_error, keeps_bad_lines)
+        return
+    if len(values) == 1 and is_list:
+        [whole] = values
+        values = next(iter(whole.values())) if isinstance(whole, dict) else whole
+    yield from ((f"{path}, entry {n}", value) for n, value in enumerate(values, start=1))
+
+
+def _parsed(data: bytes, path: str | Path, *, is_lenient: bool) -> Any:
+    with reading(path, hint=_HINT):
+        return _lenient_json(data) if is_lenient else from_json(data)
+
+
+def _lenient_json(data: bytes) -> Any:
+    """Return a value of JSON in which texts may have unpaired surrogates, so that their row can be named."""
+    try:
+        return from_json(data)
+    except ValueError:
+        return json.loads(damaged_text(data))
+
+
+def _lines(
+    data: bytes,
+    path: str | Path,
+    on_error: Callable[[str, RunError], None] | None,
+    keeps_bad_lines: bool,
+) -> Iterator[tuple[str, object]]:
+    """Yield the value of each line, with its place."""
+    for n, line in enumerate(io.BytesIO(data), start=1):
+        text = line.strip()
+        if not text:
+            continue
+        where = f"{path}, line {n}"
+        if _EVENT.match(text):
+            words = "a stream of server-sent events, in which no answer is whole"
+            raise RunError(f"{where}: this is {words}; save the whole response that the client joins")
+        try:
+            value = _parsed(text, where, is_lenient=keeps_bad_lines)
+        except RunError as error:
+            if keeps_bad_lines:
+                yield where, BadRow(str(error).removeprefix(f"{where} "))
+                continue
+            if on_error is None:
+                raise
+            on_error(where, error)
+            continue
+        yield where, value
+
+
+def _is_first_line_whole(data: bytes) -> bool:
+    """Return whether the first line that is not empty is JSON by itself, or does not begin a list or an object."""
+    first = next((line for line in io.BytesIO(data) if line.strip()), b"")
+    if first.strip()[:1] not in (b"{", b"["):
+        return True
+    try:
+        from_json(first)
+    except ValueError:
+        return False
+    return True
+
+
+def _values_over_lines(data: bytes) -> list:
+    """Return values that go over several lines each, as `jq` writes them; none if the file is something else."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return []
+    values: list[Any] = []
+    decoder = json.JSONDecoder()
+    start = _NOT_SPACE.search(text)
+    try:
+        while start is not None:
+            _, end = decoder.raw_decode(text, start.start())
+            written = text[start.start() : end]
+            if not values and "\n" not in written:
+                return []
+            values.append(from_json(written))
+            start = _NOT_SPACE.search(text, end)
+    except (ValueError, RecursionError):
+        return []
+    return values

@@ -1,0 +1,394 @@
+"""Answers whose text is compared with the tokens beside it: the tokens that spell it are scored, or none."""
+
+import itertools
+import math
+import time
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from pro_lib.importing import left_out
+from pro_lib.importing import token_alignment as alignment
+from pro_lib.importing.token_alignment import Alignment, AnswerTokens, Mismatch, align
+
+
+def aligned(text, tokens, log_probs=None, **more):
+    """Align a text with tokens; without log-probabilities, token n has -(n + 1) / 8."""
+    values = [-(n + 1) / 8 for n in range(len(tokens))] if log_probs is None else log_probs
+    return align(AnswerTokens(text, tokens, values, **more))
+
+
+# --- Values that are worked by hand ---
+
+# By case: the text, its tokens, and the numbers of the first token that counts and of the one behind the last.
+SPELLED = {
+    "the same text": ("Paris", ["Par", "is"], 0, 2),
+    "bytes": ("Zoë", [b"Zo", b"\xc3", b"\xab"], 0, 3),
+    "an ending": ("Paris", ["Par", "is", "</s>"], 0, 3),
+    "an ending without text": ("Paris", ["Par", "is", ""], 0, 3),
+    "an ending whose text is unknown": ("Paris", ["Par", "is", None], 0, 3),
+    "an ending of another model": ("Paris", ["Par", "is", "<｜end▁of▁sentence｜>"], 0, 3),
+    "padding behind the ending": ("Paris", ["Par", "is", "<eos>", "<pad>", "<pad>"], 0, 3),
+    "white space that the server removed": ("Paris", ["\n", " Par", "is", "\n"], 0, 4),
+    "white space within, which the server removed": ("Paris.", ["Paris", " ."], 0, 2),
+    "sentencepiece": ("Paris\n é", ["▁Par", "is", "<0x0A>", "▁", "<0xC3>", "<0xA9>", "</s>"], 0, 7),
+    "byte-level": ("Paris\n é", ["ĠPar", "is", "Ċ", "Ġ", "Ã", "©", "<|endoftext|>"], 0, 7),
+    "escaped bytes": ("é!", ["bytes:\\xc3", "bytes:\\xa9", "!"], 0, 3),
+    "an escaped byte": ("é!", ["byte: \\xc3", "byte: \\xa9", "!"], 0, 3),
+    "split characters": ("Zoë 日", ["Zo", "�", "�", " �", "�", "�"], 0, 6),
+    "a split character at the cut": ("Zo�", ["Zo", b"\xc3"], 0, 2),
+    "split characters behind others": ("日", ["Q", ".", "�", "�"], 2, 4),
+    "reasoning": ("Paris", ["<think>", "Hm", "Paris", "?", "</think>", "\n\n", "Par", "is", "</s>"], 6, 9),
+    "reasoning without marks": ("Paris", ["So", ".", " Par", "is"], 2, 4),
+    "a mark of several tokens": ("Paris", ["Hm", "</", "think", ">", "\n", "Paris"], 5, 6),
+    "white space that belongs to the text": ("\n\nParis", ["Hm", "</think>", "\n\n", "Paris"], 2, 4),
+    "a prefill": ("Paris", ["The", " capital", " is", " Par", "is", "."[:0]], 3, 6),
+    "a prompt with the same text": ("Paris", ["Paris", " or", " Rome", "?", " Paris"], 4, 5),
+    "a text that is all ending": ("", ["<|im_end|>"], 0, 1),
+    "a literal that looks like an ending": ("a</s>", ["a", "</", "s", ">"], 0, 4),
+    "no tokens of a text that was cut": ("", [], 0, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SPELLED)
+def test_tokens_that_spell_the_text_are_scored(case):
+    text, tokens, start, stop = SPELLED[case]
+    result = aligned(text, tokens, finished=bool(tokens))
+    assert (result.text, result.n_before, result.is_compared) == (text, start, True)
+    assert result.token_log_probs == [-(n + 1) / 8 for n in range(start, stop)]
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("Paris<|im_end|>", ["Par", "is", "<|im_end|>"]),
+        ("Paris</s>", ["Par", "is", ""]),
+        ("Paris <end_of_turn>\n", ["Par", "is"]),
+        ("[/INST] Paris</s><pad>", ["[/INST]", " Par", "is", "</s>", "<pad>"]),
+    ],
+)
+def test_special_tokens_at_the_ends_of_the_text_are_removed(text, tokens):
+    result = aligned(text, tokens)
+    assert result.text.strip() == "Paris"
+    n_before = tokens.count("[/INST]")
+    assert result.token_log_probs == [-(n + 1) / 8 for n in range(n_before, len(tokens) - tokens.count("<pad>"))]
+
+
+def test_the_ending_is_part_of_the_answer_and_reported_on_its_own():
+    result = aligned("Paris", ["Par", "is", "</s>"], [-0.25, -0.5, -0.125])
+    assert result == Alignment("Paris", [-0.25, -0.5, -0.125], end_log_prob=-0.125)
+    assert aligned("Paris", ["Par", "is"], [-0.25, -0.5]).end_log_prob is None
+    special = aligned("Paris", ["Par", "is", "<stop>"], [-0.25, -0.5, -0.125], token_specials=[False, False, True])
+    assert special == result
+
+
+# By case: the text, its tokens, what else the server says, and why the answer is left out.
+LEFT_OUT = {
+    "a token is missing": ("Paris", ["Par"], {}, alignment.TOO_FEW),
+    "the first token is missing": ("Paris", ["is", "</s>"], {}, alignment.TOO_FEW),
+    "white space is missing": ("a b", ["a", "b"], {}, alignment.DIFFERENT),
+    "outer white space is missing": (" Paris", ["Paris"], {}, alignment.TOO_FEW),
+    "no tokens": ("Paris", [], {}, alignment.TOO_FEW),
+    "neither text nor tokens": ("", [], {}, left_out.NOT_RETURNED),
+    "another text": ("Paris", ["Lima"], {}, alignment.DIFFERENT),
+    "an empty text": ("", ["Lima"], {}, alignment.DIFFERENT),
+    "an empty text behind a thought": ("", ["<think>", "</think>", "</s>"], {}, left_out.THOUGHT_IN_TOKENS),
+    "a start within a token": ("Paris", ["</think>Par", "is"], {}, alignment.STARTS_WITHIN),
+    "a start within a token of bytes": ("日!", [b"Hm \xe6", b"\x97\xa5!"], {}, alignment.STARTS_WITHIN),
+    "a part of a character is missing": ("日!", [b"\x97\xa5!"], {}, alignment.DIFFERENT),
+    "a start within a word": ("5", ["1", "5"], {}, alignment.STARTS_WITHIN_WORD),
+    "an end within a token": ("Paris.", ["Paris", ".\nQ"], {}, alignment.ENDS_WITHIN),
+    "more tokens than a cut answer": ("Paris", ["Paris", " is"], {"finished": False}, alignment.DIFFERENT),
+    "a thought that does not end": ("Paris", ["<think>", "Is it ", "Paris"], {}, left_out.OPEN_THOUGHT),
+    "a thought within the text": ("Hm Paris", ["Hm", "</think>", " Paris"], {}, alignment.SPECIAL_WITHIN),
+    "a special token within the text": ("A<|x|>B", ["A", "<|x|>", "B"], {}, alignment.SPECIAL_WITHIN),
+    "reasoning of unknown texts": ("a", [None, None], {"has_reasoning": True}, left_out.THOUGHT_IN_TOKENS),
+    "tokens of reasoning alone": ("A", ["A", " or B?"], {"has_reasoning": True}, alignment.DIFFERENT),
+    "some unknown texts": ("Paris", [None, "is"], {}, alignment.PARTLY_UNKNOWN),
+    "two places of split characters": ("é", ["�", "�", " or ", "�", "�"], {}, alignment.SPLIT_UNKNOWN),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_an_answer_that_cannot_be_compared_is_left_out_with_the_reason(case):
+    text, tokens, more, reason = LEFT_OUT[case]
+    assert aligned(text, tokens, **more) == Mismatch(reason)
+
+
+def test_unequal_numbers_of_texts_and_log_probabilities_are_left_out():
+    assert aligned("Paris", ["Par", "is"], [-0.5]) == Mismatch(alignment.UNEVEN)
+
+
+@pytest.mark.parametrize("tokens", [[None, None], ["token_id:5", "token_id:7"], [b"token_id:5", b"token_id:7"]])
+def test_unknown_token_texts_are_scored_without_a_comparison(tokens):
+    result = aligned("Paris<|im_end|>", tokens, [-0.25, -0.5])
+    assert result == Alignment("Paris", [-0.25, -0.5], is_compared=False)
+
+
+def test_offsets_give_the_texts_of_unknown_tokens():
+    more = {"text_offsets": [0, 7, 10, 17, 18], "prompt": "Capital of France?"}
+    result = aligned("Capital of France? Paris", [None] * 5, [None, -3.0, -2.0, -0.5, -0.25], **more)
+    assert result == Alignment("Paris", [-0.25], n_before=4)
+
+
+# --- Stop strings ---
+
+
+def test_a_stop_string_that_the_server_names_is_the_ending():
+    tokens = ["Par", "is", "\nQ", ":"]
+    result = aligned("Paris", tokens, stop="\nQ:")
+    assert result == Alignment("Paris", [-0.125, -0.25, -0.375, -0.5], end_log_prob=-0.875)
+    behind = aligned("Paris", ["Hm", "</think>", *tokens], stop="\nQ:")
+    assert (behind.n_before, behind.token_log_probs) == (2, [-0.375, -0.5, -0.625, -0.75])
+
+
+def test_a_stop_string_may_begin_within_the_last_token_of_the_text():
+    result = aligned("Paris.", ["Paris", ".\nQ"], stop="\nQ")
+    assert (result.token_log_probs, result.end_log_prob) == ([-0.125, -0.25], None)
+    assert aligned("Paris.", ["Paris", ".!\nQ"], stop="\nQ") == Mismatch(alignment.ENDS_WITHIN)
+
+
+def test_tokens_behind_the_text_that_are_no_known_ending_do_not_count():
+    result = aligned("Paris", ["Par", "is", "\n", "Q", ":"])
+    assert result == Alignment("Paris", [-0.125, -0.25], n_after=3)
+
+
+def test_tokens_behind_the_text_are_the_stop_string_if_the_model_generated_no_others():
+    result = aligned("Paris", ["Par", "is", "\n", "Q", ":"], n_generated=5)
+    assert result == Alignment("Paris", [-0.125, -0.25, -0.375, -0.5, -0.625], end_log_prob=-0.5 - 0.625)
+    within = aligned("Paris.", ["Paris", ".\nQ"], n_generated=2)
+    assert within == Alignment("Paris.", [-0.125, -0.25])
+
+
+# --- Placeholders ---
+
+
+@pytest.mark.parametrize("value", [None, -9999, -9999.0, -1e9, -math.inf, math.nan])
+def test_a_placeholder_is_allowed_in_the_place_of_the_ending_only(value):
+    assert alignment.is_placeholder(value)
+    for ending in ("", "</s>", "\n"):
+        result = aligned("Paris", ["Par", "is", ending], [-0.25, -0.5, value])
+        assert result == Alignment("Paris", [-0.25, -0.5], lacks_ending=True)
+    unknown = Mismatch(left_out.NOT_RETURNED)
+    assert aligned("Paris", ["Par", "is"], [-0.25, value]) == unknown
+    assert aligned("Paris", ["Pa", "r", "is", ""], [-0.25, value, -0.5, -0.125]) == unknown
+    assert aligned("Paris", [None, None], [-0.25, value]) == unknown
+    assert aligned("", [""], [value]) == unknown
+
+
+def test_a_placeholder_before_the_answer_does_not_matter():
+    result = aligned("Paris", ["Hm", "</think>", "Paris"], [-9999.0, None, -0.5])
+    assert result == Alignment("Paris", [-0.5], n_before=2)
+
+
+@pytest.mark.parametrize("value", [0.0, 0, -9998.9])
+def test_a_log_probability_is_no_placeholder(value):
+    assert not alignment.is_placeholder(value)
+
+
+# --- Prompts in the text ---
+
+ECHO = ["Capital", " of", " France", "?", " Paris"]
+ECHOED = [None, -3.0, -2.0, -0.5, -0.25]
+
+
+@pytest.mark.parametrize("more", [{"prompt": "Capital of France?"}, {"prompt": "Capital of France? "},
+                                  {"n_prompt_tokens": 4}])  # fmt: skip
+def test_an_echoed_prompt_is_cut_off(more):
+    result = aligned("Capital of France? Paris", ECHO, ECHOED, **more)
+    assert result == Alignment("Paris", [-0.25], n_before=4)
+    begun = aligned("Capital of France? Paris", ["<s>", *ECHO, "</s>"], [None, -9.0, *ECHOED[1:], -0.125],
+                    **{name: value + (name != "prompt") if name != "prompt" else value
+                       for name, value in more.items()})  # fmt: skip
+    assert begun == Alignment("Paris", [-0.25, -0.125], end_log_prob=-0.125, n_before=5)
+
+
+def test_a_prompt_whose_tokens_all_lack_a_probability_is_cut_off():
+    assert aligned("".join(ECHO), ECHO, [None] * 4 + [-0.25]) == Alignment("Paris", [-0.25], n_before=4)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "more"),
+    [
+        (ECHO, {}),
+        (ECHO, {"prompt": "Capital of Peru?"}),
+        (ECHO, {"prompt": "Capital of Fra"}),  # ends within a token
+        (ECHO, {"prompt": "Capital of France? Paris"}),  # nothing is left
+        (ECHO, {"n_prompt_tokens": 5}),
+        (ECHO, {"n_prompt_tokens": 2, "prompt": "Capital of France?"}),
+        # The question is only a part of the prompt.
+        (["Capital of France?", "\nAnswer", ":", " Paris"], {"prompt": "Capital of France?"}),
+    ],
+)
+def test_an_echoed_prompt_whose_end_is_unknown_is_left_out(tokens, more):
+    result = aligned("".join(tokens), tokens, ECHOED[: len(tokens)], **more)
+    assert result == Mismatch(alignment.ECHO_UNKNOWN)
+
+
+def test_a_text_with_the_prompt_in_front_is_cut_to_what_the_tokens_spell():
+    text = "Capital of France? In one word: Paris"
+    result = aligned(text, [" Par", "is", "</s>"], n_generated=3)
+    assert result == Alignment("Paris", [-0.125, -0.25, -0.375], end_log_prob=-0.375)
+    by_prompt = aligned(text, [" Par", "is"], prompt="Capital of France? In one word:")
+    assert by_prompt == Alignment("Paris", [-0.125, -0.25])
+    for more in ({}, {"n_generated": 3}, {"prompt": "Capital of France?"}, {"n_generated": 2, "prompt": "Of Peru?"}):
+        assert aligned(text, [" Par", "is"], **more) == Mismatch(alignment.TOO_FEW)
+
+
+# --- Random answers ---
+
+BYTE_CHARACTERS = {byte: character for character, byte in alignment._BYTE_OF.items()}
+WORDS = st.text("ab é日😀", min_size=1, max_size=8)
+SPELLINGS = ("bytes", "text", "sentencepiece", "byte-level")
+
+
+def pieces(text, cuts):
+    """The bytes of a text, cut at some of them."""
+    data = text.encode()
+    places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    return [data[start:end] for start, end in itertools.pairwise(places)]
+
+
+def shown(piece, spelling):
+    """A token as a server shows it, in one of four spellings."""
+    if spelling == "bytes":
+        return piece
+    if spelling == "byte-level":
+        return "".join(BYTE_CHARACTERS[byte] for byte in piece)
+    text = piece.decode("utf-8", "replace")
+    if spelling == "text" or "�" in text:  # sentencepiece has a token for a byte, but no token of parts
+        return text
+    return text.replace(" ", "▁")
+
+
+def sentencepieces(piece):
+    """Pieces that sentencepiece knows: whole characters, or single bytes."""
+    try:
+        piece.decode()
+    except UnicodeDecodeError:
+        return [piece[n : n + 1] for n in range(len(piece))]
+    return [piece]
+
+
+@st.composite
+def answers(draw, before, after):
+    """A text, its tokens as bytes and as a server shows them, and the number of tokens before and of the text's."""
+    text = draw(WORDS)
+    spelling = draw(st.sampled_from(SPELLINGS))
+    cut = st.lists(st.integers(0, 40), max_size=5)
+    parts = [pieces(part, draw(cut)) for part in (draw(before), text, draw(after))]
+    if spelling == "sentencepiece":
+        parts = [[byte for piece in part for byte in sentencepieces(piece)] for part in parts]
+    mark = draw(st.sampled_from([[], ["</think>"]])) if parts[0] else []
+    ending = draw(st.sampled_from([[], [""], ["</s>"], ["<|im_end|>", "<pad>"]])) if not parts[2] else []
+    tokens = [*parts[0], *mark, *parts[1], *ending, *parts[2]]
+    spelled = [b"" if isinstance(token, str) else token for token in tokens]
+    server = [token if isinstance(token, str) else shown(token, spelling) for token in tokens]
+    if spelling == "sentencepiece":
+        singles = {n for n, token in enumerate(spelled) if len(token) == 1 and token[0] > 127}
+        server = [f"<0x{spelled[n][0]:02X}>" if n in singles else token for n, token in enumerate(server)]
+    if draw(st.booleans()):
+        text = text.strip()
+    return text, spelled, server, len(parts[0]) + len(mark), len(parts[1])
+
+
+def naive_ranges(text, spelled):
+    """All ranges of tokens that spell a text, with white space around it: naive, by trying each."""
+    found = []
+    for start in range(len(spelled)):
+        for stop in range(start + 1, len(spelled) + 1):
+            joined = b"".join(spelled[start:stop]).decode("utf-8", "surrogateescape")
+            if text in joined and joined.strip() == text.strip():
+                found.append((start, stop))
+    return found
+
+
+def is_covered(text, spelled, result):
+    """Whether the tokens of a result spell the text, and no later tokens that reach the end do."""
+    start, n_scored = result.n_before, len(result.token_log_probs)
+    ranges = naive_ranges(text, spelled)
+    if (start, start + n_scored) not in ranges:
+        return False
+    at_end = [first for first, last in ranges if not b"".join(spelled[last:]).strip()]
+    later = [first for first in at_end if b"".join(spelled[start:first]).strip()]
+    return not later
+
+
+ANY = st.one_of(st.just(""), WORDS)
+
+
+@given(answers(ANY, ANY), st.none() | st.integers(0, 60))
+def test_random_answers_are_scored_on_tokens_that_spell_them_or_left_out(answer, missing):
+    text, spelled, server, _, _ = answer
+    assume(text.strip() and len(spelled) > 1)
+    if missing is not None:
+        missing %= len(spelled)
+        # Any two parts of characters that are shown as U+FFFD look like a whole one.
+        assume("�" not in "".join(map(_text_of, server)))
+        del spelled[missing], server[missing]
+    log_probs = [-(2.0 ** (n / 4)) for n in range(len(server))]
+    result = align(AnswerTokens(text, server, log_probs))
+    if isinstance(result, Alignment):
+        first, n_scored = result.n_before, len(result.token_log_probs)
+        assert result.token_log_probs == log_probs[first : first + n_scored]
+        assert is_covered(text, spelled, result)
+
+
+def _text_of(token):
+    return token if isinstance(token, str) else ""
+
+
+FOREIGN = st.text("XYZ ", min_size=1, max_size=6).map(lambda text: f"{text}.")
+
+
+@given(answers(st.one_of(st.just(""), FOREIGN), st.one_of(st.just(""), FOREIGN)))
+def test_random_answers_between_other_tokens_are_scored_exactly(answer):
+    text, spelled, server, n_before, n_tokens = answer
+    has_after = any(token and token[-1:] == b"." for token in spelled[n_before + n_tokens :])
+    assume(text.strip() and not (has_after and (n_before or "�" in "".join(map(_text_of, server)))))
+    log_probs = [-(2.0 ** (n / 4)) for n in range(len(server))]
+    result = align(AnswerTokens(text, server, log_probs))
+    if has_after:  # the ending is unknown then
+        start, stop = 0, n_tokens
+        end = None
+    else:
+        start, stop = n_before, len(server) - server.count("<pad>")
+        end = log_probs[stop - 1] if stop > n_before + n_tokens else None
+    # White space of the tokens that the text does not have counts as long as nothing else is left out.
+    has_space = text and (text[0] != " ")
+    while start and has_space and not spelled[start].strip():
+        start += 1
+    while has_after and not spelled[stop - 1].strip() and text[-1:] != " ":
+        stop -= 1
+    # Parts of characters that are shown as U+FFFD look like others, so where the answer starts may be undecidable.
+    if isinstance(result, Mismatch) and any("�" in _text_of(token) for token in server):
+        return
+    assert isinstance(result, Alignment), result
+    assert result.token_log_probs == log_probs[start:stop]
+    assert (result.n_before, result.end_log_prob) == (start, end)
+
+
+@given(answers(st.one_of(st.just(""), FOREIGN), st.just("")), st.integers(0, 60))
+def test_a_random_answer_that_lacks_a_token_is_left_out(answer, missing):
+    text, spelled, server, n_before, n_tokens = answer
+    missing = n_before + missing % n_tokens
+    assume(spelled[missing].strip() and "�" not in _text_of(server[missing]))
+    del spelled[missing], server[missing]
+    assume(not naive_ranges(text, spelled))
+    result = align(AnswerTokens(text, server, [-1.0] * len(server)))
+    assert isinstance(result, Mismatch)
+
+
+@pytest.mark.parametrize("tokens", [["Par", "is"], [b"Par", b"is"], ["Par", "is", "</s>"]])
+def test_the_usual_answer_does_not_need_a_search(monkeypatch, tokens):
+    monkeypatch.setattr(alignment, "_aligned", None)
+    assert aligned("Paris", tokens).n_before == 0
+
+
+def test_a_hundred_thousand_answers_take_seconds():
+    answer = AnswerTokens("Paris", ["Par", "is", "</s>"], [-0.25, -0.5, -0.125])
+    start = time.process_time()
+    for _ in range(10_000):
+        align(answer)
+    assert time.process_time() - start < 2

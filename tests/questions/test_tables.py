@@ -1,0 +1,180 @@
+"""Text files of real tools: encodings, separators, quotes, and rows that do not fit their header."""
+
+import warnings
+
+import pytest
+
+from pro_lib.common.files import RunError
+from pro_lib.questions.question_sets import load_questions
+from pro_lib.questions.tables import decimal_points
+
+
+@pytest.fixture
+def read(tmp_path):
+    """The questions of a file with these bytes or this text, with their references, and the warnings."""
+
+    def questions(content, name="set.csv", **options):
+        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            table = load_questions(path=tmp_path / name, n_shots=0, **options).table
+        said = [str(warning.message).removeprefix(f"{tmp_path / name}: ") for warning in caught]
+        return table[["question", "references"]].to_numpy().tolist(), said
+
+    return questions
+
+
+# --- Encodings ---
+
+ROWS = "question,answer\nWo liegt Köln?,Deutschland\n"
+EXPECTED = [["Wo liegt Köln?", ["Deutschland"]]]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_unicode_of_any_width_is_read_without_a_word(read, encoding):
+    assert read(ROWS.encode(encoding)) == (EXPECTED, [])
+    line = '{"question": "Wo liegt Köln?", "answer": "Deutschland"}\n'
+    assert read(line.encode(encoding), "set.jsonl") == (EXPECTED, [])
+
+
+def test_windows_1252_is_read_and_said_with_a_sample(read):
+    rows, [said] = read(ROWS.encode("cp1252"))
+    assert rows == EXPECTED
+    assert said.startswith("read as Windows-1252, such as 'Köln?' in line 2; if letters are wrong, save it as UTF-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Москва", "cp1251"),
+        ("Lech Wałęsa", "cp1250"),
+        ("Antonín Dvořák", "cp1250"),
+        ("İstanbul", "cp1254"),
+        ("Αθήνα", "cp1253"),
+        ("東京", "shift_jis"),
+        ("巴黎", "gb18030"),
+        ("Café", "mac_roman"),
+        ("München", "cp850"),
+    ],
+)
+def test_an_encoding_that_is_not_certain_is_one_sentence_with_the_line(read, text, encoding):
+    content = f"question,answer\nWhat?,Rome\nWho?,{text}\n"
+    with pytest.raises(
+        RunError, match=r"set\.csv, line 3 cannot be read: its encoding is not UTF-8, .*; save it as UTF-8"
+    ):
+        read(content.encode(encoding))
+
+
+def test_a_damaged_byte_in_utf8_costs_its_row_alone(read):
+    content = ROWS.encode() + b"Wo ist Nizza?,S\xfcden\n"
+    rows, [said] = read(content)
+    assert rows == EXPECTED
+    assert said == "1 of 2 rows cannot be used: line 3: column 'answer' has bytes that are not UTF-8; they are left out"
+
+
+# --- Separators and quotes ---
+
+DIALECTS = {
+    "semicolon": ("question;answer\nWho, please?;Ann\n", "fields separated by ';'"),
+    "tab": ("question\tanswer\nWho, please?\tAnn\n", "fields separated by a tab"),
+    "pipe": ("question|answer\nWho, please?|Ann\n", "fields separated by '|'"),
+    "sep line": ("sep=;\nquestion;answer\nWho, please?;Ann\n", "fields separated by ';'"),
+    "quoted sep line": ('"sep=|"\r\nquestion|answer\r\nWho, please?|Ann\r\n', "fields separated by '|'"),
+    "backslash": ('question,answer\n"Who, please?",Ann\n"\\"Eve\\", who?",Bob\n', "escaped by backslashes"),
+}
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_separators_are_recognized_and_said(read, name):
+    content, words = DIALECTS[name]
+    rows, [said] = read(content)
+    assert rows[0] == ["Who, please?", ["Ann"]]
+    assert words in said
+
+
+PLAIN = {
+    "space after comma": 'question, answer\n"Who, please?", "Ann, or Bob"\n',
+    "spaces around names": "  question , answer \nWho?,Ann\n",
+    "index column": ",question,answer\n0,Who?,Ann\n1,What?,Bob\n",
+    "index column read back": "Unnamed: 0.1,Unnamed: 0,question,answer\n0,0,Who?,Ann\n",
+    "empty columns": "question,answer,,\nWho?,Ann,,\n,,,\n",
+    "old line ends": "question,answer\rWho?,Ann\r",
+    "surplus separators": "question,answer\nWho?,Ann,,\n",
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_what_is_certain_is_read_without_a_word(read, name):
+    rows, said = read(PLAIN[name])
+    expected = ["Who, please?", ["Ann, or Bob"]] if name == "space after comma" else ["Who?", ["Ann"]]
+    assert (rows[0], said) == (expected, [])
+
+
+def test_a_tab_separated_file_may_have_quotation_marks_as_text(read):
+    rows, [said] = read('question\tanswer\n"Odd\tBob\nWho said "hi"?\tAnn\n', "set.tsv")
+    assert rows == [['"Odd', ["Bob"]], ['Who said "hi"?', ["Ann"]]]
+    assert said == "quotation marks taken as text"
+
+
+def test_long_fields_and_line_ends_in_quotes_are_read(read):
+    long = "x" * 200_000
+    rows, said = read(f'question,answer,context\n"Who\nis it?",Ann,{long}\n')
+    assert (rows, said) == ([["Who\nis it?", ["Ann"]]], [])
+
+
+def test_rows_of_another_length_are_named_by_line_and_left_out(read):
+    content = 'question,answer\n"Who\nis it?",Ann\nWhere?,Paris, France\nWhen?\nWhy?,Because\n'
+    rows, [said] = read(content)
+    assert rows == [["Who\nis it?", ["Ann"]], ["Why?", ["Because"]]]
+    assert said == (
+        "2 of 4 rows cannot be used: "
+        "line 4: it has 3 fields, the header has 2; quote fields that contain the separator; "
+        "line 5: it has 1 field, the header has 2; quote fields that contain the separator; they are left out"
+    )
+    with pytest.raises(RunError, match=r"set\.csv: 2 of 4 rows cannot be used: line 4: .* \(strict\)$"):
+        read(content, strict=True)
+
+
+def test_ids_of_rows_do_not_depend_on_those_left_out(tmp_path):
+    (tmp_path / "set.csv").write_text("question,answer\nA?,a\nB?\nC?,c\n")
+    with pytest.warns(UserWarning, match="1 of 3 rows"):
+        table = load_questions(path=tmp_path / "set.csv", n_shots=0).table
+    assert table["question_id"].tolist() == ["set-0", "set-2"]
+
+
+# --- Files of another kind ---
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+OTHERS = [
+    ("set.csv", POINTER, r"is a Git LFS pointer, not the file itself; run `git lfs pull` in"),
+    ("set.jsonl", POINTER, r"is a Git LFS pointer, not the file itself; run `git lfs pull` in"),
+    ("set.parquet", POINTER, r"is a Git LFS pointer, not the file itself; run `git lfs pull` in"),
+    ("set.jsonl", b"\n<!DOCTYPE html>\n<html>", r"is a web page \(HTML\), not a data file"),
+    ("set.csv", b"PK\x03\x04\0\0", r"is an Excel workbook or an archive, not CSV; save the sheet as CSV"),
+    ("set.xlsx", b"PK\x03\x04\0\0", r"is none of .*; save the sheet as CSV"),
+    ("set.csv", b"PAR1", r"is a Parquet file; give it the ending \.parquet"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "words"), OTHERS)
+def test_a_file_of_another_kind_is_one_sentence_that_says_what_it_is(read, name, content, words):
+    with pytest.raises(RunError, match=words):
+        read(content, name)
+
+
+# --- Decimal commas ---
+
+COLUMNS = [
+    (["-0,1054", "-1,5", ""], False, ["-0.1054", "-1.5", ""]),
+    (["-1,234", "-0,5"], False, ["-1.234", "-0.5"]),
+    (["-1,234", "-2,500"], False, ["-1,234", "-2,500"]),  # thousands, or decimals
+    (["-1,234", "-2,500"], True, ["-1.234", "-2.500"]),
+    (["-1.5", "-0,5"], True, ["-1.5", "-0,5"]),
+    (["-1,5e-3", None], False, ["-1.5e-3", None]),
+    (["a, b"], True, ["a, b"]),
+]
+
+
+@pytest.mark.parametrize(("cells", "has_semicolons", "expected"), COLUMNS)
+def test_a_decimal_comma_becomes_a_point_where_it_is_certain(cells, has_semicolons, expected):
+    assert decimal_points(cells, has_semicolons=has_semicolons) == expected
