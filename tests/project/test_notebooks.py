@@ -15,6 +15,7 @@ from parameter_values import FIXED, OTHER, PARAMETERS, write_questions, write_re
 from pro_lib.app.cli import _declared_parameters
 from pro_lib.app.experiment import Experiment
 from pro_lib.app.notebook_parameters import read_shipped
+from pro_lib.app.parameter_use import USED_BY_EVERY_NOTEBOOK
 from pro_lib.app.parameters import help_texts
 from pro_lib.common.validation import SentenceError
 
@@ -114,7 +115,7 @@ def test_its_metadata_names_the_parameters_that_its_methods_read(path, recorder,
             value()
     read |= {"protocol"} if "shown" in called else set()
     # The seed draws records and n_validation splits them, which `parameter_use` accepts on its own.
-    others = IN_EVERY | {"generations_dir"} | ({"seed", "n_validation"} - set(shipped.uses))
+    others = {*USED_BY_EVERY_NOTEBOOK} | ({"seed", "n_validation"} - set(shipped.uses))
     assert read - others == set(shipped.uses) - others
     assert ("n_answers" in shipped.uses) == ("fixed_k" in called)
 
@@ -214,7 +215,7 @@ def test_what_it_fixes_is_not_changed_and_its_folders_are_not_empty(name, path):
 
 @EACH
 def test_its_parameters_are_typed_and_have_the_comments_of_the_package(path):
-    comments = help_texts() | {"options": "any other parameter by name"}
+    comments = help_texts() | {"options": "any other parameter by name; None for none"}
     described = papermill.inspect_notebook(path)
     assert described.keys() <= comments.keys()
     for name, parameter in described.items():
