@@ -7,7 +7,7 @@ import nbformat
 from formulas import PageError
 from nbconvert import MarkdownExporter
 
-STORED = re.compile(r'(?:experiment\.store|plots\.save)\([^"]*?"(\d\d_\w+)"')
+STORED = re.compile(r'(?:experiment\.store|experiment\.save|plots\.save)\([^"]*?"(\d\d_\w+)"')
 # A warning names the file that warned, whose place is this machine's, and its line of code.
 WARNING = re.compile(r"^\S+\.py:\d+: (\w+: .*)$", re.MULTILINE)
 WIDGET = "application/vnd.jupyter.widget-view+json"

@@ -397,7 +397,18 @@ def _quality(run: Run, choices: Any, *, alpha: float, needed: bool) -> str:
     return f"{sentences}\nAUROC {aurocs} on {n:,} questions, {share:.1%} right.{few}"
 
 
-@pro.command()
+class _RunCommand(_Command):
+    """The command `run`, whose help lists the parameters of notebooks."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the name and help text of every parameter; they are imported for this only."""
+        from pro_lib.app.parameters import help_texts
+
+        with formatter.section("Parameters"):
+            formatter.write_dl(list(help_texts().items()))
+
+
+@pro.command(cls=_RunCommand)
 @click.argument("notebook")
 @click.option("-p", "typed", nargs=2, multiple=True, metavar="NAME VALUE", help="A parameter, as in -p alpha 0.3.")
 @click.option("--executed", type=click.Path(path_type=Path), help="Folder of the copy.")
@@ -410,11 +421,9 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None, 
     with extra("notebooks", "running a notebook"):
         import ipykernel  # noqa: F401
         import papermill
-    parameters: dict[str, Any] = dict(typed)
-    for name, text in typed:
-        with suppress(ValueError, SyntaxError):
-            parameters[name] = ast.literal_eval(text)
+    typed_values = _values_typed(typed)
     path = catalog.notebook(notebook)
+    parameters = _declared_parameters(path, typed_values)
     folder = executed or (catalog.CHECKOUT / "build" / "notebooks" if catalog.CHECKOUT else Path("executed"))
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -422,7 +431,7 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None, 
     check_output(
         copy,
         option="--executed",
-        inputs=[path, *_paths_in(parameters)],
+        inputs=[path, *_paths_in(typed_values)],
         force=force,
         is_ours=lambda file: _is_copy(file, path),
     )
@@ -444,10 +453,48 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None, 
         say(" ".join(conclusions[-1].split()))
     lines = "".join(output.get("text", "") for output in outputs).splitlines()
     said = (line.removeprefix("Figures go to ") for line in lines if line.startswith("Figures go to "))
-    figures = next(said, parameters.get("figures_dir") or catalog.HOME / "figures")
+    figures = next(said, typed_values.get("figures_dir") or catalog.HOME / "figures")
     figure = Path(figures) / f"{path.stem}.png"
     shown = f"figure: {printable(figure)}; " if figure.is_file() else ""
     say(f"{shown}notebook: {printable(copy)}")
+
+
+def _values_typed(typed: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Return the values of parameters: Python literals, and other texts as they are."""
+    values: dict[str, Any] = dict(typed)
+    for name, text in typed:
+        with suppress(ValueError, SyntaxError):
+            values[name] = ast.literal_eval(text)
+    return values
+
+
+def _declared_parameters(notebook: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters with those that the notebook does not declare moved into its `options`.
+
+    A notebook that has no parameter `options` gets all of them by name.
+    """
+    declared = set(_declared_names(notebook))
+    if "options" not in declared:
+        return dict(parameters)
+    values = {name: value for name, value in parameters.items() if name in declared}
+    others = {name: value for name, value in parameters.items() if name not in declared}
+    if others:
+        options = values.get("options") or {}
+        if not isinstance(options, dict):
+            raise SentenceError(f"options={options!r} must be a dict of parameters by name")
+        values["options"] = {**options, **others}
+    return values
+
+
+def _declared_names(notebook: Path) -> list[str]:
+    """Return the names in the parameters cell of a notebook; none if it cannot be read."""
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        for cell in json.loads(notebook.read_bytes())["cells"]:
+            if "parameters" in cell["metadata"].get("tags", []):
+                statements = ast.parse("".join(cell["source"])).body
+                assignments = [each for each in statements if isinstance(each, ast.AnnAssign)]
+                return [ast.unparse(each.target) for each in assignments]
+    return []
 
 
 def _paths_in(parameters: Mapping[str, Any]) -> list[str]:

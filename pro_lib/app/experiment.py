@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,26 @@ import pandas as pd
 
 from pro_lib import evaluation, importing, metrics, runs, scoring
 from pro_lib.app.notebook_cells import changed_values, check_constants, read_cells
+from pro_lib.app.notebook_parameters import (
+    injected_names,
+    notebook_use,
+    notebook_values,
+    read_shipped,
+)
 from pro_lib.app.parameter_use import check_use
-from pro_lib.app.parameters import GREEDY, SAMPLES, NotebookUse, Parameters, as_list
+from pro_lib.app.parameters import (
+    GREEDY,
+    N_ANSWERS,
+    SAMPLES,
+    NotebookUse,
+    Parameters,
+    as_list,
+    plain_value,
+)
 from pro_lib.app.recorded_answers import read_records, recorded_pairs, select_records
 from pro_lib.common import catalog, files
 from pro_lib.common.validation import SentenceError
+from pro_lib.evaluation import tables
 from pro_lib.evaluation.evaluate import Evaluation, Splits
 from pro_lib.evaluation.methods import PROTOCOLS
 from pro_lib.generation import decoding
@@ -25,9 +41,11 @@ from pro_lib.metrics.correctness import CORRECTNESS, Choices
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
 from pro_lib.runs.run import Run
-from pro_lib.scoring.similarity import Similarity
+from pro_lib.scoring.similarity import SIMILARITIES, Similarity
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from pro_lib.generation.models import Model
 
 
@@ -37,10 +55,51 @@ class Experiment(Parameters):
     An experiment takes the parameters of `Parameters`. A parameter that is wrong, or that nothing
     uses, is a `SentenceError` that names it.
 
+    Methods such as `alpha_sweep` return one tidy table each, with the columns that
+    `docs/columns.md` describes. Answers that are not stored yet are generated first.
+
     Example:
         experiment = Experiment(model="facts-2m", dataset="world-facts", n_answers=10)
-        run = experiment.run("facts-2m", "world-facts")
+        table = experiment.alpha_sweep()
+        figure = plots.alpha_sweep(table)
     """
+
+    def __init__(
+        self,
+        *,
+        notebook: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        **parameters: Any,
+    ) -> None:
+        """Check the parameters.
+
+        Args:
+            notebook: the shipped notebook that makes the experiment. If its parameters differ from
+                those that it ships with, its figures go to a folder of their own in
+                `figures/custom/`, unless `figures_dir` is given.
+            options: parameters by name that the notebook does not declare.
+            parameters: the parameters of `Parameters`, by name.
+
+        Raises:
+            SentenceError: if a value is wrong, or has no effect.
+        """
+        if notebook is None:
+            super().__init__(**parameters | dict(options or {}))
+            return
+        shipped = read_shipped(notebook)
+        values, changed = notebook_values(shipped, parameters, options, injected_names())
+        folder_parts = {}
+        for name, value in changed.items():
+            if not name.endswith("_dir"):
+                folder_parts[name] = plain_value(value)
+        has_own_folder = bool(folder_parts) and values.get("figures_dir") is None
+        if has_own_folder:
+            folder = catalog.HOME / "figures" / "custom" / files.folder_name(**folder_parts)
+            values["figures_dir"] = folder
+        super().__init__(**values, use=notebook_use(shipped, changed))
+        _ = self.choices  # reads a file of labels, so that an error in it is raised here
+        if has_own_folder:
+            print(f"Figures go to {folder}")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,10 +130,10 @@ class Experiment(Parameters):
         """
         cells = read_cells(names.get("In", ()))
         values = {name: names[name] for name in cells.names()}
-        check_constants(values, {**constants, "notebook": None})
+        check_constants(values, {**constants, "use": None})
         changes = changed_values(values, cells, uses, constants)
         use = NotebookUse(None if uses is None else tuple(uses), tuple(changes))
-        experiment = cls(**values | constants, notebook=use)
+        experiment = cls(**values | constants, use=use)
         folder_parts = {name: value for name, value in changes.items() if not name.endswith("_dir")}
         if folder_parts and values.get("figures_dir") is None:
             folder = experiment.figures_dir / "other" / files.folder_name(**folder_parts)
@@ -231,6 +290,77 @@ class Experiment(Parameters):
             similarities[Path(name).name] = self._similarity(name, model, dataset)
         return similarities
 
+    def overview(self) -> pd.DataFrame:
+        """Return a row per setting: its questions, the share of correct answers, what is left out.
+
+        The settings are the reported ones, and the validation questions where α is chosen on them.
+        """
+        if not self.reported:
+            return tables.overview(self.reported_evaluations)
+        both = [each for splits in self.own_splits for each in (splits.validation, splits.reported)]
+        return tables.overview(both)
+
+    def alpha_sweep(self) -> pd.DataFrame:
+        """Return AUROC of PRO at each α; `evaluation.tables.alpha_sweep` has the columns."""
+        return tables.alpha_sweep(self.own_splits)
+
+    def alpha_choices(self) -> pd.DataFrame:
+        """Return AUROC of PRO at the α chosen on validation, at `alpha`, and at the oracle's α."""
+        return tables.alpha_choices(self.own_splits, default=self.alpha)
+
+    def alpha_redraws(self) -> pd.DataFrame:
+        """Return how much the chosen α varies over redraws of the validation questions."""
+        return tables.redraws(self.own_splits, "alpha", seed=self.seed)
+
+    def k_vs_alpha(self) -> pd.DataFrame:
+        """Return the mean number of answers that PRO keeps at each α."""
+        return tables.k_vs_alpha(self.reported_evaluations)
+
+    def fixed_k(self) -> pd.DataFrame:
+        """Return AUROC of PRO with the same K for every question, and with adaptive K.
+
+        The largest K is `n_answers`, or 10.
+        """
+        return tables.fixed_k(self.own_splits, max_k=self.n_answers or N_ANSWERS)
+
+    @cached_property
+    def own_splits(self) -> list[Splits]:
+        """The splits of every pair and protocol, for the scores of the run's own answers."""
+        return self.splits()
+
+    @cached_property
+    def reported_evaluations(self) -> list[Evaluation]:
+        """The evaluations of `split`, for every pair and protocol."""
+        return [each for pair in self.pairs() for each in self.evaluations(*pair, self.split)]
+
+    def shown(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the rows of a table that a figure shows: those of `split` and `protocol`."""
+        protocols = table["protocol"].str.split(", ").str[0]
+        return table[protocols.isin(as_list(self.protocol)) & (table["split"] == self.split)]
+
+    def save(
+        self,
+        name: str,
+        figure: Figure | None = None,
+        table: pd.DataFrame | None = None,
+    ) -> Figure | pd.DataFrame:
+        """Write a figure and the table behind it to `figures_dir`, and return what to display.
+
+        Files that would not change are kept as they are, as `plots.save_figure` explains.
+
+        Args:
+            name: the name of the files, which begins with the number of the notebook.
+            figure: the figure, or None for a table without one.
+            table: the numbers of the figure.
+        """
+        from pro_lib import plots
+
+        if table is None:
+            raise SentenceError(f"save({name!r}) needs a table; pass the numbers of the figure")
+        inputs = [*as_list(self.dataset), *as_list(self.records or ()), self.correctness]
+        plots.save_figure(figure, table, name, figures_dir=self.figures_dir, inputs=inputs)
+        return table if figure is None else figure
+
     def drawn(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the rows of a table that a figure shows: those of the protocols in `protocol`."""
         protocols = table["protocol"].str.split(", ").str[0]
@@ -310,8 +440,8 @@ class Experiment(Parameters):
             return None  # the other questions are generated
 
     def _similarity(self, name: str, model: str, dataset: str) -> Similarity | None:
-        if name == "lexical":
-            return scoring.lexical
+        if name in SIMILARITIES and name not in ("alias", "nli"):
+            return SIMILARITIES[name]
         if name == "alias":
             table = self._alias_questions(model, dataset)
             return scoring.Alias(table) if table["references"].notna().all() else None

@@ -67,15 +67,15 @@ def check_use(parameters: Parameters) -> None:
 
 
 def _changed_names(parameters: Parameters) -> Sequence[str]:
-    if parameters.notebook is not None:
-        return parameters.notebook.changed
+    if parameters.use is not None:
+        return parameters.use.changed
     defaults = default_values()
     return [name for name in defaults if not same_value(getattr(parameters, name), defaults[name])]
 
 
 def _why_unused(parameters: Parameters, name: str) -> str | None:
     """Return why nothing uses a parameter; None if something uses it, or may outside a notebook."""
-    uses = None if parameters.notebook is None else parameters.notebook.uses
+    uses = None if parameters.use is None else parameters.use.uses
     if uses is not None and name in uses:
         return None
     if parameters.records is not None:

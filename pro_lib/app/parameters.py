@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -33,7 +33,7 @@ from pro_lib.common.validation import (
     rule,
 )
 from pro_lib.evaluation.methods import PROTOCOLS
-from pro_lib.generation.decoding.strategies import StrategyName
+from pro_lib.generation.decoding.strategies import STRATEGIES
 from pro_lib.metrics.correctness import CORRECTNESS
 from pro_lib.questions import question_sets
 from pro_lib.questions.file_readers import unzipped
@@ -49,6 +49,32 @@ SAMPLES = "multinomial"
 EXACT = "threshold"
 GREEDY = "greedy"
 N_ANSWERS = 10  # answers per question if n_answers is None; strategies have the same default
+
+# Values that a notebook gives and its user does not.
+NOT_FOR_USERS = ("other_strategies", "reported", "use")
+# The types of parameters in words.
+_TYPE_NAMES = {
+    "Names": "text or list of texts",
+    "Text": "text",
+    "Template": "text",
+    "_Name": "text",
+    "Convention": "text",
+    "Dtype": "text",
+    "Engine": "text",
+    "_Folder": "path",
+    "tuple[_Name, ...]": "list of texts",
+    "Probability": "number from 0 to 1",
+    "Probabilities": "list of numbers from 0 to 1",
+    "PositiveShare": "number above 0, at most 1",
+    "Positive": "number above 0",
+    "NotNegative": "number, 0 or more",
+    "PositiveInt": "whole number above 0",
+    "WholeNumber": "whole number, 0 or more",
+    "Flag": "True or False",
+    "Chat": "True, False or dict",
+    "Columns": "dict",
+    "Literal[1, 2]": "1 or 2",
+}
 
 
 def as_list(names: str | Sequence[str]) -> list[str]:
@@ -100,6 +126,11 @@ _FOLDER = rule(
 _Folder = Annotated[Any, _FOLDER]
 
 
+def parameter(default: Any, help_text: str) -> Any:
+    """Declare a parameter: its default, and the help text that notebooks, CLI and docs show."""
+    return field(default=default, metadata={"help": help_text})
+
+
 @dataclass(frozen=True)
 class NotebookUse:
     """The parameters that a notebook reads, and those that its user has changed.
@@ -118,66 +149,67 @@ class NotebookUse:
 class Parameters:
     """The parameters of an experiment, checked; a `SentenceError` names a parameter that is wrong.
 
-    The comments are the help texts that notebooks show. The tests compare the two.
+    Each field declares the name, type, default and help text of a parameter. The parameters cells
+    of notebooks, `pro run --help` and `docs/parameters.md` show the same texts; tests compare them.
     """
 
     # Models, datasets and strategies
-    model: Names = "facts-2m"  # one or several: bundled or paper's name, hub id, folder
-    dataset: Names = "world-facts"  # one or several: bundled, trivia_qa, sciq, nq, or a file
-    split: _Name = "test"  # the split reported on
-    strategy: StrategyName = "diverse_beam"  # greedy, multinomial, diverse_beam or threshold
-    other_strategies: tuple[StrategyName, ...] = ()  # strategies that are run beside `strategy`
+    model: Names = parameter("facts-2m", "one or several: bundled or paper's name, hub id, folder")
+    dataset: Names = parameter("world-facts", "one or several: bundled, trivia_qa, sciq, nq, or a file")
+    split: _Name = parameter("test", "the split reported on")
+    strategy: _Name = parameter("diverse_beam", "greedy, multinomial, diverse_beam or threshold")
+    other_strategies: tuple[_Name, ...] = parameter((), "strategies that are run beside `strategy`")
 
     # Scores and guarantees
-    protocol: Names = "paper"  # how answers are counted in figures: paper, workbench, or both
-    distinct: Flag | None = None  # whether repeated answers count once; None as the protocol has it
-    convention: Convention = "complete"  # complete (ending included) or answer_tokens (left out)
-    alphas: Probabilities | None = None  # α is chosen from these; None for 0, 0.05, …, 1
-    alpha: Probability = 0.4  # the default α: PRO keeps answers whose probability is at least α
-    target: Probabilities | None = None  # accuracies to guarantee; None derives them from the data
-    confidence: Probability = 0.95  # that a guarantee holds
+    protocol: Names = parameter("paper", "how answers are counted in figures: paper, workbench, or both")
+    distinct: Flag | None = parameter(None, "whether repeated answers count once; None as the protocol has it")
+    convention: Convention = parameter("complete", "complete (ending included) or answer_tokens (left out)")
+    alphas: Probabilities | None = parameter(None, "α is chosen from these; None for 0, 0.05, …, 1")
+    alpha: Probability = parameter(0.4, "the default α: PRO keeps answers whose probability is at least α")
+    target: Probabilities | None = parameter(None, "accuracies to guarantee; None derives them from the data")
+    confidence: Probability = parameter(0.95, "that a guarantee holds")
 
     # Decoding
-    search_alpha: PositiveShare = 0.02  # of strategy threshold: find every answer with p ≥ this
-    n_answers: PositiveInt | None = None  # N, answers per question; None for 10, of records for all
-    temperature: Positive = 1.0  # of samples: below 1 likely tokens are drawn more often
-    top_p: PositiveShare = 1.0  # of samples: use the likeliest tokens with this mass; 1 for all
-    diversity_penalty: NotNegative = 1.0  # λ, the penalty for a token that another beam has taken
-    max_new_tokens: PositiveInt | None = None  # T, where answers are cut; None for 32, in a chat 64
-    stop: tuple[_Name, ...] = ()  # further texts that end an answer, each of one token
+    search_alpha: PositiveShare = parameter(0.02, "of strategy threshold: find every answer with p ≥ this")
+    n_answers: PositiveInt | None = parameter(None, "N, answers per question; None for 10, of records for all")
+    temperature: Positive = parameter(1.0, "of samples: below 1 likely tokens are drawn more often")
+    top_p: PositiveShare = parameter(1.0, "of samples: use the likeliest tokens with this mass; 1 for all")
+    diversity_penalty: NotNegative = parameter(1.0, "λ, the penalty for a token that another beam has taken")
+    max_new_tokens: PositiveInt | None = parameter(None, "T, where answers are cut; None for 32, in a chat 64")
+    stop: tuple[_Name, ...] = parameter((), "further texts that end an answer, each of one token")
 
     # Questions and prompts
-    columns: Columns | None = None  # names of a question file's columns: {"question": "Frage"}
-    strict: Flag = False  # rows of a file that cannot be used are errors, not left out
-    limit: PositiveInt | None = None  # at most this many questions of each split; None for all
-    n_shots: WholeNumber | None = None  # shots in the prompt; None for 10, of small files fewer
-    header: Text = ""  # text before the shots
-    template: Template = TEMPLATE  # how a question is put; {question} stands for it
-    n_validation: PositiveInt | None = 100  # validation questions for choosing α; None for all
-    seed: WholeNumber = 0  # of samples, of drawn questions, of redraws
+    columns: Columns | None = parameter(None, "names of a question file's columns: {'question': 'Frage'}")
+    strict: Flag = parameter(False, "rows of a file that cannot be used are errors, not left out")
+    limit: PositiveInt | None = parameter(None, "at most this many questions of each split; None for all")
+    n_shots: WholeNumber | None = parameter(None, "shots in the prompt; None for 10, of small files fewer")
+    header: Text = parameter("", "text before the shots")
+    template: Template = parameter(TEMPLATE, "how a question is put; {question} stands for it")
+    n_validation: PositiveInt | None = parameter(100, "validation questions for choosing α; None for all")
+    seed: WholeNumber = parameter(0, "of samples, of drawn questions, of redraws")
 
     # Loading and running the model
-    batch_size: PositiveInt | None = None  # questions in one batch; None chooses
-    device: _Name = "auto"  # auto, cpu, cuda, cuda:1, mps
-    dtype: Dtype = "auto"  # auto, float32, bfloat16, float16
-    loading: dict | None = None  # further options of models.load, as {"device_map": "auto"}
-    chat: Chat | None = None  # use the model's chat template; None uses it without shots
-    engine: Engine = "local"  # local, or ray: workers on a Ray cluster, one a GPU
-    n_workers: PositiveInt | None = None  # workers of ray; None for as many as there are GPUs
+    batch_size: PositiveInt | None = parameter(None, "questions in one batch; None chooses")
+    device: _Name = parameter("auto", "auto, cpu, cuda, cuda:1, mps")
+    dtype: Dtype = parameter("auto", "auto, float32, bfloat16, float16")
+    loading: dict | None = parameter(None, "further options of models.load, as {'device_map': 'auto'}")
+    chat: Chat | None = parameter(None, "use the model's chat template; None uses it without shots")
+    engine: Engine = parameter("local", "local, or ray: workers on a Ray cluster, one a GPU")
+    n_workers: PositiveInt | None = parameter(None, "workers of ray; None for as many as there are GPUs")
 
     # Meaning and correctness of answers
-    similarity: Names = "lexical"  # what means the same: lexical, alias, nli, or an NLI model
-    correctness: _Name = "rouge_l"  # rouge_l, exact_match, alias_match, or a file of labels
+    similarity: Names = parameter("lexical", "what means the same: lexical, alias, nli, or an NLI model")
+    correctness: _Name = parameter("rouge_l", "rouge_l, exact_match, alias_match, or a file of labels")
 
     # Files and figures
-    records: Names | None = None  # files of log-probabilities made elsewhere; None asks the model
-    generations_dir: _Folder = None  # where runs are kept; None for data/generations
-    figures_dir: _Folder = None  # where figures go; None for figures of the repository
-    figure_columns: Literal[1, 2] = 2  # columns of a paper that a figure spans, 1 or 2
+    records: Names | None = parameter(None, "files of log-probabilities made elsewhere; None asks the model")
+    generations_dir: _Folder = parameter(None, "where runs are kept; None for data/generations")
+    figures_dir: _Folder = parameter(None, "where figures go; None for figures of the repository")
+    figure_columns: Literal[1, 2] = parameter(2, "columns of a paper that a figure spans, 1 or 2")
 
     # Values that a notebook gives and its user does not
-    reported: Flag = False  # the split is reported on, so it may not be validation
-    notebook: NotebookUse | None = None  # what a notebook reads and its user has changed
+    reported: Flag = False  # results are for `split`, so it may not be validation
+    use: NotebookUse | None = None  # what a notebook reads and its user has changed
 
     def __post_init__(self) -> None:
         # A notebook runs in another folder, so the default must not depend on the working folder.
@@ -186,6 +218,11 @@ class Parameters:
             object.__setattr__(self, name, folder if given is None else Path(given))
         if self.reported and self.split == "validation":
             raise ValueError("split='validation' is where alpha is chosen; report on another split")
+        for name in ("strategy", "other_strategies"):
+            for value in as_list(getattr(self, name)):
+                if value not in STRATEGIES:
+                    choices = ", ".join(STRATEGIES)
+                    raise ValueError(f"{name}={value!r} is an unknown strategy; choose {choices}")
         self._check_known("protocol", PROTOCOLS, "a list of them")
         other_similarity = "an NLI model's folder or hub id"
         self._check_known("similarity", SIMILARITIES, other_similarity, os.path.dirname)
@@ -257,18 +294,34 @@ class Parameters:
 
 def default_values() -> dict[str, Any]:
     """Return the default of every parameter that a user may give."""
-    defaults = {field.name: field.default for field in fields(Parameters)} | _default_folders()
-    for name in ("other_strategies", "reported", "notebook"):
+    defaults = {each.name: each.default for each in fields(Parameters)} | _default_folders()
+    for name in NOT_FOR_USERS:
         del defaults[name]
     return defaults
 
 
+def help_texts() -> dict[str, str]:
+    """Return the help text of every parameter that a user may give."""
+    texts = {each.name: each.metadata.get("help", "") for each in fields(Parameters)}
+    return {name: texts[name] for name in default_values()}
+
+
+def type_names() -> dict[str, str]:
+    """Return the type of every parameter that a user may give, in words."""
+    names = {}
+    for each in fields(Parameters):
+        kinds = [_TYPE_NAMES.get(kind, kind) for kind in str(each.type).split(" | ")]
+        names[each.name] = " or ".join(kinds)
+    return {name: names[name] for name in default_values()}
+
+
 def same_value(value: object, other: object) -> bool:
     """Return whether two values of a parameter mean the same, such as a name and a list of it."""
-    return _plain(value) == _plain(other)
+    return plain_value(value) == plain_value(other)
 
 
-def _plain(value: object) -> object:
+def plain_value(value: object) -> object:
+    """Return a value in the form in which values are compared: a list of one name is that name."""
     if isinstance(value, (list, tuple)):
         is_one_name = len(value) == 1 and isinstance(value[0], str)
         return value[0] if is_one_name else list(value)

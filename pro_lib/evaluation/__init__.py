@@ -14,6 +14,7 @@ from pro_lib.evaluation.evaluate import (
 from pro_lib.evaluation.guarantees import Guarantee, guarantee, miss_rate, right_probability, set_threshold
 from pro_lib.evaluation.methods import (
     PROTOCOLS,
+    SCORES,
     AnswerMatrices,
     Protocol,
     answer_matrices,
@@ -39,6 +40,7 @@ __all__ = [
     "DRAWN_ALPHAS",
     "MISSING_SHARE",
     "PROTOCOLS",
+    "SCORES",
     "AnswerMatrices",
     "Evaluation",
     "Guarantee",

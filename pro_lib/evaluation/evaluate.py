@@ -67,6 +67,7 @@ class Evaluation:
     unavailable: tuple[str, ...]
     search_alpha: float | None = None
     protocol: str = "workbench"
+    strategy: str = ""
     meanings: Mapping[str, FloatArray] = field(default_factory=dict)
     alpha_scores: Mapping[str, Callable[..., FloatArray]] = field(default_factory=dict)
     note: str = ""
@@ -300,6 +301,7 @@ def evaluations(
     elsewhere = beams.questions.filter(regex="^score_").rename(columns=lambda name: name.removeprefix("score_"))
     shared: dict[str, Any] = beams.info.labels() | {"split": split or "all", "search_alpha": beams.search_alpha}
     shared |= {"answers": answers, "note": beams.info.provenance.get("note", "")}
+    shared["strategy"] = beams.info.strategy
     results = []
     for rule in rules:
         log_probs, table, meanings = method_scores(found, sampled, rule, compared)

@@ -3,7 +3,7 @@
 It knows runs, scores and similarities, not which answers are right. `docs/protocols.md` has the two line by line.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -42,6 +42,20 @@ def find_protocol(name: str, *, distinct: bool | None = None) -> Protocol:
     if distinct in (None, PROTOCOLS[name].distinct):
         return PROTOCOLS[name]
     return replace(PROTOCOLS[name], name=f"{name}, {'distinct' if distinct else 'repeats'}", distinct=distinct)
+
+
+def _average_log_likelihood(log_probs: FloatArray, means: FloatArray) -> FloatArray:
+    return scoring.average_log_likelihood(means, log_probs)
+
+
+# The registry of scores of the answers that PRO reads. A score takes their log-probabilities, of whole answers and per
+# token, (n, N) each, NaN where a question has fewer answers, and returns (n,), higher = more uncertain. Every
+# evaluation, and so every table of methods, has a column for each.
+SCORES: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
+    "NLL": lambda log_probs, _: scoring.nll(log_probs),
+    "ALL": _average_log_likelihood,
+    "PE": lambda log_probs, _: scoring.predictive_entropy(log_probs),
+}
 
 
 class AnswerMatrices(NamedTuple):
@@ -121,9 +135,8 @@ def method_scores(
     drops_repeats = protocol.distinct and not are_texts
     counts = ~(beams.repeats & drops_repeats)
     log_probs, means = (np.where(counts, values, np.nan) for values in (beams.log_probs, beams.means))
-    table, read_by_pro = pd.DataFrame({"NLL": scoring.nll(log_probs)}), dict[str, FloatArray]()
-    table["ALL"] = scoring.average_log_likelihood(means, log_probs)
-    table["PE"] = scoring.predictive_entropy(log_probs)
+    read_by_pro = dict[str, FloatArray]()
+    table = pd.DataFrame({name: score(log_probs, means) for name, score in SCORES.items()})
     averaged = samples if protocol.sampled else beams._replace(log_probs=log_probs, means=means)
     if averaged:
         table["PE-MC"] = scoring.predictive_entropy_mc(averaged.log_probs)

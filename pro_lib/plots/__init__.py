@@ -1,6 +1,10 @@
 """Figures: one style, and one function per kind of figure."""
 
+from pro_lib.plots.alpha_sweep import alpha_sweep
 from pro_lib.plots.benchmark import benchmark
+from pro_lib.plots.fixed_k import fixed_k
+from pro_lib.plots.k_vs_alpha import k_vs_alpha
+from pro_lib.plots.saving import save_figure
 from pro_lib.plots.style import (
     ALPHA_LABEL,
     COLORS,
@@ -30,18 +34,22 @@ __all__ = [
     "PRINTED",
     "SHARE_TICKS",
     "alpha_axis",
+    "alpha_sweep",
     "benchmark",
     "difference_axis",
     "distinct_values",
     "draw_curve",
     "draw_curves",
     "explain",
+    "fixed_k",
     "handles",
+    "k_vs_alpha",
     "line_style",
     "matching_rows",
     "minus_nll",
     "name_rows",
     "panels",
     "save",
+    "save_figure",
     "set_ticks",
 ]

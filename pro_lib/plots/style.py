@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from pro_lib.common.files import check_output, write_whole, writing
-from pro_lib.common.validation import extra, not_empty
+from pro_lib.common.validation import SentenceError, extra, not_empty
 
 with extra("notebooks", "drawing"):
     import matplotlib.pyplot as plt
@@ -34,8 +34,8 @@ ALPHA_LABEL, SHARE_TICKS = "α (log scale above 0.001)", (0, 0.25, 0.5, 0.75, 1)
 PRINTED: dict[str, Any] = {"color": "#777777", "mfc": "none", "ms": 5, "ls": "", "zorder": 1}  # the paper's numbers
 _PROTOCOL_TITLES = {"paper": "repeats counted", "workbench": "each answer once"}
 # Characters that a question may hold, and no XML: Matplotlib writes them as they are.
-_NO_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
-_STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | {
+NOT_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
+STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | {
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "sans-serif"],
     **dict.fromkeys(("axes.titlesize", "axes.labelsize", "figure.labelsize"), 8),
     **dict.fromkeys(("legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 7),
@@ -43,7 +43,7 @@ _STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) |
     "axes.titley": 1.0,  # unsaid, Matplotlib looks for it among the ticks, at a third of the time of a layout
     "text.parse_math": False,  # an answer may hold dollar signs; nothing here is written in TeX
 }
-_STYLE |= {"font.size": 8, "lines.markersize": 3.5, "svg.hashsalt": "pro", "svg.fonttype": "none"}
+STYLE |= {"font.size": 8, "lines.markersize": 3.5, "svg.hashsalt": "pro", "svg.fonttype": "none"}
 
 
 def line_style(index: int) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def save(
     write_whole(table.to_csv(index=False, float_format="%.6g").encode(), folder / f"{name}.csv")
     if figure is None:
         return table
-    with plt.rc_context(_STYLE):
+    with plt.rc_context(STYLE):
         heading = "\n".join(textwrap.wrap(title, int(13.5 * figure.get_figwidth()), max_lines=2))
         if figure.legends:  # they lie where a title would
             figure.legends[0].set_title(heading, FontProperties(size=8.5, weight="bold"))
@@ -85,7 +85,7 @@ def save(
             buffer = io.BytesIO()
             figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
             figure.set_layout_engine("none")  # laid out once: the same in both formats, and half the time
-            data = _NO_XML.sub("�".encode(), buffer.getvalue()) if kind == "svg" else buffer.getvalue()
+            data = NOT_XML.sub("�".encode(), buffer.getvalue()) if kind == "svg" else buffer.getvalue()
             write_whole(data, folder / f"{name}.{kind}")
     plt.close(figure)
     return figure
@@ -114,7 +114,7 @@ def panels(
     across = len(distinct_values(table, apart[-1])) if apart else 1
     per_line = min(len(settings), per_line or (1 if figure_columns == 1 else across if 1 < across <= 6 else 3))
     n_lines, letters = ceil(len(settings) / per_line), int(14.8 * (WIDTHS[figure_columns] / per_line - 0.3))
-    with plt.rc_context(_STYLE):
+    with plt.rc_context(STYLE):
         figure = plt.figure(figsize=(WIDTHS[figure_columns], n_lines * (height + 0.4) + 0.7), layout="constrained")
         grid = figure.subplots(n_lines, per_line, squeeze=False, **sharing).ravel()
         for surplus in grid[len(settings) :]:
@@ -126,9 +126,9 @@ def panels(
             lines = textwrap.wrap(", ".join(names), letters, max_lines=2, break_on_hyphens=False)
             ax.set_title("\n".join(lines), linespacing=1.1)
         yield figure, drawn
-        below = textwrap.wrap(
-            ", ".join(_spoken(name, table[name].iloc[0]) for name in shared), int(14 * WIDTHS[figure_columns])
-        )
+        in_all = ", ".join(_spoken(name, table[name].iloc[0]) for name in shared)
+        in_all = f"all panels: {in_all}" if in_all and len(settings) > 1 else in_all
+        below = textwrap.wrap(in_all, int(14 * WIDTHS[figure_columns]))
         figure.supxlabel("\n".join(filter(None, [figure.get_supxlabel(), *below])))
 
 
@@ -232,3 +232,48 @@ def explain(figure: Figure, entries: Sequence[plt.Artist], x: str = "", y: str =
         rows = ceil(len(entries) / max(1, int(72 * figure.get_figwidth() / widest)))
         shape = {"ncols": ceil(len(entries) / rows), "handlelength": 2.6, "columnspacing": 1.2, "borderpad": 0}
         figure.legend(handles=entries, loc="outside upper center", **shape)
+
+
+# --- Parts of the figures on tidy tables ---
+
+ALPHA_AXIS = "α, the least probability of an answer that is kept (log scale above 0.001)"
+
+
+def checked_table(table: pd.DataFrame, columns: Sequence[str], figure: str) -> pd.DataFrame:
+    """Return a table that a figure can be drawn from; raise a `SentenceError` if a column is missing.
+
+    A table without the column `model` gets an empty one, so that it is drawn as one line.
+
+    Args:
+        table: the table of a user.
+        columns: the columns that the figure needs.
+        figure: the name of the function that draws it, for the message.
+    """
+    missing = [name for name in columns if name not in table]
+    if missing:
+        needs = f"plots.{figure} needs the columns {', '.join(columns)}"
+        raise SentenceError(f"The table has no column {missing[0]!r}; {needs}")
+    if table.empty:
+        raise SentenceError(f"The table has no rows, so plots.{figure} cannot draw it")
+    return table if "model" in table else table.assign(model="")
+
+
+def model_entries(models: Sequence[str], **style: Any) -> list[plt.Line2D]:
+    """Return a legend entry for the line of each model."""
+    return [entry for entry in handles(models, **style) if entry.get_label()]
+
+
+def printed_entry(**style: Any) -> plt.Line2D:
+    """Return the legend entry of the values that the paper printed."""
+    return plt.Line2D([], [], label="printed in the paper", **{**PRINTED, "marker": "D", **style})
+
+
+def label_figure(figure: Figure, *, title: str, x: str, y: str, entries: Sequence[plt.Artist] = ()) -> None:
+    """Put the title and one legend above all panels, and name the two axes."""
+    letters = int(14 * figure.get_figwidth())
+    explain(figure, entries, "\n".join(textwrap.wrap(x, letters)), y)
+    heading = "\n".join(textwrap.wrap(title, int(13.5 * figure.get_figwidth()), max_lines=2))
+    if figure.legends:  # the legend lies where a title would
+        figure.legends[0].set_title(heading, FontProperties(size=8.5, weight="bold"))
+    else:
+        figure.suptitle(heading, fontsize=8.5, fontweight="bold")

@@ -219,4 +219,6 @@ def _read(path: Path) -> dict[Pair, list[float]]:
     return {(premise, hypothesis): values for premise, hypothesis, *values in stored.itertuples(index=False)}
 
 
-SIMILARITIES = {"lexical": lexical, "alias": Alias, "nli": Nli}
+# The registry of similarities. Notebooks call one by its name here: a function of texts and questions, or one that
+# needs more than those, as `Alias` and `Nli` do.
+SIMILARITIES: dict[str, Any] = {"lexical": lexical, "alias": Alias, "nli": Nli}

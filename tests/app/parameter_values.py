@@ -7,7 +7,7 @@ from dataclasses import fields
 from pro_lib.app.parameters import Parameters
 
 # Parameters that notebooks fix and no user gives.
-FIXED = ("other_strategies", "reported", "notebook")
+FIXED = ("other_strategies", "reported", "use")
 PARAMETERS = [field.name for field in fields(Parameters) if field.name not in FIXED]
 # Parameters that `Experiment` hands to the cells of notebooks and does not use itself.
 FOR_CELLS = ("alpha", "target", "confidence", "figure_columns")

@@ -5,14 +5,12 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from notebook_cells import of_notebook
 from sklearn.metrics import roc_auc_score
 from test_evaluate import toy_run
 from test_likelihood import naive_pro
 
 from pro_lib import scoring
-from pro_lib.app.experiment import Experiment
-from pro_lib.evaluation import sweeps
+from pro_lib.evaluation import sweeps, tables
 from pro_lib.evaluation.evaluate import Splits, evaluate, evaluations
 from pro_lib.metrics.correctness import Choices
 
@@ -53,7 +51,7 @@ def test_pro_pe_and_ne_are_those_of_a_loop_over_the_answers(seed, protocol):
 
 def test_fixed_k_and_alphas_of_both_protocols_are_those_of_the_loop():
     beams, lists = drawn_run(3, n=200)
-    fixed_k_sweep, kept = of_notebook("04", "fixed_k_sweep", experiment=Experiment(n_answers=6)), []
+    kept = []
     alphas = [0.0, 0.1, 0.4, 1.0]
     for judged in evaluations(beams):
         found = list(counted(lists, judged.protocol == "workbench"))
@@ -61,8 +59,8 @@ def test_fixed_k_and_alphas_of_both_protocols_are_those_of_the_loop():
         counts += [[max(1, sum(p >= alpha for p in probs)) for probs in found] for alpha in alphas]
         pro = [[naive_pro(probs, k) for probs, k in zip(found, ks, strict=True)] for ks in counts]
         aurocs = [roc_auc_score(~judged.correct, values) for values in pro[:6]]
-        table = fixed_k_sweep(Splits(judged, judged, None))
-        assert table["k"].tolist() == [1, 2, 3, 4, 5, 6, "adaptive"]
+        table = tables.fixed_k([Splits(judged, judged, None)], max_k=6)
+        assert table["k"].tolist()[:6] == [1, 2, 3, 4, 5, 6]
         assert table["auroc"][:6].tolist() == pytest.approx(aurocs, abs=1e-12)
         np.testing.assert_allclose(judged.pro(alphas).T, pro[6:], rtol=0, atol=1e-12)
         kept.append(sweeps.alpha_sweep(judged, alphas=alphas)["mean_kept"])

@@ -9,14 +9,10 @@ from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics, scoring
-from pro_lib.app.experiment import Experiment
-from pro_lib.evaluation import sweeps
+from pro_lib.evaluation import sweeps, tables
 from pro_lib.evaluation.evaluate import ALPHA_GRID, Evaluation, Splits
 
 # What notebooks compute in their cells.
-alpha_choices = of_notebook("02", "alpha_choices", experiment=Experiment())
-k_sweep = of_notebook("03", "k_sweep")
-fixed_k_sweep = of_notebook("04", "fixed_k_sweep", experiment=Experiment(n_answers=5))
 rouge_threshold_sweep = of_notebook("05", "rouge_threshold_sweep")
 answered = of_notebook("06", "answered")
 
@@ -58,7 +54,7 @@ def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
     for splits, alpha in ((splits_of(evaluation), 0.4), (finer, 0.04)):
         assert sweeps.select_alpha(evaluation, alphas=splits.alphas) == alpha
         assert sweeps.chosen_alpha(splits) == alpha
-        assert fixed_k_sweep(splits)["alpha"].iloc[-1] == alpha
+        assert tables.fixed_k([splits])["alpha"].iloc[-1] == alpha
     for table in (sweeps.benchmark(finer), rouge_threshold_sweep(finer)):
         assert (table.loc[table["method"] == "PRO", "auroc"] == 1).all()
 
@@ -71,7 +67,7 @@ def test_sweeps_over_alpha_have_the_values_and_intervals_of_scores_and_metrics()
     np.testing.assert_array_equal(table[["auroc", "low", "high"]].T, intervals)
     mean, half = counts.mean(axis=0), norm.ppf(0.975) * counts.std(axis=0, ddof=1) / np.sqrt(80)
     np.testing.assert_array_equal(table["mean_kept"], mean)
-    by_k = k_sweep(EVALUATION)[["mean_kept", "low", "high"]]
+    by_k = tables.k_vs_alpha([EVALUATION])[["mean_k", "mean_k_low", "mean_k_high"]]
     np.testing.assert_allclose(by_k.T, [mean, mean - half, mean + half], rtol=1e-12)
 
 
@@ -90,12 +86,12 @@ def test_intervals_are_by_cluster_where_questions_have_one():
 
 def test_every_table_begins_with_the_labels_of_its_setting():
     setting = splits_of(EVALUATION, 40)
-    tables = [sweep(EVALUATION) for sweep in (sweeps.alpha_sweep, k_sweep)]
-    of_splits = (rouge_threshold_sweep, fixed_k_sweep, sweeps.benchmark, sweeps.redraw_benchmark)
-    tables += [sweep(setting) for sweep in of_splits]
-    tables += [sweep(setting, methods=["PRO"]) for sweep in (answered, sweeps.reliability)]
+    made = [sweeps.alpha_sweep(EVALUATION)]
+    of_splits = (rouge_threshold_sweep, sweeps.benchmark, sweeps.redraw_benchmark)
+    made += [sweep(setting) for sweep in of_splits]
+    made += [sweep(setting, methods=["PRO"]) for sweep in (answered, sweeps.reliability)]
     labels = {"dataset": "d", "model": "m", "protocol": "workbench", "split": "test", "n_questions": 80}
-    for table in tables:
+    for table in made:
         assert list(table.columns[:5]) == list(labels)
         assert (table[list(labels)] == pd.Series(labels)).all(axis=None)
         assert table.index.equals(pd.RangeIndex(len(table)))
@@ -103,8 +99,8 @@ def test_every_table_begins_with_the_labels_of_its_setting():
 
 def test_an_exact_search_is_swept_down_to_its_alpha():
     evaluation = evaluation_of(LOG_PROBS, CORRECT, search_alpha=0.012)
-    for sweep in (sweeps.alpha_sweep, k_sweep):
-        assert sweep(evaluation)["alpha"].iloc[:2].tolist() == [0.012, 0.015]
+    for table in (sweeps.alpha_sweep(evaluation), tables.k_vs_alpha([evaluation])):
+        assert table["alpha"].iloc[:2].tolist() == [0.012, 0.015]
     with pytest.raises(ValueError, match=r"alpha=0\.01 is below search_alpha=0\.012"):
         sweeps.alpha_sweep(evaluation, alphas=[0.01])
     assert sweeps.select_alpha(evaluation) >= 0.012
@@ -120,16 +116,13 @@ def test_the_benchmark_tests_every_method_and_pros_other_rows_are_no_methods():
     pools = [some_questions(120, seed=seed) for seed in (1, 2)]
     parts = [evaluation_of(*pool, NLL=scoring.nll(pool[0]), PE=scoring.predictive_entropy(pool[0])) for pool in pools]
     splits, reported = Splits(*parts, None), parts[1]
-    table, choices = sweeps.benchmark(splits).set_index("method"), alpha_choices(splits)
+    table = sweeps.benchmark(splits).set_index("method")
     assert list(table.index) == ["PRO", "PRO, default", "PRO, oracle", "NLL", "PE"]
     # α is chosen on validation, and the oracle's on the reported split.
     chosen, best = map(sweeps.select_alpha, parts)
     np.testing.assert_array_equal(table["alpha"], [chosen, 0.4, best, np.nan, np.nan])
-    assert choices["kind"].tolist() == ["selected", "default"] * 2 + ["oracle"]
-    assert choices["alpha"].tolist() == [chosen, 0.4, chosen, 0.4, best]
     swept = sweeps.alpha_sweep(reported, alphas=[chosen, 0.4, best])
-    for with_intervals in (choices[2:], table[:3]):
-        np.testing.assert_array_equal(*(of[["auroc", "low", "high"]] for of in (with_intervals, swept)))
+    np.testing.assert_array_equal(*(of[["auroc", "low", "high"]] for of in (table[:3], swept)))
     np.testing.assert_array_equal(table["difference"], table["auroc"] - table.loc["PRO", "auroc"])
     np.testing.assert_allclose(table.loc[["NLL", "PE"], "p_holm"], metrics.holm(table["p_value"][["NLL", "PE"]]))
     assert (table["p_value"].isna().tolist(), table["p_holm"].isna().sum()) == ([True] + [False] * 4, 3)

@@ -1,7 +1,6 @@
 import copy
 import math
 from dataclasses import replace
-from typing import get_args
 from unittest import mock
 
 import numpy as np
@@ -27,7 +26,7 @@ from pro_lib.generation.decoding import (
 )
 from pro_lib.generation.decoding.compatibility import Fit
 from pro_lib.generation.decoding.sampling import multinomial, nucleus, uniforms
-from pro_lib.generation.decoding.strategies import StrategyName, own_settings
+from pro_lib.generation.decoding.strategies import own_settings
 from pro_lib.generation.generate import generate
 from pro_lib.questions import question_sets
 
@@ -211,7 +210,6 @@ def test_a_draw_at_the_very_end_stays_inside_the_vocabulary():
 
 
 def test_a_strategy_takes_its_own_settings():
-    assert get_args(StrategyName) == tuple(decoding.STRATEGIES)
     settings = {"n_answers": 3, "seed": 1, "search_alpha": 0.1, "stop": ["."], "max_new_tokens": 8}
     own = own_settings("diverse_beam", settings)
     assert decoding.strategy("diverse_beam", **own) == DiverseBeam(3, max_new_tokens=8, stop=(".",))

@@ -9,14 +9,22 @@ from matplotlib.text import Text
 from notebook_cells import of_notebook
 
 from pro_lib import plots
+from pro_lib.common.validation import SentenceError
 
 DATASETS, MODELS = ("world-facts", "mine"), ("facts-2m", "facts-1m")
 PAPER_SIZED = {"model": ("Gemma-2B", "Gemma-7B", "Llama2-13B", "Falcon-11B", "Falcon-40B")}
 PAPER_SIZED = {"dataset": ("TriviaQA", "SciQ", "NQ")} | PAPER_SIZED
 HERE = {"dataset": DATASETS, "model": MODELS}
 METHODS = ("PRO", "SD", "SE", "Deg", "NE", "PE", "ALL", "NLL")
-NUMBERS = {"auroc_vs_alpha": "02", "k_vs_alpha": "03", "fixed_k": "04", "rouge_thresholds": "05"}
-DRAW = {name: of_notebook(number, name) for name, number in NUMBERS.items()} | {"benchmark": plots.benchmark}
+DRAW = {
+    "alpha_sweep": plots.alpha_sweep,
+    "k_vs_alpha": plots.k_vs_alpha,
+    "fixed_k": plots.fixed_k,
+    "rouge_thresholds": of_notebook("05", "rouge_thresholds"),
+    "benchmark": plots.benchmark,
+}
+# Figures on tidy tables, in which no text may be smaller than this in print.
+SMALLEST = {"alpha_sweep": 7, "k_vs_alpha": 7, "fixed_k": 7}
 
 
 def grid(**columns):
@@ -24,23 +32,27 @@ def grid(**columns):
     table = pd.DataFrame(list(itertools.product(*columns.values())), columns=list(columns))
     auroc = 0.6 + 0.3 * np.random.default_rng(0).random(len(table))
     ends = {"low": auroc - 0.05, "high": auroc + 0.05, "difference_low": -0.1, "difference_high": 0.1}
-    return table.assign(auroc=auroc, **ends, n_questions=1234)
+    tidy = {"auroc_low": auroc - 0.05, "auroc_high": auroc + 0.05}
+    return table.assign(auroc=auroc, **ends, **tidy, n_questions=1234)
 
 
 def tables(size, name):
     """The tables that a figure is drawn from."""
     alphas = [0, 0.001, 0.05, 0.4, 1]
-    if name == "auroc_vs_alpha":
-        sweep = grid(**size, split=("validation", "test"), alpha=alphas)
-        return sweep, sweep[sweep["alpha"] == 0.4].assign(kind="selected")
-    columns = {"k_vs_alpha": {"alpha": alphas}, "fixed_k": {"k": [*range(1, 11), "adaptive"]}}
+    if name == "alpha_sweep":
+        sweep = grid(**size, alpha=alphas)
+        return sweep, sweep[sweep["alpha"] == 0.4].assign(alpha_choice="validation")
+    columns = {"k_vs_alpha": {"alpha": alphas}, "fixed_k": {"k": [*range(1, 11), None]}}
     columns |= {"rouge_thresholds": {"threshold": [0.1, 0.2, 0.3, 0.4, 0.5], "method": METHODS}}
     table = grid(**size, **columns.get(name, {"method": METHODS}))
-    return (table.assign(mean_kept=table["auroc"], accuracy=0.5, difference=0.1, significant=True),)
+    table = table.assign(mean_k=table["auroc"], accuracy=0.5, difference=0.1, significant=True)
+    if name == "fixed_k":
+        table["k_choice"] = table["k"].isna().map({True: "adaptive", False: "fixed"})
+    return (table,)
 
 
 # How many panels each figure has of two data sets and two models.
-PANELS = {"auroc_vs_alpha": 4, "k_vs_alpha": 2, "fixed_k": 2, "rouge_thresholds": 4, "benchmark": 4}
+PANELS = {"alpha_sweep": 2, "k_vs_alpha": 2, "fixed_k": 2, "rouge_thresholds": 4, "benchmark": 4}
 EACH = pytest.mark.parametrize("name", PANELS)
 
 
@@ -61,10 +73,11 @@ def legend(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def unreadable(figure):
+def unreadable(figure, smallest=6):
     """What is wrong with the texts of a figure: too small, over its edge, or over each other."""
     written, page = texts(figure), figure.bbox
-    faults = [f"{text.get_text()!r} has {text.get_fontsize()} pt" for text, _ in written if text.get_fontsize() < 6]
+    sizes = {text.get_text(): text.get_fontsize() for text, _ in written}
+    faults = [f"{text!r} has {size} pt" for text, size in sizes.items() if size < smallest]
     for text, box in written:
         if box.x0 < 0 or box.y0 < 0 or box.x1 > page.width or box.y1 > page.height:
             faults.append(f"{text.get_text()!r} leaves the figure")
@@ -82,7 +95,7 @@ def unreadable(figure):
 def test_a_figure_can_be_read_at_one_and_at_two_columns(name, size, figure_columns):
     figure = DRAW[name](*tables(size, name), figure_columns=figure_columns)
     assert figure.get_figwidth() == {1: 3.3, 2: 7.0}[figure_columns]
-    assert unreadable(figure) == []
+    assert unreadable(figure, SMALLEST.get(name, 6)) == []
     titles = [ax.get_title() for ax in figure.axes]
     assert all("n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}1,234" in title for title in titles)
     assert max(title.count("\n") for title in titles) <= 1
@@ -102,25 +115,49 @@ def test_a_setting_without_rows_has_no_panel_and_two_protocols_have_one_each(nam
 
 
 def test_lines_go_through_the_numbers_of_the_table_and_the_chosen_alpha_lies_on_them():
-    sweep, choices = tables(HERE, "auroc_vs_alpha")
-    figure = DRAW["auroc_vs_alpha"](sweep, choices)
-    rows = sweep[(sweep["dataset"] == "world-facts") & (sweep["split"] == "validation")]
+    sweep, choices = tables(HERE, "alpha_sweep")
+    figure = plots.alpha_sweep(sweep, choices)
+    rows = sweep[sweep["dataset"] == "world-facts"]
     lines = figure.axes[0].lines
     for index, model in enumerate(MODELS):
         line = rows[rows["model"] == model]
         np.testing.assert_array_equal(lines[index].get_xydata(), line[["alpha", "auroc"]])
         assert list(lines[2 + index].get_xydata()[0]) == [0.4, line.set_index("alpha")["auroc"][0.4]]
-    assert legend(figure) == [*MODELS, "chosen on validation"]
+    assert legend(figure) == [*MODELS, "α chosen on validation"]
 
 
 def test_printed_values_stand_in_grey_where_the_paper_has_them():
-    printed = pd.DataFrame({"dataset": "mine", "model": "facts-1m", "k": [1, 2], "auroc": [0.7, 0.8]})
+    rows = {"dataset": "mine", "model": "facts-1m", "k_choice": "fixed", "k": [1, 2], "auroc": [0.7, 0.8]}
+    printed = pd.DataFrame(rows).astype({"k": "Int64"})
     fixed, = tables(HERE, "fixed_k")  # fmt: skip
-    figure = DRAW["fixed_k"](fixed, printed.astype({"k": "Int64"}))
+    figure = plots.fixed_k(fixed, printed=printed)
     grey = [line for line in figure.axes[1].lines if line.get_color() == plots.PRINTED["color"]]
     assert [0.7, 0.8] in [list(line.get_ydata()) for line in grey]
-    assert legend(figure) == [*MODELS, "the paper"]
-    assert legend(DRAW["fixed_k"](fixed, printed.head(0))) == list(MODELS)
+    assert legend(figure) == [*MODELS, "printed in the paper"]
+    assert legend(plots.fixed_k(fixed, printed=printed.head(0))) == list(MODELS)
+
+
+@pytest.mark.parametrize("name", SMALLEST)
+def test_a_figure_has_a_title_and_two_named_axes(name):
+    figure = DRAW[name](*tables(HERE, name), title="A title of mine")
+    assert figure.legends[0].get_title().get_text() == "A title of mine"
+    assert len(figure.legends) == 1
+    assert figure.get_supxlabel()
+    assert "95 % interval" in figure.get_supylabel()
+
+
+@pytest.mark.parametrize("name", SMALLEST)
+def test_a_table_of_a_user_needs_few_columns_and_a_missing_one_is_named(name):
+    first = tables({"model": ["mine"]}, name)[0]
+    needed = {"alpha_sweep": ["alpha", "auroc"], "k_vs_alpha": ["alpha", "mean_k"]}
+    needed |= {"fixed_k": ["k_choice", "k", "auroc"]}
+    figure = DRAW[name](first[needed[name]])
+    assert len(figure.axes) == 1
+    assert figure.legends == []
+    with pytest.raises(SentenceError, match=f"^The table has no column '{needed[name][0]}'; plots.{name} needs"):
+        DRAW[name](first.drop(columns=needed[name][0]))
+    with pytest.raises(SentenceError, match=r"^The table has no rows"):
+        DRAW[name](first.head(0))
 
 
 def test_methods_far_below_the_best_stand_at_the_edge_and_differences_are_marked():
@@ -144,7 +181,7 @@ def test_saving_leaves_bitmap_vector_and_numbers_and_the_same_bytes_twice(tmp_pa
     one, two = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("one", "two"))
     assert set(one) == {"fixed.csv", "fixed.png", "fixed.svg"}
     assert one == two
-    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "one" / "fixed.csv"), fixed.astype({"k": str}), rtol=1e-5)
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "one" / "fixed.csv"), fixed, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["paper-questions", "workbench-2", "paper", "workbench, new"])
@@ -155,4 +192,4 @@ def test_a_dataset_or_a_model_keeps_its_name_in_the_title_whatever_it_begins_wit
     titles = [ax.get_title().replace("\n", " ") for ax, *_ in drawn]
     assert titles[0].startswith(f"repeats counted, {name}, n")
     assert titles[1].startswith(f"each answer once, repeats, {name}, n")
-    assert figure.get_supxlabel() == f"{name}-model"
+    assert figure.get_supxlabel() == f"all panels: {name}-model"

@@ -55,16 +55,6 @@ def test_06_counts_what_is_beyond_chance_and_no_tie():
         assert concluded("06", table=table, redraws=redraws, n_rarer=19) == FEW
 
 
-@pytest.mark.parametrize("gain", [0.03, -0.03])
-def test_02_says_differences_of_enough_answers_only(gain):
-    reported = pd.DataFrame({"kind": ["selected", "default", "oracle"], "auroc": [0.8 + gain, 0.8, 0.85], "alpha": 0.2})
-    sweep = pd.DataFrame({**SETTING, "split": "test", "alpha": [0.2, 1.0], "auroc": [0.8 + gain, 0.8]})
-    names = {"reported": reported.assign(**SETTING), "sweep": sweep, "experiment": SimpleNamespace(split="test")}
-    said = concluded("02", **names)
-    assert f"AUROC minus NLL's is {gain:+.3f} to {gain:+.3f} with it and +0.000 to +0.000 with the default" in said
-    assert concluded("02", **names, n_rarer=19) == FEW
-
-
 @pytest.mark.parametrize(("pro", "held"), [(0.5, "1 of 1"), (0.7, "0 of 1")])
 def test_07_counts_no_empty_row_as_a_violation_and_compares_at_one_alpha(pro, held):
     ladder = {"pro": [pro, np.nan], "alpha_floor": [0.6, np.nan], "tree_bound": [0.8, np.nan], "entropy": [0.9, np.nan]}
@@ -87,25 +77,12 @@ def test_08_counts_a_world_once_and_corrects_for_all(gain, p_value, won):
     assert f"In {won} of 2 worlds" in concluded("08", table=pd.concat(worlds, ignore_index=True), causes=causes)
 
 
-def test_01_and_03_say_ranges_of_means():
+def test_01_says_ranges_of_means():
     rows = {"dataset": ["d", "e"], "model": "m", "answers": [10.0, 8.0], "distinct": [5.0, 4.0], "mass": [0.5, 0.9]}
     table = pd.DataFrame(rows | {"mass_with_repeats": [0.5, 2.0], "kept": [1, 2]})
     said = concluded("01", table=table, experiment=SimpleNamespace(alpha=0.4))
     assert "Of 8.0 to 10.0 answers 4.0 to 5.0 are distinct (means, by setting) and hold 0.50 to 0.90" in said
     assert "more than all the probability for 0% to 100% of the questions" in said
-    sweep = pd.DataFrame({**SETTING, "alpha": [0.0, 0.4, 0.0, 0.4], "mean_kept": [9.0, 1.0, 10.0, 2.0]})
-    said = concluded("03", sweep=sweep, experiment=SimpleNamespace(alpha=0.4))
-    assert "9.00 to 10.00 at α = 0 in protocol `paper`" in said
-    assert "1.00 to 2.00 at α = 0.4" in said
-
-
-@pytest.mark.parametrize(("aurocs", "said"), [([0.7, 0.8, 0.75], "-0.050"), ([0.7, 0.6, 0.75], "+0.050")])
-def test_04_calls_no_highest_k_a_choice(aurocs, said):
-    sweep = pd.DataFrame({**SETTING, "k": [1, 2, "adaptive"], "auroc": aurocs})
-    text = concluded("04", sweep=sweep)
-    assert f"adaptive {said} beside the highest" in text
-    assert text.endswith("none was chosen so.")
-    assert "of which nothing is said" in concluded("04", sweep=sweep, n_rarer=19)
 
 
 @pytest.mark.parametrize(("last", "verb"), [([0.9, 0.8], "stays"), ([0.6, 0.7], "changes")])

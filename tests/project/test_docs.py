@@ -17,6 +17,7 @@ from conftest import ROOT
 from markdown_it import MarkdownIt
 
 import pro_lib
+from pro_lib.app import parameters
 
 README = ROOT / "README.md"
 DOCS = [README, *sorted((ROOT / "docs").glob("*.md"))]
@@ -73,8 +74,19 @@ QUICK, *SLOW = [block for block in PYTHON if block not in LISTED]  # of `make te
 SLOW = [pytest.param(block, marks=pytest.mark.slow) for block in SLOW]
 
 
+@pytest.fixture
+def registries():
+    """Undo what a block registers."""
+    changed = (pro_lib.evaluation.SCORES, pro_lib.generation.decoding.STRATEGIES)
+    before = [dict(registry) for registry in changed]
+    yield
+    for registry, entries in zip(changed, before, strict=True):
+        registry.clear()
+        registry.update(entries)
+
+
 @pytest.mark.parametrize("block", [QUICK, *SLOW], ids=lambda block: block.name)
-def test_a_python_block_runs_as_it_stands(block, tmp_path, monkeypatch, capsys):
+def test_a_python_block_runs_as_it_stands(block, tmp_path, monkeypatch, capsys, registries):
     monkeypatch.chdir(tmp_path)
     exec(compile(block.text, block.name, "exec"), {})
     if block is QUICK:
@@ -197,3 +209,46 @@ def test_the_page_of_own_data_names_every_response_format():
     assert {row[0].strip("`") for row in rows} == {
         each.name for each in pro_lib.importing.response_formats.RESPONSE_FORMATS
     } | {"records"}
+
+
+def test_the_page_of_parameters_has_the_texts_of_the_package():
+    defaults = parameters.default_values() | {"generations_dir": None, "figures_dir": None}
+    kinds, texts = parameters.type_names(), parameters.help_texts()
+    expected = [[f"`{name}`", kinds[name], f"`{defaults[name]!r}`", texts[name]] for name in defaults]
+    assert table_rows("parameters.md", "# Parameters")[1:] == expected
+
+
+# The tables of converted notebooks, whose columns the page describes.
+DESCRIBED = sorted((ROOT / "figures").glob("0[234]_*.csv"))
+
+
+def described_columns():
+    """The columns that the page describes: those of every setting, and the others with their tables."""
+    setting = [row[0].strip("`") for row in table_rows("columns.md", "## The setting")[1:]]
+    others = {}
+    for names, places, meaning in table_rows("columns.md", "## Quantities")[1:]:
+        for name in names.replace("`", "").split(", "):
+            for place in places.split(", "):
+                has_interval = "interval" in meaning and (name != "mean_k" or place == "03_k_vs_alpha")
+                ends = [f"{name}_low", f"{name}_high"] if has_interval else []
+                others.setdefault(place, []).extend([name, *ends])
+    return setting, others
+
+
+@pytest.mark.parametrize("path", DESCRIBED, ids=lambda path: path.stem)
+def test_the_page_of_columns_describes_every_table(path):
+    setting, others = described_columns()
+    columns = list(pd.read_csv(path).columns)
+    assert columns[: len(setting)] == setting
+    assert sorted(columns[len(setting) :]) == sorted(others[path.stem])
+    for folder in ("real_models", "smollm2"):  # drawn elsewhere: they may lack columns that were added since
+        assert set(pd.read_csv(ROOT / "figures" / folder / path.name).columns) <= set(columns)
+
+
+def test_the_page_of_columns_names_every_value_and_no_other_table():
+    assert set(described_columns()[1]) == {path.stem for path in DESCRIBED}
+    text = (ROOT / "docs" / "columns.md").read_text()
+    for path in DESCRIBED:
+        table = pd.read_csv(path)
+        for column in table.columns.intersection(["alpha_choice", "k_choice", "protocol", "split", "strategy"]):
+            assert all(f"`{value}`" in text for value in table[column].dropna().unique())

@@ -187,4 +187,4 @@ def test_a_wheel_in_a_new_environment_draws_a_figure_in_an_empty_folder(wheel, w
     output(*install, "pro-workbench[notebooks]", cwd=workplace)
     small = ["-p", "model", "facts-1m", "-p", "limit", "30"]
     output(python, "-m", "pro_lib", "run", "02", *small, cwd=workplace)
-    assert len([*workplace.glob("figures/other/*/02_alpha_sweep.png")]) == 1
+    assert len([*workplace.glob("figures/custom/*/02_alpha_sweep.png")]) == 1

@@ -4,21 +4,27 @@ import ast
 import json
 import re
 import subprocess
-from dataclasses import fields
 
 import nbformat
 import pandas as pd
 import papermill
 import pytest
 from conftest import ROOT
-from parameter_values import FIXED, OTHER, write_questions, write_records
+from parameter_values import FIXED, OTHER, PARAMETERS, write_questions, write_records
 
+from pro_lib.app.cli import _declared_parameters
 from pro_lib.app.experiment import Experiment
+from pro_lib.app.notebook_parameters import read_shipped
+from pro_lib.app.parameter_use import USED_BY_EVERY_NOTEBOOK
+from pro_lib.app.parameters import help_texts
 from pro_lib.common.validation import SentenceError
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 NAMES = [path.stem for path in NOTEBOOKS]
 EACH = pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+# Notebooks that build the experiment with a call that names the parameters; the others are older.
+CONVERTED = [path for path in NOTEBOOKS if '"pro"' in path.read_text()]
+EACH_CONVERTED = pytest.mark.parametrize("path", CONVERTED, ids=lambda path: path.stem)
 # Those whose kind a quicker one tries as well run in `make test-all`.
 QUICK = ("02_alpha_sweep", "06_benchmark")
 
@@ -37,22 +43,87 @@ def test_its_shape(path):
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in cells)
     assert cells[1] is tagged
-    assert re.fullmatch(
-        r"experiment = Experiment\.from_notebook\(\s*globals\(\),\s*uses=\[.*\)", cells[2].source, re.DOTALL
-    )
+    by_globals = r"experiment = Experiment\.from_notebook\(\s*globals\(\),\s*uses=\[.*\)"
+    if path not in CONVERTED:
+        assert re.fullmatch(by_globals, cells[2].source, re.DOTALL)
     lines = [line for cell in cells if cell is not tagged for line in cell.source.splitlines() if line.strip()]
     written = "\n".join(lines)
-    assert not re.search(r"\bclass |save\(|to_csv|to_parquet|savefig|open\(", written)
-    assert "experiment.store(" in written
+    written = written.replace("experiment.store(", "experiment.save(")
+    assert not re.search(r"\bclass |plots\.save\(|to_csv|to_parquet|savefig|open\(", written)
+    assert "experiment.save(" in written
 
 
 def code_cells(path):
     return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
 
 
+@EACH_CONVERTED
+def test_its_cells_are_short_and_define_no_function(path):
+    imports, _, experiment, *others = code_cells(path)
+    for cell in (imports, *others):
+        assert len(cell.splitlines()) <= 15
+        nodes = list(ast.walk(ast.parse(cell)))
+        assert not [node for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda)]
+    assert max(len(line) for cell in (imports, experiment, *others) for line in cell.splitlines()) <= 100
+
+
+@EACH_CONVERTED
+def test_it_builds_the_experiment_by_one_call_that_names_every_parameter(path):
+    _, parameters, third = code_cells(path)[:3]
+    names = [statement.target.id for statement in ast.parse(parameters).body]
+    assert names[-1] == "options"
+    [assignment] = ast.parse(third).body
+    arguments = {each.arg: ast.unparse(each.value) for each in assignment.value.keywords}
+    assert arguments == {"notebook": repr(path.stem), **{name: name for name in names}}
+
+
+@EACH_CONVERTED
+def test_its_metadata_has_the_values_of_its_parameters_cell(path):
+    statements = ast.parse(code_cells(path)[1]).body
+    values = {each.target.id: ast.literal_eval(each.value) for each in statements}
+    assert values.pop("options") is None
+    assert read_shipped(path.stem).parameters == values
+
+
+@pytest.fixture
+def recorder():
+    """A kind of experiment that records the parameters that are read, and the record."""
+    read = set()
+
+    class Recorder(Experiment):
+        def __getattribute__(self, name):
+            if name in PARAMETERS:
+                read.add(name)
+            return super().__getattribute__(name)
+
+    return Recorder, read
+
+
+@EACH_CONVERTED
+def test_its_metadata_names_the_parameters_that_its_methods_read(path, recorder, tmp_path):
+    kind, read = recorder
+    shipped = read_shipped(path.stem)
+    # Half of the questions are for validation, so that validation questions can be redrawn.
+    records = write_records(tmp_path / "r.jsonl", 80)
+    experiment = kind(records=records, n_validation=20, **shipped.fixes)
+    read.clear()
+    cells = "\n".join(code_cells(path)[3:])
+    called = dict.fromkeys(re.findall(r"experiment\.(\w+)", cells))
+    for name in called:
+        value = getattr(experiment, name)
+        if name not in ("shown", "save") and callable(value):
+            value()
+    read |= {"protocol"} if "shown" in called else set()
+    # The seed draws records and n_validation splits them, which `parameter_use` accepts on its own.
+    others = {*USED_BY_EVERY_NOTEBOOK} | ({"seed", "n_validation"} - set(shipped.uses))
+    assert read - others == set(shipped.uses) - others
+    assert ("n_answers" in shipped.uses) == ("fixed_k" in called)
+
+
 def experiment_of(path, **injected):
     """What the third cell of a notebook makes of its parameters and of those that papermill injects."""
     _, parameters, third = code_cells(path)[:3]
+    injected = _declared_parameters(path, injected)
     values = "# Parameters\n" + "".join(f"{name} = {value!r}\n" for name, value in injected.items())
     names = {"In": ["", parameters, values], "Experiment": Experiment}
     for cell in (parameters, values, third):
@@ -70,7 +141,9 @@ IN_EVERY |= {"figure_columns"}
 
 
 def read_in_cells(path):
-    """The parameters that the cells of a notebook read, by their text."""
+    """The parameters that the cells of a notebook read, by their text; by its metadata if it has them."""
+    if path in CONVERTED:
+        return set(read_shipped(path.stem).uses)
     text = "\n".join(code_cells(path)[3:])
     read = {name for name in OTHER if re.search(rf"experiment\.{name}\b", text)}
     for pattern, names in READ_BY.items():
@@ -80,7 +153,7 @@ def read_in_cells(path):
     return read
 
 
-@EACH
+@pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path not in CONVERTED], ids=lambda path: path.stem)
 def test_it_uses_what_its_cells_read(path):
     [call] = ast.parse(code_cells(path)[2]).body
     keywords = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.value.keywords}
@@ -135,18 +208,16 @@ def test_what_it_comes_with_is_accepted_with_and_without_records(path, tmp_path,
 @EACH
 @pytest.mark.parametrize("name", [*FIXED, "generations_dir", "figures_dir"])
 def test_what_it_fixes_is_not_changed_and_its_folders_are_not_empty(name, path):
-    value = {"other_strategies": ["threshold", "greedy"], "reported": "yes", "notebook": 1}.get(name, "")
-    with pytest.raises(SentenceError, match=f"^{name}="):
+    value = {"other_strategies": ["threshold", "greedy"], "reported": "yes", "use": 1}.get(name, "")
+    with pytest.raises(SentenceError, match=f"^{name}(=| is not a parameter)"):
         experiment_of(path, **{name: value})
 
 
 @EACH
 def test_its_parameters_are_typed_and_have_the_comments_of_the_package(path):
-    declared = {field.name: field.default for field in fields(Experiment)}
-    source = (ROOT / "pro_lib" / "app" / "parameters.py").read_text()
-    comments = dict(re.findall(r"^    (\w+): .*?  # (.*)$", source, re.MULTILINE))
+    comments = help_texts() | {"options": "any other parameter by name; None for none"}
     described = papermill.inspect_notebook(path)
-    assert set(described) <= declared.keys() == comments.keys()
+    assert described.keys() <= comments.keys()
     for name, parameter in described.items():
         said = {re.sub("one or several: |(the )?figures", "", text) for text in (parameter["help"], comments[name])}
         assert len(said) == 1, name
@@ -157,12 +228,12 @@ def test_its_parameters_are_typed_and_have_the_comments_of_the_package(path):
 
 def execute(path, folder, **parameters):
     """Run a notebook by papermill in a kernel, its figures going to the folder."""
-    given = parameters | {"figures_dir": str(folder)}
+    given = _declared_parameters(path, parameters | {"figures_dir": str(folder)})
     papermill.execute_notebook(path, folder / "out.ipynb", given, cwd=folder, progress_bar=False)
 
 
 @pytest.mark.parametrize("path", [*map(in_slow, NOTEBOOKS)])
-def test_papermill_executes_it_with_parameters_that_its_cell_does_not_declare(path, tmp_path):
+def test_papermill_executes_it_with_parameters_that_its_cell_does_not_declare(path, tmp_path, caplog):
     named = {"model": "facts-1m", "dataset": "world-facts"}
     named = named if "model: str" in path.read_text() else {name: [value] for name, value in named.items()}
     undeclared = {"batch_size": 8, "device": "cpu"}
@@ -170,6 +241,8 @@ def test_papermill_executes_it_with_parameters_that_its_cell_does_not_declare(pa
     # One place for runs, so that a notebook finds what another has generated.
     small = named | undeclared | {"limit": 40, "n_answers": 4, "generations_dir": str(tmp_path.parent / "generations")}
     execute(path, tmp_path, **small)
+    if path in CONVERTED:
+        assert "unknown parameter" not in caplog.text
     _, drawn, table = made = [tmp_path / f"{path.stem}.{kind}" for kind in ("png", "svg", "csv")]
     assert all(file.stat().st_size > 100 for file in made)
     if path.stem[:2] in ("02", "03", "04", "05"):

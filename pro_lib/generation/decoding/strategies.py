@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import ArrayLike
 
@@ -121,7 +121,7 @@ class Threshold(Strategy):
         return search(tree, endings, max_new_tokens=self.max_new_tokens, **settings)
 
 
-StrategyName = Literal["greedy", "multinomial", "diverse_beam", "threshold"]  # for types; the names of `STRATEGIES`
+# The registry of strategies: `generate`, `ask`, notebooks and `pro` know a strategy by its name here.
 STRATEGIES: dict[str, type[Strategy]] = {kind.name: kind for kind in (Greedy, Multinomial, DiverseBeam, Threshold)}
 
 

@@ -1,0 +1,229 @@
+"""The sentences under the figures: what a tidy table shows, and what it does not show.
+
+Every function takes a table of `pro_lib.evaluation.tables` and returns Markdown. The rules are the
+same for all of them:
+
+- Two methods are compared by the paired difference of their AUROCs on the same questions, never by
+  two separate intervals.
+- A setting is a dataset and a model. Whether a difference is significant is decided for all
+  settings together (Holm's correction, 5 %), and for each protocol by itself, because protocols are
+  two views of the same answers and not further settings.
+- A difference that is not significant was not shown. It is not called equal; the text says how
+  large an effect these questions would have detected.
+- Settings with fewer than 20 correct or 20 wrong answers are left out, and the text says so.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri
+
+from pro_lib import metrics
+
+FEWEST = 20  # correct and wrong answers that a setting needs
+LEVEL = 0.05  # of the tests, for all settings together
+POWER = 0.8  # with which an effect is said to be detected
+EFFECT = 0.02  # the difference in AUROC whose detection the texts report
+PROTOCOLS = {
+    "paper": "If repeats are counted (protocol `paper`)",
+    "workbench": "If each answer counts once (protocol `workbench`)",
+}
+
+
+# --- Statements that several notebooks share ---
+
+
+def comparison(rows: pd.DataFrame, subject: str, reference: str, quantity: str) -> str:
+    """Return what the paired differences between two methods show, as one or two sentences.
+
+    Args:
+        rows: a row per setting, with n_questions, n_correct, dataset, model, p_value and the
+            columns `<quantity>`, `<quantity>_low` and `<quantity>_high`.
+        subject: the method, such as "PRO with α chosen on validation questions".
+        reference: the method that it is compared with, such as "NLL".
+        quantity: the column of the difference, subject minus reference, such as auroc_minus_nll.
+    """
+    kept = rows[_has_enough(rows)]
+    left_out = _left_out(rows)
+    if kept.empty:
+        return left_out
+    is_significant = _holm_over_settings(kept["p_value"]) <= LEVEL
+    better = kept[is_significant & (kept[quantity] > 0)]
+    worse = kept[is_significant & (kept[quantity] < 0)]
+    others = kept[~is_significant]
+    parts = []
+    for verb, shown in (("better", better), ("worse", worse)):
+        if len(shown):
+            where = _in_settings(len(shown), len(kept))
+            parts.append(f"is significantly {verb} than {reference} {where} {_values(shown, quantity)}")
+    if len(others):
+        where = _in_settings(len(others), len(kept))
+        if len(others) == len(kept) > 1:
+            where = f"in any of the {len(kept)} settings"
+        different = f"is not significantly different from {reference} {where}"
+        parts.append(f"{different} {_values(others, quantity, len(kept))}")
+    sentence = f"{subject} {'; it '.join(parts)}."
+    return f"{sentence} {left_out}".strip()
+
+
+def by_protocol(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """Return the rows of each protocol, with the words that begin a sentence about them."""
+    parts = []
+    for protocol, rows in table.groupby("protocol", sort=False):
+        words = PROTOCOLS.get(str(protocol), f"In protocol `{protocol}`")
+        parts.append((words, rows))
+    return parts
+
+
+def span(values: pd.Series, form: str = "{:.3f}") -> str:
+    """Return the smallest and the largest value as text, or the only one."""
+    low, high = (form.format(value).replace("-", "−") for value in (values.min(), values.max()))
+    return low if low == high else f"{low} to {high}"
+
+
+def signed_span(values: pd.Series) -> str:
+    """Return the smallest and the largest difference with their signs, or the only one."""
+    return span(values.round(3) + 0.0, "{:+z.3f}")
+
+
+# --- The notebooks ---
+
+
+def alpha_sweep(choices: pd.DataFrame) -> str:
+    """Return the findings of notebook 02 from the table of `tables.alpha_choices`."""
+    paragraphs = []
+    for words, rows in by_protocol(choices):
+        chosen = rows[rows["alpha_choice"] == "validation"]
+        default = rows[rows["alpha_choice"] == "default"]
+        names = {
+            "validation": "PRO with α chosen on validation questions",
+            "default": f"PRO with the default α = {default['alpha'].iloc[0]:g}",
+        }
+        sentences = [
+            f"{words}, the α chosen on validation questions is {span(chosen['alpha'], '{:g}')}.",
+            comparison(chosen, names["validation"], "NLL", "auroc_minus_nll"),
+        ]
+        if _has_enough(rows).any():
+            sentences.append(comparison(default, names["default"], "NLL", "auroc_minus_nll"))
+            sentences.append(_oracle_sentence(rows[_has_enough(rows)]))
+        paragraphs.append(" ".join(sentences))
+    return "\n\n".join(paragraphs)
+
+
+def k_vs_alpha(table: pd.DataFrame, alpha: float) -> str:
+    """Return the findings of notebook 03 from the table of `tables.k_vs_alpha`.
+
+    Args:
+        table: the table.
+        alpha: the default α. If the table does not have it, the nearest α is reported.
+    """
+    distances = (table["alpha"] - alpha).abs()
+    nearest = table.loc[distances.idxmin(), "alpha"]
+    sentences = []
+    for words, rows in by_protocol(table):
+        at_default = rows.loc[rows["alpha"] == nearest, "mean_k"]
+        smallest = rows["alpha"].min()
+        at_smallest = rows.loc[rows["alpha"] == smallest, "mean_k"]
+        sentences.append(
+            f"{words}, PRO keeps {span(at_default, '{:.2f}')} answers of a question on average at "
+            f"α = {nearest:g}, and {span(at_smallest, '{:.2f}')} at α = {smallest:g}."
+        )
+    return "\n\n".join(sentences)
+
+
+def fixed_k(table: pd.DataFrame) -> str:
+    """Return the findings of notebook 04 from the table of `tables.fixed_k`."""
+    paragraphs = []
+    for words, rows in by_protocol(table):
+        fixed = rows[rows["k_choice"] == "fixed"]
+        adaptive = rows[rows["k_choice"] == "adaptive"]
+        largest = fixed["k"].max()
+        sentences = [f"{words}:"]
+        if largest > 1:
+            most_answers = fixed[fixed["k"] == largest]
+            subject = f"PRO with K = {largest} for every question"
+            sentences.append(comparison(most_answers, subject, "NLL (K = 1)", "auroc_minus_nll"))
+        if _has_enough(rows).any():
+            subject = "PRO with adaptive K (α chosen on validation questions)"
+            sentences.append(comparison(adaptive, subject, "NLL", "auroc_minus_nll"))
+        paragraphs.append(" ".join(sentences))
+    return "\n\n".join(paragraphs)
+
+
+def _oracle_sentence(rows: pd.DataFrame) -> str:
+    setting = ["dataset", "model"]
+    aurocs = rows.pivot_table(index=setting, columns="alpha_choice", values="auroc", sort=False)
+    gains = aurocs["oracle"] - aurocs["validation"]
+    return (
+        f"The oracle, the best α on the reported questions themselves, has an AUROC that is "
+        f"{signed_span(gains)} higher than the α chosen on validation questions. Part of this gain "
+        f"is chance, because the same questions choose α and measure it."
+    )
+
+
+# --- Parts of sentences ---
+
+
+def _holm_over_settings(p_values: pd.Series) -> np.ndarray:
+    """Return the p-values of one statement about several settings, corrected for their number."""
+    return metrics.holm(p_values.to_numpy())
+
+
+def _has_enough(rows: pd.DataFrame) -> pd.Series:
+    wrong = rows["n_questions"] - rows["n_correct"]
+    return (rows["n_correct"] >= FEWEST) & (wrong >= FEWEST)
+
+
+def _left_out(rows: pd.DataFrame) -> str:
+    """Return the sentence about settings with too few answers; empty if there are none."""
+    few = rows[~_has_enough(rows)]
+    if few.empty:
+        return ""
+    names = ", ".join(f"{row.model} on {row.dataset}" for row in few.itertuples())
+    verb = "setting has" if len(few) == 1 else "settings have"
+    reason = f"fewer than {FEWEST} correct or {FEWEST} wrong answers"
+    return f"{len(few)} {verb} {reason}, too few for a statement ({names})."
+
+
+def _in_settings(number: int, total: int) -> str:
+    if total == 1:
+        return "in the only setting"
+    if number == total:
+        return f"in all {total} settings"
+    return f"in {number} of {total} settings"
+
+
+def _values(rows: pd.DataFrame, quantity: str, n_tests: int | None = None) -> str:
+    """Return the differences in parentheses; with `n_tests` also what would have been detected."""
+    if len(rows) == 1:
+        [row] = rows.to_dict("records")
+        low, high = (_signed(row[f"{quantity}_{end}"]) for end in ("low", "high"))
+        text = f"difference {_signed(row[quantity])}, 95 % confidence interval {low} to {high}"
+    else:
+        low, high = rows[f"{quantity}_low"].min(), rows[f"{quantity}_high"].max()
+        limits = f"95 % confidence intervals within {_signed(low)} to {_signed(high)}"
+        text = f"differences {signed_span(rows[quantity])}, {limits}"
+    if n_tests is not None:
+        text = f"{text}; {_detectable(rows, quantity, n_tests)}"
+    return f"({text})"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+z.3f}".replace("-", "−")
+
+
+def _detectable(rows: pd.DataFrame, quantity: str, n_tests: int) -> str:
+    """Return in how many settings an effect would have been detected with a probability of 80 %."""
+    width = rows[f"{quantity}_high"] - rows[f"{quantity}_low"]
+    standard_error = width / (2 * ndtri(0.975))
+    smallest = (ndtri(1 - LEVEL / (2 * n_tests)) + ndtri(POWER)) * standard_error
+    number = int((smallest <= EFFECT).sum())
+    effect = f"an effect of {EFFECT:g} or more"
+    if number == 0:
+        needed = span(smallest, "{:.2f}")
+        return f"there are too few questions to detect {effect}, only effects of about {needed}"
+    if len(rows) == 1:
+        return f"{effect} would have been detected"
+    where = "all of them" if number == len(rows) else f"{number} of them"
+    return f"{effect} would have been detected in {where}"

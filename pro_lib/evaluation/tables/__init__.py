@@ -1,0 +1,32 @@
+"""The tables behind the figures, one module per figure; `docs/columns.md` describes their columns."""
+
+from pro_lib.evaluation.tables.alpha_sweep import (
+    alpha_choices,
+    alpha_sweep,
+    printed_alphas,
+    redraws,
+)
+from pro_lib.evaluation.tables.fixed_k import fixed_k, printed_fixed_k
+from pro_lib.evaluation.tables.k_vs_alpha import k_vs_alpha
+from pro_lib.evaluation.tables.settings import (
+    SETTING_COLUMNS,
+    auroc_columns,
+    nll_comparison_columns,
+    overview,
+    with_setting,
+)
+
+__all__ = [
+    "SETTING_COLUMNS",
+    "alpha_choices",
+    "alpha_sweep",
+    "auroc_columns",
+    "fixed_k",
+    "k_vs_alpha",
+    "nll_comparison_columns",
+    "overview",
+    "printed_alphas",
+    "printed_fixed_k",
+    "redraws",
+    "with_setting",
+]

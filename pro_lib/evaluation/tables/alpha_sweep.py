@@ -1,0 +1,112 @@
+"""Tables of AUROC against α: the sweep, the α chosen on validation, and redraws of that choice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from pro_lib import scoring
+from pro_lib.common import catalog
+from pro_lib.evaluation.evaluate import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
+from pro_lib.evaluation.sweeps import (
+    DEFAULT_ALPHA,
+    chosen_alpha,
+    redraw_benchmark,
+    select_alpha,
+)
+from pro_lib.evaluation.tables.settings import (
+    SETTING_COLUMNS,
+    auroc_columns,
+    nll_comparison_columns,
+    with_setting,
+)
+
+
+def alpha_sweep(splits: Sequence[Splits]) -> pd.DataFrame:
+    """Return AUROC of PRO at each α, on the validation questions and on the reported ones.
+
+    Columns: those of the setting; alpha; mean_k, the mean number of answers kept; auroc with its
+    interval; the difference to NLL (`settings.nll_comparison_columns`).
+    """
+    tables = []
+    for setting in splits:
+        for evaluation in (setting.validation, setting.reported):
+            alphas = alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS)
+            tables.append(_alpha_rows(evaluation, alphas))
+    return pd.concat(tables, ignore_index=True)
+
+
+def alpha_choices(splits: Sequence[Splits], *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
+    """Return AUROC of PRO on the reported questions for three choices of α.
+
+    Column alpha_choice: `validation` is the α with the best AUROC on the validation questions;
+    `default` is `default`; `oracle` is the α with the best AUROC on the reported questions
+    themselves, which shows how much choosing on them would add. Other columns as in `alpha_sweep`.
+    """
+    tables = []
+    for setting in splits:
+        alphas = {
+            "validation": chosen_alpha(setting),
+            "default": default,
+            "oracle": select_alpha(setting.reported, alphas=setting.alphas),
+        }
+        tables.append(_choice_rows(setting.reported, alphas))
+    return pd.concat(tables, ignore_index=True)
+
+
+def redraws(splits: Sequence[Splits], quantity: str, *, seed: int = 0) -> pd.DataFrame:
+    """Return how much a quantity varies if α is chosen on other validation questions.
+
+    Each of 200 redraws chooses α on as many questions, drawn from the whole validation split.
+
+    Args:
+        splits: the settings.
+        quantity: `alpha`, the α chosen, or `auroc`, the AUROC on the reported questions with it.
+        seed: the seed of the redraws.
+
+    Returns:
+        A row per setting with the columns <quantity>_min, _q25, _median, _q75 and _max, and
+        share_better_than_nll, the share of the redraws whose α has a higher AUROC than NLL on the
+        reported questions. The values are NaN if there are no other validation questions.
+    """
+    tables = []
+    for setting in splits:
+        drawn = redraw_benchmark(setting, seed=seed)
+        quantiles = drawn[quantity].quantile([0, 0.25, 0.5, 0.75, 1]).to_numpy()
+        names = [f"{quantity}_{part}" for part in ("min", "q25", "median", "q75", "max")]
+        row = dict(zip(names, quantiles, strict=True))
+        row["share_better_than_nll"] = drawn["better_than_nll"].mean()
+        tables.append(with_setting(pd.DataFrame([row]), setting.reported))
+    return pd.concat(tables, ignore_index=True)
+
+
+def printed_alphas(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the α and AUROC that the paper printed for the settings of a table.
+
+    Columns: dataset, model, alpha, auroc. There are no rows if the paper has no such settings.
+    """
+    aurocs = catalog.paper("main_table", table).query("method == 'PRO'")
+    return catalog.paper("alpha_per_setting", table).merge(aurocs.drop(columns="method"))
+
+
+def _alpha_rows(evaluation: Evaluation, alphas: ArrayLike) -> pd.DataFrame:
+    """Return the rows of one setting at these αs."""
+    grid = np.array(alphas)
+    scores = evaluation.pro(grid)
+    columns = {
+        "alpha": grid,
+        "mean_k": scoring.adaptive_k(evaluation.log_probs, grid).mean(axis=0),
+        **auroc_columns(scores, evaluation),
+        **nll_comparison_columns(scores, evaluation),
+    }
+    return with_setting(pd.DataFrame(columns), evaluation)
+
+
+def _choice_rows(evaluation: Evaluation, alphas: Mapping[str, float]) -> pd.DataFrame:
+    """Return the rows of one setting at αs that are chosen in different ways."""
+    table = _alpha_rows(evaluation, list(alphas.values()))
+    table.insert(len(SETTING_COLUMNS), "alpha_choice", list(alphas))
+    return table

@@ -1,0 +1,100 @@
+"""The columns that all tables share: the setting, AUROC with its interval, and the difference to NLL."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from pro_lib import metrics, scoring
+from pro_lib.evaluation.evaluate import Evaluation
+from pro_lib.scoring.likelihood import FloatArray
+
+# The first columns of every table: which questions and answers its rows are about.
+SETTING_COLUMNS = (
+    "dataset",
+    "model",
+    "strategy",
+    "protocol",
+    "split",
+    "n_questions",
+    "n_correct",
+)
+
+
+def with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
+    """Return the table with the columns of the setting in front."""
+    setting = {
+        "dataset": evaluation.dataset,
+        "model": evaluation.model,
+        "strategy": evaluation.strategy,
+        "protocol": evaluation.protocol,
+        "split": evaluation.split,
+        "n_questions": len(evaluation.correct),
+        "n_correct": int(evaluation.correct.sum()),
+    }
+    return table.assign(**setting)[[*SETTING_COLUMNS, *table.columns]]
+
+
+def auroc_columns(uncertainty: FloatArray, evaluation: Evaluation) -> dict[str, FloatArray]:
+    """Return AUROC of each column of `uncertainty` with its 95 % interval.
+
+    Args:
+        uncertainty: scores of shape (n, A), higher = more uncertain.
+        evaluation: the n questions and whether their answers are correct.
+
+    Returns:
+        auroc, auroc_low and auroc_high, (A,) each. If all answers are correct, or all are wrong,
+        the values are NaN and a warning says so.
+    """
+    one_class = evaluation.one_class()
+    if one_class:
+        warnings.warn(f"{one_class}, so that AUROC is NaN", stacklevel=2)
+        values = [np.full(uncertainty.shape[1], np.nan)] * 3
+    else:
+        values = list(metrics.auroc_intervals(uncertainty, evaluation.correct))
+    return dict(zip(("auroc", "auroc_low", "auroc_high"), values, strict=True))
+
+
+def nll_comparison_columns(uncertainty: FloatArray, evaluation: Evaluation) -> dict[str, FloatArray]:
+    """Return the paired difference in AUROC between each column of `uncertainty` and NLL.
+
+    Returns:
+        n_differ, the number of questions on which the two scores differ; auroc_minus_nll with its
+        95 % interval, auroc_minus_nll_low and auroc_minus_nll_high; p_value of the hypothesis of
+        equal AUROCs (DeLong's test, not corrected). Each is (A,), NaN if there are fewer than two
+        correct or two wrong answers.
+    """
+    nll = evaluation.baselines["NLL"].to_numpy()
+    scores = np.column_stack([nll, uncertainty])
+    clusters = evaluation.answers.get("cluster")
+    tests = metrics.delong(scores, evaluation.correct, clusters=clusters)
+    low, high = tests.interval()
+    return {
+        "n_differ": (uncertainty != nll[:, None]).sum(axis=0),
+        "auroc_minus_nll": tests.difference[1:],
+        "auroc_minus_nll_low": low[1:],
+        "auroc_minus_nll_high": high[1:],
+        "p_value": tests.p_value[1:],
+    }
+
+
+def overview(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
+    """Return a row per setting: how many answers are correct, and which questions are left out.
+
+    Columns: those of the setting; accuracy, the share of correct answers; n_above_one, the number
+    of questions whose answers have probabilities that sum to more than 1, so that PRO is not a
+    lower bound of the entropy; note, the questions and methods that are left out.
+    """
+    tables = []
+    for each in evaluations:
+        without = f" Not available: {', '.join(each.unavailable)}." if each.unavailable else ""
+        row = {
+            "accuracy": [each.correct.mean()],
+            "n_above_one": [int(scoring.above_one(each.log_probs).sum())],
+            "note": [f"{each.exclusions}{without} {each.note}".strip()],
+        }
+        tables.append(with_setting(pd.DataFrame(row), each))
+    return pd.concat(tables, ignore_index=True)

@@ -1,0 +1,135 @@
+"""Write a figure and its numbers, and keep existing files that would change by rounding only.
+
+Files change only if something to see or to read has changed, so that running a notebook on another
+machine leaves a work tree clean. The rules are in `save_figure`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable
+from math import isclose
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pro_lib.common.files import check_output, write_whole, writing
+from pro_lib.common.validation import not_empty
+from pro_lib.plots.style import NOT_XML, STYLE, plt
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+# CSV files hold six significant digits, so that one unit in the last is at most 1e-5 of a value.
+_RELATIVE_TOLERANCE = 1.01e-5
+_ABSOLUTE_TOLERANCE = 1e-9
+# Largest move of a point of a drawing that is not seen, in points (1/72 inch).
+_DRAWING_TOLERANCE = 0.1
+_IDENTIFIER = re.compile(r'(?<=id=")[^"]*|(?<=href="#)[^"]*|(?<=url\(#)[^)]*')
+_GEOMETRY = re.compile(r'(?<= (?:d|x|y)=")[^"]*|(?<= transform=")[^"]*')
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
+
+
+def save_figure(
+    figure: Figure | None,
+    table: pd.DataFrame,
+    name: str,
+    *,
+    figures_dir: str | Path = "figures",
+    inputs: Iterable[str | Path] = (),
+) -> list[Path]:
+    """Write `<name>.csv`, the numbers, and `<name>.png` and `<name>.svg`, the figure.
+
+    The files are kept as they are if all of them exist and agree with the new ones: texts are equal,
+    numbers of the table differ by at most one unit in the sixth significant digit, and no point of
+    the drawing moves by more than 0.1 pt. Otherwise all of them are written.
+
+    Args:
+        figure: the figure, or None for a table without one.
+        table: the numbers behind the figure.
+        name: the name of the files, without an ending.
+        figures_dir: the folder of the files, which is made if needed.
+        inputs: files that the numbers come from; replacing one of them is an error.
+
+    Returns:
+        The files that were written; an empty list if all were kept.
+
+    Raises:
+        RunError: if a file is an input or cannot be written.
+    """
+    folder = Path(not_empty(figures_dir, "figures_dir"))
+    not_empty(name, "name")
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    endings = ["csv"] if figure is None else ["csv", "png", "svg"]
+    paths = [folder / f"{name}.{ending}" for ending in endings]
+    inputs = list(inputs)
+    for path in paths:
+        check_output(path, option=f"figures_dir={folder}", inputs=inputs)
+    numbers = table.to_csv(index=False, float_format="%.6g")
+    drawing = "" if figure is None else _svg(figure)
+    stored = [path.read_bytes().decode(errors="replace") for path in paths if path.is_file()]
+    is_complete = len(stored) == len(paths)
+    if is_complete and tables_agree(numbers, stored[0]) and drawings_agree(drawing, stored[-1]):
+        written = []
+    else:
+        written = paths
+        write_whole(numbers.encode(), folder / f"{name}.csv")
+        if figure is not None:
+            write_whole(_png(figure), folder / f"{name}.png")
+            write_whole(drawing.encode(), folder / f"{name}.svg")
+    if figure is not None:
+        plt.close(figure)
+    return written
+
+
+def tables_agree(one: str, other: str) -> bool:
+    """Return whether two CSV texts differ by rounding at most."""
+    rows = [list(csv.reader(io.StringIO(text))) for text in (one, other)]
+    if [len(row) for row in rows[0]] != [len(row) for row in rows[1]]:
+        return False
+    cells = [[cell for row in table for cell in row] for table in rows]
+    return all(_cells_agree(*pair) for pair in zip(*cells, strict=True))
+
+
+def drawings_agree(one: str, other: str) -> bool:
+    """Return whether two SVG texts differ by invisible moves at most; identifiers may differ."""
+    if not one:
+        return True
+    texts = [_IDENTIFIER.sub("", text) for text in (one, other)]
+    if _GEOMETRY.sub("", texts[0]) != _GEOMETRY.sub("", texts[1]):
+        return False
+    geometries = [" ".join(_GEOMETRY.findall(text)) for text in texts]
+    if _NUMBER.sub("", geometries[0]) != _NUMBER.sub("", geometries[1]):
+        return False
+    points = [map(float, _NUMBER.findall(geometry)) for geometry in geometries]
+    return all(abs(x - y) <= _DRAWING_TOLERANCE for x, y in zip(*points, strict=True))
+
+
+def _cells_agree(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    try:
+        values = float(one), float(other)
+    except ValueError:
+        return False
+    return isclose(*values, rel_tol=_RELATIVE_TOLERANCE, abs_tol=_ABSOLUTE_TOLERANCE)
+
+
+def _svg(figure: Figure) -> str:
+    """Return the figure as SVG without a date or the version of a library."""
+    buffer = io.BytesIO()
+    with plt.rc_context(STYLE):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        # The layout is the same for the PNG, and costs half of the time.
+        figure.set_layout_engine("none")
+    return NOT_XML.sub("�".encode(), buffer.getvalue()).decode()
+
+
+def _png(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    with plt.rc_context(STYLE):
+        figure.savefig(buffer, format="png", dpi=200, metadata={"Software": None})
+    return buffer.getvalue()

@@ -1,0 +1,169 @@
+"""The sentences under the figures, on made-up tables of which the right sentence is known."""
+
+import pandas as pd
+import pytest
+
+from pro_lib.evaluation import findings
+
+
+def setting(difference, *, half_width=0.01, p_value=0.5, n_correct=500, **others):
+    """A row of a setting with 1,000 questions, in which PRO has this difference to NLL."""
+    row = {"dataset": "d", "model": "m", "protocol": "paper", "n_questions": 1000}
+    row |= {"n_correct": n_correct, "p_value": p_value, "auroc_minus_nll": difference}
+    row |= {"auroc_minus_nll_low": difference - half_width}
+    row |= {"auroc_minus_nll_high": difference + half_width}
+    return row | others
+
+
+def compared(*rows):
+    """What is said of PRO beside NLL in these settings."""
+    return findings.comparison(pd.DataFrame(list(rows)), "PRO", "NLL", "auroc_minus_nll")
+
+
+# --- One comparison: up, down, not shown, undecided, too few questions ---
+
+
+def test_an_effect_up_in_the_only_setting():
+    assert compared(setting(0.05, p_value=0.001)) == (
+        "PRO is significantly better than NLL in the only setting "
+        "(difference +0.050, 95 % confidence interval +0.040 to +0.060)."
+    )
+
+
+def test_an_effect_down_in_all_settings():
+    rows = [setting(-0.05, p_value=0.001), setting(-0.08, p_value=0.001)]
+    assert compared(*rows) == (
+        "PRO is significantly worse than NLL in all 2 settings "
+        "(differences −0.080 to −0.050, 95 % confidence intervals within −0.090 to −0.040)."
+    )
+
+
+def test_an_effect_that_was_not_shown_and_would_have_been():
+    rows = [setting(-0.001), setting(0.002)]
+    assert compared(*rows) == (
+        "PRO is not significantly different from NLL in any of the 2 settings "
+        "(differences −0.001 to +0.002, 95 % confidence intervals within −0.011 to +0.012; "
+        "an effect of 0.02 or more would have been detected in all of them)."
+    )
+
+
+def test_an_effect_would_have_been_detected_in_some_of_the_settings():
+    said = compared(setting(0.0), setting(0.0), setting(0.0, half_width=0.02))
+    assert "an effect of 0.02 or more would have been detected in 2 of them" in said
+
+
+def test_an_undecided_comparison_says_what_it_would_take():
+    # The interval is ± 0.1, so the standard error is 0.051 and 2.8 of them are 0.143.
+    assert compared(setting(0.03, half_width=0.1)) == (
+        "PRO is not significantly different from NLL in the only setting "
+        "(difference +0.030, 95 % confidence interval −0.070 to +0.130; there are too few "
+        "questions to detect an effect of 0.02 or more, only effects of about 0.14)."
+    )
+
+
+def test_effects_in_both_directions_and_none():
+    rows = [setting(0.05, p_value=0.001), setting(-0.05, p_value=0.001), setting(0.0, p_value=1.0)]
+    said = compared(*rows)
+    assert said.startswith("PRO is significantly better than NLL in 1 of 3 settings (difference +0.050")
+    assert "; it is significantly worse than NLL in 1 of 3 settings (difference −0.050" in said
+    assert "; it is not significantly different from NLL in 1 of 3 settings (difference +0.000" in said
+
+
+def test_significance_is_corrected_for_the_number_of_settings():
+    # Alone p = 0.03 is significant; as the smallest of four p-values it is 0.12.
+    assert "significantly better" in compared(setting(0.02, p_value=0.03))
+    rows = [setting(0.02, p_value=0.03), *[setting(0.0, p_value=0.9)] * 3]
+    assert "not significantly different from NLL in any of the 4 settings" in compared(*rows)
+
+
+def test_a_setting_with_too_few_answers_is_left_out_and_named():
+    rows = [setting(0.0), setting(0.4, p_value=0.001, n_correct=19, model="small")]
+    said = compared(*rows)
+    assert said.startswith("PRO is not significantly different from NLL in the only setting")
+    assert said.endswith(
+        "1 setting has fewer than 20 correct or 20 wrong answers, too few for a statement (small on d)."
+    )
+    few_wrong = setting(0.4, n_correct=981, p_value=0.001)
+    assert compared(few_wrong, few_wrong).startswith("2 settings have fewer than 20 correct or 20 wrong")
+    assert "significant" not in compared(few_wrong)
+
+
+def test_twenty_of_each_are_enough():
+    assert "significantly better" in compared(setting(0.05, p_value=0.001, n_correct=20))
+    assert "significantly better" in compared(setting(0.05, p_value=0.001, n_correct=980))
+
+
+# --- Notebooks ---
+
+
+def choices(difference, p_value, protocol="paper", **others):
+    """The rows of one setting in the table of chosen αs; the default is NLL."""
+    rows = []
+    for choice, alpha, value in (
+        ("validation", 0.2, difference),
+        ("default", 0.4, 0.0),
+        ("oracle", 0.1, difference + 0.01),
+    ):
+        chosen = {"alpha_choice": choice, "alpha": alpha, "auroc": 0.8 + value}
+        chosen |= {"protocol": protocol, "p_value": p_value if choice == "validation" else 1.0}
+        rows.append(setting(value, **chosen | others))
+    return pd.DataFrame(rows)
+
+
+def test_02_says_which_alpha_was_chosen_and_what_it_is_worth():
+    said = findings.alpha_sweep(choices(0.05, 0.001))
+    assert said.startswith(
+        "If repeats are counted (protocol `paper`), the α chosen on validation questions is 0.2. PRO "
+        "with α chosen on validation questions is significantly better than NLL in the only setting"
+    )
+    assert "PRO with the default α = 0.4 is not significantly different from NLL" in said
+    assert "has an AUROC that is +0.010 higher than the α chosen on validation questions" in said
+
+
+def test_02_does_not_count_protocols_as_settings():
+    # p = 0.03 is significant for one setting, and would not be for two.
+    both = pd.concat([choices(0.05, 0.03), choices(0.05, 0.03, protocol="workbench")])
+    paper, workbench = findings.alpha_sweep(both).split("\n\n")
+    assert "significantly better than NLL in the only setting" in paper
+    assert workbench.startswith("If each answer counts once (protocol `workbench`)")
+    assert "significantly better than NLL in the only setting" in workbench
+
+
+def test_02_says_nothing_of_too_few_answers():
+    said = findings.alpha_sweep(choices(0.05, 0.001, n_correct=5))
+    assert said.endswith("too few for a statement (m on d).")
+    assert "significant" not in said
+    assert "oracle" not in said
+
+
+def test_03_says_the_mean_k_at_the_default_and_the_smallest_alpha():
+    rows = {"protocol": "paper", "alpha": [0.0, 0.4, 0.0, 0.4], "mean_k": [9.0, 1.0, 10.0, 2.0]}
+    said = findings.k_vs_alpha(pd.DataFrame(rows), 0.39)
+    assert said == (
+        "If repeats are counted (protocol `paper`), PRO keeps 1.00 to 2.00 answers of a question on "
+        "average at α = 0.4, and 9.00 to 10.00 at α = 0."
+    )
+
+
+def fixed(last, adaptive, **others):
+    """The rows of one setting in the table of fixed K: K = 1, K = 2 and adaptive K."""
+    rows = [
+        setting(0.0, k_choice="fixed", k=1, p_value=1.0),
+        setting(last, k_choice="fixed", k=2, p_value=0.001, **others),
+        setting(adaptive, k_choice="adaptive", k=None, p_value=0.5, **others),
+    ]
+    return pd.DataFrame(rows).astype({"k": "Int64"})
+
+
+@pytest.mark.parametrize(("last", "verb"), [(-0.05, "worse"), (0.05, "better")])
+def test_04_compares_the_largest_k_and_adaptive_k_with_nll(last, verb):
+    said = findings.fixed_k(fixed(last, 0.001))
+    assert f"PRO with K = 2 for every question is significantly {verb} than NLL (K = 1) in the only" in said
+    assert "PRO with adaptive K (α chosen on validation questions) is not significantly different" in said
+
+
+def test_04_with_one_answer_compares_adaptive_k_only():
+    rows = fixed(0.05, 0.001)
+    said = findings.fixed_k(rows[rows["k"].fillna(1) == 1])
+    assert "for every question" not in said
+    assert "PRO with adaptive K" in said

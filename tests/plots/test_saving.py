@@ -1,0 +1,99 @@
+"""Saved figures: written when something visible has changed, and kept otherwise."""
+
+import os
+
+import pandas as pd
+import pytest
+
+from pro_lib import plots
+from pro_lib.common.files import RunError
+from pro_lib.plots.saving import drawings_agree, tables_agree
+
+TABLE = pd.DataFrame({"alpha": [0.0, 0.4, 1.0], "mean_k": [9.123456, 2.5, 1.0], "model": "m"})
+FILES = {"a.csv", "a.png", "a.svg"}
+
+
+def save(folder, table=TABLE, **options):
+    """Save the figure of a table and return the names of the files that were written."""
+    figure = plots.k_vs_alpha(table, **options)
+    return {path.name for path in plots.save_figure(figure, table, "a", figures_dir=folder)}
+
+
+def test_a_figure_is_written_as_bitmap_vector_and_numbers(tmp_path):
+    assert save(tmp_path) == FILES == set(os.listdir(tmp_path))
+    stored = pd.read_csv(tmp_path / "a.csv")
+    pd.testing.assert_frame_equal(stored, TABLE.round(5), rtol=1e-6)
+    assert "Matplotlib v" not in (tmp_path / "a.svg").read_text()
+
+
+def test_files_are_kept_if_values_differ_by_rounding(tmp_path):
+    save(tmp_path)
+    before = {name: (tmp_path / name).read_bytes() for name in FILES}
+    assert save(tmp_path, TABLE.assign(mean_k=TABLE["mean_k"] * (1 + 5e-6))) == set()
+    assert {name: (tmp_path / name).read_bytes() for name in FILES} == before
+
+
+def test_files_are_written_if_a_value_differs_by_more(tmp_path):
+    save(tmp_path)
+    assert save(tmp_path, TABLE.assign(mean_k=TABLE["mean_k"] * 1.0001)) == FILES
+
+
+@pytest.mark.parametrize("change", [{"title": "Another title"}, {"figure_columns": 1}])
+def test_files_are_written_if_the_drawing_has_changed(change, tmp_path):
+    save(tmp_path)
+    assert save(tmp_path, **change) == FILES
+
+
+def test_files_are_written_if_one_is_missing(tmp_path):
+    for name in FILES:
+        save(tmp_path)
+        (tmp_path / name).unlink()
+        assert save(tmp_path) == FILES
+
+
+def test_a_table_without_a_figure_is_one_file(tmp_path):
+    assert plots.save_figure(None, TABLE, "b", figures_dir=tmp_path) == [tmp_path / "b.csv"]
+    assert plots.save_figure(None, TABLE, "b", figures_dir=tmp_path) == []
+    assert os.listdir(tmp_path) == ["b.csv"]
+
+
+def test_a_figure_does_not_replace_a_file_that_it_is_drawn_from(tmp_path):
+    (tmp_path / "a.csv").write_text("mine\n")
+    with pytest.raises(RunError, match="is an input"):
+        plots.save_figure(None, TABLE, "a", figures_dir=tmp_path, inputs=[tmp_path / "a.csv"])
+    assert (tmp_path / "a.csv").read_text() == "mine\n"
+
+
+DIFFERENT = {
+    "a text": ("m,x\na,1\n", "m,x\nb,1\n"),
+    "a column": ("m,x\na,1\n", "m,y\na,1\n"),
+    "a row": ("m,x\na,1\n", "m,x\na,1\na,1\n"),
+    "a missing value": ("m,x\na,1\n", "m,x\na,\n"),
+    "the fifth digit": ("m,x\na,1.2345\n", "m,x\na,1.2346\n"),
+}
+
+
+@pytest.mark.parametrize("one", DIFFERENT)
+def test_tables_that_differ(one):
+    assert not tables_agree(*DIFFERENT[one])
+
+
+def test_tables_that_differ_by_one_unit_in_the_sixth_digit_agree():
+    assert tables_agree("x,y\n0.123456,0\n", "x,y\n0.123457,-1e-12\n")
+
+
+LINE = '<g id="l1" clip-path="url(#p1)"><path d="M 1 2 L 3.25 4" style="stroke: #0072b2"/><text x="1">0.4</text></g>'
+
+
+def test_drawings_agree_if_points_move_less_than_a_tenth_of_a_point():
+    moved = LINE.replace("3.25", "3.3").replace("l1", "l2").replace("p1", "p2")
+    assert drawings_agree(LINE, moved)
+
+
+@pytest.mark.parametrize(("old", "new"), [("3.25", "3.5"), (">0.4<", ">0.45<"), ("0072b2", "d55e00")])
+def test_drawings_that_differ(old, new):
+    assert not drawings_agree(LINE, LINE.replace(old, new))
+
+
+def test_drawings_with_other_points_differ():
+    assert not drawings_agree(LINE, LINE.replace("L 3.25 4", "L 3.25 4 L 5 6"))
