@@ -140,8 +140,7 @@ class Evaluation:
         if "text_number" in self.answers:
             n_texts = self.answers["text_number"].nunique()
             sentences.append(
-                f"The {n} questions have {n_texts} different texts: "
-                "intervals treat equal texts as one cluster."
+                f"The {n} questions have {n_texts} different texts: intervals treat equal texts as one cluster."
             )
         return " ".join(sentences)
 
