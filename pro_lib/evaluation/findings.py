@@ -15,11 +15,10 @@ same for all of them:
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
-from pro_lib import metrics
+from pro_lib.evaluation.settings import beyond_chance
 
 FEWEST = 20  # correct and wrong answers that a setting needs
 LEVEL = 0.05  # of the tests, for all settings together
@@ -48,7 +47,7 @@ def comparison(rows: pd.DataFrame, subject: str, reference: str, quantity: str) 
     left_out = _left_out(rows)
     if kept.empty:
         return left_out
-    is_significant = _holm_over_settings(kept["p_value"]) <= LEVEL
+    is_significant = beyond_chance(kept["p_value"])
     better = kept[is_significant & (kept[quantity] > 0)]
     worse = kept[is_significant & (kept[quantity] < 0)]
     others = kept[~is_significant]
@@ -163,11 +162,6 @@ def _oracle_sentence(rows: pd.DataFrame) -> str:
 
 
 # --- Parts of sentences ---
-
-
-def _holm_over_settings(p_values: pd.Series) -> np.ndarray:
-    """Return the p-values of one statement about several settings, corrected for their number."""
-    return metrics.holm(p_values.to_numpy())
 
 
 def _has_enough(rows: pd.DataFrame) -> pd.Series:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation.evaluate import Evaluation
@@ -21,6 +22,7 @@ SETTING_COLUMNS = (
     "split",
     "n_questions",
     "n_correct",
+    "n_unlabelled",
 )
 
 
@@ -34,11 +36,12 @@ def with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
         "split": evaluation.split,
         "n_questions": len(evaluation.correct),
         "n_correct": int(evaluation.correct.sum()),
+        "n_unlabelled": evaluation.n_unlabelled,
     }
     return table.assign(**setting)[[*SETTING_COLUMNS, *table.columns]]
 
 
-def auroc_columns(uncertainty: FloatArray, evaluation: Evaluation) -> dict[str, FloatArray]:
+def auroc_columns(uncertainty: FloatArray, evaluation: Evaluation) -> dict[str, ArrayLike]:
     """Return AUROC of each column of `uncertainty` with its 95 % interval.
 
     Args:
@@ -46,16 +49,20 @@ def auroc_columns(uncertainty: FloatArray, evaluation: Evaluation) -> dict[str, 
         evaluation: the n questions and whether their answers are correct.
 
     Returns:
-        auroc, auroc_low and auroc_high, (A,) each. If all answers are correct, or all are wrong,
-        the values are NaN and a warning says so.
+        auroc, auroc_low and auroc_high, (A,) each, and interval: "by cluster" if the questions
+        have clusters, otherwise "by question". If all answers are correct, or all are wrong, the
+        values are NaN and a warning says so.
     """
+    clusters = evaluation.answers.get("cluster")
     one_class = evaluation.one_class()
     if one_class:
         warnings.warn(f"{one_class}, so that AUROC is NaN", stacklevel=2)
         values = [np.full(uncertainty.shape[1], np.nan)] * 3
     else:
-        values = list(metrics.auroc_intervals(uncertainty, evaluation.correct))
-    return dict(zip(("auroc", "auroc_low", "auroc_high"), values, strict=True))
+        values = list(metrics.auroc_intervals(uncertainty, evaluation.correct, clusters=clusters))
+    columns: dict[str, ArrayLike] = dict(zip(("auroc", "auroc_low", "auroc_high"), values, strict=True))
+    columns["interval"] = "by question" if clusters is None else "by cluster"
+    return columns
 
 
 def nll_comparison_columns(uncertainty: FloatArray, evaluation: Evaluation) -> dict[str, FloatArray]:
@@ -64,8 +71,8 @@ def nll_comparison_columns(uncertainty: FloatArray, evaluation: Evaluation) -> d
     Returns:
         n_differ, the number of questions on which the two scores differ; auroc_minus_nll with its
         95 % interval, auroc_minus_nll_low and auroc_minus_nll_high; p_value of the hypothesis of
-        equal AUROCs (DeLong's test, not corrected). Each is (A,), NaN if there are fewer than two
-        correct or two wrong answers.
+        equal AUROCs (`metrics.delong`, not corrected). Each is (A,), NaN if there are fewer than
+        five correct or five wrong answers, or fewer than five clusters.
     """
     nll = evaluation.baselines["NLL"].to_numpy()
     scores = np.column_stack([nll, uncertainty])
@@ -86,15 +93,17 @@ def overview(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
 
     Columns: those of the setting; accuracy, the share of correct answers; n_above_one, the number
     of questions whose answers have probabilities that sum to more than 1, so that PRO is not a
-    lower bound of the entropy; note, the questions and methods that are left out.
+    lower bound of the entropy; note, the questions and methods that are left out, and what
+    restricts the result.
     """
     tables = []
     for each in evaluations:
         without = f" Not available: {', '.join(each.unavailable)}." if each.unavailable else ""
+        notes = " ".join(text for text in (each.cautions(), each.note) if text)
         row = {
             "accuracy": [each.correct.mean()],
             "n_above_one": [int(scoring.above_one(each.log_probs).sum())],
-            "note": [f"{each.exclusions}{without} {each.note}".strip()],
+            "note": [f"{each.exclusions}{without} {notes}".strip()],
         }
         tables.append(with_setting(pd.DataFrame(row), each))
     return pd.concat(tables, ignore_index=True)
