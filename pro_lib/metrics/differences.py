@@ -192,8 +192,9 @@ def delong(
         clusters: (n,) names of the clusters of questions that may be right together.
 
     Returns:
-        The tests. All differences are NaN with fewer than five right or wrong answers or, with
-        `clusters`, fewer than five clusters; `DeLong.method` then says why.
+        The tests. Standard errors and p-values are NaN with fewer than five right or wrong
+        answers or, with `clusters`, fewer than five clusters; `DeLong.method` then says why. The
+        differences are NaN only if all answers are right, or all are wrong.
     """
     columns = pd.DataFrame(uncertainties).columns
     column = reference if isinstance(reference, int) else columns.get_indexer_for([reference])[0]
@@ -204,7 +205,9 @@ def delong(
     reason = _too_few(labels, codes)
     if reason:
         nothing = np.full(values.shape[1], np.nan)
-        return DeLong(nothing, nothing, nothing, column, len(labels), None, reason)
+        has_both = 0 < np.count_nonzero(labels) < len(labels)
+        areas = auroc_intervals(values, labels)[0] if has_both else nothing
+        return DeLong(areas - areas[column], nothing, nothing, column, len(labels), None, reason)
     moves = _moves(values, labels, column)
     method = "by question"
     if codes is not None:

@@ -155,7 +155,10 @@ def test_interval_p_value_reading_and_needed_questions_agree(rows, clustered):
         different = row.difference_low > 0 or row.difference_high < 0
         assert different == (row.p_value < 0.05) == ("different" in row.reading)
         assert row.difference_low <= row.difference <= row.difference_high
-        assert (row.reading == "undecided") == (row.n_to_decide > len(correct))
+        if row.reading == "identical":
+            assert row.n_differ == 0
+        else:
+            assert (row.reading == "undecided") == (row.n_to_decide > len(correct))
     assert set(table["interval"]) == {"by cluster" if clustered else "by question"}
 
 
