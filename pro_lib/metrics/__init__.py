@@ -26,7 +26,7 @@ from pro_lib.metrics.correctness import (
     rouge_l_between,
     without_accents,
 )
-from pro_lib.metrics.differences import MARGIN, DeLong, compare_aurocs, delong, holm, readings
+from pro_lib.metrics.differences import MARGIN, DeLong, compare_aurocs, count_differing, delong, holm, readings
 from pro_lib.metrics.selective import Calibration, accuracy_coverage, calibration, rejection
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "calibration",
     "closeness",
     "compare_aurocs",
+    "count_differing",
     "delong",
     "exact_match",
     "holm",

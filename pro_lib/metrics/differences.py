@@ -24,6 +24,7 @@ from pro_lib.metrics.auroc import (
 )
 
 MARGIN = 0.01  # AUROCs that differ by less are equal for all that this project reports
+ROUNDING = 1e-5  # of scores from models in single precision, absolutely and relatively
 FEWEST_OF_A_CLASS = 5  # with fewer right, or wrong, answers a difference has no interval
 _FEW_MOVED = 5.0  # a class in which fewer answers moved gets pseudo-moves
 _UNSEEN_SQUARE = 2.0  # an unseen move counts as one all the way up and one all the way down
@@ -290,8 +291,8 @@ def compare_aurocs(
             intervals of the AUROCs and those of the differences use them.
 
     Returns:
-        A row per method. `auroc, low, high` are from `auroc_intervals`. `n_differ` counts the
-        questions on which the score differs from the reference's. `difference` is the AUROC minus
+        A row per method. `auroc, low, high` are from `auroc_intervals`. `n_differ` is from
+        `count_differing`. `difference` is the AUROC minus
         the reference's, with `difference_low, difference_high` and `p_value` from `delong`.
         `p_holm` is corrected for the number of other methods, and `significant` if it is at most
         0.05. `reading` and `n_to_decide` are from `readings` and not corrected; a score that is
@@ -305,7 +306,7 @@ def compare_aurocs(
     is_uncorrected = uncertainties.columns.isin(list(uncorrected))
     p_holm = holm(np.where(is_uncorrected, np.nan, tests.p_value))
     reading, n_to_decide = readings(tests)
-    n_differ = uncertainties.ne(uncertainties[reference], axis=0).sum().to_numpy()
+    n_differ = count_differing(uncertainties, uncertainties[reference])
     is_identical = (n_differ == 0) & (uncertainties.columns != reference)
     columns = {"method": uncertainties.columns, "auroc": aurocs, "low": low, "high": high}
     columns["interval"] = "by question" if clusters is None else "by cluster"
@@ -316,6 +317,27 @@ def compare_aurocs(
     columns["reading"] = np.where(is_identical, "identical", reading)
     columns["n_to_decide"] = n_to_decide
     return pd.DataFrame(columns)
+
+
+def count_differing(scores: ArrayLike, reference: ArrayLike) -> np.ndarray:
+    """Count the questions on which scores differ from a reference by more than rounding.
+
+    A model in single precision gives one answer slightly different log-probabilities in different
+    batches, so values that agree within `ROUNDING`, absolutely or relatively, count as the same.
+
+    Args:
+        scores: (n, A).
+        reference: (n,).
+
+    Returns:
+        The counts, (A,).
+
+    Example:
+        >>> count_differing([[1.0, 2.0], [0.5, 0.5]], [1.0, 0.5])
+        array([0, 1])
+    """
+    column = np.asarray(reference)[:, None]
+    return (~np.isclose(np.asarray(scores), column, rtol=ROUNDING, atol=ROUNDING)).sum(axis=0)
 
 
 def readings(tests: DeLong) -> tuple[list[str], FloatArray]:
