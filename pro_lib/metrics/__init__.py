@@ -26,7 +26,15 @@ from pro_lib.metrics.correctness import (
     rouge_l_between,
     without_accents,
 )
-from pro_lib.metrics.differences import MARGIN, DeLong, compare_aurocs, delong, holm, readings
+from pro_lib.metrics.differences import (
+    MARGIN,
+    DeLong,
+    compare_aurocs,
+    delong,
+    differences_in_words,
+    holm,
+    readings,
+)
 from pro_lib.metrics.selective import Calibration, accuracy_coverage, calibration, rejection
 
 __all__ = [
@@ -47,6 +55,7 @@ __all__ = [
     "closeness",
     "compare_aurocs",
     "delong",
+    "differences_in_words",
     "exact_match",
     "holm",
     "need_both",
