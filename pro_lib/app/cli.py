@@ -296,9 +296,9 @@ def score(
 ) -> None:  # fmt: skip
     """Score answers made elsewhere: a table with PRO, NLL, K and mass.
 
-    RESPONSES holds what a server returned, our records, or a CSV of texts and log-probabilities. Where right answers
-    are known, accuracy, AUROC and paired differences stand below. A file of labels has columns question_id, text, correct. A line or an
-    answer that cannot be used is left out, counted and named; with --strict, it is an error.
+    RESPONSES holds what a server returned, our records, or a CSV of texts and log-probabilities. If right answers are
+    known, accuracy, AUROC and paired differences are printed below. A file of labels has columns question_id, text,
+    correct. A line or an answer that cannot be used is left out, counted and named; with --strict, it is an error.
 
     In the CSV file a text that a spreadsheet would take for a formula begins with ', unless --raw-text is given.
     """
