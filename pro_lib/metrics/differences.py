@@ -340,6 +340,39 @@ def count_differing(scores: ArrayLike, reference: ArrayLike) -> np.ndarray:
     return (~np.isclose(np.asarray(scores), column, rtol=ROUNDING, atol=ROUNDING)).sum(axis=0)
 
 
+def differences_in_words(comparison: pd.DataFrame, reference: str) -> list[str]:
+    """Say how each method's AUROC differs from that of the reference.
+
+    Args:
+        comparison: the table of `compare_aurocs`.
+        reference: the method that the others were compared with.
+
+    Returns:
+        A text per other method, such as "PRO minus NLL +0.012 [−0.003, +0.027]". If the table has no
+        interval the text says why, and if the two scores are equal on every question it says
+        "identical".
+    """
+    texts = []
+    for row in comparison[comparison["method"] != reference].to_dict("records"):
+        name = f"{row['method']} minus {reference}"
+        size = _signed(row["difference"])
+        ends = [row["difference_low"], row["difference_high"]]
+        if row["reading"] == "identical":
+            texts.append(f"{name} {size}, identical on every question")
+        elif np.isnan(ends).any():
+            texts.append(f"{name} {size}, without an interval: {row['reading']}")
+        else:
+            low, high = map(_signed, ends)
+            texts.append(f"{name} {size} [{low}, {high}]")
+    return texts
+
+
+def _signed(value: float) -> str:
+    """Return a difference with its sign, or 0.000 without one."""
+    text = f"{value:+z.3f}"
+    return text.lstrip("+") if float(text) == 0 else text.replace("-", "−")
+
+
 def readings(tests: DeLong) -> tuple[list[str], FloatArray]:
     """Read each difference as `different`, `equivalent`, both or `undecided`.
 
