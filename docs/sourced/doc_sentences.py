@@ -32,6 +32,7 @@ from doc_sources import (
     SETTINGS,
     SMOLLM2,
     cell,
+    fixed_k_auroc,
     interval,
     listed,
     read_csv,
@@ -138,7 +139,8 @@ def _median(where: Mapping[str, object], protocol: str, chosen: str) -> str:
 
 
 def _fixed(where: Mapping[str, object], k: int) -> str:
-    return f"{cell(f'{REAL}/04_fixed_k.csv', 'auroc', protocol='paper', k=str(k), **where):.3f}"
+    auroc = fixed_k_auroc(f"{REAL}/04_fixed_k.csv", protocol="paper", k=k, **where)
+    return f"{auroc:.3f}"
 
 
 def _readme() -> list[Sentence]:
@@ -235,12 +237,12 @@ def _benchmark() -> list[Sentence]:
         for protocol in ("paper", "workbench")
     }
     fixed = {
-        (protocol, k): cell("figures/04_fixed_k.csv", "auroc", protocol=protocol, k=str(k), **SEEN)
+        (protocol, k): fixed_k_auroc("figures/04_fixed_k.csv", protocol=protocol, k=k, **SEEN)
         for protocol in ("paper", "workbench")
         for k in (1, 2, 5)
     }
     kept = {
-        protocol: cell("figures/03_k_vs_alpha.csv", "mean_kept", protocol=protocol, alpha=0.4, **SEEN)
+        protocol: cell("figures/03_k_vs_alpha.csv", "mean_k", protocol=protocol, alpha=0.4, **SEEN)
         for protocol in ("paper", "workbench")
     }
     exposure = {
@@ -422,8 +424,8 @@ def _audit(method: str) -> dict[str, object]:
 
 
 def _correlations() -> list[float]:
-    ours = rows("figures/04_fixed_k.csv", protocol="paper", **SEEN)
-    ours = ours[ours["k"] != "adaptive"]["auroc"].reset_index(drop=True)
+    ours = rows("figures/04_fixed_k.csv", protocol="paper", k_choice="fixed", **SEEN)
+    ours = ours.sort_values("k")["auroc"].reset_index(drop=True)
     values = []
     for model in ("Gemma-2B", "Gemma-7B", "Llama2-13B"):
         printed = rows("data/paper/fixed_k.csv", selection="fixed", model=model).sort_values("k")
@@ -890,7 +892,7 @@ def _notebooks() -> list[Sentence]:
             page,
             "at α = 0.4 K is [{repeats} with repeats and {once} without](benchmark.md#fixed-k):",
             {
-                name: f"{cell('figures/03_k_vs_alpha.csv', 'mean_kept', protocol=protocol, alpha=0.4, **SEEN):.2f}"
+                name: f"{cell('figures/03_k_vs_alpha.csv', 'mean_k', protocol=protocol, alpha=0.4, **SEEN):.2f}"
                 for name, protocol in (("repeats", "paper"), ("once", "workbench"))
             },
         ),

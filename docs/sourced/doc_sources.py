@@ -59,6 +59,11 @@ def cell(path: str, column: str, **where: object) -> float:
     return row(path, **where)[column]
 
 
+def fixed_k_auroc(path: str, *, k: int, **where: object) -> float:
+    """Return the AUROC of PRO with the same K for every question."""
+    return cell(path, "auroc", k_choice="fixed", k=k, **where)
+
+
 def signed(value: float, digits: int = 3) -> str:
     """Write a difference with its sign, such as +0.006 or −0.006; one that rounds to 0 has none."""
     text = f"{value:+z.{digits}f}"
