@@ -434,23 +434,27 @@ def _correlations() -> list[float]:
 
 
 def _exact(page: str) -> list[Sentence]:
-    nll, floor, tree, rest = (
-        row(EXACT_AUROC, method=method)
-        for method in ("NLL", "bound by α", "bound by the tree", "probability not found")
-    )
-    names = {"NLL": "PRO, exact − NLL", "bound by α": "α-floor − PRO, exact"}
-    names |= {"bound by the tree": "tree bound − PRO, exact", "probability not found": "mass not found − PRO, exact"}
-    pairs = {
-        method: Pair(name, EXACT_AUROC, {"method": method}, sign=-1 if method == "NLL" else 1)
-        for method, name in names.items()
+    scores = {
+        "NLL": {"method": "NLL"},
+        "α-floor": {"method": "α-floor"},
+        "tree bound": {"method": "tree bound"},
+        "mass not found": {"method": "probability not found"},
+        "PRO, beams": {"method": "PRO", "strategy": "diverse_beam", "alpha_choice": "validation"},
     }
+    records = {name: row(EXACT_AUROC, **where) for name, where in scores.items()}
+    pairs = {name: _to_exact(f"{name} − PRO, exact", where) for name, where in scores.items()}
+    pairs["NLL"] = _to_exact("PRO, exact − NLL", scores["NLL"], sign=-1)
+    nll = records["NLL"]
+    beams = records["PRO, beams"]
+    searched = ("α-floor", "tree bound", "mass not found")
+    floor, tree, rest = (signed(records[name]["auroc_minus_pro"]) for name in searched)
     return [
         Sentence(
             page,
             "with α chosen on validation its AUROC minus NLL's is {difference} {ends}.",
             {
-                "difference": signed(-nll["difference"]),
-                "ends": interval(-nll["difference_high"], -nll["difference_low"]),
+                "difference": signed(-nll["auroc_minus_pro"]),
+                "ends": interval(-nll["auroc_minus_pro_high"], -nll["auroc_minus_pro_low"]),
             },
             (pairs["NLL"],),
         ),
@@ -458,27 +462,25 @@ def _exact(page: str) -> list[Sentence]:
             page,
             "The scores that only a search can give are worse than PRO of the search: "
             "α-floor {floor}, tree bound {tree}, mass not found {rest}.",
-            {
-                "floor": signed(floor["difference"]),
-                "tree": signed(tree["difference"]),
-                "rest": signed(rest["difference"]),
-            },
-            (pairs["bound by α"], pairs["bound by the tree"], pairs["probability not found"]),
+            {"floor": floor, "tree": tree, "rest": rest},
+            tuple(pairs[name] for name in searched),
         ),
         Sentence(
             page,
             "PRO of beams differs from it by {difference} {ends}.",
             {
-                "difference": signed(_beams()["difference"]),
-                "ends": interval(_beams()["difference_low"], _beams()["difference_high"]),
+                "difference": signed(beams["auroc_minus_pro"]),
+                "ends": interval(beams["auroc_minus_pro_low"], beams["auroc_minus_pro_high"]),
             },
-            (Pair("PRO, beams − PRO, exact", EXACT_AUROC, {"method": "PRO, beams"}),),
+            (pairs["PRO, beams"],),
         ),
     ]
 
 
-def _beams() -> pd.Series:
-    return row(EXACT_AUROC, method="PRO, beams")
+def _to_exact(name: str, where: Mapping[str, object], sign: int = 1) -> Pair:
+    """Return the difference of a score to PRO of the exact search."""
+    ends = {"low": "auroc_minus_pro_low", "high": "auroc_minus_pro_high"}
+    return Pair(name, EXACT_AUROC, where, sign, "auroc_minus_pro", **ends)
 
 
 def _costs(page: str) -> list[Sentence]:

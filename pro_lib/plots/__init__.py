@@ -2,6 +2,8 @@
 
 from pro_lib.plots.alpha_sweep import alpha_sweep
 from pro_lib.plots.benchmark import benchmark
+from pro_lib.plots.exact_search import exact_search
+from pro_lib.plots.exact_search_auroc import exact_search_auroc
 from pro_lib.plots.fixed_k import fixed_k
 from pro_lib.plots.k_vs_alpha import k_vs_alpha
 from pro_lib.plots.saving import save_figure
@@ -40,6 +42,8 @@ __all__ = [
     "distinct_values",
     "draw_curve",
     "draw_curves",
+    "exact_search",
+    "exact_search_auroc",
     "explain",
     "fixed_k",
     "handles",

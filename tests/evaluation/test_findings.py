@@ -167,3 +167,70 @@ def test_04_with_one_answer_compares_adaptive_k_only():
     said = findings.fixed_k(rows[rows["k"].fillna(1) == 1])
     assert "for every question" not in said
     assert "PRO with adaptive K" in said
+
+
+def searched(**others):
+    """The tables of exact search at two αs, in one setting."""
+    row = {"dataset": "d", "model": "m", "strategy": "threshold"}
+    found = {"alpha": [0.4, 0.1], "recall": [1.0, 0.5], "share_certified": [0.25, 0.75]}
+    bounds = {"alpha": [0.4, 0.1], "n_certified": [250, 750], "n_ordered": [250, 750]}
+    bounds |= {"entropy_minus_tree_bound": [0.5, 0.7], "entropy_interval_width": [1.0, 2.0]}
+    bounds |= {"entropy_minus_tree_bound_low": [0.4, 0.6]}
+    bounds |= {"entropy_minus_tree_bound_high": [0.6, 0.8]}
+    return pd.DataFrame(row | found), pd.DataFrame(row | bounds | others)
+
+
+def search_scores(beams, **others):
+    """PRO of beams with this difference to PRO of the exact search, and NLL with none."""
+    rows = []
+    for method, strategy, alpha_choice, difference, p_value in (
+        ("PRO", "threshold", "validation", 0.0, None),
+        ("PRO", "diverse_beam", "validation", beams, 0.001),
+        ("NLL", "threshold", None, 0.0, 1.0),
+        ("PRO", "diverse_beam", "exact search", 0.001, 0.5),
+    ):
+        row = {"method": method, "strategy": strategy, "alpha_choice": alpha_choice}
+        row |= {"auroc_minus_pro": difference, "auroc_minus_pro_low": difference - 0.01}
+        row |= {"auroc_minus_pro_high": difference + 0.01}
+        rows.append(setting(0.0, p_value=p_value) | row | others)
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(("difference", "verb"), [(-0.05, "worse"), (0.05, "better")])
+def test_07_compares_beams_with_the_search_by_the_paired_difference(difference, verb):
+    found, bounds, own, same, nll = findings.exact_search(*searched(), search_scores(difference)).split("\n\n")
+    assert found == (
+        "At α = 0.4, beams find 100.0 % of the answers with p ≥ α, and 25.0 % of the questions are "
+        "certified. At α = 0.1, beams find 50.0 % of the answers with p ≥ α, and 75.0 % of the "
+        "questions are certified."
+    )
+    assert bounds == (
+        "PRO ≤ α-floor ≤ tree bound holds for every certified question at every α. The mean entropy, "
+        "estimated by samples, minus the mean tree bound is +0.500 to +0.700 nats (95 % confidence "
+        "intervals within +0.400 to +0.800). The entropy of a single question is known less well: at "
+        "α = 0.1 its 95 % interval is 2.00 nats wide on average."
+    )
+    assert own.startswith(
+        f"PRO of beams, with its own α chosen on validation questions, is significantly {verb} than "
+        "PRO of the exact search in the only setting"
+    )
+    assert same.startswith("PRO of beams at the α of the search is not significantly different from")
+    assert nll.startswith("NLL is not significantly different from PRO of the exact search")
+
+
+def test_07_counts_a_violated_bound():
+    said = findings.exact_search(*searched(n_ordered=[250, 747]), search_scores(0.0))
+    assert "is violated in 3 of 1,000 cases" in said
+    assert "holds for every" not in said
+
+
+def test_07_says_what_is_not_known():
+    found, bounds = searched(n_certified=[0, 0])
+    said = findings.exact_search(found.assign(recall=None), bounds, search_scores(0.0, n_correct=19))
+    assert "At α = 0.4, no answer has p ≥ α, and" in said
+    assert "No question is certified at any α" in said
+    assert said.endswith("too few for a statement (m on d).")
+    assert "significant" not in said
+    assert "nan" not in said
+    unknown = findings.exact_search(*searched(entropy_minus_tree_bound_low=None), search_scores(0.0))
+    assert "The interval of the entropy is unknown." in unknown

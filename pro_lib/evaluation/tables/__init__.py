@@ -6,6 +6,12 @@ from pro_lib.evaluation.tables.alpha_sweep import (
     printed_alphas,
     redraws,
 )
+from pro_lib.evaluation.tables.exact_search import (
+    SearchRuns,
+    entropy_bounds,
+    exact_search,
+    exact_search_auroc,
+)
 from pro_lib.evaluation.tables.fixed_k import fixed_k, printed_fixed_k
 from pro_lib.evaluation.tables.k_vs_alpha import k_vs_alpha
 from pro_lib.evaluation.tables.settings import (
@@ -18,9 +24,13 @@ from pro_lib.evaluation.tables.settings import (
 
 __all__ = [
     "SETTING_COLUMNS",
+    "SearchRuns",
     "alpha_choices",
     "alpha_sweep",
     "auroc_columns",
+    "entropy_bounds",
+    "exact_search",
+    "exact_search_auroc",
     "fixed_k",
     "k_vs_alpha",
     "nll_comparison_columns",
