@@ -764,8 +764,12 @@ def _notebooks() -> list[Sentence]:
     tail = {"cause": "answers below 0.01 left out", "score": "K = 5"}
     real = f"{REAL}/08_causes.csv"
     bars = read_csv("figures/05_rouge_threshold.csv")
-    bars = bars[~bars["method"].isin(["PRO, oracle", "PRO, default"])]
-    by_bar = bars.pivot_table(index=["dataset", "model", "protocol", "method"], columns="threshold", values="auroc")
+    by_bar = bars.pivot_table(
+        index=["dataset", "model", "protocol", "method", "similarity"],
+        columns="rouge_threshold",
+        values="auroc",
+        dropna=False,
+    )
     paper = read_csv("data/paper/rouge_thresholds.csv").pivot_table(index="method", columns="threshold", values="auroc")
     gains = paper.loc["PRO"] - paper.drop("PRO").max()
     appendix = read_csv("data/paper/appendix_examples.csv")

@@ -219,7 +219,10 @@ def real_smollm2() -> pd.DataFrame:
     for name, title in (("world-facts", "world-facts"), ("sciq", "SciQ"), ("nq", "NQ")):
         of = {"dataset": name, "model": "smollm2-135m"}
         nll = row(benchmark, protocol="workbench", method="NLL", **of)
-        texts = [f"{cell(bars, 'accuracy', protocol='paper', threshold=0.3, method='NLL', **of):.3f}", _auroc(nll)]
+        texts = [
+            f"{cell(bars, 'accuracy', protocol='paper', rouge_threshold=0.3, method='NLL', **of):.3f}",
+            _auroc(nll),
+        ]
         for protocol in ("paper", "workbench"):
             alpha = cell(benchmark, "alpha", protocol=protocol, method="PRO", **of)
             other = row(benchmark, protocol=protocol, method="NLL", **of)

@@ -292,14 +292,19 @@ class Experiment(Parameters):
             similarities[Path(name).name] = self._similarity(name, model, dataset)
         return similarities
 
-    def overview(self) -> pd.DataFrame:
+    def overview(self, methods: str = "own") -> pd.DataFrame:
         """Return a row per setting: its questions, the share of correct answers, what is left out.
 
         The settings are the reported ones, and the validation questions where α is chosen on them.
+
+        Args:
+            methods: `own`, the scores of the run's own answers, or `all`, those of samples too,
+                for which more questions may be left out.
         """
         if not self.reported:
             return tables.overview(self.reported_evaluations)
-        both = [each for splits in self.own_splits for each in (splits.validation, splits.reported)]
+        pairs = self.all_splits if methods == "all" else self.own_splits
+        both = [each for splits in pairs for each in (splits.validation, splits.reported)]
         return tables.overview(both)
 
     def alpha_sweep(self) -> pd.DataFrame:
@@ -324,6 +329,10 @@ class Experiment(Parameters):
         The largest K is `n_answers`, or 10.
         """
         return tables.fixed_k(self.own_splits, max_k=self.n_answers or N_ANSWERS)
+
+    def rouge_thresholds(self) -> pd.DataFrame:
+        """Return AUROC of every method with answers judged at ROUGE-L thresholds 0.1 to 0.5."""
+        return tables.rouge_thresholds(self.all_splits)
 
     def exact_search(self) -> pd.DataFrame:
         """Return what an exact search finds at each α, what beams find of it, and the costs."""
@@ -351,6 +360,11 @@ class Experiment(Parameters):
     def own_splits(self) -> list[Splits]:
         """The splits of every pair and protocol, for the scores of the run's own answers."""
         return self.splits()
+
+    @cached_property
+    def all_splits(self) -> list[Splits]:
+        """The splits of every pair and protocol, for the scores of samples too."""
+        return self.splits(methods="all")
 
     @cached_property
     def reported_evaluations(self) -> list[Evaluation]:

@@ -150,6 +150,51 @@ def fixed_k(table: pd.DataFrame) -> str:
     return "\n\n".join(paragraphs)
 
 
+def rouge_thresholds(table: pd.DataFrame) -> str:
+    """Return the findings of notebook 05 from the table of `tables.rouge_thresholds`."""
+    paragraphs = []
+    for words, rows in by_protocol(table):
+        enough = rows[_has_enough(rows)]
+        sentences = [f"{words}:"]
+        if not enough.empty:
+            sentences.append(_threshold_sentence(enough))
+        pro = rows[rows["method"] == "PRO"]
+        first, last = pro["rouge_threshold"].min(), pro["rouge_threshold"].max()
+        for threshold in dict.fromkeys([first, last]):
+            subject = f"At threshold {threshold:g}, PRO with α chosen on validation questions"
+            at_threshold = pro[pro["rouge_threshold"] == threshold]
+            sentences.append(comparison(at_threshold, subject, "NLL", "auroc_minus_nll"))
+        paragraphs.append(" ".join(sentences))
+    return "\n\n".join(paragraphs)
+
+
+def _threshold_sentence(rows: pd.DataFrame) -> str:
+    """Say how much AUROCs and the order of the methods change between thresholds."""
+    labels = rows["method"] + rows["similarity"].map(" ({})".format, na_action="ignore").fillna("")
+    setting = ["dataset", "model"]
+    by_threshold = rows.assign(method=labels).pivot_table(
+        index=[*setting, "method"], columns="rouge_threshold", values="auroc"
+    )
+    first, last = by_threshold.columns[0], by_threshold.columns[-1]
+    if first == last:
+        return f"All answers are judged at one threshold, {first:g}."
+    changes = by_threshold.max(axis=1) - by_threshold.min(axis=1)
+    dataset, model, method = changes.idxmax()
+    sentence = (
+        f"between the thresholds {first:g} and {last:g} the AUROC of a method changes by at most "
+        f"{changes.max():.3f} ({method}, {model} on {dataset})."
+    )
+    orders = by_threshold.groupby(level=setting).apply(
+        lambda methods: methods[first].corr(methods[last], method="kendall")
+    )
+    if orders.isna().all():
+        return f"{sentence} The order of the methods cannot be compared."
+    return (
+        f"{sentence} Kendall's τ between the orders of the methods at these two thresholds is "
+        f"{span(orders, '{:.2f}')} (1: the same order)."
+    )
+
+
 def exact_search(table: pd.DataFrame, bounds: pd.DataFrame, aurocs: pd.DataFrame) -> str:
     """Return the findings of notebook 07.
 

@@ -6,6 +6,7 @@ from pro_lib.plots.exact_search import exact_search
 from pro_lib.plots.exact_search_auroc import exact_search_auroc
 from pro_lib.plots.fixed_k import fixed_k
 from pro_lib.plots.k_vs_alpha import k_vs_alpha
+from pro_lib.plots.rouge_thresholds import rouge_thresholds
 from pro_lib.plots.saving import save_figure
 from pro_lib.plots.style import (
     ALPHA_LABEL,
@@ -53,6 +54,7 @@ __all__ = [
     "minus_nll",
     "name_rows",
     "panels",
+    "rouge_thresholds",
     "save",
     "save_figure",
     "set_ticks",

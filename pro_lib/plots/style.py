@@ -258,6 +258,16 @@ def checked_table(table: pd.DataFrame, columns: Sequence[str], figure: str) -> p
     return table if "model" in table else table.assign(model="")
 
 
+def method_labels(table: pd.DataFrame) -> pd.Series:
+    """Return the method of each row, with its similarity in parentheses if it has one."""
+    methods = table["method"].astype(str)
+    if "similarity" not in table:
+        return methods
+    with_similarity = methods + " (" + table["similarity"].astype(str) + ")"
+    labels = np.where(table["similarity"].isna(), methods, with_similarity)
+    return pd.Series(labels, index=table.index)
+
+
 def model_entries(models: Sequence[str], **style: Any) -> list[plt.Line2D]:
     """Return a legend entry for the line of each model."""
     return [entry for entry in handles(models, **style) if entry.get_label()]

@@ -13,7 +13,6 @@ from pro_lib.evaluation import sweeps, tables
 from pro_lib.evaluation.evaluate import ALPHA_GRID, Evaluation, Splits
 
 # What notebooks compute in their cells.
-rouge_threshold_sweep = of_notebook("05", "rouge_threshold_sweep")
 answered = of_notebook("06", "answered")
 
 
@@ -55,7 +54,7 @@ def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
         assert sweeps.select_alpha(evaluation, alphas=splits.alphas) == alpha
         assert sweeps.chosen_alpha(splits) == alpha
         assert tables.fixed_k([splits])["alpha"].iloc[-1] == alpha
-    for table in (sweeps.benchmark(finer), rouge_threshold_sweep(finer)):
+    for table in (sweeps.benchmark(finer), tables.rouge_thresholds([finer])):
         assert (table.loc[table["method"] == "PRO", "auroc"] == 1).all()
 
 
@@ -87,7 +86,7 @@ def test_intervals_are_by_cluster_where_questions_have_one():
 def test_every_table_begins_with_the_labels_of_its_setting():
     setting = splits_of(EVALUATION, 40)
     made = [sweeps.alpha_sweep(EVALUATION)]
-    of_splits = (rouge_threshold_sweep, sweeps.benchmark, sweeps.redraw_benchmark)
+    of_splits = (sweeps.benchmark, sweeps.redraw_benchmark)
     made += [sweep(setting) for sweep in of_splits]
     made += [sweep(setting, methods=["PRO"]) for sweep in (answered, sweeps.reliability)]
     labels = {"dataset": "d", "model": "m", "protocol": "workbench", "split": "test", "n_questions": 80}
@@ -200,30 +199,6 @@ def test_where_validation_has_one_class_the_default_is_taken_and_said():
     assert sweep.isna().all()[["auroc", "low", "high", "mean_kept"]].tolist() == [True] * 3 + [False]
 
 
-def test_rouge_threshold_sweep_by_hand():
-    # One answer each, so that PRO is NLL. ROUGE-L 0.3 is not above 0.3. At 0.2 the wrong answer is c alone, at 0.3 it
-    # is b and c; at 1 all are wrong.
-    rouge_l, methods = [1.0, 0.3, 0.0], {"NLL": [1.0, 2.0, 3.0], "SE": [2.0, 1.0, 1.5]}
-    evaluation = evaluation_of([[-1.0], [-2.0], [-3.0]], [True] * 3, rouge_l=rouge_l, **methods)
-    splits = Splits(EVALUATION, evaluation, None)
-    with pytest.warns(UserWarning, match="all 3 judged answers are wrong, so that AUROC is NaN"):
-        table = rouge_threshold_sweep(splits, thresholds=[0.2, 1.0, 0.3])
-    assert table["threshold"].tolist() == [0.2] * 3 + [1.0] * 3 + [0.3] * 3
-    assert table["method"].tolist() == ["PRO", "NLL", "SE"] * 3
-    np.testing.assert_array_equal(table["auroc"], [1.0, 1.0, 0.5, *[np.nan] * 3, 1.0, 1.0, 0.0])
-    np.testing.assert_allclose(table["accuracy"], [2 / 3] * 3 + [0] * 3 + [1 / 3] * 3)
-    assert table[["low", "high"]].isna().all(axis=1).tolist() == [False] * 3 + [True] * 3 + [False] * 3
-    assert table[["difference_low", "difference_high"]].isna().all(axis=None)  # two of each class are needed
-
-
-def test_at_every_bar_the_difference_to_nll_has_delongs_interval():
-    methods = {name: np.random.default_rng(seed).normal(size=80) for seed, name in enumerate(("NLL", "SE"))}
-    table = rouge_threshold_sweep(splits_of(evaluation_of(LOG_PROBS, CORRECT, **methods)), thresholds=[0.5])
-    table = table.set_index("method").loc[["NLL", "SE"]]
-    ends = metrics.delong(np.column_stack([*methods.values()]), CORRECT).interval()
-    np.testing.assert_allclose(table[["difference_low", "difference_high"]].astype(float).T, ends, atol=1e-12)
-
-
 def test_the_accuracy_of_the_questions_answered_has_wilsons_interval():
     setting = evaluation_of(some_questions(20)[0], [True, False] * 10, NLL=np.arange(20.0), SE=np.zeros(20))
     table = answered(splits_of(setting), methods=["NLL", "absent"], n_points=20)
@@ -236,8 +211,8 @@ def test_the_accuracy_of_the_questions_answered_has_wilsons_interval():
 
 def test_what_a_sweep_lacks_is_said_and_nan_is_never_dropped_silently():
     log_probs, correct = some_questions(120)
-    with pytest.raises(ValueError, match="d, m: rouge_l is not known"):
-        rouge_threshold_sweep(splits_of(evaluation_of(log_probs, correct, rouge_l=np.nan)))
+    with pytest.raises(ValueError, match="d, m: ROUGE-L is not known for 120 of 120 answers"):
+        tables.rouge_thresholds([splits_of(evaluation_of(log_probs, correct, rouge_l=np.nan))])
     for alphas in ([], [0.1, 1.2]):
         with pytest.raises(ValueError, match=r"alpha must lie in \[0, 1\]"):
             sweeps.alpha_sweep(evaluation_of(log_probs, correct), alphas=alphas)

@@ -160,3 +160,40 @@ def test_printed_values_are_those_of_the_settings_of_a_table():
     fixed = tables.printed_fixed_k(named)
     assert fixed.loc[fixed["k"] == 1, "auroc"].tolist() == [0.806]
     assert fixed["k_choice"].tolist() == ["fixed"] * 10 + ["adaptive"]
+
+
+# --- ROUGE-L thresholds ---
+
+
+def test_rouge_thresholds_by_hand():
+    # One answer each, so that PRO is NLL. ROUGE-L 0.3 is not above 0.3. At 0.2 the wrong answer is c
+    # alone, at 0.3 it is b and c; at 1 all are wrong.
+    methods = {"NLL": [1.0, 2.0, 3.0], "SE, lexical": [2.0, 1.0, 1.5]}
+    rouge_l = [1.0, 0.3, 0.0]
+    evaluation = evaluation_of([[-1.0], [-2.0], [-3.0]], [True] * 3, rouge_l=rouge_l, **methods)
+    splits = Splits(EVALUATION, evaluation, None)
+    with pytest.warns(UserWarning, match="all 3 judged answers are wrong, so that AUROC is NaN"):
+        table = tables.rouge_thresholds([splits], thresholds=[0.2, 1.0, 0.3])
+    assert table["rouge_threshold"].tolist() == [0.2] * 3 + [1.0] * 3 + [0.3] * 3
+    assert table["method"].tolist() == ["PRO", "NLL", "SE"] * 3
+    assert table["similarity"].fillna("").tolist() == ["", "", "lexical"] * 3
+    assert table["alpha_choice"].fillna("").tolist() == ["validation", "", ""] * 3
+    assert table["n_correct"].tolist() == [2] * 3 + [0] * 3 + [1] * 3
+    np.testing.assert_array_equal(table["auroc"], [1.0, 1.0, 0.5, *[np.nan] * 3, 1.0, 1.0, 0.0])
+    np.testing.assert_array_equal(table["auroc_minus_nll"], [0, 0, -0.5, *[np.nan] * 3, 0, 0, -1])
+    np.testing.assert_allclose(table["accuracy"], [2 / 3] * 3 + [0] * 3 + [1 / 3] * 3)
+    nll = table[table["method"] == "NLL"]
+    assert (nll[["auroc_minus_nll_low", "auroc_minus_nll_high"]] == 0).all(axis=None)
+    others = table[table["method"] != "NLL"]
+    assert others["auroc_minus_nll_low"].isna().all()  # five correct and five wrong are needed
+
+
+def test_at_every_threshold_the_difference_to_nll_is_paired():
+    generator = np.random.default_rng(0)
+    methods = {name: generator.normal(size=80) for name in ("NLL", "SE")}
+    evaluation = evaluation_of(EVALUATION.log_probs, EVALUATION.correct, **methods)
+    table = tables.rouge_thresholds([splits_of(evaluation)], thresholds=[0.5])
+    row = table.set_index("method").loc["SE"]
+    low, high = metrics.delong(np.column_stack([*methods.values()]), evaluation.correct).interval()
+    ends = [row["auroc_minus_nll_low"], row["auroc_minus_nll_high"]]
+    np.testing.assert_allclose(np.array(ends, dtype=float), [low[1], high[1]], atol=1e-12)

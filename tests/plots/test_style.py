@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.text import Text
-from notebook_cells import of_notebook
 
 from pro_lib import plots
 from pro_lib.common.validation import SentenceError
@@ -20,11 +19,11 @@ DRAW = {
     "alpha_sweep": plots.alpha_sweep,
     "k_vs_alpha": plots.k_vs_alpha,
     "fixed_k": plots.fixed_k,
-    "rouge_thresholds": of_notebook("05", "rouge_thresholds"),
+    "rouge_thresholds": plots.rouge_thresholds,
     "benchmark": plots.benchmark,
 }
 # Figures on tidy tables, in which no text may be smaller than this in print.
-SMALLEST = {"alpha_sweep": 7, "k_vs_alpha": 7, "fixed_k": 7}
+SMALLEST = {"alpha_sweep": 7, "k_vs_alpha": 7, "fixed_k": 7, "rouge_thresholds": 7}
 
 
 def grid(**columns):
@@ -32,7 +31,7 @@ def grid(**columns):
     table = pd.DataFrame(list(itertools.product(*columns.values())), columns=list(columns))
     auroc = 0.6 + 0.3 * np.random.default_rng(0).random(len(table))
     ends = {"low": auroc - 0.05, "high": auroc + 0.05, "difference_low": -0.1, "difference_high": 0.1}
-    tidy = {"auroc_low": auroc - 0.05, "auroc_high": auroc + 0.05}
+    tidy = {"auroc_low": auroc - 0.05, "auroc_high": auroc + 0.05, "auroc_minus_nll": auroc - 0.7}
     return table.assign(auroc=auroc, **ends, **tidy, n_questions=1234)
 
 
@@ -43,7 +42,7 @@ def tables(size, name):
         sweep = grid(**size, alpha=alphas)
         return sweep, sweep[sweep["alpha"] == 0.4].assign(alpha_choice="validation")
     columns = {"k_vs_alpha": {"alpha": alphas}, "fixed_k": {"k": [*range(1, 11), None]}}
-    columns |= {"rouge_thresholds": {"threshold": [0.1, 0.2, 0.3, 0.4, 0.5], "method": METHODS}}
+    columns |= {"rouge_thresholds": {"rouge_threshold": [0.1, 0.2, 0.3, 0.4, 0.5], "method": METHODS}}
     table = grid(**size, **columns.get(name, {"method": METHODS}))
     table = table.assign(mean_k=table["auroc"], accuracy=0.5, difference=0.1, significant=True)
     if name == "fixed_k":
@@ -151,9 +150,10 @@ def test_a_table_of_a_user_needs_few_columns_and_a_missing_one_is_named(name):
     first = tables({"model": ["mine"]}, name)[0]
     needed = {"alpha_sweep": ["alpha", "auroc"], "k_vs_alpha": ["alpha", "mean_k"]}
     needed |= {"fixed_k": ["k_choice", "k", "auroc"]}
+    needed |= {"rouge_thresholds": ["rouge_threshold", "method", "auroc_minus_nll"]}
     figure = DRAW[name](first[needed[name]])
     assert len(figure.axes) == 1
-    assert figure.legends == []
+    assert bool(figure.legends) == (name == "rouge_thresholds")  # a line needs no name if it is alone
     with pytest.raises(SentenceError, match=f"^The table has no column '{needed[name][0]}'; plots.{name} needs"):
         DRAW[name](first.drop(columns=needed[name][0]))
     with pytest.raises(SentenceError, match=r"^The table has no rows"):

@@ -73,14 +73,6 @@ def test_01_says_ranges_of_means():
     assert "more than all the probability for 0% to 100% of the questions" in said
 
 
-@pytest.mark.parametrize(("last", "verb"), [([0.9, 0.8], "stays"), ([0.6, 0.7], "changes")])
-def test_05_says_whether_the_order_stays(last, verb):
-    rows = {"method": ["PRO", "NLL"] * 2, "threshold": [0.1, 0.1, 0.5, 0.5], "auroc": [0.8, 0.7, *last]}
-    sweep = pd.DataFrame({**rows, **SETTING})
-    assert f"The order of the methods {verb}" in concluded("05", sweep=sweep)
-    assert concluded("05", sweep=sweep, n_rarer=19).endswith("nothing is said.")
-
-
 @pytest.mark.parametrize(
     ("threshold", "said"), [(0.3, "guaranteed by 1 of 1 scores"), (np.nan, "guaranteed by 0 of 1")]
 )
@@ -98,7 +90,6 @@ def test_09_says_what_is_guaranteed_and_what_is_not(threshold, said):
 NAN = float("nan")
 REDRAWS = pd.DataFrame({**SETTING, "better_than_nll": [0.25, 0.75]})
 WORLD = pd.DataFrame({"accuracy": 0.5, "nll": 0.7, "score": ["K = 2"], "gain": 0.1, "p_value": 0.5, "level": "1"})
-BARS = {"method": ["PRO", "NLL"] * 2, "threshold": [0.1, 0.1, 0.5, 0.5], "auroc": [0.8, 0.8, 0.9, 0.7]}
 ANSWERED = {"method": "PRO", "target": 0.7, "threshold": NAN, "coverage": 0.0, "accuracy": NAN}
 # By notebook, tables of which a part is unknown, and what is said instead of the number.
 UNKNOWN = {
@@ -106,7 +97,6 @@ UNKNOWN = {
         {"table": benchmark(0.1, significant=False), "redraws": REDRAWS.assign(better_than_nll=NAN)},
         "The validation questions cannot be redrawn",
     ),
-    "05": ({"sweep": pd.DataFrame({**BARS, **SETTING})}, "The order of the methods cannot be compared"),
     "08": (
         {"table": WORLD.assign(panel="sharpness"), "causes": pd.DataFrame({"cause": ["none"], "gain": NAN})},
         "no difference is known",

@@ -14,15 +14,22 @@ from pro_lib.evaluation.tables.exact_search import (
 )
 from pro_lib.evaluation.tables.fixed_k import fixed_k, printed_fixed_k
 from pro_lib.evaluation.tables.k_vs_alpha import k_vs_alpha
+from pro_lib.evaluation.tables.rouge_thresholds import (
+    ROUGE_THRESHOLDS,
+    printed_rouge_thresholds,
+    rouge_thresholds,
+)
 from pro_lib.evaluation.tables.settings import (
     SETTING_COLUMNS,
     auroc_columns,
+    method_columns,
     nll_comparison_columns,
     overview,
     with_setting,
 )
 
 __all__ = [
+    "ROUGE_THRESHOLDS",
     "SETTING_COLUMNS",
     "SearchRuns",
     "alpha_choices",
@@ -33,10 +40,13 @@ __all__ = [
     "exact_search_auroc",
     "fixed_k",
     "k_vs_alpha",
+    "method_columns",
     "nll_comparison_columns",
     "overview",
     "printed_alphas",
     "printed_fixed_k",
+    "printed_rouge_thresholds",
     "redraws",
+    "rouge_thresholds",
     "with_setting",
 ]

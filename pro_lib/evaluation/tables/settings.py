@@ -65,8 +65,28 @@ def auroc_columns(uncertainty: FloatArray, evaluation: Evaluation) -> dict[str, 
     return columns
 
 
-def nll_comparison_columns(uncertainty: FloatArray, evaluation: Evaluation) -> dict[str, FloatArray]:
+def method_columns(names: Sequence[str]) -> dict[str, list[str | None]]:
+    """Return the columns method and similarity of methods that are named "SE, lexical" or "PRO".
+
+    The similarity, which decides what answers mean the same, is None for methods without one.
+    """
+    parts = [name.partition(", ") for name in names]
+    return {
+        "method": [method for method, _, _ in parts],
+        "similarity": [similarity or None for _, _, similarity in parts],
+    }
+
+
+def nll_comparison_columns(
+    uncertainty: FloatArray, evaluation: Evaluation, *, is_nll: ArrayLike = False
+) -> dict[str, FloatArray]:
     """Return the paired difference in AUROC between each column of `uncertainty` and NLL.
+
+    Args:
+        uncertainty: scores of shape (n, A), higher = more uncertain.
+        evaluation: the n questions, whether their answers are correct, and their NLL.
+        is_nll: (A,), whether a column is NLL by definition, such as PRO with K = 1. Its interval is
+            0 to 0, and it has no p-value.
 
     Returns:
         n_differ, the number of questions on which the two scores differ by more than rounding; auroc_minus_nll with its
@@ -79,12 +99,13 @@ def nll_comparison_columns(uncertainty: FloatArray, evaluation: Evaluation) -> d
     clusters = evaluation.answers.get("cluster")
     tests = metrics.delong(scores, evaluation.correct, clusters=clusters)
     low, high = tests.interval()
+    by_definition = np.broadcast_to(is_nll, uncertainty.shape[1])
     return {
         "n_differ": metrics.count_differing(uncertainty, nll),
         "auroc_minus_nll": tests.difference[1:],
-        "auroc_minus_nll_low": low[1:],
-        "auroc_minus_nll_high": high[1:],
-        "p_value": tests.p_value[1:],
+        "auroc_minus_nll_low": np.where(by_definition, 0.0, low[1:]),
+        "auroc_minus_nll_high": np.where(by_definition, 0.0, high[1:]),
+        "p_value": np.where(by_definition, np.nan, tests.p_value[1:]),
     }
 
 
