@@ -15,6 +15,9 @@ REAL = "figures/real_models"
 SMOLLM2 = "figures/smollm2"
 GAIN = f"{REAL}/published_gain.csv"
 ALL_QUESTIONS = f"{REAL}/published_all.csv"
+PAIRED = "docs/paired_differences.csv"
+CLUSTER_INTERVAL = "docs/cluster_interval.csv"
+INTERVALS = "docs/difference_intervals.csv"
 
 # The settings of notebooks 02 to 06, as the pages call them.
 SETTINGS = {
@@ -80,6 +83,18 @@ def difference_with_interval(record: pd.Series, sign: int = 1, column: str = "di
     """Write a row's difference with its interval; `sign` is −1 for the reverse difference."""
     ends = sorted(sign * record[f"{column}_{end}"] for end in ("low", "high"))
     return f"{signed(sign * record[column])} {interval(*ends)}"
+
+
+def gain_with_interval(record: pd.Series) -> str:
+    """Write a row of the gains with a chosen α or K; with K = 1 PRO is NLL on every question."""
+    if record["chosen"] == "K" and record["choice"] == 1:
+        return "0.000, identical"
+    return f"{signed(record['median'])} {interval(record['low'], record['high'])}"
+
+
+def percent(value: float) -> str:
+    """Write a share as a percentage without decimals."""
+    return f"{100 * value:.0f} %"
 
 
 def listed(texts: Iterable[str]) -> str:

@@ -19,6 +19,7 @@ from doc_sources import (
     cell,
     difference_with_interval,
     fixed_k_auroc,
+    gain_with_interval,
     interval,
     read_csv,
     row,
@@ -257,7 +258,7 @@ def real_gain() -> pd.DataFrame:
                     f"{name}, {record['n_questions']:,}",
                     COUNTED[protocol],
                     chosen,
-                    f"{signed(record['median'])} {interval(record['low'], record['high'])}",
+                    gain_with_interval(record),
                     f"{chosen} = {record['choice']:g}",
                     f"{signed(record['p05'])} to {signed(record['p95'])}",
                     f"{record['above_nll']:.0%}",
@@ -265,6 +266,21 @@ def real_gain() -> pd.DataFrame:
             )
     head = ["reported questions", "counted", "chosen", "median gain, 95 % interval", "at", "redraws, 5 % to 95 %"]
     return pd.DataFrame(lines, columns=[*head, "above NLL"])
+
+
+def readme_gain() -> pd.DataFrame:
+    """The gain of PRO over NLL on all published data: α, the paper's method, before K."""
+    columns = {
+        "α, repeats counted": ("paper", "alpha"),
+        "α, each answer once": ("workbench", "alpha"),
+        "K, repeats counted": ("paper", "K"),
+        "K, each answer once": ("workbench", "K"),
+    }
+    lines = []
+    for name, setting in PUBLISHED.items():
+        records = [row(GAIN, protocol=protocol, chosen=chosen, **setting) for protocol, chosen in columns.values()]
+        lines.append([f"{name}, {records[0]['n_questions']:,}", *map(gain_with_interval, records)])
+    return pd.DataFrame(lines, columns=["reported questions", *columns])
 
 
 def real_all_questions() -> pd.DataFrame:
@@ -276,6 +292,20 @@ def real_all_questions() -> pd.DataFrame:
         record = table[table["same_within"] == 0].iloc[0]
         lines.append([name, COUNTED[protocol], *(f"{record[column]:.3f}" for column in columns)])
     return pd.DataFrame(lines, columns=["answers of all questions", "counted", *columns.values()])
+
+
+def intervals_coverage() -> pd.DataFrame:
+    """How often the intervals of single AUROCs contain the truth."""
+    table = read_csv("docs/coverage.csv")
+    lines = []
+    for name, cells in table.groupby("scores", sort=False):
+        rarer = cells["n_questions"] * cells["share_right"].where(cells["share_right"] < 0.5, 1 - cells["share_right"])
+        both = cells[(rarer > 29.99) & (cells["auroc"] <= 0.9)]["covered"]
+        line = [name, len(cells), f"{cells['covered'].min():.3f}", (cells["covered"] < 0.93).sum()]
+        line += [f"{both.max():.3f}", (both > 0.97).sum()]
+        lines.append([*line, f"{cells['delong'].min():.3f}", (cells["delong"] < 0.93).sum()])
+    head = ["scores", "cells", "lowest", "below 0.93", "highest, 30 of both", "above 0.97", "DeLong, lowest"]
+    return pd.DataFrame(lines, columns=[*head, "DeLong, below 0.93"])
 
 
 GUARANTEES = "docs/guarantees.csv"
@@ -408,6 +438,8 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
         real_smollm2,
         real_gain,
         real_all_questions,
+        readme_gain,
+        intervals_coverage,
         guarantees_random_splits,
         guarantees_shift,
         guarantees_sets,
@@ -415,13 +447,17 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     )
 }
 
+COMPARED_BY_A_TEST = "tests/benchmarks/test_difference_intervals.py compares it with docs/difference_intervals.csv"
 # Tables with numbers that are not generated, by page and the first words of the head: why.
 NOT_GENERATED = {
     ("docs/audit.md", "choice | the release"): "definitions; the example is in tests/scoring/test_likelihood.py",
     ("docs/doors.md", "SmolLM2-135M, Q4_1"): "made by benchmarks/served.py, of a server",
     ("docs/engine.md", "strategy"): "definitions",
-    ("docs/intervals.md", "scores"): "made by benchmarks/coverage.py",
+    ("docs/intervals.md", "scores | method"): COMPARED_BY_A_TEST,
+    ("docs/intervals.md", "clusters"): COMPARED_BY_A_TEST,
+    ("docs/intervals.md", "scores | cells | n_to_decide"): COMPARED_BY_A_TEST,
     ("docs/own_data.md", "response format"): "versions",
+    ("docs/parameters.md", "parameter | type"): "defaults; tests/project/test_docs.py compares them with the package",
     ("docs/protocols.md", "line"): "definitions",
     ("docs/semantic_variants.md", "name here"): "versions",
     ("docs/speed.md", "arm"): "definitions",

@@ -163,8 +163,9 @@ class DeLong:
         """Return the ends of the interval of each difference, (A,). NaN where none is shown."""
         if self.moves is None:
             return np.full_like(self.difference, np.nan), np.full_like(self.difference, np.nan)
-        low = self.difference - self.moves.half_width(-1, level)
-        high = self.difference + self.moves.half_width(1, level)
+        # AUROCs differ by at most 1.
+        low = np.maximum(self.difference - self.moves.half_width(-1, level), -1.0)
+        high = np.minimum(self.difference + self.moves.half_width(1, level), 1.0)
         low[self.reference] = 0.0
         high[self.reference] = 0.0
         return low, high
