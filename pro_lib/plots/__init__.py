@@ -3,6 +3,7 @@
 from pro_lib.plots.alpha_sweep import alpha_sweep
 from pro_lib.plots.benchmark import benchmark
 from pro_lib.plots.fixed_k import fixed_k
+from pro_lib.plots.guarantees import answer_sets, entropies, guarantees
 from pro_lib.plots.k_vs_alpha import k_vs_alpha
 from pro_lib.plots.saving import save_figure
 from pro_lib.plots.style import (
@@ -35,13 +36,16 @@ __all__ = [
     "SHARE_TICKS",
     "alpha_axis",
     "alpha_sweep",
+    "answer_sets",
     "benchmark",
     "difference_axis",
     "distinct_values",
     "draw_curve",
     "draw_curves",
+    "entropies",
     "explain",
     "fixed_k",
+    "guarantees",
     "handles",
     "k_vs_alpha",
     "line_style",

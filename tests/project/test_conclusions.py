@@ -93,27 +93,12 @@ def test_05_says_whether_the_order_stays(last, verb):
     assert concluded("05", sweep=sweep, n_rarer=19).endswith("nothing is said.")
 
 
-@pytest.mark.parametrize(
-    ("threshold", "said"), [(0.3, "guaranteed by 1 of 1 scores"), (np.nan, "guaranteed by 0 of 1")]
-)
-def test_09_says_what_is_guaranteed_and_what_is_not(threshold, said):
-    row = {"method": "PRO", "target": 0.7, "threshold": threshold, "coverage": 0.4, "accuracy": 0.6}
-    sets = pd.DataFrame({"delta": [0.3, 0.5], "alpha": [np.nan, 0.02], "missed": [0.0, 0.45]})
-    entropies = pd.DataFrame({"estimate": [2.0], "low": [1.0], "high": [3.0]})
-    text = concluded("09", guaranteed=pd.DataFrame([row]), sets=sets, entropies=entropies)
-    assert said in text
-    assert "more than that was right of what 0 of them answered" in text
-    assert "Sets that may miss 30%: none is issued.\n\nSets that may miss 50%: p ≥ 0.020 misses 45.0%." in text
-    assert "its limits 2.0 apart" in text
-
-
 NAN = float("nan")
 REDRAWS = pd.DataFrame({**SETTING, "better_than_nll": [0.25, 0.75]})
 BOUNDS = pd.DataFrame({name: [NAN] for name in ("pro", "alpha_floor", "tree_bound", "entropy", "width")})
 EXACT = pd.DataFrame({"method": ["PRO, beams"], "difference": [0.01], "difference_low": NAN, "difference_high": NAN})
 WORLD = pd.DataFrame({"accuracy": 0.5, "nll": 0.7, "score": ["K = 2"], "gain": 0.1, "p_value": 0.5, "level": "1"})
 BARS = {"method": ["PRO", "NLL"] * 2, "threshold": [0.1, 0.1, 0.5, 0.5], "auroc": [0.8, 0.8, 0.9, 0.7]}
-ANSWERED = {"method": "PRO", "target": 0.7, "threshold": NAN, "coverage": 0.0, "accuracy": NAN}
 # By notebook, tables of which a part is unknown, and what is said instead of the number.
 UNKNOWN = {
     "06": (
@@ -128,14 +113,6 @@ UNKNOWN = {
     "08": (
         {"table": WORLD.assign(panel="sharpness"), "causes": pd.DataFrame({"cause": ["none"], "gain": NAN})},
         "no difference is known",
-    ),
-    "09": (
-        {
-            "guaranteed": pd.DataFrame([ANSWERED]),
-            "sets": pd.DataFrame({"delta": [0.3], "alpha": NAN, "missed": 0.0}),
-            "entropies": pd.DataFrame({"estimate": [2.0], "low": NAN, "high": NAN}),
-        },
-        "2.00 nats in the mean, its limits unknown",
     ),
 }
 

@@ -7,12 +7,19 @@ from pro_lib.evaluation.tables.alpha_sweep import (
     redraws,
 )
 from pro_lib.evaluation.tables.fixed_k import fixed_k, printed_fixed_k
+from pro_lib.evaluation.tables.guarantees import (
+    answer_sets,
+    default_targets,
+    entropies,
+    guarantees,
+)
 from pro_lib.evaluation.tables.k_vs_alpha import k_vs_alpha
 from pro_lib.evaluation.tables.settings import (
     SETTING_COLUMNS,
     auroc_columns,
     nll_comparison_columns,
     overview,
+    with_run,
     with_setting,
 )
 
@@ -20,13 +27,18 @@ __all__ = [
     "SETTING_COLUMNS",
     "alpha_choices",
     "alpha_sweep",
+    "answer_sets",
     "auroc_columns",
+    "default_targets",
+    "entropies",
     "fixed_k",
+    "guarantees",
     "k_vs_alpha",
     "nll_comparison_columns",
     "overview",
     "printed_alphas",
     "printed_fixed_k",
     "redraws",
+    "with_run",
     "with_setting",
 ]
