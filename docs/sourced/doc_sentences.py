@@ -646,7 +646,7 @@ def _real_models() -> list[Sentence]:
     redraws = rows(f"{SMOLLM2}/06_redraws.csv", **of["world-facts"])["better_than_nll"]
     sd = {name: row(small, protocol="paper", method="SD, lexical", **of[name]) for name in ("sciq", "nq")}
     errors = [cell(small, "ece", protocol="workbench", method="PRO", **of[name]) for name in of]
-    entropy = read_csv(f"{SMOLLM2}/09_entropy.csv").groupby("dataset")[["estimate", "tree_bound"]].mean()
+    entropy = read_csv(f"{SMOLLM2}/09_entropy.csv").groupby("dataset")[["entropy", "tree_bound"]].mean()
     guarantees = f"{SMOLLM2}/09_guarantees.csv"
 
     def share(name: str, target: float, method: str) -> str:
@@ -724,7 +724,7 @@ def _real_models() -> list[Sentence]:
             page,
             "{estimate} nats in the mean on world-facts, by samples. The tree bound of the search is {bound}.",
             {
-                "estimate": f"{entropy.loc['world-facts', 'estimate']:.0f}",
+                "estimate": f"{entropy.loc['world-facts', 'entropy']:.0f}",
                 "bound": f"{entropy.loc['world-facts', 'tree_bound']:.0f}",
             },
         ),
@@ -827,7 +827,7 @@ def _guaranteed_of_published(page: str) -> Sentence:
             "n": str(len(made)),
             "below": spelled(len(below)),
             "differences": shared_range(0.7 - below["accuracy"]),
-            "covered": "each" if (below["high"] >= 0.7).all() else f"{(below['high'] >= 0.7).sum()}",
+            "covered": "each" if (below["accuracy_high"] >= 0.7).all() else f"{(below['accuracy_high'] >= 0.7).sum()}",
         },
     )
 
@@ -967,12 +967,12 @@ def _notebooks() -> list[Sentence]:
         Sentence(
             page,
             "Sets of answers that may miss 40 % hold {size} answers.",
-            {"size": f"{issued['size']:.1f}"},
+            {"size": f"{issued['set_size']:.1f}"},
         ),
         Sentence(
             page,
             "Those at the paper's α of 0.4 miss {missed} and are empty for {empty} of the questions.",
-            {"missed": percent(fixed["missed"]), "empty": percent(fixed["empty"])},
+            {"missed": percent(fixed["missed"]), "empty": percent(fixed["share_empty"])},
         ),
         Sentence(
             page,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -271,16 +271,7 @@ class Experiment(Parameters):
         `methods` is explained in `evaluations`.
         """
         options = self._values("n_validation", "seed", "alphas")
-        splits: list[Splits] = []
-        for pair in self.pairs():
-            evaluations = self.evaluations(*pair, "validation", self.split, methods=methods)
-            pools = evaluations[: len(PROTOCOLS)]
-            reported = evaluations[len(PROTOCOLS) :]
-            for pool, report in zip(pools, reported, strict=True):
-                # A method may be left out on the questions of one split only.
-                common = pool.with_methods_of(report), report.with_methods_of(pool)
-                splits.append(Splits(*common, **options))
-        return splits
+        return [Splits(*both, **options) for both in self._pools_and_reports(methods)]
 
     def similarities(self, model: str, dataset: str) -> dict[str, Similarity | None]:
         """Return what decides whether answers mean the same, by name.
@@ -355,6 +346,39 @@ class Experiment(Parameters):
             parts = [self.both_splits(*pair, name) for name in (EXACT, BEAMS, GREEDY, SAMPLES)]
             runs.append(tables.SearchRuns(*parts))
         return runs
+
+    def guarantees(self) -> pd.DataFrame:
+        """Return what share of questions each method may answer with a guaranteed accuracy."""
+        options = self._values("alpha", "confidence", "seed")
+        return tables.guarantees(self.guarantee_splits, targets=self.target, **options)
+
+    def guarantee_questions(self) -> pd.DataFrame:
+        """Return a row per setting and split: the questions that the guarantees are about."""
+        both = [(splits.pool, splits.reported) for splits in self.guarantee_splits]
+        return tables.overview(list(chain.from_iterable(both)))
+
+    def answer_sets(self) -> pd.DataFrame:
+        """Return how often sets of answers have no correct answer; empty for records."""
+        if self.records is not None:
+            return pd.DataFrame()
+        options = self._values("split", "choices", "seed")
+        return tables.answer_sets(self._runs_of_both_splits(EXACT), **options)
+
+    def entropies(self) -> pd.DataFrame:
+        """Return the entropy of the answers to each question, from samples; empty for records."""
+        if self.records is not None:
+            return pd.DataFrame()
+        runs = [self._runs_of_both_splits(strategy) for strategy in (EXACT, SAMPLES)]
+        return tables.entropies(*runs, split=self.split)
+
+    @cached_property
+    def guarantee_splits(self) -> list[Splits]:
+        """All validation questions and the reported ones, if each answer counts once, for all methods."""
+        splits = []
+        for both in self._pools_and_reports("all"):
+            if both[0].protocol.startswith("workbench"):
+                splits.append(Splits(*both, n_validation=None))
+        return splits
 
     @cached_property
     def own_splits(self) -> list[Splits]:
@@ -437,6 +461,21 @@ class Experiment(Parameters):
                     f"for this model ({error.__cause__})"
                 ) from error
             raise
+
+    def _pools_and_reports(self, methods: str) -> list[tuple[Evaluation, Evaluation]]:
+        """Return all validation questions and the reported ones, of every pair and protocol."""
+        both: list[tuple[Evaluation, Evaluation]] = []
+        for pair in self.pairs():
+            evaluations = self.evaluations(*pair, "validation", self.split, methods=methods)
+            pools = evaluations[: len(PROTOCOLS)]
+            reported = evaluations[len(PROTOCOLS) :]
+            for pool, report in zip(pools, reported, strict=True):
+                # A method may be left out on the questions of one split only.
+                both.append((pool.with_methods_of(report), report.with_methods_of(pool)))
+        return both
+
+    def _runs_of_both_splits(self, strategy: str) -> list[Run]:
+        return [self.both_splits(*pair, strategy) for pair in self.pairs()]
 
     def _values(self, *names: str) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names}

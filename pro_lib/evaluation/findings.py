@@ -271,6 +271,68 @@ def _bounds_sentences(bounds: pd.DataFrame) -> str:
     )
 
 
+def guarantees(table: pd.DataFrame) -> str:
+    """Return the findings of notebook 09 from the table of `tables.guarantees`."""
+    confidence = f"{100 * table['confidence'].iloc[0]:g} % confidence, each by itself"
+    n_settings = len(table[["dataset", "model"]].drop_duplicates())
+    methods = "methods" if n_settings == 1 else "pairs of a method and a setting"
+    sentences = []
+    for target, rows in table.groupby("target"):
+        goal = f"An accuracy of at least {_percent(target)} is guaranteed"
+        made = rows[rows["threshold"].notna()]
+        if made.empty:
+            sentences.append(f"{goal} for none of the {len(rows)} {methods}: the validation questions do not show it.")
+            continue
+        below = int((made["accuracy_high"] < target).sum())
+        sentences.append(
+            f"{goal} for {len(made)} of {len(rows)} {methods} ({confidence}). They answer "
+            f"{_percents(made['coverage'])} of the questions, and {_percents(made['accuracy'])} of "
+            f"these answers are correct. The 95 % interval of this accuracy is entirely below the "
+            f"target for {below} of these {len(made)}."
+        )
+    return "\n\n".join(sentences)
+
+
+def answer_sets(table: pd.DataFrame) -> str:
+    """Return the findings of notebook 09 from the table of `tables.answer_sets`; empty if it is."""
+    if table.empty:
+        return ""
+    sentences = []
+    for delta, rows in table.dropna(subset=["delta"]).groupby("delta"):
+        goal = f"Sets that may miss every correct answer for at most {_percent(delta)} of the questions"
+        issued = rows.dropna(subset=["alpha"])
+        if issued.empty:
+            sentences.append(
+                f"{goal} cannot be issued: the search finds a correct answer for too few validation questions."
+            )
+            continue
+        where = "" if len(rows) == 1 else f" {_in_settings(len(issued), len(rows))}"
+        ends = pd.concat([issued["missed_low"], issued["missed_high"]])
+        sentences.append(
+            f"{goal} consist of the answers with p ≥ {span(issued['alpha'])}{where}. They miss "
+            f"{_percents(issued['missed'])} (95 % confidence interval {_percents(ends)}), and have "
+            f"{span(issued['set_size'], '{:.1f}')} answers on average."
+        )
+    return "\n\n".join(sentences)
+
+
+def entropies(table: pd.DataFrame) -> str:
+    """Return the findings of notebook 09 from the table of `tables.entropies`; empty if it is."""
+    if table.empty:
+        return ""
+    table = table.assign(width=table["entropy_high"] - table["entropy_low"])
+    by_setting = table.groupby(["dataset", "model"], sort=False)
+    means = by_setting[["entropy", "tree_bound", "width"]].mean()
+    sentence = (
+        f"The entropy is {span(means['entropy'], '{:.2f}')} nats on average over questions; the "
+        f"tree bound of the search is {span(means['tree_bound'], '{:.2f}')} nats."
+    )
+    if means["width"].isna().any():
+        return f"{sentence} One sample does not give an interval."
+    width = span(means["width"], "{:.1f}")
+    return f"{sentence} The 95 % limits of a single question are {width} nats apart on average."
+
+
 def _oracle_sentence(rows: pd.DataFrame) -> str:
     setting = ["dataset", "model"]
     aurocs = rows.pivot_table(index=setting, columns="alpha_choice", values="auroc", sort=False)
@@ -326,6 +388,15 @@ def _values(rows: pd.DataFrame, quantity: str, n_tests: int | None = None) -> st
 
 def _percent_span(shares: pd.Series) -> str:
     return f"{span(100 * shares, '{:.1f}')} %"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.4g} %"
+
+
+def _percents(shares: pd.Series) -> str:
+    """Return the smallest and the largest share in percent, or the only one."""
+    return f"{span(100 * shares, '{:.0f}')} %"
 
 
 def _signed(value: float) -> str:

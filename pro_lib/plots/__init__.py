@@ -5,6 +5,7 @@ from pro_lib.plots.benchmark import benchmark
 from pro_lib.plots.exact_search import exact_search
 from pro_lib.plots.exact_search_auroc import exact_search_auroc
 from pro_lib.plots.fixed_k import fixed_k
+from pro_lib.plots.guarantees import answer_sets, entropies, guarantees
 from pro_lib.plots.k_vs_alpha import k_vs_alpha
 from pro_lib.plots.rouge_thresholds import rouge_thresholds
 from pro_lib.plots.saving import save_figure
@@ -38,15 +39,18 @@ __all__ = [
     "SHARE_TICKS",
     "alpha_axis",
     "alpha_sweep",
+    "answer_sets",
     "benchmark",
     "difference_axis",
     "distinct_values",
     "draw_curve",
     "draw_curves",
+    "entropies",
     "exact_search",
     "exact_search_auroc",
     "explain",
     "fixed_k",
+    "guarantees",
     "handles",
     "k_vs_alpha",
     "line_style",

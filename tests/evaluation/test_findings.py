@@ -5,6 +5,8 @@ import pytest
 
 from pro_lib.evaluation import findings
 
+NAN = float("nan")
+
 
 def setting(difference, *, half_width=0.01, p_value=0.5, n_correct=500, **others):
     """A row of a setting with 1,000 questions, in which PRO has this difference to NLL."""
@@ -234,3 +236,63 @@ def test_07_says_what_is_not_known():
     assert "nan" not in said
     unknown = findings.exact_search(*searched(entropy_minus_tree_bound_low=None), search_scores(0.0))
     assert "The interval of the entropy is unknown." in unknown
+
+
+def guaranteed(target, threshold, coverage=0.3, accuracy=0.8, half_width=0.05, **others):
+    """A row of the table of guarantees."""
+    row = {"dataset": "d", "model": "m", "target": target, "threshold": threshold, "confidence": 0.95}
+    row |= {"coverage": coverage, "accuracy": accuracy}
+    return row | {"accuracy_low": accuracy - half_width, "accuracy_high": accuracy + half_width} | others
+
+
+def test_09_says_what_is_guaranteed_and_what_is_not():
+    nothing = {"threshold": NAN, "coverage": 0.0, "accuracy": NAN}
+    rows = [guaranteed(0.7, 1.5), guaranteed(0.7, 2.5, coverage=0.2, accuracy=0.6)]
+    rows += [guaranteed(0.7, **nothing), guaranteed(0.8, **nothing), guaranteed(0.8, **nothing)]
+    assert findings.guarantees(pd.DataFrame(rows)) == (
+        "An accuracy of at least 70 % is guaranteed for 2 of 3 methods (95 % confidence, each by "
+        "itself). They answer 20 to 30 % of the questions, and 60 to 80 % of these answers are "
+        "correct. The 95 % interval of this accuracy is entirely below the target for 1 of these 2.\n\n"
+        "An accuracy of at least 80 % is guaranteed for none of the 2 methods: the validation "
+        "questions do not show it."
+    )
+
+
+def test_09_counts_methods_in_several_settings():
+    rows = [guaranteed(0.7, 1.5), guaranteed(0.7, 1.5, model="other")]
+    assert "for 2 of 2 pairs of a method and a setting" in findings.guarantees(pd.DataFrame(rows))
+
+
+def test_09_says_which_sets_can_be_issued_and_what_they_miss():
+    issued = {"delta": 0.5, "alpha": 0.02, "missed": 0.45, "missed_low": 0.4, "missed_high": 0.5, "set_size": 3.04}
+    fixed = {**issued, "delta": NAN, "alpha": 0.4}
+    table = pd.DataFrame([{"delta": 0.3, "alpha": NAN, "missed": 0.0}, issued, fixed])
+    assert findings.answer_sets(table) == (
+        "Sets that may miss every correct answer for at most 30 % of the questions cannot be issued: "
+        "the search finds a correct answer for too few validation questions.\n\n"
+        "Sets that may miss every correct answer for at most 50 % of the questions consist of the "
+        "answers with p ≥ 0.020. They miss 45 % (95 % confidence interval 40 to 50 %), and have 3.0 "
+        "answers on average."
+    )
+    two = findings.answer_sets(pd.DataFrame([issued, issued | {"alpha": NAN}]))
+    assert "answers with p ≥ 0.020 in 1 of 2 settings. They miss 45 %" in two
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (1.0, 3.0, "The 95 % limits of a single question are 2.0 nats apart on average."),
+        (NAN, NAN, "One sample does not give an interval."),
+    ],
+)
+def test_09_says_the_mean_entropy_and_how_wide_its_limits_are(low, high, said):
+    row = {"dataset": "d", "model": "m", "entropy": 2.0, "tree_bound": 1.5}
+    table = pd.DataFrame([row | {"entropy_low": low, "entropy_high": high}])
+    assert findings.entropies(table) == (
+        f"The entropy is 2.00 nats on average over questions; the tree bound of the search is 1.50 nats. {said}"
+    )
+
+
+def test_09_says_nothing_about_searches_of_records():
+    nothing = pd.DataFrame()
+    assert findings.answer_sets(nothing) == findings.entropies(nothing) == ""

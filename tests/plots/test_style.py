@@ -21,9 +21,13 @@ DRAW = {
     "fixed_k": plots.fixed_k,
     "rouge_thresholds": plots.rouge_thresholds,
     "benchmark": plots.benchmark,
+    "guarantees": plots.guarantees,
+    "answer_sets": plots.answer_sets,
+    "entropies": plots.entropies,
 }
 # Figures on tidy tables, in which no text may be smaller than this in print.
 SMALLEST = {"alpha_sweep": 7, "k_vs_alpha": 7, "fixed_k": 7, "rouge_thresholds": 7}
+SMALLEST |= {"guarantees": 7, "answer_sets": 7, "entropies": 7}
 
 
 def grid(**columns):
@@ -43,15 +47,31 @@ def tables(size, name):
         return sweep, sweep[sweep["alpha"] == 0.4].assign(alpha_choice="validation")
     columns = {"k_vs_alpha": {"alpha": alphas}, "fixed_k": {"k": [*range(1, 11), None]}}
     columns |= {"rouge_thresholds": {"rouge_threshold": [0.1, 0.2, 0.3, 0.4, 0.5], "method": METHODS}}
+    columns |= {"guarantees": {"method": METHODS, "target": [0.7, 0.8]}}
+    columns |= {"answer_sets": {"alpha": [0.005, 0.05, 0.1, 0.4]}, "entropies": {"question_id": range(300)}}
     table = grid(**size, **columns.get(name, {"method": METHODS}))
     table = table.assign(mean_k=table["auroc"], accuracy=0.5, difference=0.1, significant=True)
     if name == "fixed_k":
         table["k_choice"] = table["k"].isna().map({True: "adaptive", False: "fixed"})
+    if name == "guarantees":
+        table["coverage"] = np.where(table["method"] == "SE", 0.0, 0.3)
+        table["accuracy"] = np.where(table["method"] == "SE", np.nan, 0.8)
+        table = table.assign(similarity=None, accuracy_low=table["accuracy"], accuracy_high=0.9)
+    if name == "answer_sets":
+        table["delta"] = np.where(table["alpha"] == 0.1, 0.5, np.nan)
+        table = table.assign(missed_limit=0.6, missed=0.5, share_empty=0.2, set_size=123.4)
+        table = table.assign(missed_low=0.4, missed_high=0.6)
+    if name == "entropies":
+        table = table.assign(entropy=table["auroc"], tree_bound=0.5, entropy_low=0.5, entropy_high=1.0)
     return (table,)
 
 
 # How many panels each figure has of two data sets and two models.
 PANELS = {"alpha_sweep": 2, "k_vs_alpha": 2, "fixed_k": 2, "rouge_thresholds": 4, "benchmark": 4}
+PANELS |= {"guarantees": 8, "answer_sets": 4, "entropies": 4}
+# Figures with a panel for each model, and how many panels a model has on a data set.
+BY_MODEL = {"rouge_thresholds": 1, "benchmark": 1, "guarantees": 2, "answer_sets": 1, "entropies": 1}
+WITHOUT_PROTOCOL = ("answer_sets", "entropies")
 EACH = pytest.mark.parametrize("name", PANELS)
 
 
@@ -107,8 +127,9 @@ def test_a_figure_can_be_read_at_one_and_at_two_columns(name, size, figure_colum
 def test_a_setting_without_rows_has_no_panel_and_two_protocols_have_one_each(name):
     first, *rest = tables(HERE, name)
     holed = first[(first["dataset"] != "mine") | (first["model"] != "facts-1m")]
-    by_model = name in ("rouge_thresholds", "benchmark")
-    assert len(DRAW[name](holed, *rest).axes) == PANELS[name] - by_model
+    assert len(DRAW[name](holed, *rest).axes) == PANELS[name] - BY_MODEL.get(name, 0)
+    if name in WITHOUT_PROTOCOL:
+        return
     both = [pd.concat(table.assign(protocol=p) for p in ("paper", "workbench")) for table in (first, *rest)]
     assert len(DRAW[name](*both).axes) == 2 * PANELS[name]
 
@@ -142,18 +163,21 @@ def test_a_figure_has_a_title_and_two_named_axes(name):
     assert figure.legends[0].get_title().get_text() == "A title of mine"
     assert len(figure.legends) == 1
     assert figure.get_supxlabel()
-    assert "95 % interval" in figure.get_supylabel()
+    assert "95 % interval" in " ".join([figure.get_supylabel(), *legend(figure)])
 
 
 @pytest.mark.parametrize("name", SMALLEST)
 def test_a_table_of_a_user_needs_few_columns_and_a_missing_one_is_named(name):
     first = tables({"model": ["mine"]}, name)[0]
     needed = {"alpha_sweep": ["alpha", "auroc"], "k_vs_alpha": ["alpha", "mean_k"]}
-    needed |= {"fixed_k": ["k_choice", "k", "auroc"]}
+    needed |= {"fixed_k": ["k_choice", "k", "auroc"], "entropies": ["entropy", "tree_bound"]}
     needed |= {"rouge_thresholds": ["rouge_threshold", "method", "auroc_minus_nll"]}
+    needed |= {"guarantees": ["method", "target", "coverage", "accuracy"]}
+    needed |= {"answer_sets": ["alpha", "delta", "missed_limit", "missed", "share_empty", "auroc", "set_size"]}
     figure = DRAW[name](first[needed[name]])
-    assert len(figure.axes) == 1
-    assert bool(figure.legends) == (name == "rouge_thresholds")  # a line needs no name if it is alone
+    assert len(figure.axes) == (2 if name == "guarantees" else 1)
+    has_legend = name in ("guarantees", "rouge_thresholds", *WITHOUT_PROTOCOL)
+    assert len(figure.legends) == has_legend  # a line needs no name if it is alone
     with pytest.raises(SentenceError, match=f"^The table has no column '{needed[name][0]}'; plots.{name} needs"):
         DRAW[name](first.drop(columns=needed[name][0]))
     with pytest.raises(SentenceError, match=r"^The table has no rows"):

@@ -73,24 +73,9 @@ def test_01_says_ranges_of_means():
     assert "more than all the probability for 0% to 100% of the questions" in said
 
 
-@pytest.mark.parametrize(
-    ("threshold", "said"), [(0.3, "guaranteed by 1 of 1 scores"), (np.nan, "guaranteed by 0 of 1")]
-)
-def test_09_says_what_is_guaranteed_and_what_is_not(threshold, said):
-    row = {"method": "PRO", "target": 0.7, "threshold": threshold, "coverage": 0.4, "accuracy": 0.6}
-    sets = pd.DataFrame({"delta": [0.3, 0.5], "alpha": [np.nan, 0.02], "missed": [0.0, 0.45]})
-    entropies = pd.DataFrame({"estimate": [2.0], "low": [1.0], "high": [3.0]})
-    text = concluded("09", guaranteed=pd.DataFrame([row]), sets=sets, entropies=entropies)
-    assert said in text
-    assert "more than that was right of what 0 of them answered" in text
-    assert "Sets that may miss 30%: none is issued.\n\nSets that may miss 50%: p ≥ 0.020 misses 45.0%." in text
-    assert "its limits 2.0 apart" in text
-
-
 NAN = float("nan")
 REDRAWS = pd.DataFrame({**SETTING, "better_than_nll": [0.25, 0.75]})
 WORLD = pd.DataFrame({"accuracy": 0.5, "nll": 0.7, "score": ["K = 2"], "gain": 0.1, "p_value": 0.5, "level": "1"})
-ANSWERED = {"method": "PRO", "target": 0.7, "threshold": NAN, "coverage": 0.0, "accuracy": NAN}
 # By notebook, tables of which a part is unknown, and what is said instead of the number.
 UNKNOWN = {
     "06": (
@@ -100,14 +85,6 @@ UNKNOWN = {
     "08": (
         {"table": WORLD.assign(panel="sharpness"), "causes": pd.DataFrame({"cause": ["none"], "gain": NAN})},
         "no difference is known",
-    ),
-    "09": (
-        {
-            "guaranteed": pd.DataFrame([ANSWERED]),
-            "sets": pd.DataFrame({"delta": [0.3], "alpha": NAN, "missed": 0.0}),
-            "entropies": pd.DataFrame({"estimate": [2.0], "low": NAN, "high": NAN}),
-        },
-        "2.00 nats in the mean, its limits unknown",
     ),
 }
 

@@ -13,6 +13,12 @@ from pro_lib.evaluation.tables.exact_search import (
     exact_search_auroc,
 )
 from pro_lib.evaluation.tables.fixed_k import fixed_k, printed_fixed_k
+from pro_lib.evaluation.tables.guarantees import (
+    answer_sets,
+    default_targets,
+    entropies,
+    guarantees,
+)
 from pro_lib.evaluation.tables.k_vs_alpha import k_vs_alpha
 from pro_lib.evaluation.tables.rouge_thresholds import (
     ROUGE_THRESHOLDS,
@@ -25,6 +31,7 @@ from pro_lib.evaluation.tables.settings import (
     method_columns,
     nll_comparison_columns,
     overview,
+    with_run,
     with_setting,
 )
 
@@ -34,11 +41,15 @@ __all__ = [
     "SearchRuns",
     "alpha_choices",
     "alpha_sweep",
+    "answer_sets",
     "auroc_columns",
+    "default_targets",
+    "entropies",
     "entropy_bounds",
     "exact_search",
     "exact_search_auroc",
     "fixed_k",
+    "guarantees",
     "k_vs_alpha",
     "method_columns",
     "nll_comparison_columns",
@@ -48,5 +59,6 @@ __all__ = [
     "printed_rouge_thresholds",
     "redraws",
     "rouge_thresholds",
+    "with_run",
     "with_setting",
 ]

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation.evaluate import Evaluation
+from pro_lib.runs.run import Run
 from pro_lib.scoring.likelihood import FloatArray
 
 # The first columns of every table: which questions and answers its rows are about.
@@ -39,6 +40,21 @@ def with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
         "n_unlabelled": evaluation.n_unlabelled,
     }
     return table.assign(**setting)[[*SETTING_COLUMNS, *table.columns]]
+
+
+def with_run(table: pd.DataFrame, run: Run, split: str) -> pd.DataFrame:
+    """Return a table about the answers of a run, whatever the protocol, with the setting in front.
+
+    Columns: dataset, model, strategy, split and n_questions, then those of the table.
+
+    Args:
+        table: the table.
+        run: the run of the questions that the table is about.
+        split: the name of their split.
+    """
+    setting = run.info.labels() | {"strategy": run.info.strategy, "split": split}
+    setting |= {"n_questions": len(run.questions)}
+    return table.assign(**setting)[[*setting, *table.columns]]
 
 
 def auroc_columns(uncertainty: FloatArray, evaluation: Evaluation) -> dict[str, ArrayLike]:
