@@ -5,6 +5,7 @@ from pro_lib.plots.benchmark import benchmark
 from pro_lib.plots.exact_search import exact_search
 from pro_lib.plots.exact_search_auroc import exact_search_auroc
 from pro_lib.plots.fixed_k import fixed_k
+from pro_lib.plots.gains import causes, worlds
 from pro_lib.plots.k_vs_alpha import k_vs_alpha
 from pro_lib.plots.saving import save_figure
 from pro_lib.plots.style import (
@@ -38,6 +39,7 @@ __all__ = [
     "alpha_axis",
     "alpha_sweep",
     "benchmark",
+    "causes",
     "difference_axis",
     "distinct_values",
     "draw_curve",
@@ -56,4 +58,5 @@ __all__ = [
     "save",
     "save_figure",
     "set_ticks",
+    "worlds",
 ]

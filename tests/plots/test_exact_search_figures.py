@@ -101,7 +101,7 @@ def test_a_missing_column_is_named():
     table, bounds = search_tables()
     with pytest.raises(SentenceError, match=r"^The table has no column 'recall'; plots.exact_search needs"):
         plots.exact_search(table.drop(columns="recall"))
-    with pytest.raises(SentenceError, match="^The table has no column 'entropy'"):
+    with pytest.raises(SentenceError, match=r"^The table has no column 'entropy'"):
         plots.exact_search(table, bounds.drop(columns="entropy"))
-    with pytest.raises(SentenceError, match="^The table has no column 'auroc_minus_pro_low'"):
+    with pytest.raises(SentenceError, match=r"^The table has no column 'auroc_minus_pro_low'"):
         plots.exact_search_auroc(score_table().drop(columns="auroc_minus_pro_low"))

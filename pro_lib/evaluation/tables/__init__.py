@@ -13,6 +13,13 @@ from pro_lib.evaluation.tables.exact_search import (
     exact_search_auroc,
 )
 from pro_lib.evaluation.tables.fixed_k import fixed_k, printed_fixed_k
+from pro_lib.evaluation.tables.gains import (
+    BOTH_VARIED,
+    causes,
+    pro_minus_nll,
+    two_or_more,
+    worlds,
+)
 from pro_lib.evaluation.tables.k_vs_alpha import k_vs_alpha
 from pro_lib.evaluation.tables.settings import (
     SETTING_COLUMNS,
@@ -23,11 +30,13 @@ from pro_lib.evaluation.tables.settings import (
 )
 
 __all__ = [
+    "BOTH_VARIED",
     "SETTING_COLUMNS",
     "SearchRuns",
     "alpha_choices",
     "alpha_sweep",
     "auroc_columns",
+    "causes",
     "entropy_bounds",
     "exact_search",
     "exact_search_auroc",
@@ -37,6 +46,9 @@ __all__ = [
     "overview",
     "printed_alphas",
     "printed_fixed_k",
+    "pro_minus_nll",
     "redraws",
+    "two_or_more",
     "with_setting",
+    "worlds",
 ]
