@@ -55,16 +55,6 @@ def test_06_counts_what_is_beyond_chance_and_no_tie():
         assert concluded("06", table=table, redraws=redraws, n_rarer=19) == FEW
 
 
-@pytest.mark.parametrize(("gain", "p_value", "won"), [(0.02, 1e-9, 1), (-0.02, 1e-9, 0), (0.02, 0.03, 0)])
-def test_08_counts_a_world_once_and_corrects_for_all(gain, p_value, won):
-    world = {"accuracy": 0.5, "nll": 0.7, "score": ["K = 2", "K = 5"], "gain": [gain, -0.1], "level": "1"}
-    base = pd.DataFrame(world | {"p_value": [p_value, 0.5]})
-    other = base.assign(accuracy=0.6, nll=0.6, gain=-0.01, p_value=0.5)
-    worlds = [base.assign(panel="sharpness"), base.assign(panel="answers"), other.assign(panel="spellings")]
-    causes = pd.DataFrame({"cause": ["as it is"], "gain": [0.0]})
-    assert f"In {won} of 2 worlds" in concluded("08", table=pd.concat(worlds, ignore_index=True), causes=causes)
-
-
 def test_01_says_ranges_of_means():
     rows = {"dataset": ["d", "e"], "model": "m", "answers": [10.0, 8.0], "distinct": [5.0, 4.0], "mass": [0.5, 0.9]}
     table = pd.DataFrame(rows | {"mass_with_repeats": [0.5, 2.0], "kept": [1, 2]})
@@ -75,16 +65,11 @@ def test_01_says_ranges_of_means():
 
 NAN = float("nan")
 REDRAWS = pd.DataFrame({**SETTING, "better_than_nll": [0.25, 0.75]})
-WORLD = pd.DataFrame({"accuracy": 0.5, "nll": 0.7, "score": ["K = 2"], "gain": 0.1, "p_value": 0.5, "level": "1"})
 # By notebook, tables of which a part is unknown, and what is said instead of the number.
 UNKNOWN = {
     "06": (
         {"table": benchmark(0.1, significant=False), "redraws": REDRAWS.assign(better_than_nll=NAN)},
         "The validation questions cannot be redrawn",
-    ),
-    "08": (
-        {"table": WORLD.assign(panel="sharpness"), "causes": pd.DataFrame({"cause": ["none"], "gain": NAN})},
-        "no difference is known",
     ),
 }
 

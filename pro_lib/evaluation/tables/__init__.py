@@ -13,6 +13,13 @@ from pro_lib.evaluation.tables.exact_search import (
     exact_search_auroc,
 )
 from pro_lib.evaluation.tables.fixed_k import fixed_k, printed_fixed_k
+from pro_lib.evaluation.tables.gains import (
+    BOTH_VARIED,
+    causes,
+    pro_minus_nll,
+    two_or_more,
+    worlds,
+)
 from pro_lib.evaluation.tables.guarantees import (
     answer_sets,
     default_targets,
@@ -36,6 +43,7 @@ from pro_lib.evaluation.tables.settings import (
 )
 
 __all__ = [
+    "BOTH_VARIED",
     "ROUGE_THRESHOLDS",
     "SETTING_COLUMNS",
     "SearchRuns",
@@ -43,6 +51,7 @@ __all__ = [
     "alpha_sweep",
     "answer_sets",
     "auroc_columns",
+    "causes",
     "default_targets",
     "entropies",
     "entropy_bounds",
@@ -57,8 +66,11 @@ __all__ = [
     "printed_alphas",
     "printed_fixed_k",
     "printed_rouge_thresholds",
+    "pro_minus_nll",
     "redraws",
     "rouge_thresholds",
+    "two_or_more",
     "with_run",
     "with_setting",
+    "worlds",
 ]
