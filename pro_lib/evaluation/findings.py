@@ -157,44 +157,40 @@ def rouge_thresholds(table: pd.DataFrame) -> str:
     """Return the findings of notebook 05 from the table of `tables.rouge_thresholds`."""
     paragraphs = []
     for words, rows in by_protocol(table):
-        enough = rows[_has_enough(rows)]
+        ends = sorted({rows["rouge_threshold"].min(), rows["rouge_threshold"].max()})
         sentences = [f"{words}:"]
-        if not enough.empty:
-            sentences.append(_threshold_sentence(enough))
-        pro = rows[rows["method"] == "PRO"]
-        first, last = pro["rouge_threshold"].min(), pro["rouge_threshold"].max()
-        for threshold in dict.fromkeys([first, last]):
-            subject = f"At threshold {threshold:g}, PRO with α chosen on validation questions"
-            at_threshold = pro[pro["rouge_threshold"] == threshold]
-            sentences.append(comparison(at_threshold, subject, "NLL", "auroc_minus_nll"))
-        paragraphs.append(" ".join(sentences))
+        for threshold in ends:
+            at_end = rows[(rows["method"] == "PRO") & (rows["rouge_threshold"] == threshold)]
+            subject = f"At ROUGE-L > {threshold:g}, PRO with α chosen on validation questions"
+            sentences.append(comparison(at_end, subject, "NLL", "auroc_minus_nll"))
+        if len(ends) > 1:
+            sentences.append(_order_sentence(rows, *ends))
+        paragraphs.append(" ".join(filter(None, sentences)))
     return "\n\n".join(paragraphs)
 
 
-def _threshold_sentence(rows: pd.DataFrame) -> str:
-    """Say how much AUROCs and the order of the methods change between thresholds."""
-    labels = rows["method"] + rows["similarity"].map(" ({})".format, na_action="ignore").fillna("")
+def _order_sentence(rows: pd.DataFrame, first: float, last: float) -> str:
+    """Return how far the threshold moves AUROCs and their order, in settings with enough answers."""
     setting = ["dataset", "model"]
-    by_threshold = rows.assign(method=labels).pivot_table(
-        index=[*setting, "method"], columns="rouge_threshold", values="auroc"
-    )
-    first, last = by_threshold.columns[0], by_threshold.columns[-1]
-    if first == last:
-        return f"All answers are judged at one threshold, {first:g}."
-    changes = by_threshold.max(axis=1) - by_threshold.min(axis=1)
-    dataset, model, method = changes.idxmax()
-    sentence = (
-        f"between the thresholds {first:g} and {last:g} the AUROC of a method changes by at most "
-        f"{changes.max():.3f} ({method}, {model} on {dataset})."
-    )
-    orders = by_threshold.groupby(level=setting).apply(
-        lambda methods: methods[first].corr(methods[last], method="kendall")
-    )
-    if orders.isna().all():
-        return f"{sentence} The order of the methods cannot be compared."
+    has_enough = _has_enough(rows).groupby([rows[name] for name in setting]).transform("all")
+    kept = rows[has_enough]
+    if kept.empty:
+        return ""
+    kept = kept.assign(similarity=kept["similarity"].fillna(""))
+    by_method = kept.pivot_table(index=[*setting, "method", "similarity"], columns="rouge_threshold", values="auroc")
+    moves = by_method.max(axis=1) - by_method.min(axis=1)
+    dataset, model, method, similarity = moves.idxmax()
+    name = f"{method} ({similarity})" if similarity else method
+    text = f"The threshold changes no AUROC by more than {moves.max():.3f} ({name}, {model} on {dataset})."
+    taus = pd.Series(
+        [part[first].corr(part[last], method="kendall") for _, part in by_method.groupby(setting, sort=False)]
+    ).dropna()
+    if taus.empty:
+        return f"{text} The order of the methods cannot be compared, because they tie."
     return (
-        f"{sentence} Kendall's τ between the orders of the methods at these two thresholds is "
-        f"{span(orders, '{:.2f}')} (1: the same order)."
+        f"{text} Kendall's τ between the order of the methods at {first:g} and that at {last:g} is "
+        f"{span(taus, '{:.2f}')} (1 is the same order). Whether the threshold changes the order of "
+        f"two methods was not tested."
     )
 
 
