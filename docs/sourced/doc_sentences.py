@@ -268,6 +268,11 @@ def _benchmark() -> list[Sentence]:
     return [
         Sentence(
             page,
+            "The 95 % [intervals](intervals.md) are by {unit}.",
+            {"unit": "relation" if "by cluster" in set(table.get("interval", ())) else "question"},
+        ),
+        Sentence(
+            page,
             "by neither [way of counting](protocols.md), and nowhere more than {most} from NLL.",
             {"most": f"{max(abs(record['difference']) for record in nll):.3f}"},
             (*_pro_minus_nll("workbench"), *_pro_minus_nll("paper")),
