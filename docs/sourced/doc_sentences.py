@@ -2,8 +2,8 @@
 
 Each entry has the page, the sentence with a name in braces for each number, and the values. Its
 page has the plain sentence, broken into lines as you like. A sentence that compares two values also
-lists the pairs: where a CSV file has the paired difference. They make docs/claims.md. A pair
-without a path says that no file has the difference yet.
+lists the pairs: where a CSV file has the paired difference. They make docs/claims.md. A comparison
+without a paired difference does not belong on a page.
 
 Add a sentence: write it on its page, copy it here, put names in braces for its numbers, and run
 `make docs-numbers`.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -60,15 +60,15 @@ class Pair:
 
     Attributes:
         name: what is compared, such as "PRO − NLL, facts-2m, seen".
-        path: the CSV file; empty if none has the difference.
+        path: the CSV file.
         where: the values of columns that select its row.
         sign: −1 if the file has the reverse difference.
         column: the column of the difference; `low` and `high` those of its interval.
     """
 
     name: str
-    path: str = ""
-    where: Mapping[str, object] = field(default_factory=dict)
+    path: str
+    where: Mapping[str, object]
     sign: int = 1
     column: str = "difference"
     low: str = "difference_low"
@@ -266,6 +266,11 @@ def _benchmark() -> list[Sentence]:
     told = cell("figures/00_exposure.csv", "mean", measure="accuracy", exposure=8, conflict=0)
     distinct = read_csv("figures/01_generate.csv").groupby(["dataset", "model"])["distinct"].mean()
     return [
+        Sentence(
+            page,
+            "The 95 % [intervals](intervals.md) are by {unit}.",
+            {"unit": "relation" if "by cluster" in set(table.get("interval", ())) else "question"},
+        ),
         Sentence(
             page,
             "by neither [way of counting](protocols.md), and nowhere more than {most} from NLL.",
