@@ -50,23 +50,29 @@ class Compared:
 
 
 _TO_PRO = {"column": "difference", "low": "difference_low", "high": "difference_high"}
-_GAIN = {"column": "gain", "low": "low", "high": "high"}
+_TO_EXACT = {"column": "auroc_minus_pro", "low": "auroc_minus_pro_low", "high": "auroc_minus_pro_high"}
 NOTEBOOKS = (
     Compared("02, figure", "PRO at each α − NLL", "figures/02_alpha_sweep.csv", "split == 'test'"),
     Compared("02, table and findings", "PRO at each chosen α − NLL", "figures/02_alpha_choices.csv"),
     Compared("04, figure, table and findings", "PRO at each K − NLL", "figures/04_fixed_k.csv", "k != 1"),
+    Compared(
+        "05, figure and findings",
+        "each method − NLL",
+        "figures/05_rouge_threshold.csv",
+        "method != 'NLL'",
+    ),
     Compared("06, title", "PRO − NLL", "figures/06_benchmark.csv", "method == 'NLL'", -1, **_TO_PRO),
     Compared("06, figure and table", "each method − PRO", "figures/06_benchmark.csv", "method != 'PRO'", **_TO_PRO),
     Compared(
-        "07, title of the second figure",
+        "07, second figure and findings",
         "each score − PRO of the exact search",
         "figures/07_exact_search_auroc.csv",
-        "method != 'PRO, exact'",
-        **_TO_PRO,
+        "not (method == 'PRO' and strategy == 'threshold')",
+        **_TO_EXACT,
     ),
-    Compared("08, first title", "PRO − NLL", "figures/08_when_does_pro_help.csv", **_GAIN),
-    Compared("08, second title", "PRO − NLL", "figures/08_spellings.csv", **_GAIN),
-    Compared("08, third title", "PRO − NLL", "figures/08_causes.csv", **_GAIN),
+    Compared("08, first title, and findings", "PRO − NLL", "figures/08_when_does_pro_help.csv"),
+    Compared("08, second title", "PRO − NLL", "figures/08_spellings.csv"),
+    Compared("08, third title, and findings", "PRO − NLL", "figures/08_causes.csv"),
 )
 
 
