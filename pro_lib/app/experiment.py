@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from pro_lib import evaluation, importing, metrics, runs, scoring
+from pro_lib.app.kept_tables import kept_table
 from pro_lib.app.notebook_cells import changed_values, check_constants, read_cells
 from pro_lib.app.notebook_parameters import (
     injected_names,
@@ -283,6 +284,7 @@ class Experiment(Parameters):
             similarities[Path(name).name] = self._similarity(name, model, dataset)
         return similarities
 
+    @kept_table
     def overview(self, methods: str = "own") -> pd.DataFrame:
         """Return a row per setting: its questions, the share of correct answers, what is left out.
 
@@ -298,22 +300,27 @@ class Experiment(Parameters):
         both = [each for splits in pairs for each in (splits.validation, splits.reported)]
         return tables.overview(both)
 
+    @kept_table
     def alpha_sweep(self) -> pd.DataFrame:
         """Return AUROC of PRO at each α; `evaluation.tables.alpha_sweep` has the columns."""
         return tables.alpha_sweep(self.own_splits)
 
+    @kept_table
     def alpha_choices(self) -> pd.DataFrame:
         """Return AUROC of PRO at the α chosen on validation, at `alpha`, and at the oracle's α."""
         return tables.alpha_choices(self.own_splits, default=self.alpha)
 
+    @kept_table
     def alpha_redraws(self) -> pd.DataFrame:
         """Return how much the chosen α varies over redraws of the validation questions."""
         return tables.redraws(self.own_splits, "alpha", seed=self.seed)
 
+    @kept_table
     def k_vs_alpha(self) -> pd.DataFrame:
         """Return the mean number of answers that PRO keeps at each α."""
         return tables.k_vs_alpha(self.reported_evaluations)
 
+    @kept_table
     def fixed_k(self) -> pd.DataFrame:
         """Return AUROC of PRO with the same K for every question, and with adaptive K.
 
@@ -321,32 +328,39 @@ class Experiment(Parameters):
         """
         return tables.fixed_k(self.own_splits, max_k=self.n_answers or N_ANSWERS)
 
+    @kept_table
     def rouge_thresholds(self) -> pd.DataFrame:
         """Return AUROC of every method with answers judged at ROUGE-L thresholds 0.1 to 0.5."""
         return tables.rouge_thresholds(self.all_splits)
 
+    @kept_table
     def exact_search(self) -> pd.DataFrame:
         """Return what an exact search finds at each α, what beams find of it, and the costs."""
         return tables.exact_search(self.search_runs, split=self.split, default=self.alpha)
 
+    @kept_table
     def entropy_bounds(self) -> pd.DataFrame:
         """Return PRO and the bounds of an exact search beside the entropy, at each α."""
         return tables.entropy_bounds(self.search_runs, split=self.split, default=self.alpha)
 
+    @kept_table
     def exact_search_auroc(self) -> pd.DataFrame:
         """Return AUROC of PRO from an exact search and from beams, and of the search's scores."""
         options = self._values("split", "choices", "n_validation", "seed")
         return tables.exact_search_auroc(self.search_runs, **options)
 
+    @kept_table
     def worlds(self) -> pd.DataFrame:
         """Return how much PRO gains over NLL in simulated worlds; no model is asked."""
         return tables.worlds(seed=self.seed)
 
+    @kept_table
     def causes(self) -> pd.DataFrame:
         """Return how much PRO gains over NLL if each suspected cause is removed alone."""
         run = self.run(*self.pair(), self.split)
         return tables.causes(self.evaluation_once, run, alpha=self.alpha)
 
+    @kept_table
     def two_or_more(self) -> pd.DataFrame:
         """Return how many questions keep two answers or more, so that PRO can differ from NLL."""
         return tables.two_or_more(self.evaluation_once)
@@ -360,16 +374,19 @@ class Experiment(Parameters):
             runs.append(tables.SearchRuns(*parts))
         return runs
 
+    @kept_table
     def guarantees(self) -> pd.DataFrame:
         """Return what share of questions each method may answer with a guaranteed accuracy."""
         options = self._values("alpha", "confidence", "seed")
         return tables.guarantees(self.guarantee_splits, targets=self.target, **options)
 
+    @kept_table
     def guarantee_questions(self) -> pd.DataFrame:
         """Return a row per setting and split: the questions that the guarantees are about."""
         both = [(splits.pool, splits.reported) for splits in self.guarantee_splits]
         return tables.overview(list(chain.from_iterable(both)))
 
+    @kept_table
     def answer_sets(self) -> pd.DataFrame:
         """Return how often sets of answers have no correct answer; empty for records."""
         if self.records is not None:
@@ -377,6 +394,7 @@ class Experiment(Parameters):
         options = self._values("split", "choices", "seed")
         return tables.answer_sets(self._runs_of_both_splits(EXACT), **options)
 
+    @kept_table
     def entropies(self) -> pd.DataFrame:
         """Return the entropy of the answers to each question, from samples; empty for records."""
         if self.records is not None:

@@ -1,6 +1,7 @@
 """Every notebook runs headless, has the shape the design asks for, and stops early on a wrong parameter."""
 
 import ast
+import builtins
 import contextlib
 import json
 import re
@@ -57,6 +58,22 @@ def test_its_shape(path):
 
 def code_cells(path):
     return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+
+
+@EACH_CONVERTED
+def test_each_of_its_cells_needs_only_the_imports_and_the_experiment(path):
+    known = {*vars(builtins), "display"}
+    for number, cell in enumerate(code_cells(path)):
+        nodes = list(ast.walk(ast.parse(cell)))
+        names = [node for node in nodes if isinstance(node, ast.Name)]
+        set_here = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+        for node in nodes:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                set_here |= {alias.asname or alias.name for alias in node.names}
+        read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+        assert read <= known | set_here, f"code cell {number}"
+        if number < 3:
+            known |= set_here
 
 
 @EACH_CONVERTED
