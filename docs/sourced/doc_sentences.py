@@ -32,6 +32,7 @@ from doc_sources import (
     SETTINGS,
     SMOLLM2,
     cell,
+    fixed_k_auroc,
     interval,
     listed,
     read_csv,
@@ -138,7 +139,8 @@ def _median(where: Mapping[str, object], protocol: str, chosen: str) -> str:
 
 
 def _fixed(where: Mapping[str, object], k: int) -> str:
-    return f"{cell(f'{REAL}/04_fixed_k.csv', 'auroc', protocol='paper', k=str(k), **where):.3f}"
+    auroc = fixed_k_auroc(f"{REAL}/04_fixed_k.csv", protocol="paper", k=k, **where)
+    return f"{auroc:.3f}"
 
 
 def _readme() -> list[Sentence]:
@@ -235,12 +237,12 @@ def _benchmark() -> list[Sentence]:
         for protocol in ("paper", "workbench")
     }
     fixed = {
-        (protocol, k): cell("figures/04_fixed_k.csv", "auroc", protocol=protocol, k=str(k), **SEEN)
+        (protocol, k): fixed_k_auroc("figures/04_fixed_k.csv", protocol=protocol, k=k, **SEEN)
         for protocol in ("paper", "workbench")
         for k in (1, 2, 5)
     }
     kept = {
-        protocol: cell("figures/03_k_vs_alpha.csv", "mean_kept", protocol=protocol, alpha=0.4, **SEEN)
+        protocol: cell("figures/03_k_vs_alpha.csv", "mean_k", protocol=protocol, alpha=0.4, **SEEN)
         for protocol in ("paper", "workbench")
     }
     exposure = {
@@ -422,8 +424,8 @@ def _audit(method: str) -> dict[str, object]:
 
 
 def _correlations() -> list[float]:
-    ours = rows("figures/04_fixed_k.csv", protocol="paper", **SEEN)
-    ours = ours[ours["k"] != "adaptive"]["auroc"].reset_index(drop=True)
+    ours = rows("figures/04_fixed_k.csv", protocol="paper", k_choice="fixed", **SEEN)
+    ours = ours.sort_values("k")["auroc"].reset_index(drop=True)
     values = []
     for model in ("Gemma-2B", "Gemma-7B", "Llama2-13B"):
         printed = rows("data/paper/fixed_k.csv", selection="fixed", model=model).sort_values("k")
@@ -432,23 +434,27 @@ def _correlations() -> list[float]:
 
 
 def _exact(page: str) -> list[Sentence]:
-    nll, floor, tree, rest = (
-        row(EXACT_AUROC, method=method)
-        for method in ("NLL", "bound by α", "bound by the tree", "probability not found")
-    )
-    names = {"NLL": "PRO, exact − NLL", "bound by α": "α-floor − PRO, exact"}
-    names |= {"bound by the tree": "tree bound − PRO, exact", "probability not found": "mass not found − PRO, exact"}
-    pairs = {
-        method: Pair(name, EXACT_AUROC, {"method": method}, sign=-1 if method == "NLL" else 1)
-        for method, name in names.items()
+    scores = {
+        "NLL": {"method": "NLL"},
+        "α-floor": {"method": "α-floor"},
+        "tree bound": {"method": "tree bound"},
+        "mass not found": {"method": "probability not found"},
+        "PRO, beams": {"method": "PRO", "strategy": "diverse_beam", "alpha_choice": "validation"},
     }
+    records = {name: row(EXACT_AUROC, **where) for name, where in scores.items()}
+    pairs = {name: _to_exact(f"{name} − PRO, exact", where) for name, where in scores.items()}
+    pairs["NLL"] = _to_exact("PRO, exact − NLL", scores["NLL"], sign=-1)
+    nll = records["NLL"]
+    beams = records["PRO, beams"]
+    searched = ("α-floor", "tree bound", "mass not found")
+    floor, tree, rest = (signed(records[name]["auroc_minus_pro"]) for name in searched)
     return [
         Sentence(
             page,
             "with α chosen on validation its AUROC minus NLL's is {difference} {ends}.",
             {
-                "difference": signed(-nll["difference"]),
-                "ends": interval(-nll["difference_high"], -nll["difference_low"]),
+                "difference": signed(-nll["auroc_minus_pro"]),
+                "ends": interval(-nll["auroc_minus_pro_high"], -nll["auroc_minus_pro_low"]),
             },
             (pairs["NLL"],),
         ),
@@ -456,27 +462,25 @@ def _exact(page: str) -> list[Sentence]:
             page,
             "The scores that only a search can give are worse than PRO of the search: "
             "α-floor {floor}, tree bound {tree}, mass not found {rest}.",
-            {
-                "floor": signed(floor["difference"]),
-                "tree": signed(tree["difference"]),
-                "rest": signed(rest["difference"]),
-            },
-            (pairs["bound by α"], pairs["bound by the tree"], pairs["probability not found"]),
+            {"floor": floor, "tree": tree, "rest": rest},
+            tuple(pairs[name] for name in searched),
         ),
         Sentence(
             page,
             "PRO of beams differs from it by {difference} {ends}.",
             {
-                "difference": signed(_beams()["difference"]),
-                "ends": interval(_beams()["difference_low"], _beams()["difference_high"]),
+                "difference": signed(beams["auroc_minus_pro"]),
+                "ends": interval(beams["auroc_minus_pro_low"], beams["auroc_minus_pro_high"]),
             },
-            (Pair("PRO, beams − PRO, exact", EXACT_AUROC, {"method": "PRO, beams"}),),
+            (pairs["PRO, beams"],),
         ),
     ]
 
 
-def _beams() -> pd.Series:
-    return row(EXACT_AUROC, method="PRO, beams")
+def _to_exact(name: str, where: Mapping[str, object], sign: int = 1) -> Pair:
+    """Return the difference of a score to PRO of the exact search."""
+    ends = {"low": "auroc_minus_pro_low", "high": "auroc_minus_pro_high"}
+    return Pair(name, EXACT_AUROC, where, sign, "auroc_minus_pro", **ends)
 
 
 def _costs(page: str) -> list[Sentence]:
@@ -890,7 +894,7 @@ def _notebooks() -> list[Sentence]:
             page,
             "at α = 0.4 K is [{repeats} with repeats and {once} without](benchmark.md#fixed-k):",
             {
-                name: f"{cell('figures/03_k_vs_alpha.csv', 'mean_kept', protocol=protocol, alpha=0.4, **SEEN):.2f}"
+                name: f"{cell('figures/03_k_vs_alpha.csv', 'mean_k', protocol=protocol, alpha=0.4, **SEEN):.2f}"
                 for name, protocol in (("repeats", "paper"), ("once", "workbench"))
             },
         ),

@@ -59,6 +59,11 @@ def cell(path: str, column: str, **where: object) -> float:
     return row(path, **where)[column]
 
 
+def fixed_k_auroc(path: str, *, k: int, **where: object) -> float:
+    """Return the AUROC of PRO with the same K for every question."""
+    return cell(path, "auroc", k_choice="fixed", k=k, **where)
+
+
 def signed(value: float, digits: int = 3) -> str:
     """Write a difference with its sign, such as +0.006 or −0.006; one that rounds to 0 has none."""
     text = f"{value:+z.{digits}f}"
@@ -71,10 +76,10 @@ def interval(low: float, high: float, digits: int = 3) -> str:
     return f"[{signed(low, digits)}, {signed(high, digits)}]"
 
 
-def difference_with_interval(record: pd.Series, sign: int = 1) -> str:
+def difference_with_interval(record: pd.Series, sign: int = 1, column: str = "difference") -> str:
     """Write a row's difference with its interval; `sign` is −1 for the reverse difference."""
-    ends = sorted(sign * record[name] for name in ("difference_low", "difference_high"))
-    return f"{signed(sign * record['difference'])} {interval(*ends)}"
+    ends = sorted(sign * record[f"{column}_{end}"] for end in ("low", "high"))
+    return f"{signed(sign * record[column])} {interval(*ends)}"
 
 
 def listed(texts: Iterable[str]) -> str:

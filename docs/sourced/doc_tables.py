@@ -18,6 +18,7 @@ from doc_sources import (
     SMOLLM2,
     cell,
     difference_with_interval,
+    fixed_k_auroc,
     interval,
     read_csv,
     row,
@@ -81,16 +82,15 @@ def benchmark_exposure() -> pd.DataFrame:
 
 def benchmark_fixed_k() -> pd.DataFrame:
     """AUROC at K = 1 to 10 by both protocols, and a row that the paper printed."""
-    ks = [str(k) for k in range(1, 11)]
+    ks = range(1, 11)
     lines = []
     for name, protocol in (("kept", "paper"), ("once", "workbench")):
-        lines.append(
-            [name, *(f"{cell('figures/04_fixed_k.csv', 'auroc', protocol=protocol, k=k, **SEEN):.3f}" for k in ks)]
-        )
+        aurocs = [fixed_k_auroc("figures/04_fixed_k.csv", protocol=protocol, k=k, **SEEN) for k in ks]
+        lines.append([name, *(f"{auroc:.3f}" for auroc in aurocs)])
     printed = {"dataset": "TriviaQA", "model": "Gemma-2B", "selection": "fixed"}
     aurocs = rows("data/paper/fixed_k.csv", **printed).sort_values("k")["auroc"]
     lines.append(["Gemma-2B on TriviaQA, as printed", *(f"{auroc:.3f}" for auroc in aurocs)])
-    return pd.DataFrame(lines, columns=["repeats", *ks])
+    return pd.DataFrame(lines, columns=["repeats", *map(str, ks)])
 
 
 def benchmark_exact_search() -> pd.DataFrame:
@@ -99,9 +99,9 @@ def benchmark_exact_search() -> pd.DataFrame:
     cost = table["token_forwards"] / table["greedy_forwards"]
     columns = {
         "α": table["alpha"].map("{:g}".format),
-        "certified": table["certified"].map("{:.3f}".format),
-        "fallback": table["fallback"].map("{:.3f}".format),
-        "answers": table["answers"].map("{:.2f}".format),
+        "certified": table["share_certified"].map("{:.3f}".format),
+        "fallback": table["share_fallback"].map("{:.3f}".format),
+        "answers": table["mean_answers"].map("{:.2f}".format),
         "recall of ten beams": table["recall"].map("{:.3f}".format),
         "α-floor": table["alpha_floor"].map("{:.2f}".format),
         "tree bound": table["tree_bound"].map("{:.2f}".format),
@@ -113,20 +113,21 @@ def benchmark_exact_search() -> pd.DataFrame:
 def benchmark_exact_auroc() -> pd.DataFrame:
     """AUROC of the scores that an exact search gives, and their differences to PRO of the search."""
     names = {
-        "PRO, exact": "PRO, exact",
-        "PRO, beams": "PRO, beams",
-        "bound by α": "α-floor",
-        "bound by the tree": "tree bound",
-        "probability not found": "mass not found",
-        "NLL": "NLL",
-        "ALL": "ALL",
+        "PRO, exact": {"method": "PRO", "strategy": "threshold"},
+        "PRO, beams": {"method": "PRO", "strategy": "diverse_beam", "alpha_choice": "validation"},
+        "α-floor": {"method": "α-floor"},
+        "tree bound": {"method": "tree bound"},
+        "mass not found": {"method": "probability not found"},
+        "NLL": {"method": "NLL"},
+        "ALL": {"method": "ALL"},
     }
     columns = {EMPTY: ["AUROC", "minus PRO, exact"]}
-    for method, name in names.items():
-        record = row(EXACT_AUROC, method=method, **SEEN)
+    for name, where in names.items():
+        record = row(EXACT_AUROC, **where, **SEEN)
         alpha = "" if pd.isna(record["alpha"]) else f", α = {record['alpha']:g}"
-        difference = "" if method == "PRO, exact" else difference_with_interval(record)
-        columns[name + alpha] = [_auroc(record), difference]
+        difference = difference_with_interval(record, column="auroc_minus_pro")
+        auroc = f"{record['auroc']:.3f} [{record['auroc_low']:.3f}, {record['auroc_high']:.3f}]"
+        columns[name + alpha] = [auroc, "" if name == "PRO, exact" else difference]
     return pd.DataFrame(columns)
 
 
@@ -227,7 +228,7 @@ def real_smollm2() -> pd.DataFrame:
         best = table[~table["method"].isin(["PRO, oracle", "PRO, default"])].nlargest(1, "auroc").iloc[0]
         texts.append(f"{best['method']} {best['auroc']:.3f}")
         at = {alpha: row(exact, alpha=alpha, **of) for alpha in (0.05, 0.02, 0.005)}
-        texts.append("; ".join(f"{at[alpha]['certified']:.2f}" for alpha in at))
+        texts.append("; ".join(f"{at[alpha]['share_certified']:.2f}" for alpha in at))
         texts.append("; ".join(f"{at[alpha]['recall']:.2f}" for alpha in (0.05, 0.005)))
         forwards = [at[0.05]["token_forwards"], at[0.005]["token_forwards"]]
         forwards += [at[0.05]["beam_forwards"], at[0.05]["greedy_forwards"]]

@@ -296,9 +296,9 @@ def score(
 ) -> None:  # fmt: skip
     """Score answers made elsewhere: a table with PRO, NLL, K and mass.
 
-    RESPONSES holds what a server returned, our records, or a CSV of texts and log-probabilities. Where right answers
-    are known, accuracy and AUROC stand below. A file of labels has columns question_id, text, correct. A line or an
-    answer that cannot be used is left out, counted and named; with --strict, it is an error.
+    RESPONSES holds what a server returned, our records, or a CSV of texts and log-probabilities. If right answers are
+    known, accuracy, AUROC and paired differences are printed below. A file of labels has columns question_id, text,
+    correct. A line or an answer that cannot be used is left out, counted and named; with --strict, it is an error.
 
     In the CSV file a text that a spreadsheet would take for a formula begins with ', unless --raw-text is given.
     """
@@ -367,7 +367,10 @@ def _is_score_table(path: Path) -> bool:
 
 
 def _quality(run: Run, choices: Any, *, alpha: float, needed: bool) -> str:
-    """Return accuracy and AUROC with 95 % intervals, of texts alone those of SC, Deg and SE; an error if `needed`."""
+    """Return accuracy, AUROC and paired differences with 95 % intervals; raise an error if these are `needed`.
+
+    The methods are PRO and NLL, or SC, Deg and SE if the run has texts without log-probabilities.
+    """
     from pro_lib import evaluation, metrics, scoring
     from pro_lib.common import files
 
@@ -384,17 +387,22 @@ def _quality(run: Run, choices: Any, *, alpha: float, needed: bool) -> str:
     if judged.one_class():
         return f"{printable(judged.exclusions)}\nNo AUROC: {printable(judged.one_class())}."
     methods = judged.baselines if run.is_texts else judged.with_pro({"PRO": alpha})[["PRO", "NLL"]]
+    reference = "NLL" if "NLL" in methods else str(methods.columns[0])
     clusters = judged.answers.get("cluster")
-    aurocs_and_ends = metrics.auroc_intervals(methods, judged.correct, clusters=clusters)
-    intervals = zip(methods, *aurocs_and_ends, strict=True)
+    comparison = metrics.compare_aurocs(methods, judged.correct, reference=reference, clusters=clusters)
+    intervals = comparison[["method", "auroc", "low", "high"]].itertuples(index=False)
     aurocs = ", ".join(f"{method} {metrics.auroc_in_words(*interval)}" for method, *interval in intervals)
+    differences = "; ".join(metrics.differences_in_words(comparison, reference))
     share, n = judged.correct.mean(), len(judged.correct)
     rarer = f"Only {judged.n_rarer} {'right' if share < 0.5 else 'wrong'}: too few to say much."
     few = f" {rarer}" if judged.n_rarer < 20 else ""
     if clusters is not None:
         few = f" Intervals by cluster ({clusters.nunique():,} clusters).{few}"
     sentences = "\n".join(filter(None, [printable(judged.exclusions), judged.cautions()]))
-    return f"{sentences}\nAUROC {aurocs} on {n:,} questions, {share:.1%} right.{few}"
+    result = f"{sentences}\nAUROC {aurocs} on {n:,} questions, {share:.1%} right.{few}"
+    if differences:
+        result = f"{result}\nPaired difference (95 % interval): {differences}."
+    return result
 
 
 class _RunCommand(_Command):

@@ -21,6 +21,7 @@ from pro_lib.app.notebook_parameters import (
 )
 from pro_lib.app.parameter_use import check_use
 from pro_lib.app.parameters import (
+    BEAMS,
     EXACT,
     GREEDY,
     N_ANSWERS,
@@ -314,6 +315,28 @@ class Experiment(Parameters):
         The largest K is `n_answers`, or 10.
         """
         return tables.fixed_k(self.own_splits, max_k=self.n_answers or N_ANSWERS)
+
+    def exact_search(self) -> pd.DataFrame:
+        """Return what an exact search finds at each α, what beams find of it, and the costs."""
+        return tables.exact_search(self.search_runs, split=self.split, default=self.alpha)
+
+    def entropy_bounds(self) -> pd.DataFrame:
+        """Return PRO and the bounds of an exact search beside the entropy, at each α."""
+        return tables.entropy_bounds(self.search_runs, split=self.split, default=self.alpha)
+
+    def exact_search_auroc(self) -> pd.DataFrame:
+        """Return AUROC of PRO from an exact search and from beams, and of the search's scores."""
+        options = self._values("split", "choices", "n_validation", "seed")
+        return tables.exact_search_auroc(self.search_runs, **options)
+
+    @cached_property
+    def search_runs(self) -> list[tables.SearchRuns]:
+        """The runs of every pair that notebook 07 compares with an exact search."""
+        runs = []
+        for pair in self.pairs():
+            parts = [self.both_splits(*pair, name) for name in (EXACT, BEAMS, GREEDY, SAMPLES)]
+            runs.append(tables.SearchRuns(*parts))
+        return runs
 
     def guarantees(self) -> pd.DataFrame:
         """Return what share of questions each method may answer with a guaranteed accuracy."""

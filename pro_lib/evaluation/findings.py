@@ -150,6 +150,82 @@ def fixed_k(table: pd.DataFrame) -> str:
     return "\n\n".join(paragraphs)
 
 
+def exact_search(table: pd.DataFrame, bounds: pd.DataFrame, aurocs: pd.DataFrame) -> str:
+    """Return the findings of notebook 07.
+
+    Args:
+        table: the table of `tables.exact_search`.
+        bounds: the table of `tables.entropy_bounds`.
+        aurocs: the table of `tables.exact_search_auroc`.
+    """
+    found = []
+    for alpha in dict.fromkeys((table["alpha"].max(), table["alpha"].min())):
+        rows = table[table["alpha"] == alpha]
+        certified = _percent_span(rows["share_certified"])
+        recall = rows["recall"].dropna()
+        beams = f"beams find {_percent_span(recall)} of the answers with p ≥ α"
+        if recall.empty:
+            beams = "no answer has p ≥ α"
+        found.append(f"At α = {alpha:g}, {beams}, and {certified} of the questions are certified.")
+    compared = []
+    scores = _search_scores(aurocs[_has_enough(aurocs)])
+    for subject, rows in scores.items():
+        if len(rows):
+            exact = "PRO of the exact search"
+            compared.append(comparison(rows, subject, exact, "auroc_minus_pro"))
+    one_per_setting = aurocs[aurocs["method"] == "NLL"]
+    paragraphs = [" ".join(found), _bounds_sentences(bounds), *compared, _left_out(one_per_setting)]
+    return "\n\n".join(text for text in paragraphs if text)
+
+
+def _search_scores(aurocs: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the rows of each score that is compared with PRO of the exact search."""
+    is_pro = aurocs["method"] == "PRO"
+    is_exact = aurocs["strategy"] == "threshold"
+    has_same_alpha = aurocs["alpha_choice"] == "exact search"
+    own_alpha = "PRO of beams, with its own α chosen on validation questions,"
+    scores = {
+        own_alpha: aurocs[is_pro & ~is_exact & ~has_same_alpha],
+        "PRO of beams at the α of the search": aurocs[is_pro & has_same_alpha],
+    }
+    names = {
+        "NLL": "NLL",
+        "α-floor": "The α-floor",
+        "tree bound": "The tree bound",
+        "probability not found": "The probability not found",
+    }
+    for method, subject in names.items():
+        scores[subject] = aurocs[aurocs["method"] == method]
+    return scores
+
+
+def _bounds_sentences(bounds: pd.DataFrame) -> str:
+    certified = bounds[bounds["n_certified"] > 0]
+    if certified.empty:
+        return "No question is certified at any α, so the bounds are not compared."
+    n_pairs = certified["n_certified"].sum()
+    n_violations = n_pairs - certified["n_ordered"].sum()
+    order = "PRO ≤ α-floor ≤ tree bound holds for every certified question at every α."
+    if n_violations:
+        order = (
+            f"PRO ≤ α-floor ≤ tree bound is violated in {n_violations:,} of {n_pairs:,} cases (a "
+            f"certified question at one α), which contradicts the proof."
+        )
+    known = certified.dropna(subset=["entropy_minus_tree_bound_low"])
+    if known.empty:
+        return f"{order} The interval of the entropy is unknown."
+    low = _signed(known["entropy_minus_tree_bound_low"].min())
+    high = _signed(known["entropy_minus_tree_bound_high"].max())
+    deepest = known[known["alpha"] == known["alpha"].min()]
+    width = span(deepest["entropy_interval_width"], "{:.2f}")
+    return (
+        f"{order} The mean entropy, estimated by samples, minus the mean tree bound is "
+        f"{signed_span(known['entropy_minus_tree_bound'])} nats (95 % confidence intervals within "
+        f"{low} to {high}). The entropy of a single question is known less well: at "
+        f"α = {known['alpha'].min():g} its 95 % interval is {width} nats wide on average."
+    )
+
+
 def guarantees(table: pd.DataFrame) -> str:
     """Return the findings of notebook 09 from the table of `tables.guarantees`."""
     confidence = f"{100 * table['confidence'].iloc[0]:g} % confidence, each by itself"
@@ -160,12 +236,13 @@ def guarantees(table: pd.DataFrame) -> str:
         goal = f"An accuracy of at least {_percent(target)} is guaranteed"
         made = rows[rows["threshold"].notna()]
         if made.empty:
-            sentences.append(f"{goal} for none of the {len(rows)} {methods}: the validation questions do not show it.")
+            reason = "the validation questions do not show it"
+            sentences.append(f"{goal} for none of the {len(rows)} {methods}: {reason}.")
             continue
         below = int((made["accuracy_high"] < target).sum())
         sentences.append(
             f"{goal} for {len(made)} of {len(rows)} {methods} ({confidence}). They answer "
-            f"{_percents(made['coverage'])} of the questions, and {_percents(made['accuracy'])} of "
+            f"{_percent_span(made['coverage'])} of the questions, and {_percent_span(made['accuracy'])} of "
             f"these answers are correct. The 95 % interval of this accuracy is entirely below the "
             f"target for {below} of these {len(made)}."
         )
@@ -181,15 +258,14 @@ def answer_sets(table: pd.DataFrame) -> str:
         goal = f"Sets that may miss every correct answer for at most {_percent(delta)} of the questions"
         issued = rows.dropna(subset=["alpha"])
         if issued.empty:
-            sentences.append(
-                f"{goal} cannot be issued: the search finds a correct answer for too few validation questions."
-            )
+            reason = "the search finds a correct answer for too few validation questions"
+            sentences.append(f"{goal} cannot be issued: {reason}.")
             continue
         where = "" if len(rows) == 1 else f" {_in_settings(len(issued), len(rows))}"
         ends = pd.concat([issued["missed_low"], issued["missed_high"]])
         sentences.append(
             f"{goal} consist of the answers with p ≥ {span(issued['alpha'])}{where}. They miss "
-            f"{_percents(issued['missed'])} (95 % confidence interval {_percents(ends)}), and have "
+            f"{_percent_span(issued['missed'])} (95 % confidence interval {_percent_span(ends)}), and have "
             f"{span(issued['set_size'], '{:.1f}')} answers on average."
         )
     return "\n\n".join(sentences)
@@ -265,13 +341,12 @@ def _values(rows: pd.DataFrame, quantity: str, n_tests: int | None = None) -> st
     return f"({text})"
 
 
+def _percent_span(shares: pd.Series) -> str:
+    return f"{span(100 * shares, '{:.1f}')} %"
+
+
 def _percent(share: float) -> str:
     return f"{100 * share:.4g} %"
-
-
-def _percents(shares: pd.Series) -> str:
-    """Return the smallest and the largest share in percent, or the only one."""
-    return f"{span(100 * shares, '{:.0f}')} %"
 
 
 def _signed(value: float) -> str:

@@ -24,6 +24,7 @@ from pro_lib.metrics.auroc import (
 )
 
 MARGIN = 0.01  # AUROCs that differ by less are equal for all that this project reports
+ROUNDING = 1e-5  # of scores from models in single precision, absolutely and relatively
 FEWEST_OF_A_CLASS = 5  # with fewer right, or wrong, answers a difference has no interval
 _FEW_MOVED = 5.0  # a class in which fewer answers moved gets pseudo-moves
 _UNSEEN_SQUARE = 2.0  # an unseen move counts as one all the way up and one all the way down
@@ -192,8 +193,9 @@ def delong(
         clusters: (n,) names of the clusters of questions that may be right together.
 
     Returns:
-        The tests. All differences are NaN with fewer than five right or wrong answers or, with
-        `clusters`, fewer than five clusters; `DeLong.method` then says why.
+        The tests. Standard errors and p-values are NaN with fewer than five right or wrong
+        answers or, with `clusters`, fewer than five clusters; `DeLong.method` then says why. The
+        differences are NaN only if all answers are right, or all are wrong.
     """
     columns = pd.DataFrame(uncertainties).columns
     column = reference if isinstance(reference, int) else columns.get_indexer_for([reference])[0]
@@ -204,7 +206,9 @@ def delong(
     reason = _too_few(labels, codes)
     if reason:
         nothing = np.full(values.shape[1], np.nan)
-        return DeLong(nothing, nothing, nothing, column, len(labels), None, reason)
+        has_both = 0 < np.count_nonzero(labels) < len(labels)
+        areas = auroc_intervals(values, labels)[0] if has_both else nothing
+        return DeLong(areas - areas[column], nothing, nothing, column, len(labels), None, reason)
     moves = _moves(values, labels, column)
     method = "by question"
     if codes is not None:
@@ -287,8 +291,8 @@ def compare_aurocs(
             intervals of the AUROCs and those of the differences use them.
 
     Returns:
-        A row per method. `auroc, low, high` are from `auroc_intervals`. `n_differ` counts the
-        questions on which the score differs from the reference's. `difference` is the AUROC minus
+        A row per method. `auroc, low, high` are from `auroc_intervals`. `n_differ` is from
+        `count_differing`. `difference` is the AUROC minus
         the reference's, with `difference_low, difference_high` and `p_value` from `delong`.
         `p_holm` is corrected for the number of other methods, and `significant` if it is at most
         0.05. `reading` and `n_to_decide` are from `readings` and not corrected; a score that is
@@ -302,7 +306,7 @@ def compare_aurocs(
     is_uncorrected = uncertainties.columns.isin(list(uncorrected))
     p_holm = holm(np.where(is_uncorrected, np.nan, tests.p_value))
     reading, n_to_decide = readings(tests)
-    n_differ = uncertainties.ne(uncertainties[reference], axis=0).sum().to_numpy()
+    n_differ = count_differing(uncertainties, uncertainties[reference])
     is_identical = (n_differ == 0) & (uncertainties.columns != reference)
     columns = {"method": uncertainties.columns, "auroc": aurocs, "low": low, "high": high}
     columns["interval"] = "by question" if clusters is None else "by cluster"
@@ -313,6 +317,60 @@ def compare_aurocs(
     columns["reading"] = np.where(is_identical, "identical", reading)
     columns["n_to_decide"] = n_to_decide
     return pd.DataFrame(columns)
+
+
+def count_differing(scores: ArrayLike, reference: ArrayLike) -> np.ndarray:
+    """Count the questions on which scores differ from a reference by more than rounding.
+
+    A model in single precision gives one answer slightly different log-probabilities in different
+    batches, so values that agree within `ROUNDING`, absolutely or relatively, count as the same.
+
+    Args:
+        scores: (n, A).
+        reference: (n,).
+
+    Returns:
+        The counts, (A,).
+
+    Example:
+        >>> count_differing([[1.0, 2.0], [0.5, 0.5]], [1.0, 0.5])
+        array([0, 1])
+    """
+    column = np.asarray(reference)[:, None]
+    return (~np.isclose(np.asarray(scores), column, rtol=ROUNDING, atol=ROUNDING)).sum(axis=0)
+
+
+def differences_in_words(comparison: pd.DataFrame, reference: str) -> list[str]:
+    """Say how each method's AUROC differs from that of the reference.
+
+    Args:
+        comparison: the table of `compare_aurocs`.
+        reference: the method that the others were compared with.
+
+    Returns:
+        A text per other method, such as "PRO minus NLL +0.012 [−0.003, +0.027]". If the table has no
+        interval the text says why, and if the two scores are equal on every question it says
+        "identical".
+    """
+    texts = []
+    for row in comparison[comparison["method"] != reference].to_dict("records"):
+        name = f"{row['method']} minus {reference}"
+        size = _signed(row["difference"])
+        ends = [row["difference_low"], row["difference_high"]]
+        if row["reading"] == "identical":
+            texts.append(f"{name} {size}, identical on every question")
+        elif np.isnan(ends).any():
+            texts.append(f"{name} {size}, without an interval: {row['reading']}")
+        else:
+            low, high = map(_signed, ends)
+            texts.append(f"{name} {size} [{low}, {high}]")
+    return texts
+
+
+def _signed(value: float) -> str:
+    """Return a difference with its sign, or 0.000 without one."""
+    text = f"{value:+z.3f}"
+    return text.lstrip("+") if float(text) == 0 else text.replace("-", "−")
 
 
 def readings(tests: DeLong) -> tuple[list[str], FloatArray]:

@@ -2,6 +2,8 @@
 
 from pro_lib.plots.alpha_sweep import alpha_sweep
 from pro_lib.plots.benchmark import benchmark
+from pro_lib.plots.exact_search import exact_search
+from pro_lib.plots.exact_search_auroc import exact_search_auroc
 from pro_lib.plots.fixed_k import fixed_k
 from pro_lib.plots.guarantees import answer_sets, entropies, guarantees
 from pro_lib.plots.k_vs_alpha import k_vs_alpha
@@ -43,6 +45,8 @@ __all__ = [
     "draw_curve",
     "draw_curves",
     "entropies",
+    "exact_search",
+    "exact_search_auroc",
     "explain",
     "fixed_k",
     "guarantees",

@@ -15,7 +15,7 @@ import papermill
 import pytest
 from click.testing import CliRunner
 
-from pro_lib import runs
+from pro_lib import metrics, runs, scoring
 from pro_lib.app import cli
 from pro_lib.app.ask import Answer
 from pro_lib.common import catalog
@@ -139,7 +139,8 @@ def test_score_prints_a_table_and_the_auroc_below_it(records):
     between = "(0.148 to 1.000)"  # of 1/n = 1/1 + 1/2 answers: n / (n + 1.96²)
     auroc = f"AUROC PRO 1.000 {between}, NLL 1.000 {between} on 3 questions, 66.7% right."
     auroc += " Only 1 wrong: too few to say much."
-    assert quality == ["All 3 questions are used.", auroc]
+    difference = "PRO minus NLL 0.000, without an interval: fewer than 5 right answers."
+    assert quality == ["All 3 questions are used.", auroc, f"Paired difference (95 % interval): {difference}"]
 
 
 @pytest.mark.parametrize("log_prob", [0.0, 1e-5, -1e-6])
@@ -174,7 +175,7 @@ def rows_of(n_questions, *, n_token_log_probs=0, n_log_probs=None):
 
 
 def test_score_keeps_the_questions_that_a_rare_method_does_not_have(write):
-    *_, used, result = typed("score", write(*rows_of(50, n_token_log_probs=2)))[0].splitlines()
+    *_, used, result, _ = typed("score", write(*rows_of(50, n_token_log_probs=2)))[0].splitlines()
     assert used == "All 50 questions are used. Left out of the comparison: ALL (2 of 50 questions have it)."
     assert " on 50 questions, 66.0% right." in result
 
@@ -185,7 +186,7 @@ def test_score_reads_texts_beside_log_probabilities_and_scores_both(n_log_probs,
     with pytest.warns(UserWarning, match=f"{n_texts} of 50 answers have no log-probability"):
         out, _ = typed("score", write(*rows_of(50, n_log_probs=n_log_probs)))
     assert f"{n_texts} of 50 questions have texts alone: PRO and NLL need log-probabilities." in out
-    *_, used, of_log_probs, _, of_texts = out.splitlines()
+    *_, used, of_log_probs, _, _, of_texts, _ = out.splitlines()
     assert used.endswith(f": {n_texts} have no log-probabilities.")
     assert re.search(rf"PRO .* NLL .* on {n_log_probs} questions", of_log_probs)
     assert re.search(r"SC, lexical .* on 50 questions", of_texts)
@@ -218,13 +219,14 @@ def test_score_says_that_its_intervals_are_by_cluster(write):
 
 
 def test_score_reads_the_example_and_a_csv_of_texts_and_probabilities(write):
-    *_, more, is_nll, _, result = typed("score", "--example")[0].splitlines()
+    *_, more, is_nll, _, result, difference = typed("score", "--example")[0].splitlines()
     assert more == "… and 40 more; --output scores.csv writes all"
     assert result.endswith("Only 10 right: too few to say much.")
+    assert difference == "Paired difference (95 % interval): PRO minus NLL 0.000, identical on every question."
     assert is_nll.startswith("At α = 0.4 one answer of each question is kept, and PRO is NLL")
     assert "PRO is NLL" not in typed("score", "--example", "--alpha", "0.05")[0]
     table = write("question,references,text,log_prob", "1?,x,x y,-0.5", "2?,x,y,-1", name="a.csv")
-    assert typed("score", table)[0].endswith("Only 1 wrong: too few to say much.\n")
+    assert "Only 1 wrong: too few to say much.\n" in typed("score", table)[0]
     assert typed("score", table, "--correctness", "exact_match")[0].endswith("all 2 judged answers are wrong.\n")
     for words in ([], [table, "--example"]):
         assert "--example" in typed("score", *words, code=2)[1]
@@ -233,9 +235,9 @@ def test_score_reads_the_example_and_a_csv_of_texts_and_probabilities(write):
 def test_score_judges_by_labels_or_questions_and_says_why_it_does_not(records, tmp_path):
     labels, questions = tmp_path / "labels.csv", tmp_path / "questions.jsonl"
     result = "NLL 0.000 (0.000 to 0.852) on 3 questions, 66.7% right. Only 1 wrong: too few to say much."
-    for first, last in ((0, result), (1, "all 3 judged answers are right.")):
+    for first, words in ((0, result), (1, "all 3 judged answers are right.")):
         labels.write_text(f"question_id,text,correct\nq0,Paris,{first}\nq1,Rome,1\nq2,Oslo,1")
-        assert typed("score", records, "--labels", labels)[0].endswith(f"{last}\n")
+        assert f"{words}\n" in typed("score", records, "--labels", labels)[0]
     out, _ = typed("score", records, "--labels", labels, "--output", tmp_path / "scores.csv")
     assert out.startswith(f"{tmp_path}/scores.csv: 3 questions\n")
     np.testing.assert_allclose(pd.read_csv(tmp_path / "scores.csv")["nll"], np.log([2, 8, 4]), rtol=1e-12)
@@ -243,7 +245,69 @@ def test_score_judges_by_labels_or_questions_and_says_why_it_does_not(records, t
     rows.drop(columns="answers").to_json(questions, orient="records", lines=True)
     rows.assign(references=None).to_json(records, orient="records", lines=True, double_precision=15)
     assert "No accuracy: " in typed("score", records)[0].splitlines()[-1]
-    assert typed("score", records, "--questions", questions)[0].endswith("Only 1 wrong: too few to say much.\n")
+    assert "Only 1 wrong: too few to say much.\n" in typed("score", records, "--questions", questions)[0]
+
+
+def records_of_two_answers(n_questions):
+    """Records whose PRO at α = 0.2 differs from NLL in every other question; every third answer is wrong."""
+    rows = []
+    for n in range(n_questions):
+        right = {"text": "x" if n % 3 else "y", "log_prob": np.log(0.74 - 0.02 * n)}
+        other = {"text": "z", "log_prob": np.log(0.25 if n % 2 else 0.1)}
+        row = {"question_id": f"q{n}", "question": f"{n}?", "references": ["x"], "answers": [right, other]}
+        rows.append(row)
+    return rows
+
+
+def difference_line(*words):
+    """Return what `pro score` says of the difference between PRO and NLL."""
+    *_, line = typed("score", *words)[0].splitlines()
+    return line.removeprefix("Paired difference (95 % interval): ")
+
+
+def expected_difference(rows, clusters=None):
+    probabilities = np.exp([[answer["log_prob"] for answer in row["answers"]] for row in rows])
+    nll = -np.log(probabilities[:, 0])
+    pro = scoring.pro(np.log(probabilities), alpha=0.2)
+    correct = [row["answers"][0]["text"] == "x" for row in rows]
+    tests = metrics.delong(np.column_stack([pro, nll]), correct, reference=1, clusters=clusters)
+    (low, _), (high, _) = tests.interval()
+    size, low, high = (f"{value:+.3f}".replace("-", "−") for value in (tests.difference[0], low, high))
+    return f"PRO minus NLL {size} [{low}, {high}]."
+
+
+def test_score_prints_the_paired_difference_with_its_interval(write):
+    rows = records_of_two_answers(24)
+    assert difference_line(write(*rows), "--alpha", 0.2) == expected_difference(rows)
+
+
+def test_score_prints_the_paired_difference_by_cluster(write):
+    rows = records_of_two_answers(24)
+    clusters = [f"r{n % 8}" for n in range(24)]
+    names = ("question_id", "question", "references")
+    related = [
+        {**{name: row[name] for name in names}, "relation": cluster}
+        for row, cluster in zip(rows, clusters, strict=True)
+    ]
+    questions = write(*related, name="questions.jsonl")
+    line = difference_line(write(*rows), "--questions", questions, "--alpha", 0.2)
+    assert line == expected_difference(rows, clusters)
+    assert line != expected_difference(rows)
+
+
+def test_score_prints_the_paired_differences_of_texts(write):
+    rows = [
+        {
+            "question_id": n,
+            "question": f"{n}?",
+            "references": ["x" if n % 3 else "w"],
+            "answers": [{"text": text} for text in ["x", "x", "y", "z"][n % 2 :]],
+        }
+        for n in range(30)
+    ]
+    *_, line = typed("score", write(*rows))[0].splitlines()
+    methods = re.findall(r"([A-Za-z]+, lexical) minus ([A-Za-z]+, lexical)", line)
+    assert methods == [("Deg, lexical", "SE, lexical"), ("SC, lexical", "SE, lexical")]
 
 
 def test_score_says_that_labels_of_some_questions_speak_for_these_only(records, tmp_path):

@@ -171,6 +171,73 @@ def test_04_with_one_answer_compares_adaptive_k_only():
     assert "PRO with adaptive K" in said
 
 
+def searched(**others):
+    """The tables of exact search at two αs, in one setting."""
+    row = {"dataset": "d", "model": "m", "strategy": "threshold"}
+    found = {"alpha": [0.4, 0.1], "recall": [1.0, 0.5], "share_certified": [0.25, 0.75]}
+    bounds = {"alpha": [0.4, 0.1], "n_certified": [250, 750], "n_ordered": [250, 750]}
+    bounds |= {"entropy_minus_tree_bound": [0.5, 0.7], "entropy_interval_width": [1.0, 2.0]}
+    bounds |= {"entropy_minus_tree_bound_low": [0.4, 0.6]}
+    bounds |= {"entropy_minus_tree_bound_high": [0.6, 0.8]}
+    return pd.DataFrame(row | found), pd.DataFrame(row | bounds | others)
+
+
+def search_scores(beams, **others):
+    """PRO of beams with this difference to PRO of the exact search, and NLL with none."""
+    rows = []
+    for method, strategy, alpha_choice, difference, p_value in (
+        ("PRO", "threshold", "validation", 0.0, None),
+        ("PRO", "diverse_beam", "validation", beams, 0.001),
+        ("NLL", "threshold", None, 0.0, 1.0),
+        ("PRO", "diverse_beam", "exact search", 0.001, 0.5),
+    ):
+        row = {"method": method, "strategy": strategy, "alpha_choice": alpha_choice}
+        row |= {"auroc_minus_pro": difference, "auroc_minus_pro_low": difference - 0.01}
+        row |= {"auroc_minus_pro_high": difference + 0.01}
+        rows.append(setting(0.0, p_value=p_value) | row | others)
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(("difference", "verb"), [(-0.05, "worse"), (0.05, "better")])
+def test_07_compares_beams_with_the_search_by_the_paired_difference(difference, verb):
+    found, bounds, own, same, nll = findings.exact_search(*searched(), search_scores(difference)).split("\n\n")
+    assert found == (
+        "At α = 0.4, beams find 100.0 % of the answers with p ≥ α, and 25.0 % of the questions are "
+        "certified. At α = 0.1, beams find 50.0 % of the answers with p ≥ α, and 75.0 % of the "
+        "questions are certified."
+    )
+    assert bounds == (
+        "PRO ≤ α-floor ≤ tree bound holds for every certified question at every α. The mean entropy, "
+        "estimated by samples, minus the mean tree bound is +0.500 to +0.700 nats (95 % confidence "
+        "intervals within +0.400 to +0.800). The entropy of a single question is known less well: at "
+        "α = 0.1 its 95 % interval is 2.00 nats wide on average."
+    )
+    assert own.startswith(
+        f"PRO of beams, with its own α chosen on validation questions, is significantly {verb} than "
+        "PRO of the exact search in the only setting"
+    )
+    assert same.startswith("PRO of beams at the α of the search is not significantly different from")
+    assert nll.startswith("NLL is not significantly different from PRO of the exact search")
+
+
+def test_07_counts_a_violated_bound():
+    said = findings.exact_search(*searched(n_ordered=[250, 747]), search_scores(0.0))
+    assert "is violated in 3 of 1,000 cases" in said
+    assert "holds for every" not in said
+
+
+def test_07_says_what_is_not_known():
+    found, bounds = searched(n_certified=[0, 0])
+    said = findings.exact_search(found.assign(recall=None), bounds, search_scores(0.0, n_correct=19))
+    assert "At α = 0.4, no answer has p ≥ α, and" in said
+    assert "No question is certified at any α" in said
+    assert said.endswith("too few for a statement (m on d).")
+    assert "significant" not in said
+    assert "nan" not in said
+    unknown = findings.exact_search(*searched(entropy_minus_tree_bound_low=None), search_scores(0.0))
+    assert "The interval of the entropy is unknown." in unknown
+
+
 def guaranteed(target, threshold, coverage=0.3, accuracy=0.8, half_width=0.05, **others):
     """A row of the table of guarantees."""
     row = {"dataset": "d", "model": "m", "target": target, "threshold": threshold, "confidence": 0.95}
@@ -184,7 +251,7 @@ def test_09_says_what_is_guaranteed_and_what_is_not():
     rows += [guaranteed(0.7, **nothing), guaranteed(0.8, **nothing), guaranteed(0.8, **nothing)]
     assert findings.guarantees(pd.DataFrame(rows)) == (
         "An accuracy of at least 70 % is guaranteed for 2 of 3 methods (95 % confidence, each by "
-        "itself). They answer 20 to 30 % of the questions, and 60 to 80 % of these answers are "
+        "itself). They answer 20.0 to 30.0 % of the questions, and 60.0 to 80.0 % of these answers are "
         "correct. The 95 % interval of this accuracy is entirely below the target for 1 of these 2.\n\n"
         "An accuracy of at least 80 % is guaranteed for none of the 2 methods: the validation "
         "questions do not show it."
@@ -204,11 +271,11 @@ def test_09_says_which_sets_can_be_issued_and_what_they_miss():
         "Sets that may miss every correct answer for at most 30 % of the questions cannot be issued: "
         "the search finds a correct answer for too few validation questions.\n\n"
         "Sets that may miss every correct answer for at most 50 % of the questions consist of the "
-        "answers with p ≥ 0.020. They miss 45 % (95 % confidence interval 40 to 50 %), and have 3.0 "
+        "answers with p ≥ 0.020. They miss 45.0 % (95 % confidence interval 40.0 to 50.0 %), and have 3.0 "
         "answers on average."
     )
     two = findings.answer_sets(pd.DataFrame([issued, issued | {"alpha": NAN}]))
-    assert "answers with p ≥ 0.020 in 1 of 2 settings. They miss 45 %" in two
+    assert "answers with p ≥ 0.020 in 1 of 2 settings. They miss 45.0 %" in two
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,11 @@ def test_the_difference_to_nll_is_paired_and_by_hand():
     columns = tables.nll_comparison_columns(score, evaluation)
     assert columns["n_differ"].tolist() == [2]
     assert columns["auroc_minus_nll"].tolist() == [0.25]
+    assert np.isnan(columns["p_value"]).all()  # fewer than five correct answers
+    correct = np.repeat(correct, 3)
+    evaluation = evaluation_of(np.log([[0.5]] * 12), correct, NLL=np.repeat([3.0, 1.0, 2.0, 0.0], 3))
+    score = np.repeat(score, 3, axis=0)
+    columns = tables.nll_comparison_columns(score, evaluation)
     tests = metrics.delong(np.column_stack([evaluation.baselines["NLL"], score]), correct)
     assert columns["p_value"].tolist() == [tests.p_value[1]]
     low, high = tests.interval()
@@ -134,6 +139,7 @@ def test_one_class_has_no_auroc_and_a_warning():
     wrong = evaluation_of(np.log([[0.5], [0.4], [0.3]]), [False] * 3, NLL=[1.0, 2.0, 3.0])
     with pytest.warns(UserWarning, match="all 3 judged answers are wrong, so that AUROC is NaN"):
         columns = tables.auroc_columns(np.zeros((3, 2)), wrong)
+    assert columns.pop("interval") == "by question"
     assert np.isnan(np.array(list(columns.values()))).all()
 
 

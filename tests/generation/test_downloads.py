@@ -109,9 +109,9 @@ def test_without_shots_it_is_asked_in_its_template_or_says_nothing(smollm, quest
 
 @pytest.fixture
 def some(size):
-    """Return questions that the real model is tried on: 2, 6, or 100 in `make trials`."""
+    """Return questions that the real model is tried on: 2, 3, or 100 in `make trials`."""
     return question_sets.load_questions(
-        "world-facts", split="validation", limit={"quick": 2, "all": 6, "trials": 100}[size]
+        "world-facts", split="validation", limit={"quick": 2, "all": 3, "trials": 100}[size]
     )
 
 

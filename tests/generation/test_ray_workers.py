@@ -99,7 +99,7 @@ def test_two_workers_leave_the_tables_of_the_local_engine(cluster, model, tmp_pa
     assert run.info.provenance["n_workers"] == 2
 
 
-@pytest.mark.slow  # ten seconds of workers that start
+@pytest.mark.trial  # starts workers twice
 def test_a_worker_that_is_killed_is_replaced_and_its_part_done_again(cluster, model, tmp_path, monkeypatch):
     questions = question_sets.load_questions("world-facts", limit=40)
     generate(model, questions, out=tmp_path / "local", **OPTIONS)

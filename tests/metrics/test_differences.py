@@ -155,7 +155,10 @@ def test_interval_p_value_reading_and_needed_questions_agree(rows, clustered):
         different = row.difference_low > 0 or row.difference_high < 0
         assert different == (row.p_value < 0.05) == ("different" in row.reading)
         assert row.difference_low <= row.difference <= row.difference_high
-        assert (row.reading == "undecided") == (row.n_to_decide > len(correct))
+        if row.reading == "identical":
+            assert row.n_differ == 0
+        else:
+            assert (row.reading == "undecided") == (row.n_to_decide > len(correct))
     assert set(table["interval"]) == {"by cluster" if clustered else "by question"}
 
 
@@ -284,3 +287,10 @@ def test_a_score_that_is_the_same_on_every_question_reads_identical():
     scores = pd.DataFrame({"PRO": pro, "PRO, oracle": pro, "NLL": swapped})
     table = metrics.compare_aurocs(scores, [True, True, False, True, True, True, *[False] * 6])
     assert table["reading"].tolist() == ["", "identical", "undecided"]
+
+
+def test_scores_that_differ_by_rounding_are_the_same():
+    # 2e-5 counts beside 0.5, but not beside 100.
+    reference = np.array([0.5, 100.0, 0.5])
+    scores = reference[:, None] + [[0.0, 9e-6], [2e-5, 2e-5], [2e-5, 0.1]]
+    assert metrics.count_differing(scores, reference).tolist() == [1, 1]

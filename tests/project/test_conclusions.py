@@ -55,18 +55,6 @@ def test_06_counts_what_is_beyond_chance_and_no_tie():
         assert concluded("06", table=table, redraws=redraws, n_rarer=19) == FEW
 
 
-@pytest.mark.parametrize(("pro", "held"), [(0.5, "1 of 1"), (0.7, "0 of 1")])
-def test_07_counts_no_empty_row_as_a_violation_and_compares_at_one_alpha(pro, held):
-    ladder = {"pro": [pro, np.nan], "alpha_floor": [0.6, np.nan], "tree_bound": [0.8, np.nan], "entropy": [0.9, np.nan]}
-    bounds = pd.DataFrame(ladder | {"width": [1.0, 2.0], "certified": [9, 0]})
-    numbers = pd.DataFrame({"alpha": [0.4, 0.1], "recall": [1.0, 0.5], "certified": [0.1, 0.9]})
-    rows = {"method": ["PRO, exact", "PRO, beams", "PRO, beams at that α"], "difference": [0, -0.01, 0.001]}
-    table = pd.DataFrame(rows | {"difference_low": [0, -0.02, -0.001], "difference_high": [0, 0.0, 0.003]})
-    said = concluded("07", bounds=bounds, numbers=numbers, table=table)
-    assert f"in {held} rows with certified questions" in said
-    assert "minus: +0.010 ± 0.010 (PRO, beams); -0.001 ± 0.002 (PRO, beams at that α)." in said
-
-
 @pytest.mark.parametrize(("gain", "p_value", "won"), [(0.02, 1e-9, 1), (-0.02, 1e-9, 0), (0.02, 0.03, 0)])
 def test_08_counts_a_world_once_and_corrects_for_all(gain, p_value, won):
     world = {"accuracy": 0.5, "nll": 0.7, "score": ["K = 2", "K = 5"], "gain": [gain, -0.1], "level": "1"}
@@ -95,8 +83,6 @@ def test_05_says_whether_the_order_stays(last, verb):
 
 NAN = float("nan")
 REDRAWS = pd.DataFrame({**SETTING, "better_than_nll": [0.25, 0.75]})
-BOUNDS = pd.DataFrame({name: [NAN] for name in ("pro", "alpha_floor", "tree_bound", "entropy", "width")})
-EXACT = pd.DataFrame({"method": ["PRO, beams"], "difference": [0.01], "difference_low": NAN, "difference_high": NAN})
 WORLD = pd.DataFrame({"accuracy": 0.5, "nll": 0.7, "score": ["K = 2"], "gain": 0.1, "p_value": 0.5, "level": "1"})
 BARS = {"method": ["PRO", "NLL"] * 2, "threshold": [0.1, 0.1, 0.5, 0.5], "auroc": [0.8, 0.8, 0.9, 0.7]}
 # By notebook, tables of which a part is unknown, and what is said instead of the number.
@@ -106,10 +92,6 @@ UNKNOWN = {
         "The validation questions cannot be redrawn",
     ),
     "05": ({"sweep": pd.DataFrame({**BARS, **SETTING})}, "The order of the methods cannot be compared"),
-    "07": (
-        {"bounds": BOUNDS, "numbers": pd.DataFrame({"alpha": [0.4], "recall": NAN, "certified": 0.0}), "table": EXACT},
-        "no such answers and 0.0% at α = 0.4",
-    ),
     "08": (
         {"table": WORLD.assign(panel="sharpness"), "causes": pd.DataFrame({"cause": ["none"], "gain": NAN})},
         "no difference is known",

@@ -52,7 +52,9 @@ def results(model, rows, out):
     for question in data["questions"]:
         for name in SHOWN:
             question.pop(name, None)
-    tables = [asked.answers, read.answers, judged.with_pro({"PRO": 0.4}), sweeps.alpha_sweep(judged)]
+    # A column "relation" declares clusters, which the ends of intervals depend on.
+    sweep = sweeps.alpha_sweep(judged).drop(columns=["low", "high", "interval"])
+    tables = [asked.answers, read.answers, judged.with_pro({"PRO": 0.4}), sweep]
     tables += [run.questions[[*question_sets.QUESTION_COLUMNS, *storage.CERTIFICATE_COLUMNS]] for run in (asked, read)]
     return [json.dumps(data), *(table.to_json(double_precision=15) for table in tables)], read.questions
 

@@ -6,6 +6,12 @@ from pro_lib.evaluation.tables.alpha_sweep import (
     printed_alphas,
     redraws,
 )
+from pro_lib.evaluation.tables.exact_search import (
+    SearchRuns,
+    entropy_bounds,
+    exact_search,
+    exact_search_auroc,
+)
 from pro_lib.evaluation.tables.fixed_k import fixed_k, printed_fixed_k
 from pro_lib.evaluation.tables.guarantees import (
     answer_sets,
@@ -25,12 +31,16 @@ from pro_lib.evaluation.tables.settings import (
 
 __all__ = [
     "SETTING_COLUMNS",
+    "SearchRuns",
     "alpha_choices",
     "alpha_sweep",
     "answer_sets",
     "auroc_columns",
     "default_targets",
     "entropies",
+    "entropy_bounds",
+    "exact_search",
+    "exact_search_auroc",
     "fixed_k",
     "guarantees",
     "k_vs_alpha",

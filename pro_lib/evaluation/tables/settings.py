@@ -52,8 +52,8 @@ def with_run(table: pd.DataFrame, run: Run, split: str) -> pd.DataFrame:
         run: the run of the questions that the table is about.
         split: the name of their split.
     """
-    setting = run.info.labels() | {"strategy": run.info.strategy, "split": split}
-    setting |= {"n_questions": len(run.questions)}
+    setting: dict[str, object] = {**run.info.labels(), "strategy": run.info.strategy}
+    setting |= {"split": split, "n_questions": len(run.questions)}
     return table.assign(**setting)[[*setting, *table.columns]]
 
 
@@ -85,7 +85,7 @@ def nll_comparison_columns(uncertainty: FloatArray, evaluation: Evaluation) -> d
     """Return the paired difference in AUROC between each column of `uncertainty` and NLL.
 
     Returns:
-        n_differ, the number of questions on which the two scores differ; auroc_minus_nll with its
+        n_differ, the number of questions on which the two scores differ by more than rounding; auroc_minus_nll with its
         95 % interval, auroc_minus_nll_low and auroc_minus_nll_high; p_value of the hypothesis of
         equal AUROCs (`metrics.delong`, not corrected). Each is (A,), NaN if there are fewer than
         five correct or five wrong answers, or fewer than five clusters.
@@ -96,7 +96,7 @@ def nll_comparison_columns(uncertainty: FloatArray, evaluation: Evaluation) -> d
     tests = metrics.delong(scores, evaluation.correct, clusters=clusters)
     low, high = tests.interval()
     return {
-        "n_differ": (uncertainty != nll[:, None]).sum(axis=0),
+        "n_differ": metrics.count_differing(uncertainty, nll),
         "auroc_minus_nll": tests.difference[1:],
         "auroc_minus_nll_low": low[1:],
         "auroc_minus_nll_high": high[1:],
