@@ -250,7 +250,7 @@ def _benchmark() -> list[Sentence]:
         for score in ("PRO", "NLL", "accuracy")
     }
     told = cell("figures/00_exposure.csv", "mean", measure="accuracy", exposure=8, conflict=0)
-    distinct = read_csv("figures/01_generate.csv").groupby(["dataset", "model"])["distinct"].mean()
+    distinct = read_csv("figures/01_generate.csv").groupby(["dataset", "model"])["n_distinct"].mean()
     return [
         Sentence(
             page,

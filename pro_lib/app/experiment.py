@@ -293,6 +293,19 @@ class Experiment(Parameters):
         both = [each for splits in self.own_splits for each in (splits.validation, splits.reported)]
         return tables.overview(both)
 
+    def generated_answers(self) -> pd.DataFrame:
+        """Return a row per question: how many answers a run has, and how probable they are."""
+        return tables.generated_answers(self.runs, split=self.split, alpha=self.alpha)
+
+    def costs(self) -> pd.DataFrame:
+        """Return what it cost to generate the run of each pair."""
+        return tables.costs(self.runs, split=self.split)
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """The run of every pair, for the questions of `split`; those not stored are generated."""
+        return [self.run(*pair) for pair in self.pairs()]
+
     def alpha_sweep(self) -> pd.DataFrame:
         """Return AUROC of PRO at each α; `evaluation.tables.alpha_sweep` has the columns."""
         return tables.alpha_sweep(self.own_splits)

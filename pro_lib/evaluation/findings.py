@@ -89,6 +89,28 @@ def signed_span(values: pd.Series) -> str:
 # --- The notebooks ---
 
 
+def generated_answers(table: pd.DataFrame, alpha: float) -> str:
+    """Return the findings of notebook 01 from the table of `tables.generated_answers`.
+
+    Args:
+        table: the table.
+        alpha: the α at which its column k counts the answers that PRO keeps.
+    """
+    is_above = table["mass_with_repeats"] > 1 + 1e-6
+    table = table.assign(is_above=is_above, has_several=table["k"] > 1)
+    columns = ["n_answers", "n_distinct", "mass", "is_above", "has_several"]
+    means = table.groupby(["dataset", "model"])[columns].mean()
+    where = "" if len(means) == 1 else f" in the {len(means)} settings"
+    return (
+        f"A question has {span(means['n_answers'], '{:.1f}')} answers on average{where}, of which "
+        f"{span(means['n_distinct'], '{:.1f}')} are distinct. The probabilities of the distinct answers sum "
+        f"to {span(means['mass'], '{:.2f}')} on average. If repeats are counted, the sum is above 1 for "
+        f"{_percent_span(means['is_above'])} of the questions. At α = {alpha:g}, PRO keeps more than "
+        f"one answer for {_percent_span(means['has_several'])} of the questions; for the others, PRO "
+        f"equals NLL."
+    )
+
+
 def alpha_sweep(choices: pd.DataFrame) -> str:
     """Return the findings of notebook 02 from the table of `tables.alpha_choices`."""
     paragraphs = []

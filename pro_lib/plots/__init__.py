@@ -5,6 +5,7 @@ from pro_lib.plots.benchmark import benchmark
 from pro_lib.plots.exact_search import exact_search
 from pro_lib.plots.exact_search_auroc import exact_search_auroc
 from pro_lib.plots.fixed_k import fixed_k
+from pro_lib.plots.generated_answers import generated_answers
 from pro_lib.plots.guarantees import answer_sets, entropies, guarantees
 from pro_lib.plots.k_vs_alpha import k_vs_alpha
 from pro_lib.plots.saving import save_figure
@@ -49,6 +50,7 @@ __all__ = [
     "exact_search_auroc",
     "explain",
     "fixed_k",
+    "generated_answers",
     "guarantees",
     "handles",
     "k_vs_alpha",

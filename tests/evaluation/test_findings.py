@@ -238,6 +238,17 @@ def test_07_says_what_is_not_known():
     assert "The interval of the entropy is unknown." in unknown
 
 
+def test_01_says_ranges_of_means():
+    rows = {"dataset": ["d", "e"], "model": "m", "n_answers": [10.0, 8.0], "n_distinct": [5.0, 4.0]}
+    table = pd.DataFrame(rows | {"mass": [0.5, 0.9], "mass_with_repeats": [0.5, 2.0], "k": [1, 2]})
+    assert findings.generated_answers(table, 0.4) == (
+        "A question has 8.0 to 10.0 answers on average in the 2 settings, of which 4.0 to 5.0 are "
+        "distinct. The probabilities of the distinct answers sum to 0.50 to 0.90 on average. If repeats "
+        "are counted, the sum is above 1 for 0.0 to 100.0 % of the questions. At α = 0.4, PRO keeps more "
+        "than one answer for 0.0 to 100.0 % of the questions; for the others, PRO equals NLL."
+    )
+
+
 def guaranteed(target, threshold, coverage=0.3, accuracy=0.8, half_width=0.05, **others):
     """A row of the table of guarantees."""
     row = {"dataset": "d", "model": "m", "target": target, "threshold": threshold, "confidence": 0.95}

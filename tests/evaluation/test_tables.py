@@ -13,7 +13,7 @@ from pro_lib.evaluation.evaluate import Splits
 from pro_lib.evaluation.sweeps import select_alpha
 from pro_lib.evaluation.tables import SETTING_COLUMNS
 from pro_lib.runs.run import Run
-from pro_lib.runs.storage import RunInfo
+from pro_lib.runs.storage import Cost, RunInfo
 
 
 def two_settings():
@@ -255,3 +255,38 @@ def test_entropies_stand_beside_the_bounds_of_the_search():
     assert table["tree_bound"].tolist() == [0.5, 0.5]
     assert table["strategy"].unique().tolist() == ["multinomial"]
     assert (table["entropy_low"] < table["entropy"]).all()
+
+
+def beams():
+    """Two questions: one with a repeated and a cut answer, and one with one answer."""
+    rows = []
+    for question, text, probability, finished in (
+        ("a", "yes", 0.6, True),
+        ("a", "yes", 0.6, True),
+        ("a", "no", 0.3, True),
+        ("a", "well", 0.05, False),
+        ("b", "no", 0.2, True),
+    ):
+        answer = {"question_id": question, "rank": len(rows), "text": text, "token_ids": None}
+        answer |= {"token_log_probs": [np.log(probability)], "log_prob": np.log(probability)}
+        rows.append(answer | {"end_log_prob": np.nan, "finished": finished})
+    questions = [{"question_id": name, "question": f"{name}?", "references": ["no"], "split": "test"} for name in "ab"]
+    cost = Cost(prompt_tokens=30, token_forwards=10, model_calls=5, seconds=2.0, peak_memory_bytes=2**21)
+    return Run(pd.DataFrame(rows), pd.DataFrame(questions), RunInfo("d", "m", "diverse_beam", cost=cost))
+
+
+def test_generated_answers_are_counted_with_and_without_repeats():
+    table = tables.generated_answers([beams()], alpha=0.3)
+    assert table["n_answers"].tolist() == [3, 1]
+    assert table["n_distinct"].tolist() == [2, 1]
+    assert table["mass"].tolist() == pytest.approx([0.9, 0.2])
+    assert table["mass_with_repeats"].tolist() == pytest.approx([1.5, 0.2])
+    assert table["k"].tolist() == [2, 1]
+    assert table["n_cut"].tolist() == [1, 0]
+    assert table["n_questions"].tolist() == [2, 2]
+
+
+def test_costs_are_of_the_run():
+    row = tables.costs([beams()]).iloc[0]
+    assert row[["prompt_tokens", "token_forwards", "model_calls"]].tolist() == [30, 10, 5]
+    assert row[["seconds", "tokens_per_second", "peak_memory_mib"]].tolist() == [2.0, 20, 2]

@@ -65,14 +65,6 @@ def test_08_counts_a_world_once_and_corrects_for_all(gain, p_value, won):
     assert f"In {won} of 2 worlds" in concluded("08", table=pd.concat(worlds, ignore_index=True), causes=causes)
 
 
-def test_01_says_ranges_of_means():
-    rows = {"dataset": ["d", "e"], "model": "m", "answers": [10.0, 8.0], "distinct": [5.0, 4.0], "mass": [0.5, 0.9]}
-    table = pd.DataFrame(rows | {"mass_with_repeats": [0.5, 2.0], "kept": [1, 2]})
-    said = concluded("01", table=table, experiment=SimpleNamespace(alpha=0.4))
-    assert "Of 8.0 to 10.0 answers 4.0 to 5.0 are distinct (means, by setting) and hold 0.50 to 0.90" in said
-    assert "more than all the probability for 0% to 100% of the questions" in said
-
-
 @pytest.mark.parametrize(("last", "verb"), [([0.9, 0.8], "stays"), ([0.6, 0.7], "changes")])
 def test_05_says_whether_the_order_stays(last, verb):
     rows = {"method": ["PRO", "NLL"] * 2, "threshold": [0.1, 0.1, 0.5, 0.5], "auroc": [0.8, 0.7, *last]}

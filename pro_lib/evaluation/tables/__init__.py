@@ -13,6 +13,7 @@ from pro_lib.evaluation.tables.exact_search import (
     exact_search_auroc,
 )
 from pro_lib.evaluation.tables.fixed_k import fixed_k, printed_fixed_k
+from pro_lib.evaluation.tables.generated_answers import costs, generated_answers
 from pro_lib.evaluation.tables.guarantees import (
     answer_sets,
     default_targets,
@@ -36,12 +37,14 @@ __all__ = [
     "alpha_sweep",
     "answer_sets",
     "auroc_columns",
+    "costs",
     "default_targets",
     "entropies",
     "entropy_bounds",
     "exact_search",
     "exact_search_auroc",
     "fixed_k",
+    "generated_answers",
     "guarantees",
     "k_vs_alpha",
     "nll_comparison_columns",
