@@ -89,6 +89,45 @@ def signed_span(values: pd.Series) -> str:
 # --- The notebooks ---
 
 
+def examples(repeats: pd.DataFrame, exposure: pd.DataFrame, alpha: float) -> str:
+    """Return the findings of notebook 00.
+
+    Args:
+        repeats: the table of `tables.repeats`.
+        exposure: the table of `tables.exposure`, which may be empty.
+        alpha: the α of both tables.
+    """
+    rows = repeats.set_index("repeats")
+    shares = rows["n_above_one"] / rows["n_questions"]
+    several = f"{100 * rows.loc['left out', 'share_several']:.2f} %"
+    sentences = [
+        f"At α = {alpha:g}, PRO keeps more than one distinct answer for {several} of the questions; for "
+        f"the others, PRO equals NLL. If repeats are counted, the probabilities of the answers sum to "
+        f"more than 1 for {100 * shares['counted']:.1f} % of the questions, and to "
+        f"{rows.loc['counted', 'largest_mass']:.2f} at most; without repeats, for "
+        f"{100 * shares['left out']:.1f} %."
+    ]
+    if not exposure.empty:
+        sentences.append(_exposure_sentence(exposure))
+    return "\n\n".join(sentences)
+
+
+def _exposure_sentence(exposure: pd.DataFrame) -> str:
+    """Return the means for facts with the fewest and the most documents, none of them false."""
+    consistent = exposure[exposure["conflict"] == exposure["conflict"].min()]
+    accuracy = consistent[consistent["measure"] == "accuracy"].sort_values("exposure")
+    scores = consistent[consistent["measure"] == "PRO"].sort_values("exposure")
+    parts = []
+    for place in (0, -1):
+        row = accuracy.iloc[place]
+        ends = f"{100 * row['mean_low']:.1f} to {100 * row['mean_high']:.1f} %"
+        parts.append(
+            f"{row['exposure']} training documents, {100 * row['mean']:.1f} % of the answers are correct "
+            f"(95 % confidence interval {ends}) and the mean of PRO is {scores['mean'].iloc[place]:.2f} nats"
+        )
+    return f"For facts with {parts[0]}. With {parts[1]}."
+
+
 def generated_answers(table: pd.DataFrame, alpha: float) -> str:
     """Return the findings of notebook 01 from the table of `tables.generated_answers`.
 

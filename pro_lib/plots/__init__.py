@@ -4,6 +4,7 @@ from pro_lib.plots.alpha_sweep import alpha_sweep
 from pro_lib.plots.benchmark import benchmark
 from pro_lib.plots.exact_search import exact_search
 from pro_lib.plots.exact_search_auroc import exact_search_auroc
+from pro_lib.plots.examples import examples, exposure
 from pro_lib.plots.fixed_k import fixed_k
 from pro_lib.plots.generated_answers import generated_answers
 from pro_lib.plots.guarantees import answer_sets, entropies, guarantees
@@ -49,6 +50,8 @@ __all__ = [
     "exact_search",
     "exact_search_auroc",
     "explain",
+    "examples",
+    "exposure",
     "fixed_k",
     "generated_answers",
     "guarantees",

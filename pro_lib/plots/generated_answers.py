@@ -26,7 +26,7 @@ _COUNTS, _SUMS = "distinct answers", "their probability"
 _MEASURES = {"n_distinct": _COUNTS, "mass": _SUMS}
 _X_LABELS = {
     _COUNTS: "number of distinct answers",
-    _SUMS: "sum of their probabilities (share of questions up to x)",
+    _SUMS: "sum of their probabilities, at most",
 }
 
 

@@ -238,6 +238,32 @@ def test_07_says_what_is_not_known():
     assert "The interval of the entropy is unknown." in unknown
 
 
+def repeats_table():
+    """Beams of 200 questions, with repeats counted and left out."""
+    rows = {"repeats": ["counted", "left out"], "n_questions": 200, "largest_mass": [3.14159, 0.9]}
+    return pd.DataFrame(rows | {"n_above_one": [50, 0], "share_several": [0.5, 0.0125]})
+
+
+def test_00_says_how_often_pro_differs_from_nll_and_when_the_premise_fails():
+    assert findings.examples(repeats_table(), pd.DataFrame(), 0.4) == (
+        "At α = 0.4, PRO keeps more than one distinct answer for 1.25 % of the questions; for the "
+        "others, PRO equals NLL. If repeats are counted, the probabilities of the answers sum to more "
+        "than 1 for 25.0 % of the questions, and to 3.14 at most; without repeats, for 0.0 %."
+    )
+
+
+def test_00_says_what_no_and_many_documents_do():
+    rows = {"measure": ["PRO", "accuracy"] * 3, "exposure": [32, 32, 0, 0, 32, 32], "conflict": [0, 0, 0, 0, 0.5, 0.5]}
+    ends = {"mean_low": [0.1, 0.8, 1.9, 0.0, 0.5, 0.3], "mean_high": [0.3, 1.0, 2.1, 0.1, 0.7, 0.5]}
+    table = pd.DataFrame(rows | {"mean": [0.2, 0.9, 2.0, 0.05, 0.6, 0.4]} | ends)
+    assert findings.examples(repeats_table(), table, 0.4).endswith(
+        "\n\nFor facts with 0 training documents, 5.0 % of the answers are correct (95 % confidence "
+        "interval 0.0 to 10.0 %) and the mean of PRO is 2.00 nats. With 32 training documents, 90.0 % "
+        "of the answers are correct (95 % confidence interval 80.0 to 100.0 %) and the mean of PRO is "
+        "0.20 nats."
+    )
+
+
 def test_01_says_ranges_of_means():
     rows = {"dataset": ["d", "e"], "model": "m", "n_answers": [10.0, 8.0], "n_distinct": [5.0, 4.0]}
     table = pd.DataFrame(rows | {"mass": [0.5, 0.9], "mass_with_repeats": [0.5, 2.0], "k": [1, 2]})

@@ -12,6 +12,14 @@ from pro_lib.evaluation.tables.exact_search import (
     exact_search,
     exact_search_auroc,
 )
+from pro_lib.evaluation.tables.examples import (
+    answer_details,
+    appendix_answers,
+    appendix_pro,
+    examples,
+    exposure,
+    repeats,
+)
 from pro_lib.evaluation.tables.fixed_k import fixed_k, printed_fixed_k
 from pro_lib.evaluation.tables.generated_answers import costs, generated_answers
 from pro_lib.evaluation.tables.guarantees import (
@@ -35,7 +43,10 @@ __all__ = [
     "SearchRuns",
     "alpha_choices",
     "alpha_sweep",
+    "answer_details",
     "answer_sets",
+    "appendix_answers",
+    "appendix_pro",
     "auroc_columns",
     "costs",
     "default_targets",
@@ -43,6 +54,8 @@ __all__ = [
     "entropy_bounds",
     "exact_search",
     "exact_search_auroc",
+    "examples",
+    "exposure",
     "fixed_k",
     "generated_answers",
     "guarantees",
@@ -52,6 +65,7 @@ __all__ = [
     "printed_alphas",
     "printed_fixed_k",
     "redraws",
+    "repeats",
     "with_run",
     "with_setting",
 ]
