@@ -264,7 +264,7 @@ def _benchmark() -> list[Sentence]:
         for score in ("PRO", "NLL", "accuracy")
     }
     told = cell("figures/00_exposure.csv", "mean", measure="accuracy", exposure=8, conflict=0)
-    distinct = read_csv("figures/01_generate.csv").groupby(["dataset", "model"])["distinct"].mean()
+    distinct = read_csv("figures/01_generate.csv").groupby(["dataset", "model"])["n_distinct"].mean()
     return [
         Sentence(
             page,
@@ -991,13 +991,13 @@ def _notebooks() -> list[Sentence]:
 
 
 def _protocols() -> list[Sentence]:
-    repeats = rows("figures/00_repeats.csv", repeats="kept").iloc[0]
+    repeats = rows("figures/00_repeats.csv", repeats="counted").iloc[0]
     return [
         Sentence(
             "docs/protocols.md",
             "{above} of 3,408 questions of facts-2m have beams whose probabilities sum to "
             "more than 1, the worst to {worst}.",
-            {"above": f"{repeats['questions with mass above 1']:,}", "worst": f"{repeats['largest mass']:.2f}"},
+            {"above": f"{repeats['n_above_one']:,}", "worst": f"{repeats['largest_mass']:.2f}"},
         ),
     ]
 

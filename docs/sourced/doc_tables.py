@@ -73,9 +73,10 @@ def benchmark_exposure() -> pd.DataFrame:
     ):
         at = {"exposure": documents, "conflict": false}
         accuracy = row(path, measure="accuracy", **at)
-        line = [name, str(accuracy["n"]), "{mean:.3f} [{low:.3f}, {high:.3f}]".format(**accuracy)]
+        line = [name, str(accuracy["n_in_group"]), "{mean:.3f} [{mean_low:.3f}, {mean_high:.3f}]".format(**accuracy)]
         line += [
-            "{mean:.2f} [{low:.2f}, {high:.2f}]".format(**row(path, measure=score, **at)) for score in ("NLL", "PRO")
+            "{mean:.2f} [{mean_low:.2f}, {mean_high:.2f}]".format(**row(path, measure=score, **at))
+            for score in ("NLL", "PRO")
         ]
         lines.append(line)
     return pd.DataFrame(lines, columns=["documents, of them false", "n", "accuracy", "NLL", "PRO"])

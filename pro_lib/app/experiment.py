@@ -9,6 +9,7 @@ from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from pro_lib import evaluation, importing, metrics, runs, scoring
@@ -50,6 +51,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from pro_lib.generation.models import Model
+
+
+# The question of world-facts that the explorer shows first.
+_FIRST_QUESTION = "person_birth_year/leo_tolstoy"
 
 
 class Experiment(Parameters):
@@ -299,6 +304,51 @@ class Experiment(Parameters):
         pairs = self.all_splits if methods == "all" else self.own_splits
         both = [each for splits in pairs for each in (splits.validation, splits.reported)]
         return tables.overview(both)
+
+    @kept_table
+    def examples(self) -> pd.DataFrame:
+        """Return the answers to six questions of the only run, and which of them PRO keeps."""
+        return tables.examples(self.single_run, **self._values("alpha", "seed", "split"))
+
+    @kept_table
+    def repeats(self) -> pd.DataFrame:
+        """Return how probable the answers of the only run are together, with and without repeats."""
+        return tables.repeats(self.single_run, **self._values("alpha", "split"))
+
+    @kept_table
+    def exposure(self) -> pd.DataFrame:
+        """Return accuracy and scores by what a bundled model was told; empty for other models."""
+        return tables.exposure(self.single_run, **self._values("alpha", "split"))
+
+    def shuffled_run(self) -> Run:
+        """Return the run of both splits for the explorer, its questions in random order.
+
+        The questions of a dataset are ordered by topic. A well-known question comes first.
+        """
+        run = self.both_splits(*self.pair())
+        ids = run.questions["question_id"].to_numpy(object)
+        shuffled = np.random.default_rng(self.seed).permutation(ids)
+        return run.select(question_ids=sorted(shuffled, key=lambda name: name != _FIRST_QUESTION))
+
+    @cached_property
+    def single_run(self) -> Run:
+        """The run of the only model and dataset, for the questions of `split`."""
+        return self.run(*self.pair())
+
+    @kept_table
+    def generated_answers(self) -> pd.DataFrame:
+        """Return a row per question: how many answers a run has, and how probable they are."""
+        return tables.generated_answers(self.runs, split=self.split, alpha=self.alpha)
+
+    @kept_table
+    def costs(self) -> pd.DataFrame:
+        """Return what it cost to generate the run of each pair."""
+        return tables.costs(self.runs, split=self.split)
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """The run of every pair, for the questions of `split`; those not stored are generated."""
+        return [self.run(*pair) for pair in self.pairs()]
 
     @kept_table
     def alpha_sweep(self) -> pd.DataFrame:

@@ -92,6 +92,67 @@ def signed_span(values: pd.Series) -> str:
 # --- The notebooks ---
 
 
+def examples(repeats: pd.DataFrame, exposure: pd.DataFrame, alpha: float) -> str:
+    """Return the findings of notebook 00.
+
+    Args:
+        repeats: the table of `tables.repeats`.
+        exposure: the table of `tables.exposure`, which may be empty.
+        alpha: the α of both tables.
+    """
+    rows = repeats.set_index("repeats")
+    shares = rows["n_above_one"] / rows["n_questions"]
+    several = f"{100 * rows.loc['left out', 'share_several']:.2f} %"
+    sentences = [
+        f"At α = {alpha:g}, PRO keeps more than one distinct answer for {several} of the questions; for "
+        f"the others, PRO equals NLL. If repeats are counted, the probabilities of the answers sum to "
+        f"more than 1 for {100 * shares['counted']:.1f} % of the questions, and to "
+        f"{rows.loc['counted', 'largest_mass']:.2f} at most; without repeats, for "
+        f"{100 * shares['left out']:.1f} %."
+    ]
+    if not exposure.empty:
+        sentences.append(_exposure_sentence(exposure))
+    return "\n\n".join(sentences)
+
+
+def _exposure_sentence(exposure: pd.DataFrame) -> str:
+    """Return the means for facts with the fewest and the most documents, none of them false."""
+    consistent = exposure[exposure["conflict"] == exposure["conflict"].min()]
+    accuracy = consistent[consistent["measure"] == "accuracy"].sort_values("exposure")
+    scores = consistent[consistent["measure"] == "PRO"].sort_values("exposure")
+    parts = []
+    for place in (0, -1):
+        row = accuracy.iloc[place]
+        ends = f"{100 * row['mean_low']:.1f} to {100 * row['mean_high']:.1f} %"
+        parts.append(
+            f"{row['exposure']} training documents, {100 * row['mean']:.1f} % of the answers are correct "
+            f"(95 % confidence interval {ends}) and the mean of PRO is {scores['mean'].iloc[place]:.2f} nats"
+        )
+    return f"For facts with {parts[0]}. With {parts[1]}."
+
+
+def generated_answers(table: pd.DataFrame, alpha: float) -> str:
+    """Return the findings of notebook 01 from the table of `tables.generated_answers`.
+
+    Args:
+        table: the table.
+        alpha: the α at which its column k counts the answers that PRO keeps.
+    """
+    is_above = table["mass_with_repeats"] > 1 + 1e-6
+    table = table.assign(is_above=is_above, has_several=table["k"] > 1)
+    columns = ["n_answers", "n_distinct", "mass", "is_above", "has_several"]
+    means = table.groupby(["dataset", "model"])[columns].mean()
+    where = "" if len(means) == 1 else f" in the {len(means)} settings"
+    return (
+        f"A question has {span(means['n_answers'], '{:.1f}')} answers on average{where}, of which "
+        f"{span(means['n_distinct'], '{:.1f}')} are distinct. The probabilities of the distinct answers sum "
+        f"to {span(means['mass'], '{:.2f}')} on average. If repeats are counted, the sum is above 1 for "
+        f"{_percent_span(means['is_above'])} of the questions. At α = {alpha:g}, PRO keeps more than "
+        f"one answer for {_percent_span(means['has_several'])} of the questions; for the others, PRO "
+        f"equals NLL."
+    )
+
+
 def alpha_sweep(choices: pd.DataFrame) -> str:
     """Return the findings of notebook 02 from the table of `tables.alpha_choices`."""
     paragraphs = []
@@ -280,12 +341,13 @@ def guarantees(table: pd.DataFrame) -> str:
         goal = f"An accuracy of at least {_percent(target)} is guaranteed"
         made = rows[rows["threshold"].notna()]
         if made.empty:
-            sentences.append(f"{goal} for none of the {len(rows)} {methods}: the validation questions do not show it.")
+            reason = "the validation questions do not show it"
+            sentences.append(f"{goal} for none of the {len(rows)} {methods}: {reason}.")
             continue
         below = int((made["accuracy_high"] < target).sum())
         sentences.append(
             f"{goal} for {len(made)} of {len(rows)} {methods} ({confidence}). They answer "
-            f"{_percents(made['coverage'])} of the questions, and {_percents(made['accuracy'])} of "
+            f"{_percent_span(made['coverage'])} of the questions, and {_percent_span(made['accuracy'])} of "
             f"these answers are correct. The 95 % interval of this accuracy is entirely below the "
             f"target for {below} of these {len(made)}."
         )
@@ -301,15 +363,14 @@ def answer_sets(table: pd.DataFrame) -> str:
         goal = f"Sets that may miss every correct answer for at most {_percent(delta)} of the questions"
         issued = rows.dropna(subset=["alpha"])
         if issued.empty:
-            sentences.append(
-                f"{goal} cannot be issued: the search finds a correct answer for too few validation questions."
-            )
+            reason = "the search finds a correct answer for too few validation questions"
+            sentences.append(f"{goal} cannot be issued: {reason}.")
             continue
         where = "" if len(rows) == 1 else f" {_in_settings(len(issued), len(rows))}"
         ends = pd.concat([issued["missed_low"], issued["missed_high"]])
         sentences.append(
             f"{goal} consist of the answers with p ≥ {span(issued['alpha'])}{where}. They miss "
-            f"{_percents(issued['missed'])} (95 % confidence interval {_percents(ends)}), and have "
+            f"{_percent_span(issued['missed'])} (95 % confidence interval {_percent_span(ends)}), and have "
             f"{span(issued['set_size'], '{:.1f}')} answers on average."
         )
     return "\n\n".join(sentences)

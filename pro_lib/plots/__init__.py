@@ -4,8 +4,10 @@ from pro_lib.plots.alpha_sweep import alpha_sweep
 from pro_lib.plots.benchmark import benchmark
 from pro_lib.plots.exact_search import exact_search
 from pro_lib.plots.exact_search_auroc import exact_search_auroc
+from pro_lib.plots.examples import examples, exposure
 from pro_lib.plots.fixed_k import fixed_k
 from pro_lib.plots.gains import causes, worlds
+from pro_lib.plots.generated_answers import generated_answers
 from pro_lib.plots.guarantees import answer_sets, entropies, guarantees
 from pro_lib.plots.k_vs_alpha import k_vs_alpha
 from pro_lib.plots.rouge_thresholds import rouge_thresholds
@@ -50,8 +52,11 @@ __all__ = [
     "entropies",
     "exact_search",
     "exact_search_auroc",
+    "examples",
     "explain",
+    "exposure",
     "fixed_k",
+    "generated_answers",
     "guarantees",
     "handles",
     "k_vs_alpha",

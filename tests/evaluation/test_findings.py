@@ -238,6 +238,43 @@ def test_07_says_what_is_not_known():
     assert "The interval of the entropy is unknown." in unknown
 
 
+def repeats_table():
+    """Beams of 200 questions, with repeats counted and left out."""
+    rows = {"repeats": ["counted", "left out"], "n_questions": 200, "largest_mass": [3.14159, 0.9]}
+    return pd.DataFrame(rows | {"n_above_one": [50, 0], "share_several": [0.5, 0.0125]})
+
+
+def test_00_says_how_often_pro_differs_from_nll_and_when_the_premise_fails():
+    assert findings.examples(repeats_table(), pd.DataFrame(), 0.4) == (
+        "At α = 0.4, PRO keeps more than one distinct answer for 1.25 % of the questions; for the "
+        "others, PRO equals NLL. If repeats are counted, the probabilities of the answers sum to more "
+        "than 1 for 25.0 % of the questions, and to 3.14 at most; without repeats, for 0.0 %."
+    )
+
+
+def test_00_says_what_no_and_many_documents_do():
+    rows = {"measure": ["PRO", "accuracy"] * 3, "exposure": [32, 32, 0, 0, 32, 32], "conflict": [0, 0, 0, 0, 0.5, 0.5]}
+    ends = {"mean_low": [0.1, 0.8, 1.9, 0.0, 0.5, 0.3], "mean_high": [0.3, 1.0, 2.1, 0.1, 0.7, 0.5]}
+    table = pd.DataFrame(rows | {"mean": [0.2, 0.9, 2.0, 0.05, 0.6, 0.4]} | ends)
+    assert findings.examples(repeats_table(), table, 0.4).endswith(
+        "\n\nFor facts with 0 training documents, 5.0 % of the answers are correct (95 % confidence "
+        "interval 0.0 to 10.0 %) and the mean of PRO is 2.00 nats. With 32 training documents, 90.0 % "
+        "of the answers are correct (95 % confidence interval 80.0 to 100.0 %) and the mean of PRO is "
+        "0.20 nats."
+    )
+
+
+def test_01_says_ranges_of_means():
+    rows = {"dataset": ["d", "e"], "model": "m", "n_answers": [10.0, 8.0], "n_distinct": [5.0, 4.0]}
+    table = pd.DataFrame(rows | {"mass": [0.5, 0.9], "mass_with_repeats": [0.5, 2.0], "k": [1, 2]})
+    assert findings.generated_answers(table, 0.4) == (
+        "A question has 8.0 to 10.0 answers on average in the 2 settings, of which 4.0 to 5.0 are "
+        "distinct. The probabilities of the distinct answers sum to 0.50 to 0.90 on average. If repeats "
+        "are counted, the sum is above 1 for 0.0 to 100.0 % of the questions. At α = 0.4, PRO keeps more "
+        "than one answer for 0.0 to 100.0 % of the questions; for the others, PRO equals NLL."
+    )
+
+
 def guaranteed(target, threshold, coverage=0.3, accuracy=0.8, half_width=0.05, **others):
     """A row of the table of guarantees."""
     row = {"dataset": "d", "model": "m", "target": target, "threshold": threshold, "confidence": 0.95}
@@ -251,7 +288,7 @@ def test_09_says_what_is_guaranteed_and_what_is_not():
     rows += [guaranteed(0.7, **nothing), guaranteed(0.8, **nothing), guaranteed(0.8, **nothing)]
     assert findings.guarantees(pd.DataFrame(rows)) == (
         "An accuracy of at least 70 % is guaranteed for 2 of 3 methods (95 % confidence, each by "
-        "itself). They answer 20 to 30 % of the questions, and 60 to 80 % of these answers are "
+        "itself). They answer 20.0 to 30.0 % of the questions, and 60.0 to 80.0 % of these answers are "
         "correct. The 95 % interval of this accuracy is entirely below the target for 1 of these 2.\n\n"
         "An accuracy of at least 80 % is guaranteed for none of the 2 methods: the validation "
         "questions do not show it."
@@ -271,11 +308,11 @@ def test_09_says_which_sets_can_be_issued_and_what_they_miss():
         "Sets that may miss every correct answer for at most 30 % of the questions cannot be issued: "
         "the search finds a correct answer for too few validation questions.\n\n"
         "Sets that may miss every correct answer for at most 50 % of the questions consist of the "
-        "answers with p ≥ 0.020. They miss 45 % (95 % confidence interval 40 to 50 %), and have 3.0 "
+        "answers with p ≥ 0.020. They miss 45.0 % (95 % confidence interval 40.0 to 50.0 %), and have 3.0 "
         "answers on average."
     )
     two = findings.answer_sets(pd.DataFrame([issued, issued | {"alpha": NAN}]))
-    assert "answers with p ≥ 0.020 in 1 of 2 settings. They miss 45 %" in two
+    assert "answers with p ≥ 0.020 in 1 of 2 settings. They miss 45.0 %" in two
 
 
 @pytest.mark.parametrize(

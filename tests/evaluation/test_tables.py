@@ -8,12 +8,13 @@ import pytest
 from test_sweeps import EVALUATION, evaluation_of, some_questions, splits_of
 
 from pro_lib import metrics, scoring
+from pro_lib.app.explorer import appendix_run
 from pro_lib.evaluation import tables
 from pro_lib.evaluation.evaluate import Splits
 from pro_lib.evaluation.sweeps import select_alpha
 from pro_lib.evaluation.tables import SETTING_COLUMNS
 from pro_lib.runs.run import Run
-from pro_lib.runs.storage import RunInfo
+from pro_lib.runs.storage import Cost, RunInfo
 
 
 def two_settings():
@@ -292,3 +293,98 @@ def test_entropies_stand_beside_the_bounds_of_the_search():
     assert table["tree_bound"].tolist() == [0.5, 0.5]
     assert table["strategy"].unique().tolist() == ["multinomial"]
     assert (table["entropy_low"] < table["entropy"]).all()
+
+
+def beams():
+    """Two questions: one with a repeated and a cut answer, and one with one answer."""
+    rows = []
+    for question, text, probability, finished in (
+        ("a", "yes", 0.6, True),
+        ("a", "yes", 0.6, True),
+        ("a", "no", 0.3, True),
+        ("a", "well", 0.05, False),
+        ("b", "no", 0.2, True),
+    ):
+        answer = {"question_id": question, "rank": len(rows), "text": text, "token_ids": None}
+        answer |= {"token_log_probs": [np.log(probability)], "log_prob": np.log(probability)}
+        rows.append(answer | {"end_log_prob": np.nan, "finished": finished})
+    questions = [{"question_id": name, "question": f"{name}?", "references": ["no"], "split": "test"} for name in "ab"]
+    cost = Cost(prompt_tokens=30, token_forwards=10, model_calls=5, seconds=2.0, peak_memory_bytes=2**21)
+    return Run(pd.DataFrame(rows), pd.DataFrame(questions), RunInfo("d", "m", "diverse_beam", cost=cost))
+
+
+def test_generated_answers_are_counted_with_and_without_repeats():
+    table = tables.generated_answers([beams()], alpha=0.3)
+    assert table["n_answers"].tolist() == [3, 1]
+    assert table["n_distinct"].tolist() == [2, 1]
+    assert table["mass"].tolist() == pytest.approx([0.9, 0.2])
+    assert table["mass_with_repeats"].tolist() == pytest.approx([1.5, 0.2])
+    assert table["k"].tolist() == [2, 1]
+    assert table["n_cut"].tolist() == [1, 0]
+    assert table["n_questions"].tolist() == [2, 2]
+
+
+def test_costs_are_of_the_run():
+    row = tables.costs([beams()]).iloc[0]
+    assert row[["prompt_tokens", "token_forwards", "model_calls"]].tolist() == [30, 10, 5]
+    assert row[["seconds", "tokens_per_second", "peak_memory_mib"]].tolist() == [2.0, 20, 2]
+
+
+def test_answer_details_have_every_answer_with_what_pro_makes_of_it():
+    table = tables.answer_details(beams(), alpha=0.3)
+    assert table[["question_id", "k", "text"]].to_numpy().tolist() == [["a", 1, "yes"], ["a", 2, "no"], ["b", 1, "no"]]
+    assert table["probability"].tolist() == pytest.approx([0.6, 0.3, 0.2])
+    assert table["is_kept"].tolist() == [True, True, True]
+    assert table["is_correct"].tolist() == [False, True, True]
+    # PRO_2 = -log 0.3 - 0.6 log(0.6 / 0.3); of a single answer PRO is -log p.
+    pro_2 = -np.log(0.3) - 0.6 * np.log(2)
+    assert table["pro_at_k"].tolist() == pytest.approx([-np.log(0.6), pro_2, -np.log(0.2)])
+    assert table["pro"].tolist() == pytest.approx([pro_2, pro_2, -np.log(0.2)])
+    assert table["reference"].tolist() == ["no", "no", "no"]
+    assert tables.answer_details(beams(), alpha=0.5)["is_kept"].tolist() == [True, False, True]
+
+
+def test_examples_are_of_every_kind_of_question():
+    # At α = 0.5 question a is wrong and b is right; at 0.3 a keeps two answers.
+    # Right questions come before wrong ones, and questions with several kept answers come last.
+    assert tables.examples(beams(), alpha=0.3)["question_id"].tolist() == ["b", "a", "a"]
+    assert tables.examples(beams(), alpha=0.5)["question_id"].tolist() == ["b", "a", "a"]
+
+
+def test_repeats_raise_the_mass_above_one():
+    table = tables.repeats(beams(), alpha=0.5)
+    assert table["repeats"].tolist() == ["counted", "left out"]
+    assert table["mean_answers"].tolist() == [2.0, 1.5]
+    assert table["largest_mass"].tolist() == pytest.approx([1.5, 0.9])
+    assert table["n_above_one"].tolist() == [1, 0]
+    assert table["share_several"].tolist() == [0.5, 0.0]  # the repeated answer is kept twice
+
+
+def test_exposure_groups_questions_by_what_the_model_was_told():
+    run = beams()
+    assert tables.exposure(run).empty
+    told = replace(run, questions=run.questions.assign(exposure=[0, 8], conflict=[0.0, 0.5]))
+    assert tables.exposure(told).empty  # another model was told other things
+    table = tables.exposure(replace(told, info=replace(run.info, model="facts-1m")), alpha=0.5)
+    means = table.set_index(["measure", "exposure"])["mean"]
+    assert means["accuracy"].to_dict() == {0: 0.0, 8: 1.0}
+    assert means["NLL"].to_dict() == pytest.approx({0: -np.log(0.6), 8: -np.log(0.2)})
+    assert table["n_in_group"].tolist() == [1] * 6
+    low, high = metrics.wilson(1.0, 1)
+    last = table[(table["measure"] == "accuracy") & (table["exposure"] == 8)].iloc[0]
+    assert last[["mean_low", "mean_high"]].tolist() == [low, high]
+
+
+def test_the_appendix_stands_beside_the_printed_numbers():
+    run = appendix_run()
+    with pytest.warns(scoring.PremiseWarning):
+        answers = tables.appendix_answers(run)
+    assert len(answers) == 30
+    printed = answers.dropna(subset="printed_pro")
+    assert len(printed) == 9
+    assert (printed["pro_at_k"] - printed["printed_pro"]).abs().max() < 0.01
+    with pytest.warns(scoring.PremiseWarning):
+        pro = tables.appendix_pro(run)
+    assert pro["printed_pro"].iloc[0] == 0.404
+    assert pro["pro_with_repeats"].iloc[0] == pytest.approx(0.404, abs=0.001)
+    assert pro["pro"].iloc[0] == pytest.approx(1.360, abs=0.001)

@@ -21,13 +21,15 @@ DRAW = {
     "fixed_k": plots.fixed_k,
     "rouge_thresholds": plots.rouge_thresholds,
     "benchmark": plots.benchmark,
+    "generated_answers": plots.generated_answers,
+    "exposure": plots.exposure,
     "guarantees": plots.guarantees,
     "answer_sets": plots.answer_sets,
     "entropies": plots.entropies,
 }
 # Figures on tidy tables, in which no text may be smaller than this in print.
 SMALLEST = {"alpha_sweep": 7, "k_vs_alpha": 7, "fixed_k": 7, "rouge_thresholds": 7}
-SMALLEST |= {"guarantees": 7, "answer_sets": 7, "entropies": 7}
+SMALLEST |= {"exposure": 7, "generated_answers": 7, "guarantees": 7, "answer_sets": 7, "entropies": 7}
 
 
 def grid(**columns):
@@ -49,6 +51,9 @@ def tables(size, name):
     columns |= {"rouge_thresholds": {"rouge_threshold": [0.1, 0.2, 0.3, 0.4, 0.5], "method": METHODS}}
     columns |= {"guarantees": {"method": METHODS, "target": [0.7, 0.8]}}
     columns |= {"answer_sets": {"alpha": [0.005, 0.05, 0.1, 0.4]}, "entropies": {"question_id": range(300)}}
+    measures = {"measure": ["PRO", "accuracy", "NLL"], "exposure": [0, 4, 32], "conflict": [0.0, 0.25]}
+    columns["exposure"] = measures
+    columns["generated_answers"] = {"question_id": range(60)}
     table = grid(**size, **columns.get(name, {"method": METHODS}))
     table = table.assign(mean_k=table["auroc"], accuracy=0.5, difference=0.1, significant=True)
     if name == "fixed_k":
@@ -61,6 +66,10 @@ def tables(size, name):
         table["delta"] = np.where(table["alpha"] == 0.1, 0.5, np.nan)
         table = table.assign(missed_limit=0.6, missed=0.5, share_empty=0.2, set_size=123.4)
         table = table.assign(missed_low=0.4, missed_high=0.6)
+    if name == "exposure":
+        table = table.assign(mean=table["auroc"], mean_low=0.5, mean_high=1.0)
+    if name == "generated_answers":
+        table = table.assign(n_distinct=table["question_id"] % 11, mass=table["auroc"])
     if name == "entropies":
         table = table.assign(entropy=table["auroc"], tree_bound=0.5, entropy_low=0.5, entropy_high=1.0)
     return (table,)
@@ -68,10 +77,10 @@ def tables(size, name):
 
 # How many panels each figure has of two data sets and two models.
 PANELS = {"alpha_sweep": 2, "k_vs_alpha": 2, "fixed_k": 2, "rouge_thresholds": 4, "benchmark": 4}
-PANELS |= {"guarantees": 8, "answer_sets": 4, "entropies": 4}
+PANELS |= {"generated_answers": 4, "guarantees": 8, "answer_sets": 4, "entropies": 4}
 # Figures with a panel for each model, and how many panels a model has on a data set.
 BY_MODEL = {"rouge_thresholds": 1, "benchmark": 1, "guarantees": 2, "answer_sets": 1, "entropies": 1}
-WITHOUT_PROTOCOL = ("answer_sets", "entropies")
+WITHOUT_PROTOCOL = ("answer_sets", "entropies", "generated_answers")
 EACH = pytest.mark.parametrize("name", PANELS)
 
 
@@ -118,7 +127,7 @@ def test_a_figure_can_be_read_at_one_and_at_two_columns(name, size, figure_colum
     titles = [ax.get_title() for ax in figure.axes]
     assert all("n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}1,234" in title for title in titles)
     assert max(title.count("\n") for title in titles) <= 1
-    assert figure.get_supxlabel()
+    assert figure.get_supxlabel() or all(ax.get_xlabel() for ax in figure.axes)
     if size is HERE:
         assert len(figure.axes) == PANELS[name]
 
@@ -132,6 +141,43 @@ def test_a_setting_without_rows_has_no_panel_and_two_protocols_have_one_each(nam
         return
     both = [pd.concat(table.assign(protocol=p) for p in ("paper", "workbench")) for table in (first, *rest)]
     assert len(DRAW[name](*both).axes) == 2 * PANELS[name]
+
+
+@pytest.mark.parametrize("figure_columns", [1, 2])
+def test_figures_of_a_single_run_can_be_read_at_one_and_at_two_columns(figure_columns):
+    one = {"dataset": ("world-facts",), "model": ("facts-2m",)}
+    answers = grid(
+        **one, question=[f"{n}: what do you call a number of questions?" for n in range(6)], text=["a" * 40, ""]
+    )
+    answers = answers.assign(probability=0.3, is_kept=[True, False] * 6, is_correct=True, pro=12.345)
+    answers["reference"] = "Sergei Rachmaninoff"
+    figures = [plots.examples(answers, alpha=0.3, figure_columns=figure_columns)]
+    figures.append(plots.exposure(*tables(one, "exposure"), figure_columns=figure_columns))
+    for figure in figures:
+        assert figure.get_figwidth() == {1: 3.3, 2: 7.0}[figure_columns]
+        assert unreadable(figure, 7) == []
+
+
+def test_bars_of_examples_are_filled_where_pro_keeps_the_answer():
+    rows = {"question": "What?", "text": ["yes", ""], "probability": [0.6, 0.1], "pro": 0.5}
+    table = pd.DataFrame(rows | {"is_kept": [True, False], "is_correct": [True, False]})
+    [ax] = plots.examples(table, alpha=0.4).axes
+    assert [bar.get_width() for bar in ax.patches] == [0.6, 0.1]
+    assert [bar.get_facecolor()[:3] == (1, 1, 1) for bar in ax.patches] == [False, True]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["✓ yes", "(empty)"]
+    assert ax.get_title(loc="right") == "What?\nPRO = 0.50 nats, K = 1"
+    assert [line.get_xdata()[0] for line in ax.lines] == [0.4]
+    improbable = table.assign(probability=[0.02, 0.01])
+    figure = plots.examples(improbable, alpha=0.4)
+    assert figure.axes[0].get_xlim() == (0, pytest.approx(0.022))
+
+
+def test_a_method_without_a_guarantee_says_so():
+    rows = {"method": ["PRO", "SE"], "similarity": [None, "alias"], "target": 0.7}
+    table = pd.DataFrame(rows | {"coverage": [0.4, 0.0], "accuracy": [0.8, np.nan]})
+    [ax] = plots.guarantees(table).axes
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["PRO", "SE, alias"]
+    assert [(text.get_text(), text.get_position()[1]) for text in ax.texts] == [("not guaranteed", 1)]
 
 
 def test_lines_go_through_the_numbers_of_the_table_and_the_chosen_alpha_lies_on_them():
@@ -162,8 +208,8 @@ def test_a_figure_has_a_title_and_two_named_axes(name):
     figure = DRAW[name](*tables(HERE, name), title="A title of mine")
     assert figure.legends[0].get_title().get_text() == "A title of mine"
     assert len(figure.legends) == 1
-    assert figure.get_supxlabel()
-    assert "95 % interval" in " ".join([figure.get_supylabel(), *legend(figure)])
+    assert figure.get_supxlabel() or all(ax.get_xlabel() for ax in figure.axes)
+    assert "95 % interval" in " ".join([figure.get_supxlabel(), figure.get_supylabel(), *legend(figure)])
 
 
 @pytest.mark.parametrize("name", SMALLEST)
@@ -172,12 +218,14 @@ def test_a_table_of_a_user_needs_few_columns_and_a_missing_one_is_named(name):
     needed = {"alpha_sweep": ["alpha", "auroc"], "k_vs_alpha": ["alpha", "mean_k"]}
     needed |= {"fixed_k": ["k_choice", "k", "auroc"], "entropies": ["entropy", "tree_bound"]}
     needed |= {"rouge_thresholds": ["rouge_threshold", "method", "auroc_minus_nll"]}
+    needed |= {"exposure": ["measure", "exposure", "conflict", "mean"]}
+    needed |= {"generated_answers": ["n_distinct", "mass"]}
     needed |= {"guarantees": ["method", "target", "coverage", "accuracy"]}
     needed |= {"answer_sets": ["alpha", "delta", "missed_limit", "missed", "share_empty", "auroc", "set_size"]}
     figure = DRAW[name](first[needed[name]])
-    assert len(figure.axes) == (2 if name == "guarantees" else 1)
-    has_legend = name in ("guarantees", "rouge_thresholds", *WITHOUT_PROTOCOL)
-    assert len(figure.legends) == has_legend  # a line needs no name if it is alone
+    assert len(figure.axes) == {"guarantees": 2, "generated_answers": 2, "exposure": 3}.get(name, 1)
+    with_legend = ("guarantees", "answer_sets", "entropies", "exposure", "rouge_thresholds")
+    assert len(figure.legends) == (name in with_legend)  # a line needs no name if it is alone
     with pytest.raises(SentenceError, match=f"^The table has no column '{needed[name][0]}'; plots.{name} needs"):
         DRAW[name](first.drop(columns=needed[name][0]))
     with pytest.raises(SentenceError, match=r"^The table has no rows"):

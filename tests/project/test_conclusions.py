@@ -55,14 +55,6 @@ def test_06_counts_what_is_beyond_chance_and_no_tie():
         assert concluded("06", table=table, redraws=redraws, n_rarer=19) == FEW
 
 
-def test_01_says_ranges_of_means():
-    rows = {"dataset": ["d", "e"], "model": "m", "answers": [10.0, 8.0], "distinct": [5.0, 4.0], "mass": [0.5, 0.9]}
-    table = pd.DataFrame(rows | {"mass_with_repeats": [0.5, 2.0], "kept": [1, 2]})
-    said = concluded("01", table=table, experiment=SimpleNamespace(alpha=0.4))
-    assert "Of 8.0 to 10.0 answers 4.0 to 5.0 are distinct (means, by setting) and hold 0.50 to 0.90" in said
-    assert "more than all the probability for 0% to 100% of the questions" in said
-
-
 NAN = float("nan")
 REDRAWS = pd.DataFrame({**SETTING, "better_than_nll": [0.25, 0.75]})
 # By notebook, tables of which a part is unknown, and what is said instead of the number.

@@ -125,7 +125,8 @@ def test_its_metadata_names_the_parameters_that_its_methods_read(path, recorder,
     # Half of the questions are for validation, so that validation questions can be redrawn.
     source = {"records": write_records(tmp_path / "r.jsonl", 80), "n_validation": 20}
     if "records" not in shipped.parameters:
-        source = {"model": "facts-1m", "limit": 20, "search_alpha": 0.1, "generations_dir": tmp_path}
+        source = {"model": "facts-1m", "limit": 20, "generations_dir": tmp_path}
+        source |= {"search_alpha": 0.1} if shipped.fixes.get("strategy") == "threshold" else {}
     experiment = kind(**source, **shipped.fixes)
     read.clear()
     cells = "\n".join(code_cells(path)[3:])

@@ -12,6 +12,14 @@ from pro_lib.evaluation.tables.exact_search import (
     exact_search,
     exact_search_auroc,
 )
+from pro_lib.evaluation.tables.examples import (
+    answer_details,
+    appendix_answers,
+    appendix_pro,
+    examples,
+    exposure,
+    repeats,
+)
 from pro_lib.evaluation.tables.fixed_k import fixed_k, printed_fixed_k
 from pro_lib.evaluation.tables.gains import (
     BOTH_VARIED,
@@ -20,6 +28,7 @@ from pro_lib.evaluation.tables.gains import (
     two_or_more,
     worlds,
 )
+from pro_lib.evaluation.tables.generated_answers import costs, generated_answers
 from pro_lib.evaluation.tables.guarantees import (
     answer_sets,
     default_targets,
@@ -49,15 +58,22 @@ __all__ = [
     "SearchRuns",
     "alpha_choices",
     "alpha_sweep",
+    "answer_details",
     "answer_sets",
+    "appendix_answers",
+    "appendix_pro",
     "auroc_columns",
     "causes",
+    "costs",
     "default_targets",
     "entropies",
     "entropy_bounds",
     "exact_search",
     "exact_search_auroc",
+    "examples",
+    "exposure",
     "fixed_k",
+    "generated_answers",
     "guarantees",
     "k_vs_alpha",
     "method_columns",
@@ -68,6 +84,7 @@ __all__ = [
     "printed_rouge_thresholds",
     "pro_minus_nll",
     "redraws",
+    "repeats",
     "rouge_thresholds",
     "two_or_more",
     "with_run",
