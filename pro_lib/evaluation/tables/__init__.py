@@ -6,6 +6,7 @@ from pro_lib.evaluation.tables.alpha_sweep import (
     printed_alphas,
     redraws,
 )
+from pro_lib.evaluation.tables.benchmark import benchmark, beside_paper, printed_benchmark
 from pro_lib.evaluation.tables.exact_search import (
     SearchRuns,
     entropy_bounds,
@@ -25,6 +26,7 @@ from pro_lib.evaluation.tables.rouge_thresholds import (
     printed_rouge_thresholds,
     rouge_thresholds,
 )
+from pro_lib.evaluation.tables.selective import accuracy_by_coverage, reliability
 from pro_lib.evaluation.tables.settings import (
     SETTING_COLUMNS,
     auroc_columns,
@@ -39,10 +41,13 @@ __all__ = [
     "ROUGE_THRESHOLDS",
     "SETTING_COLUMNS",
     "SearchRuns",
+    "accuracy_by_coverage",
     "alpha_choices",
     "alpha_sweep",
     "answer_sets",
     "auroc_columns",
+    "benchmark",
+    "beside_paper",
     "default_targets",
     "entropies",
     "entropy_bounds",
@@ -55,9 +60,11 @@ __all__ = [
     "nll_comparison_columns",
     "overview",
     "printed_alphas",
+    "printed_benchmark",
     "printed_fixed_k",
     "printed_rouge_thresholds",
     "redraws",
+    "reliability",
     "rouge_thresholds",
     "with_run",
     "with_setting",
