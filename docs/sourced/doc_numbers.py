@@ -22,11 +22,12 @@ from collections.abc import Callable, Mapping, Sequence
 import pandas as pd
 from doc_claims import claims_page
 from doc_sentences import NO_FILE, SENTENCES, Sentence
-from doc_sources import ROOT
+from doc_sources import INTERVALS, ROOT
 from doc_tables import NOT_GENERATED, TABLES
 
 MARKER = re.compile(r"<!-- table: (\w+) -->\n\n((?:^\|.*\n)+)", re.MULTILINE)
 CLAIMS = "docs/claims.md"
+INTERVALS_PAGE = "docs/intervals.md"
 # The log is a record of what was measured on a day, which is not made again.
 NOT_CHECKED = (CLAIMS, "docs/log.md")
 
@@ -121,6 +122,17 @@ def update_page(
     return text, problems
 
 
+def simulated_tables(text: str) -> list[str]:
+    """Return a line for each table of the simulation of intervals that differs in docs/intervals.md."""
+    sys.path.append(str(ROOT / "benchmarks"))
+    from difference_intervals import summary
+
+    tables = summary(pd.read_csv(ROOT / INTERVALS)).split("\n\n")
+    command = f"benchmarks/difference_intervals.py --output {INTERVALS} --page {INTERVALS_PAGE}"
+    heads = [table.splitlines()[0] for table in tables if table not in text]
+    return [f"the table {head!r} differs from {INTERVALS}; write it with {command}" for head in heads]
+
+
 def pages() -> list[str]:
     """Return the pages with numbers: README and the docs."""
     docs = sorted((ROOT / "docs").rglob("*.md"))
@@ -143,6 +155,8 @@ def update(*, write: bool) -> list[str]:
             sentences = [each for each in SENTENCES if each.page == name]
             found += [f"no source for the table {head!r}" for head in tables_without_source(name, after)]
             found += [f"no source for the number {each}" for each in numbers_without_source(name, after, sentences)]
+        if name == INTERVALS_PAGE:
+            found += simulated_tables(after)
         problems += [f"{name}: {each}" for each in found]
         if write and after != before:
             path.write_text(after)

@@ -2,8 +2,8 @@
 
 Each entry has the page, the sentence with a name in braces for each number, and the values. Its
 page has the plain sentence, broken into lines as you like. A sentence that compares two values also
-lists the pairs: where a CSV file has the paired difference. They make docs/claims.md. A pair
-without a path says that no file has the difference yet.
+lists the pairs: where a CSV file has the paired difference. They make docs/claims.md. A comparison
+without a paired difference does not belong on a page.
 
 Add a sentence: write it on its page, copy it here, put names in braces for its numbers, and run
 `make docs-numbers`.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -61,15 +61,15 @@ class Pair:
 
     Attributes:
         name: what is compared, such as "PRO − NLL, facts-2m, seen".
-        path: the CSV file; empty if none has the difference.
+        path: the CSV file.
         where: the values of columns that select its row.
         sign: −1 if the file has the reverse difference.
         column: the column of the difference; `low` and `high` those of its interval.
     """
 
     name: str
-    path: str = ""
-    where: Mapping[str, object] = field(default_factory=dict)
+    path: str
+    where: Mapping[str, object]
     sign: int = 1
     column: str = "difference"
     low: str = "difference_low"
@@ -160,7 +160,7 @@ def _with_ends(name: str, record: pd.Series, quantity: str = "difference", ends:
 def _readme() -> list[Sentence]:
     alpha = {name: _gained(where, "paper", "alpha") for name, where in PUBLISHED.items()}
     nq, meadow, llama = alpha.values()
-    causes = {"cause": "repeats kept", "score": "K = 10"}
+    causes = {"cause": "repeats kept", "k": 10}
     small = rows(f"{SMOLLM2}/06_benchmark.csv", protocol="paper", method="NLL").to_dict("records")
     others = [*_nll("paper"), *small]
     return [
@@ -202,7 +202,7 @@ def _readme() -> list[Sentence]:
             "With ten answers for every question and repeats counted, AUROC minus NLL's is {nq} {nq_ends} on Natural "
             "Questions and {meadow} {meadow_ends} on Meadow (gpt-3.5-turbo).",
             {
-                **_with_ends("nq", row(f"{REAL}/08_causes.csv", **causes), "gain"),
+                **_with_ends("nq", row(f"{REAL}/08_causes.csv", **causes), "auroc_minus_nll", "auroc_minus_nll_{}"),
                 "meadow": signed(-_meadow()["auroc_minus_pro"]),
                 "meadow_ends": interval(-_meadow()["auroc_minus_pro_high"], -_meadow()["auroc_minus_pro_low"]),
             },
@@ -211,9 +211,9 @@ def _readme() -> list[Sentence]:
                     "K = 10 − NLL, gpt-3.5, NQ, repeats kept",
                     f"{REAL}/08_causes.csv",
                     causes,
-                    column="gain",
-                    low="low",
-                    high="high",
+                    column="auroc_minus_nll",
+                    low="auroc_minus_nll_low",
+                    high="auroc_minus_nll_high",
                 ),
                 _minus_pro(
                     "PRO with all ten answers (α = 0) − NLL, gpt-3.5, Meadow, repeats kept",
@@ -275,6 +275,11 @@ def _benchmark() -> list[Sentence]:
     told = cell("figures/00_exposure.csv", "mean", measure="accuracy", exposure=8, conflict=0)
     distinct = read_csv("figures/01_generate.csv").groupby(["dataset", "model"])["distinct"].mean()
     return [
+        Sentence(
+            page,
+            "The 95 % [intervals](intervals.md) are by {unit}.",
+            {"unit": "relation" if "by cluster" in set(table.get("interval", ())) else "question"},
+        ),
         Sentence(
             page,
             "by neither [way of counting](protocols.md), and nowhere more than {most} from NLL.",
@@ -421,10 +426,10 @@ def _benchmark() -> list[Sentence]:
                 Pair(
                     f"K = {k} − NLL, facts-2m, seen, repeats kept",
                     "figures/08_causes.csv",
-                    {"cause": "repeats kept", "score": f"K = {k}"},
-                    column="gain",
-                    low="low",
-                    high="high",
+                    {"cause": "repeats kept", "k": k},
+                    column="auroc_minus_nll",
+                    low="auroc_minus_nll_low",
+                    high="auroc_minus_nll_high",
                 )
                 for k in (2, 5)
             ),
@@ -668,7 +673,7 @@ def _real_models() -> list[Sentence]:
     k_once, k_kept = ({name: _gained(where, p, "K") for name, where in PUBLISHED.items()} for p in COUNTED)
     nq, meadow = "gpt-3.5, NQ", "gpt-3.5, Meadow"
     mc = {"protocol": "workbench", "method": "PE-MC"}
-    ten = row(f"{REAL}/08_causes.csv", cause="repeats kept", score="K = 10")
+    ten = row(f"{REAL}/08_causes.csv", cause="repeats kept", k=10)
     return [
         Sentence(
             page,
@@ -763,7 +768,7 @@ def _real_models() -> list[Sentence]:
                 **_with_ends("nq_once", k_once[nq], "median"),
                 **_with_ends("meadow", k_kept[meadow], "median"),
                 **_with_ends("meadow_once", k_once[meadow], "median"),
-                **_with_ends("ten", ten, "gain"),
+                **_with_ends("ten", ten, "auroc_minus_nll", "auroc_minus_nll_{}"),
             },
             (
                 *(
@@ -774,10 +779,10 @@ def _real_models() -> list[Sentence]:
                 Pair(
                     "K = 10 − NLL, gpt-3.5, NQ, repeats kept",
                     f"{REAL}/08_causes.csv",
-                    {"cause": "repeats kept", "score": "K = 10"},
-                    column="gain",
-                    low="low",
-                    high="high",
+                    {"cause": "repeats kept", "k": 10},
+                    column="auroc_minus_nll",
+                    low="auroc_minus_nll_low",
+                    high="auroc_minus_nll_high",
                 ),
             ),
         ),
@@ -847,11 +852,15 @@ def _guaranteed_of_published(page: str) -> Sentence:
 
 def _notebooks() -> list[Sentence]:
     page, worlds = "docs/notebooks.md", read_csv("figures/08_when_does_pro_help.csv")
-    by = worlds.groupby(["panel", "level"])["gain"].agg(["min", "max"])
-    calibrated = worlds[worlds["panel"] == "sharpness"]["gain"]
-    causes = {"cause": "nothing changed", "score": "K = 5"}
-    one = {"cause": "probabilities made to sum to 1", "score": "K = 5"}
-    tail = {"cause": "answers below 0.01 left out", "score": "K = 5"}
+    world_gains = worlds.groupby(["varied", "calibration", "n_spellings"])["auroc_minus_nll"].agg(["min", "max"])
+    calibrated = worlds[worlds["varied"] == "sharpness of probabilities"]["auroc_minus_nll"]
+    five = ("spellings of each meaning", 1.0, 5)
+    sure = ("calibration (below 1: overconfident)", 0.5, 1)
+    unsure = ("calibration (below 1: overconfident)", 2.0, 1)
+    five_and_sure = ("spellings and calibration", 0.5, 5)
+    causes = {"cause": "nothing changed", "k": 5}
+    one = {"cause": "probabilities made to sum to 1", "k": 5}
+    tail = {"cause": "answers below 0.01 left out", "k": 5}
     real = f"{REAL}/08_causes.csv"
     bars = read_csv("figures/05_rouge_threshold.csv")
     by_bar = bars.pivot_table(
@@ -874,11 +883,14 @@ def _notebooks() -> list[Sentence]:
     issued = sets[sets["delta"] == 0.4].iloc[0]
 
     def gain(name: str, path: str, where: Mapping[str, object]) -> Pair:
-        return Pair(name, path, where, column="gain", low="low", high="high")
+        ends = {"low": "auroc_minus_nll_low", "high": "auroc_minus_nll_high"}
+        return Pair(name, path, where, column="auroc_minus_nll", **ends)
 
-    def best_world(panel: str, level: str) -> dict[str, object]:
-        rows_there = worlds[(worlds["panel"] == panel) & (worlds["level"] == level)]
-        return {"panel": panel, "level": level, "score": rows_there.loc[rows_there["gain"].idxmax(), "score"]}
+    def world_gain(name: str, properties: tuple[str, float, int]) -> Pair:
+        where = dict(zip(("varied", "calibration", "n_spellings"), properties, strict=True))
+        best = rows("figures/08_when_does_pro_help.csv", **where)
+        where["k"] = int(best.loc[best["auroc_minus_nll"].idxmax(), "k"])
+        return gain(name, "figures/08_when_does_pro_help.csv", where)
 
     return [
         Sentence(
@@ -895,7 +907,7 @@ def _notebooks() -> list[Sentence]:
             page,
             "*Worlds*: {n} simulated settings, fixed before any was looked at.",
             # A panel repeats the base setting, whose accuracy and NLL are the same.
-            {"n": str(len(worlds.drop_duplicates(["accuracy", "nll"])))},
+            {"n": str(len(worlds.drop_duplicates("world")))},
         ),
         Sentence(page, "PRO is best at each, by {gains}.", {"gains": shared_range(gains)}),
         Sentence(
@@ -913,40 +925,30 @@ def _notebooks() -> list[Sentence]:
             "Split spellings alone turn it ({spellings} with five), and so does a model "
             "surer than it should be ({sure}).",
             {
-                "spellings": signed(by.loc[("spellings", "5"), "max"]),
-                "sure": signed(by.loc[("calibration", "0.5"), "max"]),
+                "spellings": signed(world_gains["max"][five]),
+                "sure": signed(world_gains["max"][sure]),
             },
             (
-                gain("PRO − NLL, five spellings", "figures/08_when_does_pro_help.csv", best_world("spellings", "5")),
-                gain(
-                    "PRO − NLL, an overconfident model",
-                    "figures/08_when_does_pro_help.csv",
-                    best_world("calibration", "0.5"),
-                ),
+                world_gain("PRO − NLL, five spellings", five),
+                world_gain("PRO − NLL, an overconfident model", sure),
             ),
         ),
         Sentence(
             page,
             "An unsure one costs up to {cost}; both together give {both}.",
             {
-                "cost": f"{-by.loc[('calibration', '2.0'), 'min']:.3f}",
-                "both": signed(by.loc[("spellings, calibration 0.5", "5"), "max"]),
+                "cost": f"{-world_gains['min'][unsure]:.3f}",
+                "both": signed(world_gains["max"][five_and_sure]),
             },
-            (
-                gain(
-                    "PRO − NLL, both together",
-                    "figures/08_when_does_pro_help.csv",
-                    best_world("spellings, calibration 0.5", "5"),
-                ),
-            ),
+            (world_gain("PRO − NLL, both together", five_and_sure),),
         ),
         Sentence(
             page,
             "On facts-2m each answer added costs too (K = 5: {gain}); with the mass of the "
             "answers made 1 nothing is left of that ({one}).",
             {
-                "gain": signed(cell("figures/08_causes.csv", "gain", **causes)),
-                "one": signed(cell("figures/08_causes.csv", "gain", **one)),
+                "gain": signed(cell("figures/08_causes.csv", "auroc_minus_nll", **causes)),
+                "one": signed(cell("figures/08_causes.csv", "auroc_minus_nll", **one)),
             },
             (
                 gain("K = 5 − NLL, facts-2m", "figures/08_causes.csv", causes),
@@ -956,7 +958,10 @@ def _notebooks() -> list[Sentence]:
         Sentence(
             page,
             "On gpt-3.5-turbo and NQ, each answer once, PRO₅ gains {gain}, without the tail {tail}.",
-            {"gain": f"{cell(real, 'gain', **causes):.3f}", "tail": f"{cell(real, 'gain', **tail):.3f}"},
+            {
+                "gain": f"{cell(real, 'auroc_minus_nll', **causes):.3f}",
+                "tail": f"{cell(real, 'auroc_minus_nll', **tail):.3f}",
+            },
             (
                 gain("K = 5 − NLL, gpt-3.5, NQ", real, causes),
                 gain("K = 5 − NLL, gpt-3.5, NQ, without the tail", real, tail),
@@ -1133,10 +1138,11 @@ NO_FILE = {
 }
 
 
-def _cause(score: str, cause: str = "nothing changed", path: str = "figures/08_causes.csv") -> Pair:
+def _cause(k: int, cause: str = "nothing changed", path: str = "figures/08_causes.csv") -> Pair:
     counted = "repeats kept" if cause == "repeats kept" else "once each"
-    name = f"{score} − NLL, facts-2m, seen, {counted}"
-    return Pair(name, path, {"cause": cause, "score": score}, 1, "gain", "low", "high")
+    name = f"K = {k} − NLL, facts-2m, seen, {counted}"
+    column = "auroc_minus_nll"
+    return Pair(name, path, {"cause": cause, "k": k}, 1, column, f"{column}_low", f"{column}_high")
 
 
 def _gains(setting: str, protocol: str) -> tuple[Pair, ...]:
@@ -1169,8 +1175,8 @@ def _signed_range(pairs: Sequence[Pair]) -> str:
 def _in_words() -> list[Sentence]:
     """Return the sentences that compare values without printing them."""
     real, more = "docs/real_models.md", "docs/notebooks.md"
-    once = tuple(_cause(f"K = {k}") for k in (2, 5, 10))
-    repeats = tuple(_cause(f"K = {k}", "repeats kept") for k in (2, 5, 10))
+    once = tuple(_cause(k) for k in (2, 5, 10))
+    repeats = tuple(_cause(k, "repeats kept") for k in (2, 5, 10))
     nll_of_published = tuple(
         _minus_pro(
             f"PRO − NLL, {name}, {COUNTED[protocol]}",
@@ -1226,7 +1232,7 @@ def _in_words() -> list[Sentence]:
             "docs/audit.md",
             "with them K = 2 costs nothing,",
             {},
-            (_cause("K = 2", "repeats kept"),),
+            (_cause(2, "repeats kept"),),
         ),
     ]
 

@@ -467,6 +467,7 @@ NOT_GENERATED = {
     ("docs/intervals.md", "clusters"): COMPARED_BY_A_TEST,
     ("docs/intervals.md", "scores | cells | n_to_decide"): COMPARED_BY_A_TEST,
     ("docs/own_data.md", "response format"): "versions",
+    ("docs/columns.md", "column | tables"): "names; tests/project/test_docs.py compares them with the tables",
     ("docs/parameters.md", "parameter | type"): "defaults; tests/project/test_docs.py compares them with the package",
     ("docs/protocols.md", "line"): "definitions",
     ("docs/semantic_variants.md", "name here"): "versions",

@@ -354,6 +354,19 @@ class Experiment(Parameters):
         options = self._values("split", "choices", "n_validation", "seed")
         return tables.exact_search_auroc(self.search_runs, **options)
 
+    def worlds(self) -> pd.DataFrame:
+        """Return how much PRO gains over NLL in simulated worlds; no model is asked."""
+        return tables.worlds(seed=self.seed)
+
+    def causes(self) -> pd.DataFrame:
+        """Return how much PRO gains over NLL if each suspected cause is removed alone."""
+        run = self.run(*self.pair(), self.split)
+        return tables.causes(self.evaluation_once, run, alpha=self.alpha)
+
+    def two_or_more(self) -> pd.DataFrame:
+        """Return how many questions keep two answers or more, so that PRO can differ from NLL."""
+        return tables.two_or_more(self.evaluation_once)
+
     @cached_property
     def search_runs(self) -> list[tables.SearchRuns]:
         """The runs of every pair that notebook 07 compares with an exact search."""
@@ -395,6 +408,13 @@ class Experiment(Parameters):
             if both[0].protocol.startswith("workbench"):
                 splits.append(Splits(*both, n_validation=None))
         return splits
+
+    @cached_property
+    def evaluation_once(self) -> Evaluation:
+        """The evaluation of the only pair and `split` in which each answer counts once."""
+        evaluations = self.evaluations(*self.pair(), self.split, methods="all")
+        [workbench] = [each for each in evaluations if each.protocol == "workbench"]
+        return workbench
 
     @cached_property
     def own_splits(self) -> list[Splits]:

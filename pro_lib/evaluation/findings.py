@@ -15,10 +15,13 @@ same for all of them:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pandas as pd
 from scipy.special import ndtri
 
-from pro_lib.evaluation.settings import beyond_chance
+from pro_lib.evaluation.settings import SettingCounts, beyond_chance, count_beyond_chance
+from pro_lib.evaluation.tables.gains import BOTH_VARIED
 
 FEWEST = 20  # correct and wrong answers that a setting needs
 LEVEL = 0.05  # of the tests, for all settings together
@@ -169,44 +172,40 @@ def rouge_thresholds(table: pd.DataFrame) -> str:
     """Return the findings of notebook 05 from the table of `tables.rouge_thresholds`."""
     paragraphs = []
     for words, rows in by_protocol(table):
-        enough = rows[_has_enough(rows)]
+        ends = sorted({rows["rouge_threshold"].min(), rows["rouge_threshold"].max()})
         sentences = [f"{words}:"]
-        if not enough.empty:
-            sentences.append(_threshold_sentence(enough))
-        pro = rows[rows["method"] == "PRO"]
-        first, last = pro["rouge_threshold"].min(), pro["rouge_threshold"].max()
-        for threshold in dict.fromkeys([first, last]):
-            subject = f"At threshold {threshold:g}, PRO with α chosen on validation questions"
-            at_threshold = pro[pro["rouge_threshold"] == threshold]
-            sentences.append(comparison(at_threshold, subject, "NLL", "auroc_minus_nll"))
-        paragraphs.append(" ".join(sentences))
+        for threshold in ends:
+            at_end = rows[(rows["method"] == "PRO") & (rows["rouge_threshold"] == threshold)]
+            subject = f"At ROUGE-L > {threshold:g}, PRO with α chosen on validation questions"
+            sentences.append(comparison(at_end, subject, "NLL", "auroc_minus_nll"))
+        if len(ends) > 1:
+            sentences.append(_order_sentence(rows, *ends))
+        paragraphs.append(" ".join(filter(None, sentences)))
     return "\n\n".join(paragraphs)
 
 
-def _threshold_sentence(rows: pd.DataFrame) -> str:
-    """Say how much AUROCs and the order of the methods change between thresholds."""
-    labels = _method_labels(rows)
+def _order_sentence(rows: pd.DataFrame, first: float, last: float) -> str:
+    """Return how far the threshold moves AUROCs and their order, in settings with enough answers."""
     setting = ["dataset", "model"]
-    by_threshold = rows.assign(method=labels).pivot_table(
-        index=[*setting, "method"], columns="rouge_threshold", values="auroc"
-    )
-    first, last = by_threshold.columns[0], by_threshold.columns[-1]
-    if first == last:
-        return f"All answers are judged at one threshold, {first:g}."
-    changes = by_threshold.max(axis=1) - by_threshold.min(axis=1)
-    dataset, model, method = changes.idxmax()
-    sentence = (
-        f"between the thresholds {first:g} and {last:g} the AUROC of a method changes by at most "
-        f"{changes.max():.3f} ({method}, {model} on {dataset})."
-    )
-    orders = by_threshold.groupby(level=setting).apply(
-        lambda methods: methods[first].corr(methods[last], method="kendall")
-    )
-    if orders.isna().all():
-        return f"{sentence} The order of the methods cannot be compared."
+    has_enough = _has_enough(rows).groupby([rows[name] for name in setting]).transform("all")
+    kept = rows[has_enough]
+    if kept.empty:
+        return ""
+    kept = kept.assign(similarity=kept["similarity"].fillna(""))
+    by_method = kept.pivot_table(index=[*setting, "method", "similarity"], columns="rouge_threshold", values="auroc")
+    moves = by_method.max(axis=1) - by_method.min(axis=1)
+    dataset, model, method, similarity = moves.idxmax()
+    name = f"{method} ({similarity})" if similarity else method
+    text = f"The threshold changes no AUROC by more than {moves.max():.3f} ({name}, {model} on {dataset})."
+    taus = pd.Series(
+        [part[first].corr(part[last], method="kendall") for _, part in by_method.groupby(setting, sort=False)]
+    ).dropna()
+    if taus.empty:
+        return f"{text} The order of the methods cannot be compared, because they tie."
     return (
-        f"{sentence} Kendall's τ between the orders of the methods at these two thresholds is "
-        f"{span(orders, '{:.2f}')} (1: the same order)."
+        f"{text} Kendall's τ between the order of the methods at {first:g} and that at {last:g} is "
+        f"{span(taus, '{:.2f}')} (1 is the same order). Whether the threshold changes the order of "
+        f"two methods was not tested."
     )
 
 
@@ -444,6 +443,110 @@ def entropies(table: pd.DataFrame) -> str:
         return f"{sentence} One sample does not give an interval."
     width = span(means["width"], "{:.1f}")
     return f"{sentence} The 95 % limits of a single question are {width} nats apart on average."
+
+
+def when_does_pro_help(worlds: pd.DataFrame, causes: pd.DataFrame) -> str:
+    """Return the findings of notebook 08.
+
+    Args:
+        worlds: the table of `tables.worlds`.
+        causes: the table of `tables.causes`.
+    """
+    return "\n\n".join([_worlds_sentences(worlds), _causes_sentences(causes)])
+
+
+def worlds_title(rows: pd.DataFrame, family: pd.DataFrame) -> str:
+    """Return the title of a figure of some worlds: in how many of them PRO is better than NLL.
+
+    Args:
+        rows: the rows of `tables.worlds` that the figure shows.
+        family: the whole table; Holm's correction is for all comparisons in it.
+    """
+    counts = _count_worlds(rows, family)
+    where = f"{counts.higher} of {counts.n_settings} simulated worlds"
+    return f"PRO is significantly better than NLL, at some α or K, in {where}"
+
+
+def _one_per_world(worlds: pd.DataFrame) -> pd.DataFrame:
+    """Return each comparison once; the base world stands in several groups of the table."""
+    return worlds.drop_duplicates(["world", "k_choice", "k", "alpha"])
+
+
+def _count_worlds(rows: pd.DataFrame, family: pd.DataFrame) -> SettingCounts:
+    every = _one_per_world(family)
+    some = every[every["world"].isin(rows["world"])]
+    return count_beyond_chance(some, family=every, difference="auroc_minus_nll", by=["world"])
+
+
+def _worlds_sentences(worlds: pd.DataFrame) -> str:
+    every = _one_per_world(worlds)
+    counts = _count_worlds(worlds, worlds)
+    scores = _listed(dict.fromkeys(_score_names(every)))
+    most = every.loc[every["auroc_minus_nll"].idxmax()]
+    low, high = (_signed(most[f"auroc_minus_nll_{end}"]) for end in ("low", "high"))
+    is_ideal = (every["calibration"] == 1) & (every["n_spellings"] == 1)
+    ideal = every[is_ideal]
+    ideal_counts = _count_worlds(ideal, worlds)
+    sentences = [
+        f"PRO with at least one of the choices {scores} is significantly better than NLL in "
+        f"{counts.higher} of {counts.n_settings} simulated worlds. It is significantly worse with at "
+        f"least one of them in {counts.lower}.",
+        f"The largest gain is {_signed(most['auroc_minus_nll'])} (95 % confidence interval {low} to "
+        f"{high}), with {_score_names(most.to_frame().T)[0]} in the world with {_world_name(most)}. "
+        f"It is the largest of {len(every)} values, so part of it is chance.",
+    ]
+    if len(ideal):
+        sentences.append(
+            f"In the {ideal_counts.n_settings} worlds of a calibrated model with one spelling of each "
+            f"meaning, PRO is significantly better in {ideal_counts.higher} and significantly worse in "
+            f"{ideal_counts.lower} (differences {signed_span(ideal['auroc_minus_nll'])})."
+        )
+    return " ".join(sentences)
+
+
+def _causes_sentences(causes: pd.DataFrame) -> str:
+    """Return a list with a line per cause; Holm's correction is for all comparisons in it."""
+    setting = causes.iloc[:1]
+    if not _has_enough(setting).all():
+        return _left_out(setting)
+    is_significant = pd.Series(beyond_chance(causes["p_value"]), causes.index)
+    row = setting.iloc[0]
+    lines = [f"{row['model']} on {row['dataset']}, {row['n_questions']:,} questions:\n"]
+    for cause, rows in causes.groupby("cause", sort=False):
+        difference = rows["auroc_minus_nll"]
+        parts = []
+        for words, chosen in (
+            ("significantly better than NLL", is_significant[rows.index] & (difference > 0)),
+            ("significantly worse than NLL", is_significant[rows.index] & (difference < 0)),
+            ("not significantly different from NLL", ~is_significant[rows.index]),
+        ):
+            shown = rows[chosen]
+            if len(shown):
+                scores = _listed(_score_names(shown))
+                parts.append(f"{words} with {scores} {_values(shown, 'auroc_minus_nll')}")
+        lines.append(f"- {str(cause).capitalize()}: PRO is {'; it is '.join(parts)}.")
+    return "\n".join(lines)
+
+
+def _score_names(rows: pd.DataFrame) -> list[str]:
+    """Return the choice of K of each row, such as "K = 2" or "α = 0.4"."""
+    names = []
+    for row in rows.to_dict("records"):
+        is_adaptive = row["k_choice"] == "adaptive"
+        names.append(f"α = {row['alpha']:g}" if is_adaptive else f"K = {row['k']}")
+    return names
+
+
+def _world_name(row: pd.Series) -> str:
+    if row["varied"] == BOTH_VARIED:
+        return f"calibration {row['calibration']:g} and {row['level']} spellings of each meaning"
+    return f"{row['varied']} {row['level']}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Join names as "a, b and c"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _oracle_sentence(rows: pd.DataFrame) -> str:

@@ -297,7 +297,7 @@ def compare_aurocs(
         the reference's, with `difference_low, difference_high` and `p_value` from `delong`.
         `p_holm` is corrected for the number of other methods, and `significant` if it is at most
         0.05. `reading` and `n_to_decide` are from `readings` and not corrected; a score that is
-        the same as the reference's on every question reads `identical`. `interval` says
+        the same as the reference's on every question reads `identical` and has no `n_to_decide`. `interval` says
         whether the intervals are by question or by cluster. Where `delong` shows no interval, its
         columns are NaN and the reading says why. The reference has no test and no reading.
     """
@@ -316,7 +316,7 @@ def compare_aurocs(
     columns |= {"difference_low": difference_low, "difference_high": difference_high}
     columns |= {"p_value": tests.p_value, "p_holm": p_holm, "significant": p_holm <= 0.05}
     columns["reading"] = np.where(is_identical, "identical", reading)
-    columns["n_to_decide"] = n_to_decide
+    columns["n_to_decide"] = np.where(is_identical, np.nan, n_to_decide)
     return pd.DataFrame(columns)
 
 

@@ -5,6 +5,7 @@ from pro_lib.plots.benchmark import benchmark, beside_paper
 from pro_lib.plots.exact_search import exact_search
 from pro_lib.plots.exact_search_auroc import exact_search_auroc
 from pro_lib.plots.fixed_k import fixed_k
+from pro_lib.plots.gains import causes, worlds
 from pro_lib.plots.guarantees import answer_sets, entropies, guarantees
 from pro_lib.plots.k_vs_alpha import k_vs_alpha
 from pro_lib.plots.rouge_thresholds import rouge_thresholds
@@ -44,6 +45,7 @@ __all__ = [
     "answer_sets",
     "benchmark",
     "beside_paper",
+    "causes",
     "difference_axis",
     "distinct_values",
     "draw_curve",
@@ -66,4 +68,5 @@ __all__ = [
     "save",
     "save_figure",
     "set_ticks",
+    "worlds",
 ]

@@ -296,3 +296,44 @@ def test_09_says_the_mean_entropy_and_how_wide_its_limits_are(low, high, said):
 def test_09_says_nothing_about_searches_of_records():
     nothing = pd.DataFrame()
     assert findings.answer_sets(nothing) == findings.entropies(nothing) == ""
+
+
+def at_thresholds(*aurocs, **others):
+    """The rows of one setting at thresholds 0.1 and 0.5, with PRO, SE and NLL at each."""
+    rows = []
+    for threshold, values in zip((0.1, 0.5), aurocs, strict=True):
+        for method, auroc in zip(("PRO", "SE", "NLL"), values, strict=True):
+            row = {"rouge_threshold": threshold, "method": method, "auroc": auroc}
+            row["similarity"] = "alias" if method == "SE" else None
+            rows.append(setting(auroc - values[2], **row | others))
+    return pd.DataFrame(rows)
+
+
+def test_05_compares_pro_with_nll_at_the_ends_and_says_how_much_moves():
+    said = findings.rouge_thresholds(at_thresholds((0.8, 0.7, 0.75), (0.82, 0.71, 0.79), p_value=0.001))
+    assert said.startswith(
+        "If repeats are counted (protocol `paper`): At ROUGE-L > 0.1, PRO with α chosen on validation "
+        "questions is significantly better than NLL in the only setting (difference +0.050"
+    )
+    assert "At ROUGE-L > 0.5, PRO with α chosen on validation questions is significantly better" in said
+    assert "The threshold changes no AUROC by more than 0.040 (NLL, m on d)." in said
+    assert "at 0.1 and that at 0.5 is 1.00 (1 is the same order)" in said
+
+
+def test_05_says_that_the_order_changes_and_names_the_similarity():
+    # Of three pairs, one changes its order: τ is (2 − 1) / 3.
+    said = findings.rouge_thresholds(at_thresholds((0.8, 0.7, 0.75), (0.8, 0.77, 0.75)))
+    assert "at 0.1 and that at 0.5 is 0.33" in said
+    assert "by more than 0.070 (SE (alias), m on d)" in said
+
+
+def test_05_says_nothing_of_an_order_of_methods_that_tie():
+    said = findings.rouge_thresholds(at_thresholds((0.8, 0.8, 0.8), (0.8, 0.7, 0.75)))
+    assert "The order of the methods cannot be compared, because they tie." in said
+    assert "nan" not in said.lower()
+
+
+def test_05_says_nothing_of_too_few_answers():
+    said = findings.rouge_thresholds(at_thresholds((0.8, 0.7, 0.75), (0.9, 0.7, 0.75), n_correct=5))
+    assert "too few for a statement (m on d)" in said
+    assert "threshold changes" not in said

@@ -7,13 +7,16 @@ from doc_numbers import (
     markdown_table,
     numbers_without_source,
     pages,
+    simulated_tables,
     tables_without_source,
     update,
     update_page,
 )
-from doc_sentences import SENTENCES, Sentence
+from doc_sentences import SENTENCES, Pair, Sentence
 from doc_sources import ROOT, difference_with_interval, interval, listed, row, rows, signed
 from doc_tables import TABLES
+
+from pro_lib.evaluation import findings
 
 PAGE = """Text before.
 
@@ -96,8 +99,32 @@ def test_a_table_is_written_as_markdown():
     assert markdown_table(table) == "|  | PRO |\n|---|---|\n| AUROC | 0.7 |\n"
 
 
+def test_a_wrong_number_in_a_table_of_the_simulation_is_found():
+    page = (ROOT / "docs" / "intervals.md").read_text()
+    assert simulated_tables(page) == []
+    wrong = page.replace("| binormal | this one | 1305 | 0.922 |", "| binormal | this one | 1305 | 0.932 |")
+    [problem] = simulated_tables(wrong)
+    assert problem.startswith("the table '| scores | method |")
+
+
 def test_the_page_of_claims_has_every_comparison_with_its_difference():
     page = claims_page()
     compared = [sentence for sentence in SENTENCES if sentence.pairs]
-    assert page.count("\n> ") == len(compared)
-    assert page.count("none yet") == sum(not pair.path for sentence in compared for pair in sentence.pairs)
+    assert [sentence.text for sentence in compared if f"\n> {sentence.plain()}\n" not in page] == []
+    assert "nan" not in page
+
+
+def test_the_page_of_claims_has_the_comparisons_of_notebooks():
+    page = claims_page()
+    table = pd.read_csv(ROOT / "figures" / "02_alpha_choices.csv")
+    lowest = table.loc[table["auroc_minus_nll"].idxmin()]
+    ends = interval(lowest["auroc_minus_nll_low"], lowest["auroc_minus_nll_high"])
+    beginning = "| 02, table and findings | PRO at each chosen α − NLL"
+    assert f"{beginning} | {len(table)} | {signed(lowest['auroc_minus_nll'])} {ends} |" in page
+    for paragraph in findings.alpha_sweep(table).split("\n\n"):
+        assert f"\n> 02: {paragraph}\n" in page
+
+
+def test_a_comparison_without_a_paired_difference_is_refused():
+    with pytest.raises(TypeError, match="path"):
+        Pair("PRO − NLL")

@@ -14,6 +14,13 @@ from pro_lib.evaluation.tables.exact_search import (
     exact_search_auroc,
 )
 from pro_lib.evaluation.tables.fixed_k import fixed_k, printed_fixed_k
+from pro_lib.evaluation.tables.gains import (
+    BOTH_VARIED,
+    causes,
+    pro_minus_nll,
+    two_or_more,
+    worlds,
+)
 from pro_lib.evaluation.tables.guarantees import (
     answer_sets,
     default_targets,
@@ -38,6 +45,7 @@ from pro_lib.evaluation.tables.settings import (
 )
 
 __all__ = [
+    "BOTH_VARIED",
     "ROUGE_THRESHOLDS",
     "SETTING_COLUMNS",
     "SearchRuns",
@@ -48,6 +56,7 @@ __all__ = [
     "auroc_columns",
     "benchmark",
     "beside_paper",
+    "causes",
     "default_targets",
     "entropies",
     "entropy_bounds",
@@ -63,9 +72,12 @@ __all__ = [
     "printed_benchmark",
     "printed_fixed_k",
     "printed_rouge_thresholds",
+    "pro_minus_nll",
     "redraws",
     "reliability",
     "rouge_thresholds",
+    "two_or_more",
     "with_run",
     "with_setting",
+    "worlds",
 ]

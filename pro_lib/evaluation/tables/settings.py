@@ -52,8 +52,12 @@ def with_run(table: pd.DataFrame, run: Run, split: str) -> pd.DataFrame:
         run: the run of the questions that the table is about.
         split: the name of their split.
     """
-    setting = run.info.labels() | {"strategy": run.info.strategy, "split": split}
-    setting |= {"n_questions": len(run.questions)}
+    setting: dict[str, str | int] = {
+        **run.info.labels(),
+        "strategy": run.info.strategy,
+        "split": split,
+        "n_questions": len(run.questions),
+    }
     return table.assign(**setting)[[*setting, *table.columns]]
 
 
