@@ -49,8 +49,7 @@ class Compared:
     high: str = "auroc_minus_nll_high"
 
 
-_TO_PRO = {"column": "difference", "low": "difference_low", "high": "difference_high"}
-_TO_EXACT = {"column": "auroc_minus_pro", "low": "auroc_minus_pro_low", "high": "auroc_minus_pro_high"}
+_TO_PRO = {"column": "auroc_minus_pro", "low": "auroc_minus_pro_low", "high": "auroc_minus_pro_high"}
 NOTEBOOKS = (
     Compared("02, figure", "PRO at each α − NLL", "figures/02_alpha_sweep.csv", "split == 'test'"),
     Compared("02, table and findings", "PRO at each chosen α − NLL", "figures/02_alpha_choices.csv"),
@@ -61,14 +60,20 @@ NOTEBOOKS = (
         "figures/05_rouge_threshold.csv",
         "method != 'NLL'",
     ),
-    Compared("06, title", "PRO − NLL", "figures/06_benchmark.csv", "method == 'NLL'", -1, **_TO_PRO),
-    Compared("06, figure and table", "each method − PRO", "figures/06_benchmark.csv", "method != 'PRO'", **_TO_PRO),
+    Compared("06, findings", "PRO − NLL", "figures/06_benchmark.csv", "method == 'NLL'", -1, **_TO_PRO),
+    Compared(
+        "06, figures, table and findings",
+        "each method − PRO",
+        "figures/06_benchmark.csv",
+        "not (method == 'PRO' and alpha_choice == 'validation')",
+        **_TO_PRO,
+    ),
     Compared(
         "07, second figure and findings",
         "each score − PRO of the exact search",
         "figures/07_exact_search_auroc.csv",
         "not (method == 'PRO' and strategy == 'threshold')",
-        **_TO_EXACT,
+        **_TO_PRO,
     ),
     Compared("08, first title, and findings", "PRO − NLL", "figures/08_when_does_pro_help.csv"),
     Compared("08, second title", "PRO − NLL", "figures/08_spellings.csv"),

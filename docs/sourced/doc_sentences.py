@@ -26,6 +26,7 @@ from doc_sources import (
     INTERVALS,
     LLAMA,
     MEADOW,
+    METHODS,
     NQ,
     PAIRED,
     PUBLISHED,
@@ -106,16 +107,22 @@ def _nll(protocol: str) -> list[pd.Series]:
     return [row(BENCHMARK, protocol=protocol, method="NLL", **setting) for setting in SETTINGS.values()]
 
 
+def _minus_pro(name: str, path: str, where: Mapping[str, object], sign: int = 1) -> Pair:
+    """Return a difference to PRO from a table of notebook 06."""
+    quantity = "auroc_minus_pro"
+    return Pair(name, path, where, sign, quantity, f"{quantity}_low", f"{quantity}_high")
+
+
 def _pro_minus_nll(protocol: str) -> tuple[Pair, ...]:
     return tuple(
-        Pair(f"PRO − NLL, {name}", BENCHMARK, {"protocol": protocol, "method": "NLL", **setting}, sign=-1)
+        _minus_pro(f"PRO − NLL, {name}", BENCHMARK, {"protocol": protocol, **METHODS["NLL"], **setting}, -1)
         for name, setting in SETTINGS.items()
     )
 
 
 def _to_pro(method: str, protocol: str = "workbench") -> tuple[Pair, ...]:
     return tuple(
-        Pair(f"{method} − PRO, {name}", BENCHMARK, {"protocol": protocol, "method": method, **setting})
+        _minus_pro(f"{method} − PRO, {name}", BENCHMARK, {"protocol": protocol, **METHODS[method], **setting})
         for name, setting in SETTINGS.items()
     )
 
@@ -127,15 +134,16 @@ def _paired(method: str, reference: str) -> list[Pair]:
 
 
 def _differences(method: str, protocol: str = "workbench") -> list[float]:
-    return [cell(BENCHMARK, "difference", method=method, protocol=protocol, **s) for s in SETTINGS.values()]
+    return [cell(BENCHMARK, "auroc_minus_pro", **METHODS[method], protocol=protocol, **s) for s in SETTINGS.values()]
 
 
 def _aurocs(method: str, protocol: str = "workbench") -> list[float]:
-    return [cell(BENCHMARK, "auroc", method=method, protocol=protocol, **s) for s in SETTINGS.values()]
+    return [cell(BENCHMARK, "auroc", **METHODS[method], protocol=protocol, **s) for s in SETTINGS.values()]
 
 
 def _alphas(protocol: str) -> str:
-    return listed(f"{cell(BENCHMARK, 'alpha', method='PRO', protocol=protocol, **s):g}" for s in SETTINGS.values())
+    where = {"protocol": protocol, **METHODS["PRO"]}
+    return listed(f"{cell(BENCHMARK, 'alpha', **where, **s):g}" for s in SETTINGS.values())
 
 
 def _gain(name: str, where: Mapping[str, object], protocol: str, chosen: str) -> Pair:
@@ -177,8 +185,8 @@ def _readme() -> list[Sentence]:
             "differences is significant.",
             {
                 "n": spelled(len(others)),
-                "low": signed(-max(each["difference"] for each in others)),
-                "high": signed(-min(each["difference"] for each in others)),
+                "low": signed(-max(each["auroc_minus_pro"] for each in others)),
+                "high": signed(-min(each["auroc_minus_pro"] for each in others)),
                 "count": spelled(sum(each["significant"] for each in others)),
             },
             (*_pro_minus_nll("paper"), *_small("NLL", "paper")),
@@ -195,8 +203,8 @@ def _readme() -> list[Sentence]:
             "Questions and {meadow} {meadow_ends} on Meadow (gpt-3.5-turbo).",
             {
                 **_with_ends("nq", row(f"{REAL}/08_causes.csv", **causes), "auroc_minus_nll", "auroc_minus_nll_{}"),
-                "meadow": signed(-_meadow()["difference"]),
-                "meadow_ends": interval(-_meadow()["difference_high"], -_meadow()["difference_low"]),
+                "meadow": signed(-_meadow()["auroc_minus_pro"]),
+                "meadow_ends": interval(-_meadow()["auroc_minus_pro_high"], -_meadow()["auroc_minus_pro_low"]),
             },
             (
                 Pair(
@@ -207,11 +215,11 @@ def _readme() -> list[Sentence]:
                     low="auroc_minus_nll_low",
                     high="auroc_minus_nll_high",
                 ),
-                Pair(
+                _minus_pro(
                     "PRO with all ten answers (α = 0) − NLL, gpt-3.5, Meadow, repeats kept",
                     f"{REAL}/06_benchmark.csv",
                     {"protocol": "paper", "method": "NLL", **MEADOW},
-                    sign=-1,
+                    -1,
                 ),
             ),
         ),
@@ -233,20 +241,21 @@ def _benchmark() -> list[Sentence]:
     oracles = rows(PAIRED, method="PRO, oracle", reference="NLL")
     oracle = oracles.loc[oracles["difference"].idxmax()]
     medians = [
-        cell("figures/06_redraws.csv", "50%", protocol="workbench", **setting) - base
+        cell("figures/06_redraws.csv", "auroc_median", protocol="workbench", **setting) - base
         for setting, base in zip(SETTINGS.values(), _aurocs("NLL"), strict=True)
     ]
     table = read_csv(BENCHMARK)
-    fair = table[(table["protocol"] == "workbench") & ~table["method"].isin(["PRO, oracle", "PRO, default"])]
-    best = fair.loc[fair.groupby(["dataset", "model"])["auroc"].idxmax(), "method"]
-    sd, se = (rows(BENCHMARK, protocol="workbench", method=f"{name}, lexical") for name in ("SD", "SE"))
+    fair = table[(table["protocol"] == "workbench") & ~table["alpha_choice"].isin(["oracle", "default"])]
+    best = fair.loc[fair.groupby(["dataset", "model"])["auroc"].idxmax()]
+    is_sd = (best["method"] == "SD") & (best["similarity"] == "lexical")
+    sd, se = (rows(BENCHMARK, protocol="workbench", **METHODS[f"{name}, lexical"]) for name in ("SD", "SE"))
     judges = rows(PAIRED).query("reference != 'NLL'")
     is_significant = metrics.holm(judges["p_value"]) <= 0.05
     moves = []
     for name in ("SE, lexical", "SE, alias", "SD, lexical", "SD, alias"):
         moves += [abs(a - b) for a, b in zip(_aurocs(name, "paper"), _aurocs(name), strict=True)]
     seen = {
-        (method, protocol): f"{cell(BENCHMARK, 'auroc', method=method, protocol=protocol, **SEEN):.3f}"
+        (method, protocol): f"{cell(BENCHMARK, 'auroc', **METHODS[method], protocol=protocol, **SEEN):.3f}"
         for method in ("NE", "PE")
         for protocol in ("paper", "workbench")
     }
@@ -274,7 +283,7 @@ def _benchmark() -> list[Sentence]:
         Sentence(
             page,
             "by neither [way of counting](protocols.md), and nowhere more than {most} from NLL.",
-            {"most": f"{max(abs(record['difference']) for record in nll):.3f}"},
+            {"most": f"{max(abs(record['auroc_minus_pro']) for record in nll):.3f}"},
             (*_pro_minus_nll("workbench"), *_pro_minus_nll("paper")),
         ),
         Sentence(
@@ -318,8 +327,8 @@ def _benchmark() -> list[Sentence]:
             "**SD** with ROUGE-L as judge has the highest AUROC in {count} settings, "
             "significantly above PRO in {significant}.",
             {
-                "count": spelled(int((best == "SD, lexical").sum())),
-                "significant": spelled(int((sd["significant"] & (sd["difference"] > 0)).sum())),
+                "count": spelled(int(is_sd.sum())),
+                "significant": spelled(int((sd["significant"] & (sd["auroc_minus_pro"] > 0)).sum())),
             },
             _to_pro("SD, lexical"),
         ),
@@ -444,7 +453,7 @@ def _benchmark() -> list[Sentence]:
 def _meanings() -> list[pd.Series]:
     methods = ("S-NLL, lexical", "S-PRO, lexical")
     return [
-        row(BENCHMARK, protocol="workbench", method=method, **setting)
+        row(BENCHMARK, protocol="workbench", **METHODS[method], **setting)
         for method in methods
         for setting in SETTINGS.values()
     ]
@@ -648,9 +657,9 @@ def _real_models() -> list[Sentence]:
     small = f"{SMOLLM2}/06_benchmark.csv"
     of = {name: {"dataset": name, "model": "smollm2-135m"} for name in ("world-facts", "sciq", "nq")}
     loses = row(small, protocol="paper", method="NLL", **of["world-facts"])
-    redraws = rows(f"{SMOLLM2}/06_redraws.csv", **of["world-facts"])["better_than_nll"]
-    sd = {name: row(small, protocol="paper", method="SD, lexical", **of[name]) for name in ("sciq", "nq")}
-    errors = [cell(small, "ece", protocol="workbench", method="PRO", **of[name]) for name in of]
+    redraws = rows(f"{SMOLLM2}/06_redraws.csv", **of["world-facts"])["share_better_than_nll"]
+    sd = {name: row(small, protocol="paper", **METHODS["SD, lexical"], **of[name]) for name in ("sciq", "nq")}
+    errors = [cell(small, "ece", protocol="workbench", **METHODS["PRO"], **of[name]) for name in of]
     entropy = read_csv(f"{SMOLLM2}/09_entropy.csv").groupby("dataset")[["entropy", "tree_bound"]].mean()
     guarantees = f"{SMOLLM2}/09_guarantees.csv"
 
@@ -671,11 +680,11 @@ def _real_models() -> list[Sentence]:
             "on world-facts 100 validation questions chose α = 0, and with repeats counted "
             "PRO minus NLL is then {difference} {ends}.",
             {
-                "difference": signed(-loses["difference"]),
-                "ends": interval(-loses["difference_high"], -loses["difference_low"]),
+                "difference": signed(-loses["auroc_minus_pro"]),
+                "ends": interval(-loses["auroc_minus_pro_high"], -loses["auroc_minus_pro_low"]),
             },
             (
-                Pair(
+                _minus_pro(
                     "PRO − NLL, SmolLM2, world-facts, repeats kept",
                     small,
                     {"protocol": "paper", "method": "NLL", **of["world-facts"]},
@@ -693,15 +702,15 @@ def _real_models() -> list[Sentence]:
             "The AUROC of SD (by words) minus PRO's is {sciq} {sciq_ends} on SciQ and {nq} {nq_ends} on NQ, {count} "
             "significant.",
             {
-                **_with_ends("sciq", sd["sciq"], ends="difference_{}"),
-                **_with_ends("nq", sd["nq"], ends="difference_{}"),
+                **_with_ends("sciq", sd["sciq"], "auroc_minus_pro", "auroc_minus_pro_{}"),
+                **_with_ends("nq", sd["nq"], "auroc_minus_pro", "auroc_minus_pro_{}"),
                 "count": {0: "neither", 1: "one", 2: "both"}[sum(each["significant"] for each in sd.values())],
             },
             tuple(
-                Pair(
+                _minus_pro(
                     f"SD, lexical − PRO, SmolLM2, {name}",
                     small,
-                    {"protocol": "paper", "method": "SD, lexical", **of[name]},
+                    {"protocol": "paper", **METHODS["SD, lexical"], **of[name]},
                 )
                 for name in sd
             ),
@@ -781,13 +790,13 @@ def _real_models() -> list[Sentence]:
             page,
             "(PRO {pro}, NLL {nll}: a difference of {difference} {ends}).",
             {
-                "pro": f"{cell(benchmark, 'auroc', protocol='workbench', method='PRO', **MEADOW):.3f}",
+                "pro": f"{cell(benchmark, 'auroc', protocol='workbench', **METHODS['PRO'], **MEADOW):.3f}",
                 "nll": f"{cell(benchmark, 'auroc', protocol='workbench', method='NLL', **MEADOW):.3f}",
-                "difference": signed(-_meadow_once()["difference"]),
-                "ends": interval(-_meadow_once()["difference_high"], -_meadow_once()["difference_low"]),
+                "difference": signed(-_meadow_once()["auroc_minus_pro"]),
+                "ends": interval(-_meadow_once()["auroc_minus_pro_high"], -_meadow_once()["auroc_minus_pro_low"]),
             },
             (
-                Pair(
+                _minus_pro(
                     "PRO − NLL, gpt-3.5, Meadow, once each",
                     benchmark,
                     {"protocol": "workbench", "method": "NLL", **MEADOW},
@@ -799,18 +808,22 @@ def _real_models() -> list[Sentence]:
             page,
             "its AUROC minus PRO's is {nq} {nq_ends} on NQ and {meadow} {meadow_ends} on Meadow,",
             {
-                **_with_ends("nq", row(benchmark, **mc, **NQ), ends="difference_{}"),
-                **_with_ends("meadow", row(benchmark, **mc, **MEADOW), ends="difference_{}"),
+                **_with_ends("nq", row(benchmark, **mc, **NQ), "auroc_minus_pro", "auroc_minus_pro_{}"),
+                **_with_ends("meadow", row(benchmark, **mc, **MEADOW), "auroc_minus_pro", "auroc_minus_pro_{}"),
             },
             tuple(
-                Pair(f"PE-MC − PRO, gpt-3.5, {name}", benchmark, {"protocol": "workbench", "method": "PE-MC", **where})
+                _minus_pro(f"PE-MC − PRO, gpt-3.5, {name}", benchmark, {**mc, **where})
                 for name, where in (("NQ", NQ), ("Meadow", MEADOW))
             ),
         ),
         Sentence(
             page,
             "AUROC {stated} [{low}, {high}] on NQ, *below* chance.",
-            {name: f"{stated[column]:.3f}" for name, column in (("stated", "auroc"), ("low", "low"), ("high", "high"))},
+            {
+                "stated": f"{stated['auroc']:.3f}",
+                "low": f"{stated['auroc_low']:.3f}",
+                "high": f"{stated['auroc_high']:.3f}",
+            },
         ),
         _guaranteed_of_published(page),
     ]
@@ -1147,9 +1160,9 @@ def _small(method: str, protocol: str) -> tuple[Pair, ...]:
     name = "PRO − NLL" if method == "NLL" else f"{method} − PRO"
     pairs = []
     for dataset in ("world-facts", "sciq", "nq"):
-        where = {"protocol": protocol, "method": method, "dataset": dataset}
+        where = {"protocol": protocol, **METHODS[method], "dataset": dataset}
         label = f"{name}, SmolLM2, {dataset}, {COUNTED[protocol]}"
-        pairs.append(Pair(label, f"{SMOLLM2}/06_benchmark.csv", where, sign))
+        pairs.append(_minus_pro(label, f"{SMOLLM2}/06_benchmark.csv", where, sign))
     return tuple(pairs)
 
 
@@ -1165,7 +1178,7 @@ def _in_words() -> list[Sentence]:
     once = tuple(_cause(k) for k in (2, 5, 10))
     repeats = tuple(_cause(k, "repeats kept") for k in (2, 5, 10))
     nll_of_published = tuple(
-        Pair(
+        _minus_pro(
             f"PRO − NLL, {name}, {COUNTED[protocol]}",
             f"{REAL}/06_benchmark.csv",
             {"protocol": protocol, "method": "NLL", **where},

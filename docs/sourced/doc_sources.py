@@ -31,6 +31,18 @@ NQ = {"dataset": "nq-open", "model": "gpt-3.5-turbo"}
 MEADOW = {"dataset": "meadow", "model": "gpt-3.5-turbo"}
 LLAMA = {"dataset": "nq-open", "model": "Llama-2-7b-chat-hf"}
 PUBLISHED = {"gpt-3.5, NQ": NQ, "gpt-3.5, Meadow": MEADOW, "Llama-2-7b-chat, NQ": LLAMA}
+# The methods of notebook 06, as the pages call them, by the columns that select their rows.
+METHODS: dict[str, dict[str, str]] = {name: {"method": name} for name in ("NLL", "ALL", "PE", "PE-MC", "NE", "Stated")}
+METHODS |= {
+    "PRO": {"method": "PRO", "alpha_choice": "validation"},
+    "PRO, default": {"method": "PRO", "alpha_choice": "default"},
+    "PRO, oracle": {"method": "PRO", "alpha_choice": "oracle"},
+}
+METHODS |= {
+    f"{method}, {similarity}": {"method": method, "similarity": similarity}
+    for method in ("SE", "SD", "Deg", "SC", "S-NLL", "S-PRO")
+    for similarity in ("lexical", "alias")
+}
 COUNTED = {"workbench": "once each", "paper": "repeats kept"}
 
 

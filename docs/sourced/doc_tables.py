@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import pandas as pd
 from doc_sources import (
@@ -12,6 +12,7 @@ from doc_sources import (
     EXACT,
     EXACT_AUROC,
     GAIN,
+    METHODS,
     PUBLISHED,
     SEEN,
     SETTINGS,
@@ -31,21 +32,29 @@ EMPTY = " "  # the head of a column without a name; further ones have more space
 
 
 def _auroc(record: pd.Series) -> str:
-    return f"{record['auroc']:.3f} [{record['low']:.3f}, {record['high']:.3f}]"
+    return f"{record['auroc']:.3f} [{record['auroc_low']:.3f}, {record['auroc_high']:.3f}]"
 
 
 def benchmark_auroc() -> pd.DataFrame:
     """AUROC of every method in protocol `workbench`, with a mark where it differs from PRO significantly."""
-    methods = rows(BENCHMARK, protocol="workbench", **SEEN)["method"]
-    columns = {"method": list(methods)}
+    methods = [_method_name(each) for each in rows(BENCHMARK, protocol="workbench", **SEEN).to_dict("records")]
+    columns = {"method": methods}
     for name, setting in SETTINGS.items():
         texts = []
         for method in methods:
-            record = row(BENCHMARK, protocol="workbench", method=method, **setting)
-            mark = "\N{NO-BREAK SPACE}▲" if record["difference"] > 0 else "\N{NO-BREAK SPACE}▼"
+            record = row(BENCHMARK, protocol="workbench", **METHODS[method], **setting)
+            mark = "\N{NO-BREAK SPACE}▲" if record["auroc_minus_pro"] > 0 else "\N{NO-BREAK SPACE}▼"
             texts.append(_auroc(record) + (mark if record["significant"] else ""))
         columns[name] = texts
     return pd.DataFrame(columns)
+
+
+def _method_name(record: Mapping | pd.Series) -> str:
+    """Return what the pages call the method of a row."""
+    for name, where in METHODS.items():
+        if all(record[column] == value for column, value in where.items()):
+            return name
+    raise LookupError(f"METHODS has no name for {record['method']!r}")
 
 
 def benchmark_meanings() -> pd.DataFrame:
@@ -53,10 +62,11 @@ def benchmark_meanings() -> pd.DataFrame:
     lines = []
     for name, setting in SETTINGS.items():
         nll, pro = (
-            row(BENCHMARK, protocol="workbench", method=f"{method}, lexical", **setting)
+            row(BENCHMARK, protocol="workbench", **METHODS[f"{method}, lexical"], **setting)
             for method in ("S-NLL", "S-PRO")
         )
-        lines.append([name, difference_with_interval(nll), difference_with_interval(pro), f"{pro['alpha']:g}"])
+        differences = [difference_with_interval(record, column="auroc_minus_pro") for record in (nll, pro)]
+        lines.append([name, *differences, f"{pro['alpha']:g}"])
     return pd.DataFrame(lines, columns=["setting", "S-NLL − PRO", "S-PRO − PRO", "α of S-PRO"])
 
 
@@ -226,12 +236,12 @@ def real_smollm2() -> pd.DataFrame:
             _auroc(nll),
         ]
         for protocol in ("paper", "workbench"):
-            alpha = cell(benchmark, "alpha", protocol=protocol, method="PRO", **of)
+            alpha = cell(benchmark, "alpha", protocol=protocol, **METHODS["PRO"], **of)
             other = row(benchmark, protocol=protocol, method="NLL", **of)
-            texts.append(f"{difference_with_interval(other, -1)}; {alpha:g}; {other['n_differ']:,}")
+            texts.append(f"{difference_with_interval(other, -1, 'auroc_minus_pro')}; {alpha:g}; {other['n_differ']:,}")
         table = rows(benchmark, protocol="paper", **of)
-        best = table[~table["method"].isin(["PRO, oracle", "PRO, default"])].nlargest(1, "auroc").iloc[0]
-        texts.append(f"{best['method']} {best['auroc']:.3f}")
+        best = table[~table["alpha_choice"].isin(["oracle", "default"])].nlargest(1, "auroc").iloc[0]
+        texts.append(f"{_method_name(best)} {best['auroc']:.3f}")
         at = {alpha: row(exact, alpha=alpha, **of) for alpha in (0.05, 0.02, 0.005)}
         texts.append("; ".join(f"{at[alpha]['share_certified']:.2f}" for alpha in at))
         texts.append("; ".join(f"{at[alpha]['recall']:.2f}" for alpha in (0.05, 0.005)))

@@ -384,6 +384,26 @@ class Experiment(Parameters):
         return tables.rouge_thresholds(self.all_splits)
 
     @kept_table
+    def benchmark(self) -> pd.DataFrame:
+        """Return AUROC of every method with its difference to PRO, rejection and calibration."""
+        return tables.benchmark(self.all_splits, default=self.alpha)
+
+    @kept_table
+    def benchmark_redraws(self) -> pd.DataFrame:
+        """Return how much AUROC of PRO varies over redraws of the questions that choose α."""
+        return tables.redraws(self.all_splits, "auroc", seed=self.seed)
+
+    @kept_table
+    def accuracy_by_coverage(self) -> pd.DataFrame:
+        """Return accuracy among the least uncertain questions, if each answer counts once."""
+        return tables.accuracy_by_coverage(self._splits_counted_once())
+
+    @kept_table
+    def reliability(self) -> pd.DataFrame:
+        """Return accuracy against the confidence fitted on validation, if each answer counts once."""
+        return tables.reliability(self._splits_counted_once())
+
+    @kept_table
     def exact_search(self) -> pd.DataFrame:
         """Return what an exact search finds at each α, what beams find of it, and the costs."""
         return tables.exact_search(self.search_runs, split=self.split, default=self.alpha)
@@ -561,6 +581,9 @@ class Experiment(Parameters):
                 # A method may be left out on the questions of one split only.
                 both.append((pool.with_methods_of(report), report.with_methods_of(pool)))
         return both
+
+    def _splits_counted_once(self) -> list[Splits]:
+        return [each for each in self.all_splits if each.reported.protocol.startswith("workbench")]
 
     def _runs_of_both_splits(self, strategy: str) -> list[Run]:
         return [self.both_splits(*pair, strategy) for pair in self.pairs()]

@@ -36,7 +36,14 @@ PROTOCOLS = {
 # --- Statements that several notebooks share ---
 
 
-def comparison(rows: pd.DataFrame, subject: str, reference: str, quantity: str) -> str:
+def comparison(
+    rows: pd.DataFrame,
+    subject: str,
+    reference: str,
+    quantity: str,
+    *,
+    family: pd.DataFrame | None = None,
+) -> str:
     """Return what the paired differences between two methods show, as one or two sentences.
 
     Args:
@@ -45,12 +52,15 @@ def comparison(rows: pd.DataFrame, subject: str, reference: str, quantity: str) 
         subject: the method, such as "PRO with α chosen on validation questions".
         reference: the method that it is compared with, such as "NLL".
         quantity: the column of the difference, subject minus reference, such as auroc_minus_nll.
+        family: all comparisons that Holm's correction is over, a table that has `rows` by its
+            index; None for these rows alone.
     """
     kept = rows[_has_enough(rows)]
     left_out = _left_out(rows)
     if kept.empty:
         return left_out
-    is_significant = beyond_chance(kept["p_value"])
+    tests = kept if family is None else family[_has_enough(family)]
+    is_significant = _significant_tests(tests).loc[kept.index]
     better = kept[is_significant & (kept[quantity] > 0)]
     worse = kept[is_significant & (kept[quantity] < 0)]
     others = kept[~is_significant]
@@ -64,9 +74,14 @@ def comparison(rows: pd.DataFrame, subject: str, reference: str, quantity: str) 
         if len(others) == len(kept) > 1:
             where = f"in any of the {len(kept)} settings"
         different = f"is not significantly different from {reference} {where}"
-        parts.append(f"{different} {_values(others, quantity, len(kept))}")
+        parts.append(f"{different} {_values(others, quantity, len(tests))}")
     sentence = f"{subject} {'; it '.join(parts)}."
     return f"{sentence} {left_out}".strip()
+
+
+def _significant_tests(tests: pd.DataFrame) -> pd.Series:
+    """Return which of these tests are significant after Holm's correction over all of them."""
+    return pd.Series(beyond_chance(tests["p_value"]), tests.index)
 
 
 def by_protocol(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
@@ -253,6 +268,104 @@ def _order_sentence(rows: pd.DataFrame, first: float, last: float) -> str:
         f"{span(taus, '{:.2f}')} (1 is the same order). Whether the threshold changes the order of "
         f"two methods was not tested."
     )
+
+
+def benchmark(table: pd.DataFrame, redraws: pd.DataFrame) -> str:
+    """Return the findings of notebook 06.
+
+    Args:
+        table: the table of `tables.benchmark`.
+        redraws: the table of `tables.redraws` of AUROC.
+    """
+    paragraphs = []
+    for words, rows in by_protocol(table):
+        protocol = rows["protocol"].iloc[0]
+        is_further_row = rows["alpha_choice"].isin(["default", "oracle"])
+        is_reference = (rows["method"] == "PRO") & ~is_further_row
+        others = rows[~is_further_row & ~is_reference]
+        enough = others[_has_enough(others)]
+        nll = _reversed_to_nll(others[others["method"] == "NLL"])
+        sentences = [f"{words}:"]
+        if len(nll):
+            subject = "PRO with α chosen on validation questions"
+            sentences.append(comparison(nll, subject, "NLL", "auroc_minus_nll", family=others))
+        else:
+            sentences.append(_left_out(rows[is_reference]))
+        if len(enough):
+            sentences.append(_n_differ_sentence(nll[_has_enough(nll)]))
+            sentences.append(_redraws_sentence(redraws[redraws["protocol"] == protocol]))
+        paragraphs.append(" ".join(text for text in sentences if text))
+        paragraphs += _method_sentences(enough)
+    return "\n\n".join(paragraphs)
+
+
+def _reversed_to_nll(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of NLL minus PRO with the columns of PRO minus NLL."""
+    return rows.assign(
+        auroc_minus_nll=-rows["auroc_minus_pro"],
+        auroc_minus_nll_low=-rows["auroc_minus_pro_high"],
+        auroc_minus_nll_high=-rows["auroc_minus_pro_low"],
+    )
+
+
+def _n_differ_sentence(nll: pd.DataFrame) -> str:
+    """Return on how many questions PRO and NLL differ."""
+    if nll.empty:
+        return ""
+    sentence = f"The two scores differ on {span(nll['n_differ'], '{:,.0f}')} questions of a setting"
+    n_same = int((nll["n_differ"] == 0).sum())
+    if n_same:
+        sentence = f"{sentence}; {_in_settings(n_same, len(nll))} they are the same on every question"
+    return f"{sentence}."
+
+
+def _redraws_sentence(redraws: pd.DataFrame) -> str:
+    """Return how often α that is chosen on other validation questions gives PRO the higher AUROC."""
+    shares = redraws.loc[_has_enough(redraws), "share_better_than_nll"].dropna()
+    if shares.empty:
+        return (
+            "The validation questions cannot be redrawn, so it is not known how much the choice of α "
+            "changes the AUROC of PRO."
+        )
+    return (
+        f"If α is chosen on other validation questions, the AUROC of PRO on the same reported "
+        f"questions is above that of NLL in {_percents(shares)} of the redraws, by however little."
+    )
+
+
+def _method_sentences(others: pd.DataFrame) -> list[str]:
+    """Return which methods are significantly better or worse than PRO, and which intervals are below 0.5."""
+    others = others.assign(label=_method_labels(others), is_significant=_significant_tests(others))
+    others = others[others["method"] != "NLL"]
+    n_settings = others.groupby("label", sort=False).size()
+    difference = others["auroc_minus_pro"]
+    sentences = []
+    for verb, has_sign in (("better", difference > 0), ("worse", difference < 0)):
+        parts = []
+        for label, shown in others[others["is_significant"] & has_sign].groupby("label", sort=False):
+            where = _in_settings(len(shown), n_settings[label])
+            parts.append(f"{label} {where} {_values(shown, 'auroc_minus_pro')}")
+        if parts:
+            items = "\n".join(f"- {part}" for part in parts)
+            sentences.append(f"Significantly {verb} than PRO:\n\n{items}")
+    is_open = ~others.groupby("label")["is_significant"].transform("any")
+    if is_open.any():
+        names = ", ".join(dict.fromkeys(others.loc[is_open, "label"]))
+        values = _values(others[is_open], "auroc_minus_pro")
+        sentences.append(f"No significant difference to PRO was shown in any setting for {names} {values}.")
+    below = others[others["auroc_high"] < 0.5].groupby("label", sort=False).size()
+    if len(below):
+        parts = [f"{label} {_in_settings(number, n_settings[label])}" for label, number in below.items()]
+        sentences.append(
+            f"Worse than chance, with a 95 % interval of AUROC that is entirely below 0.5: "
+            f"{', '.join(parts)} (each interval by itself)."
+        )
+    return sentences
+
+
+def _method_labels(rows: pd.DataFrame) -> pd.Series:
+    """Return the method of each row, with its similarity in parentheses if it has one."""
+    return rows["method"] + rows["similarity"].map(" ({})".format, na_action="ignore").fillna("")
 
 
 def exact_search(table: pd.DataFrame, bounds: pd.DataFrame, aurocs: pd.DataFrame) -> str:

@@ -6,7 +6,7 @@ pointwise 95 % intervals. Where all answers are right, or all wrong, AUROC and i
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -48,28 +48,6 @@ def select_alpha(validation: Evaluation, *, alphas: Alphas = None, name: str = "
     return float(grid[aurocs.argmax()])  # equal AUROCs are exactly equal, being counts
 
 
-def benchmark(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
-    """Tabulate every method on the reported split: AUROC with its difference to PRO, rejection and calibration.
-
-    `PRO`, and each of the evaluations' `alpha_scores`, has its α chosen on validation. `PRO, default` has the default
-    and `PRO, oracle` the best on the reported split: these two are PRO again, and Holm's correction does not count
-    them. Columns: method, alpha, those of `metrics.compare_aurocs`, prr and auarc (`metrics.rejection`), and ece and
-    brier, of the probability of being right fitted on validation (`metrics.calibration`).
-    """
-    reported = splits.reported
-    best, chosen = select_alpha(reported, alphas=splits.alphas), chosen_alpha(splits)
-    alphas = {"PRO": chosen, "PRO, default": default, "PRO, oracle": best}
-    alphas |= {name: chosen_alpha(splits, name=name) for name in (*reported.meanings, *reported.alpha_scores)}
-    methods = reported.with_pro(alphas)
-    alike = {"uncorrected": ["PRO, default", "PRO, oracle"], "clusters": reported.answers.get("cluster")}
-    table = metrics.compare_aurocs(methods, reported.correct, **alike)
-    table = table.merge(metrics.rejection(methods, reported.correct), on="method", validate="1:1")
-    table.insert(1, "alpha", table["method"].map(alphas))
-    fits = reliability(splits, methods=list(methods), alphas=alphas)[["method", "ece", "brier"]].drop_duplicates()
-    table = table.merge(fits, on="method", how="left").astype({"ece": float, "brier": float})
-    return labelled(table, splits.reported)
-
-
 def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> pd.DataFrame:
     """Return PRO's AUROC on the reported split for α chosen on many redraws of the validation questions.
 
@@ -95,32 +73,6 @@ def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> 
     table["auroc"] = table["alpha"].map(swept)
     table["better_than_nll"] = (table["auroc"] > nll).astype(float)
     return labelled(table.reset_index(), splits.reported)
-
-
-def spread(redraws: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Tabulate, by setting, what a column of `redraw_benchmark` spans, and how often PRO is better than NLL."""
-    by_setting = redraws.groupby(["dataset", "model", "protocol"], sort=False)
-    quartiles = by_setting[column].describe()[["min", "25%", "50%", "75%", "max"]]
-    return quartiles.join(by_setting["better_than_nll"].mean()).reset_index()
-
-
-def reliability(splits: Splits, *, methods: Sequence[str], alphas: Mapping[str, float] | None = None) -> pd.DataFrame:
-    """Return reliability, method by method: confidence fitted on validation against accuracy on the reported split.
-
-    `alphas` are those of `Evaluation.with_pro`; None chooses PRO's. Columns: method, ece, brier, and those of
-    `Calibration.table`. No rows where validation has one class: nothing can be fitted, as `select_alpha` has said.
-    """
-    validation, reported = splits.validation, splits.reported
-    alphas = alphas or {"PRO": chosen_alpha(splits)}
-    if validation.one_class():
-        return labelled(pd.DataFrame(columns=["method", "ece", "brier"]), reported)
-    first, second = validation.with_pro(alphas), reported.with_pro(alphas)
-    tables = {}
-    for name in methods:
-        fit = metrics.calibration(first[name], validation.correct, second[name], reported.correct)
-        tables[name, fit.ece, fit.brier] = fit.table
-    table = pd.concat(tables, names=["method", "ece", "brier", "bin"]).reset_index().drop(columns="bin")
-    return labelled(table, reported)
 
 
 def with_aurocs(table: pd.DataFrame, uncertainty: ArrayLike, evaluation: Evaluation) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """Figures: one style, and one function per kind of figure."""
 
 from pro_lib.plots.alpha_sweep import alpha_sweep
-from pro_lib.plots.benchmark import benchmark
+from pro_lib.plots.benchmark import benchmark, beside_paper
 from pro_lib.plots.exact_search import exact_search
 from pro_lib.plots.exact_search_auroc import exact_search_auroc
 from pro_lib.plots.examples import examples, exposure
@@ -12,6 +12,7 @@ from pro_lib.plots.guarantees import answer_sets, entropies, guarantees
 from pro_lib.plots.k_vs_alpha import k_vs_alpha
 from pro_lib.plots.rouge_thresholds import rouge_thresholds
 from pro_lib.plots.saving import save_figure
+from pro_lib.plots.selective import accuracy_by_coverage, reliability
 from pro_lib.plots.style import (
     ALPHA_LABEL,
     COLORS,
@@ -40,10 +41,12 @@ __all__ = [
     "PAPER_METHODS",
     "PRINTED",
     "SHARE_TICKS",
+    "accuracy_by_coverage",
     "alpha_axis",
     "alpha_sweep",
     "answer_sets",
     "benchmark",
+    "beside_paper",
     "causes",
     "difference_axis",
     "distinct_values",
@@ -65,6 +68,7 @@ __all__ = [
     "minus_nll",
     "name_rows",
     "panels",
+    "reliability",
     "rouge_thresholds",
     "save",
     "save_figure",

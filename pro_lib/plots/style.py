@@ -183,7 +183,7 @@ def difference_axis(ax: Axes) -> None:
 def name_rows(ax: Axes, names: Sequence[str], present: Sequence[str]) -> None:
     """Name the rows of a panel, from above; say n/a in those that are not `present`."""
     for row in np.flatnonzero(~np.isin(names, list(present))).tolist():
-        ax.text(0, row, " n/a", transform=ax.get_yaxis_transform(), fontsize=6, va="center")
+        ax.text(0, row, " n/a", transform=ax.get_yaxis_transform(), fontsize=7, va="center")
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.5, -0.5)
 

@@ -102,4 +102,4 @@ def test_what_counts_once_and_as_an_ending_can_be_chosen_and_is_said_and_so_is_a
     assert f" For {above} questions the answers' probabilities sum to more than 1" in paper.sentence()
     assert "sum to more" not in ours.sentence()
     sweeps.alpha_sweep(paper)  # a warning would be an error
-    sweeps.benchmark(Splits(paper, paper, None))
+    tables.benchmark([Splits(paper, paper, None)])

@@ -23,6 +23,8 @@ DRAW = {
     "benchmark": plots.benchmark,
     "generated_answers": plots.generated_answers,
     "exposure": plots.exposure,
+    "accuracy_by_coverage": plots.accuracy_by_coverage,
+    "reliability": plots.reliability,
     "guarantees": plots.guarantees,
     "answer_sets": plots.answer_sets,
     "entropies": plots.entropies,
@@ -30,6 +32,7 @@ DRAW = {
 # Figures on tidy tables, in which no text may be smaller than this in print.
 SMALLEST = {"alpha_sweep": 7, "k_vs_alpha": 7, "fixed_k": 7, "rouge_thresholds": 7}
 SMALLEST |= {"exposure": 7, "generated_answers": 7, "guarantees": 7, "answer_sets": 7, "entropies": 7}
+SMALLEST |= {"benchmark": 7, "accuracy_by_coverage": 7, "reliability": 7}
 
 
 def grid(**columns):
@@ -49,15 +52,20 @@ def tables(size, name):
         return sweep, sweep[sweep["alpha"] == 0.4].assign(alpha_choice="validation")
     columns = {"k_vs_alpha": {"alpha": alphas}, "fixed_k": {"k": [*range(1, 11), None]}}
     columns |= {"rouge_thresholds": {"rouge_threshold": [0.1, 0.2, 0.3, 0.4, 0.5], "method": METHODS}}
+    columns |= {"accuracy_by_coverage": {"method": METHODS, "coverage": [0.02, 0.3, 0.6, 1.0]}}
+    columns |= {"reliability": {"method": ["PRO", "NLL", "PE"], "confidence": [0.1, 0.5, 0.9]}}
     columns |= {"guarantees": {"method": METHODS, "target": [0.7, 0.8]}}
     columns |= {"answer_sets": {"alpha": [0.005, 0.05, 0.1, 0.4]}, "entropies": {"question_id": range(300)}}
     measures = {"measure": ["PRO", "accuracy", "NLL"], "exposure": [0, 4, 32], "conflict": [0.0, 0.25]}
     columns["exposure"] = measures
     columns["generated_answers"] = {"question_id": range(60)}
     table = grid(**size, **columns.get(name, {"method": METHODS}))
-    table = table.assign(mean_k=table["auroc"], accuracy=0.5, difference=0.1, significant=True)
+    table = table.assign(mean_k=table["auroc"], accuracy=0.5, auroc_minus_pro=0.1, significant=True)
     if name == "fixed_k":
         table["k_choice"] = table["k"].isna().map({True: "adaptive", False: "fixed"})
+    if name in ("accuracy_by_coverage", "reliability"):
+        table = table.assign(accuracy=table["auroc"], ece=0.05, n_in_bin=10)
+        table = table.assign(accuracy_low=table["accuracy"] - 0.1, accuracy_high=0.95)
     if name == "guarantees":
         table["coverage"] = np.where(table["method"] == "SE", 0.0, 0.3)
         table["accuracy"] = np.where(table["method"] == "SE", np.nan, 0.8)
@@ -77,10 +85,12 @@ def tables(size, name):
 
 # How many panels each figure has of two data sets and two models.
 PANELS = {"alpha_sweep": 2, "k_vs_alpha": 2, "fixed_k": 2, "rouge_thresholds": 4, "benchmark": 4}
+PANELS |= {"accuracy_by_coverage": 4, "reliability": 4}
 PANELS |= {"generated_answers": 4, "guarantees": 8, "answer_sets": 4, "entropies": 4}
 # Figures with a panel for each model, and how many panels a model has on a data set.
 BY_MODEL = {"rouge_thresholds": 1, "benchmark": 1, "guarantees": 2, "answer_sets": 1, "entropies": 1}
-WITHOUT_PROTOCOL = ("answer_sets", "entropies", "generated_answers")
+BY_MODEL |= {"accuracy_by_coverage": 1, "reliability": 1}
+WITHOUT_PROTOCOL = ("accuracy_by_coverage", "reliability", "answer_sets", "entropies", "generated_answers")
 EACH = pytest.mark.parametrize("name", PANELS)
 
 
@@ -220,12 +230,15 @@ def test_a_table_of_a_user_needs_few_columns_and_a_missing_one_is_named(name):
     needed |= {"rouge_thresholds": ["rouge_threshold", "method", "auroc_minus_nll"]}
     needed |= {"exposure": ["measure", "exposure", "conflict", "mean"]}
     needed |= {"generated_answers": ["n_distinct", "mass"]}
+    needed |= {"benchmark": ["method", "auroc"]}
+    needed |= {"accuracy_by_coverage": ["method", "coverage", "accuracy"]}
+    needed |= {"reliability": ["method", "confidence", "accuracy", "n_in_bin"]}
     needed |= {"guarantees": ["method", "target", "coverage", "accuracy"]}
     needed |= {"answer_sets": ["alpha", "delta", "missed_limit", "missed", "share_empty", "auroc", "set_size"]}
     figure = DRAW[name](first[needed[name]])
     assert len(figure.axes) == {"guarantees": 2, "generated_answers": 2, "exposure": 3}.get(name, 1)
-    with_legend = ("guarantees", "answer_sets", "entropies", "exposure", "rouge_thresholds")
-    assert len(figure.legends) == (name in with_legend)  # a line needs no name if it is alone
+    without_legend = ("alpha_sweep", "k_vs_alpha", "fixed_k", "generated_answers")
+    assert len(figure.legends) == (name not in without_legend)  # a line needs no name if it is alone
     with pytest.raises(SentenceError, match=f"^The table has no column '{needed[name][0]}'; plots.{name} needs"):
         DRAW[name](first.drop(columns=needed[name][0]))
     with pytest.raises(SentenceError, match=r"^The table has no rows"):
@@ -234,14 +247,16 @@ def test_a_table_of_a_user_needs_few_columns_and_a_missing_one_is_named(name):
 
 def test_methods_far_below_the_best_stand_at_the_edge_and_differences_are_marked():
     table = pd.DataFrame({"method": ["PRO", "SE", "NLL"], "auroc": [0.8, 0.3, 0.85], "dataset": "a", "model": "m"})
-    ends = {"low": table["auroc"] - 0.05, "high": table["auroc"] + 0.05}
-    table = table.assign(difference=[0.0, -0.5, 0.05], significant=[False, True, True], **ends)
+    ends = {"auroc_low": table["auroc"] - 0.05, "auroc_high": table["auroc"] + 0.05}
+    table = table.assign(auroc_minus_pro=[0.0, -0.5, 0.05], significant=[False, True, True], **ends)
     [panel] = plots.benchmark(table).axes
     assert [label.get_text() for label in panel.get_yticklabels()] == ["NLL", "PRO", "SE"]
     assert sorted(text.get_text() for text in panel.texts) == [" .300▼", " .800", " .850▲"]
     points = {line.get_ydata()[0]: line for line in panel.lines if len(line.get_xdata()) == 1}
     assert points[2].get_xdata()[0] == panel.get_xlim()[0] == pytest.approx(0.65)
     assert points[2].get_marker() != points[1].get_marker() == "o"
+    marks = ["significantly better than PRO", "significantly worse"]
+    assert legend(plots.benchmark(table)) == [*marks, "AUROC below 0.65"]
     [of_chance] = plots.benchmark(table.assign(auroc=table["auroc"] - 0.1)).axes
     assert of_chance.get_xlim()[0] == 0.5  # a weak panel shows how far it is from chance
 

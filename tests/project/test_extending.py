@@ -13,7 +13,7 @@ import pro_lib
 from pro_lib.app.cli import pro
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation import SCORES, sweeps
+from pro_lib.evaluation import SCORES, tables
 from pro_lib.generation.decoding import STRATEGIES
 from pro_lib.scoring.similarity import SIMILARITIES
 
@@ -41,7 +41,7 @@ def registered(tmp_path, monkeypatch, capsys):
 def test_a_new_score_is_in_evaluations_and_the_benchmark(registered, tmp_path):
     assert "margin" in registered("SCORES[")
     [splits, *_] = Experiment(limit=30, generations_dir=tmp_path / "runs", n_validation=None).splits()
-    assert "margin" in list(sweeps.benchmark(splits)["method"])
+    assert "margin" in list(tables.benchmark([splits])["method"])
     top_two = splits.reported.log_probs[:, :2]
     expected = -np.nan_to_num(top_two[:, 0] - top_two[:, 1], nan=0.0)
     np.testing.assert_allclose(splits.reported.baselines["margin"], expected)

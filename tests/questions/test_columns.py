@@ -10,6 +10,7 @@ from pro_lib import evaluation, generation, importing, runs
 from pro_lib.app import explorer
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation import sweeps
+from pro_lib.evaluation.tables import benchmark
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
 
@@ -47,7 +48,7 @@ def results(model, rows, out):
     [folder] = (out / "mine" / model.name).iterdir()
     read, judged = runs.read_run(folder), evaluation.evaluate(asked)
     splits = evaluation.Splits(judged, judged, n_validation=None)
-    sweeps.benchmark(splits), explorer.to_html(read, out / "page.html")
+    benchmark([splits]), explorer.to_html(read, out / "page.html")
     data = explorer.run_data(read)
     for question in data["questions"]:
         for name in SHOWN:

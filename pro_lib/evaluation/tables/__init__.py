@@ -6,6 +6,7 @@ from pro_lib.evaluation.tables.alpha_sweep import (
     printed_alphas,
     redraws,
 )
+from pro_lib.evaluation.tables.benchmark import benchmark, beside_paper, printed_benchmark
 from pro_lib.evaluation.tables.exact_search import (
     SearchRuns,
     entropy_bounds,
@@ -41,6 +42,7 @@ from pro_lib.evaluation.tables.rouge_thresholds import (
     printed_rouge_thresholds,
     rouge_thresholds,
 )
+from pro_lib.evaluation.tables.selective import accuracy_by_coverage, reliability
 from pro_lib.evaluation.tables.settings import (
     SETTING_COLUMNS,
     auroc_columns,
@@ -56,6 +58,7 @@ __all__ = [
     "ROUGE_THRESHOLDS",
     "SETTING_COLUMNS",
     "SearchRuns",
+    "accuracy_by_coverage",
     "alpha_choices",
     "alpha_sweep",
     "answer_details",
@@ -63,6 +66,8 @@ __all__ = [
     "appendix_answers",
     "appendix_pro",
     "auroc_columns",
+    "benchmark",
+    "beside_paper",
     "causes",
     "costs",
     "default_targets",
@@ -80,10 +85,12 @@ __all__ = [
     "nll_comparison_columns",
     "overview",
     "printed_alphas",
+    "printed_benchmark",
     "printed_fixed_k",
     "printed_rouge_thresholds",
     "pro_minus_nll",
     "redraws",
+    "reliability",
     "repeats",
     "rouge_thresholds",
     "two_or_more",

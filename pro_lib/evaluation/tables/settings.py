@@ -88,9 +88,10 @@ def auroc_columns(uncertainty: FloatArray, evaluation: Evaluation) -> dict[str, 
 def method_columns(names: Sequence[str]) -> dict[str, list[str | None]]:
     """Return the columns method and similarity of methods that are named "SE, lexical" or "PRO".
 
-    The similarity, which decides what answers mean the same, is None for methods without one.
+    The similarity, which decides what answers mean the same, is None for methods without one. A
+    score that was given with the records keeps its name, such as "SE, given".
     """
-    parts = [name.partition(", ") for name in names]
+    parts = [(name, "", "") if name.endswith(", given") else name.partition(", ") for name in names]
     return {
         "method": [method for method, _, _ in parts],
         "similarity": [similarity or None for _, _, similarity in parts],
