@@ -171,6 +171,113 @@ def test_04_with_one_answer_compares_adaptive_k_only():
     assert "PRO with adaptive K" in said
 
 
+def benchmark_rows(nll, others=(), **setting_values):
+    """PRO with three choices of α, NLL with this difference to PRO, and other methods."""
+    methods = [("PRO", None, choice, 0.0, None) for choice in ("validation", "default", "oracle")]
+    methods += [("NLL", None, None, *nll), *others]
+    rows = []
+    for method, similarity, alpha_choice, difference, p_value in methods:
+        row = {"method": method, "similarity": similarity, "alpha_choice": alpha_choice}
+        row |= {"auroc_minus_pro": difference, "auroc_minus_pro_low": difference - 0.01}
+        row |= {"auroc_minus_pro_high": difference + 0.02, "n_differ": 40, "auroc_high": 0.9}
+        rows.append(setting(0.0, p_value=p_value) | row | setting_values)
+    return pd.DataFrame(rows)
+
+
+def auroc_redraws(shares=(0.25, 0.75), **others):
+    """A row for each setting: the share of redraws in which PRO is above NLL."""
+    return pd.DataFrame([setting(0.0, share_better_than_nll=share, **others) for share in shares])
+
+
+def test_06_reverses_the_difference_of_nll_with_its_ends():
+    said = findings.benchmark(benchmark_rows((-0.05, 0.001)), auroc_redraws())
+    assert said == (
+        "If repeats are counted (protocol `paper`): PRO with α chosen on validation questions is "
+        "significantly better than NLL in the only setting (difference +0.050, 95 % confidence "
+        "interval +0.030 to +0.060). The two scores differ on 40 questions of a setting. If α is chosen "
+        "on other validation questions, the AUROC of PRO on the same reported questions is above that "
+        "of NLL in 25 to 75 % of the redraws, by however little."
+    )
+    said = findings.benchmark(benchmark_rows((0.05, 0.001)), auroc_redraws())
+    assert "PRO with α chosen on validation questions is significantly worse than NLL" in said
+
+
+def test_06_corrects_for_all_methods_and_settings():
+    # Alone p = 0.03 is significant; beside another method it is 0.06.
+    alone = findings.benchmark(benchmark_rows((-0.05, 0.03)), auroc_redraws())
+    assert "significantly better than NLL" in alone
+    others = [("ALL", None, None, 0.01, 0.9)]
+    beside = findings.benchmark(benchmark_rows((-0.05, 0.03), others), auroc_redraws())
+    assert "not significantly different from NLL" in beside
+    # Two tests need a smaller standard error: 0.0077 times (2.24 + 0.84) is 0.024.
+    assert "only effects of about 0.02)" in beside
+
+
+def test_06_lists_better_and_worse_methods_and_those_that_were_not_shown_to_differ():
+    others = [("SE", "lexical", None, 0.05, 0.001), ("SE", "alias", None, -0.05, 0.001)]
+    others.append(("Deg", "alias", None, 0.01, 0.9))
+    rows = [benchmark_rows((0.0, 1.0), others, model=model) for model in ("m", "n")]
+    rows[1].loc[rows[1]["similarity"] == "alias", "p_value"] = 0.9
+    said = findings.benchmark(pd.concat(rows, ignore_index=True), auroc_redraws())
+    assert (
+        "\n\nSignificantly better than PRO:\n\n- SE (lexical) in all 2 settings (differences +0.050, 95 % "
+        "confidence intervals within +0.040 to +0.070)\n\nSignificantly worse than PRO:\n\n- SE (alias) in 1 of 2 "
+        "settings (difference −0.050, 95 % confidence interval −0.060 to −0.030)\n\nNo significant difference "
+        "to PRO was shown in any setting for Deg (alias) (differences +0.010, 95 % confidence intervals "
+        "within +0.000 to +0.030)."
+    ) in said
+
+
+def test_06_does_not_count_protocols_as_settings():
+    both = [benchmark_rows((-0.05, 0.03)), benchmark_rows((-0.05, 0.03), protocol="workbench")]
+    redraws = pd.concat([auroc_redraws(), auroc_redraws([0.5], protocol="workbench")])
+    paper, workbench = findings.benchmark(pd.concat(both, ignore_index=True), redraws).split("\n\n")
+    for text, share in ((paper, "25 to 75 %"), (workbench, "50 %")):
+        assert "significantly better than NLL in the only setting" in text
+        assert f"above that of NLL in {share} of the redraws" in text
+
+
+def test_06_says_where_scores_are_the_same_and_what_cannot_be_redrawn():
+    rows = [benchmark_rows((0.0, 1.0), model=model) for model in ("m", "n")]
+    rows[0]["n_differ"] = 0
+    said = findings.benchmark(pd.concat(rows, ignore_index=True), auroc_redraws([None, None]))
+    assert "differ on 0 to 40 questions of a setting; in 1 of 2 settings they are the same on every question." in said
+    assert "The validation questions cannot be redrawn, so it is not known" in said
+    assert "nan" not in said
+    half = findings.benchmark(pd.concat(rows, ignore_index=True), auroc_redraws([0.5, None]))
+    assert "in 50 % of the redraws" in half
+
+
+def test_06_names_what_is_worse_than_chance():
+    others = [("PE", None, None, -0.4, 0.001)]
+    table = benchmark_rows((0.0, 1.0), others)
+    assert "Worse than chance" not in findings.benchmark(table, auroc_redraws())
+    table.loc[table["method"] == "PE", "auroc_high"] = 0.49
+    assert findings.benchmark(table, auroc_redraws()).endswith(
+        "Worse than chance, with a 95 % interval of AUROC that is entirely below 0.5: PE in the only setting "
+        "(each interval by itself)."
+    )
+
+
+def test_06_says_nothing_of_too_few_answers():
+    few = {"n_correct": 19}
+    said = findings.benchmark(benchmark_rows((-0.05, 0.001), **few), auroc_redraws(**few))
+    assert said == (
+        "If repeats are counted (protocol `paper`): 1 setting has fewer than 20 correct or 20 wrong answers, "
+        "too few for a statement (m on d)."
+    )
+    without_nll = benchmark_rows((0.0, 1.0), **few).query("method != 'NLL'")
+    assert findings.benchmark(without_nll, auroc_redraws(**few)) == said
+
+
+def test_06_without_nll_compares_the_other_methods():
+    others = [("SE", "lexical", None, 0.05, 0.001)]
+    table = benchmark_rows((0.0, 1.0), others).query("method != 'NLL'")
+    said = findings.benchmark(table, auroc_redraws())
+    assert "NLL is" not in said
+    assert "- SE (lexical) in the only setting" in said
+
+
 def searched(**others):
     """The tables of exact search at two αs, in one setting."""
     row = {"dataset": "d", "model": "m", "strategy": "threshold"}
