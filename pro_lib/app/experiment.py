@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import chain, product
 from pathlib import Path
@@ -14,7 +13,6 @@ import pandas as pd
 
 from pro_lib import evaluation, importing, metrics, runs, scoring
 from pro_lib.app.kept_tables import kept_table
-from pro_lib.app.notebook_cells import changed_values, check_constants, read_cells
 from pro_lib.app.notebook_parameters import (
     injected_names,
     notebook_use,
@@ -28,7 +26,6 @@ from pro_lib.app.parameters import (
     GREEDY,
     N_ANSWERS,
     SAMPLES,
-    NotebookUse,
     Parameters,
     as_list,
     plain_value,
@@ -112,43 +109,6 @@ class Experiment(Parameters):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_use(self)
-
-    @classmethod
-    def from_notebook(
-        cls,
-        names: Mapping[str, Any],
-        *,
-        uses: Sequence[str] | None = None,
-        **constants: Any,
-    ) -> Experiment:
-        """Return the experiment of a notebook, from its parameters cell and papermill's.
-
-        If parameters differ from those that the notebook comes with, its figures go to a folder of
-        their own in `figures/other/`, unless `figures_dir` is given.
-
-        Args:
-            names: the notebook's `globals()`.
-            uses: the parameters that the notebook reads, besides those of its questions, runs and
-                figures. Any other parameter that is given is an error; None accepts all.
-            constants: values that the notebook fixes, such as the strategies that it runs besides
-                `strategy`.
-
-        Raises:
-            SentenceError: if a value is wrong, or differs from the notebook's and has no effect.
-        """
-        cells = read_cells(names.get("In", ()))
-        values = {name: names[name] for name in cells.names()}
-        check_constants(values, {**constants, "use": None})
-        changes = changed_values(values, cells, uses, constants)
-        use = NotebookUse(None if uses is None else tuple(uses), tuple(changes))
-        experiment = cls(**values | constants, use=use)
-        folder_parts = {name: value for name, value in changes.items() if not name.endswith("_dir")}
-        if folder_parts and values.get("figures_dir") is None:
-            folder = experiment.figures_dir / "other" / files.folder_name(**folder_parts)
-            experiment = replace(experiment, figures_dir=folder)
-            print(f"Figures go to {folder}")
-        _ = experiment.choices  # reads a file of labels, so that an error in it is raised here
-        return experiment
 
     @property
     def choices(self) -> Choices:
@@ -530,31 +490,6 @@ class Experiment(Parameters):
         inputs = [*as_list(self.dataset), *as_list(self.records or ()), self.correctness]
         plots.save_figure(figure, table, name, figures_dir=self.figures_dir, inputs=inputs)
         return table if figure is None else figure
-
-    def drawn(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows of a table that a figure shows: those of the protocols in `protocol`."""
-        protocols = table["protocol"].str.split(", ").str[0]
-        return table[protocols.isin(as_list(self.protocol))]
-
-    def store(
-        self,
-        table: pd.DataFrame,
-        name: str,
-        figure: Any = None,
-        *,
-        title: str = "",
-    ) -> object:
-        """Write a table and its figure to `figures_dir`, and return what to display.
-
-        Nothing is written if the table has no rows.
-        """
-        if table.empty:
-            return f"{name}: nothing to show, since records hold no search"
-        from pro_lib import plots
-
-        inputs = [*as_list(self.dataset), *as_list(self.records or ()), self.correctness]
-        options = {"figures_dir": self.figures_dir, "title": title, "inputs": inputs}
-        return plots.save(figure, table, name, **options)
 
     def loaded(self, model: str) -> Model:
         """Return a model, loaded with `device`, `dtype` and `loading`, or the one in memory."""

@@ -31,7 +31,6 @@ from pro_lib.plots.style import (
     minus_nll,
     name_rows,
     panels,
-    save,
     set_ticks,
 )
 
@@ -70,7 +69,6 @@ __all__ = [
     "panels",
     "reliability",
     "rouge_thresholds",
-    "save",
     "save_figure",
     "set_ticks",
     "worlds",

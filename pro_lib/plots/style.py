@@ -1,20 +1,17 @@
 """The style that all figures share: colours, panels, axes, and how a figure is saved with its numbers."""
 
-import io
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from pro_lib.common.files import check_output, write_whole, writing
-from pro_lib.common.validation import SentenceError, extra, not_empty
+from pro_lib.common.validation import SentenceError, extra
 
 with extra("notebooks", "drawing"):
     import matplotlib.pyplot as plt
@@ -49,46 +46,6 @@ STYLE |= {"font.size": 8, "lines.markersize": 3.5, "svg.hashsalt": "pro", "svg.f
 def line_style(index: int) -> dict[str, Any]:
     """Return colour, dashes and marker of a line."""
     return {"color": COLORS[index % 8], "ls": DASHES[index % 6], "marker": MARKERS[index % 8]}
-
-
-def save(
-    figure: Figure | None,
-    table: pd.DataFrame,
-    name: str,
-    *,
-    figures_dir: str | Path = "figures",
-    title: str = "",
-    inputs: Iterable[str | Path] = (),
-) -> object:
-    """Write `<name>.png`, `<name>.svg` and the numbers behind them, `<name>.csv`; return the figure, else the table.
-
-    Existing files are replaced, except `inputs`, the files that the numbers come from: these are an error.
-    """
-    folder = Path(not_empty(figures_dir, "figures_dir"))
-    not_empty(name, "name")
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    kinds = ["csv"] if figure is None else ["csv", "png", "svg"]
-    inputs = list(inputs)
-    for kind in kinds:
-        check_output(folder / f"{name}.{kind}", option=f"figures_dir={folder}", inputs=inputs)
-    write_whole(table.to_csv(index=False, float_format="%.6g").encode(), folder / f"{name}.csv")
-    if figure is None:
-        return table
-    with plt.rc_context(STYLE):
-        heading = "\n".join(textwrap.wrap(title, int(13.5 * figure.get_figwidth()), max_lines=2))
-        if figure.legends:  # they lie where a title would
-            figure.legends[0].set_title(heading, FontProperties(size=8.5, weight="bold"))
-        else:
-            figure.suptitle(heading, fontsize=8.5, fontweight="bold")
-        for kind, metadata in (("png", None), ("svg", {"Date": None})):
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
-            figure.set_layout_engine("none")  # laid out once: the same in both formats, and half the time
-            data = NOT_XML.sub("�".encode(), buffer.getvalue()) if kind == "svg" else buffer.getvalue()
-            write_whole(data, folder / f"{name}.{kind}")
-    plt.close(figure)
-    return figure
 
 
 @contextmanager

@@ -134,14 +134,12 @@ def test_similarities_are_named_and_kept_beside_the_runs(tmp_path):
 
 
 def test_a_figure_shows_the_protocols_asked_for_and_its_table_all(tmp_path):
-    table = pd.DataFrame({"protocol": ["paper", "workbench, ROUGE-L"], "alpha": [0.4, 1 / 3]})
+    table = pd.DataFrame({"protocol": ["paper", "workbench, ROUGE-L"], "split": "test", "alpha": [0.4, 1 / 3]})
     protocols = ("paper", "workbench", ["paper", "workbench"])
-    assert [len(Experiment(protocol=names).drawn(table)) for names in protocols] == [1, 1, 2]
+    assert [len(Experiment(protocol=names).shown(table)) for names in protocols] == [1, 1, 2]
     experiment = Experiment(figures_dir=tmp_path / "mine")
-    assert experiment.store(table, "both") is table
-    assert (tmp_path / "mine" / "both.csv").read_text().splitlines()[2] == '"workbench, ROUGE-L",0.333333'
-    assert "nothing to show" in experiment.store(table.head(0), "none")
-    assert not (tmp_path / "mine" / "none.csv").exists()
+    assert experiment.save("both", table=table) is table
+    assert (tmp_path / "mine" / "both.csv").read_text().splitlines()[2] == '"workbench, ROUGE-L",test,0.333333'
 
 
 @pytest.fixture
@@ -183,14 +181,14 @@ def observed(experiment, work, *, methods):
     evaluations = experiment.evaluations(*pair, experiment.split, methods=methods)
     splits = experiment.splits()
     judged = [(one.protocol, list(one.correct), total(one.log_probs), [*one.baselines]) for one in evaluations]
-    table = pd.DataFrame({"protocol": [one.protocol for one in evaluations]})
+    table = pd.DataFrame({"protocol": [one.protocol for one in evaluations], "split": experiment.split})
     return {
         "run": (run.name, run.info.parameters, run.info.cost.model_calls, run.answers.to_json()),
         "questions": both.questions[["question_id", "split"]].to_json(),
         "references": both.questions["references"].to_json(),
         "work": repr(work),
         "judged": judged,
-        "drawn": list(experiment.drawn(table)["protocol"]),
+        "drawn": list(experiment.shown(table)["protocol"]),
         "validation": [(list(one.validation.answers["question_id"]), one.alphas) for one in splits],
         "pool": [list(one.pool.correct) for one in splits],
     }
@@ -230,7 +228,7 @@ def test_a_parameter_has_an_effect_or_is_an_error_that_names_it(name, kind, file
     if isinstance(changed, str):
         assert name in changed
     elif name == "figures_dir":
-        Experiment(**given).store(pd.DataFrame({"x": [1]}), "table")
+        Experiment(**given).save("table", table=pd.DataFrame({"x": [1]}))
         assert (tmp_path / "other" / "table.csv").is_file()
     elif name == "generations_dir":
         assert list((tmp_path / "other").glob("*/facts-1m/*/run.json"))

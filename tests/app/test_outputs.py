@@ -153,7 +153,7 @@ def test_figures_do_not_replace_the_files_they_are_drawn_from(parameter, kind, p
     before = file.read_bytes()
     experiment = Experiment(**inputs, figures_dir="mine")
     with pytest.raises(ValueError, match="is an input"):
-        experiment.store(table, "a", style.plt.figure() if kind == "png" else None)
+        experiment.save("a", style.plt.figure() if kind == "png" else None, table)
     assert file.read_bytes() == before
     assert os.listdir("mine") == [file.name]  # nothing was written before the refusal
 

@@ -127,7 +127,7 @@ def draw(_, out, x):
     table = pd.DataFrame({"x": [x, 1.0], "y": [1.0, x]})
     with plots.panels(table) as (figure, [(ax, _, rows)]):
         ax.plot(rows["x"], rows["y"])
-    plots.save(figure, table, "figure", figures_dir=out)
+    plots.save_figure(figure, table, "figure", figures_dir=out)
 
 
 def big(_, out, x):

@@ -264,7 +264,7 @@ def test_methods_far_below_the_best_stand_at_the_edge_and_differences_are_marked
 def test_saving_leaves_bitmap_vector_and_numbers_and_the_same_bytes_twice(tmp_path):
     fixed, = tables(HERE, "fixed_k")  # fmt: skip
     for folder in ("one", "two"):
-        plots.save(DRAW["fixed_k"](fixed, figure_columns=1), fixed, "fixed", figures_dir=tmp_path / folder)
+        plots.save_figure(DRAW["fixed_k"](fixed, figure_columns=1), fixed, "fixed", figures_dir=tmp_path / folder)
     one, two = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("one", "two"))
     assert set(one) == {"fixed.csv", "fixed.png", "fixed.svg"}
     assert one == two

@@ -25,9 +25,6 @@ from pro_lib.common.validation import SentenceError
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 NAMES = [path.stem for path in NOTEBOOKS]
 EACH = pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
-# Notebooks that build the experiment with a call that names the parameters; the others are older.
-CONVERTED = [path for path in NOTEBOOKS if '"pro"' in path.read_text()]
-EACH_CONVERTED = pytest.mark.parametrize("path", CONVERTED, ids=lambda path: path.stem)
 # Those whose kind a quicker one tries as well run in `make test-all`.
 QUICK = ("02_alpha_sweep", "06_benchmark")
 
@@ -46,12 +43,8 @@ def test_its_shape(path):
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in cells)
     assert cells[1] is tagged
-    by_globals = r"experiment = Experiment\.from_notebook\(\s*globals\(\),\s*uses=\[.*\)"
-    if path not in CONVERTED:
-        assert re.fullmatch(by_globals, cells[2].source, re.DOTALL)
     lines = [line for cell in cells if cell is not tagged for line in cell.source.splitlines() if line.strip()]
     written = "\n".join(lines)
-    written = written.replace("experiment.store(", "experiment.save(")
     assert not re.search(r"\bclass |plots\.save\(|to_csv|to_parquet|savefig|open\(", written)
     assert "experiment.save(" in written
 
@@ -60,7 +53,7 @@ def code_cells(path):
     return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
 
 
-@EACH_CONVERTED
+@EACH
 def test_each_of_its_cells_needs_only_the_imports_and_the_experiment(path):
     known = {*vars(builtins), "display"}
     for number, cell in enumerate(code_cells(path)):
@@ -76,7 +69,7 @@ def test_each_of_its_cells_needs_only_the_imports_and_the_experiment(path):
             known |= set_here
 
 
-@EACH_CONVERTED
+@EACH
 def test_its_cells_are_short_and_define_no_function(path):
     imports, _, experiment, *others = code_cells(path)
     for cell in (imports, *others):
@@ -86,7 +79,7 @@ def test_its_cells_are_short_and_define_no_function(path):
     assert max(len(line) for cell in (imports, experiment, *others) for line in cell.splitlines()) <= 100
 
 
-@EACH_CONVERTED
+@EACH
 def test_it_builds_the_experiment_by_one_call_that_names_every_parameter(path):
     _, parameters, third = code_cells(path)[:3]
     names = [statement.target.id for statement in ast.parse(parameters).body]
@@ -96,7 +89,7 @@ def test_it_builds_the_experiment_by_one_call_that_names_every_parameter(path):
     assert arguments == {"notebook": repr(path.stem), **{name: name for name in names}}
 
 
-@EACH_CONVERTED
+@EACH
 def test_its_metadata_has_the_values_of_its_parameters_cell(path):
     statements = ast.parse(code_cells(path)[1]).body
     values = {each.target.id: ast.literal_eval(each.value) for each in statements}
@@ -118,7 +111,7 @@ def recorder():
     return Recorder, read
 
 
-@EACH_CONVERTED
+@EACH
 def test_its_metadata_names_the_parameters_that_its_methods_read(path, recorder, tmp_path):
     kind, read = recorder
     shipped = read_shipped(path.stem)
@@ -153,35 +146,8 @@ def experiment_of(path, **injected):
     return names["experiment"]
 
 
-# What the methods of `Experiment` read for a notebook, and the explorer of another run than the one shown.
-CHOICES = {"correctness", "convention", "distinct"}
-READ_BY = {r"experiment\.(splits|evaluations|choices)\b": CHOICES, r"experiment\.drawn\(": {"protocol"}}
-READ_BY |= {r"Explorer\(": {"device", "dtype", "loading", "generations_dir"}, r"methods=\"all\"": {"similarity"}}
-ON_VALIDATION = r"chosen_alpha\(|sweeps\.(benchmark|redraw_benchmark)\("
 IN_EVERY = {"model", "dataset", "split", "strategy", "limit", "records", "search_alpha", "n_answers"}
 IN_EVERY |= {"figure_columns"}
-
-
-def read_in_cells(path):
-    """The parameters that the cells of a notebook read, by their text; by its metadata if it has them."""
-    if path in CONVERTED:
-        return set(read_shipped(path.stem).uses)
-    text = "\n".join(code_cells(path)[3:])
-    read = {name for name in OTHER if re.search(rf"experiment\.{name}\b", text)}
-    for pattern, names in READ_BY.items():
-        read |= names if re.search(pattern, text) else set()
-    if "experiment.splits(" in text and re.search(ON_VALIDATION, text):
-        read |= {"alphas", "n_validation"}
-    return read
-
-
-@pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path not in CONVERTED], ids=lambda path: path.stem)
-def test_it_uses_what_its_cells_read(path):
-    [call] = ast.parse(code_cells(path)[2]).body
-    keywords = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.value.keywords}
-    kept = {"n_answers"} if path.stem.startswith("04") else set()  # the range of K, whatever the strategy
-    assert set(keywords["uses"]) == read_in_cells(path) - (IN_EVERY - kept)
-    assert len(keywords["uses"]) == len(set(keywords["uses"]))
 
 
 # What decides the samples that some notebooks draw, or the greedy answers, beside their own strategy.
@@ -201,7 +167,7 @@ ALWAYS |= {"chat", "batch_size", "device", "dtype", "loading", "engine", "divers
 @pytest.mark.parametrize("name", [name for name in OTHER if name not in ("split", "strategy")])
 def test_a_parameter_is_used_by_the_notebook_or_an_error_that_names_it(name, path):
     number = path.stem[:2]
-    used = ALWAYS | read_in_cells(path)
+    used = ALWAYS | set(read_shipped(path.stem).uses)
     used |= OF_SAMPLES | {"seed"} if number in WITH_SAMPLES else set()
     used |= {"search_alpha"} if number in WITH_SEARCH else set()
     used |= {"seed"} if "n_validation" in used else set()
@@ -274,8 +240,7 @@ def test_papermill_executes_it_with_parameters_that_its_cell_does_not_declare(pa
     # One place for runs, so that a notebook finds what another has generated.
     small = named | undeclared | {"limit": 40, "n_answers": 4, "generations_dir": str(tmp_path.parent / "generations")}
     execute(path, tmp_path, **small)
-    if path in CONVERTED:
-        assert "unknown parameter" not in caplog.text
+    assert "unknown parameter" not in caplog.text
     _, drawn, table = made = [tmp_path / f"{path.stem}.{kind}" for kind in ("png", "svg", "csv")]
     assert all(file.stat().st_size > 100 for file in made)
     if path.stem[:2] in ("02", "03", "04", "05"):
