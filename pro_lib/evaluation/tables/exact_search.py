@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -197,7 +198,7 @@ class _Search:
         log_alpha = np.log(alpha)
         is_expanded = (self.prefixes >= log_alpha) | (self.is_greedy == 1)
         prefixes = np.where(is_expanded, self.prefixes, np.nan)
-        options = {"alpha": alpha, "search_alpha": self.search_alpha}
+        options: dict[str, Any] = {"alpha": alpha, "search_alpha": self.search_alpha}
         floor = scoring.alpha_floor(self.answers, open_log_probs=self.open_answers, **options)
         n_answers = (self.answers >= log_alpha).sum(axis=1)
         n_expanded = (~np.isnan(prefixes)).sum(axis=1)
@@ -281,7 +282,7 @@ def _auroc_rows(splits: Splits, beam_strategy: str) -> pd.DataFrame:
     reported = splits.reported
     exact = reported.strategy
     alpha = chosen_alpha(splits)
-    rows = [("PRO", exact, alpha, "validation", reported.pro(alpha))]
+    rows: list[tuple] = [("PRO", exact, alpha, "validation", reported.pro(alpha))]
     for name in (_PRO_OF_BEAMS, *_SEARCH_SCORES):
         own_alpha = chosen_alpha(splits, name=name)
         method, strategy = ("PRO", beam_strategy) if name == _PRO_OF_BEAMS else (name, exact)
