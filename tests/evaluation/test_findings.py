@@ -282,6 +282,14 @@ def test_08_corrects_the_worlds_of_one_figure_for_those_of_all():
     assert "in 0 of 1 simulated worlds" in findings.worlds_title(shown, several_worlds(shown, others))
 
 
+def test_08_does_not_correct_for_the_repeated_rows_of_the_base_world():
+    # The smallest of four p-values is 0.048 after Holm's correction; as one of six it would be 0.072.
+    base = BASE.assign(p_value=0.9)
+    again = base.assign(varied="answers found per question", level="10")
+    table = several_worlds(base, world(1, 0.02, 0.0).assign(p_value=[0.012, 0.9]), again)
+    assert "in 1 of 2 simulated worlds" in findings.worlds_title(table, table)
+
+
 def test_08_names_the_largest_gain_and_the_worlds_without_a_cause():
     both = world(1, 0.031, 0.0, varied="spellings and calibration", calibration=0.5)
     said = findings._worlds_sentences(several_worlds(BASE, both))
