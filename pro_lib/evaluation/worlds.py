@@ -9,16 +9,14 @@ for each question from 0 to twice the sharpness.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.special import log_softmax
 
 from pro_lib.scoring.likelihood import FloatArray
 
-MOST_PROBABLE: Final = "most probable"
-DISTINCT_SAMPLES = "distinct samples"
-SAMPLES = "samples"
+AnswersFound = Literal["most probable", "distinct samples", "samples"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class World:
     calibration: float = 1.0
     n_spellings: int = 1
     share_outside: float = 0.0
-    answers_found: Literal["most probable", "distinct samples", "samples"] = MOST_PROBABLE
+    answers_found: AnswersFound = "most probable"
     n_answers: int = 10
 
 
@@ -68,7 +66,7 @@ def simulate(
     log_probs = np.take_along_axis(answers, found, axis=1)
     most_probable = found[np.arange(n_questions), log_probs.argmax(axis=1)]
     correct = most_probable // world.n_spellings == truth
-    if world.answers_found == DISTINCT_SAMPLES:
+    if world.answers_found == "distinct samples":
         is_same = found[:, :, None] == found[:, None, :]
         is_repeated = np.triu(is_same, 1).any(axis=1)
         log_probs[is_repeated] = np.nan
@@ -77,7 +75,7 @@ def simulate(
 
 def _find_answers(answers: FloatArray, world: World, rng: np.random.Generator) -> np.ndarray:
     """Return the positions of the answers found, (n, n_answers)."""
-    if world.answers_found == MOST_PROBABLE:
+    if world.answers_found == "most probable":
         last = min(world.n_answers, answers.shape[1]) - 1
         return np.argpartition(-answers, last, axis=1)[:, : world.n_answers]
     return _draw_positions(answers, world.n_answers, rng)

@@ -30,6 +30,7 @@ def worlds(
     table: pd.DataFrame,
     *,
     panel: str = "varied",
+    y: str = "world, named by the value of what is varied",
     figure_columns: int = 2,
     title: str = "Gain of PRO over NLL in simulated worlds",
 ) -> Figure:
@@ -40,6 +41,7 @@ def worlds(
             may have the other columns of `tables.worlds`; the base world is then marked and
             described.
         panel: the column with a panel for each of its values, such as varied or calibration.
+        y: what the values in column level are, as the y-axis names them.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
 
@@ -60,10 +62,10 @@ def worlds(
         drawn.drop(columns="n_questions", errors="ignore"),
         ["panel"],
         figure_columns=figure_columns,
-        per_line=1 if figure_columns == 1 else 3,
+        per_line=figure_columns,
         title=title,
         x=f"{_X}. {_describe_base(table)}",
-        y="world, named by the value of what is varied",
+        y=y,
     )
 
 

@@ -481,3 +481,116 @@ def test_05_says_nothing_of_too_few_answers():
     said = findings.rouge_thresholds(at_thresholds((0.8, 0.7, 0.75), (0.9, 0.7, 0.75), n_correct=5))
     assert "too few for a statement (m on d)" in said
     assert "threshold changes" not in said
+
+
+def world(number, *differences, p_value=1e-9, varied="spellings of each meaning", level="5", **others):
+    """The rows of a simulated world, in which PRO with K = 2 and at α = 0.4 has these differences to NLL."""
+    rows = []
+    for index, difference in enumerate(differences):
+        is_fixed = index == 0
+        row = {"world": number, "varied": varied, "level": level, "calibration": 1.0, "n_spellings": 5}
+        row |= {"k_choice": "fixed" if is_fixed else "adaptive", "k": 2 if is_fixed else None}
+        row |= {"alpha": None if is_fixed else 0.4, "p_value": p_value, "auroc_minus_nll": difference}
+        row |= {"auroc_minus_nll_low": difference - 0.001, "auroc_minus_nll_high": difference + 0.001}
+        rows.append(row | others)
+    return pd.DataFrame(rows).astype({"k": "Int64", "alpha": float})
+
+
+BASE = world(0, -0.01, 0.0, varied="sharpness of probabilities", level="4", n_spellings=1)
+
+
+def several_worlds(*tables):
+    return pd.concat(tables, ignore_index=True)
+
+
+@pytest.mark.parametrize(
+    ("difference", "p_value", "better", "worse"),
+    [(0.02, 1e-9, 1, 1), (-0.02, 1e-9, 0, 2), (0.02, 0.03, 0, 1)],
+    ids=["up", "down", "not after Holm's correction"],
+)
+def test_08_counts_the_base_world_once_and_corrects_for_all_comparisons(difference, p_value, better, worse):
+    base_again = BASE.assign(varied="answers found per question", level="10")
+    table = several_worlds(BASE, world(1, difference, difference, p_value=p_value), base_again)
+    assert findings.worlds_title(table, table) == (
+        f"PRO is significantly better than NLL, at some α or K, in {better} of 2 simulated worlds"
+    )
+    said = findings._worlds_sentences(table)
+    assert said.startswith(
+        f"PRO with at least one of the choices K = 2 and α = 0.4 is significantly better than NLL in "
+        f"{better} of 2 simulated worlds. It is significantly worse with at least one of them in {worse}."
+    )
+
+
+def test_08_corrects_the_worlds_of_one_figure_for_those_of_all():
+    # p = 0.02 is significant among two comparisons, and would be 0.08 among four.
+    shown = world(1, 0.02, 0.0).assign(p_value=[0.02, 0.9])
+    others = world(2, 0.0, 0.0, p_value=0.9)
+    assert "in 1 of 1 simulated worlds" in findings.worlds_title(shown, shown)
+    assert "in 0 of 1 simulated worlds" in findings.worlds_title(shown, several_worlds(shown, others))
+
+
+def test_08_does_not_correct_for_the_repeated_rows_of_the_base_world():
+    # The smallest of four p-values is 0.048 after Holm's correction; as one of six it would be 0.072.
+    base = BASE.assign(p_value=0.9)
+    again = base.assign(varied="answers found per question", level="10")
+    table = several_worlds(base, world(1, 0.02, 0.0).assign(p_value=[0.012, 0.9]), again)
+    assert "in 1 of 2 simulated worlds" in findings.worlds_title(table, table)
+
+
+def test_08_names_the_largest_gain_and_the_worlds_without_a_cause():
+    both = world(1, 0.031, 0.0, varied="spellings and calibration", calibration=0.5)
+    said = findings._worlds_sentences(several_worlds(BASE, both))
+    assert (
+        "The largest gain is +0.031 (95 % confidence interval +0.030 to +0.032), with K = 2 in the world "
+        "with calibration 0.5 and 5 spellings of each meaning. It is the largest of 4 values, so part of "
+        "it is chance."
+    ) in said
+    assert said.endswith(
+        "In the 1 worlds of a calibrated model with one spelling of each meaning, PRO is significantly "
+        "better in 0 and significantly worse in 1 (differences −0.010 to +0.000)."
+    )
+    alone = findings._worlds_sentences(world(1, 0.031, 0.0))
+    assert "in the world with spellings of each meaning 5." in alone
+    assert "calibrated model" not in alone
+
+
+def changed(cause, *differences, p_value=1e-9, **others):
+    """The rows of one cause: the differences to NLL with K = 2 and at α = 0.4."""
+    rows = world(0, *differences, p_value=p_value).drop(columns=["world", "varied", "level", "calibration"])
+    labels = {"dataset": "d", "model": "m", "n_questions": 1000, "n_correct": 500}
+    return rows.assign(cause=cause, **labels | others)
+
+
+def test_08_says_for_each_cause_which_scores_differ_from_nll():
+    causes = several_worlds(
+        changed("nothing changed", -0.05, -0.03),
+        changed("spellings merged", 0.02, 0.0, p_value=1.0),
+        changed("repeats kept", 0.02, -0.02),
+    )
+    assert findings._causes_sentences(causes) == (
+        "m on d, 1,000 questions:\n\n"
+        "- Nothing changed: PRO is significantly worse than NLL with K = 2 and α = 0.4 (differences "
+        "−0.050 to −0.030, 95 % confidence intervals within −0.051 to −0.029).\n"
+        "- Spellings merged: PRO is not significantly different from NLL with K = 2 and α = 0.4 "
+        "(differences +0.000 to +0.020, 95 % confidence intervals within −0.001 to +0.021).\n"
+        "- Repeats kept: PRO is significantly better than NLL with K = 2 (difference +0.020, 95 % "
+        "confidence interval +0.019 to +0.021); it is significantly worse than NLL with α = 0.4 "
+        "(difference −0.020, 95 % confidence interval −0.021 to −0.019)."
+    )
+
+
+def test_08_corrects_for_all_causes_and_says_nothing_of_too_few_answers():
+    alone = changed("nothing changed", 0.02, 0.02, p_value=0.02)
+    more = changed("spellings merged", 0.0, 0.0, p_value=0.9)
+    assert "significantly better" in findings._causes_sentences(alone)
+    assert "significantly better" not in findings._causes_sentences(several_worlds(alone, more))
+    few = findings._causes_sentences(changed("nothing changed", 0.02, 0.02, n_correct=19))
+    assert few.startswith("1 setting has fewer than 20 correct or 20 wrong answers")
+
+
+def test_08_says_both():
+    table = several_worlds(BASE, world(1, 0.02, 0.0))
+    causes = changed("nothing changed", 0.0, 0.0, p_value=1.0)
+    worlds, *lines = findings.when_does_pro_help(table, causes).split("\n\n")
+    assert worlds.startswith("PRO with at least one of the choices")
+    assert lines[-1].startswith("- Nothing changed: PRO is not significantly different")

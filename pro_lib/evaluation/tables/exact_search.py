@@ -282,8 +282,7 @@ def _auroc_rows(splits: Splits, beam_strategy: str) -> pd.DataFrame:
     reported = splits.reported
     exact = reported.strategy
     alpha = chosen_alpha(splits)
-    rows: list[tuple[str, str, float, str | None, FloatArray]]
-    rows = [("PRO", exact, alpha, "validation", reported.pro(alpha))]
+    rows: list[tuple] = [("PRO", exact, alpha, "validation", reported.pro(alpha))]
     for name in (_PRO_OF_BEAMS, *_SEARCH_SCORES):
         own_alpha = chosen_alpha(splits, name=name)
         method, strategy = ("PRO", beam_strategy) if name == _PRO_OF_BEAMS else (name, exact)

@@ -23,12 +23,13 @@ from pro_lib.scoring.likelihood import FloatArray
 FIXED_KS = (2, 5, 10)
 WORLD_ALPHAS = (0.1, 0.4)
 BASE_WORLD = World()
+_SPELLINGS = (1, 2, 3, 5)
 # What is varied, the property of a world, and its values; the base world has one of them.
 VARIED = {
     "sharpness of probabilities": ("sharpness", (1.0, 2.0, 4.0, 8.0)),
     "possible meanings of an answer": ("n_meanings", (3, 10, 30, 100)),
     "calibration (below 1: overconfident)": ("calibration", (0.5, 0.7, 1.0, 1.4, 2.0)),
-    "spellings of each meaning": ("n_spellings", (1, 2, 3, 5)),
+    "spellings of each meaning": ("n_spellings", _SPELLINGS),
     "probability that no meaning is true": ("share_outside", (0.0, 0.2, 0.5)),
     "how answers are found": (
         "answers_found",
@@ -183,12 +184,11 @@ def _groups() -> list[tuple[str, str, World]]:
     for words, (name, levels) in VARIED.items():
         for level in levels:
             text = level if isinstance(level, str) else f"{level:g}"
-            change: dict[str, Any] = {name: level}
-            groups.append((words, text, replace(BASE_WORLD, **change)))
+            changed: dict[str, Any] = {name: level}
+            groups.append((words, text, replace(BASE_WORLD, **changed)))
     for calibration in _OTHER_CALIBRATIONS:
-        for n_spellings in VARIED["spellings of each meaning"][1]:
-            both: dict[str, Any] = {"calibration": calibration, "n_spellings": n_spellings}
-            world = replace(BASE_WORLD, **both)
+        for n_spellings in _SPELLINGS:
+            world = replace(BASE_WORLD, calibration=calibration, n_spellings=n_spellings)
             groups.append((BOTH_VARIED, str(n_spellings), world))
     return groups
 
