@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _PRO_COLOR = COLORS[0]
 _ORACLE_COLOR = COLORS[7]
 _OTHER_COLOR = COLORS[6]
-_CUT_MARKER = 4  # an arrow to the left
+_CUT_MARKER: Literal[4] = 4  # an arrow to the left
 _MARKS = {"▲": "^", "▼": "v"}
 
 

@@ -26,6 +26,7 @@ from pro_lib.plots.style import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -76,7 +77,7 @@ def accuracy_by_coverage(
                 ax.fill_between(nll["coverage"], *ends, color=COLORS[7], alpha=0.3, lw=0)
             difference_axis(ax)
             _write_accuracies(ax, nll)
-        entries = handles(labels)
+        entries: list[Artist] = [*handles(labels)]
         if "accuracy_low" in table:
             entries.append(plt.Rectangle((0, 0), 1, 1, color=COLORS[7], alpha=0.3, lw=0, label="95 % interval of NLL"))
         label_figure(

@@ -48,9 +48,10 @@ def accuracy_by_coverage(splits: Sequence[Splits], *, n_points: int = 101) -> pd
         places = np.unique(np.linspace(first, last, n_points).round().astype(int))
         for name, values in scores.items():
             curve = metrics.accuracy_coverage(values, reported.correct).iloc[places]
-            ends = metrics.wilson(curve["accuracy"], curve["n_answered"])
-            ends = (np.nan, np.nan) if name == "oracle" else ends
-            curve = curve.assign(accuracy_low=ends[0], accuracy_high=ends[1])
+            low, high = metrics.wilson(curve["accuracy"], curve["n_answered"])
+            curve = curve.assign(accuracy_low=low, accuracy_high=high)
+            if name == "oracle":
+                curve[["accuracy_low", "accuracy_high"]] = np.nan
             tables.append(with_setting(_with_method(curve, str(name), alpha), reported))
     return pd.concat(tables, ignore_index=True)
 
@@ -124,6 +125,8 @@ def _selected_methods(splits: Sequence[Splits]) -> list[str]:
 def _with_method(table: pd.DataFrame, name: str, alpha: float) -> pd.DataFrame:
     """Return the table with the columns method, similarity, alpha and alpha_choice in front."""
     is_pro = name == "PRO"
-    columns = {key: values[0] for key, values in method_columns([name]).items()}
+    columns: dict[str, str | float | None] = {}
+    for column, values in method_columns([name]).items():
+        columns[column] = values[0]
     columns |= {"alpha": alpha if is_pro else np.nan, "alpha_choice": "validation" if is_pro else None}
     return table.assign(**columns)[[*columns, *table.columns]]
