@@ -1,4 +1,4 @@
-"""AUROC as α varies, and the protocol: α chosen on validation, methods reported on test; knows no figure.
+"""AUROC as α varies, the α chosen on validation questions, and redraws of that choice.
 
 Every table is of one setting. Its rows begin with the setting's labels: dataset, model, protocol, split, n_questions.
 What needs an α takes `Splits`, chooses it on their validation questions and reports on the others. `low` and `high` are

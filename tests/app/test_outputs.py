@@ -13,7 +13,7 @@ import papermill
 import pytest
 from click.testing import CliRunner
 
-from pro_lib import app, generation, importing, runs
+from pro_lib import app, generation, importing, plots, runs
 from pro_lib.app import cli, explorer
 from pro_lib.app.cli import pro
 from pro_lib.app.experiment import Experiment
@@ -379,8 +379,8 @@ CALLS = {
     "ask calibration": ("calibration", lambda value: app.ask("facts-1m", "1?", calibration=value)),
     "answerer": ("calibration", lambda value: app.answerer("facts-1m", calibration=value)),
     "to_html": ("path", lambda value: explorer.to_html(importing.from_records(RECORD), value)),
-    "figures.save": ("figures_dir", lambda value: style.save(None, pd.DataFrame(), "a", figures_dir=value)),
-    "figures.save name": ("name", lambda value: style.save(None, pd.DataFrame(), value, figures_dir=".")),
+    "plots.save_figure": ("figures_dir", lambda value: plots.save_figure(None, pd.DataFrame(), "a", figures_dir=value)),
+    "plots.save_figure name": ("name", lambda value: plots.save_figure(None, pd.DataFrame(), value, figures_dir=".")),
     "Nli model": ("model", lambda value: Nli(model=value)),
     "Nli cache": ("cache", lambda value: Nli(cache=value)),
 }
@@ -412,7 +412,7 @@ def test_the_longest_names_of_folders_and_files_are_written(tmp_path):
     files.write_whole(b"x", tmp_path / ("a" * 255))
     assert os.listdir(tmp_path) == ["a" * 255]
     with pytest.raises(ValueError, match="ENAMETOOLONG"):
-        style.save(None, pd.DataFrame(), "a", figures_dir=tmp_path / ("a" * 256))
+        plots.save_figure(None, pd.DataFrame(), "a", figures_dir=tmp_path / ("a" * 256))
 
 
 # ---- Temporary files ------------------------------------------------------------------------------------------------
