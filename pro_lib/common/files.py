@@ -27,8 +27,14 @@ def reading(where: str | Path, *, hint: str = "") -> Iterator[None]:
         yield
     except RunError:
         raise
-    except Exception as error:  # whatever Arrow, pydantic and the standard library make of damaged files
-        reason = sentence(error) if isinstance(error, ValidationError) else getattr(error, "strerror", None)
+    except (
+        Exception
+    ) as error:  # whatever Arrow, pydantic and the standard library make of damaged files
+        reason = (
+            sentence(error)
+            if isinstance(error, ValidationError)
+            else getattr(error, "strerror", None)
+        )
         reason = reason or (str(error) if isinstance(error, ValueError) else "") or repr(error)
         raise RunError(f"{where} cannot be read: {reason}{hint and f'; {hint}'}") from error
 
@@ -93,7 +99,11 @@ def temporary_file(target: Path, suffix: str = "") -> Path:
         process = re.search(r"\.(\d{1,9})\.tmp(\.\w+)?\Z", file.name)
         if process and not _is_running(int(process[1])):
             file.unlink(missing_ok=True)
-    name = target.name if len(os.fsencode(target.name)) <= 150 else sha256(os.fsencode(target.name))[:16]
+    name = (
+        target.name
+        if len(os.fsencode(target.name)) <= 150
+        else sha256(os.fsencode(target.name))[:16]
+    )
     return target.with_name(f".{name}.{_process_space()}.{os.getpid()}.tmp{suffix}")
 
 
@@ -219,6 +229,9 @@ def _in_a_name(value: Any) -> str:
     text = json.dumps(int(value) if whole else value, sort_keys=True, default=str).strip('"')
     if re.fullmatch(r"[\w.+-]{1,20}", text, re.ASCII):
         return text
-    parts = "+".join(str(part).rpartition("/")[2] for part in (value if isinstance(value, list | tuple) else [value]))
+    parts = "+".join(
+        str(part).rpartition("/")[2]
+        for part in (value if isinstance(value, list | tuple) else [value])
+    )
     digits = sha256(text.encode())[:8]
     return f"{parts}-{digits}" if re.fullmatch(r"[\w.+-]{1,40}", parts, re.ASCII) else digits

@@ -10,7 +10,15 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeVar, dataclass_transform, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StrictBool, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StrictBool,
+    StringConstraints,
+    ValidationError,
+)
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from pydantic_core import PydanticCustomError
 
@@ -65,7 +73,9 @@ def not_empty(value: _T, name: str) -> _T:
     return value
 
 
-def rule(kind: type | tuple[type, ...], holds: Callable[[Any], object], words: str) -> PlainValidator:
+def rule(
+    kind: type | tuple[type, ...], holds: Callable[[Any], object], words: str
+) -> PlainValidator:
     """Return what takes values of a kind of which `holds` is true, booleans excepted; `words` are the error's."""
 
     def check(value: Any) -> Any:
@@ -131,8 +141,14 @@ def sentence(error: ValidationError) -> str:
     errors = error.errors(include_url=False)
     first = next((wrong for wrong in errors if wrong["type"] != "missing"), errors[0])
     # Of a union, pydantic puts the alternative into the place.
-    place = [part for part in first["loc"] if not (isinstance(part, str) and ("[" in part or part == "bool"))]
-    name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
+    place = [
+        part
+        for part in first["loc"]
+        if not (isinstance(part, str) and ("[" in part or part == "bool"))
+    ]
+    name = "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in place
+    ).removeprefix(".")
     if first["type"] == "missing":
         return f"{name} is missing"
     if first["type"] == "value_error":
@@ -163,4 +179,6 @@ def extra(name: str, feature: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         module = (error.name or str(error)).partition(".")[0]
-        raise ImportError(f"{feature} needs {module}: pip install 'pro-workbench[{name}]'", name=module) from error
+        raise ImportError(
+            f"{feature} needs {module}: pip install 'pro-workbench[{name}]'", name=module
+        ) from error

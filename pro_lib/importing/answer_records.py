@@ -18,7 +18,14 @@ from pro_lib.importing.left_out import (
 )
 from pro_lib.importing.records import AnswerRecord
 from pro_lib.importing.response_formats import NATURAL
-from pro_lib.importing.token_alignment import ECHO_UNKNOWN, Alignment, AnswerTokens, Mismatch, align, is_placeholder
+from pro_lib.importing.token_alignment import (
+    ECHO_UNKNOWN,
+    Alignment,
+    AnswerTokens,
+    Mismatch,
+    align,
+    is_placeholder,
+)
 from pro_lib.questions.tables import is_damaged
 
 # The rest of messages that begin with "3 answers", about answers that are scored on some of their tokens.
@@ -26,13 +33,20 @@ TOKENS_BEFORE = (
     "had other tokens before them (reasoning, a prefill or an echoed prompt, for example), which are not scored; "
     "their values are conditional on these tokens"
 )
-TOKENS_AFTER = "had other tokens after them (a stop string, for example); they are scored without an ending"
-ENDING_NOT_GIVEN = "are scored without their ending, for whose probability the server returned a placeholder"
+TOKENS_AFTER = (
+    "had other tokens after them (a stop string, for example); they are scored without an ending"
+)
+ENDING_NOT_GIVEN = (
+    "are scored without their ending, for whose probability the server returned a placeholder"
+)
 _THOUGHT_WORDS = "the log-probabilities include those of a thought, and it cannot be told which belong to the answer"
 
 
 def record_of(
-    answer: ParsedAnswer, response_format: ResponseFormat, notes: Counter[str], prompt: str | None = None
+    answer: ParsedAnswer,
+    response_format: ResponseFormat,
+    notes: Counter[str],
+    prompt: str | None = None,
 ) -> AnswerRecord | Problem:
     """Return a record's answer, or why the answer cannot be used.
 
@@ -63,7 +77,9 @@ def record_of(
     end = None if finished or tokens is whole is None else 0.0
     fields = {"text": text, "finished": finished, "end_log_prob": end, "correct": answer.correct}
     try:
-        record = AnswerRecord.model_validate(fields | {"log_prob": whole, "token_log_probs": tokens})
+        record = AnswerRecord.model_validate(
+            fields | {"log_prob": whole, "token_log_probs": tokens}
+        )
     except ValidationError as error:
         return Problem(UNREADABLE, sentence(error), is_detail=True)
     return record
@@ -74,14 +90,18 @@ def _missing_part(answer: ParsedAnswer) -> Problem | None:
     if answer.text is None and answer.reason is not None:
         return Problem(REFUSED)
     if not isinstance(answer.reason, str):
-        words = "must be text: it says whether the answer is complete, and no chunk of a stream has it"
+        words = (
+            "must be text: it says whether the answer is complete, and no chunk of a stream has it"
+        )
         return Problem(NO_FINISH_REASON, f"finish_reason={answer.reason!r} {words}")
     if answer.has_thoughts and answer.text == "":
         return Problem(OPEN_THOUGHT, "the answer ends within a thought; raise the limit of tokens")
     return None
 
 
-def _answer_tokens(answer: ParsedAnswer, text: str, log_probs: list, prompt: str | None) -> AnswerTokens:
+def _answer_tokens(
+    answer: ParsedAnswer, text: str, log_probs: list, prompt: str | None
+) -> AnswerTokens:
     return AnswerTokens(
         text,
         answer.token_texts or [None] * len(log_probs),
@@ -100,8 +120,12 @@ def _answer_tokens(answer: ParsedAnswer, text: str, log_probs: list, prompt: str
 def _mismatch(mismatch: Mismatch, log_probs: list) -> Problem:
     """Return the problem of an answer whose tokens do not fit its text."""
     if mismatch.reason == NOT_RETURNED:
-        shown = next((f"[{n}]={value}" for n, value in enumerate(log_probs) if is_placeholder(value)), "")
-        return Problem(NOT_RETURNED, f"token_log_probs{shown} stands for a probability that was not returned")
+        shown = next(
+            (f"[{n}]={value}" for n, value in enumerate(log_probs) if is_placeholder(value)), ""
+        )
+        return Problem(
+            NOT_RETURNED, f"token_log_probs{shown} stands for a probability that was not returned"
+        )
     if mismatch.reason == THOUGHT_IN_TOKENS:
         return Problem(THOUGHT_IN_TOKENS, _THOUGHT_WORDS)
     remedy = "ask with echo=false" if mismatch.reason == ECHO_UNKNOWN else ""
@@ -129,4 +153,6 @@ def _missing_log_probs(answer: ParsedAnswer, response_format: ResponseFormat) ->
         return Problem(NO_LOG_PROBS, answer.problem)
     if answer.lacks_log_probs or not response_format.request:
         return None
-    return Problem(NO_LOG_PROBS, "logprobs are missing", remedy=f"ask for them with {response_format.request}")
+    return Problem(
+        NO_LOG_PROBS, "logprobs are missing", remedy=f"ask for them with {response_format.request}"
+    )

@@ -39,8 +39,14 @@ def conversations_of(entry: dict, body: object) -> list[Conversation]:
         for name in _PROMPT_NAMES:
             found = _conversations(request.get(name))
             if found:
-                system = request.get("system", request.get("systemInstruction", request.get("instructions")))
-                first = [_turn(system)._replace(role="system")] if isinstance(system, (str, dict, list)) else []
+                system = request.get(
+                    "system", request.get("systemInstruction", request.get("instructions"))
+                )
+                first = (
+                    [_turn(system)._replace(role="system")]
+                    if isinstance(system, (str, dict, list))
+                    else []
+                )
                 return [(*first, *conversation) for conversation in found]
     return []
 
@@ -78,7 +84,11 @@ def _turn(value: Any) -> Turn:
     role = fields.get("role", fields.get("type", as_mapping(value).get("type")))
     if kind:
         role = str(kind[0]).lower().removesuffix("message")
-    content = fields.get("content", fields.get("parts", fields.get("text"))) if isinstance(value, dict) else value
+    content = (
+        fields.get("content", fields.get("parts", fields.get("text")))
+        if isinstance(value, dict)
+        else value
+    )
     texts, others = [], []
     for part in as_items(content):
         text = part if isinstance(part, str) else as_mapping(part).get("text")
@@ -86,7 +96,9 @@ def _turn(value: Any) -> Turn:
             texts.append(text)
         else:
             others.append(part)
-    return Turn(_ROLES.get(str(role), str(role)), " ".join(texts), _digest(others) if others else "")
+    return Turn(
+        _ROLES.get(str(role), str(role)), " ".join(texts), _digest(others) if others else ""
+    )
 
 
 def _digest(value: object) -> str:
@@ -120,7 +132,11 @@ def _question_text(conversation: Conversation, shared: set[Turn]) -> str | None:
     differing = [turn for turn in conversation if turn not in shared]
     for turns in (differing, conversation):
         for is_role in (True, False):
-            texts = [turn.text for turn in turns if turn.text and (turn.role not in ("assistant", "system")) == is_role]
+            texts = [
+                turn.text
+                for turn in turns
+                if turn.text and (turn.role not in ("assistant", "system")) == is_role
+            ]
             if texts:
                 return texts[-1]
     return None

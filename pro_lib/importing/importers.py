@@ -17,7 +17,14 @@ from pro_lib.common.validation import not_empty
 from pro_lib.importing.answer_records import record_of
 from pro_lib.importing.asked import question_texts
 from pro_lib.importing.formats import ParsedAnswer, ResponseFormat
-from pro_lib.importing.left_out import FAILED, NO_FINISH_REASON, OTHER_FILTER, LeftOut, Problem, collection_paused
+from pro_lib.importing.left_out import (
+    FAILED,
+    NO_FINISH_REASON,
+    OTHER_FILTER,
+    LeftOut,
+    Problem,
+    collection_paused,
+)
 from pro_lib.importing.records import (
     TABLES,
     AnswerRecord,
@@ -38,7 +45,15 @@ from pro_lib.questions.repeats import warn_of_repeats
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
 
-__all__ = ["from_openai", "from_records", "from_vllm", "import_answers", "read_labels", "record_files", "split_records"]
+__all__ = [
+    "from_openai",
+    "from_records",
+    "from_vllm",
+    "import_answers",
+    "read_labels",
+    "record_files",
+    "split_records",
+]
 
 _PEEKED = 10  # the first entries of a file, which tell whether it has records or responses
 
@@ -63,8 +78,12 @@ class _Reading:
     endings: Counter = field(default_factory=Counter)
     n_with_thoughts: int = 0
     n_without_log_probs: int = 0  # answers of an API that returns no log-probabilities
-    notes: Counter[str] = field(default_factory=Counter)  # of answers that are scored on some of their tokens
-    unfinished: dict[str, str] = field(default_factory=dict)  # places of answers without a finish reason
+    notes: Counter[str] = field(
+        default_factory=Counter
+    )  # of answers that are scored on some of their tokens
+    unfinished: dict[str, str] = field(
+        default_factory=dict
+    )  # places of answers without a finish reason
     has_masked_tokens: bool = False  # whether the texts of tokens are ignored
     texts: set[str] = field(default_factory=set)  # the first two different texts of answers
     token_texts: set[Any] = field(default_factory=set)  # the first two different texts of tokens
@@ -72,7 +91,9 @@ class _Reading:
     def note_texts(self, answer: ParsedAnswer) -> None:
         """Keep the texts of an answer and of its tokens until there are two different ones of each."""
         if len(self.token_texts) < 2:
-            self.token_texts.update(text for text in (answer.token_texts or [])[:2] if text is not None)
+            self.token_texts.update(
+                text for text in (answer.token_texts or [])[:2] if text is not None
+            )
         if len(self.texts) < 2 and isinstance(answer.text, str):
             self.texts.add(answer.text)
 
@@ -82,7 +103,9 @@ class _Reading:
         return have_one_text and not any(read.records for read in self.responses)
 
 
-def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None = None, strict: bool = False) -> Run:
+def from_openai(
+    source: Source, *, questions: QuestionSet | pd.DataFrame | None = None, strict: bool = False
+) -> Run:
     """Return a run of the answers in responses of a server, in any response format of docs/own_data.md.
 
     The source is a file of JSON, or a list of dicts or of a client's objects. A response is bare, or in
@@ -115,20 +138,26 @@ def from_openai(source: Source, *, questions: QuestionSet | pd.DataFrame | None 
     _warn_of_answers(reading, path)
     if not answers["finished"].any():
         endings = _some(reading.endings)
-        raise RunError(f"{path}: none of {len(answers)} answers is finished; their endings are {endings}")
+        raise RunError(
+            f"{path}: none of {len(answers)} answers is finished; their endings are {endings}"
+        )
     if questions is not None:
         known = {read.own_id for read in reading.responses} - {None}
         answers, table = paired(questions, answers, table, path, known=known)
     if not isinstance(questions, QuestionSet):  # of a question set, `load_questions` has said it
         warn_of_repeats(table, f"responses {path.name}")
-    return Run(answers, table, RunInfo(unzipped(path).stem, reading.format_name, reading.format_name))
+    return Run(
+        answers, table, RunInfo(unzipped(path).stem, reading.format_name, reading.format_name)
+    )
 
 
 # One function reads every response format, since each is told by what it holds.
 from_vllm = from_openai
 
 
-def _read_responses(source: Source, path: Path, strict: bool, *, has_masked_tokens: bool = False) -> _Reading:
+def _read_responses(
+    source: Source, path: Path, strict: bool, *, has_masked_tokens: bool = False
+) -> _Reading:
     """Read the responses of a file entry by entry, and keep the records of their answers."""
     left_out = LeftOut(path, strict)
     reading = _Reading(left_out, has_masked_tokens=has_masked_tokens)
@@ -149,7 +178,11 @@ def _read_responses(source: Source, path: Path, strict: bool, *, has_masked_toke
             read = _ReadResponse(replace(response, answers=[]), response.question)
             reading.responses.append(read)
             if response.failure is not None:
-                words = f"the response failed ({response.failure})" if response.failure else "the response failed"
+                words = (
+                    f"the response failed ({response.failure})"
+                    if response.failure
+                    else "the response failed"
+                )
                 left_out.add(response.where, Problem(FAILED, words))
             elif response.response_format is not None:
                 _read_answers(response, response.response_format, read, reading)
@@ -169,7 +202,9 @@ def _without_outer_list(entries: Iterator[tuple[str, Any]]) -> Iterator[tuple[st
     yield from entries
 
 
-def _read_answers(response: Response, response_format: ResponseFormat, read: _ReadResponse, reading: _Reading) -> None:
+def _read_answers(
+    response: Response, response_format: ResponseFormat, read: _ReadResponse, reading: _Reading
+) -> None:
     prompt = _prompt_text(response)
     for n, answer in enumerate(response.answers):
         place = f"{response.where}, choice {n}"
@@ -198,7 +233,9 @@ def _prompt_text(response: Response) -> str | None:
 
 def _check_stream(reading: _Reading) -> None:
     """Raise `RunError` for the pieces of a stream, which share an id; only the last one has a finish reason."""
-    counts = Counter(str(read.response.served_id) for read in reading.responses if read.response.part is None)
+    counts = Counter(
+        str(read.response.served_id) for read in reading.responses if read.response.part is None
+    )
     for place, served_id in reading.unfinished.items():
         if counts[served_id] > 1:
             words = "has no finish reason, as the pieces of a stream; save the whole response that the client joins"
@@ -239,7 +276,9 @@ def _records(reading: _Reading, path: Path) -> dict[str, tuple[str, dict]]:
 
 def _warn_of_answers(reading: _Reading, path: Path) -> None:
     """Warn of unknown finish reasons, of thoughts, and of an API without log-probabilities."""
-    unknown = [f"{name} ({count})" for name, count in reading.endings.items() if name not in NATURAL | CUT]
+    unknown = [
+        f"{name} ({count})" for name, count in reading.endings.items() if name not in NATURAL | CUT
+    ]
     if unknown:
         message = f"endings {_some(unknown)} are unknown; such an answer counts as cut"
         warnings.warn(message, UserWarning, stacklevel=3)
@@ -248,7 +287,9 @@ def _warn_of_answers(reading: _Reading, path: Path) -> None:
         warnings.warn(message, UserWarning, stacklevel=3)
     if reading.n_with_thoughts:
         message = f"{path}: {reading.n_with_thoughts} answers had thoughts (reasoning) before them, which are neither "
-        message += "scored nor judged; their values are conditional on the reasoning that was sampled"
+        message += (
+            "scored nor judged; their values are conditional on the reasoning that was sampled"
+        )
         warnings.warn(message, UserWarning, stacklevel=3)
     for note, count in reading.notes.items():
         warnings.warn(f"{path}: {count} answers {note}", UserWarning, stacklevel=3)
@@ -281,7 +322,11 @@ def import_answers(
     not_empty(path, "path")
     if isinstance(questions, str | Path):
         questions = load_questions(
-            path=not_empty(questions, "questions"), columns=columns, split=None, n_shots=0, strict=strict
+            path=not_empty(questions, "questions"),
+            columns=columns,
+            split=None,
+            n_shots=0,
+            strict=strict,
         )
     reader = from_records if unzipped(path).suffix in TABLES or _has_records(path) else from_openai
     return reader(path, questions=questions, strict=strict)
@@ -290,11 +335,19 @@ def import_answers(
 def _has_records(path: str | Path) -> bool:
     """Return whether a file of JSON contains records: one of its first entries has answers but no response."""
     for _, entry in islice(json_lines(path, on_error=lambda *_: None), _PEEKED):
-        if isinstance(entry, dict) and entry.get("answers") is not None and entry.get("response") is None:
+        if (
+            isinstance(entry, dict)
+            and entry.get("answers") is not None
+            and entry.get("response") is None
+        ):
             return True
         if isinstance(entry, (dict, list, str)):
             body = decoded(entry)
-            if not isinstance(body, dict) or "response" in body or response_format_of(body) is not None:
+            if (
+                not isinstance(body, dict)
+                or "response" in body
+                or response_format_of(body) is not None
+            ):
                 return False
     return False
 
@@ -307,7 +360,9 @@ def record_files(records: Sequence[str]) -> dict[tuple[str, str], str]:
             raise ValueError(f"records={file!r} is not a file")
         name = names_in(file)
         if files.setdefault(name, file) != file:
-            raise ValueError(f"records={file!r} has the name of {files[name]!r}: one of them at a time")
+            raise ValueError(
+                f"records={file!r} has the name of {files[name]!r}: one of them at a time"
+            )
     return files
 
 
@@ -330,7 +385,9 @@ def _names(responses: Sequence[_ReadResponse], path: Path) -> list[object]:
         about = (text, response.references, response.split)
         where, first = places.setdefault(str(name), (response.where, about))
         if about != first:
-            raise RunError(f"{response.where}: question_id {name!r} was already used ({where}), by another question")
+            raise RunError(
+                f"{response.where}: question_id {name!r} was already used ({where}), by another question"
+            )
         names.append(name)
     return names
 
@@ -362,7 +419,9 @@ def _set_ids(responses: Sequence[_ReadResponse], known_ids: set[str]) -> None:
         warnings.warn(message, UserWarning, stacklevel=3)
 
 
-def _are_samples(stems: Sequence[str], numbers: Mapping[str, Sequence[int]], questions: Sequence[object]) -> bool:
+def _are_samples(
+    stems: Sequence[str], numbers: Mapping[str, Sequence[int]], questions: Sequence[object]
+) -> bool:
     """Return whether ids such as `q0-0` and `q0-1` are those of samples of one question `q0`.
 
     Some ids must share a stem. If all questions are known, each stem must have one question. If none is known, several

@@ -72,7 +72,9 @@ class LeftOut:
         names = []
         for where, problem in places[: _DETAILED if has_details else _NAMED]:
             place = where.removeprefix(f"{self.path}, ")
-            reason = problem.sentence.removeprefix("cannot be read: ").partition("; supported are")[0]
+            reason = problem.sentence.removeprefix("cannot be read: ").partition("; supported are")[
+                0
+            ]
             names.append(f"{place} ({reason})" if problem.is_detail else place)
         more = len(places) - len(names)
         return "; ".join(names) + f" and {more} more" * (more > 0)

@@ -64,7 +64,12 @@ ANSWER_COLUMN_ALIASES = {
 }
 LOG_PROB = ("logprob", "log_probability", "cumulative_logprob")
 ANSWER_COLUMN_ALIASES |= dict.fromkeys(LOG_PROB, "log_prob")
-_NUMBERS = ("log_prob", "end_log_prob", "mean_log_prob", "rouge_l")  # columns of numbers in such files
+_NUMBERS = (
+    "log_prob",
+    "end_log_prob",
+    "mean_log_prob",
+    "rouge_l",
+)  # columns of numbers in such files
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 
 
@@ -76,7 +81,9 @@ class AnswerRecord(Format):
     token_ids: list[int] | None = None
     token_log_probs: list[TokenLogProb] | None = None
     end_log_prob: LogProb | None = None
-    log_prob: LogProb | None = Field(None, validate_default=True, validation_alias=AliasChoices("log_prob", *LOG_PROB))
+    log_prob: LogProb | None = Field(
+        None, validate_default=True, validation_alias=AliasChoices("log_prob", *LOG_PROB)
+    )
     finished: bool = True
     closed: bool = False
     correct: bool | None = None
@@ -88,7 +95,9 @@ class AnswerRecord(Format):
     def _summed(cls, value: Any, others: ValidationInfo) -> Any:
         if value is not None:
             return value
-        tokens, text, end = (others.data.get(name) for name in ("token_log_probs", "text", "end_log_prob"))
+        tokens, text, end = (
+            others.data.get(name) for name in ("token_log_probs", "text", "end_log_prob")
+        )
         if tokens is end is None and text is not None:  # a text alone, which `record_tables` counts
             return None
         # No tokens and no ending would make an answer of probability 1.
@@ -113,10 +122,14 @@ class _Label(Format):
 
     question_id: Identity
     text: Text
-    correct: Annotated[bool, BeforeValidator(lambda value: _TRUTH.get(str(value).strip().lower(), value))]
+    correct: Annotated[
+        bool, BeforeValidator(lambda value: _TRUTH.get(str(value).strip().lower(), value))
+    ]
 
 
-def from_records(source: Source, *, questions: QuestionSet | pd.DataFrame | None = None, strict: bool = False) -> Run:
+def from_records(
+    source: Source, *, questions: QuestionSet | pd.DataFrame | None = None, strict: bool = False
+) -> Run:
     """Return a run of log-probabilities made elsewhere: a JSONL file with a line per question, or a table.
 
     A line is `{question_id, question?, references?, split?, scores?, answers: [...]}`; an answer is `{log_prob?,
@@ -132,7 +145,10 @@ def from_records(source: Source, *, questions: QuestionSet | pd.DataFrame | None
     row per answer. `questions` as for `importing.from_openai`. A line or an answer that cannot be read is left out,
     and a warning counts and names it; with `strict`, it is an error. Raises `RunError` with file, line and field.
     """
-    path, is_file = source_path(not_empty(source, "source"), "records"), isinstance(source, (str, Path))
+    path, is_file = (
+        source_path(not_empty(source, "source"), "records"),
+        isinstance(source, (str, Path)),
+    )
     if is_file and unzipped(path).suffix in TABLES:
         table = read_rows(path)
         ours = {name: ours for name, ours in ANSWER_COLUMN_ALIASES.items() if ours not in table}
@@ -142,7 +158,11 @@ def from_records(source: Source, *, questions: QuestionSet | pd.DataFrame | None
             has_semicolons = table.attrs.get("delimiter", ",") != ","
             read = {}
             for name, column in source.items():
-                cells = decimal_points(list(column), has_semicolons=has_semicolons) if name in _NUMBERS else column
+                cells = (
+                    decimal_points(list(column), has_semicolons=has_semicolons)
+                    if name in _NUMBERS
+                    else column
+                )
                 read[name] = [_of_text(name, cell) for cell in cells]
             source = pd.DataFrame(read, source.index, dtype=object)
     is_flat = isinstance(source, pd.DataFrame) and "answers" not in source
@@ -172,8 +192,12 @@ def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) ->
     if splits.notna().any():
         raise RunError(f"run {run.name} says the split of some questions only")
     if len(splits) < 2:
-        raise RunError(f"run {run.name} has {len(splits)} questions, too few to draw some for validation")
-    table = lend_validation(run.questions.assign(split="test"), n_validation, seed, lender=f"run {run.name}", pool=POOL)
+        raise RunError(
+            f"run {run.name} has {len(splits)} questions, too few to draw some for validation"
+        )
+    table = lend_validation(
+        run.questions.assign(split="test"), n_validation, seed, lender=f"run {run.name}", pool=POOL
+    )
     return replace(run, questions=table)
 
 
@@ -188,7 +212,9 @@ def read_labels(path: str | Path) -> pd.DataFrame:
     for label in labels:
         for name in ("question_id", "text"):
             label[name] = without_spreadsheet_mark(label[name])
-    table = pd.DataFrame(labels, columns=list(_Label.model_fields)).drop_duplicates(ignore_index=True)
+    table = pd.DataFrame(labels, columns=list(_Label.model_fields)).drop_duplicates(
+        ignore_index=True
+    )
     if table.empty:
         raise RunError(f"{path} holds no labels")
     twice = table["text"][table.duplicated(["question_id", "text"])]
@@ -220,10 +246,15 @@ def _by_question(rows: Iterable[tuple[str, dict]]) -> Iterable[tuple[str, dict]]
     records: dict[str, tuple[str, dict]] = {}
     for where, row in rows:
         name = row.get("question_id", row.get("question"))
-        record = {name: row.get(name) for name in Record.model_fields} | {"question_id": name, "answers": []}
+        record = {name: row.get(name) for name in Record.model_fields} | {
+            "question_id": name,
+            "answers": [],
+        }
         first, record = records.setdefault(str(name), (where, record))
         if row.get("question", record["question"]) != record["question"]:
-            raise RunError(f"{where}: question_id {name!r} was already used ({first}), by another question")
+            raise RunError(
+                f"{where}: question_id {name!r} was already used ({first}), by another question"
+            )
         record["answers"].append(row)
     return records.values()
 
@@ -246,7 +277,9 @@ def record_tables(
     for where, record in _valid_records(entries, left_out):
         if record.question_id in used:
             first = used[record.question_id]
-            raise RunError(f"{where}: question_id {record.question_id!r} was already used ({first})")
+            raise RunError(
+                f"{where}: question_id {record.question_id!r} was already used ({first})"
+            )
         used[record.question_id] = where
         scores = {f"score_{name}": score for name, score in (record.scores or {}).items()}
         questions.append(record.model_dump(exclude={"answers", "scores"}) | scores)
@@ -258,18 +291,26 @@ def record_tables(
     if not may_be_mixed:
         answers = _of_one_kind(answers, places, left_out)
     if not answers:
-        raise left_out.error(f"{source} holds no answers whose probability is known ({len(questions)} questions)")
-    table = pd.DataFrame(answers).astype(dict.fromkeys(("log_prob", "end_log_prob", "mean_log_prob", "rouge_l"), float))
+        raise left_out.error(
+            f"{source} holds no answers whose probability is known ({len(questions)} questions)"
+        )
+    table = pd.DataFrame(answers).astype(
+        dict.fromkeys(("log_prob", "end_log_prob", "mean_log_prob", "rouge_l"), float)
+    )
     alone = table["log_prob"].isna()
     if alone.any() and not alone.all():
         message = f"{source}: {alone.sum():,} of {len(alone):,} answers have no log-probability"
         first = f"first {places[alone.argmax()]}"
-        warnings.warn(f"{message} ({first}); scores that need one are computed from the others", stacklevel=3)
+        warnings.warn(
+            f"{message} ({first}); scores that need one are computed from the others", stacklevel=3
+        )
     absent = [name for name in ("correct", "mean_log_prob", "rouge_l") if table[name].isna().all()]
     return table.drop(columns=absent), pd.DataFrame(questions)
 
 
-def _valid_records(entries: Iterable[tuple[str, Mapping]], left_out: LeftOut) -> Iterator[tuple[str, Record]]:
+def _valid_records(
+    entries: Iterable[tuple[str, Mapping]], left_out: LeftOut
+) -> Iterator[tuple[str, Record]]:
     """Yield the entries that are records, each without the answers that cannot be read."""
     for where, entry in entries:
         try:
@@ -299,7 +340,11 @@ def _spelled_answers(record: Record, where: str, left_out: LeftOut) -> Iterator[
             yield answer
             continue
         tokens = AnswerTokens(
-            answer.text, answer.tokens, answer.token_log_probs, finished=answer.finished, prompt=record.question
+            answer.text,
+            answer.tokens,
+            answer.token_log_probs,
+            finished=answer.finished,
+            prompt=record.question,
         )
         aligned = align(tokens)
         if isinstance(aligned, Mismatch):
@@ -308,7 +353,10 @@ def _spelled_answers(record: Record, where: str, left_out: LeftOut) -> Iterator[
             yield answer.model_copy(update={"text": aligned.text})
         else:
             kept = slice(aligned.n_before, aligned.n_before + len(aligned.token_log_probs))
-            update: dict[str, Any] = {"text": aligned.text, "token_log_probs": aligned.token_log_probs}
+            update: dict[str, Any] = {
+                "text": aligned.text,
+                "token_log_probs": aligned.token_log_probs,
+            }
             update |= {"log_prob": min(sum(aligned.token_log_probs), 0.0), "mean_log_prob": None}
             update["token_ids"] = None if answer.token_ids is None else answer.token_ids[kept]
             yield answer.model_copy(update=update)
@@ -352,7 +400,10 @@ def paired(
         answers, questions = _without_left_out(prompted, answers, questions, path)
     has_own_ids = not isinstance(prompted, QuestionSet) or prompted.has_own_ids
     prompted = rename_reserved(question_table(prompted))
-    if not {"question_id", "question"} <= set(prompted) or prompted["question_id"].duplicated().any():
+    if (
+        not {"question_id", "question"} <= set(prompted)
+        or prompted["question_id"].duplicated().any()
+    ):
         raise RunError("questions= must have columns question_id and question, and each id once")
     theirs = dict(zip(prompted["question_id"], prompted["question"], strict=True))
     own = dict(zip(questions["question_id"], questions["question"], strict=True))
@@ -360,26 +411,41 @@ def paired(
     texts = {name: text for name, text in own.items() if isinstance(text, str)}
     if not known and len(own) == len(theirs) and not texts:
         if {*own} == {*theirs} and [*own] != [*theirs]:
-            raise RunError(f"{path}: the server's ids are those of questions=, in another order; give question_id")
+            raise RunError(
+                f"{path}: the server's ids are those of questions=, in another order; give question_id"
+            )
         targets = dict(zip(own, theirs, strict=True))
         order = f"{path} has neither ids nor texts of questions: its answers are to those of questions= in their order"
         warnings.warn(order, UserWarning, stacklevel=3)
-    targets |= _by_text({name: text for name, text in texts.items() if name not in targets}, theirs, path)
+    targets |= _by_text(
+        {name: text for name, text in texts.items() if name not in targets}, theirs, path
+    )
     for name in own:
         if name not in targets:
-            why = f"and neither is {texts[name]!r}" if name in texts else "and no text says which it is"
+            why = (
+                f"and neither is {texts[name]!r}"
+                if name in texts
+                else "and no text says which it is"
+            )
             raise RunError(f"{path}: question_id {name!r} is not in questions=, {why}")
     _check_texts([(name, text, theirs[targets[name]]) for name, text in texts.items()], path)
     if not has_own_ids and {*targets} - {*texts}:
         numbers = f"{path} has no texts of questions, and the ids of questions= are row numbers"
-        warnings.warn(f"{numbers}: rows that were moved since get other answers", UserWarning, stacklevel=3)
+        warnings.warn(
+            f"{numbers}: rows that were moved since get other answers", UserWarning, stacklevel=3
+        )
     if twice := [name for name, count in Counter(targets.values()).items() if count > 1]:
         raise RunError(f"{path}: several of its questions are {twice[0]!r} of questions=")
-    given = questions.filter(like="score_").set_axis([targets[name] for name in own]).reindex([*theirs]).to_dict("list")
-    more = dict.fromkeys(name for name in questions if name not in prompted) | given
-    return answers.assign(question_id=answers["question_id"].map(targets)), prompted.assign(**more).reset_index(
-        drop=True
+    given = (
+        questions.filter(like="score_")
+        .set_axis([targets[name] for name in own])
+        .reindex([*theirs])
+        .to_dict("list")
     )
+    more = dict.fromkeys(name for name in questions if name not in prompted) | given
+    return answers.assign(question_id=answers["question_id"].map(targets)), prompted.assign(
+        **more
+    ).reset_index(drop=True)
 
 
 def _without_left_out(
@@ -390,7 +456,9 @@ def _without_left_out(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the answers and questions without those to questions that were left out of a file, with a warning."""
     texts = {text for text in prompted.left_out.values() if text}
-    is_left_out = questions["question_id"].isin(prompted.left_out) | questions["question"].isin(texts)
+    is_left_out = questions["question_id"].isin(prompted.left_out) | questions["question"].isin(
+        texts
+    )
     is_asked = questions["question_id"].isin(prompted.table["question_id"])
     is_left_out &= ~is_asked & ~questions["question"].isin(prompted.table["question"])
     if not is_left_out.any():
@@ -418,13 +486,16 @@ def _check_texts(pairs: Sequence[tuple[str, str, str]], path: Path) -> None:
     for (name, own, prompted), context in zip(pairs, contexts, strict=True):
         is_within = f" {normalized_words(prompted)} " in f" {normalized_words(own)} "
         if not is_within or (is_uniform and context != usual):
-            raise RunError(f"{path}: question_id {name!r} is {own!r}, but in questions= {prompted!r}")
+            raise RunError(
+                f"{path}: question_id {name!r} is {own!r}, but in questions= {prompted!r}"
+            )
 
 
 def _context(prompt: str, question: str) -> tuple[str, str] | None:
     """Return the word before a question in a prompt and all text behind it; None where it does not contain it."""
     folded_prompt, folded_question = (
-        " ".join(unicodedata.normalize("NFKC", text).casefold().split()) for text in (prompt, question)
+        " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+        for text in (prompt, question)
     )
     before, found, after = folded_prompt.rpartition(folded_question)
     return (" ".join(before.split()[-1:]), after) if found else None
@@ -441,17 +512,29 @@ def _by_text(own: Mapping[str, str], prompted: Mapping[str, str], path: Path) ->
         ids.setdefault(normalized_words(text), []).append(name)
     for name, text in own.items():
         spaced = f" {normalized_words(text)} "
-        within = [spaced.strip()] if spaced.strip() in ids else [other for other in ids if f" {other} " in spaced]
+        within = (
+            [spaced.strip()]
+            if spaced.strip() in ids
+            else [other for other in ids if f" {other} " in spaced]
+        )
         if not within:
             continue
         other = max(within, key=lambda other: (spaced.rfind(f" {other} ") + len(other), len(other)))
         before, _, after = spaced.rpartition(f" {other} ")
         prompts.setdefault((*before.split()[-1:], after), name)
-        fits = ids[other] if len(ids[other]) == 1 else [one for one in ids[other] if prompted[one] == text]
+        fits = (
+            ids[other]
+            if len(ids[other]) == 1
+            else [one for one in ids[other] if prompted[one] == text]
+        )
         if len(fits) != 1:
-            raise RunError(f"{path}: {text!r} is the text of several of questions=; only an id would tell which")
+            raise RunError(
+                f"{path}: {text!r} is the text of several of questions=; only an id would tell which"
+            )
         targets[name] = fits[0]
     if len(prompts) > 1:
         names = " and ".join(map(repr, [*prompts.values()][:2]))
-        raise RunError(f"{path}: prompts differ around the questions of {names}: one may be a shot; give question_id")
+        raise RunError(
+            f"{path}: prompts differ around the questions of {names}: one may be a shot; give question_id"
+        )
     return targets

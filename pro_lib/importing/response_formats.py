@@ -34,7 +34,15 @@ CUT = {
 }  # fmt: skip
 
 # The beginnings of the event types in streams of the Responses API, Anthropic and Cohere.
-_EVENT_TYPES = ("response.", "message_start", "message_delta", "message_stop", "message-", "content_block", "content-")
+_EVENT_TYPES = (
+    "response.",
+    "message_start",
+    "message_delta",
+    "message_stop",
+    "message-",
+    "content_block",
+    "content-",
+)
 
 
 def response_format_of(body: dict) -> ResponseFormat | None:
@@ -58,7 +66,10 @@ def failure(body: dict) -> str | None:
     status = body.get("status_code", body.get("code"))
     if isinstance(status, int) and status >= 400 and response_format_of(body) is None:
         return _message(body) or f"status {status}"
-    if set(body) <= {"detail", "message", "status", "request_id"} and response_format_of(body) is None:
+    if (
+        set(body) <= {"detail", "message", "status", "request_id"}
+        and response_format_of(body) is None
+    ):
         return _message(body)
     return None
 
@@ -85,6 +96,8 @@ def is_stream_piece(body: dict) -> bool:
         return True
     if body.get("stop") is False and "content" in body:  # of llama.cpp
         return True
-    if isinstance(body.get("token"), dict) and "generated_text" in body:  # of Text Generation Inference
+    if (
+        isinstance(body.get("token"), dict) and "generated_text" in body
+    ):  # of Text Generation Inference
         return True
     return any("delta" in as_mapping(choice) for choice in as_items(body.get("choices")))

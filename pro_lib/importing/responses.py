@@ -7,15 +7,35 @@ from typing import Any
 from pro_lib.common.files import RunError
 from pro_lib.common.nested import as_items, as_mapping
 from pro_lib.common.validation import SentenceError
-from pro_lib.importing.asked import Conversation, conversations_of, listed_texts, prompt_of, without_answer
+from pro_lib.importing.asked import (
+    Conversation,
+    conversations_of,
+    listed_texts,
+    prompt_of,
+    without_answer,
+)
 from pro_lib.importing.formats import ParsedAnswer, ResponseFormat
 from pro_lib.importing.formats.libraries import harness_question, langchain_message
-from pro_lib.importing.response_formats import RESPONSE_FORMATS, failure, is_stream_piece, response_format_of
+from pro_lib.importing.response_formats import (
+    RESPONSE_FORMATS,
+    failure,
+    is_stream_piece,
+    response_format_of,
+)
 from pro_lib.questions.json_values import decoded
 from pro_lib.questions.question_files import references_beside
 
 # Fields of an entry that may hold a response, besides `response`.
-_WRAPPERS = ("result", "modelOutput", "output", "completion", "raw_response", "api_response", "generation", "message")
+_WRAPPERS = (
+    "result",
+    "modelOutput",
+    "output",
+    "completion",
+    "raw_response",
+    "api_response",
+    "generation",
+    "message",
+)
 _SERVED_IDS = ("request_id", "id", "responseId", "response_id")
 _MOST_DEPTH = 60
 
@@ -86,7 +106,10 @@ def _entries_of_list(where: str, values: list) -> list[dict]:
         messages = [part for part in parts if langchain_message(part) is None]
         said = [part for part in parts if langchain_message(part) is not None]
         return [{"messages": messages, "response": said[-1:] if messages else said}]
-    if any("response" in part or "question_id" in part or "custom_id" in part or "question" in part for part in parts):
+    if any(
+        "response" in part or "question_id" in part or "custom_id" in part or "question" in part
+        for part in parts
+    ):
         return parts
     return [{"response": parts}]
 
@@ -103,7 +126,9 @@ def _responses_of_entry(where: str, entry: dict) -> Iterator[Response]:
         yield from _of_several_prompts(where, about, parsed, answers, conversations, questions)
         return
     if about["question"] is None and conversations:
-        about["conversation"] = without_answer(conversations[0], (answer.text for answer in answers))
+        about["conversation"] = without_answer(
+            conversations[0], (answer.text for answer in answers)
+        )
     for response_format, served_id, failed, found in parsed:
         if response_format is not None and response_format.name == "lm-eval":
             about |= harness_question(entry, found)
@@ -111,7 +136,12 @@ def _responses_of_entry(where: str, entry: dict) -> Iterator[Response]:
 
 
 def _of_several_prompts(
-    where: str, about: dict, parsed: list, answers: list[ParsedAnswer], conversations: list, questions: list[str]
+    where: str,
+    about: dict,
+    parsed: list,
+    answers: list[ParsedAnswer],
+    conversations: list,
+    questions: list[str],
 ) -> Iterator[Response]:
     """Yield a response for each of several prompts; the answers to each stand together, in the order of `index`."""
     n_prompts = max(len(questions), len(conversations))
@@ -120,11 +150,17 @@ def _of_several_prompts(
         yield Response(where, response_format, None, failure=failed, **about | {"question": None})
         return
     if prompt_of(0, len(answers), n_prompts) is None or not answers:
-        raise RunError(f"{where}: {len(answers)} answers to {n_prompts} prompts; each prompt needs equally many")
+        raise RunError(
+            f"{where}: {len(answers)} answers to {n_prompts} prompts; each prompt needs equally many"
+        )
     if len(parsed) == 1 and all(answer.index is not None for answer in answers):
         answers = sorted(answers, key=lambda answer: answer.index or 0)
     for part in range(n_prompts):
-        own = [answer for n, answer in enumerate(answers) if prompt_of(n, len(answers), n_prompts) == part]
+        own = [
+            answer
+            for n, answer in enumerate(answers)
+            if prompt_of(n, len(answers), n_prompts) == part
+        ]
         fields = about | {"question": questions[part] if questions else None}
         for name in ("question_id", "references", "split"):
             if isinstance(about[name], list) and len(about[name]) == n_prompts:
@@ -133,7 +169,9 @@ def _of_several_prompts(
             fields["question_id"] = f"{about['question_id']}-{part}"
         if conversations and len(conversations) == n_prompts:
             fields["conversation"] = conversations[part]
-        yield Response(f"{where}, prompt {part}", response_format, None, answers=own, part=part, **fields)
+        yield Response(
+            f"{where}, prompt {part}", response_format, None, answers=own, part=part, **fields
+        )
 
 
 def _bodies(entry: dict) -> tuple[list[object], bool]:
@@ -147,19 +185,33 @@ def _bodies(entry: dict) -> tuple[list[object], bool]:
                 inner = None
         if isinstance(inner, str) and inner:
             return [entry], False
-        return as_items(inner if inner not in ("", {}, [], None) else _failure_of(entry, status)), True
+        return as_items(
+            inner if inner not in ("", {}, [], None) else _failure_of(entry, status)
+        ), True
     if response_format_of(entry) is None:
-        said = [message for message in as_items(entry.get("messages")) if langchain_message(message) is not None]
+        said = [
+            message
+            for message in as_items(entry.get("messages"))
+            if langchain_message(message) is not None
+        ]
         if said:  # a conversation of LangGraph, whose last answer counts
             return said[-1:], True
         for name in _WRAPPERS:
             inner = decoded(entry.get(name))
-            if name == "result" and isinstance(as_mapping(inner).get("message"), dict):  # Anthropic's batches
+            if name == "result" and isinstance(
+                as_mapping(inner).get("message"), dict
+            ):  # Anthropic's batches
                 inner = as_mapping(inner)["message"]
             items = as_items(inner)
-            if items and all(isinstance(body, dict) and response_format_of(body) is not None for body in items):
+            if items and all(
+                isinstance(body, dict) and response_format_of(body) is not None for body in items
+            ):
                 return items, True
-            if name == "result" and as_mapping(inner).get("type") in ("errored", "expired", "canceled"):
+            if name == "result" and as_mapping(inner).get("type") in (
+                "errored",
+                "expired",
+                "canceled",
+            ):
                 return [{"error": failure(as_mapping(inner)) or as_mapping(inner)["type"]}], True
     return [entry], False
 
@@ -173,10 +225,16 @@ def _failure_of(entry: dict, status: object) -> dict:
     words = entry.get("status")  # of Vertex
     if isinstance(words, str) and words:
         return {"error": words[:100]}
-    return {"error": "the response is empty" if status is None else f"an empty response with status {status}"}
+    return {
+        "error": "the response is empty"
+        if status is None
+        else f"an empty response with status {status}"
+    }
 
 
-def _parsed(where: str, entry: dict, body: object) -> tuple[ResponseFormat | None, Any, str | None, list[ParsedAnswer]]:
+def _parsed(
+    where: str, entry: dict, body: object
+) -> tuple[ResponseFormat | None, Any, str | None, list[ParsedAnswer]]:
     """Return a body's format, the server's id, the message of a failure, and the answers."""
     fields = as_mapping(decoded(body))
     if is_stream_piece(fields):
@@ -226,7 +284,9 @@ def _references(entry: dict, is_wrapped: bool) -> Any:
         if entry.get(name) is not None:
             return entry[name]
     answer = entry.get("answer")
-    may_be_the_models = isinstance(answer, str) and "####" not in answer and not entry.get("aliases")
+    may_be_the_models = (
+        isinstance(answer, str) and "####" not in answer and not entry.get("aliases")
+    )
     return None if not is_wrapped or may_be_the_models else references_beside(entry)
 
 

@@ -22,7 +22,9 @@ PARTLY_UNKNOWN = "with texts for some of their tokens only"
 STARTS_WITHIN = "whose text starts within a token"
 ENDS_WITHIN = "whose text ends within a token"
 STARTS_WITHIN_WORD = "whose text starts within a word of the tokens"
-SPLIT_UNKNOWN = "whose tokens show parts of characters as U+FFFD, so that the comparison is undecided"
+SPLIT_UNKNOWN = (
+    "whose tokens show parts of characters as U+FFFD, so that the comparison is undecided"
+)
 SPECIAL_WITHIN = "with a special token within their text"
 ECHO_UNKNOWN = "whose first token has no probability, as in an echoed prompt, and which start at an unknown token"
 
@@ -38,7 +40,9 @@ _SPECIAL = re.compile(
     r"|\[/?(?:INST|THINK|EOS|BOS|PAD|UNK|SEP|CLS|MASK|gMASK|SYSTEM_PROMPT)\]"
     r"|◁/?think▷"
 )
-_SPECIAL_EDGES = re.compile(rf"\A\s*(?:(?:{_SPECIAL.pattern})\s*)+|\s*(?:(?:{_SPECIAL.pattern})\s*)+\Z")
+_SPECIAL_EDGES = re.compile(
+    rf"\A\s*(?:(?:{_SPECIAL.pattern})\s*)+|\s*(?:(?:{_SPECIAL.pattern})\s*)+\Z"
+)
 _SPECIAL_SIGNS = ("<", "[", "◁")
 
 _TOKEN_ID = re.compile(r"token_id:\d+")
@@ -197,7 +201,10 @@ def _aligned(answer: AnswerTokens) -> Alignment | Mismatch:
         return Mismatch(PARTLY_UNKNOWN)
     texts = [_shown(text) for text in answer.token_texts]
     specials = answer.token_specials or [False] * len(texts)
-    is_special = [bool(text) and (flag or _is_special(text)) for text, flag in zip(texts, specials, strict=True)]
+    is_special = [
+        bool(text) and (flag or _is_special(text))
+        for text, flag in zip(texts, specials, strict=True)
+    ]
     spellings = list(_spellings(answer, texts, is_special))
     reasons = []
     for text, spelling, span in _spans(answer, spellings):
@@ -209,16 +216,24 @@ def _aligned(answer: AnswerTokens) -> Alignment | Mismatch:
             break
     if reasons:
         return Mismatch(reasons[0])
-    return _first_part(answer, spellings, texts) or _full_text(answer, spellings) or _not_found(answer, spellings)
+    return (
+        _first_part(answer, spellings, texts)
+        or _full_text(answer, spellings)
+        or _not_found(answer, spellings)
+    )
 
 
-def _spans(answer: AnswerTokens, spellings: list[_Spelling]) -> Iterator[tuple[str, _Spelling, _Span]]:
+def _spans(
+    answer: AnswerTokens, spellings: list[_Spelling]
+) -> Iterator[tuple[str, _Spelling, _Span]]:
     """Yield the places of the text in the tokens, the most certain first, with the text that was found."""
     texts = _texts_without_specials(answer)
     for find in (_whole, _before_stop, _at_end, _replaced):
         for text in texts:
             for spelling in spellings:
-                span = _with_outer_space(text, spelling, find(answer, spelling, _encoded(text.strip())))
+                span = _with_outer_space(
+                    text, spelling, find(answer, spelling, _encoded(text.strip()))
+                )
                 if span is not None:
                     yield text, spelling, span
     if answer.log_probs[0] is None:  # an echoed prompt is compared exactly
@@ -240,7 +255,9 @@ def _with_outer_space(text: str, spelling: _Spelling, span: _Span | None) -> _Sp
         return span if _encoded(text) in spelling.joined else None
     before = _encoded(text[: len(text) - len(text.lstrip())])
     after = _encoded(text[len(text.rstrip()) :])
-    is_spelled = spelling.joined.endswith(before, 0, span.start) and spelling.joined.startswith(after, span.end)
+    is_spelled = spelling.joined.endswith(before, 0, span.start) and spelling.joined.startswith(
+        after, span.end
+    )
     return _Span(span.start - len(before), span.end + len(after)) if is_spelled else None
 
 
@@ -263,7 +280,9 @@ def _texts_without_specials(answer: AnswerTokens) -> list[str]:
     return list(dict.fromkeys([answer.text, _without_special_edges(answer.text)]))
 
 
-def _first_part(answer: AnswerTokens, spellings: list[_Spelling], texts: list[str]) -> Alignment | Mismatch | None:
+def _first_part(
+    answer: AnswerTokens, spellings: list[_Spelling], texts: list[str]
+) -> Alignment | Mismatch | None:
     """Return the tokens of a text that they spell first, before a stop string that the server does not name."""
     is_exact = not any(_REPLACEMENT_BYTES in spelling.joined for spelling in spellings)
     if not answer.finished or answer.has_reasoning or not is_exact:
@@ -296,7 +315,10 @@ def _not_compared(answer: AnswerTokens) -> Alignment | Mismatch:
 
 def _with_known_texts(answer: AnswerTokens) -> AnswerTokens:
     """Return the answer with None for texts that only name an id, or with the texts that offsets give."""
-    texts = [None if text is None or _TOKEN_ID.fullmatch(_shown(text)) else text for text in answer.token_texts]
+    texts = [
+        None if text is None or _TOKEN_ID.fullmatch(_shown(text)) else text
+        for text in answer.token_texts
+    ]
     offsets = answer.text_offsets
     is_named = any(text is not None for text in answer.token_texts)
     if is_named or not offsets or len(offsets) != len(texts):
@@ -311,7 +333,9 @@ def _with_known_texts(answer: AnswerTokens) -> AnswerTokens:
 # --- Spellings of tokens ---
 
 
-def _spellings(answer: AnswerTokens, texts: list[str], is_special: list[bool]) -> Iterator[_Spelling]:
+def _spellings(
+    answer: AnswerTokens, texts: list[str], is_special: list[bool]
+) -> Iterator[_Spelling]:
     """Yield the spellings of the tokens that may be meant: as they are, and those of two kinds of tokenizers."""
     spellers = [_plain]
     joined = "".join(texts)
@@ -447,7 +471,9 @@ def _replaced(answer: AnswerTokens, spelling: _Spelling, target: bytes) -> _Span
     for start, stop in _ranges_of_length(spelling, len(target)):
         piece = spelling.joined[start:stop]
         inner = _left_stripped(_right_stripped(piece))
-        is_border = not (_ends_with_part(spelling.joined[:start]) or _starts_with_part(spelling.joined[stop:]))
+        is_border = not (
+            _ends_with_part(spelling.joined[:start]) or _starts_with_part(spelling.joined[stop:])
+        )
         is_alike = inner.translate(None, _NOT_ASCII) == target.translate(None, _NOT_ASCII)
         if is_alike and is_border and _fits(inner, text):
             found.add((stop - len(_left_stripped(piece)), start + len(_right_stripped(piece))))
@@ -490,7 +516,9 @@ def _fits(spelled: bytes, text: str) -> bool:
     A character that is split into two to four parts is shown as so many U+FFFD. A text that was cut within a
     character ends with U+FFFD itself, in place of the bytes of the last token.
     """
-    parts = re.split(f"({_REPLACEMENT}+|[\udc80-\udcff]+)", spelled.decode("utf-8", "surrogateescape"))
+    parts = re.split(
+        f"({_REPLACEMENT}+|[\udc80-\udcff]+)", spelled.decode("utf-8", "surrogateescape")
+    )
     patterns = [re.escape(parts[0])]
     for run, literal in zip(parts[1::2], parts[2::2], strict=True):
         most = len(run) // 2 if run[0] == _REPLACEMENT else 0
@@ -543,10 +571,14 @@ def _scored(
     log_probs = list(answer.log_probs[n_before : last + 1])
     if any(map(is_placeholder, log_probs)):
         return Mismatch(NOT_RETURNED)
-    return replace(ending, text=text, token_log_probs=log_probs + ending.token_log_probs, n_before=n_before)
+    return replace(
+        ending, text=text, token_log_probs=log_probs + ending.token_log_probs, n_before=n_before
+    )
 
 
-def _scored_empty(answer: AnswerTokens, spelling: _Spelling, texts: list[str]) -> Alignment | Mismatch:
+def _scored_empty(
+    answer: AnswerTokens, spelling: _Spelling, texts: list[str]
+) -> Alignment | Mismatch:
     """Return the tokens that end an answer without a text."""
     shown = "".join(texts)
     if any(mark in shown for mark in (*THOUGHT_MARKS, *THOUGHT_MARKS.values())):
@@ -555,7 +587,9 @@ def _scored_empty(answer: AnswerTokens, spelling: _Spelling, texts: list[str]) -
     return ending if ending.token_log_probs else Mismatch(NOT_RETURNED)
 
 
-def _border_reason(answer: AnswerTokens, spelling: _Spelling, span: _Span, first: int, last: int) -> str | None:
+def _border_reason(
+    answer: AnswerTokens, spelling: _Spelling, span: _Span, first: int, last: int
+) -> str | None:
     """Return why a span does not consist of whole tokens, if it does not."""
     if not _is_space(spelling.joined[spelling.start_of(first) : span.start]):
         return STARTS_WITHIN
@@ -574,7 +608,9 @@ def _reason_before(spelling: _Spelling, span: _Span, before: list[str], first: i
     opened = max(map(shown.rfind, THOUGHT_MARKS))
     if opened > max(map(shown.rfind, THOUGHT_MARKS.values())):
         return OPEN_THOUGHT
-    previous = next((n for n in reversed(range(first)) if spelling.units[n] or spelling.is_special[n]), first)
+    previous = next(
+        (n for n in reversed(range(first)) if spelling.units[n] or spelling.is_special[n]), first
+    )
     is_ascii = spelling.joined[span.start] < 128
     if previous < first - 1 and not is_ascii:  # an empty token may be the first part of a character
         return STARTS_WITHIN
@@ -601,7 +637,9 @@ def _ending(answer: AnswerTokens, spelling: _Spelling, last: int) -> Alignment:
         kept.append(log_prob)
         if answer.finished and (not unit or is_stop):
             ending.append(log_prob)
-        if spelling.is_special[index]:  # what follows the end, such as padding, is not part of the answer
+        if spelling.is_special[
+            index
+        ]:  # what follows the end, such as padding, is not part of the answer
             break
     is_number = all(isinstance(log_prob, int | float) and log_prob <= 1 for log_prob in ending)
     return Alignment("", kept, sum(ending) if ending and is_number else None)
@@ -610,9 +648,13 @@ def _ending(answer: AnswerTokens, spelling: _Spelling, last: int) -> Alignment:
 # --- Echoed prompts ---
 
 
-def _echo_end(answer: AnswerTokens, spelling: _Spelling, span: _Span, last: int) -> tuple[int, str] | Mismatch:
+def _echo_end(
+    answer: AnswerTokens, spelling: _Spelling, span: _Span, last: int
+) -> tuple[int, str] | Mismatch:
     """Return the number of tokens of an echoed prompt, whose first token has no probability, and the text after it."""
-    given = [index for index, log_prob in enumerate(answer.log_probs[: last + 1]) if log_prob is not None]
+    given = [
+        index for index, log_prob in enumerate(answer.log_probs[: last + 1]) if log_prob is not None
+    ]
     if not given:
         return Mismatch(NOT_RETURNED)
     by_prompt = _prompt_end(answer, spelling, span)
@@ -621,7 +663,9 @@ def _echo_end(answer: AnswerTokens, spelling: _Spelling, span: _Span, last: int)
         n_before = given[0]
     if n_before is None or not given[0] <= n_before <= last or n_before < (by_prompt or 0):
         return Mismatch(ECHO_UNKNOWN)
-    text = spelling.joined[spelling.start_of(n_before) : span.end].decode("utf-8", "replace").strip()
+    text = (
+        spelling.joined[spelling.start_of(n_before) : span.end].decode("utf-8", "replace").strip()
+    )
     # A question may be only a part of the prompt. A colon or a line break then ends the rest of it.
     if answer.n_prompt_tokens is None and by_prompt is not None and re.search(r"[:\n]", text):
         return Mismatch(ECHO_UNKNOWN)

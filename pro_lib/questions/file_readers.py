@@ -50,7 +50,9 @@ def unzipped(path: str | Path) -> Path:
     return Path(str(path).removesuffix(".gz"))
 
 
-def json_lines(source: Source, *, on_error: Callable[[str, RunError], None] | None = None) -> Iterator[tuple[str, Any]]:
+def json_lines(
+    source: Source, *, on_error: Callable[[str, RunError], None] | None = None
+) -> Iterator[tuple[str, Any]]:
     """Yield the values of a file of JSON lines (`<path>, line <n>`), a list (`entry <n>`) or a table.
 
     Each value comes with its place. A file may be gzipped, or a log of inspect_ai, and objects may go over several
@@ -70,13 +72,21 @@ def json_lines(source: Source, *, on_error: Callable[[str, RunError], None] | No
         yield from _entries(data, source, on_error)
     elif isinstance(source, pd.DataFrame):
         check_names(source, "the table")
-        for n, (place, row) in enumerate(zip(source.index, source.to_dict("records"), strict=True), start=1):
-            values = {name: value for name, value in row.items() if not (is_scalar(value) and pd.isna(value))}
+        for n, (place, row) in enumerate(
+            zip(source.index, source.to_dict("records"), strict=True), start=1
+        ):
+            values = {
+                name: value
+                for name, value in row.items()
+                if not (is_scalar(value) and pd.isna(value))
+            }
             yield place if isinstance(place, str) else f"row {n}", _plain(values)
     elif isinstance(source, Iterable) and not isinstance(source, (bytes, Mapping)):
         yield from ((f"entry {n}", _plain(value)) for n, value in enumerate(source, start=1))
     else:
-        raise RunError(f"{type(source).__name__} is neither a file nor a list of objects, nor a table")
+        raise RunError(
+            f"{type(source).__name__} is neither a file nor a list of objects, nor a table"
+        )
 
 
 def _plain(value: Any) -> Any:
@@ -183,7 +193,9 @@ def _parquet(data: bytes, path: str | Path) -> Iterator[tuple[str, dict]]:
     table.validate(full=True)  # finds text that is not UTF-8 before it is used
     check_names(table.column_names, path)
     # The metadata of pandas are not needed here, and they may be damaged too.
-    rows = table.replace_schema_metadata(None).to_pandas(integer_object_nulls=True).to_dict("records")
+    rows = (
+        table.replace_schema_metadata(None).to_pandas(integer_object_nulls=True).to_dict("records")
+    )
     yield from ((f"{path}, row {n}", row) for n, row in enumerate(rows, start=1))
 
 
@@ -193,7 +205,10 @@ def _blocks(data: bytes, path: str | Path) -> Iterator[tuple[str, dict]]:
     for is_text, block in groupby(lines, key=lambda line: line[1] != ""):
         if is_text:
             (n, question), *others = block
-            yield f"{path}, line {n}", {"question": question, "references": [text for _, text in others]}
+            yield (
+                f"{path}, line {n}",
+                {"question": question, "references": [text for _, text in others]},
+            )
 
 
 # --- JSON ---
@@ -232,9 +247,16 @@ def _samples(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
             if member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 content = log.read(member)
             else:  # Zstandard, which zipfile itself reads from Python 3.14 on
-                start = member.header_offset + 30 + sum(struct.unpack_from("<HH", data, member.header_offset + 26))
+                start = (
+                    member.header_offset
+                    + 30
+                    + sum(struct.unpack_from("<HH", data, member.header_offset + 26))
+                )
                 packed = pa.BufferReader(data[start : start + member.compress_size])
-                content, header = pa.CompressedInputStream(packed, "zstd").read(), data[member.header_offset : start]
+                content, header = (
+                    pa.CompressedInputStream(packed, "zstd").read(),
+                    data[member.header_offset : start],
+                )
                 if zlib.crc32(content) != member.CRC or member.filename.encode() not in header:
                     raise zipfile.BadZipFile("it has another checksum or name")
             if member.filename.startswith("samples/"):

@@ -43,7 +43,11 @@ def json_values(
     values: list[Any] | None
     is_list = data.lstrip()[:1] == b"[" or _LIST_IN_OBJECT.match(data) is not None
     if _is_first_line_whole(data):
-        values = [_parsed(data, path, is_lenient=keeps_bad_lines)] if is_list and b"\n" not in data.strip() else None
+        values = (
+            [_parsed(data, path, is_lenient=keeps_bad_lines)]
+            if is_list and b"\n" not in data.strip()
+            else None
+        )
     else:
         values = _values_over_lines(data)
         if is_list and not values and on_error is None:
@@ -95,7 +99,9 @@ def _lines(
         where = f"{path}, line {n}"
         if _EVENT.match(text):
             words = "a stream of server-sent events, in which no answer is whole"
-            raise RunError(f"{where}: this is {words}; save the whole response that the client joins")
+            raise RunError(
+                f"{where}: this is {words}; save the whole response that the client joins"
+            )
         try:
             value = _parsed(text, where, is_lenient=keeps_bad_lines)
         except RunError as error:

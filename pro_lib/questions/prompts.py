@@ -6,7 +6,9 @@ from typing import Annotated
 from pro_lib.common.validation import rule
 
 TEMPLATE = "Question: {question}\nAnswer:"
-Template = Annotated[str, rule(str, lambda template: "{question}" in template, "must contain {question}")]
+Template = Annotated[
+    str, rule(str, lambda template: "{question}" in template, "must contain {question}")
+]
 
 
 def filled_template(template: str, question: str) -> str:
@@ -18,7 +20,9 @@ def filled_template(template: str, question: str) -> str:
     return template.replace("{question}", question)
 
 
-def few_shot_prefix(shots: Sequence[tuple[str, str]], *, header: str = "", template: str = TEMPLATE) -> str:
+def few_shot_prefix(
+    shots: Sequence[tuple[str, str]], *, header: str = "", template: str = TEMPLATE
+) -> str:
     """Return what all prompts begin with: the header, then every shot with its answer."""
     examples = [f"{filled_template(template, question)} {answer}\n\n" for question, answer in shots]
     return header + "".join(examples)

@@ -11,7 +11,15 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from pro_lib.common.files import RunError, parse
 from pro_lib.common.validation import Format, Name, sentence
-from pro_lib.questions.file_readers import Identity, Source, TextList, rows_of, source_path, unzipped, warn_of_notes
+from pro_lib.questions.file_readers import (
+    Identity,
+    Source,
+    TextList,
+    rows_of,
+    source_path,
+    unzipped,
+    warn_of_notes,
+)
 from pro_lib.questions.json_values import LIST_NAMES
 from pro_lib.questions.references import choices_of, is_missing, plain_name, read_references
 from pro_lib.questions.tables import BadRow, check_names, is_damaged
@@ -196,7 +204,9 @@ class _Found:
         if isinstance(references, BadRow):
             self._leave_out(where, {**values, "question_id": name}, references.reason)
         elif any(map(_has_damage, row.values())):
-            self._leave_out(where, values, "a text has an unpaired surrogate, which is not valid Unicode")
+            self._leave_out(
+                where, values, "a text has an unpaired surrogate, which is not valid Unicode"
+            )
         else:
             self.questions.append({**question.model_dump(), "references": references})
             self.others.append(row)
@@ -211,9 +221,14 @@ class _Found:
         """Warn about the rows that are left out; `RunError` with `strict`, or if no row is left."""
         if not self._reasons:
             return
-        first = [f"{where.removeprefix(f'{self.file}, ')}: {reason}" for where, reason in self._reasons[:_FIRST]]
+        first = [
+            f"{where.removeprefix(f'{self.file}, ')}: {reason}"
+            for where, reason in self._reasons[:_FIRST]
+        ]
         more = f" and {len(self._reasons) - _FIRST} more" if len(self._reasons) > _FIRST else ""
-        counted = f"{len(self._reasons):,} of {n_rows:,} rows cannot be used: {'; '.join(first)}{more}"
+        counted = (
+            f"{len(self._reasons):,} of {n_rows:,} rows cannot be used: {'; '.join(first)}{more}"
+        )
         if not self.questions:
             raise RunError(f"{self.file} holds no questions with answers; {counted}")
         if strict:
@@ -225,7 +240,11 @@ class _Found:
         taken = {*QUESTION_COLUMN_ALIASES}.union(*self.used.values())
         others = [name for name in theirs if name not in taken]
         table = pd.DataFrame(self.questions, columns=list(QUESTION_COLUMN_ALIASES), dtype=object)
-        more = pd.DataFrame([[row.get(name) for name in others] for row in self.others], columns=others, dtype=object)
+        more = pd.DataFrame(
+            [[row.get(name) for name in others] for row in self.others],
+            columns=others,
+            dtype=object,
+        )
         for name in others:
             # Whole numbers among which some are missing would become floats.
             if more[name].notna().all():
@@ -301,11 +320,15 @@ def _known_column(alias: str, plain: Mapping[str, list[str]], file: Path) -> str
         return alias
     if len(columns) > 1:
         both = " and ".join(map(repr, columns[:2]))
-        raise RunError(f"{file} has the columns {both}, and either may be the {alias}; say which with columns=")
+        raise RunError(
+            f"{file} has the columns {both}, and either may be the {alias}; say which with columns="
+        )
     return columns[0]
 
 
-def _named_column(name: str, theirs: Sequence[str], plain: Mapping[str, list[str]], file: Path) -> str:
+def _named_column(
+    name: str, theirs: Sequence[str], plain: Mapping[str, list[str]], file: Path
+) -> str:
     """Return the column that `columns=` names."""
     if name in theirs:
         return name
@@ -351,7 +374,9 @@ def _flattened(rows: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
     if len(rows) == 1 and isinstance(rows[0][1], dict):
         where, whole = rows[0]
         plain = {plain_name(name): value for name, value in whole.items()}
-        inner = next((plain[name] for name in LIST_NAMES if isinstance(plain.get(name), list)), None)
+        inner = next(
+            (plain[name] for name in LIST_NAMES if isinstance(plain.get(name), list)), None
+        )
         if inner is not None and all(isinstance(row, dict) for row in inner):
             rows = [(f"{where}, entry {number}", row) for number, row in enumerate(inner, start=1)]
         else:
@@ -365,7 +390,9 @@ def _rows_of_columns(where: str, whole: dict) -> list[tuple[str, Any]]:
     if len(columns) < 2 or not all(isinstance(column, dict) for column in columns):
         return [(where, whole)]
     index = list(columns[0])
-    is_table = all(list(column) == index for column in columns) and all(name.isdigit() for name in index)
+    is_table = all(list(column) == index for column in columns) and all(
+        name.isdigit() for name in index
+    )
     if not is_table or not index:
         return [(where, whole)]
     return [
@@ -396,5 +423,12 @@ def _squad_rows(where: str, article: dict) -> list[tuple[str, Any]]:
         for question in questions if isinstance(questions, list) else ():
             place = f"{where}, question {len(rows) + 1}"
             is_object = isinstance(question, dict)
-            rows.append((place, question if is_object else BadRow(f"not an object but {type(question).__name__}")))
+            rows.append(
+                (
+                    place,
+                    question
+                    if is_object
+                    else BadRow(f"not an object but {type(question).__name__}"),
+                )
+            )
     return rows

@@ -15,7 +15,13 @@ from pro_lib.common.catalog import BUNDLED, DATA, HUB
 from pro_lib.common.files import FOLDER_NAME, RunError, is_folder_name, reading, regular
 from pro_lib.common.validation import checked, extra, not_empty, refusing, rule
 from pro_lib.questions.file_readers import Source, check_names, source_path, unzipped
-from pro_lib.questions.prompts import TEMPLATE, Template, chat_messages, few_shot_prefix, filled_template
+from pro_lib.questions.prompts import (
+    TEMPLATE,
+    Template,
+    chat_messages,
+    few_shot_prefix,
+    filled_template,
+)
 from pro_lib.questions.question_files import QuestionRows, read_question_rows, read_questions
 from pro_lib.questions.references import texts_in
 from pro_lib.questions.repeats import question_groups, text_groups, warn_of_repeats
@@ -33,9 +39,16 @@ def rename_reserved(table: pd.DataFrame) -> pd.DataFrame:
 
     A warning says so. Raises `RunError` for two columns of one name.
     """
-    ours = {name: f"own_{name}" for name in table if name in CERTIFICATE_COLUMNS or str(name).startswith("score_")}
+    ours = {
+        name: f"own_{name}"
+        for name in table
+        if name in CERTIFICATE_COLUMNS or str(name).startswith("score_")
+    }
     if ours:
-        warnings.warn(f"columns of the questions get own_ before names that runs need: {', '.join(ours)}", stacklevel=3)
+        warnings.warn(
+            f"columns of the questions get own_ before names that runs need: {', '.join(ours)}",
+            stacklevel=3,
+        )
     table = table.rename(columns=ours)
     check_names(table, "the table of questions")
     return table
@@ -78,23 +91,40 @@ class QuestionSet:
     def prompts(self) -> list[str]:
         """Return the prompts, in the order of the table."""
         prefix = self.prefix()
-        return [prefix + filled_template(self.template, question) for question in self.table["question"]]
+        return [
+            prefix + filled_template(self.template, question) for question in self.table["question"]
+        ]
 
     def chats(self) -> list[list[dict[str, str]]]:
         """Return the prompts as conversations, in the order of the table: the shots as earlier turns."""
         settings = {"header": self.header, "template": self.template}
-        return [chat_messages(question, self.shots, **settings) for question in self.table["question"]]
+        return [
+            chat_messages(question, self.shots, **settings) for question in self.table["question"]
+        ]
 
     def parameters(self, *, chat: bool | Mapping = False) -> dict[str, Any]:
         """Return what of the prompt decides the answers of a run, as JSON can hold it; `chat` only where it is true."""
         shots = [list(shot) for shot in self.shots]
-        return {"header": self.header, "template": self.template, "shots": shots} | ({"chat": chat} if chat else {})
+        return {"header": self.header, "template": self.template, "shots": shots} | (
+            {"chat": chat} if chat else {}
+        )
 
     def changes(self, *, chat: bool | Mapping = False) -> dict[str, Any]:
         """Return what is not by default in how the questions are asked; it goes into the name of a run folder."""
-        default = {"n_shots": self.source.get("usual_shots", len(self.shots)), "header": "", "template": TEMPLATE}
-        settings = {"n_shots": len(self.shots), "header": self.header, "template": self.template, "chat": chat}
-        return {name: value for name, value in settings.items() if value != default.get(name, False)}
+        default = {
+            "n_shots": self.source.get("usual_shots", len(self.shots)),
+            "header": "",
+            "template": TEMPLATE,
+        }
+        settings = {
+            "n_shots": len(self.shots),
+            "header": self.header,
+            "template": self.template,
+            "chat": chat,
+        }
+        return {
+            name: value for name, value in settings.items() if value != default.get(name, False)
+        }
 
     def with_questions(self, questions: Any) -> "QuestionSet":
         """Return another question, a text, or several texts, asked in the same way; they have no references."""
@@ -102,8 +132,13 @@ class QuestionSet:
         given = list(questions) if several else [questions]
         for n, text in enumerate(given, start=1):
             if not isinstance(text, str) or not text.strip():
-                raise RunError(f"question {n} of {len(given)} is empty" if several else "question is empty")
-        rows = {"question_id": [f"asked-{n}" for n in range(len(given))], "question": map(str.strip, given)}
+                raise RunError(
+                    f"question {n} of {len(given)} is empty" if several else "question is empty"
+                )
+        rows = {
+            "question_id": [f"asked-{n}" for n in range(len(given))],
+            "question": map(str.strip, given),
+        }
         return replace(self, table=pd.DataFrame({**rows, "references": None, "split": None}))
 
 
@@ -161,7 +196,12 @@ def load_questions(
     Raises `ValueError`, which names file and row, or the parameter, for what is unknown, malformed or out of its range,
     and where a set cannot be fetched.
     """
-    numbers = {"limit": (limit, 1), "n_shots": (n_shots, 0), "n_validation": (n_validation, 0), "seed": (seed, 0)}
+    numbers = {
+        "limit": (limit, 1),
+        "n_shots": (n_shots, 0),
+        "n_validation": (n_validation, 0),
+        "seed": (seed, 0),
+    }
     for number, (value, least) in numbers.items():
         if value is not None and (type(value) is not int or value < least):
             raise RunError(f"{number}={value!r} must be a whole number, at least {least}")
@@ -170,7 +210,11 @@ def load_questions(
     read = _read(name, path, columns or {}, strict=strict)
     table, used = read.table, read.columns
     name = unzipped(source_path(path, "questions")).stem if name is None else name
-    splits = list(dict.fromkeys(table["split"] if split is None else [split] if isinstance(split, str) else split))
+    splits = list(
+        dict.fromkeys(
+            table["split"] if split is None else [split] if isinstance(split, str) else split
+        )
+    )
     usual_shots = int(min(10, (table["split"] == "train_shots").sum() or len(table) // 4))
     n_shots = usual_shots if n_shots is None else n_shots
     if split is None and n_shots > 0:
@@ -186,7 +230,9 @@ def load_questions(
     missing = [part for part in splits if part not in set(table["split"])]
     if missing or not splits:
         has = ", ".join(sorted(set(table["split"]))) or f"nothing left beside {n_shots} shots"
-        raise RunError(f"split={(missing or [split])[0]!r} is not in dataset {name!r}; it has {has}")
+        raise RunError(
+            f"split={(missing or [split])[0]!r} is not in dataset {name!r}; it has {has}"
+        )
     drawn: list[int] = []
     for rows in (np.flatnonzero(table["split"] == part) for part in splits):
         size = min(limit or len(rows), len(rows))
@@ -196,16 +242,31 @@ def load_questions(
     if shots is None:
         pool = _without_texts(table[table["split"] == "train_shots"], chosen)
         if n_shots > len(pool):
-            raise RunError(f"n_shots={n_shots}: dataset {name!r} has {len(pool)} questions for shots")
+            raise RunError(
+                f"n_shots={n_shots}: dataset {name!r} has {len(pool)} questions for shots"
+            )
         shots = _shots(pool, n_shots)
     file = str(path) if isinstance(path, Path) else None
-    source: dict[str, Any] = {"dataset": name, "path": file, "columns": used, "split": splits, "limit": limit}
-    source |= {"n_validation": n_validation, "seed": seed, "n_shots": len(shots), "usual_shots": usual_shots}
+    source: dict[str, Any] = {
+        "dataset": name,
+        "path": file,
+        "columns": used,
+        "split": splits,
+        "limit": limit,
+    }
+    source |= {
+        "n_validation": n_validation,
+        "seed": seed,
+        "n_shots": len(shots),
+        "usual_shots": usual_shots,
+    }
     pairs = tuple(zip(shots["question"], shots["references"].str[0], strict=True))
     return QuestionSet(name, chosen, pairs, header, template, source, read.left_out)
 
 
-def lend_validation(table: pd.DataFrame, n: int | None, seed: int = 0, *, lender: str, pool: int = 1) -> pd.DataFrame:
+def lend_validation(
+    table: pd.DataFrame, n: int | None, seed: int = 0, *, lender: str, pool: int = 1
+) -> pd.DataFrame:
     """Return the table with `pool` times `n` of its test questions, drawn with `seed`, as a validation split.
 
     At most half of them are taken, with a warning that names the `lender` where that is less than `n`; half if `n` is
@@ -221,7 +282,9 @@ def lend_validation(table: pd.DataFrame, n: int | None, seed: int = 0, *, lender
         warnings.warn(message, UserWarning, stacklevel=3)
     drawn = np.random.default_rng(seed).choice(n_texts, size=size, replace=False)
     validation = test[np.isin(texts, drawn)]
-    return table.assign(split=np.where(np.isin(np.arange(len(table)), validation), "validation", table["split"]))
+    return table.assign(
+        split=np.where(np.isin(np.arange(len(table)), validation), "validation", table["split"])
+    )
 
 
 def _read(name: str | None, path: Source | None, columns: Mapping, *, strict: bool) -> QuestionRows:
@@ -232,10 +295,18 @@ def _read(name: str | None, path: Source | None, columns: Mapping, *, strict: bo
     if name in HUB:
         return QuestionRows(_from_hub(name, folder), {}, {})
     if folder:
-        raise RunError(f"folder {folder} is a saved dataset; say which with name=, one of {', '.join(HUB)}")
+        raise RunError(
+            f"folder {folder} is a saved dataset; say which with name=, one of {', '.join(HUB)}"
+        )
     if name not in BUNDLED:
-        raise RunError(f"dataset {name!r} is unknown; choose {', '.join(NAMES)}, or give path= to a file")
-    ours = {"question_id": "fact_id", "question": BUNDLED[name], "references": ["answer", "aliases"]}
+        raise RunError(
+            f"dataset {name!r} is unknown; choose {', '.join(NAMES)}, or give path= to a file"
+        )
+    ours = {
+        "question_id": "fact_id",
+        "question": BUNDLED[name],
+        "references": ["answer", "aliases"],
+    }
     table, _ = read_questions(DATA / "world_facts" / "facts.jsonl", ours)
     return QuestionRows(table[[*QUESTION_COLUMNS, "relation", "exposure", "conflict"]], {}, {})
 
@@ -250,16 +321,32 @@ def _from_hub(name: str, folder: Path | None) -> pd.DataFrame:
     if "test" not in set(table["split"]):
         table["split"] = table["split"].replace("validation", "test")
     if not {"test", "train"} <= set(table["split"]):
-        raise RunError(f"dataset {name!r} has no split with answers to ask, or none to take shots from")
-    others, train = table[table["split"] != "train"], table[table["split"] == "train"].drop_duplicates("question")
-    train = train[~train["question_id"].isin(others["question_id"]) & ~train["question"].isin(others["question"])]
+        raise RunError(
+            f"dataset {name!r} has no split with answers to ask, or none to take shots from"
+        )
+    others, train = (
+        table[table["split"] != "train"],
+        table[table["split"] == "train"].drop_duplicates("question"),
+    )
+    train = train[
+        ~train["question_id"].isin(others["question_id"])
+        & ~train["question"].isin(others["question"])
+    ]
     # Always the same draw, so that validation questions, and shots, are the same whatever else is asked for.
-    n = 0 if "validation" in set(others["split"]) else min(1000, len(train) // 2)  # enough to choose α on
+    n = (
+        0 if "validation" in set(others["split"]) else min(1000, len(train) // 2)
+    )  # enough to choose α on
     drawn = np.isin(np.arange(len(train)), np.random.default_rng(0).permutation(len(train))[:n])
     validation = _without_texts(train[drawn], others)
-    ours = [others, validation.assign(split="validation"), train[~drawn].assign(split="train_shots")]
+    ours = [
+        others,
+        validation.assign(split="validation"),
+        train[~drawn].assign(split="train_shots"),
+    ]
     table = pd.concat(ours, ignore_index=True)
-    return read_questions(table.set_axis([f"dataset {name!r}, question {n + 1}" for n in table.index]), {})[0]
+    return read_questions(
+        table.set_axis([f"dataset {name!r}, question {n + 1}" for n in table.index]), {}
+    )[0]
 
 
 def _downloaded(name: str, folder: Path | None) -> pd.DataFrame:
@@ -276,15 +363,29 @@ def _downloaded(name: str, folder: Path | None) -> pd.DataFrame:
                 regular(path)
             if path.suffix == ".arrow":
                 _check_arrow(path)
-        loaded = datasets.load_from_disk(folder) if folder else datasets.load_dataset(repository, configuration)
+        loaded = (
+            datasets.load_from_disk(folder)
+            if folder
+            else datasets.load_dataset(repository, configuration)
+        )
         for split in [split for split in loaded if split in ("test", "validation", "train")]:
             rows, ids = loaded[split], [f"{name}-{split}-{n}" for n in range(len(loaded[split]))]
             ids = rows["question_id"][:] if "question_id" in rows.column_names else ids
             # TriviaQA writes `<unk>` where it keeps the answer to itself.
             texts = [texts_in(value) for value in rows[answer][:]]
-            references = [[text for text in some if text and text.strip() not in ("", "<unk>")] for some in texts]
-            part = {"question_id": ids, "question": rows["question"][:], "references": references, "split": split}
-            parts.append(pd.DataFrame(part)[list(map(bool, references))].drop_duplicates("question_id"))
+            references = [
+                [text for text in some if text and text.strip() not in ("", "<unk>")]
+                for some in texts
+            ]
+            part = {
+                "question_id": ids,
+                "question": rows["question"][:],
+                "references": references,
+                "split": split,
+            }
+            parts.append(
+                pd.DataFrame(part)[list(map(bool, references))].drop_duplicates("question_id")
+            )
         return pd.concat(parts)
 
 

@@ -27,7 +27,14 @@ _ENTITY = re.compile(r"&(#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31
 _DECIMAL = re.compile(r"-?\d+\.\d+")
 _WHOLE = re.compile(r"-?\d+\.0+")
 # Columns with the choices of multiple-choice questions, and those with one choice each.
-CHOICES_COLUMNS = ("choices", "options", "endings", "answer_choices", "answer_options", "candidates")
+CHOICES_COLUMNS = (
+    "choices",
+    "options",
+    "endings",
+    "answer_choices",
+    "answer_options",
+    "candidates",
+)
 _CHOICE_COLUMN = re.compile(r"(?:choice|option|opt|op|ending|answer|sol)?_?([a-z]|\d)")
 _LETTER = re.compile(r"[(\[]?([A-Za-z])[)\].:]?")
 _LETTER_AND_TEXT = re.compile(r"[(\[]?([A-Za-z])[)\].:]\s*(\S.*)", re.DOTALL)
@@ -68,10 +75,16 @@ def _answers_of(value: Mapping) -> list:
     """Return the answers in an object; `[object()]`, which is not a text, if it has none."""
     inner = {plain_name(str(name)): each for name, each in value.items()}
     if {"choices", "labels"} <= set(inner):
-        return [text for text, label in zip(inner["choices"], inner["labels"], strict=False) if label == 1]
+        return [
+            text
+            for text, label in zip(inner["choices"], inner["labels"], strict=False)
+            if label == 1
+        ]
     answers = [inner[name] for name in _ANSWER_KEYS if inner.get(name) is not None]
     if not any(texts_in(answer) for answer in answers):
-        answers = [inner[name] for name in _NORMALIZED_KEYS if inner.get(name) is not None] or answers
+        answers = [
+            inner[name] for name in _NORMALIZED_KEYS if inner.get(name) is not None
+        ] or answers
     known = {*_ANSWER_KEYS, *_NORMALIZED_KEYS}
     return answers if known & set(inner) else [object()]
 
@@ -169,7 +182,9 @@ def _is_list_of_texts(value: object) -> bool:
     """Return whether a list or an object contains a text; intervals and coordinates do not."""
     if isinstance(value, dict):
         return bool({plain_name(str(name)) for name in value} & {*_ANSWER_KEYS, *_NORMALIZED_KEYS})
-    return isinstance(value, list) and (not value or any(isinstance(inner, (str, list, dict)) for inner in value))
+    return isinstance(value, list) and (
+        not value or any(isinstance(inner, (str, list, dict)) for inner in value)
+    )
 
 
 # --- One column ---
@@ -192,7 +207,9 @@ def read_column(name: str, cells: Sequence[object]) -> Reading:
     """
     texts = [cell for cell in cells if isinstance(cell, str) and cell.strip() not in _NO_ANSWER]
     lists = {text: list_in_text(text) for text in texts if text.lstrip()[:1] in ("[", "(", "{")}
-    are_lists = bool(texts) and all(text.lstrip().startswith("[") for text in texts) and name.endswith("s")
+    are_lists = (
+        bool(texts) and all(text.lstrip().startswith("[") for text in texts) and name.endswith("s")
+    )
     are_decimals = bool(texts) and all(_DECIMAL.fullmatch(text.strip()) for text in texts)
     n_final = sum(_FINAL_ANSWER.search(text) is not None for text in texts)
     are_rationales = 2 * n_final > len(texts)
@@ -222,7 +239,9 @@ def read_column(name: str, cells: Sequence[object]) -> Reading:
 
     answers = [read(cell) for cell in cells]
     if len([kind for kind in kinds if kind.startswith("read as")]) > 1:
-        del kinds["read as JSON lists"]  # an empty list, or one of numbers, is the same in JSON and Python
+        del kinds[
+            "read as JSON lists"
+        ]  # an empty list, or one of numbers, is the same in JSON and Python
     return Reading(answers, tuple(kinds))
 
 
@@ -260,7 +279,9 @@ class Choices:
     labels: tuple[str, ...] = ()
 
 
-def choices_of(names: Sequence[str], rows: Sequence[Mapping[str, object]]) -> "tuple[str, list[Choices | None]]":
+def choices_of(
+    names: Sequence[str], rows: Sequence[Mapping[str, object]]
+) -> "tuple[str, list[Choices | None]]":
     """Return the columns that contain the choices, as words, and the choices of each row."""
     plain = {plain_name(name): name for name in names}
     for known in CHOICES_COLUMNS:
@@ -271,7 +292,9 @@ def choices_of(names: Sequence[str], rows: Sequence[Mapping[str, object]]) -> "t
     if not columns:
         return "", [None] * len(rows)
     labels = tuple(columns)
-    several = [_choices_of_columns([row.get(name) for name in columns.values()], labels) for row in rows]
+    several = [
+        _choices_of_columns([row.get(name) for name in columns.values()], labels) for row in rows
+    ]
     return f"columns {', '.join(map(repr, columns.values()))}", several
 
 
@@ -314,7 +337,9 @@ def _choices_in(cell: object) -> Choices | None:
         else:
             labels = [str(name) for name in cell]
             cell = list(cell.values())
-    elif isinstance(cell, (list, tuple)) and cell and all(isinstance(each, Mapping) for each in cell):
+    elif (
+        isinstance(cell, (list, tuple)) and cell and all(isinstance(each, Mapping) for each in cell)
+    ):
         labels = [each.get("label") for each in cell]
         cell = [each.get("text") for each in cell]
     if isinstance(cell, np.ndarray):
@@ -325,7 +350,9 @@ def _choices_in(cell: object) -> Choices | None:
     if len(texts) != len(cell) or None in texts or len(texts) < 2:
         return None
     has_labels = len(labels) == len(texts) and None not in labels
-    return Choices(_without_letters(texts), tuple(str(label) for label in labels) if has_labels else ())
+    return Choices(
+        _without_letters(texts), tuple(str(label) for label in labels) if has_labels else ()
+    )
 
 
 def _without_letters(texts: Sequence[str]) -> tuple[str, ...]:
@@ -418,7 +445,11 @@ def _chosen_values(cell: object) -> list[str]:
         found = list_in_text(cell)
         cell = found[1] if found else cell
     texts = texts_in(cell)
-    return [text.strip() for text in texts if text is not None and text.strip() not in (*_NO_ANSWER, "-1")]
+    return [
+        text.strip()
+        for text in texts
+        if text is not None and text.strip() not in (*_NO_ANSWER, "-1")
+    ]
 
 
 def _named(values: Sequence[str], choices: Choices, mode: str) -> list[str] | None:
@@ -437,7 +468,9 @@ def _certain_mode(
     are_numbers = all(re.fullmatch(r"\d{1,3}", value) for values, _ in several for value in values)
     are_native = any(isinstance(cell, (int, float)) and not is_missing(cell) for cell in cells)
     if complete and complete[0] == "text":
-        others = [mode for mode in complete if mode.startswith("index") and found[mode] != found["text"]]
+        others = [
+            mode for mode in complete if mode.startswith("index") and found[mode] != found["text"]
+        ]
         if are_native and others:
             raise RunError(_ambiguous(name, "the choices themselves or their places"))
         return "text"
@@ -494,10 +527,15 @@ def read_references(
             notes.append(f"references from column {name!r}, {', '.join(words)}")
         bad = [cell if isinstance(cell, BadRow) else None for cell in cells]
         readings.append([one or other for one, other in zip(bad, reading.answers, strict=True)])
-    return [_merged(parts, used, row) for parts, row in zip(zip(*readings, strict=True), rows, strict=True)]
+    return [
+        _merged(parts, used, row)
+        for parts, row in zip(zip(*readings, strict=True), rows, strict=True)
+    ]
 
 
-def _merged(parts: Sequence[Any], used: Sequence[str], row: Mapping[str, object]) -> "list[str] | BadRow":
+def _merged(
+    parts: Sequence[Any], used: Sequence[str], row: Mapping[str, object]
+) -> "list[str] | BadRow":
     texts: list = []
     for part in parts:
         if isinstance(part, BadRow):
@@ -507,5 +545,7 @@ def _merged(parts: Sequence[Any], used: Sequence[str], row: Mapping[str, object]
     shown = f"references={_short(cells[0] if len(cells) == 1 else cells)}"
     if None in texts:
         return BadRow(f"{shown} must be text or lists of texts")
-    references = list(dict.fromkeys(text.strip() for text in texts if text.strip() not in _NO_ANSWER))
+    references = list(
+        dict.fromkeys(text.strip() for text in texts if text.strip() not in _NO_ANSWER)
+    )
     return references or BadRow(f"{shown} must hold a text")

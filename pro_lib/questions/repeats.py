@@ -94,5 +94,7 @@ def warn_of_repeats(questions: pd.DataFrame, source: str) -> None:
     n_shared = count_shared_texts(questions)
     if n_shared:
         message += f", and {n_shared} texts are in more than one split, so validation and test are not independent"
-    message += "; intervals treat equal texts as one cluster, and guarantees use one question of each text"
+    message += (
+        "; intervals treat equal texts as one cluster, and guarantees use one question of each text"
+    )
     warnings.warn(message, UserWarning, stacklevel=3)

@@ -77,7 +77,9 @@ class Dialect:
         """Return what differs from the file's usual dialect, as words; an empty text if nothing does."""
         words = []
         if self.delimiter != usual_delimiter:
-            words.append(f"fields separated by {_SEPARATOR_NAMES.get(self.delimiter, repr(self.delimiter))}")
+            words.append(
+                f"fields separated by {_SEPARATOR_NAMES.get(self.delimiter, repr(self.delimiter))}"
+            )
         if not self.has_quotes:
             words.append("quotation marks taken as text")
         if self.has_escapes:
@@ -109,7 +111,11 @@ def utf8_bytes(data: bytes, path: str | Path, notes: list[str]) -> bytes:
     """
     for mark, encoding in _BYTE_ORDER_MARKS.items():
         if data.startswith(mark):
-            return data[len(mark) :] if encoding == "utf-8" else _transcoded(data[len(mark) :], encoding, path)
+            return (
+                data[len(mark) :]
+                if encoding == "utf-8"
+                else _transcoded(data[len(mark) :], encoding, path)
+            )
     wide = _wide_encoding(data)
     if wide is not None:
         return _transcoded(data, wide, path)
@@ -176,7 +182,9 @@ def _from_windows_1252(data: bytes, path: str | Path, place: int, notes: list[st
     line = data.count(b"\n", 0, place) + 1
     remedy = "save it as UTF-8 (in Excel: 'CSV UTF-8')"
     if not _is_western_text(data):
-        raise RunError(f"{path}, line {line} cannot be read: its encoding is not UTF-8, nor another for sure; {remedy}")
+        raise RunError(
+            f"{path}, line {line} cannot be read: its encoding is not UTF-8, nor another for sure; {remedy}"
+        )
     text = data.decode("cp1252")
     word = re.search(r"[^\s,;|\"]*[^\x00-\x7f][^\s,;|\"]*", text)
     sample = f", such as {word[0][:40]!r} in line {line}" if word else ""
@@ -206,7 +214,9 @@ def _is_western_text(data: bytes) -> bool:
     if 3 * sum(character in letters for character in text.lower()) > sum(map(str.isalpha, text)):
         return False
     words = {frozenset(word.lower()) & letters for word in re.findall(r"[^\W\d_]+", text)}
-    return all(any(word <= set(alphabet) for alphabet in _WESTERN_ALPHABETS.values()) for word in words)
+    return all(
+        any(word <= set(alphabet) for alphabet in _WESTERN_ALPHABETS.values()) for word in words
+    )
 
 
 # --- CSV ---
@@ -271,7 +281,9 @@ def _numbered_rows(
             return
         except csv.Error as error:
             line = reader.line_num + first_line - 1  # type: ignore[attr-defined]
-            raise RunError(f"{path}, line {line} cannot be read: {error}; check its quotation marks") from error
+            raise RunError(
+                f"{path}, line {line} cannot be read: {error}; check its quotation marks"
+            ) from error
         if fields:
             yield reader.line_num + first_line - 1, fields  # type: ignore[attr-defined]
 
@@ -320,7 +332,10 @@ def detect_dialect(text: str, usual_delimiter: str) -> Dialect:
     The usual dialect of the file's name wins if it fits. If none fits every row, it is the one
     whose header has several fields and that fits the most rows.
     """
-    delimiters = [usual_delimiter, *(other for other in (",", ";", "\t", "|") if other != usual_delimiter)]
+    delimiters = [
+        usual_delimiter,
+        *(other for other in (",", ";", "\t", "|") if other != usual_delimiter),
+    ]
     candidates = []
     for delimiter in delimiters:
         plain = Dialect(delimiter, skips_spaces=_has_spaces_after(text, delimiter))

@@ -37,7 +37,9 @@ def above_one(log_probs: ArrayLike) -> NDArray[np.bool_]:
     return mass(log_probs) > 1 + _ROUNDING
 
 
-def pro(log_probs: ArrayLike, *, alpha: ArrayLike = 0.4, search_alpha: float | None = None) -> FloatArray:
+def pro(
+    log_probs: ArrayLike, *, alpha: ArrayLike = 0.4, search_alpha: float | None = None
+) -> FloatArray:
     """Return PRO with adaptive K: of the answers with `p >= alpha`, or the most probable one if none has.
 
     A `PremiseWarning` counts the questions whose answers (all given, not only those kept) have a mass above 1. On the
@@ -47,14 +49,20 @@ def pro(log_probs: ArrayLike, *, alpha: ArrayLike = 0.4, search_alpha: float | N
     return _pro(log_probs, adaptive_k(log_probs, alpha, search_alpha=search_alpha))
 
 
-def pro_at_k(log_probs: ArrayLike, k: ArrayLike, *, search_alpha: float | None = None) -> FloatArray:
+def pro_at_k(
+    log_probs: ArrayLike, k: ArrayLike, *, search_alpha: float | None = None
+) -> FloatArray:
     """Return PRO of the `k` most probable answers; a question with fewer than `k` uses all it has.
 
     `k` is one integer of at least 1, or `(A,)` of them for a result of shape `(n, A)`. Warns as `pro` does. A `k` that
     a search with a `search_alpha` did not reach on every question is a `ValueError`. PRO_1 is exactly NLL.
     """
     requested = np.asarray(k)
-    if requested.dtype.kind not in "iu" or requested.ndim > 1 or not (requested.size and (requested >= 1).all()):
+    if (
+        requested.dtype.kind not in "iu"
+        or requested.ndim > 1
+        or not (requested.size and (requested >= 1).all())
+    ):
         raise ValueError(f"k must be an integer of at least 1, or several of them, not {k!r}")
     n_answers, largest = (~np.isnan(as_log_probs(log_probs))).sum(axis=1), int(requested.max())
     if search_alpha is not None and largest > 1 and (n_answers < largest).any():
@@ -71,7 +79,9 @@ def pro_all_k(log_probs: ArrayLike) -> FloatArray:
     return _pro(log_probs)
 
 
-def adaptive_k(log_probs: ArrayLike, alpha: ArrayLike, *, search_alpha: float | None = None) -> IntArray:
+def adaptive_k(
+    log_probs: ArrayLike, alpha: ArrayLike, *, search_alpha: float | None = None
+) -> IntArray:
     """Return adaptive K: how many answers have `p >= alpha`, at least 1; 0 where a question has no answer.
 
     The comparison is `log_probs >= np.log(alpha)`: an answer given as `np.log(0.1)` is kept at `alpha=0.1`, which
@@ -79,7 +89,12 @@ def adaptive_k(log_probs: ArrayLike, alpha: ArrayLike, *, search_alpha: float | 
     """
     checked = as_log_probs(log_probs)
     found = (~np.isnan(checked)).any(axis=1)
-    return _by_alpha(lambda above, _: np.maximum((~np.isnan(above)).sum(axis=1), found), checked, alpha, search_alpha)
+    return _by_alpha(
+        lambda above, _: np.maximum((~np.isnan(above)).sum(axis=1), found),
+        checked,
+        alpha,
+        search_alpha,
+    )
 
 
 def alpha_floor(
@@ -107,12 +122,21 @@ def alpha_floor(
     return _by_alpha(floor, checked, alpha, search_alpha)
 
 
-def mass_not_found(log_probs: ArrayLike, *, alpha: ArrayLike, search_alpha: float | None = None) -> FloatArray:
+def mass_not_found(
+    log_probs: ArrayLike, *, alpha: ArrayLike, search_alpha: float | None = None
+) -> FloatArray:
     """Return one minus the probabilities of the answers with `p >= alpha`, in [0, 1]; no claim about the entropy."""
-    return _by_alpha(lambda above, _: np.maximum(1 - mass(above), 0.0), as_log_probs(log_probs), alpha, search_alpha)
+    return _by_alpha(
+        lambda above, _: np.maximum(1 - mass(above), 0.0),
+        as_log_probs(log_probs),
+        alpha,
+        search_alpha,
+    )
 
 
-def tree_bound(prefix_log_probs: ArrayLike, next_entropies: ArrayLike, *, alpha: ArrayLike = 0.0) -> FloatArray:
+def tree_bound(
+    prefix_log_probs: ArrayLike, next_entropies: ArrayLike, *, alpha: ArrayLike = 0.0
+) -> FloatArray:
     """Return the tree bound: `Σ_v p(v) H(next | v)` over expanded prefixes v with `p(v) >= alpha`.
 
     By the chain rule, a lower bound of H(Y) for any distinct prefixes; H(next | v) counts the ending as one event. It
@@ -122,7 +146,9 @@ def tree_bound(prefix_log_probs: ArrayLike, next_entropies: ArrayLike, *, alpha:
     checked = as_log_probs(prefix_log_probs, "prefix_log_probs")
     entropies = np.asarray(next_entropies, dtype=np.float64)
     nothing = np.where(np.isnan(checked).all(axis=1), np.nan, 0.0)
-    return _by_alpha(lambda above, _: np.nansum(np.exp(above) * entropies, axis=1) + nothing, checked, alpha)
+    return _by_alpha(
+        lambda above, _: np.nansum(np.exp(above) * entropies, axis=1) + nothing, checked, alpha
+    )
 
 
 def nll(log_probs: ArrayLike) -> FloatArray:
@@ -145,7 +171,9 @@ def average_log_likelihood(mean_log_probs: ArrayLike, log_probs: ArrayLike) -> F
 def predictive_entropy(log_probs: ArrayLike) -> FloatArray:
     """Return PE as in the paper's Eq. 2: `-sum_i p_i log p_i` over the answers given."""
     checked = as_log_probs(log_probs)
-    return np.where(np.isnan(checked).all(axis=1), np.nan, -row_sums(np.exp(checked) * checked) + 0.0)
+    return np.where(
+        np.isnan(checked).all(axis=1), np.nan, -row_sums(np.exp(checked) * checked) + 0.0
+    )
 
 
 def predictive_entropy_mc(log_probs: ArrayLike) -> FloatArray:
@@ -160,7 +188,9 @@ def normalized_entropy(mean_log_probs: ArrayLike) -> FloatArray:
     return predictive_entropy_mc(as_log_probs(mean_log_probs, "mean_log_probs"))
 
 
-def as_log_probs(log_probs: ArrayLike, name: str = "log_probs", shape: tuple[int, int] | None = None) -> FloatArray:
+def as_log_probs(
+    log_probs: ArrayLike, name: str = "log_probs", shape: tuple[int, int] | None = None
+) -> FloatArray:
     """Return log-probabilities (n, N) as an array; `ValueError` with the place of what is none, or for a shape."""
     array = np.asarray(log_probs, dtype=np.float64)
     if array.ndim != 2 or shape not in (None, array.shape):
@@ -169,7 +199,9 @@ def as_log_probs(log_probs: ArrayLike, name: str = "log_probs", shape: tuple[int
     if bad.any():
         row, answer = np.argwhere(bad)[0]
         value = f"{name} row {row}, answer {answer} is {array[row, answer]}"
-        raise ValueError(f"{value}: a log-probability is finite and at most 0, NaN where there is no answer")
+        raise ValueError(
+            f"{value}: a log-probability is finite and at most 0, NaN where there is no answer"
+        )
     return array
 
 
@@ -188,7 +220,9 @@ def _by_alpha(
         raise ValueError(f"{message}: the search did not look for answers in between")
     with np.errstate(divide="ignore"):  # log(0) = -inf keeps everything, as it should
         log_alphas = np.log(np.atleast_1d(alphas))
-    columns = [score(np.where(log_probs >= value, log_probs, np.nan), value) for value in log_alphas]
+    columns = [
+        score(np.where(log_probs >= value, log_probs, np.nan), value) for value in log_alphas
+    ]
     return np.column_stack(columns).reshape(len(log_probs), *alphas.shape)
 
 
@@ -198,7 +232,9 @@ def _pro(log_probs: ArrayLike, k: IntArray | None = None) -> FloatArray:
     probs = np.exp(ordered)
     if (above := above_one(ordered)).any():
         message = f"{above.sum()} of {len(above)} questions have answers whose probabilities sum to more than 1 "
-        message += f"(first in row {above.argmax()}), so PRO may exceed their entropy (Proposition 1)."
+        message += (
+            f"(first in row {above.argmax()}), so PRO may exceed their entropy (Proposition 1)."
+        )
         warnings.warn(message, PremiseWarning, stacklevel=3)
     # In this form, not -sum p log p - (1 - P_K) log p_K, the correction is exactly 0 at K = 1: PRO_1 is NLL.
     correction = np.cumsum(probs * ordered, axis=1) - ordered * np.cumsum(probs, axis=1)

@@ -21,7 +21,9 @@ def matches(compared: ArrayLike) -> Mask:
     They do where entailment is the most probable label both ways (Kuhn et al. 2023, the paper); similarities from 0.5.
     """
     entailment, neutral, contradiction = np.moveaxis(_checked(compared)[0], -1, 0)
-    entails = (entailment >= neutral) & (entailment >= contradiction)  # False where an answer is missing
+    entails = (entailment >= neutral) & (
+        entailment >= contradiction
+    )  # False where an answer is missing
     return entails & entails.transpose(0, 2, 1)
 
 
@@ -81,13 +83,25 @@ def semantic_density(mean_log_probs: ArrayLike, compared: ArrayLike) -> FloatArr
 def _checked(compared: ArrayLike) -> tuple[FloatArray, Mask]:
     """Return what was compared as (n, N, N, 3), and which answers are there, (n, N)."""
     array = np.asarray(compared, dtype=np.float64)
-    if array.ndim not in (3, 4) or array.shape[1] != array.shape[2] or array.shape[3:] not in ((), (3,)):
-        raise ValueError(f"compared must have the shape (n, N, N) or (n, N, N, 3), not {array.shape}")
-    three = array if array.ndim == 4 else np.stack([array, np.zeros_like(array), 1 - array], axis=-1)
+    if (
+        array.ndim not in (3, 4)
+        or array.shape[1] != array.shape[2]
+        or array.shape[3:] not in ((), (3,))
+    ):
+        raise ValueError(
+            f"compared must have the shape (n, N, N) or (n, N, N, 3), not {array.shape}"
+        )
+    three = (
+        array if array.ndim == 4 else np.stack([array, np.zeros_like(array), 1 - array], axis=-1)
+    )
     e, n, c = np.moveaxis(three, -1, 0)  # added up one by one: NumPy is slow along an axis of three
     present, total = ~np.isnan(np.diagonal(e, axis1=1, axis2=2)), e + n + c
     both = present[:, :, None] & present[:, None, :]
-    bad = (np.minimum(np.minimum(e, n), c) < -1e-6) | (np.abs(total - 1) > 1e-4) | (np.isnan(total) == both)
+    bad = (
+        (np.minimum(np.minimum(e, n), c) < -1e-6)
+        | (np.abs(total - 1) > 1e-4)
+        | (np.isnan(total) == both)
+    )
     if bad.any():
         place = tuple(np.argwhere(bad)[0].tolist())
         words = "a similarity in [0, 1], or three probabilities, of any two answers there are"

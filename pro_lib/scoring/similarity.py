@@ -28,15 +28,22 @@ def padded_texts(answers: Answers, questions: pd.DataFrame | None = None) -> lis
         raise ValueError(f"answers has {len(answers)} rows, but questions {len(questions)}")
     rows = [[None if text is None or text != text else text for text in row] for row in answers]
     for number, row in enumerate(rows):
-        if isinstance(answers[number], str) or not all(text is None or isinstance(text, str) for text in row):
-            raise ValueError(f"answers row {number} must hold texts, and None or NaN where one is missing")
+        if isinstance(answers[number], str) or not all(
+            text is None or isinstance(text, str) for text in row
+        ):
+            raise ValueError(
+                f"answers row {number} must hold texts, and None or NaN where one is missing"
+            )
     width = max(map(len, rows), default=0)
     return [row + [None] * (width - len(row)) for row in rows]
 
 
 def first_occurrences(answers: Answers) -> NDArray[np.bool_]:
     """Return (n, N): True at the first occurrence of each text of a question."""
-    firsts = [[text is not None and text not in row[:n] for n, text in enumerate(row)] for row in padded_texts(answers)]
+    firsts = [
+        [text is not None and text not in row[:n] for n, text in enumerate(row)]
+        for row in padded_texts(answers)
+    ]
     return pd.DataFrame(firsts).to_numpy(bool)
 
 
@@ -64,7 +71,9 @@ def lexical(answers: Answers, questions: pd.DataFrame | None = None) -> NDArray[
     """Return ROUGE-L F1 of answers, (n, N, N): symmetric, 1 between equal texts, also where ROUGE sees nothing."""
 
     def compare(texts: NDArray, others: NDArray) -> NDArray[np.float64]:
-        return np.where(texts == others, 1.0, metrics.rouge_l_between(texts.tolist(), others.tolist()))
+        return np.where(
+            texts == others, 1.0, metrics.rouge_l_between(texts.tolist(), others.tolist())
+        )
 
     return pairwise_similarity(padded_texts(answers, questions), compare)
 
@@ -85,10 +94,14 @@ class Alias:
         """Return similarities 0 or 1, (n, N, N). Raises `ValueError` for a question that the table does not have."""
         rows = padded_texts(answers, questions)
         if questions is None or not {"question_id", "references"} <= set(self.table):
-            raise ValueError("alias needs questions with question_id, and a table with question_id and references")
+            raise ValueError(
+                "alias needs questions with question_id, and a table with question_id and references"
+            )
         ids, known = questions["question_id"], self.table["question_id"]
         if len(unknown := ids[~ids.isin(known)]):
-            raise ValueError(f"the alias table has no question {unknown.iloc[0]!r} ({len(unknown)} are missing)")
+            raise ValueError(
+                f"the alias table has no question {unknown.iloc[0]!r} ({len(unknown)} are missing)"
+            )
         relation = dict(zip(known, self.table.get("relation", known), strict=True))
         bearers = defaultdict(set)
         for identity, names in zip(known, self.table["references"], strict=True):
@@ -102,7 +115,10 @@ class Alias:
         def compare(first: NDArray, second: NDArray) -> list[bool]:
             return [a[0] == b[0] or bool(a[1] & b[1]) for a, b in zip(first, second, strict=True)]
 
-        meant = [[text if text is None else meaning(text, n) for text in row] for n, row in zip(ids, rows, strict=True)]
+        meant = [
+            [text if text is None else meaning(text, n) for text in row]
+            for n, row in zip(ids, rows, strict=True)
+        ]
         return pairwise_similarity(meant, compare)
 
 
@@ -135,12 +151,17 @@ class Nli:
         not_empty(self.model, "model")
         not_empty(self.cache, "cache")
 
-    def __call__(self, answers: Answers, questions: pd.DataFrame | None = None) -> NDArray[np.float64]:
+    def __call__(
+        self, answers: Answers, questions: pd.DataFrame | None = None
+    ) -> NDArray[np.float64]:
         """Return probabilities in the order of `LABELS`, (n, N, N, 3), [q, i, j] with premise i and hypothesis j."""
         rows = padded_texts(answers, questions)
         if questions is not None:
             pairs = zip(questions["question"], rows, strict=True)
-            rows = [[None if text is None else f"{question} {text}" for text in row] for question, row in pairs]
+            rows = [
+                [None if text is None else f"{question} {text}" for text in row]
+                for question, row in pairs
+            ]
         return pairwise_similarity(rows, self._probabilities)
 
     def _probabilities(self, premises: NDArray, hypotheses: NDArray) -> NDArray[np.float64]:
@@ -152,7 +173,9 @@ class Nli:
         if sorted(ids) != sorted(LABELS):
             raise ValueError(f"{self.model} has the labels {list(ids)}, not {', '.join(LABELS)}")
         pairs = list(zip(premises, hypotheses, strict=True))
-        different = {(premise, hypothesis) for premise, hypothesis in pairs if premise != hypothesis}
+        different = {
+            (premise, hypothesis) for premise, hypothesis in pairs if premise != hypothesis
+        }
         folder, hub = Path(self.model), f"{self.model} {getattr(config, '_commit_hash', None)}"
         name = f"nli-{fingerprint(folder) if folder.is_dir() else sha256(hub.encode())[:16]}"
         if self.cache is not None and different - self._cached.keys():
@@ -160,7 +183,9 @@ class Nli:
                 self._cached |= _read(path)
         if missing := different - self._cached.keys():
             order = [ids[label] for label in LABELS]
-            self._cached |= self._computed(sorted(missing, key=lambda pair: (len("".join(pair)), pair)), order)
+            self._cached |= self._computed(
+                sorted(missing, key=lambda pair: (len("".join(pair)), pair)), order
+            )
             if self.cache is not None:
                 _store(self._cached, Path(self.cache), name)
         return np.array([self._cached.get(pair, (1.0, 0.0, 0.0)) for pair in pairs]).reshape(-1, 3)
@@ -170,12 +195,19 @@ class Nli:
 
         network, tokenizer = self._network
         # RoBERTa keeps the first two of its positions to itself.
-        longest = min(tokenizer.model_max_length, getattr(network.config, "max_position_embeddings", 10**9) - 2)
+        longest = min(
+            tokenizer.model_max_length,
+            getattr(network.config, "max_position_embeddings", 10**9) - 2,
+        )
         for start in range(0, len(pairs), self.batch_size):
             batch = pairs[start : start + self.batch_size]
-            inputs = tokenizer(*map(list, zip(*batch, strict=True)), padding=True, return_tensors="pt")
+            inputs = tokenizer(
+                *map(list, zip(*batch, strict=True)), padding=True, return_tensors="pt"
+            )
             if (length := inputs["input_ids"].shape[1]) > longest:
-                raise ValueError(f"a pair of answers has {length} tokens, but {self.model} sees {longest}")
+                raise ValueError(
+                    f"a pair of answers has {length} tokens, but {self.model} sees {longest}"
+                )
             with torch.inference_mode():
                 logits = network(**inputs.to(network.device)).logits
             yield from zip(batch, logits.cpu().double().softmax(-1)[:, order].tolist(), strict=True)
@@ -186,13 +218,20 @@ class Nli:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
         device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
-        network, report = self._pretrained(AutoModelForSequenceClassification, output_loading_info=True)
+        network, report = self._pretrained(
+            AutoModelForSequenceClassification, output_loading_info=True
+        )
         if lacking := sorted(report["missing_keys"]):  # they would be made up at random
-            raise SentenceError(f"NLI model {str(self.model)!r} lacks weights: {', '.join(lacking)}")
+            raise SentenceError(
+                f"NLI model {str(self.model)!r} lacks weights: {', '.join(lacking)}"
+            )
         return network.eval().to(device), self._pretrained(AutoTokenizer)
 
     def _pretrained(self, kind: Any, **options: bool) -> Any:
-        with refusing(SentenceError, f"NLI model {str(self.model)!r} could not be loaded; alias and lexical need none"):
+        with refusing(
+            SentenceError,
+            f"NLI model {str(self.model)!r} could not be loaded; alias and lexical need none",
+        ):
             return kind.from_pretrained(self.model, trust_remote_code=False, **options)
 
 
@@ -216,7 +255,10 @@ def _read(path: Path) -> dict[Pair, list[float]]:
         if not path.stem.endswith(f"-{sha256(data)[:16]}"):
             raise RunError(f"{path} was cut short or altered; {remedy}")
         stored = pd.read_parquet(io.BytesIO(data))
-    return {(premise, hypothesis): values for premise, hypothesis, *values in stored.itertuples(index=False)}
+    return {
+        (premise, hypothesis): values
+        for premise, hypothesis, *values in stored.itertuples(index=False)
+    }
 
 
 # The registry of similarities. Notebooks call one by its name here: a function of texts and questions, or one that

@@ -33,7 +33,9 @@ def langchain_message(value: object) -> dict | None:
         return fields["kwargs"] if name and name[0] in _AI_TYPES else None
     if fields.get("type") in _AI_TYPES and isinstance(fields.get("data"), dict):
         return fields["data"]
-    is_message = "content" in fields and ("response_metadata" in fields or "additional_kwargs" in fields)
+    is_message = "content" in fields and (
+        "response_metadata" in fields or "additional_kwargs" in fields
+    )
     return fields if is_message and fields.get("type") in (None, *_AI_TYPES) else None
 
 
@@ -52,7 +54,9 @@ def _parse_langchain(body: dict) -> list[ParsedAnswer]:
             message = langchain_message(generation.get("message"))
             if message is None:
                 message = {"content": generation.get("text")}
-            answers.append(_langchain_answer(message, as_mapping(generation.get("generation_info"))))
+            answers.append(
+                _langchain_answer(message, as_mapping(generation.get("generation_info")))
+            )
     return answers
 
 
@@ -60,11 +64,17 @@ def _langchain_answer(message: dict, info: dict) -> ParsedAnswer:
     metadata = info | as_mapping(message.get("response_metadata"))
     text, has_thoughts = text_of_parts(message.get("content"))
     hidden = inner_value(message, "usage_metadata", "output_token_details", "reasoning")
-    has_thoughts = has_thoughts or has_thought_field(message.get("additional_kwargs")) or bool(hidden)
-    reason = next((metadata[name] for name in _REASON_NAMES if metadata.get(name) is not None), None)
+    has_thoughts = (
+        has_thoughts or has_thought_field(message.get("additional_kwargs")) or bool(hidden)
+    )
+    reason = next(
+        (metadata[name] for name in _REASON_NAMES if metadata.get(name) is not None), None
+    )
     steps = metadata.get("logprobs_result")  # of Gemini
     tokens = completion_tokens(metadata.get("logprobs")) if steps is None else token_list(steps)
-    lacks = metadata.get("stop_reason") is not None or metadata.get("stopReason") is not None  # of Anthropic, Bedrock
+    lacks = (
+        metadata.get("stop_reason") is not None or metadata.get("stopReason") is not None
+    )  # of Anthropic, Bedrock
     lacks = lacks and tokens.log_probs is None
     return parsed_answer(text, reason, tokens, has_thoughts=has_thoughts, lacks_log_probs=lacks)
 
@@ -87,7 +97,9 @@ def _parse_inspect(body: dict) -> list[ParsedAnswer]:
         text, has_thoughts = text_of_parts(message.get("content"))
         reason, tokens = choice.get("stop_reason"), completion_tokens(choice.get("logprobs"))
         has_thoughts = has_thoughts or has_thought_field(message)
-        answers.append(parsed_answer(text, reason, tokens, has_thoughts=has_thoughts, correct=verdict(first)))
+        answers.append(
+            parsed_answer(text, reason, tokens, has_thoughts=has_thoughts, correct=verdict(first))
+        )
     return answers
 
 
@@ -133,7 +145,9 @@ def _choice(n: int, request: Any, reply: list, target: object) -> ParsedAnswer:
     text, value = text.strip(), str(inner_value(reply, 0))
     is_number = re.fullmatch(r"-?\d+(\.\d+)?(e-\d+)?", value)
     correct = str(target) in (str(n), text)
-    return ParsedAnswer(text, "stop", log_prob=float(value) if is_number else value, correct=correct)
+    return ParsedAnswer(
+        text, "stop", log_prob=float(value) if is_number else value, correct=correct
+    )
 
 
 def _first_metric(line: dict) -> Any:
@@ -159,6 +173,8 @@ def harness_question(line: dict, answers: list[ParsedAnswer]) -> dict[str, Any]:
     }
 
 
-LANGCHAIN = ResponseFormat("langchain", "logprobs=True of the model", _is_langchain, _parse_langchain)
+LANGCHAIN = ResponseFormat(
+    "langchain", "logprobs=True of the model", _is_langchain, _parse_langchain
+)
 INSPECT = ResponseFormat("inspect_ai", "", _is_inspect, _parse_inspect)
 HARNESS = ResponseFormat("lm-eval", "", _is_harness, _parse_harness)

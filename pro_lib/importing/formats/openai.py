@@ -67,7 +67,9 @@ def completion_tokens(logprobs: object) -> Tokens:
         return Tokens()
     content = logprobs.get("content")
     if content is not None:
-        has_only_top = not any(as_mapping(step).get("logprob") is not None for step in as_items(content))
+        has_only_top = not any(
+            as_mapping(step).get("logprob") is not None for step in as_items(content)
+        )
         if has_only_top and any(as_mapping(step).get("top_logprobs") for step in as_items(content)):
             return Tokens(problem=_ONLY_TOP)
         return token_list(content)
@@ -84,12 +86,18 @@ def completion_tokens(logprobs: object) -> Tokens:
 
 
 def _is_list_of(value: Any, kind: type, length: int) -> bool:
-    return isinstance(value, list) and len(value) == length and all(isinstance(part, kind) for part in value)
+    return (
+        isinstance(value, list)
+        and len(value) == length
+        and all(isinstance(part, kind) for part in value)
+    )
 
 
 def _is_response(body: dict) -> bool:
     output = body.get("output")
-    return body.get("object") == "response" or (isinstance(output, (list, str)) and bool("status" in body or output))
+    return body.get("object") == "response" or (
+        isinstance(output, (list, str)) and bool("status" in body or output)
+    )
 
 
 def _parse_response(body: dict) -> list[ParsedAnswer]:
@@ -98,7 +106,9 @@ def _parse_response(body: dict) -> list[ParsedAnswer]:
     has_thoughts = bool(inner_value(body, "usage", "output_tokens_details", "reasoning_tokens"))
     for item in choices_of(body.get("output")):
         if item.get("type") == "reasoning":
-            has_thoughts = has_thoughts or any(item.get(name) for name in ("content", "summary", "encrypted_content"))
+            has_thoughts = has_thoughts or any(
+                item.get(name) for name in ("content", "summary", "encrypted_content")
+            )
             continue
         for part in as_items(item.get("content")):
             if is_thought(part):
@@ -109,9 +119,15 @@ def _parse_response(body: dict) -> list[ParsedAnswer]:
                 texts.append(text)
                 tokens.append(token_list(as_mapping(part).get("logprobs")))
     text, _ = text_of_parts(texts)
-    answer = parsed_answer(text, body.get("status"), joined_tokens(tokens), has_thoughts=has_thoughts)
+    answer = parsed_answer(
+        text, body.get("status"), joined_tokens(tokens), has_thoughts=has_thoughts
+    )
     return [answer]
 
 
-CHAT_OR_TEXT = ResponseFormat("openai", "logprobs=true (chat) or logprobs=1 (text)", _is_completion, _parse_completion)
-RESPONSES = ResponseFormat("responses", 'include=["message.output_text.logprobs"]', _is_response, _parse_response)
+CHAT_OR_TEXT = ResponseFormat(
+    "openai", "logprobs=true (chat) or logprobs=1 (text)", _is_completion, _parse_completion
+)
+RESPONSES = ResponseFormat(
+    "responses", 'include=["message.output_text.logprobs"]', _is_response, _parse_response
+)

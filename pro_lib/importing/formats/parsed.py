@@ -162,7 +162,9 @@ def has_thought_field(*values: object) -> bool:
     return any(as_mapping(value).get(name) for value in values for name in _THOUGHT_FIELDS)
 
 
-def token_list(steps: object, *, log_prob: Sequence[str] = ("logprob",), text: Sequence[str] = ("token",)) -> Tokens:
+def token_list(
+    steps: object, *, log_prob: Sequence[str] = ("logprob",), text: Sequence[str] = ("token",)
+) -> Tokens:
     """Return the tokens of a list of objects, one a token.
 
     Args:
@@ -177,7 +179,9 @@ def token_list(steps: object, *, log_prob: Sequence[str] = ("logprob",), text: S
     for step in steps:
         if isinstance(step, dict):
             value = step.get(log_prob[0])
-            log_probs.append(value if value is not None or len(log_prob) == 1 else _first(step, log_prob[1:]))
+            log_probs.append(
+                value if value is not None or len(log_prob) == 1 else _first(step, log_prob[1:])
+            )
             texts.append(_token_text(step, text))
         else:
             log_probs.append(step if isinstance(step, (int, float)) else None)

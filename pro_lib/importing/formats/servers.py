@@ -28,7 +28,11 @@ def _is_vllm(body: dict) -> bool:
 def _parse_vllm(body: dict) -> list[ParsedAnswer]:
     answers = []
     for output in choices_of(body["outputs"]):
-        text, reason, whole = output.get("text"), output.get("finish_reason"), output.get("cumulative_logprob")
+        text, reason, whole = (
+            output.get("text"),
+            output.get("finish_reason"),
+            output.get("cumulative_logprob"),
+        )
         tokens = _vllm_tokens(output.get("logprobs"), output.get("token_ids"))
         answers.append(
             parsed_answer(
@@ -50,7 +54,10 @@ def _vllm_tokens(steps: Any, token_ids: Any) -> Tokens:
         return token_list(steps)
     if len(steps) != len(token_ids):
         return token_list(steps)
-    chosen = [as_mapping(as_mapping(step).get(str(token))) for step, token in zip(steps, token_ids, strict=True)]
+    chosen = [
+        as_mapping(as_mapping(step).get(str(token)))
+        for step, token in zip(steps, token_ids, strict=True)
+    ]
     return token_list(chosen, text=("decoded_token",))
 
 
@@ -81,7 +88,11 @@ def _parse_sglang(body: dict) -> list[ParsedAnswer]:
     reason = meta.get("finish_reason")
     stop = text_or_none(as_mapping(reason).get("matched"))
     reason = reason.get("type") if isinstance(reason, dict) else reason
-    return [parsed_answer(body.get("text"), reason, _sglang_tokens(meta.get("output_token_logprobs")), stop=stop)]
+    return [
+        parsed_answer(
+            body.get("text"), reason, _sglang_tokens(meta.get("output_token_logprobs")), stop=stop
+        )
+    ]
 
 
 def _sglang_tokens(steps: Any) -> Tokens:
@@ -90,7 +101,9 @@ def _sglang_tokens(steps: Any) -> Tokens:
         return Tokens(log_probs=steps)
     texts = [inner_value(step, 2) for step in steps]
     texts = [text if isinstance(text, str) else None for text in texts]
-    log_probs = [inner_value(step, 0) if isinstance(step, (list, tuple)) else None for step in steps]
+    log_probs = [
+        inner_value(step, 0) if isinstance(step, (list, tuple)) else None for step in steps
+    ]
     return Tokens(texts if any(text is not None for text in texts) else None, log_probs)
 
 
@@ -110,7 +123,10 @@ def _parse_tgi(body: dict) -> list[ParsedAnswer]:
 
 
 def _tgi_answer(sequence: dict, details: dict) -> ParsedAnswer:
-    steps, reason = details.get("tokens"), details.get("finish_reason", sequence.get("finish_reason"))
+    steps, reason = (
+        details.get("tokens"),
+        details.get("finish_reason", sequence.get("finish_reason")),
+    )
     tokens = token_list(steps, text=("text",))
     if isinstance(steps, list) and isinstance(tokens.log_probs, list):
         specials = [as_mapping(step).get("special") is True for step in steps]
@@ -121,7 +137,11 @@ def _tgi_answer(sequence: dict, details: dict) -> ParsedAnswer:
 
 # --- llama.cpp's /completion ---
 
-_ENDINGS = (("stopped_eos", "eos"), ("stopped_word", "word"), ("stopped_limit", "limit"))  # of older servers
+_ENDINGS = (
+    ("stopped_eos", "eos"),
+    ("stopped_word", "word"),
+    ("stopped_limit", "limit"),
+)  # of older servers
 _AFTER_SAMPLING = (
     "the probabilities are those after the sampling filters (post_sampling_probs), not the model's; "
     "ask without post_sampling_probs"
@@ -148,9 +168,15 @@ def _parse_llama_cpp(body: dict) -> list[ParsedAnswer]:
     reason = body.get("stop_type")
     if reason is None:
         reason = next((word for name, word in _ENDINGS if body.get(name) is True), None)
-    tokens = _llama_cpp_tokens(body.get("completion_probabilities"), as_mapping(body.get("generation_settings")))
+    tokens = _llama_cpp_tokens(
+        body.get("completion_probabilities"), as_mapping(body.get("generation_settings"))
+    )
     stop = text_or_none(body.get("stopping_word"))
-    return [parsed_answer(body.get("content"), reason, tokens, stop=stop, has_thoughts=has_thought_field(body))]
+    return [
+        parsed_answer(
+            body.get("content"), reason, tokens, stop=stop, has_thoughts=has_thought_field(body)
+        )
+    ]
 
 
 def _llama_cpp_tokens(steps: Any, settings: dict) -> Tokens:

@@ -20,7 +20,9 @@ _FINISH_NUMBERS = {1: "stop", 2: "max_tokens", 3: "safety", 4: "recitation", 5: 
 
 
 def _is_gemini(body: dict) -> bool:
-    return any(body.get(name) is not None for name in ("candidates", "promptFeedback", "prompt_feedback"))
+    return any(
+        body.get(name) is not None for name in ("candidates", "promptFeedback", "prompt_feedback")
+    )
 
 
 def _parse_gemini(body: dict) -> list[ParsedAnswer]:
@@ -42,7 +44,11 @@ def _parse_gemini(body: dict) -> list[ParsedAnswer]:
 
 
 def _is_cohere(body: dict) -> bool:
-    return isinstance(body.get("message"), dict) and "content" in body["message"] and "finish_reason" in body
+    return (
+        isinstance(body.get("message"), dict)
+        and "content" in body["message"]
+        and "finish_reason" in body
+    )
 
 
 def _parse_cohere(body: dict) -> list[ParsedAnswer]:
