@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from pro_lib.common.files import RunError
+from pro_lib.common.nested import plain
 from pro_lib.common.validation import not_empty
 from pro_lib.importing.answer_records import record_of
 from pro_lib.importing.asked import question_texts
@@ -25,19 +26,18 @@ from pro_lib.importing.left_out import (
     Problem,
     collection_paused,
 )
+from pro_lib.importing.pairing import paired, question_table
 from pro_lib.importing.records import (
     TABLES,
     AnswerRecord,
     from_records,
     names_in,
-    paired,
-    question_table,
     read_labels,
     record_tables,
     split_records,
 )
 from pro_lib.importing.response_formats import CUT, NATURAL, response_format_of
-from pro_lib.importing.responses import Response, StreamError, plain, responses_in
+from pro_lib.importing.responses import Response, StreamError, responses_in
 from pro_lib.questions.file_readers import Source, json_lines, source_path, unzipped
 from pro_lib.questions.json_values import decoded
 from pro_lib.questions.question_sets import QuestionSet, load_questions
@@ -143,7 +143,7 @@ def from_openai(
         )
     if questions is not None:
         known = {read.own_id for read in reading.responses} - {None}
-        answers, table = paired(questions, answers, table, path, known=known)
+        answers, table = paired(questions, answers, table, path, known_ids=known)
     if not isinstance(questions, QuestionSet):  # of a question set, `load_questions` has said it
         warn_of_repeats(table, f"responses {path.name}")
     return Run(
@@ -166,7 +166,7 @@ def _read_responses(
     entries = json_lines(source, on_error=None if strict else left_out.add_error)
     for where, entry in _without_outer_list(entries):
         try:
-            found = list(responses_in(where, entry if is_file else plain(entry)))
+            found = list(responses_in(where, entry if is_file else plain(entry, all_objects=True)))
         except StreamError:
             raise
         except RunError as error:

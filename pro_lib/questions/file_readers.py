@@ -21,6 +21,7 @@ from pydantic_core import from_json
 
 from pro_lib.common.catalog import LFS_POINTER
 from pro_lib.common.files import RunError, reading, regular
+from pro_lib.common.nested import plain
 from pro_lib.common.validation import Text
 from pro_lib.questions.json_values import json_values
 from pro_lib.questions.tables import BadRow, check_names, csv_rows, utf8_bytes
@@ -80,23 +81,13 @@ def json_lines(
                 for name, value in row.items()
                 if not (is_scalar(value) and pd.isna(value))
             }
-            yield place if isinstance(place, str) else f"row {n}", _plain(values)
+            yield place if isinstance(place, str) else f"row {n}", plain(values)
     elif isinstance(source, Iterable) and not isinstance(source, (bytes, Mapping)):
-        yield from ((f"entry {n}", _plain(value)) for n, value in enumerate(source, start=1))
+        yield from ((f"entry {n}", plain(value)) for n, value in enumerate(source, start=1))
     else:
         raise RunError(
             f"{type(source).__name__} is neither a file nor a list of objects, nor a table"
         )
-
-
-def _plain(value: Any) -> Any:
-    """Return what pydantic (as of a client's response) and NumPy make of objects for JSON, within containers too."""
-    if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    plain = getattr(value, "model_dump", getattr(value, "tolist", None))
-    return plain() if plain else value
 
 
 # --- Tables ---

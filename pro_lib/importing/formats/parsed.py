@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pro_lib.common.nested import as_items, as_mapping
+from pro_lib.common.nested import as_items, as_mapping, first_value
 from pro_lib.common.thoughts import without_thoughts
 
 TokenText: TypeAlias = str | bytes | None
@@ -180,7 +180,7 @@ def token_list(
         if isinstance(step, dict):
             value = step.get(log_prob[0])
             log_probs.append(
-                value if value is not None or len(log_prob) == 1 else _first(step, log_prob[1:])
+                value if value is not None or len(log_prob) == 1 else first_value(step, log_prob[1:])
             )
             texts.append(_token_text(step, text))
         else:
@@ -189,21 +189,13 @@ def token_list(
     return Tokens(texts if texts.count(None) < len(texts) else None, log_probs)
 
 
-def _first(step: dict, names: Sequence[str]) -> Any:
-    for name in names:
-        value = step.get(name)
-        if value is not None:
-            return value
-    return None
-
-
 def _token_text(step: dict, names: Sequence[str]) -> TokenText:
     """Return the bytes of a token where they are given, since a character may be cut, else its text."""
     given = step.get("bytes")
     if isinstance(given, list) and given:
         with suppress(TypeError, ValueError):
             return bytes(given)
-    text = _first(step, names)
+    text = first_value(step, names)
     return text if isinstance(text, str) else None
 
 
