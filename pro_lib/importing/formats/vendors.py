@@ -27,7 +27,8 @@ def _is_gemini(body: dict) -> bool:
 
 def _parse_gemini(body: dict) -> list[ParsedAnswer]:
     usage = as_mapping(body.get("usageMetadata", body.get("usage_metadata")))
-    hidden = bool(usage.get("thoughtsTokenCount") or usage.get("thoughts_token_count"))
+    n_hidden = usage.get("thoughtsTokenCount") or usage.get("thoughts_token_count")
+    has_hidden = bool(n_hidden)
     answers = []
     for candidate in choices_of(body.get("candidates")):
         text, has_thoughts = text_of_parts(inner_value(candidate, "content", "parts"))
@@ -36,7 +37,7 @@ def _parse_gemini(body: dict) -> list[ParsedAnswer]:
         result = as_mapping(candidate.get("logprobsResult", candidate.get("logprobs_result")))
         steps = result.get("chosenCandidates", result.get("chosen_candidates"))
         tokens = token_list(steps, log_prob=("logProbability", "log_probability"))
-        answers.append(parsed_answer(text, reason, tokens, has_thoughts=has_thoughts or hidden))
+        answers.append(parsed_answer(text, reason, tokens, has_thoughts=has_thoughts or has_hidden))
     return answers
 
 
@@ -58,7 +59,7 @@ def _parse_cohere(body: dict) -> list[ParsedAnswer]:
 
 
 def _cohere_tokens(steps: Any) -> Tokens:
-    """Return the tokens of steps that hold a text and the log-probabilities of one or several tokens."""
+    """Return the tokens of steps with a text and the log-probabilities of one or more tokens."""
     if not isinstance(steps, (list, tuple)):
         return Tokens(log_probs=steps)
     texts: list[TokenText] = []
