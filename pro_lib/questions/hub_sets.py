@@ -11,8 +11,8 @@ import pyarrow as pa
 from pro_lib.common.catalog import HUB
 from pro_lib.common.files import RunError, reading, regular
 from pro_lib.common.validation import extra, refusing
+from pro_lib.questions.cell_values import texts_in
 from pro_lib.questions.question_files import read_questions
-from pro_lib.questions.references import texts_in
 from pro_lib.questions.repeats import without_texts
 
 # The number of questions of a lent validation split, enough to choose α on.

@@ -35,8 +35,8 @@ def json_values(
         path: its name, for the places.
         on_error: called with the place and the error of a line that is not JSON, which is then left
             out. By default the error is raised.
-        keeps_bad_lines: whether a line that is not JSON is yielded as a `BadRow`, and texts may have unpaired
-            surrogates.
+        keeps_bad_lines: whether a line that is not JSON is yielded as a `BadRow`, and texts may
+            have unpaired surrogates.
 
     Raises:
         RunError: a line is not JSON, or the file has server-sent events; names file and line.

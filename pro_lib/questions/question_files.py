@@ -11,6 +11,8 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from pro_lib.common.files import RunError, parse
 from pro_lib.common.validation import Format, Name, sentence
+from pro_lib.questions.cell_values import is_missing, plain_name
+from pro_lib.questions.choices import choices_of
 from pro_lib.questions.file_readers import (
     Identity,
     Source,
@@ -22,7 +24,7 @@ from pro_lib.questions.file_readers import (
     warn_of_notes,
 )
 from pro_lib.questions.json_values import LIST_NAMES
-from pro_lib.questions.references import choices_of, is_missing, plain_name, read_references
+from pro_lib.questions.references import read_references
 from pro_lib.questions.tables import BadRow, check_names, is_damaged
 
 _OneText = Annotated[TextList, Field(max_length=1)]
