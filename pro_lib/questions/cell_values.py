@@ -74,7 +74,7 @@ def _answers_of(value: Mapping) -> list:
 
 
 def _number_text(value: str | float) -> str | None:
-    """Return a number as text, a whole one without the `.0` that pandas adds in columns with gaps."""
+    """Return a number as text; a whole one without `.0`, which pandas adds in columns with gaps."""
     if not isinstance(value, float):
         return str(value)
     if not math.isfinite(value):
