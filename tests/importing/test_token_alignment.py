@@ -8,9 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pro_lib.importing import left_out
+from pro_lib.importing import left_out, token_spellings
 from pro_lib.importing import token_alignment as alignment
-from pro_lib.importing import token_spellings
 from pro_lib.importing.token_alignment import Alignment, AnswerTokens, Mismatch, align
 
 
