@@ -218,9 +218,10 @@ def alpha_floor(
     """Return the α-floor: `-Σ p log p - (1 - Σ p) log α` over the answers with `p >= alpha`.
 
     It is a lower bound of H(Y) **if** `log_probs` contains every answer with p ≥ alpha, and
-    `open_log_probs` every prefix with p ≥ alpha that is still open, because of the length limit or
-    a budget. All other outcomes have p < alpha, and each adds more than -p log α. The α-floor is at
-    least PRO at the same alpha, and -log α if no answer reaches alpha.
+    `open_log_probs` contains every open prefix with p ≥ alpha. A prefix is open if the search
+    stopped at it, because of the length limit or a budget. All other outcomes have p < alpha, and
+    each adds more than -p log α. The α-floor is at least PRO at the same alpha, and -log α if no
+    answer reaches alpha.
 
     Args:
         log_probs: natural-log probabilities (n, N), NaN where a question has fewer answers.
