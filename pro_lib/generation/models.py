@@ -27,6 +27,7 @@ from pro_lib.common.catalog import (
     locate,
     model_folder_name,
 )
+from pro_lib.common.control_tokens import ADDED_CONTROL_TOKEN
 from pro_lib.common.thoughts import THOUGHT_MARKS
 from pro_lib.common.validation import DTYPES, QUANTIZATIONS, SentenceError, describe, not_empty, one_line, refusing
 from pro_lib.generation import weights
@@ -46,13 +47,6 @@ _PATIENCE = 10.0  # seconds to wait for the hub's answer
 _NOW = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 # Characters of a chat template, and of a prompt that one makes: over longer ones tokenizers take minutes, or crash.
 _LONGEST = 2**20
-
-
-# Control tokens that some tokenizers do not mark as special. HTML tags, which are tokens of Gemma, are text.
-_CONTROL = re.compile(
-    r"<[|｜][^<>\s]+[|｜]>|</?(?:think|thinking|thought|reasoning|tools|tool_\w+)>|<(?:start|end)_of_\w+>"
-    r"|<unused\d+>|\[/?[A-Z_]{3,}\]|◁[^\s]+▷"
-)
 
 
 class UnsupportedModelError(SentenceError):
@@ -355,7 +349,7 @@ def control_tokens(tokenizer: Any, n_tokens: int) -> tuple[re.Pattern, frozenset
     texts: dict[int, str] = {}
     for token_id, token in getattr(tokenizer, "added_tokens_decoder", {}).items():
         text = str(token.content)
-        if text.strip() and (token.special or _CONTROL.fullmatch(text.strip())):
+        if text.strip() and (token.special or ADDED_CONTROL_TOKEN.fullmatch(text.strip())):
             texts[token_id] = text
     longest_first = sorted(texts.values(), key=len, reverse=True)
     return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)"), frozenset(texts)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pro_lib.importing import left_out
+from pro_lib.importing import left_out, token_spellings
 from pro_lib.importing import token_alignment as alignment
 from pro_lib.importing.token_alignment import Alignment, AnswerTokens, Mismatch, align
 
@@ -238,7 +238,7 @@ def test_a_text_with_the_prompt_in_front_is_cut_to_what_the_tokens_spell():
 
 # --- Random answers ---
 
-BYTE_CHARACTERS = {byte: character for character, byte in alignment._BYTE_OF.items()}
+BYTE_CHARACTERS = {byte: character for character, byte in token_spellings.BYTE_OF_CHARACTER.items()}
 WORDS = st.text("ab é日😀", min_size=1, max_size=8)
 SPELLINGS = ("bytes", "text", "sentencepiece", "byte-level")
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from pro_lib.common.files import RunError
 from pro_lib.questions.question_sets import load_questions
-from pro_lib.questions.references import list_in_text, read_column, split_at_semicolons
+from pro_lib.questions.references import read_column, split_at_semicolons
+from pro_lib.questions.text_lists import list_in_text
 
 
 def loaded(*rows, **options):
