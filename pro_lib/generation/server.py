@@ -38,7 +38,9 @@ from pro_lib.generation.server_client import (
 _MORE = 16  # the factor by which a longer list is asked for where a list leaves something open
 
 
-def connect_server(base_url: str, *, model: str, tokenizer: Any, stop_ids: Sequence[int] = (), **options: Any) -> Model:
+def connect_server(
+    base_url: str, *, model: str, tokenizer: Any, stop_ids: Sequence[int] = (), **options: Any
+) -> Model:
     """Return the model of a server as one for `generate` and `ask`, with the strategy `threshold` alone.
 
     The server is probed with a few requests here and again for every run, so that a stored run is
@@ -71,7 +73,9 @@ def connect_server(base_url: str, *, model: str, tokenizer: Any, stop_ids: Seque
     nothing: Any = torch.nn.Identity()
     fit = Fit(0.0, ServedModel.plain)
     name = _folder_name(model)
-    served = ServedModel(name, base_url, fingerprint, nothing, tokenizer, endings, fit, server=server)
+    served = ServedModel(
+        name, base_url, fingerprint, nothing, tokenizer, endings, fit, server=server
+    )
     served.parameters()
     return served
 
@@ -93,7 +97,12 @@ class ServedModel(Model):
     """A model whose weights are elsewhere."""
 
     server: Server = field(kw_only=True, repr=False)
-    device, dtype, quantization, plain = torch.device("cpu"), "served", None, "is asked through a server"
+    device, dtype, quantization, plain = (
+        torch.device("cpu"),
+        "served",
+        None,
+        "is asked through a server",
+    )
 
     @property
     def is_remote(self) -> bool:
@@ -118,7 +127,9 @@ class ServedModel(Model):
     def with_stop(self, stop: Sequence[str]) -> Model:
         """Return the model; `ValueError` for further texts that end an answer."""
         if stop:
-            raise ValueError("stop= is not supported over a server; connect(stop_ids=) names tokens that end an answer")
+            raise ValueError(
+                "stop= is not supported over a server; connect(stop_ids=) names tokens that end an answer"
+            )
         return self
 
     def fit_for(self, n_tokens: int) -> Any:
@@ -138,7 +149,11 @@ class ServerTree:
     prefix_length, is_partial = 0, True
 
     def __init__(self, server: Server, prompts: Sequence[Sequence[int]], counts: ForwardCounts):
-        self._server, self._prompts, self._counts = server, [tuple(prompt) for prompt in prompts], counts
+        self._server, self._prompts, self._counts = (
+            server,
+            [tuple(prompt) for prompt in prompts],
+            counts,
+        )
 
     def plant(self) -> Tensor:
         """Return the numbers of the prompts."""
@@ -149,17 +164,24 @@ class ServerTree:
         """Return the numbers of the children."""
         pairs = zip(parents.tolist(), tokens.tolist(), strict=True)
         self._new = [(*self._rows[parent], token) for parent, token in pairs]
-        self._rows = [self._rows[row] for row in (() if keep is None else keep.tolist())] + self._new
+        self._rows = [
+            self._rows[row] for row in (() if keep is None else keep.tolist())
+        ] + self._new
         self._counts.token_forwards += len(self._new)
         return torch.arange(len(self._new))
 
-    def children(self, rows: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray) -> Children:
+    def children(
+        self, rows: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray
+    ) -> Children:
         """Return what may follow, as `next_tokens.children` does of all log-probabilities.
 
         The probability that a list leaves out is `UNSEEN` where an event at its row's floor may be in it, else `OTHER`.
         """
         with self._server.asking() as send, ThreadPoolExecutor(self._server.concurrency) as pool:
-            prefixes, follow = [self._new[row] for row in rows.tolist()], partial(_events, self._server, send, endings)
+            prefixes, follow = (
+                [self._new[row] for row in rows.tolist()],
+                partial(_events, self._server, send, endings),
+            )
             told = pool.map(follow, prefixes, floors.tolist(), greedy.tolist())
             events, entropy, best, n_requests = zip(*told, strict=True)
         self._counts.model_calls += sum(n_requests)
@@ -169,15 +191,26 @@ class ServerTree:
 
 
 def _events(
-    server: Server, send: Callable, endings: Endings, prefix: tuple[int, ...], floor: float, greedy: bool
+    server: Server,
+    send: Callable,
+    endings: Endings,
+    prefix: tuple[int, ...],
+    floor: float,
+    greedy: bool,
 ) -> tuple[list[tuple[int, float, bool]], float, int, int]:
     """Return what may follow a prefix, its entropy, what is likeliest, and the number of requests.
 
     Longer lists are asked for while one leaves open whether an event reaches the floor.
     """
-    n_tokens, n_requests, (is_stop, is_closing) = server.top, 0, (table.numpy() for table in endings.on_host)
+    n_tokens, n_requests, (is_stop, is_closing) = (
+        server.top,
+        0,
+        (table.numpy() for table in endings.on_host),
+    )
     while True:
-        lists = [server.listed(send, prefix, min(n_tokens, len(is_stop))) for _ in range(server.repeats)]
+        lists = [
+            server.listed(send, prefix, min(n_tokens, len(is_stop))) for _ in range(server.repeats)
+        ]
         n_requests += len(lists)
         known = [(token, value) for token, value in lists[0].items() if token < len(is_stop)]
         ids, log_probs = map(np.array, zip(*known, strict=True))
@@ -185,9 +218,13 @@ def _events(
         rest, ending = max(0.0, 1 - probs.sum()), probs[stops].sum()
         # No token that is left out is likelier than the last of those asked for.
         least = 0.0 if len(ids) == len(is_stop) else probs[min(n_tokens, len(ids)) - 1]
-        hidden = min(rest + ROUNDING, (is_stop.sum() - stops.sum()) * least)  # at most, of endings left out
+        hidden = min(
+            rest + ROUNDING, (is_stop.sum() - stops.sum()) * least
+        )  # at most, of endings left out
         is_open = _log(min(rest + ROUNDING, least)) >= floor  # a token left out may reach it
-        is_open |= _log(ending + hidden) >= floor and hidden > math.expm1(server.epsilon) * ending  # or the ending may
+        is_open |= (
+            _log(ending + hidden) >= floor and hidden > math.expm1(server.epsilon) * ending
+        )  # or the ending may
         is_noisy = any(largest_difference(lists[0], other) > server.epsilon for other in lists[1:])
         if is_noisy or not is_open or len(ids) < n_tokens:
             break

@@ -21,7 +21,15 @@ from pydantic_core import from_json
 
 from pro_lib.common.files import RunError, sha256
 from pro_lib.common.nested import inner_value
-from pro_lib.common.validation import NotNegative, Positive, PositiveInt, SentenceError, checked, extra, rule
+from pro_lib.common.validation import (
+    NotNegative,
+    Positive,
+    PositiveInt,
+    SentenceError,
+    checked,
+    extra,
+    rule,
+)
 
 with extra("server", "asking a server"):
     import anyio.from_thread
@@ -107,7 +115,10 @@ class Server:
         if key:
             headers["Authorization"] = f"Bearer {key}"
         client = httpx.AsyncClient(headers=headers, timeout=self.timeout, trust_env=False)
-        with anyio.from_thread.start_blocking_portal() as portal, portal.wrap_async_context_manager(client):
+        with (
+            anyio.from_thread.start_blocking_portal() as portal,
+            portal.wrap_async_context_manager(client),
+        ):
             yield _Connection(self, client, portal)
 
     def _key(self) -> str:
@@ -139,11 +150,17 @@ class Server:
         if told is None:
             told = inner_value(reply, *_TEXT_LIST)
         if isinstance(told, list):
-            pairs = [(str(inner_value(token, "id")), inner_value(token, "logprob")) for token in told]
+            pairs = [
+                (str(inner_value(token, "id")), inner_value(token, "logprob")) for token in told
+            ]
         else:
             pairs = [*told.items()] if isinstance(told, dict) else []
-        known = [(name.removeprefix("token_id:"), p) for name, p in pairs if type(p) in (float, int)]
-        values = {int(name): float(p) for name, p in known if re.fullmatch(r"\d{1,9}", name, re.ASCII)}
+        known = [
+            (name.removeprefix("token_id:"), p) for name, p in pairs if type(p) in (float, int)
+        ]
+        values = {
+            int(name): float(p) for name, p in known if re.fullmatch(r"\d{1,9}", name, re.ASCII)
+        }
         likely = sorted(values.items(), key=lambda pair: -pair[1])
         text = str(inner_value(reply, "choices", 0, "text") or "").strip()
         firsts = [self.texts[token].strip() for token, _ in likely[:3] if token < len(self.texts)]
@@ -151,10 +168,16 @@ class Server:
         is_sampled = sampling.get("temperature", 0) > 0  # then any token may be the generated one
         is_other_text = bool(text) and "\ufffd" not in text and text not in firsts
         wrong = {
-            "lists probabilities after sampling (post_sampling_probs)": inner_value(reply, *_SAMPLED_LIST) is not None,
+            "lists probabilities after sampling (post_sampling_probs)": inner_value(
+                reply, *_SAMPLED_LIST
+            )
+            is not None,
             "lists no log-probabilities by token id": not values or len(values) < len(pairs),
-            "lists values that are not log-probabilities": not all(p <= ROUNDING for p in values.values()),
-            "lists probabilities that add up to more than 1": sum(np.exp([*values.values()])) > 1 + ROUNDING,
+            "lists values that are not log-probabilities": not all(
+                p <= ROUNDING for p in values.values()
+            ),
+            "lists probabilities that add up to more than 1": sum(np.exp([*values.values()]))
+            > 1 + ROUNDING,
             "read another prompt than was sent": n_prompt_tokens not in (None, len(prefix)),
             "has other tokens than the tokenizer": not firsts or (is_other_text and not is_sampled),
         }
@@ -207,7 +230,9 @@ class Server:
         is_finite = not re.search(r"NaN|Infinity", text)
         return json.loads(text) if len(text) <= 1000 and is_finite else short_digest(text)
 
-    def _probe(self, connection: "_Connection", prompts: Sequence[Sequence[int]]) -> list[dict[str, float]]:
+    def _probe(
+        self, connection: "_Connection", prompts: Sequence[Sequence[int]]
+    ) -> list[dict[str, float]]:
         """Return the log-probabilities of the likeliest tokens after each prompt, by token id.
 
         Raises `RunError` if the server lists other probabilities than those of the model.
@@ -246,7 +271,11 @@ class Server:
         return ""
 
     def _why_sampled(
-        self, connection: "_Connection", prompt: Sequence[int], told: dict[int, float], n_tokens: int
+        self,
+        connection: "_Connection",
+        prompt: Sequence[int],
+        told: dict[int, float],
+        n_tokens: int,
     ) -> str:
         """Return in what way the list of a prompt depends on the sampling settings, or "".
 
@@ -311,7 +340,9 @@ class Server:
             why = f"gives no complete answer in {_TRIES} tries ({type(error).__name__})"
         raise RunError(f"{self.base_url} {why}")
 
-    async def _content(self, client: httpx.AsyncClient, method: str, address: str, body: dict | None) -> bytes:
+    async def _content(
+        self, client: httpx.AsyncClient, method: str, address: str, body: dict | None
+    ) -> bytes:
         """Return the content of an answer; it has `timeout` seconds, however slowly it arrives."""
         content = bytearray()
         with anyio.fail_after(self.timeout):
