@@ -66,10 +66,8 @@ class Endings:
 
 def pieces(log_probs: Tensor) -> tuple[Tensor, ...]:
     """Split rows `(rows, V)` into pieces that are processed one after the other."""
-    if log_probs.device.type == "cpu":
-        piece_size = _PIECE * torch.get_num_threads()
-    else:
-        piece_size = _PIECE_ELSEWHERE
+    is_on_cpu = log_probs.device.type == "cpu"
+    piece_size = _PIECE * torch.get_num_threads() if is_on_cpu else _PIECE_ELSEWHERE
     # Pieces have at least two rows and even sizes. The sum of a single row would be split among
     # threads, and so would be rounded differently.
     rows_per_piece = max(2, piece_size // log_probs.shape[1])
